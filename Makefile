@@ -1,0 +1,51 @@
+# The two commands of README: `make demo` and `make test`; both set everything up.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+DEV    := $(VENV)/.installed-dev
+TREE   := $(VENV)/tree
+LOGS   := fixtures/logs/lm_eval/0.4.13/out
+PIP    := PIP_CONSTRAINT=constraints.txt $(BIN)/pip install --quiet --disable-pip-version-check
+
+.PHONY: demo test lint validate bench clean
+
+demo: $(STAMP)
+	$(BIN)/evalstats-plugin report $(LOGS)
+	$(BIN)/evalstats-plugin annotate $(LOGS) --output demo-annotated
+	@echo "The annotated copies lie in demo-annotated/ (look for the \"evalstats\" block)."
+
+test: $(DEV) lint
+	EVALSTATS_REQUIRE_ALL=1 $(BIN)/python -m pytest -n 2 --dist loadfile
+
+# pyright and import-linter do not know that adapters/ is mapped into the package: they look at
+# the tree as a wheel lays it out.
+lint: $(DEV)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	rm -rf $(TREE) && mkdir -p $(TREE)
+	cp -R evalstats_plugin pyproject.toml $(TREE)/ && cp -R adapters $(TREE)/evalstats_plugin/
+	cd $(TREE) && ../bin/pyright --pythonpath ../bin/python && ../bin/lint-imports --no-cache
+
+validate: $(DEV)
+	$(BIN)/python -m pytest -m validation tests/validation
+
+bench: $(DEV)
+	$(BIN)/python -m benchmarks
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --upgrade pip
+
+$(STAMP): $(VENV)/bin/python pyproject.toml constraints.txt
+	$(PIP) --editable .
+	touch $@
+
+# torch first and alone, so that the pinned build is there before anything asks for "torch".
+$(DEV): $(STAMP)
+	$(PIP) torch
+	$(PIP) --group dev
+	touch $@
+
+clean:
+	rm -rf $(VENV) demo-annotated build *.egg-info .pytest_cache .ruff_cache .hypothesis
