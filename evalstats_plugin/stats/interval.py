@@ -1,0 +1,79 @@
+"""What an interval is, and what every kind of interval shares."""
+
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+FloatArray: TypeAlias = NDArray[np.float64]
+IntArray: TypeAlias = NDArray[np.int64]
+
+
+class Interval(NamedTuple):
+    """Lower and upper limit, arrays of the same shape; NaN where undefined."""
+
+    low: FloatArray
+    high: FloatArray
+
+
+def tail_probability(confidence_level: float) -> float:
+    """Probability left out on each side of a two-sided interval.
+
+    >>> round(tail_probability(0.95), 12)
+    0.025
+    """
+    if not 0 < confidence_level < 1:
+        raise ValueError(f"confidence_level must lie between 0 and 1, got {confidence_level}")
+    return (1 - confidence_level) / 2
+
+
+def normal_quantile(confidence_level: float) -> float:
+    """Half-width, in standard errors, of a two-sided normal interval.
+
+    >>> round(normal_quantile(0.95), 4)
+    1.96
+    """
+    return float(-special.ndtri(tail_probability(confidence_level)))
+
+
+def increasing_root(
+    value_and_slope: Callable[[FloatArray, IntArray], tuple[FloatArray, FloatArray]],
+    start: FloatArray,
+    *,
+    bracket: tuple[float, float],
+    tolerance: float,
+    max_steps: int = 100,
+) -> FloatArray:
+    """Roots of C increasing functions: Newton steps, bisection where one fails.
+
+    `value_and_slope` gets points and the indices of their functions, `start` has shape (C,), and
+    `bracket` holds every root. Stops after a Newton step no longer than `tolerance`, from a value
+    no larger than its root.
+    """
+    low, high = np.full_like(start, bracket[0]), np.full_like(start, bracket[1])
+    previous_step = np.full_like(start, np.inf)
+    roots = np.clip(start, low, high)
+    active = np.indices(start.shape)[0]
+    for _ in range(max_steps):
+        point = roots[active]
+        # A function may overflow far from its root: then the step is not usable, and says so.
+        with np.errstate(all="ignore"):
+            value, slope = value_and_slope(point, active)
+            newton = point - value / slope
+        low[active] = np.where(value <= 0, point, low[active])
+        high[active] = np.where(value >= 0, point, high[active])
+        step = np.abs(newton - point)
+        # A step this short is kept even if rounding errors have shut the bracket before it; but
+        # where a function is steep, a short step alone proves nothing.
+        done = ((step <= tolerance) & (np.abs(value) <= tolerance**0.5)) | np.isnan(value)
+        # Steps that do not halve may go back and forth for ever.
+        inside = (newton > low[active]) & (newton < high[active])
+        usable = done | (inside & (step <= previous_step[active] / 2))
+        roots[active] = np.where(usable, newton, (low[active] + high[active]) / 2)
+        previous_step[active] = np.abs(roots[active] - point)
+        active = active[~(done | (high[active] - low[active] <= 1e-15))]
+        if len(active) == 0:
+            break
+    return roots

@@ -1,0 +1,215 @@
+"""Items in clusters."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import integrate, special, stats
+
+from evalstats_plugin.stats import beta_binomial, binomial, clustered, mean
+
+GOLDEN = json.loads(
+    (Path(__file__).parents[2] / "fixtures" / "golden" / "comparisons.json").read_text("utf-8")
+)
+PRIORS = ["uniform-icc", "gamma-dispersion"]
+UNIT = (0.0, 1.0)
+CELLS = st.lists(
+    st.integers(1, 9).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))),
+    min_size=1,
+    max_size=12,
+).map(np.transpose)
+
+
+def golden(*methods):
+    cases = [case for case in GOLDEN["cases"] if case["method"] in methods]
+    assert cases
+    return pytest.mark.parametrize("case", cases, ids=[case["id"] for case in cases])
+
+
+def simulate(rng, *, n_clusters, size, share, correlation, repetitions):
+    """Successes per cluster, shape (repetitions, n_clusters)."""
+    dispersion = 1 / correlation - 1
+    rates = rng.beta(share * dispersion, (1 - share) * dispersion, (repetitions, n_clusters))
+    return rng.binomial(size, rates)
+
+
+class TestPublished:
+    @golden("std_error_cr0", "std_error_cr1")
+    def test_standard_errors_agree_with_statsmodels(self, case):
+        """Liang & Zeger (1986), without and with the correction for few clusters."""
+        found = clustered.moments(case["args"]["successes"], case["args"]["n"])
+        name = case["method"].removeprefix("std_error_")
+
+        assert case["expected"] == pytest.approx(float(getattr(found, name)), abs=1e-12)
+
+    @golden("beta_binomial", "beta_binomial_mean")
+    def test_the_posterior_agrees(self, case):
+        """Computed by other quadrature, and checked by adaptive double integrals."""
+        args = case["args"]
+        prior = {"uniform_icc": PRIORS[0], "gamma_dispersion": PRIORS[1]}[args["prior"]]
+        right, size = args["successes"], args["n"]
+        if case["method"] == "beta_binomial_mean":
+            found = beta_binomial.mean(right, size, prior=prior)
+        else:
+            found = beta_binomial.interval(right, size, confidence_level=0.95, prior=prior)
+
+        assert np.allclose(case["expected"], found, rtol=0, atol=2e-9)
+
+
+class TestPosterior:
+    @pytest.mark.parametrize("prior", PRIORS)
+    def test_limits_cut_off_their_tails(self, prior):
+        """The mass below each limit, by adaptive double integrals over θ and ρ."""
+        right, size = np.array([3, 5, 0, 4]), np.array([4, 5, 2, 7])
+
+        def density(correlation, theta):
+            dispersion = 1 / correlation - 1
+            a, b = theta * dispersion, (1 - theta) * dispersion
+            likelihood = np.exp(special.betaln(a + right, b + size - right) - special.betaln(a, b))
+            weight = 1.0 if prior == "uniform-icc" else np.exp(-dispersion) / correlation**2
+            return likelihood.prod() * weight
+
+        def mass(start, stop):
+            options = {"epsabs": 1e-16, "epsrel": 1e-10}
+            return integrate.dblquad(density, start, stop, 1e-12, 1 - 1e-12, **options)[0]
+
+        low, high = map(
+            float, beta_binomial.interval(right, size, confidence_level=0.9, prior=prior)
+        )
+        below, between, above = mass(0, low), mass(low, high), mass(high, 1)
+        whole = below + between + above
+
+        assert (0.05, 0.05) == pytest.approx((below / whole, above / whole), abs=1e-8)
+
+    @pytest.mark.parametrize("prior", PRIORS)
+    @pytest.mark.parametrize(
+        ("n_clusters", "size", "correlation"),
+        [(2, 5, 0.5), (3, 40, 0.02), (6, 5, 0.2), (60, 5, 0.05), (500, 10, 0.05), (5000, 10, 0.2)],
+    )
+    def test_twice_as_many_nodes_change_nothing(
+        self, prior, n_clusters, size, correlation, monkeypatch
+    ):
+        """From 2 to 5,000 clusters, weakly and strongly correlated: within 1e-8."""
+        rng = np.random.default_rng(n_clusters)
+        right = simulate(
+            rng, n_clusters=n_clusters, size=size, share=0.7, correlation=correlation, repetitions=3
+        )
+        sizes = np.full(right.shape, size)
+        once = beta_binomial.interval(right, sizes, confidence_level=0.95, prior=prior)
+        monkeypatch.setattr(beta_binomial, "NODES", (4 * 65, 4 * 49))
+        more = beta_binomial.interval(right, sizes, confidence_level=0.95, prior=prior)
+
+        assert np.allclose(once, more, rtol=0, atol=1e-8)
+
+    def test_clusters_of_one_item_are_nearly_no_clusters(self):
+        """Their correlation cannot be known, nor does it matter: equal tails of Beta(1, 1)."""
+        right = np.repeat([1.0, 0.0], [14, 6])
+        found = beta_binomial.interval(
+            right, np.ones(20), confidence_level=0.95, prior="uniform-icc"
+        )
+        expected = binomial.beta_equal_tailed(14, 20, confidence_level=0.95, prior=(1, 1))
+
+        assert np.allclose(expected, found, rtol=0, atol=1e-9)
+
+    @pytest.mark.parametrize("prior", PRIORS)
+    @given(cells=CELLS)
+    def test_right_and_wrong_mirror_each_other(self, prior, cells):
+        """And the interval holds the share of successes, whatever the order of clusters."""
+        right, size = cells
+        low, high = beta_binomial.interval(right, size, confidence_level=0.9, prior=prior)
+        mirror = beta_binomial.interval(
+            (size - right)[::-1], size[::-1], confidence_level=0.9, prior=prior
+        )
+
+        assert (float(low), float(high)) == pytest.approx(
+            (1 - mirror.high, 1 - mirror.low), abs=1e-9
+        )
+        assert 0 <= low <= right.sum() / size.sum() <= high <= 1
+        assert high - low > 0.01
+
+    def test_cells_may_differ_in_clusters_and_be_empty(self):
+        """Padding changes nothing; no items give NaN."""
+        right, size = [[3, 1, 0], [2, 2, 4], [0, 0, 0]], [[5, 2, 0], [4, 4, 4], [0, 0, 0]]
+        together = beta_binomial.interval(right, size, confidence_level=0.95, prior="uniform-icc")
+        alone = beta_binomial.interval([3, 1], [5, 2], confidence_level=0.95, prior="uniform-icc")
+
+        assert (3,) == together.low.shape
+        assert float(alone.low) == together.low[0]
+        assert [False, False, True] == np.isnan(together.high).tolist()
+
+    def test_one_large_cluster_is_no_thousand_items(self):
+        """Its own rate is known well, that of other clusters hardly."""
+        low, high = beta_binomial.interval(
+            [400], [1000], confidence_level=0.95, prior="uniform-icc"
+        )
+
+        assert high - low > 0.5
+
+    def test_it_covers_where_items_taken_as_independent_do_not(self):
+        """400 simulated evals of 6 clusters; the binomial interval is the negative control."""
+        rng = np.random.default_rng(0)
+        right = simulate(rng, n_clusters=6, size=5, share=0.7, correlation=0.3, repetitions=400)
+        sizes = np.full(right.shape, 5)
+        plain = binomial.beta_equal_tailed(
+            right.sum(axis=1), 30, confidence_level=0.95, prior=(1, 1)
+        )
+        found = beta_binomial.interval(right, sizes, confidence_level=0.95, prior="uniform-icc")
+        covered, control = (((low <= 0.7) & (high >= 0.7)).mean() for low, high in (found, plain))
+
+        assert covered >= 0.95 - 3 * np.sqrt(0.95 * 0.05 / 400)
+        assert control < 0.9
+
+
+class TestClusteredT:
+    def test_clusters_of_one_item_are_no_clusters(self):
+        """CR1 is then s/√n, and both intervals are those without clusters."""
+        scores = np.random.default_rng(0).uniform(size=(3, 12))
+        found = clustered.moments(scores, np.ones_like(scores))
+        interval = clustered.t_cr1(scores, np.ones_like(scores), confidence_level=0.95)
+
+        assert mean.std_error(scores) == pytest.approx(found.cr1, rel=1e-12)
+        assert np.allclose(mean.t_interval(scores, confidence_level=0.95), interval, rtol=1e-12)
+
+    def test_the_logit_interval_is_the_delta_method(self):
+        """On the log odds, with C - 1 degrees of freedom; bounds only rescale."""
+        totals, sizes = np.array([3.0, 5, 0, 7, 2]), np.array([5.0, 8, 3, 9, 6])
+        found = clustered.moments(totals, sizes)
+        p = float(found.mean)
+        half = stats.t.ppf(0.975, 4) * float(found.cr1) / (p * (1 - p))
+        expected = special.expit(special.logit(p) + np.array([-half, half]))
+        low, high = clustered.logit_t_cr1(totals, sizes, bounds=UNIT, confidence_level=0.95)
+        scaled = clustered.logit_t_cr1(100 * totals, sizes, bounds=(0, 100), confidence_level=0.95)
+
+        assert expected == pytest.approx((float(low), float(high)), rel=1e-12)
+        assert 100 * low == pytest.approx(float(scaled.low))
+
+    @pytest.mark.parametrize("n_clusters", [1, 2, 7])
+    def test_clusters_that_agree_count_as_one_item_each(self, n_clusters):
+        """All right: Clopper–Pearson for as many items as there are clusters."""
+        sizes = np.full(n_clusters, 4.0)
+        low, high = clustered.logit_t_cr1(sizes, sizes, bounds=UNIT, confidence_level=0.95)
+        expected = binomial.clopper_pearson(n_clusters, n_clusters, confidence_level=0.95)
+
+        assert (float(expected.low), 1.0) == pytest.approx((float(low), float(high)), abs=1e-12)
+        assert np.isnan(clustered.t_cr1(sizes, sizes, confidence_level=0.95)).all()
+
+    def test_equal_shares_are_equal_in_spite_of_rounding(self):
+        """0.7 of 10 and 0.7 of 30 leave no residual that means anything."""
+        assert 0.0 == clustered.moments([0.7 * 10, 0.7 * 30], [10, 30]).cr1
+
+    def test_no_items_have_no_interval(self):
+        """NaN, beside a cell that has one."""
+        totals, sizes = [[1.0, 2.0], [0.0, 0.0]], [[2, 2], [0, 0]]
+        interval = clustered.logit_t_cr1(totals, sizes, bounds=UNIT, confidence_level=0.95)
+
+        assert [False, True] == np.isnan(interval.low).tolist()
+
+    def test_the_design_effect_is_a_ratio_of_variances(self):
+        """NaN where one of them is unknown."""
+        effect = clustered.design_effect([0.2, 0.0, 0.1], [0.1, 0.1, 0.0])
+
+        assert 4.0 == pytest.approx(effect[0])
+        assert [False, True, True] == np.isnan(effect).tolist()

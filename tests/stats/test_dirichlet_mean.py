@@ -1,0 +1,148 @@
+"""Distribution of a mean with Dirichlet weights, checked by other ways to the same number."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from scipy import integrate, special
+
+from evalstats_plugin.stats import dirichlet_mean
+
+ALL_DIGITS = dirichlet_mean.REFINEMENTS
+
+
+def cdf(atoms, weights, at):
+    below, _ = dirichlet_mean.cdf_and_density(
+        np.array([atoms], dtype=float),
+        np.array([weights], dtype=float),
+        np.array([at], dtype=float),
+        refinements=ALL_DIGITS,
+    )
+    return below[0]
+
+
+def quantile(atoms, weights, probability):
+    return dirichlet_mean.quantile(
+        np.array([atoms], dtype=float), np.array([weights], dtype=float), probability
+    )[0]
+
+
+@given(st.floats(0.3, 3000), st.floats(0.3, 3000), st.floats(1e-6, 0.999))
+def test_two_atoms_are_a_beta_variable(a, b, probability):
+    """P(p₁ ≤ t) for Dirichlet(b, a): the incomplete Beta function."""
+    at = special.betaincinv(a, b, probability)
+    # Nearer to 1, rounding `at` itself moves the probability.
+    assume(at < 0.999)
+
+    assert probability == pytest.approx(cdf([0, 1, 1], [b, a / 3, 2 * a / 3], at), rel=1e-10)
+
+
+@pytest.mark.parametrize("at", [0.05, 0.2, 0.45, 0.55, 0.9])
+def test_uniform_weights_on_three_points_by_geometry(at):
+    """Dirichlet(1, 1, 1) is uniform on a triangle: areas below a line."""
+    middle = 0.5
+    expected = at**2 / middle if at < middle else 1 - (1 - at) ** 2 / (1 - middle)
+
+    assert expected == pytest.approx(cdf([0, middle, 1], [1, 1, 1], at), rel=1e-11)
+
+
+@pytest.mark.parametrize("n", [1, 3, 10, 100, 1000])
+@pytest.mark.parametrize("middle", [0.01, 0.154, 0.5, 0.93])
+@pytest.mark.parametrize("probability", [1e-3, 0.025, 0.25, 0.975])
+def test_three_atoms_by_ordinary_quadrature(n, middle, probability):
+    """All scores equal, the hardest case: mean = middle + B·(something Beta), one integral."""
+    weights = [0.5, n, 0.5]
+    at = quantile([0, middle, 1], weights, probability)
+
+    def given_end_weight(end):
+        # With weight `end` on both end points together, the upper one's share is Beta(½, ½).
+        share = (at - middle * (1 - end)) / end
+        return special.betainc(0.5, 0.5, np.clip(share, 0, 1)) * n * (1 - end) ** (n - 1)
+
+    kink = (middle - at) / middle if at < middle else (at - middle) / (1 - middle)
+    points = [0, kink, *(kink + (1 - kink) * np.array([1, 5, 20]) / (n + 40)), 1]
+    pieces = [
+        integrate.quad(given_end_weight, lower, upper, epsabs=1e-13, limit=200)[0]
+        for lower, upper in pairwise(points)
+    ]
+
+    assert probability == pytest.approx(sum(pieces), abs=1e-8)
+
+
+@pytest.mark.parametrize("middle", [1e-6, 1e-3, 0.14792204, 0.9999])
+@pytest.mark.parametrize("n", [7, 100, 5000])
+@pytest.mark.parametrize("probability", [0.025, 0.25])
+def test_quantile_solves_its_equation_where_the_distribution_is_nearly_a_step(
+    n, middle, probability
+):
+    """Newton steps once went back and forth here, and paths bent where the integrand grows."""
+    weights = [0.5, n, 0.5]
+
+    at = quantile([0, middle, 1], weights, probability)
+
+    assert probability == pytest.approx(cdf([0, middle, 1], weights, at), rel=1e-4)
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 40, 300])
+def test_continuous_atoms_by_imhofs_integral(n):
+    """Imhof (1961): ∫ sin(phase)/(u size) du along the imaginary axis, by adaptive quadrature."""
+    rng = np.random.default_rng(n)
+    atoms, weights = np.r_[0, rng.beta(2, 5, n), 1], np.r_[0.5, np.ones(n), 0.5]
+    for probability in (1e-3, 0.025, 0.4):
+        at = quantile(atoms, weights, probability)
+        distance = at - atoms
+        unit = 1 / np.sqrt((weights * distance**2).sum())
+
+        def integrand(log_u, distance=distance, unit=unit):
+            u = unit * np.exp(log_u)
+            phase = (weights * np.arctan(u * distance)).sum()
+            return np.sin(phase) * np.exp(-0.5 * (weights * np.log1p((u * distance) ** 2)).sum())
+
+        value, _ = integrate.quad(integrand, -40, 40, limit=4000, epsabs=1e-13)
+        assert probability == pytest.approx(0.5 + value / np.pi, abs=1e-10)
+
+
+def test_density_is_the_derivative():
+    """By central differences of the distribution function."""
+    atoms = np.array([[0.0, 0.2, 0.5, 0.7, 1.0]])
+    weights = np.array([[0.5, 1.0, 3.0, 1.0, 0.5]])
+    for at in np.linspace(0.1, 0.9, 17):
+        step = 1e-5
+        sides = cdf(atoms[0], weights[0], at + step) - cdf(atoms[0], weights[0], at - step)
+        _, density = dirichlet_mean.cdf_and_density(
+            atoms, weights, np.array([at]), refinements=ALL_DIGITS
+        )
+        assert sides / (2 * step) == pytest.approx(density[0], rel=1e-6)
+
+
+@settings(max_examples=30)
+@given(
+    st.lists(st.floats(0, 1), min_size=1, max_size=30), st.floats(0.001, 0.999), st.floats(-9, 9)
+)
+def test_quantile_moves_and_stretches_with_the_atoms(scores, probability, shift):
+    """A change of units; and turned round, the quantile of the other side."""
+    atoms = np.array([0, *np.round(scores, 3), 1])
+    weights = np.r_[0.5, np.ones(len(scores)), 0.5]
+
+    expected = quantile(atoms, weights, probability)
+
+    assert shift + 3 * expected == pytest.approx(
+        quantile(shift + 3 * atoms, weights, probability), abs=1e-10
+    )
+    assert 1 - expected == pytest.approx(quantile(1 - atoms, weights, 1 - probability), abs=1e-10)
+
+
+def test_padding_changes_nothing():
+    """Atoms of weight 0 are no atoms."""
+    expected = quantile([0, 0.3, 1], [0.5, 4, 0.5], 0.025)
+
+    actual = quantile([0, 0.3, 1, 0.8, 0], [0.5, 4, 0.5, 0, 0], 0.025)
+
+    assert expected == pytest.approx(actual, abs=1e-13)
+
+
+def test_no_cells_give_no_quantiles():
+    """An empty batch is a batch."""
+    assert dirichlet_mean.quantile(np.zeros((0, 3)), np.zeros((0, 3)), 0.5).shape == (0,)

@@ -1,0 +1,97 @@
+"""Ratios of sums."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evalstats_plugin.stats import mean, ratio
+
+PAIRS = st.lists(st.tuples(st.floats(-1e3, 1e3), st.floats(0.1, 1e3)), min_size=2, max_size=20).map(
+    np.array
+)
+METHODS = [ratio.ratio_t, ratio.ratio_jackknife]
+
+
+def test_linearised_std_error_is_that_of_cochran():
+    """Cochran (1977), written out: residuals from the line through the origin."""
+    y, w = np.array([1.0, 5, 3, 8, 2]), np.array([10.0, 20, 15, 40, 9])
+    estimate = 19 / 94
+    expected = np.sqrt(((y - estimate * w) ** 2).sum() / 4 / 5) / (94 / 5)
+
+    assert expected == pytest.approx(float(ratio.std_error(y, w)), rel=1e-14)
+
+
+def test_jackknife_std_error_by_leaving_out():
+    """The definition, item by item."""
+    y, w = np.array([1.0, 5, 3, 8, 2]), np.array([10.0, 20, 15, 40, 9])
+    without = np.array([np.delete(y, i).sum() / np.delete(w, i).sum() for i in range(5)])
+    expected = np.sqrt(4 / 5 * ((without - without.mean()) ** 2).sum())
+
+    assert expected == pytest.approx(float(ratio.jackknife_std_error(y, w)), rel=1e-13)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_equal_denominators_give_the_t_interval_of_the_mean(method):
+    """Documents of the same length."""
+    y = np.array([1.0, 5, 3, 8, 2])
+    expected = mean.t_interval(y / 7, confidence_level=0.95)
+
+    actual = method(y, np.full(5, 7.0), confidence_level=0.95)
+
+    assert np.allclose(expected, actual, rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@given(pairs=PAIRS)
+def test_order_and_missing_items_do_not_matter(method, pairs):
+    """An item counts if it has both numbers."""
+    y, w = pairs.T
+    padded_y = np.r_[np.nan, y[::-1], 3.0]
+    padded_w = np.r_[5.0, w[::-1], np.nan]
+
+    assert np.allclose(
+        method(y, w, confidence_level=0.9),
+        method(padded_y, padded_w, confidence_level=0.9),
+        rtol=1e-7,
+        atol=1e-5,
+    )
+
+
+@pytest.mark.parametrize("method", METHODS)
+@given(pairs=PAIRS)
+def test_units_do_not_matter(method, pairs):
+    """Nats or bits, words or thousands of words."""
+    y, w = pairs.T
+    expected = np.array(method(y, w, confidence_level=0.9)) * 8 / 4
+
+    actual = method(8 * y, 4 * w, confidence_level=0.9)
+
+    assert np.allclose(expected, actual, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_one_item_has_no_interval(method):
+    """Nor has none; neighbours are left alone."""
+    y = np.array([[1.0, np.nan], [1.0, 2.0], [np.nan, np.nan]])
+
+    interval = method(y, np.ones((3, 2)), confidence_level=0.95)
+
+    assert np.isnan(interval.low).tolist() == [True, False, True]
+    assert np.allclose([1.0, 1.5, np.nan], ratio.ratio(y, np.ones((3, 2))), equal_nan=True)
+
+
+def test_a_dominant_item_widens_the_interval():
+    """Fewer effective items than items."""
+    y, w = np.array([1.0, 1, 1, 1, 90]), np.array([10.0, 11, 12, 9, 1000])
+    plain = ratio.ratio_t(y, w, confidence_level=0.95)
+
+    wider = ratio.ratio_jackknife(y, w, confidence_level=0.95)
+
+    assert wider.high - wider.low > 2 * (plain.high - plain.low)
+
+
+def test_negative_denominators_are_refused():
+    """Numbers the wrong way round: log-likelihoods are negative, words are not."""
+    with pytest.raises(ValueError, match="negative"):
+        ratio.ratio_t([10.0, 12.0], [-3.0, -4.0], confidence_level=0.95)
