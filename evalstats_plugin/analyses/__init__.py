@@ -1,0 +1,1 @@
+"""Questions: responses in, results out. Defaults live here; formulas live in ``stats``."""

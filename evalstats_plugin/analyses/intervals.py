@@ -1,0 +1,231 @@
+"""How sure are we of each score?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evalstats_plugin import methods
+from evalstats_plugin.analyses import clusters
+from evalstats_plugin.analyses.cells import RATIOS, Bounds, Cell, make_cell
+from evalstats_plugin.analyses.groups import group_rows
+from evalstats_plugin.errors import DesignError
+from evalstats_plugin.matrix import ResponseMatrix
+from evalstats_plugin.methods import Method
+from evalstats_plugin.response_set import ResponseSet
+from evalstats_plugin.responses import Responses
+from evalstats_plugin.results import Intervals, ScoreInterval, finite
+
+N_RESAMPLES = 9999
+"""Of bootstrap methods: with one more, a tail of .025 falls on a whole number of resamples."""
+
+NO_METHOD = "none"
+"""Method of a row that has no interval."""
+
+Limits = tuple[NDArray[np.float64], NDArray[np.float64]]
+Rng = np.random.Generator | int | None
+
+
+def intervals(
+    responses: ResponseSet | ResponseMatrix | Iterable[Responses],
+    *,
+    confidence_level: float = 0.95,
+    method: str | Method = "auto",
+    prior: tuple[float, float] | None = None,
+    bounds: Bounds | None = None,
+    population: int | str | None = None,
+    rng: Rng = None,
+) -> Intervals:
+    """Give every score an interval: each model on each task and group, under each metric.
+
+    Parameters
+    ----------
+    responses
+        What `evalstats_plugin.read` gave, a matrix, or any `Responses`.
+    confidence_level
+        Between 0 and 1.
+    method
+        A name from the table of methods. It is used wherever it fits the scores; where it does
+        not (a binomial method on partial credit) the default is, and each row says what ran.
+    prior
+        (a, b) of the Beta prior, for methods that have one.
+    bounds
+        Least and greatest possible score by metric. Without it, scores that all lie in [0, 1]
+        are taken to be bounded there (and the row says so), others to be unbounded.
+    population
+        Size of the whole benchmark, where only a part was run: the interval is then for the
+        score on all of it. ``"logged"`` takes the size from the log.
+    rng
+        Generator or seed, for methods that resample.
+
+    Raises
+    ------
+    DesignError
+        For a confidence level outside (0, 1), or a population smaller than what was run.
+    SelectionError
+        For a method that does not exist.
+    """
+    if not 0 < confidence_level < 1:
+        msg = f"confidence level {confidence_level} found, expected a number between 0 and 1"
+        raise DesignError(msg)
+    cells = [make_cell(r, bounds or {}) for r in _responses_of(responses)]
+    solver = _Solver(confidence_level, method, prior, np.random.default_rng(rng))
+    limits = solver.solve(cells)
+    rows = [
+        _row(cell, limit, name, confidence_level)
+        for cell, limit, name in zip(cells, limits, solver.names, strict=True)
+    ]
+    rows = _clustered(cells, rows, prior)
+    if population is not None:
+        from evalstats_plugin.analyses.population import for_whole_benchmark
+
+        rows = for_whole_benchmark(cells, rows, population)
+    notes = responses.notes if isinstance(responses, (ResponseSet, ResponseMatrix)) else ()
+    seed = rng if isinstance(rng, int) else None
+    return Intervals(tuple(group_rows(cells, rows)), tuple(notes), seed)
+
+
+def _clustered(
+    cells: Sequence[Cell], rows: Sequence[ScoreInterval], prior: tuple[float, float] | None
+) -> list[ScoreInterval]:
+    """Set what clusters do to an interval side by side with what it would be without them."""
+    rows = list(rows)
+    where = [i for i, cell in enumerate(cells) if cell.clusters is not None]
+    if not where:
+        return rows
+    level = rows[where[0]].confidence_level
+    solver = _Solver(level, "auto", prior, np.random.default_rng(0))
+    naive = solver.solve([replace(cells[i], clusters=None) for i in where])
+    for i, limits in zip(where, naive, strict=True):
+        rows[i] = clusters.side_by_side(cells[i], rows[i], limits)
+    return rows
+
+
+def _responses_of(
+    responses: ResponseSet | ResponseMatrix | Iterable[Responses],
+) -> Sequence[Responses]:
+    if isinstance(responses, ResponseMatrix):
+        return responses.to_responses()
+    return list(responses)
+
+
+class _Solver:
+    """Runs each method once on all the cells it fits, instead of once per cell."""
+
+    def __init__(
+        self,
+        confidence_level: float,
+        method: str | Method,
+        prior: tuple[float, float] | None,
+        rng: np.random.Generator,
+    ) -> None:
+        extra = (method,) if isinstance(method, Method) else ()
+        own = (*methods.METHODS, *methods.CLUSTERED)
+        self.table = methods.table_of(m for m in extra if m not in own)
+        self.method = method.name if isinstance(method, Method) else method
+        methods.check_name(self.method, self.table)
+        self.confidence_level = confidence_level
+        self.prior = prior
+        self.rng = rng
+        self.names: list[str] = []
+
+    def solve(self, cells: Sequence[Cell]) -> list[tuple[float, float]]:
+        limits = [(math.nan, math.nan)] * len(cells)
+        self.names = [NO_METHOD] * len(cells)
+        batches: dict[tuple[Any, ...], list[int]] = {}
+        for i, cell in enumerate(cells):
+            if cell.kind is None:
+                continue
+            chosen = self._choose(cell, cell.kind)
+            if chosen.family != "binary" and not len(cell.values):
+                # Known by its counts only.
+                chosen = self.table[methods.DEFAULTS[cell.kind][0]]
+            self.names[i] = chosen.name
+            # Cells of similar size share an array padded to the largest.
+            size = 0 if chosen.family == "binary" else cell.n.bit_length()
+            key = (chosen.name, cell.bounds, size, cell.responses.aggregation)
+            batches.setdefault(key, []).append(i)
+        for (name, bounds, _, aggregation), where in batches.items():
+            batch = [cells[i] for i in where]
+            low, high = self._run(self.table[name], batch, bounds)
+            if aggregation in RATIOS:
+                value = np.vectorize(RATIOS[aggregation], otypes=[float])
+                low, high = value(high), value(low)
+            for i, a, b in zip(where, low.tolist(), high.tolist(), strict=True):
+                limits[i] = (a, b)
+        return limits
+
+    def _choose(self, cell: Cell, kind: methods.Kind) -> Method:
+        if cell.clusters is not None:
+            return methods.choose(kind, self.method, self.table, methods.CLUSTERED_DEFAULTS)
+        for_clusters = self.method in {m.name for m in methods.CLUSTERED}
+        return methods.choose(kind, "auto" if for_clusters else self.method, self.table)
+
+    def _run(
+        self, method: Method, batch: Sequence[Cell], bounds: tuple[float, float] | None
+    ) -> Limits:
+        if self.prior is not None and method.family == "binary" and "prior" in method.options:
+            method = replace(method, options={**method.options, "prior": self.prior})
+        function = method.load()
+        level = self.confidence_level
+        if method.family == "binary":
+            successes = np.array([c.successes for c in batch])
+            return function(
+                successes, np.array([float(c.n) for c in batch]), confidence_level=level
+            )
+        if method.family in clusters.FAMILIES:
+            sums = clusters.cluster_arrays(batch)
+            more = {"bounds": bounds} if method.family == "clustered-bounded" else {}
+            return function(*sums, confidence_level=level, **more)
+        scores = _padded([c.values for c in batch])
+        if method.family == "bounded":
+            return function(scores, bounds=bounds, confidence_level=level)
+        if method.family == "resampling":
+            return function(scores, confidence_level=level, n_resamples=N_RESAMPLES, rng=self.rng)
+        if method.family == "ratio":
+            ones = [np.ones(c.n) if c.weights is None else c.weights for c in batch]
+            return function(scores, _padded(ones), confidence_level=level)
+        return function(scores, confidence_level=level)
+
+
+def _padded(rows: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+    """Stack rows of different lengths, shape (cells, M), NaN where a row has ended."""
+    lengths = np.array([len(row) for row in rows])
+    padded = np.full((len(rows), int(lengths.max())), np.nan)
+    padded[np.arange(padded.shape[1]) < lengths[:, None]] = np.concatenate(rows)
+    return padded
+
+
+def _row(
+    cell: Cell, limit: tuple[float, float], method: str, confidence_level: float
+) -> ScoreInterval:
+    r = cell.responses
+    low, high = (finite(x) for x in limit)
+    notes = cell.notes
+    if cell.kind is not None and (low is None or high is None):
+        notes = (*notes, f"{method} gives no interval for these {cell.n} items")
+    return ScoreInterval(
+        model=r.model,
+        task=r.task,
+        metric=r.metric,
+        n_items=cell.n,
+        n_epochs=max(r.scores.shape[1], 1),
+        n_missing=cell.n_missing,
+        estimate=finite(cell.estimate),
+        low=low,
+        high=high,
+        std_error=finite(cell.std_error),
+        method=method,
+        confidence_level=confidence_level,
+        notes=notes,
+        depth=len(r.groups),
+        higher_is_better=r.higher_is_better,
+        logged=finite(r.logged),
+        logged_std_error=finite(r.logged_std_error),
+        log=str(r.source.path),
+    )

@@ -1,0 +1,193 @@
+"""Which models can be compared on which items: one task under one metric at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evalstats_plugin.analyses.cells import Bounds, Cell, make_cell, takes_are_binary
+from evalstats_plugin.errors import DesignError, SelectionError
+from evalstats_plugin.matrix import ResponseMatrix
+from evalstats_plugin.methods import Kind
+from evalstats_plugin.responses import Responses
+from evalstats_plugin.runs import run_of
+from evalstats_plugin.wording import few, no_such
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Pairing:
+    """Models on one task under one metric, and which of them are compared with which."""
+
+    task: str
+    metric: str
+    models: tuple[str, ...]
+    scores: NDArray[np.float64]
+    """Shape (N, M): means over the epochs, NaN where an item has no score."""
+    a: NDArray[np.int64]
+    b: NDArray[np.int64]
+    """Shape (P,): the models of each pair, by their place in `models`."""
+    kind: Kind
+    bounds: tuple[float, float] | None
+    higher_is_better: bool | None
+    clusters: NDArray[np.int64] | None
+    """Shape (M,): the cluster of each item, by number."""
+    notes: tuple[str, ...]
+
+    @property
+    def n_items(self) -> NDArray[np.int64]:
+        """Shape (P,): items with a score of both models."""
+        seen = (~np.isnan(self.scores)).astype(np.float64)
+        return (seen @ seen.T)[self.a, self.b].astype(np.int64)
+
+    @property
+    def n_either(self) -> NDArray[np.int64]:
+        """Shape (P,): items with a score of at least one of the two."""
+        n = (~np.isnan(self.scores)).sum(axis=1)
+        return n[self.a] + n[self.b] - self.n_items
+
+    def differences(self, start: int = 0, stop: int | None = None) -> NDArray[np.float64]:
+        """Shape (P, M): scores of b minus those of a, of the pairs from `start` to `stop`."""
+        pairs = slice(start, stop)
+        return self.scores[self.b[pairs]] - self.scores[self.a[pairs]]
+
+    def cluster_sums(
+        self, differences: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Sums of differences in each cluster, and how many there are; both of shape (P, C)."""
+        if self.clusters is None:
+            msg = f"{self.task}: items come in no clusters"
+            raise ValueError(msg)
+        order = np.argsort(self.clusters, kind="stable")
+        _, starts = np.unique(self.clusters[order], return_index=True)
+        in_order = differences[:, order]
+        seen = ~np.isnan(in_order)
+        totals, sizes = (
+            np.add.reduceat(x, starts, axis=1) for x in (np.where(seen, in_order, 0.0), seen * 1.0)
+        )
+        return totals, sizes
+
+
+def pairings(
+    responses: Sequence[Responses], bounds: Bounds, baseline: str | None
+) -> tuple[list[Pairing], list[str]]:
+    """Join models on the items of each task and metric; return also notes on what was left out."""
+    latest = {(r.model, r.task, r.metric): r for r in sorted(responses, key=run_of)}
+    models = dict.fromkeys(r.model for r in responses)
+    _check_baseline(baseline, list(models))
+    groups: dict[tuple[str, str], list[Responses]] = {}
+    for r in responses:
+        # A task that was run in several groups has a row in each: the latest is compared.
+        if latest[r.model, r.task, r.metric] is r:
+            # Harnesses that have no filters log "acc" for what lm-eval logs as "acc,none".
+            groups.setdefault((r.task, r.metric.removesuffix(",none")), []).append(r)
+    found: list[Pairing] = []
+    left_out: dict[str, list[str]] = {}
+    for (task, metric), group in groups.items():
+        cells = [make_cell(r, bounds) for r in group]
+        usable = [c for c in cells if c.kind not in (None, "ratio") and len(c.values)]
+        why = _unusable(cells, usable, baseline)
+        if why:
+            left_out.setdefault(why, []).append(f"{task} {metric.removesuffix(',none')}")
+        else:
+            found.append(_pairing(usable, baseline))
+    notes = [f"not compared, {why}: {few(places)}" for why, places in left_out.items()]
+    if not found:
+        raise DesignError(_nothing(list(models), notes))
+    if not any(p.n_items.any() for p in found):
+        p = found[0]
+        n_a, n_b = (int((~np.isnan(p.scores[i[0]])).sum()) for i in (p.a, p.b))
+        msg = (
+            f"a paired comparison needs items taken by both: {p.models[p.a[0]]!r} answered {n_a} "
+            f"items of {p.task!r} and {p.models[p.b[0]]!r} {n_b}, none of them the same"
+        )
+        raise DesignError(msg)
+    return found, notes
+
+
+def _check_baseline(baseline: str | None, models: Sequence[str]) -> None:
+    if baseline is None or baseline in models:
+        return
+    raise SelectionError(no_such("model", baseline, models, few(models)))
+
+
+def _unusable(cells: Sequence[Cell], usable: Sequence[Cell], baseline: str | None) -> str:
+    """Why these models cannot be compared; nothing if they can."""
+    if len(cells) < 2:
+        return "one model only"
+    if len(usable) < 2:
+        return "fewer than two models have a mean of item scores"
+    if baseline is not None and all(c.responses.model != baseline for c in usable):
+        return f"{baseline} has no item scores"
+    return ""
+
+
+def _nothing(models: Sequence[str], notes: Sequence[str]) -> str:
+    if len(models) < 2:
+        found = f"one model ({models[0]})" if models else "no responses"
+        return f"{found} found, expected two or more on the same task"
+    return f"no two models found that can be compared; {'; '.join(notes)}"
+
+
+def _pairing(cells: Sequence[Cell], baseline: str | None) -> Pairing:
+    matrix = ResponseMatrix.join([c.responses for c in cells])
+    kind, bounds, notes = _kind(cells)
+    a, b = _pairs(matrix.models, baseline)
+    return Pairing(
+        task=cells[0].responses.task,
+        metric=cells[0].responses.metric,
+        models=matrix.models,
+        scores=_item_means(matrix.scores),
+        a=a,
+        b=b,
+        kind=kind,
+        bounds=bounds,
+        higher_is_better=next(
+            (h for c in cells if (h := c.responses.higher_is_better) is not None), None
+        ),
+        clusters=None if matrix.clusters is None else _numbered(matrix.clusters),
+        notes=notes,
+    )
+
+
+def _numbered(clusters: NDArray[Any]) -> NDArray[np.int64]:
+    """Number the clusters; an item of none is a cluster of its own."""
+    _, numbers = np.unique(clusters.astype(str), return_inverse=True)
+    alone = clusters == ""
+    return np.where(alone, len(clusters) + np.arange(len(clusters)), numbers).astype(np.int64)
+
+
+def _kind(cells: Sequence[Cell]) -> tuple[Kind, tuple[float, float] | None, tuple[str, ...]]:
+    """What the differences are like: as the scores, where those are alike."""
+    if all(c.kind == "binary" for c in cells):
+        return "binary", (0.0, 1.0), ()
+    bounds = {c.bounds for c in cells}
+    if any(c.kind == "real" for c in cells) or len(bounds) > 1:
+        return "real", None, ()
+    guessed = any(c.responses.bounds is None and not takes_are_binary(c.responses) for c in cells)
+    return "bounded", bounds.pop(), ("scores taken to lie in [0, 1]",) if guessed else ()
+
+
+def _item_means(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Mean over the epochs that were scored, shape (N, M) from (N, M, R)."""
+    if scores.shape[2] == 1:
+        return scores[:, :, 0]
+    taken = ~np.isnan(scores)
+    count = taken.sum(axis=2)
+    total = np.where(taken, scores, 0.0).sum(axis=2)
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+
+
+def _pairs(
+    models: Sequence[str], baseline: str | None
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Every pair once, the earlier model first; or each model against the baseline."""
+    if baseline is None:
+        a, b = np.triu_indices(len(models), 1)
+        return a.astype(np.int64), b.astype(np.int64)
+    first = models.index(baseline)
+    others = np.delete(np.arange(len(models), dtype=np.int64), first)
+    return np.full_like(others, first), others

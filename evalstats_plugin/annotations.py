@@ -1,0 +1,189 @@
+"""Results back into logs: `annotate`, `strip` and their in-memory twin."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+from evalstats_plugin.errors import IncompleteLogError, LogError, WriteError
+from evalstats_plugin.logs import adapters, as_path, find_logs, read_log, read_results
+from evalstats_plugin.plugins import Annotation, Plugins, load
+from evalstats_plugin.responses import Responses, Selection
+from evalstats_plugin.results import Comparisons, Intervals, RankSets
+from evalstats_plugin.runs import label_models
+
+Analysis = Callable[[Sequence[Responses]], Intervals]
+
+
+def default_analysis() -> Analysis:
+    """Return `intervals` with its defaults and seed 0, so that annotating twice is the same."""
+    from evalstats_plugin.analyses.intervals import intervals
+
+    return partial(intervals, rng=0)
+
+
+def annotate(  # noqa: PLR0913 - each is a choice of its own
+    *paths: str | Path,
+    output: str | Path | None = None,
+    in_place: bool = False,
+    rescore: bool = False,
+    compare: bool = False,
+    baseline: str | None = None,
+    items: Literal["no", "metadata", "columns"] = "no",
+    selection: Selection | None = None,
+    analysis: Analysis | None = None,
+    plugins: Plugins | None = None,
+) -> list[Path]:
+    """Write the intervals into the logs, or into copies of them; return the files written.
+
+    Logs of runs that were cancelled or failed are passed over where they lie in a folder.
+
+    Parameters
+    ----------
+    output
+        Folder for annotated copies, laid out as the originals.
+    in_place
+        Replace the logs themselves; each is replaced as a whole or not at all.
+    rescore
+        Replace logged values that the items contradict, keeping the old ones in the annotation.
+    compare, baseline
+        Write into each log how its model compares with a baseline on the same items: the named
+        one, or the first of the logs.
+    items
+        Write statistics of each item beside it, over all models here: into its metadata, or as
+        columns of the harness's list of items too.
+    selection
+        What to read of each log, such as the field that groups its items.
+    analysis
+        What to write: `intervals`, with arguments fixed by `functools.partial` where wanted.
+
+    Raises
+    ------
+    WriteError
+        When neither or both of ``output`` and ``in_place`` are given, or writing fails.
+    """
+    from evalstats_plugin import __version__
+
+    plugins = plugins or load()
+    analysis = analysis or default_analysis()
+    targets = _targets(paths, output, in_place=in_place, plugins=plugins)
+    found = _read_all(targets, set(map(str, paths)), selection or Selection(), plugins)
+    about = _comparisons(found, baseline) if compare or baseline else {}
+    statistics = _items(found) if items != "no" else {}
+    written: list[Path] = []
+    for log, responses in found.items():
+        annotation = Annotation(
+            analysis(responses),
+            __version__,
+            rescore,
+            *about.get(log, (None, None)),
+            statistics[_tasks(responses)] if items != "no" else None,
+            items == "columns",
+        )
+        written.append(write(log, annotation, targets[log], plugins))
+    return written
+
+
+def _read_all(
+    logs: Iterable[Path], named: set[str], selection: Selection, plugins: Plugins
+) -> dict[Path, list[Responses]]:
+    found: dict[Path, list[Responses]] = {}
+    for log in logs:
+        try:
+            found[log] = read_log(log, selection, plugins)
+        except IncompleteLogError:
+            if str(log) in named:
+                raise
+    return found
+
+
+def _tasks(responses: Sequence[Responses]) -> frozenset[str]:
+    return frozenset(r.task for r in responses)
+
+
+def _items(
+    found: Mapping[Path, Sequence[Responses]],
+) -> dict[frozenset[str], dict[str, dict[str, float]]]:
+    """Statistics of the items of the tasks that logs hold together, from every log of them."""
+    from evalstats_plugin.analyses.items import item_statistics
+
+    every = [r for each in found.values() for r in each]
+    held = {_tasks(responses) for responses in found.values()}
+    return {tasks: item_statistics([r for r in every if r.task in tasks]) for tasks in held}
+
+
+def _comparisons(
+    found: Mapping[Path, Sequence[Responses]], baseline: str | None
+) -> dict[Path, tuple[Comparisons | None, RankSets | None]]:
+    from evalstats_plugin.analyses.crossing import Crossed
+
+    labelled = iter(label_models(r for each in found.values() for r in each))
+    together = {str(log): [next(labelled) for _ in each] for log, each in found.items()}
+    crossed = Crossed(together, baseline)
+    return {log: (crossed.of_log(str(log)), crossed.ranks_of_log(str(log))) for log in found}
+
+
+def strip(
+    *paths: str | Path,
+    output: str | Path | None = None,
+    in_place: bool = False,
+    plugins: Plugins | None = None,
+) -> list[Path]:
+    """Take annotations out again.
+
+    What is left of an lm-eval log is the original, byte for byte; Inspect keeps a history of edits.
+    """
+    plugins = plugins or load()
+    targets = _targets(paths, output, in_place=in_place, plugins=plugins)
+    return [write(log, None, target, plugins) for log, target in targets.items()]
+
+
+def write(log: Path, annotation: Annotation | None, target: Path, plugins: Plugins) -> Path:
+    """Write one log with an annotation, or without any, through the adapter that knows it."""
+    written = plugins.call("evalstats_annotate_log", path=log, annotation=annotation, output=target)
+    if written is None:
+        msg = f"{log}: no installed adapter annotates logs of this kind ({adapters(plugins)})"
+        raise LogError(msg)
+    return written
+
+
+def _targets(
+    paths: Sequence[str | Path],
+    output: str | Path | None,
+    *,
+    in_place: bool,
+    plugins: Plugins,
+) -> Mapping[Path, Path]:
+    """Where each log goes."""
+    if (output is None) == (not in_place):
+        found = "neither" if output is None else "both"
+        msg = f"{found} an output folder and in-place given, expected one of them"
+        raise WriteError(msg)
+    targets: dict[Path, Path] = {}
+    for given in paths:
+        for log in find_logs([given], plugins):
+            root = as_path(given) if as_path(given).is_dir() else log.parent
+            targets[log] = log if output is None else as_path(output) / log.relative_to(root)
+    clashes = len(targets) - len(set(targets.values()))
+    if clashes:
+        msg = f"{clashes} logs would overwrite each other in {output}: annotate their common folder"
+        raise WriteError(msg)
+    return targets
+
+
+def annotate_results(
+    results: Mapping[str, Any], *, analysis: Analysis | None = None, plugins: Plugins | None = None
+) -> Mapping[str, Any]:
+    """Annotate what a harness returned in memory, such as lm-eval's ``simple_evaluate``.
+
+    The results given are left as they are; the annotated ones share their parts.
+    """
+    from evalstats_plugin import __version__
+
+    plugins = plugins or load()
+    analysis = analysis or default_analysis()
+    responses = read_results(results, plugins=plugins)
+    annotation = Annotation(analysis(responses.responses), __version__)
+    return plugins.call("evalstats_annotate_results", results=results, annotation=annotation)

@@ -1,0 +1,90 @@
+"""``evalstats-plugin annotate``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from evalstats_plugin.cli import options
+
+if TYPE_CHECKING:
+    from evalstats_plugin.responses import Responses
+    from evalstats_plugin.results import Intervals
+
+
+@click.command()
+@click.argument("paths", nargs=-1, required=True, metavar="PATHS...")
+@click.option(
+    "--output", "-o", type=click.Path(path_type=Path), help="Folder for annotated copies."
+)
+@click.option("--in-place", is_flag=True, help="Annotate the results files themselves.")
+@click.option("--strip", "take_out", is_flag=True, help="Take annotations out again.")
+@click.option(
+    "--rescore",
+    is_flag=True,
+    help="Replace logged values that their items contradict; the old ones are kept in the block.",
+)
+@click.option(
+    "--compare", is_flag=True, help="Write into each log how its model compares with the baseline."
+)
+@click.option(
+    "--baseline",
+    metavar="MODEL",
+    help="Model to compare with; implies --compare.  [default: the first]",
+)
+@click.option(
+    "--items",
+    type=click.Choice(["no", "metadata", "columns"]),
+    default="no",
+    show_default=True,
+    help="Write statistics of each item into its metadata, or show them as columns too (Inspect).",
+)
+@options.cluster
+@options.include_incomplete
+@options.analysis
+@options.quiet
+@click.pass_context
+def annotate(ctx: click.Context, paths: tuple[str, ...], **chosen: Any) -> None:
+    """Write the intervals into the harness's own results files.
+
+    lm-eval's samples files are never touched, and no file is added beside the harness's own.
+    """
+    from evalstats_plugin import annotations
+    from evalstats_plugin.cli.report import analyse
+    from evalstats_plugin.errors import SelectionError
+    from evalstats_plugin.plugins import load
+    from evalstats_plugin.response_set import ResponseSet
+    from evalstats_plugin.responses import Selection
+
+    plugins = load(ctx.obj or ())
+    where: dict[str, Any] = {"output": chosen["output"], "in_place": chosen["in_place"]}
+    if chosen["take_out"]:
+        if chosen["rescore"]:
+            msg = "--strip and --rescore found together, expected one of them"
+            raise SelectionError(msg)
+        written = annotations.strip(*paths, **where, plugins=plugins)
+    else:
+
+        def analysis(responses: Sequence[Responses]) -> Intervals:
+            return analyse(ResponseSet(tuple(responses)), chosen, plugins)
+
+        selection = Selection(
+            cluster=chosen["cluster"], include_incomplete=chosen["include_incomplete"]
+        )
+        written = annotations.annotate(
+            *paths,
+            **where,
+            rescore=chosen["rescore"],
+            compare=chosen["compare"],
+            baseline=chosen["baseline"],
+            items=chosen["items"],
+            selection=selection,
+            analysis=analysis,
+            plugins=plugins,
+        )
+    if not chosen["quiet"]:
+        for path in written:
+            click.echo(path)

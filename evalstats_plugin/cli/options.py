@@ -1,0 +1,150 @@
+"""Options that mean the same in every command."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import click
+
+from evalstats_plugin.errors import SelectionError
+
+RUNS = ("latest", "all", "epochs", "error")
+"""Values of `evalstats_plugin.runs.Runs`, which costs NumPy to import; a test compares."""
+
+FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
+
+
+def _chain(*options: Callable[[Any], Any]) -> Callable[[FunctionT], FunctionT]:
+    def decorate(function: FunctionT) -> FunctionT:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+def _read_prior(
+    _context: click.Context, _option: click.Parameter, text: str | None
+) -> tuple[float, float] | None:
+    return parse_pair(text, "--prior")
+
+
+def _read_bounds(
+    _context: click.Context, _option: click.Parameter, texts: tuple[str, ...]
+) -> Mapping[str, tuple[float, float]]:
+    return parse_bounds(texts)
+
+
+def _read_population(
+    _context: click.Context, _option: click.Parameter, text: str | None
+) -> int | str | None:
+    return parse_population(text)
+
+
+selection = _chain(
+    click.option(
+        "--task", "-t", metavar="NAME", multiple=True,
+        help="Only this task or group; may hold * and ?; may be repeated.",
+    ),
+    click.option(
+        "--metric", "-m", metavar="NAME", multiple=True,
+        help='Only this metric, such as "acc" or "acc,none"; may be repeated.',
+    ),
+)  # fmt: skip
+
+cluster = click.option(
+    "--cluster",
+    metavar="FIELD",
+    help="Field of an item that says which items belong together, such as a passage's id.",
+)
+include_incomplete = click.option(
+    "--include-incomplete",
+    is_flag=True,
+    help="Read cancelled and failed runs too, as far as they got.",
+)
+
+level_and_method = _chain(
+    click.option(
+        "--confidence-level", "-c", type=float, default=0.95, show_default=True,
+        help="Of the intervals, between 0 and 1.",
+    ),
+    click.option(
+        "--method", metavar="NAME", default="auto", show_default=True,
+        help="Interval method wherever it fits the scores; `plugins --methods` lists them.",
+    ),
+    click.option(
+        "--bounds", metavar="METRIC=LOW,HIGH", multiple=True,
+        callback=_read_bounds,
+        help="Least and greatest possible score of a metric; may be repeated.",
+    ),
+    click.option("--seed", type=int, default=0, show_default=True, help="Of random numbers."),
+)  # fmt: skip
+
+analysis = _chain(
+    level_and_method,
+    click.option(
+        "--prior", metavar="A,B", callback=_read_prior,
+        help="Beta prior of the methods that have one.",
+    ),
+    click.option(
+        "--population", metavar="N|logged", callback=_read_population,
+        help="Items in the whole benchmark, when only a part was run: intervals for the whole.",
+    ),
+)  # fmt: skip
+
+reading = _chain(
+    selection,
+    cluster,
+    include_incomplete,
+    click.option(
+        "--runs", type=click.Choice(RUNS), default="latest", show_default=True,
+        help="Several runs of one model on one task: take the latest, each, all as epochs, or "
+        "refuse.",
+    ),
+    click.option("--skip-broken", is_flag=True, help="Go on without logs that cannot be read."),
+)  # fmt: skip
+
+form = click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "json", "csv", "markdown"]),
+    default="table",
+    show_default=True,
+)
+quiet = click.option("--quiet", "-q", is_flag=True, help="No progress, nothing but results.")
+
+
+def parse_pair(text: str | None, option: str) -> tuple[float, float] | None:
+    """Read ``A,B``."""
+    if text is None:
+        return None
+    try:
+        first, second = (float(part) for part in text.split(","))
+    except ValueError:
+        msg = f"{option} {text!r} found, expected two numbers such as 1,1"
+        raise SelectionError(msg) from None
+    return first, second
+
+
+def parse_bounds(texts: tuple[str, ...]) -> Mapping[str, tuple[float, float]]:
+    """Read ``METRIC=LOW,HIGH``."""
+    bounds: dict[str, tuple[float, float]] = {}
+    for text in texts:
+        metric, equals, numbers = text.rpartition("=")
+        pair = parse_pair(numbers, "--bounds") if equals else None
+        if pair is None or pair[0] >= pair[1]:
+            msg = f"--bounds {text!r} found, expected METRIC=LOW,HIGH such as rougeL=0,100"
+            raise SelectionError(msg)
+        bounds[metric] = pair
+    return bounds
+
+
+def parse_population(text: str | None) -> int | str | None:
+    """Read a number of items, or ``logged``."""
+    if text is None or text == "logged":
+        return text
+    if not text.isdigit() or int(text) == 0:
+        msg = f"--population {text!r} found, expected a number of items or 'logged'"
+        raise SelectionError(msg)
+    return int(text)

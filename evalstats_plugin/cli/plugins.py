@@ -1,0 +1,61 @@
+"""``evalstats-plugin plugins``."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from evalstats_plugin import __version__
+from evalstats_plugin.plugins import LoadedPlugin, Plugins, load
+
+
+@click.command()
+@click.option("--methods", "show_methods", is_flag=True, help="List the statistical methods.")
+@click.option(
+    "--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True
+)
+@click.pass_context
+def plugins(ctx: click.Context, *, show_methods: bool, form: str) -> None:
+    """List the installed adapters and methods, with version and hooks.
+
+    A plugin is blocked by `evalstats-plugin --no-plugin NAME …`, or by its name in the
+    environment variable EVALSTATS_NO_PLUGINS (several: separated by commas).
+    """
+    loaded = load(ctx.obj or ())
+    rows = _methods(loaded) if show_methods else [_listed(p) for p in loaded.listing]
+    if form == "json":
+        about = {"version": __version__, "command": "plugins"}
+        click.echo(json.dumps({"evalstats": about, "results": rows}, indent=2, ensure_ascii=False))
+        return
+    for row in rows:
+        head, *rest = list(row.values())
+        click.echo(click.style(str(head), bold=True))
+        for line in rest:
+            if line:
+                click.echo(f"    {line if isinstance(line, str) else ', '.join(line)}")
+
+
+def _methods(loaded: Plugins) -> list[dict[str, Any]]:
+    from evalstats_plugin.analyses.comparison_methods import COMPARISONS
+
+    return [
+        {
+            "name": m.name,
+            "question": m.question,
+            "summary": m.summary,
+            "family": f"for {m.family} scores",
+            "source": m.source,
+        }
+        for m in (*loaded.methods().values(), *COMPARISONS)
+    ]
+
+
+def _listed(plugin: LoadedPlugin) -> dict[str, Any]:
+    row: dict[str, Any] = asdict(plugin)
+    row["distribution"] = f"{row['distribution']} {row.pop('version')}".strip()
+    row["hooks"] = list(plugin.hooks)
+    row["problem"] = f"not in use: {plugin.problem}" if plugin.problem else ""
+    return row

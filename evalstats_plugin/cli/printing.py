@@ -1,0 +1,51 @@
+"""Shows results as the options of a command say, and sets its exit code."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import click
+
+from evalstats_plugin import __version__
+from evalstats_plugin.results import Results
+
+
+def show(
+    ctx: click.Context,
+    results: Results[Any],
+    chosen: Mapping[str, Any],
+    names: Sequence[str],
+    *,
+    print_table: Callable[..., None],
+    to_markdown: Callable[[Any, str], str],
+) -> None:
+    """Print results in the format asked for; exit with 1 where a log was left out.
+
+    Parameters
+    ----------
+    names
+        Options that tell how the results came about, in the order they are printed.
+    print_table, to_markdown
+        What shows such results to people.
+    """
+    from evalstats_plugin.report import formats
+
+    said = {"confidence_level": f"{chosen['confidence_level']:g}"}
+    how = [f"{n.replace('_', ' ')} {said.get(n, chosen[n])}" for n in names if n != "baseline"]
+    heading = ", ".join([f"evalstats-plugin {__version__}", *how])
+    if chosen["form"] == "json":
+        about = {"version": __version__, "command": ctx.info_name, **{n: chosen[n] for n in names}}
+        click.echo(formats.to_json(results, about))
+    elif chosen["form"] == "csv":
+        click.echo(formats.to_csv(results), nl=False)
+    elif chosen["form"] == "markdown":
+        click.echo(to_markdown(results, heading), nl=False)
+    else:
+        # A table for a file or a pipe is laid out for 80 columns, wherever it was made.
+        width = None if sys.stdout.isatty() else shutil.get_terminal_size((80, 24)).columns
+        print_table(results, sys.stdout, heading=heading, width=width)
+    if any(note.startswith("left out: ") for note in results.notes):
+        ctx.exit(1)

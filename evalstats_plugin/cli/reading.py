@@ -1,0 +1,39 @@
+"""Reads logs as the options of a command say."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from evalstats_plugin.cli.progress import progress_on_logs
+from evalstats_plugin.errors import LogError
+from evalstats_plugin.logs import read, read_results
+from evalstats_plugin.plugins import Plugins
+from evalstats_plugin.response_set import ResponseSet
+from evalstats_plugin.responses import Selection
+
+
+def read_logs(paths: tuple[str, ...], chosen: Mapping[str, Any], plugins: Plugins) -> ResponseSet:
+    """Read files, folders and patterns, or one JSON object from standard input for ``-``."""
+    if paths == ("-",):
+        try:
+            data = json.load(sys.stdin)
+        except ValueError as error:
+            msg = f"standard input is not JSON: {error}"
+            raise LogError(msg) from error
+        selection = Selection(chosen["task"], chosen["metric"], chosen["cluster"])
+        return read_results(data, selection, plugins)
+    with progress_on_logs(quiet=chosen["quiet"]) as on_log:
+        return read(
+            *paths,
+            task=chosen["task"],
+            metric=chosen["metric"],
+            cluster=chosen["cluster"],
+            runs=chosen["runs"],
+            include_incomplete=chosen["include_incomplete"],
+            skip_broken=chosen["skip_broken"],
+            plugins=plugins,
+            on_log=on_log,
+        )

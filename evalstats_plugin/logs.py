@@ -1,0 +1,196 @@
+"""Logs in: `read`, through whatever adapters are installed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from evalstats_plugin.errors import EvalStatsError, IncompleteLogError, LogError, SelectionError
+from evalstats_plugin.plugins import Plugins, load
+from evalstats_plugin.response_set import ResponseSet
+from evalstats_plugin.responses import Responses, Selection
+from evalstats_plugin.runs import Runs, choose_runs, label_models
+
+OnLog = Callable[[Path, int, int], None]
+"""Called with each log before it is read, its number from 0, and how many there are."""
+
+
+def read(  # noqa: PLR0913 - each is a choice of its own
+    *paths: str | Path,
+    task: str | Sequence[str] | None = None,
+    metric: str | Sequence[str] | None = None,
+    cluster: str | None = None,
+    runs: Runs = "latest",
+    include_incomplete: bool = False,
+    skip_broken: bool = False,
+    plugins: Plugins | None = None,
+    on_log: OnLog | None = None,
+) -> ResponseSet:
+    """Read every response found under files, folders or globs.
+
+    Parameters
+    ----------
+    paths
+        Logs, folders searched to any depth, or patterns such as ``"out/*/results_*.json"``; with
+        universal-pathlib installed also URLs such as ``s3://bucket/logs``.
+    task, metric
+        Names or patterns (``*``, ``?``) to read; a metric also by the part before its comma, a
+        task also by the name of a group around it. Default: all.
+    cluster
+        Field of an item that says which items belong together, where the log does not say so.
+    runs
+        Several runs of one model on one task: ``"latest"`` keeps the last, ``"all"`` keeps each
+        apart, ``"epochs"`` stacks them as epochs of one, ``"error"`` refuses.
+    include_incomplete
+        Read runs that were cancelled or failed too, as far as they got.
+    skip_broken
+        Leave a log that cannot be read out, with a note, instead of stopping at it.
+
+    Raises
+    ------
+    LogError
+        When a path holds no log, or a log is broken.
+    SelectionError
+        When nothing matches ``task`` or ``metric``; the message has the closest names.
+    """
+    plugins = plugins or load()
+    selection = Selection(_names(task), _names(metric), cluster, include_incomplete)
+    logs = find_logs(paths, plugins)
+    found: list[Responses] = []
+    notes = list(plugins.problems)
+    broken: list[EvalStatsError] = []
+    for i, log in enumerate(logs):
+        if on_log is not None:
+            on_log(log, i, len(logs))
+        try:
+            found.extend(read_log(log, selection, plugins))
+        except LogError as error:
+            # In a folder a run that was given up is nothing unusual; named, it is asked for.
+            unasked = isinstance(error, IncompleteLogError) and str(log) not in map(str, paths)
+            if not (skip_broken or unasked):
+                raise
+            broken.append(error)
+            notes.append(f"left out: {error}")
+    if broken and len(broken) == len(logs):
+        raise broken[0]
+    if not found:
+        raise _nothing_selected(logs, selection, plugins)
+    kept, about_runs = choose_runs(label_models(found), runs)
+    # A harness that logs each task apart mixes the models; a table wants them together.
+    order = {model: i for i, model in enumerate(dict.fromkeys(r.model for r in kept))}
+    kept.sort(key=lambda r: order[r.model])
+    return ResponseSet(tuple(kept), (*notes, *about_runs))
+
+
+def read_results(
+    results: Mapping[str, Any], selection: Selection | None = None, plugins: Plugins | None = None
+) -> ResponseSet:
+    """Read what a harness returned in memory, such as lm-eval's ``simple_evaluate``."""
+    plugins = plugins or load()
+    responses = plugins.call(
+        "evalstats_read_results", results=results, selection=selection or Selection()
+    )
+    if responses is None:
+        msg = f"no installed adapter knows these results ({adapters(plugins)})"
+        raise LogError(msg)
+    return ResponseSet(tuple(label_models(responses)), plugins.problems)
+
+
+def _names(value: str | Sequence[str] | None) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    return (value,) if isinstance(value, str) else tuple(value)
+
+
+def find_logs(paths: Iterable[str | Path], plugins: Plugins) -> list[Path]:
+    """Return the logs under the paths, in order, each once."""
+    logs: dict[Path, None] = {}
+    for given in paths:
+        path = as_path(given)
+        matches = [path] if path.exists() else _matches(path)
+        if not matches:
+            msg = f"{given} does not exist, expected a log, a folder of logs, or a pattern"
+            raise LogError(msg)
+        for match in matches:
+            inside = _logs_in(match, plugins) if match.is_dir() else [match]
+            if not inside:
+                msg = f"{match} holds no log that an installed adapter knows ({adapters(plugins)})"
+                raise LogError(msg)
+            logs.update(dict.fromkeys(inside))
+    return list(logs)
+
+
+def as_path(given: str | Path) -> Path:
+    """Return a path; for a URL one that reads from there.
+
+    Raises
+    ------
+    LogError
+        For a URL without the library that reads it.
+    """
+    if "://" not in str(given) or isinstance(given, Path):
+        return Path(given)
+    try:
+        upath: Any = import_module("upath")
+    except ImportError as error:
+        msg = f"{given} is a URL, which needs: pip install universal-pathlib and its file system"
+        raise LogError(msg) from error
+    return upath.UPath(given)
+
+
+def _matches(pattern: Path) -> list[Path]:
+    start = Path(pattern.anchor)
+    return sorted(start.glob(str(pattern.relative_to(start)))) if pattern.name else []
+
+
+def _logs_in(folder: Path, plugins: Plugins) -> list[Path]:
+    logs: list[Path] = []
+    folders = [folder, *sorted(p for p in folder.rglob("*") if p.is_dir())]
+    for each in folders:
+        for found in plugins.call("evalstats_find_logs", folder=each):
+            logs.extend(found)
+    return sorted(dict.fromkeys(logs))
+
+
+def adapters(plugins: Plugins) -> str:
+    """Name the adapters that read logs, for messages."""
+    names = [p.name for p in plugins.listing if "evalstats_read_log" in p.hooks]
+    return ", ".join(names) or "none is installed"
+
+
+def read_log(path: Path, selection: Selection, plugins: Plugins) -> list[Responses]:
+    """Read one log, as it is: no choice between runs, no labels."""
+    responses = plugins.call("evalstats_read_log", path=path, selection=selection)
+    if responses is None:
+        problems = "".join(f"; {problem}" for problem in plugins.problems)
+        msg = f"{path} is not a log that an installed adapter knows ({adapters(plugins)}){problems}"
+        raise LogError(msg)
+    return list(responses)
+
+
+def _nothing_selected(
+    logs: Sequence[Path], selection: Selection, plugins: Plugins
+) -> EvalStatsError:
+    everything = Selection(header_only=True)
+    known = [r for log in logs for r in read_log(log, everything, plugins)]
+    if not known:
+        return LogError(f"{logs[0]} holds no scores at all: no task has a metric")
+    tasks = list(dict.fromkeys(n for r in known for n in (*(g.name for g in r.groups), r.task)))
+    metrics = list(dict.fromkeys(r.metric for r in known))
+    if not any(selection.wants_task(t) for t in tasks):
+        return SelectionError(_unknown("task", selection.tasks, tasks))
+    return SelectionError(_unknown("metric", selection.metrics, metrics))
+
+
+def _unknown(what: str, asked: Sequence[str], known: Sequence[str]) -> str:
+    close = [c for name in asked for c in get_close_matches(name, known, n=3, cutoff=0.5)]
+    hint = f"closest: {', '.join(dict.fromkeys(close))}" if close else f"there are: {_few(known)}"
+    return f"no {what} called {', '.join(asked)} in the logs; {hint}"
+
+
+def _few(names: Sequence[str], most: int = 20) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more

@@ -1,0 +1,276 @@
+"""The join: many `Responses` into one array of models × items × epochs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from evalstats_plugin.errors import DesignError, ItemConflictError
+from evalstats_plugin.questions import Questions
+from evalstats_plugin.responses import Responses, Source
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+OnConflict = Literal["error", "drop"]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class ResponseMatrix:
+    """Scores of N models on M items in R epochs.
+
+    Notes
+    -----
+    Models are rows, items are columns: the transpose of psychometrics, where persons are
+    many and items few. NaN is the one code for a missing score.
+    """
+
+    scores: NDArray[np.float64]
+    """Shape (N, M, R)."""
+    models: tuple[str, ...]
+    item_ids: NDArray[Any]
+    """Shape (M,), like the next four."""
+    tasks: NDArray[Any]
+    metrics: NDArray[Any]
+    clusters: NDArray[Any] | None = None
+    item_hashes: NDArray[Any] | None = None
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        shape = (len(self.models), len(self.item_ids))
+        if self.scores.ndim != 3 or self.scores.shape[:2] != shape:
+            msg = f"scores have shape {self.scores.shape}, expected (N, M, R) with N, M = {shape}"
+            raise ValueError(msg)
+
+    @property
+    def items(self) -> pd.DataFrame:
+        """The items, one per line: item, task, metric, cluster, hash."""
+        import pandas as pd
+
+        return pd.DataFrame(
+            {
+                "item": self.item_ids,
+                "task": self.tasks,
+                "metric": self.metrics,
+                "cluster": self.clusters,
+                "hash": self.item_hashes,
+            }
+        )
+
+    @classmethod
+    def from_array(
+        cls,
+        scores: ArrayLike,
+        *,
+        models: Sequence[str] | None = None,
+        items: Sequence[str] | None = None,
+        tasks: Sequence[str] | str = "task",
+        metric: str = "score",
+        clusters: Sequence[Any] | None = None,
+    ) -> ResponseMatrix:
+        """Build a matrix from plain arrays of shape (N, M) or (N, M, R).
+
+        Examples
+        --------
+        >>> ResponseMatrix.from_array([[1, 0, 1], [1, 1, float("nan")]]).models
+        ('model_0', 'model_1')
+        """
+        array: NDArray[np.float64] = np.asarray(scores, dtype=np.float64)
+        array = array[:, :, None] if array.ndim == 2 else array
+        if array.ndim != 3:
+            msg = f"scores have {array.ndim} axes, expected (N, M) or (N, M, R)"
+            raise ValueError(msg)
+        n, m = int(array.shape[0]), int(array.shape[1])
+        ids = [f"item_{j}" for j in range(m)] if items is None else list(items)
+        task_names = [tasks] * m if isinstance(tasks, str) else list(tasks)
+        if len(ids) != m or len(task_names) != m:
+            msg = f"{m} items of scores, but {len(ids)} item names and {len(task_names)} tasks"
+            raise ValueError(msg)
+        return cls(
+            scores=array,
+            models=tuple(models) if models else tuple(f"model_{i}" for i in range(n)),
+            item_ids=np.asarray(ids),
+            tasks=np.asarray(task_names),
+            metrics=np.full(m, metric),
+            clusters=None if clusters is None else np.asarray(clusters),
+        )
+
+    @classmethod
+    def join(
+        cls, responses: Sequence[Responses], *, on_conflict: OnConflict = "error"
+    ) -> ResponseMatrix:
+        """Join on (task, item id), checked on the hash of the item's question."""
+        if not responses:
+            msg = "no item scores to join: nothing was selected, or the logs hold no samples"
+            raise DesignError(msg)
+        by_task: dict[str, list[Responses]] = {}
+        for r in responses:
+            by_task.setdefault(r.task, []).append(r)
+        models = tuple(dict.fromkeys(r.model for r in responses))
+        n_epochs = max(r.scores.shape[1] for r in responses)
+        blocks = [
+            _join_task(group, models, n_epochs, drop=on_conflict == "drop")
+            for group in by_task.values()
+        ]
+        notes = [note for block in blocks for note in block.notes]
+        return cls(
+            scores=np.concatenate([b.scores for b in blocks], axis=1),
+            models=models,
+            item_ids=np.concatenate([b.item_ids.astype(str) for b in blocks]),
+            tasks=np.concatenate([b.tasks for b in blocks]),
+            metrics=np.concatenate([b.metrics for b in blocks]),
+            clusters=_concatenated([b.clusters for b in blocks]),
+            item_hashes=_concatenated([b.item_hashes for b in blocks]),
+            notes=tuple(notes),
+        )
+
+    def to_responses(self) -> list[Responses]:
+        """Take apart again: one `Responses` per model × task × metric, in order."""
+        keys = list(dict.fromkeys(zip(self.tasks.tolist(), self.metrics.tolist(), strict=True)))
+        masks = [(self.tasks == task) & (self.metrics == metric) for task, metric in keys]
+        source = Source(path=Path(), harness="matrix")
+
+        def part(values: NDArray[Any] | None, mask: NDArray[np.bool_]) -> NDArray[Any] | None:
+            return None if values is None else values[mask]
+
+        return [
+            Responses(
+                model=model,
+                task=str(task),
+                metric=str(metric),
+                item_ids=self.item_ids[mask],
+                scores=self.scores[i, mask],
+                clusters=part(self.clusters, mask),
+                item_hashes=part(self.item_hashes, mask),
+                source=source,
+            )
+            for i, model in enumerate(self.models)
+            for (task, metric), mask in zip(keys, masks, strict=True)
+        ]
+
+    def save(self, path: str | Path) -> None:
+        """Write to Parquet: one line per item, one column per model, names in the metadata."""
+        from evalstats_plugin.parquet import save_matrix
+
+        save_matrix(self, Path(path))
+
+    @classmethod
+    def load(cls, path: str | Path) -> ResponseMatrix:
+        """Read what `save` wrote."""
+        from evalstats_plugin.parquet import load_matrix
+
+        return load_matrix(Path(path))
+
+
+def _concatenated(parts: Sequence[NDArray[Any] | None]) -> NDArray[Any] | None:
+    known = [part for part in parts if part is not None]
+    return np.concatenate([p.astype(str) for p in known]) if len(known) == len(parts) else None
+
+
+def _join_task(
+    responses: Sequence[Responses], models: tuple[str, ...], n_epochs: int, *, drop: bool
+) -> ResponseMatrix:
+    """Join the models' responses to one task."""
+    _check_one_metric(responses)
+    responses = _ids_of_one_type(responses)
+    ids = np.unique(np.concatenate([r.item_ids for r in responses]))
+    scores = np.full((len(models), len(ids), n_epochs), np.nan)
+    hashes = np.full(len(ids), "", dtype=object)
+    questions = Questions(len(ids))
+    clusters = np.full(len(ids), "", dtype=object)
+    conflict = np.zeros(len(ids), dtype=bool)
+    for j, r in enumerate(responses):
+        at = np.searchsorted(ids, r.item_ids)
+        scores[models.index(r.model), at, : r.scores.shape[1]] = r.scores
+        if r.clusters is not None:
+            clusters[at] = r.clusters.astype(str)
+        if r.item_hashes is None:
+            continue
+        mine = r.item_hashes.astype(str).astype(object)
+        differ, owners = questions.compare(at, mine, j)
+        if differ.any() and not drop:
+            first = int(np.flatnonzero(differ)[0])
+            owner = responses[int(owners[first])]
+            raise ItemConflictError(_conflict(owner, r, r.item_ids[first], int(differ.sum())))
+        conflict[at[differ]] = True
+        hashes[at] = np.where(hashes[at] == "", mine, hashes[at])
+    keep = ~conflict
+    task = responses[0].task
+    n_dropped = int(conflict.sum())
+    return ResponseMatrix(
+        scores=scores[:, keep],
+        models=models,
+        item_ids=ids[keep],
+        tasks=np.full(int(keep.sum()), task),
+        metrics=np.full(int(keep.sum()), responses[0].metric),
+        clusters=clusters[keep] if any(r.clusters is not None for r in responses) else None,
+        item_hashes=hashes[keep] if (hashes != "").all() else None,
+        notes=(f"{task}: {n_dropped} items dropped, not the same question",) if n_dropped else (),
+    )
+
+
+def _ids_of_one_type(responses: Sequence[Responses]) -> Sequence[Responses]:
+    """Leave numbers numbers, so that items stay in their order; otherwise make all texts."""
+    if all(np.issubdtype(r.item_ids.dtype, np.integer) for r in responses):
+        return responses
+    return [replace(r, item_ids=r.item_ids.astype(str)) for r in responses]
+
+
+def _check_one_metric(responses: Sequence[Responses]) -> None:
+    # Harnesses that have no filters log "acc" for what lm-eval logs as "acc,none".
+    metrics = sorted({r.metric.removesuffix(",none") for r in responses})
+    if len(metrics) > 1:
+        msg = (
+            f"task {responses[0].task!r} has {len(metrics)} metrics ({', '.join(metrics)}), "
+            "expected one: pass metric="
+        )
+        raise DesignError(msg)
+    models = [r.model for r in responses]
+    if len(set(models)) < len(models):
+        twice = next(m for m in models if models.count(m) > 1)
+        msg = f"model {twice!r} is there twice for task {responses[0].task!r}, expected one run"
+        raise DesignError(msg)
+
+
+def _conflict(first: Responses, second: Responses, item: object, count: int) -> str:
+    return (
+        f"task {first.task!r}: item {item} is one question in {first.source.path} and another in "
+        f"{second.source.path} ({count} such items). They must not be paired; score both models "
+        'on the same data, or pass on_conflict="drop" to leave these items out'
+    )
+
+
+def stack_epochs(responses: Sequence[Responses]) -> list[Responses]:
+    """Join several runs of one model on one task and metric into epochs, oldest first."""
+    cells: dict[tuple[str, str, str], list[Responses]] = {}
+    for r in responses:
+        cells.setdefault((r.model, r.task, r.metric), []).append(r)
+    return [_stacked(sorted(runs, key=lambda r: r.source.when)) for runs in cells.values()]
+
+
+def _stacked(runs: list[Responses]) -> Responses:
+    last = runs[-1]
+    with_items = [r for r in runs if len(r.item_ids) and r.aggregation == "mean"]
+    if len(with_items) < 2:
+        return with_items[0] if with_items else last
+    # As if each run were a model of its own: the same join, with the same check on hashes.
+    names = tuple(str(i) for i in range(len(with_items)))
+    width = max(r.scores.shape[1] for r in with_items)
+    apart = [replace(r, model=name) for r, name in zip(with_items, names, strict=True)]
+    joined = _join_task(apart, names, width, drop=False)
+    return replace(
+        last,
+        item_ids=joined.item_ids,
+        scores=joined.scores.transpose(1, 0, 2).reshape(len(joined.item_ids), -1),
+        item_hashes=joined.item_hashes,
+        clusters=joined.clusters,
+        weights=None,
+        logged=None,
+        logged_std_error=None,
+        notes=(*last.notes, f"{len(with_items)} runs stacked as epochs"),
+    )

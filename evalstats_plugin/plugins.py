@@ -1,0 +1,249 @@
+"""Finds adapters and methods by entry point, and keeps a broken one from hurting the others."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from importlib.metadata import EntryPoint, entry_points
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import pluggy
+
+from evalstats_plugin import hookspecs
+from evalstats_plugin.errors import EvalStatsError, PluginError
+from evalstats_plugin.methods import Method, table_of
+from evalstats_plugin.results import Intervals, RankSets
+
+if TYPE_CHECKING:
+    from evalstats_plugin.results import Comparisons, RankSets
+
+BLOCK_VARIABLE = "EVALSTATS_NO_PLUGINS"
+"""Environment variable: names of plugins not to load, separated by commas."""
+
+SCHEMA_VERSION = 1
+"""Of the annotation block."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command a plugin adds to ``evalstats-plugin``; the function is a click command."""
+
+    name: str
+    summary: str
+    function: str
+    """``"module:attribute"``, loaded when the command is run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Annotation:
+    """What is written into a log: results, and how they came about."""
+
+    intervals: Intervals
+    version: str
+    rescore: bool = False
+    """Whether logged values that the items contradict are to be replaced."""
+    comparisons: Comparisons | None = None
+    """Of this log's model with others: what no single log can tell."""
+    ranks: RankSets | None = None
+    """Of all models on this log's tasks: which ranks the items leave open."""
+    items: Mapping[str, Mapping[str, float]] | None = None
+    """Statistics of each item, by its id as text, to be written beside the item."""
+    item_columns: bool = False
+    """Whether to show them in the list of items too, where the harness has one."""
+
+    def block(self) -> dict[str, Any]:
+        """Return the annotation as JSON values; every list holds things of one type.
+
+        There is no time in it: annotating twice gives the same bytes.
+        """
+        rows = self.intervals.rows
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "evalstats_plugin_version": self.version,
+            "confidence_level": rows[0].confidence_level if rows else None,
+            "seed": self.intervals.seed,
+            "intervals": [
+                {
+                    "kind": row.kind,
+                    "task": row.task,
+                    "metric": row.metric,
+                    "n_items": row.n_items,
+                    "n_epochs": row.n_epochs,
+                    "n_missing": row.n_missing,
+                    "n_clusters": row.n_clusters,
+                    "estimate": row.estimate,
+                    "low": row.low,
+                    "high": row.high,
+                    "std_error": row.std_error,
+                    "design_effect": row.design_effect,
+                    "method": row.method,
+                    "notes": list(row.notes),
+                }
+                for row in rows
+            ],
+            "comparisons": self._comparisons(),
+            "ranks": [
+                {
+                    "task": row.task,
+                    "metric": row.metric,
+                    "model": row.model,
+                    "n_models": row.n_models,
+                    "best_rank": row.best_rank,
+                    "worst_rank": row.worst_rank,
+                }
+                for row in self.ranks or ()
+            ],
+            "notes": list(self.intervals.notes),
+        }
+
+    def _comparisons(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "task": row.task,
+                "metric": row.metric,
+                "model_a": row.model_a,
+                "model_b": row.model_b,
+                "n_items": row.n_items,
+                "difference": row.difference,
+                "low": row.low,
+                "high": row.high,
+                "p_value": row.p_value,
+                "p_adjusted": row.p_adjusted,
+                "prob_better": row.prob_better,
+                "method": row.method,
+                "notes": list(row.notes),
+            }
+            for row in self.comparisons or ()
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedPlugin:
+    """One plugin, as ``evalstats-plugin plugins`` lists it."""
+
+    name: str
+    distribution: str
+    version: str
+    hooks: tuple[str, ...] = ()
+    problem: str = ""
+    """Why it is not in use: an error of its own, or that it was blocked."""
+
+
+@dataclass(frozen=True, eq=False)
+class Plugins:
+    """The plugins in use."""
+
+    manager: pluggy.PluginManager
+    listing: tuple[LoadedPlugin, ...] = ()
+    modules: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Module of each plugin in use, by the plugin's name."""
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """One sentence for each plugin that failed (blocked ones did not)."""
+        return tuple(
+            f"plugin {p.name!r} is not in use: {p.problem}"
+            for p in self.listing
+            if p.problem and p.problem != BLOCKED
+        )
+
+    def call(self, hook: str, **arguments: Any) -> Any:
+        """Call a hook; an unexpected exception names the plugin it came from."""
+        try:
+            return getattr(self.manager.hook, hook)(**arguments)
+        except EvalStatsError:
+            raise
+        except Exception as error:
+            culprit = self._culprit(error.__traceback__)
+            msg = f"plugin {culprit!r} failed in {hook}: {type(error).__name__}: {error}"
+            raise PluginError(msg) from error
+
+    def _culprit(self, traceback: TracebackType | None) -> str:
+        found = "unknown"
+        while traceback is not None:
+            module = str(traceback.tb_frame.f_globals.get("__name__", ""))
+            for name, root in self.modules.items():
+                if module == root or module.startswith(root + "."):
+                    found = name
+            traceback = traceback.tb_next
+        return found
+
+    def methods(self) -> dict[str, Method]:
+        """Return every method by name, ours and the plugins'."""
+        return table_of(m for found in self.call("evalstats_methods") for m in found)
+
+    def commands(self) -> dict[str, Command]:
+        """Return every plugin's commands by name."""
+        return {c.name: c for found in self.call("evalstats_commands") for c in found}
+
+
+BLOCKED = "blocked by name"
+
+
+def load(blocked: Iterable[str] = ()) -> Plugins:
+    """Load every installed plugin that is not blocked by name or by the environment.
+
+    Raises
+    ------
+    PluginError
+        When a blocked name is not that of an installed plugin.
+    """
+    from_environment = os.environ.get(BLOCK_VARIABLE, "").split(",")
+    return _load(frozenset({*blocked, *(n.strip() for n in from_environment)} - {""}))
+
+
+@lru_cache(maxsize=8)
+def _load(blocked: frozenset[str]) -> Plugins:
+    found = sorted(entry_points(group=hookspecs.PROJECT), key=lambda e: e.name)
+    names = {entry.name for entry in found}
+    if unknown := sorted(blocked - names):
+        msg = f"no plugin is called {', '.join(unknown)}; installed are {', '.join(sorted(names))}"
+        raise PluginError(msg)
+    manager = new_manager()
+    listing: list[LoadedPlugin] = []
+    modules: dict[str, str] = {}
+    for entry in found:
+        problem = BLOCKED if entry.name in blocked else _register(manager, entry.name, entry.load)
+        hooks = ()
+        if not problem:
+            plugin = manager.get_plugin(entry.name)
+            modules[entry.name] = getattr(plugin, "__name__", entry.value)
+            hooks = tuple(sorted(c.name for c in manager.get_hookcallers(plugin) or ()))
+        listing.append(_listed(entry, hooks, problem))
+    return Plugins(manager, tuple(listing), modules)
+
+
+def new_manager() -> pluggy.PluginManager:
+    """Return a plugin manager that knows the contract and no plugin yet."""
+    manager = pluggy.PluginManager(hookspecs.PROJECT)
+    manager.add_hookspecs(hookspecs)
+    return manager
+
+
+def _register(manager: pluggy.PluginManager, name: str, importer: Callable[[], Any]) -> str:
+    """Register one plugin; return what is wrong with it, or nothing."""
+    try:
+        plugin = importer()
+        manager.register(plugin, name=name)
+        # Without this a misspelt hook would be ignored in silence.
+        manager.check_pending()
+    except Exception as error:  # noqa: BLE001 - whatever a plugin raises must not hurt the others
+        if manager.has_plugin(name):
+            manager.unregister(name=name)
+        text = " ".join(str(error).split())
+        return f"{type(error).__name__}: {text}"
+    return ""
+
+
+def _listed(entry: EntryPoint, hooks: tuple[str, ...], problem: str) -> LoadedPlugin:
+    distribution = entry.dist
+    return LoadedPlugin(
+        name=entry.name,
+        distribution=distribution.name if distribution else "",
+        version=distribution.version if distribution else "",
+        hooks=hooks,
+        problem=problem,
+    )

@@ -1,0 +1,42 @@
+"""Whether items of one id are one question: by the hashes that logs give them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Questions:
+    """The hashes that items of one task have been seen with, and in whose responses first."""
+
+    def __init__(self, n_items: int) -> None:
+        self._n_items = n_items
+        self._of_kind: dict[str, tuple[NDArray[Any], NDArray[np.int64]]] = {}
+
+    def compare(
+        self, at: NDArray[np.int64], mine: NDArray[Any], owner: int
+    ) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+        """Say where hashes differ from those seen of the same kind, and whose those are (or -1).
+
+        What was not seen before is kept as the owner's.
+        """
+        kind = _kind(mine)
+        if kind not in self._of_kind:
+            unseen = np.full(self._n_items, "", dtype=object)
+            self._of_kind[kind] = unseen, np.full(self._n_items, -1)
+        hashes, owners = self._of_kind[kind]
+        earlier = owners[at]
+        differ = (mine != "") & (earlier >= 0) & (hashes[at] != mine)
+        new = (mine != "") & (earlier < 0)
+        hashes[at[new]], owners[at[new]] = mine[new], owner
+        return differ, earlier
+
+
+def _kind(hashes: NDArray[Any]) -> str:
+    """Return the part before the colon, by which harnesses tell how they make their hashes.
+
+    Hashes of two kinds say nothing about each other, an empty one nothing at all.
+    """
+    return next((str(h) for h in hashes if h), "").rpartition(":")[0]

@@ -1,0 +1,1 @@
+"""What people see: the only code that formats."""

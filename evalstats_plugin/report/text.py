@@ -1,0 +1,120 @@
+"""The table on the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import TextIO
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from evalstats_plugin.report import notes
+from evalstats_plugin.results import Intervals, ScoreInterval
+
+_ARROWS = {True: " ↑", False: " ↓", None: ""}
+
+
+def print_intervals(results: Intervals, file: TextIO, *, heading: str, width: int | None) -> None:
+    """Print one table per model, then the notes."""
+    marks = notes.numbers(results.rows)
+    by_model = groupby(results.rows, key=lambda row: row.model)
+    tables = [_table(model, list(rows), marks) for model, rows in by_model]
+    print_all(tables, notes.lines(results), [heading], file=file, width=width)
+
+
+def print_all(
+    tables: Sequence[Table],
+    said: Sequence[str],
+    closing: Sequence[str],
+    *,
+    file: TextIO,
+    width: int | None,
+) -> None:
+    """Print tables, the notes on them, and closing words."""
+    console = Console(file=file, width=width, highlight=False, emoji=False)
+    for table in tables:
+        console.print(table)
+    if said:
+        console.print(Text("Notes", style="bold"))
+        console.print(_hanging(said))
+    for text in closing:
+        console.print(Text(text, style="dim"))
+
+
+def titled(title: str) -> Table:
+    """Return an empty table as narrow as one can be, names shown as they are."""
+    return Table(
+        title=Text(title, style="bold"),
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
+        padding=0,
+    )
+
+
+def _table(model: str, rows: Sequence[ScoreInterval], marks: dict[str, int]) -> Table:
+    table = titled(model)
+    table.add_column("Task", overflow="fold", min_width=8)
+    table.add_column("Metric", overflow="fold", min_width=6)
+    table.add_column("n", justify="right", no_wrap=True)
+    table.add_column("Estimate", justify="right", no_wrap=True)
+    table.add_column(f"{percent(rows[0].confidence_level)} interval", no_wrap=True)
+    table.add_column("Method", overflow="fold", min_width=6)
+    table.add_column("", no_wrap=True)
+    previous = None
+    for row in rows:
+        place = (row.task, row.depth, row.kind)
+        task = "" if place == previous else "  " * row.depth + row.task
+        previous = place
+        table.add_row(
+            Text(task, style="bold" if row.kind == "group" else ""),
+            # A filter goes on a line of its own: together they seldom fit.
+            Text(notes.short_metric(row.metric).replace(",", "\n,")),
+            items(row),
+            number(row.estimate) + _ARROWS[row.higher_is_better],
+            interval(row),
+            Text(row.method),
+            Text(",".join(str(marks[n]) for n in row.notes), style="dim"),
+        )
+    return table
+
+
+def _hanging(lines: Sequence[str]) -> Table:
+    """Lay out notes so that a long one is indented under its number."""
+    grid = Table.grid(padding=(0, 1))
+    grid.add_column(no_wrap=True)
+    # Paths have no blanks to break at, and must not be cut.
+    grid.add_column(overflow="fold")
+    for line in lines:
+        mark, _, text = line.partition(" ")
+        grid.add_row(Text(mark), Text(text))
+    return grid
+
+
+def percent(level: float) -> str:
+    """Write a confidence level as people say it: 95 %."""
+    return f"{100 * level:.6g} %"
+
+
+def number(value: float | None) -> str:
+    """Write a score: four decimals as harnesses do, fewer digits of the large."""
+    if value is None:
+        return "–"
+    size = abs(value)
+    return f"{value:.4f}" if size < 100 else f"{value:.2f}" if size < 10_000 else f"{value:.3g}"
+
+
+def interval(row: ScoreInterval) -> str:
+    """Write an interval, or a dash."""
+    if row.low is None or row.high is None:
+        return "–"
+    return f"[{number(row.low)}, {number(row.high)}]"
+
+
+def items(row: ScoreInterval) -> str:
+    """Write the number of items, and of epochs where there are several."""
+    return f"{row.n_items}×{row.n_epochs}" if row.n_epochs > 1 else str(row.n_items)

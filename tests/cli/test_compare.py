@@ -1,0 +1,143 @@
+"""`evalstats-plugin compare`."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from io import StringIO
+from pathlib import Path
+from subprocess import CompletedProcess
+from typing import get_args
+
+import pytest
+
+from evalstats_plugin.analyses.compare import Correction
+from evalstats_plugin.cli.compare import CORRECTIONS
+from evalstats_plugin.report import comparisons
+from evalstats_plugin.results import Comparison, Comparisons
+
+LOGS = Path(__file__).parents[2] / "fixtures" / "logs" / "lm_eval" / "0.4.13" / "out"
+Run = Callable[..., "CompletedProcess[str]"]
+
+
+def _row(**more: object) -> Comparison:
+    given: dict[str, object] = {
+        "model_a": "a", "model_b": "[red]b", "task": "t|x", "metric": "acc,none", "n_items": 30,
+        "difference": 0.1, "low": 0.01, "high": 0.2, "p_value": 0.01, "p_adjusted": 0.02,
+        "prob_better": 0.9951, "method": "dirichlet", "confidence_level": 0.95,
+    }  # fmt: skip
+    return Comparison(**{**given, **more})  # pyright: ignore[reportArgumentType]
+
+
+def test_the_table_fits_eighty_columns_and_cuts_nothing(run: Run) -> None:
+    """Every pair with a verdict, and what the words mean."""
+    done = run("compare", LOGS)
+
+    assert 0 == done.returncode
+    assert max(len(line) for line in done.stdout.splitlines()) <= 80
+    assert "es_sub_a acc, 30 items" in done.stdout
+    assert "models/m2 models/m0 +0.4667 [+0.2585, +0.6160]  0.0002   >99.9 % better" in done.stdout
+    assert "unclear: these items do" in done.stdout
+    assert "…" not in done.stdout
+
+
+def test_a_baseline_is_named_once(run: Run) -> None:
+    """In the title instead of a column."""
+    done = run("compare", LOGS, "-t", "es_bin", "--baseline", "models/m1")
+
+    assert "es_bin acc, 60 items, against models/m1" in done.stdout
+    assert "Against" not in done.stdout
+
+
+def test_an_unknown_baseline_gets_the_closest_names(run: Run) -> None:
+    """Exit code 2, one message."""
+    done = run("compare", LOGS, "-t", "es_bin", "--baseline", "models/m3")
+
+    assert 2 == done.returncode
+    assert done.stderr.startswith("error: no model is called 'models/m3'; did you mean models/m")
+    assert "" == done.stdout
+
+
+def test_one_model_is_not_enough(run: Run) -> None:
+    """Exit code 2, saying what was found."""
+    done = run("compare", LOGS / "models__m2")
+
+    assert 2 == done.returncode
+    assert (
+        "error: one model (models/m2) found, expected two or more on the same task" in done.stderr
+    )
+
+
+def test_json_says_how_it_was_made(run: Run) -> None:
+    """And holds one object per pair, without NaN."""
+    done = run(
+        "compare", LOGS, "-t", "es_mc", "-m", "acc", "--correction", "bh", "--format", "json"
+    )
+    whole = json.loads(done.stdout)
+
+    assert "compare" == whole["evalstats"]["command"]
+    assert "bh" == whole["evalstats"]["correction"]
+    assert 3 == len(whole["results"])
+    assert 60 == whole["results"][0]["n_items"]
+
+
+def test_csv_and_markdown_have_a_line_per_pair(run: Run) -> None:
+    """With names as they are in the logs."""
+    arguments = ("compare", LOGS, "-t", "es_mc", "-m", "acc")
+    rows = list(csv.DictReader(StringIO(run(*arguments, "--format", "csv").stdout)))
+    markdown = run(*arguments, "--format", "markdown").stdout.splitlines()
+
+    assert ["models/m1", "models/m2", "models/m2"] == [row["model_b"] for row in rows]
+    assert markdown[2].startswith("| es_mc | acc | models/m1 | models/m0 | 60 | +0.5500 |")
+
+
+@pytest.mark.parametrize("form", ["table", "json", "csv", "markdown"])
+def test_every_format_is_the_same_twice(run: Run, form: str) -> None:
+    """Random sign flips come from the seed."""
+    arguments = ("compare", LOGS, "-t", "es_passk", "--correction", "maxt", "--format", form)
+    first, second = (run(*arguments) for _ in range(2))
+
+    assert 0 == first.returncode
+    assert first.stdout == second.stdout
+
+
+@pytest.mark.parametrize(
+    ("more", "word"),
+    [
+        ({}, "better"),
+        ({"difference": -0.1}, "worse"),
+        ({"higher_is_better": False}, "worse"),
+        ({"difference": -0.1, "higher_is_better": False}, "better"),
+        ({"p_adjusted": 0.06}, "unclear"),
+        ({"p_adjusted": 0.06, "confidence_level": 0.9}, "better"),
+        ({"p_adjusted": None}, "unclear"),
+    ],
+)
+def test_the_verdict_is_a_word(more: dict[str, object], word: str) -> None:
+    """By the adjusted p-value and by which scores are better."""
+    assert word == _row(**more).verdict
+
+
+def test_probabilities_are_never_certain() -> None:
+    """Nor are p-values zero."""
+    assert ["<0.1 %", "50.0 %", ">99.9 %", "–"] == [
+        comparisons.probability(p) for p in (0.0, 0.5, 1.0, None)
+    ]
+    assert ["<0.0001", "0.0500", "–"] == [comparisons.p_value(p) for p in (0.0, 0.05, None)]
+
+
+def test_names_from_logs_are_not_taken_for_markup() -> None:
+    """On the terminal and in Markdown; pairs of unequal size show their own."""
+    rows = (_row(), _row(model_a="c", n_items=7, low=None, high=None, notes=("why",)))
+    file = StringIO()
+    comparisons.print_comparisons(Comparisons(rows), file, heading="", width=80)
+
+    assert "[red]b" in file.getvalue()
+    assert "1. why (t|x acc)" in file.getvalue()
+    assert "| t\\|x | acc | [red]b | a | 30 |" in comparisons.to_markdown(Comparisons(rows), "")
+
+
+def test_choices_of_the_command_line_are_those_of_the_type() -> None:
+    """`Correction` is not imported there, to keep --help light."""
+    assert get_args(Correction) == CORRECTIONS

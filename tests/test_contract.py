@@ -1,0 +1,122 @@
+"""What every adapter must do, on every version of its harness that fixtures hold.
+
+A new version is a new folder under fixtures/logs; a new adapter adds its reader to OPENS.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from evalstats_plugin import annotate, read, strip
+from evalstats_plugin.errors import LogError
+from evalstats_plugin.logs import find_logs
+from evalstats_plugin.plugins import load
+from evalstats_plugin.responses import Responses, Selection
+
+LOGS = Path(__file__).parent.parent / "fixtures" / "logs"
+REFUSED = {"lm_eval/0.3.0"}
+VERSIONS = [
+    version
+    for harness in sorted(LOGS.iterdir())
+    for version in sorted(harness.iterdir())
+    if f"{harness.name}/{version.name}" not in REFUSED
+]
+
+
+def _open_lm_eval(log: Path) -> Any:
+    from lm_eval.utils import make_table
+
+    data = json.loads(log.read_text())
+    data.setdefault("n-shot", {})
+    return make_table(data)
+
+
+def _open_inspect(log: Path) -> Any:
+    from inspect_ai.log import read_eval_log
+
+    return read_eval_log(str(log), header_only=True).eval.eval_id
+
+
+OPENS: dict[str, Callable[[Path], Any]] = {"inspect_ai": _open_inspect, "lm_eval": _open_lm_eval}
+
+versions = pytest.mark.parametrize(
+    "version", VERSIONS, ids=[f"{v.parent.name}-{v.name}" for v in VERSIONS]
+)
+
+
+def _scores(responses: Any) -> list[tuple[Any, ...]]:
+    found: list[tuple[Any, ...]] = []
+    for r in responses:
+        shown = np.nan_to_num(r.scores, nan=-1.0, posinf=-2.0).tolist()
+        found.append((r.model, r.task, r.metric, r.item_ids.tolist(), shown, r.logged, r.notes))
+    return found
+
+
+@pytest.fixture
+def copy(version: Path, tmp_path: Path) -> Path:
+    """Give a copy of the logs of one version."""
+    return shutil.copytree(version, tmp_path / version.name)
+
+
+@versions
+def test_an_adapter_reads_its_harness(version: Path) -> None:
+    """Every log gives responses whose source is that harness."""
+    found = read(version, include_incomplete=True)
+
+    assert {version.parent.name} == {r.source.harness for r in found}
+    assert any(len(r.item_ids) for r in found)
+    for r in found:
+        assert isinstance(r, Responses)
+        assert len(r.item_ids) == len({str(i) for i in r.item_ids})
+
+
+@versions
+def test_an_adapter_answers_none_to_the_other_harnesses(version: Path) -> None:
+    """Each log is known to exactly one adapter, by its content."""
+    plugins = load()
+    for name in plugins.modules:
+        other = plugins.manager.get_plugin(name)
+        if other is None or name == version.parent.name:
+            continue
+        for log in find_logs([version], plugins):
+            assert other.evalstats_read_log(log, Selection()) is None
+            assert log not in other.evalstats_find_logs(log.parent)
+
+
+@versions
+def test_an_annotated_copy_opens_in_its_harness_and_reads_the_same(
+    version: Path, copy: Path
+) -> None:
+    """What the harness shows of it and what we read of it is as before, also the second time."""
+    opens = OPENS[version.parent.name]
+    before = _scores(read(copy, include_incomplete=True))
+    logs = annotate(copy, in_place=True)
+    shown = [opens(version / log.relative_to(copy)) for log in logs]
+    once = [log.read_bytes() for log in logs]
+
+    assert logs
+    assert shown == [opens(log) for log in logs]
+    assert before == _scores(read(copy, include_incomplete=True))
+    annotate(copy, in_place=True)
+    assert once == [log.read_bytes() for log in logs]
+    strip(copy, in_place=True)
+    assert before == _scores(read(copy, include_incomplete=True))
+
+
+@versions
+def test_a_cut_off_log_is_an_error_of_that_log(version: Path, copy: Path) -> None:
+    """Half of a file is refused by name."""
+    log = find_logs([copy], load())[0]
+    content = log.read_bytes()
+    log.write_bytes(content[: len(content) // 2])
+
+    with pytest.raises(LogError, match=log.name.replace("+", r"\+")):
+        read(log)
+    assert version.name == copy.name

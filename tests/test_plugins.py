@@ -1,0 +1,236 @@
+"""The plugin contract: every hook has a test here, and a plugin cannot hurt another."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import evalstats_plugin
+from evalstats_plugin import hookspecs
+from evalstats_plugin.errors import LogError, PluginError
+from evalstats_plugin.logs import read
+from evalstats_plugin.plugins import load, new_manager
+
+HERE = Path(__file__).parent
+LOGS = HERE.parent / "fixtures" / "logs" / "lm_eval" / "0.4.13" / "out"
+HOOKS = [name for name in vars(new_manager().hook) if name.startswith("evalstats_")]
+HEAD = "from evalstats_plugin import hookimpl\n"
+
+Install = Callable[[str, str], None]
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_every_hook_is_proven_by_the_third_party_plugin(hook: str) -> None:
+    """The package that the next tests install implements each hook, and they use each."""
+    plugin = (HERE / "third_party" / "evalstats_toybench" / "__init__.py").read_text()
+
+    assert f"def {hook}(" in plugin
+
+
+@pytest.fixture(scope="module")
+def toybench(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Install the third-party plugin with pip; return the environment that has it."""
+    site = tmp_path_factory.mktemp("site")
+    # Copied, because building leaves files beside the source.
+    source = shutil.copytree(HERE / "third_party", tmp_path_factory.mktemp("source") / "package")
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    subprocess.run(
+        [*pip, "--no-deps", "--no-build-isolation", "--target", site, source],
+        check=True,
+        capture_output=True,
+    )
+    return {**os.environ, "PYTHONPATH": str(site), "COLUMNS": "80"}
+
+
+@pytest.fixture
+def toy_log(tmp_path: Path) -> Path:
+    """Write a log of the imaginary harness: 15 right of 15."""
+    log = tmp_path / "run.toy"
+    answers = {f"q{i}": 1 for i in range(15)}
+    log.write_text(json.dumps({"toybench": "sums", "model": "toy", "answers": answers}))
+    return log
+
+
+def _call(environment: dict[str, str], *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "evalstats_plugin", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+    )
+
+
+def test_an_installed_plugin_is_listed_with_version_and_hooks(toybench: dict[str, str]) -> None:
+    """Its entry point is found."""
+    listing = json.loads(_call(toybench, "plugins", "--format", "json").stdout)["results"]
+    plugin = next(p for p in listing if p["name"] == "toybench")
+
+    assert plugin["distribution"] == "evalstats-toybench 2.3"
+    assert sorted(HOOKS) == plugin["hooks"]
+
+
+def test_an_installed_plugin_reads_its_format(toybench: dict[str, str], toy_log: Path) -> None:
+    """evalstats_find_logs finds the log in a folder, evalstats_read_log reads it."""
+    done = _call(toybench, "report", toy_log.parent, "--format", "json")
+    [row] = json.loads(done.stdout)["results"]
+
+    assert (
+        row["model"], row["task"], row["n_items"], row["estimate"],
+    ) == ("toy", "sums", 15, 1.0)  # fmt: skip
+    assert row["low"] == pytest.approx(0.05 ** (1 / 16), abs=1e-9)
+
+
+def test_an_installed_plugin_reads_results_in_memory(
+    toybench: dict[str, str], toy_log: Path
+) -> None:
+    """evalstats_read_results answers for what is piped in."""
+    done = subprocess.run(
+        [sys.executable, "-m", "evalstats_plugin", "report", "-", "--format", "csv"],
+        input=toy_log.read_text(),
+        capture_output=True,
+        text=True,
+        check=True,
+        env=toybench,
+    )
+
+    assert "toy,sums,accuracy,15" in done.stdout
+
+
+def test_an_installed_plugin_annotates_and_strips(toybench: dict[str, str], toy_log: Path) -> None:
+    """evalstats_annotate_log puts the block in and takes it out."""
+    original = toy_log.read_bytes()
+    annotated = _call(toybench, "annotate", toy_log, "--in-place")
+    block = json.loads(toy_log.read_text())["evalstats"]
+    _call(toybench, "annotate", toy_log, "--in-place", "--strip")
+
+    assert f"{toy_log}\n" == annotated.stdout
+    assert block["intervals"][0]["task"] == "sums"
+    assert original == toy_log.read_bytes()
+
+
+def test_an_installed_plugin_annotates_results_in_memory(
+    toybench: dict[str, str], toy_log: Path
+) -> None:
+    """evalstats_annotate_results is what annotate_results calls."""
+    code = (
+        "import evalstats_plugin, json, sys;"
+        "print(json.dumps(evalstats_plugin.annotate_results(json.load(sys.stdin))))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        input=toy_log.read_text(), capture_output=True, text=True, check=True, env=toybench,
+    )  # fmt: skip
+
+    assert json.loads(done.stdout)["evalstats"]["intervals"][0]["n_items"] == 15
+
+
+def test_an_installed_plugin_adds_a_method(toybench: dict[str, str], toy_log: Path) -> None:
+    """evalstats_methods gives a method that --method can name."""
+    done = _call(toybench, "report", toy_log, "--method", "toy-everything", "--format", "json")
+    [row] = json.loads(done.stdout)["results"]
+
+    assert (row["method"], row["low"], row["high"]) == ("toy-everything", 0.0, 1.0)
+
+
+def test_an_installed_plugin_adds_a_command(toybench: dict[str, str]) -> None:
+    """evalstats_commands gives a command that --help lists and that runs."""
+    assert "toy       Say hello." in _call(toybench, "--help").stdout
+    assert _call(toybench, "toy").stdout == "hello from toybench\n"
+
+
+def test_a_plugin_can_be_blocked_by_name(toybench: dict[str, str], toy_log: Path) -> None:
+    """By option or by environment; then nobody knows its logs."""
+    by_option = _call(toybench, "--no-plugin", "toybench", "report", toy_log)
+    by_environment = _call({**toybench, "EVALSTATS_NO_PLUGINS": "toybench"}, "report", toy_log)
+    unknown = _call(toybench, "--no-plugin", "toybech", "report", toy_log)
+
+    for done in (by_option, by_environment):
+        assert done.returncode == 2
+        assert "is not a log that an installed adapter knows (inspect_ai, lm_eval)" in done.stderr
+    assert unknown.returncode == 2
+    assert (
+        "no plugin is called toybech; installed are inspect_ai, lm_eval, toybench" in unknown.stderr
+    )
+
+
+def test_a_plugin_that_cannot_be_imported_is_named_and_hurts_nobody(installed: Install) -> None:
+    """The report goes on and says what is missing."""
+    installed("broken", "import a_module_that_is_not_there")
+    notes = read(LOGS, task="es_one").notes
+
+    assert any(
+        "plugin 'broken' is not in use: ModuleNotFoundError: No module named" in n for n in notes
+    )
+
+
+def test_a_misspelt_hook_is_an_error_of_that_plugin(installed: Install) -> None:
+    """Without a check pluggy would ignore it in silence."""
+    installed("misspelt", HEAD + "@hookimpl\ndef evalstats_raed_log(path): return None\n")
+    plugin = next(p for p in load().listing if p.name == "misspelt")
+
+    assert "unknown hook 'evalstats_raed_log'" in plugin.problem
+    assert {"inspect_ai", "lm_eval"} == {p.name for p in load().listing if not p.problem}
+
+
+def test_a_hook_with_an_unknown_argument_is_an_error_of_that_plugin(installed: Install) -> None:
+    """The problem says which argument."""
+    installed("wrong", HEAD + "@hookimpl\ndef evalstats_read_log(file): return None\n")
+    plugin = next(p for p in load().listing if p.name == "wrong")
+
+    assert "'file'" in plugin.problem
+
+
+def test_an_exception_inside_a_plugin_names_the_plugin(installed: Install) -> None:
+    """A bug of one plugin is not taken for one of ours."""
+    installed("worse", HEAD + "@hookimpl\ndef evalstats_read_log(path): return 1 / 0\n")
+
+    with pytest.raises(PluginError, match=r"plugin 'worse' failed in evalstats_read_log: ZeroDiv"):
+        read(LOGS, task="es_one")
+
+
+def test_two_methods_of_one_name_are_refused(installed: Install) -> None:
+    """A plugin must not replace a method in silence."""
+    installed(
+        "rival",
+        "from evalstats_plugin import Method, hookimpl\n@hookimpl\ndef evalstats_methods():\n"
+        "    return [Method('wilson', 'binary', 'rival:f', '', '')]\n",
+    )
+
+    with pytest.raises(PluginError, match="two methods are called 'wilson'"):
+        load().methods()
+
+
+def test_a_log_nobody_knows_is_refused(tmp_path: Path) -> None:
+    """A JSON file of another program, and the log of another harness."""
+    other = tmp_path / "2026-01-01_task.json"
+    other.write_text('{"run_spec": {"name": "mmlu"}, "stats": [], "results": {}}')
+
+    with pytest.raises(LogError, match="is not a log that an installed adapter knows"):
+        read(other)
+
+
+@pytest.mark.parametrize("hook", HOOKS)
+def test_every_hook_is_documented_with_its_signature(hook: str) -> None:
+    """README holds the exact call."""
+    import inspect
+
+    names = ", ".join(inspect.signature(getattr(hookspecs, hook)).parameters)
+    readme = (HERE.parent / "README.md").read_text()
+
+    assert f"{hook}({names})" in readme
+
+
+def test_every_public_name_is_there_and_listed() -> None:
+    """`__all__` is complete, sorted, and loads."""
+    assert sorted(evalstats_plugin.__all__) == evalstats_plugin.__all__
+    assert {*evalstats_plugin._HOME, "__version__"} == set(evalstats_plugin.__all__)
+    for name in evalstats_plugin.__all__:
+        assert getattr(evalstats_plugin, name) is not None

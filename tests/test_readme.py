@@ -1,0 +1,86 @@
+"""README tells the truth: its examples run, its tables and figures are the program's."""
+
+from __future__ import annotations
+
+import doctest
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+def test_what_the_program_prints_is_what_readme_shows() -> None:
+    """Tables, sessions and figures between markers; `python docs/readme.py` renews them."""
+    done = subprocess.run(
+        [sys.executable, ROOT / "docs" / "readme.py", "--check"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.stderr == ""
+
+
+def test_the_examples_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As doctests, from the root of the repository."""
+    monkeypatch.chdir(ROOT)
+    failed, tried = doctest.testfile(str(ROOT / "README.md"), module_relative=False)
+
+    assert failed == 0
+    assert tried >= 5
+
+
+def test_the_benchmarks_hold_what_was_promised() -> None:
+    """Figures of the last `make bench`, against the bounds set for them."""
+    figures = json.loads((ROOT / "benchmarks" / "figures.json").read_text())
+
+    assert figures["reading"]["time_ratio"] <= 0.5
+    assert figures["reading"]["memory_ratio"] <= 2
+    assert figures["intervals"]["binary_seconds"] <= 0.5
+    assert figures["inspect_big"]["seconds"] <= 15
+    assert figures["inspect_big"]["peak_mb"] <= 400
+    assert figures["inspect_big"]["annotate_seconds"] - figures["inspect_big"]["seconds"] <= 6
+    assert figures["inspect_big"]["annotate_items_seconds"] <= 60
+    assert figures["inspect_big"]["annotate_items_peak_mb"] <= 500
+
+
+def test_the_adapter_in_readme_works(tmp_path: Path) -> None:
+    """The twenty lines, copied out, installed and used."""
+    text = (ROOT / "README.md").read_text()
+    code = text.split("# my_adapter.py;")[1].split("\n", 1)[1].split("```")[0]
+    (tmp_path / "my_adapter.py").write_text(code)
+    info = tmp_path / "mine-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[evalstats_plugin]\nmine = my_adapter\n")
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    log = {"model": "m", "task": "t", "scores": {"a": 1, "b": 0}}
+    (logs / "run.mybench.json").write_text(json.dumps(log))
+    done = subprocess.run(
+        [sys.executable, "-m", "evalstats_plugin", "report", logs, "--format", "csv"],
+        capture_output=True, text=True, check=False, env={"PYTHONPATH": str(tmp_path)},
+    )  # fmt: skip
+
+    assert done.stderr == ""
+    assert "m,t,accuracy,2,1,0,,0.5," in done.stdout
+
+
+def test_every_source_that_code_cites_is_in_the_references() -> None:
+    """Keys such as [BCD01]_ in docstrings."""
+    import re
+
+    cited = {
+        key
+        for root in ("evalstats_plugin", "adapters")
+        for path in (ROOT / root).rglob("*.py")
+        for key in re.findall(r"\[([A-Z][A-Za-z]*\d\d)\]_", path.read_text())
+    }
+    references = (ROOT / "README.md").read_text().split("## References")[1]
+
+    assert {"BCD01", "Wil27"} <= cited
+    assert set() == {key for key in cited if f"[{key}]" not in references}
