@@ -1,0 +1,76 @@
+"""lm-eval (lm-evaluation-harness): reads, annotates and rescores what it logged, 0.4.0 to 0.5."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from evalstats_plugin.hookspecs import hookimpl
+from evalstats_plugin.plugins import Annotation, Command
+
+if TYPE_CHECKING:
+    from evalstats_plugin.responses import Responses, Selection
+
+_COMMANDS = "evalstats_plugin.adapters.lm_eval.commands:"
+
+
+@hookimpl
+def evalstats_find_logs(folder: Path) -> Sequence[Path]:
+    """Return the results files of a folder, and samples files that have lost theirs."""
+    from evalstats_plugin.adapters.lm_eval.layout import find_logs
+
+    return find_logs(folder)
+
+
+@hookimpl
+def evalstats_read_log(path: Path, selection: Selection) -> Sequence[Responses] | None:
+    """Read one results file with its samples files."""
+    from evalstats_plugin.adapters.lm_eval.reader import read_log
+
+    return read_log(path, selection)
+
+
+@hookimpl
+def evalstats_read_results(
+    results: Mapping[str, Any], selection: Selection
+) -> Sequence[Responses] | None:
+    """Read what ``simple_evaluate`` returned."""
+    from evalstats_plugin.adapters.lm_eval.layout import is_results
+    from evalstats_plugin.adapters.lm_eval.reader import read_results
+
+    return read_results(results, Path(), selection) if is_results(results) else None
+
+
+@hookimpl
+def evalstats_annotate_log(path: Path, annotation: Annotation | None, output: Path) -> Path | None:
+    """Put an ``"evalstats"`` block into a results file, or take it out."""
+    from evalstats_plugin.adapters.lm_eval.writer import annotate_log
+
+    return annotate_log(path, annotation, output)
+
+
+@hookimpl
+def evalstats_annotate_results(
+    results: Mapping[str, Any], annotation: Annotation
+) -> Mapping[str, Any] | None:
+    """Add the same block to what ``simple_evaluate`` returned."""
+    from evalstats_plugin.adapters.lm_eval.block import KEY
+    from evalstats_plugin.adapters.lm_eval.layout import is_results
+
+    return {**results, KEY: annotation.block()} if is_results(results) else None
+
+
+@hookimpl
+def evalstats_commands() -> Sequence[Command]:
+    """Offer ``rescore`` and ``lm-eval``."""
+    return (
+        Command(
+            "rescore",
+            "Score lm-eval's logged responses again, without a model.",
+            _COMMANDS + "rescore",
+        ),
+        Command(
+            "lm-eval", "Run lm-eval with its own arguments, then annotate.", _COMMANDS + "lm_eval"
+        ),
+    )

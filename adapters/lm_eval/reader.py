@@ -1,0 +1,291 @@
+"""Turns a results file and its samples files into `Responses`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evalstats_plugin.adapters.lm_eval import layout
+from evalstats_plugin.adapters.lm_eval.clusters import cluster_field
+from evalstats_plugin.adapters.lm_eval.identity import model_identity, task_settings
+from evalstats_plugin.adapters.lm_eval.recompute import disagreement
+from evalstats_plugin.adapters.lm_eval.samples import (
+    FilterSamples,
+    collect,
+    number_records,
+    read_samples,
+)
+from evalstats_plugin.adapters.lm_eval.tree import Tree
+from evalstats_plugin.adapters.lm_eval.values import aggregation_of, as_number, as_pairs, as_scores
+from evalstats_plugin.errors import LogError
+from evalstats_plugin.responses import Group, Responses, Selection, Source, as_clusters
+
+SamplesOf = Callable[[str], Mapping[str, FilterSamples] | None]
+"""Gives a task's samples by filter, or None where none were logged."""
+
+NO_SAMPLES = "no samples logged (run lm-eval with --log_samples)"
+
+
+def read_log(path: Path, selection: Selection) -> list[Responses] | None:
+    """Read one results file, or the one task of a samples file; None for others' files."""
+    if path.suffix != ".json" and layout.looks_like_samples(path):
+        return _read_one_samples_file(path, selection)
+    data = layout.load_results(path)
+    return None if data is None else read_results(data, path, selection)
+
+
+def _read_one_samples_file(path: Path, selection: Selection) -> list[Responses]:
+    results = layout.results_beside(path)
+    data = layout.load_results(results) if results else None
+    if results is None or data is None:
+        msg = (
+            f"{path} has no results file of the same run beside it, which names the model and says "
+            "how each metric is averaged; put the results_….json back"
+        )
+        raise LogError(msg)
+    task = layout.task_of(path, data)
+    return [r for r in read_results(data, results, selection) if r.task == task]
+
+
+def read_results(data: Mapping[str, Any], path: Path, selection: Selection) -> list[Responses]:
+    """Read results, from a file or in memory; samples may lie inside them."""
+    return _Run(data, path, selection).responses()
+
+
+@dataclass(frozen=True, slots=True)
+class _Metric:
+    """One ``"metric,filter"`` key of one task."""
+
+    task: str
+    name: str
+    filter: str
+
+    @property
+    def key(self) -> str:
+        return f"{self.name},{self.filter}"
+
+    @property
+    def stderr_key(self) -> str:
+        return f"{self.name}_stderr,{self.filter}"
+
+
+class _Run:
+    """One run of lm-eval: its results, and where its samples are."""
+
+    def __init__(self, data: Mapping[str, Any], path: Path, selection: Selection) -> None:
+        self.data = data
+        self.path = path
+        self.selection = selection
+        self.tree = Tree(data)
+        self.model, self.settings = model_identity(data)
+        self.source = Source(
+            path=path,
+            harness="lm_eval",
+            version=data.get("lm_eval_version"),
+            when=layout.stamp_of(path) or str(data.get("date", "")),
+        )
+
+    def responses(self) -> list[Responses]:
+        return [r for task in self.tree.tasks() for r in self._of_task(task)]
+
+    def _of_task(self, task: str) -> Iterator[Responses]:
+        if not self.selection.wants_task(task, *self.tree.groups_around(task)):
+            return
+        logged = layout.section(self.data, "results", task)
+        keys = [_metric(task, key) for key in sorted(logged) if _is_value(key)]
+        keys = [m for m in keys if self.selection.wants_metric(m.key)]
+        if self.selection.header_only:
+            yield from (self._base(m) for m in keys)
+            return
+        samples = self._samples(task) if keys or task in self.data["configs"] else None
+        for m in keys:
+            yield self._of_metric(m, samples)
+        yield from self._repeats(task, samples or {}, {m.key for m in keys})
+
+    def _samples(self, task: str) -> Mapping[str, FilterSamples] | None:
+        filters = _filter_names(layout.section(self.data, "configs", task))
+        if "samples" in self.data:
+            inside = layout.section(self.data, "samples")
+            if task not in inside:
+                return None
+            where = f"{self.path}, samples of {task}"
+            return collect(number_records(inside[task], where), filters, where, self._field(task))
+        if not self.path.name:
+            # In memory, where there is no folder to look into.
+            return None
+        path = layout.samples_path(self.path, task, self.data)
+        if not path.is_file():
+            return None
+        samples = read_samples(path, filters, self._field(task))
+        expected = layout.section(self.data, "n-samples", task).get("effective")
+        if not samples and expected:
+            msg = f"{path} is empty, expected {expected} items; the run may have been killed"
+            raise LogError(msg)
+        return samples
+
+    def _field(self, task: str) -> str | None:
+        config = layout.section(self.data, "configs", task)
+        return cluster_field(self.selection.cluster, config)
+
+    def _items(self, task: str, column: FilterSamples) -> tuple[dict[str, Any], tuple[str, ...]]:
+        """Say what the items of a filter are, and what is to be noted about them."""
+        known: dict[str, Any] = {
+            "item_ids": np.asarray(column.doc_ids),
+            "item_hashes": _hashes(column),
+        }
+        field = self._field(task)
+        if field is None:
+            return known, ()
+        clusters, notes = as_clusters(column.clusters, field)
+        return known | {"clusters": clusters}, notes
+
+    def _base(self, m: _Metric, **more: Any) -> Responses:
+        logged = layout.section(self.data, "results", m.task)
+        size = layout.section(self.data, "n-samples", m.task)
+        effective = size.get("effective", logged.get("sample_len"))
+        population = size.get("original")
+        config = layout.section(self.data, "configs", m.task)
+        known: dict[str, Any] = {
+            "model": self.model,
+            "task": m.task,
+            "metric": m.key,
+            "higher_is_better": layout.section(self.data, "higher_is_better", m.task).get(m.name),
+            "aggregation": aggregation_of(m.name, config),
+            "source": self.source,
+            "settings": (*self.settings, *task_settings(self.data, m.task)),
+            "groups": tuple(self._groups(m)),
+            "logged": as_number(logged.get(m.key)),
+            "logged_std_error": as_number(logged.get(m.stderr_key)),
+            "logged_n": effective,
+            "population": population if population != effective else None,
+        }
+        return Responses(**known | more)
+
+    def _groups(self, m: _Metric) -> Iterator[Group]:
+        for depth, name in enumerate(self.tree.groups_around(m.task)):
+            weighting, notes = self.tree.weighting(name, m.key)
+            logged = layout.section(self.data, "results", name)
+            yield Group(
+                name=name,
+                depth=depth,
+                weighting=weighting,
+                n_tasks=self.tree.n_tasks(name, m.key),
+                logged=as_number(logged.get(m.key)),
+                logged_std_error=as_number(logged.get(m.stderr_key)),
+                notes=notes,
+            )
+
+    def _of_metric(self, m: _Metric, samples: Mapping[str, FilterSamples] | None) -> Responses:
+        base = self._base(m)
+        if base.aggregation == "bypass":
+            # lm-eval logs 999 for it, which is no score.
+            note = "--predict_only: nothing was scored (evalstats-plugin rescore can)"
+            return self._base(m, logged=None, logged_std_error=None, notes=(note,))
+        if samples is None:
+            return self._base(m, notes=(self._why_no_samples(m.task),))
+        column = samples.get(m.filter)
+        values = column.values.get(m.name) if column else None
+        if column is None or values is None:
+            note = f"not among the samples of filter {m.filter!r}"
+            return self._base(m, notes=(note,))
+        return self._with_values(m, base, column, values)
+
+    def _with_values(
+        self, m: _Metric, base: Responses, column: FilterSamples, values: Sequence[Any]
+    ) -> Responses:
+        items, about_items = self._items(m.task, column)
+        if base.aggregation in ("weighted_perplexity", "bits_per_byte"):
+            pairs = as_pairs(values)
+            if pairs is not None:
+                return self._base(m, scores=pairs[:, :1], weights=pairs[:, 1], **items)
+        scores = as_scores(values)
+        if scores is None:
+            return self._base(
+                m,
+                aggregation=base.aggregation if base.aggregation != "mean" else "other",
+                notes=(
+                    f"not averaged: what is logged for an item is not its score ({_kind(values)})",
+                ),
+            )
+        aggregation = base.aggregation
+        # Other aggregations have a bootstrapped standard error, or none.
+        stderr = base.logged_std_error if aggregation == "mean" else None
+        problem = disagreement(scores, base.logged, stderr)
+        if aggregation not in ("mean", "nanmean", "perplexity"):
+            # A function of the task's own: it is a mean if it gives what a mean gives.
+            if problem or base.logged is None:
+                note = f"not averaged: its aggregation ({aggregation}) is not a mean"
+                return self._base(m, notes=(note,))
+            aggregation = "mean"
+        notes = (f"mismatch: {problem}",) if problem and aggregation != "perplexity" else ()
+        aggregation = "mean" if aggregation == "nanmean" else aggregation
+        notes = (*notes, *about_items)
+        return self._base(m, aggregation=aggregation, scores=scores[:, None], notes=notes, **items)
+
+    def _why_no_samples(self, task: str) -> str:
+        if not self.path.name or layout.section(self.data, "task_hashes").get(task) is None:
+            return NO_SAMPLES
+        missing = layout.samples_path(self.path, task, self.data).name
+        return f"samples were logged, but {missing} is not there"
+
+    def _repeats(
+        self, task: str, samples: Mapping[str, FilterSamples], known: set[str]
+    ) -> Iterator[Responses]:
+        """Scores of each repeat (0.5), for metrics that have no value of their own."""
+        for name, column in samples.items():
+            for metric, rows in column.repeats.items():
+                m = _Metric(task, metric, name)
+                scores = _repeat_scores(rows)
+                if m.key in known or scores is None or not self.selection.wants_metric(m.key):
+                    continue
+                items, about_items = self._items(task, column)
+                yield self._base(
+                    m,
+                    aggregation="mean",
+                    scores=scores,
+                    notes=("scores of each repeat", *about_items),
+                    **items,
+                )
+
+
+def _metric(task: str, key: str) -> _Metric:
+    name, _, filter_name = key.partition(",")
+    return _Metric(task, name, filter_name)
+
+
+def _is_value(key: str) -> bool:
+    name, comma, _ = key.partition(",")
+    return bool(comma) and not name.endswith("_stderr")
+
+
+def _filter_names(config: Mapping[str, Any]) -> list[str]:
+    return [f["name"] for f in config.get("filter_list") or () if "name" in f] or ["none"]
+
+
+def _hashes(column: FilterSamples) -> np.ndarray[Any, Any] | None:
+    return None if None in column.doc_hashes else np.asarray(column.doc_hashes, dtype="S")
+
+
+def _kind(values: Sequence[Any]) -> str:
+    """Name what was logged instead of a score, for people."""
+    value = next((v for v in values if v is not None and as_scores([v]) is None), None)
+    if isinstance(value, (list, tuple)):
+        inner = {"text" if isinstance(v, str) else type(v).__name__ for v in value}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        return f"a list of {len(value)}: {', '.join(sorted(inner))}"  # pyright: ignore[reportUnknownArgumentType]
+    return {"dict": "an object", "str": "a text"}.get(type(value).__name__, type(value).__name__)
+
+
+def _repeat_scores(rows: Sequence[Any]) -> np.ndarray[Any, Any] | None:
+    """Shape (M, R), NaN where an item has fewer repeats."""
+    width = max((len(r) for r in rows if r is not None), default=0)
+    scores = np.full((len(rows), width), np.nan)
+    for i, row in enumerate(rows):
+        one = as_scores(row or [])
+        if one is None:
+            return None
+        scores[i, : len(one)] = one
+    return scores if width else None

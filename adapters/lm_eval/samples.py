@@ -1,0 +1,206 @@
+"""Streams samples files: of each line only the ids, the hash and the metric values.
+
+A line holds the whole few-shot prompt once per choice, often 95 % of it, and what matters comes
+after. So each line is cut at its last ``, "filter": "`` and only the tail is parsed. This is
+sound: quotes inside JSON strings are escaped, so the bytes cannot occur in a text, and a tail
+without ``target_hash`` (a metric value that is an object with such a key) is parsed in full.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from evalstats_plugin.adapters.lm_eval.clusters import field_of
+from evalstats_plugin.errors import LogError
+
+MAX_LINE = 1 << 28
+"""Bytes; far above any real line (64 answers of 16,000 tokens take 4 MB)."""
+
+_BUFFER = 1 << 20
+_TAIL = b', "filter": "'
+_DOC_ID = re.compile(rb'\{"doc_id": (-?\d+), ')
+_FIXED = frozenset(
+    {
+        "doc_id", "doc", "target", "arguments", "resps", "filtered_resps", "filter", "metrics",
+        "doc_hash", "prompt_hash", "target_hash", "scores_per_repeat",
+    }
+)  # fmt: skip
+
+MISSING = None
+"""Value of a metric that a line lacks."""
+
+
+@dataclass(slots=True)
+class FilterSamples:
+    """The samples of one task under one filter, column by column."""
+
+    doc_ids: list[Any] = field(default_factory=list[Any])
+    doc_hashes: list[str | None] = field(default_factory=list[str | None])
+    values: dict[str, list[Any]] = field(default_factory=dict[str, list[Any]])
+    """Per metric, as logged; `MISSING` where a line lacks it."""
+    repeats: dict[str, list[Any]] = field(default_factory=dict[str, list[Any]])
+    """Per metric, the scores of each repeat, where logged."""
+    clusters: list[str | None] = field(default_factory=list[str | None])
+    """The field that says which items belong together, where one was asked for."""
+    seen: set[Any] = field(default_factory=set[Any])
+
+    def add(self, record: Mapping[str, Any], doc_id: Any) -> None:
+        """Append one line."""
+        row = len(self.doc_ids)
+        self.doc_ids.append(doc_id)
+        self.seen.add(doc_id)
+        self.doc_hashes.append(record.get("doc_hash"))
+        names = record.get("metrics")
+        logged: Iterable[str] = (k for k in record if k not in _FIXED) if names is None else names
+        for name in logged:
+            _put(self.values.setdefault(name, []), row, record.get(name, MISSING))
+        repeats: Mapping[str, Any] = record.get("scores_per_repeat") or {}
+        for name, scores in repeats.items():
+            _put(self.repeats.setdefault(name, []), row, scores)
+
+    def finish(self) -> None:
+        """Make all columns of one length."""
+        for column in (*self.values.values(), *self.repeats.values()):
+            column.extend([MISSING] * (len(self.doc_ids) - len(column)))
+
+
+def _put(column: list[Any], row: int, value: Any) -> None:
+    if len(column) < row:
+        column.extend([MISSING] * (row - len(column)))
+    column.append(value)
+
+
+def read_samples(
+    path: Path, filters: Sequence[str], cluster: str | None = None
+) -> dict[str, FilterSamples]:
+    """Read one samples file, whichever layout it has.
+
+    Parameters
+    ----------
+    filters
+        Names of the task's filters, for layouts before 0.4.7, which do not log them: there the
+        k-th line of an item is that under the k-th filter.
+    cluster
+        Field of the doc to read too, as a dotted path; lines are then parsed in full.
+
+    Raises
+    ------
+    LogError
+        For a line that is cut off, not JSON, not UTF-8, too long, or there twice.
+    """
+    with path.open("rb", buffering=_BUFFER) as file:
+        first = file.read(64).lstrip()[:1]
+    if first == b"[":
+        return collect(_records_of_list(path), filters, str(path), cluster)
+    lines = _records_of_lines(path, in_full=cluster is not None)
+    return collect(lines, filters, str(path), cluster)
+
+
+def collect(
+    records: Iterable[tuple[int, Any, Mapping[str, Any]]],
+    filters: Sequence[str],
+    where: str,
+    cluster: str | None = None,
+) -> dict[str, FilterSamples]:
+    """Sort records (line number, item id, line) by filter, each item once per filter."""
+    found: dict[str, FilterSamples] = {}
+    takes: dict[Any, int] = {}
+    for number, doc_id, record in records:
+        name = record.get("filter")
+        if name is None:
+            take = takes.get(doc_id, 0)
+            takes[doc_id] = take + 1
+            if take >= len(filters):
+                msg = (
+                    f"{where}: line {number} is line {take + 1} of item {doc_id}, expected one for "
+                    f"each filter ({', '.join(filters)})"
+                )
+                raise LogError(msg)
+            name = filters[take]
+        samples = found.get(name)
+        if samples is None:
+            samples = found[name] = FilterSamples()
+        if doc_id in samples.seen:
+            msg = (
+                f"{where}: line {number} has item {doc_id} under filter {name!r} again, expected "
+                "each once; two runs may have been appended to one file"
+            )
+            raise LogError(msg)
+        samples.add(record, doc_id)
+        if cluster is not None:
+            samples.clusters.append(field_of(record.get("doc"), cluster))
+    for samples in found.values():
+        samples.finish()
+    return found
+
+
+def _records_of_list(path: Path) -> Iterator[tuple[int, Any, Mapping[str, Any]]]:
+    """0.4.0 to 0.4.2: one JSON list, despite the name .jsonl."""
+    try:
+        records = json.loads(path.read_bytes())
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        msg = f"{path} is not a JSON list of samples ({error}); it may have been cut off"
+        raise LogError(msg) from error
+    yield from number_records(records, str(path))
+
+
+def number_records(
+    records: Iterable[Any], where: str
+) -> Iterator[tuple[int, Any, Mapping[str, Any]]]:
+    """Give records that are already parsed their number and item id."""
+    for number, record in enumerate(records, 1):
+        if not isinstance(record, dict) or "doc_id" not in record:
+            msg = f"{where}: record {number} has no doc_id, expected a sample as lm-eval logs it"
+            raise LogError(msg)
+        yield number, record["doc_id"], record
+
+
+def _records_of_lines(path: Path, *, in_full: bool) -> Iterator[tuple[int, Any, Mapping[str, Any]]]:
+    loads, find_id = json.loads, _DOC_ID.match
+    number = 0
+    with path.open("rb", buffering=_BUFFER) as file:
+        while line := file.readline(MAX_LINE):
+            number += 1
+            cut = -1 if in_full else line.rfind(_TAIL)
+            head = find_id(line)
+            if cut > 0 and head is not None:
+                try:
+                    record = loads(b"{" + line[cut + 2 :])
+                except ValueError:
+                    record = {}
+                if "target_hash" in record:
+                    yield number, int(head.group(1)), record
+                    continue
+            if line.strip():
+                record = _parse_in_full(line, path, number)
+                yield number, record["doc_id"], record
+
+
+def _parse_in_full(line: bytes, path: Path, number: int) -> dict[str, Any]:
+    where = f"{path}: line {number}"
+    if len(line) >= MAX_LINE:
+        msg = f"{where} is longer than {MAX_LINE >> 20} MiB, expected one sample per line"
+        raise LogError(msg)
+    try:
+        record: Any = json.loads(line)
+    except UnicodeDecodeError as error:
+        msg = f"{where} is not UTF-8 text ({error.reason} at byte {error.start} of the line)"
+        raise LogError(msg) from error
+    except json.JSONDecodeError as error:
+        if line.endswith(b"\n"):
+            msg = f"{where} is not JSON ({error.msg} at character {error.pos})"
+        else:
+            msg = (
+                f"{where}, the last, is cut off: the run was killed while writing, or the copy is "
+                "incomplete; run it again, or remove the line to go on without that item"
+            )
+        raise LogError(msg) from error
+    if not isinstance(record, dict) or "doc_id" not in record:
+        msg = f"{where} has no doc_id, expected a sample as lm-eval logs it"
+        raise LogError(msg)
+    return cast("dict[str, Any]", record)

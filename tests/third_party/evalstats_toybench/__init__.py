@@ -1,0 +1,92 @@
+"""Reads and annotates the logs of toybench, an imaginary harness; adds a method and a command."""
+
+import json
+
+from evalstats_plugin import Method, hookimpl
+
+
+def _load(path):
+    if path.suffix != ".toy":
+        return None
+    data = json.loads(path.read_text())
+    return data if "toybench" in data else None
+
+
+def _responses(data, path):
+    import numpy as np
+
+    from evalstats_plugin import Responses, Source
+
+    return [
+        Responses(
+            model=data["model"],
+            task=data["toybench"],
+            metric="accuracy",
+            item_ids=np.array(list(data["answers"])),
+            scores=np.array([[float(right)] for right in data["answers"].values()]),
+            source=Source(path=path, harness="toybench"),
+        )
+    ]
+
+
+@hookimpl
+def evalstats_find_logs(folder):
+    return sorted(folder.glob("*.toy"))
+
+
+@hookimpl
+def evalstats_read_log(path):
+    data = _load(path)
+    return None if data is None else _responses(data, path)
+
+
+@hookimpl
+def evalstats_read_results(results):
+    from pathlib import Path
+
+    return _responses(results, Path()) if "toybench" in results else None
+
+
+@hookimpl
+def evalstats_annotate_log(path, annotation, output):
+    from evalstats_plugin.atomic import write_bytes
+
+    data = _load(path)
+    if data is None:
+        return None
+    data.pop("evalstats", None)
+    if annotation is not None:
+        data["evalstats"] = annotation.block()
+    return write_bytes(output, json.dumps(data).encode())
+
+
+@hookimpl
+def evalstats_annotate_results(results, annotation):
+    return {**results, "evalstats": annotation.block()} if "toybench" in results else None
+
+
+@hookimpl
+def evalstats_methods():
+    return [
+        Method(
+            name="toy-everything",
+            family="binary",
+            function="evalstats_toybench:everything",
+            summary="the interval that is always right",
+            source="this package",
+        )
+    ]
+
+
+def everything(successes, n, *, confidence_level):
+    """From 0 to 1: covers with probability 1 at any level."""
+    from evalstats_plugin.stats.interval import Interval
+
+    return Interval(0.0 * successes * confidence_level, n / n)
+
+
+@hookimpl
+def evalstats_commands():
+    from evalstats_plugin.plugins import Command
+
+    return [Command("toy", "Say hello.", "evalstats_toybench.hello:toy")]
