@@ -1,0 +1,41 @@
+"""Inspect (inspect_ai): reads its logs and annotates them so that its viewer shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from evalstats_plugin.hookspecs import hookimpl
+from evalstats_plugin.plugins import Annotation
+
+if TYPE_CHECKING:
+    from evalstats_plugin.responses import Responses, Selection
+
+
+@hookimpl
+def evalstats_find_logs(folder: Path) -> Sequence[Path]:
+    """Return the logs of a folder."""
+    from evalstats_plugin.adapters.inspect_ai.layout import find_logs
+
+    return find_logs(folder)
+
+
+@hookimpl
+def evalstats_read_log(path: Path, selection: Selection) -> Sequence[Responses] | None:
+    """Read one log, without its samples' transcripts."""
+    from evalstats_plugin.adapters.inspect_ai.reader import read_log
+
+    return read_log(path, selection)
+
+
+@hookimpl
+def evalstats_annotate_log(path: Path, annotation: Annotation | None, output: Path) -> Path | None:
+    """Put intervals into a log's metadata, tags and header metrics, or take them out."""
+    from evalstats_plugin.adapters.inspect_ai.items import annotate_items
+    from evalstats_plugin.adapters.inspect_ai.writer import annotate_log
+
+    written = annotate_log(path, annotation, output)
+    if written is None or annotation is None or annotation.items is None:
+        return written
+    return annotate_items(output, annotation.items, output, columns=annotation.item_columns)

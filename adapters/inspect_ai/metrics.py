@@ -1,0 +1,162 @@
+"""Metrics for a task's ``metrics=[...]``: the interval beside the score while it is counted.
+
+Inspect calls a metric again and again for its live display, first with no scores at all, and a
+metric that raises ends the whole run. So none of these does: what cannot be read as a number is
+left out, and where nothing is left there is no interval. The keys stand alone (``ci95_low``),
+because Inspect logs the keys of a dict as the names of metrics. Numbers are those of
+`evalstats_plugin.intervals`: a method for right or wrong answers is used on those, and partial
+credit (or epochs, which Inspect averages first) gets the default for its kind.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+# Inspect itself imports this module, so that nothing is loaded that was not there.
+from inspect_ai.scorer import (  # noqa: TID253
+    Metric,
+    SampleScore,
+    Value,
+    ValueToFloat,
+    metric,
+)
+
+from evalstats_plugin.adapters.inspect_ai.values import as_score
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_log = logging.getLogger(__name__)
+
+
+@metric
+def beta_interval(level: float = 0.95, to_float: ValueToFloat | None = None) -> Metric:
+    """Shortest interval of the Beta(1, 1) posterior: ``ci95_low`` and ``ci95_high``.
+
+    Parameters
+    ----------
+    level
+        Confidence level, between 0 and 1; it is part of the keys.
+    to_float
+        Turns a score's value into a number. Default: Inspect's own, save that a value it does
+        not know is left out instead of counted as 0.
+    """
+    return _interval_metric("beta-hpd", level, to_float)
+
+
+@metric
+def jeffreys(level: float = 0.95, to_float: ValueToFloat | None = None) -> Metric:
+    """Equal-tailed interval of the Beta(½, ½) posterior; arguments as of `beta_interval`."""
+    return _interval_metric("jeffreys", level, to_float)
+
+
+@metric
+def wilson(level: float = 0.95, to_float: ValueToFloat | None = None) -> Metric:
+    """Wilson's score interval; arguments as of `beta_interval`."""
+    return _interval_metric("wilson", level, to_float)
+
+
+@metric
+def clopper_pearson(level: float = 0.95, to_float: ValueToFloat | None = None) -> Metric:
+    """Exact interval, never covering less than its level; arguments as of `beta_interval`."""
+    return _interval_metric("clopper-pearson", level, to_float)
+
+
+@metric
+def cluster_interval(
+    cluster: str, level: float = 0.95, to_float: ValueToFloat | None = None
+) -> Metric:
+    """Interval for items that stand or fall together: ``cluster_ci95_low`` and ``..._high``.
+
+    Parameters
+    ----------
+    cluster
+        Field of a sample's metadata, or a dotted path to it, that says which samples belong
+        together (a passage, a repository); a sample without it is a cluster of its own. Reports
+        on the log take the field from here.
+    level, to_float
+        As of `beta_interval`.
+    """
+    return _interval_metric("auto", level, to_float, cluster)
+
+
+def _interval_metric(
+    method: str, level: float, to_float: ValueToFloat | None, cluster: str | None = None
+) -> Metric:
+    if not 0 < level < 1:
+        msg = f"level {level} found, expected a number between 0 and 1"
+        raise ValueError(msg)
+    prefix = "ci" if cluster is None else "cluster_ci"
+    low_key, high_key = (f"{prefix}{100 * level:g}_{end}" for end in ("low", "high"))
+
+    def compute(scores: list[SampleScore]) -> Value:
+        if not scores:
+            # An empty dict would be logged as NaN, and None is an error in a dict of metrics;
+            # that nothing is known of a share yet is also true.
+            return {low_key: 0.0, high_key: 1.0}
+        try:
+            limits = _limits(scores, method, level, to_float, cluster)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it must not end the run
+            _say_once(f"no interval: {type(error).__name__}: {error}")
+            return {}
+        return {} if limits is None else {low_key: limits[0], high_key: limits[1]}
+
+    return compute
+
+
+@lru_cache(maxsize=64)
+def _say_once(text: str) -> None:
+    """Warn, but not again at every update of the display."""
+    _log.warning(text)
+
+
+def _limits(
+    scores: list[SampleScore],
+    method: str,
+    level: float,
+    to_float: ValueToFloat | None,
+    cluster: str | None,
+) -> tuple[float, float] | None:
+    import numpy as np
+
+    from evalstats_plugin.analyses.intervals import intervals
+    from evalstats_plugin.responses import Responses, Source
+
+    values = np.array([_number(s.score.value, to_float) for s in scores])
+    known = np.isfinite(values)
+    clusters = None if cluster is None else _clusters(scores, cluster)
+    responses = Responses(
+        model="",
+        task="",
+        metric="",
+        item_ids=np.arange(np.count_nonzero(known)),
+        scores=values[known, None],
+        clusters=None if clusters is None else np.compress(known, clusters),
+        source=Source(Path(), "inspect_ai"),
+    )
+    [row] = intervals([responses], confidence_level=level, method=method, rng=0)
+    return None if row.low is None or row.high is None else (row.low, row.high)
+
+
+def _clusters(scores: list[SampleScore], field: str) -> NDArray[Any]:
+    from evalstats_plugin.adapters.inspect_ai.takes import field_of
+    from evalstats_plugin.responses import as_clusters
+
+    values = [field_of(score.sample_metadata or {}, field) for score in scores]
+    clusters, _ = as_clusters(values, field)
+    if clusters is None:
+        msg = f"no sample's metadata has the field {field!r}"
+        raise LookupError(msg)
+    return clusters
+
+
+def _number(value: Value | None, to_float: ValueToFloat | None) -> float:
+    """Read a score's value as Inspect does, but NaN where Inspect would warn and count 0."""
+    if to_float is not None and value is not None:
+        return float(to_float(value))
+    number = as_score(value)
+    return math.nan if number is None else number

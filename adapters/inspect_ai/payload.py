@@ -1,0 +1,71 @@
+"""The durable part of an annotation: log metadata and a tag, with who wrote them and why.
+
+Inspect keeps both through score edits and recomputed metrics, shows them in the Info and Activity
+tabs, and lists every edit with its author. That history is append-only by Inspect's design: taking
+an annotation out adds an entry, it does not erase the earlier ones.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from evalstats_plugin.plugins import Annotation
+from evalstats_plugin.results import Comparison, ScoreInterval
+
+if TYPE_CHECKING:
+    from inspect_ai.log import EvalLog
+
+KEY = "evalstats"
+SUMMARY_KEY = "evalstats_summary"
+TAG = "evalstats"
+_MOST_IN_SUMMARY = 6
+
+
+def with_payload(log: EvalLog, annotation: Annotation | None) -> EvalLog:
+    """Return the log with an annotation's block (None: without any), or the same object.
+
+    The block goes through JSON first: what Inspect reads back must be equal to it, or every run
+    would add an update to the history.
+    """
+    from inspect_ai.log import MetadataEdit, ProvenanceData, TagsEdit, edit_eval_log
+
+    from evalstats_plugin import __version__
+
+    if annotation is None:
+        tags = TagsEdit(tags_remove=[TAG])
+        metadata = MetadataEdit(metadata_remove=[KEY, SUMMARY_KEY])
+        reason = "statistical annotation removed"
+    else:
+        block = json.loads(json.dumps(annotation.block(), allow_nan=False))
+        tags = TagsEdit(tags_add=[TAG])
+        metadata = MetadataEdit(metadata_set={KEY: block, SUMMARY_KEY: summary(annotation)})
+        reason = "statistical annotation"
+    author = f"evalstats_plugin {__version__ if annotation is None else annotation.version}"
+    return edit_eval_log(log, [tags, metadata], ProvenanceData(author=author, reason=reason))
+
+
+def summary(annotation: Annotation) -> str:
+    """Return the intervals and comparisons as one line for people."""
+    sentences = [_sentence(row) for row in annotation.intervals]
+    sentences += [_comparison(row) for row in annotation.comparisons or ()]
+    shown = sentences[:_MOST_IN_SUMMARY]
+    if len(sentences) > len(shown):
+        shown.append(f"and {len(sentences) - len(shown)} more")
+    return "; ".join(shown) or "no scores"
+
+
+def _sentence(row: ScoreInterval) -> str:
+    if row.estimate is None:
+        return f"{row.metric}: no estimate"
+    if row.low is None or row.high is None:
+        return f"{row.metric} {row.estimate:.3f}, no interval"
+    how = f"{100 * row.confidence_level:g}% {row.method}, {row.n_items} items"
+    return f"{row.metric} {row.estimate:.3f} [{row.low:.3f}, {row.high:.3f}] ({how})"
+
+
+def _comparison(row: Comparison) -> str:
+    what = f"{row.model_b} - {row.model_a} on {row.metric}"
+    if row.difference is None or row.low is None or row.high is None:
+        return f"{what}: no difference to be had"
+    return f"{what} {row.difference:+.3f} [{row.low:+.3f}, {row.high:+.3f}] ({row.method})"

@@ -1,0 +1,123 @@
+"""What a log says about one take of an item: from its summary, or from the sample itself."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from evalstats_plugin.adapters.inspect_ai.printable import printable
+
+if TYPE_CHECKING:
+    from inspect_ai.log import EvalSample, EvalSampleSummary
+
+# Long samples are read without what is not about scores.
+EXCLUDED = {
+    "messages", "events", "store", "attachments", "output", "timelines", "error_retries",
+}  # fmt: skip
+
+HASH_KIND = "inspect:"
+"""Hashes of different kinds say nothing about each other."""
+
+_REMOVED = "Key removed from summary (> 1k)"
+_CUT = "..."
+_CUT_FROM = 900
+"""Inspect shortens texts in summaries to 1,024 characters, at a space."""
+
+
+@dataclass(frozen=True, slots=True)
+class Take:
+    """One take of an item."""
+
+    item: str
+    raw_id: int | str
+    epoch: int
+    question: str
+    """Fingerprint of what was asked."""
+    scores: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """By scorer, as logged."""
+    fields: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Of the metadata, those that were asked for."""
+    failed: bool = False
+    """Whether it ended in an error."""
+    invalidated: bool = False
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether a field was shortened or removed, so that the sample itself must be read."""
+        return any(
+            v == _REMOVED or (v.endswith(_CUT) and len(v) > _CUT_FROM) for v in self.fields.values()
+        )
+
+
+def of_summary(summary: EvalSampleSummary, fields: Iterable[str]) -> Take:
+    """Return the take a summary tells of."""
+    return Take(
+        item=printable(str(summary.id)),
+        raw_id=summary.id,
+        epoch=summary.epoch,
+        question=_question(summary),
+        scores={name: score.value for name, score in (summary.scores or {}).items()},
+        fields=_fields(summary.metadata, fields),
+        failed=summary.error is not None,
+    )
+
+
+def of_sample(sample: EvalSample, fields: Iterable[str]) -> Take:
+    """Return the take a sample tells of."""
+    return Take(
+        item=printable(str(sample.id)),
+        raw_id=sample.id,
+        epoch=sample.epoch,
+        question=_question(sample.summary()),
+        scores={name: score.value for name, score in (sample.scores or {}).items()},
+        fields=_fields(sample.metadata, fields),
+        failed=sample.error is not None,
+        invalidated=sample.invalidation is not None,
+    )
+
+
+def _fields(metadata: Mapping[str, Any], fields: Iterable[str]) -> dict[str, str]:
+    found = {name: field_of(metadata, name) for name in fields}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def field_of(metadata: Mapping[str, Any], path: str) -> str | None:
+    """Return a field as text, by its name or a dotted path; None where there is none.
+
+    >>> field_of({"source": {"page": 3}}, "source.page")
+    '3'
+    """
+    if path in metadata:
+        value: Any = metadata[path]
+    else:
+        value = metadata
+        for key in path.split("."):
+            if not isinstance(value, Mapping) or key not in value:
+                return None
+            value = value[key]  # pyright: ignore[reportUnknownVariableType]
+    return value if isinstance(value, str) else json.dumps(value, sort_keys=True, default=str)
+
+
+def _question(summary: EvalSampleSummary) -> str:
+    """Return a fingerprint of input, choices and target, as far as summaries hold them.
+
+    Choices count in any order, with the target by its text: a task may shuffle them anew in
+    every run.
+    """
+    choices = summary.choices or []
+    target = [summary.target] if isinstance(summary.target, str) else summary.target
+    asked = [_text(summary.input), sorted(choices), sorted(_chosen(t, choices) for t in target)]
+    return HASH_KIND + hashlib.sha256(json.dumps(asked).encode()).hexdigest()
+
+
+def _text(content: Any) -> Any:
+    """Return an input without the ids that differ between runs."""
+    return content if isinstance(content, str) else [(m.role, m.text) for m in content]
+
+
+def _chosen(target: str, choices: list[str]) -> str:
+    place = ord(target) - ord("A") if len(target) == 1 else -1
+    return choices[place] if 0 <= place < len(choices) else target

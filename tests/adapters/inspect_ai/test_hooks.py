@@ -1,0 +1,282 @@
+"""The hook, in real runs of Inspect from an installed wheel."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[2]
+
+Facts = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def installed_wheel(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Build a wheel and install it; return the environment that has it."""
+    source = tmp_path_factory.mktemp("source")
+    for name in ("evalstats_plugin", "adapters"):
+        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
+    offline = ["--quiet", "--no-deps", "--no-build-isolation"]
+    subprocess.run(
+        [*pip, "wheel", *offline, "--wheel-dir", source, source], check=True, capture_output=True
+    )
+    # Inspect tells packages from people's own files by this folder's name.
+    site = tmp_path_factory.mktemp("wheel") / "site-packages"
+    [wheel] = source.glob("*.whl")
+    subprocess.run(
+        [*pip, "install", *offline, "--target", site, wheel], check=True, capture_output=True
+    )
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("EVALSTATS_", "INSPECT_"))}
+    return {**clean, "PYTHONPATH": str(site)}
+
+
+@pytest.fixture(scope="module")
+def facts(
+    installed_wheel: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Facts]:
+    """What `eval()` and `eval_set()` returned, wrote and logged, by kind of run."""
+    folder = tmp_path_factory.mktemp("runs")
+    subprocess.run(
+        [sys.executable, HERE / "run_harness.py", folder],
+        check=True, capture_output=True, cwd=folder, env=installed_wheel,
+    )  # fmt: skip
+    return json.loads((folder / "facts.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def from_cli(
+    installed_wheel: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> list[Any]:
+    """Logs that ``inspect eval`` wrote with two models, by model."""
+    from inspect_ai.log import list_eval_logs, read_eval_log
+
+    folder = tmp_path_factory.mktemp("cli")
+    subprocess.run(
+        [sys.executable, "-m", "inspect_ai", "eval", f"{HERE / 'demo_tasks.py'}@sums",
+         "--model", "mockllm/a,mockllm/b", "--log-dir", folder, "--display", "none"],
+        check=True, capture_output=True, cwd=folder,
+        env={**installed_wheel, "EVALSTATS_ANNOTATE": "intervals, compare"},
+    )  # fmt: skip
+    logs = [read_eval_log(info) for info in list_eval_logs(str(folder))]
+    return sorted(logs, key=lambda log: log.eval.model)
+
+
+def _comparisons(log: Facts) -> list[tuple[str, str, float]]:
+    block = log["metadata"]["evalstats"]
+    return [(c["model_a"], c["model_b"], c["difference"]) for c in block["comparisons"]]
+
+
+def _warnings(facts: Facts) -> list[str]:
+    return [text for text in facts["said"] if text.startswith("WARNING")]
+
+
+def test_inspect_eval_annotates_with_intervals_and_comparisons(from_cli: list[Any]) -> None:
+    """Both logs have both, and all of their samples."""
+    a, b = from_cli
+    [interval] = a.metadata["evalstats"]["intervals"]
+    [comparison] = b.metadata["evalstats"]["comparisons"]
+
+    assert (interval["metric"], interval["n_items"], interval["estimate"]) == ("match", 12, 8 / 12)
+    assert 0 < interval["low"] < 8 / 12 < interval["high"] < 1
+    assert ("mockllm/a", "mockllm/b") == (comparison["model_a"], comparison["model_b"])
+    assert comparison["difference"] == pytest.approx(3 / 12)
+    # McNemar's mid-p, three items against none: 2 (P(3) / 2) with P(3) = 1/8.
+    assert comparison["p_value"] == pytest.approx(1 / 8)
+    assert a.metadata["evalstats"]["comparisons"] == b.metadata["evalstats"]["comparisons"]
+    assert ["evalstats"] == a.tags == b.tags
+    assert [12, 12] == [len(log.samples) for log in from_cli]
+
+
+def test_a_metric_from_a_wheel_has_the_name_it_has_from_an_editable_install(
+    from_cli: list[Any],
+) -> None:
+    """The log names it after the import package; test_metrics says the same of this tree."""
+    names = [metric.name for metric in from_cli[0].eval.scorers[0].metrics]
+
+    assert "evalstats_plugin/beta_interval" in names
+
+
+def test_what_eval_returns_is_what_was_written(facts: dict[str, Facts]) -> None:
+    """Annotated in memory as on disk: block, tag, metrics of the header."""
+    for run in ("success", "compared", "json"):
+        returned, written = (
+            {log["model"]: {**log, "location": None} for log in facts[run][which]}
+            for which in ("returned", "written")
+        )
+
+        assert returned == written
+    [log] = facts["success"]["returned"]
+    assert log["tags"] == ["evalstats"]
+    assert log["metadata"]["evalstats"]["comparisons"] == []
+    # What the metric computed beside the score, and what was found afterwards, are one number.
+    assert log["metrics"]["ci95_low"] == log["metadata"]["evalstats"]["intervals"][0]["low"]
+
+
+def test_models_are_compared_with_the_first_of_the_run(facts: dict[str, Facts]) -> None:
+    """In every log that has a part in it."""
+    expected = [("mockllm/a", "mockllm/b", pytest.approx(0.25))]
+
+    assert [expected, expected] == [_comparisons(log) for log in facts["compared"]["returned"]]
+
+
+def test_the_baseline_can_be_named(facts: dict[str, Facts]) -> None:
+    """By the environment variable."""
+    for log in facts["other_baseline"]["written"]:
+        assert [("mockllm/b", "mockllm/a", pytest.approx(-0.25))] == _comparisons(log)
+
+
+def test_a_baseline_that_did_not_run_is_one_warning(facts: dict[str, Facts]) -> None:
+    """It names the models there are; the intervals are written all the same."""
+    [warning] = _warnings(facts["unknown_baseline"])
+
+    assert "no model is called 'mockllm/z'" in warning
+    for log in facts["unknown_baseline"]["written"]:
+        assert log["tags"] == ["evalstats"]
+
+
+def test_one_model_alone_has_intervals_and_no_complaint(facts: dict[str, Facts]) -> None:
+    """There is nothing to compare, which is no reason to warn."""
+    [log] = facts["alone"]["written"]
+
+    assert [] == _comparisons(log)
+    assert [] == _warnings(facts["alone"])
+    assert log["updates"] == 1
+
+
+def test_without_the_variable_nothing_happens(facts: dict[str, Facts]) -> None:
+    """The hook is off by default."""
+    [log] = facts["disabled"]["written"]
+
+    assert ([], {}, 0) == (log["tags"], log["metadata"], log["updates"])
+    assert facts["disabled"]["said"] == []
+
+
+def test_an_unknown_word_is_said_once_and_turns_everything_off(facts: dict[str, Facts]) -> None:
+    """Two tasks ran, and Inspect asks the hook at every event."""
+    [warning] = _warnings(facts["misspelt"])
+
+    assert "EVALSTATS_ANNOTATE has the unknown word intervalls" in warning
+    assert [0, 0] == [log["updates"] for log in facts["misspelt"]["written"]]
+
+
+def test_an_exception_in_the_hook_is_one_warning_and_leaves_run_and_log_alone(
+    facts: dict[str, Facts],
+) -> None:
+    """Two logs and their comparison fail for one reason, which is said once."""
+    [warning] = _warnings(facts["exception"])
+
+    assert "PluginError: no plugin is called no-such-plugin" in warning
+    for log in facts["exception"]["written"]:
+        assert ("success", 0) == (log["status"], log["updates"])
+
+
+@pytest.mark.parametrize("run", ["too_many_errors", "crash"])
+def test_a_log_of_a_failed_task_is_left_as_it_was(facts: dict[str, Facts], run: str) -> None:
+    """Said for those who look for it, not as a warning."""
+    [log] = facts[run]["written"]
+
+    assert ("error", 0) == (log["status"], log["updates"])
+    assert [] == _warnings(facts[run])
+    assert any("its status is error" in text for text in facts[run]["said"])
+
+
+def test_a_log_of_a_cancelled_run_is_left_as_it_was(facts: dict[str, Facts]) -> None:
+    """After Ctrl-C Inspect gives hooks no log of it."""
+    [log] = facts["interrupted"]["written"]
+
+    assert ("cancelled", 0) == (log["status"], log["updates"])
+    assert [] == _warnings(facts["interrupted"])
+
+
+def test_a_metric_tells_the_hook_which_items_belong_together(facts: dict[str, Facts]) -> None:
+    """Both find one interval, that of a task whose items come in clusters."""
+    [log] = facts["pages"]["written"]
+    [row] = log["metadata"]["evalstats"]["intervals"]
+
+    assert row["method"] == "betabinomial"
+    assert row["low"] == log["metrics"]["cluster_ci95_low"]
+    assert row["high"] == log["metrics"]["cluster_ci95_high"]
+
+
+def test_a_task_without_any_score_ends_well(facts: dict[str, Facts]) -> None:
+    """Neither the metric nor the hook minds."""
+    [log] = facts["empty"]["written"]
+
+    assert log["status"] == "success"
+    assert [] == _warnings(facts["empty"])
+
+
+def test_an_eval_set_is_annotated_and_its_manifest_is_true(facts: dict[str, Facts]) -> None:
+    """What it returns, and what logs.json says of its logs."""
+    done = facts["set"]
+    in_manifest = [entry["metadata"]["evalstats"] for entry in done["manifest"].values()]
+    returned = [log["metadata"]["evalstats"] for log in done["returned"]]
+
+    assert done["success"]
+    assert [] == _warnings(done)
+    assert [1, 1] == [len(block["comparisons"]) for block in returned]
+    assert sorted(map(json.dumps, returned)) == sorted(map(json.dumps, in_manifest))
+
+
+def test_an_eval_set_of_which_a_task_fails_is_annotated_as_far_as_it_got(
+    facts: dict[str, Facts],
+) -> None:
+    """Logs of failed tasks are passed over; in the returned logs as in the stored ones."""
+    done = facts["set_in_part"]
+    by_status = {log["status"]: log["tags"] for log in done["returned"]}
+    listed = [entry["metadata"].get("evalstats") for entry in done["manifest"].values()]
+
+    assert not done["success"]
+    assert [] == _warnings(done)
+    assert {"error": [], "success": ["evalstats"]} == by_status
+    assert [1, 1] == [len(block["comparisons"]) for block in listed if block]
+
+
+def test_a_repeated_eval_set_reuses_its_logs_and_changes_nothing(facts: dict[str, Facts]) -> None:
+    """No task runs again, and each log is the same file to the byte."""
+    again = facts["set_again"]
+
+    assert again["success"]
+    assert facts["set"]["files"] == again["files"]
+    assert [] == _warnings(again)
+
+
+def test_logs_in_a_bucket_are_annotated(installed_wheel: dict[str, str], tmp_path: Path) -> None:
+    """In the run's own context Inspect's reading would wait for ever, and the run with it."""
+    keys = {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x", "AWS_REGION": "us-east-1"}
+    subprocess.run(
+        [sys.executable, HERE / "run_on_s3.py", tmp_path / "facts.json"],
+        check=True, capture_output=True, cwd=tmp_path, timeout=120,
+        env={**installed_wheel, **keys, "AWS_DEFAULT_REGION": "us-east-1",
+             "EVALSTATS_ANNOTATE": "intervals,compare"},
+    )  # fmt: skip
+    found = json.loads((tmp_path / "facts.json").read_text())
+
+    assert [{"comparisons": 1, "same": True, "samples": 12}] * 2 == found["logs"]
+    assert [["evalstats"]] * 2 == found["listed"]
+
+
+def test_the_registry_loads_nothing_heavy() -> None:
+    """Inspect imports it in every process."""
+    code = (
+        "import inspect_ai.hooks, inspect_ai.scorer, sys; before = set(sys.modules);"
+        "import evalstats_plugin.adapters.inspect_ai.registry;"
+        "print(sorted({m.split('.')[0] for m in set(sys.modules) - before}))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=HERE
+    )
+    loaded = set(json.loads(done.stdout.replace("'", '"')))
+
+    assert not loaded & {"numpy", "pandas", "pyarrow", "scipy", "torch"}

@@ -1,0 +1,271 @@
+"""Annotations in Inspect logs: what Inspect reads back, what stays, and what is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+import zipfile
+from hashlib import sha256
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalstats_plugin.adapters.inspect_ai.writer import annotate_log
+from evalstats_plugin.errors import LogError, WriteError
+from evalstats_plugin.plugins import Annotation
+from evalstats_plugin.results import Comparison, Comparisons, Intervals, ScoreInterval
+
+LOGS = Path(__file__).parents[3] / "fixtures" / "logs" / "inspect_ai" / "0.3.285"
+
+
+def _log(run: str, task: str, number: int = 0) -> Path:
+    return sorted(LOGS.glob(f"{run}/*_{task}_*"))[number]
+
+
+ARITH = _log("models", "arith")
+KINDS = [
+    pytest.param(ARITH, "match", id="plain"),
+    pytest.param(_log("models", "arith-epochs"), "match", id="epochs"),
+    pytest.param(_log("models", "rubric-task"), "rubric:style", id="dict"),
+    pytest.param(_log("models", "graded"), "partial_credit", id="unscored"),
+    pytest.param(_log("models", "reading"), "match", id="grouped"),
+    pytest.param(_log("reviewed", "arith"), "match", id="edited"),
+    pytest.param(_log("cancelled", "patient"), "match", id="cancelled"),
+    pytest.param(_log("broken", "broken"), "match", id="failed"),
+    pytest.param(_log("json", "arith"), "match", id="json"),
+]
+
+
+def _annotation(metric: str = "match", level: float = 0.95) -> Annotation:
+    row = ScoreInterval(
+        model="mockllm/alpha", task="arith", metric=metric, n_items=50, estimate=0.34,
+        low=0.1 + 0.2, high=0.47, std_error=None, method="wilson", confidence_level=level,
+        notes=("3 of 53 items have no score",),
+    )  # fmt: skip
+    return Annotation(Intervals((row,), seed=0), "1.2.3")
+
+
+def _header(log: Path) -> Any:
+    from inspect_ai.log import read_eval_log
+
+    return read_eval_log(str(log), header_only=True)
+
+
+def _contents(log: Path) -> dict[str, str]:
+    """Fingerprint everything in a log but its header."""
+    if log.suffix == ".json":
+        data = json.loads(log.read_bytes())
+        return {"samples": json.dumps(data["samples"]), "reductions": str(data.get("reductions"))}
+    import_module("inspect_ai._util.zipfile")
+    with zipfile.ZipFile(log) as archive:
+        names = set(archive.namelist()) - {"header.json"}
+        return {name: sha256(archive.read(name)).hexdigest() for name in names}
+
+
+def _metrics(header: Any) -> list[list[str]]:
+    return [list(score.metrics) for score in header.results.scores] if header.results else []
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """Give a copy of one log."""
+    return Path(shutil.copy(ARITH, tmp_path))
+
+
+@pytest.mark.parametrize(("source", "metric"), KINDS)
+def test_annotating_twice_is_the_same_and_samples_are_not_touched(
+    source: Path, metric: str, tmp_path: Path
+) -> None:
+    """For every kind of log; taking it out leaves only the history of edits."""
+    log = Path(shutil.copy(source, tmp_path))
+    before, contents = _header(log), _contents(log)
+
+    assert log == annotate_log(log, _annotation(metric), log)
+    once, annotated = log.read_bytes(), _header(log)
+    annotate_log(log, _annotation(metric), log)
+    twice = log.read_bytes()
+    annotate_log(log, None, log)
+    stripped = _header(log)
+
+    assert once == twice
+    assert sorted([*before.tags, "evalstats"]) == sorted(annotated.tags)
+    assert json.loads(json.dumps(_annotation(metric).block())) == annotated.metadata["evalstats"]
+    assert contents == _contents(log)
+    assert [log.name] == [p.name for p in tmp_path.iterdir()]
+    for field in ("tags", "metadata", "results", "eval", "status", "reductions", "invalidated"):
+        assert getattr(before, field) == getattr(stripped, field)
+
+
+def test_people_see_who_wrote_what(log: Path) -> None:
+    """One line in the metadata, and an author with a reason in the history."""
+    annotate_log(log, _annotation(), log)
+    header = _header(log)
+
+    line = "match 0.340 [0.300, 0.470] (95% wilson, 50 items)"
+    assert line == header.metadata["evalstats_summary"]
+    provenance = header.log_updates[-1].provenance
+    assert ("evalstats_plugin 1.2.3", "statistical annotation") == (
+        provenance.author,
+        provenance.reason,
+    )
+
+
+def test_comparisons_are_written_too(log: Path) -> None:
+    """What no single log can tell: after the intervals, in the same line and block."""
+    row = Comparison(
+        model_a="base", model_b="new", task="arith", metric="match", n_items=50,
+        difference=0.25, low=0.125, high=0.375, p_value=0.001, p_adjusted=0.002,
+        prob_better=0.99, method="paired", confidence_level=0.95,
+    )  # fmt: skip
+    annotate_log(log, dataclasses.replace(_annotation(), comparisons=Comparisons((row,))), log)
+    metadata = _header(log).metadata
+
+    assert 0.25 == metadata["evalstats"]["comparisons"][0]["difference"]
+    line = metadata["evalstats_summary"]
+    assert line.endswith("items); new - base on match +0.250 [+0.125, +0.375] (paired)")
+
+
+@pytest.mark.parametrize(
+    ("run", "task", "metric", "expected"),
+    [
+        ("models", "arith", "match", ["accuracy", "stderr", "lo", "hi", "lower"]),
+        ("models", "graded", "partial_credit", ["mean", "stderr", "std", "lo", "hi"]),
+        ("models", "rubric-task", "rubric:correct", ["accuracy", "stderr", "lo", "hi"]),
+        ("models", "arith-epochs", "match", ["accuracy", "stderr", "lo", "hi"]),
+        ("models", "reading", "match", ["algebra", "geometry", "logic", "all", "stderr"]),
+    ],
+)
+def test_the_viewers_header_has_room_for_both_bounds(
+    run: str, task: str, metric: str, expected: list[str], tmp_path: Path
+) -> None:
+    """It shows five metrics: ours follow the plain ones, and never come first."""
+    log = Path(shutil.copy(_log(run, task), tmp_path))
+    annotate_log(log, _annotation(metric), log)
+    shown = [name.removeprefix("evalstats_ci95_") for name in _metrics(_header(log))[0][:5]]
+
+    assert expected == shown
+
+
+def test_only_the_mean_over_epochs_gets_the_means_interval(tmp_path: Path) -> None:
+    """Nothing beside pass@2, the mode, or a metric of single takes."""
+    log = Path(shutil.copy(_log("models", "arith-epochs"), tmp_path))
+    annotate_log(log, _annotation(), log)
+    header = _header(log)
+
+    assert ["mean", "pass_at_2", "mode", None] == [s.reducer for s in header.results.scores]
+    ours = [any(m.startswith("evalstats_") for m in names) for names in _metrics(header)]
+    assert [True, False, False, False] == ours
+    bound = header.results.scores[0].metrics["evalstats_ci95_lo"]
+    assert ("ci95 lo", "evalstats", {"level": 0.95, "method": "wilson"}) == (
+        bound.name,
+        bound.group,
+        bound.params,
+    )
+
+
+def test_another_level_replaces_the_bounds(log: Path) -> None:
+    """Not both side by side."""
+    annotate_log(log, _annotation(), log)
+    annotate_log(log, _annotation(level=0.999), log)
+
+    names = [m for m in _metrics(_header(log))[0] if m.startswith("evalstats_")]
+    assert ["evalstats_ci99_9_lo", "evalstats_ci99_9_hi"] == names
+
+
+def test_a_copy_leaves_the_log_alone(log: Path, tmp_path: Path) -> None:
+    """Also a copy without anything to change."""
+    before = log.read_bytes()
+    annotated = annotate_log(log, _annotation(), tmp_path / "new" / "annotated.eval")
+    plain = annotate_log(log, None, tmp_path / "new" / "plain.eval")
+
+    assert annotated is not None
+    assert plain is not None
+    assert "evalstats" in _header(annotated).tags
+    assert before == log.read_bytes() == plain.read_bytes()
+
+
+def test_permissions_and_links_stay(log: Path, tmp_path: Path) -> None:
+    """A link still points to the log, and the log keeps its mode."""
+    log.chmod(0o640)
+    link = tmp_path / "link.eval"
+    link.symlink_to(log)
+    annotate_log(link, _annotation(), link)
+
+    assert link.is_symlink()
+    assert "evalstats" in _header(log).tags
+    assert 0o640 == log.stat().st_mode & 0o777
+
+
+def test_recomputed_metrics_lose_the_display_but_not_the_annotation(log: Path) -> None:
+    """Inspect drops metrics it did not compute; annotating again shows them again."""
+    from inspect_ai.log import read_eval_log, recompute_metrics, write_eval_log
+
+    annotate_log(log, _annotation(), log)
+    annotated = _header(log)
+    full = read_eval_log(str(log))
+    recompute_metrics(full)
+    write_eval_log(full, str(log))
+    recomputed = _header(log)
+    annotate_log(log, _annotation(), log)
+
+    assert not [m for m in _metrics(recomputed)[0] if m.startswith("evalstats_")]
+    assert annotated.metadata == recomputed.metadata == _header(log).metadata
+    assert _metrics(annotated) == _metrics(_header(log))
+    assert 1 == len(_header(log).log_updates)
+
+
+def _with_header(log: Path, **changes: Any) -> Path:
+    import_module("inspect_ai._util.zipfile")
+    with zipfile.ZipFile(log) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    header = json.loads(members["header.json"])
+    members["header.json"] = json.dumps({**header, **changes}).encode()
+    with zipfile.ZipFile(log, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return log
+
+
+def test_logs_that_must_not_be_rewritten_are_refused(log: Path) -> None:
+    """Runs that have not ended, and what a newer Inspect wrote; the file stays as it is."""
+    spec = _header(log).eval.model_dump(mode="json")
+    newer = {**spec, "packages": {"inspect_ai": "99.1.dev3+gabc"}}
+    for changes, message in (
+        ({"status": "started"}, "has not ended"),
+        ({"status": "success", "eval": newer}, "newer than the installed .* upgrade"),
+        ({"eval": spec, "version": 99}, "log format 99.* upgrade"),
+    ):
+        before = _with_header(log, **changes).read_bytes()
+
+        with pytest.raises((WriteError, LogError), match=message):
+            annotate_log(log, _annotation(), log)
+        assert before == log.read_bytes()
+
+
+def test_others_files_and_broken_logs(tmp_path: Path) -> None:
+    """None for what is not ours, an error that names what is."""
+    other = tmp_path / "results.json"
+    other.write_text('{"results": {}}')
+    cut = tmp_path / "cut.eval"
+    cut.write_bytes(ARITH.read_bytes()[:5000])
+
+    assert annotate_log(other, _annotation(), other) is None
+    with pytest.raises(LogError, match=r"cut\.eval"):
+        annotate_log(cut, _annotation(), cut)
+
+
+def test_the_manifest_of_an_eval_set_stays_true(tmp_path: Path) -> None:
+    """Equal to what Inspect itself would write for the whole folder."""
+    from inspect_ai.log import write_log_dir_manifest
+
+    folder = shutil.copytree(LOGS / "set", tmp_path / "set")
+    for log in sorted(folder.glob("*.eval")):
+        annotate_log(log, _annotation(), log)
+    ours = json.loads((folder / "logs.json").read_bytes())
+    write_log_dir_manifest(str(folder))
+
+    assert all("evalstats" in header["tags"] for header in ours.values())
+    assert ours == json.loads((folder / "logs.json").read_bytes())
