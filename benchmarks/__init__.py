@@ -1,0 +1,1 @@
+"""Timings, beside what they replace; ``make bench`` writes them to ``benchmarks/figures.json``."""

@@ -1,0 +1,28 @@
+"""``make bench``: run every benchmark and keep the figures."""
+
+from __future__ import annotations
+
+import json
+import platform
+from pathlib import Path
+
+from benchmarks import inspect_big, intervals, reading
+
+FIGURES = Path(__file__).parent / "figures.json"
+
+
+def main() -> None:
+    """Run, print, keep."""
+    figures = {
+        "python": platform.python_version(),
+        "reading": reading.run(),
+        "intervals": intervals.run(),
+        "inspect_big": inspect_big.run(),
+    }
+    text = json.dumps(figures, indent=2)
+    print(text)
+    FIGURES.write_text(text + "\n")
+
+
+if __name__ == "__main__":
+    main()
