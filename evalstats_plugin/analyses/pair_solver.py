@@ -14,9 +14,9 @@ from evalstats_plugin.analyses.clusters import FAMILIES
 from evalstats_plugin.analyses.comparison_methods import (
     CLUSTERED_COMPARISON_DEFAULTS,
     COMPARISON_DEFAULTS,
-    COMPARISONS,
 )
 from evalstats_plugin.analyses.pairing import Pairing
+from evalstats_plugin.analyses.request import Request
 from evalstats_plugin.methods import Method
 
 N_FLIPS = 9999
@@ -46,15 +46,11 @@ class Found:
 class PairSolver:
     """Runs each method; 0/1 scores of all tasks at once, because few tables are distinct."""
 
-    def __init__(
-        self, confidence_level: float, method: str | Method, rng: np.random.Generator
-    ) -> None:
-        extra = (method,) if isinstance(method, Method) else ()
-        self.table = methods.table_of((m for m in extra if m not in COMPARISONS), COMPARISONS)
-        self.method = method.name if isinstance(method, Method) else method
-        methods.check_name(self.method, self.table)
-        self.confidence_level = confidence_level
-        self.rng = rng
+    def __init__(self, request: Request) -> None:
+        self.table = request.table
+        self.method = request.method
+        self.confidence_level = request.confidence_level
+        self.rng = request.rng
 
     def solve(self, pairs: Sequence[Pairing]) -> list[Found]:
         """Return what was found of each."""
