@@ -14,7 +14,7 @@ import pluggy
 
 from evalstats_plugin import hookspecs
 from evalstats_plugin.errors import EvalStatsError, PluginError
-from evalstats_plugin.methods import Method, table_of
+from evalstats_plugin.methods import CLUSTERED, METHODS, Method, table_of
 from evalstats_plugin.results import Intervals, RankSets
 
 if TYPE_CHECKING:
@@ -171,9 +171,9 @@ class Plugins:
             traceback = traceback.tb_next
         return found
 
-    def methods(self) -> dict[str, Method]:
-        """Return every method by name, ours and the plugins'."""
-        return table_of(m for found in self.call("evalstats_methods") for m in found)
+    def methods(self, own: Iterable[Method] = (*METHODS, *CLUSTERED)) -> dict[str, Method]:
+        """Return every method for one question by name: our own, and what plugins add."""
+        return table_of((m for found in self.call("evalstats_methods") for m in found), own)
 
     def commands(self) -> dict[str, Command]:
         """Return every plugin's commands by name."""

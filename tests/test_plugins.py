@@ -140,6 +140,26 @@ def test_an_installed_plugin_adds_a_method(toybench: dict[str, str], toy_log: Pa
     assert (row["method"], row["low"], row["high"]) == ("toy-everything", 0.0, 1.0)
 
 
+def test_an_installed_plugin_adds_a_method_for_comparisons(
+    toybench: dict[str, str], toy_log: Path
+) -> None:
+    """The same hook: a method says which question it answers."""
+    log = json.loads(toy_log.read_text())
+    answers = {item: i % 2 for i, item in enumerate(log["answers"])}
+    (toy_log.parent / "other.toy").write_text(
+        json.dumps({**log, "model": "other", "answers": answers})
+    )
+    done = _call(
+        toybench, "compare", toy_log.parent, "--method", "toy-anything", "--format", "json"
+    )
+    [row] = json.loads(done.stdout)["results"]
+
+    assert (row["method"], row["low"], row["high"]) == ("toy-anything", -1.0, 1.0)
+    assert "toy-anything" in _call(toybench, "plugins", "--methods").stdout
+    wrong = _call(toybench, "report", toy_log, "--method", "toy-anything")
+    assert wrong.returncode == 2
+
+
 def test_an_installed_plugin_adds_a_command(toybench: dict[str, str]) -> None:
     """evalstats_commands gives a command that --help lists and that runs."""
     assert "toy       Say hello." in _call(toybench, "--help").stdout

@@ -55,13 +55,17 @@ def compare(ctx: click.Context, paths: tuple[str, ...], **chosen: Any) -> None:
 
 def _analyse(paths: tuple[str, ...], chosen: Mapping[str, Any], plugins: Plugins) -> Comparisons:
     from evalstats_plugin.analyses.compare import compare as compare_models
+    from evalstats_plugin.analyses.comparison_methods import COMPARISONS
     from evalstats_plugin.cli.reading import read_logs
+    from evalstats_plugin.methods import check_name
 
+    table = plugins.methods(COMPARISONS)
+    check_name(chosen["method"], table)
     return compare_models(
         read_logs(paths, chosen, plugins),
         baseline=chosen["baseline"],
         confidence_level=chosen["confidence_level"],
-        method=chosen["method"],
+        method=table.get(chosen["method"], "auto"),
         correction=chosen["correction"],
         bounds=chosen["bounds"],
         rng=chosen["seed"],

@@ -40,6 +40,7 @@ def plugins(ctx: click.Context, *, show_methods: bool, form: str) -> None:
 
 def _methods(loaded: Plugins) -> list[dict[str, Any]]:
     from evalstats_plugin.analyses.comparison_methods import COMPARISONS
+    from evalstats_plugin.methods import CLUSTERED, METHODS
 
     return [
         {
@@ -49,7 +50,8 @@ def _methods(loaded: Plugins) -> list[dict[str, Any]]:
             "family": f"for {m.family} scores",
             "source": m.source,
         }
-        for m in (*loaded.methods().values(), *COMPARISONS)
+        for own in ((*METHODS, *CLUSTERED), COMPARISONS)
+        for m in loaded.methods(own).values()
     ]
 
 

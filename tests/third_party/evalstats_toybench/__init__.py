@@ -74,7 +74,15 @@ def evalstats_methods():
             function="evalstats_toybench:everything",
             summary="the interval that is always right",
             source="this package",
-        )
+        ),
+        Method(
+            name="toy-anything",
+            family="paired",
+            function="evalstats_toybench:anything",
+            summary="any difference is possible",
+            source="this package",
+            question="comparison",
+        ),
     ]
 
 
@@ -83,6 +91,14 @@ def everything(successes, n, *, confidence_level):
     from evalstats_plugin.stats.interval import Interval
 
     return Interval(0.0 * successes * confidence_level, n / n)
+
+
+def anything(counts, *, confidence_level):
+    """From -1 to 1, at any level."""
+    from evalstats_plugin.stats.interval import Interval
+
+    everything_is_possible = 0.0 * counts.n * confidence_level + 1
+    return Interval(-everything_is_possible, everything_is_possible)
 
 
 @hookimpl
