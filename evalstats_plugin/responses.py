@@ -125,12 +125,22 @@ class Responses:
     @property
     def item_means(self) -> NDArray[np.float64]:
         """Shape (M,): mean over the epochs that were scored, NaN where none was."""
-        if self.scores.shape[1] == 1:
-            return self.scores[:, 0]
-        taken = np.isfinite(self.scores)
-        count = taken.sum(axis=1)
-        total = np.where(taken, self.scores, 0.0).sum(axis=1)
-        return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+        return mean_over_epochs(self.scores)
+
+
+def mean_over_epochs(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Mean over the epochs that were scored, shape (..., M) from (..., M, R); NaN where none was.
+
+    An infinite score makes the mean infinite, or NaN beside one of the other sign: it is not lost
+    among the other epochs.
+    """
+    if scores.shape[-1] == 1:
+        return scores[..., 0]
+    taken = ~np.isnan(scores)
+    count = taken.sum(axis=-1)
+    with np.errstate(invalid="ignore"):
+        total = np.where(taken, scores, 0.0).sum(axis=-1)
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
 
 def as_clusters(

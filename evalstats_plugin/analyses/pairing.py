@@ -13,7 +13,7 @@ from evalstats_plugin.analyses.cells import Bounds, Cell, make_cell, takes_are_b
 from evalstats_plugin.errors import DesignError, SelectionError
 from evalstats_plugin.matrix import ResponseMatrix
 from evalstats_plugin.methods import Kind
-from evalstats_plugin.responses import Responses
+from evalstats_plugin.responses import Responses, mean_over_epochs
 from evalstats_plugin.runs import run_of
 from evalstats_plugin.wording import few, no_such
 
@@ -140,7 +140,7 @@ def _pairing(cells: Sequence[Cell], baseline: str | None) -> Pairing:
         task=cells[0].responses.task,
         metric=cells[0].responses.metric,
         models=matrix.models,
-        scores=_item_means(matrix.scores),
+        scores=mean_over_epochs(matrix.scores),
         a=a,
         b=b,
         kind=kind,
@@ -169,16 +169,6 @@ def _kind(cells: Sequence[Cell]) -> tuple[Kind, tuple[float, float] | None, tupl
         return "real", None, ()
     guessed = any(c.responses.bounds is None and not takes_are_binary(c.responses) for c in cells)
     return "bounded", bounds.pop(), ("scores taken to lie in [0, 1]",) if guessed else ()
-
-
-def _item_means(scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Mean over the epochs that were scored, shape (N, M) from (N, M, R)."""
-    if scores.shape[2] == 1:
-        return scores[:, :, 0]
-    taken = ~np.isnan(scores)
-    count = taken.sum(axis=2)
-    total = np.where(taken, scores, 0.0).sum(axis=2)
-    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
 
 def _pairs(

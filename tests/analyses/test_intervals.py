@@ -117,6 +117,15 @@ def test_missing_scores_are_left_out_and_counted() -> None:
     assert "1 of 4 items have no score and are left out" in row.notes
 
 
+def test_an_infinite_epoch_is_not_lost_among_the_others() -> None:
+    """The item's mean is infinite, whatever else was scored."""
+    matrix = ResponseMatrix.from_array([[[1.0, float("inf")], [0.0, 1.0]]])
+    [row] = intervals(matrix)
+
+    assert row.low is None
+    assert "infinite scores: 1; no mean, no interval" in row.notes
+
+
 def test_nothing_to_say_is_said() -> None:
     """No score, an infinite one, one unbounded one: no interval, and why."""
     nothing = _one([float("nan")] * 3)
