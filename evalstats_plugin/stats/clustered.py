@@ -14,6 +14,9 @@ from scipy import special
 from evalstats_plugin.stats.interval import FloatArray, Interval, tail_probability
 from evalstats_plugin.stats.mean import t_quantile
 
+# Numbers held at a time.
+BLOCK_SIZE = 2**22
+
 
 class Clusters(NamedTuple):
     """Number of clusters, mean over all items, and its standard errors, each of shape (...)."""
@@ -24,6 +27,9 @@ class Clusters(NamedTuple):
     """Liang & Zeger's, the clustered standard error of [Mil24]_."""
     cr1: FloatArray
     """The same times √(C/(C - 1)), for few clusters; NaN for one."""
+    cr2: FloatArray
+    """Bell & McCaffrey's, unbiased if items are independent, whatever the sizes of clusters
+    [BM02]_; NaN for one."""
 
 
 def moments(totals: ArrayLike, sizes: ArrayLike) -> Clusters:
@@ -43,7 +49,10 @@ def moments(totals: ArrayLike, sizes: ArrayLike) -> Clusters:
         residual = np.where(np.abs(residual) > 1e-12 * np.maximum(size, 1), residual, 0.0)
         cr0 = np.sqrt((residual**2).sum(axis=-1)) / n_items
         cr1 = np.where(n > 1, cr0 * np.sqrt(n / (n - 1)), np.nan)
-    return Clusters(n, mean, np.asarray(cr0), cr1)
+        share = np.where(size > 0, size / n_items[..., None], 0.0)
+        squares = np.where(size > 0, residual**2 / (1 - share), 0.0)
+        cr2 = np.where(n > 1, np.sqrt(squares.sum(axis=-1)) / n_items, np.nan)
+    return Clusters(n, mean, np.asarray(cr0), cr1, cr2)
 
 
 def t_cr1(totals: ArrayLike, sizes: ArrayLike, *, confidence_level: float) -> Interval:
@@ -55,6 +64,71 @@ def t_cr1(totals: ArrayLike, sizes: ArrayLike, *, confidence_level: float) -> In
     half = t_quantile(found.n - 1, confidence_level=confidence_level) * found.cr1
     half = np.where(half > 0, half, np.nan)
     return Interval(found.mean - half, found.mean + half)
+
+
+def t_cr2(totals: ArrayLike, sizes: ArrayLike, *, confidence_level: float) -> Interval:
+    """Mean ± Student's t quantile × Bell & McCaffrey's standard error [BM02]_.
+
+    With Satterthwaite's degrees of freedom, fewer than C - 1 where clusters differ in size. NaN
+    for one cluster, and for clusters that all agree.
+    """
+    found = moments(totals, sizes)
+    freedom = satterthwaite(sizes)
+    # t quantiles want one degree of freedom, and this rule gives as many to two equal clusters.
+    half = t_quantile(np.maximum(freedom, 1.0), confidence_level=confidence_level) * found.cr2
+    half = np.where(half > 0, half, np.nan)
+    return Interval(found.mean - half, found.mean + half)
+
+
+def satterthwaite(sizes: ArrayLike) -> FloatArray:
+    """Degrees of freedom of the squared CR2 error of a mean of independent items [BM02]_.
+
+    C - 1 for clusters of equal size; NaN for one.
+
+    >>> print(f"{satterthwaite([4, 4, 4]):.3f} {satterthwaite([10, 1, 1]):.3f}")
+    2.000 1.198
+    """
+    size = np.asarray(sizes, dtype=np.float64)
+    share = size / np.maximum(size.sum(axis=-1, keepdims=True), 1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        # The squared error is a quadratic form of the items: its trace squared over that of its
+        # square, where 1'A'A1 = m / (1 - m/n) for a cluster of m items.
+        between = share**2 / (1 - share)
+        trace = (share**2).sum(axis=-1) + between.sum(axis=-1) ** 2 - (between**2).sum(axis=-1)
+        return np.where((size > 0).sum(axis=-1) > 1, 1 / trace, np.nan)
+
+
+def bootstrap(
+    totals: ArrayLike,
+    sizes: ArrayLike,
+    *,
+    confidence_level: float,
+    rng: np.random.Generator,
+    n_resamples: int,
+) -> Interval:
+    """Percentiles of the mean over resampled clusters, kept to compare with [ET93]_.
+
+    Whole clusters are drawn, with the items they have. Too short for few clusters; NaN where
+    there is one, or where all agree.
+    """
+    tail = tail_probability(confidence_level)
+    total, size = np.broadcast_arrays(*(np.asarray(x, dtype=np.float64) for x in (totals, sizes)))
+    found = moments(total, size)
+    shape = found.mean.shape
+    total, size = (x.reshape(-1, x.shape[-1]) for x in (total, size))
+    low, high = np.full((2, len(size)), np.nan)
+    # Cells with equally many clusters share what is drawn.
+    for n_clusters in np.unique(found.n[found.cr1 > 0]).astype(int).tolist():
+        cells = np.nonzero((found.n == n_clusters).ravel() & (found.cr1 > 0).ravel())[0]
+        step = max(BLOCK_SIZE // n_resamples, 1)
+        times = rng.multinomial(n_clusters, np.full(n_clusters, 1 / n_clusters), n_resamples)
+        for start in range(0, len(cells), step):
+            here = cells[start : start + step]
+            first = np.argsort(size[here] == 0, axis=1, kind="stable")[:, :n_clusters]
+            drawn = (times @ np.take_along_axis(x[here], first, axis=1).T for x in (total, size))
+            means = np.divide(*drawn)
+            low[here], high[here] = np.quantile(means, [tail, 1 - tail], axis=0)
+    return Interval(low.reshape(shape), high.reshape(shape))
 
 
 def logit_t_cr1(
@@ -69,7 +143,7 @@ def logit_t_cr1(
     size = np.asarray(sizes, dtype=np.float64)
     width = bounds[1] - bounds[0]
     unit = (np.asarray(totals, dtype=np.float64) - size * bounds[0]) / width
-    n, mean, _, error = moments(unit, size)
+    n, mean, _, error, _ = moments(unit, size)
     mean = np.clip(mean, 0.0, 1.0)
     with np.errstate(divide="ignore", invalid="ignore"):
         half = t_quantile(n - 1, confidence_level=confidence_level) * error / (mean * (1 - mean))
@@ -98,3 +172,33 @@ def design_effect(std_error: ArrayLike, naive: ArrayLike) -> FloatArray:
     clustered, plain = (np.asarray(x, dtype=np.float64) for x in (std_error, naive))
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where((clustered > 0) & (plain > 0), (clustered / plain) ** 2, np.nan)
+
+
+def anova_icc(totals: ArrayLike, squares: ArrayLike, sizes: ArrayLike) -> FloatArray:
+    """Intra-cluster correlation by analysis of variance [Don86]_.
+
+    How much more alike items of a cluster are than those of different clusters: 1 where clusters
+    differ and their items do not, below 0 where items of a cluster differ more than chance would
+    have it. NaN for one cluster, for clusters of one item, and where nothing varies.
+
+    Parameters
+    ----------
+    totals, squares, sizes : shape (..., C)
+        Sums of the scores and of their squares, and how many there are; size 0 for padding.
+
+    Examples
+    --------
+    >>> print(f"{anova_icc([3, 9, 5, 0, 7], [3, 9, 5, 0, 7], [10, 10, 10, 10, 10]):.3f}")
+    0.384
+    """
+    total, square, size = (np.asarray(x, dtype=np.float64) for x in (totals, squares, sizes))
+    n, n_clusters = size.sum(axis=-1), (size > 0).sum(axis=-1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        of_clusters = np.where(size > 0, total**2 / size, 0.0).sum(axis=-1)
+        among = (of_clusters - total.sum(axis=-1) ** 2 / n) / (n_clusters - 1)
+        within = np.maximum(square.sum(axis=-1) - of_clusters, 0) / (n - n_clusters)
+        typical = (n - (size**2).sum(axis=-1) / n) / (n_clusters - 1)
+        spread = among + (typical - 1) * within
+        rounding = 1e-12 * np.maximum(square.sum(axis=-1), 1e-300)
+        known = (n_clusters > 1) & (n > n_clusters) & (spread > rounding)
+        return np.where(known, (among - within) / spread, np.nan)

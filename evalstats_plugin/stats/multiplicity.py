@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from evalstats_plugin.stats.interval import FloatArray
-from evalstats_plugin.stats.paired_scores import BLOCK_SIZE, ROUNDING, random_signs
 
 
 def holm(p_values: ArrayLike) -> FloatArray:
@@ -40,37 +39,15 @@ def benjamini_hochberg(p_values: ArrayLike) -> FloatArray:
     return _adjusted(p_values, step_up)
 
 
-def max_t(differences: ArrayLike, *, rng: np.random.Generator, n_flips: int) -> FloatArray:
-    """Step-down p-values from the largest of all statistics under common sign flips [WY93]_.
+def sidak_level(confidence_level: float, n_comparisons: int) -> float:
+    """Level of each of n intervals that hold all true values at once [Sid67]_.
 
-    Like `holm` it keeps the probability of any false finding, but it makes use of how the
-    comparisons depend on each other, and so finds more.
+    For any dependence of two-sided intervals about normal estimates.
 
-    Parameters
-    ----------
-    differences : shape (P, M)
-        Of the pairs of one family on the same items, NaN where an item lacks a score.
-    n_flips
-        Assignments of signs to the items that are drawn; what was seen counts as one more.
+    >>> round(sidak_level(0.95, 45), 5)
+    0.99886
     """
-    values: FloatArray = np.asarray(differences, dtype=np.float64)
-    empty = np.isnan(values).all(axis=1)
-    values = np.where(np.isnan(values), 0.0, values)
-    size = np.sqrt((values**2).sum(axis=1))
-    values = values / np.where(size > 0, size, 1.0)[:, None]
-    observed = np.abs(values.sum(axis=1))
-    order = np.argsort(-observed, kind="stable")
-    values, ordered = values[order], observed[order, None] - ROUNDING
-    count = np.ones(len(values))
-    step = max(BLOCK_SIZE // max(values.shape), 1)
-    for start in range(0, n_flips, step):
-        flipped = np.abs(values @ random_signs(rng, values.shape[1], min(step, n_flips - start)))
-        # For each comparison, the largest statistic among it and those that stand out less.
-        largest = np.maximum.accumulate(flipped[::-1], axis=0)[::-1]
-        count += (largest >= ordered).sum(axis=1)
-    adjusted = np.empty(len(values))
-    adjusted[order] = np.maximum.accumulate(count / (n_flips + 1))
-    return np.where(empty, np.nan, adjusted)
+    return float(confidence_level ** (1 / max(n_comparisons, 1)))
 
 
 def _adjusted(

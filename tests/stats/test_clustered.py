@@ -52,7 +52,7 @@ class TestPublished:
         prior = {"uniform_icc": PRIORS[0], "gamma_dispersion": PRIORS[1]}[args["prior"]]
         right, size = args["successes"], args["n"]
         if case["method"] == "beta_binomial_mean":
-            found = beta_binomial.mean(right, size, prior=prior)
+            found = beta_binomial.posterior_means(right, size, prior=prior).mean
         else:
             found = beta_binomial.interval(right, size, confidence_level=0.95, prior=prior)
 
@@ -213,3 +213,122 @@ class TestClusteredT:
 
         assert 4.0 == pytest.approx(effect[0])
         assert [False, True, True] == np.isnan(effect).tolist()
+
+
+def dense_cr2(scores, clusters):
+    """Bell & McCaffrey (2002) with matrices: standard error and Satterthwaite's freedom."""
+    n = len(scores)
+    design = np.ones((n, 1))
+    bread = np.linalg.inv(design.T @ design)
+    residual_maker = np.eye(n) - design @ bread @ design.T
+    residuals = residual_maker @ scores
+    rows, meat = [], 0.0
+    for cluster in np.unique(clusters):
+        inside = clusters == cluster
+        block = residual_maker[np.ix_(inside, inside)]
+        values, vectors = np.linalg.eigh(block)
+        adjust = vectors @ np.diag(1 / np.sqrt(values)) @ vectors.T
+        effect = (bread @ design[inside].T @ adjust)[0]
+        meat += (effect @ residuals[inside]) ** 2
+        rows.append(effect @ residual_maker[inside])
+    gram = np.array(rows) @ np.array(rows).T
+    return np.sqrt(meat), np.trace(gram) ** 2 / (gram**2).sum()
+
+
+class TestCR2:
+    @pytest.mark.parametrize("sizes", [(4, 4, 4), (10, 1, 1), (5, 8, 3, 9, 6, 6), (1, 1, 1, 1, 30)])
+    def test_it_agrees_with_the_matrices_of_its_definition(self, sizes):
+        """For clusters of equal and of very unequal sizes."""
+        clusters = np.repeat(np.arange(len(sizes)), sizes)
+        scores = np.random.default_rng(0).uniform(size=len(clusters))
+        error, freedom = dense_cr2(scores, clusters)
+        totals = np.bincount(clusters, scores)
+        half = stats.t.ppf(0.975, freedom) * error
+        low, high = clustered.t_cr2(totals, sizes, confidence_level=0.95)
+
+        assert error == pytest.approx(float(clustered.moments(totals, sizes).cr2), rel=1e-10)
+        assert freedom == pytest.approx(float(clustered.satterthwaite(sizes)), rel=1e-10)
+        assert scores.mean() - half == pytest.approx(float(low), rel=1e-8)
+        assert scores.mean() + half == pytest.approx(float(high), rel=1e-8)
+
+    def test_it_is_cr1_for_clusters_of_equal_size(self):
+        """C - 1 degrees of freedom, too."""
+        totals, sizes = [[3.0, 5, 0, 4]], [[6, 6, 6, 6]]
+        one = clustered.t_cr1(totals, sizes, confidence_level=0.9)
+        two = clustered.t_cr2(totals, sizes, confidence_level=0.9)
+
+        assert np.allclose(one, two, rtol=1e-12)
+
+    def test_one_cluster_and_clusters_that_agree_have_no_interval(self):
+        """NaN; padding is no cluster."""
+        low, high = clustered.t_cr2(
+            [[3.0, 0.0], [2.0, 4.0]], [[5, 0], [4, 8]], confidence_level=0.95
+        )
+
+        assert np.isnan([low, high]).all()
+
+
+class TestClusterBootstrap:
+    def test_its_limits_are_those_of_all_resamples(self):
+        """Three clusters have 27 resamples, each as likely as another."""
+        totals, sizes = np.array([1.0, 4.0, 2.0]), np.array([2.0, 5.0, 4.0])
+        drawn = np.array(np.meshgrid(*[range(3)] * 3)).reshape(3, -1)
+        means = totals[drawn].sum(axis=0) / sizes[drawn].sum(axis=0)
+        # Levels inside the steps of their distribution.
+        expected = np.quantile(means, [0.1, 0.9], method="inverted_cdf")
+        low, high = clustered.bootstrap(
+            totals, sizes, confidence_level=0.8, rng=np.random.default_rng(0), n_resamples=9999
+        )
+
+        assert tuple(expected) == pytest.approx((float(low), float(high)), abs=1e-12)
+
+    def test_cells_may_differ_in_clusters(self):
+        """One cluster, and clusters that agree, give NaN; a rerun gives the same."""
+        totals = [[3, 1, 5], [2, 4, 0], [2, 4, 0], [1, 0, 0]]
+        sizes = [[5, 5, 5], [4, 8, 0], [4, 5, 0], [3, 0, 0]]
+        once, again = (
+            clustered.bootstrap(
+                totals, sizes, confidence_level=0.9, rng=np.random.default_rng(3), n_resamples=99
+            )
+            for _ in range(2)
+        )
+
+        assert [False, True, False, True] == np.isnan(once.low).tolist()
+        assert np.array_equal(once, again, equal_nan=True)
+
+
+class TestIntraclusterCorrelation:
+    def test_it_agrees_with_analysis_of_variance(self):
+        """Mean squares among and within clusters of unequal sizes, by SciPy's F."""
+        sizes = np.array([5, 8, 3, 9])
+        clusters = np.repeat(np.arange(4), sizes)
+        scores = np.random.default_rng(1).uniform(size=25) + clusters
+        groups = [scores[clusters == i] for i in range(4)]
+        f = float(stats.f_oneway(*groups).statistic)
+        typical = (25 - (sizes**2).sum() / 25) / 3
+        found = clustered.anova_icc(
+            np.bincount(clusters, scores), np.bincount(clusters, scores**2), sizes
+        )
+
+        assert (f - 1) / (f - 1 + typical) == pytest.approx(float(found))
+
+    def test_its_ends(self):
+        """1 where clusters stand or fall together; NaN where there is nothing to tell."""
+        together = clustered.anova_icc([4, 0, 4], [4, 0, 4], [4, 4, 4])
+        unknown = clustered.anova_icc(
+            [[1, 0], [3, 0], [4, 4]], [[1, 0], [3, 0], [4, 4]], [[1, 1], [4, 0], [4, 4]]
+        )
+
+        assert 1.0 == together
+        assert np.isnan(unknown).all()
+
+    def test_it_makes_the_design_effect(self):
+        """1 + (m - 1) ICC of the variance for equal clusters, as both estimate it."""
+        rng = np.random.default_rng(0)
+        right = simulate(rng, n_clusters=4000, size=5, share=0.7, correlation=0.3, repetitions=1)[0]
+        sizes = np.full(4000, 5)
+        share = right.mean() / 5
+        effect = clustered.moments(right, sizes).cr1 ** 2 / (share * (1 - share) / 20_000)
+
+        assert 0.3 == pytest.approx(float(clustered.anova_icc(right, right, sizes)), abs=0.03)
+        assert 1 + 4 * 0.3 == pytest.approx(float(effect), abs=0.1)

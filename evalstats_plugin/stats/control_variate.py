@@ -1,0 +1,194 @@
+"""Mean of a model's scores with the help of something known of every item [DXKW13]_.
+
+Items differ in difficulty, and by chance a model gets an easy or a hard part of them. A covariate
+that tells (how others fared on each item, a judge's score) is known for the items the model was
+scored on and for those it was not; its regression takes out that part of the chance. Scores and
+covariate have shape (..., M): a NaN score is an item not scored, a NaN covariate an item that is
+none of the population.
+"""
+
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from evalstats_plugin.stats import binomial
+from evalstats_plugin.stats.interval import FloatArray, Interval
+from evalstats_plugin.stats.mean import t_quantile
+
+BoolArray: TypeAlias = NDArray[np.bool_]
+
+
+class Adjusted(NamedTuple):
+    """A mean adjusted by a regression; arrays of shape (...)."""
+
+    n: FloatArray
+    """Items with a score and the covariate."""
+    population: FloatArray
+    """Items with the covariate."""
+    estimate: FloatArray
+    slope: FloatArray
+    """Of the scores on the covariate."""
+    variance: FloatArray
+    """Of the estimate's error."""
+    plain_variance: FloatArray
+    """Of the error of the mean of the scores alone."""
+    weight: FloatArray
+    """What one item's squared residual adds to `variance`, on average."""
+
+    @property
+    def gain(self) -> FloatArray:
+        """How many times as many items would be as good without the covariate.
+
+        Drawn towards 1, as if two further items had gained nothing: the ratio of two variances
+        from few items promises too much.
+        """
+        without = 2 * self.plain_variance / self.n
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return (self.plain_variance + without) / (self.variance + without)
+
+
+class _Residuals(NamedTuple):
+    """What a regression leaves, and how the estimate weighs each score; shapes (..., M)."""
+
+    squared: FloatArray
+    weights: FloatArray
+
+
+def adjust_to_benchmark(
+    scores: ArrayLike, covariate: ArrayLike, *, leverage_power: int = 1
+) -> Adjusted:
+    """Mean score on all items of the population: those scored, and those predicted.
+
+    The regression estimator of survey sampling [Coc77]_ (ch. 7), for scored items that are a random
+    part of the population. Nothing is uncertain about items that were scored.
+
+    Parameters
+    ----------
+    scores, covariate : shape (..., M)
+    leverage_power
+        Squared residuals are divided by (1 - leverage) to this power: 1 (HC2) or, where there are
+        no bounds to fall back on, 2 (HC3) [MW85]_.
+    """
+    y, x = _arrays(scores, covariate)
+    seen, n, total = _sizes(y, x)
+    estimate, slope, residuals = _regress(y, x, leverage_power)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        unseen = (total - n) / (total**2 * n)
+        each = np.where(seen, (residuals.weights - 1 / total[..., None]) ** 2, 0.0)
+        each = np.where(seen, each + unseen[..., None], 0.0)
+        plain = (1 - n / total) * _variance(y, seen, n) / n
+        weight = each.sum(axis=-1) / n
+    variance = (each * residuals.squared).sum(axis=-1)
+    return Adjusted(n, total, estimate, slope, variance, plain, weight)
+
+
+def adjust(scores: ArrayLike, covariate: ArrayLike, *, leverage_power: int = 1) -> Adjusted:
+    """Mean score on endless items of which the population itself is a random part.
+
+    As `adjust_to_benchmark`, but that the covariate's mean is not known for certain either.
+    """
+    y, x = _arrays(scores, covariate)
+    seen, n, total = _sizes(y, x)
+    estimate, slope, residuals = _regress(y, x, leverage_power)
+    known = ~np.isnan(x)
+    each = np.where(seen, residuals.weights**2, 0.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        plain = _variance(y, seen, n) / n
+        weight = each.sum(axis=-1) / n
+        of_mean = slope**2 * _variance(x, known, total) / total
+    variance = (each * residuals.squared).sum(axis=-1) + of_mean
+    return Adjusted(n, total, estimate, slope, variance, plain, weight)
+
+
+def bounded_interval(
+    adjusted: Adjusted, *, unseen_errors: str, confidence_level: float
+) -> Interval:
+    """Interval of an adjusted mean of scores in [0, 1], by effective sample size [KG98]_.
+
+    As many 0/1 items as would give the estimate its variance: for those the highest-density
+    interval with uniform prior, as `stratified.beta_effective`. Residuals that happen to be 0 must
+    not claim certainty: two more are added, as of one further item that scored 0 and one that
+    scored 1.
+
+    Parameters
+    ----------
+    unseen_errors
+        How much the two count. ``"full"``: where the covariate is nearly always right, so that its
+        errors are rare events (a judge). ``"damped"``: times p² + (1 - p)², which is 1 at the
+        bounds and ½ in the middle, where many residuals are seen anyway (difficulties).
+    """
+    if unseen_errors not in ("full", "damped"):
+        raise ValueError(f"unseen_errors must be 'full' or 'damped', got {unseen_errors!r}")
+    p = np.clip(adjusted.estimate, 0.0, 1.0)
+    added = p**2 + (1 - p) ** 2
+    added = added if unseen_errors == "full" else added**2
+    variance = adjusted.variance + adjusted.weight * added
+    # The mean is drawn to ½ for the size only, so that 1 has one.
+    drawn = (adjusted.n * p + 1) / (adjusted.n + 2)
+    certain = variance <= 0
+    size = drawn * (1 - drawn) / np.where(certain, 1.0, variance)
+    limits = binomial.beta_hpd(
+        np.minimum(p * size, size), size, confidence_level=confidence_level, prior=(1, 1)
+    )
+    return Interval(*(np.where(certain, p, limit) for limit in limits))
+
+
+def t_interval(adjusted: Adjusted, *, confidence_level: float) -> Interval:
+    """Interval of an adjusted mean of scores without bounds; use HC3 (`leverage_power` 2)."""
+    quantile = t_quantile(adjusted.n - 2, confidence_level=confidence_level)
+    half = quantile * np.sqrt(adjusted.variance)
+    return Interval(adjusted.estimate - half, adjusted.estimate + half)
+
+
+def _arrays(scores: ArrayLike, covariate: ArrayLike) -> tuple[FloatArray, FloatArray]:
+    y, x = np.broadcast_arrays(
+        np.asarray(scores, dtype=np.float64), np.asarray(covariate, dtype=np.float64)
+    )
+    return y, x
+
+
+def _sizes(y: FloatArray, x: FloatArray) -> tuple[BoolArray, FloatArray, FloatArray]:
+    known = ~np.isnan(x)
+    seen = known & ~np.isnan(y)
+    n = seen.sum(axis=-1).astype(np.float64)
+    return seen, np.where(n > 0, n, np.nan), known.sum(axis=-1).astype(np.float64)
+
+
+def _variance(values: FloatArray, there: BoolArray, n: FloatArray) -> FloatArray:
+    mean = np.where(there, values, 0.0).sum(axis=-1) / n
+    squares = np.where(there, values - mean[..., None], 0.0) ** 2
+    return squares.sum(axis=-1) / np.where(n > 1, n - 1, np.nan)
+
+
+def _regress(
+    y: FloatArray, x: FloatArray, leverage_power: int
+) -> tuple[FloatArray, FloatArray, _Residuals]:
+    """Estimate and slope; residuals made larger by their leverage, and weights of the scores.
+
+    Without spread in the covariate the slope is 0 and the estimate the mean of the scores.
+    """
+    known = ~np.isnan(x)
+    seen = known & ~np.isnan(y)
+    n = np.maximum(seen.sum(axis=-1, keepdims=True), 1)
+    y0, x0 = np.where(seen, y, 0.0), np.where(seen, x, 0.0)
+    y_mean, x_mean = (v.sum(axis=-1, keepdims=True) / n for v in (y0, x0))
+    x_all = np.where(known, x, 0.0).sum(axis=-1, keepdims=True)
+    x_all = x_all / np.maximum(known.sum(axis=-1, keepdims=True), 1)
+    centred = np.where(seen, x0 - x_mean, 0.0)
+    spread = (centred**2).sum(axis=-1, keepdims=True)
+    # Equal covariates have no spread, whatever the rounding of their mean.
+    flat = spread <= 1e-20 * n * (x_mean**2 + 1)
+    spread = np.where(flat, np.inf, spread)
+    slope = (centred * (y0 - y_mean)).sum(axis=-1, keepdims=True) / spread
+    residual = np.where(seen, y0 - y_mean - slope * centred, 0.0)
+    kept = np.where(seen, 1 - 1 / n - centred**2 / spread, 1.0)
+    alone = kept < 1e-9
+    squared = np.where(alone, 0.0, residual**2 / np.where(alone, 1.0, kept) ** leverage_power)
+    # A score that alone fixes the slope leaves no residual to judge it by: as the others'.
+    others = squared.sum(axis=-1, keepdims=True) / np.maximum(n - alone.sum(-1, keepdims=True), 1)
+    squared = np.where(alone, others, squared)
+    weights = np.where(seen, 1 / n + (x_all - x_mean) * centred / spread, 0.0)
+    estimate = (y_mean + slope * (x_all - x_mean))[..., 0]
+    estimate = np.where(seen.any(axis=-1), estimate, np.nan)
+    return estimate, slope[..., 0], _Residuals(squared, weights)

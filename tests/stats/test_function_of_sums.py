@@ -1,0 +1,123 @@
+"""Any function of sums over units: intervals and comparisons."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from evalstats_plugin.stats import function_of_sums, ratio
+
+
+def ratio_of(sums):
+    with np.errstate(invalid="ignore"):
+        return sums[..., 0] / sums[..., 1]
+
+
+def units(seed, n=12):
+    rng = np.random.default_rng(seed)
+    words = rng.uniform(1, 4, n)
+    return np.stack([words * rng.normal(2, 0.4, n), words], axis=1)
+
+
+def test_the_jackknife_of_a_ratio_is_that_of_the_ratio_module():
+    """The same standard error, written a second time."""
+    data = units(0)
+    low, high = function_of_sums.jackknife_t(data, ratio_of, confidence_level=0.95)
+    expected = stats.t(11).ppf(0.975) * ratio.jackknife_std_error(data[:, 0], data[:, 1])
+
+    assert high - low == pytest.approx(2 * expected, rel=1e-12)
+
+
+def test_of_a_mean_the_jackknife_is_students_t():
+    """Every unit adds 1 to the second sum."""
+    values = np.random.default_rng(1).normal(size=15)
+    data = np.stack([values, np.ones(15)], axis=1)
+    found = function_of_sums.jackknife_t(data, ratio_of, confidence_level=0.9)
+    expected = stats.t.interval(0.9, 14, values.mean(), values.std(ddof=1) / np.sqrt(15))
+
+    assert found == pytest.approx(expected, rel=1e-12)
+
+
+def test_the_bootstrap_is_that_of_every_resample():
+    """Three units have 27 resamples: the share of each value, exactly."""
+    data = units(2, 3)[None]
+    drawn = function_of_sums.resampled(
+        data, np.ones(3, dtype=int), ratio_of, rng=np.random.default_rng(0), n_resamples=40_000
+    )[:, 0]
+    exact = np.array([ratio_of(data[0, list(c)].sum(axis=0)) for c in product(range(3), repeat=3)])
+
+    for point in np.unique(exact.round(9)) + 1e-7:
+        assert (drawn <= point).mean() == pytest.approx((exact <= point).mean(), abs=0.01)
+
+
+def test_units_seen_several_times_are_as_many_units():
+    """Counted together or one by one, the distribution is the same."""
+    data = units(3, 4)
+    counts = np.array([3, 1, 2, 4])
+    together = function_of_sums.resampled(
+        data[None], counts, ratio_of, rng=np.random.default_rng(0), n_resamples=5000
+    )
+    apart = function_of_sums.resampled(
+        np.repeat(data, counts, axis=0)[None],
+        np.ones(10, dtype=int),
+        ratio_of,
+        rng=np.random.default_rng(1),
+        n_resamples=5000,
+    )
+
+    assert stats.ks_2samp(together[:, 0], apart[:, 0]).pvalue > 0.001
+
+
+@pytest.mark.parametrize("seed", [4, 5, 6])
+def test_swaps_give_the_share_of_all_assignments(seed):
+    """Ten units have 1,024 assignments of two models: brute force."""
+    a, b = units(seed, 10), units(seed + 100, 10)
+    seen = abs(ratio_of(b.sum(axis=0)) - ratio_of(a.sum(axis=0)))
+    choices = np.array(list(product((0.0, 1.0), repeat=10)))
+    moved = choices @ (b - a)
+    differences = ratio_of(b.sum(axis=0) - moved) - ratio_of(a.sum(axis=0) + moved)
+    exact = (np.abs(differences) >= seen - 1e-12).mean()
+    found = function_of_sums.swap_p_values(
+        np.stack([a, b]),
+        np.ones(10, dtype=int),
+        (np.array([0]), np.array([1])),
+        ratio_of,
+        rng=np.random.default_rng(0),
+        n_swaps=20_000,
+    )
+
+    assert found == pytest.approx([exact], abs=3.5 * np.sqrt(exact * (1 - exact) / 20_000) + 1e-4)
+
+
+def test_models_that_answer_alike_are_not_told_apart():
+    """P-value 1, no width, one half."""
+    data = np.stack([units(7)] * 2)
+    pair = (np.array([0]), np.array([1]))
+    p_value = function_of_sums.swap_p_values(
+        data,
+        np.ones(12, dtype=int),
+        pair,
+        ratio_of,
+        rng=np.random.default_rng(0),
+        n_swaps=99,
+    )
+    left = function_of_sums.leave_one_out(data, ratio_of)
+    low, high, prob = function_of_sums.jackknife_difference(
+        np.zeros(1), left[1:] - left[:1], confidence_level=0.95
+    )
+
+    assert p_value == [1.0]
+    assert np.isnan([low[0], high[0]]).all()
+    assert prob == [0.5]
+
+
+def test_one_unit_has_no_interval():
+    """Nor do units that are all alike."""
+    sampling = {"rng": np.random.default_rng(0), "n_resamples": 99}
+    alike = np.repeat(units(8, 1), 5, axis=0)
+
+    assert np.isnan(function_of_sums.jackknife_t(alike[:1], ratio_of, confidence_level=0.9)).all()
+    assert np.isnan(function_of_sums.jackknife_t(alike, ratio_of, confidence_level=0.9)).all()
+    found = function_of_sums.percentile(alike, ratio_of, confidence_level=0.9, **sampling)
+    assert np.isnan(found).all()

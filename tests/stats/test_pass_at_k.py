@@ -1,0 +1,117 @@
+"""pass@k, pass^k and majority@k."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from itertools import combinations
+from math import comb
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evalstats_plugin.stats.pass_at_k import majority_at_k, pass_at_k, pass_hat_k
+
+Formula = Callable[..., np.ndarray]
+
+
+@pytest.mark.parametrize(
+    ("right", "takes", "k", "expected"),
+    # Chen et al. (2021), eq. 1: 1 - C(n - c, k)/C(n, k), in exact arithmetic.
+    [(2, 5, 1, 0.4), (2, 5, 3, 0.9), (3, 10, 5, 0.9166666666666666), (0, 4, 4, 0), (4, 4, 1, 1)],
+)
+def test_pass_at_k_is_that_of_chen(right: int, takes: int, k: int, expected: float) -> None:
+    assert abs(pass_at_k(right, takes, k=k) - expected) < 1e-12
+
+
+def _by_counting(right: int, takes: int, k: int) -> tuple[float, float, float]:
+    """Average over every choice of k takes, counted one by one."""
+    chosen = [sum(choice) for choice in combinations([1] * right + [0] * (takes - right), k)]
+    votes = [Fraction(1) if 2 * c > k else Fraction(1, 2) * (2 * c == k) for c in chosen]
+    n = len(chosen)
+    return (
+        sum(c > 0 for c in chosen) / n,
+        sum(c == k for c in chosen) / n,
+        float(sum(votes) / n),
+    )
+
+
+@pytest.mark.parametrize("takes", [1, 2, 5, 8])
+def test_all_three_are_averages_over_every_choice(takes: int) -> None:
+    """Their definition."""
+    for right in range(takes + 1):
+        for k in range(1, takes + 1):
+            expected = _by_counting(right, takes, k)
+            found = [float(f(right, takes, k=k)) for f in (pass_at_k, pass_hat_k, majority_at_k)]
+
+            assert np.abs(np.subtract(found, expected)).max() < 1e-14
+
+
+@pytest.mark.parametrize("k", [1, 2, 999, 1500, 2999, 3000])
+@pytest.mark.parametrize("right", [0, 1, 100, 1499, 1501, 2999, 3000])
+def test_thousands_of_takes_lose_no_digits(right: int, k: int) -> None:
+    """Against whole numbers of any size."""
+    n = 3000
+    most = range(max(0, k - (n - right), -(-k // 2)), min(right, k) + 1)
+    ways = sum(comb(right, j) * comb(n - right, k - j) * (2 if 2 * j > k else 1) for j in most)
+    expected = (
+        1 - Fraction(comb(n - right, k), comb(n, k)),
+        Fraction(comb(right, k), comb(n, k)),
+        Fraction(ways, 2 * comb(n, k)),
+    )
+    found = [float(f(right, n, k=k)) for f in (pass_at_k, pass_hat_k, majority_at_k)]
+
+    assert np.abs(np.subtract(found, [float(x) for x in expected])).max() < 1e-13
+
+
+@pytest.mark.parametrize(
+    ("formula", "truth"),
+    [
+        (pass_at_k, lambda p: 1 - (1 - p) ** 3),
+        (pass_hat_k, lambda p: p**3),
+        (majority_at_k, lambda p: p**2 * (3 - 2 * p)),
+    ],
+)
+@pytest.mark.parametrize("p", [0.05, 0.5, 0.8])
+def test_they_are_unbiased_where_plugging_in_is_not(
+    formula: Formula, truth: Callable[[float], float], p: float
+) -> None:
+    """Exact expectation over the binomial number of right takes of 5, for k = 3."""
+    c = np.arange(6)
+    weights = np.array([comb(5, i) * p**i * (1 - p) ** (5 - i) for i in range(6)])
+    plugged_in = weights @ np.array([truth(i / 5) for i in range(6)])
+
+    assert abs(weights @ formula(c, 5, k=3) - truth(p)) < 1e-14
+    if p != 0.5 or formula is not majority_at_k:
+        assert abs(plugged_in - truth(p)) > 1e-3
+
+
+@given(st.integers(1, 60), st.data())
+def test_right_and_wrong_change_places(takes: int, data: st.DataObject) -> None:
+    """One right of k is not all wrong; a majority right is no majority wrong."""
+    right = data.draw(st.integers(0, takes))
+    k = data.draw(st.integers(1, takes))
+    wrong = takes - right
+
+    assert pass_at_k(right, takes, k=k) == 1 - pass_hat_k(wrong, takes, k=k)
+    total = majority_at_k(right, takes, k=k) + majority_at_k(wrong, takes, k=k)
+    assert abs(total - 1) < 1e-13
+    assert majority_at_k(right, takes, k=k) == majority_at_k(right, takes, k=k - (k % 2 == 0))
+
+
+def test_an_item_with_too_few_takes_has_none() -> None:
+    """NaN, beside items that have enough."""
+    for formula in (pass_at_k, pass_hat_k, majority_at_k):
+        found = formula([1, 2, 0], [2, 4, 0], k=3)
+
+        assert [True, False, True] == np.isnan(found).tolist()
+
+
+@pytest.mark.parametrize("formula", [pass_at_k, pass_hat_k, majority_at_k])
+def test_impossible_counts_are_refused(formula: Formula) -> None:
+    with pytest.raises(ValueError, match="between 0 and the number of takes"):
+        formula(3, 2, k=1)
+    with pytest.raises(ValueError, match="k must be 1 or more, got 0"):
+        formula(1, 2, k=0)

@@ -1,0 +1,105 @@
+"""Power: sample sizes and least differences."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from evalstats_plugin.stats import power as p
+
+GOAL = {"tail": 0.025, "power": 0.8}
+OMEGA2, SIGMA2 = 1 / 9, 1 / 6
+
+
+@pytest.mark.parametrize(("epochs", "expected"), [(np.inf, 969), (1, 3876)])
+def test_items_needed_are_those_of_miller(epochs: float, expected: int) -> None:
+    """Miller (2024), section 5: a difference of 3 points, ω² = 1/9, σ² = 1/6."""
+    variance = OMEGA2 + 2 * SIGMA2 / epochs
+
+    assert expected == np.ceil(p.items_needed(0.03, variance, **GOAL))
+
+
+@pytest.mark.parametrize(
+    ("n_items", "expected"),
+    # Miller's formula for K = 1, 10 and without end; in per cent.
+    [(198, (13.3, 7.6, 6.6)), (164, (14.6, 8.3, 7.3)), (1000, (5.9, 3.4, 3.0))],
+)
+def test_least_differences_are_those_of_miller(
+    n_items: int, expected: tuple[float, float, float]
+) -> None:
+    variance = OMEGA2 + 2 * SIGMA2 / np.array([1, 10, np.inf])
+    found = p.difference_needed(n_items, variance, **GOAL)
+
+    assert expected == tuple(np.round(100 * found, 1))
+
+
+def test_epochs_needed_undo_items_needed() -> None:
+    """So many epochs make so many items enough; below the limit of the items none do."""
+    n = p.items_needed(0.03, OMEGA2 + 2 * SIGMA2 / 7.5, **GOAL)
+    given = {"between": OMEGA2, "within": 2 * SIGMA2, **GOAL}
+
+    assert p.epochs_needed(0.03, n, **given) == pytest.approx(7.5, rel=1e-10)
+    assert p.epochs_needed(0.03, 968, **given) == np.inf
+    assert np.isnan(p.epochs_needed(0.03, 968, **{**given, "within": np.nan, "between": np.nan}))
+
+
+@pytest.mark.parametrize(("effect", "expected"), [(0.2, 199), (0.5, 34), (0.8, 15)])
+def test_students_t_needs_what_cohens_tables_say(effect: float, expected: int) -> None:
+    """One sample, two-sided .05, power .80: small, medium and large effects (G*Power 3.1)."""
+
+    def power_of(n: np.ndarray) -> np.ndarray:
+        return p.t_power(n, effect, 1.0, tail=0.025)
+
+    assert expected == p.least_items(power_of, np.array([3.0]), power=0.8)[0]
+
+
+@pytest.mark.parametrize("n", [2, 3, 10, 34, 2000])
+@pytest.mark.parametrize("effect", [0.1, 1.0, 2.8, 5.0])
+def test_t_power_is_the_noncentral_t(n: int, effect: float) -> None:
+    """Against SciPy, where that does not give up."""
+    for tail in (0.025, 0.025 / 45):
+        critical = stats.t.isf(tail, n - 1)
+        expected = stats.nct.sf(critical, n - 1, effect) + stats.nct.cdf(-critical, n - 1, effect)
+        found = p.t_power(n, effect / np.sqrt(n), 1.0, tail=tail)
+
+        assert abs(found - expected) < 1e-6
+
+
+def test_no_difference_is_found_as_often_as_the_level_says() -> None:
+    """Both sides together."""
+    assert p.t_power(12, 0.0, 1.0, tail=0.025) == pytest.approx(0.05, abs=1e-9)
+    assert p.normal_power(12, 0.0, 1.0, tail=0.025) == pytest.approx(0.05, abs=1e-12)
+
+
+def test_the_normal_approximation_is_what_it_says() -> None:
+    """Simulated: means of normal differences of known variance."""
+    rng = np.random.default_rng(0)
+    z = rng.normal(0.25, np.sqrt(2.0 / 60), 200_000) / np.sqrt(2.0 / 60)
+    seen = np.mean(np.abs(z) > 1.959964)
+
+    assert abs(p.normal_power(60, 0.25, 2.0, tail=0.025) - seen) < 0.004
+
+
+def test_the_least_difference_is_where_the_goal_is_met() -> None:
+    """And NaN where even the greatest is missed."""
+
+    def power_of(difference: np.ndarray) -> np.ndarray:
+        return p.t_power([20, 3], difference, 1.0, tail=0.025)
+
+    found = p.least_difference(power_of, np.array([1.0, 1.0]), power=0.8)
+
+    assert p.t_power(20, found[0], 1.0, tail=0.025) == pytest.approx(0.8, abs=1e-7)
+    assert np.isnan(found[1])
+
+
+def test_a_search_without_end_gives_up() -> None:
+    """At inf."""
+    assert np.inf == p.least_items(lambda n: 0 * n, np.array([1.0]), power=0.8)[0]
+
+
+def test_impossible_goals_are_refused() -> None:
+    with pytest.raises(ValueError, match="power in"):
+        p.items_needed(0.1, 1.0, tail=0.025, power=1.0)
+    with pytest.raises(ValueError, match="needs no difference"):
+        p.items_needed(0.1, 1.0, tail=0.025, power=0.02)

@@ -1,0 +1,328 @@
+"""Two models on items of their own, each right or wrong."""
+
+import json
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import integrate, optimize, special, stats
+
+from evalstats_plugin.stats import beta_contrast, unpaired, unpaired_beta
+from evalstats_plugin.stats.unpaired import Counts, independent_counts
+
+GOLDEN = json.loads(
+    (Path(__file__).parents[2] / "fixtures" / "golden" / "comparisons.json").read_text("utf-8")
+)
+NEWCOMBE = [case for case in GOLDEN["cases"] if case["method"] == "newcombe_unpaired"]
+INDEPENDENT = [case for case in GOLDEN["cases"] if case["method"] == "independent_prob_better"]
+JEFFREYS, UNIFORM = (0.5, 0.5), (1.0, 1.0)
+DIFFERENCES = {
+    "newcombe": unpaired.newcombe,
+    "miettinen_nurminen": unpaired.miettinen_nurminen,
+    "beta": partial(unpaired_beta.difference, prior=JEFFREYS),
+}
+RATIOS = {
+    "mn_ratio": unpaired.mn_ratio,
+    "mn_odds": unpaired.mn_odds,
+    "beta_ratio": partial(unpaired_beta.ratio, prior=UNIFORM),
+    "beta_odds": partial(unpaired_beta.odds_ratio, prior=UNIFORM),
+}
+COUNTS = st.integers(1, 30).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n)))
+PAIRS = st.tuples(COUNTS, COUNTS).map(lambda pair: independent_counts(*pair[0], *pair[1]))
+
+
+def every_outcome(n_a, n_b):
+    right_a, right_b = (x.ravel() for x in np.indices((n_a + 1, n_b + 1)))
+    return independent_counts(right_a, n_a, right_b, n_b)
+
+
+def coverage(method, n_a, n_b):
+    """Exact coverage for 361 pairs of true scores."""
+    counts = every_outcome(n_a, n_b)
+    p_a, p_b = (x.ravel() for x in np.meshgrid(GRID, GRID))
+    chance = stats.binom.pmf(counts.right_a[:, None], n_a, p_a)
+    chance = chance * stats.binom.pmf(counts.right_b[:, None], n_b, p_b)
+    low, high = method(counts, confidence_level=0.95)[:2]
+    inside = (low[:, None] <= p_b - p_a + 1e-12) & (p_b - p_a - 1e-12 <= high[:, None])
+    return (chance * inside).sum(axis=0)
+
+
+GRID = np.linspace(0.05, 0.95, 19)
+
+
+class TestPublished:
+    @pytest.mark.parametrize("case", NEWCOMBE, ids=[case["id"] for case in NEWCOMBE])
+    def test_newcombe_agrees_with_his_table_2(self, case):
+        """To the printed digits."""
+        args = dict(case["args"])
+        level = args.pop("confidence_level")
+        interval = unpaired.newcombe(independent_counts(**args), confidence_level=level)
+
+        assert np.allclose(case["expected"], interval, rtol=0, atol=5.1e-5)
+
+    @pytest.mark.parametrize("case", INDEPENDENT, ids=[case["id"] for case in INDEPENDENT])
+    def test_the_probability_that_b_is_better_agrees(self, case):
+        """Integrated adaptively."""
+        args = dict(case["args"])
+        prior = args.pop("prior")
+        found = unpaired_beta.difference(
+            independent_counts(**args), confidence_level=0.95, prior=prior
+        )
+
+        assert case["expected"] == pytest.approx(float(found.prob_better), abs=1e-12)
+
+
+def restricted_statistic(counts, at, measure):
+    """Score statistic with the estimate found by brute maximisation of the likelihood."""
+    right_a, n_a, right_b, n_b = (float(x) for x in counts)
+
+    def b_of(a):
+        if measure == "difference":
+            return a + at
+        return a * at if measure == "ratio" else special.expit(special.logit(a) + np.log(at))
+
+    lowest, highest = 0.0, 1.0
+    if measure == "difference":
+        lowest, highest = max(0.0, -at), min(1.0, 1 - at)
+    if measure == "ratio":
+        highest = min(1.0, 1 / at)
+
+    def minus_log_likelihood(a):
+        b = b_of(a)
+        return -(
+            special.xlogy(right_a, a) + special.xlog1py(n_a - right_a, -a)
+            + special.xlogy(right_b, b) + special.xlog1py(n_b - right_b, -b)
+        )  # fmt: skip
+
+    a = optimize.minimize_scalar(
+        minus_log_likelihood, bounds=(lowest, highest), method="bounded", options={"xatol": 1e-12}
+    ).x
+    b, factor = b_of(a), (n_a + n_b) / (n_a + n_b - 1)
+    if measure == "odds ratio":
+        precision = 1 / (n_a * a * (1 - a)) + 1 / (n_b * b * (1 - b))
+        return (right_b - n_b * b) * np.sqrt(precision / factor)
+    weight = 1.0 if measure == "difference" else at
+    gap = right_b / n_b - right_a / n_a - at
+    if measure == "ratio":
+        gap = right_b / n_b - at * right_a / n_a
+    variance = b * (1 - b) / n_b + weight**2 * a * (1 - a) / n_a
+    return gap / np.sqrt(variance * factor)
+
+
+class TestDefinition:
+    @pytest.mark.parametrize("cells", [(48, 80, 56, 70), (3, 10, 9, 10), (1, 30, 5, 12)])
+    @pytest.mark.parametrize(
+        ("measure", "method"),
+        [
+            ("difference", unpaired.miettinen_nurminen),
+            ("ratio", unpaired.mn_ratio),
+            ("odds ratio", unpaired.mn_odds),
+        ],
+    )
+    def test_score_limits_are_where_the_test_rejects(self, cells, measure, method):
+        """The statistic is ±1.96 there, its estimate found by brute maximisation."""
+        counts = independent_counts(*cells)
+        low, high = method(counts, confidence_level=0.95)
+
+        assert 1.959964 == pytest.approx(
+            restricted_statistic(counts, float(low), measure), rel=1e-4
+        )
+        assert -1.959964 == pytest.approx(
+            restricted_statistic(counts, float(high), measure), rel=1e-4
+        )
+
+    @pytest.mark.parametrize("cells", [(12, 20, 15, 20), (0, 5, 3, 4), (2, 3, 990, 1000)])
+    @pytest.mark.parametrize("of", ["difference", "log ratio", "log odds ratio"])
+    def test_posterior_limits_cut_off_their_tails(self, cells, of):
+        """The mass below each, by adaptive quadrature of SciPy's distributions."""
+        betas = unpaired_beta.posteriors(independent_counts(*cells), prior=UNIFORM)
+        a, b = stats.beta(*betas[:2]), stats.beta(*betas[2:])
+        found = beta_contrast.contrast(betas, of, 0.95)
+
+        def below(limit):
+            def chance(x):
+                if of == "difference":
+                    return b.cdf(x + limit)
+                if of == "log ratio":
+                    return b.cdf(x * np.exp(limit))
+                return b.cdf(special.expit(special.logit(x) + limit))
+
+            ends = a.ppf([1e-14, 0.5, 1 - 1e-14])
+            kinks = {"difference": [-limit, 1 - limit], "log ratio": [np.exp(-limit)]}
+            points = [x for x in (*kinks.get(of, []), ends[1]) if ends[0] < x < ends[2]]
+            options = {"points": points, "epsabs": 1e-13, "epsrel": 1e-12, "limit": 400}
+            return integrate.quad(
+                lambda x: a.pdf(x) * chance(x), float(ends[0]), float(ends[2]), **options
+            )[0]
+
+        assert 0.025 == pytest.approx(below(float(found.low)), abs=1e-10)
+        assert 0.975 == pytest.approx(below(float(found.high)), abs=1e-10)
+        assert 1 - below(0.0) == pytest.approx(float(found.prob_better), abs=1e-10)
+
+    @pytest.mark.parametrize("prior", [JEFFREYS, UNIFORM])
+    @pytest.mark.parametrize(
+        "method", [unpaired_beta.difference, unpaired_beta.ratio, unpaired_beta.odds_ratio]
+    )
+    def test_more_nodes_change_nothing(self, monkeypatch, method, prior):
+        """From one item to a hundred thousand, for few and many, none and all right."""
+        sizes = np.array([1, 3, 10, 100, 1000, 100_000])
+        n_a, n_b, share_a, share_b = (
+            x.ravel() for x in np.meshgrid(sizes, sizes, [0, 0.3, 0.99, 1], [0, 0.6, 1])
+        )
+        counts = independent_counts(np.round(share_a * n_a), n_a, np.round(share_b * n_b), n_b)
+        found = method(counts, confidence_level=0.95, prior=prior)
+        monkeypatch.setattr(beta_contrast, "NODES", 301)
+        monkeypatch.setattr(beta_contrast, "NEGLIGIBLE", 1e-18)
+        finer = method(counts, confidence_level=0.95, prior=prior)
+
+        # A prior of ½ has heavy tails where nothing is right, on a log scale.
+        tolerance = {"rtol": 0, "atol": 1e-9 if prior == UNIFORM else 2e-8}
+        if method is not unpaired_beta.difference:
+            tolerance = {"rtol": 1e-7 if prior == UNIFORM else 2e-6, "atol": 0}
+        assert np.allclose(found.low, finer.low, **tolerance)
+        assert np.allclose(found.high, finer.high, **tolerance)
+        assert np.allclose(found.prob_better, finer.prob_better, rtol=0, atol=1e-8)
+
+    @given(PAIRS)
+    def test_fisher_mid_p_counts_half_of_what_was_seen(self, counts):
+        """The tails of SciPy's hypergeometric distribution."""
+        right_a, n_a, right_b, n_b = (int(x) for x in counts)
+        found = stats.hypergeom(n_a + n_b, right_a + right_b, n_b)
+        half = found.pmf(right_b) / 2
+        tails = found.cdf(right_b) - half, found.sf(right_b) + half
+
+        p_value = unpaired.fisher_mid_p(counts)
+        assert min(1.0, 2 * min(tails)) == pytest.approx(float(p_value), rel=1e-9)
+
+
+class TestIdentity:
+    @pytest.mark.parametrize("name", DIFFERENCES)
+    @settings(max_examples=30)
+    @given(counts=PAIRS)
+    def test_exchanging_the_models_changes_the_sign_exactly(self, name, counts):
+        """And nothing else."""
+        one, other = (
+            DIFFERENCES[name](x, confidence_level=0.9) for x in (counts, counts.exchanged)
+        )
+
+        assert float(one.low) == -float(other.high)
+        assert float(one.high) == -float(other.low)
+
+    @pytest.mark.parametrize("name", RATIOS)
+    @settings(max_examples=30)
+    @given(counts=PAIRS)
+    def test_exchanging_the_models_inverts_ratios(self, name, counts):
+        """The limits of a : b are one over those of b : a."""
+        one, other = (RATIOS[name](x, confidence_level=0.9) for x in (counts, counts.exchanged))
+        with np.errstate(divide="ignore"):
+            inverse = 1 / other.high
+
+        assert float(one.low) == pytest.approx(float(inverse), rel=1e-9)
+
+    @pytest.mark.parametrize("name", ["mn_odds", "beta_odds"])
+    @settings(max_examples=30)
+    @given(counts=PAIRS)
+    def test_odds_do_not_care_what_is_called_right(self, name, counts):
+        """The odds ratio of failures, exchanged, is that of successes."""
+        failures = Counts(
+            counts.n_b - counts.right_b, counts.n_b, counts.n_a - counts.right_a, counts.n_a
+        )
+        one, other = (RATIOS[name](x, confidence_level=0.9) for x in (counts, failures))
+
+        assert np.allclose(one[:2], other[:2], rtol=1e-7)
+
+    @pytest.mark.parametrize("name", [*DIFFERENCES, *RATIOS])
+    @settings(max_examples=30)
+    @given(counts=PAIRS)
+    def test_intervals_hold_the_estimate_and_are_nested(self, name, counts):
+        """Wider at a higher level."""
+        method = DIFFERENCES.get(name) or RATIOS[name]
+        narrow, wide = (method(counts, confidence_level=level) for level in (0.8, 0.95))
+        estimate = counts.difference
+        if name in RATIOS:
+            estimate = np.exp(counts.log_ratio if "ratio" in name else counts.log_odds_ratio)
+        if np.isnan(estimate):
+            estimate = (narrow.low + narrow.high) / 2
+
+        assert wide.low <= narrow.low * (1 + 1e-9) + 1e-9
+        assert narrow.high <= wide.high * (1 + 1e-9) + 1e-9
+        assert narrow.low <= estimate * (1 + 1e-9) + 1e-9
+        assert estimate <= narrow.high * (1 + 1e-9) + 1e-9
+
+    @settings(max_examples=30)
+    @given(COUNTS)
+    def test_equal_counts_are_equally_good(self, count):
+        """Exactly ½ and p-value 1, an interval with width around 0."""
+        counts = independent_counts(*count, *count)
+        found = DIFFERENCES["beta"](counts, confidence_level=0.95)
+
+        assert 0.5 == found.prob_better
+        assert 1.0 == pytest.approx(float(unpaired.fisher_mid_p(counts)), abs=1e-12)
+        for method in DIFFERENCES.values():
+            low, high = method(counts, confidence_level=0.95)[:2]
+            assert low == -high
+            assert high > 0
+
+    @pytest.mark.parametrize("name", [*DIFFERENCES, *RATIOS])
+    def test_no_items_have_no_interval(self, name):
+        """NaN, beside counts that have one."""
+        method = DIFFERENCES.get(name) or RATIOS[name]
+        counts = independent_counts([3, 3], [5, 5], [0, 2], [0, 4])
+        found = method(counts, confidence_level=0.95)
+
+        assert [True, False] == np.isnan(found.low).tolist()
+        assert [True, False] == np.isnan(found.high).tolist()
+        assert [True, False] == np.isnan(unpaired.fisher_mid_p(counts)).tolist()
+
+    def test_ratios_are_open_where_nothing_is_right(self):
+        """From 0 where b has none right, to infinity where a has none."""
+        counts = independent_counts([0, 4, 0], 9, [4, 0, 0], 8)
+
+        assert [True, False, True] == np.isinf(
+            unpaired.mn_ratio(counts, confidence_level=0.9).high
+        ).tolist()
+        assert [False, True, True] == (
+            unpaired.mn_odds(counts, confidence_level=0.9).low == 0
+        ).tolist()
+
+    def test_more_right_than_items_is_refused(self):
+        """A programming mistake."""
+        with pytest.raises(ValueError, match="between 0 and the number of items"):
+            independent_counts(3, 2, 1, 2)
+
+
+class TestCoverage:
+    @pytest.mark.parametrize(
+        ("n_a", "n_b", "least"), [(10, 10, 0.908), (20, 20, 0.92), (10, 30, 0.935)]
+    )
+    def test_the_default_reaches_its_level_on_average(self, n_a, n_b, least):
+        """Within .003; and in the least favourable of all cases is not far below."""
+        found = coverage(unpaired.newcombe, n_a, n_b)
+
+        assert 0.95 <= found.mean() <= 0.953
+        assert found.min() >= least
+
+    @pytest.mark.parametrize(("n_a", "n_b"), [(10, 10), (20, 20), (10, 30)])
+    def test_the_score_interval_is_safer_and_wald_falls_short(self, n_a, n_b):
+        """Of the Wald interval, the negative control, by far."""
+        score = coverage(unpaired.miettinen_nurminen, n_a, n_b)
+        wald = coverage(unpaired.wald, n_a, n_b)
+
+        assert score.mean() >= 0.95
+        assert score.min() >= 0.92
+        assert wald.mean() < 0.93
+        assert wald.min() < 0.82
+
+    @pytest.mark.parametrize(("n_a", "n_b"), [(10, 10), (20, 20), (10, 30)])
+    def test_the_mid_p_value_keeps_its_level(self, n_a, n_b):
+        """Exactly, over 99 true scores; Pearson's test for unequal samples does so less."""
+        counts = every_outcome(n_a, n_b)
+        p = np.linspace(0.01, 0.99, 99)
+        chance = stats.binom.pmf(counts.right_a[:, None], n_a, p)
+        chance = chance * stats.binom.pmf(counts.right_b[:, None], n_b, p)
+        rejected = (unpaired.fisher_mid_p(counts) <= 0.05)[:, None]
+
+        assert (chance * rejected).sum(axis=0).max() <= 0.05
