@@ -10,10 +10,13 @@ import pytest
 from evalstats_plugin import Method
 from evalstats_plugin.cli.options import RUNS
 from evalstats_plugin.errors import PluginError, SelectionError
-from evalstats_plugin.methods import DEFAULTS, METHODS, Kind, check_name, choose, table_of
+from evalstats_plugin.methods import Kind, check_name, choose, table_of
 from evalstats_plugin.runs import Runs
+from evalstats_plugin.tables import INTERVALS
+from evalstats_plugin.tables.composites import COMPOSITE_DEFAULTS
+from evalstats_plugin.tables.means import DEFAULTS, METHODS
 
-TABLE = table_of()
+TABLE = table_of((), INTERVALS)
 SCORES = np.array([[1.0, 0.0, 1.0, 1.0, 0.0, 1.0] * 5])
 ARGUMENTS = {
     "binary": ((np.array([20.0]), np.array([30.0])), {}),
@@ -36,17 +39,17 @@ def test_every_method_loads_and_brackets_the_mean(method: Method) -> None:
 
 def test_every_kind_has_a_default_that_serves_it() -> None:
     """And a reason."""
-    assert set(get_args(Kind)) == set(DEFAULTS)
+    assert set(get_args(Kind)) == {*DEFAULTS, *COMPOSITE_DEFAULTS}
     for kind, (name, why) in DEFAULTS.items():
         assert TABLE[name].serves(kind)
         assert why
-        assert TABLE[name] is choose(kind, "auto", TABLE)
+        assert TABLE[name] is choose(kind, "auto", TABLE, DEFAULTS)
 
 
 def test_a_named_method_is_chosen_only_where_it_fits() -> None:
     """Else the default."""
-    assert choose("binary", "wilson", TABLE).name == "wilson"
-    assert choose("bounded", "wilson", TABLE).name == "dp-jeffreys"
+    assert choose("binary", "wilson", TABLE, DEFAULTS).name == "wilson"
+    assert choose("bounded", "wilson", TABLE, DEFAULTS).name == "dp-jeffreys"
 
 
 def test_an_unknown_name_gets_the_closest() -> None:

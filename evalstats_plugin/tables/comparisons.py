@@ -36,6 +36,11 @@ COMPARISONS: tuple[Method, ...] = (
         "Fagerland, Lydersen, Laake 2014", "comparison",
     ),
     Method(
+        "latent", "paired", "evalstats_plugin.stats.latent_pairs:latent",
+        "posterior of a latent bivariate normal model, both scores uniform a priori",
+        "Bowyer et al. 2025", "comparison",
+    ),
+    Method(
         "dp-jeffreys", "bounded", "evalstats_plugin.stats.bounded:dirichlet_process",
         "Dirichlet-process posterior of the mean difference, mass ½ at each end",
         "Ferguson 1973; README, Methods", "comparison", MappingProxyType({"mass": 0.5}),
@@ -53,9 +58,19 @@ COMPARISONS: tuple[Method, ...] = (
         "t-cr1", "clustered-real", "evalstats_plugin.stats.clustered:t_cr1",
         "t interval with clustered standard error", "Liang, Zeger 1986; Miller 2024", "comparison",
     ),
+    Method(
+        "t-cr2", "clustered-real", "evalstats_plugin.stats.clustered:t_cr2",
+        "the same, corrected for few and unequal clusters", "Bell, McCaffrey 2002", "comparison",
+    ),
+    Method(
+        "dirichlet-multinomial", "clustered-paired",
+        "evalstats_plugin.stats.dirichlet_multinomial:difference",
+        "posterior of who gets an item right, intra-cluster correlation ~ U(0, 1)",
+        "README, Methods", "comparison", MappingProxyType({"prior": (0.5, 1.0)}),
+    ),
 )  # fmt: skip
 
-CLUSTERED_NAMES = frozenset({"logit-t-cr1", "t-cr1"})
+CLUSTERED_NAMES = frozenset({"logit-t-cr1", "t-cr1", "t-cr2", "dirichlet-multinomial"})
 """Those that are told which items belong together."""
 
 COMPARISON_DEFAULTS: Mapping[Kind, tuple[str, str]] = MappingProxyType(
@@ -77,8 +92,12 @@ COMPARISON_DEFAULTS: Mapping[Kind, tuple[str, str]] = MappingProxyType(
 
 CLUSTERED_COMPARISON_DEFAULTS: Mapping[Kind, tuple[str, str]] = MappingProxyType(
     {
-        "binary": ("logit-t-cr1", "never of zero width, close to the level from 20 clusters on"),
-        "bounded": ("logit-t-cr1", "the same"),
+        "binary": (
+            "dirichlet-multinomial",
+            "at the level or a little above from six clusters on, narrower than the clustered t "
+            "where clusters matter, and never of zero width",
+        ),
+        "bounded": ("logit-t-cr1", "never of zero width, close to the level from 20 clusters on"),
         "real": ("t-cr1", "without bounds there is nothing better for few clusters"),
     }
 )
