@@ -1,0 +1,56 @@
+"""SQUAREM: fixed-point iterations, squared [VR08]_."""
+
+# torch's stubs leave parts of these calls untyped.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+from torch import Tensor
+
+Step = Callable[[Tensor], tuple[Tensor, float]]
+"""From a point to the next, and the objective at the point it started from."""
+
+
+class Solution(NamedTuple):
+    """Where the iterations ended."""
+
+    at: Tensor
+    objective: float
+    """At the last point that it was computed for."""
+    change: float
+    """Largest change of any number in the last plain step."""
+    steps: int
+    converged: str
+    """``"parameters"``, ``"objective"`` or, where neither had settled, nothing."""
+
+
+def squarem(step: Step, start: Tensor, *, tolerance: float, max_steps: int) -> Solution:
+    """Iterate to a fixed point, by two steps and a jump along the line they draw (scheme S3).
+
+    A jump that lowers the objective is taken back. Stops when no number of a plain step changes
+    by more than `tolerance`, or when the objective has not changed by more than its
+    1e-11th part in three rounds: parameters without a finite optimum wander for ever.
+    """
+    point, steps, still, before = start, 0, 0, -math.inf
+    while True:
+        first, objective = step(point)
+        steps += 1
+        move = first - point
+        change = float(move.abs().max())
+        still = still + 1 if abs(objective - before) <= 1e-11 * abs(objective) else 0
+        before = objective
+        how = "parameters" if change <= tolerance else "objective" if still >= 3 else ""
+        if how or steps >= max_steps or not math.isfinite(objective):
+            return Solution(first, objective, change, steps, how)
+        second, _ = step(first)
+        bend = second - first - move
+        length = max(1.0, min(float(move.norm() / bend.norm().clamp_min(1e-300)), 64.0))
+        jump = point + 2 * length * move + length * length * bend
+        landed, reached = step(jump)
+        steps += 2
+        point = landed if reached >= objective else second

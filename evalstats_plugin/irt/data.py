@@ -1,0 +1,215 @@
+"""What item response models are fitted to: successes and trials of every model on every item."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from evalstats_plugin.errors import DesignError, SelectionError
+from evalstats_plugin.matrix import ResponseMatrix
+from evalstats_plugin.wording import few
+
+_TELLING = 20
+"""Items from which on it is odd that two models have the same score on each."""
+
+
+@dataclass(frozen=True, eq=False)
+class Counts:
+    """Successes and trials, both of shape (N, M).
+
+    Epochs are Binomial trials; a missing cell has none. Partial credit enters as a fraction of a
+    success: the estimates are then those of a quasi-likelihood.
+    """
+
+    right: Tensor
+    trials: Tensor
+    notes: tuple[str, ...] = ()
+    """On the data: valid, but worth knowing."""
+
+
+def resolve_device(device: str | torch.device) -> torch.device:
+    """Return the device named; ``"auto"`` is CUDA where there is one."""
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        found = torch.device(device)
+        if found.type == "cuda" and not torch.cuda.is_available():
+            msg = f"device {str(device)!r} asked for, but torch sees no CUDA; use device='cpu'"
+            raise SelectionError(msg)
+    except RuntimeError as error:
+        msg = f"no device is called {str(device)!r}; there are: auto, cpu, cuda"
+        raise SelectionError(msg) from error
+    return found
+
+
+def counts_of(
+    matrix: ResponseMatrix,
+    *,
+    device: str | torch.device = "auto",
+    dtype: torch.dtype = torch.float64,
+    linked: bool = True,
+) -> Counts:
+    """Count successes and trials, after checking that abilities can be estimated from them.
+
+    Parameters
+    ----------
+    matrix
+        Scores in [0, 1].
+    linked
+        Refuse a single model, and models and items that fall apart into groups without a common
+        answer; False for models that are scored on items fitted before.
+
+    Raises
+    ------
+    DesignError
+        No models, items or scores; scores outside [0, 1]; one model; a name there twice; items or
+        models apart from the others; not enough memory.
+    """
+    place = resolve_device(device)
+    _check_names(matrix, at_least=2 if linked else 1)
+    n, m, _ = matrix.scores.shape
+    check_memory(memory_needed(n, m, dtype), place, f"{n} models × {m} items")
+    there = ~np.isnan(matrix.scores)
+    _check_range(matrix)
+    trials: NDArray[np.float64] = there.sum(axis=2, dtype=np.float64)
+    right: NDArray[np.float64] = np.nansum(matrix.scores, axis=2)
+    if linked:
+        _check_linked(matrix, trials > 0)
+    return Counts(
+        right=torch.from_numpy(right).to(place, dtype),  # pyright: ignore[reportUnknownMemberType]
+        trials=torch.from_numpy(trials).to(place, dtype),  # pyright: ignore[reportUnknownMemberType]
+        notes=(*matrix.notes, *_notes(matrix, right, trials)),
+    )
+
+
+def memory_needed(n_models: int, n_items: int, dtype: torch.dtype = torch.float64) -> int:
+    """Bytes of successes and trials, twice: estimators hold as much again while they work."""
+    return 4 * n_models * n_items * dtype.itemsize
+
+
+def check_memory(needed: int, device: torch.device, what: str) -> None:
+    """Raise `DesignError` where a fit needs more bytes than there are."""
+    free = _free_memory(device)
+    if free is None or needed <= free:
+        return
+    msg = (
+        f"{what} need about {needed / 2**30:.2f} GiB of memory on {device}, {free / 2**30:.2f} GiB "
+        "are free: fit fewer items or models at a time, or take dtype=torch.float32"
+    )
+    raise DesignError(msg)
+
+
+def _free_memory(device: torch.device) -> int | None:
+    """Bytes free, or None where the system does not tell."""
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    table = Path("/proc/meminfo")
+    if not table.exists():
+        return None
+    lines = [line.split() for line in table.read_text().splitlines()]
+    return next((int(line[1]) * 1024 for line in lines if line[0] == "MemAvailable:"), None)
+
+
+def _check_names(matrix: ResponseMatrix, at_least: int) -> None:
+    n, m, _ = matrix.scores.shape
+    if n < at_least:
+        msg = (
+            f"{n} {'model' if n == 1 else 'models'} found, expected {at_least} or more: ability is "
+            "only defined in comparison. For a model on items fitted before use score_models"
+        )
+        raise DesignError(msg)
+    if m == 0:
+        msg = "no items found, expected items with scores in [0, 1]"
+        raise DesignError(msg)
+    if len(set(matrix.models)) < n:
+        twice = next(name for name in matrix.models if matrix.models.count(name) > 1)
+        msg = f"model {twice!r} is there twice, expected one row per model: rename or stack epochs"
+        raise DesignError(msg)
+
+
+def _check_range(matrix: ResponseMatrix) -> None:
+    outside = (matrix.scores < 0) | (matrix.scores > 1)
+    if not outside.any():
+        return
+    i, j, r = (int(k) for k in np.argwhere(outside)[0])
+    msg = (
+        f"score {matrix.scores[i, j, r]:g} of model {matrix.models[i]!r} on item "
+        f"{matrix.item_ids[j]} of task {str(matrix.tasks[j])!r}, expected scores in [0, 1] "
+        f"({int(outside.sum())} such scores): rescale them, or choose another metric"
+    )
+    raise DesignError(msg)
+
+
+def components(there: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Number the groups of models (N,) and items (M,) that answers connect; -1 is an empty item.
+
+    >>> components(np.array([[True, False], [True, False], [False, True]]))
+    (array([0, 0, 1]), array([0, 1]))
+    """
+    models, items = (np.full(size, -1) for size in there.shape)
+    group = 0
+    while (models < 0).any():
+        fresh = np.array([int(np.argmax(models < 0))])
+        while len(fresh):
+            models[fresh] = group
+            reached = there[fresh].any(axis=0) & (items < 0)
+            items[reached] = group
+            fresh = np.flatnonzero(there[:, reached].any(axis=1) & (models < 0))
+        group += 1
+    return models, items
+
+
+def _check_linked(matrix: ResponseMatrix, there: NDArray[np.bool_]) -> None:
+    models, items = components(there)
+    empty = np.flatnonzero(items < 0)
+    if len(empty):
+        names = few([str(matrix.item_ids[j]) for j in empty])
+        msg = f"{len(empty)} items have no score of any model ({names}): leave them out"
+        raise DesignError(msg)
+    if models.max() == 0:
+        return
+    parts = [
+        f"{few([matrix.models[i] for i in np.flatnonzero(models == g)])} "
+        f"({int((items == g).sum())} items)"
+        for g in range(int(models.max()) + 1)
+    ]
+    msg = (
+        f"the models fall apart into {len(parts)} groups that answered no common item, so their "
+        f"abilities cannot be compared: {few([f'[{k + 1}] {p}' for k, p in enumerate(parts)])}. "
+        "Fit each group by itself, or add items or models that link them"
+    )
+    raise DesignError(msg)
+
+
+def _notes(
+    matrix: ResponseMatrix, right: NDArray[np.float64], trials: NDArray[np.float64]
+) -> list[str]:
+    """What is odd about the data, though they can be used."""
+    notes: list[str] = []
+    if (right != np.round(right)).any():
+        notes.append("partial credit is taken as a fraction of a success (quasi-likelihood)")
+    for axis, what in ((1, "models"), (0, "items")):
+        total = right.sum(axis=axis)
+        flat = int(((total == 0) | (total == trials.sum(axis=axis))).sum())
+        if flat:
+            notes.append(f"{flat} {what} are all right or all wrong: finite only by their prior")
+    if right.shape[1] < _TELLING:
+        return notes
+    # Equal rows have equal sums; only those are compared in full.
+    weights = np.cos(np.arange(right.shape[1], dtype=np.float64))
+    sums: NDArray[np.float64] = right @ weights + trials.sum(axis=1)
+    order = np.argsort(sums, kind="stable")
+    alike = np.flatnonzero(np.isclose(np.diff(sums[order]), 0, atol=1e-9))
+    same = [
+        f"{matrix.models[a]} = {matrix.models[b]}"
+        for a, b in zip(order[alike].tolist(), order[alike + 1].tolist(), strict=True)
+        if np.array_equal(right[a], right[b]) and np.array_equal(trials[a], trials[b])
+    ]
+    if same:
+        notes.append(f"models with the same score on every item: {few(same)}")
+    return notes

@@ -1,0 +1,203 @@
+"""What a fitted item response model is: abilities, items, how sure, and how it was found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from evalstats_plugin.errors import SelectionError
+from evalstats_plugin.results import finite
+from evalstats_plugin.stats.interval import FloatArray, normal_quantile
+from evalstats_plugin.wording import few, no_such
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class AbilityDifference(NamedTuple):
+    """How much abler model b is than model a."""
+
+    difference: float
+    std_error: float
+    low: float
+    high: float
+    p_value: float
+    """Of no difference, two-sided."""
+    prob_better: float
+    """That b is abler."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class IRTFit:
+    """A fitted item response model: ``P(right) = c + (u - c) / (1 + exp(-a (θ - b)))``.
+
+    Numbers are float64 arrays; what an estimator does not give is NaN. All abilities are on one
+    scale, which `identification` tells, and their covariance holds every pair of models.
+    """
+
+    item_model: str
+    """``"rasch"``, ``"1pl"``, ``"2pl"`` or ``"3pl"``."""
+    estimator: str
+    models: tuple[str, ...]
+    item_ids: NDArray[Any]
+    """Shape (M,), like `tasks`."""
+    tasks: NDArray[Any]
+    ability: FloatArray
+    """θ, shape (N,)."""
+    ability_covariance: FloatArray
+    """Shape (N, N)."""
+    discrimination: FloatArray
+    """a, shape (M,), of either sign."""
+    difficulty: FloatArray
+    """b, shape (M,)."""
+    guessing: FloatArray
+    """c, shape (M,): what a model of no ability gets right."""
+    discrimination_std_error: FloatArray
+    difficulty_std_error: FloatArray
+    guessing_std_error: FloatArray
+    item_covariance: FloatArray | None = None
+    """Shape (M, p, p): of a and the intercept d = -ab, and of logit c where it is estimated."""
+    identification: str
+    """What fixes the scale, such as ``"ability ~ N(0, 1)"`` or ``"abilities sum to 0"``."""
+    hyperparameters: dict[str, Any] = field(default_factory=dict[str, Any])
+    """Of distributions of abilities or items; the upper asymptote u, where it is below 1."""
+    diagnostics: dict[str, Any] = field(default_factory=dict[str, Any])
+    """iterations, converged, log_likelihood, seconds, device, dtype, reason, and more."""
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        n, m = len(self.models), len(self.item_ids)
+        expected = {"ability": (n,), "ability_covariance": (n, n), "tasks": (m,)}
+        for name in ("discrimination", "difficulty", "guessing"):
+            expected |= {name: (m,), f"{name}_std_error": (m,)}
+        for name, shape in expected.items():
+            found = np.shape(getattr(self, name))
+            if found != shape:
+                msg = f"{name} has shape {found}, expected {shape}"
+                raise ValueError(msg)
+
+    @property
+    def ability_std_error(self) -> FloatArray:
+        """Shape (N,)."""
+        return np.sqrt(np.diagonal(self.ability_covariance))
+
+    @property
+    def intercept(self) -> FloatArray:
+        """Logit at ability 0, guessing aside: d = -ab, shape (M,)."""
+        return -self.discrimination * self.difficulty
+
+    @property
+    def intercept_std_error(self) -> FloatArray:
+        """Shape (M,), NaN where no covariance is known."""
+        if self.item_covariance is None:
+            return np.full(len(self.item_ids), np.nan)
+        return np.sqrt(self.item_covariance[:, 1, 1])
+
+    def predict(self) -> FloatArray:
+        """P(right) of every model on every item at the estimates, shape (N, M)."""
+        logit = self.ability[:, None] * self.discrimination + self.intercept
+        upper = float(self.hyperparameters.get("upper", 1.0))
+        return self.guessing + (upper - self.guessing) * special.expit(logit)
+
+    def ability_difference(
+        self, a: str, b: str, confidence_level: float = 0.95
+    ) -> AbilityDifference:
+        """How much abler model `b` is than model `a`, with a normal interval.
+
+        Raises
+        ------
+        SelectionError
+            A model is not in the fit.
+        """
+        i, j = self._place(a), self._place(b)
+        covariance = self.ability_covariance
+        difference = float(self.ability[j] - self.ability[i])
+        variance = covariance[i, i] + covariance[j, j] - 2 * covariance[i, j]
+        std_error = float(np.sqrt(max(variance, 0.0)))
+        width = normal_quantile(confidence_level) * std_error
+        z = difference / std_error if std_error > 0 else float(np.sign(difference)) * np.inf
+        return AbilityDifference(
+            difference,
+            std_error,
+            difference - width,
+            difference + width,
+            p_value=float(2 * special.ndtr(-abs(z))) if difference else 1.0,
+            prob_better=float(special.ndtr(z)) if difference else 0.5,
+        )
+
+    def _place(self, model: str) -> int:
+        if model not in self.models:
+            raise SelectionError(no_such("model", model, self.models, few(self.models)))
+        return self.models.index(model)
+
+    def to_frame(
+        self, of: Literal["models", "items"] = "models", *, confidence_level: float = 0.95
+    ) -> pd.DataFrame:
+        """One line per model with its interval, or one line per item."""
+        import pandas as pd
+
+        if of == "models":
+            width = normal_quantile(confidence_level) * self.ability_std_error
+            return pd.DataFrame(
+                {
+                    "model": self.models,
+                    "ability": self.ability,
+                    "std_error": self.ability_std_error,
+                    "low": self.ability - width,
+                    "high": self.ability + width,
+                }
+            )
+        if of != "items":
+            raise SelectionError(no_such("table", of, ("models", "items"), "models, items"))
+        names = ("discrimination", "difficulty", "guessing")
+        columns = [column for name in names for column in (name, f"{name}_std_error")]
+        table = {"item": self.item_ids, "task": self.tasks}
+        return pd.DataFrame(table | {name: getattr(self, name) for name in columns})
+
+    def summary(self) -> dict[str, Any]:
+        """What was fitted and how, ready for JSON: everything but models, items and notes."""
+        names = ("item_model", "estimator", "identification", "hyperparameters", "diagnostics")
+        return {name: _plain(getattr(self, name)) for name in names}
+
+    def to_dict(self, *, confidence_level: float = 0.95) -> dict[str, Any]:
+        """Everything but covariances, ready for JSON: finite numbers, strings, lists, None."""
+        frames = {
+            of: self.to_frame(of, confidence_level=confidence_level) for of in ("models", "items")
+        }
+        return {
+            **self.summary(),
+            "confidence_level": confidence_level,
+            **{of: _plain(frame.to_dict("records")) for of, frame in frames.items()},
+            "notes": list(self.notes),
+        }
+
+    def save(self, path: str | Path) -> Path:
+        """Write to one Parquet file: a line per model, then per item; the rest in its metadata."""
+        from evalstats_plugin.irt.storage import save_fit
+
+        return save_fit(self, Path(path))
+
+    @classmethod
+    def load(cls, path: str | Path) -> IRTFit:
+        """Read what `save` wrote."""
+        from evalstats_plugin.irt.storage import load_fit
+
+        return load_fit(Path(path))
+
+
+def _plain(value: Any) -> Any:
+    """Numbers that JSON knows, in place of NumPy's and of what is not finite."""
+    if isinstance(value, (np.ndarray, np.generic)):
+        return _plain(value.tolist())  # pyright: ignore[reportUnknownMemberType]
+    if isinstance(value, Mapping):
+        pairs = cast("Mapping[Any, Any]", value)
+        return {str(key): _plain(item) for key, item in pairs.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in cast("list[Any]", value)]
+    return finite(value) if isinstance(value, float) else value

@@ -1,0 +1,266 @@
+"""From what an estimator found to an `IRTFit`: names, scale, standard errors, notes."""
+
+# torch's stubs leave parts of these calls untyped.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from evalstats_plugin.irt.curves import Items
+from evalstats_plugin.irt.data import Counts, check_memory
+from evalstats_plugin.irt.fit import IRTFit
+from evalstats_plugin.irt.information import Covariances, covariances, is_quick
+from evalstats_plugin.irt.items_integrated import items_integrated
+from evalstats_plugin.irt.mml import STEEPEST, Marginal, Options, fit_marginal
+from evalstats_plugin.irt.posterior import arrange
+from evalstats_plugin.irt.quadrature import LOOSEST
+from evalstats_plugin.matrix import ResponseMatrix
+from evalstats_plugin.stats.interval import FloatArray
+
+
+def fit_mml(
+    matrix: ResponseMatrix, counts: Counts, item_model: str, options: Mapping[str, Any]
+) -> IRTFit:
+    """Marginal maximum likelihood, models integrated out."""
+    began = time.perf_counter()
+    settings = dict(options)
+    std_errors, sandwich = settings.pop("std_errors", None), settings.pop("sandwich", False)
+    how = Options(
+        common_slope=item_model in ("rasch", "1pl"), guessing=item_model == "3pl", **settings
+    )
+    kept, flat = _varied_items(counts) if how.prior == "none" else (counts, None)
+    n, m = kept.right.shape
+    check_memory(8 * 6 * n * (how.nodes or 300), counts.right.device, f"{n} models × {m} items")
+    found = fit_marginal(kept, how)
+    wanted = is_quick(n, found) if std_errors is None else bool(std_errors)
+    spread = covariances(arrange(kept), found, how, sandwich=sandwich) if wanted else None
+    notes = [*counts.notes, *_notes(found, kept)]
+    if not wanted:
+        notes.append(
+            "abilities' errors take items as known, and items have none: std_errors=True "
+            "computes them"
+        )
+    fit = _marginal_fit(matrix, item_model, flat, found, spread)
+    return replace(
+        fit,
+        diagnostics=_diagnostics(counts, found, began) | {"prior": how.prior},
+        hyperparameters=fit.hyperparameters | ({"upper": how.upper} if how.upper < 1 else {}),
+        notes=(*notes, *_suspects(fit), *([_flat_note(flat)] if flat is not None else [])),
+    )
+
+
+def fit_mml_items(
+    matrix: ResponseMatrix, counts: Counts, item_model: str, options: Mapping[str, Any]
+) -> IRTFit:
+    """Marginal maximum likelihood, items integrated out."""
+    began = time.perf_counter()
+    settings: dict[str, Any] = {"kind": "2pl" if item_model == "2pl" else "rasch", **options}
+    found = items_integrated(counts, **settings)
+    m = len(found.discrimination)
+    one = found.item_covariance.diagonal(dim1=1, dim2=2).clamp_min(0).sqrt()
+    notes = [*counts.notes]
+    if not found.converged:
+        notes.append(_not_converged(found.iterations))
+    if bool((found.extreme != 0).any()):
+        notes.append("models all right or all wrong: abilities as if half an item were otherwise")
+    fit = IRTFit(
+        item_model=item_model,
+        estimator="mml-items",
+        models=matrix.models,
+        item_ids=matrix.item_ids,
+        tasks=matrix.tasks,
+        ability=_array(found.ability),
+        ability_covariance=_array(found.covariance),
+        discrimination=_array(found.discrimination),
+        difficulty=_array(found.difficulty),
+        guessing=np.zeros(m),
+        discrimination_std_error=_array(one[:, 0]),
+        difficulty_std_error=_array(found.difficulty_std_error),
+        guessing_std_error=np.full(m, np.nan),
+        item_covariance=_array(found.item_covariance),
+        identification="abilities sum to 0",
+        hyperparameters=dict(found.hyperparameters),
+        diagnostics={
+            "iterations": found.iterations,
+            "converged": found.converged,
+            "log_likelihood": found.log_likelihood,
+            **_where(counts, began),
+        },
+    )
+    return replace(fit, notes=(*notes, *_suspects(fit)))
+
+
+def _array(tensor: Tensor) -> FloatArray:
+    return tensor.detach().to("cpu", torch.float64).numpy()
+
+
+def _varied_items(counts: Counts) -> tuple[Counts, NDArray[np.bool_] | None]:
+    """Set aside items that all models got right, or wrong: their likelihood has no maximum."""
+    right, trials = counts.right.sum(dim=0), counts.trials.sum(dim=0)
+    flat = (right == 0) | (right == trials)
+    if not bool(flat.any()):
+        return counts, None
+    kept = replace(counts, right=counts.right[:, ~flat], trials=counts.trials[:, ~flat])
+    return kept, flat.cpu().numpy()
+
+
+def _marginal_fit(
+    matrix: ResponseMatrix,
+    item_model: str,
+    flat: NDArray[np.bool_] | None,
+    found: Marginal,
+    spread: Covariances | None,
+) -> IRTFit:
+    m = len(matrix.item_ids)
+    kept = np.ones(m, dtype=bool) if flat is None else ~flat
+    values = _on_scale(found.items, spread, rasch=item_model == "rasch")
+
+    def full(part: FloatArray, fill: float = np.nan) -> FloatArray:
+        whole = np.full((m, *part.shape[1:]), fill)
+        whole[kept] = part
+        return whole
+
+    ability, covariance, variance = _abilities(found, spread, rasch=item_model == "rasch")
+    slopes = full(values["discrimination"], float(values["discrimination"].mean()))
+    difficulty = full(values["difficulty"])
+    if flat is not None:
+        # As if half an answer had been otherwise, seen from an ability of 0.
+        right = np.nansum(matrix.scores[:, flat], axis=(0, 2))
+        trials = (~np.isnan(matrix.scores[:, flat])).sum(axis=(0, 2))
+        difficulty[flat] = np.log((trials - right + 0.5) / (right + 0.5)) / slopes[flat]
+    scale = "N(0, σ²), discriminations are 1" if item_model == "rasch" else "N(0, 1)"
+    return IRTFit(
+        item_model=item_model,
+        estimator="mml",
+        models=matrix.models,
+        item_ids=matrix.item_ids,
+        tasks=matrix.tasks,
+        ability=ability,
+        ability_covariance=covariance,
+        discrimination=slopes,
+        difficulty=difficulty,
+        guessing=full(values["guessing"], 0.0),
+        discrimination_std_error=full(values["discrimination_std_error"]),
+        difficulty_std_error=full(values["difficulty_std_error"]),
+        guessing_std_error=full(values["guessing_std_error"]),
+        item_covariance=None if spread is None else full(values["covariance"]),
+        identification=f"ability ~ {scale}",
+        hyperparameters={"ability_mean": 0.0, **variance, **_prior(found)},
+    )
+
+
+def _on_scale(items: Items, spread: Covariances | None, *, rasch: bool) -> dict[str, FloatArray]:
+    """Parameters as they are reported, with standard errors by the delta method."""
+    a, d = _array(items.slope), _array(items.intercept)
+    a = np.ones_like(a) if rasch else a
+    a = np.where(a == 0, np.finfo(float).tiny, a)
+    none = np.full_like(a, np.nan)
+    c = np.zeros_like(a) if items.guess is None else _array(torch.sigmoid(items.guess))
+    values = {"discrimination": a, "difficulty": -d / a, "guessing": c}
+    for name in ("discrimination", "difficulty", "guessing"):
+        values[f"{name}_std_error"] = none
+    if spread is None:
+        return values
+    of_items = _array(spread.items)
+    if rasch:
+        of_items[:, 0] = of_items[:, :, 0] = 0.0
+    with np.errstate(over="ignore", invalid="ignore"):
+        toward = np.stack([d / a**2, -1 / a], axis=1)
+        variance = np.einsum("mp,mpr,mr->m", toward, of_items[:, :2, :2], toward)
+        values["discrimination_std_error"] = none if rasch else np.sqrt(of_items[:, 0, 0])
+        values["difficulty_std_error"] = np.sqrt(variance)
+    if items.guess is not None:
+        values["guessing_std_error"] = c * (1 - c) * np.sqrt(of_items[:, 2, 2])
+    return values | {"covariance": of_items}
+
+
+def _abilities(
+    found: Marginal, spread: Covariances | None, *, rasch: bool
+) -> tuple[FloatArray, FloatArray, dict[str, float]]:
+    """Abilities, their covariance, and the standard deviation of their distribution."""
+    mean = _array(found.mean)
+    covariance = np.diag(_array(found.variance)) if spread is None else _array(spread.abilities)
+    if not rasch:
+        return mean, covariance, {"ability_sd": 1.0}
+    slope = float(found.items.slope[0])
+    sizes = {"ability_sd": slope, "ability_variance": slope**2}
+    covariance = slope**2 * covariance
+    if spread is not None and spread.with_slope is not None:
+        shared = _array(spread.with_slope)
+        cross = slope * np.outer(shared[:-1], mean)
+        covariance = covariance + cross + cross.T + shared[-1] * np.outer(mean, mean)
+        sizes["ability_variance_std_error"] = float(2 * slope * np.sqrt(shared[-1]))
+    return slope * mean, covariance, sizes
+
+
+def _prior(found: Marginal) -> dict[str, Any]:
+    if found.prior is None:
+        return {}
+    sd = found.prior.factor.square().sum(dim=1).sqrt()
+    names = ("discrimination", "intercept")[found.prior.columns]
+    mean = _array(found.prior.mean).tolist()
+    return {f"item_{name}": {"mean": mean[k], "sd": float(sd[k])} for k, name in enumerate(names)}
+
+
+def _where(counts: Counts, began: float) -> dict[str, Any]:
+    return {
+        "seconds": time.perf_counter() - began,
+        "device": str(counts.right.device),
+        "dtype": str(counts.right.dtype).removeprefix("torch."),
+    }
+
+
+def _diagnostics(counts: Counts, found: Marginal, began: float) -> dict[str, Any]:
+    return {
+        "iterations": found.found.steps,
+        "converged": bool(found.found.converged),
+        "last_change": found.found.change,
+        "log_likelihood": found.log_likelihood,
+        "n_nodes": len(found.nodes.at),
+        "node_spacing": found.looseness,
+        **_where(counts, began),
+    }
+
+
+def _not_converged(steps: int) -> str:
+    return f"not converged after {steps} steps: these are the last estimates"
+
+
+def _notes(found: Marginal, counts: Counts) -> list[str]:
+    notes: list[str] = []
+    if not found.found.converged:
+        notes.append(_not_converged(found.found.steps))
+    if found.looseness > LOOSEST:
+        notes.append(
+            f"{len(found.nodes.at)} nodes are {found.looseness:.1f} posterior standard deviations "
+            f"apart, expected {LOOSEST:g} or less: take more, or leave the choice to the data"
+        )
+    steep = int((found.items.slope.abs() >= STEEPEST).sum())
+    if steep:
+        notes.append(
+            f"{steep} of {counts.right.shape[1]} items separate the models perfectly; their "
+            f"discrimination is held at {STEEPEST:g}: an item prior keeps it finite"
+        )
+    return notes
+
+
+def _suspects(fit: IRTFit) -> list[str]:
+    wrong = int((fit.discrimination < 0).sum())
+    return [f"{wrong} items have negative discrimination: look at their labels"] if wrong else []
+
+
+def _flat_note(flat: NDArray[np.bool_]) -> str:
+    return (
+        f"{int(flat.sum())} items all right or all wrong tell nothing without an item prior: set "
+        "aside, their difficulty is shown as if half an answer were otherwise"
+    )

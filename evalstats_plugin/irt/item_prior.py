@@ -1,0 +1,162 @@
+"""Normal distributions of the items' parameters: fixed, or estimated along with the items."""
+
+# torch's stubs leave parts of these calls untyped.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from evalstats_plugin.irt.curves import Items
+from evalstats_plugin.irt.item_step import Derivatives
+
+_ROUNDS = 30
+"""EM steps of the distribution for each step of the items."""
+_IDEAL, _FLOOR = 2.0, 0.1
+"""So many items with so small a standard deviation are added to those there are."""
+
+
+class ItemPrior(NamedTuple):
+    """Of discrimination and intercept; of the intercept alone where all share one slope."""
+
+    mean: Tensor
+    """Shape (k,), k = 2 or 1."""
+    factor: Tensor
+    """Shape (k, k): the covariance's Cholesky factor, lower triangular."""
+    estimated: bool
+
+    @property
+    def columns(self) -> slice:
+        """Its place among the parameters (a, d)."""
+        return slice(2 - len(self.mean), 2)
+
+    @property
+    def precision(self) -> Tensor:
+        """Inverse of the covariance."""
+        return torch.cholesky_inverse(self.factor)
+
+    def away(self, items: Items) -> Tensor:
+        """Parameters less their mean, shape (M, k)."""
+        return torch.stack([items.slope, items.intercept], dim=1)[:, self.columns] - self.mean
+
+    def log_density(self, items: Items) -> Tensor:
+        """Of each item, shape (M,), less a constant."""
+        away = self.away(items)
+        return -0.5 * (away @ self.precision * away).sum(dim=1)
+
+    def add_to(self, found: Derivatives, items: Items) -> Tensor:
+        """Add gradient and information of the log prior, in place; return what the objective gains.
+
+        A prior that is estimated is judged by its likelihood with the items integrated out, by
+        Laplace's approximation; the mode alone would let the variance collapse.
+        """
+        away, precision, at = self.away(items), self.precision, self.columns
+        found.gradient[:, at] -= away @ precision
+        found.information[:, at, at] += precision
+        gain = self.log_density(items).sum()
+        if self.estimated:
+            gain = gain - len(away) * self.factor.diagonal().log().sum()
+            gain = gain - 0.5 * torch.logdet(found.information[:, at, at]).sum()
+        return gain
+
+    def updated(self, found: Derivatives, items: Items) -> ItemPrior:
+        """The distribution that makes these items likeliest, each known as well as it is.
+
+        EM on the items' quadratic likelihoods, without touching the answers. A few items without
+        any spread join in, lest the variance creep to 0 for ever where items do not differ.
+        """
+        at, prior = self.columns, self
+        known = found.information[:, at, at]
+        values = (self.away(items) + self.mean)[..., None]
+        target = known @ values + found.gradient[:, at, None]
+        n = len(target)
+        for _ in range(_ROUNDS):
+            precision = prior.precision
+            own = torch.linalg.inv(known + precision)
+            means = (own @ (target + (precision @ prior.mean)[:, None]))[..., 0]
+            mean = means.mean(dim=0)
+            apart = means - mean
+            spread = (
+                apart.T @ apart + own.sum(dim=0) + _IDEAL * _FLOOR**2 * torch.eye(len(mean)).to(own)
+            )
+            factor = torch.linalg.cholesky(spread / (n + _IDEAL))
+            change = float((factor - prior.factor).abs().max() + (mean - prior.mean).abs().max())
+            prior = self._replace(mean=mean, factor=factor)
+            if change < 1e-7:
+                break
+        return prior
+
+    def expansion(
+        self, mean: Tensor, square: Tensor, n: int, items: Items
+    ) -> tuple[Tensor, Tensor]:
+        """Shift and scale of the abilities under a fixed prior: it holds back the items.
+
+        A Newton step from the present ones, for `n` abilities of this mean and mean square.
+        """
+        pull, curve = mean.new_zeros(2), mean.new_zeros(2)
+        pull[self.columns] = -(self.away(items) @ self.precision * items.slope[:, None]).sum(dim=0)
+        curve[self.columns] = self.precision.diagonal() * items.slope.square().sum()
+        log_scale = (n * (square - 1) + pull[0]) / (2 * n * square + curve[0])
+        return (n * mean + pull[1]) / (n + curve[1]), log_scale.clamp(-0.5, 0.5).exp()
+
+    def expanded(self, shift: Tensor, scale: Tensor, slope: Tensor) -> ItemPrior:
+        """The same distribution, of the items after the abilities were shifted and scaled."""
+        if len(self.mean) == 1:
+            return self._replace(mean=self.mean + slope * shift)
+        one = torch.ones_like(scale)
+        turn = torch.stack([torch.stack([scale, 0 * one]), torch.stack([shift, one])])
+        return self._replace(mean=turn @ self.mean, factor=turn @ self.factor)
+
+    def free_directions(self, items: Items) -> tuple[Tensor, Tensor]:
+        """Directions that an estimated distribution follows: it does not hold items back there.
+
+        Abilities shifted and stretched move all items together, and their distribution with them.
+        Returns precision times direction, (2, g, M), and the directions' own precision, (g, g).
+        """
+        zero = torch.zeros_like(items.slope)
+        shift = torch.stack([zero, items.slope], dim=1)
+        both = [shift] if len(self.mean) == 1 else [shift, shift.flip(1)]
+        directions = torch.stack(both)[:, :, self.columns]
+        held = directions @ self.precision
+        own = torch.einsum("gmk,hmk->gh", held, directions)
+        return torch.nn.functional.pad(held, (self.columns.start, 0)).permute(2, 0, 1), own
+
+    def turned(self) -> ItemPrior:
+        """The same for abilities counted in the other direction."""
+        if len(self.mean) == 1:
+            return self
+        sign = self.mean.new_tensor([-1.0, 1.0])
+        return self._replace(mean=sign * self.mean, factor=sign[:, None] * self.factor * sign)
+
+    def vector(self) -> Tensor:
+        """Free numbers, shape (k + k(k + 1)/2,): logarithms keep the covariance positive."""
+        below = [self.factor[1, 0][None]] if len(self.mean) == 2 else []
+        return torch.cat([self.mean, self.factor.diagonal().log(), *below])
+
+    def of_vector(self, numbers: Tensor) -> ItemPrior:
+        """Take what `vector` gave."""
+        k = len(self.mean)
+        factor = torch.diag(numbers[k : 2 * k].exp())
+        if k == 2:
+            factor[1, 0] = numbers[4]
+        return self._replace(mean=numbers[:k], factor=factor)
+
+
+def weak_prior(like: Tensor, *, common_slope: bool) -> ItemPrior:
+    """Discrimination ~ N(1, 1), intercept ~ N(0, 3²): finite, whatever the answers."""
+    first = 1 if common_slope else 0
+    mean, sd = like.new_tensor([1.0, 0.0])[first:], like.new_tensor([1.0, 3.0])[first:]
+    return ItemPrior(mean, torch.diag(sd), estimated=False)
+
+
+def first_guess(items: Items, *, common_slope: bool) -> ItemPrior:
+    """Where the estimation of the prior starts: items as they start, slopes within ±½."""
+    spread = items.intercept.std().clamp_min(0.1)
+    mean = torch.stack([items.slope.mean(), items.intercept.mean()])
+    sd = torch.stack([torch.full_like(spread, 0.5), spread])
+    first = 1 if common_slope else 0
+    return ItemPrior(mean[first:], torch.diag(sd[first:]), estimated=True)

@@ -1,0 +1,90 @@
+"""One step of the items towards their optimum, given the posteriors of the abilities."""
+
+# torch's stubs leave parts of these calls untyped.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from evalstats_plugin.irt.curves import Items, curves, gradients, log_odds_and_wrong
+from evalstats_plugin.irt.posterior import Answers, Nodes, blocks
+
+
+class Derivatives(NamedTuple):
+    """Of the log-likelihood by the parameters of each item."""
+
+    gradient: Tensor
+    """Shape (M, p): exact, of the likelihood with the abilities integrated out."""
+    information: Tensor
+    """Shape (M, p, p): expected, if the abilities were seen."""
+
+
+def derivatives(answers: Answers, items: Items, weights: Tensor, nodes: Nodes) -> Derivatives:
+    """Gradient and complete-data information of every item, from posterior `weights` (N, Q)."""
+    by_pattern = answers.of_patterns(weights)
+    mean = weights @ nodes.at
+    found = [
+        _derivatives_of(answers, items.part(part), part, (weights, by_pattern, mean), nodes.at)
+        for part in blocks(answers.right.shape[1], len(nodes.at))
+    ]
+    return Derivatives(*(torch.cat(parts) for parts in zip(*found, strict=True)))
+
+
+def _derivatives_of(
+    answers: Answers, items: Items, part: slice, sums: tuple[Tensor, Tensor, Tensor], at: Tensor
+) -> Derivatives:
+    weights, by_pattern, mean = sums
+    # (Q, U) @ (U, M) is faster than its transpose.
+    trials = (by_pattern.T @ answers.trials[:, part]).T
+    curve = curves(items, at)
+    if items.logistic:
+        right = answers.right[:, part]
+        expected = trials * curve.right
+        basis = torch.stack([at, torch.ones_like(at)], dim=1)
+        seen = (torch.stack([mean, torch.ones_like(mean)]) @ right).T
+        spread = expected * curve.wrong
+        powers = spread @ torch.stack([at * at, at, torch.ones_like(at)], dim=1)
+        information = powers[:, [0, 1, 1, 2]].reshape(-1, 2, 2)
+        return Derivatives(seen - expected @ basis, information)
+    right = (weights.T @ answers.right[:, part]).T
+    by = gradients(curve, at)
+    scale = by / (curve.right * curve.wrong)
+    gradient = torch.einsum("pmq,mq->mp", scale, right - trials * curve.right)
+    return Derivatives(gradient, torch.einsum("pmq,rmq,mq->mpr", scale, by, trials))
+
+
+def newton_step(found: Derivatives, *, common_slope: bool, longest: float = 2.0) -> Tensor:
+    """Solve for the change of the parameters, shape (M, p), none of them by more than `longest`."""
+    gradient, information = found
+    # So flat an item must not divide by zero.
+    ridge = 1e-9 * torch.eye(gradient.shape[1], dtype=gradient.dtype, device=gradient.device)
+    information = information + ridge
+    if not common_slope:
+        step: Tensor = torch.linalg.solve(information, gradient)
+        return step * (longest / step.abs().amax(dim=1, keepdim=True)).clamp_max(1.0)
+    # One slope for all: the intercepts are eliminated first.
+    cross = information[:, 0, 1] / information[:, 1, 1]
+    slope = (gradient[:, 0] - cross * gradient[:, 1]).sum() / (
+        information[:, 0, 0] - cross * information[:, 0, 1]
+    ).sum()
+    slope = slope.clamp(-0.5, 0.5)
+    intercept = (gradient[:, 1] - information[:, 0, 1] * slope) / information[:, 1, 1]
+    return torch.stack([slope.expand_as(intercept), intercept.clamp(-longest, longest)], dim=1)
+
+
+def expected_log_likelihood(
+    answers: Answers, items: Items, weights: Tensor, nodes: Nodes
+) -> Tensor:
+    """Log-likelihood of each item if abilities were seen, averaged over `weights`; shape (M,)."""
+    by_pattern = answers.of_patterns(weights)
+    found: list[Tensor] = []
+    for part in blocks(answers.right.shape[1], len(nodes.at)):
+        odds, wrong = log_odds_and_wrong(items.part(part), nodes.at)
+        right = (weights.T @ answers.right[:, part]).T
+        found.append((right * odds + (by_pattern.T @ answers.trials[:, part]).T * wrong).sum(dim=1))
+    return torch.cat(found)

@@ -1,0 +1,262 @@
+"""Marginal maximum likelihood with items integrated out: the estimator for few models.
+
+Abilities are parameters, items are drawn from a normal population whose hyper-parameters are
+estimated with them, as in random-item models [DeB08]_. Joint estimates of items and models stretch
+abilities by about N / (N - 1), and so do marginal ones that integrate models out: both estimate
+items from N answers each. Here nothing is estimated from few answers.
+
+Newton's method takes its value, gradient and information from `items_likelihood`.
+"""
+
+# Torch's stubs leave many functions untyped.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from evalstats_plugin.irt.data import Counts
+from evalstats_plugin.irt.item_population import Kind, Points, Population, points
+from evalstats_plugin.irt.items_likelihood import State, blocks, evaluate
+
+# Models up to which m_2 stays; of more, their scale.
+_FEW = 10
+# Rise of the log-likelihood that the next step promises, at which the search ends.
+_TOLERANCE = 1e-9
+# Rise below which all items are taken once for the covariance that steps use.
+_NEAR = 0.1
+# A step may lower the log-likelihood by so little: the points move with it, and so do their errors.
+_FALL = 1e-3
+
+
+class ItemsIntegratedFit(NamedTuple):
+    """Abilities of N models, which sum to 0 over those neither all right nor all wrong."""
+
+    ability: Tensor
+    """Shape (N,)."""
+    covariance: Tensor
+    """Shape (N, N), hyper-parameters profiled."""
+    discrimination: Tensor
+    """Posterior means of the items, shape (M,), like difficulty and intercept."""
+    difficulty: Tensor
+    intercept: Tensor
+    difficulty_std_error: Tensor
+    """Posterior standard deviation, shape (M,)."""
+    item_covariance: Tensor
+    """Posterior covariance of discrimination and intercept, shape (M, 2, 2)."""
+    probability: Tensor
+    """Posterior mean of P(right), shape (N, M): better than at the posterior mean of an item."""
+    hyperparameters: dict[str, float]
+    log_likelihood: float
+    """Marginal; of the answers in their order."""
+    iterations: int
+    converged: bool
+    extreme: Tensor
+    """Shape (N,): 1 for models all right, -1 for those all wrong. They have no finite maximum, and
+    were fitted as if half an item had gone the other way."""
+
+
+def items_integrated(
+    counts: Counts, kind: Kind = "2pl", *, max_iter: int = 200
+) -> ItemsIntegratedFit:
+    """Fit abilities and the population of items; see the module.
+
+    Parameters
+    ----------
+    counts
+        N ≥ 2 models × M items; cells may be missing, and have several trials.
+    kind
+        ``"rasch"``, ``"2pl"`` with discriminations > 0, log-normal, or ``"2pl-signed"`` with normal
+        ones of either sign.
+    max_iter
+        Steps after which the last estimate is returned as not converged.
+    """
+    counts, extreme = _tempered(counts)
+    state, grid, iterations, converged = _search(counts, kind, max_iter)
+    exact = evaluate(counts, state.ability, state.population, grid, every=1)
+    return _summary(counts, exact, grid, extreme, (iterations, converged))
+
+
+def _tempered(counts: Counts) -> tuple[Counts, Tensor]:
+    """Take half an item from models all right, and give half a one to those all wrong."""
+    right, total = counts.right.sum(1), counts.trials.sum(1)
+    extreme = (right == total).to(right) - (right == 0).to(right)
+    mended = counts.right - (extreme * 0.5 / total)[:, None] * counts.trials
+    # Laid out item by item, as they are used.
+    return Counts(mended.T.contiguous().T, counts.trials.T.contiguous().T), extreme
+
+
+def _start(counts: Counts, kind: Kind) -> tuple[Tensor, Population]:
+    ability = torch.logit((counts.right.sum(1) + 0.5) / (counts.trials.sum(1) + 1))
+    item = torch.logit((counts.right.sum(0) + 0.5) / (counts.trials.sum(0) + 1))
+    spread = item.std(correction=0).clamp(0.3, 3.0)
+    ability = (ability - ability.mean()) * torch.sqrt(1 + spread**2 / 2.9)
+    middle = item.mean() * torch.sqrt(1 + spread**2 / 2.9)
+    location = middle if kind == "2pl-signed" else -middle
+    values = [location, torch.log(spread)]
+    if kind != "rasch":
+        values += [location.new_tensor(x) for x in (kind == "2pl-signed", 0.0, -1.2)]
+    return ability, Population(kind, torch.stack(values).to(ability))
+
+
+def _search(counts: Counts, kind: Kind, max_iter: int) -> tuple[State, Points, int, bool]:
+    """Newton steps, drawn towards those of EM where the likelihood is not concave or falls.
+
+    The information of complete data minus (1 - blend) of what is missing gives Newton's step at a
+    blend of 0, and the gradient step of EM, which goes uphill, at 1.
+    """
+    ability, population = _start(counts, kind)
+    most, known = counts.trials.amax(1), None
+    grid = points(population, ability, most)
+    state = evaluate(counts, ability, population, grid)
+    blend, length, iteration = 0.5, 1.0, 0
+    for iteration in range(1, max_iter + 1):
+        step, gain, blend = _direction(state, blend)
+        if gain < _TOLERANCE:
+            return state, grid, iteration, True
+        if gain < _NEAR and known is None:
+            # Its changes from here on are too small to matter for the steps.
+            state = evaluate(counts, state.ability, state.population, grid, every=1)
+            known = state.missing[: len(most), : len(most)]
+            step, gain, blend = _direction(state, blend)
+        moved = _moved(state, step * min(length, 2.0 / float(step.abs().max())))
+        fresh_grid = points(moved[1], moved[0], most)
+        fresh = evaluate(counts, *moved, fresh_grid, known=known)
+        if bool(fresh.objective >= state.objective - _FALL):
+            state, grid = fresh, fresh_grid
+            blend, length = (blend / 4 if blend > 0.02 else 0.0), 1.0
+        else:
+            length, blend = length / (1 if blend < 0.9 else 2), (1 + blend) / 2
+    return state, grid, iteration, False
+
+
+def _direction(state: State, blend: float) -> tuple[Tensor, float, float]:
+    """Step, the rise it promises, and the blend at which the information is positive definite."""
+    basis = _basis(state)
+    slope = basis.T @ state.gradient
+    while True:
+        information = state.complete - (1 - blend) * state.missing
+        factor, failed = torch.linalg.cholesky_ex(basis.T @ information @ basis)
+        if not bool(failed) or blend > 0.999:
+            break
+        blend = (1 + blend) / 2 if blend > 0.05 else 0.1
+    step = torch.cholesky_solve(slope[:, None], factor)[:, 0]
+    return basis @ step, float(slope @ step), blend
+
+
+def _basis(state: State) -> Tensor:
+    """Directions that keep the sum of the abilities, and their scale or m_2, which are one.
+
+    To keep the scale and let m_2 move does not suffer from a covariance taken from few items. But
+    of two models, the scale is all there is to find.
+    """
+    n, size = len(state.ability), len(state.gradient)
+    kept = state.gradient.new_zeros(size, 1 if state.population.kind == "rasch" else 2)
+    kept[:n, 0] = 1
+    if kept.shape[1] == 2 and n > _FEW:
+        kept[:n, 1] = state.ability
+    elif kept.shape[1] == 2:
+        kept[n + 2, 1] = 1
+    return torch.linalg.qr(kept, mode="complete")[0][:, kept.shape[1] :]
+
+
+def _moved(state: State, step: Tensor) -> tuple[Tensor, Population]:
+    """Take a step, then give m_2 back to the scale of the abilities."""
+    n, kind = len(state.ability), state.population.kind
+    ability, values = state.ability + step[:n], state.population.values + step[n:]
+    if kind == "rasch":
+        return ability, Population(kind, values)
+    m1, log_s1, m2, slope, log_s2 = values
+    if kind == "2pl":
+        scale = torch.exp(m2)
+        fresh = [m1 * scale, log_s1 + m2, 0 * m2, slope / scale, log_s2]
+    else:
+        scale = m2.clamp_min(0.1)
+        fresh = [m1, log_s1, 0 * m2 + 1, slope / scale, log_s2 - torch.log(scale)]
+    return ability * scale, Population(kind, torch.stack(fresh))
+
+
+def _summary(
+    counts: Counts, state: State, grid: Points, extreme: Tensor, search: tuple[int, bool]
+) -> ItemsIntegratedFit:
+    covariance = _ability_covariance(state)
+    reference = (extreme == 0).to(state.ability)
+    reference = reference if bool(reference.any()) else torch.ones_like(reference)
+    centre = torch.eye(len(reference)).to(reference) - reference / reference.sum()
+    shift = (reference * state.ability).sum() / reference.sum()
+    mean, spread, probability = _posterior(counts, state, grid)
+    a, d, b = mean.unbind(1)
+    b_error = torch.sqrt(spread[:, 2, 2].clamp_min(0))
+    if state.population.kind == "2pl-signed":
+        # The ratio -d / a has no moments where a may be 0.
+        b = -d / a
+        gradient = torch.stack([-b / a, -1 / a], dim=1)
+        b_error = torch.einsum("mi,mij,mj->m", gradient, spread[:, :2, :2], gradient).sqrt()
+    # Abilities move by the shift; so that a θ + d stays, so do b and d.
+    turn = torch.eye(2).to(a).expand(len(a), 2, 2).clone()
+    turn[:, 1, 0] = shift
+    return ItemsIntegratedFit(
+        ability=state.ability - shift,
+        covariance=centre @ covariance @ centre.T,
+        discrimination=a,
+        difficulty=b - shift,
+        intercept=d + a * shift,
+        difficulty_std_error=b_error,
+        item_covariance=turn @ spread[:, :2, :2] @ turn.mT,
+        probability=probability,
+        hyperparameters=_named(state.population, float(shift)),
+        log_likelihood=float(state.log_likelihood),
+        iterations=search[0],
+        converged=search[1],
+        extreme=extreme,
+    )
+
+
+def _named(population: Population, shift: float) -> dict[str, float]:
+    """Hyper-parameters by name, on the scale of the abilities that are returned."""
+    first = "intercept" if population.kind == "2pl-signed" else "difficulty"
+    values = [float(x) for x in population.values]
+    location = values[0] + shift if first == "intercept" else values[0] - shift
+    named = {f"{first}_mean": location, f"{first}_sd": float(torch.exp(population.values[1]))}
+    if population.kind == "rasch":
+        return named
+    slope, log_s2 = population.values[3:]
+    explained, own = float(slope * torch.exp(population.values[1])), float(torch.exp(log_s2))
+    spread = (explained**2 + own**2) ** 0.5
+    second = "discrimination" if population.kind == "2pl-signed" else "log_discrimination"
+    return {**named, f"{second}_sd": spread, "correlation": explained / spread if spread else 0.0}
+
+
+def _ability_covariance(state: State) -> Tensor:
+    """Inverse information of abilities that sum to 0, m_2 fixed and the others profiled."""
+    n = len(state.ability)
+    keep = torch.ones(len(state.gradient), dtype=torch.bool)
+    if state.population.kind != "rasch":
+        keep[n + 2] = False
+    information = (state.complete - state.missing)[keep][:, keep]
+    total = torch.zeros(len(information), 1).to(information)
+    total[:n] = 1
+    basis = torch.linalg.qr(total, mode="complete")[0][:, 1:]
+    inverse = torch.linalg.inv(basis.T @ information @ basis)
+    covariance = (basis @ ((inverse + inverse.T) / 2) @ basis.T)[:n, :n]
+    return (covariance + covariance.T) / 2
+
+
+def _posterior(counts: Counts, state: State, grid: Points) -> tuple[Tensor, Tensor, Tensor]:
+    """Mean (M, 3) and covariance (M, 3, 3) of a, d and b; P(right) of every cell (N, M)."""
+    value = torch.stack([grid.discrimination, grid.intercept, grid.difficulty], dim=1)
+    if state.population.kind == "2pl-signed":
+        value[:, 2] = 0
+    square = (value[:, :, None] * value[:, None]).flatten(1)
+    chance = torch.sigmoid(state.ability[:, None] * grid.discrimination + grid.intercept)
+    means, squares, probability = [], [], torch.empty_like(counts.right)
+    for block in blocks(counts, state.ability, state.population, grid):
+        means.append(block.weight @ value)
+        squares.append((block.weight @ square).unflatten(1, (3, 3)))
+        probability[:, block.items] = chance @ block.weight.T
+    mean = torch.cat(means)
+    return mean, torch.cat(squares) - mean[:, :, None] * mean[:, None], probability

@@ -1,0 +1,114 @@
+"""Posteriors of abilities on a grid: the E-step, as matrix products in log space."""
+
+# torch's stubs leave parts of these calls untyped.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from evalstats_plugin.irt.curves import Items, log_odds_and_wrong
+from evalstats_plugin.irt.data import Counts
+
+_BLOCK = 2**22
+"""Items are taken in blocks whose (items, nodes) arrays have at most so many numbers."""
+
+
+class Nodes(NamedTuple):
+    """Points of the integral over abilities, both of shape (Q,)."""
+
+    at: Tensor
+    log_weight: Tensor
+
+
+class Answers(NamedTuple):
+    """Counts, with each pattern of missing cells kept once.
+
+    Models that were tried on the same items share what does not depend on their answers. Where
+    nothing is missing, no product of a model-by-item matrix with the grid is left at all.
+    """
+
+    right: Tensor
+    """Shape (N, M)."""
+    trials: Tensor
+    """Shape (U, M), all rows different; or (N, M)."""
+    pattern: Tensor | None
+    """Shape (N,): the row of `trials` of each model; None for its own."""
+
+    def of_models(self, by_pattern: Tensor) -> Tensor:
+        """From one row per pattern to one per model."""
+        return by_pattern if self.pattern is None else by_pattern[self.pattern]
+
+    def of_patterns(self, by_model: Tensor) -> Tensor:
+        """Sum the models' rows, (N, ·), over those of each pattern."""
+        if self.pattern is None:
+            return by_model
+        empty = by_model.new_zeros(len(self.trials), by_model.shape[1])
+        return empty.index_add_(0, self.pattern, by_model)
+
+
+class Posterior(NamedTuple):
+    """Of each model's ability."""
+
+    weights: Tensor
+    """Shape (N, Q), rows sum to one."""
+    log_likelihood: Tensor
+    """Shape (N,), abilities integrated out."""
+
+
+def arrange(counts: Counts) -> Answers:
+    """Find the models that were tried on the same items."""
+    trials = counts.trials
+    # Whole numbers below 2^20 make exact sums: equal rows have equal sums.
+    key = (torch.arange(1, trials.shape[1] + 1, device=trials.device) * 48271**2) % 1048573
+    sums = trials.double() @ key.double()
+    unique, pattern = torch.unique(sums, return_inverse=True)
+    if 2 * len(unique) > len(trials):
+        return Answers(counts.right, trials, None)
+    places = torch.arange(len(trials), device=trials.device)
+    first = places.new_full((len(unique),), len(trials)).scatter_reduce_(0, pattern, places, "amin")
+    distinct = trials[first]
+    if not torch.equal(distinct[pattern], trials):
+        return Answers(counts.right, trials, None)
+    return Answers(counts.right, distinct, pattern)
+
+
+def blocks(n_items: int, n_nodes: int) -> Iterator[slice]:
+    """Slices of items whose arrays by nodes fit comfortably in memory."""
+    width = max(1, _BLOCK // n_nodes)
+    return (slice(start, min(start + width, n_items)) for start in range(0, n_items, width))
+
+
+def log_likelihood(answers: Answers, items: Items, at: Tensor) -> Tensor:
+    """Log-likelihood of each model at each ability `at` (Q,), shape (N, Q)."""
+    by_pattern = at.new_zeros(len(answers.trials), len(at))
+    by_model = at.new_zeros(len(answers.right), len(at))
+    if items.logistic:
+        # The log-odds are linear in θ: two columns in place of Q.
+        sums = answers.right @ torch.stack([items.slope, items.intercept], dim=1)
+        torch.addcmul(sums[:, 1:], sums[:, :1], at, out=by_model)
+    for part in blocks(answers.right.shape[1], len(at)):
+        odds, wrong = log_odds_and_wrong(items.part(part), at)
+        by_pattern.addmm_(answers.trials[:, part], wrong)
+        if not items.logistic:
+            by_model.addmm_(answers.right[:, part], odds)
+    return by_model.add_(answers.of_models(by_pattern))
+
+
+def posterior(answers: Answers, items: Items, nodes: Nodes) -> Posterior:
+    """Bayes' rule on the grid, in log space: thousands of items do not underflow."""
+    joint = log_likelihood(answers, items, nodes.at).add_(nodes.log_weight)
+    total = torch.logsumexp(joint, dim=1)
+    return Posterior(joint.sub_(total[:, None]).exp_(), total)
+
+
+def moments(weights: Tensor, at: Tensor) -> tuple[Tensor, Tensor]:
+    """Posterior means and variances, both of shape (N,)."""
+    mean = weights @ at
+    # Deviations from a value close by lose no digits, squares of θ would.
+    return mean, ((at - mean[:, None]).square_() * weights).sum(dim=1)

@@ -1,0 +1,95 @@
+"""Residual correlations against R, direct computation and planted pairs."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from evalstats_plugin import ResponseMatrix
+from evalstats_plugin.analyses.abilities import fit_irt
+from evalstats_plugin.irt import dimensionality
+from evalstats_plugin.irt.dimensionality import local_dependence, q3
+from evalstats_plugin.irt.item_fit import Cells, cells_of
+from evalstats_plugin.irt.simulate import draw_responses, draw_truth
+
+GOLDEN = Path(__file__).parents[2] / "fixtures" / "golden"
+
+
+def test_q3_agrees_with_mirt():
+    """LSAT7, 2PL at the posterior means."""
+    data = json.loads((GOLDEN / "irt.json").read_text(encoding="utf-8"))["data"]["LSAT7"]
+    expected = json.loads((GOLDEN / "irt_fit.json").read_text(encoding="utf-8"))["mirt_q3"]["LSAT7"]
+    rows = [[int(c) for c in pattern] for pattern, n in data.items() for _ in range(n)]
+    matrix = ResponseMatrix.from_array(np.array(rows, float))
+    fit = fit_irt(matrix, "2pl", "mml", options={"nodes": 61, "tolerance": 1e-9})
+
+    np.testing.assert_allclose(q3(cells_of(fit, matrix)), expected, atol=1e-6)
+
+
+def random_cells(n, m, rng):
+    p = rng.uniform(0.1, 0.9, (n, m))
+    trials = rng.integers(0, 3, p.shape).astype(float)
+    return Cells(rng.binomial(trials.astype(int), p).astype(float), trials, p)
+
+
+def test_missing_cells_leave_the_models_that_took_both(monkeypatch):
+    """Pair by pair with NumPy; and blocks of any size give the same bits."""
+    cells = random_cells(25, 8, np.random.default_rng(0))
+    found = q3(cells)
+    monkeypatch.setattr(dimensionality, "_BLOCK", 24)
+
+    np.testing.assert_allclose(q3(cells), found, atol=1e-12)
+    for j, k in itertools.combinations(range(8), 2):
+        both = (cells.trials[:, j] > 0) & (cells.trials[:, k] > 0)
+        x, y = (cells.residual[both, i] / cells.trials[both, i] for i in (j, k))
+        assert found[j, k] == pytest.approx(np.corrcoef(x, y)[0, 1], abs=1e-10)
+        assert found[j, k] == pytest.approx(found[k, j], abs=1e-12)
+
+
+def test_the_bound_is_above_the_exact_chance_of_the_products():
+    """Every outcome of two items and four models, with epochs: never below, and no idle bound."""
+    p, q = np.array([0.3, 0.6, 0.8, 0.5]), np.array([0.4, 0.5, 0.9, 0.2])
+    n, size = np.array([1, 2, 1, 1]), np.array([2, 1, 1, 1])
+    outcomes = list(itertools.product(*(range(k + 1) for k in [*n, *size])))
+    right = np.array(outcomes, float)
+    chance = np.prod(stats.binom.pmf(right, [*n, *size], [*p, *q]), axis=1)
+    products = ((right[:, :4] - n * p) * (right[:, 4:] - size * q)).sum(axis=1)
+    for row, value in zip(right[::37], products[::37], strict=True):
+        cells = Cells(*(np.stack(x, axis=1) for x in ((row[:4], row[4:]), (n, size), (p, q))))
+        bound = dimensionality._chance_of_products(cells, np.array([0]), np.array([1]))[0]
+        exact = chance[products >= value - 1e-12].sum()
+
+        assert exact <= bound + 1e-12
+        assert bound <= 12 * exact + 1e-12
+
+
+def test_planted_copies_are_found_and_nothing_else():
+    """100 models × 150 items; items 0 and 1 are one question, so are 2 and 3."""
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        matrix = draw_responses(draw_truth(rng, 100, 150, "2pl"), rng)
+        clean = local_dependence(cells_of(fit_irt(matrix), matrix))
+        scores = matrix.scores.copy()
+        scores[:, [1, 3]] = scores[:, [0, 2]]
+        copied = ResponseMatrix.from_array(scores)
+        found = local_dependence(cells_of(fit_irt(copied), copied))
+
+        assert 0 == len(clean.first)
+        pairs = set(zip(found.first.tolist(), found.second.tolist(), strict=True))
+        assert pairs <= {(0, 1), (2, 3)}
+        assert pairs
+        assert found.n_pairs <= 150 * 149 / 2
+        assert found.mean < 0.05
+
+
+def test_few_models_prove_nothing():
+    """With five models many pairs of items have the same residuals; none is accused."""
+    rng = np.random.default_rng(5)
+    matrix = draw_responses(draw_truth(rng, 5, 200, "2pl"), rng)
+
+    assert 0 == len(local_dependence(cells_of(fit_irt(matrix), matrix)).first)

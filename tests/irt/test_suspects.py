@@ -1,0 +1,111 @@
+"""Items to look at: planted faults are named, sound data stay unaccused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import special
+
+from evalstats_plugin import ResponseMatrix
+from evalstats_plugin.analyses.abilities import fit_irt
+from evalstats_plugin.irt.item_fit import Cells
+from evalstats_plugin.irt.simulate import draw_responses, draw_truth
+from evalstats_plugin.irt.suspects import slope_tests, suspects
+
+
+def drawn(seed, n, m, item_model="2pl"):
+    rng = np.random.default_rng(seed)
+    truth = draw_truth(rng, n, m, item_model)
+    return draw_responses(truth, rng), truth
+
+
+@pytest.mark.parametrize(("n", "m"), [(10, 300), (50, 200), (350, 60)])
+def test_sound_items_are_hardly_ever_listed(n, m):
+    """Answers drawn from the model: of four data sets, one item in all at most per set."""
+    listed = [len(suspects(fit_irt(x), x)) for x, _ in (drawn(s, n, m) for s in range(4))]
+
+    assert sum(listed) <= 4
+
+
+@pytest.mark.parametrize("item_model", ["rasch", "2pl"])
+def test_a_key_turned_round_is_found_by_any_fit(item_model):
+    """80 models; also by a fit that holds all discriminations equal, or positive."""
+    matrix, truth = drawn(0, 80, 200)
+    middle = np.argsort(np.abs(truth.difficulty) + (truth.discrimination < 0.9))[:4]
+    scores = matrix.scores.copy()
+    scores[:, middle] = 1 - scores[:, middle]
+    turned = replace(matrix, scores=scores)
+    found = suspects(fit_irt(turned, item_model), turned)
+    named = {row.item: row.reasons for row in found}
+
+    wrong = {item for item, why in named.items() if "its key may be wrong" in " ".join(why)}
+
+    assert len({f"item_{j}" for j in middle} & wrong) >= 3
+    assert len(found) <= 6
+
+
+def test_an_item_that_none_gets_right_among_easy_ones_is_listed():
+    """Its neighbours are its cluster: as hard an item in a hard cluster is no surprise."""
+    rng = np.random.default_rng(1)
+    truth = draw_truth(rng, 40, 100, "rasch")
+    difficulty = np.where(np.arange(100) < 50, truth.difficulty * 0.5 - 1, 4.5)
+    matrix = draw_responses(truth._replace(difficulty=difficulty), rng)
+    scores = matrix.scores.copy()
+    scores[:, 0] = 0
+    clusters = np.repeat(["easy", "hard"], 50)
+    broken = replace(matrix, scores=scores, clusters=clusters)
+    found = {row.item: row.reasons for row in suspects(fit_irt(broken, "rasch"), broken)}
+
+    assert "no model gets it right" in " ".join(found["item_0"])
+    assert not {f"item_{j}" for j in range(50, 100)} & set(found)
+    assert (scores[:, 50:].sum(axis=0) == 0).sum() > 10
+
+
+def test_a_copied_item_names_its_twin_and_noise_is_told():
+    matrix, _ = drawn(2, 350, 50)
+    scores = matrix.scores.copy()
+    scores[:, 1] = scores[:, 0]
+    # Ability explains little of a mixture of two opposite items.
+    coin = np.random.default_rng(3).random(350) < 0.5
+    scores[:, 2, 0] = np.where(coin, 1 - scores[:, 0, 0], scores[:, 3, 0])
+    odd = ResponseMatrix.from_array(scores)
+    found = {row.item: " ".join(row.reasons) for row in suspects(fit_irt(odd, "rasch"), odd)}
+
+    assert "goes with item item_1 beyond ability" in found["item_0"]
+    assert "goes with item item_0 beyond ability" in found["item_1"]
+    assert "noisier than ability explains" in found["item_2"]
+
+
+def test_the_list_is_ready_for_logs():
+    """Texts and finite numbers by item, of one task."""
+    matrix, truth = drawn(4, 60, 80)
+    place = int(np.argmin(np.abs(truth.difficulty)))
+    scores = matrix.scores.copy()
+    scores[:, place] = 1 - scores[:, place]
+    tasks = np.where(np.arange(80) == place, "one", "two")
+    turned = replace(matrix, scores=scores, tasks=tasks)
+    found = suspects(fit_irt(turned), turned)
+    entry = found.by_item("one")[f"item_{place}"]
+
+    assert "its key may be wrong" in entry["suspect"]
+    assert all(isinstance(v, str) or np.isfinite(v) for v in entry.values())
+    assert f"item_{place}" not in found.by_item("two")
+    assert found.to_frame()["item"][0] == f"item_{place}"
+    assert entry["item_rest"] < 0
+
+
+@pytest.mark.parametrize(("slope", "field"), [(0.0, "none"), (1.2, "typical")])
+def test_slope_tests_are_standard_normal_where_what_they_test_is_so(slope, field):
+    """4000 items, 60 models of given ability: mean 0, variance 1 (standard errors .016, .022)."""
+    rng = np.random.default_rng(5)
+    theta = rng.standard_normal(60)
+    p = special.expit(slope * theta[:, None] + np.linspace(-1, 1, 4000))
+    right = (rng.random(p.shape) < p).astype(float)
+    found = slope_tests(Cells(right, np.ones_like(p), p), theta, mean=1.2, sd=0)
+    z, other = getattr(found, field), found.none + found.typical - getattr(found, field)
+
+    assert np.mean(z) == pytest.approx(0, abs=0.08)
+    assert np.var(z) == pytest.approx(1, abs=0.12)
+    assert abs(np.mean(other)) > 2
