@@ -7,13 +7,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from evalstats_plugin.analyses.abilities import fit_irt as fit_irt
+    from evalstats_plugin.analyses.abilities import score_models as score_models
     from evalstats_plugin.analyses.compare import compare as compare
+    from evalstats_plugin.analyses.epochs import at_k as at_k
+    from evalstats_plugin.analyses.epochs import variance_parts as variance_parts
     from evalstats_plugin.analyses.intervals import intervals as intervals
+    from evalstats_plugin.analyses.power import PowerAssumptions as PowerAssumptions
+    from evalstats_plugin.analyses.power import PowerDesign as PowerDesign
+    from evalstats_plugin.analyses.power import power as power
     from evalstats_plugin.analyses.rank import rank_sets as rank_sets
     from evalstats_plugin.annotations import annotate as annotate
     from evalstats_plugin.annotations import annotate_results as annotate_results
     from evalstats_plugin.annotations import strip as strip
     from evalstats_plugin.hookspecs import hookimpl as hookimpl
+    from evalstats_plugin.irt.fit import IRTFit as IRTFit
     from evalstats_plugin.logs import read as read
     from evalstats_plugin.matrix import ResponseMatrix as ResponseMatrix
     from evalstats_plugin.methods import Method as Method
@@ -29,7 +37,10 @@ __version__ = "0.1.0"
 _HOME = {
     "Comparison": "results",
     "Group": "responses",
+    "IRTFit": "irt.fit",
     "Method": "methods",
+    "PowerAssumptions": "analyses.power",
+    "PowerDesign": "analyses.power",
     "ResponseMatrix": "matrix",
     "ResponseSet": "response_set",
     "Responses": "responses",
@@ -37,18 +48,26 @@ _HOME = {
     "Source": "responses",
     "annotate": "annotations",
     "annotate_results": "annotations",
+    "at_k": "analyses.epochs",
     "compare": "analyses.compare",
+    "fit_irt": "analyses.abilities",
     "hookimpl": "hookspecs",
     "intervals": "analyses.intervals",
+    "power": "analyses.power",
     "rank_sets": "analyses.rank",
     "read": "logs",
+    "score_models": "analyses.abilities",
     "strip": "annotations",
+    "variance_parts": "analyses.epochs",
 }
 
 __all__ = [
     "Comparison",
     "Group",
+    "IRTFit",
     "Method",
+    "PowerAssumptions",
+    "PowerDesign",
     "ResponseMatrix",
     "ResponseSet",
     "Responses",
@@ -57,12 +76,17 @@ __all__ = [
     "__version__",
     "annotate",
     "annotate_results",
+    "at_k",
     "compare",
+    "fit_irt",
     "hookimpl",
     "intervals",
+    "power",
     "rank_sets",
     "read",
+    "score_models",
     "strip",
+    "variance_parts",
 ]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from evalstats_plugin.errors import IncompleteLogError, LogError, WriteError
 from evalstats_plugin.logs import adapters, as_path, find_logs, read_log, read_results
@@ -13,6 +13,9 @@ from evalstats_plugin.plugins import Annotation, Plugins, load
 from evalstats_plugin.responses import Responses, Selection
 from evalstats_plugin.results import Comparisons, Intervals, RankSets
 from evalstats_plugin.runs import label_models
+
+if TYPE_CHECKING:
+    from evalstats_plugin.analyses.ability_crossing import CrossedAbilities
 
 Analysis = Callable[[Sequence[Responses]], Intervals]
 
@@ -32,6 +35,7 @@ def annotate(  # noqa: PLR0913 - each is a choice of its own
     compare: bool = False,
     baseline: str | None = None,
     items: Literal["no", "metadata", "columns"] = "no",
+    irt: bool = False,
     selection: Selection | None = None,
     analysis: Analysis | None = None,
     plugins: Plugins | None = None,
@@ -54,6 +58,10 @@ def annotate(  # noqa: PLR0913 - each is a choice of its own
     items
         Write statistics of each item beside it, over all models here: into its metadata, or as
         columns of the harness's list of items too.
+    irt
+        Write into each log how able its model is, on one scale of ability for each metric over
+        all logs here; with `items` also difficulty, discrimination and why to look at an item.
+        In lm-eval's logs the items to look at are listed in the results file.
     selection
         What to read of each log, such as the field that groups its items.
     analysis
@@ -70,17 +78,21 @@ def annotate(  # noqa: PLR0913 - each is a choice of its own
     analysis = analysis or default_analysis()
     targets = _targets(paths, output, in_place=in_place, plugins=plugins)
     found = _read_all(targets, set(map(str, paths)), selection or Selection(), plugins)
-    about = _comparisons(found, baseline) if compare or baseline else {}
-    statistics = _items(found) if items != "no" else {}
+    labelled = _labelled(found) if compare or baseline or irt else {}
+    about = _comparisons(labelled, baseline) if compare or baseline else {}
+    results = {log: analysis(responses) for log, responses in found.items()}
+    scales = _scales(labelled, results, items=items != "no") if irt else None
+    statistics = _items(found, scales) if items != "no" else {}
     written: list[Path] = []
     for log, responses in found.items():
         annotation = Annotation(
-            analysis(responses),
+            results[log],
             __version__,
             rescore,
-            *about.get(log, (None, None)),
+            *about.get(str(log), (None, None)),
             statistics[_tasks(responses)] if items != "no" else None,
             items == "columns",
+            scales.of_log(str(log)) if scales else None,
         )
         written.append(write(log, annotation, targets[log], plugins))
     return written
@@ -104,25 +116,46 @@ def _tasks(responses: Sequence[Responses]) -> frozenset[str]:
 
 
 def _items(
-    found: Mapping[Path, Sequence[Responses]],
-) -> dict[frozenset[str], dict[str, dict[str, float]]]:
+    found: Mapping[Path, Sequence[Responses]], scales: CrossedAbilities | None
+) -> dict[frozenset[str], dict[str, dict[str, float | str]]]:
     """Statistics of the items of the tasks that logs hold together, from every log of them."""
     from evalstats_plugin.analyses.items import item_statistics
 
     every = [r for each in found.values() for r in each]
     held = {_tasks(responses) for responses in found.values()}
-    return {tasks: item_statistics([r for r in every if r.task in tasks]) for tasks in held}
+    statistics: dict[frozenset[str], dict[str, dict[str, float | str]]] = {}
+    for tasks in held:
+        classical = item_statistics([r for r in every if r.task in tasks])
+        fitted = scales.of_items(tasks) if scales else {}
+        statistics[tasks] = {
+            item: {**values, **fitted.get(item, {})} for item, values in classical.items()
+        }
+    return statistics
+
+
+def _labelled(found: Mapping[Path, Sequence[Responses]]) -> dict[str, list[Responses]]:
+    """Tell apart models of one name in several logs, which are named by their paths."""
+    labelled = iter(label_models(r for each in found.values() for r in each))
+    return {str(log): [next(labelled) for _ in each] for log, each in found.items()}
 
 
 def _comparisons(
-    found: Mapping[Path, Sequence[Responses]], baseline: str | None
-) -> dict[Path, tuple[Comparisons | None, RankSets | None]]:
+    labelled: Mapping[str, Sequence[Responses]], baseline: str | None
+) -> dict[str, tuple[Comparisons | None, RankSets | None]]:
     from evalstats_plugin.analyses.crossing import Crossed
 
-    labelled = iter(label_models(r for each in found.values() for r in each))
-    together = {str(log): [next(labelled) for _ in each] for log, each in found.items()}
-    crossed = Crossed(together, baseline)
-    return {log: (crossed.of_log(str(log)), crossed.ranks_of_log(str(log))) for log in found}
+    crossed = Crossed(labelled, baseline)
+    return {log: (crossed.of_log(log), crossed.ranks_of_log(log)) for log in labelled}
+
+
+def _scales(
+    labelled: Mapping[str, Sequence[Responses]], results: Mapping[Path, Intervals], *, items: bool
+) -> CrossedAbilities:
+    """Return scales of ability at the confidence level of the intervals."""
+    from evalstats_plugin.analyses.ability_crossing import CrossedAbilities
+
+    levels = (row.confidence_level for each in results.values() for row in each)
+    return CrossedAbilities(labelled, confidence_level=next(levels, 0.95), items=items)
 
 
 def strip(

@@ -14,10 +14,12 @@ import pluggy
 
 from evalstats_plugin import hookspecs
 from evalstats_plugin.errors import EvalStatsError, PluginError
-from evalstats_plugin.methods import CLUSTERED, METHODS, Method, table_of
+from evalstats_plugin.methods import Method, table_of
 from evalstats_plugin.results import Intervals, RankSets
+from evalstats_plugin.tables import INTERVALS
 
 if TYPE_CHECKING:
+    from evalstats_plugin.analyses.ability_records import Abilities
     from evalstats_plugin.results import Comparisons, RankSets
 
 BLOCK_VARIABLE = "EVALSTATS_NO_PLUGINS"
@@ -49,10 +51,12 @@ class Annotation:
     """Of this log's model with others: what no single log can tell."""
     ranks: RankSets | None = None
     """Of all models on this log's tasks: which ranks the items leave open."""
-    items: Mapping[str, Mapping[str, float]] | None = None
+    items: Mapping[str, Mapping[str, float | str]] | None = None
     """Statistics of each item, by its id as text, to be written beside the item."""
     item_columns: bool = False
     """Whether to show them in the list of items too, where the harness has one."""
+    abilities: Abilities | None = None
+    """Of this log's models, and the items of its tasks that a person should look at."""
 
     def block(self) -> dict[str, Any]:
         """Return the annotation as JSON values; every list holds things of one type.
@@ -79,25 +83,66 @@ class Annotation:
                     "high": row.high,
                     "std_error": row.std_error,
                     "design_effect": row.design_effect,
+                    "icc": row.icc,
                     "method": row.method,
                     "notes": list(row.notes),
                 }
                 for row in rows
             ],
             "comparisons": self._comparisons(),
-            "ranks": [
-                {
-                    "task": row.task,
-                    "metric": row.metric,
-                    "model": row.model,
-                    "n_models": row.n_models,
-                    "best_rank": row.best_rank,
-                    "worst_rank": row.worst_rank,
-                }
-                for row in self.ranks or ()
-            ],
-            "notes": list(self.intervals.notes),
+            "ranks": self._ranks(),
+            "abilities": self._abilities(),
+            "suspect_items": self._suspect_items(),
+            "notes": [*self.intervals.notes, *(self.abilities.notes if self.abilities else ())],
         }
+
+    def _ranks(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "task": row.task,
+                "metric": row.metric,
+                "model": row.model,
+                "n_models": row.n_models,
+                "best_rank": row.best_rank,
+                "worst_rank": row.worst_rank,
+                "letters": row.letters,
+                "prob_best": row.prob_best,
+            }
+            for row in self.ranks or ()
+        ]
+
+    def _abilities(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "task": row.task,
+                "metric": row.metric,
+                "model": row.model,
+                "n_items": row.n_items,
+                "n_models": row.n_models,
+                "estimate": row.estimate,
+                "low": row.low,
+                "high": row.high,
+                "std_error": row.std_error,
+                "item_model": row.item_model,
+                "estimator": row.estimator,
+                "scale": row.scale,
+                "notes": list(row.notes),
+            }
+            for row in self.abilities or ()
+        ]
+
+    def _suspect_items(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "task": item.task,
+                "metric": item.metric,
+                "item": item.item,
+                "difficulty": item.difficulty,
+                "discrimination": item.discrimination,
+                "reasons": list(item.notes),
+            }
+            for item in (self.abilities.flagged if self.abilities else ())
+        ]
 
     def _comparisons(self) -> list[dict[str, Any]]:
         return [
@@ -112,6 +157,8 @@ class Annotation:
                 "high": row.high,
                 "p_value": row.p_value,
                 "p_adjusted": row.p_adjusted,
+                "low_adjusted": row.low_adjusted,
+                "high_adjusted": row.high_adjusted,
                 "prob_better": row.prob_better,
                 "method": row.method,
                 "notes": list(row.notes),
@@ -171,7 +218,7 @@ class Plugins:
             traceback = traceback.tb_next
         return found
 
-    def methods(self, own: Iterable[Method] = (*METHODS, *CLUSTERED)) -> dict[str, Method]:
+    def methods(self, own: Iterable[Method] = INTERVALS) -> dict[str, Method]:
         """Return every method for one question by name: our own, and what plugins add."""
         return table_of((m for found in self.call("evalstats_methods") for m in found), own)
 

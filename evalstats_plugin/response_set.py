@@ -51,7 +51,7 @@ class ResponseSet:
         chosen = [
             r
             for r in self.responses
-            if len(r.item_ids)
+            if r.scores.size
             and wanted.wants_task(r.task, *(g.name for g in r.groups))
             and wanted.wants_metric(r.metric)
         ]
@@ -65,7 +65,7 @@ class ResponseSet:
         import pandas as pd
 
         columns = ["model", "task", "metric", "item", "epoch", "score", "cluster"]
-        frames = [_tidy(r) for r in self.responses if len(r.item_ids)]
+        frames = [_tidy(r) for r in self.responses if r.scores.size]
         if not frames:
             return pd.DataFrame(columns=columns)
         return pd.concat(frames, ignore_index=True)[columns]

@@ -91,6 +91,10 @@ class Responses:
     """Shape (M, R): NaN where missing."""
     weights: NDArray[np.float64] | None = None
     """Shape (M,): denominators, where the value is a ratio of sums (words of a text)."""
+    pairs: NDArray[Any] | None = None
+    """Shape (M, 2), objects: what was expected of each item and what was answered, where
+    `aggregation` makes the value out of these: labels (f1), texts (bleu), a label and how sure the
+    model is of it (roc_auc). None where missing. `scores` then have shape (M, 0)."""
     clusters: NDArray[Any] | None = None
     """Shape (M,): what stands or falls together."""
     item_hashes: NDArray[Any] | None = None
@@ -115,6 +119,9 @@ class Responses:
         n = len(self.item_ids)
         if self.scores.ndim != 2 or len(self.scores) != n:
             msg = f"scores have shape {self.scores.shape}, expected ({n}, R) for {n} item ids"
+            raise ValueError(msg)
+        if self.pairs is not None and self.pairs.shape != (n, 2):
+            msg = f"pairs have shape {self.pairs.shape}, expected ({n}, 2)"
             raise ValueError(msg)
         for name in ("weights", "clusters", "item_hashes"):
             value = getattr(self, name)

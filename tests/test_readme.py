@@ -78,7 +78,7 @@ def test_every_source_that_code_cites_is_in_the_references() -> None:
         key
         for root in ("evalstats_plugin", "adapters")
         for path in (ROOT / root).rglob("*.py")
-        for key in re.findall(r"\[([A-Z][A-Za-z]*\d\d)\]_", path.read_text())
+        for key in re.findall(r"\[([A-Z][A-Za-z]*\d\d[a-z]?)\]_", path.read_text())
     }
     references = (ROOT / "README.md").read_text().split("## References")[1]
 

@@ -31,7 +31,17 @@ def _command(*arguments: str) -> str:
     )
 
 
-@pytest.mark.parametrize("arguments", [("--help",), ("plugins",), ("report", "--help")])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--help",),
+        ("plugins",),
+        ("report", "--help"),
+        ("compare", "--help"),
+        ("power", "--help"),
+        ("irt", "--help"),
+    ],
+)
 def test_help_and_plugins_load_nothing_heavy(arguments: tuple[str, ...]) -> None:
     """Not even NumPy, SciPy or rich."""
     loaded = _modules_after(_command(*arguments))

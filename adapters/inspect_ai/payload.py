@@ -16,6 +16,8 @@ from evalstats_plugin.results import Comparison, ScoreInterval
 if TYPE_CHECKING:
     from inspect_ai.log import EvalLog
 
+    from evalstats_plugin.analyses.ability_records import Ability
+
 KEY = "evalstats"
 SUMMARY_KEY = "evalstats_summary"
 TAG = "evalstats"
@@ -49,6 +51,7 @@ def summary(annotation: Annotation) -> str:
     """Return the intervals and comparisons as one line for people."""
     sentences = [_sentence(row) for row in annotation.intervals]
     sentences += [_comparison(row) for row in annotation.comparisons or ()]
+    sentences += [_ability(row) for row in annotation.abilities or ()]
     shown = sentences[:_MOST_IN_SUMMARY]
     if len(sentences) > len(shown):
         shown.append(f"and {len(sentences) - len(shown)} more")
@@ -69,3 +72,12 @@ def _comparison(row: Comparison) -> str:
     if row.difference is None or row.low is None or row.high is None:
         return f"{what}: no difference to be had"
     return f"{what} {row.difference:+.3f} [{row.low:+.3f}, {row.high:+.3f}] ({row.method})"
+
+
+def _ability(row: Ability) -> str:
+    what = f"ability on {row.metric}"
+    if row.estimate is None:
+        return f"{what}: no estimate"
+    limits = "" if row.low is None or row.high is None else f" [{row.low:+.2f}, {row.high:+.2f}]"
+    how = f"{row.item_model} {row.estimator}, {row.n_models} models, {row.scale}"
+    return f"{what} {row.estimate:+.2f}{limits} ({how})"

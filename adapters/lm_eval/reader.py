@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from evalstats_plugin.adapters.lm_eval import layout
+from evalstats_plugin.adapters.lm_eval.answers import with_answers
 from evalstats_plugin.adapters.lm_eval.clusters import cluster_field
 from evalstats_plugin.adapters.lm_eval.identity import model_identity, task_settings
 from evalstats_plugin.adapters.lm_eval.recompute import disagreement
@@ -204,6 +205,9 @@ class _Run:
                 return self._base(m, scores=pairs[:, :1], weights=pairs[:, 1], **items)
         scores = as_scores(values)
         if scores is None:
+            answered = with_answers(base, values, items | {"notes": about_items})
+            if answered is not None:
+                return answered
             return self._base(
                 m,
                 aggregation=base.aggregation if base.aggregation != "mean" else "other",

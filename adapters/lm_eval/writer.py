@@ -32,8 +32,11 @@ def annotate_log(path: Path, annotation: Annotation | None, output: Path) -> Pat
     clean = layout.load_results(path)
     if clean is None:
         return None
-    if annotation is not None and annotation.items is not None:
-        msg = f"{path}: lm-eval's samples files are never changed, so items cannot be annotated"
+    if annotation is not None and annotation.items is not None and annotation.abilities is None:
+        msg = (
+            f"{path}: lm-eval's samples files are never changed, so items cannot be annotated; "
+            "with --irt (in Python: irt=True) the results file lists the items to look at"
+        )
         raise WriteError(msg)
     original = original_bytes(path)
     if annotation is None:

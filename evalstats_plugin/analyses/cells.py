@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from evalstats_plugin.analyses.composite_data import Composite
+from evalstats_plugin.analyses.composite_intervals import cell_of_pairs
 from evalstats_plugin.methods import Kind
 from evalstats_plugin.responses import Responses
 
@@ -50,11 +52,15 @@ class Cell:
     n: int = 0
     n_missing: int = 0
     bounds: tuple[float, float] | None = None
+    composite: Composite | None = None
+    """Where the value is not a mean: what it is made of."""
     notes: tuple[str, ...] = ()
 
     @property
     def estimate(self) -> float:
         """The score, by the metric's own aggregation; NaN where there is none."""
+        if self.composite is not None:
+            return self.composite.estimate
         if self.kind is None:
             return math.nan if self.responses.logged is None else self.responses.logged
         if self.kind == "binary":
@@ -70,7 +76,7 @@ class Cell:
 
         The clustered one, where items come in clusters.
         """
-        if self.kind in (None, "ratio") or self.n < 2:
+        if self.kind not in ("binary", "bounded", "real") or self.n < 2:
             return None
         if self.clusters is not None:
             from evalstats_plugin.analyses.clusters import cluster_sums
@@ -90,8 +96,8 @@ def make_cell(responses: Responses, bounds: Bounds) -> Cell:
     """Find out what the scores are like: binary, bounded, real, or a ratio of sums."""
     known = bounds.get(responses.metric, bounds.get(responses.metric.partition(",")[0]))
     responses = replace(responses, bounds=known or responses.bounds)
-    if not len(responses.item_ids):
-        return _from_counts(responses)
+    if responses.pairs is not None or not len(responses.item_ids):
+        return _without_scores(responses)
     if responses.aggregation not in ("mean", *RATIOS):
         return Cell(responses=responses, kind=None, notes=responses.notes)
     means = responses.item_means
@@ -144,6 +150,12 @@ def takes_are_binary(responses: Responses) -> bool:
     """Whether every take that was scored got 0 or 1."""
     scores: NDArray[Any] = responses.scores
     return bool(np.isin(scores[~np.isnan(scores)], (0.0, 1.0)).all())
+
+
+def _without_scores(responses: Responses) -> Cell:
+    if responses.pairs is not None:
+        return Cell(responses=responses, **cell_of_pairs(responses))
+    return _from_counts(responses)
 
 
 def _from_counts(r: Responses) -> Cell:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -9,10 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evalstats_plugin.analyses.cells import Cell
-from evalstats_plugin.methods import CLUSTERED
 from evalstats_plugin.results import ScoreInterval, finite
+from evalstats_plugin.tables.clustered import CLUSTERED
 
-FAMILIES = ("clustered", "clustered-bounded", "clustered-real")
+FAMILIES = (
+    "clustered", "clustered-bounded", "clustered-real", "clustered-resampling", "clustered-paired",
+)  # fmt: skip
 """Families of methods that are told which items belong together."""
 
 _NAMES = frozenset(method.name for method in CLUSTERED)
@@ -21,14 +24,30 @@ FloatArray = NDArray[np.float64]
 
 
 def cluster_sums(cell: Cell) -> tuple[FloatArray, FloatArray]:
-    """Sums of the scores of each cluster, and how many items it has."""
+    """Sums of the scores of each cluster, and how many items it has.
+
+    An item whose cluster has no name is a cluster of its own.
+    """
     if cell.clusters is None:
         return cell.values, np.ones(cell.n)
-    names, where = np.unique(cell.clusters.astype(str), return_inverse=True)
+    given = cell.clusters.astype(str)
+    alone = np.char.add("\0", np.arange(len(given)).astype(str))
+    names, where = np.unique(np.where(given == "", alone, given), return_inverse=True)
     totals, sizes = np.zeros((2, len(names)))
     np.add.at(totals, where, cell.values)
     np.add.at(sizes, where, 1.0)
     return totals, sizes
+
+
+def icc(cell: Cell) -> float:
+    """Intra-cluster correlation of the scores, by analysis of variance; NaN where unknown."""
+    from evalstats_plugin.stats.clustered import anova_icc
+
+    if cell.clusters is None:
+        return math.nan
+    totals, sizes = cluster_sums(cell)
+    squares, _ = cluster_sums(replace(cell, values=cell.values**2))
+    return float(anova_icc(totals, squares, sizes))
 
 
 def cluster_arrays(cells: Sequence[Cell]) -> tuple[FloatArray, FloatArray]:
@@ -51,8 +70,8 @@ def side_by_side(cell: Cell, row: ScoreInterval, naive: tuple[float, float]) -> 
         return replace(row, notes=(*row.notes, note))
     plain = replace(cell, clusters=None).std_error
     note = (
-        "items come in clusters, which the interval allows for (see naive_low, naive_high and "
-        "design_effect in --format json)"
+        "items come in clusters, which the interval allows for (see naive_low, naive_high, "
+        "design_effect and icc in --format json)"
         if n_clusters > 1
         else "all items are one cluster, which tells next to nothing of others"
     )
@@ -61,5 +80,6 @@ def side_by_side(cell: Cell, row: ScoreInterval, naive: tuple[float, float]) -> 
         naive_low=finite(naive[0]),
         naive_high=finite(naive[1]),
         design_effect=finite(float(design_effect(cell.std_error or 0.0, plain or 0.0))),
+        icc=finite(icc(cell)),
         notes=(*row.notes, note),
     )

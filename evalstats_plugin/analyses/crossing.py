@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -11,6 +12,9 @@ from evalstats_plugin.analyses.rank import rank_sets
 from evalstats_plugin.responses import Responses
 from evalstats_plugin.results import Comparisons, RankSets
 from evalstats_plugin.runs import choose_runs, is_model
+
+MOST_RANKED = 200
+"""Models of one task up to which their ranks are written into logs."""
 
 
 class Crossed:
@@ -33,7 +37,16 @@ class Crossed:
             named = _full_name(baseline, list(dict.fromkeys(r.model for r in kept)))
             compared = compare(kept, baseline=named, rng=0, **options)
             self.comparisons = replace(compared, notes=(*compared.notes, *notes))
+            self._rank(kept)
+
+    def _rank(self, kept: Sequence[Responses]) -> None:
+        """Rank the models, unless they are too many: pairs grow as the square."""
+        takers = Counter((r.task, r.metric) for r in kept)
+        if max(takers.values()) <= MOST_RANKED:
             self.ranks = rank_sets(kept, rng=0)
+        elif self.comparisons is not None:
+            note = f"a task has more than {MOST_RANKED} models: no ranks, which rank_sets gives"
+            self.comparisons = replace(self.comparisons, notes=(*self.comparisons.notes, note))
 
     def ranks_of_log(self, location: str) -> RankSets | None:
         """Return the ranks, among all models, on the tasks that a log holds."""

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evalstats_plugin.analyses.cells import Cell
-from evalstats_plugin.methods import DEFAULTS
 from evalstats_plugin.responses import Group
 from evalstats_plugin.results import ScoreInterval, finite
 from evalstats_plugin.stats.interval import Interval
+from evalstats_plugin.tables.means import DEFAULTS
 
 if TYPE_CHECKING:
     from evalstats_plugin.stats.stratified import Smoothed
@@ -83,7 +83,7 @@ def _group_row(members: _Members) -> ScoreInterval:
         logged=finite(group.logged),
         logged_std_error=finite(group.logged_std_error),
     )
-    if any(c.kind not in ("binary", "bounded", "real") for c in cells):
+    if any(c.kind is None or c.kind == "ratio" for c in cells):
         return replace(row, notes=(*row.notes, "a task of this group has no mean"))
     shares = np.array([float(c.n) if group.weighting == "micro" else 1.0 for c in cells])
     shares = shares / shares.sum()
@@ -102,8 +102,11 @@ def _group_row(members: _Members) -> ScoreInterval:
 
 
 def _std_error(cells: Sequence[Cell], shares: NDArray[np.float64]) -> float | None:
-    """√Σ w² s²/n over the tasks; None where no task's scores vary, or one has a single item."""
-    if any(c.n < 2 for c in cells):
+    """√Σ w² s²/n over the tasks; None where no task's scores vary, or one has a single item.
+
+    None too where a task's value is not a mean.
+    """
+    if any(c.n < 2 or c.composite is not None for c in cells):
         return None
     errors = np.array([c.std_error or 0.0 for c in cells])
     return finite(float(np.sqrt(shares**2 @ errors**2))) or None
@@ -120,7 +123,11 @@ def _combine(
 
     estimates = np.array([c.estimate for c in cells])
     bounds = {c.bounds for c in cells}
-    auto = all(r.method == DEFAULTS[c.kind][0] for c, r in zip(cells, rows, strict=True) if c.kind)
+    auto = all(
+        c.composite is None and r.method == DEFAULTS[c.kind][0]
+        for c, r in zip(cells, rows, strict=True)
+        if c.kind
+    )
     if auto and len(bounds) == 1 and None not in bounds:
         low, high = next(iter(bounds)) or (0.0, 1.0)
         width = high - low

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evalstats_plugin import methods
-from evalstats_plugin.analyses import clusters
+from evalstats_plugin.analyses import clusters, composite_intervals
 from evalstats_plugin.analyses.cells import RATIOS, Bounds, Cell, make_cell
 from evalstats_plugin.analyses.groups import group_rows
 from evalstats_plugin.errors import DesignError
@@ -20,6 +20,10 @@ from evalstats_plugin.methods import Method
 from evalstats_plugin.response_set import ResponseSet
 from evalstats_plugin.responses import Responses
 from evalstats_plugin.results import Intervals, ScoreInterval, finite
+from evalstats_plugin.tables import INTERVALS
+from evalstats_plugin.tables.clustered import CLUSTERED, CLUSTERED_DEFAULTS
+from evalstats_plugin.tables.composites import CLUSTERED_COMPOSITE_DEFAULTS, COMPOSITE_DEFAULTS
+from evalstats_plugin.tables.means import DEFAULTS
 
 N_RESAMPLES = 9999
 """Of bootstrap methods: with one more, a tail of .025 falls on a whole number of resamples."""
@@ -95,14 +99,16 @@ def _clustered(
 ) -> list[ScoreInterval]:
     """Set what clusters do to an interval side by side with what it would be without them."""
     rows = list(rows)
-    where = [i for i, cell in enumerate(cells) if cell.clusters is not None]
+    where = [i for i, c in enumerate(cells) if c.clusters is not None and c.kind is not None]
     if not where:
         return rows
     level = rows[where[0]].confidence_level
     solver = _Solver(level, "auto", prior, np.random.default_rng(0))
     naive = solver.solve([replace(cells[i], clusters=None) for i in where])
     for i, limits in zip(where, naive, strict=True):
-        rows[i] = clusters.side_by_side(cells[i], rows[i], limits)
+        of_mean = cells[i].composite is None or cells[i].kind == "binary"
+        beside = clusters.side_by_side if of_mean else composite_intervals.beside_clusters
+        rows[i] = beside(cells[i], rows[i], limits)
     return rows
 
 
@@ -125,8 +131,8 @@ class _Solver:
         rng: np.random.Generator,
     ) -> None:
         extra = (method,) if isinstance(method, Method) else ()
-        own = (*methods.METHODS, *methods.CLUSTERED)
-        self.table = methods.table_of(m for m in extra if m not in own)
+        own = INTERVALS
+        self.table = methods.table_of((m for m in extra if m not in own), own)
         self.method = method.name if isinstance(method, Method) else method
         methods.check_name(self.method, self.table)
         self.confidence_level = confidence_level
@@ -142,9 +148,9 @@ class _Solver:
             if cell.kind is None:
                 continue
             chosen = self._choose(cell, cell.kind)
-            if chosen.family != "binary" and not len(cell.values):
+            if cell.composite is None and chosen.family != "binary" and not len(cell.values):
                 # Known by its counts only.
-                chosen = self.table[methods.DEFAULTS[cell.kind][0]]
+                chosen = self.table[DEFAULTS[cell.kind][0]]
             self.names[i] = chosen.name
             # Cells of similar size share an array padded to the largest.
             size = 0 if chosen.family == "binary" else cell.n.bit_length()
@@ -161,18 +167,25 @@ class _Solver:
         return limits
 
     def _choose(self, cell: Cell, kind: methods.Kind) -> Method:
+        if cell.composite is not None and kind != "binary":
+            of_clusters = cell.clusters is not None and kind in CLUSTERED_COMPOSITE_DEFAULTS
+            defaults = CLUSTERED_COMPOSITE_DEFAULTS if of_clusters else COMPOSITE_DEFAULTS
+            return methods.choose(kind, self.method, self.table, defaults)
         if cell.clusters is not None:
-            return methods.choose(kind, self.method, self.table, methods.CLUSTERED_DEFAULTS)
-        for_clusters = self.method in {m.name for m in methods.CLUSTERED}
-        return methods.choose(kind, "auto" if for_clusters else self.method, self.table)
+            return methods.choose(kind, self.method, self.table, CLUSTERED_DEFAULTS)
+        for_clusters = self.method in {m.name for m in CLUSTERED}
+        return methods.choose(kind, "auto" if for_clusters else self.method, self.table, DEFAULTS)
 
     def _run(
         self, method: Method, batch: Sequence[Cell], bounds: tuple[float, float] | None
     ) -> Limits:
         if self.prior is not None and method.family == "binary" and "prior" in method.options:
             method = replace(method, options={**method.options, "prior": self.prior})
-        function = method.load()
         level = self.confidence_level
+        sampling = {"rng": self.rng, "n_resamples": N_RESAMPLES}
+        if method.family in composite_intervals.FAMILIES:
+            return composite_intervals.limits(method, batch, level, sampling)
+        function = method.load()
         if method.family == "binary":
             successes = np.array([c.successes for c in batch])
             return function(
@@ -181,16 +194,17 @@ class _Solver:
         if method.family in clusters.FAMILIES:
             sums = clusters.cluster_arrays(batch)
             more = {"bounds": bounds} if method.family == "clustered-bounded" else {}
+            if method.family == "clustered-resampling":
+                more = {"n_resamples": N_RESAMPLES, "rng": self.rng}
             return function(*sums, confidence_level=level, **more)
         scores = _padded([c.values for c in batch])
         if method.family == "bounded":
             return function(scores, bounds=bounds, confidence_level=level)
-        if method.family == "resampling":
-            return function(scores, confidence_level=level, n_resamples=N_RESAMPLES, rng=self.rng)
         if method.family == "ratio":
             ones = [np.ones(c.n) if c.weights is None else c.weights for c in batch]
             return function(scores, _padded(ones), confidence_level=level)
-        return function(scores, confidence_level=level)
+        more = sampling if method.family == "resampling" else {}
+        return function(scores, confidence_level=level, **more)
 
 
 def _padded(rows: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:

@@ -25,18 +25,23 @@ def item_statistics(responses: Sequence[Responses]) -> dict[str, dict[str, float
     ``evalstats_z`` how many standard deviations of the items' means the item lies from their
     mean. With several metrics each name holds the metric's: ``evalstats_match_p``.
     """
-    by_metric: dict[str, list[Responses]] = {}
-    for each in responses:
-        if len(each.item_ids) and each.aggregation == "mean":
-            by_metric.setdefault(each.metric, []).append(each)
     found: dict[str, dict[str, float]] = {}
-    for metric, group in by_metric.items():
-        start = PREFIX if len(by_metric) == 1 else f"{PREFIX}{metric}_"
-        ids, columns = _statistics(group)
+    for metric, start in prefixes(responses).items():
+        ids, columns = _statistics([r for r in _averaged(responses) if r.metric == metric])
         for name, values in columns.items():
             for item, value in zip(ids, values.tolist(), strict=True):
                 found.setdefault(item, {})[start + name] = value
     return found
+
+
+def prefixes(responses: Sequence[Responses]) -> dict[str, str]:
+    """Return what the names of statistics begin with, for each metric that has item scores."""
+    metrics = list(dict.fromkeys(r.metric for r in _averaged(responses)))
+    return {m: PREFIX if len(metrics) == 1 else f"{PREFIX}{m}_" for m in metrics}
+
+
+def _averaged(responses: Sequence[Responses]) -> list[Responses]:
+    return [r for r in responses if len(r.item_ids) and r.aggregation == "mean"]
 
 
 def _statistics(group: Sequence[Responses]) -> tuple[list[str], dict[str, NDArray[np.generic]]]:

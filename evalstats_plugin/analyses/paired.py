@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evalstats_plugin.analyses.comparison_methods import CLUSTERED_NAMES
-from evalstats_plugin.analyses.pair_solver import N_FLIPS, Found, PairSolver
+from evalstats_plugin.analyses.corrections import correct
+from evalstats_plugin.analyses.pair_solver import Found, PairSolver
 from evalstats_plugin.analyses.pairing import Pairing, pairings
-from evalstats_plugin.analyses.request import Correction, Request
+from evalstats_plugin.analyses.request import Request
 from evalstats_plugin.responses import Responses
-from evalstats_plugin.results import Comparison
+from evalstats_plugin.results import Comparison, records
+from evalstats_plugin.tables.comparisons import CLUSTERED_NAMES
+
+if TYPE_CHECKING:
+    from evalstats_plugin.stats.interval import Interval
+
+NO_INTERVAL = "no interval: one item or cluster, or differences that are all equal"
 
 FloatArray = NDArray[np.float64]
 
@@ -20,73 +28,77 @@ FloatArray = NDArray[np.float64]
 def paired(responses: Sequence[Responses], request: Request) -> tuple[list[Comparison], list[str]]:
     """Compare models item by item; return also notes on what was left out."""
     pairs, left_out = pairings(responses, request.bounds, request.baseline)
+    families = [pairing.family for pairing in pairs]
     solver = PairSolver(request)
+    found = solver.solve(families)
+    corrected = [
+        correct(one.p_value, partial(units, pairing, one.method), request)
+        for pairing, one in zip(families, found, strict=True)
+    ]
+    limits = solver.limits(families, found, [one.level for one in corrected])
     rows: list[Comparison] = []
-    for pairing, found in zip(pairs, solver.solve(pairs), strict=True):
-        adjusted = _adjusted(found, pairing, request.correction, request.rng)
-        rows += _rows(pairing, found, adjusted, request.confidence_level)
+    for pairing, one, correction, together in zip(pairs, found, corrected, limits, strict=True):
+        n_items: NDArray[np.int64] = pairing.n_items
+        columns = {"n_items": n_items.tolist(), "notes": _notes(pairing, one, n_items)}
+        same = {"confidence_level": request.confidence_level}
+        rows += comparison_rows(pairing, (one, correction.p_values, together), columns, same)
     return rows, left_out
 
 
-def _adjusted(
-    found: Found, pairing: Pairing, correction: Correction, rng: np.random.Generator
-) -> FloatArray:
-    from evalstats_plugin.stats import multiplicity
+def units(pairing: Pairing, method: str) -> tuple[FloatArray, NDArray[np.int64], NDArray[np.int64]]:
+    """Scores of what has one sign, an item or a cluster, and the pairs that are compared on it.
 
-    p_values, clustered = found.p_value, found.method in CLUSTERED_NAMES
-
-    if correction == "holm":
-        return multiplicity.holm(p_values)
-    if correction == "bh":
-        return multiplicity.benjamini_hochberg(p_values)
-    if correction == "maxt":
-        units = pairing.differences()
-        if clustered:
-            totals, sizes = pairing.cluster_sums(units)
-            units = np.where(sizes > 0, totals, np.nan)
-        return multiplicity.max_t(units, rng=rng, n_flips=N_FLIPS)
-    return p_values
+    As `stats.max_t` takes them; `method` is that of the intervals, which tells whether clusters are
+    allowed for.
+    """
+    if method not in CLUSTERED_NAMES:
+        return pairing.scores, pairing.a, pairing.b
+    if not np.isnan(pairing.scores).any():
+        return pairing.cluster_sums(pairing.scores)[0], pairing.a, pairing.b
+    # A pair adds up the items of a cluster that both answered: as against a model that has 0.
+    totals, sizes = pairing.cluster_sums(pairing.differences())
+    scores = np.concatenate([np.zeros((1, totals.shape[1])), np.where(sizes > 0, totals, np.nan)])
+    return scores, np.zeros_like(pairing.a), np.arange(1, len(scores), dtype=np.int64)
 
 
-def _rows(
-    pairing: Pairing, found: Found, p_adjusted: FloatArray, confidence_level: float
+def comparison_rows(
+    pairing: Pairing,
+    numbers: tuple[Found, FloatArray, Interval | None],
+    columns: Mapping[str, Sequence[Any]],
+    same: Mapping[str, Any],
 ) -> list[Comparison]:
+    """Make the rows of the pairs that were asked for, which come first.
+
+    `columns` and `same` are fields of which every row has its own, and which are alike in all.
+    """
+    found, p_adjusted, limits = numbers
     lower_is_better = pairing.higher_is_better is False
-    prob = 1 - found.prob_higher if lower_is_better else found.prob_higher
-    numbers = (found.difference, found.low, found.high, found.p_value, p_adjusted, prob)
-    n_items: NDArray[np.int64] = pairing.n_items
-    missing: NDArray[np.int64] = pairing.n_either - n_items
-    common = (*pairing.notes, *_on_clusters(pairing, found.method))
-    undefined: NDArray[np.bool_] = ~np.isfinite(found.low) | ~np.isfinite(found.high)
-    places = zip(n_items.tolist(), missing.tolist(), undefined.tolist(), strict=True)
-    columns = zip(
-        [pairing.models[i] for i in pairing.a.tolist()],
-        [pairing.models[i] for i in pairing.b.tolist()],
-        n_items.tolist(),
-        *(_finite(x) for x in numbers),
-        (_notes(common, *place) for place in places),
-        strict=True,
-    )
-    return [
-        Comparison(
-            model_a=a,
-            model_b=b,
-            task=pairing.task,
-            metric=pairing.metric,
-            n_items=n,
-            difference=difference,
-            low=low,
-            high=high,
-            p_value=p_value,
-            p_adjusted=adjusted,
-            prob_better=prob_better,
-            method=found.method,
-            confidence_level=confidence_level,
-            notes=notes,
-            higher_is_better=pairing.higher_is_better,
-        )
-        for a, b, n, difference, low, high, p_value, adjusted, prob_better, notes in columns
-    ]
+    of_pairs = {
+        "difference": found.difference,
+        "low": found.low,
+        "high": found.high,
+        "p_value": found.p_value,
+        "p_adjusted": p_adjusted,
+        "prob_better": 1 - found.prob_higher if lower_is_better else found.prob_higher,
+    }
+    if limits is not None:
+        of_pairs |= {"low_adjusted": limits.low, "high_adjusted": limits.high}
+    shown = slice(len(pairing.a))
+    models = np.asarray(pairing.models, dtype=object)
+    every = {
+        **columns,
+        "model_a": models[pairing.a].tolist(),
+        "model_b": models[pairing.b].tolist(),
+        **{name: _finite(values[shown]) for name, values in of_pairs.items()},
+    }
+    common = {
+        **same,
+        "task": pairing.task,
+        "metric": pairing.metric,
+        "method": found.method,
+        "higher_is_better": pairing.higher_is_better,
+    }
+    return records(Comparison, every, common)
 
 
 def _on_clusters(pairing: Pairing, method: str) -> tuple[str, ...]:
@@ -100,21 +112,27 @@ def _on_clusters(pairing: Pairing, method: str) -> tuple[str, ...]:
 
 def _finite(values: FloatArray) -> list[float | None]:
     """Numbers, None where there is none."""
+    if np.isfinite(values).all():
+        return values.tolist()
     found: NDArray[np.object_] = values.astype(object)
     found[~np.isfinite(values)] = None
     return found.tolist()
 
 
-def _notes(
-    notes: tuple[str, ...],
-    n: int,
-    n_missing: int,
-    undefined: bool,  # noqa: FBT001 - unpacked from a table
-) -> tuple[str, ...]:
-    if n_missing:
-        notes = (*notes, f"{n_missing} of {n + n_missing} items lack one model's score: left out")
-    if not n:
-        return (*notes, "the two models share no item")
-    if undefined:
-        notes = (*notes, "no interval: one item or cluster, or differences that are all equal")
+def _notes(pairing: Pairing, found: Found, n_items: NDArray[np.int64]) -> list[tuple[str, ...]]:
+    """Return the notes of each row: most have only those that all have in common."""
+    common = (*pairing.notes, *_on_clusters(pairing, found.method))
+    shown = slice(len(n_items))
+    missing: NDArray[np.int64] = pairing.n_either - n_items
+    undefined = ~np.isfinite(found.low[shown]) | ~np.isfinite(found.high[shown])
+    notes = [common] * len(n_items)
+    for i in np.flatnonzero((missing > 0) | undefined | (n_items == 0)).tolist():
+        n, n_missing = int(n_items[i]), int(missing[i])
+        if n_missing:
+            lacking = f"{n_missing} of {n + n_missing} items lack one model's score: left out"
+            notes[i] = (*notes[i], lacking)
+        if not n:
+            notes[i] = (*notes[i], "the two models share no item")
+        elif undefined[i]:
+            notes[i] = (*notes[i], NO_INTERVAL)
     return notes

@@ -12,7 +12,9 @@ from evalstats_plugin.errors import EvalStatsError
 COMMANDS = {
     "annotate": "Write the intervals into the harness's own results files.",
     "compare": "Show which models differ for certain, item by item.",
+    "irt": "Show how able each model and how hard each item is, on one scale.",
     "plugins": "List the installed adapters and methods.",
+    "power": "Plan a comparison: items, epochs or models for a difference.",
     "report": "Show every score with an interval that holds at any n.",
 }
 

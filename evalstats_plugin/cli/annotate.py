@@ -42,6 +42,12 @@ if TYPE_CHECKING:
     show_default=True,
     help="Write statistics of each item into its metadata, or show them as columns too (Inspect).",
 )
+@click.option(
+    "--irt",
+    is_flag=True,
+    help="Write how able each model is, over all these logs; with --items also how hard items are "
+    "and which to look at.",
+)
 @options.cluster
 @options.include_incomplete
 @options.analysis
@@ -81,6 +87,7 @@ def annotate(ctx: click.Context, paths: tuple[str, ...], **chosen: Any) -> None:
             compare=chosen["compare"],
             baseline=chosen["baseline"],
             items=chosen["items"],
+            irt=chosen["irt"],
             selection=selection,
             analysis=analysis,
             plugins=plugins,

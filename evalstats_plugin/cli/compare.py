@@ -10,6 +10,7 @@ import click
 from evalstats_plugin.cli import options
 
 if TYPE_CHECKING:
+    from evalstats_plugin.analyses.compare import Design
     from evalstats_plugin.plugins import Plugins
     from evalstats_plugin.results import Comparisons
 
@@ -21,8 +22,20 @@ CORRECTIONS = ("holm", "bh", "maxt", "none")
 @click.argument("paths", nargs=-1, required=True, metavar="PATHS...")
 @options.reading
 @click.option(
-    "--baseline", metavar="MODEL", help="Compare the others with this model, not every two."
+    "--baseline", metavar="MODEL",
+    help="Compare the others with this model, not every two; best: with the best of each task.",
+)  # fmt: skip
+@click.option(
+    "--unpaired", is_flag=True, help="Take the models' scores as samples of items of their own."
 )
+@click.option(
+    "--across-tasks", is_flag=True,
+    help="One comparison over all tasks, which count as drawn from many such.",
+)  # fmt: skip
+@click.option(
+    "--sequential", is_flag=True,
+    help="Valid however often you look while items come in, and whenever you stop.",
+)  # fmt: skip
 @click.option(
     "--correction",
     type=click.Choice(CORRECTIONS),
@@ -30,6 +43,7 @@ CORRECTIONS = ("holm", "bh", "maxt", "none")
     show_default=True,
     help="For many pairs: holm and maxt let hardly any false finding through, bh only a few.",
 )
+@options.at_k
 @options.level_and_method
 @options.form
 @options.quiet
@@ -54,15 +68,22 @@ def compare(ctx: click.Context, paths: tuple[str, ...], **chosen: Any) -> None:
 
 
 def _analyse(paths: tuple[str, ...], chosen: Mapping[str, Any], plugins: Plugins) -> Comparisons:
+    from evalstats_plugin.analyses.compare import DESIGNS
     from evalstats_plugin.analyses.compare import compare as compare_models
-    from evalstats_plugin.analyses.comparison_methods import COMPARISONS
     from evalstats_plugin.cli.reading import read_logs
     from evalstats_plugin.methods import check_name
 
-    table = plugins.methods(COMPARISONS)
+    design = _design(chosen)
+    table = plugins.methods(DESIGNS[design][1])
     check_name(chosen["method"], table)
+    responses = read_logs(paths, chosen, plugins)
+    if chosen["at_k"]:
+        from evalstats_plugin.analyses.epochs import with_at_k
+
+        responses = with_at_k(responses, chosen["at_k"])
     return compare_models(
-        read_logs(paths, chosen, plugins),
+        responses,
+        design=design,
         baseline=chosen["baseline"],
         confidence_level=chosen["confidence_level"],
         method=table.get(chosen["method"], "auto"),
@@ -70,3 +91,18 @@ def _analyse(paths: tuple[str, ...], chosen: Mapping[str, Any], plugins: Plugins
         bounds=chosen["bounds"],
         rng=chosen["seed"],
     )
+
+
+def _design(chosen: Mapping[str, Any]) -> Design:
+    """Return the one design that the flags ask for."""
+    from evalstats_plugin.errors import SelectionError
+
+    flags: dict[str, Design] = {
+        "unpaired": "unpaired", "across_tasks": "tasks", "sequential": "sequential",
+    }  # fmt: skip
+    given = [flag for flag in flags if chosen[flag]]
+    if len(given) > 1:
+        names = " and ".join(f"--{flag.replace('_', '-')}" for flag in given)
+        msg = f"{names} found, which do not go together: pass one of them"
+        raise SelectionError(msg)
+    return flags[given[0]] if given else "paired"

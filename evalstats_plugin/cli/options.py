@@ -93,6 +93,32 @@ analysis = _chain(
     ),
 )  # fmt: skip
 
+saving = _chain(
+    click.option(
+        "--control-variate", is_flag=True,
+        help="Models that ran a part of what others took: intervals for all of it, by how hard "
+        "the others found each item.",
+    ),
+    click.option(
+        "--judge", metavar="METRIC",
+        help="Metric of a judge that scored all items, with --human or --labels.",
+    ),
+    click.option(
+        "--human", metavar="METRIC", help="Metric of human labels, which few items have."
+    ),
+    click.option(
+        "--labels", metavar="FILE",
+        help="Human labels from a CSV or JSONL file with the fields item and score.",
+    ),
+)  # fmt: skip
+
+derive = click.option(
+    "--derive",
+    metavar="METRIC",
+    multiple=True,
+    help="Also precision, recall, … of the labels that f1 or mcc was logged with; may be repeated.",
+)
+
 reading = _chain(
     selection,
     cluster,
@@ -105,6 +131,13 @@ reading = _chain(
     click.option("--skip-broken", is_flag=True, help="Go on without logs that cannot be read."),
 )  # fmt: skip
 
+at_k = click.option(
+    "--at-k",
+    metavar="NAME",
+    multiple=True,
+    help="Also of k takes of each item: pass@4 (one is right), pass^4 (all), maj@3 (most); may be "
+    "repeated.",
+)
 form = click.option(
     "--format",
     "form",

@@ -39,8 +39,7 @@ def plugins(ctx: click.Context, *, show_methods: bool, form: str) -> None:
 
 
 def _methods(loaded: Plugins) -> list[dict[str, Any]]:
-    from evalstats_plugin.analyses.comparison_methods import COMPARISONS
-    from evalstats_plugin.methods import CLUSTERED, METHODS
+    from evalstats_plugin.tables import INTERVALS, PAIRED, UNPAIRED
 
     return [
         {
@@ -50,7 +49,7 @@ def _methods(loaded: Plugins) -> list[dict[str, Any]]:
             "family": f"for {m.family} scores",
             "source": m.source,
         }
-        for own in ((*METHODS, *CLUSTERED), COMPARISONS)
+        for own in (INTERVALS, PAIRED, UNPAIRED)
         for m in loaded.methods(own).values()
     ]
 

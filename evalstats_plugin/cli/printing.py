@@ -21,6 +21,7 @@ def show(
     *,
     print_table: Callable[..., None],
     to_markdown: Callable[[Any, str], str],
+    to_json: Callable[[Any, Mapping[str, Any]], str] | None = None,
 ) -> None:
     """Print results in the format asked for; exit with 1 where a log was left out.
 
@@ -30,6 +31,8 @@ def show(
         Options that tell how the results came about, in the order they are printed.
     print_table, to_markdown
         What shows such results to people.
+    to_json
+        What writes them for machines, where there is more than rows.
     """
     from evalstats_plugin.report import formats
 
@@ -38,7 +41,7 @@ def show(
     heading = ", ".join([f"evalstats-plugin {__version__}", *how])
     if chosen["form"] == "json":
         about = {"version": __version__, "command": ctx.info_name, **{n: chosen[n] for n in names}}
-        click.echo(formats.to_json(results, about))
+        click.echo((to_json or formats.to_json)(results, about))
     elif chosen["form"] == "csv":
         click.echo(formats.to_csv(results), nl=False)
     elif chosen["form"] == "markdown":

@@ -27,3 +27,18 @@ def progress_on_logs(*, quiet: bool) -> Generator[OnLog | None, None, None]:
             progress.update(bar, description=f"reading {path.name}", completed=number, total=total)
 
         yield on_log
+
+
+@contextmanager
+def progress_on_work(what: str, *, quiet: bool) -> Generator[None, None, None]:
+    """Show on standard error that work goes on, and for how long it has."""
+    if quiet or not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        progress.add_task(what, total=None)
+        yield

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 @click.argument("paths", nargs=-1, required=True, metavar="PATHS...")
 @options.reading
 @options.analysis
+@options.derive
+@options.at_k
+@options.saving
 @options.form
 @options.quiet
 @click.pass_context
@@ -29,13 +33,19 @@ def report(ctx: click.Context, paths: tuple[str, ...], **chosen: Any) -> None:
     """
     from evalstats_plugin.cli.printing import show
     from evalstats_plugin.cli.reading import read_logs
+    from evalstats_plugin.cli.saving import analyse_saving
     from evalstats_plugin.plugins import load
     from evalstats_plugin.report.formats import to_markdown
     from evalstats_plugin.report.text import print_intervals
 
     plugins = load(ctx.obj or ())
     responses = read_logs(paths, chosen, plugins)
-    results = analyse(responses, chosen, plugins)
+    if chosen["at_k"]:
+        from evalstats_plugin.analyses.epochs import with_at_k
+
+        responses = with_at_k(responses, chosen["at_k"])
+    results = analyse_saving(responses, chosen, plugins)
+    results = analyse(responses, chosen, plugins) if results is None else results
     show(
         ctx,
         results,
@@ -51,6 +61,10 @@ def analyse(responses: ResponseSet, chosen: Mapping[str, Any], plugins: Plugins)
     from evalstats_plugin.analyses.intervals import intervals
     from evalstats_plugin.methods import check_name
 
+    if chosen.get("derive"):
+        from evalstats_plugin.analyses.derive import with_derived
+
+        responses = replace(responses, responses=with_derived(responses, chosen["derive"]))
     table = plugins.methods()
     check_name(chosen["method"], table)
     name = chosen["method"]

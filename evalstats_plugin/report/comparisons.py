@@ -9,17 +9,18 @@ from typing import TextIO
 from rich.table import Table
 from rich.text import Text
 
-from evalstats_plugin.report import formats, notes
+from evalstats_plugin.report import formats, notes, ranks
 from evalstats_plugin.report.text import number, percent, print_all, titled
 from evalstats_plugin.results import Comparison, Comparisons
 
 _STYLES = {"better": "green", "worse": "red", "unclear": "dim"}
 
 LEGEND = (
-    "Each model is set against another, on the items that both answered. better, worse: beyond "
-    "chance at the confidence level, allowing for the number of pairs as the correction named "
-    "below does. unclear: these items do not tell the two apart. P(better): how probable it is "
-    "that the model is truly the better of the two, looking at this pair alone."
+    "Each model is set against another, on the items that both answered unless a note says "
+    "otherwise. better, worse: beyond chance at the confidence level, allowing for the number of "
+    "pairs as the correction named below does. unclear: these items do not tell the two apart. "
+    "P(better): how probable it is that the model is truly the better of the two, looking at this "
+    "pair alone."
 )
 
 
@@ -40,27 +41,31 @@ def to_markdown(results: Comparisons, heading: str) -> str:
     header += ["p, adjusted", "P(better)", "Verdict", "Method", ""]
     marks = notes.numbers(results.rows)
     lines = [formats.line(header), formats.line(["---"] * 4 + ["---:"] * 5 + ["---"] * 3)]
+    orders: list[str] = []
+    for (task, metric), rows in groupby(results.rows, key=lambda row: (row.task, row.metric)):
+        if line := ranks.order_line(list(rows)):
+            orders += [f"{task} {notes.short_metric(metric)}: {line}", ""]
     for row in results:
         cells = [row.task, notes.short_metric(row.metric), row.model_b, row.model_a]
-        cells += [str(row.n_items), signed(row.difference), interval(row)]
+        cells += [str(row.n_items), size(row, row.difference), interval(row)]
         cells += [p_value(row.p_adjusted), probability(row.prob_better), row.verdict, row.method]
         cells += [", ".join(str(marks[n]) for n in row.notes)]
         lines.append(formats.line([formats.cell(text) for text in cells]))
     said = [text.replace("* ", "- ", 1) for text in notes.lines(results)]
-    return "\n".join([*lines, "", *said, "", LEGEND, "", heading, ""])
+    return "\n".join([*lines, "", *orders, *said, "", LEGEND, "", heading, ""])
 
 
-def signed(difference: float | None) -> str:
-    """Write a difference with its sign."""
-    text = number(difference)
-    return f"+{text}" if difference is not None and difference > 0 else text
+def size(row: Comparison, value: float | None) -> str:
+    """Write a difference with its sign; a ratio has none."""
+    text = number(value)
+    return f"+{text}" if row.measure == "difference" and value is not None and value > 0 else text
 
 
 def interval(row: Comparison) -> str:
     """Write the interval of a difference, or a dash."""
     if row.low is None or row.high is None:
         return "–"
-    return f"[{signed(row.low)}, {signed(row.high)}]"
+    return f"[{size(row, row.low)}, {size(row, row.high)}]"
 
 
 def p_value(value: float | None) -> str:
@@ -93,7 +98,8 @@ def _table(rows: Sequence[Comparison], marks: dict[str, int]) -> Table:
         table.add_column("Against", overflow="fold", min_width=8)
     if len(sizes) > 1:
         table.add_column("n", justify="right", no_wrap=True)
-    table.add_column("Diff.", justify="right", no_wrap=True)
+    measure = "Diff." if first.measure == "difference" else first.measure.capitalize()
+    table.add_column(measure, justify="right", no_wrap=True)
     table.add_column(f"{percent(first.confidence_level)} interval", no_wrap=True)
     table.add_column("p, adj.", justify="right", no_wrap=True)
     table.add_column("P(better)", justify="right", no_wrap=True)
@@ -105,11 +111,13 @@ def _table(rows: Sequence[Comparison], marks: dict[str, int]) -> Table:
             Text(row.model_b),
             *([Text(row.model_a)] if len(baselines) > 1 else []),
             *([str(row.n_items)] if len(sizes) > 1 else []),
-            signed(row.difference),
+            size(row, row.difference),
             interval(row),
             p_value(row.p_adjusted),
             probability(row.prob_better),
             Text(word, style=_STYLES[word]),
             Text(",".join(str(marks[n]) for n in row.notes), style="dim"),
         )
+    if line := ranks.order_line(rows):
+        table.caption = Text(line, justify="left")
     return table

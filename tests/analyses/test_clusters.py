@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from evalstats_plugin import Responses, Source, intervals
+from evalstats_plugin.responses import as_clusters
 from evalstats_plugin.results import ScoreInterval
 from evalstats_plugin.stats import beta_binomial, clustered
 
@@ -94,3 +95,59 @@ def test_unbounded_scores_of_one_cluster_have_no_interval() -> None:
 
     assert (None, None, None) == (row.low, row.high, row.std_error)
     assert "t-cr1 gives no interval for these 40 items" in row.notes
+
+
+def test_design_effect_and_correlation_stand_side_by_side() -> None:
+    """By analysis of variance, for scores of any kind; unknown where every cluster is one item."""
+    right = RIGHT.reshape(8, 5).sum(axis=1)
+    expected = clustered.anova_icc(right, right, np.full(8, 5))
+    row, scaled = _one(RIGHT), _one(RIGHT * 20 - 3)
+
+    assert float(expected) == pytest.approx(row.icc) == pytest.approx(scaled.icc)
+    assert row.icc > 0.2  # pyright: ignore[reportOptionalOperand, reportOperatorIssue]
+    assert row.design_effect > 1.5  # pyright: ignore[reportOptionalOperand, reportOperatorIssue]
+    assert _one(RIGHT, np.arange(40)).icc is None
+    assert _one(RIGHT, None).icc is None
+
+
+def test_clusters_of_one_item_give_nearly_the_interval_without_clusters() -> None:
+    """Equal tails of the same posterior, and a design effect of 1."""
+    row = _one(RIGHT, np.arange(40))
+    naive = _one(RIGHT, None, method="beta")
+
+    assert (naive.low, naive.high) == pytest.approx((row.low, row.high), abs=1e-8)
+    assert row.design_effect == pytest.approx(1)
+
+
+def test_clusters_that_all_agree_have_no_design_effect() -> None:
+    """Every answer right: an interval, but no spread to speak of."""
+    row = _one(np.ones(40))
+
+    assert (None, None) == (row.design_effect, row.icc)
+    assert row.high == pytest.approx(1, abs=0.01)
+    assert 0.5 < row.low < 0.9  # pyright: ignore[reportOptionalOperand, reportOperatorIssue]
+
+
+@pytest.mark.parametrize("method", ["t-cr2", "cluster-bootstrap"])
+def test_other_methods_are_used_by_name(method: str) -> None:
+    """Reproducibly, where they resample."""
+    row, again = (_one(RIGHT, method=method, rng=5) for _ in range(2))
+
+    assert (method, row.low, row.high) == (again.method, again.low, again.high)
+    assert row.method == method
+    assert row.low < row.estimate < row.high  # pyright: ignore[reportOperatorIssue, reportOptionalOperand]
+
+
+def test_items_without_a_cluster_are_clusters_of_their_own() -> None:
+    """An empty key says that an item stands alone."""
+    keys = np.repeat(["p", "q", "r", ""], [12, 12, 12, 4])
+    row = _one(RIGHT, keys)
+    alone = _one(RIGHT, np.repeat(["p", "q", "r", "w", "x", "y", "z"], [12, 12, 12, 1, 1, 1, 1]))
+
+    named, notes = as_clusters(["p", None, "p", None], "passage")
+
+    assert named is not None
+    assert 3 == len(set(named.tolist()))
+    assert ("2 items without 'passage' are clusters of their own",) == notes
+    assert 7 == row.n_clusters
+    assert (alone.low, alone.high) == (row.low, row.high)

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from evalstats_plugin import Comparison, ResponseMatrix, Responses, Source, compare, read
+from evalstats_plugin.analyses.same_items import NO_ITEM_IN_COMMON
 from evalstats_plugin.errors import DesignError, ItemConflictError, SelectionError
-from evalstats_plugin.stats import clustered, multiplicity, paired_binary
+from evalstats_plugin.stats import clustered, dirichlet_multinomial, multiplicity, paired_binary
 from evalstats_plugin.stats.paired_binary import paired_counts
 
 LOGS = Path(__file__).parents[2] / "fixtures" / "logs" / "lm_eval" / "0.4.13"
@@ -174,13 +175,28 @@ def test_a_pair_without_common_items_has_a_row_without_numbers() -> None:
     assert "the two models share no item" in rows[2].notes
 
 
-def test_no_common_item_at_all_is_refused() -> None:
+def test_models_without_a_common_item_are_taken_as_independent() -> None:
+    """And the row says so, beside other tasks that are paired."""
+    a = [_responses("a", [1, 0], item_ids=np.array([1, 2])), _responses("a", [1, 1], task="u")]
+    b = [
+        _responses("b", [1, 0, 1], item_ids=np.array([3, 4, 5])),
+        _responses("b", [0, 1], task="u"),
+    ]
+    apart, together = compare([*a, *b])
+
+    assert ("t", "newcombe-unpaired") == (apart.task, apart.method)
+    assert NO_ITEM_IN_COMMON in apart.notes
+    assert ("u", "dirichlet") == (together.task, together.method)
+    assert NO_ITEM_IN_COMMON not in together.notes
+
+
+def test_other_designs_need_common_items() -> None:
     """With both names and counts."""
     a = _responses("a", [1, 0], item_ids=np.array([1, 2]))
     b = _responses("b", [1, 0, 1], item_ids=np.array([3, 4, 5]))
 
     with pytest.raises(DesignError, match=r"'a' answered 2 items of 't' and 'b' 3, none of them"):
-        compare([a, b])
+        compare([a, b], design="sequential")
 
 
 def test_differences_without_spread_have_no_t_interval() -> None:
@@ -192,18 +208,23 @@ def test_differences_without_spread_have_no_t_interval() -> None:
 
 
 def test_clusters_stand_or_fall_together() -> None:
-    """A t interval of their sums on the logit scale; p-values flip whole clusters."""
+    """A posterior that knows of them; p-values flip whole clusters."""
     clusters = np.repeat(["p", "q", "r", "s", "t"], 6)
     difference = np.repeat([1.0, 0.0, 1.0, 1.0, 0.0], 6)
     a, b = np.zeros(30), difference
     rows = [_responses(m, x, clusters=clusters) for m, x in (("a", a), ("b", b))]
     row, plain = compare(rows, rng=0)[0], _one(a, b)
-    expected = clustered.logit_t_cr1(
+    expected = dirichlet_multinomial.difference(
+        [[0] * 5], [[6, 0, 6, 6, 0]], [[6] * 5], confidence_level=0.95, prior=(0.5, 1.0)
+    )
+    low, high = clustered.logit_t_cr1(
         [6, 0, 6, 6, 0], [6] * 5, bounds=(-1, 1), confidence_level=0.95
     )
+    named = compare(rows, rng=0, method="logit-t-cr1")[0]
 
-    assert ("logit-t-cr1", ("items in 5 clusters",)) == (row.method, row.notes)
-    assert (float(expected.low), float(expected.high)) == pytest.approx((row.low, row.high))
+    assert ("dirichlet-multinomial", ("items in 5 clusters",)) == (row.method, row.notes)
+    assert tuple(x[0] for x in expected) == (row.low, row.high, row.prob_better)
+    assert (float(low), float(high)) == pytest.approx((named.low, named.high))
     assert 2 / 2**3 == row.p_value
     assert plain.p_value < 1e-4  # pyright: ignore[reportOptionalOperand]
     assert 0.9 < row.prob_better < plain.prob_better  # pyright: ignore[reportOperatorIssue, reportOptionalOperand]

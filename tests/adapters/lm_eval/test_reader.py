@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 from evalstats_plugin import read
+from evalstats_plugin.adapters.lm_eval.answers import with_answers
 from evalstats_plugin.adapters.lm_eval.recompute import (
     mean_and_stderr,
     pooled_stderr,
@@ -148,10 +150,7 @@ def test_samples_lines_are_read_as_json_reads_them() -> None:
 @pytest.mark.parametrize(
     ("task", "metric", "reason"),
     [
-        ("es_bin", "f1,none", "a list of 2: int"),
-        ("es_bin", "mcc,none", "a list of 2: int"),
         ("es_mc", "brier_score,none", "a list of 2: int, text"),
-        ("es_bleu", "bleu,none", "a list of 2: text"),
         ("es_multirc_like", "em,none", "a list of 3: int"),
         ("es_odd", "list_metric,none", "a list of 2: bool"),
     ],
@@ -163,6 +162,47 @@ def test_what_is_no_score_is_never_averaged(task: str, metric: str, reason: str)
     assert len(found.item_ids) == 0
     assert f"not averaged: what is logged for an item is not its score ({reason})" in found.notes
     assert found.logged is not None
+
+
+@pytest.mark.parametrize(
+    ("task", "metric", "first"),
+    [
+        ("es_bin", "f1,none", [0, 0]),
+        ("es_bin", "mcc,none", [0, 0]),
+        ("es_bleu", "bleu,none", ["13", "============"]),
+        ("es_bleu", "ter,none", ["13", "============"]),
+    ],
+)
+def test_labels_and_texts_are_kept_in_pairs(task: str, metric: str, first: list[Any]) -> None:
+    """What was expected and what was answered; no scores."""
+    found = read(THREE / "models__m0", task=task, metric=metric).responses[0]
+
+    assert found.pairs is not None
+    assert first == found.pairs[0].tolist()
+    assert found.scores.shape == (len(found.item_ids), 0)
+    assert found.logged is not None
+
+
+def test_an_aggregation_of_a_tasks_own_is_recognised_by_what_it_gives() -> None:
+    """Only if it is one metric's value and no other's; missing answers stay missing."""
+    base = read(THREE / "models__m1", task="es_bin", metric="f1").responses[0]
+    values = [[0, 1], [1, 1], [2, 0], [2, 2], [1, 2], [0, 0], None]
+    items = {"item_ids": np.arange(7), "item_hashes": None, "clusters": None, "notes": ()}
+
+    def found(logged: float) -> Responses | None:
+        return with_answers(replace(base, aggregation="custom", logged=logged), values, items)
+
+    # By scikit-learn the MCC is 0.25, and macro F1, weighted F1 and balanced accuracy all 0.5.
+    assert found(0.123) is None
+    assert found(0.5) is None
+    mcc = found(0.25)
+    assert mcc is not None
+    assert (mcc.aggregation, mcc.notes) == (
+        "mcc",
+        ("its aggregation gives what mcc gives, and is taken for it",),
+    )
+    assert mcc.pairs is not None
+    assert mcc.pairs[6].tolist() == [None, None]
 
 
 def test_nan_infinity_and_missing_keys_are_what_they_are() -> None:

@@ -1,0 +1,153 @@
+"""``evalstats-plugin power``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from evalstats_plugin.cli import options
+
+if TYPE_CHECKING:
+    from evalstats_plugin.analyses.power import PowerAssumptions
+    from evalstats_plugin.plugins import Plugins
+    from evalstats_plugin.response_set import ResponseSet
+    from evalstats_plugin.results import PowerRows
+
+METHODS = ("auto", "miller", "t", "mcnemar-mid-p", "dirichlet", "tango")
+"""Those of `evalstats_plugin.analyses.power_solver`, which costs NumPy to import; a test compares.
+"""
+
+_SAID = ("difference", "items", "epochs", "power", "models", "confidence_level", "method")
+
+
+@click.command()
+@click.argument("paths", nargs=-1, metavar="[PATHS...]")
+@click.option("--difference", "-d", type=float, help="True difference of scores to be found.")
+@click.option("--items", "-n", type=int, help="Items that each model answers.")
+@click.option("--epochs", "-k", type=int, help="Takes of each item; by default as in the logs.")
+@click.option(
+    "--power",
+    "-p",
+    type=float,
+    default=0.8,
+    show_default=True,
+    help="Probability to find the difference.",
+)
+@click.option(
+    "--models", type=int, help="Models to compare, every two of them; by default as in the logs."
+)
+@click.option("--unpaired", is_flag=True, help="Each model answers items of its own.")
+@click.option(
+    "--design-effect",
+    type=float,
+    help="How many times larger clusters make the variance; by default as in the logs.",
+)
+@click.option(
+    "--discordance",
+    type=float,
+    help="Without logs: share of items that just one of two models gets right.",
+)
+@click.option(
+    "--omega2", type=float, help="Without logs: variance of true differences between items."
+)
+@click.option(
+    "--within",
+    type=float,
+    multiple=True,
+    help="With --omega2: variance of one take of an item; twice where the models differ in it.",
+)
+@click.option(
+    "--confidence-level",
+    "-c",
+    type=float,
+    default=0.95,
+    show_default=True,
+    help="Of the comparison, between 0 and 1.",
+)
+@click.option(
+    "--method",
+    type=click.Choice(METHODS),
+    default="auto",
+    show_default=True,
+    help="What finds a difference: a test, or the interval of that name without 0.",
+)
+@options.reading
+@options.form
+@options.quiet
+@click.pass_context
+def power(ctx: click.Context, paths: tuple[str, ...], **chosen: Any) -> None:  # fmt: skip
+    """Plan a comparison: items, epochs or models for a difference.
+
+    With --difference, tells how many items find it; with --items, the least difference that they
+    find; with both, how often they do. PATHS are logs of a pilot with two models or more; without
+    them, give --discordance or --omega2.
+    """
+    from evalstats_plugin.cli.printing import show
+    from evalstats_plugin.plugins import load
+    from evalstats_plugin.report import power as report
+
+    pilot = _pilot(paths, chosen, load(ctx.obj or ()))
+    show(
+        ctx,
+        _analyse(pilot, chosen),
+        chosen,
+        tuple(name for name in _SAID if chosen[name] is not None),
+        print_table=report.print_power,
+        to_markdown=report.to_markdown,
+        to_json=report.to_json,
+    )
+
+
+def _pilot(
+    paths: tuple[str, ...], chosen: Mapping[str, Any], plugins: Plugins
+) -> ResponseSet | PowerAssumptions:
+    """Read the logs, or take what is assumed in their place."""
+    from evalstats_plugin.analyses.power import PowerAssumptions
+    from evalstats_plugin.errors import SelectionError
+
+    assumed = [f"--{n}" for n in ("discordance", "omega2", "within") if chosen[n] not in (None, ())]
+    if paths:
+        if assumed:
+            msg = f"{', '.join(assumed)} found together with logs, which tell that: give either"
+            raise SelectionError(msg)
+        from evalstats_plugin.cli.reading import read_logs
+
+        return read_logs(paths, chosen, plugins)
+    if "--discordance" not in assumed and "--omega2" not in assumed:
+        msg = (
+            "nothing to plan with: give logs of a pilot, or --discordance (share of items that "
+            "just one of two models gets right), or --omega2 and --within (variances between "
+            "items and of one take)"
+        )
+        raise click.UsageError(msg)
+    within = chosen["within"] or (0.0,)
+    if len(within) > 2:
+        msg = f"--within found {len(within)} times, expected one or two: a variance per model"
+        raise SelectionError(msg)
+    return PowerAssumptions(
+        discordance=chosen["discordance"],
+        between=chosen["omega2"],
+        within=(within[0], within[-1]),
+    )
+
+
+def _analyse(pilot: ResponseSet | PowerAssumptions, chosen: Mapping[str, Any]) -> PowerRows:
+    from evalstats_plugin.analyses.power import PowerDesign
+    from evalstats_plugin.analyses.power import power as plan
+
+    return plan(
+        pilot,
+        difference=chosen["difference"],
+        n_items=chosen["items"],
+        n_epochs=chosen["epochs"],
+        power=chosen["power"],
+        confidence_level=chosen["confidence_level"],
+        design=PowerDesign(
+            paired=not chosen["unpaired"],
+            n_models=chosen["models"],
+            design_effect=chosen["design_effect"],
+            method=chosen["method"],
+        ),
+    )

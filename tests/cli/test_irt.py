@@ -1,0 +1,391 @@
+"""`evalstats-plugin irt`, `annotate --irt`, and what importing costs."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from hashlib import sha256
+from io import StringIO
+from pathlib import Path
+from subprocess import CompletedProcess
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from evalstats_plugin import IRTFit, annotate, fit_irt, read, strip
+from evalstats_plugin.analyses import abilities
+from evalstats_plugin.cli import irt as command
+from evalstats_plugin.cli import main
+
+ROOT = Path(__file__).parents[2]
+INSPECT = ROOT / "fixtures" / "logs" / "inspect_ai" / "0.3.285" / "models"
+LM_EVAL = ROOT / "fixtures" / "logs" / "lm_eval" / "0.4.13" / "out"
+Run = Callable[..., "CompletedProcess[str]"]
+
+
+def write_log(folder: Path, model: str, tasks: dict[str, list[float]]) -> None:
+    """Write what lm-eval would for a model with these item scores; item ids count from 0."""
+    inside = folder / model
+    inside.mkdir(parents=True)
+    stamp = "2026-11-21T00-00-00.000000"
+    for task, scores in tasks.items():
+        lines = [
+            {"doc_id": i, "doc": {"q": i}, "target": "x", "arguments": [], "resps": [[""]],
+             "filtered_resps": [""], "filter": "none", "metrics": ["acc"],
+             "doc_hash": sha256(f"{task} {i}".encode()).hexdigest(), "acc": score}
+            for i, score in enumerate(scores)
+        ]  # fmt: skip
+        text = "".join(json.dumps(line) + "\n" for line in lines)
+        (inside / f"samples_{task}_{stamp}.jsonl").write_text(text)
+    whole = {
+        "results": {t: {"alias": t, "acc,none": float(np.mean(s))} for t, s in tasks.items()},
+        "configs": {t: {"task": t, "metric_list": [{"metric": "acc"}]} for t in tasks},
+        "versions": dict.fromkeys(tasks, 1.0),
+        "higher_is_better": {t: {"acc": True} for t in tasks},
+        "n-samples": {t: {"original": len(s), "effective": len(s)} for t, s in tasks.items()},
+        "config": {"model": "hf", "model_args": {"pretrained": model}},
+        "lm_eval_version": "0.4.13",
+        "model_name": model,
+    }
+    (inside / f"results_{stamp}.json").write_text(json.dumps(whole, indent=2))
+
+
+@pytest.fixture
+def seven(tmp_path: Path) -> Path:
+    """Give the logs of seven models on two tasks; m6 took one of them, item 5 has a wrong key."""
+    rng = np.random.default_rng(3)
+    ability = np.linspace(-1.5, 1.5, 7)
+    difficulty = rng.standard_normal(80)
+    right = rng.random((7, 80)) < 1 / (1 + np.exp(difficulty - ability[:, None]))
+    scores = right.astype(float)
+    scores[:, 5] = [1, 1, 1, 1, 0, 0, 0]
+    for i, row in enumerate(scores.tolist()):
+        tasks = {"easy": row[:50], "hard": row[50:]}
+        write_log(tmp_path / "logs", f"m{i}", tasks if i < 6 else {"easy": row[:50]})
+    return tmp_path / "logs"
+
+
+def _json(*arguments: str | Path) -> dict[str, Any]:
+    done = CliRunner().invoke(main, ["irt", *map(str, arguments), "--format", "json", "-q"])
+    assert 0 == done.exit_code, done.output
+    return json.loads(done.stdout)
+
+
+def _refused(*arguments: str | Path) -> str:
+    done = CliRunner().invoke(main, ["irt", *map(str, arguments)])
+
+    assert 2 == done.exit_code, done.output
+    assert "" == done.stdout
+    assert "Traceback" not in done.stderr
+    return done.stderr
+
+
+def test_choices_are_those_of_the_tables() -> None:
+    """They are repeated so that help need not load NumPy."""
+    assert tuple(abilities.ITEM_MODELS) == command.ITEM_MODELS
+    assert set(abilities.ESTIMATORS) == set(command.ESTIMATORS)
+
+
+def test_one_scale_holds_models_that_took_different_tasks(seven: Path) -> None:
+    """As the function says: the rows are the fit's own, the ablest first."""
+    whole = _json(seven)
+    rows = whole["results"]
+    fit = fit_irt(read(seven).matrix(), rng=0)
+    frame = fit.to_frame("models").set_index("model")
+
+    assert [50 if row["model"] == "m6" else 80 for row in rows] == [r["n_items"] for r in rows]
+    assert sorted((r["estimate"] for r in rows), reverse=True) == [r["estimate"] for r in rows]
+    for row in rows:
+        found = [row[name] for name in ("estimate", "std_error", "low", "high")]
+        expected = frame.loc[row["model"], ["ability", "std_error", "low", "high"]]
+        np.testing.assert_allclose(found, expected.to_numpy(float), rtol=1e-12)
+        right = read(seven / row["model"]).matrix().scores.mean()
+        assert right == pytest.approx(row["score"])
+    assert ("easy, hard", "acc", 7) == (rows[0]["task"], rows[0]["metric"], rows[0]["n_models"])
+    assert ("2pl", "mml-items") == (rows[0]["item_model"], rows[0]["estimator"])
+    assert "items are integrated out" in whole["fit"]["diagnostics"]["reason"]
+
+
+def test_differences_come_from_the_whole_covariance(seven: Path) -> None:
+    """Not from the two standard errors, which would be too wide or too narrow."""
+    rows = _json(seven, "--baseline", "m3", "-c", "0.9")["differences"]
+    fit = fit_irt(read(seven).matrix(), rng=0)
+
+    assert 6 == len(rows)
+    for row in rows:
+        expected = fit.ability_difference("m3", row["model_b"], 0.9)
+        found = [row[n] for n in ("difference", "low", "high", "p_value", "prob_better")]
+        np.testing.assert_allclose(
+            found,
+            [expected.difference, expected.low, expected.high, expected.p_value,
+             expected.prob_better],
+            rtol=1e-9,
+        )  # fmt: skip
+        assert row["p_value"] <= row["p_adjusted"]
+
+
+def test_items_to_look_at_come_first_with_their_reasons(seven: Path) -> None:
+    """The one with the wrong key leads; the others go from hard to easy."""
+    items = _json(seven, "--items")["items"]
+    rest = [item["difficulty"] for item in items if not item["notes"]]
+
+    assert ("easy", "5") == (items[0]["task"], items[0]["item"])
+    assert "its key may be wrong" in items[0]["notes"][0]
+    assert sorted(rest, reverse=True) == rest
+    assert 80 == len({(item["task"], item["item"]) for item in items})
+    assert {6, 7} == {item["n_models"] for item in items}
+
+
+def test_the_tables_fit_eighty_columns_and_explain_themselves(run: Run, seven: Path) -> None:
+    """No cell is cut; a sentence says what ability is, and what ran and why."""
+    done = run("irt", seven, "--items", "--baseline", "m0")
+    said = " ".join(done.stdout.split())
+
+    assert 0 == done.returncode, done.stderr
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    assert "…" not in done.stdout
+    assert "Ability on easy, hard (acc)" in said
+    assert "Ability compared with m0" in said
+    assert "55 more are in --format csv" in said
+    assert "0 is the mean of these models (abilities sum to 0)" in said
+    assert "2.7 times the odds to get an item of discrimination 1 right" in said
+    assert "estimator mml-items: 7 models, fewer than 300" in said
+    assert "Converged after" in said
+    assert "its key may be wrong" in said
+
+
+def test_csv_is_one_table(seven: Path) -> None:
+    """Of models, of differences, or of items, as asked."""
+    first: dict[str, list[str]] = {}
+    for options in ((), ("--baseline", "m0"), ("--items",)):
+        done = CliRunner().invoke(main, ["irt", str(seven), "--format", "csv", *options])
+        lines = list(csv.DictReader(StringIO(done.stdout)))
+        first[" ".join(options)] = [str(len(lines)), *lines[0]]
+    markdown = CliRunner().invoke(main, ["irt", str(seven), "--format", "markdown"]).stdout
+
+    assert ["7", "model", "task"] == first[""][:3]
+    assert ["6", "model_a", "model_b"] == first["--baseline m0"][:3]
+    assert ["80", "item", "task"] == first["--items"][:3]
+    assert 7 == markdown.count("| m")
+
+
+def test_a_saved_fit_is_a_bank_for_models_one_at_a_time(seven: Path, tmp_path: Path) -> None:
+    """A model of the calibration lands near where it was, its items kept as they are."""
+    bank = tmp_path / "bank.parquet"
+    whole = _json(seven, "--save", bank, "--item-model", "rasch")
+    scored = _json(seven / "m6", "--bank", bank, "--items")
+    there = next(row for row in whole["results"] if row["model"] == "m6")
+
+    assert ["m6"] == [row["model"] for row in scored["results"]]
+    assert there["estimate"] == pytest.approx(scored["results"][0]["estimate"], abs=0.25)
+    saved = IRTFit.load(bank)
+    known = dict(zip(zip(saved.tasks, saved.item_ids, strict=True), saved.difficulty, strict=True))
+    assert 50 == len(scored["items"])
+    for item in scored["items"]:
+        assert known[item["task"], item["item"]] == item["difficulty"]
+
+
+def test_the_same_seed_gives_the_same_numbers(seven: Path) -> None:
+    """To the last digit."""
+    one, two = (_json(seven, "--items", "--seed", "5") for _ in range(2))
+
+    assert one["results"] == two["results"]
+    assert one["items"] == two["items"]
+
+
+def test_several_metrics_are_refused_with_what_to_pass() -> None:
+    """The one that most tasks have is the example."""
+    said = _refused(LM_EVAL)
+
+    assert "es_sub_a (acc, acc_norm)" in said
+    assert "--metric 'acc'" in said
+    rows = _json(LM_EVAL, "--metric", "acc")["results"]
+    assert ["models/m2", "models/m1", "models/m0"] == [row["model"] for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("options", "parts"),
+    [
+        (("--estimator", "mlm"), ("no estimator is called 'mlm'", "did you mean mml")),
+        (("--item-model", "4pl"), ("no item model is called '4pl'", "rasch, 1pl, 2pl, 3pl")),
+        (("--estimator", "mml-items", "--item-model", "3pl"), ("fits rasch, 2pl, not '3pl'",)),
+        (("--baseline", "m9"), ("no model is called 'm9'", "did you mean")),
+        (("--confidence-level", "95"), ("confidence level 95", "between 0 and 1")),
+        (("--bank", "b", "--estimator", "mml"), ("--estimator and --bank found together",)),
+        (("--bank", "nothing.parquet"), ("nothing.parquet cannot be read as a fit",)),
+        (("--task", "none"), ("none",)),
+    ],
+)
+def test_options_that_cannot_be_met(
+    seven: Path, options: tuple[str, ...], parts: tuple[str, ...]
+) -> None:
+    """One message, exit code 2."""
+    said = _refused(seven, *options)
+
+    for part in parts:
+        assert part in said
+
+
+def test_data_that_cannot_be_fitted(tmp_path: Path) -> None:
+    """One model; nothing in common; scores beyond 1; nothing that differs; a bank of others."""
+    write_log(tmp_path / "one", "m0", {"a": [0, 1, 1]})
+    for name, scores in (("parts", [0, 1, 1]), ("scores", [0, 50, 100]), ("same", [1, 1, 1])):
+        other = "b" if name == "parts" else "a"
+        for model, task in (("m0", "a"), ("m1", other)):
+            write_log(tmp_path / name, model, {task: scores})
+
+    assert "1 model found, expected 2 or more" in _refused(tmp_path / "one")
+    assert "[1] m0 (3 items), [2] m1 (3 items)" in _refused(tmp_path / "parts")
+    assert "score 50 of model 'm0' on item 1" in _refused(tmp_path / "scores")
+    assert "every score is 1" in _refused(tmp_path / "same")
+    not_a_fit = tmp_path / "x.parquet"
+    not_a_fit.write_bytes(b"no Parquet")
+    assert "cannot be read as a fit" in _refused(tmp_path / "one", "--bank", not_a_fit)
+
+
+def test_without_torch_the_message_says_what_to_install(seven: Path) -> None:
+    """Not a traceback."""
+    code = (
+        "import sys; sys.modules['torch'] = None\n"
+        "from evalstats_plugin.cli import main\n"
+        f"main(['irt', {str(seven)!r}])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+    assert 2 == done.returncode
+    assert "pip install 'evalstats-plugin[irt]'" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_large_fits_tell_their_cost_beforehand(
+    seven: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On standard error; not when quiet."""
+    monkeypatch.setattr(command, "LARGE", 1)
+    told = CliRunner().invoke(main, ["irt", str(seven)])
+    quiet = CliRunner().invoke(main, ["irt", str(seven), "--quiet"])
+
+    assert "7 models × 80 items: the fit needs 0.0 GiB of memory or more\n" == told.stderr
+    assert "" == quiet.stderr
+
+
+@pytest.mark.parametrize(
+    ("code", "banned"),
+    [
+        ("import evalstats_plugin", {"torch", "numpy"}),
+        ("from evalstats_plugin import fit_irt, score_models, IRTFit", {"torch", "pandas"}),
+        (
+            "from evalstats_plugin.cli import main\nmain(['irt', '--help'], standalone_mode=False)",
+            {"torch", "numpy", "scipy", "pandas"},
+        ),
+    ],
+)
+def test_names_and_help_load_no_torch(code: str, banned: set[str]) -> None:
+    """It costs more than a second."""
+    done = subprocess.run(
+        [sys.executable, "-c", f"{code}\nimport sys; print('\\n' + ' '.join(sys.modules))"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+
+    assert set() == set(done.stdout.splitlines()[-1].split()) & banned
+
+
+def _digests(folder: Path) -> dict[str, str]:
+    return {
+        str(p.relative_to(folder)): sha256(p.read_bytes()).hexdigest()
+        for p in sorted(folder.rglob("*"))
+        if p.is_file()
+    }
+
+
+def test_lm_eval_logs_carry_ability_and_items_to_look_at_and_lose_them_again(seven: Path) -> None:
+    """Twice is the same; samples are not touched; stripping gives the original to the byte."""
+    before = _digests(seven)
+    logs = annotate(seven, in_place=True, irt=True, items="metadata")
+    once = _digests(seven)
+    annotate(seven, in_place=True, irt=True, items="metadata")
+    twice = _digests(seven)
+    blocks = {log.parent.name: json.loads(log.read_text())["evalstats"] for log in logs}
+    strip(seven, in_place=True)
+    rows = {row["model"]: row for row in _json(seven)["results"]}
+
+    assert once == twice
+    assert before == _digests(seven)
+    assert {str(log.relative_to(seven)) for log in logs} == {
+        name for name in before if before[name] != once[name]
+    }
+    for model, block in blocks.items():
+        (ability,) = block["abilities"]
+        expected = rows[model]
+        assert {name: expected[name] for name in ability if name != "notes"} == {
+            name: value for name, value in ability.items() if name != "notes"
+        }
+        flagged = block["suspect_items"][0]
+        assert ("easy", "5") == (flagged["task"], flagged["item"])
+        assert "its key may be wrong" in flagged["reasons"][0]
+    assert {"easy"} == {item["task"] for item in blocks["m6"]["suspect_items"]}
+
+
+def test_inspect_samples_carry_their_parameters_and_lose_them_again(tmp_path: Path) -> None:
+    """Beside the classical statistics; the log says how able its model is."""
+    from inspect_ai.log import read_eval_log
+
+    for log in INSPECT.glob("*_arith_*.eval"):
+        shutil.copy(log, tmp_path)
+    before = {log: read_eval_log(str(log)).samples for log in tmp_path.glob("*.eval")}
+    done = CliRunner().invoke(
+        main, ["annotate", str(tmp_path), "--in-place", "--irt", "--items", "columns"]
+    )
+    whole = _json(tmp_path, "--items")
+    rows = {row["model"]: row for row in whole["results"]}
+    items = {item["item"]: item for item in whole["items"]}
+
+    assert 0 == done.exit_code, done.output
+    assert 4 == len(before)
+    for log in before:
+        found = read_eval_log(str(log))
+        (ability,) = found.metadata["evalstats"]["abilities"]
+        assert rows[found.eval.model]["estimate"] == ability["estimate"]
+        assert ("2pl", "mml-items", 4) == tuple(
+            ability[name] for name in ("item_model", "estimator", "n_models")
+        )
+        assert "ability on match" in found.metadata["evalstats_summary"]
+        for sample in found.samples:
+            item = items[str(sample.id)]
+            assert item["difficulty"] == sample.metadata["evalstats_difficulty"]
+            assert item["discrimination"] == sample.metadata["evalstats_discrimination"]
+            assert "evalstats_p" in sample.metadata
+    strip(tmp_path, in_place=True)
+    for log, samples in before.items():
+        found = read_eval_log(str(log))
+        assert "evalstats" not in found.metadata
+        assert [s.metadata for s in samples] == [s.metadata for s in found.samples]
+        assert [list(s.scores) for s in samples] == [list(s.scores) for s in found.samples]
+
+
+def test_annotating_a_single_model_is_refused(seven: Path) -> None:
+    """Ability is only defined in comparison; nothing is written."""
+    before = _digests(seven)
+    done = CliRunner().invoke(main, ["annotate", str(seven / "m0"), "--in-place", "--irt"])
+
+    assert 2 == done.exit_code
+    assert "no metric has a scale of ability: acc: 1 model found" in done.stderr
+    assert before == _digests(seven)
+
+
+def test_a_metric_without_a_scale_is_told_in_the_log(tmp_path: Path) -> None:
+    """The others are annotated."""
+    folder = tmp_path / "models"
+    shutil.copytree(LM_EVAL, folder)
+    log = annotate(folder, in_place=True, irt=True)[-1]
+    block = json.loads(log.read_text())["evalstats"]
+
+    assert "acc" in {row["metric"] for row in block["abilities"]}
+    assert "always1" not in {row["metric"] for row in block["abilities"]}
+    assert any(n.startswith("no ability on always1: every score is 1") for n in block["notes"])
