@@ -15,14 +15,20 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from evalstats_plugin import hookspecs
-from evalstats_plugin.analyses.comparison_methods import COMPARISONS
-from evalstats_plugin.methods import CLUSTERED, DEFAULTS, METHODS, Method
+from evalstats_plugin.methods import Method
+from evalstats_plugin.tables.clustered import CLUSTERED
+from evalstats_plugin.tables.comparisons import COMPARISONS
+from evalstats_plugin.tables.composites import COMPOSITE_COMPARISONS, COMPOSITES
+from evalstats_plugin.tables.means import DEFAULTS, METHODS
+from evalstats_plugin.tables.sequential import SEQUENTIAL
+from evalstats_plugin.tables.unpaired import UNPAIRED
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
 BENCHMARKS = ROOT / "benchmarks" / "figures.json"
 _PART = re.compile(r"<!-- (\w+) -->\n.*?<!-- end -->", re.DOTALL)
 _QUOTE = re.compile(r"<!-- quote ([\w.]+) -->.*?<!-- /quote -->")
+_FINDINGS = re.compile(r"<!-- study (many_models|abilities)\.(\w+) -->.*?<!-- /study -->")
 
 
 def methods() -> str:
@@ -45,6 +51,21 @@ def comparisons() -> str:
     return _plain(COMPARISONS)
 
 
+def composites() -> str:
+    """Return the table of methods for metrics that are not means."""
+    return _plain((*COMPOSITES, *COMPOSITE_COMPARISONS))
+
+
+def independent() -> str:
+    """Return the table of methods for models on items of their own."""
+    return _plain(UNPAIRED)
+
+
+def sequences() -> str:
+    """Return the table of methods that stay valid at every look."""
+    return _plain(SEQUENTIAL)
+
+
 def _plain(table: Sequence[Method]) -> str:
     lines = ["| `--method` | for scores that are | what it is | source |", "|---|---|---|---|"]
     lines += [f"| `{m.name}` | {m.family} | {m.summary} | {m.source} |" for m in table]
@@ -55,6 +76,18 @@ def compared() -> str:
     """Return what a comparison of the bundled models looks like at 80 columns."""
     logs = "fixtures/logs/lm_eval/0.4.13/out"
     return _session("compare", logs, "-t", "es_mc", "-m", "acc", "--baseline", "models/m1")
+
+
+def planned() -> str:
+    """Return what a plan looks like at 80 columns."""
+    logs = "fixtures/logs/lm_eval/0.4.13/out"
+    return _session("power", logs, "-t", "es_mc", "-m", "acc", "--difference", "0.05")
+
+
+def abilities() -> str:
+    """Return what abilities look like at 80 columns."""
+    logs = "fixtures/logs/inspect_ai/0.3.285/models"
+    return _session("irt", logs, "-t", "arith", "--item-model", "rasch")
 
 
 def why() -> str:
@@ -126,6 +159,40 @@ def partial() -> str:
     return "\n".join(lines)
 
 
+def studies() -> str:
+    """Return what the other studies found: mean and least coverage, mean width."""
+    lines = ["| what | method | mean coverage | least | mean width |", "|---|---|---|---|---|"]
+    for (file, section), what in _STUDIES.items():
+        study = json.loads((ROOT / "fixtures" / "validation" / f"{file}.json").read_text())
+        for method in dict.fromkeys(row["method"] for row in study[section]):
+            rows = [row for row in study[section] if row["method"] == method]
+            cover = [row["coverage"] for row in rows]
+            least = min(row.get("least", row["coverage"]) for row in rows)
+            width = [w for row in rows if (w := row.get("width", row.get("width_100"))) is not None]
+            shown = " | ".join(map(_short, (sum(cover) / len(cover), least)))
+            mean_width = _short(sum(width) / len(width)) if width else "–"
+            name = method.replace("_", "-")
+            lines.append(f"| {what} | `{name}` | {shown} | {mean_width} |")
+            what = ""  # noqa: PLW2901 - said once per section
+    return "\n".join(lines)
+
+
+_STUDIES = {
+    ("paired", "paired"): "difference on the same items, 0/1 scores, n = 10 to 100 (exact)",
+    ("paired", "unpaired"): "difference on items of their own, 0/1 scores (exact)",
+    ("paired", "unpaired_scores"): "the same with partial credit, n = 5 to 50",
+    ("clusters", "scores"): "0/1 scores in 2 to 60 clusters, ICC 0 to .5",
+    ("clusters", "paired"): "difference of 0/1 scores in 6 to 60 clusters, ICC 0 to .33",
+    ("confusion", "f1"): "F1, n = 3 to 300 (exact)",
+    ("confusion", "tables"): "MCC, balanced accuracy, macro-F1, n = 10 to 300",
+    ("confusion", "paired"): "difference of F1 and of MCC",
+    ("epochs", "of_k"): "pass@4, pass^4, maj@3, n = 10 to 100 items, 4 to 16 epochs",
+    ("savings", "looks"): "0/1 scores, at all of 100 looks (width at n = 100)",
+    ("savings", "control_variate"): "a part of the items, the others' scores known on all",
+    ("savings", "prediction_powered"): "20 to 100 human labels, 1,000 items judged",
+}
+
+
 # Functions that several methods share, or that are none by themselves.
 _NAMES = {
     "beta_equal_tailed": "beta",
@@ -167,7 +234,40 @@ def rendered(text: str) -> str:
         section, _, name = match.group(1).partition(".")
         return f"<!-- quote {match.group(1)} -->{_figure(figures[section][name])}<!-- /quote -->"
 
-    return _QUOTE.sub(quote, _PART.sub(replace, text))
+    return _FINDINGS.sub(_finding, _QUOTE.sub(quote, _PART.sub(replace, text)))
+
+
+def _finding(match: re.Match[str]) -> str:
+    """Return a figure of a study that a sentence quotes."""
+    study, name = match.groups()
+    found = _false_findings(name) if study == "many_models" else _coverage_of_abilities(name)
+    return f"<!-- study {study}.{name} -->{found}<!-- /study -->"
+
+
+def _false_findings(correction: str) -> str:
+    """Return in how many of 100 evals of equal models a correction lets a false finding through."""
+    study = json.loads((ROOT / "fixtures" / "validation" / "many_models.json").read_text())
+    (row,) = (
+        row
+        for row in study["findings"]
+        if (row["abilities"], row["models"], row["items"], row["correction"])
+        == ("one_level", 10, 100, correction)
+    )
+    return f"{100 * row['family_wise_error']:.0f}"
+
+
+def _coverage_of_abilities(name: str) -> str:
+    """Return the least coverage of joint maximum likelihood, or the range of the default."""
+    study = json.loads((ROOT / "fixtures" / "validation" / "abilities.json").read_text())
+    method = "mml-items 2pl" if name == "default" else name
+    cover = [
+        row[what]
+        for row in study["abilities"]
+        for what in ("coverage", "coverage_of_differences")
+        if row["method"] == method
+    ]
+    least, most = _short(min(cover)), _short(max(cover))
+    return f"{least} to {most}" if name == "default" else least
 
 
 def main() -> None:

@@ -1,0 +1,377 @@
+"""Do intervals of a difference hold the truth as often as they say? Writes paired.json.
+
+Of two models on the same items, and on items of their own. Exact sums over all outcomes wherever
+they can be listed; otherwise simulations with fixed seeds, whose standard error is stated with each
+row. The confidence level is 0.95.
+"""
+
+import json
+from functools import cache, partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import special, stats
+
+from evalstats_plugin.stats import (
+    bounded,
+    latent_pairs,
+    mean,
+    paired_binary,
+    unpaired,
+    unpaired_beta,
+    unpaired_scores,
+)
+from evalstats_plugin.stats.paired_binary import paired_counts
+
+pytestmark = pytest.mark.validation
+FILE = Path(__file__).parents[2] / "fixtures" / "validation" / "paired.json"
+LEVEL = {"confidence_level": 0.95}
+PAIRED = {
+    "dirichlet": partial(paired_binary.dirichlet, prior=(0.5, 1.0)),
+    "tango": paired_binary.tango,
+    "newcombe": paired_binary.newcombe,
+    "bonett_price": paired_binary.bonett_price,
+    "agresti_min": paired_binary.agresti_min,
+    "wald": paired_binary.wald,
+}
+BOUNDS = {10: 0.0275, 20: 0.021, 50: 0.0115, 100: 0.0070}
+DIFFERENCES = {
+    "newcombe": unpaired.newcombe,
+    "miettinen_nurminen": unpaired.miettinen_nurminen,
+    "beta(0.5)": partial(unpaired_beta.difference, prior=(0.5, 0.5)),
+    "beta(1)": partial(unpaired_beta.difference, prior=(1, 1)),
+    "wald": unpaired.wald,
+}
+RATIOS = {
+    "mn_ratio": unpaired.mn_ratio,
+    "beta_ratio(0.5)": partial(unpaired_beta.ratio, prior=(0.5, 0.5)),
+    "beta_ratio(1)": partial(unpaired_beta.ratio, prior=(1, 1)),
+    "katz": unpaired.katz,
+}
+ODDS = {
+    "mn_odds": unpaired.mn_odds,
+    "beta_odds(0.5)": partial(unpaired_beta.odds_ratio, prior=(0.5, 0.5)),
+    "beta_odds(1)": partial(unpaired_beta.odds_ratio, prior=(1, 1)),
+}
+SIZES = [(10, 10), (20, 20), (50, 50), (10, 30), (20, 100)]
+
+
+def zero_one_or_between(rng, shape):
+    """Partial credit as in LiveBench: 40% zeros, 35% ones."""
+    kind = rng.uniform(size=shape)
+    return np.where(kind < 0.4, 0.0, np.where(kind < 0.75, 1.0, rng.uniform(size=shape)))
+
+
+# Name: how to draw scores of a shape, and their true mean.
+SCORES = {
+    "Beta(2, 5)": (lambda rng, shape: rng.beta(2, 5, shape), 2 / 7),
+    "40% at 0, 35% at 1, rest uniform": (zero_one_or_between, 0.475),
+    "means of 4 epochs": (
+        lambda rng, shape: rng.binomial(4, rng.beta(1.2, 0.3, shape)) / 4,
+        0.8,
+    ),
+    "90% at 1, rest below 0.5": (
+        lambda rng, shape: np.where(rng.uniform(size=shape) < 0.9, 1, rng.uniform(0, 0.5, shape)),
+        0.925,
+    ),
+    "97% at 1, 3% at 0": (lambda rng, shape: 1.0 * (rng.uniform(size=shape) < 0.97), 0.97),
+    "95% at 0.1, 5% at 1": (
+        lambda rng, shape: np.where(rng.uniform(size=shape) < 0.95, 0.1, 1.0),
+        0.145,
+    ),
+}
+# Each compared with itself, and with the next.
+SAME_AND_NEXT = [
+    (name, other)
+    for i, name in enumerate(SCORES)
+    for other in (name, list(SCORES)[(i + 1) % len(SCORES)])
+]
+
+
+def inside(low, high, truth):
+    return (low <= truth + 1e-12) & (truth - 1e-12 <= high)
+
+
+def exact_row(case, method, interval, truth, chance):
+    """Coverage of every truth by a sum over all outcomes; `chance` has shape (outcomes, truths)."""
+    low, high = (limit[:, None] for limit in interval[:2])
+    coverage = (chance * inside(low, high, truth)).sum(axis=0)
+    row = case | {
+        "method": method,
+        "coverage": float(coverage.mean()),
+        "least": float(coverage.min()),
+        "mean_error": float(np.abs(coverage - 0.95).mean()),
+    }
+    if np.all(truth >= 0) and np.any(truth > 1):
+        # Ratios have no mean width: some limits are infinite.
+        return row
+    width = np.clip(high, -1, 1) - np.clip(low, -1, 1)
+    return row | {"width": float((chance * width).sum(axis=0).mean())}
+
+
+def simulated_row(case, method, interval, truth):
+    """Coverage and mean width; NaN limits hold nothing."""
+    low, high = interval[:2]
+    coverage = float(inside(low, high, truth).mean())
+    return case | {
+        "method": method,
+        "coverage": coverage,
+        "std_error": float(np.sqrt(coverage * (1 - coverage) / len(low))),
+        "width": float(np.nanmean(high - low)) if np.isfinite(high).any() else None,
+    }
+
+
+@cache
+def paired_rows():
+    """Exact. Six rates of discordance, from no difference to the largest."""
+    rows = []
+    for n in BOUNDS:
+        only_a, only_b = (x.ravel() for x in np.indices((n + 1, n + 1)))
+        possible = only_a + only_b <= n
+        only_a, only_b = only_a[possible], only_b[possible]
+        counts = paired_counts(0, only_a, only_b, n - only_a - only_b)
+        differ, share = np.meshgrid([0.05, 0.1, 0.2, 0.3, 0.4, 0.5], np.linspace(0, 1, 11))
+        differ, truth = differ.ravel(), (differ * share).ravel()
+        cells = np.stack([(differ - truth) / 2, (differ + truth) / 2, 1 - differ])
+        chance = multinomial(np.stack([counts.only_a, counts.only_b, counts.neither]), cells)
+        rows += [
+            exact_row({"n": n}, name, method(counts, **LEVEL), truth, chance)
+            for name, method in PAIRED.items()
+        ]
+    return rows
+
+
+def multinomial(counts, cells):
+    """Probability of each outcome (cells, outcomes) for each truth (cells, truths)."""
+    ways = special.gammaln(counts.sum(axis=0) + 1) - special.gammaln(counts + 1).sum(axis=0)
+    logs = special.xlogy(counts[:, :, None], cells[:, None, :]).sum(axis=0)
+    return np.exp(ways[:, None] + logs)
+
+
+def drawn_from_the_prior(rng, n_truths):
+    """Probabilities of the four cells, shape (4, n_truths), by the latent model's own prior."""
+    a, b = rng.uniform(size=(2, n_truths))
+    return latent_cells(a, b, 2 * rng.beta(4, 2, n_truths) - 1)
+
+
+def latent_cells(a, b, correlation):
+    """Both right, only a, only b, neither; by Plackett's integral over the correlation."""
+    x, w = np.polynomial.legendre.leggauss(80)
+    h, k = special.ndtri(a)[:, None], special.ndtri(b)[:, None]
+    angle = np.arcsin(correlation)[:, None]
+    sine = np.sin(angle * (x + 1) / 2)
+    density = np.exp(-(h**2 - 2 * h * k * sine + k**2) / (2 * (1 - sine**2)))
+    both = a * b + (angle * density * w / 2).sum(axis=1) / (2 * np.pi)
+    return np.clip([both, a - both, b - both, 1 - a - b + both], 0, 1)
+
+
+@cache
+def latent_rows():
+    """Truths drawn from the prior: exact for 10 items, simulated beyond; and two hard cases."""
+    n = 10
+    outcomes = np.array([(i, j, k, n - i - j - k) for i in range(n + 1) for j in range(n + 1 - i)
+                         for k in range(n + 1 - i - j)]).T  # fmt: skip
+    cells = drawn_from_the_prior(np.random.default_rng(1), 4000)
+    found = latent_pairs.latent(paired_counts(*outcomes), **LEVEL)
+    truth, case = cells[2] - cells[1], {"truths": "prior"}
+    rows = [exact_row(case | {"n": n}, "latent", found, truth, multinomial(outcomes, cells))]
+    cases = [("prior", 30, 500), ("prior", 100, 400), ("near equal", 300, 200)]
+    for name, n, n_draws in (*cases, ("strong", 300, 200)):
+        rng = np.random.default_rng(n)
+        cells = drawn_from_the_prior(rng, n_draws)
+        if name != "prior":
+            score = 0.6 if name == "near equal" else 0.97
+            a = np.full(n_draws, score)
+            cells = latent_cells(a, a + 0.01, np.full(n_draws, 0.99 if score < 0.9 else 0.7))
+        tables = rng.multinomial(n, (cells / cells.sum(axis=0)).T).T
+        found = latent_pairs.latent(paired_counts(*tables), **LEVEL)
+        truth = cells[2] - cells[1]
+        rows.append(simulated_row({"truths": name, "n": n}, "latent", found, truth))
+    return rows
+
+
+@cache
+def paired_scores_rows():
+    """Partial credit: 60% of the items have the same score of both models."""
+    rows = []
+    for name, other in SAME_AND_NEXT:
+        for n, n_samples in ((5, 1500), (10, 1500), (20, 1500), (50, 1000), (200, 200)):
+            rng = np.random.default_rng(n)
+            one = SCORES[name][0](rng, (n_samples, n))
+            fresh = SCORES[other][0](rng, (n_samples, n))
+            differences = np.where(rng.uniform(size=one.shape) < 0.6, 0.0, fresh - one)
+            truth = 0.4 * (SCORES[other][1] - SCORES[name][1])
+            case = {"scores": name, "other": other, "n": n}
+            methods = {
+                "dirichlet_process(0.5)": bounded.dirichlet_process(
+                    differences, bounds=(-1, 1), mass=0.5, **LEVEL
+                ),
+                "t_interval": mean.t_interval(differences, **LEVEL),
+                "z_interval": mean.z_interval(differences, **LEVEL),
+            }
+            rows += [simulated_row(case, key, found, truth) for key, found in methods.items()]
+    return rows
+
+
+@cache
+def unpaired_rows():
+    """Exact. 361 pairs of scores from 0.05 to 0.95."""
+    rows = []
+    a, b = (x.ravel() for x in np.meshgrid(*[np.linspace(0.05, 0.95, 19)] * 2))
+    truths = ((DIFFERENCES, b - a), (RATIOS, b / a), (ODDS, b / (1 - b) / a * (1 - a)))
+    for n_a, n_b in SIZES:
+        right_a, right_b = (x.ravel() for x in np.indices((n_a + 1, n_b + 1)))
+        chance = stats.binom.pmf(right_a[:, None], n_a, a)
+        chance = chance * stats.binom.pmf(right_b[:, None], n_b, b)
+        counts = unpaired.independent_counts(right_a, n_a, right_b, n_b)
+        case = {"n_a": n_a, "n_b": n_b}
+        for methods, truth in truths:
+            rows += [
+                exact_row(case, name, method(counts, **LEVEL), truth, chance)
+                for name, method in methods.items()
+            ]
+    return rows
+
+
+@cache
+def unpaired_scores_rows():
+    """Partial credit; for equal distributions also how often p ≤ 0.05."""
+    rows = []
+    for n_a, n_b in [(5, 5), (10, 10), (20, 20), (50, 50), (10, 30)]:
+        for name, other in SAME_AND_NEXT:
+            rng, n_pairs = np.random.default_rng(5), 800
+            scores = np.full((2 * n_pairs, max(n_a, n_b)), np.nan)
+            scores[:n_pairs, :n_a] = SCORES[name][0](rng, (n_pairs, n_a))
+            scores[n_pairs:, :n_b] = SCORES[other][0](rng, (n_pairs, n_b))
+            pairs = np.arange(n_pairs), np.arange(n_pairs) + n_pairs
+            unit = {"bounds": (0.0, 1.0), "mass": 0.5}
+            sums = np.nan_to_num(scores), 1.0 * ~np.isnan(scores)
+            posterior = unpaired_scores.dp_difference(scores, *pairs, **unit, **LEVEL)
+            found = {
+                "dp_difference": (posterior, posterior.prob_better),
+                "mover_dp": (unpaired_scores.mover_dp(scores, *pairs, **unit, **LEVEL), None),
+                "welch_t": (
+                    unpaired_scores.welch_t(*sums, *pairs, **LEVEL),
+                    unpaired_scores.welch_prob(*sums, *pairs),
+                ),
+            }
+            truth = SCORES[other][1] - SCORES[name][1]
+            case = {"scores": name, "other": other, "n_a": n_a, "n_b": n_b}
+            for method, (interval, prob) in found.items():
+                row = simulated_row(case, method, interval, truth)
+                if name == other and prob is not None:
+                    p_values = unpaired_scores.two_sided(prob)
+                    row["rejected"] = float((p_values <= 0.05).mean())
+                rows.append(row)
+    return rows
+
+
+SECTIONS = {
+    "paired": paired_rows,
+    "latent": latent_rows,
+    "paired_scores": paired_scores_rows,
+    "unpaired": unpaired_rows,
+    "unpaired_scores": unpaired_scores_rows,
+}
+
+
+def rounded(one):
+    return {
+        key: round(value, 4) if isinstance(value, float) else value for key, value in one.items()
+    }
+
+
+def test_the_figures_are_written():
+    """Rounded, without dates, so that the file changes only when a method does."""
+    figures = {section: [rounded(one) for one in rows()] for section, rows in SECTIONS.items()}
+    lines = [
+        f'"{section}": [\n' + ",\n".join(json.dumps(one) for one in rows) + "\n]"
+        for section, rows in figures.items()
+    ]
+    FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+
+    assert figures == json.loads(FILE.read_text("utf-8"))
+
+
+def of(section, method):
+    rows = [one for one in SECTIONS[section]() if one["method"] == method]
+    assert rows
+    return rows
+
+
+def mean_coverage(section, method):
+    return float(np.mean([one["coverage"] for one in of(section, method)]))
+
+
+def safely_least(section, method):
+    """Least coverage, three standard errors of what is simulated added."""
+    return min(one["coverage"] + 3 * one["std_error"] for one in of(section, method))
+
+
+@pytest.mark.parametrize(("n", "most"), BOUNDS.items())
+def test_the_paired_default_is_closest_to_its_level(n, most):
+    """Mean distance from 95 %: within what was promised, and below all others'."""
+    errors = {one["method"]: one["mean_error"] for one in paired_rows() if one["n"] == n}
+
+    assert errors["dirichlet"] <= most
+    assert "dirichlet" == min(errors, key=errors.__getitem__)
+
+
+def test_tango_hardly_ever_covers_less_than_it_says():
+    """And the Wald interval, the negative control, does by far."""
+    assert min(one["least"] for one in of("paired", "tango")) >= 0.929
+    assert max(one["least"] for one in of("paired", "wald")) < 0.9
+
+
+def test_the_latent_model_covers_under_its_own_prior_and_in_hard_cases():
+    """Exact for 10 items; for near-equal and strong models, too, where its sampler fails."""
+    for one in latent_rows():
+        slack = 3 * one.get("std_error", 0.0)
+        assert 0.94 - slack <= one["coverage"] <= 0.965 + slack
+
+
+def test_the_dirichlet_process_covers_differences_of_partial_credit():
+    """At worst, and on average, which for 20 items and fewer is too much; Student's t does not."""
+    assert 0.945 <= mean_coverage("paired_scores", "dirichlet_process(0.5)") <= 0.985
+    assert safely_least("paired_scores", "dirichlet_process(0.5)") >= 0.90
+    for control in ("t_interval", "z_interval"):
+        assert mean_coverage("paired_scores", control) < 0.925
+        assert safely_least("paired_scores", control) < 0.5
+
+
+def test_unpaired_defaults_cover():
+    """Newcombe's reaches the level on average for all sizes; scores' intervals are the safest."""
+    for one in of("unpaired", "newcombe"):
+        assert 0.95 <= one["coverage"] <= 0.953
+        assert one["least"] >= 0.908
+    for name in ("miettinen_nurminen", "mn_ratio", "mn_odds"):
+        assert mean_coverage("unpaired", name) >= 0.95
+        assert min(one["least"] for one in of("unpaired", name)) >= 0.913
+    for name in ("beta_ratio(1)", "beta_odds(1)"):
+        assert 0.95 <= mean_coverage("unpaired", name) <= 0.962
+
+
+def test_unpaired_controls_fall_short():
+    """Wald's and Katz's, and the uniform prior's posterior of the difference at its worst."""
+    assert mean_coverage("unpaired", "wald") < 0.93
+    assert mean_coverage("unpaired", "katz") < 0.93
+    assert min(one["least"] for one in of("unpaired", "beta(1)")) < 0.8
+
+
+def test_two_dirichlet_processes_cover_the_difference_of_means():
+    """On average and at worst, better than MOVER, and shorter; Welch's t does not."""
+    posterior, mover = of("unpaired_scores", "dp_difference"), of("unpaired_scores", "mover_dp")
+
+    assert 0.95 <= mean_coverage("unpaired_scores", "dp_difference") <= 0.975
+    assert safely_least("unpaired_scores", "dp_difference") >= 0.92
+    assert sum(one["width"] for one in posterior) < 0.97 * sum(one["width"] for one in mover)
+    assert mean_coverage("unpaired_scores", "welch_t") < 0.9
+    # Of one distribution, p ≤ 0.05 hardly more often than that, which Welch's for unequal n is.
+    rejected = {
+        name: [one["rejected"] for one in of("unpaired_scores", name) if "rejected" in one]
+        for name in ("dp_difference", "welch_t")
+    }
+    assert max(rejected["dp_difference"]) <= 0.08
+    assert np.mean(rejected["dp_difference"]) <= 0.05
+    assert max(rejected["welch_t"]) > 0.09
