@@ -6,7 +6,7 @@ import json
 import platform
 from pathlib import Path
 
-from benchmarks import inspect_big, intervals, irt, reading
+from benchmarks import comparisons, inspect_big, intervals, irt, reading
 
 FIGURES = Path(__file__).parent / "figures.json"
 
@@ -17,6 +17,7 @@ def main() -> None:
         "python": platform.python_version(),
         "reading": reading.run(),
         "intervals": intervals.run(),
+        "comparisons": comparisons.run(),
         "irt": irt.run(),
         "inspect_big": inspect_big.run(),
     }

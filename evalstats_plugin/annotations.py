@@ -32,7 +32,7 @@ def annotate(  # noqa: PLR0913 - each is a choice of its own
     output: str | Path | None = None,
     in_place: bool = False,
     rescore: bool = False,
-    compare: bool = False,
+    compare: bool | Mapping[str, Any] = False,
     baseline: str | None = None,
     items: Literal["no", "metadata", "columns"] = "no",
     irt: bool = False,
@@ -53,7 +53,8 @@ def annotate(  # noqa: PLR0913 - each is a choice of its own
     rescore
         Replace logged values that the items contradict, keeping the old ones in the annotation.
     compare, baseline
-        Write into each log how its model compares with a baseline on the same items: the named
+        Write into each log how its model compares with a baseline on the same items (`compare`
+        may hold arguments of `evalstats_plugin.compare`, such as the design): the named
         one, or the first of the logs.
     items
         Write statistics of each item beside it, over all models here: into its metadata, or as
@@ -79,7 +80,8 @@ def annotate(  # noqa: PLR0913 - each is a choice of its own
     targets = _targets(paths, output, in_place=in_place, plugins=plugins)
     found = _read_all(targets, set(map(str, paths)), selection or Selection(), plugins)
     labelled = _labelled(found) if compare or baseline or irt else {}
-    about = _comparisons(labelled, baseline) if compare or baseline else {}
+    options = compare if isinstance(compare, Mapping) else {}
+    about = _comparisons(labelled, baseline, options) if compare or baseline else {}
     results = {log: analysis(responses) for log, responses in found.items()}
     scales = _scales(labelled, results, items=items != "no") if irt else None
     statistics = _items(found, scales) if items != "no" else {}
@@ -140,11 +142,11 @@ def _labelled(found: Mapping[Path, Sequence[Responses]]) -> dict[str, list[Respo
 
 
 def _comparisons(
-    labelled: Mapping[str, Sequence[Responses]], baseline: str | None
+    labelled: Mapping[str, Sequence[Responses]], baseline: str | None, options: Mapping[str, Any]
 ) -> dict[str, tuple[Comparisons | None, RankSets | None]]:
     from evalstats_plugin.analyses.crossing import Crossed
 
-    crossed = Crossed(labelled, baseline)
+    crossed = Crossed(labelled, baseline, **options)
     return {log: (crossed.of_log(log), crossed.ranks_of_log(log)) for log in labelled}
 
 

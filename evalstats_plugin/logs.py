@@ -77,7 +77,13 @@ def read(  # noqa: PLR0913 - each is a choice of its own
     if broken and len(broken) == len(logs):
         raise broken[0]
     if not found:
-        raise _nothing_selected(logs, selection, plugins)
+        raise broken[0] if broken else _nothing_selected(logs, selection, plugins)
+    if cluster is not None and all(r.clusters is None for r in found):
+        msg = (
+            f"no item of these logs has the field {cluster!r}, expected the name of a field that "
+            "says which items belong together, such as doc.passage_id"
+        )
+        raise SelectionError(msg)
     kept, about_runs = choose_runs(label_models(found), runs)
     # A harness that logs each task apart mixes the models; a table wants them together.
     order = {model: i for i, model in enumerate(dict.fromkeys(r.model for r in kept))}

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from evalstats_plugin.errors import DesignError, ItemConflictError
-from evalstats_plugin.questions import Questions
-from evalstats_plugin.responses import Responses, Source
+from evalstats_plugin.questions import Questions, places_of
+from evalstats_plugin.responses import Responses, Source, as_clusters
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -91,13 +91,20 @@ class ResponseMatrix:
         if len(ids) != m or len(task_names) != m:
             msg = f"{m} items of scores, but {len(ids)} item names and {len(task_names)} tasks"
             raise ValueError(msg)
+        names = tuple(models) if models else tuple(f"model_{i}" for i in range(n))
+        _check_distinct(names, "model")
+        _check_distinct(list(zip(task_names, ids, strict=True)), "item of a task")
+        given = [] if clusters is None else list(clusters)
+        named = [None if c is None or c != c else str(c) for c in given]  # noqa: PLR0124 - NaN
+        found, notes = (None, ()) if clusters is None else as_clusters(named, "cluster")
         return cls(
             scores=array,
-            models=tuple(models) if models else tuple(f"model_{i}" for i in range(n)),
+            models=names,
             item_ids=np.asarray(ids),
             tasks=np.asarray(task_names),
             metrics=np.full(m, metric),
-            clusters=None if clusters is None else np.asarray(clusters),
+            clusters=found,
+            notes=notes,
         )
 
     @classmethod
@@ -167,6 +174,13 @@ class ResponseMatrix:
         return load_matrix(Path(path))
 
 
+def _check_distinct(names: Sequence[Any], what: str) -> None:
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if list(names).count(name) > 1)
+        msg = f"{what} {twice!r} found twice, expected different names"
+        raise ValueError(msg)
+
+
 def _concatenated(parts: Sequence[NDArray[Any] | None]) -> NDArray[Any] | None:
     known = [part for part in parts if part is not None]
     return np.concatenate([p.astype(str) for p in known]) if len(known) == len(parts) else None
@@ -178,14 +192,14 @@ def _join_task(
     """Join the models' responses to one task."""
     _check_one_metric(responses)
     responses = _ids_of_one_type(responses)
-    ids = np.unique(np.concatenate([r.item_ids for r in responses]))
+    ids, places = places_of([r.item_ids for r in responses])
     scores = np.full((len(models), len(ids), n_epochs), np.nan)
     hashes = np.full(len(ids), "", dtype=object)
     questions = Questions(len(ids))
     clusters = np.full(len(ids), "", dtype=object)
     conflict = np.zeros(len(ids), dtype=bool)
     for j, r in enumerate(responses):
-        at = np.searchsorted(ids, r.item_ids)
+        at = places[j]
         scores[models.index(r.model), at, : r.scores.shape[1]] = r.scores
         if r.clusters is not None:
             clusters[at] = r.clusters.astype(str)

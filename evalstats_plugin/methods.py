@@ -32,8 +32,7 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import Any, Literal
 
-from evalstats_plugin.errors import PluginError, SelectionError
-from evalstats_plugin.wording import no_such
+from evalstats_plugin.errors import PluginError
 
 Kind = Literal["binary", "bounded", "real", "ratio", "f1", "confusion", "auc", "corpus"]
 """What the scores of one model on one task are like."""
@@ -126,10 +125,3 @@ def table_of(extra: Iterable[Method], own: Iterable[Method]) -> dict[str, Method
             raise PluginError(msg)
         table[method.name] = method
     return table
-
-
-def check_name(name: str, table: Mapping[str, Method]) -> None:
-    """Raise `SelectionError`, with the closest names, for a method that does not exist."""
-    if name == "auto" or name in table:
-        return
-    raise SelectionError(no_such("method", name, table, f"auto, {', '.join(table)}"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -40,3 +41,19 @@ def _kind(hashes: NDArray[Any]) -> str:
     Hashes of two kinds say nothing about each other, an empty one nothing at all.
     """
     return next((str(h) for h in hashes if h), "").rpartition(":")[0]
+
+
+def places_of(
+    item_ids: Sequence[NDArray[Any]],
+) -> tuple[NDArray[Any], list[NDArray[np.int64]]]:
+    """Return all ids in order, each once, and where each model's items stand among them."""
+    # Most often all models took the same items: then one look-up is enough.
+    first = item_ids[0]
+    alike = [np.array_equal(ids, first) for ids in item_ids]
+    others = [ids for ids, same in zip(item_ids, alike, strict=True) if not same]
+    every = np.unique(np.concatenate([first, *others]))
+    place = np.searchsorted(every, first)
+    return every, [
+        place if same else np.searchsorted(every, ids)
+        for ids, same in zip(item_ids, alike, strict=True)
+    ]

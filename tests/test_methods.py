@@ -10,9 +10,9 @@ import pytest
 from evalstats_plugin import Method
 from evalstats_plugin.cli.options import RUNS
 from evalstats_plugin.errors import PluginError, SelectionError
-from evalstats_plugin.methods import Kind, check_name, choose, table_of
+from evalstats_plugin.methods import Kind, choose, table_of
 from evalstats_plugin.runs import Runs
-from evalstats_plugin.tables import INTERVALS
+from evalstats_plugin.tables import INTERVALS, UNPAIRED, check_name
 from evalstats_plugin.tables.composites import COMPOSITE_DEFAULTS
 from evalstats_plugin.tables.means import DEFAULTS, METHODS
 
@@ -56,6 +56,14 @@ def test_an_unknown_name_gets_the_closest() -> None:
     """And the list of all."""
     with pytest.raises(SelectionError, match=r"did you mean wilson.*There are: auto, beta-hpd"):
         check_name("wison", TABLE)
+
+
+def test_a_method_for_another_question_is_told_apart() -> None:
+    """From one that does not exist."""
+    with pytest.raises(SelectionError, match=r"'mn-ratio' is for models on items of their own"):
+        check_name("mn-ratio", TABLE)
+    with pytest.raises(SelectionError, match=r"'wilson' is for the interval of one score"):
+        check_name("wilson", table_of((), UNPAIRED))
 
 
 def test_a_method_that_cannot_be_loaded_is_named() -> None:

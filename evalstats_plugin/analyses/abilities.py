@@ -12,6 +12,7 @@ import numpy as np
 
 from evalstats_plugin.errors import DesignError, SelectionError
 from evalstats_plugin.matrix import ResponseMatrix
+from evalstats_plugin.tables.estimators import ESTIMATORS, ITEM_MODELS, OPTIONS, SERVES
 from evalstats_plugin.wording import few, no_such
 
 if TYPE_CHECKING:
@@ -28,35 +29,22 @@ FEW_MODELS = 300
 FEW_ITEMS = 20
 """Below so many, an item prior cannot be estimated; a weak one is taken."""
 
-ITEM_MODELS: Mapping[str, str] = MappingProxyType(
+_HOME: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
-        "rasch": "items differ in difficulty alone",
-        "1pl": "the same, on the scale where abilities are N(0, 1)",
-        "2pl": "items differ in difficulty and discrimination, of either sign",
-        "3pl": "as 2pl, and some answers are guessed right",
+        "mml": ("fitted", "fit_mml"),
+        "mml-items": ("fitted", "fit_mml_items"),
+        "cml-items": ("fitted_given_totals", "fit_cml_items"),
+        "cml": ("fitted_given_totals", "fit_cml"),
+        "map": ("fitted_jointly", "fit_map"),
+        "jml": ("fitted_jointly", "fit_jml"),
+        "vi": ("fitted_jointly", "fit_vi"),
+        "mcmc": ("fitted_jointly", "fit_mcmc"),
     }
 )
+"""Module of `irt` and function of each estimator."""
 
-ESTIMATORS: Mapping[str, str] = MappingProxyType(
-    {
-        "mml-items": "marginal maximum likelihood, items integrated out: for few models",
-        "mml": "marginal maximum likelihood, models integrated out: for hundreds of models",
-    }
-)
-"""What `fit_irt` can fit with, besides ``"auto"``."""
-
-_SERVES: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {"mml-items": ("rasch", "2pl"), "mml": ("rasch", "1pl", "2pl", "3pl")}
-)
-_OPTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "mml": (
-            "prior", "guessing_prior", "upper", "nodes", "tolerance", "max_steps",
-            "std_errors", "sandwich",
-        ),
-        "mml-items": ("kind", "max_iter"),
-    }
-)  # fmt: skip
+_DRAWS = ("map", "mcmc")
+"""Those that need random numbers: to set cells aside, or to draw from the posterior."""
 
 
 def fit_irt(
@@ -65,7 +53,7 @@ def fit_irt(
     estimator: str = "auto",
     *,
     device: str = "auto",
-    rng: Rng = None,  # noqa: ARG001 - no estimator here draws numbers
+    rng: Rng = None,
     options: Mapping[str, Any] | None = None,
 ) -> IRTFit:
     """Fit an item response model: abilities with their covariance, and items.
@@ -82,11 +70,14 @@ def fit_irt(
     device
         ``"cpu"``, ``"cuda"``, or ``"auto"``: CUDA where there is one.
     rng
-        For estimators that draw random numbers.
+        For ``"mcmc"``, and ``"map"`` that chooses its strength.
     options
         Of the estimator. ``"mml"`` knows prior ("none", "weak", "estimated"), guessing_prior,
-        upper, nodes, tolerance, max_steps, std_errors and sandwich; ``"mml-items"`` knows kind
-        ("2pl-signed" lets discriminations be negative) and max_iter.
+        upper, nodes, tolerance, max_steps, std_errors and sandwich; ``"mml-items"`` kind
+        ("2pl-signed" lets discriminations be negative) and max_iter; ``"map"`` strength (of the
+        item prior, or "cross-validated"); ``"jml"`` max_iter; ``"vi"`` family ("mean-field",
+        "full-rank"), prior ("hierarchical", "vague"), tolerance and max_steps; ``"mcmc"`` chains,
+        draws and warm_up.
 
     Raises
     ------
@@ -101,8 +92,12 @@ def fit_irt(
     name, reason, given = _chosen(estimator, item_model, shape, dict(options or {}))
     data = _load("data")
     counts = data.counts_of(matrix, device=device)
-    run = _load("fitted").fit_mml if name == "mml" else _load("fitted").fit_mml_items
-    fit: IRTFit = run(matrix, counts, item_model, given)
+    module, function = _HOME[name]
+    run = getattr(_load(module), function)
+    if name in _DRAWS:
+        fit: IRTFit = run(matrix, counts, item_model, given, np.random.default_rng(rng))
+    else:
+        fit = run(matrix, counts, item_model, given)
     return replace(fit, diagnostics=fit.diagnostics | {"reason": reason})
 
 
@@ -118,16 +113,17 @@ def _chosen(
         name, reason = _by_shape(item_model, *shape)
         if name == "mml":
             options = {"prior": "estimated" if shape[1] >= FEW_ITEMS else "weak", **options}
-    if item_model not in _SERVES[name]:
+    if item_model not in SERVES[name]:
         msg = (
-            f"estimator {name!r} fits {', '.join(_SERVES[name])}, not {item_model!r}: choose "
-            f"{' or '.join(e for e in ESTIMATORS if item_model in _SERVES[e])}"
+            f"estimator {name!r} fits {', '.join(SERVES[name])}, not {item_model!r}: choose "
+            f"{' or '.join(e for e in ESTIMATORS if item_model in SERVES[e])}"
         )
         raise SelectionError(msg)
     for key in options:
-        if key not in _OPTIONS[name]:
-            known = _OPTIONS[name]
-            raise SelectionError(no_such(f"option of {name}", key, known, ", ".join(known)))
+        if key not in OPTIONS[name]:
+            known = OPTIONS[name]
+            shown = ", ".join(known) or "none"
+            raise SelectionError(no_such(f"option of {name}", key, known, shown))
     return name, reason, options
 
 
@@ -136,7 +132,7 @@ def _by_shape(item_model: str, n: int, m: int) -> tuple[str, str]:
         return "mml", f"{n} models, {FEW_MODELS} or more: items are estimated well, with a prior"
     if n > m:
         return "mml", f"{n} models are more than {m} items, too few to tell how items vary"
-    if item_model not in _SERVES["mml-items"]:
+    if item_model not in SERVES["mml-items"]:
         return "mml", f"{n} models are few, but only mml fits a {item_model}; with an item prior"
     return "mml-items", (
         f"{n} models, fewer than {FEW_MODELS}: abilities estimated along with items would be "

@@ -173,7 +173,10 @@ def _rows(table: Pairing, sample: _Sample, request: Request) -> list[Comparison]
     n_items = sample.n_items[table.a, table.b].sum(axis=1)
     notes = _notes(table, differences[shown], sample.variances[table.a, table.b])
     if 2.0 ** (1 - differences.shape[1]) > 1 - request.confidence_level:
-        few_signs = f"{differences.shape[1]} tasks are too few for sign flips to find anything"
+        few_signs = (
+            f"{differences.shape[1]} tasks are too few for sign flips to find anything: the "
+            "verdict is unclear whatever the interval says"
+        )
         notes = [(*own, few_signs) for own in notes]
     columns = {"n_items": n_items.tolist(), "notes": notes}
     same = {"confidence_level": request.confidence_level, "kind": "tasks"}
@@ -216,6 +219,7 @@ def _interval(
     low, high = method.load()(differences, confidence_level=confidence_level, **more)
     # Tasks that all differ by the same have no spread to make a t interval of.
     flat = (high - low == 0) & (method.family == "real")
+    low, high = (np.clip(limit, *_span(table)) for limit in (low, high))
     return Interval(np.where(flat, np.nan, low), np.where(flat, np.nan, high))
 
 

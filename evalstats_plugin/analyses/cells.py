@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -95,7 +96,8 @@ class Cell:
 def make_cell(responses: Responses, bounds: Bounds) -> Cell:
     """Find out what the scores are like: binary, bounded, real, or a ratio of sums."""
     known = bounds.get(responses.metric, bounds.get(responses.metric.partition(",")[0]))
-    responses = replace(responses, bounds=known or responses.bounds)
+    if known and known != responses.bounds:
+        responses = replace(responses, bounds=known)
     if responses.pairs is not None or not len(responses.item_ids):
         return _without_scores(responses)
     if responses.aggregation not in ("mean", *RATIOS):
@@ -107,43 +109,45 @@ def make_cell(responses: Responses, bounds: Bounds) -> Cell:
     notes = list(responses.notes)
     if n_missing:
         notes.append(f"{n_missing} of {len(means)} items have no score and are left out")
-    base = Cell(responses=responses, kind=None, n=len(values), n_missing=n_missing)
+    cell = partial(Cell, responses=responses, n=len(values), n_missing=n_missing)
     if not len(values):
-        return replace(base, notes=(*notes, "no item has a score"))
+        return cell(kind=None, notes=(*notes, "no item has a score"))
     if not np.isfinite(values).all():
         count = int((~np.isfinite(values)).sum())
-        return replace(base, notes=(*notes, f"infinite scores: {count}; no mean, no interval"))
+        return cell(kind=None, notes=(*notes, f"infinite scores: {count}; no mean, no interval"))
     if responses.aggregation in RATIOS:
         weights = None if responses.weights is None else responses.weights[there]
         if responses.clusters is not None:
             notes.append("items come in clusters, but this ratio is taken as if they did not")
-        return replace(base, kind="ratio", values=values, weights=weights, notes=tuple(notes))
+        return cell(kind="ratio", values=values, weights=weights, notes=tuple(notes))
     clusters = None if responses.clusters is None else responses.clusters[there]
-    return _of_mean(replace(base, values=values, clusters=clusters, notes=tuple(notes)))
+    return _of_mean(partial(cell, values=values, clusters=clusters), responses, values, notes)
 
 
-def _of_mean(cell: Cell) -> Cell:
-    values, responses = cell.values, cell.responses
+def _of_mean(
+    cell: Callable[..., Cell],
+    responses: Responses,
+    values: NDArray[np.float64],
+    notes: Sequence[str],
+) -> Cell:
+    """Return the cell of a mean; `cell` makes it of what is left to say."""
     bounds = responses.bounds
     one_take = responses.scores.shape[1] == 1
-    if one_take and bounds in (None, (0.0, 1.0)) and np.isin(values, (0.0, 1.0)).all():
-        return replace(cell, kind="binary", successes=float(values.sum()), bounds=(0.0, 1.0))
+    if one_take and bounds in (None, (0.0, 1.0)) and ((values == 0) | (values == 1)).all():
+        successes = float(values.sum())
+        return cell(kind="binary", successes=successes, bounds=(0.0, 1.0), notes=tuple(notes))
     low, high = float(values.min()), float(values.max())
     if bounds is not None:
         if low < bounds[0] or high > bounds[1]:
             note = (
                 f"scores from {low:g} to {high:g} leave the bounds {bounds[0]:g} to {bounds[1]:g}"
             )
-            return replace(cell, kind="real", notes=(*cell.notes, f"{note}: taken as unbounded"))
-        return replace(cell, kind="bounded", bounds=bounds)
+            return cell(kind="real", notes=(*notes, f"{note}: taken as unbounded"))
+        return cell(kind="bounded", bounds=bounds, notes=tuple(notes))
     if low >= 0 and high <= 1:
-        notes = (
-            cell.notes
-            if takes_are_binary(responses)
-            else (*cell.notes, "scores taken to lie in [0, 1]")
-        )
-        return replace(cell, kind="bounded", bounds=(0.0, 1.0), notes=notes)
-    return replace(cell, kind="real")
+        guessed = () if takes_are_binary(responses) else ("scores taken to lie in [0, 1]",)
+        return cell(kind="bounded", bounds=(0.0, 1.0), notes=(*notes, *guessed))
+    return cell(kind="real", notes=tuple(notes))
 
 
 def takes_are_binary(responses: Responses) -> bool:

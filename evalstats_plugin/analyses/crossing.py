@@ -62,10 +62,13 @@ class Crossed:
             return None
         own = [r for r in self._found[location] if id(r) in self._kept]
         cells = {(r.model, r.task, r.metric) for r in own}
+        names = {r.model for r in own}
         rows = tuple(
             row
             for row in self.comparisons
             if {(row.model_a, row.task, row.metric), (row.model_b, row.task, row.metric)} & cells
+            # What is about several tasks is about each of their logs.
+            or (row.kind != "task" and {row.model_a, row.model_b} & names)
         )
         return replace(self.comparisons, rows=rows)
 

@@ -20,7 +20,7 @@ from evalstats_plugin.methods import Method
 from evalstats_plugin.response_set import ResponseSet
 from evalstats_plugin.responses import Responses
 from evalstats_plugin.results import Intervals, ScoreInterval, finite
-from evalstats_plugin.tables import INTERVALS
+from evalstats_plugin.tables import INTERVALS, check_name
 from evalstats_plugin.tables.clustered import CLUSTERED, CLUSTERED_DEFAULTS
 from evalstats_plugin.tables.composites import CLUSTERED_COMPOSITE_DEFAULTS, COMPOSITE_DEFAULTS
 from evalstats_plugin.tables.means import DEFAULTS
@@ -134,7 +134,7 @@ class _Solver:
         own = INTERVALS
         self.table = methods.table_of((m for m in extra if m not in own), own)
         self.method = method.name if isinstance(method, Method) else method
-        methods.check_name(self.method, self.table)
+        check_name(self.method, self.table)
         self.confidence_level = confidence_level
         self.prior = prior
         self.rng = rng

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -50,7 +50,12 @@ class PairSolver:
     """Runs each method; 0/1 scores of all tasks at once, because few tables are distinct."""
 
     def __init__(self, request: Request) -> None:
-        self.table = request.table
+        # Spawned, so that what else is random does not depend on the method.
+        drawn = {"rng": request.rng.spawn(1)[0], "n_resamples": N_FLIPS}
+        self.table = {
+            name: replace(m, options={**m.options, **drawn}) if m.family == "resampling" else m
+            for name, m in request.table.items()
+        }
         self.method = request.method
         self.confidence_level = request.confidence_level
         self.rng = request.rng

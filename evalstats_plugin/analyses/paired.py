@@ -105,6 +105,8 @@ def _on_clusters(pairing: Pairing, method: str) -> tuple[str, ...]:
     if pairing.clusters is None:
         return ()
     n = len(np.unique(pairing.clusters))
+    if n == 1:
+        return ("all items are one cluster, which tells next to nothing of others",)
     if method in CLUSTERED_NAMES:
         return (f"items in {n} clusters",)
     return (f"{method} takes items in {n} clusters as independent",)
@@ -126,7 +128,7 @@ def _notes(pairing: Pairing, found: Found, n_items: NDArray[np.int64]) -> list[t
     missing: NDArray[np.int64] = pairing.n_either - n_items
     undefined = ~np.isfinite(found.low[shown]) | ~np.isfinite(found.high[shown])
     notes = [common] * len(n_items)
-    for i in np.flatnonzero((missing > 0) | undefined | (n_items == 0)).tolist():
+    for i in np.flatnonzero((missing > 0) | undefined | (n_items < 2)).tolist():
         n, n_missing = int(n_items[i]), int(missing[i])
         if n_missing:
             lacking = f"{n_missing} of {n + n_missing} items lack one model's score: left out"
@@ -135,4 +137,6 @@ def _notes(pairing: Pairing, found: Found, n_items: NDArray[np.int64]) -> list[t
             notes[i] = (*notes[i], "the two models share no item")
         elif undefined[i]:
             notes[i] = (*notes[i], NO_INTERVAL)
+        elif n == 1:
+            notes[i] = (*notes[i], "one item tells next to nothing")
     return notes

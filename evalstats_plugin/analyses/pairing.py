@@ -213,7 +213,7 @@ def _pairing(cells: Sequence[Cell], baseline: str | None) -> Pairing:
             (h for c in cells if (h := c.responses.higher_is_better) is not None), None
         ),
         clusters=None if matrix.clusters is None else _numbered(matrix.clusters),
-        notes=notes,
+        notes=(*notes, *dict.fromkeys(note for c in cells for note in c.responses.notes)),
     )
 
 

@@ -10,7 +10,8 @@ import numpy as np
 
 from evalstats_plugin.analyses.cells import Bounds
 from evalstats_plugin.errors import DesignError, SelectionError
-from evalstats_plugin.methods import Method, check_name
+from evalstats_plugin.methods import Method
+from evalstats_plugin.tables import check_name
 
 Correction = Literal["holm", "bh", "maxt", "none"]
 

@@ -96,5 +96,8 @@ def _share_nothing(group: Sequence[Responses]) -> bool:
     with_items = [r for r in group if len(r.item_ids)]
     if len({r.model for r in with_items}) < 2:
         return False
+    if np.array_equal(with_items[0].item_ids, with_items[-1].item_ids):
+        # As it is most often: no need to look at all of them.
+        return False
     ids = np.concatenate([r.item_ids.astype(str) for r in with_items])
     return len(np.unique(ids)) == len(ids)

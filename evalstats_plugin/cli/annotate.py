@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from evalstats_plugin.cli import options
+from evalstats_plugin.errors import SelectionError
 
 if TYPE_CHECKING:
     from evalstats_plugin.responses import Responses
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     metavar="MODEL",
     help="Model to compare with; implies --compare.  [default: the first]",
 )
+@options.comparison
 @click.option(
     "--items",
     type=click.Choice(["no", "metadata", "columns"]),
@@ -60,7 +62,6 @@ def annotate(ctx: click.Context, paths: tuple[str, ...], **chosen: Any) -> None:
     """
     from evalstats_plugin import annotations
     from evalstats_plugin.cli.report import analyse
-    from evalstats_plugin.errors import SelectionError
     from evalstats_plugin.plugins import load
     from evalstats_plugin.response_set import ResponseSet
     from evalstats_plugin.responses import Selection
@@ -68,8 +69,10 @@ def annotate(ctx: click.Context, paths: tuple[str, ...], **chosen: Any) -> None:
     plugins = load(ctx.obj or ())
     where: dict[str, Any] = {"output": chosen["output"], "in_place": chosen["in_place"]}
     if chosen["take_out"]:
-        if chosen["rescore"]:
-            msg = "--strip and --rescore found together, expected one of them"
+        with_it = ("rescore", "compare", "baseline", "irt", "items")
+        given = [name for name in with_it if chosen[name] not in (False, None, "no")]
+        if given:
+            msg = f"--strip and --{given[0]} found together, expected one of them"
             raise SelectionError(msg)
         written = annotations.strip(*paths, **where, plugins=plugins)
     else:
@@ -84,7 +87,7 @@ def annotate(ctx: click.Context, paths: tuple[str, ...], **chosen: Any) -> None:
             *paths,
             **where,
             rescore=chosen["rescore"],
-            compare=chosen["compare"],
+            compare=_comparison(chosen),
             baseline=chosen["baseline"],
             items=chosen["items"],
             irt=chosen["irt"],
@@ -95,3 +98,15 @@ def annotate(ctx: click.Context, paths: tuple[str, ...], **chosen: Any) -> None:
     if not chosen["quiet"]:
         for path in written:
             click.echo(path)
+
+
+def _comparison(chosen: Mapping[str, Any]) -> Mapping[str, Any] | bool:
+    """Return what to compare and how; False without a comparison."""
+    design, correction = options.design_of(chosen), chosen["correction"]
+    asked = chosen["compare"] or chosen["baseline"] is not None
+    if asked:
+        return {"design": design, "correction": correction}
+    if design != "paired" or correction != "holm":
+        msg = "a design or a correction found without a comparison, expected --compare with it"
+        raise SelectionError(msg)
+    return False

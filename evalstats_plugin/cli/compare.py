@@ -10,12 +10,8 @@ import click
 from evalstats_plugin.cli import options
 
 if TYPE_CHECKING:
-    from evalstats_plugin.analyses.compare import Design
     from evalstats_plugin.plugins import Plugins
     from evalstats_plugin.results import Comparisons
-
-CORRECTIONS = ("holm", "bh", "maxt", "none")
-"""Values of `evalstats_plugin.analyses.compare.Correction`; a test compares."""
 
 
 @click.command()
@@ -25,24 +21,7 @@ CORRECTIONS = ("holm", "bh", "maxt", "none")
     "--baseline", metavar="MODEL",
     help="Compare the others with this model, not every two; best: with the best of each task.",
 )  # fmt: skip
-@click.option(
-    "--unpaired", is_flag=True, help="Take the models' scores as samples of items of their own."
-)
-@click.option(
-    "--across-tasks", is_flag=True,
-    help="One comparison over all tasks, which count as drawn from many such.",
-)  # fmt: skip
-@click.option(
-    "--sequential", is_flag=True,
-    help="Valid however often you look while items come in, and whenever you stop.",
-)  # fmt: skip
-@click.option(
-    "--correction",
-    type=click.Choice(CORRECTIONS),
-    default="holm",
-    show_default=True,
-    help="For many pairs: holm and maxt let hardly any false finding through, bh only a few.",
-)
+@options.comparison
 @options.at_k
 @options.level_and_method
 @options.form
@@ -71,9 +50,9 @@ def _analyse(paths: tuple[str, ...], chosen: Mapping[str, Any], plugins: Plugins
     from evalstats_plugin.analyses.compare import DESIGNS
     from evalstats_plugin.analyses.compare import compare as compare_models
     from evalstats_plugin.cli.reading import read_logs
-    from evalstats_plugin.methods import check_name
+    from evalstats_plugin.tables import check_name
 
-    design = _design(chosen)
+    design = options.design_of(chosen)
     table = plugins.methods(DESIGNS[design][1])
     check_name(chosen["method"], table)
     responses = read_logs(paths, chosen, plugins)
@@ -91,18 +70,3 @@ def _analyse(paths: tuple[str, ...], chosen: Mapping[str, Any], plugins: Plugins
         bounds=chosen["bounds"],
         rng=chosen["seed"],
     )
-
-
-def _design(chosen: Mapping[str, Any]) -> Design:
-    """Return the one design that the flags ask for."""
-    from evalstats_plugin.errors import SelectionError
-
-    flags: dict[str, Design] = {
-        "unpaired": "unpaired", "across_tasks": "tasks", "sequential": "sequential",
-    }  # fmt: skip
-    given = [flag for flag in flags if chosen[flag]]
-    if len(given) > 1:
-        names = " and ".join(f"--{flag.replace('_', '-')}" for flag in given)
-        msg = f"{names} found, which do not go together: pass one of them"
-        raise SelectionError(msg)
-    return flags[given[0]] if given else "paired"

@@ -12,15 +12,12 @@ import click
 
 from evalstats_plugin.cli import options
 from evalstats_plugin.errors import LogError, SelectionError
+from evalstats_plugin.tables.estimators import ESTIMATORS, ITEM_MODELS
 
 if TYPE_CHECKING:
     from evalstats_plugin.analyses.ability_records import Abilities
     from evalstats_plugin.irt.fit import IRTFit
     from evalstats_plugin.matrix import ResponseMatrix
-
-ITEM_MODELS = ("rasch", "1pl", "2pl", "3pl")
-ESTIMATORS = ("mml-items", "mml")
-"""Those of `evalstats_plugin.analyses.abilities`, which costs NumPy to import; a test compares."""
 
 LARGE = 5_000_000
 """Models × items from which on the cost of a fit is told before it starts."""

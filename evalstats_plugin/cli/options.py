@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import click
 
@@ -130,6 +130,42 @@ reading = _chain(
     ),
     click.option("--skip-broken", is_flag=True, help="Go on without logs that cannot be read."),
 )  # fmt: skip
+
+CORRECTIONS = ("holm", "bh", "maxt", "none")
+"""Values of `evalstats_plugin.analyses.request.Correction`; a test compares."""
+
+comparison = _chain(
+    click.option(
+        "--unpaired", is_flag=True, help="Take the models' scores as samples of items of their own."
+    ),
+    click.option(
+        "--across-tasks", is_flag=True,
+        help="One comparison over all tasks, which count as drawn from many such.",
+    ),
+    click.option(
+        "--sequential", is_flag=True,
+        help="Valid however often you look while items come in, and whenever you stop.",
+    ),
+    click.option(
+        "--correction", type=click.Choice(CORRECTIONS), default="holm", show_default=True,
+        help="For many pairs: holm and maxt let hardly any false finding through, bh only a few.",
+    ),
+)  # fmt: skip
+
+
+def design_of(chosen: Mapping[str, Any]) -> Literal["paired", "unpaired", "tasks", "sequential"]:
+    """Return the one design of a comparison that the flags ask for."""
+    given = [name for name in ("unpaired", "across_tasks", "sequential") if chosen[name]]
+    if len(given) > 1:
+        names = " and ".join(f"--{name.replace('_', '-')}" for name in given)
+        msg = f"{names} found, which do not go together: pass one of them"
+        raise SelectionError(msg)
+    if chosen["unpaired"]:
+        return "unpaired"
+    if chosen["across_tasks"]:
+        return "tasks"
+    return "sequential" if chosen["sequential"] else "paired"
+
 
 at_k = click.option(
     "--at-k",

@@ -59,7 +59,7 @@ def report(ctx: click.Context, paths: tuple[str, ...], **chosen: Any) -> None:
 def analyse(responses: ResponseSet, chosen: Mapping[str, Any], plugins: Plugins) -> Intervals:
     """Run the interval analysis as the options say."""
     from evalstats_plugin.analyses.intervals import intervals
-    from evalstats_plugin.methods import check_name
+    from evalstats_plugin.tables import check_name
 
     if chosen.get("derive"):
         from evalstats_plugin.analyses.derive import with_derived

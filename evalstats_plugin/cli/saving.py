@@ -21,7 +21,7 @@ def analyse_saving(
     _check(given, chosen)
     if chosen["control_variate"]:
         from evalstats_plugin.analyses.control_variate import control_variate
-        from evalstats_plugin.methods import check_name
+        from evalstats_plugin.tables import check_name
 
         table, name = plugins.methods(), chosen["method"]
         check_name(name, table)

@@ -55,7 +55,7 @@ def fit_mml(
         fit,
         diagnostics=_diagnostics(counts, found, began) | {"prior": how.prior},
         hyperparameters=fit.hyperparameters | ({"upper": how.upper} if how.upper < 1 else {}),
-        notes=(*notes, *_suspects(fit), *([_flat_note(flat)] if flat is not None else [])),
+        notes=(*notes, *suspects_note(fit), *([_flat_note(flat)] if flat is not None else [])),
     )
 
 
@@ -70,7 +70,7 @@ def fit_mml_items(
     one = found.item_covariance.diagonal(dim1=1, dim2=2).clamp_min(0).sqrt()
     notes = [*counts.notes]
     if not found.converged:
-        notes.append(_not_converged(found.iterations))
+        notes.append(not_converged(found.iterations))
     if bool((found.extreme != 0).any()):
         notes.append("models all right or all wrong: abilities as if half an item were otherwise")
     fit = IRTFit(
@@ -79,28 +79,29 @@ def fit_mml_items(
         models=matrix.models,
         item_ids=matrix.item_ids,
         tasks=matrix.tasks,
-        ability=_array(found.ability),
-        ability_covariance=_array(found.covariance),
-        discrimination=_array(found.discrimination),
-        difficulty=_array(found.difficulty),
+        ability=as_array(found.ability),
+        ability_covariance=as_array(found.covariance),
+        discrimination=as_array(found.discrimination),
+        difficulty=as_array(found.difficulty),
         guessing=np.zeros(m),
-        discrimination_std_error=_array(one[:, 0]),
-        difficulty_std_error=_array(found.difficulty_std_error),
+        discrimination_std_error=as_array(one[:, 0]),
+        difficulty_std_error=as_array(found.difficulty_std_error),
         guessing_std_error=np.full(m, np.nan),
-        item_covariance=_array(found.item_covariance),
+        item_covariance=as_array(found.item_covariance),
         identification="abilities sum to 0",
         hyperparameters=dict(found.hyperparameters),
         diagnostics={
             "iterations": found.iterations,
             "converged": found.converged,
             "log_likelihood": found.log_likelihood,
-            **_where(counts, began),
+            **run_facts(counts, began),
         },
     )
-    return replace(fit, notes=(*notes, *_suspects(fit)))
+    return replace(fit, notes=(*notes, *suspects_note(fit)))
 
 
-def _array(tensor: Tensor) -> FloatArray:
+def as_array(tensor: Tensor) -> FloatArray:
+    """Copy to the host, as float64."""
     return tensor.detach().to("cpu", torch.float64).numpy()
 
 
@@ -134,10 +135,7 @@ def _marginal_fit(
     slopes = full(values["discrimination"], float(values["discrimination"].mean()))
     difficulty = full(values["difficulty"])
     if flat is not None:
-        # As if half an answer had been otherwise, seen from an ability of 0.
-        right = np.nansum(matrix.scores[:, flat], axis=(0, 2))
-        trials = (~np.isnan(matrix.scores[:, flat])).sum(axis=(0, 2))
-        difficulty[flat] = np.log((trials - right + 0.5) / (right + 0.5)) / slopes[flat]
+        difficulty[flat] = _as_if_half(matrix, flat) / slopes[flat]
     scale = "N(0, σ²), discriminations are 1" if item_model == "rasch" else "N(0, 1)"
     return IRTFit(
         item_model=item_model,
@@ -161,42 +159,54 @@ def _marginal_fit(
 
 def _on_scale(items: Items, spread: Covariances | None, *, rasch: bool) -> dict[str, FloatArray]:
     """Parameters as they are reported, with standard errors by the delta method."""
-    a, d = _array(items.slope), _array(items.intercept)
+    a, d = as_array(items.slope), as_array(items.intercept)
     a = np.ones_like(a) if rasch else a
     a = np.where(a == 0, np.finfo(float).tiny, a)
     none = np.full_like(a, np.nan)
-    c = np.zeros_like(a) if items.guess is None else _array(torch.sigmoid(items.guess))
+    c = np.zeros_like(a) if items.guess is None else as_array(torch.sigmoid(items.guess))
     values = {"discrimination": a, "difficulty": -d / a, "guessing": c}
     for name in ("discrimination", "difficulty", "guessing"):
         values[f"{name}_std_error"] = none
     if spread is None:
         return values
-    of_items = _array(spread.items)
+    of_items = as_array(spread.items)
     if rasch:
         of_items[:, 0] = of_items[:, :, 0] = 0.0
     with np.errstate(over="ignore", invalid="ignore"):
-        toward = np.stack([d / a**2, -1 / a], axis=1)
-        variance = np.einsum("mp,mpr,mr->m", toward, of_items[:, :2, :2], toward)
         values["discrimination_std_error"] = none if rasch else np.sqrt(of_items[:, 0, 0])
-        values["difficulty_std_error"] = np.sqrt(variance)
+        values["difficulty_std_error"] = difficulty_error(a, d, of_items)
     if items.guess is not None:
         values["guessing_std_error"] = c * (1 - c) * np.sqrt(of_items[:, 2, 2])
     return values | {"covariance": of_items}
+
+
+def _as_if_half(matrix: ResponseMatrix, flat: NDArray[np.bool_]) -> FloatArray:
+    """Logit of wrong for items all right or all wrong, as if half an answer were otherwise."""
+    right: FloatArray = np.nansum(matrix.scores[:, flat], axis=(0, 2))
+    trials = (~np.isnan(matrix.scores[:, flat])).sum(axis=(0, 2))
+    return np.log((trials - right + 0.5) / (right + 0.5))
+
+
+def difficulty_error(a: FloatArray, d: FloatArray, covariance: FloatArray) -> FloatArray:
+    """Of b = -d/a, given the covariance (M, 2 or 3, ...) of a and d, by the delta method."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        toward = np.stack([d / a**2, -1 / a], axis=1)
+        return np.sqrt(np.einsum("mp,mpr,mr->m", toward, covariance[:, :2, :2], toward))
 
 
 def _abilities(
     found: Marginal, spread: Covariances | None, *, rasch: bool
 ) -> tuple[FloatArray, FloatArray, dict[str, float]]:
     """Abilities, their covariance, and the standard deviation of their distribution."""
-    mean = _array(found.mean)
-    covariance = np.diag(_array(found.variance)) if spread is None else _array(spread.abilities)
+    mean = as_array(found.mean)
+    covariance = np.diag(as_array(found.variance)) if spread is None else as_array(spread.abilities)
     if not rasch:
         return mean, covariance, {"ability_sd": 1.0}
     slope = float(found.items.slope[0])
     sizes = {"ability_sd": slope, "ability_variance": slope**2}
     covariance = slope**2 * covariance
     if spread is not None and spread.with_slope is not None:
-        shared = _array(spread.with_slope)
+        shared = as_array(spread.with_slope)
         cross = slope * np.outer(shared[:-1], mean)
         covariance = covariance + cross + cross.T + shared[-1] * np.outer(mean, mean)
         sizes["ability_variance_std_error"] = float(2 * slope * np.sqrt(shared[-1]))
@@ -208,11 +218,12 @@ def _prior(found: Marginal) -> dict[str, Any]:
         return {}
     sd = found.prior.factor.square().sum(dim=1).sqrt()
     names = ("discrimination", "intercept")[found.prior.columns]
-    mean = _array(found.prior.mean).tolist()
+    mean = as_array(found.prior.mean).tolist()
     return {f"item_{name}": {"mean": mean[k], "sd": float(sd[k])} for k, name in enumerate(names)}
 
 
-def _where(counts: Counts, began: float) -> dict[str, Any]:
+def run_facts(counts: Counts, began: float) -> dict[str, Any]:
+    """How long a fit took, and on what."""
     return {
         "seconds": time.perf_counter() - began,
         "device": str(counts.right.device),
@@ -228,18 +239,19 @@ def _diagnostics(counts: Counts, found: Marginal, began: float) -> dict[str, Any
         "log_likelihood": found.log_likelihood,
         "n_nodes": len(found.nodes.at),
         "node_spacing": found.looseness,
-        **_where(counts, began),
+        **run_facts(counts, began),
     }
 
 
-def _not_converged(steps: int) -> str:
+def not_converged(steps: int) -> str:
+    """Note on a search that ran out of steps."""
     return f"not converged after {steps} steps: these are the last estimates"
 
 
 def _notes(found: Marginal, counts: Counts) -> list[str]:
     notes: list[str] = []
     if not found.found.converged:
-        notes.append(_not_converged(found.found.steps))
+        notes.append(not_converged(found.found.steps))
     if found.looseness > LOOSEST:
         notes.append(
             f"{len(found.nodes.at)} nodes are {found.looseness:.1f} posterior standard deviations "
@@ -254,7 +266,8 @@ def _notes(found: Marginal, counts: Counts) -> list[str]:
     return notes
 
 
-def _suspects(fit: IRTFit) -> list[str]:
+def suspects_note(fit: IRTFit) -> list[str]:
+    """Count items that abler models get right less often."""
     wrong = int((fit.discrimination < 0).sum())
     return [f"{wrong} items have negative discrimination: look at their labels"] if wrong else []
 

@@ -21,10 +21,10 @@ Kind = Literal["rasch", "2pl", "2pl-signed"]
 # Weak priors of the two spreads: densities ∝ s exp(-s² / 2k²), of which the first factor keeps them
 # off 0, about one standard error [CRD13]_, and the second off infinity. They matter where a few
 # models leave a spread undetermined.
-_DIFFICULTY_SPREAD, _DISCRIMINATION_SPREAD = 5.0, 0.2
+DIFFICULTY_SPREAD, DISCRIMINATION_SPREAD = 5.0, 0.2
 # Standard deviation of γ s_1, what difficulty explains of discriminations: normal around 0. With a
 # few models γ would else run off to where it explains all of them.
-_EXPLAINED_SPREAD = 0.1
+EXPLAINED_SPREAD = 0.1
 # Points lie this many posterior standard deviations apart, at the most informative of items:
 # summing at distance h misses exp(-2 (π sd / h)²) of a normal integral, 3e-6 here.
 _SPACING = 1.25
@@ -103,13 +103,13 @@ class Population:
         size = len(self.values)
         gradient, information = self.values.new_zeros(size), self.values.new_zeros(size, size)
         log_s1 = self.values[1]
-        v1 = torch.exp(2 * log_s1) / _DIFFICULTY_SPREAD**2
+        v1 = torch.exp(2 * log_s1) / DIFFICULTY_SPREAD**2
         value = log_s1 - v1 / 2
         gradient[1], information[1, 1] = 1 - v1, 2 * v1
         if self.kind != "rasch":
             slope, log_s2 = self.values[3:]
-            square = torch.exp(2 * log_s1) / _EXPLAINED_SPREAD**2
-            v2 = torch.exp(2 * log_s2) / _DISCRIMINATION_SPREAD**2
+            square = torch.exp(2 * log_s1) / EXPLAINED_SPREAD**2
+            v2 = torch.exp(2 * log_s2) / DISCRIMINATION_SPREAD**2
             value = value + log_s2 - (v2 + slope**2 * square) / 2
             gradient[1] -= slope**2 * square
             gradient[3], gradient[4] = -slope * square, 1 - v2

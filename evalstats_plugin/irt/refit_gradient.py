@@ -14,8 +14,9 @@ from torch import Tensor
 
 from evalstats_plugin.irt.data import Counts
 from evalstats_plugin.irt.item_population import (
-    _DIFFICULTY_SPREAD,  # pyright: ignore[reportPrivateUsage]
-    _DISCRIMINATION_SPREAD,  # pyright: ignore[reportPrivateUsage]
+    DIFFICULTY_SPREAD,
+    DISCRIMINATION_SPREAD,
+    EXPLAINED_SPREAD,
     Kind,
     Population,
     points,
@@ -185,15 +186,15 @@ def _by_hyper(model: Model, pooled: Tensor, hyper: Tensor) -> Tensor:
     u_sum, u_square, r_sum, both, r_square = moments.unbind(1)
     v1 = torch.exp(2 * hyper[:, 1])
     s1 = v1.sqrt()
-    by_sd = u_square + 1 - v1 / _DIFFICULTY_SPREAD**2
+    by_sd = u_square + 1 - v1 / DIFFICULTY_SPREAD**2
     if model.kind == "rasch":
         return torch.stack([u_sum / s1, by_sd], dim=1)
     slope, s2 = hyper[:, 2], torch.exp(hyper[:, 3])
-    square = v1 / _DISCRIMINATION_SPREAD**2
+    square = v1 / EXPLAINED_SPREAD**2
     columns = [
         u_sum / s1 - slope * r_sum / s2,
         by_sd - slope**2 * square,
         both * s1 / s2 - slope * square,
-        r_square + 1 - (s2 / _DISCRIMINATION_SPREAD) ** 2,
+        r_square + 1 - (s2 / DISCRIMINATION_SPREAD) ** 2,
     ]
     return torch.stack(columns, dim=1)

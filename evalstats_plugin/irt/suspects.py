@@ -21,6 +21,8 @@ from evalstats_plugin.stats.multiplicity import benjamini_hochberg
 NOISY = 1.3
 """Mean square from which on misfit matters, not only shows [WL94]_."""
 
+# Chance of so negative a slope where there is none, for an item seen by itself.
+_OWN = 0.05
 # Of discriminations, in units of their mean: items of little discrimination are no suspects yet.
 _LEAST_SPREAD = 0.5
 
@@ -164,8 +166,10 @@ def _reversed(fit: IRTFit, cells: Cells, level: float, reasons: _Reasons) -> Non
     sd = max(float(np.std(fit.discrimination)), _LEAST_SPREAD * mean)
     found = slope_tests(cells, fit.ability, mean, sd)
     sure = benjamini_hochberg(special.ndtr(found.none)) <= level
-    # Few models seldom show that a slope is negative, but soon that it is not as others are.
-    less = (benjamini_hochberg(special.ndtr(found.typical)) <= level) & (found.none < 0)
+    # Few models seldom show among many items that a slope is negative, but soon that it is not as
+    # others are: then the item's own evidence is enough.
+    own = special.ndtr(found.none) <= _OWN
+    less = (benjamini_hochberg(special.ndtr(found.typical)) <= level) & own
     for j in np.flatnonzero(sure | less):
         z = found.none[j]
         known = f", discrimination {fit.discrimination[j]:.2f}" if fit.discrimination[j] < 0 else ""

@@ -18,8 +18,10 @@ _STYLES = {"better": "green", "worse": "red", "unclear": "dim"}
 LEGEND = (
     "Each model is set against another, on the items that both answered unless a note says "
     "otherwise. better, worse: beyond chance at the confidence level, allowing for the number of "
-    "pairs as the correction named below does. unclear: these items do not tell the two apart. "
-    "P(better): how probable it is that the model is truly the better of the two, looking at this "
+    "pairs as the correction named below does. unclear: these items do not tell the two apart."
+)
+PROBABILITY = (
+    " P(better): how probable it is that the model is truly the better of the two, looking at this "
     "pair alone."
 )
 
@@ -31,7 +33,12 @@ def print_comparisons(
     marks = notes.numbers(results.rows)
     by_metric = groupby(results.rows, key=lambda row: (row.task, row.metric))
     tables = [_table(list(rows), marks) for _, rows in by_metric]
-    print_all(tables, notes.lines(results), [LEGEND, heading], file=file, width=width)
+    print_all(tables, notes.lines(results), [_legend(results), heading], file=file, width=width)
+
+
+def _legend(results: Comparisons) -> str:
+    known = any(row.prob_better is not None for row in results)
+    return LEGEND + PROBABILITY if known else LEGEND
 
 
 def to_markdown(results: Comparisons, heading: str) -> str:
@@ -52,7 +59,7 @@ def to_markdown(results: Comparisons, heading: str) -> str:
         cells += [", ".join(str(marks[n]) for n in row.notes)]
         lines.append(formats.line([formats.cell(text) for text in cells]))
     said = [text.replace("* ", "- ", 1) for text in notes.lines(results)]
-    return "\n".join([*lines, "", *orders, *said, "", LEGEND, "", heading, ""])
+    return "\n".join([*lines, "", *orders, *said, "", _legend(results), "", heading, ""])
 
 
 def size(row: Comparison, value: float | None) -> str:

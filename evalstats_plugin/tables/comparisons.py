@@ -50,6 +50,16 @@ COMPARISONS: tuple[Method, ...] = (
         "Student's t interval of the mean difference", "Student 1908", "comparison",
     ),
     Method(
+        "percentile", "resampling", "evalstats_plugin.stats.bootstrap:percentile",
+        "percentile bootstrap of the mean difference: only to compare with", "Efron 1979",
+        "comparison",
+    ),
+    Method(
+        "bca", "resampling", "evalstats_plugin.stats.bootstrap:bca",
+        "bias-corrected and accelerated bootstrap of the mean difference", "Efron 1987",
+        "comparison",
+    ),
+    Method(
         "logit-t-cr1", "clustered-bounded", "evalstats_plugin.stats.clustered:logit_t_cr1",
         "t interval on the logit scale, clustered standard error",
         "Liang, Zeger 1986; Miller 2024", "comparison",

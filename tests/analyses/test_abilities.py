@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from evalstats_plugin import ResponseMatrix
-from evalstats_plugin.analyses.abilities import ESTIMATORS, fit_irt, score_models
+from evalstats_plugin.analyses.abilities import fit_irt, score_models
 from evalstats_plugin.errors import DesignError, SelectionError
+from evalstats_plugin.tables.estimators import ESTIMATORS, SERVES
 
 
 def matrix(n, m, seed=0):
@@ -49,12 +50,134 @@ def test_what_does_not_exist_is_named_with_what_is_close():
         score_models(fit, matrix(3, 5), method="mean")  # type: ignore[arg-type]
 
 
-def test_every_estimator_of_the_table_fits() -> None:
-    """A row of the table that cannot be run is no row."""
-    for name in ESTIMATORS:
-        fit = fit_irt(matrix(12, 80), "rasch", name)
-        assert name == fit.estimator
-        assert fit.diagnostics["converged"]
+NOTED = {
+    "jml": "stretches abilities",
+    "map": "shrink abilities",
+    "vi": "too narrow",
+    "mcmc": "posterior draws",
+    "cml-items": "conditional on item totals",
+    "cml": "conditional on model totals",
+}
+"""What each estimator that is taken on request only says of itself."""
+QUICK = {"mcmc": {"chains": 2, "draws": 60, "warm_up": 20}, "vi": {"max_steps": 400}}
+
+
+def graded(n=6, m=60):
+    """Models in the order of their ability, one unit apart."""
+    rng = np.random.default_rng(4)
+    logit = np.arange(n)[:, None] - (n - 1) / 2 - rng.standard_normal(m)
+    return ResponseMatrix.from_array((rng.random((n, m)) < 1 / (1 + np.exp(-logit))).astype(float))
+
+
+@pytest.mark.parametrize(
+    ("estimator", "item_model"), [(name, m) for name in ESTIMATORS for m in SERVES[name]]
+)
+def test_every_estimator_of_the_table_fits(estimator, item_model):
+    """In order, with errors, noted, the same again; a row that cannot be run is no row."""
+    options = {"prior": "weak"} if estimator == "mml" else QUICK.get(estimator)
+    data = graded()
+    fit, again = (fit_irt(data, item_model, estimator, rng=7, options=options) for _ in range(2))
+
+    assert (estimator, item_model) == (fit.estimator, fit.item_model)
+    assert (np.argsort(fit.ability) == np.arange(6)).all()
+    assert (fit.ability_std_error > 0).all()
+    assert np.isfinite(fit.predict()).all()
+    assert np.corrcoef(fit.predict().mean(axis=0), data.scores[..., 0].mean(axis=0))[0, 1] > 0.9
+    assert (np.isfinite(fit.difficulty_std_error) & (fit.difficulty_std_error > 0)).mean() > 0.7
+    assert NOTED.get(estimator, "") in " ".join(fit.notes)
+    assert fit.diagnostics["reason"] == "asked for"
+    assert item_model == "2pl" or fit.diagnostics["converged"] is not False
+    if "sum to 0" in fit.identification:
+        assert fit.ability.sum() == pytest.approx(0, abs=1e-9)
+    np.testing.assert_array_equal(fit.ability, again.ability)
+    np.testing.assert_array_equal(fit.ability_covariance, again.ability_covariance)
+    np.testing.assert_array_equal(fit.difficulty, again.difficulty)
+
+
+def test_draws_go_by_the_generator_and_tell_whether_chains_were_compared():
+    one, other = (
+        fit_irt(graded(), "rasch", "mcmc", rng=seed, options=QUICK["mcmc"]) for seed in (1, 2)
+    )
+
+    assert not np.array_equal(one.ability, other.ability)
+    known = one.diagnostics["converged"] is not None
+    assert known == ("r_hat" in one.diagnostics)
+    assert known != any("chains agree was not checked" in note for note in one.notes)
+
+
+def test_conditional_fits_are_those_of_the_definition():
+    """Two models: log(n10 / n01), variance 1/n10 + 1/n01 of the difference."""
+    scores = np.repeat([[1, 0], [0, 1], [1, 1], [0, 0]], [20, 8, 5, 6], axis=0).T.astype(float)
+    fit = fit_irt(ResponseMatrix.from_array(scores), "rasch", "cml-items")
+    found = fit.ability_difference("model_1", "model_0")
+
+    assert found.difference == pytest.approx(np.log(20 / 8), abs=1e-9)
+    assert found.std_error == pytest.approx(np.sqrt(1 / 20 + 1 / 8), abs=1e-9)
+    # Of 20 items alike one difficulty: Warm's, half-way by symmetry.
+    assert fit.difficulty[:28] == pytest.approx(0, abs=1e-9)
+
+
+@pytest.mark.parametrize("estimator", ["cml", "cml-items"])
+def test_errors_of_what_was_conditioned_away_hold_both_uncertainties(estimator):
+    """Against the spread of 60 refits to answers drawn anew."""
+    rng = np.random.default_rng(0)
+    n, m = (60, 8) if estimator == "cml" else (8, 60)
+    theta, b = np.linspace(-1.2, 1.2, n), np.linspace(-1.2, 1.2, m)
+    p = 1 / (1 + np.exp(b - theta[:, None]))
+    fits = [
+        fit_irt(ResponseMatrix.from_array((rng.random((n, m)) < p) * 1.0), "rasch", estimator)
+        for _ in range(60)
+    ]
+    ability, difficulty = (
+        np.array([getattr(f, x) for f in fits]) for x in ("ability", "difficulty")
+    )
+    spread = {"ability": ability.std(0), "difficulty": difficulty.std(0)}
+    for name, seen in spread.items():
+        told = np.nanmean([getattr(f, f"{name}_std_error") for f in fits], axis=0)
+        assert (told / seen).mean() == pytest.approx(1, abs=0.15)
+
+
+@pytest.mark.parametrize("estimator", ["cml", "cml-items", "jml", "map", "vi", "mcmc"])
+def test_all_right_and_all_wrong_stay_finite(estimator):
+    """A model all right, an item all wrong but for it, an item all right."""
+    data = graded()
+    scores = data.scores.copy()
+    scores[:, 0] = 1
+    scores[5] = 1
+    odd = ResponseMatrix.from_array(scores)
+    fit = fit_irt(odd, "rasch", estimator, rng=0, options=QUICK.get(estimator))
+
+    assert np.isfinite(fit.ability).all()
+    assert np.isfinite(fit.ability_std_error).all()
+    assert np.isfinite(fit.difficulty).all()
+    assert fit.ability.argmax() == 5
+    assert fit.difficulty[0] == pytest.approx(fit.difficulty.min(), abs=1e-9)
+
+
+def test_what_an_estimator_cannot_fit_is_refused():
+    """Partial credit, an item model, a strength."""
+    half = ResponseMatrix.from_array([[0.5, 1, 0], [1, 0, 0.5]])
+    for name in ("cml", "cml-items"):
+        with pytest.raises(DesignError, match="needs whole numbers of right answers"):
+            fit_irt(half, "rasch", name)
+    with pytest.raises(SelectionError, match="'cml' fits rasch, not '2pl': choose mml-items"):
+        fit_irt(half, "2pl", "cml")
+    with pytest.raises(SelectionError, match=r"no option of cml is called 'x'.*There are: none"):
+        fit_irt(half, "rasch", "cml", options={"x": 1})
+    with pytest.raises(DesignError, match="strength is -1, expected a number above 0"):
+        fit_irt(half, "rasch", "map", options={"strength": -1})
+    with pytest.raises(DesignError, match="full-rank variational fits are of kind 'rasch'"):
+        fit_irt(half, "2pl", "vi", options={"family": "full-rank"})
+
+
+def test_a_prior_s_strength_can_be_cross_validated():
+    fit, again = (
+        fit_irt(graded(), "rasch", "map", rng=1, options={"strength": "cross-validated"})
+        for _ in range(2)
+    )
+
+    assert 0.1 <= fit.hyperparameters["strength"] <= 3
+    assert fit.hyperparameters == again.hyperparameters
 
 
 def test_models_are_scored_on_items_of_a_fit_in_any_order():

@@ -13,7 +13,7 @@ from typing import get_args
 import pytest
 
 from evalstats_plugin.analyses.compare import Correction
-from evalstats_plugin.cli.compare import CORRECTIONS
+from evalstats_plugin.cli.options import CORRECTIONS
 from evalstats_plugin.report import comparisons
 from evalstats_plugin.results import Comparison, Comparisons
 
@@ -141,3 +141,54 @@ def test_names_from_logs_are_not_taken_for_markup() -> None:
 def test_choices_of_the_command_line_are_those_of_the_type() -> None:
     """`Correction` is not imported there, to keep --help light."""
     assert get_args(Correction) == CORRECTIONS
+
+
+@pytest.mark.parametrize("method", ["percentile", "bca"])
+def test_the_bootstrap_is_there_to_compare_with(run: Run, method: str) -> None:
+    """Its limits are near those of the default, and the same each time."""
+    asked = (
+        "compare",
+        LOGS,
+        "-t",
+        "es_mc",
+        "-m",
+        "acc",
+        "--baseline",
+        "models/m1",
+        "--format",
+        "json",
+    )
+    default, one, other = (
+        json.loads(run(*asked, *more).stdout)["results"]
+        for more in ((), ("--method", method), ("--method", method))
+    )
+
+    assert one == other
+    for row, usual in zip(one, default, strict=True):
+        assert method == row["method"]
+        assert usual["low"] == pytest.approx(row["low"], abs=0.06)
+        assert usual["high"] == pytest.approx(row["high"], abs=0.06)
+
+
+def test_two_designs_at_once_are_refused(run: Run) -> None:
+    """Here and where logs are annotated."""
+    for command in (("compare", LOGS), ("annotate", LOGS, "-o", "nowhere", "--compare")):
+        done = run(*command, "--unpaired", "--sequential")
+
+        assert 2 == done.returncode
+        assert "--unpaired and --sequential found, which do not go together" in done.stderr
+
+
+def test_a_log_is_annotated_with_the_design_asked_for(run: Run, tmp_path: Path) -> None:
+    """And a design without a comparison is refused."""
+    done = run("annotate", LOGS, "-o", tmp_path, "--baseline", "models/m1", "--across-tasks")
+    log = max((tmp_path / "models__m2").glob("results_*.json"))
+    rows = json.loads(log.read_text())["evalstats"]["comparisons"]
+    alone = run("annotate", LOGS, "-o", tmp_path / "more", "--sequential")
+
+    assert 0 == done.returncode
+    assert {"(4 tasks)", "(8 tasks)"} == {row["task"] for row in rows}
+    assert {("models/m1", "models/m2")} == {(row["model_a"], row["model_b"]) for row in rows}
+    assert 2 == alone.returncode
+    assert "expected --compare with it" in alone.stderr
+    assert not (tmp_path / "more").exists()

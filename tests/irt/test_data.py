@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -71,8 +73,9 @@ def test_a_chain_of_common_items_links_models():
 
 def test_one_name_for_two_models_is_refused():
     """They could not be told apart in any table."""
+    matrix = replace(ResponseMatrix.from_array([[1, 0], [0, 1]]), models=("m", "m"))
     with pytest.raises(DesignError, match="model 'm' is there twice"):
-        counts_of(ResponseMatrix.from_array([[1, 0], [0, 1]], models=["m", "m"]), device="cpu")
+        counts_of(matrix, device="cpu")
 
 
 def test_models_with_the_same_answers_are_noted():

@@ -102,44 +102,14 @@ def test_the_posterior_mean_is_that_of_a_sum_over_a_grid():
     data = Counts(torch.tensor([[2.0], [9.0]]).double(), torch.tensor([[10.0], [10.0]]).double())
 
     draws = gibbs(
-        data, "rasch", np.random.default_rng(0), Options(chains=200, draws=50, warm_up=30)
+        data, "rasch", np.random.default_rng(0), Options(chains=150, draws=30, warm_up=20)
     )
 
     difference = (draws.ability[..., 1] - draws.ability[..., 0]).mean(1)
-    error = float(difference.std() / 200**0.5)
+    error = float(difference.std() / 150**0.5)
     expected = grid_posterior((2, 9), (10, 10))
     assert float(difference.mean()) == pytest.approx(expected, abs=4 * error)
     assert error < 0.05
-
-
-@pytest.mark.parametrize("kind", ["rasch", "2pl"])
-def test_ranks_of_the_truth_among_draws_are_even(kind):
-    """Simulation-based calibration: true values drawn from the prior have uniform ranks."""
-    rng = np.random.default_rng(5)
-    ranks = []
-    for _ in range(30):
-        if kind == "rasch":
-            theta = abs(rng.normal(0, 2)) * rng.standard_normal(5)
-            a = np.ones(12)
-        else:
-            theta = rng.standard_normal(5)
-            a = rng.normal(1, 1) + abs(rng.standard_normal()) * rng.standard_normal(12)
-        d = rng.normal(0, 3) + abs(rng.normal(0, 3)) * rng.standard_normal(12)
-        p = special.expit(a * theta[:, None] + d)
-        right = torch.tensor(1.0 * (rng.random(p.shape) < p))
-        draws = gibbs(
-            Counts(right, torch.ones_like(right)),
-            kind,
-            rng,
-            Options(chains=20, draws=1, warm_up=25),
-        )
-        truth = torch.tensor(theta - theta.mean())
-        ranks.append((draws.ability[:, -1] < truth).double().mean(0))
-
-    uniform = torch.stack(ranks).flatten().numpy()
-    assert stats.kstest(uniform, "uniform").pvalue > 1e-3
-    # A control: ranks of a posterior half as wide pile up at both ends.
-    assert stats.kstest(np.clip(2 * uniform - 0.5, 0, 1), "uniform").pvalue < 1e-3
 
 
 def test_the_same_seed_draws_the_same_numbers_and_missing_cells_are_left_out():

@@ -10,7 +10,7 @@ from scipy import special
 
 from evalstats_plugin import ResponseMatrix
 from evalstats_plugin.analyses.abilities import fit_irt
-from evalstats_plugin.irt.item_fit import Cells
+from evalstats_plugin.irt.item_fit import Cells, cells_of
 from evalstats_plugin.irt.simulate import draw_responses, draw_truth
 from evalstats_plugin.irt.suspects import slope_tests, suspects
 
@@ -94,6 +94,19 @@ def test_the_list_is_ready_for_logs():
     assert f"item_{place}" not in found.by_item("two")
     assert found.to_frame()["item"][0] == f"item_{place}"
     assert entry["item_rest"] < 0
+
+
+def test_three_models_do_not_reverse_a_key_by_a_hair():
+    """Where most items follow ability, one that does not says little of three models."""
+    follows = np.repeat([[0.0, 0, 1], [0, 1, 1], [0, 0, 0], [1, 1, 1]], [90, 60, 30, 40], axis=0)
+    odd = np.repeat([[1.0, 1, 0]], 40, axis=0)
+    matrix = ResponseMatrix.from_array(np.concatenate([follows, odd]).T)
+
+    fit = fit_irt(matrix)
+    found = suspects(fit, matrix)
+
+    assert -1.645 < slope_tests(cells_of(fit, matrix), fit.ability, 1, 0.5).none[-1] < -1.3
+    assert not [row for row in found if "its key may be wrong" in " ".join(row.reasons)]
 
 
 @pytest.mark.parametrize(("slope", "field"), [(0.0, "none"), (1.2, "typical")])

@@ -72,9 +72,9 @@ def test_the_bound_lies_below_the_evidence_and_the_full_rank_one_closer():
 
 def test_both_families_are_too_sure_of_abilities():
     """Against draws from the same posterior; the bound narrows, not the independence alone."""
-    data = counts(6, 300)
+    data = counts(6, 200)
     draws = gibbs(
-        data, "rasch", np.random.default_rng(0), Draw(chains=4, draws=200, warm_up=50)
+        data, "rasch", np.random.default_rng(0), Draw(chains=8, draws=80, warm_up=30)
     ).ability.flatten(0, 1)
 
     full = variational(data, "rasch", Options(family="full-rank"))

@@ -21,6 +21,7 @@ from evalstats_plugin.adapters.lm_eval.recompute import (
 )
 from evalstats_plugin.adapters.lm_eval.samples import MAX_LINE, read_samples
 from evalstats_plugin.adapters.lm_eval.tree import Tree
+from evalstats_plugin.errors import SelectionError
 from evalstats_plugin.logs import find_logs, read_log
 from evalstats_plugin.plugins import load
 from evalstats_plugin.responses import Responses, Selection
@@ -327,7 +328,11 @@ def test_a_field_of_the_doc_says_which_items_belong_together() -> None:
 
 def test_a_field_that_no_item_has_is_noted() -> None:
     """A cluster of one task need not be one of another."""
-    found = read(THREE, task="es_mc", metric="acc", cluster="idx.paragraph").responses[0]
+    field = "idx.paragraph"
+    both = read(THREE, task=["es_mc", "es_bin"], metric="acc", cluster=field).responses
+    found = next(r for r in both if r.task == "es_mc")
 
     assert found.clusters is None
     assert any("no item has the field 'idx.paragraph'" in note for note in found.notes)
+    with pytest.raises(SelectionError, match="no item of these logs has the field"):
+        read(THREE, task="es_mc", metric="acc", cluster=field)

@@ -1,0 +1,54 @@
+"""What `fit_irt` can fit, and with what: names, a line on each, and what each one takes."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+ITEM_MODELS: Mapping[str, str] = MappingProxyType(
+    {
+        "rasch": "items differ in difficulty alone",
+        "1pl": "the same, on the scale where abilities are N(0, 1)",
+        "2pl": "items differ in difficulty and discrimination, of either sign",
+        "3pl": "as 2pl, and some answers are guessed right",
+    }
+)
+
+ESTIMATORS: Mapping[str, str] = MappingProxyType(
+    {
+        "mml-items": "marginal maximum likelihood, items integrated out: for few models",
+        "mml": "marginal maximum likelihood, models integrated out: for hundreds of models",
+        "cml-items": "conditional on how many models get each item right: for few models",
+        "cml": "conditional on how many items each model gets right: for hundreds of models",
+        "map": "posterior mode under normal priors: shrinks, only to compare with",
+        "jml": "joint maximum likelihood: stretches, only to compare with",
+        "vi": "variational posterior: shrinks, only to compare with",
+        "mcmc": "posterior draws by Gibbs sampling: slow, assumes no shape of the posterior",
+    }
+)
+"""What `fit_irt` can fit with, besides ``"auto"``."""
+
+_JOINT = ("rasch", "2pl")
+
+SERVES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "mml-items": _JOINT, "mml": ("rasch", "1pl", "2pl", "3pl"), "cml-items": ("rasch",),
+        "cml": ("rasch",), "map": _JOINT, "jml": _JOINT, "vi": _JOINT, "mcmc": _JOINT,
+    }
+)  # fmt: skip
+"""The item models of each estimator."""
+
+OPTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "mml": (
+            "prior", "guessing_prior", "upper", "nodes", "tolerance", "max_steps",
+            "std_errors", "sandwich",
+        ),
+        "mml-items": ("kind", "max_iter"),
+        "cml-items": (),
+        "cml": (),
+        "map": ("strength",),
+        "jml": ("max_iter",),
+        "vi": ("family", "prior", "tolerance", "max_steps"),
+        "mcmc": ("chains", "draws", "warm_up"),
+    }
+)  # fmt: skip
+"""The options of each estimator."""
