@@ -80,7 +80,7 @@ def annotate(  # noqa: PLR0913 - each is a choice of its own
     targets = _targets(paths, output, in_place=in_place, plugins=plugins)
     found = _read_all(targets, set(map(str, paths)), selection or Selection(), plugins)
     labelled = _labelled(found) if compare or baseline or irt else {}
-    options = compare if isinstance(compare, Mapping) else {}
+    options: Mapping[str, Any] = compare if isinstance(compare, Mapping) else {}
     about = _comparisons(labelled, baseline, options) if compare or baseline else {}
     results = {log: analysis(responses) for log, responses in found.items()}
     scales = _scales(labelled, results, items=items != "no") if irt else None

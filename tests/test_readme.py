@@ -41,6 +41,9 @@ def test_the_benchmarks_hold_what_was_promised() -> None:
     assert figures["reading"]["time_ratio"] <= 0.5
     assert figures["reading"]["memory_ratio"] <= 2
     assert figures["intervals"]["binary_seconds"] <= 0.5
+    assert figures["comparisons"]["intervals_and_pairs_seconds"] <= 0.5
+    assert figures["comparisons"]["peak_mb"] <= 300
+    assert figures["comparisons"]["clustered_seconds"] <= 1
     assert figures["inspect_big"]["seconds"] <= 15
     assert figures["inspect_big"]["peak_mb"] <= 400
     assert figures["inspect_big"]["annotate_seconds"] - figures["inspect_big"]["seconds"] <= 6

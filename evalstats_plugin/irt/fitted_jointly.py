@@ -20,6 +20,7 @@ from torch import Tensor
 
 from evalstats_plugin.errors import DesignError
 from evalstats_plugin.irt import gibbs as draw
+from evalstats_plugin.irt import hmc as hamiltonian
 from evalstats_plugin.irt import jml, variational_parts
 from evalstats_plugin.irt import map as mode
 from evalstats_plugin.irt import variational as bound
@@ -150,8 +151,7 @@ def fit_mcmc(
 ) -> IRTFit:
     """Posterior mean and covariance of draws."""
     began = time.perf_counter()
-    how = draw.Options(**options)
-    found = draw.gibbs(counts, cast("draw.GibbsKind", item_model), rng, how)
+    found, run = _drawn(counts, item_model, dict(options), rng)
     ability = as_array(found.ability).reshape(-1, counts.right.shape[0])
     hyper = {name: float(value.mean()) for name, value in found.hyper.items()}
     checked, notes = _checked(found)
@@ -171,14 +171,45 @@ def fit_mcmc(
         ),
         hyperparameters={"ability_sd": 1.0, **hyper},
         diagnostics={
-            "iterations": how.warm_up + how.draws,
-            "chains": how.chains,
-            "draws": how.draws,
+            **run,
             **checked,
             **run_facts(counts, began),
         },
-        notes=(*counts.notes, draw.NOTE, *notes),
+        notes=(*counts.notes, draw.NOTE, *notes, *_mirrored(found)),
     )
+
+
+def _drawn(
+    counts: Counts, item_model: str, options: dict[str, Any], rng: np.random.Generator
+) -> tuple[draw.Draws, dict[str, Any]]:
+    """Draw with the sampler asked for; return also how long, for the diagnostics."""
+    kind = cast("draw.GibbsKind", item_model)
+    sampler = options.pop("sampler", "gibbs")
+    if sampler not in ("gibbs", "hmc"):
+        raise DesignError(f"sampler {sampler!r} found, expected 'gibbs' or 'hmc'")
+    how = draw.Options(**options) if sampler == "gibbs" else hamiltonian.Options(**options)
+    run: dict[str, Any] = {
+        "sampler": sampler,
+        "iterations": how.warm_up + how.draws,
+        "chains": how.chains,
+        "draws": how.draws,
+    }
+    if isinstance(how, draw.Options):
+        return draw.gibbs(counts, kind, rng, how), run
+    sampled = hamiltonian.hmc(counts, kind, rng, how)
+    return sampled.draws, {**run, "divergent": sampled.divergent}
+
+
+def _mirrored(found: draw.Draws) -> list[str]:
+    """Say so where few answers leave it open which end of the scale is the able one."""
+    means = found.hyper.get("discrimination_mean")
+    share = 0.0 if means is None else float((means < 0).double().mean())
+    if share <= 0.01:
+        return []
+    return [
+        f"in {share:.0%} of the draws the scale is turned round: too few answers to tell able from "
+        "unable, and means over the draws mix both"
+    ]
 
 
 def _checked(found: draw.Draws) -> tuple[dict[str, Any], list[str]]:

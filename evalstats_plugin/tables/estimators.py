@@ -48,7 +48,7 @@ OPTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "map": ("strength",),
         "jml": ("max_iter",),
         "vi": ("family", "prior", "tolerance", "max_steps"),
-        "mcmc": ("chains", "draws", "warm_up"),
+        "mcmc": ("sampler", "chains", "draws", "warm_up"),
     }
 )  # fmt: skip
 """The options of each estimator."""

@@ -214,3 +214,34 @@ def test_abilities_of_a_rasch_fit_are_scored_on_its_scale():
 
     np.testing.assert_allclose(scored.ability, fit.ability, atol=1e-8)
     assert (scored.ability_std_error <= fit.ability_std_error).all()
+
+
+def test_draws_that_turn_the_scale_round_are_noted():
+    """Answers by chance do not tell able from unable; answers by ability do."""
+    rng = np.random.default_rng(5)
+    options = {"chains": 4, "draws": 150, "warm_up": 50}
+    chance = ResponseMatrix.from_array(rng.integers(0, 2, (4, 12)).astype(float))
+    ladder = (np.arange(12)[:, None] + rng.normal(size=(12, 60)) > 6).astype(float)
+    notes = [
+        fit_irt(matrix, "2pl", "mcmc", rng=1, options=options).notes
+        for matrix in (chance, ResponseMatrix.from_array(ladder))
+    ]
+
+    assert [True, False] == [any("turned round" in note for note in each) for each in notes]
+
+
+def test_two_samplers_draw_from_one_posterior():
+    """Gibbs and Hamiltonian Monte Carlo, to Monte Carlo error; another is refused."""
+    matrix = ResponseMatrix.from_array(
+        (np.arange(6)[:, None] / 3 + np.random.default_rng(4).logistic(size=(6, 80)) > 1) * 1.0
+    )
+    gibbs, hmc = (
+        fit_irt(matrix, "rasch", "mcmc", rng=0, options={"sampler": sampler})
+        for sampler in ("gibbs", "hmc")
+    )
+
+    assert gibbs.ability == pytest.approx(hmc.ability, abs=0.03)
+    assert gibbs.ability_std_error == pytest.approx(hmc.ability_std_error, rel=0.15)
+    assert hmc.diagnostics["divergent"] == 0
+    with pytest.raises(DesignError, match="sampler 'nuts' found"):
+        fit_irt(matrix, "rasch", "mcmc", options={"sampler": "nuts"})
