@@ -70,8 +70,8 @@ def side_by_side(cell: Cell, row: ScoreInterval, naive: tuple[float, float]) -> 
         return replace(row, notes=(*row.notes, note))
     plain = replace(cell, clusters=None).std_error
     note = (
-        "items come in clusters, which the interval allows for (see naive_low, naive_high, "
-        "design_effect and icc in --format json)"
+        "items come in clusters, which the interval allows for; naive: as if they did not; deff: "
+        "how many times larger clusters make the variance; ICC: how alike the items of one are"
         if n_clusters > 1
         else "all items are one cluster, which tells next to nothing of others"
     )

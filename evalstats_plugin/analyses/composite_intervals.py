@@ -138,7 +138,9 @@ def beside_clusters(cell: Cell, row: ScoreInterval, naive: tuple[float, float]) 
     if not row.method.startswith("sums-"):
         note = f"{row.method} takes items that come in clusters as independent, perhaps too short"
         return replace(row, notes=(*row.notes, note))
-    note = f"items in {n_clusters} clusters, which the interval allows for (see naive_low)"
+    note = (
+        f"items in {n_clusters} clusters, which the interval allows for; naive: as if they did not"
+    )
     return replace(
         row,
         naive_low=finite(naive[0]),

@@ -80,6 +80,9 @@ def _table(model: str, rows: Sequence[ScoreInterval], marks: dict[str, int]) -> 
             Text(row.method),
             Text(",".join(str(marks[n]) for n in row.notes), style="dim"),
         )
+        if row.naive_low is not None and row.naive_high is not None:
+            naive = f"[{number(row.naive_low)}, {number(row.naive_high)}]"
+            table.add_row("", "naive", "", "", naive, clusters(row), "", style="dim")
     return table
 
 
@@ -113,6 +116,12 @@ def interval(row: ScoreInterval) -> str:
     if row.low is None or row.high is None:
         return "–"
     return f"[{number(row.low)}, {number(row.high)}]"
+
+
+def clusters(row: ScoreInterval) -> str:
+    """Write what clusters do: to the variance, and how alike their items are."""
+    known = (("deff", row.design_effect), ("ICC", row.icc))
+    return ", ".join(f"{name} {value:.2f}" for name, value in known if value is not None)
 
 
 def items(row: ScoreInterval) -> str:
