@@ -8,7 +8,7 @@ TREE   := $(VENV)/tree
 LOGS   := fixtures/logs/lm_eval/0.4.13/out
 PIP    := PIP_CONSTRAINT=constraints.txt $(BIN)/pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test lint validate bench clean
+.PHONY: demo test lint validate bench bench-peers clean
 
 demo: $(STAMP)
 	$(BIN)/evalstats-plugin report $(LOGS)
@@ -33,6 +33,10 @@ validate: $(DEV)
 bench: $(DEV)
 	$(BIN)/python -m benchmarks
 
+# Other programs for item response models, in an environment of their own (.venv-bench).
+bench-peers: $(DEV)
+	$(BIN)/python -m benchmarks.irt_peers
+
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check --upgrade pip
@@ -48,4 +52,4 @@ $(DEV): $(STAMP)
 	touch $@
 
 clean:
-	rm -rf $(VENV) demo-annotated build *.egg-info .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-bench demo-annotated build *.egg-info .pytest_cache .ruff_cache .hypothesis

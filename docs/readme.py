@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from evalstats_plugin import hookspecs
 from evalstats_plugin.methods import Method
@@ -26,6 +27,7 @@ from evalstats_plugin.tables.unpaired import UNPAIRED
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
 BENCHMARKS = ROOT / "benchmarks" / "figures.json"
+PEERS = ROOT / "benchmarks" / "irt_peers.json"
 _PART = re.compile(r"<!-- (\w+) -->\n.*?<!-- end -->", re.DOTALL)
 _QUOTE = re.compile(r"<!-- quote ([\w.]+) -->.*?<!-- /quote -->")
 _FINDINGS = re.compile(r"<!-- study (many_models|abilities)\.(\w+) -->.*?<!-- /study -->")
@@ -210,6 +212,41 @@ _SECTIONS = {
     "group": "group of 2 to 57 tasks of 0/1 scores, n = 5 to 100 each",
     "group_bounded": "group of tasks with partial credit",
 }
+
+
+def peers() -> str:
+    """Return how item response programs do: CPU seconds, MB, log loss, errors of abilities."""
+    study = json.loads(PEERS.read_text())
+    sizes = list(study["truth"])
+    shown = [" × ".join(f"{int(n):,}" for n in size.split("x")) for size in sizes]
+    lines = ["| 2PL | " + " | ".join(shown) + " |", "|---|" + "---|" * len(sizes)]
+    runs = {(run["program"], run["size"]): run for run in study["runs"]}
+    for program in dict.fromkeys(run["program"] for run in study["runs"]):
+        found = [_run(runs.get((program, size))) for size in sizes]
+        lines.append(f"| {program} | " + " | ".join(found) + " |")
+    truth = [_four_digits(study["truth"][size]["log_loss"]) for size in sizes]
+    lines.append("| the truth itself | " + " | ".join(f"– / – / {x} / –" for x in truth) + " |")
+    lines += [
+        f"| {name} | {why}: not run |" + " |" * len(sizes[1:])
+        for name, why in study["not_run"].items()
+    ]
+    return "\n".join(lines)
+
+
+def _run(run: dict[str, Any] | None) -> str:
+    """Write what one fit took and found, or why it found nothing."""
+    if run is None:
+        return "not run"
+    said = "; ".join(str(run[name]) for name in ("note", "failed") if name in run)
+    if "seconds" not in run:
+        return said
+    errors = (_four_digits(run.get(name)) for name in ("log_loss", "rmse_ability"))
+    took = f"{run['seconds']:.1f} s / {run['peak_mb']} MB / {' / '.join(errors)}"
+    return f"{took} ({said})" if said else took
+
+
+def _four_digits(figure: float | None) -> str:
+    return "–" if figure is None else f"{figure:.4f}".removeprefix("0")
 
 
 def _figure(figure: float) -> str:

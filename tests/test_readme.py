@@ -51,6 +51,19 @@ def test_the_benchmarks_hold_what_was_promised() -> None:
     assert figures["inspect_big"]["annotate_items_peak_mb"] <= 500
 
 
+def test_no_peer_fits_item_response_models_faster() -> None:
+    """Of the last `make bench-peers`: 1,000 models × 1,000 items, as good a fit in less time."""
+    found = json.loads((ROOT / "benchmarks" / "irt_peers.json").read_text())["runs"]
+    ours, *peers = (run for run in found if run["size"] == "1000x1000" and "seconds" in run)
+
+    assert ours["program"] == "evalstats-plugin"
+    assert ours["seconds"] <= 2
+    assert len(peers) >= 3
+    for peer in peers:
+        assert ours["seconds"] < peer["seconds"]
+        assert ours["log_loss"] <= peer["log_loss"] + 0.0002
+
+
 def test_the_adapter_in_readme_works(tmp_path: Path) -> None:
     """The twenty lines, copied out, installed and used."""
     text = (ROOT / "README.md").read_text()
