@@ -30,8 +30,9 @@ import torch
 from torch import Tensor
 
 from evalstats_plugin.errors import DesignError
-from evalstats_plugin.irt.data import check_memory, components, resolve_device
+from evalstats_plugin.irt.data import components
 from evalstats_plugin.irt.lbfgs import Minimum, minimise
+from evalstats_plugin.sampling.devices import check_memory, resolve_device
 from evalstats_plugin.stats.interval import FloatArray
 
 NOTE = (

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from evalstats_plugin.errors import DesignError, SelectionError
+from evalstats_plugin.errors import DesignError
 from evalstats_plugin.matrix import ResponseMatrix
+from evalstats_plugin.sampling.devices import check_memory, resolve_device
 from evalstats_plugin.wording import few
 
 _TELLING = 20
@@ -30,21 +30,6 @@ class Counts:
     trials: Tensor
     notes: tuple[str, ...] = ()
     """On the data: valid, but worth knowing."""
-
-
-def resolve_device(device: str | torch.device) -> torch.device:
-    """Return the device named; ``"auto"`` is CUDA where there is one."""
-    if device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        found = torch.device(device)
-        if found.type == "cuda" and not torch.cuda.is_available():
-            msg = f"device {str(device)!r} asked for, but torch sees no CUDA; use device='cpu'"
-            raise SelectionError(msg)
-    except RuntimeError as error:
-        msg = f"no device is called {str(device)!r}; there are: auto, cpu, cuda"
-        raise SelectionError(msg) from error
-    return found
 
 
 def counts_of(
@@ -90,29 +75,6 @@ def counts_of(
 def memory_needed(n_models: int, n_items: int, dtype: torch.dtype = torch.float64) -> int:
     """Bytes of successes and trials, twice: estimators hold as much again while they work."""
     return 4 * n_models * n_items * dtype.itemsize
-
-
-def check_memory(needed: int, device: torch.device, what: str) -> None:
-    """Raise `DesignError` where a fit needs more bytes than there are."""
-    free = _free_memory(device)
-    if free is None or needed <= free:
-        return
-    msg = (
-        f"{what} need about {needed / 2**30:.2f} GiB of memory on {device}, {free / 2**30:.2f} GiB "
-        "are free: fit fewer items or models at a time, or take dtype=torch.float32"
-    )
-    raise DesignError(msg)
-
-
-def _free_memory(device: torch.device) -> int | None:
-    """Bytes free, or None where the system does not tell."""
-    if device.type == "cuda":
-        return int(torch.cuda.mem_get_info(device)[0])
-    table = Path("/proc/meminfo")
-    if not table.exists():
-        return None
-    lines = [line.split() for line in table.read_text().splitlines()]
-    return next((int(line[1]) * 1024 for line in lines if line[0] == "MemAvailable:"), None)
 
 
 def _check_names(matrix: ResponseMatrix, at_least: int) -> None:

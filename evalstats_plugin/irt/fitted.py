@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from evalstats_plugin.irt.curves import Items
-from evalstats_plugin.irt.data import Counts, check_memory
+from evalstats_plugin.irt.data import Counts
 from evalstats_plugin.irt.fit import IRTFit
 from evalstats_plugin.irt.information import Covariances, covariances, is_quick
 from evalstats_plugin.irt.items_integrated import items_integrated
@@ -25,6 +25,7 @@ from evalstats_plugin.irt.mml import STEEPEST, Marginal, Options, fit_marginal
 from evalstats_plugin.irt.posterior import arrange
 from evalstats_plugin.irt.quadrature import LOOSEST
 from evalstats_plugin.matrix import ResponseMatrix
+from evalstats_plugin.sampling.devices import check_memory
 from evalstats_plugin.stats.interval import FloatArray
 
 

@@ -26,11 +26,12 @@ from evalstats_plugin.irt.cml import (
     difficulties_given_model_totals,
 )
 from evalstats_plugin.irt.curves import Items
-from evalstats_plugin.irt.data import Counts, check_memory
+from evalstats_plugin.irt.data import Counts
 from evalstats_plugin.irt.fit import IRTFit
 from evalstats_plugin.irt.fitted import as_array, not_converged, run_facts
 from evalstats_plugin.irt.scores import score
 from evalstats_plugin.matrix import ResponseMatrix
+from evalstats_plugin.sampling.devices import check_memory
 
 NOTE_ITEMS = (
     "conditional on item totals: 95 % intervals cover .95 with 5, 10 and 40 models where all items "

@@ -35,10 +35,8 @@ from evalstats_plugin.irt.fitted import (
 )
 from evalstats_plugin.irt.fitted_given_totals import flat_note, warm
 from evalstats_plugin.matrix import ResponseMatrix
+from evalstats_plugin.sampling.convergence import UNLIKE, convergence
 from evalstats_plugin.stats.interval import FloatArray
-
-UNLIKE = 1.01
-"""R-hat from which on chains disagree [VGS21]_."""
 
 
 class _Estimates(NamedTuple):
@@ -215,7 +213,7 @@ def _mirrored(found: draw.Draws) -> list[str]:
 def _checked(found: draw.Draws) -> tuple[dict[str, Any], list[str]]:
     """Whether the chains agree, where ArviZ is there to tell."""
     try:
-        seen = draw.convergence(found)
+        seen = convergence(found.ability.cpu().numpy())
     except DesignError as error:
         return {"converged": None}, [f"whether the chains agree was not checked: {error}"]
     r_hat, ess = float(seen.r_hat.max()), float(seen.ess.min())

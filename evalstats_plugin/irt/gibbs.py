@@ -15,17 +15,15 @@ a ~ N(μ_a, σ_a²), of either sign. Priors: μ ~ N(0, 3²), τ ~ half-normal(2)
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib import import_module
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from evalstats_plugin.errors import DesignError
-from evalstats_plugin.irt.data import Counts, check_memory
-from evalstats_plugin.irt.polya_gamma import polya_gamma
-from evalstats_plugin.stats.interval import FloatArray
+from evalstats_plugin.irt.data import Counts
+from evalstats_plugin.sampling.devices import check_memory, generator_of
+from evalstats_plugin.sampling.polya_gamma import polya_gamma
 
 GibbsKind = Literal["rasch", "2pl"]
 NOTE = (
@@ -63,14 +61,6 @@ class Draws(NamedTuple):
     """Posterior covariance of discrimination and intercept, shape (M, 2, 2)."""
 
 
-class Convergence(NamedTuple):
-    """Of each ability, shape (N,) [VGS21]_."""
-
-    r_hat: FloatArray
-    ess: FloatArray
-    """Effective number of draws, in the bulk."""
-
-
 class _State(NamedTuple):
     """Of all chains: θ (K, N), a and d (K, M), hyper-parameters (K, 1)."""
 
@@ -104,7 +94,7 @@ def gibbs(
     device, (n, m) = counts.right.device, counts.right.shape
     needed = 8 * options.chains * (12 * n * m + options.draws * n)
     check_memory(needed, device, f"{options.chains} chains of {n} models × {m} items")
-    generator = torch.Generator(device).manual_seed(int(rng.integers(2**62)))
+    generator = generator_of(rng, device)
     state = _start(counts, kind, options.chains, generator)
     for _ in range(options.warm_up):
         state = _sweep(counts, kind, state, generator)
@@ -277,21 +267,3 @@ def _tabulated(
     )
     place = torch.searchsorted(share, u * share[:, -1:]).clamp_max(_TABLE - 1)
     return table.gather(1, place) + (inside - 0.5) * step
-
-
-def convergence(draws: Draws) -> Convergence:
-    """R-hat and effective sample size of each ability, by ArviZ.
-
-    Raises
-    ------
-    DesignError
-        ArviZ is not installed.
-    """
-    try:
-        az: Any = import_module("arviz")
-    except ModuleNotFoundError as error:
-        msg = "R-hat and effective sample size need ArviZ: pip install 'evalstats-plugin[mcmc]'"
-        raise DesignError(msg) from error
-    data = {"ability": draws.ability.cpu().numpy()}
-    r_hat, ess = (np.asarray(f(data)["ability"], dtype=np.float64) for f in (az.rhat, az.ess))
-    return Convergence(r_hat, ess)

@@ -20,11 +20,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evalstats_plugin.irt.data import Counts, check_memory
+from evalstats_plugin.irt.data import Counts
 from evalstats_plugin.irt.gibbs import Draws
 from evalstats_plugin.irt.logistic_target import Kind, LogisticTarget
+from evalstats_plugin.sampling.devices import check_memory, generator_of
 
-# A loss of this much energy is a trajectory that has left the posterior, as Stan counts it.
+# A loss of this much energy: the trajectory has left the posterior, as Stan counts it.
 _DIVERGED = 1000.0
 _MOST_LEAPS = 256
 # Shares of the warm-up after which the mass is learnt anew from the draws since the last.
@@ -165,15 +166,13 @@ def hmc(
     """
     options = options or Options()
     if options.chains < 4 or options.warm_up < 20:
-        msg = (
-            f"found {options.chains} chains and a warm-up of {options.warm_up}, expected at least "
-            "4 and 20: mass and trajectory are learnt there"
-        )
+        found = f"{options.chains} chains and a warm-up of {options.warm_up}"
+        msg = f"{found} found, expected at least 4 and 20: mass and trajectory are learnt there"
         raise ValueError(msg)
-    (n, m), target = counts.right.shape, LogisticTarget(counts, kind)
+    (n, m), place, target = counts.right.shape, counts.right.device, LogisticTarget(counts, kind)
     needed = 8 * options.chains * (5 * n * m + 20 * sum(target.sizes) + options.draws * n)
-    check_memory(needed, counts.right.device, f"{options.chains} chains of {n} models × {m} items")
-    generator = torch.Generator(counts.right.device).manual_seed(int(rng.integers(2**62)))
+    check_memory(needed, place, f"{options.chains} chains of {n} models × {m} items")
+    generator = generator_of(rng, place)
     sampler = Sampler(target, target.start(options.chains, generator), generator, options)
     sampler.warm_up()
     kept = _Kept(target, options)

@@ -6,15 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 from scipy import stats
 
 from evalstats_plugin import ResponseMatrix
 from evalstats_plugin.errors import DesignError, LogError, SelectionError
-from evalstats_plugin.irt import data
-from evalstats_plugin.irt.data import counts_of, resolve_device
+from evalstats_plugin.irt.data import counts_of
 from evalstats_plugin.irt.fit import IRTFit
 from evalstats_plugin.irt.storage import load_fit
+from evalstats_plugin.sampling import devices
 
 
 def made(**changes):
@@ -89,20 +88,10 @@ def test_models_with_the_same_answers_are_noted():
 
 def test_memory_is_asked_for_before_it_is_taken(monkeypatch):
     """A thousand bytes are too few."""
-    monkeypatch.setattr(data, "_free_memory", lambda _: 1000)
+    monkeypatch.setattr(devices, "_free_memory", lambda _: 1000)
 
     with pytest.raises(DesignError, match="20 models × 30 items need about 0"):
         counts_of(ResponseMatrix.from_array(np.eye(20, 30)), device="cpu")
-
-
-def test_devices_that_are_not_there_are_refused():
-    """By name, with those that there are."""
-    assert resolve_device("auto").type in ("cpu", "cuda")
-    with pytest.raises(SelectionError, match="no device is called 'gpu0'"):
-        resolve_device("gpu0")
-    if not torch.cuda.is_available():
-        with pytest.raises(SelectionError, match="sees no CUDA"):
-            resolve_device("cuda")
 
 
 def test_a_saved_fit_comes_back(tmp_path):

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import sys
-
 import numpy as np
 import pytest
 import torch
 from scipy import special, stats
 
-from evalstats_plugin.errors import DesignError
 from evalstats_plugin.irt.data import Counts
-from evalstats_plugin.irt.gibbs import Options, _spread, convergence, gibbs
-from evalstats_plugin.irt.polya_gamma import mean, polya_gamma, variance
+from evalstats_plugin.irt.gibbs import Options, _spread, gibbs
+from evalstats_plugin.sampling.polya_gamma import mean, polya_gamma, variance
 
 
 def numbers(*values):
@@ -129,21 +126,3 @@ def test_the_same_seed_draws_the_same_numbers_and_missing_cells_are_left_out():
     assert not torch.equal(one.ability, other.ability)
     assert one.ability.sum(2).abs().max() < 1e-12
     assert (one.item_covariance.diagonal(dim1=1, dim2=2) > 0).all()
-
-
-def test_convergence_needs_arviz(monkeypatch):
-    right = torch.tensor([[1.0, 0.0, 1.0], [0.0, 1.0, 1.0]]).double()
-    draws = gibbs(
-        Counts(right, torch.ones_like(right)),
-        "rasch",
-        np.random.default_rng(0),
-        Options(chains=4, draws=50, warm_up=10),
-    )
-    monkeypatch.setitem(sys.modules, "arviz", None)
-    with pytest.raises(DesignError, match="need ArviZ: pip install"):
-        convergence(draws)
-
-    monkeypatch.undo()
-    pytest.importorskip("arviz")
-    found = convergence(draws)
-    assert found.r_hat.shape == found.ess.shape == (2,)

@@ -1,0 +1,1 @@
+"""What model packages share: where to compute, random numbers, whether chains agree."""
