@@ -4,12 +4,11 @@ Simulations with fixed seeds, at a confidence level of 0.95; the standard error 
 stands with it. Widths are cut to the range that scores, or their differences, can have.
 """
 
-import json
 from functools import cache, partial
-from pathlib import Path
 
 import numpy as np
 import pytest
+import study
 
 from evalstats_plugin.stats import (
     beta_binomial,
@@ -21,7 +20,6 @@ from evalstats_plugin.stats import (
 from evalstats_plugin.stats.interval import Interval
 
 pytestmark = pytest.mark.validation
-FILE = Path(__file__).parents[2] / "fixtures" / "validation" / "clusters.json"
 LEVEL = 0.95
 N = 2500
 AT_LEVEL = {"confidence_level": LEVEL}
@@ -78,21 +76,6 @@ CONTROLS = {
 }
 
 
-def row(case, method, interval, truth, bounds):
-    """Simulated coverage and mean width of one method in one case; NaN limits hold nothing."""
-    holds = (interval.low <= truth + 1e-12) & (truth <= interval.high + 1e-12)
-    coverage = float(holds.mean())
-    width = np.clip(interval.high, *bounds) - np.clip(interval.low, *bounds)
-    defined = np.isfinite(width)
-    return case | {
-        "method": method,
-        "coverage": coverage,
-        "std_error": float(np.sqrt(coverage * (1 - coverage) / len(width))),
-        "width": float(width[defined].mean()) if defined.any() else None,
-        "undefined": float(1 - defined.mean()),
-    }
-
-
 def rates_of_clusters(rng, share, correlation, n_clusters):
     """Shape (repetitions, n_clusters)."""
     share = np.repeat(share[:, None], n_clusters, axis=1)
@@ -102,6 +85,10 @@ def rates_of_clusters(rng, share, correlation, n_clusters):
     return rng.beta(
         np.maximum(share * dispersion, 1e-12), np.maximum((1 - share) * dispersion, 1e-12)
     )
+
+
+def row(case, method, limits, truth, bounds):
+    return study.coverage_row(case, method, limits, truth, bounds) | study.undefined(limits)
 
 
 @cache
@@ -240,21 +227,7 @@ SECTIONS = {"scores": score_rows, "own_prior": prior_rows, "paired": paired_rows
 
 
 def test_the_figures_are_written():
-    """Rounded, without dates, so that the file changes only when a method does."""
-    figures = {section: [rounded(one) for one in rows()] for section, rows in SECTIONS.items()}
-    lines = [
-        f'"{section}": [\n' + ",\n".join(json.dumps(one) for one in rows) + "\n]"
-        for section, rows in figures.items()
-    ]
-    FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
-
-    assert figures == json.loads(FILE.read_text("utf-8"))
-
-
-def rounded(one):
-    return {
-        key: round(value, 4) if isinstance(value, float) else value for key, value in one.items()
-    }
+    study.write_figures("clusters", SECTIONS)
 
 
 def chosen(rows, **wanted):

@@ -4,12 +4,11 @@ F1 under a uniform prior by exact sums; everything else by simulation with fixed
 standard error is stated with each row. The confidence level is 0.95.
 """
 
-import json
 from functools import cache, partial
-from pathlib import Path
 
 import numpy as np
 import pytest
+import study
 from scipy import special, stats
 
 from evalstats_plugin.stats import (
@@ -22,7 +21,6 @@ from evalstats_plugin.stats import (
 )
 
 pytestmark = pytest.mark.validation
-FILE = Path(__file__).parents[2] / "fixtures" / "validation" / "confusion.json"
 LEVEL = 0.95
 F1 = {
     "wilson-f1": partial(confusion_posterior.wilson_f1, confidence_level=LEVEL),
@@ -35,18 +33,8 @@ F1 = {
 
 
 def covered(case, method, low, high, truth):
-    """One row: how often limits hold the truth; NaN limits hold nothing."""
-    inside = (low - 1e-12 <= truth) & (truth <= high + 1e-12)
-    share, width = float(inside.mean()), np.asarray(high) - np.asarray(low)
-    error = float(np.sqrt(share * (1 - share) / len(inside)))
-    defined = np.isfinite(width)
-    return case | {
-        "method": method,
-        "coverage": share,
-        "std_error": error,
-        "width": float(width[defined].mean()) if defined.any() else None,
-        "undefined": float(1 - defined.mean()),
-    }
+    limits = low, high
+    return study.coverage_row(case, method, limits, truth) | study.undefined(limits)
 
 
 @cache
@@ -296,21 +284,7 @@ SECTIONS = {
 
 
 def test_the_figures_are_written():
-    """Rounded, without dates, so that the file changes only when a method does."""
-    figures = {section: [rounded(one) for one in rows()] for section, rows in SECTIONS.items()}
-    lines = [
-        f'"{section}": [\n' + ",\n".join(json.dumps(one) for one in rows) + "\n]"
-        for section, rows in figures.items()
-    ]
-    FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
-
-    assert figures == json.loads(FILE.read_text("utf-8"))
-
-
-def rounded(one):
-    return {
-        key: round(value, 4) if isinstance(value, float) else value for key, value in one.items()
-    }
+    study.write_figures("confusion", SECTIONS)
 
 
 def chosen(section, method, **case):

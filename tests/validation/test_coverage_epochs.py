@@ -4,12 +4,11 @@ Writes fixtures/validation/epochs.json. Simulations with fixed seeds, whose stan
 with each row; the confidence level is 0.95.
 """
 
-import json
 from functools import cache, partial
-from pathlib import Path
 
 import numpy as np
 import pytest
+import study
 from scipy import special
 
 from evalstats_plugin.stats import binomial, bounded, epochs, mean, pass_at_k, power
@@ -17,7 +16,6 @@ from evalstats_plugin.stats.paired_binary import mcnemar_mid_p, paired_counts
 from evalstats_plugin.stats.paired_power import paired_items_needed
 
 pytestmark = pytest.mark.validation
-FILE = Path(__file__).parents[2] / "fixtures" / "validation" / "epochs.json"
 LEVEL, R = 0.95, 4000
 SIZES = ((10, 4), (30, 4), (30, 16), (100, 5))
 # Items' chances to be answered right: strong models, and items that are nearly all or nothing.
@@ -42,12 +40,8 @@ def simulated(a, b, n, takes):
     return rng.binomial(takes, theta)
 
 
-def row(case, method, interval, truth):
-    coverage = float(np.mean((interval.low <= truth + 1e-12) & (truth <= interval.high + 1e-12)))
-    width = np.clip(interval.high, 0, 1) - np.clip(interval.low, 0, 1)
-    error = float(np.sqrt(coverage * (1 - coverage) / R))
-    found = {"coverage": coverage, "std_error": error, "width": float(np.nanmean(width))}
-    return case | {"method": method} | found
+def row(case, method, limits, truth):
+    return study.coverage_row(case, method, limits, truth, (0, 1))
 
 
 @cache
@@ -185,27 +179,13 @@ SECTIONS = {
 }
 
 
-def rounded(one):
-    return {k: round(float(v), 5) if isinstance(v, float) else v for k, v in one.items()}
-
-
 def chosen(rows, method, **fields):
     wanted = {"method": method, **fields}
     return [one for one in rows if all(one[k] == v for k, v in wanted.items())]
 
 
 def test_the_figures_are_written():
-    """Rounded, without dates, so that the file changes only when a method does."""
-    figures = {section: [rounded(one) for one in rows()] for section, rows in SECTIONS.items()}
-    lines = [
-        f'"{section}": [\n'
-        + ",\n".join(json.dumps(one, ensure_ascii=False) for one in rows)
-        + "\n]"
-        for section, rows in figures.items()
-    ]
-    FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
-
-    assert figures == json.loads(FILE.read_text("utf-8"))
+    study.write_figures("epochs", SECTIONS, digits=5)
 
 
 @pytest.mark.parametrize("statistic", OF_K)

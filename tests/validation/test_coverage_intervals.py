@@ -4,12 +4,11 @@ Exact sums wherever outcomes can be listed; otherwise simulations with fixed see
 error is stated with each row. The confidence level is 0.95 unless a column says otherwise.
 """
 
-import json
 from functools import cache, partial
-from pathlib import Path
 
 import numpy as np
 import pytest
+import study
 from scipy import special, stats
 
 from evalstats_plugin.stats import (
@@ -21,10 +20,8 @@ from evalstats_plugin.stats import (
     ratio,
     stratified,
 )
-from evalstats_plugin.stats.interval import Interval
 
 pytestmark = pytest.mark.validation
-FILE = Path(__file__).parents[2] / "fixtures" / "validation" / "intervals.json"
 LEVEL = 0.95
 UNIFORM = partial(binomial.beta_hpd, prior=(1, 1))
 BINARY = {
@@ -54,30 +51,6 @@ BOOTSTRAP = {
 }
 
 
-def zero_one_or_between(rng, shape):
-    """Partial credit as in LiveBench: 40% zeros, 35% ones."""
-    kind = rng.uniform(size=shape)
-    return np.where(kind < 0.4, 0.0, np.where(kind < 0.75, 1.0, rng.uniform(size=shape)))
-
-
-# Name: how to draw scores of a shape, and their true mean.
-BOUNDED_SCORES = {
-    "Beta(2, 5)": (lambda rng, shape: rng.beta(2, 5, shape), 2 / 7),
-    "40% at 0, 35% at 1, rest uniform": (zero_one_or_between, 0.475),
-    "means of 4 epochs": (
-        lambda rng, shape: rng.binomial(4, rng.beta(1.2, 0.3, shape)) / 4,
-        0.8,
-    ),
-    "90% at 1, rest below 0.5": (
-        lambda rng, shape: np.where(rng.uniform(size=shape) < 0.9, 1, rng.uniform(0, 0.5, shape)),
-        0.925,
-    ),
-    "97% at 1, 3% at 0": (lambda rng, shape: 1.0 * (rng.uniform(size=shape) < 0.97), 0.97),
-    "95% at 0.1, 5% at 1": (
-        lambda rng, shape: np.where(rng.uniform(size=shape) < 0.95, 0.1, 1.0),
-        0.145,
-    ),
-}
 UNBOUNDED_SCORES = {
     "normal": (lambda rng, shape: rng.normal(size=shape), 0.0),
     "exponential": (lambda rng, shape: rng.exponential(size=shape), 1.0),
@@ -93,23 +66,8 @@ def documents(rng, shape, *, spread, length_effect):
     return words * rate, words
 
 
-def holds(interval, truth):
-    return (interval.low <= truth + 1e-12) & (truth <= interval.high + 1e-12)
-
-
-def row(case, method, interval, truth, bounds=(-np.inf, np.inf)):
-    """Simulated coverage and mean width of one method in one case; NaN limits hold nothing."""
-    coverage = float(np.mean(holds(interval, truth)))
-    width = np.clip(interval.high, *bounds) - np.clip(interval.low, *bounds)
-    error = np.sqrt(coverage * (1 - coverage) / len(width))
-    defined = np.isfinite(width)
-    return case | {
-        "method": method,
-        "coverage": coverage,
-        "std_error": float(error),
-        "width": float(width[defined].mean()) if defined.any() else None,
-        "undefined": float(1 - defined.mean()),
-    }
+def row(case, method, limits, truth, bounds=(-np.inf, np.inf)):
+    return study.coverage_row(case, method, limits, truth, bounds) | study.undefined(limits)
 
 
 def assert_covers(rows, method, *, between, least):
@@ -146,7 +104,7 @@ def binary_interval(name, n, level):
 def binary_row(name, n):
     k, grid = np.arange(n + 1)[:, None], np.linspace(0.05, 0.95, 1801)
     interval = binary_interval(name, n, LEVEL)
-    inside = holds(Interval(interval.low[:, None], interval.high[:, None]), grid)
+    inside = study.holds(interval.low[:, None], interval.high[:, None], grid)
     levels = np.linspace(0.8, 0.995, 40)
     errors = [
         binary_mean_coverage(binary_interval(name, n, level), n, (1, 1)) - level for level in levels
@@ -173,7 +131,7 @@ def binary_mean_coverage(interval, n, model):
 
 @cache
 def bounded_rows():
-    return mean_rows(BOUNDED_SCORES, BOUNDED, (0, 1), sizes=(5, 10, 20, 50, 200))
+    return mean_rows(study.BOUNDED_SCORES, BOUNDED, (0, 1), sizes=(5, 10, 20, 50, 200))
 
 
 @cache
@@ -242,7 +200,7 @@ def finite_population_rows():
             chance = stats.hypergeom.pmf(k, population, right, n)
             middle = slice(population // 20, -(population // 20))
             for method, interval in methods.items():
-                coverage = (chance * holds(interval, right / population)).sum(axis=1)
+                coverage = (chance * study.holds(*interval, right / population)).sum(axis=1)
                 rows.append(
                     {"population": population, "n": n, "method": method}
                     | {"coverage": float(coverage.mean()), "least": float(coverage[middle].min())}
@@ -257,7 +215,7 @@ def finite_bounded_rows():
     rows = []
     for name in ("Beta(2, 5)", "40% at 0, 35% at 1, rest uniform", "means of 4 epochs"):
         for population, n in ((200, 50), (200, 100), (200, 180)):
-            everything = BOUNDED_SCORES[name][0](np.random.default_rng(3), (2000, population))
+            everything = study.BOUNDED_SCORES[name][0](np.random.default_rng(3), (2000, population))
             case, seen = {"scores": name, "population": population, "n": n}, everything[:, :n]
             endless = BOUNDED["dirichlet_process(0.5)"](seen)
             shrunk = finite_population.shrink(seen.mean(axis=1), endless, n, population)
@@ -344,21 +302,7 @@ SECTIONS = {
 
 
 def test_the_figures_are_written():
-    """Rounded, without dates, so that the file changes only when a method does."""
-    figures = {section: [rounded(one) for one in rows()] for section, rows in SECTIONS.items()}
-    lines = [
-        f'"{section}": [\n' + ",\n".join(json.dumps(one) for one in rows) + "\n]"
-        for section, rows in figures.items()
-    ]
-    FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
-
-    assert figures == json.loads(FILE.read_text("utf-8"))
-
-
-def rounded(one):
-    return {
-        key: round(value, 4) if isinstance(value, float) else value for key, value in one.items()
-    }
+    study.write_figures("intervals", SECTIONS)
 
 
 @pytest.mark.parametrize(

@@ -4,18 +4,16 @@ Items are right or wrong by a probit model: abilities, item difficulties with st
 1.5, fixed seeds. The standard error of a share is stated with each row; the level is 0.95.
 """
 
-import json
 from functools import cache, partial
-from pathlib import Path
 
 import numpy as np
 import pytest
+import study
 from scipy import special
 
 from evalstats_plugin.stats import max_t, multiplicity, paired_binary, paired_strata, ranks
 
 pytestmark = pytest.mark.validation
-FILE = Path(__file__).parents[2] / "fixtures" / "validation" / "many_models.json"
 LEVEL, DIFFICULTY = 0.95, 1.5
 DIRICHLET = partial(paired_binary.dirichlet, prior=(0.5, 1.0))
 SIZES = ((10, 30), (10, 100), (20, 200))
@@ -270,25 +268,8 @@ SECTIONS = {
 }
 
 
-def rounded(row):
-    """Four digits after the point, in whatever the row holds."""
-    if isinstance(row, dict):
-        return {key: rounded(value) for key, value in row.items()}
-    if isinstance(row, list):
-        return [rounded(value) for value in row]
-    return round(row, 4) if isinstance(row, float) else row
-
-
 def test_the_figures_are_written():
-    """Rounded, without dates, so that the file changes only when a method does."""
-    figures = {section: rounded(rows()) for section, rows in SECTIONS.items()}
-    lines = [
-        f'"{section}": [\n' + ",\n".join(json.dumps(one) for one in rows) + "\n]"
-        for section, rows in figures.items()
-    ]
-    FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
-
-    assert figures == json.loads(FILE.read_text("utf-8"))
+    study.write_figures("many_models", SECTIONS)
 
 
 def chosen(correction, **more):

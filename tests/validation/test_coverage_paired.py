@@ -5,12 +5,11 @@ they can be listed; otherwise simulations with fixed seeds, whose standard error
 row. The confidence level is 0.95.
 """
 
-import json
 from functools import cache, partial
-from pathlib import Path
 
 import numpy as np
 import pytest
+import study
 from scipy import special, stats
 
 from evalstats_plugin.stats import (
@@ -25,7 +24,6 @@ from evalstats_plugin.stats import (
 from evalstats_plugin.stats.paired_binary import paired_counts
 
 pytestmark = pytest.mark.validation
-FILE = Path(__file__).parents[2] / "fixtures" / "validation" / "paired.json"
 LEVEL = {"confidence_level": 0.95}
 PAIRED = {
     "dirichlet": partial(paired_binary.dirichlet, prior=(0.5, 1.0)),
@@ -57,46 +55,18 @@ ODDS = {
 SIZES = [(10, 10), (20, 20), (50, 50), (10, 30), (20, 100)]
 
 
-def zero_one_or_between(rng, shape):
-    """Partial credit as in LiveBench: 40% zeros, 35% ones."""
-    kind = rng.uniform(size=shape)
-    return np.where(kind < 0.4, 0.0, np.where(kind < 0.75, 1.0, rng.uniform(size=shape)))
-
-
-# Name: how to draw scores of a shape, and their true mean.
-SCORES = {
-    "Beta(2, 5)": (lambda rng, shape: rng.beta(2, 5, shape), 2 / 7),
-    "40% at 0, 35% at 1, rest uniform": (zero_one_or_between, 0.475),
-    "means of 4 epochs": (
-        lambda rng, shape: rng.binomial(4, rng.beta(1.2, 0.3, shape)) / 4,
-        0.8,
-    ),
-    "90% at 1, rest below 0.5": (
-        lambda rng, shape: np.where(rng.uniform(size=shape) < 0.9, 1, rng.uniform(0, 0.5, shape)),
-        0.925,
-    ),
-    "97% at 1, 3% at 0": (lambda rng, shape: 1.0 * (rng.uniform(size=shape) < 0.97), 0.97),
-    "95% at 0.1, 5% at 1": (
-        lambda rng, shape: np.where(rng.uniform(size=shape) < 0.95, 0.1, 1.0),
-        0.145,
-    ),
-}
 # Each compared with itself, and with the next.
 SAME_AND_NEXT = [
     (name, other)
-    for i, name in enumerate(SCORES)
-    for other in (name, list(SCORES)[(i + 1) % len(SCORES)])
+    for i, name in enumerate(study.BOUNDED_SCORES)
+    for other in (name, list(study.BOUNDED_SCORES)[(i + 1) % len(study.BOUNDED_SCORES)])
 ]
-
-
-def inside(low, high, truth):
-    return (low <= truth + 1e-12) & (truth - 1e-12 <= high)
 
 
 def exact_row(case, method, interval, truth, chance):
     """Coverage of every truth by a sum over all outcomes; `chance` has shape (outcomes, truths)."""
     low, high = (limit[:, None] for limit in interval[:2])
-    coverage = (chance * inside(low, high, truth)).sum(axis=0)
+    coverage = (chance * study.holds(low, high, truth)).sum(axis=0)
     row = case | {
         "method": method,
         "coverage": float(coverage.mean()),
@@ -108,18 +78,6 @@ def exact_row(case, method, interval, truth, chance):
         return row
     width = np.clip(high, -1, 1) - np.clip(low, -1, 1)
     return row | {"width": float((chance * width).sum(axis=0).mean())}
-
-
-def simulated_row(case, method, interval, truth):
-    """Coverage and mean width; NaN limits hold nothing."""
-    low, high = interval[:2]
-    coverage = float(inside(low, high, truth).mean())
-    return case | {
-        "method": method,
-        "coverage": coverage,
-        "std_error": float(np.sqrt(coverage * (1 - coverage) / len(low))),
-        "width": float(np.nanmean(high - low)) if np.isfinite(high).any() else None,
-    }
 
 
 @cache
@@ -187,7 +145,7 @@ def latent_rows():
         tables = rng.multinomial(n, (cells / cells.sum(axis=0)).T).T
         found = latent_pairs.latent(paired_counts(*tables), **LEVEL)
         truth = cells[2] - cells[1]
-        rows.append(simulated_row({"truths": name, "n": n}, "latent", found, truth))
+        rows.append(study.coverage_row({"truths": name, "n": n}, "latent", found, truth))
     return rows
 
 
@@ -198,10 +156,10 @@ def paired_scores_rows():
     for name, other in SAME_AND_NEXT:
         for n, n_samples in ((5, 1500), (10, 1500), (20, 1500), (50, 1000), (200, 200)):
             rng = np.random.default_rng(n)
-            one = SCORES[name][0](rng, (n_samples, n))
-            fresh = SCORES[other][0](rng, (n_samples, n))
+            one = study.BOUNDED_SCORES[name][0](rng, (n_samples, n))
+            fresh = study.BOUNDED_SCORES[other][0](rng, (n_samples, n))
             differences = np.where(rng.uniform(size=one.shape) < 0.6, 0.0, fresh - one)
-            truth = 0.4 * (SCORES[other][1] - SCORES[name][1])
+            truth = 0.4 * (study.BOUNDED_SCORES[other][1] - study.BOUNDED_SCORES[name][1])
             case = {"scores": name, "other": other, "n": n}
             methods = {
                 "dirichlet_process(0.5)": bounded.dirichlet_process(
@@ -210,7 +168,7 @@ def paired_scores_rows():
                 "t_interval": mean.t_interval(differences, **LEVEL),
                 "z_interval": mean.z_interval(differences, **LEVEL),
             }
-            rows += [simulated_row(case, key, found, truth) for key, found in methods.items()]
+            rows += [study.coverage_row(case, key, found, truth) for key, found in methods.items()]
     return rows
 
 
@@ -242,8 +200,8 @@ def unpaired_scores_rows():
         for name, other in SAME_AND_NEXT:
             rng, n_pairs = np.random.default_rng(5), 800
             scores = np.full((2 * n_pairs, max(n_a, n_b)), np.nan)
-            scores[:n_pairs, :n_a] = SCORES[name][0](rng, (n_pairs, n_a))
-            scores[n_pairs:, :n_b] = SCORES[other][0](rng, (n_pairs, n_b))
+            scores[:n_pairs, :n_a] = study.BOUNDED_SCORES[name][0](rng, (n_pairs, n_a))
+            scores[n_pairs:, :n_b] = study.BOUNDED_SCORES[other][0](rng, (n_pairs, n_b))
             pairs = np.arange(n_pairs), np.arange(n_pairs) + n_pairs
             unit = {"bounds": (0.0, 1.0), "mass": 0.5}
             sums = np.nan_to_num(scores), 1.0 * ~np.isnan(scores)
@@ -256,10 +214,10 @@ def unpaired_scores_rows():
                     unpaired_scores.welch_prob(*sums, *pairs),
                 ),
             }
-            truth = SCORES[other][1] - SCORES[name][1]
+            truth = study.BOUNDED_SCORES[other][1] - study.BOUNDED_SCORES[name][1]
             case = {"scores": name, "other": other, "n_a": n_a, "n_b": n_b}
             for method, (interval, prob) in found.items():
-                row = simulated_row(case, method, interval, truth)
+                row = study.coverage_row(case, method, interval, truth)
                 if name == other and prob is not None:
                     p_values = unpaired_scores.two_sided(prob)
                     row["rejected"] = float((p_values <= 0.05).mean())
@@ -276,22 +234,8 @@ SECTIONS = {
 }
 
 
-def rounded(one):
-    return {
-        key: round(value, 4) if isinstance(value, float) else value for key, value in one.items()
-    }
-
-
 def test_the_figures_are_written():
-    """Rounded, without dates, so that the file changes only when a method does."""
-    figures = {section: [rounded(one) for one in rows()] for section, rows in SECTIONS.items()}
-    lines = [
-        f'"{section}": [\n' + ",\n".join(json.dumps(one) for one in rows) + "\n]"
-        for section, rows in figures.items()
-    ]
-    FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
-
-    assert figures == json.loads(FILE.read_text("utf-8"))
+    study.write_figures("paired", SECTIONS)
 
 
 def of(section, method):

@@ -4,12 +4,11 @@ Confidence sequences by exact sums over paths; control variates and prediction-p
 simulation with fixed seeds, whose standard error is stated with each row. The level is 0.95.
 """
 
-import json
 from functools import cache, partial
-from pathlib import Path
 
 import numpy as np
 import pytest
+import study
 from scipy import special, stats
 
 from evalstats_plugin.stats import (
@@ -25,28 +24,14 @@ from evalstats_plugin.stats.interval import Interval
 from evalstats_plugin.stats.paired_binary import paired_counts
 
 pytestmark = pytest.mark.validation
-FILE = Path(__file__).parents[2] / "fixtures" / "validation" / "savings.json"
 LEVEL = 0.95
 UNIFORM = partial(binomial.beta_hpd, prior=(1, 1), confidence_level=LEVEL)
 # Looks after every tenth item, 100 of them.
 LOOKS = np.arange(10, 1001, 10)
 
 
-def holds(interval, truth):
-    return (interval.low <= truth + 1e-12) & (truth <= interval.high + 1e-12)
-
-
-def row(case, method, interval, truth, bounds=(0, 1)):
-    """Simulated coverage and mean width."""
-    coverage = float(np.mean(holds(interval, truth)))
-    width = np.clip(interval.high, *bounds) - np.clip(interval.low, *bounds)
-    error = float(np.sqrt(coverage * (1 - coverage) / np.size(width)))
-    return case | {
-        "method": method,
-        "coverage": coverage,
-        "std_error": error,
-        "width": float(width.mean()),
-    }
+def row(case, method, limits, truth):
+    return study.coverage_row(case, method, limits, truth, (0, 1))
 
 
 @cache
@@ -72,7 +57,7 @@ def looks_at(name, method, truth):
         paths = np.convolve(paths, step)
         interval = method(np.arange(n + 1), n, confidence_level=LEVEL)
         chance = stats.binom.pmf(np.arange(n + 1), n, truth)
-        inside = holds(interval, truth)
+        inside = study.holds(*interval, truth)
         paths = paths * inside
         if n in (100, 1000):
             widths[f"width_{n}"] = float(chance @ (interval.high - interval.low))
@@ -105,7 +90,7 @@ def bounded_look_rows():
         }
         for method, interval in methods.items():
             found = {n: interval(x) for n, x in looks.items()}
-            together = np.all([holds(i, truth) for i in found.values()], axis=0)
+            together = np.all([study.holds(*i, truth) for i in found.values()], axis=0)
             coverage = float(together.mean())
             rows.append(
                 {
@@ -302,21 +287,7 @@ def average(rows, key):
 
 
 def test_the_figures_are_written():
-    """Rounded, without dates, so that the file changes only when a method does."""
-    figures = {section: [rounded(one) for one in rows()] for section, rows in SECTIONS.items()}
-    lines = [
-        f'"{section}": [\n' + ",\n".join(json.dumps(one) for one in rows) + "\n]"
-        for section, rows in figures.items()
-    ]
-    FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
-
-    assert figures == json.loads(FILE.read_text("utf-8"))
-
-
-def rounded(one):
-    return {
-        key: round(value, 4) if isinstance(value, float) else value for key, value in one.items()
-    }
+    study.write_figures("savings", SECTIONS)
 
 
 def test_a_confidence_sequence_holds_at_all_looks_and_peeking_does_not():

@@ -1,0 +1,85 @@
+"""What the validation studies share: rows of coverage, and how figures are written."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+FOLDER = Path(__file__).parents[2] / "fixtures" / "validation"
+
+
+def holds(low, high, truth):
+    """Whether limits hold the truth; NaN limits hold nothing."""
+    return (low <= truth + 1e-12) & (truth - 1e-12 <= high)
+
+
+def coverage_row(case, method, limits, truth, bounds=(-np.inf, np.inf)):
+    """Simulated coverage of one method in one case, and the mean width within the bounds."""
+    low, high = np.asarray(limits[0]), np.asarray(limits[1])
+    coverage = float(np.mean(holds(low, high, truth)))
+    width = np.clip(high, *bounds) - np.clip(low, *bounds)
+    defined = np.isfinite(width)
+    return case | {
+        "method": method,
+        "coverage": coverage,
+        "std_error": float(np.sqrt(coverage * (1 - coverage) / len(width))),
+        "width": float(width[defined].mean()) if defined.any() else None,
+    }
+
+
+def undefined(limits):
+    """Share of limits that are not there, to be added to a row."""
+    width = np.asarray(limits[1]) - np.asarray(limits[0])
+    return {"undefined": float(1 - np.isfinite(width).mean())}
+
+
+def rounded(value, digits=4):
+    """Round whatever floats a row holds."""
+    if isinstance(value, dict):
+        return {key: rounded(one, digits) for key, one in value.items()}
+    if isinstance(value, list):
+        return [rounded(one, digits) for one in value]
+    return round(float(value), digits) if isinstance(value, float) else value
+
+
+def write_figures(name, sections, digits=4):
+    """Write rows by section, a line each, without dates: the file changes only when a method does.
+
+    Sections are functions that give rows.
+    """
+    figures = {section: rounded(rows(), digits) for section, rows in sections.items()}
+    lines = [
+        f'"{section}": [\n'
+        + ",\n".join(json.dumps(one, ensure_ascii=False) for one in rows)
+        + "\n]"
+        for section, rows in figures.items()
+    ]
+    file = FOLDER / f"{name}.json"
+    file.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+    assert figures == json.loads(file.read_text("utf-8"))
+
+
+def zero_one_or_between(rng, shape):
+    """Partial credit as in LiveBench: 40% zeros, 35% ones."""
+    kind = rng.uniform(size=shape)
+    return np.where(kind < 0.4, 0.0, np.where(kind < 0.75, 1.0, rng.uniform(size=shape)))
+
+
+# Name: how to draw scores of a shape, and their true mean.
+BOUNDED_SCORES = {
+    "Beta(2, 5)": (lambda rng, shape: rng.beta(2, 5, shape), 2 / 7),
+    "40% at 0, 35% at 1, rest uniform": (zero_one_or_between, 0.475),
+    "means of 4 epochs": (
+        lambda rng, shape: rng.binomial(4, rng.beta(1.2, 0.3, shape)) / 4,
+        0.8,
+    ),
+    "90% at 1, rest below 0.5": (
+        lambda rng, shape: np.where(rng.uniform(size=shape) < 0.9, 1, rng.uniform(0, 0.5, shape)),
+        0.925,
+    ),
+    "97% at 1, 3% at 0": (lambda rng, shape: 1.0 * (rng.uniform(size=shape) < 0.97), 0.97),
+    "95% at 0.1, 5% at 1": (
+        lambda rng, shape: np.where(rng.uniform(size=shape) < 0.95, 0.1, 1.0),
+        0.145,
+    ),
+}
