@@ -11,7 +11,7 @@ arguments than its hook. Rules that keep plugins from hurting each other:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ import pluggy
 if TYPE_CHECKING:
     from evalstats_plugin.methods import Method
     from evalstats_plugin.plugins import Annotation, Command
+    from evalstats_plugin.ranking.contests import Contests
     from evalstats_plugin.responses import Responses, Selection
 
 PROJECT = "evalstats_plugin"
@@ -45,6 +46,14 @@ def evalstats_read_results(
 
 
 @hookspec(firstresult=True)
+def evalstats_read_contests(path: Path, columns: Mapping[str, str]) -> Contests | None:
+    """Return the comparisons that a judge's log holds, or None if the log is not yours.
+
+    ``columns`` names the field of each part of a comparison, such as ``first=metadata.model_a``.
+    """
+
+
+@hookspec(firstresult=True)
 def evalstats_annotate_log(path: Path, annotation: Annotation | None, output: Path) -> Path | None:
     """Write a copy of one log with the annotation in it (None: without any) to output."""
 
@@ -64,3 +73,8 @@ def evalstats_methods() -> Sequence[Method]:  # pyright: ignore[reportReturnType
 @hookspec
 def evalstats_commands() -> Sequence[Command]:  # pyright: ignore[reportReturnType]
     """Return further commands of ``evalstats-plugin``, loaded when they are run."""
+
+
+@hookspec(firstresult=True)
+def evalstats_generator(model: str) -> Callable[[str], str] | None:
+    """Return what puts a text to a model and returns its reply, or None if you can ask none."""

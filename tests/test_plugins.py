@@ -104,6 +104,39 @@ def test_an_installed_plugin_reads_results_in_memory(
     assert "toy,sums,accuracy,15" in done.stdout
 
 
+def test_an_installed_plugin_reads_comparisons(toybench: dict[str, str], tmp_path: Path) -> None:
+    """evalstats_read_contests answers for its own logs; a plain file needs no plugin."""
+    pairs = [{"first": "a", "second": "b", "better": "a"}]
+    log, plain = tmp_path / "run.toy", tmp_path / "more.jsonl"
+    log.write_text(json.dumps({"toybench": "sums", "pairs": pairs}))
+    plain.write_text('{"first": "b", "second": "c", "better": "tie"}\n')
+    code = (
+        "import sys; from evalstats_plugin.logs import read_contests\n"
+        "made = read_contests(*sys.argv[1:], columns={'winner': 'better'})\n"
+        "print(made.players, made.outcome.tolist())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, log, plain],
+        capture_output=True, text=True, check=True, env=toybench,
+    )  # fmt: skip
+
+    assert "('a', 'b', 'c') [1.0, 0.5]\n" == done.stdout
+
+
+def test_an_installed_plugin_asks_a_model(toybench: dict[str, str]) -> None:
+    """evalstats_generator gives what puts a text to a model of its own, and to no other."""
+    code = (
+        "from evalstats_plugin.plugins import load\n"
+        "made = [load().call('evalstats_generator', model=m) for m in ('toy/first', 'toy/other')]\n"
+        "print(made[0]('Which?'), made[1])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=toybench
+    )
+
+    assert "[[A]] None\n" == done.stdout
+
+
 def test_an_installed_plugin_annotates_and_strips(toybench: dict[str, str], toy_log: Path) -> None:
     """evalstats_annotate_log puts the block in and takes it out."""
     original = toy_log.read_bytes()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +10,7 @@ from evalstats_plugin.hookspecs import hookimpl
 from evalstats_plugin.plugins import Annotation
 
 if TYPE_CHECKING:
+    from evalstats_plugin.ranking.contests import Contests
     from evalstats_plugin.responses import Responses, Selection
 
 
@@ -30,6 +31,14 @@ def evalstats_read_log(path: Path, selection: Selection) -> Sequence[Responses] 
 
 
 @hookimpl
+def evalstats_read_contests(path: Path, columns: Mapping[str, str]) -> Contests | None:
+    """Return the comparisons that the samples of a log hold."""
+    from evalstats_plugin.adapters.inspect_ai.contests import read_contests
+
+    return read_contests(path, columns)
+
+
+@hookimpl
 def evalstats_annotate_log(path: Path, annotation: Annotation | None, output: Path) -> Path | None:
     """Put intervals into a log's metadata, tags and header metrics, or take them out."""
     from evalstats_plugin.adapters.inspect_ai.items import annotate_items
@@ -39,3 +48,11 @@ def evalstats_annotate_log(path: Path, annotation: Annotation | None, output: Pa
     if written is None or annotation is None or annotation.items is None:
         return written
     return annotate_items(output, annotation.items, output, columns=annotation.item_columns)
+
+
+@hookimpl
+def evalstats_generator(model: str) -> Callable[[str], str] | None:
+    """Let a model judge."""
+    from evalstats_plugin.adapters.inspect_ai.generator import generator
+
+    return generator(model)

@@ -17,6 +17,7 @@ from zipfile import ZIP_STORED, ZipFile, ZipInfo
 
 from evalstats_plugin.adapters.inspect_ai import guard
 from evalstats_plugin.adapters.inspect_ai.layout import HEADER, START
+from evalstats_plugin.adapters.inspect_ai.takes import EVERY
 from evalstats_plugin.errors import LogError
 
 SUMMARIES = "summaries.json"
@@ -169,6 +170,7 @@ def slim(fields: Iterable[str]) -> Edit:
     What does not look like summaries is left as it is, for Inspect to judge.
     """
     kept = {f for field in fields for f in (field, field.partition(".")[0])}
+    every = EVERY in kept
 
     def edit(content: bytes) -> bytes:
         found: Any = json.loads(content)
@@ -176,17 +178,17 @@ def slim(fields: Iterable[str]) -> Edit:
             return content
         for summary in cast("list[Any]", found):
             if isinstance(summary, dict):
-                _slim_one(cast("dict[str, Any]", summary), kept)
+                _slim_one(cast("dict[str, Any]", summary), None if every else kept)
         return json.dumps(found).encode()
 
     return edit
 
 
-def _slim_one(summary: dict[str, Any], kept: set[str]) -> None:
+def _slim_one(summary: dict[str, Any], kept: set[str] | None) -> None:
     for key in _LEFT_OUT:
         summary.pop(key, None)
     metadata = summary.get("metadata")
-    if isinstance(metadata, dict):
+    if isinstance(metadata, dict) and kept is not None:
         found = cast("dict[str, Any]", metadata)
         summary["metadata"] = {k: v for k, v in found.items() if k in kept}
     scores = summary.get("scores")

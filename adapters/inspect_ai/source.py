@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Collection, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 from evalstats_plugin.adapters.inspect_ai import guard
 from evalstats_plugin.adapters.inspect_ai.archive import Archive, slim, version_in
 from evalstats_plugin.adapters.inspect_ai.layout import Form, json_version
-from evalstats_plugin.adapters.inspect_ai.takes import EXCLUDED, Take, of_sample, of_summary
+from evalstats_plugin.adapters.inspect_ai.takes import EXCLUDED, SCORES, Take, of_sample, of_summary
 from evalstats_plugin.errors import LogError
 
 if TYPE_CHECKING:
     from inspect_ai.log import EvalLog
 
-Fields = Iterable[str]
+Fields = Collection[str]
 ReadTakes = Callable[[Fields], list[Take]]
 """Reads the takes, with some fields of the items' metadata."""
 
@@ -69,8 +69,8 @@ def _read_header(archive: Archive) -> EvalLog:
 
 def _read_takes(archive: Archive, log: EvalLog, fields: Fields) -> list[Take]:
     with guard.parsing(archive.path):
-        # Summaries do not tell which samples were invalidated.
-        if not log.invalidated:
+        # Summaries do not tell which samples were invalidated, nor all of a score.
+        if not log.invalidated and not any(f.startswith(SCORES) for f in fields):
             takes = _from_summaries(archive, fields)
             if takes and not any(take.is_cut for take in takes):
                 return takes

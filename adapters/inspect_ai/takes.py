@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,12 @@ EXCLUDED = {
 
 HASH_KIND = "inspect:"
 """Hashes of different kinds say nothing about each other."""
+
+SCORES = "scores."
+"""Start of the fields that lie beside a score's value; summaries leave them out."""
+
+EVERY = "*"
+"""Asks for the names of all fields; their values are left out."""
 
 _REMOVED = "Key removed from summary (> 1k)"
 _CUT = "..."
@@ -52,7 +58,7 @@ class Take:
         )
 
 
-def of_summary(summary: EvalSampleSummary, fields: Iterable[str]) -> Take:
+def of_summary(summary: EvalSampleSummary, fields: Collection[str]) -> Take:
     """Return the take a summary tells of."""
     return Take(
         item=printable(str(summary.id)),
@@ -65,7 +71,7 @@ def of_summary(summary: EvalSampleSummary, fields: Iterable[str]) -> Take:
     )
 
 
-def of_sample(sample: EvalSample, fields: Iterable[str]) -> Take:
+def of_sample(sample: EvalSample, fields: Collection[str]) -> Take:
     """Return the take a sample tells of."""
     return Take(
         item=printable(str(sample.id)),
@@ -73,15 +79,28 @@ def of_sample(sample: EvalSample, fields: Iterable[str]) -> Take:
         epoch=sample.epoch,
         question=_question(sample.summary()),
         scores={name: score.value for name, score in (sample.scores or {}).items()},
-        fields=_fields(sample.metadata, fields),
+        fields=_fields(sample.metadata, fields) | _beside_scores(sample, fields),
         failed=sample.error is not None,
         invalidated=sample.invalidation is not None,
     )
 
 
-def _fields(metadata: Mapping[str, Any], fields: Iterable[str]) -> dict[str, str]:
-    found = {name: field_of(metadata, name) for name in fields}
+def _fields(metadata: Mapping[str, Any], fields: Collection[str]) -> dict[str, str]:
+    known = dict.fromkeys(metadata, "") if EVERY in fields else dict[str, str]()
+    found = known | {name: field_of(metadata, name) for name in fields}
     return {name: value for name, value in found.items() if value is not None}
+
+
+def _beside_scores(sample: EvalSample, fields: Collection[str]) -> dict[str, str]:
+    """Return fields such as ``scores.judge.answer``."""
+    wanted = [name for name in fields if name.startswith(SCORES)]
+    if not wanted:
+        return {}
+    scores = {
+        name: {"answer": s.answer, "explanation": s.explanation, "metadata": s.metadata}
+        for name, s in (sample.scores or {}).items()
+    }
+    return _fields({"scores": scores}, wanted)
 
 
 def field_of(metadata: Mapping[str, Any], path: str) -> str | None:

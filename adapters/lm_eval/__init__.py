@@ -10,6 +10,7 @@ from evalstats_plugin.hookspecs import hookimpl
 from evalstats_plugin.plugins import Annotation, Command
 
 if TYPE_CHECKING:
+    from evalstats_plugin.ranking.contests import Contests
     from evalstats_plugin.responses import Responses, Selection
 
 _COMMANDS = "evalstats_plugin.adapters.lm_eval.commands:"
@@ -40,6 +41,14 @@ def evalstats_read_results(
     from evalstats_plugin.adapters.lm_eval.reader import read_results
 
     return read_results(results, Path(), selection) if is_results(results) else None
+
+
+@hookimpl
+def evalstats_read_contests(path: Path, columns: Mapping[str, str]) -> Contests | None:
+    """Return the comparisons in the samples of a run."""
+    from evalstats_plugin.adapters.lm_eval.contests import read_contests
+
+    return read_contests(path, columns)
 
 
 @hookimpl

@@ -101,6 +101,20 @@ def read_samples(
     return collect(lines, filters, str(path), cluster)
 
 
+def read_records(path: Path) -> Iterator[Mapping[str, Any]]:
+    """Give the lines of a samples file in full, whichever layout it has.
+
+    Raises
+    ------
+    LogError
+        As for `read_samples`.
+    """
+    with path.open("rb", buffering=_BUFFER) as file:
+        first = file.read(64).lstrip()[:1]
+    lines = _records_of_list(path) if first == b"[" else _records_of_lines(path, in_full=True)
+    return (record for _, _, record in lines)
+
+
 def collect(
     records: Iterable[tuple[int, Any, Mapping[str, Any]]],
     filters: Sequence[str],

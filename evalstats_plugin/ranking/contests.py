@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,6 +13,9 @@ from scipy.sparse import csgraph
 
 from evalstats_plugin.errors import DesignError
 from evalstats_plugin.wording import few
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -42,6 +46,8 @@ class Contests:
     features: FloatArray | None = None
     """Of the first less those of the second, such as the length of the answer; shape (C, P)."""
     feature_names: tuple[str, ...] = ()
+    time: NDArray[np.object_] | None = None
+    """When each was decided, as it was written down, "" where it was not; shape (C,)."""
     notes: tuple[str, ...] = field(default=())
 
     @classmethod
@@ -120,9 +126,15 @@ class Contests:
     def take(self, which: ArrayLike) -> Contests:
         """Return some of the contests, by place or by a mask; players stay."""
         keep = np.arange(len(self))[np.asarray(which)]
-        fields = ("first", "second", "outcome", "weight", "judge", "cluster", "features")
+        fields = ("first", "second", "outcome", "weight", "judge", "cluster", "features", "time")
         there = {name: getattr(self, name) for name in fields}
         return replace(self, **{k: v[keep] for k, v in there.items() if v is not None})
+
+    def to_frame(self) -> pd.DataFrame:
+        """One contest a row, under the names that `files.read_contests` knows."""
+        from evalstats_plugin.ranking.files import to_frame
+
+        return to_frame(self)
 
     def wins(self) -> FloatArray:
         """Weight with which i won against j, ties half to each; shape (n, n)."""

@@ -15,9 +15,9 @@ class RankingFit:
     """Ratings of n players on one scale, that of the log odds or of the probit to win."""
 
     model: str
-    """``"bradley-terry"`` or ``"thurstone"``."""
+    """``"bradley-terry"``, ``"thurstone"`` or ``"plackett-luce"``."""
     estimator: str
-    """``"ml"``, ``"laplace"``, ``"ep"``, ``"gibbs"`` or ``"exact"``."""
+    """``"ml"``, ``"laplace"``, ``"ep"``, ``"gibbs"``, ``"hmc"`` or ``"exact"``."""
     players: tuple[str, ...]
     rating: FloatArray
     """Shape (n,): estimates or posterior means, with mean 0 unless a prior places them."""

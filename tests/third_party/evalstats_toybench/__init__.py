@@ -48,6 +48,17 @@ def evalstats_read_results(results):
 
 
 @hookimpl
+def evalstats_read_contests(path, columns):
+    from evalstats_plugin.ranking.assembly import contests_of
+    from evalstats_plugin.ranking.records import record_table
+
+    data = _load(path)
+    if data is None:
+        return None
+    return contests_of(record_table(data["pairs"], str(path)), columns)
+
+
+@hookimpl
 def evalstats_annotate_log(path, annotation, output):
     from evalstats_plugin.atomic import write_bytes
 
@@ -106,3 +117,10 @@ def evalstats_commands():
     from evalstats_plugin.plugins import Command
 
     return [Command("toy", "Say hello.", "evalstats_toybench.hello:toy")]
+
+
+@hookimpl
+def evalstats_generator(model):
+    if model != "toy/first":
+        return None
+    return lambda _text: "[[A]]"

@@ -1,0 +1,102 @@
+"""Comparisons that samples hold: two models in the doc, a verdict as metric or answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from evalstats_plugin.adapters.lm_eval import layout
+from evalstats_plugin.adapters.lm_eval.identity import model_identity
+from evalstats_plugin.adapters.lm_eval.samples import read_records
+from evalstats_plugin.errors import LogError, SelectionError
+from evalstats_plugin.ranking.judge_logs import RESULTS, contests_of_samples
+from evalstats_plugin.ranking.merging import merge
+from evalstats_plugin.ranking.spellings import COLUMNS
+
+if TYPE_CHECKING:
+    from evalstats_plugin.ranking.contests import Contests
+
+FILTER = "filter"
+"""May stand among the columns: the filter whose lines are read, where there are several."""
+
+_ANSWER = "filtered_resps"
+_LEFT_OUT = frozenset({"arguments", "doc_hash", "prompt_hash", "target_hash", "metrics"})
+
+
+def read_contests(path: Path, columns: Mapping[str, str]) -> Contests | None:
+    """Read the comparisons of one results file, or one samples file; None for others' files.
+
+    Fields are called ``doc_id``, ``doc.NAME``, ``filtered_resps``, ``target``, by the names of
+    metrics, ``model`` (who ran) and ``task``. Of a run with several tasks, those are read that
+    compare two models.
+
+    Raises
+    ------
+    LogError
+        The log is broken, or has no samples.
+    SelectionError
+        It cannot be told who was compared, or where the verdict is.
+    """
+    if path.suffix != ".json" and layout.looks_like_samples(path):
+        results = layout.results_beside(path)
+        data = (layout.load_results(results) if results else None) or {}
+        found = {(layout.task_of(path, data) if data else None) or path.stem: path}
+    else:
+        loaded = layout.load_results(path)
+        if loaded is None:
+            return None
+        data, found = loaded, dict(_samples_of(path, loaded))
+    model = model_identity(data)[0] if data else None
+    made: list[Contests] = []
+    refused: list[SelectionError] = []
+    for task, samples in found.items():
+        try:
+            made.append(_of_task(samples, columns, model, task))
+        except SelectionError as error:
+            # A task that compares nothing is no error beside one that does.
+            refused.append(error)
+    if not made and refused:
+        raise refused[0]
+    if not made:
+        msg = f"{path} has no samples of its run (run lm-eval with --log_samples)"
+        raise LogError(msg)
+    merged = merge(*made)
+    if not refused:
+        return merged
+    note = f"{len(refused)} tasks that compare no two players: left out"
+    return replace(merged, notes=(*merged.notes, note))
+
+
+def _samples_of(path: Path, data: Mapping[str, Any]) -> Iterator[tuple[str, Path]]:
+    for task in layout.section(data, "configs"):
+        samples = layout.samples_path(path, task, data)
+        if samples.is_file():
+            yield task, samples
+
+
+def _of_task(path: Path, columns: Mapping[str, str], model: str | None, task: str) -> Contests:
+    records = list(read_records(path))
+    filters = list(dict.fromkeys(str(r[FILTER]) for r in records if FILTER in r))
+    wanted = columns.get(FILTER, filters[0] if filters else None)
+    if filters and wanted not in filters:
+        msg = f"{path} has no filter {wanted!r}; there are: {', '.join(filters)}"
+        raise SelectionError(msg)
+    identity = {"task": task} | ({} if model is None else {"model": model})
+    samples = [
+        {k: v for k, v in record.items() if k not in _LEFT_OUT} | identity
+        for record in records
+        if FILTER not in record or record[FILTER] == wanted
+    ]
+    metrics = [n for n in dict.fromkeys(n for s in samples for n in s) if _is_result(n)]
+    defaults = {"item": "doc_id"} | ({} if model is None else {"judge": "model"})
+    asked = {part: name for part, name in columns.items() if part != FILTER}
+    made = contests_of_samples(samples, str(path), asked, metrics or [_ANSWER], defaults)
+    if len(filters) < 2:
+        return made
+    return replace(made, notes=(f"lines of filter {wanted!r} of {filters}", *made.notes))
+
+
+def _is_result(name: str) -> bool:
+    return any(name in COLUMNS[part] for part in RESULTS)
