@@ -36,6 +36,7 @@ bench: $(DEV)
 # Other programs for item response models, in an environment of their own (.venv-bench).
 bench-peers: $(DEV)
 	$(BIN)/python -m benchmarks.irt_peers
+	$(BIN)/python -m benchmarks.ranking
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

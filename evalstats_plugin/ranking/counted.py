@@ -1,0 +1,261 @@
+"""Contests counted: what does not differ counts as one, however many contests there are.
+
+A *cell* is a pair of players, with the place of each and the features where these matter: all
+contests of a cell have the same chances. A *row* is a cell with an outcome and a weight: what a
+bootstrap draws, with how often it was seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from evalstats_plugin.errors import DesignError, SelectionError
+from evalstats_plugin.ranking.contests import Contests, FloatArray, IntArray
+from evalstats_plugin.ranking.ties import WITH_TIES, TieModel, Weights, weights_of
+from evalstats_plugin.wording import few, no_such
+
+# Codes up to which rows are counted in a table, and sorted beyond.
+_TABLE = 2**24
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Design:
+    """How the log odds of K cells come from n ratings, Q coefficients and the tie parameter."""
+
+    n: int
+    first: IntArray
+    """Shape (K,)."""
+    second: IntArray
+    extra: FloatArray
+    """1 for the advantage of place, then the features; shape (K, Q)."""
+    names: tuple[str, ...]
+    """Of the Q coefficients and, in the end, of the tie parameter, where there is one."""
+    ties: TieModel
+    against: Any
+    """Sparse (K, n): 1 for the first, -1 for the second."""
+
+    @property
+    def size(self) -> int:
+        """Number of parameters p: ratings, coefficients, tie parameter."""
+        return self.n + len(self.names)
+
+    @property
+    def with_ties(self) -> bool:
+        """Whether there is a tie parameter; it is the last one."""
+        return self.ties in WITH_TIES
+
+    def ahead(self, parameters: FloatArray) -> FloatArray:
+        """Log odds of the first, shape (K, B), of parameters (p, B)."""
+        x = self.against @ parameters[: self.n]
+        q = self.extra.shape[1]
+        return x + self.extra @ parameters[self.n : self.n + q] if q else x
+
+    def tie(self, parameters: FloatArray) -> FloatArray:
+        """Return the tie parameters, shape (1, B); 0 where there is none."""
+        return parameters[-1:] if self.with_ties else np.zeros((1, parameters.shape[1]))
+
+    def summed(self, by_x: FloatArray, by_tie: FloatArray) -> FloatArray:
+        """Turn derivatives by cell, shape (K, B), into those by parameter, (p, B)."""
+        parts = [self.against.T @ by_x, self.extra.T @ by_x]
+        if self.with_ties:
+            parts.append(by_tie.sum(axis=0, keepdims=True))
+        return np.concatenate(parts)
+
+    def outer(self, xx: FloatArray, x_tie: FloatArray, tie_tie: FloatArray) -> FloatArray:
+        """Sum over cells of what is quadratic in the parameters: (K, B) to (B, p, p)."""
+        n, q, size = self.n, self.extra.shape[1], self.size
+        i, j, gather = self._pairs
+        out = np.zeros((xx.shape[1], size, size))
+        out[:, i, j] = out[:, j, i] = -(gather @ xx).T
+        own = np.arange(n)
+        out[:, own, own] = -out[:, :n, :n].sum(axis=2)
+        for k in range(q):
+            with_ratings = (self.against.T @ (xx * self.extra[:, k, None])).T
+            out[:, :n, n + k] = out[:, n + k, :n] = with_ratings
+            with_others = ((xx * self.extra[:, k, None]).T) @ self.extra
+            out[:, n + k, n : n + q] = with_others
+        if self.with_ties:
+            out[:, -1, :-1] = out[:, :-1, -1] = self.summed(x_tie, x_tie)[:-1].T
+            out[:, -1, -1] = tie_tie.sum(axis=0)
+        return out
+
+    @cached_property
+    def _pairs(self) -> tuple[IntArray, IntArray, Any]:
+        """Pairs i < j of players that met, and the cells of each, sparse (pairs, K)."""
+        low, high = np.minimum(self.first, self.second), np.maximum(self.first, self.second)
+        code, place = np.unique(low * self.n + high, return_inverse=True)
+        shape, ones = (len(code), len(place)), np.ones(len(place))
+        gather = sparse.csr_array((ones, (place, np.arange(len(place)))), shape)
+        return code // self.n, code % self.n, gather
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Counted:
+    """Contests, the same ones counted."""
+
+    contests: Contests
+    """Without ties where these are dropped, and without those of weight 0."""
+    design: Design
+    cell: IntArray
+    """Of each row, shape (R,)."""
+    count: FloatArray
+    """How many contests each row stands for."""
+    each: Weights
+    """Wins, ties and losses of one contest of each row, shape (R,)."""
+    row: IntArray
+    """Of each contest, shape (C,)."""
+
+    def weights(self, counts: FloatArray | None = None) -> Weights:
+        """Wins, ties and losses of each cell, shape (K, B), of rows seen so often, (R, B)."""
+        seen = self.count[:, None] if counts is None else counts
+        shape = (len(self.design.first), len(self.cell))
+        at = (self.cell, np.arange(shape[1]))
+        gather: list[Any] = [sparse.csr_array((each, at), shape) for each in self.each]
+        return Weights(*(each @ seen for each in gather))
+
+    def groups(self, of: str) -> Any:
+        """How often each row was seen in each cluster or of each judge, sparse (G, R).
+
+        Raises
+        ------
+        DesignError
+            The contests have none, or only one.
+        """
+        found = {"cluster": self.contests.cluster, "judge": self.contests.judge}[of]
+        if found is None:
+            msg = f"the comparisons have no {of}: name its column, or take covariance='sandwich'"
+            raise DesignError(msg)
+        _, group = np.unique(found, return_inverse=True)
+        if group.max() == 0:
+            msg = f"all comparisons have one {of}, expected at least 2 to tell how they differ"
+            raise DesignError(msg)
+        shape = (int(group.max()) + 1, len(self.cell))
+        ones = np.ones(len(group))
+        return sparse.csr_array((ones, (group, self.row)), shape)
+
+
+def counted(
+    contests: Contests, ties: TieModel, *, position: bool = False, features: Sequence[str] = ()
+) -> Counted:
+    """Count contests by what their chances depend on.
+
+    Raises
+    ------
+    DesignError
+        Nothing is left to count, there is no order, features are not finite, or outcomes are
+        shares where wins, ties and losses are needed.
+    SelectionError
+        A feature has another name.
+    """
+    contests.check()
+    kept = contests.weight > 0
+    if ties == "drop":
+        kept &= ~contests.tied
+    contests = contests.take(kept)
+    if not len(contests):
+        msg = "nothing to fit: all comparisons are ties" if ties == "drop" else "all weights are 0"
+        raise DesignError(msg)
+    extra, names = _extra(contests, position=position, features=features)
+    if ties in WITH_TIES:
+        if not np.isin(contests.outcome, (0.0, 0.5, 1.0)).all():
+            contests.wins_and_ties()  # says what was found
+        names = (*names, "tie")
+    if not extra.shape[1]:
+        contests = _turned(contests)
+    first_of, row = _rows(contests, every=bool(features))
+    cell_of, cell = _cells(contests, first_of, every=bool(features))
+    at = first_of[cell_of]
+    n, first, second = len(contests.players), contests.first[at], contests.second[at]
+    k = np.arange(len(at))
+    data = (np.r_[np.ones(len(k)), -np.ones(len(k))], (np.r_[k, k], np.r_[first, second]))
+    against = sparse.csr_array(data, (len(k), n))
+    design = Design(n=n, first=first, second=second, extra=extra[at], names=names, ties=ties,
+                    against=against)  # fmt: skip
+    each = weights_of(ties, contests.outcome[first_of], contests.weight[first_of])
+    count = np.bincount(row, minlength=len(first_of)).astype(np.float64)
+    return Counted(contests=contests, design=design, cell=cell, count=count, each=each, row=row)
+
+
+def _extra(
+    contests: Contests, *, position: bool, features: Sequence[str]
+) -> tuple[FloatArray, tuple[str, ...]]:
+    """What the log odds depend on besides ratings, shape (C, Q), and its names."""
+    columns: list[FloatArray] = []
+    if position:
+        if not contests.ordered:
+            msg = "an advantage of place needs to know who was shown first, found no such order"
+            raise DesignError(msg)
+        columns.append(np.ones(len(contests)))
+    known = contests.feature_names
+    for name in features:
+        if name not in known or contests.features is None:
+            shown = few(known) or "none"
+            raise SelectionError(no_such("feature", name, known, shown))
+        values = contests.features[:, known.index(name)]
+        bad = int((~np.isfinite(values)).sum())
+        if bad:
+            msg = f"feature {name!r} is not a finite number in {bad} of {len(values)} comparisons"
+            raise DesignError(msg)
+        columns.append(values)
+    names = (*(("position",) if position else ()), *features)
+    return np.array(columns).reshape(len(columns), len(contests)).T.copy(), names
+
+
+def _turned(contests: Contests) -> Contests:
+    """The same with the first always the one earlier in the list, where order does not matter."""
+    turn = contests.first > contests.second
+    return replace(
+        contests,
+        first=np.where(turn, contests.second, contests.first),
+        second=np.where(turn, contests.first, contests.second),
+        outcome=np.where(turn, 1 - contests.outcome, contests.outcome),
+    )
+
+
+def _rows(contests: Contests, *, every: bool) -> tuple[IntArray, IntArray]:
+    """One contest of each row, ordered by cell, and the row of each contest."""
+    if every:
+        return np.arange(len(contests)), np.arange(len(contests))
+    n = len(contests.players)
+    code = contests.first * n + contests.second
+    outcome, kinds = _kinds(contests.outcome)
+    code = code * kinds + outcome
+    weight, heavy = _kinds(contests.weight)
+    code = code * heavy + weight
+    if n * n * kinds * heavy > _TABLE:
+        _, where, row = np.unique(code, return_index=True, return_inverse=True)
+        return where.astype(np.int64), row.astype(np.int64)
+    some = np.full(n * n * kinds * heavy, -1)
+    some[code] = np.arange(len(code))
+    found = np.flatnonzero(some >= 0)
+    places = np.zeros(len(some), dtype=np.int64)
+    places[found] = np.arange(len(found))
+    return some[found], places[code]
+
+
+def _kinds(values: FloatArray) -> tuple[Any, int]:
+    """Number the distinct values; and how many there are."""
+    if (values == values[0]).all():
+        return 0, 1
+    doubled = 2 * values
+    whole = doubled.astype(np.int64)
+    if values.max() <= 1 and (whole == doubled).all():
+        return whole, 3
+    distinct, place = np.unique(values, return_inverse=True)
+    return place, len(distinct)
+
+
+def _cells(contests: Contests, of: IntArray, *, every: bool) -> tuple[IntArray, IntArray]:
+    """The first row of each cell, and the cell of each row."""
+    if every:
+        return np.arange(len(of)), np.arange(len(of))
+    code = contests.first[of] * len(contests.players) + contests.second[of]
+    # Rows are in the order of cells.
+    fresh = np.r_[True, np.diff(code) > 0]
+    return np.flatnonzero(fresh), np.cumsum(fresh) - 1

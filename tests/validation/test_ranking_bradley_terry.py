@@ -1,0 +1,102 @@
+"""Bradley–Terry: is the posterior calibrated, and does knowing the judges foretell their votes?
+
+Writes fixtures/validation/ranking_bradley_terry.json. Simulation-based calibration: ratings from
+N(0, 1), three contests of each pair of 5 players, share of 40 chains' draws below the truth, in
+contrasts of ratings; the broken sampler draws Pólya–Gamma numbers four times as large. Real votes:
+LLMFAO, mean log loss of the votes in five folds that were left out.
+"""
+
+import csv
+import gzip
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import linalg, stats
+
+from evalstats_plugin.ranking import bradley_terry_gibbs
+from evalstats_plugin.ranking.bradley_terry import fit_bradley_terry
+from evalstats_plugin.ranking.bradley_terry_chances import log_loss
+from evalstats_plugin.ranking.bradley_terry_gibbs import Options, gibbs
+from evalstats_plugin.ranking.contests import Contests
+from evalstats_plugin.ranking.counted import counted
+from evalstats_plugin.ranking.maximum import Prior
+
+pytestmark = pytest.mark.validation
+FIXTURES = Path(__file__).parents[2] / "fixtures"
+FILE = FIXTURES / "validation" / "ranking_bradley_terry.json"
+REPLICATIONS, N = 150, 5
+CONTRASTS = linalg.helmert(N)
+
+
+def ranks():
+    """Of the truth among draws, contrast by contrast."""
+    rng, found = np.random.default_rng(3), []
+    options = Options(chains=40, draws=1, warm_up=15, device="cpu")
+    first, second = (np.tile(side, 3) for side in np.triu_indices(N, 1))
+    for _ in range(REPLICATIONS):
+        rating = rng.normal(size=N)
+        p = 1 / (1 + np.exp(rating[second] - rating[first]))
+        made = counted(Contests.of(first, second, rng.random(len(p)) < p), "half")
+        prior = Prior(np.zeros(N), np.eye(N))
+        drawn = gibbs(made, prior, estimated=False, options=options, rng=rng).parameters[:, -1]
+        found.append((drawn @ CONTRASTS.T < CONTRASTS @ rating).mean(axis=0))
+    return np.ravel(found)
+
+
+def row(sampler):
+    values = ranks()
+    return {
+        "sampler": sampler,
+        "ranks": len(values),
+        "mean": float(values.mean()),
+        "std_dev": float(values.std()),
+        "p_value": float(stats.kstest(values, "uniform").pvalue),
+    }
+
+
+def votes():
+    """As tests/ranking/conftest.py reads them."""
+    with gzip.open(FIXTURES / "data" / "llmfao" / "votes.csv.gz", "rt", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    column = {name: np.array([r[name] for r in rows]) for name in rows[0]}
+    names = np.unique(np.r_[column["left"], column["right"]])
+    first, second = (np.searchsorted(names, column[side]) for side in ("left", "right"))
+    outcome = np.array([{"left": 1.0, "tie": 0.5, "right": 0.0}[x] for x in column["winner"]])
+    made = Contests.of(first, second, outcome, players=names.tolist(), ordered=True)
+    workers, worker = np.unique(column["worker"], return_inverse=True)
+    return replace(made, judge=worker.astype(np.int64), judges=tuple(workers.tolist()))
+
+
+def folds():
+    made, found = votes(), []
+    fold = np.random.default_rng(0).integers(0, 5, len(made))
+    rates = np.bincount((2 * made.outcome).astype(int)) / len(made)
+    about = {"ties": "rates of the outcomes alone", "position": False, "judges": False}
+    found.append(about | {"log_loss": float(-rates @ np.log(rates))})
+    for ties in ("davidson", "rao-kupper"):
+        for position, judges in ((False, False), (True, False), (False, True), (True, True)):
+            settings = {"ties": ties, "position": position, "judges": judges}
+            total = 0.0
+            for k in range(5):
+                fit = fit_bradley_terry(made.take(fold != k), covariance="model", **settings)
+                test = made.take(fold == k)
+                total += log_loss(fit, test) * len(test) / len(made)
+            found.append(settings | {"log_loss": total})
+    return found
+
+
+def test_draws_are_calibrated_and_judges_matter(monkeypatch):
+    even = row("gibbs")
+    drawn = bradley_terry_gibbs.polya_gamma
+    monkeypatch.setattr(bradley_terry_gibbs, "polya_gamma", lambda *args: 4 * drawn(*args))
+    rows = {"calibration": [even, row("broken")], "llmfao": folds()}
+    about = " ".join(__doc__.split())
+    FILE.write_text(json.dumps({"about": about, **rows}, indent=1) + "\n", encoding="utf-8")
+
+    assert even["p_value"] > 1e-3
+    assert rows["calibration"][1]["p_value"] < 1e-6
+    for found in rows["llmfao"][1:]:
+        assert (found["log_loss"] <= 0.925) == found["judges"]
