@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,19 @@ class RankingFit:
     def std_error(self) -> FloatArray:
         """Of each rating, shape (n,)."""
         return np.sqrt(np.diagonal(self.covariance))
+
+    def centred(self) -> RankingFit:
+        """The same ratings relative to their mean: no contest tells how good all are together."""
+        return replace(
+            self,
+            rating=self.rating - self.rating.mean(),
+            covariance=self._centred_rows(self._centred_rows(self.covariance).T),
+            draws=None if self.draws is None else self._centred_rows(self.draws),
+        )
+
+    @staticmethod
+    def _centred_rows(values: FloatArray) -> FloatArray:
+        return values - values.mean(axis=1, keepdims=True)
 
     def sample(self, size: int, rng: np.random.Generator) -> FloatArray:
         """Draw ratings, shape (size, n): the fit's own draws anew, or normal ones around it."""

@@ -1,4 +1,4 @@
-"""Draws from the Thurstone posterior by Hamiltonian steps around its normal approximation [SLJN14]_.
+"""Draws from the Thurstone posterior by Hamiltonian steps around a normal near it [SLJN14]_.
 
 Where the posterior is nearly the normal that expectation propagation finds, moving along that
 normal's own circles, which costs nothing and errs nowhere, leaves a small rest of the slope to

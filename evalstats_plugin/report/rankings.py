@@ -1,0 +1,139 @@
+"""Rankings by comparisons, for people: a table, and sentences that say what it means."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TextIO
+
+import numpy as np
+from rich.table import Table
+from rich.text import Text
+
+from evalstats_plugin.analyses.ranking_rows import RankedPlayer, Ranking
+from evalstats_plugin.report import formats
+from evalstats_plugin.report.comparisons import p_value, probability
+from evalstats_plugin.report.text import percent, print_all, titled
+
+_SCALES = {
+    "log odds": "1 higher has 2.7 times the odds to win",
+    "probit": "1 higher wins 84 % of the time",
+    "elo": "400 higher has 10 times the odds to win",
+}
+_ELO_OF_NORMAL = "283 higher wins 84 % of the time; 1000 is the middle of the prior"
+_LEFT = (0, 2, 4, 6)
+
+
+def print_ranking(results: Ranking, file: TextIO, *, heading: str, width: int | None) -> None:
+    """Print the table, the notes and what it all means."""
+    said = [f"* {note}" for note in results.notes]
+    print_all([_table(results)], said, [*legend(results), heading], file=file, width=width)
+
+
+def to_markdown(results: Ranking, heading: str) -> str:
+    """Return a Markdown table, the notes, what the words mean, and how it was made."""
+    header, lines = _columns(results.rows), [_cells(row) for row in results]
+    under = ["---" if i in _LEFT else "---:" for i in range(len(header))]
+    rows = [formats.line([formats.cell(text) for text in cells]) for cells in lines]
+    said = [f"- {note}" for note in results.notes]
+    ends = [part for text in legend(results) for part in (text, "")]
+    table = [formats.line(header), formats.line(under), *rows]
+    return "\n".join([*table, "", *said, "", *ends, heading, ""])
+
+
+def legend(results: Ranking) -> list[str]:
+    """Say what the numbers mean, to those who have never heard of the method."""
+    fit = results.fit
+    scale = results.rows[0].scale if results.rows else "log odds"
+    unit = _ELO_OF_NORMAL if (scale, fit.model) == ("elo", "thurstone") else _SCALES[scale]
+    level = percent(results.rows[0].confidence_level if results.rows else 0.95)
+    zero = "their mean is 1000" if scale == "elo" else "0 is their mean"
+    said = [
+        f"Rating: a player whose rating is {unit}; {zero}. Interval: of this rating "
+        f"alone, {level}. Rank: expected. Ranks: those left open, the ranges of all players at "
+        f"once with {level}; players that share a letter cannot be told apart. P(best): how "
+        "probable it is that the player is the best of all these. n: its comparisons."
+    ]
+    return [*said, *_whole(results)]
+
+
+def _whole(results: Ranking) -> list[str]:
+    """Say how sure the whole order is, and whether one scale describes the comparisons."""
+    good, said = results.goodness, list[str]()
+    if good.entropy is not None:
+        low, high = (f"{bits:.1f}" for bits in (good.entropy.low, good.entropy.high))
+        between = low if low == high else f"{low} to {high}"
+        said.append(
+            f"Of the {good.entropy.most:.1f} bits that an order of {len(results)} has, {between} "
+            "are still open."
+        )
+    if good.transitivity is not None and good.transitivity.n_triads:
+        triads = good.transitivity
+        share = "" if np.isnan(triads.expected) else f", {100 * triads.expected:.1f} % expected"
+        said.append(
+            f"{100 * triads.cyclic:.1f} % of {triads.n_triads} triads go in a circle{share} by "
+            f"chance (p {p_value(triads.p_value)})."
+        )
+    if good.foretold is not None:
+        loss = good.foretold
+        said.append(
+            f"Log loss {loss.log_loss:.3f} on these comparisons, {loss.constant:.3f} for saying "
+            "the same of every pair."
+        )
+    if good.agreement is not None:
+        alpha = good.agreement
+        between = "" if np.isnan(alpha.low) else f" [{alpha.low:.2f}, {alpha.high:.2f}]"
+        said.append(
+            f"Agreement of judges on {alpha.n_units} pairs that several judged: Krippendorff's "
+            f"alpha {alpha.alpha:.2f}{between}; 1 is always, 0 no more than by chance."
+        )
+    return [" ".join(said)] if said else []
+
+
+def _table(results: Ranking) -> Table:
+    contests = results.fit.diagnostics.get("n_contests")
+    about = f", {contests:g} comparisons" if contests is not None else ""
+    method = f", {results.rows[0].method}" if results.rows else ""
+    table = titled(f"{len(results)} players{about}{method}")
+    for i, name in enumerate(_columns(results.rows)):
+        left = i in _LEFT
+        whole = i == 0 or name == "Letters"
+        table.add_column(
+            name,
+            justify="left" if left else "right",
+            no_wrap=not whole,
+            overflow="fold",
+            min_width=6 if whole else None,
+        )
+    for row in results:
+        table.add_row(*(Text(cell) for cell in _cells(row)))
+    return table
+
+
+def _columns(rows: Sequence[RankedPlayer]) -> list[str]:
+    level = percent(rows[0].confidence_level) if rows else "95 %"
+    rating = "Elo" if rows and rows[0].scale == "elo" else "Rating"
+    return ["Player", rating, f"{level} interval", "Rank", "Ranks", "P(best)", "Letters", "n"]
+
+
+def _cells(row: RankedPlayer) -> list[str]:
+    bounds = "–"
+    if row.low is not None and row.high is not None:
+        bounds = f"[{_rating(row.low, row.scale)}, {_rating(row.high, row.scale)}]"
+    low, high = row.rank_low, row.rank_high
+    expected = "–" if row.expected_rank is None else f"{row.expected_rank:.1f}"
+    return [
+        row.player,
+        _rating(row.mean, row.scale),
+        bounds,
+        expected,
+        str(low) if low == high else f"{low}–{high}",
+        probability(row.prob_best),
+        row.letters,
+        f"{row.n_contests:.6g}",
+    ]
+
+
+def _rating(value: float | None, scale: str) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.0f}" if scale == "elo" else f"{value:+.2f}"

@@ -1,0 +1,89 @@
+"""Rankings on the terminal and in Markdown."""
+
+from __future__ import annotations
+
+from io import StringIO
+
+import numpy as np
+from scipy import special
+
+from evalstats_plugin.analyses.ranking import rank
+from evalstats_plugin.ranking.contests import Contests
+from evalstats_plugin.report.formats import to_csv, to_json
+from evalstats_plugin.report.rankings import print_ranking, to_markdown
+
+
+def contests(n: int = 4, names: tuple[str, ...] | None = None) -> Contests:
+    rng = np.random.default_rng(0)
+    i = rng.integers(0, n, 200 * n)
+    j = (i + rng.integers(1, n, 200 * n)) % n
+    won = rng.random(200 * n) < special.expit((j - i) / 2)
+    return Contests.of(i, j, won.astype(float), players=names or n)
+
+
+def printed(found: object, width: int = 80) -> str:
+    out = StringIO()
+    print_ranking(found, out, heading="made by a test", width=width)  # pyright: ignore[reportArgumentType]
+    return out.getvalue()
+
+
+def test_the_table_has_a_line_for_each_player_and_says_what_it_means() -> None:
+    text = printed(rank(contests(), rng=0))
+    lines = text.splitlines()
+
+    assert lines[0].strip() == "4 players, 800 comparisons, bradley-terry ml, sandwich"
+    header = ["Player", "Rating", "95", "%", "interval", "Rank", "Ranks", "P(best)", "Letters", "n"]
+    assert header == lines[1].split()
+    first = lines[3].split()
+    assert ("player_0", "1.0", "1", ">99.9", "a") == (
+        first[0],
+        first[4],
+        first[5],
+        first[6],
+        first[8],
+    )
+    words = " ".join(text.split())
+    assert "a player whose rating is 1 higher has 2.7 times the odds to win" in words
+    assert "Of the 4.6 bits that an order of 4 has, 0." in words
+    assert "0.0 % of 4 triads go in a circle" in words
+    assert words.endswith("made by a test")
+
+
+def test_long_names_and_many_letters_fit_80_columns() -> None:
+    """Nothing is cut off: names and letters are folded."""
+    names = tuple(
+        f"organisation/some-model-{k}-instruct-2026-with-a-very-long-name" for k in range(30)
+    )
+    rng = np.random.default_rng(0)
+    i = rng.integers(0, 30, 900)
+    j = (i + rng.integers(1, 30, 900)) % 30
+    won = rng.random(900) < special.expit((j - i) / 8)
+    found = rank(Contests.of(i, j, won.astype(float), players=names), rng=0, scale="elo")
+    text = printed(found)
+
+    assert max(map(len, text.splitlines())) <= 80
+    assert "…" not in text
+    table = text.split("Rating: ")[0].splitlines()[3:]
+    first_column = "".join(line.split(" ")[0] for line in table)
+    assert "".join(row.player for row in found) == first_column
+    assert max(len(row.letters) for row in found) > 1
+
+
+def test_elo_says_which() -> None:
+    logit = printed(rank(contests(), rng=0, scale="elo"))
+    probit = printed(rank(contests(), model="thurstone", estimator="ep", rng=0, scale="elo"))
+
+    assert "400 higher has 10 times the odds" in " ".join(logit.split())
+    assert "283 higher wins 84 % of the time" in " ".join(probit.split())
+    assert "." not in logit.splitlines()[3].split()[1]
+
+
+def test_markdown_csv_and_json_hold_the_same_rows() -> None:
+    found = rank(contests(3, ("a|b", "c", "d")), rng=0)
+    markdown = to_markdown(found, "how").splitlines()
+
+    assert markdown[0].startswith("| Player | Rating | 95 % interval | Rank | Ranks | P(best) |")
+    assert markdown[2].startswith("| a\\|b | +")
+    assert markdown[-1] == "how"
+    assert len(to_csv(found).splitlines()) == 4
+    assert '"player": "a|b"' in to_json(found, {"command": "rank"})
