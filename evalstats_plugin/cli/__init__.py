@@ -15,6 +15,7 @@ COMMANDS = {
     "irt": "Show how able each model and how hard each item is, on one scale.",
     "plugins": "List the installed adapters and methods.",
     "power": "Plan a comparison: items, epochs or models for a difference.",
+    "rank": "Rank models or items by comparisons of two: read them, or ask for them.",
     "report": "Show every score with an interval that holds at any n.",
 }
 

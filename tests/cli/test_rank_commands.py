@@ -1,0 +1,369 @@
+"""`evalstats-plugin rank`."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shlex
+import sys
+from collections.abc import Callable
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from evalstats_plugin import cli
+from evalstats_plugin.cli import rank, rank_options
+from evalstats_plugin.judging.session import Session
+from evalstats_plugin.judging.standing import GOALS
+from evalstats_plugin.ranking.acquisition import RULES
+
+LOGS = Path(__file__).parents[2] / "fixtures" / "logs" / "lm_eval" / "0.4.13" / "out"
+Call = Callable[..., Result]
+
+
+@pytest.fixture
+def call(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Call:
+    """Run a command of ours in this process, in an empty folder."""
+    monkeypatch.setitem(cli.COMMANDS, "rank", "")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+
+    def invoke(*arguments: str | Path) -> Result:
+        done = CliRunner().invoke(cli.main, ["rank", *map(str, arguments)])
+        assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+        return done
+
+    return invoke
+
+
+@pytest.fixture
+def items(tmp_path: Path) -> Path:
+    """Give a file of four items."""
+    file = tmp_path / "drinks.txt"
+    file.write_text("tea\ncoffee\nwater\nmilk\n")
+    return file
+
+
+@pytest.fixture
+def fullrank(tmp_path: Path) -> Path:
+    """Give a file as Fullrank writes it, in which c beat all and a lost to all."""
+    beaten = [(2, 0), (2, 1), (1, 0)] * 4
+    whole = {
+        "items": ["a", "b", "c"],
+        "prior_var": 2.0,
+        "comparisons": [{"winner": w, "loser": x} for w, x in beaten],
+    }
+    file = tmp_path / "comparisons.json"
+    file.write_text(json.dumps(whole, indent="\t"))
+    return file
+
+
+def test_every_command_is_listed_and_has_help(call: Call) -> None:
+    """Each is loaded only when it is asked for."""
+    listed = call("--help").stdout
+
+    for name, (_, summary) in rank.COMMANDS.items():
+        assert f"  {name:<8} {summary}" in listed
+        assert 0 == call(name, "--help").exit_code
+
+
+def test_the_names_in_the_help_are_all_there_are() -> None:
+    """Of rules and goals, which cost NumPy to import."""
+    assert all(name in rank_options.RULE_HELP for name in RULES)
+    assert all(name in rank_options.GOAL_NAMES for name in GOALS)
+
+
+def test_fullrank_s_file_is_ranked_the_right_way_round(call: Call, fullrank: Path) -> None:
+    """The winner has rank 1 and the largest P(best); limits hold the mean."""
+    done = call("stats", fullrank, "--format", "json")
+    whole = json.loads(done.stdout)
+    rows = whole["results"]
+
+    assert 0 == done.exit_code
+    assert ["c", "b", "a"] == [row["player"] for row in rows]
+    assert rows[0]["expected_rank"] < 1.3
+    assert rows[2]["expected_rank"] > 2.7
+    assert rows[0]["prob_best"] > 0.8
+    assert 1 == pytest.approx(sum(row["prob_best"] for row in rows))
+    assert all(row["low"] < row["mean"] < row["high"] for row in rows)
+    assert ("stats", "thurstone", 0) == tuple(
+        whole["evalstats"][key] for key in ("command", "model", "seed")
+    )
+
+
+def test_the_prior_of_the_file_counts_unless_another_is_asked_for(
+    call: Call, fullrank: Path
+) -> None:
+    """A wider one lets ratings lie further apart."""
+
+    def spread(*more: str) -> float:
+        rows = json.loads(call("stats", fullrank, "--format", "json", *more).stdout)["results"]
+        return rows[0]["mean"] - rows[2]["mean"]
+
+    assert spread() == pytest.approx(spread("--prior-sd", "1.4142135623730951"))
+    assert spread("--prior-sd", "3") > spread() + 0.3 > spread("--prior-sd", "0.5") + 0.6
+
+
+@pytest.mark.parametrize("form", ["table", "csv", "markdown"])
+def test_stats_are_shown_in_every_form(call: Call, fullrank: Path, form: str) -> None:
+    """A table of 80 columns, CSV with the fields by name, Markdown."""
+    text = call("stats", fullrank, "--format", form, "--model", "bradley-terry").stdout
+
+    if form == "csv":
+        rows = list(csv.DictReader(StringIO(text)))
+        wanted = {"player", "mean", "std_error", "low", "high", "expected_rank", "prob_best"}
+        assert ["c", "b", "a"] == [row["player"] for row in rows]
+        assert wanted <= rows[0].keys()
+    else:
+        assert max(map(len, text.splitlines())) <= 80 or form == "markdown"
+        cells = [line.replace("|", " ").split() for line in text.splitlines()]
+        assert ["c", "b", "a"] == [c[0] for c in cells if c and c[0] in ("a", "b", "c")][:3]
+
+
+def test_a_file_may_come_on_standard_input_and_name_its_columns(call: Call, tmp_path: Path) -> None:
+    """CSV of any spelling."""
+    text = "left,right,choice\n" + "a,b,left\nb,c,left\na,c,left\n" * 5
+    (tmp_path / "votes.csv").write_text(text)
+    spelt = "first=left,second=right,winner=choice"
+    from_file = call("stats", "votes.csv", "--columns", spelt, "--format", "csv").stdout
+    run = CliRunner().invoke
+    from_input = run(
+        cli.main, ["rank", "stats", "-", "--columns", spelt, "--format", "csv"], input=text
+    ).stdout
+
+    assert ["a", "b", "c"] == [line.split(",")[0] for line in from_file.splitlines()[1:]]
+    assert from_file == from_input
+
+
+def test_two_judges_files_are_ranked_together_or_merged(call: Call, tmp_path: Path) -> None:
+    """Each file is a judge; what is merged gives the same ranking."""
+    for name in ("ann", "bob"):
+        session = Session.open(tmp_path / f"{name}.json", ["x", "y", "z"])
+        for pair in ((0, 1), (1, 2), (0, 2)):
+            session.answer(*pair, 1.0)
+    done = call("merge", "ann.json", "bob.json", "-o", "both.json")
+    kept = json.loads((tmp_path / "both.json").read_text())["comparisons"]
+    together = call("stats", "ann.json", "bob.json", "--format", "csv").stdout
+
+    assert "6 answers on 3 items in both.json" in done.stderr
+    assert ["ann"] * 3 + ["bob"] * 3 == [answer["judge"] for answer in kept]
+    assert together == call("stats", "both.json", "--format", "csv").stdout
+
+
+def test_models_are_ranked_by_their_logs(call: Call) -> None:
+    """By items on which they differ, clustered by item."""
+    done = call("models", LOGS, "-t", "es_bin", "--format", "json")
+    rows = json.loads(done.stdout)["results"]
+
+    assert {"models/m0", "models/m1", "models/m2"} == {row["player"] for row in rows}
+    assert "bradley-terry ml, cluster" == rows[0]["method"]
+    assert 180 - 60 == sum(row["n_contests"] for row in rows) / 2
+
+
+@pytest.mark.parametrize("n", [7, 1500])
+def test_exactly_as_many_draws_are_written_as_asked_for(
+    call: Call, fullrank: Path, tmp_path: Path, n: int
+) -> None:
+    """One JSON list a line, items in the order of the file; the seed decides."""
+    call("sample", fullrank, "out.jsonl", "-n", n)
+    lines = (tmp_path / "out.jsonl").read_text().splitlines()
+    draws = [json.loads(line) for line in lines]
+    again = call("sample", fullrank, "-n", n).stdout.splitlines()
+
+    assert n == len(draws)
+    assert {3} == {len(row) for row in draws}
+    assert again == lines
+    assert lines != call("sample", fullrank, "-n", n, "--seed", 1).stdout.splitlines()
+    if n > 1000:
+        assert sum(row[2] > row[0] for row in draws) / n > 0.9
+        assert 1 - sum(max(row) == row[2] for row in draws) / n < 0.2
+
+
+def test_next_and_record_lead_through_a_session(call: Call, items: Path, tmp_path: Path) -> None:
+    """From no file to a ranking, without a terminal; what was shown first is kept."""
+    for _ in range(6):
+        done = call("next", "a.json", "--items", items, "-k", 1, "--seed", 3)
+        [pair] = json.loads(done.stdout)["results"]
+        better, worse = sorted((pair["first"], pair["second"]))
+        call(
+            "record", "a.json", "--items", items, "--winner", better, "--loser", worse,
+            "--first", pair["first"], "--judge", "abc",
+        )  # fmt: skip
+    session = Session.open(tmp_path / "a.json")
+    rows = json.loads(call("stats", "a.json", "--format", "json").stdout)["results"]
+
+    assert 6 == len({answer.pair for answer in session.given}) == len(session.given)
+    assert all(answer.placed and answer.judge == "abc" for answer in session.given)
+    assert {0.0, 1.0} == {answer.outcome for answer in session.given}
+    assert ["coffee", "milk", "tea", "water"] == [row["player"] for row in rows]
+
+
+def test_ties_skips_and_undo_are_recorded(call: Call, items: Path, tmp_path: Path) -> None:
+    """A skipped pair is not asked again; undo is one of the judge's own."""
+    call("record", "a.json", "--items", items, "--tie", "tea", "milk")
+    call("record", "a.json", "--skip", "tea", "coffee")
+    call("record", "a.json", "--winner", "water", "--loser", "tea", "--judge", "bob")
+    asked = json.loads(call("next", "a.json", "-k", 9).stdout)["results"]
+    done = call("record", "a.json", "--undo", "--judge", "bob")
+    session = Session.open(tmp_path / "a.json")
+
+    assert 5 == len(asked)
+    assert {"tea", "coffee"} not in [{pair["first"], pair["second"]} for pair in asked]
+    assert "undone: water and tea; 1 answer in a.json" in done.stderr
+    assert [0.5] == [answer.outcome for answer in session.given]
+    assert 2 == call("record", "a.json", "--undo", "--judge", "bob").exit_code
+
+
+@pytest.mark.parametrize("form", ["table", "csv", "markdown"])
+def test_next_is_shown_in_every_form(call: Call, fullrank: Path, form: str) -> None:
+    """With any rule."""
+    text = call("next", fullrank, "-k", 2, "--format", form, "--rule", "thompson").stdout
+
+    assert ("first,second,bits" if form == "csv" else "First") in text
+    cells = [line.replace("|", " ").replace(",", " ").split() for line in text.splitlines()]
+    assert 2 == sum({*row[:2]} < {"a", "b", "c"} for row in cells)
+
+
+def test_a_program_judges_and_unclear_replies_are_told(
+    call: Call, items: Path, tmp_path: Path
+) -> None:
+    """Answers are kept under its name; exit code 1 where a reply was no verdict."""
+    code = (
+        "import json, sys; q = json.load(sys.stdin); "
+        "print('hm' if {q['first'], q['second']} == {'tea', 'milk'} else "
+        "'first' if q['first'] < q['second'] else 'second')"
+    )
+    program = shlex.join([sys.executable, "-c", code])
+    done = call("judge", items, "--command", program, "--budget", 14, "--seed", 1, "--at-once", 2)
+    session = Session.open(tmp_path / "drinks.comparisons.json")
+
+    assert 1 == done.exit_code
+    assert "1 replies were no verdict" in done.stderr
+    assert f"{len(session.given)} more, {len(session.given)} answers in" in done.stderr
+    assert {Path(sys.executable).name} == {answer.judge for answer in session.given}
+    assert "tea" not in session.names[int(session.contests().wins().sum(axis=1).argmax())]
+
+
+def test_a_model_judges_through_the_harness_that_can_ask_it(
+    call: Call, items: Path, tmp_path: Path, installed: Callable[[str, str], None]
+) -> None:
+    """A plugin answers; one that nobody knows is refused."""
+    installed("asker", """
+from evalstats_plugin import hookimpl
+
+@hookimpl
+def evalstats_generator(model):
+    if model != "mine/one":
+        return None
+    return lambda text: "Both fine. [[C]]" if "shorter" in text else "[[A]]"
+""")  # fmt: skip
+    asked = ("--budget", 5, "--criterion", "Which is shorter?", "-o", "a.json")
+    done = call("judge", items, "--model", "mine/one", *asked)
+    session = Session.open(tmp_path / "a.json")
+
+    assert 0 == done.exit_code
+    assert [(0.5, "mine/one")] * 5 == [(a.outcome, a.judge) for a in session.given]
+
+
+def test_what_breaks_off_is_ranked_as_far_as_it_goes(call: Call, fullrank: Path) -> None:
+    """And said so."""
+    text = fullrank.read_text()
+    fullrank.write_text(text[: len(text) * 4 // 5])
+    done = call("stats", fullrank)
+
+    assert 0 == done.exit_code
+    assert "answers in front of that place are kept" in " ".join(done.stdout.split())
+
+
+@pytest.mark.usefixtures("items")
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("record", "a.json", "--winner", "tee", "--loser", "milk"), "did you mean tea"),
+        (("record", "a.json", "--tie", "tea", "tea"), "comparison of 'tea' with itself"),
+        (("record", "a.json", "--winner", "tea"), "--winner without --loser found"),
+        (("record", "a.json"), "no answers found, expected one of --winner"),
+        (("record", "a.json", "--undo", "--tie", "tea", "milk"), "2 answers found"),
+        (
+            ("record", "a.json", "--tie", "tea", "milk", "--first", "water"),
+            "--first 'water' found, expected one of the two",
+        ),
+        (("record", "none.json", "--tie", "a", "b"), "none.json does not exist"),
+        (("next", "none.csv"), "none.csv does not exist: name the items"),
+        (("next", "a.json", "--rule", "entrpy"), "did you mean entropy"),
+        (("next", "a.json", "--prior-sd", "0"), "--prior-sd 0 found"),
+        (("stats", "a.json"), "no comparisons found"),
+        (("stats", "none.csv"), "none.csv"),
+        (("stats", "self.csv"), "with itself"),
+        (("stats", "votes.csv", "--columns", "winner"), "expected PART=COLUMN"),
+        (("stats", "votes.csv", "--estimator", "magic"), "no estimator of thurstone"),
+        (("sample", "latin.csv", "o.jsonl"), "UTF-8"),
+        (("judge", "drinks.txt"), "no judge found"),
+        (("judge", "drinks.txt", "--model", "m", "--command", "c"), "both --command and --model"),
+        (("judge", "drinks.txt", "--command", "/no/such"), "cannot be asked"),
+        (("judge", "drinks.txt", "--command", " "), "empty command"),
+        (("judge", "drinks.txt", "--command", "'"), "cannot be read as a command"),
+        (("judge", "drinks.txt", "--command", "c", "--goal", "bst"), "did you mean best"),
+        (("judge", "one.txt", "--command", "c"), "one item (tea) found"),
+        (("judge", "latin.txt", "--command", "c"), "latin.txt, line 2: byte 0xe9"),
+        (("compare", "drinks.txt"), "needs a terminal"),
+        (("merge", "votes.csv", "-o", "x.doc"), ".doc"),
+    ],
+)
+def test_bad_input_is_one_message(
+    call: Call, tmp_path: Path, arguments: tuple[str, ...], message: str
+) -> None:
+    """Exit code 2, nothing on standard output, no traceback, nothing written."""
+    Session.open("a.json", ["tea", "coffee", "water", "milk"]).save()
+    (tmp_path / "one.txt").write_text("tea\n")
+    (tmp_path / "latin.txt").write_bytes(b"tea\ncaf\xe9\n")
+    (tmp_path / "latin.csv").write_bytes(b"winner,loser\ntea,caf\xe9\n")
+    (tmp_path / "self.csv").write_text("winner,loser\ntea,tea\n")
+    (tmp_path / "votes.csv").write_text("winner,loser\ntea,milk\n")
+    before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
+    done = call(*arguments)
+
+    assert 2 == done.exit_code
+    assert done.stderr.startswith("error: ")
+    assert message in done.stderr
+    assert "" == done.stdout
+    assert before == {p.name: p.read_bytes() for p in tmp_path.iterdir()}
+
+
+def test_without_textual_the_program_says_what_to_install(
+    call: Call, items: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before anything else."""
+    monkeypatch.setitem(sys.modules, "textual", None)  # pyright: ignore[reportArgumentType]
+    done = call("compare", items)
+
+    assert 2 == done.exit_code
+    assert "pip install 'evalstats-plugin[rank]'" in done.stderr
+
+
+def test_the_terminal_program_is_started_on_the_items(
+    call: Call, items: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the goal asked for; at the end it says where the answers are."""
+    from evalstats_plugin.judging.app import JudgingApp
+
+    started: list[Any] = []
+
+    def run(app: JudgingApp) -> None:
+        started.append((app.goal.name, app.goal.wanted, app.goal.rule, app.items.prompt))
+        app.session.answer(0, 1, 1.0)
+
+    monkeypatch.setattr(JudgingApp, "run", run)
+    monkeypatch.setattr("evalstats_plugin.cli.rank_compare.check_screen", lambda: None)
+    done = call(
+        "compare", items, "--goal", "best", "--certainty", "0.8", "--prompt", "Which?",
+        "--judge", "ann", "--prior-sd", "2",
+    )  # fmt: skip
+    session = Session.open(tmp_path / "drinks.comparisons.json")
+
+    assert [("best", 0.8, "thompson", "Which?")] == started
+    assert "1 answer in drinks.comparisons.json" in done.stderr
+    assert (4.0, "ann") == (session.prior_variance, session.given[0].judge)
