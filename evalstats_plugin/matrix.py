@@ -241,7 +241,7 @@ def _check_one_metric(responses: Sequence[Responses]) -> None:
     if len(metrics) > 1:
         msg = (
             f"task {responses[0].task!r} has {len(metrics)} metrics ({', '.join(metrics)}), "
-            "expected one: pass metric="
+            "expected one: choose with --metric (in Python: metric=)"
         )
         raise DesignError(msg)
     models = [r.model for r in responses]

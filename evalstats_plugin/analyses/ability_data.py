@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from importlib import import_module
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -118,3 +120,20 @@ def part(
         item_hashes=None if matrix.item_hashes is None else matrix.item_hashes[items],
         notes=matrix.notes,
     )
+
+
+def irt_module(name: str) -> Any:
+    """Load a module of `irt`, which needs torch.
+
+    Raises
+    ------
+    DesignError
+        Torch is not installed.
+    """
+    try:
+        return import_module(f"evalstats_plugin.irt.{name}")
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        msg = "item response models need torch: pip install 'evalstats-plugin[irt]'"
+        raise DesignError(msg) from error

@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Mapping
-from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from evalstats_plugin.cli import options
-from evalstats_plugin.errors import LogError, SelectionError
-from evalstats_plugin.tables.estimators import ESTIMATORS, ITEM_MODELS
+from evalstats_plugin.cli.sections import Sectioned
+from evalstats_plugin.tables.estimators import ESTIMATORS, ITEM_MODELS, RESPONSES
+from evalstats_plugin.tables.masks import MASKS
 
-if TYPE_CHECKING:
-    from evalstats_plugin.analyses.ability_records import Abilities
-    from evalstats_plugin.irt.fit import IRTFit
-    from evalstats_plugin.matrix import ResponseMatrix
+OVER = ("items", "models", "clusters", "parametric")
+"""Those of `evalstats_plugin.analyses.ability_bootstrap`, which costs NumPy; a test compares."""
 
-LARGE = 5_000_000
-"""Models × items from which on the cost of a fit is told before it starts."""
+_SECTIONS = {
+    "What is fitted": (
+        "item_model", "estimator", "response", "dimensions", "rotation", "groups", "device",
+    ),
+    "What is shown": ("baseline", "items", "confidence_level", "form", "quiet"),
+    "How sure it is, and whether it holds": (
+        "bootstrap", "over", "holdout", "draws", "dif", "seed",
+    ),
+    "Saved fits": ("save", "bank", "link"),
+    "What is read": (
+        "task", "metric", "cluster", "include_incomplete", "runs", "skip_broken",
+    ),
+}  # fmt: skip
 
 
-@click.command()
+@click.command(cls=Sectioned, sections=_SECTIONS)
 @click.argument("paths", nargs=-1, required=True, metavar="PATHS...")
 @click.option(
     "--item-model",
@@ -36,6 +42,28 @@ LARGE = 5_000_000
     help=f"How it is fitted: auto, {', '.join(ESTIMATORS)}.  [default: auto, by shape]",
 )
 @click.option(
+    "--response",
+    metavar="NAME",
+    help=f"How scores vary: {', '.join(RESPONSES)}. beta is for scores between 0 and 1 whose "
+    "spread matters; it predicts no better.  [default: binomial]",
+)
+@click.option(
+    "--dimensions",
+    metavar="K|auto",
+    help="So many abilities for each model (item model factor); auto: as many as predict answers "
+    "held out best.",
+)
+@click.option(
+    "--rotation",
+    type=click.Choice(["none", "varimax", "promax"]),
+    help="Of the dimensions: most items load on few of them; of promax they may correlate.",
+)
+@click.option(
+    "--groups",
+    metavar="CSV",
+    help="File with the columns model and group: groups unlike in ability, in one fit (mml).",
+)
+@click.option(
     "--device",
     type=click.Choice(["auto", "cpu", "cuda"]),
     default="auto",
@@ -46,11 +74,43 @@ LARGE = 5_000_000
     "--baseline", metavar="MODEL", help="Show how much abler than this model the others are."
 )
 @click.option("--items", is_flag=True, help="Show the items too, those to look at first.")
-@click.option("--save", metavar="FILE", help="Keep the fit: its items are a bank for --bank.")
+@click.option(
+    "--bootstrap",
+    type=int,
+    metavar="B",
+    help="Intervals from so many refits to data drawn anew.",
+)
+@click.option(
+    "--over", type=click.Choice(OVER), help="What the refits draw anew.  [default: items]"
+)
+@click.option(
+    "--holdout",
+    metavar="MASK",
+    multiple=True,
+    help=f"Show how well answers held out are predicted: {', '.join(MASKS)}; may be repeated.",
+)
+@click.option("--draws", type=int, metavar="N", help="Draws of what is held out.  [default: 5]")
+@click.option(
+    "--dif",
+    metavar="MODELS",
+    help="Show items that are harder or easier for these models than for others as able: names or "
+    "patterns with commas between, or a file with one on a line.",
+)
+@click.option(
+    "--save",
+    metavar="FILE",
+    help="Keep the fit as FILE.parquet: its items are a bank for --bank and --link. A fit that is "
+    "there is replaced, anything else is not.",
+)
 @click.option(
     "--bank",
     metavar="FILE",
     help="Score the models on the items of a saved fit, which stay as they are.",
+)
+@click.option(
+    "--link",
+    metavar="FILE",
+    help="Fit, and show abilities on the scale of a saved fit that has some of the items.",
 )
 @options.reading
 @click.option(
@@ -70,102 +130,20 @@ def irt(ctx: click.Context, paths: tuple[str, ...], **chosen: Any) -> None:
 
     PATHS are results files, folders or patterns. All tasks that they hold make one scale; a task
     with several metrics needs --metric. CSV is one table: of items with --items, of differences
-    with --baseline, else of models.
+    with --baseline, else of models. --holdout and --dif show a table of their own instead.
     """
     from evalstats_plugin.analyses.ability_data import ability_matrix
-    from evalstats_plugin.cli.printing import show
+    from evalstats_plugin.cli import irt_checks, irt_fits
+    from evalstats_plugin.cli.irt_options import checked
     from evalstats_plugin.cli.reading import read_logs
     from evalstats_plugin.plugins import load
-    from evalstats_plugin.report import abilities as report
 
-    _check_options(chosen)
+    chosen = checked(chosen)
     responses = read_logs(paths, chosen, load(ctx.obj or ()))
     matrix = ability_matrix(responses)
-    results = _analyse(matrix, chosen)
-    results = replace(results, notes=(*dict.fromkeys((*results.notes, *responses.notes)),))
-    fit = results.fit
-    ran = {name: fit[name] for name in ("item_model", "estimator")}
-    ran["device"] = fit["diagnostics"].get("device", chosen["device"])
-    show(
-        ctx,
-        report.one_table(results) if chosen["form"] == "csv" else results,
-        {**chosen, **ran},
-        ("item_model", "estimator", "device", "baseline", "confidence_level", "seed"),
-        print_table=report.print_abilities,
-        to_markdown=report.to_markdown,
-        to_json=report.to_json,
-    )
-
-
-def _check_options(chosen: Mapping[str, Any]) -> None:
-    """Refuse names that do not exist before anything is read, and options that contradict."""
-    from evalstats_plugin.wording import no_such
-
-    for what, names in (("item model", ITEM_MODELS), ("estimator", ("auto", *ESTIMATORS))):
-        option = what.replace(" ", "_")
-        given = chosen[option]
-        if given is None:
-            continue
-        if given not in names:
-            raise SelectionError(no_such(what, given, names, ", ".join(names)))
-        if chosen["bank"] is not None:
-            msg = (
-                f"--{option.replace('_', '-')} and --bank found together, expected one of them: "
-                "the bank's items are kept as they were fitted"
-            )
-            raise SelectionError(msg)
-
-
-def _analyse(matrix: ResponseMatrix, chosen: Mapping[str, Any]) -> Abilities:
-    from evalstats_plugin.analyses.ability_rows import abilities
-    from evalstats_plugin.cli.progress import progress_on_work
-
-    size = f"{len(matrix.models):,} models × {len(matrix.item_ids):,} items"
-    with progress_on_work(f"fitting {size}", quiet=chosen["quiet"]):
-        fit = _fit(matrix, chosen)
-        if chosen["save"] is not None:
-            fit.save(chosen["save"])
-        return abilities(
-            fit,
-            matrix,
-            confidence_level=chosen["confidence_level"],
-            baseline=chosen["baseline"],
-            items=chosen["items"],
-        )
-
-
-def _fit(matrix: ResponseMatrix, chosen: Mapping[str, Any]) -> IRTFit:
-    from evalstats_plugin.analyses.abilities import fit_irt, score_models
-
-    if chosen["bank"] is not None:
-        bank = _bank(Path(chosen["bank"]))
-        scored = score_models(bank, matrix, device=chosen["device"])
-        return replace(scored, notes=(*matrix.notes, *scored.notes))
-    if len(matrix.models) * len(matrix.item_ids) >= LARGE and not chosen["quiet"]:
-        _tell_cost(matrix)
-    return fit_irt(
-        matrix,
-        chosen["item_model"] or "2pl",
-        chosen["estimator"] or "auto",
-        device=chosen["device"],
-        rng=chosen["seed"],
-    )
-
-
-def _tell_cost(matrix: ResponseMatrix) -> None:
-    from evalstats_plugin.irt.data import memory_needed
-
-    n, m = len(matrix.models), len(matrix.item_ids)
-    needed = memory_needed(n, m) / 2**30
-    text = f"{n:,} models × {m:,} items: the fit needs {needed:.1f} GiB of memory or more"
-    click.echo(text, file=sys.stderr)
-
-
-def _bank(path: Path) -> IRTFit:
-    from evalstats_plugin.irt.fit import IRTFit
-
-    try:
-        return IRTFit.load(path)
-    except (OSError, ValueError) as error:
-        msg = f"{path} cannot be read as a fit that `irt --save` wrote: {error}"
-        raise LogError(msg) from error
+    if chosen["holdout"]:
+        irt_checks.show_held_out(ctx, matrix, chosen, responses.notes)
+    elif chosen["dif"] is not None:
+        irt_checks.show_differences(ctx, matrix, chosen, responses.notes)
+    else:
+        irt_fits.show_abilities(ctx, matrix, chosen, responses.notes)

@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from evalstats_plugin.irt.progress import tell
+
 Step = Callable[[Tensor], tuple[Tensor, float]]
 """From a point to the next, and the objective at the point it started from."""
 
@@ -40,6 +42,7 @@ def squarem(step: Step, start: Tensor, *, tolerance: float, max_steps: int) -> S
     while True:
         first, objective = step(point)
         steps += 1
+        tell("step", steps)
         move = first - point
         change = float(move.abs().max())
         still = still + 1 if abs(objective - before) <= 1e-11 * abs(objective) else 0

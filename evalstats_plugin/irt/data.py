@@ -14,6 +14,7 @@ from evalstats_plugin.matrix import ResponseMatrix
 from evalstats_plugin.sampling.devices import check_memory, resolve_device
 from evalstats_plugin.wording import few
 
+PARTIAL = "partial credit is taken as a fraction of a success (quasi-likelihood)"
 _TELLING = 20
 """Items from which on it is odd that two models have the same score on each."""
 
@@ -154,7 +155,7 @@ def _notes(
     """What is odd about the data, though they can be used."""
     notes: list[str] = []
     if (right != np.round(right)).any():
-        notes.append("partial credit is taken as a fraction of a success (quasi-likelihood)")
+        notes.append(PARTIAL)
     for axis, what in ((1, "models"), (0, "items")):
         total = right.sum(axis=axis)
         flat = int(((total == 0) | (total == trials.sum(axis=axis))).sum())

@@ -23,7 +23,7 @@ from evalstats_plugin.errors import DesignError
 from evalstats_plugin.irt.data import Counts
 from evalstats_plugin.irt.lbfgs import SETTLED, Minimum, minimise
 from evalstats_plugin.irt.logistic import posterior_mode
-from evalstats_plugin.irt.rotation import Rotated, promax, varimax
+from evalstats_plugin.irt.rotation import turned
 
 RIDGES = (1.0, 3.0, 10.0, 30.0, 100.0)
 """Tried where the ridge is to be chosen, from weak to strong."""
@@ -34,8 +34,10 @@ MEAN_RIDGE = 1.0
 MOST_DIMENSIONS = 8
 # Of Minimum: largest gradient, most steps, and change of the objective, while candidates compete.
 _ROUGH = (0.1, 150, 1e-7)
-# Numbers of folds × models × items at a time.
+# Of the prior of abilities in a dimension that no item loads on.
+_LEAST_PRECISION = 1e-3
 _BLOCK = 2**23
+"""Numbers of folds × models × items at a time."""
 
 
 class Choice(NamedTuple):
@@ -46,7 +48,7 @@ class Choice(NamedTuple):
     log_loss: float
 
 
-class FactorFit(NamedTuple):
+class FactorSolution(NamedTuple):
     """N models and M items in K dimensions; abilities have mean 0 and, unrotated, covariance I.
 
     Dimensions are ordered by the variance of the logits that they explain, and turned so that their
@@ -61,6 +63,8 @@ class FactorFit(NamedTuple):
     """d, shape (M,)."""
     correlation: Tensor
     """Of the abilities, shape (K, K): I unless rotated obliquely."""
+    prior_precision: Tensor
+    """Of abilities, shape (K, K): modes vary less than the N(0, I) that they were drawn towards."""
     ridge: float
     log_likelihood: float
     """Of the answers at the estimates, without the priors."""
@@ -73,15 +77,15 @@ class FactorFit(NamedTuple):
         """P(right) of every model on every item, shape (N, M)."""
         return torch.sigmoid(torch.addmm(self.intercept, self.ability, self.loading.T))
 
-    def for_models(self, counts: Counts) -> FactorFit:
+    def for_models(self, counts: Counts) -> FactorSolution:
         """Score other models on these items, which stay: the mode under N(0, correlation)."""
+        # The fit's own prior, which is wider, predicted their other answers worse.
         precision = torch.linalg.inv(self.correlation)
-        ability = posterior_mode(
-            counts, self.loading, self.intercept, (torch.zeros_like(precision[0]), precision)
-        )
+        prior = (torch.zeros_like(precision[0]), precision)
+        ability = posterior_mode(counts, self.loading, self.intercept, prior)
         return self._replace(ability=ability)
 
-    def for_items(self, counts: Counts) -> FactorFit:
+    def for_items(self, counts: Counts) -> FactorSolution:
         """Place other items among these models, which stay, with these items as their prior."""
         items = torch.cat([self.loading, self.intercept[:, None]], dim=1)
         design = torch.cat([self.ability, torch.ones_like(self.ability[:, :1])], dim=1)
@@ -93,21 +97,19 @@ class FactorFit(NamedTuple):
         found = posterior_mode(turned, design, torch.zeros_like(design[:, 0]), prior)
         return self._replace(loading=found[:, :-1], intercept=found[:, -1])
 
-    def crossed(self, other: FactorFit) -> FactorFit:
+    def crossed(self, other: FactorSolution) -> FactorSolution:
         """These models on the items of another."""
         return other._replace(ability=self.ability)
 
-    def rotated(self, how: Literal["varimax", "promax"]) -> FactorFit:
+    def rotated(self, how: Literal["varimax", "promax"]) -> FactorSolution:
         """Turn the dimensions, so that most items load on few; predictions stay as they are."""
-        found: Rotated = varimax(self.loading) if how == "varimax" else promax(self.loading)
-        order = (found.loading**2).sum(0).argsort(descending=True, stable=True)
-        turn = found.turn[:, order]
-        turn = turn * _signs(self.loading @ turn)
+        turn = torch.from_numpy(turned(self.loading.cpu().numpy(), how)).to(self.loading)
         back = torch.linalg.inv(turn)
         return self._replace(
             ability=self.ability @ back.T,
             loading=self.loading @ turn,
             correlation=back @ self.correlation @ back.T,
+            prior_precision=turn.T @ self.prior_precision @ turn,
         )
 
 
@@ -119,7 +121,7 @@ def fit_factor(
     rng: np.random.Generator | None = None,
     tolerance: float = 1e-4,
     max_steps: int = 1000,
-) -> FactorFit:
+) -> FactorSolution:
     """Fit K dimensions by L-BFGS; ``"auto"`` chooses by held-out log loss, which needs `rng`.
 
     Raises
@@ -271,7 +273,7 @@ def _signs(loading: Tensor) -> Tensor:
 
 def _standardised(
     counts: Counts, parts: tuple[Tensor, Tensor, Tensor], ridge: float, found: Minimum
-) -> FactorFit:
+) -> FactorSolution:
     """Give abilities mean 0 and covariance I along the main axes of the logits."""
     ability, loading, intercept = parts
     middle, n = ability.mean(0), len(ability)
@@ -281,13 +283,16 @@ def _standardised(
     turn, scale, back = torch.linalg.svd(a @ b.T)
     loading_new = right @ back.T * scale / n**0.5
     sign = _signs(loading_new)
+    raw = (turn * sign).T @ a / n**0.5
+    floor = _LEAST_PRECISION * torch.eye(len(middle)).to(raw)
     logit = torch.addmm(intercept, ability, loading.T)
     fit = counts.right * logit - counts.trials * torch.nn.functional.softplus(logit)
-    return FactorFit(
+    return FactorSolution(
         ability=left @ turn * n**0.5 * sign,
         loading=loading_new * sign,
         intercept=intercept + loading @ middle,
         correlation=torch.eye(len(middle)).to(ability),
+        prior_precision=raw @ raw.T + floor,
         ridge=ridge,
         log_likelihood=float(fit.sum()),
         iterations=found.steps,

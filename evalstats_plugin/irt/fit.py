@@ -44,6 +44,8 @@ class IRTFit:
     item_model: str
     """``"rasch"``, ``"1pl"``, ``"2pl"`` or ``"3pl"``."""
     estimator: str
+    response: str = "binomial"
+    """Or ``"beta"``: scores anywhere in [0, 1], whose mean is what P(right) is elsewhere."""
     models: tuple[str, ...]
     item_ids: NDArray[Any]
     """Shape (M,), like `tasks`."""
@@ -63,10 +65,13 @@ class IRTFit:
     guessing_std_error: FloatArray
     item_covariance: FloatArray | None = None
     """Shape (M, p, p): of a and the intercept d = -ab, and of logit c where it is estimated."""
+    precision: FloatArray | None = None
+    """φ of a Beta response, shape (M,): scores vary by μ(1 - μ) / (1 + φ) around their mean μ."""
     identification: str
     """What fixes the scale, such as ``"ability ~ N(0, 1)"`` or ``"abilities sum to 0"``."""
     hyperparameters: dict[str, Any] = field(default_factory=dict[str, Any])
-    """Of distributions of abilities or items; the upper asymptote u, where it is below 1."""
+    """Of distributions of abilities or items; the upper asymptote u, where it is below 1; how far
+    inwards a Beta response's scores were drawn."""
     diagnostics: dict[str, Any] = field(default_factory=dict[str, Any])
     """iterations, converged, log_likelihood, seconds, device, dtype, reason, and more."""
     notes: tuple[str, ...] = ()
@@ -76,6 +81,8 @@ class IRTFit:
         expected = {"ability": (n,), "ability_covariance": (n, n), "tasks": (m,)}
         for name in ("discrimination", "difficulty", "guessing"):
             expected |= {name: (m,), f"{name}_std_error": (m,)}
+        if self.precision is not None:
+            expected["precision"] = (m,)
         for name, shape in expected.items():
             found = np.shape(getattr(self, name))
             if found != shape:
@@ -99,11 +106,40 @@ class IRTFit:
             return np.full(len(self.item_ids), np.nan)
         return np.sqrt(self.item_covariance[:, 1, 1])
 
-    def predict(self) -> FloatArray:
-        """P(right) of every model on every item at the estimates, shape (N, M)."""
+    def predict(self, *, plug_in: bool = False) -> FloatArray:
+        """P(right), or expected score, of every model on every item, shape (N, M).
+
+        Of a fit by ``"mml-items"`` it is averaged over what is not known of abilities and items:
+        with a variance v of the logit μ it is nearly ``σ(μ / sqrt(1 + π v / 8))`` [Mac92]_, closer
+        to 1/2 the less is known. Other estimators, and abilities without a finite error, predict
+        at the estimates.
+
+        Parameters
+        ----------
+        plug_in
+            Predict at the estimates, as if they were known.
+        """
         logit = self.ability[:, None] * self.discrimination + self.intercept
+        if self.estimator == "mml-items" and not plug_in:
+            logit = logit / np.sqrt(1 + np.pi / 8 * self._logit_variance())
         upper = float(self.hyperparameters.get("upper", 1.0))
-        return self.guessing + (upper - self.guessing) * special.expit(logit)
+        expected = self.guessing + (upper - self.guessing) * special.expit(logit)
+        # Where scores were drawn inwards before the fit, their means go back outwards.
+        inwards = float(self.hyperparameters.get("inwards", 0.0))
+        return np.clip((expected - inwards) / (1 - 2 * inwards), 0, 1) if inwards else expected
+
+    def _logit_variance(self) -> FloatArray:
+        """Of aθ + d, shape (N, M): [θ 1] C [θ 1]ᵀ + a² Var θ, and 0 where θ has no finite error."""
+        items = self.item_covariance
+        if items is None:
+            msg = "item_covariance is None, expected one of an mml-items fit: predict(plug_in=True)"
+            raise ValueError(msg)
+        variance = np.diagonal(self.ability_covariance)
+        known = np.isfinite(self.ability) & np.isfinite(variance)
+        theta, variance = (np.where(known, x, 0.0) for x in (self.ability, variance))
+        of_models = np.stack([theta**2, 2 * theta, np.ones_like(theta), variance], axis=1)
+        of_items = [items[:, 0, 0], items[:, 0, 1], items[:, 1, 1], self.discrimination**2]
+        return np.maximum(of_models @ np.stack(of_items), 0) * known[:, None]
 
     def ability_difference(
         self, a: str, b: str, confidence_level: float = 0.95
@@ -157,13 +193,17 @@ class IRTFit:
             raise SelectionError(no_such("table", of, ("models", "items"), "models, items"))
         names = ("discrimination", "difficulty", "guessing")
         columns = [column for name in names for column in (name, f"{name}_std_error")]
+        columns += [] if self.precision is None else ["precision"]
         table = {"item": self.item_ids, "task": self.tasks}
         return pd.DataFrame(table | {name: getattr(self, name) for name in columns})
 
     def summary(self) -> dict[str, Any]:
         """What was fitted and how, ready for JSON: everything but models, items and notes."""
-        names = ("item_model", "estimator", "identification", "hyperparameters", "diagnostics")
-        return {name: _plain(getattr(self, name)) for name in names}
+        names = (
+            "item_model", "estimator", "response", "identification", "hyperparameters",
+            "diagnostics",
+        )  # fmt: skip
+        return {name: plain(getattr(self, name)) for name in names}
 
     def to_dict(self, *, confidence_level: float = 0.95) -> dict[str, Any]:
         """Everything but covariances, ready for JSON: finite numbers, strings, lists, None."""
@@ -173,7 +213,7 @@ class IRTFit:
         return {
             **self.summary(),
             "confidence_level": confidence_level,
-            **{of: _plain(frame.to_dict("records")) for of, frame in frames.items()},
+            **{of: plain(frame.to_dict("records")) for of, frame in frames.items()},
             "notes": list(self.notes),
         }
 
@@ -186,18 +226,18 @@ class IRTFit:
     @classmethod
     def load(cls, path: str | Path) -> IRTFit:
         """Read what `save` wrote."""
-        from evalstats_plugin.irt.storage import load_fit
+        from evalstats_plugin.irt.storage import load_as
 
-        return load_fit(Path(path))
+        return load_as(cls, Path(path))
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Numbers that JSON knows, in place of NumPy's and of what is not finite."""
     if isinstance(value, (np.ndarray, np.generic)):
-        return _plain(value.tolist())  # pyright: ignore[reportUnknownMemberType]
+        return plain(value.tolist())  # pyright: ignore[reportUnknownMemberType]
     if isinstance(value, Mapping):
         pairs = cast("Mapping[Any, Any]", value)
-        return {str(key): _plain(item) for key, item in pairs.items()}
+        return {str(key): plain(item) for key, item in pairs.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in cast("list[Any]", value)]
+        return [plain(item) for item in cast("list[Any]", value)]
     return finite(value) if isinstance(value, float) else value

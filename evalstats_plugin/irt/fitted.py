@@ -16,9 +16,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from evalstats_plugin.irt.ability_groups import named_groups
 from evalstats_plugin.irt.curves import Items
 from evalstats_plugin.irt.data import Counts
+from evalstats_plugin.irt.few_models import discriminations_note
 from evalstats_plugin.irt.fit import IRTFit
+from evalstats_plugin.irt.fitted_groups import with_groups
 from evalstats_plugin.irt.information import Covariances, covariances, is_quick
 from evalstats_plugin.irt.items_integrated import items_integrated
 from evalstats_plugin.irt.mml import STEEPEST, Marginal, Options, fit_marginal
@@ -36,6 +39,8 @@ def fit_mml(
     began = time.perf_counter()
     settings = dict(options)
     std_errors, sandwich = settings.pop("std_errors", None), settings.pop("sandwich", False)
+    if settings.get("groups") is not None:
+        settings["groups"] = named_groups(matrix.models, settings["groups"])
     how = Options(
         common_slope=item_model in ("rasch", "1pl"), guessing=item_model == "3pl", **settings
     )
@@ -51,12 +56,12 @@ def fit_mml(
             "abilities' errors take items as known, and items have none: std_errors=True "
             "computes them"
         )
-    fit = _marginal_fit(matrix, item_model, flat, found, spread)
+    fit = with_groups(_marginal_fit(matrix, item_model, flat, found, spread), how, found, spread)
     return replace(
         fit,
         diagnostics=_diagnostics(counts, found, began) | {"prior": how.prior},
         hyperparameters=fit.hyperparameters | ({"upper": how.upper} if how.upper < 1 else {}),
-        notes=(*notes, *suspects_note(fit), *([_flat_note(flat)] if flat is not None else [])),
+        notes=(*fit.notes, *notes, *suspects_note(fit), *_flat_note(flat)),
     )
 
 
@@ -98,7 +103,7 @@ def fit_mml_items(
             **run_facts(counts, began),
         },
     )
-    return replace(fit, notes=(*notes, *suspects_note(fit)))
+    return replace(fit, notes=(*notes, *suspects_note(fit), *discriminations_note(fit)))
 
 
 def as_array(tensor: Tensor) -> FloatArray:
@@ -246,7 +251,10 @@ def _diagnostics(counts: Counts, found: Marginal, began: float) -> dict[str, Any
 
 def not_converged(steps: int) -> str:
     """Note on a search that ran out of steps."""
-    return f"not converged after {steps} steps: these are the last estimates"
+    return (
+        f"not converged after {steps} steps: these are the last estimates. Allow more steps "
+        "(option max_steps or max_iter), or take item model rasch, or an item prior"
+    )
 
 
 def _notes(found: Marginal, counts: Counts) -> list[str]:
@@ -273,8 +281,10 @@ def suspects_note(fit: IRTFit) -> list[str]:
     return [f"{wrong} items have negative discrimination: look at their labels"] if wrong else []
 
 
-def _flat_note(flat: NDArray[np.bool_]) -> str:
-    return (
+def _flat_note(flat: NDArray[np.bool_] | None) -> list[str]:
+    if flat is None:
+        return []
+    return [
         f"{int(flat.sum())} items all right or all wrong tell nothing without an item prior: set "
         "aside, their difficulty is shown as if half an answer were otherwise"
-    )
+    ]

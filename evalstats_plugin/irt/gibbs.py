@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from evalstats_plugin.irt.data import Counts
+from evalstats_plugin.irt.progress import told
 from evalstats_plugin.sampling.devices import check_memory, generator_of
 from evalstats_plugin.sampling.polya_gamma import polya_gamma
 
@@ -96,12 +97,12 @@ def gibbs(
     check_memory(needed, device, f"{options.chains} chains of {n} models × {m} items")
     generator = generator_of(rng, device)
     state = _start(counts, kind, options.chains, generator)
-    for _ in range(options.warm_up):
+    for _ in told("warm-up draw", range(options.warm_up)):
         state = _sweep(counts, kind, state, generator)
     kept = counts.right.new_empty(options.draws, options.chains, n)
     hyper = counts.right.new_empty(options.draws, 5, options.chains)
     total, square = counts.right.new_zeros(2, m), counts.right.new_zeros(3, m)
-    for k in range(options.draws):
+    for k in told("draw", range(options.draws)):
         state = _sweep(counts, kind, state, generator)
         shift = state.ability.mean(1, keepdim=True)
         kept[k] = state.ability - shift

@@ -23,6 +23,7 @@ from torch import Tensor
 from evalstats_plugin.irt.data import Counts
 from evalstats_plugin.irt.gibbs import Draws
 from evalstats_plugin.irt.logistic_target import Kind, LogisticTarget
+from evalstats_plugin.irt.progress import told
 from evalstats_plugin.sampling.devices import check_memory, generator_of
 
 # A loss of this much energy: the trajectory has left the posterior, as Stan counts it.
@@ -176,7 +177,7 @@ def hmc(
     sampler = Sampler(target, target.start(options.chains, generator), generator, options)
     sampler.warm_up()
     kept = _Kept(target, options)
-    for _ in range(options.draws):
+    for _ in told("draw", range(options.draws)):
         kept.add(sampler.draw())
     return Sampled(
         kept.draws(),
@@ -207,7 +208,7 @@ class Sampler:
     def warm_up(self) -> None:
         """Learn mass, step and trajectory."""
         ends = {round(share * self.options.warm_up) for share in _WINDOWS}
-        for k in range(1, self.options.warm_up + 1):
+        for k in told("warm-up draw", range(1, self.options.warm_up + 1)):
             length, before = self._share() * math.exp(self.trajectory.log), self.chains
             found = self._proposal(math.exp(self.step.log), length)
             self._move(found)

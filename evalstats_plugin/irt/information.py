@@ -34,6 +34,8 @@ class Covariances(NamedTuple):
     """Shape (N, N)."""
     with_slope: Tensor | None
     """Shape (N + 1,): of a common slope with each ability, and its variance."""
+    groups: Tensor | None
+    """Of what is free of the groups, and of a common slope after it; shape (E, E) or E + 1."""
     method: str
     """``"observed"``, ``"sandwich"`` or ``"linearised"``."""
 
@@ -101,28 +103,22 @@ def complete_information(answers: Answers, fit: Marginal, options: Options) -> T
 
 
 def _exact(answers: Answers, fit: Marginal, options: Options, *, sandwich: bool) -> Covariances:
-    """Louis' identity; parameters are in the order (p, M)."""
-    first, second = score_parts(fit.items, fit.nodes.at)
-    trials = answers.of_models(answers.trials)
-    p, m = first.shape[:2]
-    n = len(trials)
-    missing = first.new_zeros(p * m, p * m)
-    mean, with_ability = first.new_zeros(2, n, p * m)
-    for node, weight in enumerate(fit.weights.T):
-        score = answers.right[:, None] * first[..., node] + trials[:, None] * second[..., node]
-        score = score.reshape(n, p * m)
-        weighted = score * weight[:, None]
-        missing.addmm_(weighted.T, score)
-        mean += weighted
-        with_ability += weighted * (fit.nodes.at[node] - fit.mean)[:, None]
+    """Louis' identity; parameters are in the order (p, M), groups last."""
     complete = complete_information(answers, fit, options)
-    information = torch.einsum("mpr,mn->pmrn", complete, torch.eye(m).to(complete))
-    information = information.reshape(p * m, p * m) - missing + mean.T @ mean
+    m, p, _ = complete.shape
+    mean, missing, with_ability = _posterior_scores(answers, fit)
+    information = mean.T @ mean - missing
+    own = torch.einsum("mpr,mn->pmrn", complete, torch.eye(m).to(complete))
+    information[: p * m, : p * m] += own.reshape(p * m, p * m)
+    extra = len(information) - p * m
+    if fit.groups is not None:
+        information[p * m :, p * m :] += fit.groups.information(fit.mean, fit.variance)
     if fit.prior is not None and fit.prior.estimated:
         held, own = fit.prior.free_directions(fit.items)
         rows = torch.nn.functional.pad(held.permute(1, 0, 2), (0, 0, 0, p - 2)).reshape(-1, p * m)
-        information -= rows.T @ torch.linalg.solve(own, rows)
-    free = _free(p, m, common_slope=options.common_slope).to(information)
+        information[: p * m, : p * m] -= rows.T @ torch.linalg.solve(own, rows)
+    free = torch.block_diag(_free(p, m, common_slope=options.common_slope), torch.eye(extra))
+    free = free.to(information)
     covariance = torch.linalg.inv(free.T @ information @ free)
     if sandwich:
         scores = mean @ free
@@ -130,11 +126,42 @@ def _exact(answers: Answers, fit: Marginal, options: Options, *, sandwich: bool)
     # How posterior means move with the parameters.
     moves = with_ability @ free
     abilities = torch.diag(fit.variance) + moves @ covariance @ moves.T
-    of_items = (free @ covariance @ free.T).reshape(p, m, p, m)
+    of_items = (free @ covariance @ free.T)[: p * m, : p * m].reshape(p, m, p, m)
     items = of_items.diagonal(dim1=1, dim2=3).permute(2, 0, 1).contiguous()
     with_slope = torch.cat([moves @ covariance[0], covariance[0, :1]])
     method = "sandwich" if sandwich else "observed"
-    return Covariances(items, abilities, with_slope if options.common_slope else None, method)
+    places = range(len(covariance) - extra, len(covariance))
+    if not options.common_slope:
+        return Covariances(items, abilities, None, _of_groups(covariance, places, None), method)
+    return Covariances(items, abilities, with_slope, _of_groups(covariance, places, 0), method)
+
+
+def _posterior_scores(answers: Answers, fit: Marginal) -> tuple[Tensor, Tensor, Tensor]:
+    """Of each model's score function: mean (N, P), sum of squares (P, P), and with ability."""
+    first, second = score_parts(fit.items, fit.nodes.at)
+    trials = answers.of_models(answers.trials)
+    n, size = len(trials), first.shape[0] * first.shape[1]
+    extra = 0 if fit.groups is None else len(fit.groups.vector())
+    missing = first.new_zeros(size + extra, size + extra)
+    mean, with_ability = first.new_zeros(2, n, size + extra)
+    for node, weight in enumerate(fit.weights.T):
+        score = answers.right[:, None] * first[..., node] + trials[:, None] * second[..., node]
+        score = score.reshape(n, size)
+        if fit.groups is not None:
+            score = torch.cat([score, fit.groups.score(fit.nodes.at[node])], dim=1)
+        weighted = score * weight[:, None]
+        missing.addmm_(weighted.T, score)
+        mean += weighted
+        with_ability += weighted * (fit.nodes.at[node] - fit.mean)[:, None]
+    return mean, missing, with_ability
+
+
+def _of_groups(covariance: Tensor, places: range, slope_at: int | None) -> Tensor | None:
+    """The part of what is free of the groups, and of a common slope after it."""
+    if not places:
+        return None
+    chosen = [*places, *([] if slope_at is None else [slope_at])]
+    return covariance[chosen][:, chosen]
 
 
 def _free(p: int, m: int, *, common_slope: bool) -> Tensor:
@@ -148,10 +175,12 @@ def _free(p: int, m: int, *, common_slope: bool) -> Tensor:
 def _linearised(answers: Answers, fit: Marginal, options: Options) -> Covariances:
     """Joint precision of abilities (and the common slope) with the items eliminated."""
     n = len(fit.mean)
-    # The spread of abilities pins a common slope: its score is a square of θ.
-    slopes = _score_slopes(answers, fit, degree=2 if options.common_slope else 1)
+    # The spread of abilities pins a common slope, and that of a group: scores are squares of θ.
+    degree = 2 if options.common_slope or fit.groups is not None else 1
+    slopes = _score_slopes(answers, fit, degree=degree)
     own = complete_information(answers, fit, options)
-    dense = torch.eye(slopes.shape[1]).to(slopes)
+    dense, places = _joined_by_groups(fit, slopes.shape[1], degree=degree)
+    slopes = torch.nn.functional.pad(slopes, (0, 0, 0, len(places)))
     if fit.prior is not None and fit.prior.estimated:
         held, free = fit.prior.free_directions(fit.items)
         dense = torch.block_diag(dense, free)
@@ -174,12 +203,14 @@ def _linearised(answers: Answers, fit: Marginal, options: Options) -> Covariance
     width = fit.variance.sqrt()
     abilities = width[:, None] * covariance[:n, :n] * width
     if not options.common_slope:
-        return Covariances(items, abilities, None, "linearised")
+        groups = _of_groups(covariance, places, None)
+        return Covariances(items, abilities, None, groups, "linearised")
     items = torch.nn.functional.pad(items, (1, 0, 1, 0))
     items[:, 0, 0] = covariance[-1, -1]
     items[:, 0, 1] = items[:, 1, 0] = spread[0, -1]
     with_slope = torch.cat([width * covariance[-1, :n], covariance[-1, -1:]])
-    return Covariances(items, abilities, with_slope, "linearised")
+    groups = _of_groups(covariance, places, -1)
+    return Covariances(items, abilities, with_slope, groups, "linearised")
 
 
 def _score_slopes(answers: Answers, fit: Marginal, *, degree: int) -> Tensor:
@@ -188,17 +219,43 @@ def _score_slopes(answers: Answers, fit: Marginal, *, degree: int) -> Tensor:
     Orthonormal under its posterior; shape (p, N · degree, M).
     """
     first, second = score_parts(fit.items, fit.nodes.at)
-    line = (fit.nodes.at - fit.mean[:, None]) / fit.variance.sqrt()[:, None]
-    shapes = [line]
-    if degree == 2:
-        square = line.square()
-        skew = (fit.weights * square * line).sum(dim=1, keepdim=True)
-        bow = square - skew * line - 1
-        shapes.append(bow / (fit.weights * bow.square()).sum(dim=1, keepdim=True).sqrt())
     trials = answers.of_models(answers.trials)
     found: list[Tensor] = []
-    for shape in shapes:
+    for shape in _polynomials(fit, degree):
         apart = fit.weights * shape
         slopes = (apart @ second.mT) * trials
         found.append(slopes.addcmul_(apart @ first.mT, answers.right))
     return torch.cat(found, dim=1)
+
+
+def _joined_by_groups(fit: Marginal, size: int, *, degree: int) -> tuple[Tensor, range]:
+    """Precision of the models' polynomials, which is I, with what is free of the groups after it.
+
+    The slopes of its scores, as of items above, tie the two. Also returns where that is.
+    """
+    dense = torch.eye(size).to(fit.mean)
+    groups = fit.groups
+    if groups is None:
+        return dense, range(size, size)
+    mean, sd = groups.mean[groups.of_model], groups.sd[groups.of_model]
+    member = torch.nn.functional.one_hot(groups.of_model, len(groups.mean))[:, 1:].to(mean)
+    found: list[Tensor] = []
+    for shape in _polynomials(fit, degree):
+        apart = fit.weights * shape
+        once, twice = apart @ fit.nodes.at, apart @ fit.nodes.at.square()
+        by_mean, by_log_sd = once / sd.square(), (twice - 2 * mean * once) / sd.square()
+        found.append(torch.cat([by_mean[:, None] * member, by_log_sd[:, None] * member], dim=1))
+    edge, own = torch.cat(found), groups.information(fit.mean, fit.variance)
+    dense = torch.cat([torch.cat([dense, -edge], dim=1), torch.cat([-edge.T, own], dim=1)])
+    return dense, range(size, len(dense))
+
+
+def _polynomials(fit: Marginal, degree: int) -> list[Tensor]:
+    """Orthonormal under each model's posterior, each of shape (N, Q), but for the constant."""
+    line = (fit.nodes.at - fit.mean[:, None]) / fit.variance.sqrt()[:, None]
+    if degree == 1:
+        return [line]
+    square = line.square()
+    skew = (fit.weights * square * line).sum(dim=1, keepdim=True)
+    bow = square - skew * line - 1
+    return [line, bow / (fit.weights * bow.square()).sum(dim=1, keepdim=True).sqrt()]

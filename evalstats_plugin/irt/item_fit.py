@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from evalstats_plugin.errors import DesignError
+from evalstats_plugin.irt.factor_fit import FactorFit
 from evalstats_plugin.irt.fit import IRTFit
 from evalstats_plugin.matrix import ResponseMatrix
 from evalstats_plugin.stats.interval import FloatArray
@@ -66,7 +67,7 @@ class ItemTotals(NamedTuple):
     """Corrected: the item itself is not in the mean."""
 
 
-def cells_of(fit: IRTFit, matrix: ResponseMatrix) -> Cells:
+def cells_of(fit: IRTFit | FactorFit, matrix: ResponseMatrix) -> Cells:
     """Put the answers beside what the fit expects.
 
     Raises
@@ -81,7 +82,9 @@ def cells_of(fit: IRTFit, matrix: ResponseMatrix) -> Cells:
     )
     _check_same("items", *map(tuple, both))
     trials = (~np.isnan(matrix.scores)).sum(axis=2, dtype=np.float64)
-    return Cells(np.nansum(matrix.scores, axis=2), trials, fit.predict())
+    # Residuals are from what the estimates say.
+    expected = fit.predict(plug_in=True) if isinstance(fit, IRTFit) else fit.predict()
+    return Cells(np.nansum(matrix.scores, axis=2), trials, expected)
 
 
 def _check_same(what: str, expected: tuple[str, ...], found: tuple[str, ...]) -> None:

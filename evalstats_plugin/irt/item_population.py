@@ -33,7 +33,13 @@ _SPACING = 1.25
 _LOGISTIC_SPACING = 1.2
 # They reach so many standard deviations of the population.
 _REACH = (5.5, 5.5)
-_MOST_POINTS = 401
+# Curves of a logarithm beyond this one's are no steeper: answers cannot tell them from steps.
+_STEEPEST = math.log(25.0)
+_MOST_POINTS = 801
+# Points in a segment of a line, of which the ends tell whether an item's posterior is inside.
+_SEGMENT = 4
+SEGMENT_RISE = (_SEGMENT * _SPACING / 2) ** 2 / 2
+"""Log-likelihood cannot be higher than this above that at the nearer end, were there no slope."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,12 +141,16 @@ class Points(NamedTuple):
     x1: Tensor
     x2: Tensor
     log_area: Tensor
+    end: Tensor
+    """Whether a point is an end of a segment of its line; points lie in the lines' order."""
     discrimination: Tensor
     intercept: Tensor
     difficulty: Tensor
 
 
-def points(population: Population, ability: Tensor, trials: Tensor) -> Points:
+def points(
+    population: Population, ability: Tensor, trials: Tensor, *, coarseness: float = 1.0
+) -> Points:
     """Choose points dense enough for the items that N models tell most about.
 
     The lines of equal discrimination have each their own distance between points.
@@ -150,7 +160,10 @@ def points(population: Population, ability: Tensor, trials: Tensor) -> Points:
     ability : shape (N,)
     trials : shape (N,)
         The most trials of each model on any item.
+    coarseness
+        Above 1, points that much further apart, for the first steps of a search.
     """
+    wide = coarseness * _SPACING
     m1, s1 = population.values[0], torch.exp(population.values[1])
     if population.kind == "rasch":
         x2, log_step = torch.zeros_like(m1)[None], torch.zeros_like(m1)
@@ -158,32 +171,37 @@ def points(population: Population, ability: Tensor, trials: Tensor) -> Points:
     else:
         m2, slope, log_s2 = population.values[2:]
         s2 = torch.sqrt(torch.exp(2 * log_s2) + (slope * s1) ** 2)
-        x2, log_step = _line(m2, s2, _second_information(population, ability, trials))
+        x2, log_step = _line(m2, s2, _second_information(population, ability, trials), wide)
         centre = m1 + slope * (s1 / s2) ** 2 * (x2 - m2)
         spread = s1 * torch.exp(log_s2) / s2
     gain = _first_information(population.kind, x2, ability, trials)
-    slope = torch.ones_like(x2) if population.kind == "2pl-signed" else torch.exp(x2)
-    step = torch.minimum(_SPACING / torch.sqrt(spread**-2 + gain), _LOGISTIC_SPACING / slope)
+    slope = torch.ones_like(x2) if population.kind == "2pl-signed" else discrimination_of(x2)
+    step = wide / torch.sqrt(spread**-2 + gain)
+    step = torch.minimum(step, coarseness * _LOGISTIC_SPACING / slope)
     half = torch.ceil(_REACH[0] * spread / step).clamp_max(_MOST_POINTS // 2)
     step = _REACH[0] * spread / half
     count = (2 * half + 1).long()
     line = torch.repeat_interleave(torch.arange(len(x2), device=x2.device), count)
     start = torch.cumsum(count, 0) - count
-    place = torch.arange(len(line), device=x2.device) - start[line] - half[line]
-    x1 = centre[line] + step[line] * place
-    return _points(population.kind, x1, x2[line], torch.log(step)[line] + log_step)
+    place = torch.arange(len(line), device=x2.device) - start[line]
+    end = (place % _SEGMENT == 0) | (place == count[line] - 1)
+    x1, x2 = centre[line] + step[line] * (place - half[line]), x2[line]
+    signed = population.kind == "2pl-signed"
+    a = x2 if signed else discrimination_of(x2)
+    d, b = (x1, -x1 / x2) if signed else (-a * x1, x1)
+    return Points(x1, x2, torch.log(step)[line] + log_step, end, a, d, b)
 
 
-def _points(kind: Kind, x1: Tensor, x2: Tensor, log_area: Tensor) -> Points:
-    if kind == "2pl-signed":
-        return Points(x1, x2, log_area, x2, x1, -x1 / x2)
-    a = torch.exp(x2)
-    return Points(x1, x2, log_area, a, -a * x1, x1)
+def discrimination_of(log_discrimination: Tensor) -> Tensor:
+    """exp, up to the steepest of curves."""
+    return torch.exp(log_discrimination.clamp_max(_STEEPEST))
 
 
-def _line(middle: Tensor, spread: Tensor, information: Tensor) -> tuple[Tensor, Tensor]:
+def _line(
+    middle: Tensor, spread: Tensor, information: Tensor, wide: float
+) -> tuple[Tensor, Tensor]:
     """Equally spaced values of x_2 and the log of their distance."""
-    step = _SPACING / torch.sqrt(spread**-2 + information)
+    step = wide / torch.sqrt(spread**-2 + information)
     half = int(torch.ceil(_REACH[1] * spread / step).clamp_max(_MOST_POINTS // 2))
     step = _REACH[1] * spread / half
     place = torch.arange(-half, half + 1, dtype=spread.dtype, device=spread.device)
@@ -192,7 +210,7 @@ def _line(middle: Tensor, spread: Tensor, information: Tensor) -> tuple[Tensor, 
 
 def _first_information(kind: Kind, x2: Tensor, ability: Tensor, trials: Tensor) -> Tensor:
     """Most information on x_1 that an item of each x_2 can have, shape of x2."""
-    a = x2 if kind == "2pl-signed" else torch.exp(x2)
+    a = x2 if kind == "2pl-signed" else discrimination_of(x2)
     p = torch.sigmoid(a[:, None, None] * (ability[:, None] - ability))
     best = (p * (1 - p) @ trials).amax(1)
     return best if kind == "2pl-signed" else a**2 * best

@@ -23,12 +23,17 @@ from evalstats_plugin.irt.data import Counts
 from evalstats_plugin.irt.item_population import Kind, Points, Population, points
 from evalstats_plugin.irt.items_likelihood import State, blocks, evaluate
 
-# Models up to which m_2 stays; of more, their scale.
+# Models up to which there are so few points that they need not be further apart at first.
 _FEW = 10
 # Rise of the log-likelihood that the next step promises, at which the search ends.
 _TOLERANCE = 1e-9
-# Rise below which all items are taken once for the covariance that steps use.
-_NEAR = 0.1
+# Blend to which only steps refused time and again lead: coarse points misjudge a narrow population,
+# on which no step is then good. Points come closer there too.
+_STUCK = 0.85
+# Rise below which points come closer.
+_CLOSE, _COARSE = 1.0, 1.6
+# Rise below which points and the covariance of the scores stay: as points move, so do errors.
+_NEAR = 5e-3
 # A step may lower the log-likelihood by so little: the points move with it, and so do their errors.
 _FALL = 1e-3
 
@@ -77,8 +82,7 @@ def items_integrated(
     """
     counts, extreme = _tempered(counts)
     state, grid, iterations, converged = _search(counts, kind, max_iter)
-    exact = evaluate(counts, state.ability, state.population, grid, every=1)
-    return _summary(counts, exact, grid, extreme, (iterations, converged))
+    return _summary(counts, state, grid, extreme, (iterations, converged))
 
 
 def _tempered(counts: Counts) -> tuple[Counts, Tensor]:
@@ -110,24 +114,29 @@ def _search(counts: Counts, kind: Kind, max_iter: int) -> tuple[State, Points, i
     blend of 0, and the gradient step of EM, which goes uphill, at 1.
     """
     ability, population = _start(counts, kind)
-    most, known = counts.trials.amax(1), None
-    grid = points(population, ability, most)
+    most, known, close = counts.trials.amax(1), None, False
+    coarseness, enough = (_COARSE, _CLOSE) if len(ability) > _FEW else (1.0, 1e-4)
+    grid = points(population, ability, most, coarseness=coarseness)
     state = evaluate(counts, ability, population, grid)
     blend, length, iteration = 0.5, 1.0, 0
     for iteration in range(1, max_iter + 1):
         step, gain, blend = _direction(state, blend)
-        if gain < _TOLERANCE:
+        if gain < _TOLERANCE and close:
             return state, grid, iteration, True
-        if gain < _NEAR and known is None:
-            # Its changes from here on are too small to matter for the steps.
-            state = evaluate(counts, state.ability, state.population, grid, every=1)
-            known = state.missing[: len(most), : len(most)]
-            step, gain, blend = _direction(state, blend)
         moved = _moved(state, step * min(length, 2.0 / float(step.abs().max())))
-        fresh_grid = points(moved[1], moved[0], most)
-        fresh = evaluate(counts, *moved, fresh_grid, known=known)
+        if (gain < enough or blend > _STUCK) and not close:
+            # On other points the likelihood is not the same, and need not rise.
+            close, grid = True, points(moved[1], moved[0], most)
+            state = evaluate(counts, *moved, grid)
+            continue
+        if gain < min(enough, _NEAR) and known is None:
+            known = state.missing[: len(most), : len(most)]
+        near = grid
+        if known is None:
+            near = points(moved[1], moved[0], most, coarseness=1.0 if close else coarseness)
+        fresh = evaluate(counts, *moved, near, known=known)
         if bool(fresh.objective >= state.objective - _FALL):
-            state, grid = fresh, fresh_grid
+            state, grid = fresh, near
             blend, length = (blend / 4 if blend > 0.02 else 0.0), 1.0
         else:
             length, blend = length / (1 if blend < 0.9 else 2), (1 + blend) / 2
@@ -149,35 +158,18 @@ def _direction(state: State, blend: float) -> tuple[Tensor, float, float]:
 
 
 def _basis(state: State) -> Tensor:
-    """Directions that keep the sum of the abilities, and their scale or m_2, which are one.
-
-    To keep the scale and let m_2 move does not suffer from a covariance taken from few items. But
-    of two models, the scale is all there is to find.
-    """
+    """Directions that keep the sum of the abilities, and m_2, which is their scale."""
     n, size = len(state.ability), len(state.gradient)
     kept = state.gradient.new_zeros(size, 1 if state.population.kind == "rasch" else 2)
     kept[:n, 0] = 1
-    if kept.shape[1] == 2 and n > _FEW:
-        kept[:n, 1] = state.ability
-    elif kept.shape[1] == 2:
+    if kept.shape[1] == 2:
         kept[n + 2, 1] = 1
     return torch.linalg.qr(kept, mode="complete")[0][:, kept.shape[1] :]
 
 
 def _moved(state: State, step: Tensor) -> tuple[Tensor, Population]:
-    """Take a step, then give m_2 back to the scale of the abilities."""
-    n, kind = len(state.ability), state.population.kind
-    ability, values = state.ability + step[:n], state.population.values + step[n:]
-    if kind == "rasch":
-        return ability, Population(kind, values)
-    m1, log_s1, m2, slope, log_s2 = values
-    if kind == "2pl":
-        scale = torch.exp(m2)
-        fresh = [m1 * scale, log_s1 + m2, 0 * m2, slope / scale, log_s2]
-    else:
-        scale = m2.clamp_min(0.1)
-        fresh = [m1, log_s1, 0 * m2 + 1, slope / scale, log_s2 - torch.log(scale)]
-    return ability * scale, Population(kind, torch.stack(fresh))
+    n, population = len(state.ability), state.population
+    return state.ability + step[:n], Population(population.kind, population.values + step[n:])
 
 
 def _summary(
@@ -252,11 +244,13 @@ def _posterior(counts: Counts, state: State, grid: Points) -> tuple[Tensor, Tens
     if state.population.kind == "2pl-signed":
         value[:, 2] = 0
     square = (value[:, :, None] * value[:, None]).flatten(1)
-    chance = torch.sigmoid(state.ability[:, None] * grid.discrimination + grid.intercept)
-    means, squares, probability = [], [], torch.empty_like(counts.right)
+    chance = torch.sigmoid(grid.discrimination[:, None] * state.ability + grid.intercept[:, None])
+    mean, spread = value.new_empty(counts.right.shape[1], 3), value.new_empty(3, 3)
+    spread = spread.expand(len(mean), 3, 3).clone()
+    probability = torch.empty_like(counts.right)
     for block in blocks(counts, state.ability, state.population, grid):
-        means.append(block.weight @ value)
-        squares.append((block.weight @ square).unflatten(1, (3, 3)))
-        probability[:, block.items] = chance @ block.weight.T
-    mean = torch.cat(means)
-    return mean, torch.cat(squares) - mean[:, :, None] * mean[:, None], probability
+        at, items = block.points, block.items
+        mean[items] = block.weight @ value[at]
+        spread[items] = (block.weight @ square[at]).unflatten(1, (3, 3))
+        probability[:, items] = (block.weight @ chance[at]).T
+    return mean, spread - mean[:, :, None] * mean[:, None], probability

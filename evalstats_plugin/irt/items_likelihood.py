@@ -18,17 +18,16 @@ import torch
 from torch import Tensor
 
 from evalstats_plugin.irt.data import Counts
-from evalstats_plugin.irt.item_population import Points, Population
+from evalstats_plugin.irt.item_population import SEGMENT_RISE, Points, Population
 
-# Numbers at a time, in one matrix of items × points.
+# Items at a time: so few that they lie close together, so many that they are worth a product.
+_FEWEST, _SHARE, _WORTH = 32, 24, 2**17
+# Numbers at a time, of items × points × models, in the covariance.
 _BLOCK = 2**21
-# Numbers of items × points × models from which a step takes its covariance: a sample of items is
-# enough to find the way, and the last information takes all.
-_SAMPLE = 2**18
-# Of these at a time, so many that they stay in the cache.
-_CACHE = 2**12
 # Points that hold less of an item's posterior than this are left out of the covariance.
 _FAINT = 1e-8
+# Points left out of a block hold less than exp(-25) of the posterior of each of its items.
+_FAR = 25.0 + SEGMENT_RISE
 
 
 class State(NamedTuple):
@@ -44,9 +43,12 @@ class State(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Some items: their answers (m, N), and weights of the points given them (m, Q)."""
+    """Some items: their answers (m, N), and weights of P of the points given them (m, P)."""
 
-    items: slice
+    items: Tensor
+    """Which, shape (m,)."""
+    points: Tensor
+    """Which hold their posteriors, shape (P,)."""
     right: Tensor
     trials: Tensor
     weight: Tensor
@@ -56,17 +58,36 @@ class Block(NamedTuple):
 def blocks(
     counts: Counts, ability: Tensor, population: Population, grid: Points
 ) -> Iterator[Block]:
-    """Posterior of the items over the points, some items at a time."""
-    logit = ability[:, None] * grid.discrimination + grid.intercept
+    """Posterior of the items over the points, items of like difficulty at a time.
+
+    Along a line the posterior is log-concave: where it is low at both ends of a segment, it is low
+    in between. Only segments that come near the maximum of any item are summed.
+    """
+    logit = torch.addmm(grid.intercept[:, None], grid.discrimination[:, None], ability[None])
     level = torch.nn.functional.softplus(logit)
     log_weight = population.log_density(grid.x1, grid.x2) + grid.log_area
-    step = max(1, _BLOCK // len(grid.x1))
-    for start in range(0, counts.right.shape[1], step):
-        items = slice(start, start + step)
-        right, trials = counts.right[:, items].T, counts.trials[:, items].T
-        score = torch.addmm(log_weight, right, logit).addmm_(trials, level, alpha=-1)
-        total = score.logsumexp(1)
-        yield Block(items, right, trials, score.sub_(total[:, None]).exp_(), total)
+    ends = torch.nonzero(grid.end)[:, 0]
+    before = torch.cumsum(grid.end, 0) - 1
+    after = before + (~grid.end).long()
+    at_ends = (log_weight - grid.log_area)[ends], logit[ends], level[ends]
+    total = counts.trials.sum(0)
+    order = torch.argsort(counts.right.sum(0) / total, stable=True)
+    for items in order.split(max(_FEWEST, len(order) // _SHARE, _WORTH // len(grid.x1))):
+        right, trials = counts.right.T[items], counts.trials.T[items]
+        score = _scores(right, trials, *at_ends)
+        # Where there are no numbers, none is far.
+        near = ~(score < score.amax(1, keepdim=True) - _FAR).all(0)
+        points = torch.nonzero(near[before] | near[after])[:, 0]
+        score = _scores(right, trials, log_weight[points], logit[points], level[points])
+        value = score.logsumexp(1)
+        yield Block(items, points, right, trials, score.sub_(value[:, None]).exp_(), value)
+
+
+def _scores(
+    right: Tensor, trials: Tensor, log_weight: Tensor, logit: Tensor, level: Tensor
+) -> Tensor:
+    """Log-likelihood of every item at every point plus the log weight, shape (m, P)."""
+    return torch.addmm(log_weight, right, logit.T).addmm_(trials, level.T, alpha=-1)
 
 
 def evaluate(
@@ -75,74 +96,86 @@ def evaluate(
     population: Population,
     grid: Points,
     *,
-    every: int | None = None,
     known: Tensor | None = None,
 ) -> State:
     """Log-likelihood, gradient and the two parts of the information, by Louis' identity.
 
-    The missing information on the abilities is taken from one item in `every`, by default enough of
-    them to find the way, or is `known`.
+    `known` is the missing information on the abilities, (N, N), if it need not be found.
     """
-    n = len(ability)
-    a = grid.discrimination
-    chance = torch.sigmoid(ability[:, None] * a + grid.intercept)
-    score = population.score(grid.x1, grid.x2)
+    n, a = len(ability), grid.discrimination
+    chance = torch.sigmoid(torch.addmm(grid.intercept[:, None], a[:, None], ability[None]))
+    slope, score = a[:, None] * chance, population.score(grid.x1, grid.x2)
     pooled, expected = torch.zeros_like(a), torch.zeros_like(chance)
-    hits, shape = torch.zeros_like(chance), n + score.shape[1]
-    missing, log_likelihood = ability.new_zeros(shape, shape), ability.new_zeros(())
-    every = every or _stride(counts, grid)
+    hits, size = torch.zeros_like(chance), n + score.shape[1]
+    missing, log_likelihood = ability.new_zeros(size, size), ability.new_zeros(())
+    usual = _usual(counts)
     for block in blocks(counts, ability, population, grid):
+        at = block.points
+        lever = slope[at]
         log_likelihood += block.log_likelihood.sum()
-        pooled += block.weight.sum(0)
-        hits += block.right.T @ block.weight
-        expected += block.trials.T @ block.weight
-        mean = _mean_residual(block, a, chance)
-        score_mean = block.weight @ score
+        pooled.index_add_(0, at, block.weight.sum(0))
+        hits.index_add_(0, at, block.weight.T @ block.right)
+        expected.index_add_(0, at, block.weight.T @ block.trials)
+        mean = block.right * (block.weight @ a[at])[:, None] - block.trials * (block.weight @ lever)
+        score_mean = block.weight @ score[at]
         missing[:n, n:] -= mean.T @ score_mean
         missing[n:, n:] -= score_mean.T @ score_mean
         if known is None:
-            missing[:n, :n] += _residual_covariance(block, a, chance, mean, every)
+            missing[:n, :n] += _own_covariance(block, a[at], lever, mean, usual)
     if known is not None:
         missing[:n, :n] = known
-    residual = a * (hits - expected * chance)
-    missing[:n, n:] += residual @ score
+    else:
+        missing[:n, :n] += _usual_square(slope, pooled, expected, usual)
+    residual = a[:, None] * (hits - expected * chance)
+    missing[:n, n:] += residual.T @ score
     missing[n:, :n] = missing[:n, n:].T
     missing[n:, n:] += score.T @ (pooled[:, None] * score)
     prior, prior_gradient, prior_information = population.log_prior()
     complete = torch.block_diag(
-        torch.diag((a**2 * expected * chance * (1 - chance)).sum(1)),
+        torch.diag(a**2 @ (expected * chance * (1 - chance))),
         population.information(pooled, grid.x1, grid.x2) + prior_information,
     )
-    gradient = torch.cat([residual.sum(1), pooled @ score + prior_gradient])
+    gradient = torch.cat([residual.sum(0), pooled @ score + prior_gradient])
     objective = log_likelihood + prior
     return State(ability, population, objective, log_likelihood, gradient, complete, missing)
 
 
-def _stride(counts: Counts, grid: Points) -> int:
-    """One item of how many is enough to find the way."""
-    n, m = counts.right.shape
-    # An item's posterior takes up about a quarter of the points, and less the more models.
-    return max(1, min(m // 200, n * m * len(grid.x1) // (4 * _SAMPLE)))
+def _usual(counts: Counts) -> Tensor:
+    """Trials T of each model on most items, shape (N,): all that others cost is their difference.
+
+    The score of ability i on item j is r_ij a - t_ij s_i, with s = a p. Where t is T, the sum over
+    items of E[s_i s_k] is one over points, which all items share.
+    """
+    most = counts.trials.amax(1)
+    same = (counts.trials == most[:, None]).to(most).mean()
+    return most if bool(same > 0.5) else torch.zeros_like(most)
 
 
-def _mean_residual(block: Block, a: Tensor, chance: Tensor) -> Tensor:
-    """Posterior mean of the score of each ability on each item, shape (m, N)."""
-    return block.right * (block.weight @ a)[:, None] - block.trials * (
-        block.weight @ (a * chance).T
-    )
+def _usual_square(slope: Tensor, pooled: Tensor, expected: Tensor, usual: Tensor) -> Tensor:
+    """Σ t_ij t_kj E[s_i s_k] less its part of second order in T - t, shape (N, N)."""
+    level = slope * usual
+    half = (slope * expected - 0.5 * pooled[:, None] * level).T @ level
+    return half + half.T
 
 
-def _residual_covariance(
-    block: Block, a: Tensor, chance: Tensor, mean: Tensor, every: int
-) -> Tensor:
-    """Σ over items of the posterior covariance of the scores of the abilities, shape (N, N)."""
-    weight = block.weight[::every]
-    item, point = torch.nonzero(weight > _FAINT, as_tuple=True)
-    right, trials, mean = block.right[::every], block.trials[::every], mean[::every]
-    slope, root = (a * chance).T.contiguous(), torch.sqrt(weight[item, point])[:, None]
-    total = chance.new_zeros(chance.shape[0], chance.shape[0])
-    for j, q, half in zip(*(x.split(_CACHE) for x in (item, point, root)), strict=True):
-        score = right.index_select(0, j).mul_(a[q, None]).sub_(mean.index_select(0, j))
-        score.sub_(trials.index_select(0, j).mul_(slope.index_select(0, q))).mul_(half)
-        total.addmm_(score.T, score)
-    return total * (len(block.weight) / len(weight))
+def _own_covariance(block: Block, a: Tensor, slope: Tensor, mean: Tensor, usual: Tensor) -> Tensor:
+    """Σ over items of the covariance of the scores, but for what `_usual_square` has, (N, N)."""
+    right, trials, weight = block.right, block.trials, block.weight
+    half = right * (0.5 * weight @ a**2)[:, None] - trials * (weight @ (a[:, None] * slope))
+    total = right.T @ half
+    total = total + total.T - mean.T @ mean
+    away = usual - trials
+    # A step too far gives no numbers, and is taken back by the search.
+    depth = max(1, int((weight > _FAINT).sum(1).max()))
+    width = int((away != 0).sum(1).max())
+    if width == 0:
+        return total
+    for part in torch.arange(len(away), device=away.device).split(
+        max(1, _BLOCK // (width * depth))
+    ):
+        _, models = (away[part] != 0).to(torch.uint8).topk(width, sorted=False)
+        share, points = weight[part].topk(depth, sorted=False)
+        rows = slope[points[:, :, None], models[:, None]]
+        rows *= away[part].gather(1, models)[:, None] * torch.sqrt(share)[:, :, None]
+        total.index_put_((models[:, :, None], models[:, None]), rows.mT @ rows, accumulate=True)
+    return total

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from evalstats_plugin.irt.data import Counts
+from evalstats_plugin.irt.progress import tell
 
 JointKind = Literal["rasch", "2pl"]
 FARTHEST = 15.0
@@ -104,6 +105,7 @@ def joint_fit(
     iterations = 0
     while iterations < max_iter and bool(active.any()):
         iterations += 1
+        tell("step", iterations)
         step, gain = _step(data, state)
         trial = _normal(data, _moved(state, step, length * active))
         reached = _objective(data, trial)

@@ -12,6 +12,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from evalstats_plugin.irt.progress import tell
+
 _MEMORY = 10
 _HALVINGS = 30
 SETTLED = 1e-12
@@ -84,6 +86,7 @@ def minimise(
     converged, steps = done.clone(), 0
     while steps < max_steps and not bool(done.all()):
         steps += 1
+        tell("step", steps)
         direction = memory.direction(gradient)
         slope = (direction * gradient).sum(1)
         uphill = slope >= 0

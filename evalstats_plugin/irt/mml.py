@@ -16,6 +16,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from evalstats_plugin.irt.ability_groups import AbilityGroups, Named, alike
 from evalstats_plugin.irt.acceleration import Solution, squarem
 from evalstats_plugin.irt.curves import Items
 from evalstats_plugin.irt.data import Counts
@@ -46,6 +47,8 @@ class Options:
     """Of discrimination and intercept."""
     nodes: int | None = None
     """So many on [-6, 6]; None chooses them from the data."""
+    groups: Named | None = None
+    """Of models, each with its own distribution of abilities; None for one of all."""
     tolerance: float = 1e-5
     max_steps: int = 2000
 
@@ -64,39 +67,57 @@ class Marginal(NamedTuple):
     looseness: float
     """Spacing of the nodes in units of the smallest posterior standard deviation."""
     prior: ItemPrior | None
+    groups: AbilityGroups | None
     found: Solution
 
 
+class _State(NamedTuple):
+    items: Items
+    prior: ItemPrior | None
+    groups: AbilityGroups | None
+
+
 class _Fit:
-    """The map that EM iterates, on flat vectors: items (p, M), then the estimated prior."""
+    """The map that EM iterates, on flat vectors: items (p, M), groups, the estimated prior."""
 
     def __init__(self, counts: Counts, options: Options) -> None:
         self.answers, self.options = arrange(counts), options
         self.nodes = even_nodes(-6, 6, options.nodes or 61, counts.right)
         self.items = _start(counts, options)
+        self.groups = None if options.groups is None else alike(options.groups, counts.right)
         self.prior: ItemPrior | None = None
         if options.prior == "weak":
             self.prior = weak_prior(counts.right, common_slope=options.common_slope)
         elif options.prior == "estimated":
             self.prior = first_guess(self.items, common_slope=options.common_slope)
 
-    def pack(self, items: Items, prior: ItemPrior | None) -> Tensor:
-        guess = [] if items.guess is None else [items.guess]
-        free = [prior.vector()] if prior is not None and prior.estimated else []
-        return torch.cat([items.slope, items.intercept, *guess, *free])
+    def pack(self, at: _State) -> Tensor:
+        guess = [] if at.items.guess is None else [at.items.guess]
+        groups = [] if at.groups is None else [at.groups.vector()]
+        free = [at.prior.vector()] if at.prior is not None and at.prior.estimated else []
+        return torch.cat([at.items.slope, at.items.intercept, *guess, *groups, *free])
 
-    def unpack(self, point: Tensor) -> tuple[Items, ItemPrior | None]:
+    def unpack(self, point: Tensor) -> _State:
         m = len(self.items.slope)
         size = (2 if self.items.guess is None else 3) * m
         guess = None if self.items.guess is None else point[2 * m : size]
         items = Items(point[:m], point[m : 2 * m], guess, self.options.upper)
-        estimated = self.prior is not None and self.prior.estimated
-        return items, self.prior.of_vector(point[size:]) if self.prior and estimated else self.prior
+        groups, prior, rest = self.groups, self.prior, point[size:]
+        if groups is not None:
+            free = 2 * len(groups.mean) - 2
+            groups, rest = groups.of_vector(rest[:free]), rest[free:]
+        if prior is not None and prior.estimated:
+            prior = prior.of_vector(rest)
+        return _State(items, prior, groups)
+
+    def nodes_of(self, at: _State) -> Nodes:
+        """Give the grid the weights of the models' distributions."""
+        return self.nodes if at.groups is None else at.groups.weighted(self.nodes)
 
     def step(self, point: Tensor) -> tuple[Tensor, float]:
         """One PX-EM step, with the objective where it started."""
-        items, prior = self.unpack(point)
-        found = posterior(self.answers, items, self.nodes)
+        items, prior, groups = state = self.unpack(point)
+        found = posterior(self.answers, items, self.nodes_of(state))
         by = derivatives(self.answers, items, found.weights, self.nodes)
         objective = found.log_likelihood.sum() + self._add_guessing_prior(by, items)
         if prior is not None:
@@ -105,18 +126,28 @@ class _Fit:
         change = newton_step(by, common_slope=self.options.common_slope)
         if not items.logistic:
             change = self._held_back(items, change, found.weights, prior)
-        items = self._moved(items, change)
-        share = found.weights.mean(dim=0)
+        moved = _State(self._moved(items, change), prior, groups)
+        return self.pack(self._expanded(moved, found.weights)), float(objective)
+
+    def _expanded(self, state: _State, weights: Tensor) -> _State:
+        """Bring abilities, which the step shifted and stretched, back to N(0, 1)."""
+        items, prior, groups = state
+        share = weights.mean(dim=0)
         shift, square = share @ self.nodes.at, share @ self.nodes.at.square()
         scale = (square - shift * shift).clamp_min(1e-6).sqrt()
+        if groups is not None:
+            groups = groups.moments(weights, self.nodes.at)
+            if prior is not None and not prior.estimated:
+                return state._replace(groups=groups.anchored())
+            groups, shift, scale = groups.relative()
         if prior is not None and prior.estimated:
             prior = prior.expanded(shift, scale, items.slope[0])
         elif prior is not None:
-            n = len(found.weights)
+            n = len(weights)
             shift, held = prior.expansion(shift, square, n, items)
             scale = scale if self.options.common_slope else held
         slope, intercept = items.slope * scale, items.intercept + items.slope * shift
-        return self.pack(items._replace(slope=slope, intercept=intercept), prior), float(objective)
+        return _State(items._replace(slope=slope, intercept=intercept), prior, groups)
 
     def _add_guessing_prior(self, by: Derivatives, items: Items) -> Tensor:
         prior = self.options.guessing_prior
@@ -168,22 +199,28 @@ def fit_marginal(counts: Counts, options: Options) -> Marginal:
         msg = f"{options.nodes} nodes found, expected 3 or more"
         raise ValueError(msg)
     fit = _Fit(counts, options)
-    point, steps = fit.pack(fit.items, fit.prior), 0
+    point, steps = fit.pack(_State(fit.items, fit.prior, fit.groups)), 0
     while True:
         if options.nodes is None:
-            fit.nodes = fitting_nodes(fit.answers, fit.unpack(point)[0], fit.nodes) or fit.nodes
+            fit.nodes = _better_nodes(fit, point) or fit.nodes
         most = options.max_steps - steps
         found = squarem(fit.step, point, tolerance=options.tolerance, max_steps=most)
         point, steps = found.at, steps + found.steps
         enough = options.nodes is not None or steps >= options.max_steps
-        if enough or fitting_nodes(fit.answers, fit.unpack(point)[0], fit.nodes) is None:
+        if enough or _better_nodes(fit, point) is None:
             break
-    items, prior = fit.unpack(point)
-    if items.slope.sum() < 0:
+    at = fit.unpack(point)
+    if at.items.slope.sum() < 0:
         # Turned round, the model is the same: ability is what most items reward.
-        items = items._replace(slope=-items.slope)
-        prior = prior and prior.turned()
-    return _result(fit, items, prior, found._replace(steps=steps))
+        items = at.items._replace(slope=-at.items.slope)
+        at = _State(items, at.prior and at.prior.turned(), at.groups and at.groups.turned())
+    return _result(fit, at, found._replace(steps=steps))
+
+
+def _better_nodes(fit: _Fit, point: Tensor) -> Nodes | None:
+    at = fit.unpack(point)
+    prior = 1.0 if at.groups is None else at.groups.precision
+    return fitting_nodes(fit.answers, at.items, fit.nodes_of(at), prior)
 
 
 def _start(counts: Counts, options: Options) -> Items:
@@ -201,18 +238,21 @@ def _start(counts: Counts, options: Options) -> Items:
     return Items(torch.ones_like(share), 1.2 * torch.logit(share))
 
 
-def _result(fit: _Fit, items: Items, prior: ItemPrior | None, found: Solution) -> Marginal:
-    last = posterior(fit.answers, items, fit.nodes)
-    mean, variance = moments(last.weights, fit.nodes.at)
-    narrowest = float(posterior_widths(fit.answers, items, fit.nodes)[1].min())
+def _result(fit: _Fit, at: _State, found: Solution) -> Marginal:
+    nodes = fit.nodes_of(at)
+    last = posterior(fit.answers, at.items, nodes)
+    mean, variance = moments(last.weights, nodes.at)
+    prior = 1.0 if at.groups is None else at.groups.precision
+    narrowest = float(posterior_widths(fit.answers, at.items, nodes, prior)[1].min())
     return Marginal(
-        items=items,
+        items=at.items,
         mean=mean,
         variance=variance,
         weights=last.weights,
         log_likelihood=float(last.log_likelihood.sum()),
-        nodes=fit.nodes,
-        looseness=spacing(fit.nodes) / narrowest,
-        prior=prior,
+        nodes=nodes,
+        looseness=spacing(nodes) / narrowest,
+        prior=at.prior,
+        groups=at.groups,
         found=found,
     )

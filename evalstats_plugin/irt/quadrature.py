@@ -41,26 +41,31 @@ def spacing(nodes: Nodes) -> float:
     return float(nodes.at[1] - nodes.at[0])
 
 
-def posterior_widths(answers: Answers, items: Items, nodes: Nodes) -> tuple[Tensor, Tensor]:
+def posterior_widths(
+    answers: Answers, items: Items, nodes: Nodes, prior: Tensor | float = 1.0
+) -> tuple[Tensor, Tensor]:
     """Posterior means, and standard deviations from the information, of shape (N,).
 
-    The standard deviation seen on a coarse grid would be that of the grid.
+    The standard deviation seen on a coarse grid would be that of the grid. `prior` is the precision
+    of the distribution of abilities, of shape (N,) or the same for all.
     """
     weights = posterior(answers, items, nodes).weights
     information = nodes.at.new_zeros(len(answers.trials), len(nodes.at))
     for part in blocks(answers.right.shape[1], len(nodes.at)):
         information.addmm_(answers.trials[:, part], ability_information(items.part(part), nodes.at))
-    precision = 1 + (weights * answers.of_models(information)).sum(dim=1)
+    precision = prior + (weights * answers.of_models(information)).sum(dim=1)
     return moments(weights, nodes.at)[0], precision.rsqrt()
 
 
-def fitting_nodes(answers: Answers, items: Items, nodes: Nodes) -> Nodes | None:
+def fitting_nodes(
+    answers: Answers, items: Items, nodes: Nodes, prior: Tensor | float = 1.0
+) -> Nodes | None:
     """Return nodes as close and as far out as the posteriors need; None where these do.
 
     The grid is centred at 0 and reaches at least 6 posterior standard deviations beyond the
     outermost models.
     """
-    mean, width = posterior_widths(answers, items, nodes)
+    mean, width = posterior_widths(answers, items, nodes, prior)
     reach = min(float((mean.abs() + 6 * width).max()), 12.0)
     narrowest = float(width.min())
     fine = spacing(nodes) <= LOOSEST * narrowest or len(nodes.at) >= MOST

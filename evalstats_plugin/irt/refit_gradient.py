@@ -19,6 +19,7 @@ from evalstats_plugin.irt.item_population import (
     EXPLAINED_SPREAD,
     Kind,
     Population,
+    discrimination_of,
     points,
 )
 from evalstats_plugin.irt.items_integrated import ItemsIntegratedFit
@@ -149,7 +150,7 @@ def _places(model: Model, hyper: Tensor) -> Places:
     second = second + torch.exp(hyper[:, 3:4]) * model.r
     if model.kind == "2pl-signed":
         return Places(second, first, first)
-    a = torch.exp(second)
+    a = discrimination_of(second)
     return Places(a, -a * first, first)
 
 

@@ -21,6 +21,7 @@ from torch import Tensor
 from evalstats_plugin.irt.data import Counts
 from evalstats_plugin.irt.item_population import Kind
 from evalstats_plugin.irt.items_integrated import ItemsIntegratedFit
+from evalstats_plugin.irt.progress import told
 from evalstats_plugin.irt.refit_gradient import Data, Model, model_of, slope_of, start_of, weighted
 
 # Numbers of (refits, items, points) at a time, so that they stay in the cache.
@@ -84,7 +85,10 @@ class Refitter:
         # Each group is full, the last refit filling it: array operations round by their size.
         count = len(data.items)
         places = torch.arange(count + -count % group).clamp_max(count - 1).split(group)
-        found = [_solve(self.model, data.of(at), self.start, self.inverse) for at in places]
+        found = [
+            _solve(self.model, data.of(places[k]), self.start, self.inverse)
+            for k in told("group of refits", range(len(places)))
+        ]
         columns = list(zip(*found, strict=True))
         tensors = [torch.cat(column)[:count] for column in columns[:4]]
         ability, discrimination, difficulty, converged = tensors

@@ -6,10 +6,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
+
+from evalstats_plugin.stats.interval import FloatArray
 
 
 class Rotated(NamedTuple):
@@ -59,6 +61,18 @@ def promax(loading: Tensor, *, power: float = 4.0) -> Rotated:
     variance = torch.linalg.inv(oblique.T @ oblique).diagonal()
     turn = start.turn @ (oblique * variance.sqrt())
     return Rotated(loading @ turn, turn)
+
+
+def turned(loading: FloatArray, how: Literal["varimax", "promax"]) -> FloatArray:
+    """Matrix (K, K) that turns loadings (M, K).
+
+    The dimensions that come of it are in the order of what they explain, with positive sums.
+    """
+    before = torch.from_numpy(loading)
+    found = varimax(before) if how == "varimax" else promax(before)
+    order = found.loading.square().sum(0).argsort(descending=True, stable=True)
+    sign = torch.where(found.loading.sum(0) < 0, -1.0, 1.0).to(before)
+    return (found.turn * sign)[:, order].numpy()
 
 
 def varimax_criterion(loading: Tensor) -> float:

@@ -1,35 +1,37 @@
-"""Fitted item response models on disk."""
+"""Fitted item response models on disk: one Parquet file each."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 from importlib import import_module
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from evalstats_plugin.atomic import write_bytes
 from evalstats_plugin.errors import LogError
+from evalstats_plugin.irt.factor_fit import FactorFit
 from evalstats_plugin.irt.fit import IRTFit
 
+FitT = TypeVar("FitT", bound=IRTFit | FactorFit)
 _META = b"evalstats_irt"
-_PARAMETERS = tuple(
-    name + suffix
-    for name in ("discrimination", "difficulty", "guessing")
-    for suffix in ("", "_std_error")
-)
+_KINDS: dict[str, type[IRTFit | FactorFit]] = {"factor": FactorFit, "one ability": IRTFit}
+_NAMES = ("models", "item_ids", "tasks")
+# Of neither models nor items; kept in the metadata.
+_SMALL = ("correlation", "prior_precision")
 
 
-def save_fit(fit: IRTFit, path: Path) -> Path:
+def save_fit(fit: IRTFit | FactorFit, path: Path) -> Path:
     """Write models with their row of the covariance, then items with theirs."""
     # pyarrow has no types of its own.
     pa: Any = import_module("pyarrow")
     pq: Any = import_module("pyarrow.parquet")
     n, m = len(fit.models), len(fit.item_ids)
-    nothing = {"models": pa.nulls(n), "items": pa.nulls(m)}
+    nothing = {"model": pa.nulls(n), "item": pa.nulls(m)}
 
     def column(of: str, values: Any) -> Any:
         parts = [
@@ -38,29 +40,40 @@ def save_fit(fit: IRTFit, path: Path) -> Path:
         ]
         return pa.chunked_array(parts)
 
-    items = fit.item_covariance
     columns = {
         "kind": pa.array(["model"] * n + ["item"] * m),
         "name": pa.array([*fit.models, *fit.item_ids.astype(str)]),
-        "task": column("items", fit.tasks.astype(str)),
-        "ability": column("models", fit.ability),
-        "ability_covariance": column("models", list(fit.ability_covariance)),
-        **{name: column("items", getattr(fit, name)) for name in _PARAMETERS},
+        "task": column("item", fit.tasks.astype(str)),
     }
-    if items is not None:
-        columns["item_covariance"] = column("items", list(items.reshape(m, -1)))
-    table = pa.table(columns).replace_schema_metadata({_META: json.dumps(_metadata(fit))})
+    arrays = _arrays(fit)
+    for name, values in arrays.items():
+        flat = values if values.ndim == 1 else list(values.reshape(len(values), -1))
+        columns[name] = column(_of(name), flat)
+    meta = _metadata(fit) | {"shapes": {name: values.shape for name, values in arrays.items()}}
+    table = pa.table(columns).replace_schema_metadata({_META: json.dumps(meta)})
     buffer = BytesIO()
     pq.write_table(table, buffer)
     return write_bytes(path, buffer.getvalue())
 
 
-def _metadata(fit: IRTFit) -> dict[str, Any]:
-    names = ("item_model", "estimator", "identification", "hyperparameters", "diagnostics", "notes")
+def _of(name: str) -> str:
+    return "model" if name.startswith("ability") else "item"
+
+
+def _arrays(fit: IRTFit | FactorFit) -> dict[str, NDArray[np.float64]]:
+    """Numbers of each model or item, by field."""
+    values = {f.name: getattr(fit, f.name) for f in fields(fit) if f.name not in (*_NAMES, *_SMALL)}
+    return {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
+
+
+def _metadata(fit: IRTFit | FactorFit) -> dict[str, Any]:
+    arrays = _arrays(fit)
+    rest = {f.name: getattr(fit, f.name) for f in fields(fit) if f.name not in (*_NAMES, *arrays)}
     return {
+        "kind": next(kind for kind, cls in _KINDS.items() if isinstance(fit, cls)),
         "n_models": len(fit.models),
         "integer_ids": bool(np.issubdtype(fit.item_ids.dtype, np.integer)),
-        "fit": json.loads(json.dumps({name: getattr(fit, name) for name in names}, default=_bare)),
+        "fit": json.loads(json.dumps(rest, default=_bare)),
     }
 
 
@@ -69,40 +82,65 @@ def _bare(value: Any) -> Any:
     return np.asarray(value).tolist()
 
 
-def load_fit(path: Path) -> IRTFit:
-    """Read what `save_fit` wrote."""
+def load_fit(path: Path) -> IRTFit | FactorFit:
+    """Read what `save_fit` wrote.
+
+    Raises
+    ------
+    LogError
+        No such file, or not a fit.
+    """
+    pa: Any = import_module("pyarrow")
     pq: Any = import_module("pyarrow.parquet")
-    table: Any = pq.read_table(path)
-    found: dict[bytes, bytes] = table.schema.metadata or {}
-    if _META not in found:
-        msg = f"{path} is a Parquet file, but not a fit written by evalstats-plugin"
-        raise LogError(msg)
-    meta = json.loads(found[_META])
+    expected = "expected a file that a fit's save, or `irt --save`, wrote"
+    if not path.is_file():
+        found = "a folder" if path.is_dir() else "no such file"
+        raise LogError(f"{path}: {found}, {expected}")
+    try:
+        table: Any = pq.read_table(path)
+    except (OSError, pa.ArrowException) as error:
+        raise LogError(f"{path} is no Parquet file, {expected}") from error
+    meta: dict[bytes, bytes] = table.schema.metadata or {}
+    if _META not in meta:
+        raise LogError(f"{path} is a Parquet file, but not a fit written by evalstats-plugin")
+    return _fit_of(table, json.loads(meta[_META]))
+
+
+def load_as(kind: type[FitT], path: Path) -> FitT:
+    """Read a fit that must be of this kind.
+
+    Raises
+    ------
+    LogError
+        No such file, not a fit, or one of another kind.
+    """
+    found = load_fit(path)
+    if not isinstance(found, kind):
+        msg = f"{path} holds a {type(found).__name__}, expected a {kind.__name__}"
+        raise LogError(f"{msg}: read it with {type(found).__name__}.load")
+    return found
+
+
+def _fit_of(table: Any, meta: dict[str, Any]) -> IRTFit | FactorFit:
     n = meta["n_models"]
-    m = table.num_rows - n
-
-    def floats(name: str, rows: slice, width: int | None = None) -> NDArray[np.float64]:
-        part = table[name].slice(rows.start, rows.stop - rows.start).combine_chunks()
-        flat = part if width is None else part.flatten()
-        return np.array(flat.to_numpy(zero_copy_only=False), dtype=np.float64)
-
-    models, items = slice(0, n), slice(n, n + m)
     names: list[str] = table["name"].to_pylist()
+    at = {"model": slice(0, n), "item": slice(n, len(names))}
+
+    def array(name: str, shape: list[int]) -> NDArray[np.float64]:
+        rows = at[_of(name)]
+        part = table[name].slice(rows.start, rows.stop - rows.start).combine_chunks()
+        flat = part if len(shape) == 1 else part.flatten()
+        return np.array(flat.to_numpy(zero_copy_only=False), dtype=np.float64).reshape(shape)
+
+    rest = meta["fit"]
+    rest |= {name: np.array(rest[name]) for name in _SMALL if name in rest}
     ids = np.asarray(names[n:])
-    covariance = None
-    if "item_covariance" in table.column_names:
-        flat = floats("item_covariance", items, width=-1)
-        p = round((len(flat) / m) ** 0.5)
-        covariance = flat.reshape(m, p, p)
-    parameters: dict[str, Any] = {name: floats(name, items) for name in _PARAMETERS}
-    fit = meta["fit"]
-    return IRTFit(
-        **fit | {"notes": tuple(fit["notes"])},
-        models=tuple(names[:n]),
-        item_ids=ids.astype(np.int64) if meta["integer_ids"] else ids,
-        tasks=np.asarray(table["task"].to_pylist()[n:]),
-        ability=floats("ability", models),
-        ability_covariance=floats("ability_covariance", models, width=n).reshape(n, n),
-        item_covariance=covariance,
-        **parameters,
-    )
+    values: dict[str, Any] = {
+        **rest,
+        "notes": tuple(rest["notes"]),
+        "models": tuple(names[:n]),
+        "item_ids": ids.astype(np.int64) if meta["integer_ids"] else ids,
+        "tasks": np.asarray(table["task"].to_pylist()[n:]),
+        **{name: array(name, shape) for name, shape in meta["shapes"].items()},
+    }
+    return _KINDS[meta["kind"]](**values)

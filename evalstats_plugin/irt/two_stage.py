@@ -20,6 +20,8 @@ from evalstats_plugin.irt.items_integrated import ItemsIntegratedFit, items_inte
 # Abilities at which the response curves are tabulated, and how far out, in standard deviations.
 _NODES, _REACH = 241, 6.0
 _BLOCK = 2**22
+# Points of a standard normal, with their shares: exact for polynomials up to the fifth degree.
+_NORMAL = ((-math.sqrt(3), 1 / 6), (0.0, 2 / 3), (math.sqrt(3), 1 / 6))
 # Least standard deviation of abilities, for models that hardly differ.
 _NARROWEST = 0.05
 
@@ -59,7 +61,9 @@ class CurvesFit:
     curve: Tensor
     """P(right) at the nodes, shape (Q, M)."""
     exact: Tensor
-    """P(right) at `ability`, shape (N, M), where that is a parameter."""
+    """P(right), averaged over the errors of abilities, shape (N, M), where they are parameters."""
+    std_error: Tensor
+    """Of those abilities, shape (N,)."""
     nodes: Tensor
     points: Points
     log_prior: Tensor
@@ -80,8 +84,9 @@ class CurvesFit:
         return replace(self, ability=weight @ self.nodes, weight=weight)
 
     def for_items(self, counts: Counts) -> CurvesFit:
-        """Items under the population of the items of the fit; abilities count as known."""
-        curve, exact = _curves(counts, self.ability, self.nodes, self.points, self.log_prior)
+        """Items under the population of the items of the fit, placed as if abilities were known."""
+        models = self.ability, self.std_error
+        curve, exact = _curves(counts, models, self.nodes, self.points, self.log_prior)
         return replace(self, curve=curve, exact=exact)
 
     def crossed(self, other: CurvesFit) -> CurvesFit:
@@ -102,8 +107,9 @@ def fit_curves(counts: Counts, kind: str = "2pl", *, max_iter: int = 200) -> Cur
     spread = found.ability.std(correction=1).clamp_min(_NARROWEST)
     width = _REACH * float(spread)
     nodes = found.ability.mean() + torch.linspace(-width, width, _NODES).to(found.ability)
-    curve, exact = _curves(counts, found.ability, nodes, grid, log_prior)
-    return CurvesFit(found.ability, None, curve, exact, nodes, grid, log_prior)
+    std_error = found.covariance.diagonal().sqrt()
+    curve, exact = _curves(counts, (found.ability, std_error), nodes, grid, log_prior)
+    return CurvesFit(found.ability, None, curve, exact, std_error, nodes, grid, log_prior)
 
 
 def _population(found: ItemsIntegratedFit, kind: str) -> Population:
@@ -122,13 +128,20 @@ def _population(found: ItemsIntegratedFit, kind: str) -> Population:
 
 
 def _curves(
-    counts: Counts, ability: Tensor, nodes: Tensor, grid: Points, log_prior: Tensor
+    counts: Counts, models: tuple[Tensor, Tensor], nodes: Tensor, grid: Points, log_prior: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """P(right) at the nodes (Q, m) and at the abilities (N, m), by each item's posterior."""
+    """P(right) at the nodes (Q, m) and of the models (N, m), by each item's posterior.
+
+    `models` are abilities and their standard errors.
+    """
+    ability, std_error = models
     logit = ability[:, None] * grid.discrimination + grid.intercept
     level = torch.nn.functional.softplus(logit)
     there = torch.sigmoid(nodes[:, None] * grid.discrimination + grid.intercept)
-    here = torch.sigmoid(logit)
+    here = torch.zeros_like(logit)
+    for z, share in _NORMAL:
+        at = ability + z * std_error
+        here += share * torch.sigmoid(at[:, None] * grid.discrimination + grid.intercept)
     curve, exact = [], []
     step = max(1, _BLOCK // len(grid.x1))
     for right, trials in zip(

@@ -6,13 +6,11 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 
-from rich.table import Table
-from rich.text import Text
-
 from evalstats_plugin.analyses.ability_records import Abilities, Ability, ItemEstimate
 from evalstats_plugin.report import formats
+from evalstats_plugin.report.ability_tables import Lines, filled, markdown, plain, share, signed
 from evalstats_plugin.report.comparisons import p_value, probability
-from evalstats_plugin.report.text import percent, print_all, titled
+from evalstats_plugin.report.text import percent, print_all
 from evalstats_plugin.results import Comparison, Results
 from evalstats_plugin.wording import few
 
@@ -28,27 +26,27 @@ _VERDICTS = {"better": "abler", "worse": "less able", "unclear": "unclear"}
 def print_abilities(results: Abilities, file: TextIO, *, heading: str, width: int | None) -> None:
     """Print the models, the differences and the items, then the notes and what it all means."""
     marks = _marks(results, MOST_ITEMS)
-    tables = [_filled(_title(results), _model_lines(results, marks), left=(0, 2))]
+    tables = [filled(_title(results), _model_lines(results, marks), left=(0, 2))]
     if results.differences:
         title = f"Ability compared with {results.differences[0].model_a}"
-        tables.append(_filled(title, _difference_lines(results.differences), left=(0, 2, 5)))
+        tables.append(filled(title, _difference_lines(results.differences), left=(0, 2, 5)))
     if results.items:
         several = _several_tasks(results.items)
         left = (0, 1) if several else (0,)
         lines = _item_lines(results.items[:MOST_ITEMS], marks)
-        tables.append(_filled(_items_title(results), lines, left=left))
+        tables.append(filled(_items_title(results), lines, left=left))
     print_all(tables, _said(results, marks), [*legend(results), heading], file=file, width=width)
 
 
 def to_markdown(results: Abilities, heading: str) -> str:
     """Return Markdown tables, the notes, what the words mean, and how it was made."""
     marks = _marks(results)
-    blocks = [_markdown(_title(results), _model_lines(results, marks))]
+    blocks = [markdown(_title(results), _model_lines(results, marks))]
     if results.differences:
         title = f"Ability compared with {results.differences[0].model_a}"
-        blocks.append(_markdown(title, _difference_lines(results.differences)))
+        blocks.append(markdown(title, _difference_lines(results.differences)))
     if results.items:
-        blocks.append(_markdown(_items_title(results), _item_lines(results.items, marks)))
+        blocks.append(markdown(_items_title(results), _item_lines(results.items, marks)))
     said = [text.replace("* ", "- ", 1) for text in _said(results, marks)]
     ends = [part for text in legend(results) for part in (text, "")]
     return "\n".join([*(line for block in blocks for line in block), *said, "", *ends, heading, ""])
@@ -139,26 +137,10 @@ def _items_title(results: Abilities) -> str:
     return f"{title}; {more} more are in --format csv" if more > 0 else title
 
 
-def _signed(value: float | None) -> str:
-    return "–" if value is None else f"{value:+.2f}" if abs(value) < 1000 else f"{value:+.1e}"
-
-
-def _plain(value: float | None) -> str:
-    return "–" if value is None else f"{value:.2f}" if value < 1000 else f"{value:.0e}"
-
-
 def _limits(row: Ability | Comparison) -> str:
     if row.low is None or row.high is None:
         return "–"
-    return f"[{_signed(row.low)}, {_signed(row.high)}]"
-
-
-def _score(value: float | None) -> str:
-    return "–" if value is None else f"{100 * value:.1f} %"
-
-
-Lines = list[list[str]]
-"""Of a table: headers first."""
+    return f"[{signed(row.low)}, {signed(row.high)}]"
 
 
 def _model_lines(results: Abilities, marks: Mapping[str, int]) -> Lines:
@@ -166,8 +148,8 @@ def _model_lines(results: Abilities, marks: Mapping[str, int]) -> Lines:
     lines = [[*_MODELS, ""]]
     lines[0][2] = f"{level} interval"
     for row in results:
-        cells = [row.model, _signed(row.estimate), _limits(row), _plain(row.std_error)]
-        lines.append([*cells, _score(row.score), f"{row.n_items:,}", _marked(row, marks)])
+        cells = [row.model, signed(row.estimate), _limits(row), plain(row.std_error)]
+        lines.append([*cells, share(row.score), f"{row.n_items:,}", _marked(row, marks)])
     return lines
 
 
@@ -175,7 +157,7 @@ def _difference_lines(rows: Sequence[Comparison]) -> Lines:
     lines = [[*_DIFFERENCES, "Verdict"]]
     lines[0][2] = f"{percent(rows[0].confidence_level)} interval"
     for row in rows:
-        cells = [row.model_b, _signed(row.difference), _limits(row), p_value(row.p_adjusted)]
+        cells = [row.model_b, signed(row.difference), _limits(row), p_value(row.p_adjusted)]
         lines.append([*cells, probability(row.prob_better), _VERDICTS[row.verdict]])
     return lines
 
@@ -184,9 +166,9 @@ def _item_lines(items: Sequence[ItemEstimate], marks: Mapping[str, int]) -> Line
     several = _several_tasks(items)
     lines = [["Item", *(["Task"] if several else []), *_ITEMS, ""]]
     for item in items:
-        numbers = [_signed(item.difficulty), _plain(item.difficulty_std_error)]
-        numbers += [_plain(item.discrimination), _plain(item.discrimination_std_error)]
-        numbers += [_score(item.score), _plain(item.infit), _plain(item.outfit)]
+        numbers = [signed(item.difficulty), plain(item.difficulty_std_error)]
+        numbers += [plain(item.discrimination), plain(item.discrimination_std_error)]
+        numbers += [share(item.score), plain(item.infit), plain(item.outfit)]
         name = [item.item, *([item.task] if several else [])]
         lines.append([*name, *numbers, _marked(item, marks)])
     return lines
@@ -198,27 +180,6 @@ def _several_tasks(items: Sequence[ItemEstimate]) -> bool:
 
 def _item_name(item: ItemEstimate, *, several: bool) -> str:
     return f"{item.task} item {item.item}" if several else f"item {item.item}"
-
-
-def _filled(title: str, lines: Lines, *, left: Sequence[int]) -> Table:
-    """Lay lines out; the columns of names fold, those of numbers stand right."""
-    table = titled(title)
-    names = 2 if lines[0][1] == "Task" else 1
-    for k, header in enumerate(lines[0]):
-        if k < names:
-            table.add_column(header, overflow="fold", min_width=6)
-        else:
-            table.add_column(header, justify="left" if k in left else "right", no_wrap=True)
-    for line in lines[1:]:
-        table.add_row(*(Text(cell) for cell in line))
-    return table
-
-
-def _markdown(title: str, lines: Lines) -> list[str]:
-    header, *rows = lines
-    rule = ["---", *["---:"] * (len(header) - 1)]
-    written = [formats.line([formats.cell(cell) for cell in row]) for row in rows]
-    return [f"**{title}**", "", formats.line(header), formats.line(rule), *written, ""]
 
 
 def _marks(results: Abilities, most_items: int | None = None) -> dict[str, int]:

@@ -9,8 +9,17 @@ ITEM_MODELS: Mapping[str, str] = MappingProxyType(
         "1pl": "the same, on the scale where abilities are N(0, 1)",
         "2pl": "items differ in difficulty and discrimination, of either sign",
         "3pl": "as 2pl, and some answers are guessed right",
+        "factor": "models have several abilities, and each item asks for some of them",
     }
 )
+
+RESPONSES: Mapping[str, str] = MappingProxyType(
+    {
+        "binomial": "right or wrong; a score in between counts as a fraction of a success",
+        "beta": "scores anywhere in [0, 1], whose spread is fitted too; predicts no better",
+    }
+)
+"""How scores vary around what is expected of them."""
 
 ESTIMATORS: Mapping[str, str] = MappingProxyType(
     {
@@ -31,7 +40,7 @@ _JOINT = ("rasch", "2pl")
 SERVES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "mml-items": _JOINT, "mml": ("rasch", "1pl", "2pl", "3pl"), "cml-items": ("rasch",),
-        "cml": ("rasch",), "map": _JOINT, "jml": _JOINT, "vi": _JOINT, "mcmc": _JOINT,
+        "cml": ("rasch",), "map": (*_JOINT, "factor"), "jml": _JOINT, "vi": _JOINT, "mcmc": _JOINT,
     }
 )  # fmt: skip
 """The item models of each estimator."""
@@ -40,7 +49,7 @@ OPTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "mml": (
             "prior", "guessing_prior", "upper", "nodes", "tolerance", "max_steps",
-            "std_errors", "sandwich",
+            "std_errors", "sandwich", "groups",
         ),
         "mml-items": ("kind", "max_iter"),
         "cml-items": (),
@@ -52,3 +61,11 @@ OPTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     }
 )  # fmt: skip
 """The options of each estimator."""
+
+OPTIONS_OF_MODEL: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "factor": ("dimensions", "rotation", "ridge"),
+        "beta": ("intercept_sd", "discrimination_sd", "precision_sd", "adjusted", "max_steps"),
+    }
+)
+"""The options of an item model or a response that has one estimator, in place of those above."""

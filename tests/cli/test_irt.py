@@ -19,8 +19,7 @@ import pytest
 from click.testing import CliRunner
 
 from evalstats_plugin import IRTFit, annotate, fit_irt, read, strip
-from evalstats_plugin.cli import irt as command
-from evalstats_plugin.cli import main
+from evalstats_plugin.cli import irt_fits, main
 from evalstats_plugin.tables.estimators import ESTIMATORS, ITEM_MODELS
 
 ROOT = Path(__file__).parents[2]
@@ -219,7 +218,10 @@ def test_several_metrics_are_refused_with_what_to_pass() -> None:
         (("--baseline", "m9"), ("no model is called 'm9'", "did you mean")),
         (("--confidence-level", "95"), ("confidence level 95", "between 0 and 1")),
         (("--bank", "b", "--estimator", "mml"), ("--estimator and --bank found together",)),
-        (("--bank", "nothing.parquet"), ("nothing.parquet cannot be read as a fit",)),
+        (
+            ("--bank", "nothing.parquet"),
+            ("nothing.parquet: no such file, expected a file that a fit's save",),
+        ),
         (("--task", "none"), ("none",)),
     ],
 )
@@ -247,7 +249,9 @@ def test_data_that_cannot_be_fitted(tmp_path: Path) -> None:
     assert "every score is 1" in _refused(tmp_path / "same")
     not_a_fit = tmp_path / "x.parquet"
     not_a_fit.write_bytes(b"no Parquet")
-    assert "cannot be read as a fit" in _refused(tmp_path / "one", "--bank", not_a_fit)
+    assert "x.parquet is no Parquet file, expected a file that a fit's save" in _refused(
+        tmp_path / "one", "--bank", not_a_fit
+    )
 
 
 def test_without_torch_the_message_says_what_to_install(seven: Path) -> None:
@@ -268,11 +272,14 @@ def test_large_fits_tell_their_cost_beforehand(
     seven: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On standard error; not when quiet."""
-    monkeypatch.setattr(command, "LARGE", 1)
+    monkeypatch.setattr(irt_fits, "LARGE", 1)
     told = CliRunner().invoke(main, ["irt", str(seven)])
     quiet = CliRunner().invoke(main, ["irt", str(seven), "--quiet"])
 
-    assert "7 models × 80 items: the fit needs 0.0 GiB of memory or more\n" == told.stderr
+    assert told.stderr == (
+        "7 models × 80 items: the fit needs 0.0 GiB of memory or more, and on one processor core "
+        "a second or less\n"
+    )
     assert "" == quiet.stderr
 
 

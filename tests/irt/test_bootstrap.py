@@ -169,6 +169,18 @@ def test_at_the_fit_itself_there_is_nothing_left_to_gain(kind):
     assert torch.allclose(found.discrimination[0], fit.discrimination, atol=1e-8)
 
 
+def test_curves_of_steep_items_are_no_steeper_in_a_refit_than_in_the_fit():
+    """Points of the integral reach discriminations of hundreds: both hold them at 25."""
+    data = counts(20, 100, 3, slopes=1.2)
+    fit = items_integrated(data, "2pl")
+
+    found = refitter(data, fit, "2pl").refit(item_weights=torch.ones(1, 100))
+
+    assert fit.hyperparameters["log_discrimination_sd"] > 0.8
+    assert torch.allclose(found.ability[0], fit.ability, atol=1e-3)
+    assert torch.allclose(found.discrimination[0], fit.discrimination, atol=0.02)
+
+
 def test_percentiles_are_order_statistics():
     """Of 999 refits, the 25th smallest and the 25th largest."""
     data = counts(5, 60, slopes=0)

@@ -10,6 +10,7 @@ from scipy import optimize, special
 from evalstats_plugin.irt import items_likelihood
 from evalstats_plugin.irt.cml import abilities_given_item_totals
 from evalstats_plugin.irt.data import Counts
+from evalstats_plugin.irt.item_population import Population, points
 from evalstats_plugin.irt.items_integrated import items_integrated
 
 
@@ -146,23 +147,77 @@ def test_items_are_means_of_their_posterior():
     np.testing.assert_allclose(fit.discrimination, 1, atol=1e-12)
 
 
+@pytest.mark.parametrize("missing", [0.0, 0.2, 0.7])
 @pytest.mark.parametrize("kind", KINDS)
-def test_steps_from_a_sample_of_items_end_at_the_same_place_as_those_from_all(kind, monkeypatch):
-    _, data = simulated(30, 1500, 6, missing=0.2)
-    sampled = items_integrated(data, kind)
-    monkeypatch.setattr(items_likelihood, "_SAMPLE", 2**40)
-    full = items_integrated(data, kind)
+def test_covariance_of_scores_is_the_sum_over_items_from_its_definition(kind, missing):
+    """Whatever the share of missing cells, which decides what items have in common."""
+    _, data = simulated(12, 60, 6, missing=missing, epochs=2)
+    fit = items_integrated(data, kind)
+    assert fit.converged
+    values = parameters(fit)
+    # Any population will do; that of the fit, brought to where its mean discrimination is 1.
+    population = Population(kind, torch.tensor([values[12], np.log(values[13]), 0, 0.1, -1.0]))
+    if kind == "rasch":
+        population = Population(kind, population.values[:2])
+    if kind == "2pl-signed":
+        population.values[2] = 1
+    grid = points(population, fit.ability, data.trials.amax(1))
+    state = items_likelihood.evaluate(data, fit.ability, population, grid)
+    a, theta = grid.discrimination.numpy(), fit.ability.numpy()
+    logit = a * theta[:, None] + grid.intercept.numpy()
+    right, trials = data.right.numpy(), data.trials.numpy()
+    log_mass = (population.log_density(grid.x1, grid.x2) + grid.log_area).numpy()
+    joint = right.T @ logit - trials.T @ np.logaddexp(0, logit) + log_mass
+    expected = np.zeros((12, 12))
+    for j, weight in enumerate(special.softmax(joint, axis=1)):
+        score = a * (right[:, [j]] - trials[:, [j]] * special.expit(logit))
+        away = score - (score @ weight)[:, None]
+        expected += away * weight @ away.T
 
-    assert sampled.converged
-    np.testing.assert_allclose(sampled.ability, full.ability, atol=2e-5)
-    np.testing.assert_allclose(sampled.covariance, full.covariance, rtol=1e-3, atol=1e-7)
+    np.testing.assert_allclose(state.missing[:12, :12], expected, rtol=1e-5, atol=1e-5)
+
+
+def test_discriminations_of_either_sign_do_not_run_off_where_most_cells_are_missing():
+    """A step too far once ended where nothing is a number, or at spreads without bound."""
+    _, data = simulated(12, 60, 6, missing=0.7, epochs=2)
+    fit = items_integrated(data, "2pl-signed")
+
+    assert fit.converged
+    assert fit.log_likelihood == pytest.approx(-245.55, abs=0.01)
+    assert fit.log_likelihood == pytest.approx(dense(parameters(fit), data, "2pl-signed"), abs=1e-3)
+    assert fit.hyperparameters["discrimination_sd"] < 0.5
+    assert float(fit.ability.abs().max()) < 4
+
+
+def test_items_that_discriminate_alike_are_no_trap_of_the_first_coarse_points():
+    """Spreads of .1 or less, which coarse points misjudge: every step was refused for ever."""
+    for seed in range(3):
+        _, data = simulated(40, 500, seed, spread=0.0)
+
+        for kind in ("2pl", "2pl-signed"):
+            assert items_integrated(data, kind, max_iter=40).converged
+
+
+def test_points_far_from_an_items_posterior_are_left_out_and_do_not_matter(monkeypatch):
+    _, data = simulated(40, 200, 6, missing=0.2)
+    monkeypatch.setattr(items_likelihood, "_WORTH", 1)
+    some = items_integrated(data)
+    monkeypatch.setattr(items_likelihood, "_FAR", np.inf)
+    every = items_integrated(data)
+    monkeypatch.setattr(items_likelihood, "_FAR", 1.0)
+    too_few = items_integrated(data, max_iter=10)
+
+    np.testing.assert_allclose(some.ability, every.ability, atol=1e-8)
+    assert some.log_likelihood == pytest.approx(every.log_likelihood, abs=1e-7)
+    assert abs(too_few.log_likelihood - every.log_likelihood) > 1e-3
 
 
 def test_size_of_blocks_does_not_matter(monkeypatch):
     _, data = simulated(10, 300, 6, missing=0.2)
     whole = items_integrated(data)
     monkeypatch.setattr(items_likelihood, "_BLOCK", 2**13)
-    monkeypatch.setattr(items_likelihood, "_CACHE", 2**6)
+    monkeypatch.setattr(items_likelihood, "_FEWEST", 7)
+    monkeypatch.setattr(items_likelihood, "_WORTH", 1)
     parts = items_integrated(data)
 
     np.testing.assert_allclose(parts.ability, whole.ability, atol=1e-8)

@@ -1,0 +1,181 @@
+"""How well do item response models predict answers that were held out?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from evalstats_plugin.analyses.ability_data import irt_module
+from evalstats_plugin.errors import SelectionError
+from evalstats_plugin.irt.progress import tell
+from evalstats_plugin.matrix import ResponseMatrix
+from evalstats_plugin.results import Results, finite
+from evalstats_plugin.stats.interval import FloatArray
+from evalstats_plugin.tables.masks import MASKS
+from evalstats_plugin.wording import no_such
+
+ITEM_MODELS = ("rasch", "2pl", "factor")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldOut:
+    """Scores of the predictions of one part that was held out. Numbers are finite or ``None``."""
+
+    mask: str
+    """A name of `MASKS`: what was held out."""
+    seed: int
+    """Of what was drawn; the same one holds out the same cells."""
+    item_model: str
+    n_models: int
+    n_items: int
+    n_cells: int
+    """Held out and predicted."""
+    auc: float | None
+    """Chance that a right answer was given a higher probability than a wrong one."""
+    log_loss: float | None
+    """Per answer, in nats."""
+    brier: float | None
+    """Mean squared error of the probability."""
+    base_log_loss: float | None
+    """Of the share of right answers as the one probability of all."""
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalibrationBin:
+    """Held-out cells of like probability, all seeds of a mask together."""
+
+    mask: str
+    predicted: float
+    observed: float
+    std_error: float
+    """Of the observed share, if the predictions are true and the cells independent."""
+    n_cells: int
+
+
+@dataclass(frozen=True)
+class HeldOuts(Results[HeldOut]):
+    """One row per mask and seed, and how well probabilities are calibrated."""
+
+    calibration: tuple[CalibrationBin, ...] = ()
+
+
+def held_out(
+    matrix: ResponseMatrix,
+    masks: Sequence[str] = ("random",),
+    *,
+    item_model: str = "2pl",
+    dimensions: int | str = "auto",
+    seeds: Sequence[int] = range(5),
+    device: str = "auto",
+) -> HeldOuts:
+    """Hold out a fifth of the cells, models or items; fit the rest; predict what was held out.
+
+    Parameters
+    ----------
+    masks
+        Names of `MASKS`. Held-out models and items show 30 % of their answers, by which they are
+        placed, the rest of the fit being frozen.
+    item_model
+        ``"rasch"`` or ``"2pl"``, with items integrated out, or ``"factor"``.
+    dimensions
+        Of ``"factor"``.
+    seeds
+        Of the draws: one row for each.
+
+    Raises
+    ------
+    SelectionError
+        No such mask, or an item model that cannot be asked.
+    DesignError
+        Too little is left to fit or to predict.
+    """
+    _check(masks, item_model)
+    counts = irt_module("data").counts_of(matrix, device=device)
+    observed = np.asarray((~np.isnan(matrix.scores)).any(axis=2))
+    keys = _keys(matrix)
+    rows: list[HeldOut] = []
+    bins: list[CalibrationBin] = []
+    for mask in masks:
+        tests: list[tuple[FloatArray, Any]] = []
+        for place, seed in enumerate(seeds, 1):
+            tell(f"draw of {mask}", place, len(seeds))
+            rng = np.random.default_rng(seed)
+            split = irt_module("masks").MASKS[mask](observed, rng=rng, **keys.get(mask, {}))
+            fit = _estimator(item_model, dimensions, rng)
+            found = irt_module("holdout").predict_held_out(fit, counts, split)
+            rows.append(_row(mask, seed, item_model, counts, (found, split.test)))
+            tests.append((found, split.test))
+        bins += _bins(mask, counts, tests)
+    return HeldOuts(tuple(rows), counts.notes, calibration=tuple(bins))
+
+
+def _check(masks: Sequence[str], item_model: str) -> None:
+    for mask in masks:
+        if mask not in MASKS:
+            raise SelectionError(no_such("mask", mask, MASKS, ", ".join(MASKS)))
+    if item_model not in ITEM_MODELS:
+        shown = ", ".join(ITEM_MODELS)
+        msg = f"answers are held out for item models {shown}, found {item_model!r}: choose of these"
+        raise SelectionError(msg)
+
+
+def _keys(matrix: ResponseMatrix) -> dict[str, dict[str, FloatArray]]:
+    """What shifted masks go by: the ablest models, and the hardest items."""
+    there = ~np.isnan(matrix.scores)
+    right = np.where(there, matrix.scores, 0.0)
+    by_model, by_item = (
+        right.sum(axis=axes) / np.maximum(there.sum(axis=axes), 1) for axes in ((1, 2), (0, 2))
+    )
+    return {"shifted-rows": {"key": by_model}, "shifted-columns": {"key": -by_item}}
+
+
+def _estimator(item_model: str, dimensions: int | str, rng: np.random.Generator) -> Any:
+    if item_model == "factor":
+        factor = irt_module("factor").fit_factor
+        return partial(factor, n_dimensions=dimensions, ridge="auto", rng=rng)
+    return partial(irt_module("two_stage").fit_curves, kind=item_model)
+
+
+def _row(
+    mask: str, seed: int, item_model: str, counts: Any, tested: tuple[FloatArray, Any]
+) -> HeldOut:
+    holdout = irt_module("holdout")
+    found, test = tested
+    scores = holdout.score_held_out(counts, found, test)
+    right, trials = (x.cpu().numpy()[test].sum() for x in (counts.right, counts.trials))
+    share = np.full_like(found, right / trials)
+    base = holdout.score_held_out(counts, share, test)
+    return HeldOut(
+        mask=mask,
+        seed=seed,
+        item_model=item_model,
+        n_models=len(test),
+        n_items=test.shape[1],
+        n_cells=scores.n_cells,
+        auc=finite(scores.auc),
+        log_loss=finite(scores.log_loss),
+        brier=finite(scores.brier),
+        base_log_loss=finite(base.log_loss),
+    )
+
+
+def _bins(mask: str, counts: Any, tests: list[tuple[FloatArray, Any]]) -> list[CalibrationBin]:
+    """Calibration over all seeds, as if they were more models."""
+    repeated = _repeated(counts, len(tests))
+    predicted, test = (np.concatenate(x) for x in zip(*tests, strict=True))
+    found = irt_module("holdout").calibration(repeated, predicted, test)
+    rows = zip(*(x.tolist() for x in found), strict=True)
+    return [
+        CalibrationBin(mask=mask, predicted=p, observed=o, std_error=s, n_cells=n)
+        for p, o, s, n in rows
+    ]
+
+
+def _repeated(counts: Any, times: int) -> Any:
+    """The same answers so many times, one below the other."""
+    return replace(counts, **{k: getattr(counts, k).repeat(times, 1) for k in ("right", "trials")})

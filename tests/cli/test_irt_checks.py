@@ -1,0 +1,307 @@
+"""`evalstats-plugin irt`: refits, answers held out, unlike items, links, factors, and refusals."""
+
+from __future__ import annotations
+
+import csv
+import json
+from hashlib import sha256
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from evalstats_plugin import IRTFit, fit_irt, read
+from evalstats_plugin.analyses.ability_bootstrap import OVER as KNOWN_OVER
+from evalstats_plugin.analyses.ability_data import ability_matrix
+from evalstats_plugin.cli import main
+from evalstats_plugin.cli.irt import OVER
+from evalstats_plugin.irt.factor_fit import FactorFit
+from evalstats_plugin.irt.linking import link
+from evalstats_plugin.irt.masks import MASKS as ALL_MASKS
+from evalstats_plugin.tables.masks import MASKS
+
+N, M = 24, 60
+NAMES = [f"chat-{i}" if i % 2 else f"base-{i}" for i in range(N)]
+
+
+def write_log(folder: Path, model: str, task: str, scores: list[float]) -> None:
+    """Write what lm-eval would for a model with these item scores; item ids count from 0."""
+    inside = folder / model
+    inside.mkdir(parents=True, exist_ok=True)
+    stamp = "2026-11-21T00-00-00.000000"
+    lines = [
+        {"doc_id": i, "doc": {"q": i, "passage": i // 4}, "target": "x", "arguments": [],
+         "resps": [[""]], "filtered_resps": [""], "filter": "none", "metrics": ["acc"],
+         "doc_hash": sha256(f"{task} {i}".encode()).hexdigest(), "acc": score}
+        for i, score in enumerate(scores)
+    ]  # fmt: skip
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    (inside / f"samples_{task}_{stamp}.jsonl").write_text(text)
+    whole = {
+        "results": {task: {"alias": task, "acc,none": float(np.mean(scores))}},
+        "configs": {task: {"task": task, "metric_list": [{"metric": "acc"}]}},
+        "versions": {task: 1.0},
+        "higher_is_better": {task: {"acc": True}},
+        "n-samples": {task: {"original": len(scores), "effective": len(scores)}},
+        "config": {"model": "hf", "model_args": {"pretrained": model}},
+        "lm_eval_version": "0.4.13",
+        "model_name": model,
+    }
+    (inside / f"results_{stamp}.json").write_text(json.dumps(whole))
+
+
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give 24 models on 60 items; item 7 is much harder for the chat models."""
+    folder = tmp_path_factory.mktemp("logs")
+    rng = np.random.default_rng(3)
+    logit = np.linspace(-1.5, 1.5, N)[:, None] - rng.standard_normal(M)
+    chat = np.array([name.startswith("chat") for name in NAMES])
+    logit[chat, 7], logit[~chat, 7] = -3, 3
+    right = (rng.random((N, M)) < 1 / (1 + np.exp(-logit))).astype(float)
+    for name, row in zip(NAMES, right.tolist(), strict=True):
+        write_log(folder, name, "quiz", row)
+    return folder
+
+
+def run(*arguments: str | Path) -> Any:
+    """Run the command in this process."""
+    return CliRunner().invoke(main, ["irt", *map(str, arguments)])
+
+
+def as_json(*arguments: str | Path) -> dict[str, Any]:
+    """Run, and read its JSON."""
+    done = run(*arguments, "--format", "json", "-q")
+    assert 0 == done.exit_code, done.output
+    return json.loads(done.stdout)
+
+
+RASCH = ("--item-model", "rasch")
+SHOWN = {
+    "bootstrap": ("--bootstrap", "40", "--item-model", "rasch"),
+    "holdout": ("--holdout", "random", "--holdout", "rows", "--draws", "2"),
+    "dif": ("--dif", "chat-*"),
+    "factor": ("--dimensions", "2", "--rotation", "varimax"),
+}
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_every_table_fits_eighty_columns_and_every_format_is_whole(name: str, logs: Path) -> None:
+    """No cell is cut; Markdown has tables; CSV one line per row of JSON."""
+    table, markdown, rows = (
+        run(logs, *SHOWN[name], "--format", form, "-q") for form in ("table", "markdown", "csv")
+    )
+    whole = as_json(logs, *SHOWN[name])
+
+    assert 0 == table.exit_code, table.output
+    assert max(map(len, table.stdout.splitlines())) <= 80
+    assert "…" not in table.stdout
+    assert "| ---: |" in markdown.stdout
+    assert len(whole["results"]) == len(list(csv.DictReader(StringIO(rows.stdout))))
+
+
+def test_a_bootstrap_gives_percentiles_and_its_covariance(logs: Path) -> None:
+    """Of the same point estimates; what is drawn decides how wide they are."""
+    plain = {row["model"]: row for row in as_json(logs, *RASCH)["results"]}
+    whole = as_json(logs, *RASCH, "--bootstrap", "100", "--baseline", "base-0", "--items")
+    rows = {row["model"]: row for row in whole["results"]}
+    again = as_json(logs, *RASCH, "--bootstrap", "100", "--baseline", "base-0", "--items")
+
+    assert whole == {**again, "fit": whole["fit"]}
+    for name, row in rows.items():
+        assert plain[name]["estimate"] == row["estimate"]
+        assert plain[name]["std_error"] != row["std_error"]
+        assert row["low"] < row["estimate"] < row["high"]
+    width = np.mean([row["std_error"] / plain[n]["std_error"] for n, row in rows.items()])
+    assert width == pytest.approx(1, abs=0.15)
+    assert any("percentiles of 100 refits to items drawn anew" in n for n in
+               whole["evalstats"]["notes"])  # fmt: skip
+    assert 23 == len(whole["differences"])
+
+
+@pytest.mark.parametrize(
+    ("over", "extra", "said"),
+    [
+        ("models", (), "a model's ability varies only where it was drawn"),
+        ("clusters", ("--cluster", "passage"), "clusters of items drawn anew"),
+        ("parametric", (), "answers to new items, simulated from the fit"),
+    ],
+)
+def test_refits_go_over_what_is_asked(
+    logs: Path, over: str, extra: tuple[str, ...], said: str
+) -> None:
+    """And the notes say so."""
+    notes = as_json(logs, "--bootstrap", "40", "--item-model", "rasch", "--over", over, *extra)[
+        "evalstats"
+    ]["notes"]
+
+    assert said in " ".join(notes)
+    assert set(OVER) == set(KNOWN_OVER)
+
+
+def test_answers_held_out_are_predicted_better_than_by_their_mean(logs: Path) -> None:
+    """A row for each mask and seed, the same again; calibration adds up."""
+    whole = as_json(logs, *SHOWN["holdout"], "--seed", "4")
+    rows = whole["results"]
+
+    assert [("random", 4), ("random", 5), ("rows", 4), ("rows", 5)] == [
+        (row["mask"], row["seed"]) for row in rows
+    ]
+    assert all(row["log_loss"] < row["base_log_loss"] for row in rows)
+    assert all(0.6 < row["auc"] < 0.95 for row in rows)
+    for mask in ("random", "rows"):
+        cells = sum(row["n_cells"] for row in rows if row["mask"] == mask)
+        assert cells == sum(b["n_cells"] for b in whole["calibration"] if b["mask"] == mask)
+    assert rows == as_json(logs, *SHOWN["holdout"], "--seed", "4")["results"]
+    assert set(MASKS) == set(ALL_MASKS) - {"temporal"}
+
+
+def test_an_item_that_is_harder_for_one_group_is_found(logs: Path, tmp_path: Path) -> None:
+    """By a pattern or a file of names, which say the same; no other is."""
+    rows = as_json(logs, "--dif", "chat-*")
+    listed = tmp_path / "chat.txt"
+    listed.write_text("# the chat models\n" + "\n".join(n for n in NAMES if n[0] == "c") + "\n")
+    same = as_json(logs, "--dif", str(listed))
+
+    assert "7" == rows["results"][0]["item"]
+    assert ["7"] == [row["item"] for row in rows["results"] if row["flagged"]]
+    assert rows["results"][0]["log_odds"] < -2
+    assert rows["results"] == same["results"]
+    assert 12 == len(rows["focal"])
+    assert "large harder" in " ".join(run(logs, "--dif", "chat-*").stdout.split())
+
+
+def test_a_fit_is_linked_to_a_saved_one(logs: Path, tmp_path: Path) -> None:
+    """As `link` does; the note tells the constants."""
+    bank = tmp_path / "bank.parquet"
+    as_json(logs / "base-0", logs / "base-8", logs / "chat-3", logs / "chat-23", "--save", bank)
+    whole = as_json(logs, "--link", bank)
+    expected = link(IRTFit.load(bank), fit_irt(ability_matrix(read(logs)), rng=0))
+    found = {row["model"]: row["estimate"] for row in whole["results"]}
+
+    for name, value in zip(expected.models, expected.ability.tolist(), strict=True):
+        assert value == pytest.approx(found[name], abs=1e-9)
+    assert any("on the scale of bank.parquet" in note for note in whole["evalstats"]["notes"])
+
+
+def test_factors_have_a_row_per_dimension_and_are_a_bank(logs: Path, tmp_path: Path) -> None:
+    """Scored again on their own items they come back."""
+    bank = tmp_path / "factors.parquet"
+    whole = as_json(logs, "--dimensions", "1", "--save", bank)
+    scored = as_json(logs, "--bank", bank)
+    two = as_json(logs, "--dimensions", "2", "--rotation", "promax")
+    found = {row["model"]: row["estimate"] for row in scored["results"]}
+
+    assert 1 == FactorFit.load(bank).n_dimensions
+    for row in whole["results"]:
+        assert row["estimate"] == pytest.approx(found[row["model"]], abs=0.02)
+    assert 2 * N == len(two["results"])
+    assert 2 * M == len(two["items"])
+    assert "factor" == two["fit"]["item_model"]
+
+
+def test_groups_from_a_file_have_their_own_distributions(logs: Path, tmp_path: Path) -> None:
+    """Estimated by mml; models of other runs may be in the file too."""
+    groups = tmp_path / "groups.csv"
+    lines = [f"{name},{name.split('-')[0]}" for name in [*NAMES, "other"]]
+    groups.write_text("model,group\n" + "\n".join(lines) + "\n")
+    fit = as_json(logs, "--groups", groups)["fit"]
+
+    assert "mml" == fit["estimator"]
+    assert {"base", "chat"} == set(fit["hyperparameters"]["groups"])
+
+
+def test_scores_between_have_a_beta_response(tmp_path: Path) -> None:
+    """Right and wrong alone do not."""
+    rng = np.random.default_rng(0)
+    for i in range(5):
+        write_log(tmp_path, f"m{i}", "graded", rng.beta(1 + i, 3, 40).tolist())
+    fit = as_json(tmp_path, "--response", "beta")["fit"]
+
+    assert ("beta", "map") == (fit["response"], fit["estimator"])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--bootstrap", "0"), "--bootstrap 0 found, expected a number above 0"),
+        (("--bootstrap", "20"), "20 resamples found, expected 40 or more"),
+        (("--bootstrap", "40", "--over", "clusters"), "no item has a cluster"),
+        (("--bootstrap", "40", "--estimator", "mml"), "refits by mml-items or cml-items"),
+        (("--over", "items"), "--over found without --bootstrap"),
+        (("--draws", "3"), "--draws found without --holdout"),
+        (("--holdout", "cells"), "no mask is called 'cells'"),
+        (("--holdout", "random", "--draws", "0"), "--draws 0 found"),
+        (("--holdout", "random", "--item-model", "3pl"), "found '3pl'"),
+        (("--holdout", "random", "--save", "x.parquet"), "--holdout and --save found together"),
+        (("--dif", "chat-*", "--holdout", "rows"), "--holdout and --dif found together"),
+        (("--dif", "gpt-*"), "no model is called 'gpt-*'"),
+        (("--dif", "base-0"), "1 focal and 23 other models"),
+        (("--dif", ","), "names no model"),
+        (("--link", "none.parquet"), "none.parquet: no such file, expected"),
+        (("--link", "a", "--bank", "b"), "--bank and --link found together"),
+        (("--bank", "b", "--response", "beta"), "--response and --bank found together"),
+        (("--dimensions", "none"), "--dimensions 'none' found, expected a number"),
+        (("--dimensions", "0"), "--dimensions '0' found"),
+        (("--dimensions", "24"), "24 dimensions asked for, 24 models"),
+        (("--dimensions", "2", "--item-model", "rasch"), "expected item model factor"),
+        (("--dimensions", "2", "--baseline", "base-0"), "needs one ability of each model"),
+        (("--dimensions", "2", "--estimator", "mml"), "expected its only estimator, map"),
+        (("--response", "normal"), "no response is called 'normal'"),
+        (("--response", "beta"), "every score is 0 or 1"),
+        (("--response", "beta", "--item-model", "3pl"), "expected item model rasch or 2pl"),
+        (("--groups", "none.csv"), "none.csv: no such file"),
+        (("--save", "fit.json"), "expected a name that ends in .parquet"),
+    ],
+)
+def test_options_that_cannot_be_met(logs: Path, options: tuple[str, ...], message: str) -> None:
+    """One message, exit code 2, nothing printed."""
+    done = run(logs, *options)
+
+    assert 2 == done.exit_code, done.output
+    assert "" == done.stdout
+    assert "Traceback" not in done.stderr
+    assert message in done.stderr
+
+
+def test_only_a_fit_is_replaced_when_saving(logs: Path, tmp_path: Path) -> None:
+    """Other files, and folders, stay as they are; an empty file is no loss."""
+    other, folder, empty = (tmp_path / f"{n}.parquet" for n in ("other", "folder", "empty"))
+    other.write_text("my thesis")
+    folder.mkdir()
+    empty.touch()
+    refused = [run(logs, "--save", path) for path in (other, folder)]
+    for _ in range(2):
+        as_json(logs, "--save", empty, "--item-model", "rasch")
+
+    assert [2, 2] == [done.exit_code for done in refused]
+    assert "a file is there that is no saved fit; it was left as it is" in refused[0].stderr
+    assert "a folder is there" in refused[1].stderr
+    assert "my thesis" == other.read_text()
+    assert "rasch" == IRTFit.load(empty).item_model
+
+
+def test_group_files_that_cannot_be_read(logs: Path, tmp_path: Path) -> None:
+    """Other columns; no text."""
+    columns, binary = tmp_path / "columns.csv", tmp_path / "binary.csv"
+    columns.write_text("name,kind\na,b\n")
+    binary.write_bytes(b"\xff\xfe\x00")
+
+    assert (
+        "columns name, kind found, expected model and group"
+        in run(logs, "--groups", columns).stderr
+    )
+    assert "cannot be read as text" in run(logs, "--dif", binary).stderr
+
+
+def test_help_lists_options_in_groups() -> None:
+    """Every option once."""
+    text = run("--help").stdout
+
+    for heading in ("What is fitted:", "What is shown:", "Saved fits:", "What is read:"):
+        assert heading in text
+    assert all(1 == text.count(f"  {name} ") for name in ("--holdout", "--dif", "--link", "--bank"))
+    assert max(map(len, text.splitlines())) <= 80
