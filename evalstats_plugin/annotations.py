@@ -16,6 +16,7 @@ from evalstats_plugin.runs import label_models
 
 if TYPE_CHECKING:
     from evalstats_plugin.analyses.ability_crossing import CrossedAbilities
+    from evalstats_plugin.analyses.hierarchical_crossing import CrossedScores
 
 Analysis = Callable[[Sequence[Responses]], Intervals]
 
@@ -36,6 +37,7 @@ def annotate(  # noqa: PLR0913 - each is a choice of its own
     baseline: str | None = None,
     items: Literal["no", "metadata", "columns"] = "no",
     irt: bool = False,
+    hierarchical: bool = False,
     selection: Selection | None = None,
     analysis: Analysis | None = None,
     plugins: Plugins | None = None,
@@ -63,6 +65,9 @@ def annotate(  # noqa: PLR0913 - each is a choice of its own
         Write into each log how able its model is, on one scale of ability for each metric over
         all logs here; with `items` also difficulty, discrimination and why to look at an item.
         In lm-eval's logs the items to look at are listed in the results file.
+    hierarchical
+        Write into each log what its model is expected to score on each of its tasks, and over all
+        tasks of all logs here, when scores under one metric borrow from each other.
     selection
         What to read of each log, such as the field that groups its items.
     analysis
@@ -79,11 +84,13 @@ def annotate(  # noqa: PLR0913 - each is a choice of its own
     analysis = analysis or default_analysis()
     targets = _targets(paths, output, in_place=in_place, plugins=plugins)
     found = _read_all(targets, set(map(str, paths)), selection or Selection(), plugins)
-    labelled = _labelled(found) if compare or baseline or irt else {}
+    together = compare or baseline or irt or hierarchical
+    labelled = _labelled(found) if together else {}
     options: Mapping[str, Any] = compare if isinstance(compare, Mapping) else {}
     about = _comparisons(labelled, baseline, options) if compare or baseline else {}
     results = {log: analysis(responses) for log, responses in found.items()}
     scales = _scales(labelled, results, items=items != "no") if irt else None
+    pooled = _pooled(labelled, results) if hierarchical else None
     statistics = _items(found, scales) if items != "no" else {}
     written: list[Path] = []
     for log, responses in found.items():
@@ -95,6 +102,7 @@ def annotate(  # noqa: PLR0913 - each is a choice of its own
             statistics[_tasks(responses)] if items != "no" else None,
             items == "columns",
             scales.of_log(str(log)) if scales else None,
+            pooled.of_log(str(log)) if pooled else None,
         )
         written.append(write(log, annotation, targets[log], plugins))
     return written
@@ -156,8 +164,20 @@ def _scales(
     """Return scales of ability at the confidence level of the intervals."""
     from evalstats_plugin.analyses.ability_crossing import CrossedAbilities
 
-    levels = (row.confidence_level for each in results.values() for row in each)
-    return CrossedAbilities(labelled, confidence_level=next(levels, 0.95), items=items)
+    return CrossedAbilities(labelled, confidence_level=_level(results), items=items)
+
+
+def _pooled(
+    labelled: Mapping[str, Sequence[Responses]], results: Mapping[Path, Intervals]
+) -> CrossedScores:
+    """Return pooled scores at the confidence level of the intervals."""
+    from evalstats_plugin.analyses.hierarchical_crossing import CrossedScores
+
+    return CrossedScores(labelled, confidence_level=_level(results))
+
+
+def _level(results: Mapping[Path, Intervals]) -> float:
+    return next((row.confidence_level for each in results.values() for row in each), 0.95)
 
 
 def strip(

@@ -20,6 +20,7 @@ from evalstats_plugin.tables import INTERVALS
 
 if TYPE_CHECKING:
     from evalstats_plugin.analyses.ability_records import Abilities
+    from evalstats_plugin.analyses.hierarchical_crossing import PooledScores
     from evalstats_plugin.results import Comparisons, RankSets
 
 BLOCK_VARIABLE = "EVALSTATS_NO_PLUGINS"
@@ -58,113 +59,60 @@ class Annotation:
     abilities: Abilities | None = None
     """Of this log's models, and the items of its tasks that a person should look at."""
 
+    pooled: PooledScores | None = None
+    """Of this log's models, on its tasks and over all tasks of all logs."""
+
     def block(self) -> dict[str, Any]:
         """Return the annotation as JSON values; every list holds things of one type.
 
         There is no time in it: annotating twice gives the same bytes.
         """
         rows = self.intervals.rows
+        flagged = self.abilities.flagged if self.abilities else ()
+        noted = (self.intervals, self.abilities, self.pooled)
         return {
             "schema_version": SCHEMA_VERSION,
             "evalstats_plugin_version": self.version,
             "confidence_level": rows[0].confidence_level if rows else None,
             "seed": self.intervals.seed,
-            "intervals": [
-                {
-                    "kind": row.kind,
-                    "task": row.task,
-                    "metric": row.metric,
-                    "n_items": row.n_items,
-                    "n_epochs": row.n_epochs,
-                    "n_missing": row.n_missing,
-                    "n_clusters": row.n_clusters,
-                    "estimate": row.estimate,
-                    "low": row.low,
-                    "high": row.high,
-                    "std_error": row.std_error,
-                    "design_effect": row.design_effect,
-                    "icc": row.icc,
-                    "method": row.method,
-                    "notes": list(row.notes),
-                }
-                for row in rows
+            "intervals": [_written(row, _INTERVAL) for row in rows],
+            "comparisons": [_written(row, _COMPARISON) for row in self.comparisons or ()],
+            "ranks": [_written(row, _RANK) for row in self.ranks or ()],
+            "abilities": [_written(row, _ABILITY) for row in self.abilities or ()],
+            "suspect_items": [
+                {**_written(item, _ITEM), "reasons": list(item.notes)} for item in flagged
             ],
-            "comparisons": self._comparisons(),
-            "ranks": self._ranks(),
-            "abilities": self._abilities(),
-            "suspect_items": self._suspect_items(),
-            "notes": [*self.intervals.notes, *(self.abilities.notes if self.abilities else ())],
+            "pooled": [_written(row, _POOLED) for row in self.pooled or ()],
+            "notes": [note for results in noted if results is not None for note in results.notes],
         }
 
-    def _ranks(self) -> list[dict[str, Any]]:
-        return [
-            {
-                "task": row.task,
-                "metric": row.metric,
-                "model": row.model,
-                "n_models": row.n_models,
-                "best_rank": row.best_rank,
-                "worst_rank": row.worst_rank,
-                "letters": row.letters,
-                "prob_best": row.prob_best,
-            }
-            for row in self.ranks or ()
-        ]
 
-    def _abilities(self) -> list[dict[str, Any]]:
-        return [
-            {
-                "task": row.task,
-                "metric": row.metric,
-                "model": row.model,
-                "n_items": row.n_items,
-                "n_models": row.n_models,
-                "estimate": row.estimate,
-                "low": row.low,
-                "high": row.high,
-                "std_error": row.std_error,
-                "item_model": row.item_model,
-                "estimator": row.estimator,
-                "scale": row.scale,
-                "notes": list(row.notes),
-            }
-            for row in self.abilities or ()
-        ]
+# What is written of each result, in this order.
+_INTERVAL = (
+    "kind", "task", "metric", "n_items", "n_epochs", "n_missing", "n_clusters", "estimate", "low",
+    "high", "std_error", "design_effect", "icc", "method", "notes",
+)  # fmt: skip
+_COMPARISON = (
+    "task", "metric", "model_a", "model_b", "n_items", "difference", "low", "high", "p_value",
+    "p_adjusted", "low_adjusted", "high_adjusted", "prob_better", "method", "notes",
+)  # fmt: skip
+_RANK = (
+    "task", "metric", "model", "n_models", "best_rank", "worst_rank", "letters", "prob_best",
+)  # fmt: skip
+_ABILITY = (
+    "task", "metric", "model", "n_items", "n_models", "estimate", "low", "high", "std_error",
+    "item_model", "estimator", "scale", "notes",
+)  # fmt: skip
+_ITEM = ("task", "metric", "item", "difficulty", "discrimination")
+_POOLED = (
+    "task", "metric", "model", "n_items", "score", "estimate", "low", "high", "std_error", "method",
+    "notes",
+)  # fmt: skip
 
-    def _suspect_items(self) -> list[dict[str, Any]]:
-        return [
-            {
-                "task": item.task,
-                "metric": item.metric,
-                "item": item.item,
-                "difficulty": item.difficulty,
-                "discrimination": item.discrimination,
-                "reasons": list(item.notes),
-            }
-            for item in (self.abilities.flagged if self.abilities else ())
-        ]
 
-    def _comparisons(self) -> list[dict[str, Any]]:
-        return [
-            {
-                "task": row.task,
-                "metric": row.metric,
-                "model_a": row.model_a,
-                "model_b": row.model_b,
-                "n_items": row.n_items,
-                "difference": row.difference,
-                "low": row.low,
-                "high": row.high,
-                "p_value": row.p_value,
-                "p_adjusted": row.p_adjusted,
-                "low_adjusted": row.low_adjusted,
-                "high_adjusted": row.high_adjusted,
-                "prob_better": row.prob_better,
-                "method": row.method,
-                "notes": list(row.notes),
-            }
-            for row in self.comparisons or ()
-        ]
+def _written(row: Any, names: Iterable[str]) -> dict[str, Any]:
+    values = {name: getattr(row, name) for name in names}
+    return {k: list(v) if isinstance(v, tuple) else v for k, v in values.items()}  # pyright: ignore[reportUnknownArgumentType]
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from inspect_ai.log import EvalLog
 
     from evalstats_plugin.analyses.ability_records import Ability
+    from evalstats_plugin.analyses.hierarchical_records import Performance
 
 KEY = "evalstats"
 SUMMARY_KEY = "evalstats_summary"
@@ -52,6 +53,7 @@ def summary(annotation: Annotation) -> str:
     sentences = [_sentence(row) for row in annotation.intervals]
     sentences += [_comparison(row) for row in annotation.comparisons or ()]
     sentences += [_ability(row) for row in annotation.abilities or ()]
+    sentences += [_pooled(row) for row in annotation.pooled or ()]
     shown = sentences[:_MOST_IN_SUMMARY]
     if len(sentences) > len(shown):
         shown.append(f"and {len(sentences) - len(shown)} more")
@@ -81,3 +83,11 @@ def _ability(row: Ability) -> str:
     limits = "" if row.low is None or row.high is None else f" [{row.low:+.2f}, {row.high:+.2f}]"
     how = f"{row.item_model} {row.estimator}, {row.n_models} models, {row.scale}"
     return f"{what} {row.estimate:+.2f}{limits} ({how})"
+
+
+def _pooled(row: Performance) -> str:
+    what = f"{row.metric} pooled {'over all tasks' if row.task is None else f'on {row.task}'}"
+    if row.estimate is None or row.low is None or row.high is None:
+        return f"{what}: no estimate"
+    limits = f"[{row.low:.3f}, {row.high:.3f}]"
+    return f"{what} {row.estimate:.3f} {limits} (hierarchical {row.method})"

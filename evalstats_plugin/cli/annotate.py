@@ -50,6 +50,12 @@ if TYPE_CHECKING:
     help="Write how able each model is, over all these logs; with --items also how hard items are "
     "and which to look at.",
 )
+@click.option(
+    "--hierarchical",
+    is_flag=True,
+    help="Write what each model is expected to score when models and tasks, over all these logs, "
+    "borrow from each other.",
+)
 @options.cluster
 @options.include_incomplete
 @options.analysis
@@ -69,7 +75,7 @@ def annotate(ctx: click.Context, paths: tuple[str, ...], **chosen: Any) -> None:
     plugins = load(ctx.obj or ())
     where: dict[str, Any] = {"output": chosen["output"], "in_place": chosen["in_place"]}
     if chosen["take_out"]:
-        with_it = ("rescore", "compare", "baseline", "irt", "items")
+        with_it = ("rescore", "compare", "baseline", "irt", "hierarchical", "items")
         given = [name for name in with_it if chosen[name] not in (False, None, "no")]
         if given:
             msg = f"--strip and --{given[0]} found together, expected one of them"
@@ -91,6 +97,7 @@ def annotate(ctx: click.Context, paths: tuple[str, ...], **chosen: Any) -> None:
             baseline=chosen["baseline"],
             items=chosen["items"],
             irt=chosen["irt"],
+            hierarchical=chosen["hierarchical"],
             selection=selection,
             analysis=analysis,
             plugins=plugins,

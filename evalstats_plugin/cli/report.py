@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from evalstats_plugin.cli import options
+from evalstats_plugin.cli.sections import Sectioned
+from evalstats_plugin.tables.hierarchical import HIERARCHICAL_MODELS, INFERENCES
 
 if TYPE_CHECKING:
     from evalstats_plugin.plugins import Plugins
@@ -16,8 +18,50 @@ if TYPE_CHECKING:
     from evalstats_plugin.results import Intervals
 
 
-@click.command()
+_SECTIONS = {
+    "Intervals": ("confidence_level", "method", "prior", "bounds", "population", "seed"),
+    "More scores, and more out of them": (
+        "derive", "at_k", "control_variate", "judge", "human", "labels",
+    ),
+    "Borrowing strength": (
+        "model", "inference", "chains", "draws", "warm_up", "covariates", "baseline", "figure",
+    ),
+    "What is shown": ("form", "quiet"),
+    "What is read": (
+        "task", "metric", "cluster", "include_incomplete", "runs", "skip_broken",
+    ),
+}  # fmt: skip
+
+
+@click.command(cls=Sectioned, sections=_SECTIONS)
 @click.argument("paths", nargs=-1, required=True, metavar="PATHS...")
+@click.option(
+    "--model",
+    metavar="NAME",
+    help="hierarchical: every score borrows from the other models and tasks; or "
+    f"hierarchical:NAME, of {', '.join(HIERARCHICAL_MODELS)}.",
+)
+@click.option(
+    "--inference",
+    metavar="NAME",
+    help=f"How it is inferred: auto, {', '.join(INFERENCES)}.  [default: auto, by structure]",
+)
+@click.option("--chains", type=int, metavar="N", help="Of draws.  [default: 4]")
+@click.option("--draws", type=int, metavar="N", help="Of each chain.  [default: 1000]")
+@click.option(
+    "--warm-up", type=int, metavar="N", help="Draws of each chain not kept.  [default: 300]"
+)
+@click.option(
+    "--covariates",
+    metavar="CSV",
+    multiple=True,
+    help="Table with a column model (or task) and columns of numbers that may explain "
+    "performance (or difficulty); may be repeated.",
+)
+@click.option("--baseline", metavar="MODEL", help="Compare the others with this model.")
+@click.option(
+    "--figure", metavar="FILE", help="Draw scores as observed and as estimated: .png, .svg, .pdf."
+)
 @options.reading
 @options.analysis
 @options.derive
@@ -31,6 +75,7 @@ def report(ctx: click.Context, paths: tuple[str, ...], **chosen: Any) -> None:
 
     PATHS are results files, folders or patterns; "-" reads one JSON object from standard input.
     """
+    from evalstats_plugin.cli.hierarchical import hierarchical_model, show_hierarchical
     from evalstats_plugin.cli.printing import show
     from evalstats_plugin.cli.reading import read_logs
     from evalstats_plugin.cli.saving import analyse_saving
@@ -38,8 +83,12 @@ def report(ctx: click.Context, paths: tuple[str, ...], **chosen: Any) -> None:
     from evalstats_plugin.report.formats import to_markdown
     from evalstats_plugin.report.text import print_intervals
 
+    model = hierarchical_model(chosen)
     plugins = load(ctx.obj or ())
     responses = read_logs(paths, chosen, plugins)
+    if model is not None:
+        show_hierarchical(ctx, responses, chosen, model)
+        return
     if chosen["at_k"]:
         from evalstats_plugin.analyses.epochs import with_at_k
 

@@ -1,0 +1,145 @@
+"""Crossed models: every model on every task, answers logistic, effects normal.
+
+logit P(right) = b + x'β + λ_m - τ_t + μ_mt, and - κ_ti for question i where answers are told apart.
+λ_m ~ N(0, σ_λ²) is a model's performance across tasks, τ_t ~ N(0, σ_τ²) a task's difficulty,
+μ_mt ~ N(0, σ_μ²) what a model can on this task beyond both, κ_ti ~ N(0, σ_κ²) a question's
+difficulty; x are covariates of models and tasks.
+"""
+
+# torch's stubs leave parts of these calls untyped.
+# pyright: reportUnknownMemberType=false
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+Family = Literal["gamma", "half-normal", "lognormal"]
+
+
+class ScalePrior(NamedTuple):
+    """Prior of a standard deviation σ.
+
+    ``gamma``: shape and rate; ``half-normal``: scale (the second number is not used);
+    ``lognormal``: mean and standard deviation of log σ.
+    """
+
+    family: Family
+    first: float
+    second: float = 0.0
+
+    def log_density(self, log_scale: Tensor) -> Tensor:
+        """Of log σ, up to a constant: of σ, times σ."""
+        if self.family == "gamma":
+            return self.first * log_scale - self.second * log_scale.exp()
+        if self.family == "half-normal":
+            return log_scale - (2 * log_scale).exp() / (2 * self.first**2)
+        return -0.5 * ((log_scale - self.first) / self.second).square()
+
+    def log_constant(self) -> float:
+        """What `log_density` leaves out, so that two priors can be compared."""
+        if self.family == "gamma":
+            return self.first * math.log(self.second) - math.lgamma(self.first)
+        if self.family == "half-normal":
+            return math.log(2) - math.log(self.first) - 0.5 * math.log(2 * math.pi)
+        return -math.log(self.second) - 0.5 * math.log(2 * math.pi)
+
+    def draw(self, size: tuple[int, ...], rng: np.random.Generator) -> NDArray[np.float64]:
+        """Draw σ."""
+        if self.family == "gamma":
+            return rng.gamma(self.first, 1 / self.second, size)
+        if self.family == "half-normal":
+            return np.abs(rng.normal(0.0, self.first, size))
+        return np.exp(rng.normal(self.first, self.second, size))
+
+    def __str__(self) -> str:
+        """As it is written in papers."""
+        numbers = (self.first,) if self.family == "half-normal" else (self.first, self.second)
+        return f"{self.family}({', '.join(f'{x:g}' for x in numbers)})"
+
+
+SLIDES = ScalePrior("gamma", 2.0, 2.0)
+"""Prior of every standard deviation in the talk that the models are from [BA24]_."""
+
+SCALES = ("model", "task", "interaction", "question")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CrossedModel:
+    """Which effects a model has, and their priors."""
+
+    across_tasks: bool = True
+    """Whether there is λ."""
+    questions: bool = False
+    """Whether there is κ: columns are questions, not tasks."""
+    spread_by_task: bool = False
+    """Whether each task has its own σ_μ."""
+    intercept_sd: float = 1.0
+    """Prior: b ~ N(0, ·²)."""
+    coefficient_sd: float = 1.0
+    """Prior of β, covariates being standardised."""
+    scales: Mapping[str, ScalePrior] = field(default_factory=dict[str, ScalePrior])
+    """Priors other than `default`, by a name of `SCALES`."""
+    default: ScalePrior = SLIDES
+
+    def prior(self, scale: str) -> ScalePrior:
+        """Return the prior of one standard deviation."""
+        return self.scales.get(scale, self.default)
+
+
+@dataclass(frozen=True, eq=False)
+class CrossedData:
+    """Right answers of N models in M columns, which are tasks, or the questions of tasks."""
+
+    right: Tensor
+    """Shape (N, M); fractions are partial credit."""
+    trials: Tensor
+    """Shape (N, M): 0 where missing."""
+    task: Tensor
+    """Shape (M,): the task of each column, numbered from 0."""
+    n_tasks: int
+    model_covariates: Tensor
+    """Shape (N, P)."""
+    task_covariates: Tensor
+    """Shape (T, Q): what makes tasks hard, hence with a minus sign."""
+    member: Tensor | None = field(init=False)
+    """Shape (M, T): 1 where a column is of the task; None where columns are the tasks."""
+
+    def __post_init__(self) -> None:
+        own = torch.arange(self.n_tasks, device=self.task.device)
+        plain = len(self.task) == self.n_tasks and bool((self.task == own).all())
+        member = None if plain else (self.task[:, None] == own).to(self.right)
+        object.__setattr__(self, "member", member)
+
+    def by_task(self, values: Tensor) -> Tensor:
+        """Sum columns (..., M) within their tasks, (..., T)."""
+        return values if self.member is None else values @ self.member
+
+    def to_columns(self, values: Tensor) -> Tensor:
+        """Give every column (..., M) the value of its task (..., T)."""
+        return values if self.member is None else values[..., self.task]
+
+    @property
+    def totals(self) -> tuple[Tensor, Tensor]:
+        """Right answers and trials of each model on each task, (N, T)."""
+        return self.by_task(self.right), self.by_task(self.trials)
+
+    @property
+    def sizes(self) -> Tensor:
+        """Columns of each task, (T,)."""
+        return torch.bincount(self.task, minlength=self.n_tasks).to(self.right)
+
+    @property
+    def design(self) -> Tensor:
+        """The intercept and the covariates of each model on each task, (N, T, 1 + P + Q)."""
+        n, t = len(self.right), self.n_tasks
+        one = self.right.new_ones(n, t, 1)
+        models = self.model_covariates[:, None].expand(n, t, -1)
+        return torch.cat([one, models, -self.task_covariates.expand(n, t, -1)], dim=2)

@@ -1,0 +1,354 @@
+"""`evalstats-plugin report --model hierarchical` and `annotate --hierarchical`."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from evalstats_plugin import annotate, fit_hierarchical, read, strip
+from evalstats_plugin.cli import hierarchical, main
+from evalstats_plugin.tables.hierarchical import HIERARCHICAL_MODELS, INFERENCES
+
+ROOT = Path(__file__).parents[2]
+INSPECT = ROOT / "fixtures" / "logs" / "inspect_ai" / "0.3.285" / "models"
+LM_EVAL = ROOT / "fixtures" / "logs" / "lm_eval" / "0.4.13" / "out"
+SHORT = ("--chains", "2", "--draws", "20", "--warm-up", "10", "-q")
+
+
+def write_log(folder: Path, model: str, tasks: Mapping[str, Sequence[float]]) -> None:
+    """Write what lm-eval would for a model with these item scores."""
+    inside = folder / model
+    inside.mkdir(parents=True)
+    stamp = "2026-11-21T00-00-00.000000"
+    for task, scores in tasks.items():
+        lines = [
+            {"doc_id": i, "doc": {"q": i}, "target": "x", "arguments": [], "resps": [[""]],
+             "filtered_resps": [""], "filter": "none", "metrics": ["acc"],
+             "doc_hash": sha256(f"{task} {i}".encode()).hexdigest(), "acc": score}
+            for i, score in enumerate(scores)
+        ]  # fmt: skip
+        text = "".join(json.dumps(line) + "\n" for line in lines)
+        (inside / f"samples_{task}_{stamp}.jsonl").write_text(text)
+    whole = {
+        "results": {t: {"alias": t, "acc,none": float(np.mean(s))} for t, s in tasks.items()},
+        "configs": {t: {"task": t, "metric_list": [{"metric": "acc"}]} for t in tasks},
+        "versions": dict.fromkeys(tasks, 1.0),
+        "higher_is_better": {t: {"acc": True} for t in tasks},
+        "n-samples": {t: {"original": len(s), "effective": len(s)} for t, s in tasks.items()},
+        "config": {"model": "hf", "model_args": {"pretrained": model}},
+        "lm_eval_version": "0.4.13",
+        "model_name": model,
+    }
+    (inside / f"results_{stamp}.json").write_text(json.dumps(whole, indent=2))
+
+
+@pytest.fixture
+def seven(tmp_path: Path) -> Path:
+    """Give the logs of seven models on three tasks; m6 took one, and one task has one question."""
+    rng = np.random.default_rng(3)
+    for i in range(7):
+        right = (rng.random(41) < 0.3 + 0.1 * i).astype(float).tolist()
+        tasks = {"easy": right[:25], "hard": right[25:40], "single": right[40:]}
+        write_log(tmp_path / "logs", f"m{i}", tasks if i < 6 else {"easy": right[:25]})
+    return tmp_path / "logs"
+
+
+def _ran(*arguments: str | Path) -> Result:
+    return CliRunner(env={"COLUMNS": "80"}).invoke(
+        main, ["report", *SHORT, *map(str, arguments)], catch_exceptions=False
+    )
+
+
+def _json(*arguments: str | Path) -> dict[str, Any]:
+    done = _ran(*arguments, "--model", "hierarchical", "--format", "json")
+    assert 0 == done.exit_code, done.output
+    return json.loads(done.stdout)
+
+
+def _refused(*arguments: str | Path) -> str:
+    done = _ran(*arguments)
+
+    assert 2 == done.exit_code, done.output
+    assert "" == done.stdout
+    assert 1 == len(done.stderr.strip().splitlines())
+    return done.stderr
+
+
+def test_help_names_every_model_and_engine() -> None:
+    """Names with hyphens are broken at line ends."""
+    shown = "".join(CliRunner().invoke(main, ["report", "--help"]).stdout.split())
+
+    assert ",".join(HIERARCHICAL_MODELS) in shown
+    assert f"auto,{','.join(INFERENCES)}" in shown
+    assert "Borrowingstrength:" in shown
+
+
+def test_json_holds_scores_pairs_difficulties_and_the_fit(seven: Path) -> None:
+    """As the function says with the same seed."""
+    whole = _json(seven, "--seed", "3")
+    fit = fit_hierarchical(read(seven), rng=3, options={"chains": 2, "draws": 20, "warm_up": 10})
+
+    assert whole["results"] == json.loads(json.dumps(fit.to_dict()))
+    assert whole["contrasts"] == fit.contrasts().to_dict()
+    assert ["easy", "hard", "single"] == sorted(row["task"] for row in whole["difficulties"])
+    assert ("task", "gibbs") == (whole["fit"]["model"], whole["fit"]["inference"])
+    assert "hierarchical:task" == whole["evalstats"]["model"]
+    (missing,) = (r for r in whole["results"] if (r["model"], r["task"]) == ("m6", "hard"))
+    assert missing["score"] is None
+    assert 0 < missing["low"] < missing["estimate"] < missing["high"] < 1
+
+
+def test_tables_fit_eighty_columns(seven: Path) -> None:
+    """Of seven models each is compared with the next, or all with a baseline."""
+    text = _ran(seven, "--model", "hierarchical").stdout
+    baseline = _ran(seven, "--model", "hierarchical", "--baseline", "m0").stdout
+    markdown = _ran(seven, "--model", "hierarchical", "--format", "markdown").stdout
+    said = " ".join(text.split())
+
+    assert max(map(len, text.splitlines())) <= 80
+    assert "…" not in text
+    assert "7 models on 3 tasks (acc), model task, in percent" in said
+    assert "Each model and the next, in points" in said
+    assert 6 == text.count(" – m")
+    assert "m6: 2 of 3 tasks not run: predicted from the other models and tasks" in said
+    assert "a task has a single question" in said
+    assert "Compared with m0, in points" in baseline
+    assert 6 == baseline.count(" – m0")
+    assert "| m5 | (all) |" in markdown
+
+
+def test_csv_has_one_row_for_each_model_and_task(seven: Path) -> None:
+    """And one for each model over all tasks, whose task is empty."""
+    done = _ran(seven, "--model", "hierarchical", "--format", "csv")
+    rows = list(csv.DictReader(StringIO(done.stdout)))
+
+    assert 7 * 4 == len(rows)
+    assert 7 == sum(row["task"] == "" for row in rows)
+
+
+def test_one_model_is_nested_and_models_are_compared_by_evidence(seven: Path) -> None:
+    """Also one question, and all of them right."""
+    whole = _json(seven / "m3")
+    text = _ran(seven / "m3", "--model", "hierarchical").stdout
+
+    assert ("task", "mp") == (whole["fit"]["model"], whole["fit"]["inference"])
+    assert [] == whole["contrasts"]
+    assert {"task", "per-task", "beta-binomial"} == {row["model"] for row in whole["evidence"]}
+    assert "Which model the answers speak for" in text
+    assert "1 model on 3 tasks" in text
+
+
+@pytest.mark.parametrize("scores", [[1.0], [1.0, 1.0, 1.0], [0.0, 0.5, 1.0]], ids=str)
+def test_hardly_any_answers_give_finite_numbers(tmp_path: Path, scores: list[float]) -> None:
+    """One model and one task; two models, all right or not."""
+    write_log(tmp_path / "logs", "m0", {"a": scores})
+    alone = _json(tmp_path / "logs")
+    write_log(tmp_path / "logs", "m1", {"a": scores, "b": [1.0, 0.0]})
+    both = _json(tmp_path / "logs")
+
+    assert "per-task" == alone["fit"]["model"]
+    assert 2 + 6 == len(alone["results"]) + len(both["results"])
+    for row in (*alone["results"], *both["results"]):
+        assert 0 <= row["low"] <= row["estimate"] <= row["high"] <= 1
+
+
+def test_covariates_come_from_tables_of_models_and_of_tasks(seven: Path, tmp_path: Path) -> None:
+    """Rows of models that are not there do no harm."""
+    sizes, lengths = tmp_path / "sizes.csv", tmp_path / "lengths.csv"
+    sizes.write_text("model,size\n" + "".join(f"m{i},{i}\n" for i in range(9)))
+    lengths.write_text("task,length,year\neasy,1,3\nhard,2,1\nsingle,3,1\n")
+    whole = _json(seven, "--covariates", sizes, "--covariates", lengths)
+    text = _ran(seven, "--model", "hierarchical", "--covariates", sizes).stdout
+
+    assert ["size", "length", "year"] == [row["covariate"] for row in whole["effects"]]
+    assert "Covariates" in text
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--model", "hierarchicl"), "did you mean hierarchical"),
+        (("--model", "hierarchical:tusk"), "no hierarchical model is called 'tusk'"),
+        (("--model", "hierarchical", "--inference", "nuts"), "no inference is called 'nuts'"),
+        (("--model", "hierarchical:task", "--inference", "exact"), "does not fit model 'task'"),
+        (("--model", "hierarchical", "--baseline", "m9"), "no model is called 'm9'"),
+        (("--model", "hierarchical", "--method", "wilson"), "--model hierarchical and --method"),
+        (("--model", "hierarchical", "--prior", "1,1"), "--model hierarchical and --prior"),
+        (("--model", "hierarchical", "-c", "95"), "expected a number between 0 and 1"),
+        (("--model", "hierarchical", "--figure", "x.txt"), "ends in .png, .svg, .pdf"),
+        (("--model", "hierarchical", "--figure", "nowhere/x.png"), "there is no folder nowhere"),
+        (("--model", "hierarchical", "--covariates", "no.csv"), "no.csv: covariates cannot be"),
+    ],
+)
+def test_options_that_cannot_be_met(seven: Path, options: tuple[str, ...], said: str) -> None:
+    """One message, exit code 2."""
+    assert said in _refused(seven, *options)
+
+
+def test_an_option_without_the_model_is_refused(seven: Path) -> None:
+    """Instead of being ignored."""
+    assert "--chains found without --model hierarchical" in _refused(seven)
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ("who,size\nm0,1\n", "'who', 'size' found, expected a CSV file with a column 'model' or"),
+        ("model,size\nm0,big\n", "line 2, 'size': 'big' found, expected a number"),
+        ("model,size\nm0,1\n", "covariate 'size' has no value for models m1, m2"),
+        ("model,size\n" + "".join(f"m{i},7\n" for i in range(7)), "7 throughout"),
+        ("", "no rows found"),
+    ],
+)
+def test_covariates_that_cannot_be_used(seven: Path, tmp_path: Path, table: str, said: str) -> None:
+    """What is wrong, and where."""
+    (tmp_path / "x.csv").write_text(table)
+
+    assert said in _refused(seven, "--model", "hierarchical", "--covariates", tmp_path / "x.csv")
+
+
+def test_several_metrics_of_a_task_need_a_choice() -> None:
+    """Which tasks, and how to choose."""
+    said = _refused(LM_EVAL, "--model", "hierarchical")
+
+    assert "tasks have several metrics: es_" in said
+    assert "choose with --metric" in said
+
+
+def test_long_fits_tell_their_cost_beforehand(seven: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On standard error; not when quiet."""
+    monkeypatch.setattr(hierarchical, "LONG", 0.0)
+    arguments = ["report", str(seven), "--model", "hierarchical", *SHORT[:-1]]
+    told = CliRunner().invoke(main, arguments)
+
+    assert told.stderr == "7 models × 3 tasks (41 questions): a second or less on one core\n"
+    assert "" == _ran(seven, "--model", "hierarchical").stderr
+
+
+def test_the_figure_is_written(seven: Path, tmp_path: Path) -> None:
+    """Beside the table."""
+    figure = tmp_path / "shrinkage.png"
+    done = _ran(seven, "--model", "hierarchical:per-task", "--figure", figure)
+
+    assert 0 == done.exit_code
+    assert figure.read_bytes().startswith(b"\x89PNG")
+
+
+def test_without_torch_the_message_says_what_to_install(seven: Path) -> None:
+    """Not a traceback; closed forms need none."""
+    code = (
+        "import sys; sys.modules['torch'] = None\n"
+        "from evalstats_plugin.cli import main\n"
+        f"main(['report', {str(seven)!r}, '--model', sys.argv[1]])"
+    )
+    crossed, closed = (
+        subprocess.run([sys.executable, "-c", code, f"hierarchical:{name}"], capture_output=True,
+                       text=True, check=False)
+        for name in ("task", "per-task")
+    )  # fmt: skip
+
+    assert (2, 0) == (crossed.returncode, closed.returncode)
+    assert "pip install 'evalstats-plugin[hierarchical]'" in crossed.stderr
+    assert "Traceback" not in crossed.stderr
+
+
+def _digests(folder: Path) -> dict[str, str]:
+    return {
+        str(p.relative_to(folder)): sha256(p.read_bytes()).hexdigest()
+        for p in sorted(folder.rglob("*"))
+        if p.is_file()
+    }
+
+
+def test_lm_eval_logs_carry_pooled_scores_and_lose_them_again(tmp_path: Path) -> None:
+    """Twice is the same; samples are not touched; stripping gives the original to the byte."""
+    folder = tmp_path / "models__m2"
+    folder.mkdir()
+    for file in (LM_EVAL / "models__m2").glob("*2026-11-21T07-08-19.905174*"):
+        shutil.copy(file, folder)
+    before = _digests(folder)
+    logs = annotate(folder, in_place=True, hierarchical=True)
+    once = _digests(folder)
+    done = CliRunner().invoke(main, ["annotate", str(folder), "--in-place", "--hierarchical"])
+    blocks = [json.loads(log.read_text())["evalstats"] for log in logs]
+    rows = [row for block in blocks for row in block["pooled"] if row["metric"] == "acc"]
+    fit = fit_hierarchical(read(folder, metric="acc"), rng=0)
+    expected = {row.task: row for row in fit}
+
+    assert 0 == done.exit_code, done.output
+    assert once == _digests(folder)
+    assert {str(log.relative_to(folder)) for log in logs} == {
+        name for name in before if before[name] != once[name]
+    }
+    assert set(expected) == {row["task"] for row in rows}
+    for row in rows:
+        own = expected[row["task"]]
+        assert (own.estimate, own.low, own.high) == (row["estimate"], row["low"], row["high"])
+    strip(folder, in_place=True)
+    assert before == _digests(folder)
+
+
+def test_inspect_logs_carry_pooled_scores_and_lose_them_again(tmp_path: Path) -> None:
+    """Four models on one task; the summary says so."""
+    from inspect_ai.log import read_eval_log
+
+    for log in INSPECT.glob("*_arith_*.eval"):
+        shutil.copy(log, tmp_path)
+    whole = fit_hierarchical(read(tmp_path), rng=0)
+    samples = {log: read_eval_log(str(log)).samples for log in tmp_path.glob("*.eval")}
+    annotate(tmp_path, in_place=True, hierarchical=True)
+
+    assert 4 == len(samples)
+    for log in samples:
+        found = read_eval_log(str(log), header_only=True)
+        pooled = found.metadata["evalstats"]["pooled"]
+        expected = [row for row in whole if row.model == found.eval.model]
+        assert [(r.task, r.estimate, r.low, r.high) for r in expected] == [
+            (r["task"], r["estimate"], r["low"], r["high"]) for r in pooled
+        ]
+        assert "match pooled on arith" in found.metadata["evalstats_summary"]
+    strip(tmp_path, in_place=True)
+    for log, kept in samples.items():
+        found = read_eval_log(str(log))
+        assert "evalstats" not in (found.metadata or {})
+        assert kept == found.samples
+
+
+def test_stripping_and_pooling_do_not_go_together(tmp_path: Path) -> None:
+    """One message."""
+    done = CliRunner().invoke(
+        main, ["annotate", str(LM_EVAL), "-o", str(tmp_path), "--strip", "--hierarchical"]
+    )
+
+    assert 2 == done.exit_code
+    assert "--strip and --hierarchical found together" in done.stderr
+
+
+def test_a_metric_that_cannot_be_pooled_is_told_in_the_log(tmp_path: Path) -> None:
+    """Scores beyond 1; if there is nothing else, nothing is written."""
+    write_log(tmp_path / "logs", "m0", {"a": [0.0, 50.0, 100.0]})
+    before = _digests(tmp_path)
+    done = CliRunner().invoke(main, ["annotate", str(tmp_path), "--in-place", "--hierarchical"])
+
+    assert 2 == done.exit_code
+    assert "no metric can be pooled: acc: score 50 of model 'm0' on item 1" in done.stderr
+    assert before == _digests(tmp_path)
+
+
+def test_one_chain_is_compared_with_itself(seven: Path) -> None:
+    """By its halves, so that there is an R-hat."""
+    whole = _json(seven, "--chains", "1")
+
+    assert 0.9 < whole["fit"]["diagnostics"]["worst_r_hat"]
