@@ -214,6 +214,11 @@ def _about(
 ) -> list[str]:
     """Say what was done, and what a ranking of these contests can tell."""
     notes: list[str] = []
+    if len(tasks := list(dict.fromkeys(matrix.tasks.tolist()))) > 1:
+        notes.append(
+            f"{len(tasks)} tasks together, every item counts the same whatever its task: "
+            f"{few(tasks)}"
+        )
     if matrix.scores.shape[2] > 1:
         how = "means over epochs are compared" if epochs == "mean" else "compared epoch by epoch"
         notes.append(how)
@@ -234,5 +239,5 @@ def _about(
             "Rasch model, in which the items' difficulties cancel"
         )
     of = "item" if matrix.clusters is None else "cluster of items"
-    notes.append(f"contests of one {of} depend on each other: intervals are to be clustered by it")
+    notes.append(f"contests of one {of} depend on each other: intervals have to be clustered by it")
     return notes

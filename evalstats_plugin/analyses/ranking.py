@@ -116,7 +116,7 @@ def rank(
     fit = _fitted(run, read, given, estimator, generator)
     shown = fit.centred()
     rows, draws = ranked(shown, read, confidence_level=confidence_level, scale=scale, rng=generator)
-    notes = tuple(dict.fromkeys((*read.notes, *fit.notes)))
+    notes = tuple(dict.fromkeys((*read.notes, *fit.notes, *_not_clustered(read, fit))))
     goodness = _goodness(fit, read, confidence_level, generator)
     seed = rng if isinstance(rng, int) else None
     return Ranking(tuple(rows), notes, seed, fit=fit, draws=draws, goodness=goodness)
@@ -187,6 +187,20 @@ def _fitted(
         "reason", "asked for" if estimator != "auto" else "no prior is asked for"
     )
     return fit
+
+
+def _not_clustered(contests: Contests, fit: RankingFit) -> tuple[str, ...]:
+    """Say where intervals take contests of one cluster for independent."""
+    about, cluster = fit.diagnostics, contests.cluster
+    if cluster is None or about.get("unit", about.get("covariance")) in ("cluster", "judge"):
+        return ()
+    # What has no cluster is numbered -1.
+    if not (np.bincount(cluster + 1)[1:] > 1).any():
+        return ()
+    return (
+        f"several comparisons on one item, and {fit.model} {fit.estimator} takes them for "
+        "independent: where they are not, intervals are too narrow; bradley-terry ml clusters them",
+    )
 
 
 def _goodness(

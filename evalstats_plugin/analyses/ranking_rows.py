@@ -90,7 +90,7 @@ class Goodness:
 class Ranking(Results[RankedPlayer]):
     """The players, the best first, and what goes with them."""
 
-    fit: RankingFit = field(kw_only=True, compare=False)
+    fit: RankingFit = field(kw_only=True, compare=False, repr=False)
     """On the model's own scale, players as in the contests."""
     draws: FloatArray = field(kw_only=True, compare=False, repr=False)
     """Of the ratings, shape (S, n), players as in the fit."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,7 @@ _ITEMS_HELP = "Items to start the file with, where it does not exist yet: as for
 @click.command("next")
 @click.argument("file", metavar="FILE")
 @click.option("-k", "--pairs", type=click.IntRange(min=1), default=5, show_default=True)
+@rank_options.goal_name
 @rank_options.rule
 @click.option("--items", metavar="ITEMS", help=_ITEMS_HELP)
 @rank_options.prior_sd
@@ -42,26 +44,34 @@ def next_pairs(ctx: click.Context, file: str, **chosen: Any) -> None:
     FILE holds the answers so far. For each pair: who to show first (drawn at random) and second,
     and the bits that the answer is expected to tell about which of them is better.
     """
+    from evalstats_plugin.judging.standing import Goal
+
+    chosen["rule"] = Goal.of(chosen["goal"], 0.95, chosen["rule"]).rule
     names, pairs = _chosen(file, chosen)
     rows = [
         {"first": names[p.first], "second": names[p.second], "bits": round(p.bits, 4)}
         for p in pairs
     ]
-    about = {"rule": chosen["rule"] or "order", "seed": chosen["seed"]}
+    about = {"rule": chosen["rule"], "seed": chosen["seed"]}
     click.echo(_shown(rows, chosen["form"], {"command": ctx.info_name, **about}), nl=False)
 
 
 def _chosen(file: str, chosen: Mapping[str, Any]) -> tuple[Sequence[str], Sequence[NextContest]]:
     """Choose pairs by the answers of a file, those skipped left out."""
-    from evalstats_plugin.judging.standing import Goal, Standing
+    from evalstats_plugin.judging.standing import Standing
 
-    variance = rank_options.variance_of(chosen)
-    rule = Goal.of("order", 0.95, chosen["rule"]).rule
-    known = _known(file, chosen["items"], variance)
+    known = _known(file, chosen["items"], rank_options.variance_of(chosen))
+    if len(known.names) < 2:
+        found = ", ".join(known.names) or "none"
+        msg = f"{file}: items {found} found, expected two or more to compare"
+        raise SelectionError(msg)
     rank_options.tell(known.notes, quiet=chosen["quiet"])
     standing = Standing(len(known.names), known.prior_variance, seed=chosen["seed"])
     standing.update(known.given)
-    return known.names, standing.choose(rule, chosen["pairs"], known.skipped)
+    pairs = standing.choose(chosen["rule"], chosen["pairs"], known.skipped)
+    if not pairs:
+        rank_options.tell(["every pair was skipped: none is left to ask"], quiet=chosen["quiet"])
+    return known.names, pairs
 
 
 def _known(file: str, items: str | None, variance: float | None) -> Answers:
@@ -69,13 +79,16 @@ def _known(file: str, items: str | None, variance: float | None) -> Answers:
     from evalstats_plugin.judging.answers import answers_of
     from evalstats_plugin.judging.items import read_items
     from evalstats_plugin.judging.session import Session
-
-    names = None if items is None else read_items(items).names
-    if file != "-" and (not Path(file).exists() or Path(file).suffix == ".json"):
-        return Session.open(file, names, prior_variance=variance).answers
     from evalstats_plugin.ranking.files import read_contests
 
-    return answers_of(read_contests(file, players=names), variance or 1.0)
+    names = None if items is None else read_items(items).names
+    stream, saved = rank_options.opened(file)
+    if stream is None and (saved is not None or not Path(file).exists()):
+        return Session.open(file, names, prior_variance=variance).answers
+    if saved is not None and names is None:
+        return replace(saved, prior_variance=variance or saved.prior_variance)
+    prior = variance or (1.0 if saved is None else saved.prior_variance)
+    return answers_of(read_contests(stream or file, players=names), prior)
 
 
 def _shown(rows: Sequence[Mapping[str, Any]], form: str, about: Mapping[str, Any]) -> str:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from evalstats_plugin.cli.options import FunctionT
-from evalstats_plugin.errors import SelectionError
+from evalstats_plugin.errors import LogError, SelectionError
 
 if TYPE_CHECKING:
+    from evalstats_plugin.judging.answers import Answers
     from evalstats_plugin.judging.items import Items
     from evalstats_plugin.judging.session import Session
     from evalstats_plugin.judging.standing import Goal
@@ -36,7 +39,7 @@ RULE_HELP = (
 """Names those of `evalstats_plugin.ranking.acquisition`; a test compares."""
 
 rule = click.option("--rule", metavar="NAME", help=RULE_HELP)
-_goal = click.option(
+goal_name = click.option(
     "--goal", metavar=GOAL_NAMES, default="order", show_default=True,
     help="What is wanted: the order of all items, or which is the best.",
 )  # fmt: skip
@@ -48,7 +51,7 @@ _certainty = click.option(
 
 def goal(function: FunctionT) -> FunctionT:
     """Add the options that say what is asked for, and when it is enough."""
-    return _goal(_certainty(rule(function)))
+    return goal_name(_certainty(rule(function)))
 
 
 session_seed = click.option(
@@ -85,6 +88,26 @@ def items_and_session(items: str, chosen: Mapping[str, Any]) -> tuple[Items, Ses
     output = chosen["output"] or f"{Path(items).resolve().stem}.comparisons.json"
     session = Session.open(output, found.names, judge=chosen["judge"], prior_variance=variance)
     return found, session
+
+
+def opened(file: str) -> tuple[BytesIO | None, Answers | None]:
+    """Return standard input where it is meant, and the answers of a file as we or Fullrank save.
+
+    Of other kinds of files, and of those with answers that cannot be, there are None.
+    """
+    from evalstats_plugin.judging.answers import answers_in
+
+    stream = None
+    if file == "-":
+        stream = BytesIO(sys.stdin.buffer.read())
+        stream.name = "standard input"
+        content = stream.getvalue()
+    else:
+        content = Path(file).read_bytes() if Path(file).is_file() else b""
+    try:
+        return stream, answers_in(content, getattr(stream, "name", file))
+    except LogError:
+        return stream, None
 
 
 def tell(lines: Sequence[str], *, quiet: bool) -> None:

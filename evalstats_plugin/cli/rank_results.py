@@ -140,56 +140,58 @@ def sample(ctx: click.Context, file: str, output: str, **chosen: Any) -> None:
     elif len(draws) > n:
         draws = draws[rng.choice(len(draws), n, replace=False)]
     text = "".join(f"{json.dumps(row)}\n" for row in draws.tolist())
+    rank_options.tell(found.notes, quiet=chosen["quiet"])
     if output == "-":
         click.echo(text, nl=False)
         return
     write_bytes(Path(output), text.encode())
     said = f"{n} draws of {len(contests.players)} ratings ({found.fit.estimator}) in {output}"
-    rank_options.tell([*found.notes, said], quiet=chosen["quiet"])
+    rank_options.tell([said], quiet=chosen["quiet"])
 
 
 def _read(
     ctx: click.Context, files: tuple[str, ...], chosen: Mapping[str, Any]
 ) -> tuple[Contests, float | None]:
-    """Read comparisons, and the prior variance where the options or the first file tell it."""
+    """Read comparisons, and the prior variance where the options or the files tell it."""
     from evalstats_plugin.plugins import load
     from evalstats_plugin.ranking.files import merge
 
     variance = rank_options.variance_of(chosen)
     names, plugins = parse_columns(chosen["columns"]), load(ctx.obj or ())
-    found = [_contests(file, names, plugins) for file in files]
-    if variance is None and files[0].endswith(".json"):
-        variance = _prior_variance(Path(files[0]))
+    read = [_contests(file, names, plugins) for file in files]
+    told = list(dict.fromkeys(prior for _, prior in read if prior is not None))
+    if len(told) > 1 and variance is None:
+        msg = (
+            f"prior variances {', '.join(f'{prior:g}' for prior in told)} found in the files, "
+            "expected the same in all: say which counts with --prior-sd"
+        )
+        raise SelectionError(msg)
+    if variance is None and told:
+        variance = told[0]
+    found = [contests for contests, _ in read]
     if len(found) == 1:
         return found[0], variance
     return merge(*found, judges=[Path(file).stem for file in files]), variance
 
 
-def _contests(file: str, columns: Mapping[str, str] | None, plugins: Plugins) -> Contests:
-    """Read one file; of answers that break off, what is in front of that place."""
+def _contests(
+    file: str, columns: Mapping[str, str] | None, plugins: Plugins
+) -> tuple[Contests, float | None]:
+    """Read one file, and its prior variance; of answers that break off, what is before that."""
+    from evalstats_plugin import logs
     from evalstats_plugin.judging.session import Session
-    from evalstats_plugin.logs import read_contests
+    from evalstats_plugin.ranking.files import read_contests
 
+    stream, answers = rank_options.opened(file)
+    prior = None if answers is None else answers.prior_variance
     try:
-        return read_contests(file, columns=columns, plugins=plugins)
+        if stream is not None:
+            return read_contests(stream, columns=columns), prior
+        return logs.read_contests(file, columns=columns, plugins=plugins), prior
     except LogError:
-        if not (Path(file).suffix == ".json" and Path(file).is_file()):
+        if answers is None:
             raise
-        try:
-            return Session.open(file).contests()
-        except LogError:
-            pass
-        raise
-
-
-def _prior_variance(path: Path) -> float | None:
-    """Return what a file of Fullrank's layout says of the prior."""
-    from evalstats_plugin.judging.session import Session
-
-    try:
-        return Session.open(path).prior_variance
-    except LogError:
-        return None  # A log, or a list: it says nothing of a prior.
+        return Session(Path(file), answers).contests(), prior
 
 
 def parse_columns(text: str | None) -> Mapping[str, str] | None:
@@ -239,7 +241,9 @@ def _show(ctx: click.Context, results: Ranking, chosen: Mapping[str, Any]) -> No
     from evalstats_plugin.cli.printing import show
     from evalstats_plugin.report import rankings
 
-    ran = {"estimator": results.fit.estimator, "ties": chosen["ties"] or "auto"}
+    # Those that the models take unless told.
+    ties = {"thurstone": "threshold", "bradley-terry": "half"}[chosen["model"]]
+    ran = {"estimator": results.fit.estimator, "ties": chosen["ties"] or ties}
     show(
         ctx,
         results,

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from evalstats_plugin.errors import LogError
+from evalstats_plugin.judging.items import decoded
 from evalstats_plugin.ranking.contests import Contests
 from evalstats_plugin.wording import few
 
@@ -111,6 +112,24 @@ def _record(answer: Answer) -> dict[str, Any]:
         record |= {"first": answer.first} if answer.placed else {}
     told = {"judge": answer.judge, "time": answer.time}
     return {**record, **{k: v for k, v in told.items() if v is not None}, **answer.more}
+
+
+def answers_in(content: bytes, source: str) -> Answers | None:
+    """Return what a file of this layout holds, or as much as is whole; None of another layout.
+
+    Raises
+    ------
+    LogError
+        It holds answers that cannot be.
+    """
+    if not (content.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{") and _laid_out(content)):
+        return None
+    return parse(decoded(content, source), source)
+
+
+def _laid_out(content: bytes) -> bool:
+    found = [re.search(rb'"%s"\s*:\s*\[' % key, content) for key in (b"items", b"comparisons")]
+    return all(found)
 
 
 def parse(text: str, source: str) -> Answers:

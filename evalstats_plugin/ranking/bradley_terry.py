@@ -189,23 +189,12 @@ def notes_on_weights(contests: Contests) -> tuple[str, ...]:
 
 def check_connected(contests: Contests) -> None:
     """Raise `DesignError` where some players cannot be compared with others at all."""
-    part = contests.components()
-    if part.max() == 0:
-        return
-    sizes = np.bincount(part)
-    names = np.array(contests.players, dtype=object)
-    alone = [str(x) for x in names[sizes[part] == 1]]
-    groups = [
-        f"({few([str(x) for x in names[part == k]])})" for k in np.argsort(-sizes) if sizes[k] > 1
-    ]
-    what = [f"never compared with another: {few(alone)}"] if alone else []
-    if len(groups) > 1:
-        what.append(f"no comparison connects {few(groups)}")
-    msg = (
-        f"ratings need a chain of comparisons between all players; found {'; '.join(what)}. Leave "
-        "some out, compare across, or give a prior (prior_sd)"
-    )
-    raise DesignError(msg)
+    if apart := contests.apart():
+        msg = (
+            f"ratings need a chain of comparisons between all players; found {apart}. Leave some "
+            "out, compare across, or give a prior with --prior-sd (in Python: prior_sd)"
+        )
+        raise DesignError(msg)
 
 
 def check_identified(found: Counted, information: FloatArray) -> None:

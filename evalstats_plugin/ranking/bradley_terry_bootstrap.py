@@ -29,7 +29,7 @@ _TOGETHER, _ROOM = 32, 2**22
 def bootstrap_bradley_terry(
     contests: Contests,
     *,
-    unit: Unit = "contest",
+    unit: Unit | None = None,
     n_resamples: int = 1000,
     ties: TieModel = "half",
     position: bool = False,
@@ -42,6 +42,7 @@ def bootstrap_bradley_terry(
     ----------
     unit
         What is drawn: ``"contest"``, or whole ``"cluster"`` or ``"judge"`` with their contests.
+        Default: the cluster where contests have one.
     ties, position, features
         As for `fit_bradley_terry`.
 
@@ -53,6 +54,8 @@ def bootstrap_bradley_terry(
     """
     start = perf_counter()
     rng = np.random.default_rng(rng)
+    if unit is None:
+        unit = "contest" if contests.cluster is None else "cluster"
     found = counted(contests, check_ties(ties), position=position, features=features)
     fitted = fit_ratings(found)
     draws: list[FloatArray] = []

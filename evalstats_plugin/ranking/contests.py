@@ -171,6 +171,21 @@ class Contests:
         )
         return csgraph.connected_components(graph, directed=False)[1].astype(np.int64)
 
+    def apart(self) -> str:
+        """Name the groups of players that no chain of contests connects, "" where all are one."""
+        part = self.components()
+        sizes = np.bincount(part)
+        if len(sizes) < 2:
+            return ""
+        names = np.array(self.players, dtype=object)
+        alone = [str(name) for name in names[sizes[part] == 1]]
+        large = [k for k in np.argsort(-sizes, kind="stable") if sizes[k] > 1]
+        groups = [f"({few([str(name) for name in names[part == k]])})" for k in large]
+        what = [f"never compared with another: {few(alone)}"] if alone else []
+        if len(groups) > 1:
+            what.append(f"no comparison connects {few(groups)}")
+        return "; ".join(what)
+
     def strong_components(self) -> IntArray:
         """Groups within which every player beat every other by some way round; shape (n,).
 

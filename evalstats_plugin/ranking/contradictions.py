@@ -41,7 +41,9 @@ def contradictions(contests: Contests, epoch: IntArray | None = None) -> tuple[s
     both = seen(lower) & seen(~lower)
     if not both.any():
         return ()
-    text = f"{int(both.sum())} pairs were answered both ways by one judge on one item: all kept"
+    n_both = int(both.sum())
+    pairs = "1 pair was" if n_both == 1 else f"{n_both} pairs were"
+    text = f"{pairs} answered both ways by one judge on one item: all kept"
     if contests.ordered:
         by_place = int((both & (seen(first) != seen(~first))).sum())
         text += f"; in {by_place} of them the same place won each time"

@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Any, cast
 import numpy as np
 
 from evalstats_plugin.atomic import write_bytes
-from evalstats_plugin.errors import LogError, WriteError
+from evalstats_plugin.errors import LogError, SelectionError, WriteError
 from evalstats_plugin.ranking.assembly import contests_of
 from evalstats_plugin.ranking.columns import Table
 from evalstats_plugin.ranking.contests import Contests
@@ -93,6 +93,9 @@ def read_contests(
     found = _table(content, where)
     if isinstance(found, Table):
         return contests_of(found, columns, players)
+    if columns:
+        msg = f"columns {', '.join(columns)} named, but {where} is a file of Fullrank's, without"
+        raise SelectionError(msg)
     made = of_fullrank(found, where).contests
     return made if players is None else with_players(made, players)
 

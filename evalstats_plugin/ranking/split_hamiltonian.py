@@ -133,6 +133,8 @@ def _log_posterior(target: _Target, x: FloatArray) -> tuple[FloatArray, FloatArr
     return value, np.concatenate([slope, (tie * (by_tie - tie) + 1)[None]])
 
 
+# Where a δ is too small or too large for a number there is no slope: that chain stays.
+@np.errstate(divide="ignore", invalid="ignore", over="ignore")
 def _trajectory(
     target: _Target, u: FloatArray, steps: int, rng: np.random.Generator
 ) -> tuple[FloatArray, float]:
@@ -150,6 +152,8 @@ def _trajectory(
         point = _at(target, moved)
         momentum = momentum + 0.5 * turn * point.slope
     after = point.log_ratio - 0.5 * (point.u**2 + momentum**2).sum(axis=0)
-    gain = np.where(np.isfinite(after), after, -np.inf) - before
+    # A chain that starts where nothing is finite may go anywhere else.
+    before = np.where(np.isfinite(before), before, -np.inf)
+    gain = np.where(np.isfinite(after), after - before, -np.inf)
     accepted = gain > -rng.exponential(size=len(gain))
     return np.where(accepted, point.u, u), float(np.exp(np.minimum(gain, 0)).mean())

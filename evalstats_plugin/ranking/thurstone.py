@@ -21,7 +21,7 @@ from evalstats_plugin.ranking.thurstone_design import (
 )
 from evalstats_plugin.ranking.thurstone_estimators import ESTIMATORS, Fitted, Problem
 from evalstats_plugin.ranking.thurstone_state import EPState
-from evalstats_plugin.wording import few, no_such
+from evalstats_plugin.wording import no_such
 
 __all__ = ["EPState", "Estimator", "fit_thurstone"]
 
@@ -142,12 +142,5 @@ def _result(problem: Problem, estimator: str, found: Fitted) -> RankingFit:
 def _never_compared(contests: Contests) -> tuple[str, ...]:
     if not len(contests):
         return ("no comparisons: the ratings are the prior",)
-    groups = contests.components()
-    sizes = np.bincount(groups)
-    if len(sizes) == 1:
-        return ()
-    apart = [contests.players[k] for k in np.flatnonzero(groups != np.argmax(sizes))]
-    return (
-        f"{len(sizes)} groups never compared with each other, how they stand rests on the prior; "
-        f"not with most others: {few(apart)}",
-    )
+    apart = contests.apart()
+    return (f"how these stand to each other rests on the prior alone: {apart}",) if apart else ()

@@ -19,7 +19,7 @@ _SCALES = {
     "probit": "1 higher wins 84 % of the time",
     "elo": "400 higher has 10 times the odds to win",
 }
-_ELO_OF_NORMAL = "283 higher wins 84 % of the time; 1000 is the middle of the prior"
+_ELO_OF_NORMAL = "283 higher wins 84 % of the time"
 _LEFT = (0, 2, 4, 6)
 
 

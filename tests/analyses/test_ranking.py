@@ -228,3 +228,28 @@ def test_two_players_and_one_undefeated_have_finite_rows() -> None:
     )
     assert [0, 0] == [row.n_contests for row in prior]
     assert prior[0].prob_best == pytest.approx(0.5, abs=0.05)
+
+
+def test_intervals_that_take_clusters_for_independent_say_so() -> None:
+    """Where there are several comparisons on an item, and only then."""
+    made = contests(60)
+    names = tuple("abcdef")
+    together = replace(made, cluster=np.arange(60) // 10, clusters=names)
+    alone = replace(made, cluster=np.arange(60), clusters=tuple(map(str, range(60))))
+    chosen = [("bradley-terry", "ml"), ("bradley-terry", "bootstrap"), ("thurstone", "ep")]
+    said = {
+        (by, c is alone): any(
+            "too narrow" in n for n in rank(c, model=m, estimator=by, rng=0).notes
+        )
+        for c in (together, alone)
+        for m, by in chosen
+    }
+
+    assert {key for key, value in said.items() if value} == {("ep", False)}
+
+
+def test_a_ranking_is_printed_without_its_arrays() -> None:
+    found = repr(rank(contests(30), rng=0))
+
+    assert "prob_best" in found
+    assert "array(" not in found

@@ -278,11 +278,81 @@ def test_what_breaks_off_is_ranked_as_far_as_it_goes(call: Call, fullrank: Path)
     assert "answers in front of that place are kept" in " ".join(done.stdout.split())
 
 
+@pytest.mark.parametrize("command", [("stats", "--format", "csv"), ("next", "--seed", 1)])
+def test_standard_input_tells_what_a_file_does(
+    call: Call, fullrank: Path, command: tuple[Any, ...]
+) -> None:
+    """Its prior too, which is not 1, and answers that break off."""
+    for text in (fullrank.read_text(), fullrank.read_text()[:-80]):
+        fullrank.write_text(text)
+        found, name, *more = call(command[0], fullrank, *command[1:]), *command
+        done = CliRunner().invoke(cli.main, ["rank", name, "-", *map(str, more)], input=text)
+
+        assert 0 == done.exit_code
+        assert found.stdout == done.stdout
+        assert call(command[0], fullrank, *more, "--prior-sd", 1).stdout != found.stdout
+
+
+def test_files_with_other_priors_need_one_named(call: Call, fullrank: Path, tmp_path: Path) -> None:
+    """Rather than that of the first of them."""
+    other = tmp_path / "other.json"
+    other.write_text(fullrank.read_text().replace("2.0", "1.0"))
+
+    assert "prior variances 2, 1 found" in call("stats", fullrank, other).stderr
+    assert 0 == call("stats", fullrank, other, "--prior-sd", 1).exit_code
+
+
+def test_next_asks_for_the_goal(call: Call, fullrank: Path) -> None:
+    """The rule is the goal's, unless another is named."""
+    for goal, (rule, _) in GOALS.items():
+        done = call("next", fullrank, "--goal", goal)
+
+        assert rule == json.loads(done.stdout)["evalstats"]["rule"]
+
+
+def test_next_says_why_there_is_none(call: Call, tmp_path: Path) -> None:
+    """One item; or all pairs skipped."""
+    (tmp_path / "one.json").write_text('{"items": ["x"], "comparisons": []}')
+    two = '{"items": ["x", "y"], "comparisons": [], "skipped": [{"first": 0, "second": 1}]}'
+    (tmp_path / "two.json").write_text(two)
+
+    assert 2 == call("next", "one.json").exit_code
+    assert "expected two or more to compare" in call("next", "one.json").stderr
+    assert "every pair was skipped" in call("next", "two.json").stderr
+
+
+def test_draws_on_standard_output_come_with_notes(call: Call, fullrank: Path) -> None:
+    """On standard error, that only draws are taken for draws."""
+    fullrank.write_text(fullrank.read_text()[:-80])
+    done = call("sample", fullrank, "-n", 3)
+
+    assert 3 == len(done.stdout.splitlines())
+    assert "answers in front of that place are kept" in done.stderr
+
+
+def test_elo_of_thurstone_is_said_to_be_what_is_shown(call: Call, fullrank: Path) -> None:
+    """The ratings shown have the mean that the legend names."""
+    done = call("stats", fullrank, "--scale", "elo")
+    rows = json.loads(call("stats", fullrank, "--scale", "elo", "--format", "json").stdout)
+
+    assert "283 higher wins 84 % of the time; their mean is 1000" in " ".join(done.stdout.split())
+    mean = sum(row["mean"] for row in rows["results"]) / len(rows["results"])
+    assert mean == pytest.approx(1000)
+    assert "ties threshold" in " ".join(done.stdout.split())
+
+
+def test_several_metrics_are_refused_naming_the_option(call: Call) -> None:
+    """And several tasks are said to be taken together."""
+    assert "choose with --metric" in call("models", LOGS).stderr
+    assert "8 tasks together" in call("models", LOGS, "-m", "acc").stdout
+
+
 @pytest.mark.usefixtures("items")
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (("record", "a.json", "--winner", "tee", "--loser", "milk"), "did you mean tea"),
+        (("stats", "a.json", "--columns", "winner=w"), "columns winner named, but"),
         (("record", "a.json", "--tie", "tea", "tea"), "comparison of 'tea' with itself"),
         (("record", "a.json", "--winner", "tea"), "--winner without --loser found"),
         (("record", "a.json"), "no answers found, expected one of --winner"),

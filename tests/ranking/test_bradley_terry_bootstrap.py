@@ -33,6 +33,15 @@ def test_clusters_are_drawn_whole(llmfao, unit):
     assert np.median(drawn.std_error / fit.std_error) == pytest.approx(1, abs=0.07)
 
 
+def test_clusters_are_drawn_unless_contests_are_asked_for(llmfao):
+    units = {
+        unit: bootstrap_bradley_terry(llmfao, rng=1, n_resamples=20, **more).diagnostics["unit"]
+        for unit, more in (("cluster", {}), ("contest", {"unit": "contest"}))
+    }
+
+    assert units == {"cluster": "cluster", "contest": "contest"}
+
+
 def test_a_sample_is_the_refit_of_what_was_drawn(simulated):
     """The first sample, counted by the same numbers, fitted as contests of its own."""
     _, made = simulated(5, 300, 1, ties=0.1)

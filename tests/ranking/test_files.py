@@ -192,7 +192,7 @@ def test_contradictory_answers_are_kept_and_counted():
 
     assert len(made) == 6
     assert made.notes == (
-        "1 pairs were answered both ways by one judge on one item: all kept; in 1 of them the same "
+        "1 pair was answered both ways by one judge on one item: all kept; in 1 of them the same "
         "place won each time",
     )
     # Without items the same pair may be compared again.
@@ -437,7 +437,7 @@ def test_merging_says_what_the_files_contradict_and_lose():
     assert not made.ordered
     assert made.notes == (
         "some of the files do not tell who was shown first: unused",
-        "1 pairs were answered both ways by one judge on one item: all kept",
+        "1 pair was answered both ways by one judge on one item: all kept",
     )
 
 

@@ -1,5 +1,7 @@
 """Hamiltonian steps: the slope they follow, and what a wrong approximation does not change."""
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -68,3 +70,18 @@ def test_the_normal_that_is_circled_around_need_not_be_right():
     around = Around(np.full(4, 0.3), np.eye(4))
     far = split_hamiltonian(turned, prior, around, np.random.default_rng(0), options)
     assert np.abs(far.mean - fits[0].mean).max() > 0.3
+
+
+def test_a_threshold_near_nothing_is_no_warning():
+    """One tie of six answers leaves δ so free that steps leave what numbers can tell apart."""
+    contests = Contests.of([0, 0, 1, 0, 1, 1], [1, 1, 2, 2, 2, 0], [1, 0, 0.5, 1, 1, 0])
+    sites, prior = sites_of(contests, "threshold"), prior_of(0, 1, 3, ordered=False)
+    # Three standard deviations of log δ are beyond the smallest interval.
+    around = Around(np.zeros(4), np.diag([1.0, 1, 1, 200]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = split_hamiltonian(
+            sites, prior, around, np.random.default_rng(0), Options(chains=40, draws=60, warm_up=40)
+        )
+
+    assert np.isfinite(found.draws).all()

@@ -7,6 +7,7 @@ with half its standard deviation.
 """
 
 import json
+from functools import partial
 from pathlib import Path
 from time import process_time
 
@@ -88,9 +89,10 @@ def updates():
         rng = np.random.default_rng(1000)
         _, contests = simulated(100, 1000, sd, rng)
         state = EPState.of(contests, prior_covariance=sd**2)
-        answers = [(int(a), int(b), 1) for a, b in zip(rng.permutation(50), range(50, 100))]
+        answers = [(int(a), b, 1) for b, a in enumerate(rng.permutation(50), start=50)]
         for what in ("add", "remove"):
-            found = [timed(lambda a=a, what=what: getattr(state, what)(*a))[1] for a in answers]
+            change = getattr(state, what)
+            found = [timed(partial(change, *answer))[1] for answer in answers]
             row = {"prior_sd": sd, "change": what, "median": float(np.median(found))}
             rows.append({**row, "largest": max(found)})
     return rows
