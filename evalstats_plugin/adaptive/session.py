@@ -1,0 +1,296 @@
+"""One model's adaptive test: next item, answer, ability, and why it stopped."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from time import monotonic
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evalstats_plugin.adaptive.bank import ALL_TASKS, ItemBank
+from evalstats_plugin.adaptive.constraints import Targets, pick
+from evalstats_plugin.adaptive.projection import FullScore, Shares, State, laplace, project
+from evalstats_plugin.adaptive.scoring import Belief, Scored, score
+from evalstats_plugin.adaptive.selection import Candidates, Tables, rule_for, worth
+from evalstats_plugin.adaptive.settings import ScoreEstimate, Settings, Step
+from evalstats_plugin.adaptive.stopping import Cost, Items, Standing
+from evalstats_plugin.errors import DesignError, LogError, SelectionError
+from evalstats_plugin.stats.interval import IntArray
+
+__all__ = ["AdaptiveSession", "ScoreEstimate", "Settings", "Step"]
+EXHAUSTED = "no item left to ask"
+_RECENT = 5
+"""Answers over which information gained is averaged."""
+
+
+class AdaptiveSession:
+    """An adaptive test of one model.
+
+    Ask for items with `next`, tell answers with `record`, until `stopped` says why. Items that
+    were given out and not answered yet are not given out again.
+
+    Parameters
+    ----------
+    bank
+        See `ItemBank.matched` for what the harness has of it.
+    rule
+        A name of `selection.RULE_NAMES`, or ``"auto"``.
+    stop
+        Rules of `stopping`; the first that is met stops. Without any, all items are asked.
+    scoring
+        ``"eap"``, ``"map"`` or ``"wle"``. Stopping and intervals go by the posterior.
+    batch
+        How many items `next` gives, chosen jointly.
+    content
+        Shares of the tasks; see `constraints.Content`.
+    exposure
+        `constraints.Randomesque` or `SympsonHetter`.
+
+    Raises
+    ------
+    DesignError
+        The bank has no item that may be asked.
+    SelectionError
+        No such rule or scoring; a batch below 1.
+    """
+
+    def __init__(
+        self,
+        bank: ItemBank,
+        *,
+        rng: np.random.Generator | int | None = None,
+        **settings: Any,
+    ) -> None:
+        bank.require_usable()
+        known = Settings(**settings)
+        if known.batch < 1:
+            raise SelectionError(f"batch of {known.batch} items found, expected at least 1")
+        self.bank = bank
+        self.rule = rule_for(bank, known.rule)
+        self.settings = known
+        self.trace: list[Step] = []
+        self._stop = tuple(known.stop)
+        self._targets = Targets.of(bank, known.content)
+        self._rng = np.random.default_rng(rng)
+        self._tables = Tables.of(bank)
+        self._keys = bank.keys()
+        self._out: NDArray[np.bool_] = np.zeros(len(bank), dtype=np.bool_)
+        self._belief = Belief.prior(bank)
+        self._state: State = laplace(self._belief)
+        self._entropies = [float(self._belief.entropy()[0])]
+        self._began = monotonic()
+        self._cost = 0.0
+        self.stopped: str | None = None
+        self._scored: Scored = score(self._belief, known.scoring)
+        self._full: FullScore = self._project()
+
+    def next(self, k: int | None = None, *, among: NDArray[np.bool_] | None = None) -> IntArray:
+        """Give places in the bank of the items to ask now: `k`, or as many as a batch has.
+
+        Fewer where the rules stop sooner, none once the session has stopped. `among`, shape (M,),
+        are items that can be asked at this moment, where others can later.
+        """
+        wanted = self._allowance(self.settings.batch if k is None else k)
+        places: list[int] = []
+        candidates = Candidates(self._belief, self._tables, self._state, self._rng)
+        while len(places) < wanted and self.stopped is None:
+            affordable = self._open() if among is None else self._open() & among
+            if not affordable.any():
+                break
+            if self._targets is not None:
+                affordable = self._targets.allowed(affordable[None], self._out[None])[0]
+            values = worth(candidates, self.rule, int(self._out.sum()))
+            chosen = pick(values, affordable[None], self.settings.exposure, self._rng)
+            places.append(int(chosen[0]))
+            self._out[places[-1]] = True
+            if len(places) < wanted:
+                candidates = candidates.expecting(chosen)
+        if not places and among is None and self.stopped is None and not self._waiting():
+            left = (self.bank.usable & ~self._out).any()
+            self.stopped = "what is left of the budget buys no item" if left else EXHAUSTED
+        return np.array(places, dtype=np.int64)
+
+    def record(self, place: int, score: float, trials: int = 1) -> str | None:
+        """Take the answer to an item; return why the session stops, or None.
+
+        Parameters
+        ----------
+        place
+            In the bank; an item that `next` did not give is taken as well.
+        score
+            Mean of the item's epochs, in [0, 1].
+        trials
+            Epochs.
+
+        Raises
+        ------
+        DesignError
+            The item has been answered already, or the score lies outside [0, 1].
+        """
+        if not 0 <= place < len(self.bank):
+            raise ValueError(f"place {place} is not in the bank of {len(self.bank)} items")
+        named = " / ".join(self._keys[place])
+        if place in self._belief.places[0]:
+            raise DesignError(f"item {named} has been answered already, expected each item once")
+        if not 0 <= score <= 1 or trials < 1:
+            msg = f"item {named} scored {score} in {trials} epochs, expected 0 to 1 in at least 1"
+            raise DesignError(f"{msg}: rescale the metric")
+        self._out[place] = True
+        self._belief = self._belief.answered(
+            np.array([[place]]), np.array([[score * trials]]), np.array([[float(trials)]])
+        )
+        self._state = laplace(self._belief, self._state)
+        self._entropies.append(float(self._belief.entropy()[0]))
+        self._cost += 0.0 if self.bank.cost is None else float(self.bank.cost[place]) * trials
+        self._renew()
+        self._note(place, score, trials)
+        self.stopped = self.stopped or self._reason()
+        return self.stopped
+
+    def give_back(self, place: int) -> None:
+        """Take back an item that was given out and could not be asked: it may come again."""
+        if place not in self._belief.places[0]:
+            self._out[place] = False
+
+    @property
+    def n(self) -> int:
+        """Items answered."""
+        return self._belief.places.shape[1]
+
+    @property
+    def ability(self) -> float:
+        """θ by the session's scoring."""
+        return float(self._scored.ability[0])
+
+    @property
+    def std_error(self) -> float:
+        """Of `ability`."""
+        return float(self._scored.std_error[0])
+
+    def interval(self) -> tuple[float, float]:
+        """Limits of the ability at the session's confidence level, of equal tails."""
+        low, high = self._belief.interval(self.settings.confidence_level)
+        return float(low[0]), float(high[0])
+
+    def full_score(self) -> dict[str, ScoreEstimate]:
+        """Expected score on all items, by task; "" is over all tasks.
+
+        The interval is for what asking every item would have given.
+        """
+        names = self._tables.shares.names
+        limits = zip(*(values[0].tolist() for values in self._full[:3]), strict=True)
+        return {name: ScoreEstimate(*each) for name, each in zip(names, limits, strict=True)}
+
+    def result(self) -> dict[str, Any]:
+        """What was found, ready for JSON."""
+        low, high = self.interval()
+        scores = {name or "all": each._asdict() for name, each in self.full_score().items()}
+        own = {key: value for key, value in scores.items() if key != "all"}
+        return {
+            "n_items": self.n,
+            "n_in_bank": len(self.bank),
+            "stopped": self.stopped,
+            "rule": self.rule,
+            "scoring": self.settings.scoring,
+            "ability": self.ability,
+            "std_error": self.std_error if np.isfinite(self.std_error) else None,
+            "low": low,
+            "high": high,
+            "confidence_level": self.settings.confidence_level,
+            "full_score": scores["all"],
+            "full_score_by_task": own,
+            "cost": None if self.bank.cost is None else self._cost,
+            "notes": list(self.bank.notes),
+        }
+
+    def to_json(self) -> str:
+        """Answers so far, a line each, for `resume`."""
+        lines = [
+            {"task": step.task, "item": step.item, "score": step.score, "trials": step.trials}
+            for step in self.trace
+        ]
+        return "".join(json.dumps(line) + "\n" for line in lines)
+
+    @classmethod
+    def resume(cls, bank: ItemBank, lines: Sequence[str], **settings: Any) -> AdaptiveSession:
+        """Take up a session from the lines of `to_json`.
+
+        Raises
+        ------
+        LogError
+            A line is none of `to_json`, or of an item that the bank does not hold.
+        """
+        session = cls(bank, **settings)
+        places = {key: place for place, key in enumerate(bank.keys())}
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            try:
+                found = json.loads(line)
+                place = places[found["task"], found["item"]]
+                answer = float(found["score"]), int(found["trials"])
+            except (ValueError, KeyError, TypeError) as error:
+                msg = f"line {number} of the saved session is no answer to an item of this bank"
+                raise LogError(f"{msg}: {line[:80]!r}; start anew, or use its own bank") from error
+            session.record(place, *answer)
+        return session
+
+    def _renew(self) -> None:
+        self._scored = score(self._belief, self.settings.scoring)
+        self._full = self._project()
+
+    def _project(self) -> FullScore:
+        shares: Shares = self._tables.shares
+        level = self.settings.confidence_level
+        return project(self._belief, shares, state=self._state, confidence_level=level)
+
+    def _note(self, place: int, value: float, trials: int) -> None:
+        task, item = self._keys[place]
+        full = self.full_score()[ALL_TASKS]
+        error = self.std_error
+        self.trace.append(
+            Step(self.n, task, item, float(value), trials, self.ability, error, *full)
+        )
+
+    def _waiting(self) -> bool:
+        return int(self._out.sum()) > self.n
+
+    def _open(self) -> NDArray[np.bool_]:
+        """Items that may be asked and paid for."""
+        found = self.bank.usable & ~self._out
+        budgets = [rule.value for rule in self._stop if isinstance(rule, Cost)]
+        if budgets and self.bank.cost is not None:
+            waiting = self._out.copy()
+            waiting[self._belief.places[0]] = False
+            spent = self._cost + float(self.bank.cost[waiting].sum())
+            found &= self.bank.cost <= min(budgets) - spent
+        return found
+
+    def _allowance(self, wanted: int) -> int:
+        bounds = [int(rule.value) for rule in self._stop if isinstance(rule, Items)]
+        return min([wanted, *(bound - int(self._out.sum()) for bound in bounds)])
+
+    def _reason(self) -> str | None:
+        return next(
+            (why for rule in self._stop if (why := rule(self.standing())) is not None), None
+        )
+
+    def standing(self) -> Standing:
+        """How the session stands, as stop rules see it."""
+        recent = self._entropies[-_RECENT - 1 :]
+        belief = self._belief
+        return Standing(
+            n=self.n,
+            ability=self.ability,
+            std_error=float(score(belief).std_error[0]),
+            prior_sd=self.bank.ability_sd,
+            gained=(recent[0] - recent[-1]) / max(len(recent) - 1, 1),
+            score_low=float(self._full.low[0, 0]),
+            score_high=float(self._full.high[0, 0]),
+            cost=self._cost,
+            seconds=monotonic() - self._began,
+            belief=belief,
+        )

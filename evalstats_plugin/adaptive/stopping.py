@@ -1,0 +1,231 @@
+"""When to stop asking, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from evalstats_plugin.adaptive.scoring import Belief
+from evalstats_plugin.errors import SelectionError
+from evalstats_plugin.wording import no_such
+
+
+class Standing(NamedTuple):
+    """How a session stands after n answers."""
+
+    n: int
+    ability: float
+    std_error: float
+    """Posterior standard deviation."""
+    prior_sd: float
+    gained: float
+    """How much less uncertain the ability has become by the last answers, in nats per item."""
+    score_low: float
+    score_high: float
+    """Limits of the score on the full benchmark."""
+    cost: float
+    """Of all items asked."""
+    seconds: float
+    belief: Belief
+    """Of one session."""
+
+    def prob_above(self, ability: float) -> float:
+        """Posterior probability that the ability lies above a value."""
+        return float(self.belief.prob_above(ability)[0])
+
+    def log_ratio(self, above: float, below: float) -> float:
+        """Log likelihood ratio of one ability to another."""
+        return float(self.belief.log_ratio(above, below)[0])
+
+
+class StopRule(Protocol):
+    """Gives the reason to stop, or None to go on."""
+
+    def __call__(self, standing: Standing) -> str | None:
+        """Reason to stop, or None."""
+        ...
+
+
+@dataclass(frozen=True)
+class _Threshold:
+    """What every rule of one number has: a positive number, and items to ask before it counts."""
+
+    value: float
+    min_items: int = 5
+
+    def __post_init__(self) -> None:
+        if not 0 < self.value < np.inf:
+            name = type(self).__name__
+            raise SelectionError(f"{name} at {self.value:g} found, expected a number above 0")
+
+
+@dataclass(frozen=True)
+class StdError(_Threshold):
+    """The standard error of the ability is small enough."""
+
+    def __call__(self, standing: Standing) -> str | None:
+        """Reason to stop, or None."""
+        if standing.n < self.min_items or standing.std_error > self.value:
+            return None
+        return f"std_error {standing.std_error:.3f} ≤ {self.value:g}"
+
+
+@dataclass(frozen=True)
+class Reliability(_Threshold):
+    """The share of variance that is not error, ``1 - SE² / prior variance``, is large enough."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.value < 1:
+            msg = f"reliability {self.value:g} found, expected a number between 0 and 1"
+            raise SelectionError(msg)
+
+    def __call__(self, standing: Standing) -> str | None:
+        """Reason to stop, or None."""
+        found = 1 - (standing.std_error / standing.prior_sd) ** 2
+        if standing.n < self.min_items or found < self.value:
+            return None
+        return f"reliability {found:.3f} ≥ {self.value:g}"
+
+
+@dataclass(frozen=True)
+class InformationGain(_Threshold):
+    """The last answers told next to nothing: fewer nats per item than this."""
+
+    min_items: int = 10
+
+    def __call__(self, standing: Standing) -> str | None:
+        """Reason to stop, or None."""
+        if standing.n < self.min_items or standing.gained > self.value:
+            return None
+        return f"information gained {standing.gained:.4f} ≤ {self.value:g} nats per item"
+
+
+@dataclass(frozen=True)
+class Items(_Threshold):
+    """So many items have been asked."""
+
+    def __call__(self, standing: Standing) -> str | None:
+        """Reason to stop, or None."""
+        return f"{standing.n} items asked" if standing.n >= self.value else None
+
+
+@dataclass(frozen=True)
+class ScoreWidth(_Threshold):
+    """The interval of the score on the full benchmark is narrow enough."""
+
+    def __call__(self, standing: Standing) -> str | None:
+        """Reason to stop, or None."""
+        width = standing.score_high - standing.score_low
+        if standing.n < self.min_items or width > self.value:
+            return None
+        return f"interval of the full score {width:.3f} wide ≤ {self.value:g}"
+
+
+@dataclass(frozen=True)
+class Cost(_Threshold):
+    """The budget is spent; `AdaptiveSession.next` offers nothing that would exceed it."""
+
+    def __call__(self, standing: Standing) -> str | None:
+        """Reason to stop, or None."""
+        if standing.cost < self.value:
+            return None
+        return f"cost {standing.cost:g} ≥ budget {self.value:g}"
+
+
+@dataclass(frozen=True)
+class Seconds(_Threshold):
+    """The time is over."""
+
+    def __call__(self, standing: Standing) -> str | None:
+        """Reason to stop, or None."""
+        if standing.seconds < self.value:
+            return None
+        return f"{standing.seconds:.0f} s ≥ {self.value:g} s"
+
+
+@dataclass(frozen=True)
+class Above:
+    """Above or below an ability, such as another model's, by posterior probability."""
+
+    ability: float
+    probability: float = 0.95
+    name: str = ""
+    min_items: int = 5
+
+    def __post_init__(self) -> None:
+        if not 0.5 < self.probability < 1:
+            msg = f"probability {self.probability:g} found, expected one between .5 and 1"
+            raise SelectionError(msg)
+
+    def __call__(self, standing: Standing) -> str | None:
+        """Reason to stop, or None."""
+        above = standing.prob_above(self.ability)
+        if standing.n < self.min_items or max(above, 1 - above) < self.probability:
+            return None
+        side = "above" if above > 0.5 else "below"
+        what = self.name or f"ability {self.ability:g}"
+        return f"{side} {what} with probability {max(above, 1 - above):.3f}"
+
+
+@dataclass(frozen=True)
+class SequentialRatio:
+    """Above or below an ability by Wald's sequential probability ratio test [Wal45]_.
+
+    Abilities closer than `indifference` to it may be called either.
+    """
+
+    ability: float
+    indifference: float = 0.25
+    error: float = 0.05
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.error < 0.5:
+            raise SelectionError(f"error {self.error:g} found, expected one between 0 and .5")
+        if not self.indifference > 0:
+            msg = f"indifference {self.indifference:g} found, expected a number above 0"
+            raise SelectionError(msg)
+
+    def __call__(self, standing: Standing) -> str | None:
+        """Reason to stop, or None."""
+        ratio = standing.log_ratio(
+            self.ability + self.indifference, self.ability - self.indifference
+        )
+        bound = float(np.log((1 - self.error) / self.error))
+        if abs(ratio) < bound:
+            return None
+        side = "above" if ratio > 0 else "below"
+        what = self.name or f"ability {self.ability:g}"
+        return f"{side} {what}: log likelihood ratio {ratio:+.2f} beyond ±{bound:.2f}"
+
+
+STOP_RULES: Mapping[str, Callable[[float], StopRule]] = MappingProxyType(
+    {
+        "std_error": StdError,
+        "reliability": Reliability,
+        "information_gain": InformationGain,
+        "items": Items,
+        "score_width": ScoreWidth,
+        "cost": Cost,
+        "seconds": Seconds,
+        "above": Above,
+        "sprt": SequentialRatio,
+    }
+)
+
+
+def stop_rule(name: str, value: float) -> StopRule:
+    """Make a rule of `STOP_RULES` from its name and number.
+
+    Raises
+    ------
+    SelectionError
+        No such rule, or a number that makes no sense.
+    """
+    if name not in STOP_RULES:
+        raise SelectionError(no_such("stop rule", name, STOP_RULES, ", ".join(STOP_RULES)))
+    return STOP_RULES[name](value)

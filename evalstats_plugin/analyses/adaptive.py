@@ -1,0 +1,246 @@
+"""Which items must a new model answer, and what would it score on all of them?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evalstats_plugin.adaptive.bank import ItemBank
+from evalstats_plugin.adaptive.curves import respond
+from evalstats_plugin.adaptive.misfit_calibration import calibrate_misfit
+from evalstats_plugin.adaptive.session import AdaptiveSession
+from evalstats_plugin.analyses.ability_data import irt_module
+from evalstats_plugin.errors import DesignError, SelectionError
+from evalstats_plugin.matrix import ResponseMatrix
+from evalstats_plugin.stats.interval import FloatArray
+
+if TYPE_CHECKING:
+    from evalstats_plugin.irt.factor_fit import FactorFit
+    from evalstats_plugin.irt.fit import IRTFit
+
+Rng = np.random.Generator | int | None
+NEGATIVE = "negative discrimination"
+UNCALIBRATED = "not calibrated"
+MISFIT = "misfit"
+_WIDEST_FIT = 1.4
+"""Mean square of an item that distorts more than it tells [WL94]_."""
+_SURE = 3.0
+"""z value beyond which a mean square is no chance."""
+
+
+def item_bank(
+    fit: IRTFit | FactorFit,
+    matrix: ResponseMatrix,
+    *,
+    cost: Sequence[float] | None = None,
+    provenance: dict[str, Any] | None = None,
+    rng: Rng = None,
+) -> ItemBank:
+    """Make an item bank of a fitted model and the answers it was fitted to.
+
+    Parameters
+    ----------
+    fit
+        Of any item model. A factor model's main direction becomes the ability, the others its
+        misfit factors.
+    matrix
+        The answers: for item fit, for misfit factors and for how far off predicted scores are,
+        by cross-validation over models. Items are as `fit` has them.
+    cost
+        Of asking each item once, such as tokens.
+    provenance
+        Where the answers are from; estimator, metric and number of models are added.
+
+    Raises
+    ------
+    DesignError
+        Fit and matrix are of other models or items; no item may be asked.
+    """
+    source = np.random.default_rng(rng)
+    if fit.item_model == "factor":
+        bank = _of_factors(cast("FactorFit", fit), matrix)
+        bank = bank.without(bank.discrimination < 0, NEGATIVE)
+    else:
+        bank = _flagged(_of_one_ability(cast("IRTFit", fit), matrix), cast("IRTFit", fit), matrix)
+    bank = replace(
+        bank,
+        cost=None if cost is None else np.asarray(cost, dtype=np.float64),
+        hashes=matrix.item_hashes,
+        provenance=_provenance(fit, matrix) | (provenance or {}),
+    )
+    bank = replace(bank, dispersion=dispersion_of(bank, matrix))
+    bank.require_usable()
+    if fit.item_model == "factor":
+        note = "a factor model's misfit is its own dimensions; intervals hold no more than these"
+        return replace(bank, notes=(*bank.notes, note))
+    right, trials = counts_of_scores(matrix)
+    found = calibrate_misfit(bank, bank.abilities, right, trials, rng=source)
+    notes = (*bank.notes, *found.notes)
+    return replace(bank, misfit_loadings=found.loadings, misfit=found.misfit, notes=notes)
+
+
+def adaptive_session(
+    bank: ItemBank, *, tasks: Sequence[str] | None = None, rng: Rng = None, **settings: Any
+) -> AdaptiveSession:
+    """Begin an adaptive test of one model.
+
+    Parameters
+    ----------
+    tasks
+        Of the bank, to be tested; all by default.
+    settings
+        rule, stop, scoring, batch, content, exposure, confidence_level; see `AdaptiveSession`.
+
+    Raises
+    ------
+    SelectionError
+        A task that is not in the bank.
+    DesignError
+        No item may be asked.
+    """
+    if tasks is not None:
+        unknown = [task for task in tasks if task not in bank.task_names]
+        if unknown:
+            msg = f"task {unknown[0]!r} is not in the bank, expected some of"
+            raise SelectionError(f"{msg} {', '.join(bank.task_names)}")
+        bank = bank.of_tasks(tasks)
+    return AdaptiveSession(bank, rng=rng, **settings)
+
+
+def pilot_items(n_items: int, size: int, *, rng: Rng = None) -> NDArray[np.int64]:
+    """Draw the items of a random pilot: where there is no bank yet, ask these of some models.
+
+    Fit the answers and make a bank of them; of its items it is as good as any.
+
+    Raises
+    ------
+    DesignError
+        No item, or more than there are.
+    """
+    if not 0 < size <= n_items:
+        raise DesignError(f"pilot of {size} items found, expected 1 to {n_items}")
+    source = np.random.default_rng(rng)
+    return np.sort(source.permutation(n_items)[:size])
+
+
+def counts_of_scores(matrix: ResponseMatrix) -> tuple[FloatArray, FloatArray]:
+    """Sum of scores and epochs scored, each of shape (N, M)."""
+    there = np.isfinite(matrix.scores)
+    return np.where(there, matrix.scores, 0.0).sum(axis=2), there.sum(axis=2).astype(np.float64)
+
+
+def dispersion_of(bank: ItemBank, matrix: ResponseMatrix) -> FloatArray:
+    """Variance of scores as a share of that of right or wrong answers: 1 without partial credit.
+
+    Squared residuals of the calibrated models; shape (M,). A few answers' worth of doubt draw it
+    towards 1.
+    """
+    scores = np.where(np.isfinite(matrix.scores), matrix.scores, 0.0)
+    partial = ((scores > 0) & (scores < 1)).any(axis=(0, 2))
+    right, trials = counts_of_scores(matrix)
+    found = respond(bank.items, bank.abilities[:, None], 0.0)
+    p = found.probability
+    squared = ((right - trials * p) ** 2 / np.maximum(trials, 1)).sum(axis=0)
+    binary = (np.minimum(trials, 1) * p * (1 - p)).sum(axis=0)
+    n = (trials > 0).sum(axis=0)
+    # Two parameters were fitted to the same answers.
+    squared = squared * n / np.maximum(n - 2, 1)
+    return np.where(partial, np.clip((squared + 1) / (binary + 1), 0.05, 1.0), 1.0)
+
+
+def _means(matrix: ResponseMatrix) -> FloatArray:
+    right, trials = counts_of_scores(matrix)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        each = right / trials
+    there = trials > 0
+    return np.where(there, each, 0.0).sum(axis=1) / np.maximum(there.sum(axis=1), 1)
+
+
+def _of_one_ability(fit: IRTFit, matrix: ResponseMatrix) -> ItemBank:
+    known = fit.hyperparameters
+    error = float(np.nanmean(fit.ability_std_error**2))
+    spread = float(np.sqrt(max(fit.ability.var() - error, 0.05 * fit.ability.var(), 1e-6)))
+    covariance = None if fit.item_covariance is None else fit.item_covariance[:, :2, :2]
+    guessing = np.where(np.isfinite(fit.guessing), fit.guessing, 0.0)
+    bank = _raw_bank(fit, matrix, fit.discrimination, fit.intercept, covariance)
+    upper = np.full(len(bank), float(known.get("upper", 1.0)))
+    return replace(
+        bank,
+        guessing=guessing,
+        upper=upper,
+        ability_mean=float(known.get("ability_mean", fit.ability.mean())),
+        ability_sd=float(known.get("ability_sd", spread)),
+        abilities=fit.ability,
+    )
+
+
+def _of_factors(fit: FactorFit, matrix: ResponseMatrix) -> ItemBank:
+    # Dimensions are turned so that the first is the mean direction of the items.
+    root = np.linalg.cholesky(np.linalg.inv(fit.prior_precision))
+    loading = fit.loading @ root
+    k = loading.shape[1]
+    main = loading.mean(axis=0)
+    main = main / np.linalg.norm(main)
+    basis = np.linalg.qr(np.column_stack([main, np.eye(k)]))[0][:, :k]
+    basis[:, 0] = main
+    turned = loading @ basis
+    ability = np.linalg.solve(root, fit.ability.T).T @ basis
+    project = np.zeros((2, k + 1))
+    project[0, :k], project[1, k] = root @ main, 1.0
+    covariance = project @ fit.item_covariance @ project.T
+    bank = _raw_bank(fit, matrix, turned[:, 0], fit.intercept, covariance)
+    return replace(bank, misfit_loadings=turned[:, 1:], abilities=ability[:, 0])
+
+
+def _raw_bank(
+    fit: IRTFit | FactorFit,
+    matrix: ResponseMatrix,
+    a: FloatArray,
+    d: FloatArray,
+    covariance: FloatArray | None,
+) -> ItemBank:
+    # An item that could not be calibrated is predicted by its mean score, and not asked.
+    unknown = ~(np.isfinite(a) & np.isfinite(d))
+    right, trials = counts_of_scores(matrix)
+    total, n = right.sum(axis=0), trials.sum(axis=0)
+    logit = np.log((total + 0.5) / (n - total + 0.5))
+    return ItemBank.from_arrays(
+        np.where(unknown, 0.0, a),
+        np.where(unknown, logit, d),
+        item_ids=fit.item_ids.tolist(),
+        tasks=fit.tasks.tolist(),
+        item_covariance=covariance,
+        reasons=np.where(unknown, UNCALIBRATED, "").astype(object),
+        models=tuple(fit.models),
+        abilities=np.zeros(len(fit.models)),
+        scores=_means(matrix),
+    )
+
+
+def _flagged(bank: ItemBank, fit: IRTFit, matrix: ResponseMatrix) -> ItemBank:
+    """Leave out items that fit badly or tell the wrong way round."""
+    bank = bank.without(bank.discrimination < 0, NEGATIVE)
+    found = irt_module("item_fit").item_fit(fit, matrix)
+    names = ("n_models", "mean", "outfit", "infit", "infit_z")
+    table = {name: found[name].to_numpy(dtype=np.float64) for name in names}
+    wide = (table["infit"] > _WIDEST_FIT) & (table["infit_z"] > _SURE)
+    bank = bank.without(wide, MISFIT)
+    left = int((~bank.usable).sum())
+    note = f"{left} of {len(bank)} items are not asked: see their reasons"
+    return replace(bank, item_fit=table, notes=(note,) if left else ())
+
+
+def _provenance(fit: IRTFit | FactorFit, matrix: ResponseMatrix) -> dict[str, Any]:
+    from evalstats_plugin import __version__
+
+    return {
+        "item_model": fit.item_model,
+        "estimator": fit.estimator,
+        "n_models": len(fit.models),
+        "metrics": sorted(set(matrix.metrics.astype(str).tolist())),
+        "version": __version__,
+    }

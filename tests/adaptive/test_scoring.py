@@ -1,0 +1,103 @@
+import numpy as np
+import pytest
+from scipy import integrate, optimize, special
+
+from evalstats_plugin.adaptive.bank import ItemBank
+from evalstats_plugin.adaptive.curves import respond
+from evalstats_plugin.adaptive.scoring import Belief, score
+from evalstats_plugin.errors import SelectionError
+
+A, D = np.array([0.8, 1.5, 1.1, 0.6]), np.array([0.3, -0.9, 0.1, 1.0])
+C = np.array([0.0, 0.2, 0.1, 0.0])
+RIGHT, TRIALS = np.array([[1.0, 2.0, 0.5, 0.0]]), np.array([[1.0, 3.0, 1.0, 1.0]])
+
+
+def belief(**others):
+    bank = ItemBank.from_arrays(A, D, guessing=C, ability_mean=0.2, ability_sd=1.3, **others)
+    return Belief.prior(bank).answered(np.arange(4)[None], RIGHT, TRIALS)
+
+
+def log_posterior(theta, *, prior=True):
+    p = C + (1 - C) * special.expit(A * theta + D)
+    value = (RIGHT * np.log(p) + (TRIALS - RIGHT) * np.log1p(-p)).sum()
+    return value - prior * 0.5 * ((theta - 0.2) / 1.3) ** 2
+
+
+def test_eap_is_the_integral():
+    weights = [
+        integrate.quad(lambda t, k=k: t**k * np.exp(log_posterior(t)), -9, 9)[0] for k in range(3)
+    ]
+    mean = weights[1] / weights[0]
+
+    found = score(belief(), "eap")
+
+    np.testing.assert_allclose(mean, found.ability[0], atol=1e-6)
+    np.testing.assert_allclose(
+        np.sqrt(weights[2] / weights[0] - mean**2), found.std_error[0], atol=1e-6
+    )
+
+
+def test_map_is_the_maximum():
+    best = optimize.minimize_scalar(lambda t: -log_posterior(t), bounds=(-5, 5), method="bounded")
+
+    found = score(belief(), "map")
+
+    np.testing.assert_allclose(best.x, found.ability[0], atol=1e-3)
+
+
+def test_wle_is_the_maximum_of_the_weighted_likelihood():
+    def negative(theta):
+        p = C + (1 - C) * special.expit(A * theta + D)
+        slope = (1 - C) * A * special.expit(A * theta + D) * special.expit(-A * theta - D)
+        information = (TRIALS * slope**2 / (p * (1 - p))).sum()
+        return -log_posterior(theta, prior=False) - 0.5 * np.log(information)
+
+    best = optimize.minimize_scalar(negative, bounds=(-6, 6), method="bounded")
+
+    np.testing.assert_allclose(best.x, score(belief(), "wle").ability[0], atol=2e-3)
+
+
+def test_errors_of_an_item_are_integrated_out():
+    variance = 0.7
+    bank = ItemBank.from_arrays(
+        [1.0], [0.0], item_covariance=np.array([[[0.0, 0.0], [0.0, variance]]])
+    )
+    theta = 0.8
+
+    def weighed(d):
+        return special.expit(theta + d) * np.exp(-(d**2) / 2 / variance)
+
+    exact = integrate.quad(weighed, -9, 9)[0] / np.sqrt(2 * np.pi * variance)
+    found = Belief.prior(bank).answered(np.array([[0]]), np.array([[1.0]]), np.array([[1.0]]))
+
+    at = np.interp(theta, found.nodes, np.exp(found.log_likelihood[0]))
+    np.testing.assert_allclose(exact, at, atol=1e-4)
+    np.testing.assert_allclose(
+        exact, respond(bank.items, np.array([theta])).probability[0], atol=5e-3
+    )
+
+
+def test_partial_credit_that_varies_little_tells_more():
+    sure = score(belief(dispersion=np.full(4, 0.25))).std_error[0]
+
+    assert sure < 0.8 * score(belief()).std_error[0]
+
+
+def test_equal_tails_hold_what_they_should():
+    found = belief()
+    low, high = found.interval(0.9)
+
+    np.testing.assert_allclose(0.95, found.prob_above(float(low[0])), atol=0.01)
+    np.testing.assert_allclose(0.05, found.prob_above(float(high[0])), atol=0.01)
+
+
+def test_an_unknown_scoring_is_named():
+    with pytest.raises(SelectionError, match="did you mean wle"):
+        score(belief(), "wlee")
+
+
+def test_the_likelihood_ratio_is_that_of_the_answers():
+    found = belief().log_ratio(0.75, -0.31)
+
+    exact = log_posterior(0.75, prior=False) - log_posterior(-0.31, prior=False)
+    np.testing.assert_allclose(exact, found[0], atol=1e-3)

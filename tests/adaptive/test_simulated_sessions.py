@@ -1,0 +1,92 @@
+import numpy as np
+import pytest
+
+from evalstats_plugin.adaptive.anchors import anchor_points, anchor_scores
+from evalstats_plugin.adaptive.bank import ItemBank
+from evalstats_plugin.adaptive.session import AdaptiveSession
+from evalstats_plugin.adaptive.simulate import (
+    Options,
+    accuracy,
+    draw_models,
+    exposure_control,
+    run_sessions,
+)
+from evalstats_plugin.errors import DesignError
+
+
+def bank_of(n_items=150):
+    rng = np.random.default_rng(0)
+    a, b = np.exp(0.4 * rng.normal(size=n_items)), rng.normal(size=n_items)
+    covariance = np.tile(0.03 * np.eye(2), (n_items, 1, 1))
+    return ItemBank.from_arrays(a, -a * b, item_covariance=covariance)
+
+
+def test_many_sessions_at_once_are_as_one_after_the_other():
+    bank = bank_of()
+    drawn = draw_models(bank, 5, rng=1)
+    run = run_sessions(bank, drawn.answers, (12,), Options(rule="posterior-information"), rng=0)
+
+    for k, answers in enumerate(drawn.answers):
+        session = AdaptiveSession(bank, rule="posterior-information", rng=0)
+        while session.n < 12:
+            place = int(session.next()[0])
+            session.record(place, answers[place])
+        found = run.checkpoints[0]
+        np.testing.assert_allclose(session.ability, found.scored.ability[k], atol=1e-9)
+        np.testing.assert_allclose(
+            session.full_score()[""].estimate, found.full.estimate[k, 0], atol=1e-4
+        )
+
+
+def test_information_needs_fewer_items_than_chance_and_intervals_hold():
+    bank = bank_of()
+    drawn = draw_models(bank, 300, rng=2)
+
+    rows = {
+        rule: accuracy(bank, drawn.answers, drawn.abilities, (20,), Options(rule=rule), rng=0)[0]
+        for rule in ("posterior-information", "random")
+    }
+
+    best, chance = rows["posterior-information"], rows["random"]
+    assert best.ability_rmse < 0.85 * chance.ability_rmse
+    assert best.rank_correlation > chance.rank_correlation
+    for row in rows.values():
+        assert 0.92 < row.ability_coverage < 0.98
+        assert 0.91 < row.score_coverage < 0.99
+
+
+def test_exposure_is_held_down():
+    bank = bank_of(60)
+    free = run_sessions(bank, draw_models(bank, 200, rng=3).answers, (10,), rng=0).places
+    control = exposure_control(bank, 10, most=0.4, n_models=150, rng=0)
+    held = run_sessions(
+        bank, draw_models(bank, 200, rng=3).answers, (10,), Options(exposure=control), rng=0
+    ).places
+
+    def most(places):
+        return np.bincount(places.ravel(), minlength=60).max() / 200
+
+    assert most(free) > 0.9
+    assert most(held) < 0.65
+
+
+def test_asking_more_than_was_answered_is_refused():
+    bank = bank_of(20)
+
+    with pytest.raises(DesignError, match="ask for fewer"):
+        run_sessions(bank, np.full((2, 20), np.nan), (5,))
+
+
+def test_anchors_of_clear_clusters_stand_for_them():
+    rng = np.random.default_rng(0)
+    d = np.repeat([-4.0, 0.0, 4.0], [10, 30, 60]) + 0.01 * rng.normal(size=100)
+    bank = ItemBank.from_arrays(np.ones(100), d)
+
+    anchors = anchor_points(bank, 3, rng=0)
+
+    own = np.sort(np.round(d[anchors.places] / 4).astype(int))
+    assert [-1, 0, 1] == own.tolist()
+    order = np.argsort(d[anchors.places])
+    np.testing.assert_allclose([0.1, 0.3, 0.6], anchors.weights[order])
+    answers = (d > -2).astype(float)[None]
+    np.testing.assert_allclose(0.9, anchor_scores(bank, anchors, answers)[0][0])
