@@ -27,10 +27,13 @@ from evalstats_plugin.tables.unpaired import UNPAIRED
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
 BENCHMARKS = ROOT / "benchmarks" / "figures.json"
+BATTLES = ROOT / "benchmarks" / "ranking.json"
 PEERS = ROOT / "benchmarks" / "irt_peers.json"
 _PART = re.compile(r"<!-- (\w+) -->\n.*?<!-- end -->", re.DOTALL)
 _QUOTE = re.compile(r"<!-- quote ([\w.]+) -->.*?<!-- /quote -->")
-_FINDINGS = re.compile(r"<!-- study (many_models|abilities)\.(\w+) -->.*?<!-- /study -->")
+_FINDINGS = re.compile(
+    r"<!-- study (many_models|abilities|ranking|hierarchical)\.(\w+) -->.*?<!-- /study -->"
+)
 
 
 def methods() -> str:
@@ -90,6 +93,60 @@ def abilities() -> str:
     """Return what abilities look like at 80 columns."""
     logs = "fixtures/logs/inspect_ai/0.3.285/models"
     return _session("irt", logs, "-t", "arith", "--item-model", "rasch")
+
+
+def hierarchical() -> str:
+    """Return what scores that borrow from each other look like at 80 columns."""
+    logs = "fixtures/logs/inspect_ai/0.3.285/models"
+    tasks = ("-t", "arith", "-t", "arith_epochs", "-t", "graded", "-m", "match")
+    return _session("report", logs, *tasks, "--model", "hierarchical")
+
+
+def ranked() -> str:
+    """Return what a ranking from judged comparisons looks like at 80 columns."""
+    return _session("rank", "stats", "fixtures/logs/inspect_ai/0.3.285/pairwise")
+
+
+def asked() -> str:
+    """Return how many comparisons a ranking of 20 takes, by the rule that chooses them."""
+    study = json.loads((ROOT / "fixtures" / "validation" / "ranking_acquisition.json").read_text())
+    lines = [
+        "| `--rule` | τ .9, players far apart | τ .9, near each other | the best right in 90 % |",
+        "|---|---|---|---|",
+    ]
+    runs = {
+        (row["rule"], row["sd"]): row
+        for row in study["rules"]
+        if (row["link"], row["random_share"]) == ("probit", 0.0)
+    }
+    for rule in dict.fromkeys(rule for rule, _ in runs):
+        far, near = runs.get((rule, 3.0)), runs.get((rule, 1.0))
+        found = (_asked(far, "tau .9 at"), _asked(near, "tau .9 at"), _asked(far, "best .9 at"))
+        lines.append(f"| `{rule}` | {' | '.join(found)} |")
+    return "\n".join(lines)
+
+
+def _asked(run: dict[str, Any] | None, goal: str) -> str:
+    if run is None:
+        return "–"
+    return str(run[goal]) if run[goal] is not None else f"> {run['asked']}"
+
+
+def battles() -> str:
+    """Return how programs for Bradley–Terry do on a million battles."""
+    lines = [
+        "| 1,000,000 battles of 100 models | fit | 1,000 bootstraps | rating off by at most |",
+        "|---|---|---|---|",
+    ]
+    runs = [run for run in json.loads(BATTLES.read_text())["runs"] if run["contests"] == 1_000_000]
+    for program in dict.fromkeys(run["program"] for run in runs):
+        fits = [run for run in runs if run["program"] == program]
+        fit = next(run for run in fits if "bootstrap_samples" not in run)
+        many = next((run for run in fits if "bootstrap_samples" in run), None)
+        took = "–" if many is None else f"{many['seconds_of_1000']:.1f} s"
+        off = f"{fit['largest_difference']:.0e}" if fit["largest_difference"] else "–"
+        lines.append(f"| {program} | {fit['seconds']:.3f} s | {took} | {off} |")
+    return "\n".join(lines)
 
 
 def why() -> str:
@@ -277,7 +334,13 @@ def rendered(text: str) -> str:
 def _finding(match: re.Match[str]) -> str:
     """Return a figure of a study that a sentence quotes."""
     study, name = match.groups()
-    found = _false_findings(name) if study == "many_models" else _coverage_of_abilities(name)
+    findings = {
+        "many_models": _false_findings,
+        "abilities": _coverage_of_abilities,
+        "ranking": _about_rankings,
+        "hierarchical": _about_pooling,
+    }
+    found = findings[study](name)
     return f"<!-- study {study}.{name} -->{found}<!-- /study -->"
 
 
@@ -305,6 +368,43 @@ def _coverage_of_abilities(name: str) -> str:
     ]
     least, most = _short(min(cover)), _short(max(cover))
     return f"{least} to {most}" if name == "default" else least
+
+
+def _about_rankings(name: str) -> str:
+    """Return coverage from discordant pairs, or how many rankings were simulated."""
+    folder = ROOT / "fixtures" / "validation"
+    if name == "runs":
+        study = json.loads((folder / "ranking_acquisition.json").read_text())
+        (runs,) = {row["runs"] for row in study["rules"]}
+        return str(runs)
+    covariance = {"naive": "model", "clustered": "cluster"}[name]
+    study = json.loads((folder / "ranking_discordant.json").read_text())
+    (row,) = (
+        row
+        for row in study["rows"]
+        if (row["items"], row["ties"], row["covariance"]) == (200, "drop", covariance)
+    )
+    return _short(row["coverage"])
+
+
+def _about_pooling(name: str) -> str:
+    """Return coverage and width of pooled contrasts, or what the engines did."""
+    folder = ROOT / "fixtures" / "validation"
+    if name in ("seconds", "ess"):
+        study = json.loads((folder / "hierarchical_crossed.json").read_text())["reference"]
+        figure = study["cpu_seconds"] if name == "seconds" else min(study["least_ess"].values())
+        return f"{figure:.0f}"
+    if name in ("evidence", "global"):
+        study = json.loads((folder / "hierarchical_engine.json").read_text())["nested"]
+        errors = [abs(row["error"]) for row in study["qem"] if row["k"] == 30]
+        return _figure(max(errors) if name == "evidence" else abs(study["global_10000_error"]))
+    study = json.loads((folder / "hierarchical_coverage.json").read_text())
+    rows = {(row["intervals"], row["contrast"]): row for row in study["rows"]}
+    contrast, _, what = name.partition("_")
+    pooled, alone = rows["pooled", contrast], rows["per-task", contrast]
+    if what == "coverage":
+        return _short(pooled["coverage"])
+    return f"{100 * (1 - pooled['width'] / alone['width']):.0f}"
 
 
 def main() -> None:
