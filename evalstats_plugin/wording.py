@@ -23,5 +23,5 @@ def no_such(what: str, name: str, known: Iterable[str], shown: str) -> str:
     "no method is called 'wison'; did you mean wilson? There are: wilson, t"
     """
     close = get_close_matches(name, list(known), n=3, cutoff=0.4)
-    hint = f"did you mean {' or '.join(close)}? " if close else ""
-    return f"no {what} is called {name!r}; {hint}There are: {shown}"
+    hint = f"did you mean {' or '.join(close)}? There" if close else "there"
+    return f"no {what} is called {name!r}; {hint} are: {shown}"

@@ -178,7 +178,7 @@ def test_what_an_estimator_cannot_fit_is_refused():
             fit_irt(half, "rasch", name)
     with pytest.raises(SelectionError, match="'cml' fits rasch, not '2pl': choose mml-items"):
         fit_irt(half, "2pl", "cml")
-    with pytest.raises(SelectionError, match=r"no option of cml is called 'x'.*There are: none"):
+    with pytest.raises(SelectionError, match=r"no option of cml is called 'x'.*there are: none"):
         fit_irt(half, "rasch", "cml", options={"x": 1})
     with pytest.raises(DesignError, match="strength is -1, expected a number above 0"):
         fit_irt(half, "rasch", "map", options={"strength": -1})
