@@ -1,4 +1,4 @@
-"""Response matrices on disk."""
+"""Response matrices on disk, and Parquet files with metadata of ours."""
 
 from __future__ import annotations
 
@@ -36,6 +36,29 @@ def save_matrix(matrix: ResponseMatrix, path: Path) -> None:
     meta = {"models": matrix.models, "shape": [n, m, n_epochs], "notes": matrix.notes}
     table = pa.table(columns).replace_schema_metadata({_META: json.dumps(meta)})
     pq.write_table(table, path)
+
+
+def read_ours(path: Path, key: bytes, *, expected: str, other: str) -> tuple[Any, dict[str, Any]]:
+    """Read a Parquet file of ours, and the JSON under this key of its metadata.
+
+    Raises
+    ------
+    LogError
+        No such file, no Parquet, or one without this key, of which ``other`` is said.
+    """
+    pa: Any = import_module("pyarrow")
+    pq: Any = import_module("pyarrow.parquet")
+    if not path.is_file():
+        found = "a folder" if path.is_dir() else "no such file"
+        raise LogError(f"{path}: {found}, {expected}")
+    try:
+        table: Any = pq.read_table(path)
+    except (OSError, pa.ArrowException) as error:
+        raise LogError(f"{path} is no Parquet file, {expected}") from error
+    meta: dict[bytes, bytes] = table.schema.metadata or {}
+    if key not in meta:
+        raise LogError(f"{path} is a Parquet file, but {other}")
+    return table, json.loads(meta[key])
 
 
 def load_matrix(path: Path) -> ResponseMatrix:

@@ -12,7 +12,7 @@ import numpy as np
 
 from evalstats_plugin.adaptive.bank import ItemBank
 from evalstats_plugin.atomic import write_bytes
-from evalstats_plugin.errors import LogError
+from evalstats_plugin.parquet import read_ours
 
 _META = b"evalstats_bank"
 _FIT = "fit_"
@@ -67,20 +67,10 @@ def load_bank(path: Path) -> ItemBank:
     LogError
         No such file, or not a bank.
     """
-    pa: Any = import_module("pyarrow")
-    pq: Any = import_module("pyarrow.parquet")
     expected = "expected an item bank that `evalstats-plugin adapt bank` wrote"
-    if not path.is_file():
-        found = "a folder" if path.is_dir() else "no such file"
-        raise LogError(f"{path}: {found}, {expected}")
-    try:
-        table: Any = pq.read_table(path)
-    except (OSError, pa.ArrowException) as error:
-        raise LogError(f"{path} is no Parquet file, {expected}") from error
-    raw: dict[bytes, bytes] = table.schema.metadata or {}
-    if _META not in raw:
-        raise LogError(f"{path} is a Parquet file, but not an item bank; {expected}")
-    return _bank_of(table, json.loads(raw[_META]))
+    return _bank_of(
+        *read_ours(path, _META, expected=expected, other=f"not an item bank; {expected}")
+    )
 
 
 def _bank_of(table: Any, meta: dict[str, Any]) -> ItemBank:

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from evalstats_plugin.analyses.abilities import fit_irt
-from evalstats_plugin.analyses.ability_data import scored_part, short, usable
+from evalstats_plugin.analyses.ability_data import scored_part, short
 from evalstats_plugin.analyses.ability_records import Abilities, ItemEstimate
 from evalstats_plugin.analyses.ability_rows import abilities
 from evalstats_plugin.analyses.items import prefixes
-from evalstats_plugin.errors import DesignError
+from evalstats_plugin.analyses.metric_fits import MetricFits
 from evalstats_plugin.response_set import ResponseSet
 from evalstats_plugin.responses import Responses
-from evalstats_plugin.runs import choose_runs
-from evalstats_plugin.wording import few
 
 _PARAMETERS = ("difficulty", "discrimination")
 
@@ -37,34 +35,19 @@ class CrossedAbilities:
         confidence_level: float = 0.95,
         items: bool = False,
     ) -> None:
+        def scale(under: ResponseSet) -> Abilities:
+            return _scale(under, confidence_level, items=items)
+
         self._found = found
-        every = [r for each in found.values() for r in each]
-        kept, notes = choose_runs(every, "latest")
-        # A log that a later run replaces takes no part.
-        self._kept = {id(r) for r in kept}
-        used, unused = usable(kept)
-        self.scales: dict[str, Abilities] = {}
-        failed: dict[str, DesignError] = {}
-        for metric in dict.fromkeys(short(r.metric) for r in used):
-            under = tuple(r for r in used if short(r.metric) == metric)
-            try:
-                self.scales[metric] = _scale(under, confidence_level, items=items)
-            except DesignError as error:
-                failed[metric] = error
-        if not self.scales:
-            reasons = few([f"{metric}: {error}" for metric, error in failed.items()], most=2)
-            msg = f"no metric has a scale of ability: {reasons or 'no log holds scores of items'}"
-            raise DesignError(msg)
-        said = [f"no ability on {metric}: {error}" for metric, error in failed.items()]
-        self._notes = (*notes, *unused, *said)
+        self._scales = MetricFits(
+            found, scale, nothing="no metric has a scale of ability", missing="no ability"
+        )
 
     def of_log(self, location: str) -> Abilities:
         """Return the abilities of the models of a log, and the items to look at of its tasks."""
-        own = [r for r in self._found[location] if id(r) in self._kept]
+        own, of_metric = self._scales.of_log(location)
         cells = {(r.model, short(r.metric)) for r in own}
         tasks = {(r.task, short(r.metric)) for r in own}
-        metrics = dict.fromkeys(short(r.metric) for r in own)
-        of_metric = {metric: self.scales[metric] for metric in metrics if metric in self.scales}
         scales = of_metric.values()
         notes = [
             f"ability on {m}: {note}" for m, scale in of_metric.items() for note in scale.notes
@@ -73,7 +56,7 @@ class CrossedAbilities:
             rows=tuple(
                 row for scale in scales for row in scale if (row.model, row.metric) in cells
             ),
-            notes=(*notes, *self._notes),
+            notes=(*notes, *self._scales.notes),
             items=tuple(
                 item
                 for scale in scales
@@ -91,15 +74,15 @@ class CrossedAbilities:
         every = [r for each in self._found.values() for r in each if r.task in tasks]
         start = {short(metric): prefix for metric, prefix in prefixes(every).items()}
         written: dict[str, dict[str, float | str]] = {}
-        for metric, scale in self.scales.items():
+        for metric, scale in self._scales.by_metric.items():
             for item in scale.items:
                 if item.task in tasks:
                     written.setdefault(item.item, {}).update(_statistics(item, start[metric]))
         return written
 
 
-def _scale(responses: tuple[Responses, ...], level: float, *, items: bool) -> Abilities:
-    matrix = scored_part(ResponseSet(responses).matrix())
+def _scale(responses: ResponseSet, level: float, *, items: bool) -> Abilities:
+    matrix = scored_part(responses.matrix())
     return abilities(fit_irt(matrix, rng=0), matrix, confidence_level=level, items=items)
 
 

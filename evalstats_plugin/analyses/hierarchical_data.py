@@ -13,6 +13,7 @@ from evalstats_plugin.errors import DesignError, SelectionError
 from evalstats_plugin.matrix import ResponseMatrix
 from evalstats_plugin.response_set import ResponseSet
 from evalstats_plugin.responses import Responses, mean_over_epochs
+from evalstats_plugin.score_range import check_unit_range
 from evalstats_plugin.stats.interval import FloatArray, IntArray
 from evalstats_plugin.wording import few
 
@@ -67,7 +68,7 @@ def eval_counts(responses: Responded) -> EvalCounts:
         No scores, or scores outside [0, 1].
     """
     matrix = _scored(_matrix(responses))
-    _check_range(matrix)
+    check_unit_range(matrix)
     tasks = list(dict.fromkeys(matrix.tasks.astype(str).tolist()))
     task = np.array([tasks.index(name) for name in matrix.tasks.astype(str).tolist()])
     member = (task[:, None] == np.arange(len(tasks))).astype(np.float64)
@@ -125,20 +126,6 @@ def _scored(matrix: ResponseMatrix) -> ResponseMatrix:
         notes.append(f"models without any score: {few(silent)}")
     kept = part(matrix, np.flatnonzero(models), np.flatnonzero(items))
     return replace(kept, notes=tuple(notes))
-
-
-def _check_range(matrix: ResponseMatrix) -> None:
-    with np.errstate(invalid="ignore"):
-        outside = (matrix.scores < 0) | (matrix.scores > 1)
-    if not outside.any():
-        return
-    i, j, r = (int(k) for k in np.argwhere(outside)[0])
-    msg = (
-        f"score {matrix.scores[i, j, r]:g} of model {matrix.models[i]!r} on item "
-        f"{matrix.item_ids[j]} of task {str(matrix.tasks[j])!r}, expected scores in [0, 1] "
-        f"({int(outside.sum())} such scores): rescale them, or choose another metric"
-    )
-    raise DesignError(msg)
 
 
 def _notes(matrix: ResponseMatrix, member: FloatArray) -> list[str]:

@@ -15,7 +15,7 @@ from scipy import special
 
 from evalstats_plugin.atomic import write_bytes
 from evalstats_plugin.errors import DesignError, LogError, SelectionError
-from evalstats_plugin.irt.fit import plain
+from evalstats_plugin.irt.saved import plain
 from evalstats_plugin.stats.interval import FloatArray
 from evalstats_plugin.wording import few, no_such
 

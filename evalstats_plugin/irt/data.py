@@ -12,6 +12,7 @@ from torch import Tensor
 from evalstats_plugin.errors import DesignError
 from evalstats_plugin.matrix import ResponseMatrix
 from evalstats_plugin.sampling.devices import check_memory, resolve_device
+from evalstats_plugin.score_range import check_unit_range
 from evalstats_plugin.wording import few
 
 PARTIAL = "partial credit is taken as a fraction of a success (quasi-likelihood)"
@@ -61,7 +62,7 @@ def counts_of(
     n, m, _ = matrix.scores.shape
     check_memory(memory_needed(n, m, dtype), place, f"{n} models × {m} items")
     there = ~np.isnan(matrix.scores)
-    _check_range(matrix)
+    check_unit_range(matrix)
     trials: NDArray[np.float64] = there.sum(axis=2, dtype=np.float64)
     right: NDArray[np.float64] = np.nansum(matrix.scores, axis=2)
     if linked:
@@ -93,19 +94,6 @@ def _check_names(matrix: ResponseMatrix, at_least: int) -> None:
         twice = next(name for name in matrix.models if matrix.models.count(name) > 1)
         msg = f"model {twice!r} is there twice, expected one row per model: rename or stack epochs"
         raise DesignError(msg)
-
-
-def _check_range(matrix: ResponseMatrix) -> None:
-    outside = (matrix.scores < 0) | (matrix.scores > 1)
-    if not outside.any():
-        return
-    i, j, r = (int(k) for k in np.argwhere(outside)[0])
-    msg = (
-        f"score {matrix.scores[i, j, r]:g} of model {matrix.models[i]!r} on item "
-        f"{matrix.item_ids[j]} of task {str(matrix.tasks[j])!r}, expected scores in [0, 1] "
-        f"({int(outside.sum())} such scores): rescale them, or choose another metric"
-    )
-    raise DesignError(msg)
 
 
 def components(there: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

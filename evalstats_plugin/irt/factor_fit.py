@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 
 from evalstats_plugin.errors import DesignError, SelectionError
-from evalstats_plugin.irt.fit import plain
+from evalstats_plugin.irt.saved import SavedFit, plain
 from evalstats_plugin.stats.interval import FloatArray, normal_quantile
 from evalstats_plugin.wording import no_such
 
@@ -25,7 +23,7 @@ _NOTHING = 1e-6
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class FactorFit:
+class FactorFit(SavedFit):
     """A fitted factor model: ``P(right) = 1 / (1 + exp(-(a·θ + d)))`` in K dimensions.
 
     No one number says how able a model is: abilities of different dimensions are about different
@@ -34,10 +32,6 @@ class FactorFit:
     """
 
     estimator: str
-    models: tuple[str, ...]
-    item_ids: NDArray[Any]
-    """Shape (M,), like `tasks`."""
-    tasks: NDArray[Any]
     ability: FloatArray
     """θ, shape (N, K): mean 0 and variance 1 over the models of the fit."""
     ability_covariance: FloatArray
@@ -57,7 +51,6 @@ class FactorFit:
     """ridge: the precision of loadings around their mean."""
     diagnostics: dict[str, Any] = field(default_factory=dict[str, Any])
     """iterations, converged, log_likelihood, choices, seconds, device, dtype, reason."""
-    notes: tuple[str, ...] = ()
 
     item_model = "factor"
 
@@ -188,28 +181,3 @@ class FactorFit:
             "identification", "hyperparameters", "diagnostics",
         )  # fmt: skip
         return {name: plain(getattr(self, name)) for name in names}
-
-    def to_dict(self, *, confidence_level: float = 0.95) -> dict[str, Any]:
-        """Everything but covariances, ready for JSON: finite numbers, strings, lists, None."""
-        frames = {
-            of: self.to_frame(of, confidence_level=confidence_level) for of in ("models", "items")
-        }
-        return {
-            **self.summary(),
-            "confidence_level": confidence_level,
-            **{of: plain(frame.to_dict("records")) for of, frame in frames.items()},
-            "notes": list(self.notes),
-        }
-
-    def save(self, path: str | Path) -> Path:
-        """Write to one Parquet file: a line per model, then per item; the rest in its metadata."""
-        from evalstats_plugin.irt.storage import save_fit
-
-        return save_fit(self, Path(path))
-
-    @classmethod
-    def load(cls, path: str | Path) -> FactorFit:
-        """Read what `save` wrote."""
-        from evalstats_plugin.irt.storage import load_as
-
-        return load_as(cls, Path(path))

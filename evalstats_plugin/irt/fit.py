@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 
 from evalstats_plugin.errors import SelectionError
-from evalstats_plugin.results import finite
+from evalstats_plugin.irt.saved import SavedFit, plain
 from evalstats_plugin.stats.interval import FloatArray, normal_quantile
 from evalstats_plugin.wording import few, no_such
 
@@ -34,7 +31,7 @@ class AbilityDifference(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class IRTFit:
+class IRTFit(SavedFit):
     """A fitted item response model: ``P(right) = c + (u - c) / (1 + exp(-a (θ - b)))``.
 
     Numbers are float64 arrays; what an estimator does not give is NaN. All abilities are on one
@@ -46,10 +43,6 @@ class IRTFit:
     estimator: str
     response: str = "binomial"
     """Or ``"beta"``: scores anywhere in [0, 1], whose mean is what P(right) is elsewhere."""
-    models: tuple[str, ...]
-    item_ids: NDArray[Any]
-    """Shape (M,), like `tasks`."""
-    tasks: NDArray[Any]
     ability: FloatArray
     """θ, shape (N,)."""
     ability_covariance: FloatArray
@@ -74,7 +67,6 @@ class IRTFit:
     inwards a Beta response's scores were drawn."""
     diagnostics: dict[str, Any] = field(default_factory=dict[str, Any])
     """iterations, converged, log_likelihood, seconds, device, dtype, reason, and more."""
-    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         n, m = len(self.models), len(self.item_ids)
@@ -204,40 +196,3 @@ class IRTFit:
             "diagnostics",
         )  # fmt: skip
         return {name: plain(getattr(self, name)) for name in names}
-
-    def to_dict(self, *, confidence_level: float = 0.95) -> dict[str, Any]:
-        """Everything but covariances, ready for JSON: finite numbers, strings, lists, None."""
-        frames = {
-            of: self.to_frame(of, confidence_level=confidence_level) for of in ("models", "items")
-        }
-        return {
-            **self.summary(),
-            "confidence_level": confidence_level,
-            **{of: plain(frame.to_dict("records")) for of, frame in frames.items()},
-            "notes": list(self.notes),
-        }
-
-    def save(self, path: str | Path) -> Path:
-        """Write to one Parquet file: a line per model, then per item; the rest in its metadata."""
-        from evalstats_plugin.irt.storage import save_fit
-
-        return save_fit(self, Path(path))
-
-    @classmethod
-    def load(cls, path: str | Path) -> IRTFit:
-        """Read what `save` wrote."""
-        from evalstats_plugin.irt.storage import load_as
-
-        return load_as(cls, Path(path))
-
-
-def plain(value: Any) -> Any:
-    """Numbers that JSON knows, in place of NumPy's and of what is not finite."""
-    if isinstance(value, (np.ndarray, np.generic)):
-        return plain(value.tolist())  # pyright: ignore[reportUnknownMemberType]
-    if isinstance(value, Mapping):
-        pairs = cast("Mapping[Any, Any]", value)
-        return {str(key): plain(item) for key, item in pairs.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(item) for item in cast("list[Any]", value)]
-    return finite(value) if isinstance(value, float) else value

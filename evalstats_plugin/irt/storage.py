@@ -16,8 +16,10 @@ from evalstats_plugin.atomic import write_bytes
 from evalstats_plugin.errors import LogError
 from evalstats_plugin.irt.factor_fit import FactorFit
 from evalstats_plugin.irt.fit import IRTFit
+from evalstats_plugin.irt.saved import SavedFit
+from evalstats_plugin.parquet import read_ours
 
-FitT = TypeVar("FitT", bound=IRTFit | FactorFit)
+FitT = TypeVar("FitT", bound=SavedFit)
 _META = b"evalstats_irt"
 _KINDS: dict[str, type[IRTFit | FactorFit]] = {"factor": FactorFit, "one ability": IRTFit}
 _NAMES = ("models", "item_ids", "tasks")
@@ -25,7 +27,7 @@ _NAMES = ("models", "item_ids", "tasks")
 _SMALL = ("correlation", "prior_precision")
 
 
-def save_fit(fit: IRTFit | FactorFit, path: Path) -> Path:
+def save_fit(fit: SavedFit, path: Path) -> Path:
     """Write models with their row of the covariance, then items with theirs."""
     # pyarrow has no types of its own.
     pa: Any = import_module("pyarrow")
@@ -60,13 +62,13 @@ def _of(name: str) -> str:
     return "model" if name.startswith("ability") else "item"
 
 
-def _arrays(fit: IRTFit | FactorFit) -> dict[str, NDArray[np.float64]]:
+def _arrays(fit: SavedFit) -> dict[str, NDArray[np.float64]]:
     """Numbers of each model or item, by field."""
     values = {f.name: getattr(fit, f.name) for f in fields(fit) if f.name not in (*_NAMES, *_SMALL)}
     return {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
 
 
-def _metadata(fit: IRTFit | FactorFit) -> dict[str, Any]:
+def _metadata(fit: SavedFit) -> dict[str, Any]:
     arrays = _arrays(fit)
     rest = {f.name: getattr(fit, f.name) for f in fields(fit) if f.name not in (*_NAMES, *arrays)}
     return {
@@ -90,20 +92,10 @@ def load_fit(path: Path) -> IRTFit | FactorFit:
     LogError
         No such file, or not a fit.
     """
-    pa: Any = import_module("pyarrow")
-    pq: Any = import_module("pyarrow.parquet")
     expected = "expected a file that a fit's save, or `irt --save`, wrote"
-    if not path.is_file():
-        found = "a folder" if path.is_dir() else "no such file"
-        raise LogError(f"{path}: {found}, {expected}")
-    try:
-        table: Any = pq.read_table(path)
-    except (OSError, pa.ArrowException) as error:
-        raise LogError(f"{path} is no Parquet file, {expected}") from error
-    meta: dict[bytes, bytes] = table.schema.metadata or {}
-    if _META not in meta:
-        raise LogError(f"{path} is a Parquet file, but not a fit written by evalstats-plugin")
-    return _fit_of(table, json.loads(meta[_META]))
+    return _fit_of(
+        *read_ours(path, _META, expected=expected, other="not a fit written by evalstats-plugin")
+    )
 
 
 def load_as(kind: type[FitT], path: Path) -> FitT:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from lm_eval_logs import write_log
 
 from evalstats_plugin import IRTFit, annotate, fit_irt, read, strip
 from evalstats_plugin.cli import irt_fits, main
@@ -26,33 +27,6 @@ ROOT = Path(__file__).parents[2]
 INSPECT = ROOT / "fixtures" / "logs" / "inspect_ai" / "0.3.285" / "models"
 LM_EVAL = ROOT / "fixtures" / "logs" / "lm_eval" / "0.4.13" / "out"
 Run = Callable[..., "CompletedProcess[str]"]
-
-
-def write_log(folder: Path, model: str, tasks: dict[str, list[float]]) -> None:
-    """Write what lm-eval would for a model with these item scores; item ids count from 0."""
-    inside = folder / model
-    inside.mkdir(parents=True)
-    stamp = "2026-11-21T00-00-00.000000"
-    for task, scores in tasks.items():
-        lines = [
-            {"doc_id": i, "doc": {"q": i}, "target": "x", "arguments": [], "resps": [[""]],
-             "filtered_resps": [""], "filter": "none", "metrics": ["acc"],
-             "doc_hash": sha256(f"{task} {i}".encode()).hexdigest(), "acc": score}
-            for i, score in enumerate(scores)
-        ]  # fmt: skip
-        text = "".join(json.dumps(line) + "\n" for line in lines)
-        (inside / f"samples_{task}_{stamp}.jsonl").write_text(text)
-    whole = {
-        "results": {t: {"alias": t, "acc,none": float(np.mean(s))} for t, s in tasks.items()},
-        "configs": {t: {"task": t, "metric_list": [{"metric": "acc"}]} for t in tasks},
-        "versions": dict.fromkeys(tasks, 1.0),
-        "higher_is_better": {t: {"acc": True} for t in tasks},
-        "n-samples": {t: {"original": len(s), "effective": len(s)} for t, s in tasks.items()},
-        "config": {"model": "hf", "model_args": {"pretrained": model}},
-        "lm_eval_version": "0.4.13",
-        "model_name": model,
-    }
-    (inside / f"results_{stamp}.json").write_text(json.dumps(whole, indent=2))
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-from hashlib import sha256
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from lm_eval_logs import write_log
 
 from evalstats_plugin import IRTFit, fit_irt, read
 from evalstats_plugin.analyses.ability_bootstrap import OVER as KNOWN_OVER
@@ -27,32 +27,6 @@ N, M = 24, 60
 NAMES = [f"chat-{i}" if i % 2 else f"base-{i}" for i in range(N)]
 
 
-def write_log(folder: Path, model: str, task: str, scores: list[float]) -> None:
-    """Write what lm-eval would for a model with these item scores; item ids count from 0."""
-    inside = folder / model
-    inside.mkdir(parents=True, exist_ok=True)
-    stamp = "2026-11-21T00-00-00.000000"
-    lines = [
-        {"doc_id": i, "doc": {"q": i, "passage": i // 4}, "target": "x", "arguments": [],
-         "resps": [[""]], "filtered_resps": [""], "filter": "none", "metrics": ["acc"],
-         "doc_hash": sha256(f"{task} {i}".encode()).hexdigest(), "acc": score}
-        for i, score in enumerate(scores)
-    ]  # fmt: skip
-    text = "".join(json.dumps(line) + "\n" for line in lines)
-    (inside / f"samples_{task}_{stamp}.jsonl").write_text(text)
-    whole = {
-        "results": {task: {"alias": task, "acc,none": float(np.mean(scores))}},
-        "configs": {task: {"task": task, "metric_list": [{"metric": "acc"}]}},
-        "versions": {task: 1.0},
-        "higher_is_better": {task: {"acc": True}},
-        "n-samples": {task: {"original": len(scores), "effective": len(scores)}},
-        "config": {"model": "hf", "model_args": {"pretrained": model}},
-        "lm_eval_version": "0.4.13",
-        "model_name": model,
-    }
-    (inside / f"results_{stamp}.json").write_text(json.dumps(whole))
-
-
 @pytest.fixture(scope="module")
 def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Give 24 models on 60 items; item 7 is much harder for the chat models."""
@@ -63,7 +37,7 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     logit[chat, 7], logit[~chat, 7] = -3, 3
     right = (rng.random((N, M)) < 1 / (1 + np.exp(-logit))).astype(float)
     for name, row in zip(NAMES, right.tolist(), strict=True):
-        write_log(folder, name, "quiz", row)
+        write_log(folder, name, {"quiz": row})
     return folder
 
 
@@ -218,7 +192,7 @@ def test_scores_between_have_a_beta_response(tmp_path: Path) -> None:
     """Right and wrong alone do not."""
     rng = np.random.default_rng(0)
     for i in range(5):
-        write_log(tmp_path, f"m{i}", "graded", rng.beta(1 + i, 3, 40).tolist())
+        write_log(tmp_path, f"m{i}", {"graded": rng.beta(1 + i, 3, 40).tolist()})
     fit = as_json(tmp_path, "--response", "beta")["fit"]
 
     assert ("beta", "map") == (fit["response"], fit["estimator"])
