@@ -8,6 +8,7 @@ import math
 import os
 import signal
 
+import anyio
 from inspect_ai import Task, task
 from inspect_ai.dataset import MemoryDataset, Sample
 from inspect_ai.model import ModelOutput
@@ -35,6 +36,7 @@ def canned(*, fail: tuple[int, ...] = (), interrupt: bool = False) -> Solver:
             raise ValueError("no answer")
         if interrupt and item == N_ITEMS - 1:
             os.kill(os.getpid(), signal.SIGINT)
+            await anyio.sleep(300)  # the signal is heard a while later, and cancels this
         right = item not in WRONG[str(state.model.name)]
         state.output = ModelOutput.from_content("canned", "42" if right else "7")
         return state
