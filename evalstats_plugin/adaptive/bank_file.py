@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from importlib import import_module
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from evalstats_plugin.adaptive.bank import ItemBank
-from evalstats_plugin.atomic import write_bytes
-from evalstats_plugin.parquet import read_ours
+from evalstats_plugin.parquet import read_ours, rebuilding, write_ours
 
 _META = b"evalstats_bank"
 _FIT = "fit_"
@@ -24,7 +21,6 @@ def save_bank(bank: ItemBank, path: Path) -> Path:
     """Write a line per item; what is not of items is in the metadata of the schema."""
     # pyarrow has no types of its own.
     pa: Any = import_module("pyarrow")
-    pq: Any = import_module("pyarrow.parquet")
     columns: dict[str, Any] = {
         "item": pa.array(bank.item_ids.astype(str).tolist()),
         "task": pa.array(bank.tasks.astype(str).tolist()),
@@ -53,10 +49,7 @@ def save_bank(bank: ItemBank, path: Path) -> Path:
         "provenance": dict(bank.provenance),
         "notes": list(bank.notes),
     }
-    table = pa.table(columns).replace_schema_metadata({_META: json.dumps(meta, allow_nan=False)})
-    buffer = BytesIO()
-    pq.write_table(table, buffer)
-    return write_bytes(path, buffer.getvalue())
+    return write_ours(pa.table(columns), path, _META, meta)
 
 
 def load_bank(path: Path) -> ItemBank:
@@ -65,12 +58,12 @@ def load_bank(path: Path) -> ItemBank:
     Raises
     ------
     LogError
-        No such file, or not a bank.
+        No such file, not a bank, or a damaged one.
     """
     expected = "expected an item bank that `evalstats-plugin adapt bank` wrote"
-    return _bank_of(
-        *read_ours(path, _META, expected=expected, other=f"not an item bank; {expected}")
-    )
+    table, meta = read_ours(path, _META, expected=expected, other=f"not an item bank; {expected}")
+    with rebuilding(path):
+        return _bank_of(table, meta)
 
 
 def _bank_of(table: Any, meta: dict[str, Any]) -> ItemBank:

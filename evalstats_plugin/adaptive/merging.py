@@ -55,7 +55,9 @@ def merge(
     second = moved.subset(new)
     joined = _joined(first, second, int(drifted.sum()))
     link = scale._asdict() | {"through": through, "drifted": int(drifted.sum())}
-    origin = {"merged": [dict(bank_a.provenance), dict(bank_b.provenance)], "link": link}
+    origins = [dict(bank_a.provenance), dict(bank_b.provenance)]
+    metrics = {str(name) for origin in origins for name in origin.get("metrics", ())}
+    origin = {"merged": origins, "link": link, "metrics": sorted(metrics)}
     return replace(joined, provenance=origin)
 
 

@@ -16,7 +16,6 @@ from evalstats_plugin.adaptive.bank import ItemBank
 from evalstats_plugin.adaptive.curves import Items, respond
 from evalstats_plugin.adaptive.misfit import fit_factors
 from evalstats_plugin.adaptive.projection import Shares
-from evalstats_plugin.adaptive.selection import rule_for
 from evalstats_plugin.adaptive.simulate import Options, run_sessions
 from evalstats_plugin.stats.interval import FloatArray, IntArray
 
@@ -119,8 +118,7 @@ def _errors(
             misfit={},
         )
         scores = right[out] / trials[out]
-        rule = rule_for(known, "auto")
-        run = run_sessions(known, scores, at, Options(rule=rule), rng=one)
+        run = run_sessions(known, scores, at, Options(rule="auto"), rng=one)
         shares = Shares.of(bank)
         truth = scores @ shares.weights
         full = [checkpoint.full for checkpoint in run.checkpoints]

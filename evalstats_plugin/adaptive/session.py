@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evalstats_plugin.adaptive.bank import ALL_TASKS, ItemBank
-from evalstats_plugin.adaptive.constraints import Targets, pick
+from evalstats_plugin.adaptive.constraints import Targets, eligible, pick, preferring
 from evalstats_plugin.adaptive.projection import FullScore, Shares, State, laplace, project
 from evalstats_plugin.adaptive.scoring import Belief, Scored, score
 from evalstats_plugin.adaptive.selection import Candidates, Tables, rule_for, worth
@@ -73,8 +73,9 @@ class AdaptiveSession:
         self.settings = known
         self.trace: list[Step] = []
         self._stop = tuple(known.stop)
-        self._targets = Targets.of(bank, known.content)
+        self._targets = Targets.of(bank, known.content, known.rule)
         self._rng = np.random.default_rng(rng)
+        self._eligible = eligible(known.exposure, (1, len(bank)), self._rng)
         self._tables = Tables.of(bank)
         self._keys = bank.keys()
         self._out: NDArray[np.bool_] = np.zeros(len(bank), dtype=np.bool_)
@@ -100,10 +101,11 @@ class AdaptiveSession:
             affordable = self._open() if among is None else self._open() & among
             if not affordable.any():
                 break
+            allowed = preferring(affordable[None], self._eligible)
             if self._targets is not None:
-                affordable = self._targets.allowed(affordable[None], self._out[None])[0]
+                allowed = self._targets.allowed(allowed, self._out[None])
             values = worth(candidates, self.rule, int(self._out.sum()))
-            chosen = pick(values, affordable[None], self.settings.exposure, self._rng)
+            chosen = pick(values, allowed, self.settings.exposure, self._rng)
             places.append(int(chosen[0]))
             self._out[places[-1]] = True
             if len(places) < wanted:
@@ -194,6 +196,7 @@ class AdaptiveSession:
             "n_in_bank": len(self.bank),
             "stopped": self.stopped,
             "rule": self.rule,
+            "content": self._targets and self._targets.described(self.bank.task_names),
             "scoring": self.settings.scoring,
             "ability": self.ability,
             "std_error": self.std_error if np.isfinite(self.std_error) else None,

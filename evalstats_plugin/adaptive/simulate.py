@@ -12,7 +12,14 @@ from typing import NamedTuple
 import numpy as np
 
 from evalstats_plugin.adaptive.bank import ItemBank
-from evalstats_plugin.adaptive.constraints import Content, Exposure, SympsonHetter, Targets, pick
+from evalstats_plugin.adaptive.constraints import (
+    Content,
+    Exposure,
+    Targets,
+    eligible,
+    pick,
+    preferring,
+)
 from evalstats_plugin.adaptive.curves import respond
 from evalstats_plugin.adaptive.projection import FullScore, laplace, project
 from evalstats_plugin.adaptive.scoring import Belief, Scored, score
@@ -78,13 +85,14 @@ def run_sessions(
     known = options or Options()
     source = np.random.default_rng(rng)
     rule = rule_for(bank, known.rule)
-    tables, targets = Tables.of(bank), Targets.of(bank, known.content)
+    tables, targets = Tables.of(bank), Targets.of(bank, known.content, known.rule)
     available = np.isfinite(answers) & bank.usable
     least = int(available.sum(axis=1).min(initial=len(bank)))
     if least < max(at):
         msg = f"a model has {least} answers to items that may be asked, of which {max(at)} are"
         raise DesignError(f"{msg} wanted: ask for fewer, or leave the model out")
     belief, state, found = Belief.prior(bank, len(answers)), None, list[Checkpoint]()
+    may_be_asked = eligible(known.exposure, answers.shape, source)
     asked = np.zeros(answers.shape, dtype=np.bool_)
     while belief.places.shape[1] < max(at):
         n = belief.places.shape[1]
@@ -92,7 +100,7 @@ def run_sessions(
         candidates = Candidates.of(belief, tables, source, state)
         chosen = list[IntArray]()
         for k in range(size):
-            allowed = available & ~asked
+            allowed = preferring(available & ~asked, may_be_asked)
             allowed = allowed if targets is None else targets.allowed(allowed, asked)
             values = worth(candidates, rule, n + k)
             chosen.append(pick(values, allowed, known.exposure, source))
@@ -156,38 +164,6 @@ def draw_models(
     exact = truth.items._replace(spread=np.zeros((len(bank), 3)))
     p = respond(exact, abilities[:, None], factors @ bank.misfit_loadings.T).probability
     return Drawn(abilities, (source.random(p.shape) < p).astype(np.float64), truth)
-
-
-def exposure_control(
-    bank: ItemBank,
-    n_items: int,
-    *,
-    most: float = 0.25,
-    options: Options | None = None,
-    n_models: int = 200,
-    rng: np.random.Generator | int | None = None,
-) -> SympsonHetter:
-    """Find with what probability to ask chosen items, so that few models see the same [SH85]_.
-
-    Parameters
-    ----------
-    most
-        Share of models that may see an item.
-    """
-    if not 0 < most <= 1:
-        raise DesignError(f"share {most} of models that may see an item, expected 0 to 1")
-    source = np.random.default_rng(rng)
-    probability = np.ones(len(bank))
-    known = options or Options()
-    for _ in range(8):
-        answers = draw_models(bank, n_models, rng=source).answers
-        control = known._replace(exposure=SympsonHetter(probability))
-        places = run_sessions(bank, answers, (n_items,), control, rng=source).places
-        seen = np.bincount(places.ravel(), minlength=len(bank)) / n_models
-        # Of those for whom it was chosen; what was hardly chosen is free again.
-        chosen = seen / probability
-        probability = np.where(chosen > most, most / np.maximum(chosen, most), 1.0)
-    return SympsonHetter(probability)
 
 
 class Accuracy(NamedTuple):

@@ -223,15 +223,23 @@ def _raw_bank(
 
 def _flagged(bank: ItemBank, fit: IRTFit, matrix: ResponseMatrix) -> ItemBank:
     """Leave out items that fit badly or tell the wrong way round."""
-    bank = bank.without(bank.discrimination < 0, NEGATIVE)
-    found = irt_module("item_fit").item_fit(fit, matrix)
+    module = irt_module("item_fit")
+    found = module.item_fit(fit, matrix)
     names = ("n_models", "mean", "outfit", "infit", "infit_z")
     table = {name: found[name].to_numpy(dtype=np.float64) for name in names}
+    right, trials = counts_of_scores(matrix)
+    table["item_rest"] = module.item_totals(right, trials).item_rest
+    # Estimators that know that items tell abilities draw discriminations above 0 in any case.
+    bank = bank.without((bank.discrimination < 0) | _backwards(table), NEGATIVE)
     wide = (table["infit"] > _WIDEST_FIT) & (table["infit_z"] > _SURE)
     bank = bank.without(wide, MISFIT)
-    left = int((~bank.usable).sum())
-    note = f"{left} of {len(bank)} items are not asked: see their reasons"
-    return replace(bank, item_fit=table, notes=(note,) if left else ())
+    return replace(bank, item_fit=table)
+
+
+def _backwards(table: dict[str, FloatArray]) -> NDArray[np.bool_]:
+    """Items that are right where the others are wrong, beyond chance by Fisher's z."""
+    correlation = np.clip(np.nan_to_num(table["item_rest"]), -1 + 1e-12, 1 - 1e-12)
+    return np.arctanh(correlation) * np.sqrt(np.maximum(table["n_models"] - 3, 0)) < -_SURE
 
 
 def _provenance(fit: IRTFit | FactorFit, matrix: ResponseMatrix) -> dict[str, Any]:

@@ -21,7 +21,7 @@ def banks(*, through_models=False, drift=False):
     first = ItemBank.from_arrays(
         a[:40], -a[:40] * b[:40], item_ids=names[:40], item_covariance=covariance,
         models=tuple(f"m{k}" for k in range(8)), abilities=theta[:8], scores=np.zeros(8),
-        hashes=np.array(names[:40], dtype=object),
+        hashes=np.array(names[:40], dtype=object), provenance={"metrics": ["f1"]},
     )  # fmt: skip
     own_a, own_b = 1.5 * a_two[start:end], (b_two[start:end] + 0.4) / 1.5
     second = ItemBank.from_arrays(
@@ -29,6 +29,7 @@ def banks(*, through_models=False, drift=False):
         item_covariance=covariance[: end - start],
         models=tuple(f"m{k}" for k in range(4, 12)), abilities=(theta[4:] + 0.4) / 1.5,
         scores=np.zeros(8), hashes=np.array(names[start:end], dtype=object),
+        provenance={"metrics": ["acc", "f1"]},
     )  # fmt: skip
     return first, second, a, b, theta
 
@@ -44,6 +45,7 @@ def test_two_banks_come_on_the_scale_of_the_first(through):
     np.testing.assert_allclose(-a * b, found.intercept, atol=1e-6)
     np.testing.assert_allclose(theta, found.abilities, atol=1e-6)
     np.testing.assert_allclose(1.5, found.provenance["link"]["slope"])
+    assert ["acc", "f1"] == found.provenance["metrics"]
 
 
 def test_an_item_that_drifted_is_not_asked():

@@ -123,6 +123,34 @@ def test_content_is_balanced_over_tasks():
     assert 10 == sum(step.task == "x" for step in session.trace)
 
 
+def test_auto_keeps_near_the_shares_of_the_tasks_and_says_so():
+    bank = bank_of()
+    telling = np.where(bank.tasks == "x", 3.0, 0.7)
+    bank = ItemBank.from_arrays(telling, bank.intercept, tasks=bank.tasks.tolist())
+    answers = answers_of(bank)
+
+    near, free = (
+        run(AdaptiveSession(bank, rule=rule, stop=[Items(30)], rng=1), answers)
+        for rule in ("auto", "posterior-information")
+    )
+
+    of_x = [sum(step.task == "x" for step in each.trace) for each in (near, free)]
+    assert 30 * 1 / 3 < of_x[0] <= 30 * 1 / 3 + 2
+    assert of_x[1] > 20
+    assert "near the shares of the bank" == near.result()["content"]
+    assert free.result()["content"] is None
+
+
+def test_a_result_says_how_it_was_found():
+    session = AdaptiveSession(bank_of(), content={"x": 1, "y": 3}, stop=[Items(4)], rng=1)
+
+    found = run(session, answers_of(bank_of())).result()
+
+    assert "posterior-information" == found["rule"]
+    assert "x 25%, y 75%" == found["content"]
+    assert (4, "4 items asked", []) == (found["n_items"], found["stopped"], found["notes"])
+
+
 def test_randomesque_asks_different_first_items():
     bank = bank_of()
     first = {

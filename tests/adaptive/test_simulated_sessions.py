@@ -3,12 +3,13 @@ import pytest
 
 from evalstats_plugin.adaptive.anchors import anchor_points, anchor_scores
 from evalstats_plugin.adaptive.bank import ItemBank
+from evalstats_plugin.adaptive.constraints import SympsonHetter
+from evalstats_plugin.adaptive.exposure import exposure_control
 from evalstats_plugin.adaptive.session import AdaptiveSession
 from evalstats_plugin.adaptive.simulate import (
     Options,
     accuracy,
     draw_models,
-    exposure_control,
     run_sessions,
 )
 from evalstats_plugin.errors import DesignError
@@ -55,19 +56,36 @@ def test_information_needs_fewer_items_than_chance_and_intervals_hold():
         assert 0.91 < row.score_coverage < 0.99
 
 
-def test_exposure_is_held_down():
+def test_exposure_is_held_down_to_the_share_asked_for():
+    bank, most = bank_of(60), 0.4
+    control = exposure_control(bank, 10, most=most, n_models=200, rng=0)
+    # Of items as the bank has them: where they differ by their errors, so do the shares.
+    answers = draw_models(bank, 1000, misspecified=0.0, rng=3).answers
+    free, held = (
+        np.bincount(run_sessions(bank, answers, (10,), options, rng=0).places.ravel()) / 1000
+        for options in (Options(), Options(exposure=control))
+    )
+
+    assert free.max() > 0.9
+    # What is left is chance: of the 200 models of each round, and of the 1000 here.
+    assert held.max() < most + 0.05
+    assert np.sort(held)[-10:].mean() > 0.8 * most
+
+
+def test_an_item_that_is_refused_is_refused_for_the_whole_test():
     bank = bank_of(60)
-    free = run_sessions(bank, draw_models(bank, 200, rng=3).answers, (10,), rng=0).places
-    control = exposure_control(bank, 10, most=0.4, n_models=150, rng=0)
-    held = run_sessions(
-        bank, draw_models(bank, 200, rng=3).answers, (10,), Options(exposure=control), rng=0
-    ).places
+    session = AdaptiveSession(bank, exposure=SympsonHetter(np.full(60, 0.5)), rng=0)
 
-    def most(places):
-        return np.bincount(places.ravel(), minlength=60).max() / 200
+    first = session.next(60)
 
-    assert most(free) > 0.9
-    assert most(held) < 0.65
+    refused = ~session._eligible[0]
+    assert 20 < refused.sum() < 40
+    assert refused[first[-refused.sum() :]].all()
+
+
+def test_a_share_that_leaves_too_few_items_is_refused():
+    with pytest.raises(DesignError, match=r"share of 0\.17 at the least, expected at most 0\.1"):
+        exposure_control(bank_of(60), 10, most=0.1)
 
 
 def test_asking_more_than_was_answered_is_refused():

@@ -1,10 +1,11 @@
 """Do intervals hold the truth where adaptive tests stop? Writes fixtures/validation/adaptive.json.
 
 Items are calibrated on 100 simulated models (2PL, 300 items: log a ~ N(0, .4²), b ~ N(0, 1)), and
-250 other models are tested, 8 times over. A test stops at the first n of at least 5 where the
-standard error of the ability is at most .3, at 60 items at the latest; 95 % intervals. The negative
-control asks items at random and stops when the Wald interval of its raw mean is narrower than .25:
-it looks until luck makes it narrow, and must fail.
+250 other models are tested, 6 times over. A test stops at the first n of at least 5 where the
+standard error of the ability is at most .3, or where the interval of the full score is at most .14
+wide, at 60 items at the latest; 95 % intervals. The negative control asks items at random and stops
+when the Wald interval of its raw mean is narrower than .25: it looks until luck makes it narrow,
+and must fail.
 """
 
 import json
@@ -21,8 +22,8 @@ from evalstats_plugin.analyses.adaptive import item_bank
 from evalstats_plugin.matrix import ResponseMatrix
 
 pytestmark = pytest.mark.validation
-MODELS, ITEMS, TESTED, CALIBRATIONS = 100, 300, 250, 8
-LEAST, MOST, BAR = 5, 60, 0.3
+MODELS, ITEMS, TESTED, CALIBRATIONS = 100, 300, 250, 6
+LEAST, MOST = 5, 60
 
 
 def calibrated(rng):
@@ -37,8 +38,18 @@ def calibrated(rng):
     return bank, unit * (theta[MODELS:] - theta[:MODELS].mean()), answers[MODELS:]
 
 
+def score_width(each):
+    return each.full.high[:, 0] - each.full.low[:, 0]
+
+
+STOPS = {
+    "std_error 0.3": lambda each: each.scored.std_error <= 0.3,
+    "score_width 0.14": lambda each: score_width(each) <= 0.14,
+}
+
+
 def at_stopping(run, stopped):
-    """Values at the first checkpoint that stops, by model; the last where none does."""
+    """Place of the first checkpoint that stops, by model; the last where none does."""
     stop = np.stack([stopped(each) for each in run.checkpoints])
     stop[-1] = True
     return stop.argmax(axis=0)
@@ -49,18 +60,18 @@ def inside(low, high, truth):
 
 
 def sessions_to_stopping(rule, bank, abilities, answers, seed):
+    """Whether intervals of ability and full score hold the truth, and items, by stop rule."""
     at = tuple(range(LEAST, MOST + 1))
     run = run_sessions(bank, answers, at, Options(rule=rule), rng=seed)
-    first = at_stopping(run, lambda each: each.scored.std_error <= BAR)
-    own = np.arange(len(answers))
-
-    def chosen(values):
-        return np.stack(values)[first, own]
-
-    low, high = (chosen([getattr(each, k) for each in run.checkpoints]) for k in ("low", "high"))
-    full = [chosen([each.full[k][:, 0] for each in run.checkpoints]) for k in (1, 2)]
-    truth = answers.mean(axis=1)
-    return inside(low, high, abilities), inside(*full, truth), first + LEAST, full[1] - full[0]
+    own, truth = np.arange(len(answers)), answers.mean(axis=1)
+    low, high = (np.stack([getattr(each, k) for each in run.checkpoints]) for k in ("low", "high"))
+    full = [np.stack([each.full[k][:, 0] for each in run.checkpoints]) for k in (1, 2)]
+    found = {}
+    for name, stopped in STOPS.items():
+        first = at_stopping(run, stopped)
+        ability = inside(low[first, own], high[first, own], abilities)
+        found[name] = ability, inside(*(limit[first, own] for limit in full), truth), first + LEAST
+    return found
 
 
 def peeking(answers, rng):
@@ -76,10 +87,11 @@ def peeking(answers, rng):
     return found, first + 1
 
 
-def row(rule, what, found, n):
+def row(rule, stop, what, found, n):
     coverage = float(np.mean(found))
     error = float(np.sqrt(coverage * (1 - coverage) / len(found)))
-    return {"rule": rule, "of": what, "coverage": coverage, "std_error": error, "items": float(n)}
+    coverages = {"coverage": coverage, "std_error": error}
+    return {"rule": rule, "stop": stop, "of": what} | coverages | {"items": float(n.mean())}
 
 
 def coverage_at_stopping():
@@ -88,11 +100,17 @@ def coverage_at_stopping():
     rows = []
     for rule in (name for name in RULE_NAMES if name != "a-optimal"):
         found = [sessions_to_stopping(rule, *case, seed) for seed, case in enumerate(cases)]
-        ability, score, n, _ = (np.concatenate(each) for each in zip(*found, strict=True))
-        rows += [row(rule, "ability", ability, n.mean()), row(rule, "full score", score, n.mean())]
+        for stop in STOPS:
+            ability, score, n = (
+                np.concatenate(each) for each in zip(*(one[stop] for one in found), strict=True)
+            )
+            rows += [
+                row(rule, stop, "ability", ability, n),
+                row(rule, stop, "full score", score, n),
+            ]
     found = [peeking(answers, rng) for _, _, answers in cases]
     held, n = (np.concatenate(each) for each in zip(*found, strict=True))
-    return [*rows, row("peeking at the raw mean", "full score", held, n.mean())]
+    return [*rows, row("peeking at the raw mean", "Wald width 0.25", "full score", held, n)]
 
 
 def misspecified():
@@ -125,6 +143,6 @@ def test_figures_of_adaptive_tests():
 
     rows = json.loads((FOLDER / "adaptive.json").read_text("utf-8"))["coverage"]
     honest, peeking = rows[:-1], rows[-1]
-    assert len(honest) >= 12
+    assert len(honest) >= 24
     assert all(0.93 <= row["coverage"] <= 0.97 for row in honest)
     assert peeking["coverage"] < 0.9

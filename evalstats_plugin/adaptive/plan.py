@@ -1,0 +1,147 @@
+"""How an adaptive test is to go, as people say it: on a command line or in a task's arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from evalstats_plugin.adaptive.bank import ItemBank
+from evalstats_plugin.adaptive.constraints import Randomesque
+from evalstats_plugin.adaptive.session import AdaptiveSession
+from evalstats_plugin.adaptive.stopping import Above, StdError, StopRule, stop_rule
+from evalstats_plugin.errors import DesignError, SelectionError
+from evalstats_plugin.wording import few, no_such
+
+STD_ERROR = 0.3
+"""Where to stop if nothing else says so: reliability .91 for abilities that vary by 1."""
+
+_RULES = {
+    "stop_at": "std_error",
+    "reliability": "reliability",
+    "score_width": "score_width",
+    "max_items": "items",
+    "budget": "cost",
+    "max_seconds": "seconds",
+}
+
+_NUMBERS = frozenset({*_RULES, "batch", "randomesque", "confidence_level", "seed"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What a user decides about a test; the rule that is met first ends it."""
+
+    bank: str | Path
+    stop_at: float | None = None
+    """Standard error of the ability; `STD_ERROR` where no rule is given at all."""
+    reliability: float | None = None
+    """Share of the ability's variance that is not error."""
+    score_width: float | None = None
+    """Width of the interval of the full score."""
+    max_items: int | None = None
+    budget: float | None = None
+    """In the bank's unit of cost."""
+    max_seconds: float | None = None
+    above: str | None = None
+    """A calibrated model: stop once it is clear whether the ability is above or below its own."""
+    rule: str = "auto"
+    scoring: str = "eap"
+    batch: int = 1
+    """Items that are out at a time."""
+    balance: bool = False
+    """Whether tasks get the shares they have in the bank."""
+    randomesque: int | None = None
+    """Take one of so many best items at random, so that models see different ones."""
+    confidence_level: float = 0.95
+    seed: int = 0
+    metric: str | None = None
+    """What to score by; that of the bank where none is given."""
+    state: str | Path | None = None
+    """File of answers, to take a test up where it was broken off."""
+
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> Plan:
+        """Make a plan of options by name.
+
+        Raises
+        ------
+        SelectionError
+            An option that there is not, or no number where one is expected.
+        """
+        known = [field.name for field in fields(cls)]
+        for name, value in options.items():
+            if name not in known:
+                raise SelectionError(no_such("option", name, known, ", ".join(known)))
+            if name in _NUMBERS and not _is_number(value):
+                raise SelectionError(f"{name} of {value!r} found, expected a number")
+        return cls(**options)
+
+    def load(self) -> ItemBank:
+        """Read the bank, and make sure that the plan can work with it."""
+        bank = ItemBank.load(self.bank)
+        bank.require_usable()
+        self.rules(bank)
+        if not 0 < self.confidence_level < 1:
+            msg = f"confidence_level of {self.confidence_level:g} found, expected one between 0"
+            raise SelectionError(f"{msg} and 1")
+        return bank
+
+    def rules(self, bank: ItemBank) -> tuple[StopRule, ...]:
+        """Return the stop rules.
+
+        Raises
+        ------
+        SelectionError
+            A number that makes no sense, such as a budget of 0, or a model that is not in the
+            bank.
+        DesignError
+            A budget, and a bank that does not know what its items cost.
+        """
+        given = {option: getattr(self, option) for option in _RULES}
+        found = [_rule(option, value) for option, value in given.items() if value is not None]
+        if self.budget is not None and bank.cost is None:
+            msg = f"a budget of {self.budget:g} found, but the bank does not know what items cost"
+            raise DesignError(f"{msg}: limit the number of items instead")
+        if self.above is not None:
+            if self.above not in bank.models:
+                shown = few(bank.models)
+                raise SelectionError(no_such("model", self.above, bank.models, shown))
+            place = bank.models.index(self.above)
+            found.append(Above(float(bank.abilities[place]), name=self.above))
+        return tuple(found) or (StdError(STD_ERROR),)
+
+    def metrics(self, bank: ItemBank) -> tuple[str, ...]:
+        """Return the metrics that may score an item: the one asked for, or those of the bank."""
+        if self.metric is not None:
+            return (self.metric,)
+        return tuple(str(name) for name in bank.provenance.get("metrics", ()))
+
+    def session(self, bank: ItemBank, answers: Sequence[str] = ()) -> AdaptiveSession:
+        """Begin a session, or take one up from its answers."""
+        return AdaptiveSession.resume(
+            bank,
+            answers,
+            rule=self.rule,
+            stop=self.rules(bank),
+            scoring=self.scoring,
+            batch=self.batch,
+            content="tasks" if self.balance else None,
+            exposure=None if self.randomesque is None else Randomesque(self.randomesque),
+            confidence_level=self.confidence_level,
+            rng=self.seed,
+        )
+
+
+def _is_number(value: object) -> bool:
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
+
+
+def _rule(option: str, value: float) -> StopRule:
+    try:
+        return stop_rule(_RULES[option], value)
+    except SelectionError as error:
+        expected = "between 0 and 1" if option == "reliability" else "above 0"
+        msg = f"{option} of {value:g} found, expected a number {expected}"
+        raise SelectionError(msg) from error

@@ -1,0 +1,84 @@
+"""What an adaptive test found, as it is written into a log."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import isfinite
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from evalstats_plugin.adaptive.session import AdaptiveSession
+
+RECORD = "adaptive_test"
+"""Key of a record in a results file that has no place of its own for it."""
+
+
+def record_of(
+    session: AdaptiveSession, *, metric: str | None, notes: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Return the result of a session with every item asked; all of it JSON."""
+    found = session.result()
+    trace = [
+        {
+            "task": step.task,
+            "item": step.item,
+            "score": step.score,
+            "trials": step.trials,
+            "ability": step.ability,
+            "std_error": step.std_error if isfinite(step.std_error) else None,
+            "full_score": step.full_score,
+        }
+        for step in session.trace
+    ]
+    return {
+        **found,
+        "metric": metric,
+        "n_calibrated_models": len(session.bank.models),
+        "notes": [*found["notes"], *notes],
+        "trace": trace,
+    }
+
+
+def biased(record: Mapping[str, Any]) -> list[str]:
+    """Say, where items were left out, that the mean over those asked is not the score.
+
+    >>> biased({"n_items": 9, "n_in_bank": 100, "metric": "acc",
+    ...         "full_score": {"estimate": 0.6, "low": 0.5, "high": 0.7}})
+    ['items were chosen adaptively, so the mean over those asked is not the score: over all 100 \
+items acc is predicted to be 0.600 [0.500, 0.700]']
+    """
+    if record["n_items"] >= record["n_in_bank"]:
+        return []
+    score = record["full_score"]
+    predicted = f"{score['estimate']:.3f} [{score['low']:.3f}, {score['high']:.3f}]"
+    msg = "items were chosen adaptively, so the mean over those asked is not the score: over all"
+    metric = record.get("metric") or "it"
+    return [f"{msg} {record['n_in_bank']} items {metric} is predicted to be {predicted}"]
+
+
+def with_record(block: Mapping[str, Any], record: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return an annotation with what an adaptive test found in it, where there was one."""
+    if record is None:
+        return dict(block)
+    shown = {name: value for name, value in record.items() if name != "trace"}
+    notes = dict.fromkeys([*block["notes"], *biased(record)])
+    return {**block, "adaptive": shown, "notes": list(notes)}
+
+
+def sentence(record: Mapping[str, Any]) -> str:
+    """Say in one line what was found.
+
+    >>> sentence({"ability": 0.5, "low": -0.1, "high": 1.1, "confidence_level": 0.95,
+    ...           "n_items": 9, "n_in_bank": 100, "stopped": "9 items asked",
+    ...           "full_score": {"estimate": 0.6, "low": 0.5, "high": 0.7}})
+    'ability +0.50 [-0.10, +1.10], predicted full score 0.600 [0.500, 0.700] (95%, 9 of 100 items \
+asked adaptively: 9 items asked)'
+    """
+    score = record["full_score"]
+    limits = f"[{record['low']:+.2f}, {record['high']:+.2f}]"
+    predicted = f"{score['estimate']:.3f} [{score['low']:.3f}, {score['high']:.3f}]"
+    why = record["stopped"] or "not stopped"
+    how = f"{record['n_items']} of {record['n_in_bank']} items asked adaptively: {why}"
+    level = f"{100 * record['confidence_level']:g}%"
+    ability = f"ability {record['ability']:+.2f} {limits}"
+    return f"{ability}, predicted full score {predicted} ({level}, {how})"

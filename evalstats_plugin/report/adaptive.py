@@ -1,0 +1,196 @@
+"""Adaptive tests, for people: what was asked, and what it says about all items."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, TextIO
+
+from rich.text import Text
+
+from evalstats_plugin.report import formats, notes
+from evalstats_plugin.report.text import number, percent, print_all, titled
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from evalstats_plugin.analyses.adaptive_replay import AdaptiveTest, AdaptiveTests, RuleError
+    from evalstats_plugin.analyses.adaptive_simulation import SimulatedAccuracy
+    from evalstats_plugin.results import Results
+
+LEGEND = (
+    "Asked: items asked, of all in the bank. (Full) score: what the model would score on all of "
+    "them, predicted from those asked{log}."
+)
+_LOG = "; Log: what all answers in the log say"
+_MOST_REASONS = 10
+"""Stop reasons shown in a table; JSON and CSV have them all."""
+RULES_LEGEND = (
+    "Error: mean absolute error of the predicted full score, against the log; Held: how often the "
+    "prediction's interval holds the log's score; Rank: Spearman's correlation of both."
+)
+
+
+def print_tests(results: AdaptiveTests, file: TextIO, *, heading: str, width: int | None) -> None:
+    """Print one table per task, how right each rule was, then the notes.
+
+    Of tests by several rules one per model.
+    """
+    marks = notes.numbers(results.rows)
+    several = len({row.rule for row in results.rows}) > 1
+    groups = groupby(results.rows, key=lambda row: (row.task, row.model if several else ""))
+    tables = [_table(model, list(rows), marks) for (_, model), rows in groups]
+    said = [_legend(results.rows)]
+    if results.by_rule:
+        tables.append(_rules_table(results.by_rule))
+        said.append(RULES_LEGEND)
+    stops = [f"{row.model}: stopped, {row.stopped}" for row in results.rows[:_MOST_REASONS]]
+    if len(results.rows) > _MOST_REASONS:
+        stops = []
+    print_all(tables, notes.lines(results), [*stops, *said, heading], file=file, width=width)
+
+
+def _legend(rows: Sequence[AdaptiveTest]) -> str:
+    return LEGEND.format(log="" if all(row.observed is None for row in rows) else _LOG)
+
+
+def _table(model: str, rows: list[AdaptiveTest], marks: dict[str, int]) -> Table:
+    """Make a table of models, or of one model's tests by several rules."""
+    level = percent(rows[0].confidence_level)
+    title = f"{rows[0].task} {notes.short_metric(rows[0].metric)}"
+    table = titled(f"{model}: {title}" if model else title)
+    table.add_column("Rule" if model else "Model", overflow="fold", min_width=8)
+    table.add_column("Asked", justify="right", no_wrap=True)
+    table.add_column("Ability", justify="right", no_wrap=True)
+    table.add_column(f"{level} interval", no_wrap=True)
+    table.add_column("Score" if model else "Full score", justify="right", no_wrap=True)
+    table.add_column(f"{level} interval", no_wrap=True)
+    logged = any(row.observed is not None for row in rows)
+    if logged:
+        table.add_column("Log", justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    for row in rows:
+        cells = [Text(cell) for cell in _cells(row)[: None if logged else -1]]
+        mark = Text(",".join(str(marks[note]) for note in row.notes), style="dim")
+        table.add_row(Text(row.rule if model else row.model), *cells, mark)
+    return table
+
+
+def _cells(row: AdaptiveTest) -> list[str]:
+    return [
+        f"{row.n_items}/{row.n_in_bank}",
+        f"{row.ability:+.2f}",
+        f"[{row.low:+.2f}, {row.high:+.2f}]",
+        number(row.full_score),
+        f"[{number(row.full_score_low)}, {number(row.full_score_high)}]",
+        number(row.observed),
+    ]
+
+
+_BY_RULE = ("Rule", "Models", "Asked", "Error", "Width", "Held", "Rank")
+
+
+def _rules_table(rules: Sequence[RuleError]) -> Table:
+    table = titled("How right each rule was")
+    for name in _BY_RULE:
+        table.add_column(name, justify="left" if name == "Rule" else "right", no_wrap=True)
+    for rule in rules:
+        table.add_row(*_rule_cells(rule))
+    return table
+
+
+def _rule_cells(rule: RuleError) -> list[str]:
+    rank = rule.rank_correlation
+    return [
+        rule.rule,
+        str(rule.n_models),
+        f"{rule.n_items:.1f}",
+        f"{rule.score_mae:.4f}",
+        f"{rule.score_width:.3f}",
+        f"{100 * rule.score_coverage:.0f} %",
+        "–" if rank is None else f"{rank:.3f}",
+    ]
+
+
+def to_markdown(results: AdaptiveTests, heading: str) -> str:
+    """Return one Markdown table, how right each rule was, the notes, and how it was made."""
+    marks = notes.numbers(results.rows)
+    level = percent(results.rows[0].confidence_level if results.rows else 0.95)
+    titles = ["Model", "Task", "Rule", "Asked", "Ability", f"{level} interval", "Full score"]
+    titles += [f"{level} interval", "Log", "Stopped", ""]
+    lines = [formats.line(titles), formats.line(["---"] * 3 + ["---:"] * 6 + ["---"] * 2)]
+    for row in results:
+        mark = ", ".join(str(marks[note]) for note in row.notes)
+        cells = [row.model, row.task, row.rule, *_cells(row), row.stopped, mark]
+        lines.append(formats.line([formats.cell(text) for text in cells]))
+    lines += ["", _legend(results.rows), ""]
+    if results.by_rule:
+        lines += [formats.line([*_BY_RULE]), formats.line(["---", *["---:"] * 6])]
+        lines += [formats.line(_rule_cells(rule)) for rule in results.by_rule]
+        lines += ["", RULES_LEGEND, ""]
+    said = [text.replace("* ", "- ", 1) for text in notes.lines(results)]
+    return "\n".join([*lines, *said, "", heading, ""])
+
+
+def to_json(results: AdaptiveTests, about: Mapping[str, Any]) -> str:
+    """Return one JSON object: what was run, the tests, and how right each rule was."""
+    return formats.to_json(results, {**about, "rules": [asdict(rule) for rule in results.by_rule]})
+
+
+ACCURACY_LEGEND = (
+    "Ability: root mean squared error; Rank: Spearman's correlation of estimated and true "
+    "abilities; Score: mean absolute error of the predicted full score, with its interval over "
+    "models; Width: of the prediction's own interval. Held: how often the test's own interval "
+    "holds the truth, first of the ability, then of the score."
+)
+_ACCURACY = ("Rule", "n", "Ability", "Held", "Rank", "Score", "", "Width", "Held")
+
+
+def print_accuracy(
+    results: Results[SimulatedAccuracy], file: TextIO, *, heading: str, width: int | None
+) -> None:
+    """Print one table for all rules."""
+    table = titled(_drawn(results))
+    for name in _ACCURACY:
+        table.add_column(name, justify="left" if name == "Rule" else "right", no_wrap=True)
+    previous = ""
+    for row in results.rows:
+        name = "" if row.rule == previous else row.rule.replace(", ", ",\n")
+        table.add_row(name, *_accuracy_cells(row))
+        previous = row.rule
+    said = [f"* {note}" for note in results.notes]
+    print_all([table], said, [ACCURACY_LEGEND, heading], file=file, width=width)
+
+
+def accuracy_to_markdown(results: Results[SimulatedAccuracy], heading: str) -> str:
+    """Return one Markdown table, what the words mean, and how it was made."""
+    lines = [_drawn(results), "", formats.line([*_ACCURACY]), formats.line(["---", *["---:"] * 8])]
+    lines += [formats.line([row.rule, *_accuracy_cells(row)]) for row in results]
+    said = [f"- {note}" for note in results.notes]
+    return "\n".join([*lines, "", ACCURACY_LEGEND, "", *said, "", heading, ""])
+
+
+def _drawn(results: Results[SimulatedAccuracy]) -> str:
+    row = results.rows[0]
+    text = f"{row.n_models} models drawn from the bank"
+    return text if row.misspecified == 1 else f"{text}, errors of items × {row.misspecified:g}"
+
+
+def _accuracy_cells(row: SimulatedAccuracy) -> list[str]:
+    def shown(value: float | None, form: str) -> str:
+        return "–" if value is None else format(value, form)
+
+    def share(value: float | None) -> str:
+        return "–" if value is None else f"{100 * value:.0f} %"
+
+    return [
+        str(row.n_items),
+        shown(row.ability_rmse, ".3f"),
+        share(row.ability_coverage),
+        shown(row.rank_correlation, ".3f"),
+        f"{row.score_mae:.4f}",
+        f"[{row.score_mae_low:.4f}, {row.score_mae_high:.4f}]",
+        shown(row.score_width, ".3f"),
+        share(row.score_coverage),
+    ]
