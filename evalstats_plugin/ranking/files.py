@@ -143,7 +143,7 @@ def _is_lines(content: bytes, where: str) -> bool:
     first = content.removeprefix(b"\xef\xbb\xbf").lstrip().partition(b"\n")[0]
     try:
         value = json.loads(first)
-    except ValueError:
+    except (ValueError, RecursionError):
         # An autosaved file may consist of one line, half written.
         return where.endswith(".jsonl")
     columns = isinstance(value, dict) and all(

@@ -88,8 +88,9 @@ def json_value(content: bytes, where: str) -> Any:
     text = decoded(content, where)
     try:
         return json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as error:
-        problem = f"{error.msg} in line {error.lineno}" if isinstance(error, ValueError) else error
+    except (ValueError, RecursionError) as error:
+        known = isinstance(error, json.JSONDecodeError)
+        problem = f"{error.msg} in line {error.lineno}" if known else error
         msg = f"{where} is not JSON: {problem}; it may have been cut off"
         raise LogError(msg) from error
 
@@ -135,7 +136,7 @@ def read_lines(content: bytes, where: str) -> tuple[list[Record], tuple[str, ...
     lines = [line for line in decoded(content, where).split("\n") if line.strip()]
     try:
         found: Any = json.loads(f"[{','.join(lines)}]")
-    except ValueError:
+    except (ValueError, RecursionError):
         found = None
     if found is None or len(found) != len(lines):
         found = list(_one_by_one(content, where))
@@ -145,7 +146,7 @@ def read_lines(content: bytes, where: str) -> tuple[list[Record], tuple[str, ...
 def _is_json(line: bytes) -> bool:
     try:
         json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return True
 
@@ -156,6 +157,6 @@ def _one_by_one(content: bytes, where: str) -> Iterator[Any]:
             continue
         try:
             yield json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             msg = f"{where}: line {number} is not JSON ({error}): {line[:40]!r}"
             raise LogError(msg) from error

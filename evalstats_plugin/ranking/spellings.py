@@ -150,8 +150,8 @@ def missing_column(column: str, names: Sequence[str], where: str) -> str:
     close = get_close_matches(column, names, n=3, cutoff=0.5)
     ends = [n for n in names if n.rpartition(".")[2] == column.rpartition(".")[2]]
     hint = dict.fromkeys((*ends[:3], *close))
-    closest = f"did you mean {' or '.join(hint)}? " if hint else ""
-    return f"{where} has no column {column!r}; {closest}There are: {few(names, 20)}"
+    closest = f"did you mean {' or '.join(hint)}? There" if hint else "there"
+    return f"{where} has no column {column!r}; {closest} are: {few(names, 20)}"
 
 
 def _pair_of(names: Sequence[str], asked: Mapping[str, str]) -> Pair | None:

@@ -31,7 +31,8 @@ def csv_table(content: bytes, where: str) -> Table:
     content = content.removeprefix(b"\xef\xbb\xbf")
     text = decoded(content, where)
     separator = _separator(text)
-    with io.StringIO(text[:_LONGEST_HEADING], newline="") as start:
+    # A matrix has a heading as long as its items are many.
+    with io.StringIO(text, newline="") as start:
         rows = csv.reader(start, delimiter=separator)
         heading = next((row for row in rows if row), list[str]())
     names = tuple(name.strip() for name in heading)
@@ -129,13 +130,20 @@ def parquet_table(content: bytes, where: str) -> Table:
     pa: Any = import_module("pyarrow")
     pq: Any = import_module("pyarrow.parquet")
     try:
-        file: Any = pq.ParquetFile(pa.BufferReader(content))
-    except (pa.ArrowInvalid, OSError) as error:
+        file: Any = pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=True)
+        names: tuple[str, ...] = tuple(file.schema_arrow.names)
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         msg = f"{where} cannot be read as Parquet: {error}"
         raise LogError(msg) from error
 
     def load(wanted: Sequence[str]) -> Mapping[str, Column]:
-        found = file.read(columns=list(wanted))
+        try:
+            found = file.read(columns=list(wanted))
+            # Names are text only once they are looked at.
+            found.validate(full=True)
+        except (pa.ArrowException, OSError) as error:
+            msg = f"{where} cannot be read as Parquet: {error}; it may be damaged"
+            raise LogError(msg) from error
         for name in wanted:
             if pa.types.is_nested(found[name].type):
                 msg = (
@@ -144,7 +152,7 @@ def parquet_table(content: bytes, where: str) -> Table:
                 raise LogError(msg)
         return {name: _column(found[name]) for name in wanted}
 
-    return Table(where, tuple(file.schema_arrow.names), load)
+    return Table(where, names, load)
 
 
 def _column(values: Any) -> Column:

@@ -1,0 +1,222 @@
+"""Writes responses of any harness as aggregate and instance files of the shared schema."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import re
+import time
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from evalstats_plugin import atomic
+from evalstats_plugin.adapters.every_eval_ever.identity import EXTRA
+from evalstats_plugin.adapters.every_eval_ever.layout import SAMPLES, WRITTEN
+from evalstats_plugin.adapters.every_eval_ever.records import instance_lines
+from evalstats_plugin.errors import SelectionError, WriteError
+from evalstats_plugin.response_metadata import metadata_of
+from evalstats_plugin.response_set import ResponseSet
+from evalstats_plugin.responses import TABLES, Responses
+from evalstats_plugin.runs import one_of_each
+from evalstats_plugin.wording import few, no_such
+
+Relationship = Literal["first_party", "third_party", "collaborative", "other"]
+
+_UNKNOWN = "unknown"
+_NOW = "SOURCE_DATE_EPOCH"
+"""Environment variable that says the time, where files are to be the same whenever made."""
+
+_NOT_PORTABLE = re.compile(r'[<>:"/\\|?*\x00-\x1f]+')
+_LM_EVAL_TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d)-(\d\d)-(\d\d)")
+_LABEL = re.compile(r" \(.*\)$")
+
+
+def write_folder(
+    responses: ResponseSet,
+    output: Path,
+    *,
+    organization: str = _UNKNOWN,
+    relationship: Relationship = "other",
+) -> tuple[list[Path], list[str]]:
+    """Write one aggregate file for each model and task, with its instances beside it.
+
+    Files are laid out and named as the public database has them, under ``output/data``; writing the
+    same responses again replaces them.
+
+    Parameters
+    ----------
+    organization
+        Who made the evaluation.
+    relationship
+        Of the evaluator to the model's developer: first_party, third_party, collaborative, other.
+
+    Raises
+    ------
+    WriteError
+        No response has a value, or a file cannot be written.
+    """
+    known = get_args(Relationship)
+    if relationship not in known:
+        raise SelectionError(no_such("relationship", relationship, known, ", ".join(known)))
+    every = one_of_each(responses.responses)
+    held = [r for r in every if _score(r) is not None]
+    if not held:
+        msg = f"nothing to write to {output}: none of the {len(every)} responses has a finite value"
+        raise WriteError(msg)
+    by_file: dict[tuple[str, str], list[Responses]] = {}
+    for r in held:
+        by_file.setdefault((r.model, r.task), []).append(r)
+    about = {"source_organization_name": organization, "evaluator_relationship": relationship}
+    written = [_write(group, output, about) for group in by_file.values()]
+    return written, _notes(responses, every, held)
+
+
+def _notes(
+    responses: ResponseSet, every: Sequence[Responses], held: Sequence[Responses]
+) -> list[str]:
+    notes: list[str] = []
+    if more := len(responses) - len(every):
+        notes.append(f"{more} more responses of the same model, task and metric: the latest here")
+    kept = {id(r) for r in held}
+    if without := [f"{r.model}, {r.task} {r.metric}" for r in every if id(r) not in kept]:
+        notes.append(f"without a finite value, which the schema asks for: {few(without)}")
+    if paired := [f"{r.task} {r.metric}" for r in held if r.pairs is not None]:
+        shown = few(list(dict.fromkeys(paired)))
+        notes.append(f"of labels and texts of items only the value they make is held: {shown}")
+    return notes
+
+
+def _write(group: Sequence[Responses], output: Path, about: dict[str, str]) -> Path:
+    """Write one aggregate file and its instances; return the former."""
+    first = group[0]
+    model_id = model_id_of(first)
+    developer, _, name = model_id.rpartition("/")
+    evaluation_id = "/".join((first.task, first.model, _iso(first.source.when) or _UNKNOWN))
+    number = _uuid_of(evaluation_id)
+    inside = Path("data", _portable(first.task), _portable(developer or _UNKNOWN), _portable(name))
+    results = [_result(r) for r in group]
+    lines = b"".join(
+        instance_lines(r, evaluation_id, model_id, result["evaluation_result_id"])
+        for r, result in zip(group, results, strict=True)
+    )
+    aggregate = _aggregate(first, evaluation_id, about) | {"evaluation_results": results}
+    if lines:
+        beside = inside / f"{number}{SAMPLES}"
+        aggregate["detailed_evaluation_results"] = {
+            "format": "jsonl",
+            "file_path": beside.as_posix(),
+            "hash_algorithm": "sha256",
+            "checksum": hashlib.sha256(lines).hexdigest(),
+            "total_rows": lines.count(b"\n"),
+        }
+        atomic.write_bytes(output / beside, lines)
+    text = json.dumps(aggregate, indent=4, ensure_ascii=False, allow_nan=False) + "\n"
+    return atomic.write_bytes(output / inside / f"{number}.json", text.encode())
+
+
+def _aggregate(r: Responses, evaluation_id: str, about: dict[str, str]) -> dict[str, Any]:
+    """Return what is the same for all results of a model on a task."""
+    when = _iso(r.source.when)
+    # A table was written by nobody in particular.
+    harness = _UNKNOWN if r.source.harness == TABLES else r.source.harness
+    version = None if r.source.harness == TABLES else r.source.version
+    return {
+        "schema_version": WRITTEN,
+        "evaluation_id": evaluation_id,
+        **({"evaluation_timestamp": when} if when else {}),
+        "retrieved_timestamp": os.environ.get(_NOW, str(int(time.time()))),
+        "source_metadata": {"source_name": harness, "source_type": "evaluation_run", **about},
+        "eval_library": {"name": harness, "version": version or _UNKNOWN},
+        "model_info": _model_info(r),
+    }
+
+
+def model_id_of(r: Responses) -> str:
+    """Return a model's own name, without the settings that a label tells it apart by."""
+    return (_LABEL.sub("", r.model) if r.settings else r.model).strip("/") or r.model
+
+
+def _model_info(r: Responses) -> dict[str, Any]:
+    model_id = model_id_of(r)
+    developer = model_id.rpartition("/")[0]
+    settings = {k: v for k, v in r.settings if not k.startswith("task.")}
+    return {
+        "name": r.model,
+        "id": model_id,
+        **({"developer": developer} if developer else {}),
+        "additional_details": {
+            **settings,
+            "deployment_type": _UNKNOWN,
+            "model_availability": _UNKNOWN,
+        },
+    }
+
+
+def _result(r: Responses) -> dict[str, Any]:
+    config: dict[str, Any] = {
+        "metric_name": r.metric,
+        "lower_is_better": r.higher_is_better is False,
+        "additional_details": {EXTRA: _extra(r)},
+    }
+    if r.bounds is not None and all(map(math.isfinite, r.bounds)):
+        config |= {
+            "score_type": "continuous",
+            "min_score": float(r.bounds[0]),
+            "max_score": float(r.bounds[1]),
+        }
+    details: dict[str, Any] = {"score": _score(r)}
+    uncertainty: dict[str, Any] = {}
+    if r.logged_std_error is not None and math.isfinite(r.logged_std_error):
+        harness = r.source.harness
+        uncertainty["standard_error"] = {
+            "value": r.logged_std_error,
+            "method": f"as {harness} logged",
+        }
+    if r.logged_n is not None:
+        uncertainty["num_samples"] = int(r.logged_n)
+    if uncertainty:
+        details["uncertainty"] = uncertainty
+    return {
+        "evaluation_result_id": f"{r.task}::{r.metric}",
+        "evaluation_name": r.task,
+        "source_data": {"dataset_name": r.task, "source_type": "other"},
+        "metric_config": config,
+        "score_details": details,
+    }
+
+
+def _extra(r: Responses) -> str:
+    """Return what the schema has no field for, as the text that its details are to be."""
+    n_items = len(r.item_ids) if r.scores.size else 0
+    known = {"model": r.model, "metric": r.metric, "n_items": n_items, **metadata_of(r)}
+    return json.dumps(known, ensure_ascii=False)
+
+
+def _score(r: Responses) -> float | None:
+    """Return the logged value, else the mean over items; None where neither is a number."""
+    if r.logged is not None:
+        return r.logged if math.isfinite(r.logged) else None
+    means = r.item_means if r.scores.size and r.aggregation == "mean" else r.scores.ravel()[:0]
+    there = means[~(means != means)]  # noqa: PLR0124 - NaN
+    mean = float(there.mean()) if len(there) else math.nan
+    return mean if math.isfinite(mean) else None
+
+
+def _uuid_of(text: str) -> str:
+    """Return a UUID of version 4, as the database asks for, that is always the same for a text."""
+    return str(uuid.UUID(bytes=hashlib.sha256(text.encode()).digest()[:16], version=4))
+
+
+def _portable(name: str) -> str:
+    """Return a name that every file system takes, as a folder of the database."""
+    tidy = _NOT_PORTABLE.sub("_", name).rstrip(". ")
+    return tidy if tidy and tidy.casefold() != "data" else f"{tidy}_"
+
+
+def _iso(when: str) -> str:
+    """Return a time as ISO has it: lm-eval's file names cannot have colons."""
+    return _LM_EVAL_TIME.sub(r"\1:\2:\3", when)

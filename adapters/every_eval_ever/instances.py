@@ -1,0 +1,131 @@
+"""Streams files of instances: of each line only the ids, the score and the metadata."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from evalstats_plugin.adapters.every_eval_ever.layout import (
+    Json,
+    check_version,
+    is_number,
+    section,
+)
+from evalstats_plugin.errors import LogError
+
+EPOCH = "epoch"
+CLUSTER = "cluster"
+WEIGHT = "weight"
+SCORE = "score"
+"""Keys of an instance's metadata; the last holds what JSON has no number for."""
+
+_BUFFER = 1 << 20
+_NO_NUMBERS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+
+
+@dataclass(slots=True)
+class Column:
+    """Instances that are of one result, in the order of the file."""
+
+    ids: list[str] = field(default_factory=list[str])
+    scores: list[float] = field(default_factory=list[float])
+    hashes: list[str | None] = field(default_factory=list[str | None])
+    metadata: list[Json] = field(default_factory=list[Json])
+    errors: int = 0
+
+    def texts(self, name: str) -> list[str | None]:
+        """Return one part of the metadata of each."""
+        return [None if m.get(name) is None else str(m[name]) for m in self.metadata]
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """What an instance says it belongs to."""
+
+    result_id: str | None
+    name: str
+
+
+def read_instances(path: Path, aggregate: Json) -> dict[Key, Column]:
+    """Read a file of instances.
+
+    Raises
+    ------
+    LogError
+        A line is cut off, no JSON or no instance, is of another model or evaluation than the
+        aggregate file, or there are fewer lines than the aggregate file says.
+    """
+    found: dict[Key, Column] = {}
+    lines = 0
+    for number, record in _records(path):
+        where = f"{path}: line {number}"
+        lines += 1
+        if number == 1:
+            check_version(record.get("schema_version"), where)
+            _check_same(record, aggregate, where)
+        _add(found, record, where)
+    expected = section(aggregate, "detailed_evaluation_results").get("total_rows")
+    if isinstance(expected, int) and expected != lines:
+        msg = (
+            f"{path} has {lines} instances, but its aggregate file says {expected}: it is cut off "
+            "or of another run"
+        )
+        raise LogError(msg)
+    if not lines:
+        raise LogError(f"{path} is empty, expected one instance a line")
+    return found
+
+
+def _records(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    with path.open("rb", buffering=_BUFFER) as file:
+        for number, line in enumerate(file, 1):
+            if not line.strip():
+                continue
+            where = f"{path}: line {number}"
+            try:
+                record: Any = json.loads(line.decode("utf-8-sig"))
+            except UnicodeDecodeError as error:
+                raise LogError(f"{where} is not UTF-8 text (byte {error.start})") from error
+            except json.JSONDecodeError as error:
+                cut = not line.endswith(b"\n")
+                what = "the last, is cut off" if cut else f"is not JSON ({error.msg})"
+                raise LogError(f"{where}, {what}" if cut else f"{where} {what}") from error
+            except (ValueError, RecursionError) as error:
+                raise LogError(f"{where} cannot be read as JSON ({error})") from error
+            if not isinstance(record, dict) or "sample_id" not in record:
+                raise LogError(f"{where} has no sample_id, expected an instance")
+            yield number, record
+
+
+def _check_same(record: Json, aggregate: Json, where: str) -> None:
+    there = aggregate["evaluation_id"], aggregate["model_info"]["id"]
+    here = record.get("evaluation_id"), record.get("model_id")
+    for name, mine, theirs in zip(("evaluation_id", "model_id"), here, there, strict=True):
+        if mine != theirs and check_version(aggregate["schema_version"], where) >= (0, 3):
+            msg = (
+                f"{where} has {name} {mine!r}, but its aggregate file {theirs!r}: they are not of "
+                "one run"
+            )
+            raise LogError(msg)
+
+
+def _add(found: dict[Key, Column], record: Json, where: str) -> None:
+    result_id = record.get("evaluation_result_id")
+    key = Key(None if result_id is None else str(result_id), str(record.get("evaluation_name")))
+    column = found.setdefault(key, Column())
+    metadata = section(record, "metadata")
+    score = section(record, "evaluation").get("score")
+    if score is None or not is_number(score):
+        raise LogError(f"{where} has the score {score!r}, expected a number (evaluation.score)")
+    # JSON has no NaN: what stands in for a missing score is marked.
+    number = _NO_NUMBERS.get(str(metadata.get(SCORE)), float(score))
+    column.ids.append(str(record["sample_id"]))
+    column.scores.append(number)
+    given = record.get("sample_hash")
+    column.hashes.append(str(given) if given else None)
+    column.metadata.append(metadata)
+    column.errors += record.get("error") is not None and not math.isnan(number)

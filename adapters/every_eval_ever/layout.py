@@ -1,0 +1,170 @@
+"""Which files are Every Eval Ever's, by content; versions; and where the instances lie."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from evalstats_plugin.errors import LogError
+
+HARNESS = "every_eval_ever"
+READ = ("0.2", "0.3")
+"""Versions of the schema that are read; the latest is written and annotated."""
+WRITTEN = "0.3.0"
+
+SAMPLES = "_samples.jsonl"
+
+_SNIFFED = 65536
+_KEYS = (b'"schema_version"', b'"evaluation_id"')
+_OF_AGGREGATE = (b'"evaluation_results"', b'"retrieved_timestamp"')
+_OF_INSTANCE = b'"sample_id"'
+# The schema itself names all of its keys, and says first that it is one.
+_OBJECT = re.compile(rb'\s*\{(?!\s*"\$schema"\s*:)')
+_VERSION = re.compile(r"(\d+)\.(\d+)")
+
+Json = Mapping[str, Any]
+
+
+def find_logs(folder: Path) -> list[Path]:
+    """Return the aggregate files directly in a folder, and instance files without one."""
+    files = [p for p in sorted(folder.iterdir()) if p.is_file() and not p.name.startswith(".")]
+    aggregates = [p for p in files if p.suffix == ".json" and is_aggregate(p)]
+    stems = {p.stem for p in aggregates}
+    lines = [p for p in files if p.suffix == ".jsonl" and _stem(p) not in stems]
+    return [*aggregates, *(p for p in lines if is_instances(p))]
+
+
+def _stem(instances: Path) -> str:
+    return instances.name.removesuffix(".jsonl").removesuffix("_samples")
+
+
+def is_aggregate(path: Path) -> bool:
+    """Whether a file is an aggregate file, by its first bytes."""
+    head = _head(path)
+    mine = all(key in head for key in _KEYS) and any(key in head for key in _OF_AGGREGATE)
+    return mine and _OBJECT.match(head) is not None and not is_instances(path)
+
+
+def is_instances(path: Path) -> bool:
+    """Whether a file holds instances, one a line."""
+    line = _head(path).lstrip().partition(b"\n")[0]
+    return line[:1] == b"{" and all(key in line for key in (*_KEYS, _OF_INSTANCE))
+
+
+def _head(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(_SNIFFED).removeprefix(b"\xef\xbb\xbf")
+
+
+def load_aggregate(path: Path) -> Json | None:
+    """Parse an aggregate file; None for others' files.
+
+    Raises
+    ------
+    LogError
+        It is cut off, not UTF-8, of another version of the schema, or lacks what the schema asks
+        for.
+    """
+    if not is_aggregate(path):
+        return None
+    try:
+        found: Any = json.loads(path.read_bytes().decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        msg = f"{path} is not UTF-8 text ({error.reason} at byte {error.start})"
+        raise LogError(msg) from error
+    except json.JSONDecodeError as error:
+        msg = f"{path} is not JSON: {error.msg} in line {error.lineno}; it may have been cut off"
+        raise LogError(msg) from error
+    except (ValueError, RecursionError) as error:
+        # Numbers of thousands of digits, and thousands of brackets.
+        msg = f"{path} cannot be read as JSON ({error}); it may be damaged"
+        raise LogError(msg) from error
+    if not isinstance(found, dict):
+        return None
+    aggregate = cast("Json", found)
+    _check(aggregate, path)
+    return aggregate
+
+
+def _check(found: Json, path: Path) -> None:
+    check_version(found.get("schema_version"), str(path))
+    wanted = {"model_info": dict, "evaluation_results": list, "evaluation_id": str}
+    for name, kind in wanted.items():
+        if not isinstance(found.get(name), kind):
+            msg = f"{path} has no {name}, which the schema of Every Eval Ever asks for"
+            raise LogError(msg)
+    if not isinstance(found["model_info"].get("id"), str):
+        raise LogError(f"{path} does not name its model (model_info.id)")
+    for number, result in enumerate(found["evaluation_results"], 1):
+        score = _at(result, "score_details", "score")
+        if not is_number(score) or not isinstance(_at(result, "evaluation_name"), str):
+            msg = (
+                f"{path}: evaluation result {number} has no evaluation_name or no number as "
+                f"score_details.score ({score!r} found)"
+            )
+            raise LogError(msg)
+
+
+def check_version(said: object, where: str) -> tuple[int, int]:
+    """Return the version of the schema, such as ``(0, 3)``.
+
+    Raises
+    ------
+    LogError
+        It is missing, or none that is read.
+    """
+    found = _VERSION.search(str(said))
+    version = f"{found[1]}.{found[2]}" if found else ""
+    if found is None or version not in READ:
+        msg = (
+            f"{where} is of schema version {said!r}, expected {' or '.join(READ)} of Every Eval "
+            "Ever: convert it with that project's own tools"
+        )
+        raise LogError(msg)
+    return int(found[1]), int(found[2])
+
+
+def _at(value: Any, *keys: str) -> Any:
+    for key in keys:
+        value = cast("Json", value).get(key) if isinstance(value, Mapping) else None
+    return value
+
+
+def is_number(value: object) -> bool:
+    """Whether a value of JSON is a number."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def section(found: Json, *keys: str) -> Json:
+    """Return an object inside a file, empty where it is missing or null."""
+    value = _at(found, *keys)
+    return cast("Json", value) if isinstance(value, Mapping) else {}
+
+
+def instances_of(path: Path, found: Json) -> Path | None:
+    """Return the file of an aggregate's instances, None where there is none here.
+
+    It is named in the aggregate by its place in the public database, of which a part may have been
+    copied: so it is looked for beside the aggregate first.
+    """
+    named = str(section(found, "detailed_evaluation_results").get("file_path") or "")
+    names = [Path(named).name] if named else []
+    beside = [path.with_name(n) for n in (*names, path.stem + SAMPLES, path.stem + ".jsonl")]
+    roots = [folder / named for folder in path.parents] if named else []
+    return next((p for p in (*beside, *roots) if p != path and p.is_file()), None)
+
+
+def aggregate_beside(instances: Path) -> Path | None:
+    """Return the aggregate file that a file of instances belongs to."""
+    by_name = instances.with_name(_stem(instances) + ".json")
+    if by_name.is_file() and is_aggregate(by_name):
+        return by_name
+    for path in sorted(instances.parent.glob("*.json")):
+        if is_aggregate(path):
+            found = load_aggregate(path)
+            if found is not None and instances_of(path, found) == instances:
+                return path
+    return None

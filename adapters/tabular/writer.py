@@ -1,0 +1,204 @@
+"""Writes responses as tables: a row for each take, or a matrix of models and items."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evalstats_plugin import atomic
+from evalstats_plugin.adapters.tabular.reader import METADATA
+from evalstats_plugin.errors import WriteError
+from evalstats_plugin.matrix import ResponseMatrix
+from evalstats_plugin.parquet import write_ours
+from evalstats_plugin.response_metadata import metadata_of
+from evalstats_plugin.response_set import ResponseSet
+from evalstats_plugin.responses import Responses, mean_over_epochs
+from evalstats_plugin.runs import one_of_each
+from evalstats_plugin.wording import few
+
+Written = tuple[list[Path], list[str]]
+_Cells = Callable[[Responses], Any]
+
+
+def write_csv(responses: ResponseSet, output: Path, *, matrix: bool = False) -> Written:
+    """Write a CSV file with a row for each take, or for each model."""
+    return _write_text(responses, output, ",", matrix=matrix)
+
+
+def write_tsv(responses: ResponseSet, output: Path, *, matrix: bool = False) -> Written:
+    """Write the same with tabs between the cells."""
+    return _write_text(responses, output, "\t", matrix=matrix)
+
+
+def write_jsonl(responses: ResponseSet, output: Path) -> Written:
+    """Write a JSON object for each take; a missing score is null."""
+    every = one_of_each(responses.responses)
+    table = _tidy(every, output)
+    columns = {name: table[name].to_pylist() for name in table.column_names}
+    lines = [
+        json.dumps(dict(zip(columns, row, strict=True)), ensure_ascii=False) + "\n"
+        for row in zip(*columns.values(), strict=True)
+    ]
+    written = atomic.write_bytes(output, "".join(lines).encode())
+    return [written], [*_about_twice(responses, every), *_about_missing(every)]
+
+
+def write_parquet(responses: ResponseSet, output: Path, *, matrix: bool = False) -> Written:
+    """Write a Parquet file with a row for each take and all else in its metadata; or a matrix."""
+    if matrix:
+        joined, notes = _joined(responses)
+        joined.save(output)
+        return [output], notes
+    every = one_of_each(responses.responses)
+    known = [
+        {"model": r.model, "task": r.task, "metric": r.metric, **metadata_of(r)} for r in every
+    ]
+    table = _tidy(every, output, may_be_empty=True)
+    written = write_ours(table, output, METADATA, {"responses": known})
+    return [written], [*_about_twice(responses, every), *_about_pairs(every)]
+
+
+def _write_text(responses: ResponseSet, output: Path, separator: str, *, matrix: bool) -> Written:
+    if matrix:
+        table, notes = _wide(responses)
+    else:
+        every = one_of_each(responses.responses)
+        table = _tidy(every, output)
+        notes = [*_about_twice(responses, every), *_about_missing(every)]
+    return [atomic.write_bytes(output, _text(table, separator))], notes
+
+
+def _text(table: Any, separator: str) -> bytes:
+    pa_csv: Any = import_module("pyarrow.csv")
+    buffer = io.BytesIO()
+    form = pa_csv.WriteOptions(delimiter=separator, quoting_style="needed")
+    pa_csv.write_csv(table, buffer, form)
+    return buffer.getvalue()
+
+
+def _tidy(every: Sequence[Responses], output: Path, *, may_be_empty: bool = False) -> Any:
+    """Return one row for each take, as an Arrow table."""
+    pa: Any = import_module("pyarrow")
+    held = [r for r in every if r.scores.size]
+    if not held and not may_be_empty:
+        msg = (
+            f"{output} would hold no row: none of the {len(every)} responses has scores of "
+            "items; every-eval-ever and parquet hold values without items too"
+        )
+        raise WriteError(msg)
+    columns = {name: _column(held, of) for name, of in _ALWAYS.items()}
+    for name, (has, of) in _SOMETIMES.items():
+        if any(has(r) for r in held):
+            columns[name] = _column(held, of)
+    return pa.table(columns)
+
+
+def _column(held: Sequence[Responses], of: _Cells) -> Any:
+    pa: Any = import_module("pyarrow")
+    parts = [pa.array(of(r), from_pandas=True) for r in held]
+    types = [p.type for p in parts if not pa.types.is_null(p.type)]
+    kind = types[0] if types else pa.string()
+    same = [p if p.type == kind else p.cast(kind) for p in parts]
+    return pa.chunked_array(same, type=kind)
+
+
+def _each(r: Responses, values: Any) -> Any:
+    """Repeat what is of an item for each of its epochs."""
+    return np.repeat(np.asarray(values), r.scores.shape[1])
+
+
+def _all(r: Responses, value: Any) -> Any:
+    pa: Any = import_module("pyarrow")
+    return pa.nulls(r.scores.size) if value is None else pa.repeat(value, r.scores.size)
+
+
+def _texts(r: Responses, values: NDArray[Any] | None) -> Any:
+    return _all(r, None) if values is None else _each(r, values.astype(str))
+
+
+_ALWAYS: dict[str, _Cells] = {
+    "model": lambda r: _all(r, r.model),
+    "task": lambda r: _all(r, r.task),
+    "metric": lambda r: _all(r, r.metric),
+    "item": lambda r: _texts(r, r.item_ids),
+    "epoch": lambda r: np.indices(r.scores.shape)[1].ravel(),
+    "score": lambda r: r.scores.ravel(),
+}
+_SOMETIMES: dict[str, tuple[Callable[[Responses], bool], _Cells]] = {
+    "cluster": (lambda r: r.clusters is not None, lambda r: _texts(r, r.clusters)),
+    "hash": (lambda r: r.item_hashes is not None, lambda r: _texts(r, r.item_hashes)),
+    "weight": (
+        lambda r: r.weights is not None,
+        lambda r: _all(r, None) if r.weights is None else _each(r, r.weights),
+    ),
+    "higher_is_better": (
+        lambda r: r.higher_is_better is not None,
+        lambda r: _all(r, r.higher_is_better),
+    ),
+    "min_score": (
+        lambda r: r.bounds is not None,
+        lambda r: _all(r, None if r.bounds is None else float(r.bounds[0])),
+    ),
+    "max_score": (
+        lambda r: r.bounds is not None,
+        lambda r: _all(r, None if r.bounds is None else float(r.bounds[1])),
+    ),
+    "aggregation": (lambda r: r.aggregation != "mean", lambda r: _all(r, r.aggregation)),
+}
+
+
+def _about_twice(responses: ResponseSet, every: Sequence[Responses]) -> list[str]:
+    more = len(responses) - len(every)
+    if not more:
+        return []
+    return [f"{more} more responses of the same model, task and metric: the latest are written"]
+
+
+def _about_missing(every: Sequence[Responses]) -> list[str]:
+    without = [r for r in every if not r.scores.size]
+    if not without:
+        return []
+    return [
+        f"{len(without)} of the responses have no scores of items, so no rows ({_named(without)}): "
+        "only every-eval-ever and parquet hold their values"
+    ]
+
+
+def _about_pairs(every: Sequence[Responses]) -> list[str]:
+    paired = [r for r in every if r.pairs is not None]
+    if not paired:
+        return []
+    return [f"of labels and texts of items only the value they make is held: {_named(paired)}"]
+
+
+def _named(some: Sequence[Responses]) -> str:
+    return few(list(dict.fromkeys(f"{r.task} {r.metric}" for r in some)))
+
+
+def _joined(responses: ResponseSet) -> tuple[ResponseMatrix, list[str]]:
+    joined = responses.matrix()
+    return joined, [*joined.notes, *_about_missing(list(responses))]
+
+
+def _wide(responses: ResponseSet) -> tuple[Any, list[str]]:
+    """Return one row for each model and one column for each item, and notes."""
+    pa: Any = import_module("pyarrow")
+    joined, notes = _joined(responses)
+    names = [str(item) for item in joined.item_ids]
+    tasks = list(dict.fromkeys(str(task) for task in joined.tasks))
+    if len(tasks) > 1:
+        names = [f"{task}/{item}" for task, item in zip(joined.tasks, names, strict=True)]
+        notes.append(f"{len(tasks)} tasks in one matrix: items are named TASK/ITEM")
+    n_epochs = joined.scores.shape[2]
+    if n_epochs > 1:
+        notes.append(f"up to {n_epochs} epochs: each cell is the mean of those that were scored")
+    scores = mean_over_epochs(joined.scores)
+    columns = [pa.array(joined.models), *(pa.array(s, from_pandas=True) for s in scores.T)]
+    return pa.table(columns, names=["model", *names]), notes

@@ -1,0 +1,100 @@
+"""Matrices of models and items: read where they are announced, and only there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from evalstats_plugin import read
+from evalstats_plugin.errors import DesignError, LogError, SelectionError
+
+SCORES = {"A": [1.0, 0.0, np.nan], "B": [0.5, 1.0, 0.0]}
+MODELS = "{head},q1,q2,q3\nA,1,0,NA\nB,50%,yes,false\n"
+ITEMS = "{head},A,B\nq1,1,0.5\nq2,0,1\nq3,,0\n"
+
+
+def _write(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "sums.csv"
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize("head", ["", "model", "Unnamed: 0", "LLM"])
+def test_rows_of_models(tmp_path: Path, head: str) -> None:
+    """The names are in the column of that name, or in the first, which often has none."""
+    found = read(_write(tmp_path, MODELS.format(head=head)), wide="models")
+
+    assert [(r.model, r.task, r.metric) for r in found] == [
+        ("A", "sums", "score"), ("B", "sums", "score"),
+    ]  # fmt: skip
+    for r in found:
+        assert r.item_ids.tolist() == ["q1", "q2", "q3"]
+        np.testing.assert_array_equal(r.scores[:, 0], SCORES[r.model])
+
+
+@pytest.mark.parametrize("head", ["", "question_id"])
+def test_rows_of_items(tmp_path: Path, head: str) -> None:
+    """The transpose gives the same."""
+    found = read(_write(tmp_path, ITEMS.format(head=head)), wide="items")
+
+    for r in found:
+        assert r.item_ids.tolist() == ["q1", "q2", "q3"]
+        np.testing.assert_array_equal(r.scores[:, 0], SCORES[r.model])
+
+
+def test_the_column_of_names_may_be_anywhere(tmp_path: Path) -> None:
+    """If it is said which it is."""
+    path = _write(tmp_path, "q1,who,q2\n1,A,0\n0,B,1\n")
+    found = read(path, wide="models", columns={"model": "who"})
+
+    assert {r.model: r.scores[:, 0].tolist() for r in found} == {"A": [1, 0], "B": [0, 1]}
+
+
+@pytest.mark.parametrize("head", ["", "model"])
+def test_thousands_of_items_make_a_long_heading(tmp_path: Path, head: str) -> None:
+    """Longer than what is looked at to tell a table by."""
+    names = [f"question_{j:06}" for j in range(5000)]
+    path = _write(tmp_path, f"{head},{','.join(names)}\nA,{','.join('01' * 2500)}\n")
+    [r] = read(path, wide="models")
+
+    assert r.item_ids.tolist() == names
+    assert r.scores.sum() == 2500
+
+
+def test_a_matrix_that_was_not_announced_is_refused(tmp_path: Path) -> None:
+    """A guess would be right most of the time."""
+    with pytest.raises(SelectionError, match="a matrix of models and items needs --wide"):
+        read(_write(tmp_path, MODELS.format(head="")))
+
+
+@pytest.mark.parametrize(
+    ("text", "columns", "message"),
+    [
+        ("model,q1\nA,1\nA,0\n", {}, "model 'A' found in rows 1 and 2"),
+        ("model,q1\nA,1\n,0\n", {}, "row 2 has no name in column 'model'"),
+        ("model,q1\nA,x\n", {}, r"score \(q1\) 'x' found in row 1"),
+        ("model,q1\n", {}, "a heading and no rows"),
+        ("model\nA\n", {}, "one column"),
+        ("model,q1\nA,1\n", {"score": "q1"}, "score=q1 asked for, expected model=COLUMN"),
+        ("model,q1\nA,1\n", {"model": "modl"}, "no column 'modl'; did you mean model"),
+    ],
+)
+def test_a_broken_matrix_is_refused(
+    tmp_path: Path, text: str, columns: dict[str, str], message: str
+) -> None:
+    """With the place and what was expected."""
+    with pytest.raises((DesignError, SelectionError, LogError), match=message):
+        read(_write(tmp_path, text), wide="models", columns=columns)
+
+
+def test_a_matrix_that_seems_to_lie_the_other_way_is_noted(tmp_path: Path) -> None:
+    """Rows that are called questions are read as models all the same: it was asked for."""
+    [first, *_] = read(_write(tmp_path, "Question,A,B\nq1,1,0\nq2,1,1\n"), wide="models")
+    [right, *_] = read(_write(tmp_path, "Question,A,B\nq1,1,0\nq2,1,1\n"), wide="items")
+
+    assert first.model == "q1"
+    assert any("--wide items if the rows are items" in note for note in first.notes)
+    assert right.model == "A"
+    assert not right.notes
