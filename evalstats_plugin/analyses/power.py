@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from evalstats_plugin.analyses.power_solver import METHODS, Aim, PowerSolver, wi
 from evalstats_plugin.errors import DesignError, SelectionError
 from evalstats_plugin.matrix import ResponseMatrix
 from evalstats_plugin.response_set import ResponseSet
-from evalstats_plugin.results import PowerRow, PowerRows
+from evalstats_plugin.results import PowerRows, VariancePart
 from evalstats_plugin.wording import no_such
 
 
@@ -94,23 +95,47 @@ def power(
     """
     design = design or PowerDesign()
     aim = Aim(difference, n_items, n_epochs, power, confidence_level)
+    found = spreads_of(pilot, aim, design)
+    rows = [
+        row
+        for spread in found.spreads
+        for row in power_rows(
+            solver_of(spread, aim, design), "paired" if design.paired else "unpaired"
+        )
+    ]
+    return PowerRows(tuple(rows), found.notes, parts=found.parts)
+
+
+class PilotSpreads(NamedTuple):
+    """What a pilot, or assumptions in its place, tells of how differences vary."""
+
+    spreads: list[Spread]
+    """One for each task and metric."""
+    notes: tuple[str, ...]
+    parts: tuple[VariancePart, ...]
+    """Of single scores; none of assumptions."""
+
+
+def spreads_of(pilot: Pilot | PowerAssumptions, aim: Aim, design: PowerDesign) -> PilotSpreads:
+    """Say how much the differences vary that are to be found.
+
+    Raises
+    ------
+    DesignError, SelectionError
+        As of `power`.
+    """
     _check(aim)
     _check_design(design)
     if isinstance(pilot, PowerAssumptions):
-        if difference is None and n_items is None:
+        if aim.difference is None and aim.n_items is None:
             msg = "neither a difference nor a number of items found, expected one of them or both"
             raise SelectionError(msg)
-        n_epochs = n_epochs or 1
-        found, notes, parts = [_assumed(pilot, design, difference, n_epochs)], (), ()
-    else:
-        responses = pilot if isinstance(pilot, (ResponseSet, ResponseMatrix)) else list(pilot)
-        listed = responses.to_responses() if isinstance(responses, ResponseMatrix) else responses
-        found, left_out = spreads(list(listed), paired=design.paired)
-        read = () if isinstance(responses, list) else responses.notes
-        notes = (*read, *left_out)
-        parts = variance_parts(responses).rows
-    rows = [row for spread in found for row in _rows(spread, aim, design)]
-    return PowerRows(tuple(rows), tuple(notes), parts=parts)
+        return PilotSpreads([_assumed(pilot, design, aim.difference, aim.n_epochs or 1)], (), ())
+    responses = pilot if isinstance(pilot, (ResponseSet, ResponseMatrix)) else list(pilot)
+    listed = responses.to_responses() if isinstance(responses, ResponseMatrix) else responses
+    found, left_out = spreads(list(listed), paired=design.paired)
+    read = () if isinstance(responses, list) else responses.notes
+    return PilotSpreads(found, (*read, *left_out), variance_parts(responses).rows)
 
 
 def _check(aim: Aim) -> None:
@@ -184,8 +209,14 @@ def _assumed(
     )
 
 
-def _rows(spread: Spread, aim: Aim, design: PowerDesign) -> list[PowerRow]:
-    """Answer for the pairs of one task."""
+def solver_of(spread: Spread, aim: Aim, design: PowerDesign) -> PowerSolver:
+    """Return what answers for the pairs of one task.
+
+    Raises
+    ------
+    DesignError
+        The difference is larger than the scores allow.
+    """
     if aim.difference is not None and abs(aim.difference) > spread.bounded:
         msg = (
             f"difference {aim.difference:g} found, expected at most {spread.bounded:g}, the range "
@@ -195,5 +226,4 @@ def _rows(spread: Spread, aim: Aim, design: PowerDesign) -> list[PowerRow]:
     if design.design_effect is not None:
         spread = with_design_effect(spread, design.design_effect)
     n_models = design.n_models or max(len(spread.models), 2)
-    solver = PowerSolver(spread, aim, method=design.method, n_models=n_models)
-    return power_rows(solver, "paired" if design.paired else "unpaired")
+    return PowerSolver(spread, aim, method=design.method, n_models=n_models)

@@ -1,0 +1,169 @@
+"""`--figure NAME -o FILE` of every command that has results to draw."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+from lm_eval_logs import write_log
+
+from evalstats_plugin.cli import main
+from evalstats_plugin.report.figures.catalogue import FIGURES
+
+pytest.importorskip("matplotlib")
+
+
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give the logs of four models on two tasks."""
+    rng = np.random.default_rng(3)
+    folder = tmp_path_factory.mktemp("logs")
+    for i in range(4):
+        right = (rng.random(50) < 0.3 + 0.12 * i).astype(float).tolist()
+        write_log(folder, f"org/model_${i}", {"easy": right[:30], "hard": right[30:]})
+    return folder
+
+
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give comparisons of three players."""
+    beaten = [(2, 0), (2, 1), (1, 0)] * 4
+    whole = {
+        "items": ["a", "b", "c"],
+        "comparisons": [{"winner": w, "loser": x} for w, x in beaten],
+    }
+    file = tmp_path_factory.mktemp("answers") / "comparisons.json"
+    file.write_text(json.dumps(whole))
+    return file
+
+
+def _ran(*arguments: str | Path) -> Result:
+    return CliRunner(env={"COLUMNS": "80"}).invoke(
+        main, [*map(str, arguments), "-q"], catch_exceptions=False
+    )
+
+
+COMMANDS = {
+    "report": ("forest", "variance-parts"),
+    "report --model hierarchical:per-task": ("forest", "shrinkage"),
+    "compare --task easy": ("matrix", "differences", "ranks"),
+    "irt --item-model rasch": ("forest", "curves", "information", "wright", "item-fit"),
+    "power --task easy": ("power", "variance-parts"),
+    "rank models": ("forest", "matrix", "ranks"),
+}
+"""Commands that take logs, with their figures."""
+
+
+@pytest.mark.parametrize(
+    ("command", "name"), [(c, name) for c, own in COMMANDS.items() for name in own]
+)
+def test_every_figure_of_a_command_is_written_beside_its_table(
+    logs: Path, tmp_path: Path, command: str, name: str
+) -> None:
+    """As an .svg that names the models; the table is what it is without a figure."""
+    file = tmp_path / "figure.svg"
+    done = _ran(*command.split(), logs, "--figure", name, "-o", file)
+
+    assert 0 == done.exit_code, done.output
+    text = file.read_text()
+    assert "<svg" in text
+    if name not in ("curves", "information", "item-fit"):
+        assert "model_$3" in text
+    assert "│" in done.stdout or "─" in done.stdout
+
+
+def test_help_lists_the_figures_there_are() -> None:
+    """Each command its own; all of the table but two are of some command."""
+    given = {
+        "report": "forest, shrinkage, variance-parts",
+        "compare": "matrix, differences, ranks",
+        "irt": "forest, curves, information, wright, item-fit",
+        "power": "variance-parts, power",
+        "rank models": "forest, matrix, ranks",
+        "rank stats": "forest, matrix, ranks",
+        "adapt replay": "forest",
+        "adapt simulate": "accuracy",
+    }
+    for command, names in given.items():
+        said = CliRunner().invoke(main, [*command.split(), "--help"]).stdout
+
+        assert f"DrawintoFILE:{names.replace(' ', '')}." in "".join(said.split()), command
+    everywhere = {name for names in given.values() for name in names.split(", ")}
+    assert {"coverage", "trace"} == set(FIGURES) - everywhere
+
+
+def test_rank_stats_draws_what_was_compared(answers: Path, tmp_path: Path) -> None:
+    """As `rank models` does."""
+    done = _ran("rank", "stats", answers, "--figure", "ranks", "-o", tmp_path / "ranks.pdf")
+
+    assert 0 == done.exit_code, done.output
+    assert (tmp_path / "ranks.pdf").read_bytes().startswith(b"%PDF")
+
+
+def test_power_without_logs_has_a_curve(tmp_path: Path) -> None:
+    """But no parts of a variance."""
+    asked = ("power", "--discordance", "0.2", "-d", "0.1", "--figure")
+    done = _ran(*asked, "power", "-o", tmp_path / "power.png")
+    without = _ran(*asked, "variance-parts", "-o", tmp_path / "parts.png")
+
+    assert (0, 2) == (done.exit_code, without.exit_code)
+    assert (tmp_path / "power.png").read_bytes().startswith(b"\x89PNG")
+    assert "error: no variance parts found" in without.stderr
+    assert not (tmp_path / "parts.png").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--figure", "forst", "-o", "x.png"), "no figure is called 'forst'; did you mean forest"),
+        (("--figure", "matrix", "-o", "x.png"), "there are forest, variance-parts"),
+        (("--figure", "shrinkage", "-o", "x.png"), "shows a hierarchical model"),
+        (("--figure", "forest"), "say where it goes with -o forest.png"),
+        (("-o", "x.png"), "found without --figure: name one of forest, variance-parts"),
+        (("--figure", "x.png"), "expected a name and a file: --figure forest -o x.png"),
+        (("--figure", "forest", "-o", "x.jpg"), "ends in .png, .svg, .pdf"),
+        (("--figure", "forest", "-o", "-"), "ends in .png, .svg, .pdf"),
+        (("--figure", "forest", "-o", "nowhere/x.png"), "there is no folder nowhere"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused_before_the_work(
+    arguments: tuple[str, ...], said: str
+) -> None:
+    """In one line, with no log read: there is none."""
+    done = _ran("report", "no-such-logs", *arguments)
+
+    assert 2 == done.exit_code
+    assert said in done.stderr
+    assert 1 == len(done.stderr.strip().splitlines())
+    assert "" == done.stdout
+
+
+def test_what_has_no_figures_says_so(logs: Path, tmp_path: Path) -> None:
+    """Held-out answers, several abilities; several tasks in a figure of one."""
+    place = ("-o", tmp_path / "x.png")
+    held = _ran("irt", logs, "--holdout", "random", "--figure", "forest", *place)
+    several = _ran("irt", logs, "--item-model", "factor", "--figure", "forest", *place)
+    tasks = _ran("compare", logs, "--figure", "matrix", *place)
+
+    assert [2, 2, 2] == [done.exit_code for done in (held, several, tasks)]
+    assert "nothing to draw of what is asked for here" in held.stderr
+    assert held.stderr == several.stderr
+    assert "2 tasks and metrics found (easy acc, hard acc), expected one" in tasks.stderr
+    assert [] == list(tmp_path.iterdir())
+
+
+def test_help_needs_no_matplotlib() -> None:
+    """Nor does a command without a figure load it."""
+    code = (
+        "import sys\nfrom evalstats_plugin.cli import main\n"
+        "main(['report', '--help'], standalone_mode=False)\n"
+        "print([name for name in ('matplotlib', 'numpy') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert "[]" == done.stdout.strip().splitlines()[-1]
