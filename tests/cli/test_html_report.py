@@ -1,0 +1,167 @@
+"""``evalstats-plugin report --html``."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from lm_eval_logs import write_log
+
+from evalstats_plugin import __version__
+from evalstats_plugin.cli import html_report, main
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Path:
+    """Two models on one task of twelve items."""
+    folder = tmp_path / "logs"
+    write_log(folder, "m", {"t": [1.0] * 9 + [0.0] * 3})
+    write_log(folder, "n", {"t": [1.0, 0.0] * 6})
+    return folder
+
+
+def _invoke(*arguments: str | Path) -> Result:
+    """Run the command in this process."""
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+def _text(path: Path) -> str:
+    """Return what the page says without scripts."""
+    body = re.sub(r"<(script|style).*?</\1>", "", path.read_text(), flags=re.DOTALL)
+    return re.sub(r"<[^>]*>", " ", body)
+
+
+def test_a_page_is_written_beside_what_is_printed(run: Run, logs: Path, tmp_path: Path) -> None:
+    """The table as ever, and where the page lies on the other stream."""
+    place = tmp_path / "report.html"
+    done = run("report", logs, "--html", place, "--seed", "3", "-c", "0.9")
+
+    assert done.returncode == 0
+    assert done.stdout == run("report", logs, "--seed", "3", "-c", "0.9").stdout
+    assert done.stderr.replace("\n", "") == f"written: {place}"
+    text = _text(place)
+    for said in (f"evalstats-plugin {__version__}", "lm_eval 0.4.13", "90 %", "0.7500", "-0.2500",
+                 "logs/m/results_", "holm"):  # fmt: skip
+        assert said in text
+    assert "Seed 3" in " ".join(text.split())
+    assert not list(tmp_path.glob(".evalstats-*"))
+    done = run("report", logs, "--html", place, "--quiet", "--format", "json")
+    assert done.stderr == ""
+    assert len(json.loads(done.stdout)["results"]) == 2
+
+
+def test_a_baseline_is_for_the_pages_comparisons(logs: Path, tmp_path: Path) -> None:
+    """Without --html it is an option of hierarchical models only; a model that is not there."""
+    write_log(logs, "o", {"t": [0.0, 1.0] * 6})
+    place = tmp_path / "report.html"
+    assert _invoke("report", logs, "--html", place, "--baseline", "n").exit_code == 0
+    assert "Ranks that the items" not in place.read_text()
+    done = _invoke("report", logs, "--html", place, "--baseline", "x")
+    assert done.exit_code == 2
+    assert "no model is called 'x'" in done.stderr
+
+
+def test_of_very_many_pairs_those_with_the_best_are_compared(
+    logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the page says so: p-values still allow for every pair."""
+    monkeypatch.setattr(html_report, "MOST_PAIRS", 2)
+    write_log(logs, "o", {"t": [0.0, 1.0] * 6})
+    place = tmp_path / "report.html"
+    assert _invoke("report", logs, "--html", place).exit_code == 0
+    text = _text(place)
+
+    assert "up to 3 comparisons of two models are too many for one page" in text
+    assert "m was chosen as the best on these very data" in text
+    assert len(re.findall(r"unclear\s+dirichlet", text)) == 2
+
+
+def test_one_model_gives_a_page_that_says_why_nothing_is_compared(
+    logs: Path, tmp_path: Path
+) -> None:
+    """The scores are there all the same."""
+    place = tmp_path / "report.html"
+    done = _invoke("report", logs / "m", "--html", place)
+
+    assert done.exit_code == 0
+    assert "models were not compared: one model (m) found" in _text(place)
+
+
+def test_a_log_that_is_left_out_is_on_the_page(logs: Path, tmp_path: Path) -> None:
+    """And the exit code is 1, as without a page."""
+    place = tmp_path / "report.html"
+    next((logs / "n").glob("results_*.json")).write_text("{")
+    done = _invoke("report", logs, "--html", place, "--skip-broken")
+
+    assert done.exit_code == 1
+    assert "left out: " in _text(place)
+
+
+def test_without_matplotlib_the_page_says_what_it_lacks(
+    run: Run, logs: Path, tmp_path: Path
+) -> None:
+    """Figures are an extra."""
+    blocked = tmp_path / "blocked" / "matplotlib"
+    blocked.mkdir(parents=True)
+    (blocked / "__init__.py").write_text("raise ModuleNotFoundError(name='matplotlib')")
+    place = tmp_path / "report.html"
+    done = run("report", logs, "--html", place, PYTHONPATH=str(blocked.parent))
+
+    assert done.returncode == 0
+    assert "figures need Matplotlib" in _text(place)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("-", "expected the name of a file, such as report.html"),
+        (".", "it is a folder"),
+        ("folder.html", "it is a folder"),
+        ("nowhere/report.html", "there is no folder"),
+        ("log.json", "expected a name that ends in .html or .htm"),
+        ("report", "expected a name that ends in .html or .htm"),
+        ("log.json/report.html", "there is no folder"),
+    ],
+)
+def test_bad_places_are_refused_before_the_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, expected: str
+) -> None:
+    """One message, exit code 2, and what has that name is as it was."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder.html").mkdir()
+    (tmp_path / "log.json").write_text("precious")
+    # There are no logs here either: the place is looked at first.
+    done = _invoke("report", "no-logs", "--html", name)
+
+    assert done.exit_code == 2
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.startswith("error: --html ")
+    assert expected in done.stderr
+    assert (tmp_path / "log.json").read_text() == "precious"
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="no folder here where root may not write")
+def test_a_place_that_cannot_be_written_is_an_error(logs: Path) -> None:
+    """Nobody may write there."""
+    done = _invoke("report", logs, "--html", f"/proc/{os.getpid()}/report.html")
+
+    assert done.exit_code == 2
+    assert "cannot be written" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_hierarchical_model_has_no_page(logs: Path, tmp_path: Path) -> None:
+    """It is refused, not left out."""
+    done = _invoke("report", logs, "--html", tmp_path / "x.html", "--model", "hierarchical")
+
+    assert done.exit_code == 2
+    assert "--html and --model hierarchical found together" in done.stderr
