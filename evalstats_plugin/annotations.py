@@ -7,12 +7,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from evalstats_plugin.errors import IncompleteLogError, LogError, WriteError
+from evalstats_plugin import atomic
+from evalstats_plugin.errors import EvalStatsError, IncompleteLogError, LogError, WriteError
 from evalstats_plugin.logs import adapters, as_path, find_logs, read_log, read_results
 from evalstats_plugin.plugins import Annotation, Plugins, load
-from evalstats_plugin.responses import Responses, Selection
+from evalstats_plugin.responses import TABLES, Responses, Selection
 from evalstats_plugin.results import Comparisons, Intervals, RankSets
 from evalstats_plugin.runs import label_models
+from evalstats_plugin.wording import few
 
 if TYPE_CHECKING:
     from evalstats_plugin.analyses.ability_crossing import CrossedAbilities
@@ -83,7 +85,9 @@ def annotate(  # noqa: PLR0913 - each is a choice of its own
     plugins = plugins or load()
     analysis = analysis or default_analysis()
     targets = _targets(paths, output, in_place=in_place, plugins=plugins)
+    states = {log: _state(log) for log in targets}
     found = _read_all(targets, set(map(str, paths)), selection or Selection(), plugins)
+    _refuse_tables(found)
     together = compare or baseline or irt or hierarchical
     labelled = _labelled(found) if together else {}
     options: Mapping[str, Any] = compare if isinstance(compare, Mapping) else {}
@@ -92,9 +96,8 @@ def annotate(  # noqa: PLR0913 - each is a choice of its own
     scales = _scales(labelled, results, items=items != "no") if irt else None
     pooled = _pooled(labelled, results) if hierarchical else None
     statistics = _items(found, scales) if items != "no" else {}
-    written: list[Path] = []
-    for log, responses in found.items():
-        annotation = Annotation(
+    annotations = {
+        log: Annotation(
             results[log],
             __version__,
             rescore,
@@ -104,7 +107,39 @@ def annotate(  # noqa: PLR0913 - each is a choice of its own
             scales.of_log(str(log)) if scales else None,
             pooled.of_log(str(log)) if pooled else None,
         )
-        written.append(write(log, annotation, targets[log], plugins))
+        for log, responses in found.items()
+    }
+    return _write_all(annotations, targets, states, plugins)
+
+
+def _state(log: Path) -> atomic.Revision | None:
+    """What tells whether a log has changed; None for one that is not on disk."""
+    return None if getattr(log, "protocol", "") else atomic.revision(log)
+
+
+def _write_all(
+    annotations: Mapping[Path, Annotation | None],
+    targets: Mapping[Path, Path],
+    states: Mapping[Path, atomic.Revision | None],
+    plugins: Plugins,
+) -> list[Path]:
+    """Write each log, unless it has changed since it was read."""
+    written: list[Path] = []
+    # One log may have several names, by links: what we wrote ourselves has not been changed.
+    ours: set[Path] = set()
+    for log, annotation in annotations.items():
+        try:
+            state = states.get(log)
+            if state is not None and log.resolve() not in ours and _state(log) != state:
+                raise atomic.changed(log)
+            written.append(write(log, annotation, targets[log], plugins))
+        except EvalStatsError as error:
+            if written:
+                done = f"{len(written)} of {len(annotations)} logs were written before it"
+                raise type(error)(f"{error}; {done}") from error
+            raise
+        if state is not None:
+            ours.add(targets[log].resolve())
     return written
 
 
@@ -119,6 +154,20 @@ def _read_all(
             if str(log) in named:
                 raise
     return found
+
+
+def _refuse_tables(found: Mapping[Path, Sequence[Responses]]) -> None:
+    """Raise `WriteError` for what has no place for intervals, before anything is written."""
+    tables = [
+        str(log) for log, each in found.items() if any(r.source.harness == TABLES for r in each)
+    ]
+    if tables:
+        msg = (
+            f"{few(tables)}: a table of scores has no place for intervals, expected logs of a "
+            f"harness: 'report {tables[0]} --format csv' prints scores with their intervals, "
+            f"'export {tables[0]} --to every-eval-ever --intervals -o FOLDER' writes both"
+        )
+        raise WriteError(msg)
 
 
 def _tasks(responses: Sequence[Responses]) -> frozenset[str]:
@@ -192,14 +241,17 @@ def strip(
     """
     plugins = plugins or load()
     targets = _targets(paths, output, in_place=in_place, plugins=plugins)
-    return [write(log, None, target, plugins) for log, target in targets.items()]
+    return _write_all(dict.fromkeys(targets), targets, {}, plugins)
 
 
 def write(log: Path, annotation: Annotation | None, target: Path, plugins: Plugins) -> Path:
     """Write one log with an annotation, or without any, through the adapter that knows it."""
     written = plugins.call("evalstats_annotate_log", path=log, annotation=annotation, output=target)
     if written is None:
-        msg = f"{log}: no installed adapter annotates logs of this kind ({adapters(plugins)})"
+        msg = (
+            f"{log}: no installed adapter annotates logs of this kind (those of "
+            f"{adapters(plugins, 'evalstats_annotate_log')} can be)"
+        )
         raise LogError(msg)
     return written
 
@@ -213,8 +265,8 @@ def _targets(
 ) -> Mapping[Path, Path]:
     """Where each log goes."""
     if (output is None) == (not in_place):
-        found = "neither" if output is None else "both"
-        msg = f"{found} an output folder and in-place given, expected one of them"
+        found = "neither was" if output is None else "both were"
+        msg = f"an output folder (-o) or --in-place is expected, {found} given"
         raise WriteError(msg)
     targets: dict[Path, Path] = {}
     for given in paths:

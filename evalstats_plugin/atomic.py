@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+import platform
 import re
 import shutil
 import tempfile
-from contextlib import suppress
+import time
+import zlib
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from evalstats_plugin.errors import WriteError
@@ -14,72 +18,173 @@ from evalstats_plugin.errors import WriteError
 PREFIX = ".evalstats-"
 """Of files being written: hidden, and not to be taken for a harness's own."""
 
+_OWNER = re.compile(r"(\d+)-([0-9a-f]{8})-")
+"""In the name of a file being written: the process, and the machine it runs on."""
+_ABANDONED = 86_400
+"""Seconds after which a file of another machine, whose processes we cannot see, is left over."""
 
-def write_bytes(path: Path, content: bytes) -> Path:
+_tidied: set[tuple[int, str, str]] = set()
+"""Folders that this process has tidied: looking through one again for each of its 10,000 files
+would take the square of the time."""
+
+Revision = tuple[int, int, int]
+"""Inode, size, time of change: tells one state of a file from another."""
+
+
+def write_bytes(path: Path, content: bytes, *, over: Revision | None = None) -> Path:
     """Write a file so that anyone, at any moment, finds the old one or the new one, whole.
 
     The content goes to a hidden file beside it, is forced to disk, and takes the name in one
     step. A symbolic link stays a link; permissions stay as they were.
 
+    Parameters
+    ----------
+    over
+        What `revision` said when the file was read: if it has changed since, nothing is written.
+
     Raises
     ------
     WriteError
-        When the folder or file cannot be written; what was there is still there.
+        When the folder or file cannot be written, or has changed; what was there is still there.
+    """
+    with replacing(path, over=over) as temporary, temporary.open("wb") as file:
+        file.write(content)
+    return path
+
+
+@contextmanager
+def replacing(path: Path, *, over: Revision | None = None) -> Generator[Path]:
+    """Give a file to write to; it takes path's place when nothing was raised meanwhile.
+
+    As for `write_bytes`, for what is too large to be held in memory.
+
+    Raises
+    ------
+    WriteError
+        When the folder or file cannot be written, or has changed; what was there is still there.
     """
     target = path.resolve()
-    temporary: str | None = None
+    temporary: Path | None = None
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        remove_leftovers(target.parent, PREFIX)
-        descriptor, temporary = tempfile.mkstemp(
-            prefix=f"{PREFIX}{os.getpid()}-", dir=target.parent
-        )
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+        descriptor, temporary = temporary_in(target.parent, PREFIX)
+        os.close(descriptor)
+        yield temporary
         if target.exists():
             shutil.copymode(target, temporary)
         else:
-            # mkstemp makes files private; a new result is as open as any other new file.
+            # Made private; a new result is as open as any other new file.
             mask = os.umask(0)
             os.umask(mask)
-            Path(temporary).chmod(0o666 & ~mask)
-        Path(temporary).replace(target)
+            temporary.chmod(0o666 & ~mask)
+        sync(temporary)
+        take_place(temporary, target, path, over=over)
         temporary = None
-        # The new name itself must survive a power cut; not every system can sync a folder.
-        with suppress(OSError):
-            sync(target.parent)
     except OSError as error:
         msg = f"{path} cannot be written ({error.strerror or error}); what was there is unchanged"
         raise WriteError(msg) from error
     finally:
         if temporary is not None:
             with suppress(OSError):
-                Path(temporary).unlink()
-    return path
+                temporary.unlink()
+
+
+def take_place(temporary: Path, target: Path, path: Path, *, over: Revision | None = None) -> None:
+    """Give a finished file the name of another, unless that has changed since it was read.
+
+    Raises
+    ------
+    WriteError
+        It has changed: messages call it by path.
+    """
+    if over is None:
+        temporary.replace(target)
+    else:
+        with alone(target.parent):
+            if revision(target) != over:
+                raise changed(path)
+            temporary.replace(target)
+    # The new name itself must survive a power cut; not every system can sync a folder.
+    with suppress(OSError):
+        sync(target.parent)
+
+
+def changed(path: Path) -> WriteError:
+    """Return the error about a file that somebody else wrote to while we worked on it."""
+    return WriteError(
+        f"{path} was changed by another process meanwhile; nothing was written: run it again"
+    )
+
+
+def revision(path: Path) -> Revision | None:
+    """Return what tells this state of a file from any other; None where there is no file."""
+    try:
+        there = path.stat()
+    except FileNotFoundError:
+        return None
+    return there.st_ino, there.st_size, there.st_mtime_ns
+
+
+@contextmanager
+def alone(folder: Path) -> Generator[None]:
+    """Keep other programs of ours from writing to files in this folder meanwhile.
+
+    Not to be used inside itself: it would wait for its own end.
+    """
+    try:
+        import fcntl
+    except ImportError:  # Windows: a file is still replaced as a whole, only not guarded.
+        yield
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        # Where a file system has no locks, such as some network drives, go on without.
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def temporary_in(folder: Path, prefix: str, suffix: str = "") -> tuple[int, Path]:
+    """Open a new file in a folder, and remove what killed processes left there before.
+
+    Its name begins with the prefix, this process and this machine.
+    """
+    if (os.getpid(), str(folder), prefix) not in _tidied:
+        remove_leftovers(folder, prefix)
+        _tidied.add((os.getpid(), str(folder), prefix))
+    descriptor, name = tempfile.mkstemp(
+        prefix=f"{prefix}{os.getpid()}-{_machine()}-", suffix=suffix, dir=folder
+    )
+    return descriptor, Path(name)
 
 
 def remove_leftovers(folder: Path, prefix: str) -> None:
-    """Remove what a killed process left half written, but nothing of one that still runs.
-
-    Names are a prefix and the number of the process that writes.
-    """
+    """Remove what a killed process left half written, but nothing of one that may still run."""
     for left in folder.glob(f"{prefix}*"):
-        owner = re.match(r"\d+", left.name.removeprefix(prefix))
-        if owner and not _is_running(int(owner[0])):
-            with suppress(OSError):
+        owner = _OWNER.match(left.name.removeprefix(prefix))
+        with suppress(OSError):
+            if owner and _is_left_over(left, int(owner[1]), owner[2]):
                 left.unlink()
 
 
-def _is_running(pid: int) -> bool:
+def _is_left_over(file: Path, pid: int, machine: str) -> bool:
+    # On Windows asking for a process would end it.
+    if machine != _machine() or os.name == "nt":
+        return time.time() - file.stat().st_mtime > _ABANDONED
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
-        return False
-    except PermissionError:
         return True
-    return True
+    except PermissionError:
+        return False
+    return False
+
+
+def _machine() -> str:
+    """Name this machine, or container: the numbers of its processes mean nothing on another."""
+    return f"{zlib.crc32(platform.node().encode(errors='replace')):08x}"
 
 
 def sync(path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evalstats_plugin.hookspecs import hookimpl
-from evalstats_plugin.plugins import Annotation
+from evalstats_plugin.plugins import Annotation, Command
 
 if TYPE_CHECKING:
     from evalstats_plugin.ranking.contests import Contests
@@ -41,13 +41,9 @@ def evalstats_read_contests(path: Path, columns: Mapping[str, str]) -> Contests 
 @hookimpl
 def evalstats_annotate_log(path: Path, annotation: Annotation | None, output: Path) -> Path | None:
     """Put intervals into a log's metadata, tags and header metrics, or take them out."""
-    from evalstats_plugin.adapters.inspect_ai.items import annotate_items
     from evalstats_plugin.adapters.inspect_ai.writer import annotate_log
 
-    written = annotate_log(path, annotation, output)
-    if written is None or annotation is None or annotation.items is None:
-        return written
-    return annotate_items(output, annotation.items, output, columns=annotation.item_columns)
+    return annotate_log(path, annotation, output)
 
 
 @hookimpl
@@ -56,3 +52,15 @@ def evalstats_generator(model: str) -> Callable[[str], str] | None:
     from evalstats_plugin.adapters.inspect_ai.generator import generator
 
     return generator(model)
+
+
+@hookimpl
+def evalstats_harness_commands() -> Sequence[Command]:
+    """Offer ``adapt run inspect``."""
+    return (
+        Command(
+            "inspect",
+            "Run a task of Inspect adaptively.",
+            "evalstats_plugin.adapters.inspect_ai.adaptive_command:inspect",
+        ),
+    )

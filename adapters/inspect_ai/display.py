@@ -7,8 +7,9 @@ lost when somebody lets Inspect recompute the metrics; annotating again brings t
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from evalstats_plugin.adapters.inspect_ai.early_stops import found_in
 from evalstats_plugin.results import Intervals, ScoreInterval
 
 if TYPE_CHECKING:
@@ -24,11 +25,15 @@ def with_display(log: EvalLog, intervals: Intervals | None) -> EvalLog:
     if log.results is None:
         return log
     rows = {row.metric: row for row in intervals or () if row.kind == "task"}
+    found = found_in(log) if intervals is not None else None
     results = log.results.model_copy(deep=True)
     for score in results.scores:
         score.metrics = {k: m for k, m in score.metrics.items() if not _is_ours(k, m)}
     for label, score in averages(results.scores):
-        if label in rows:
+        if found is not None and label == found["metric"]:
+            # Not bounds of the mean: items were chosen for what they tell.
+            score.metrics = _placed(score.metrics, _predicted(found))
+        elif label in rows:
             score.metrics = _placed(score.metrics, _bounds(rows[label]))
     before = [list(score.metrics.items()) for score in log.results.scores]
     after = [list(score.metrics.items()) for score in results.scores]
@@ -64,6 +69,25 @@ def _bounds(row: ScoreInterval) -> dict[str, EvalMetric]:
             name=f"ci{level} {bound}", group=GROUP, value=value, params=params
         )
         for bound, value in (("lo", row.low), ("hi", row.high))
+    }
+
+
+def _predicted(found: Mapping[str, Any]) -> dict[str, EvalMetric]:
+    """Return the score of all items that an adaptive test predicts, and its bounds."""
+    from inspect_ai.log import EvalMetric
+
+    level = f"{100 * found['confidence_level']:g}"
+    names = {
+        "full_score": ("full score", "estimate"),
+        f"full_score_ci{level.replace('.', '_')}_lo": (f"full ci{level} lo", "low"),
+        f"full_score_ci{level.replace('.', '_')}_hi": (f"full ci{level} hi", "high"),
+    }
+    params = {"items": found["n_items"], "of": found["n_in_bank"], "stopped": found["stopped"]}
+    return {
+        f"{PREFIX}{key}": EvalMetric(
+            name=name, group=GROUP, value=found["full_score"][part], params=params
+        )
+        for key, (name, part) in names.items()
     }
 
 

@@ -58,11 +58,20 @@ def parsing(path: Path) -> Generator[None, None, None]:
         yield
     except LogError:
         raise
+    except OSError as error:
+        if error.errno is None:
+            raise _broken(path, error) from error
+        # A full disk or a missing permission, perhaps where Inspect's own work files lie.
+        where = f" ({error.filename})" if error.filename not in (None, str(path)) else ""
+        raise LogError(f"{path} cannot be read: {error.strerror}{where}") from error
     except Exception as error:
         # Their exceptions have no common base: a broken log alone raises a dozen kinds.
-        text = " ".join(printable(str(error)).split())[:_MOST_OF_A_MESSAGE]
-        msg = f"{path} cannot be read as an Inspect log: {type(error).__name__}: {text}"
-        raise LogError(msg) from error
+        raise _broken(path, error) from error
+
+
+def _broken(path: Path, error: Exception) -> LogError:
+    text = " ".join(printable(str(error)).split())[:_MOST_OF_A_MESSAGE]
+    return LogError(f"{path} cannot be read as an Inspect log: {type(error).__name__}: {text}")
 
 
 def check_version(found: int, path: Path) -> None:

@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from evalstats_plugin.adapters.inspect_ai.early_stops import task_args_of
 from evalstats_plugin.adapters.inspect_ai.printable import printable
 from evalstats_plugin.runs import PER_TASK
 
@@ -44,7 +45,7 @@ def settings_of(log: EvalLog) -> Settings:
 
 
 def _of_task(log: EvalLog) -> Iterator[tuple[str, str]]:
-    yield from _texts(log.eval.task_args)
+    yield from _texts(task_args_of(log))
     yield from _sampling(log.plan.config)
     yield from _texts({name: getattr(log.eval.config, name, None) for name in _LIMITS})
     yield from _texts({"solver": log.eval.solver, "solver_args": log.eval.solver_args or None})

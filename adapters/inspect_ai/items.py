@@ -9,15 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from evalstats_plugin.adapters.inspect_ai.columns import SCORE, with_columns
-from evalstats_plugin.adapters.inspect_ai.header import (
-    read_header,
-    refuse_unwritable,
-    write_header,
-)
-from evalstats_plugin.adapters.inspect_ai.layout import form_of
-from evalstats_plugin.adapters.inspect_ai.manifest import update_manifest
-from evalstats_plugin.adapters.inspect_ai.members import Sample, rewrite, would_change
-from evalstats_plugin.adapters.inspect_ai.replace import opened, replacing, same
+from evalstats_plugin.adapters.inspect_ai.editing import edit_log
+from evalstats_plugin.adapters.inspect_ai.members import Sample
 
 PREFIX = "evalstats_"
 
@@ -45,22 +38,16 @@ def annotate_items(path: Path, items: Items, output: Path, *, columns: bool = Fa
     WriteError
         For a log that is still being written, or keeps its samples in chunks.
     """
-    _check(items)
-    form = form_of(path)
-    if form is None:
-        return None
-    names = dict.fromkeys(name for item in items.values() for name in item) if columns else ()
+    check(items)
+    names = columns_of(items, shown=columns)
     edit = partial(edited, items=items, columns=columns)
-    with opened(path) as original:
-        log = read_header(original.file, form, path)
-        refuse_unwritable(log, path)
-        header = with_columns(log, [short(name) for name in names])
-        if header is not log or not same(path, output) or would_change(original.file, form, edit):
-            with replacing(output, original, path) as copy:
-                rewrite(original.file, copy, form, edit)
-                write_header(header, copy, form)
-        update_manifest(output, header)
-    return output
+    return edit_log(path, output, lambda log: with_columns(log, names), edit)
+
+
+def columns_of(items: Items, *, shown: bool) -> list[str]:
+    """Return the titles of the columns that the statistics make, where they are shown."""
+    names = dict.fromkeys(name for item in items.values() for name in item) if shown else ()
+    return [short(name) for name in names]
 
 
 def edited(sample: Sample, *, items: Items, columns: bool) -> Sample:
@@ -92,7 +79,8 @@ def _is_ours(key: str) -> bool:
     return key.startswith(PREFIX)
 
 
-def _check(items: Items) -> None:
+def check(items: Items) -> None:
+    """Refuse statistics that are not ours by name, or no finite numbers."""
     for item, statistics in items.items():
         for name, value in statistics.items():
             if not _is_ours(name) or (isinstance(value, float) and not math.isfinite(value)):

@@ -27,9 +27,10 @@ _SUMMARIES = ("summaries.json", "_journal/summaries/")
 def would_change(file: Path, form: Form, edit: Edit) -> bool:
     """Whether an edit changes anything: known from the summaries, where a log has them."""
     if form == "json":
-        samples: list[Sample] = _loaded(file.read_bytes()).get("samples") or []
-        return any(edit(sample) != sample for sample in samples)
-    with _opened(file) as log:
+        with guard.parsing(file):
+            samples: list[Sample] = from_bytes(file.read_bytes()).get("samples") or []
+            return any(edit(sample) != sample for sample in samples)
+    with guard.parsing(file), _opened(file) as log:
         names = set(log.namelist())
         summaries = [n for n in names if n.startswith(_SUMMARIES)]
         parts = summaries or [n for n in names if n.startswith(_SAMPLES)]
@@ -45,10 +46,12 @@ def rewrite(file: Path, target: Path, form: Form, edit: Edit) -> None:
         For a log that keeps a sample in several parts.
     """
     if form == "json":
-        log = _loaded(file.read_bytes())
-        samples: list[Sample] = log.get("samples") or []
-        log["samples"] = [edit(sample) for sample in samples]
-        target.write_bytes(_dumped(log, indent=2))
+        with guard.parsing(file):
+            log = from_bytes(file.read_bytes())
+            samples: list[Sample] = log.get("samples") or []
+            log["samples"] = [edit(sample) for sample in samples]
+            content = to_bytes(log, indent=2)
+        target.write_bytes(content)
         return
     with _opened(file) as old, ZipFile(target, "w") as new:
         # Of several members with one name the last one counts.
@@ -57,7 +60,9 @@ def rewrite(file: Path, target: Path, form: Form, edit: Edit) -> None:
             msg = "samples are kept in chunks, which cannot be annotated; only the header can"
             raise WriteError(msg)
         for info in live.values():
-            new.writestr(_like(info), _edited(info.filename, _content(old, info), edit))
+            with guard.parsing(file):
+                content = _edited(info.filename, _content(old, info), edit)
+            new.writestr(_like(info), content)
 
 
 def _opened(file: Path) -> ZipFile:
@@ -83,19 +88,20 @@ def _like(info: ZipInfo) -> ZipInfo:
 
 def _edited(name: str, content: bytes, edit: Edit) -> bytes:
     if name.startswith(_SAMPLES):
-        return _dumped(edit(_loaded(content)))
+        return to_bytes(edit(from_bytes(content)))
     if name.startswith(_SUMMARIES):
-        return _dumped([edit(summary) for summary in _loaded(content)])
+        return to_bytes([edit(summary) for summary in from_bytes(content)])
     return content
 
 
 def _parsed(name: str, log: ZipFile) -> Iterator[Sample]:
-    found = _loaded(_content(log, log.getinfo(name)))
+    found = from_bytes(_content(log, log.getinfo(name)))
     yield from [found] if name.startswith(_SAMPLES) else found
 
 
 # Inspect writes through the same library: what is not edited comes out byte for byte.
-def _loaded(content: bytes) -> Any:
+def from_bytes(content: bytes) -> Any:
+    """Return what a JSON text holds."""
     from pydantic_core import from_json
 
     try:
@@ -105,7 +111,8 @@ def _loaded(content: bytes) -> Any:
         return json.loads(content)
 
 
-def _dumped(value: object, indent: int | None = None) -> bytes:
+def to_bytes(value: object, indent: int | None = None) -> bytes:
+    """Return a value as JSON text."""
     from pydantic_core import PydanticSerializationError, to_json
 
     try:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from evalstats_plugin.adapters.inspect_ai.early_stops import found_in
+from evalstats_plugin.adaptive.records import sentence, with_record
 from evalstats_plugin.plugins import Annotation
 from evalstats_plugin.results import Comparison, ScoreInterval
 
@@ -40,9 +42,13 @@ def with_payload(log: EvalLog, annotation: Annotation | None) -> EvalLog:
         metadata = MetadataEdit(metadata_remove=[KEY, SUMMARY_KEY])
         reason = "statistical annotation removed"
     else:
-        block = json.loads(json.dumps(annotation.block(), allow_nan=False))
+        found = found_in(log)
+        block = json.loads(json.dumps(with_record(annotation.block(), found), allow_nan=False))
+        told = summary(annotation)
+        if found is not None:
+            told = f"{sentence(found)}; of the items asked: {told}"
         tags = TagsEdit(tags_add=[TAG])
-        metadata = MetadataEdit(metadata_set={KEY: block, SUMMARY_KEY: summary(annotation)})
+        metadata = MetadataEdit(metadata_set={KEY: block, SUMMARY_KEY: told})
         reason = "statistical annotation"
     author = f"evalstats_plugin {__version__ if annotation is None else annotation.version}"
     return edit_eval_log(log, [tags, metadata], ProvenanceData(author=author, reason=reason))

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evalstats_plugin.adapters.inspect_ai.clusters import cluster_field, fields_of
+from evalstats_plugin.adapters.inspect_ai.early_stops import early_stops, found_in
 from evalstats_plugin.adapters.inspect_ai.identity import settings_of
 from evalstats_plugin.adapters.inspect_ai.layout import form_of
 from evalstats_plugin.adapters.inspect_ai.printable import printable
@@ -19,6 +20,7 @@ from evalstats_plugin.adapters.inspect_ai.scorers import Logged, Scorer, logged_
 from evalstats_plugin.adapters.inspect_ai.source import ReadTakes, opened
 from evalstats_plugin.adapters.inspect_ai.table import Table, tabulate
 from evalstats_plugin.adapters.inspect_ai.values import as_score, is_grade, is_unscored
+from evalstats_plugin.adaptive.records import biased
 from evalstats_plugin.errors import IncompleteLogError
 from evalstats_plugin.responses import Responses, Selection, Source, as_clusters
 
@@ -104,7 +106,7 @@ def _of_scorer(
     logged = logged_of(log, scorer)
     values = [scorer.value_in(take) for take in table.takes]
     scores = table.spread([math.nan if (n := as_score(v)) is None else n for v in values])
-    notes = [*table.notes, *_about_values(values, table)]
+    notes = [*table.notes, *_about_stops(log), *_about_values(values, table)]
     if log.status != "success":
         notes.append(_how_far(log, len(table.item_ids)))
     elif problem := _disagreement(scores, logged):
@@ -124,6 +126,14 @@ def _of_scorer(
         population=_population(log, table),
         notes=(*notes, *(printable(note) for note in about_clusters), *logged.notes),
     )
+
+
+def _about_stops(log: EvalLog) -> list[str]:
+    stops = len(early_stops(log))
+    found = found_in(log)
+    if found is not None:
+        return biased(found)
+    return [f"{stops} samples were stopped early, which may favour some items"] if stops else []
 
 
 def _about_values(values: Sequence[Any], table: Table) -> list[str]:
@@ -147,8 +157,10 @@ def _how_far(log: EvalLog, n_items: int) -> str:
 
 
 def _population(log: EvalLog, table: Table) -> int | None:
-    """Return how large the dataset is, where a limit was set."""
+    """Return how large the dataset is, where a limit was set: its first items stand for all."""
     size = log.eval.dataset.samples or 0
+    if early_stops(log):
+        return None
     return size if log.status == "success" and size > len(table.item_ids) else None
 
 

@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from evalstats_plugin import atomic
 from evalstats_plugin.errors import LogError, WriteError
@@ -77,35 +77,24 @@ def replacing(output: Path, original: Original, path: Path) -> Generator[Path, N
     temporary: Path | None = None
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        atomic.remove_leftovers(folder, PREFIX)
-        descriptor, name = tempfile.mkstemp(
-            prefix=f"{PREFIX}{os.getpid()}_", suffix=SUFFIX, dir=folder
-        )
+        descriptor, temporary = atomic.temporary_in(folder, PREFIX, SUFFIX)
         os.close(descriptor)
-        temporary = Path(name)
         yield temporary
         if target is None:
             _upload(temporary, output, original.revision if in_place else None)
         else:
-            if in_place and _revision(path) != original.revision:
-                raise _changed(path)
-            _take_place(temporary, target, original.file)
+            # Made private; the log stays as open as it was.
+            shutil.copymode(target if target.exists() else original.file, temporary)
+            atomic.sync(temporary)
+            over = cast("atomic.Revision", original.revision) if in_place else None
+            atomic.take_place(temporary, target, path, over=over)
     except OSError as error:
         msg = f"{output} cannot be written ({error.strerror or error}); what was there is unchanged"
         raise WriteError(msg) from error
     finally:
         if temporary is not None:
-            temporary.unlink(missing_ok=True)
-
-
-def _take_place(temporary: Path, target: Path, original: Path) -> None:
-    # mkstemp makes files private; the log stays as open as it was.
-    shutil.copymode(target if target.exists() else original, temporary)
-    atomic.sync(temporary)
-    temporary.replace(target)
-    # The new name itself must survive a power cut; not every system can sync a folder.
-    with suppress(OSError):
-        atomic.sync(target.parent)
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
 
 
 def _upload(file: Path, output: Path, revision: object | None) -> None:
@@ -121,21 +110,16 @@ def _upload(file: Path, output: Path, revision: object | None) -> None:
         )
     except OSError as error:
         if "PreconditionFailed" in repr(error.__cause__):
-            raise _changed(output) from error
+            raise atomic.changed(output) from error
         raise
     finally:
         store.invalidate_cache(_key(output))
 
 
-def _changed(path: Path) -> WriteError:
-    return WriteError(f"{path} was changed by another process meanwhile; nothing was written")
-
-
 def _revision(path: Path) -> object:
     local = local_path(path)
     if local is not None:
-        found = local.stat()
-        return found.st_ino, found.st_size, found.st_mtime_ns
+        return atomic.revision(local)
     return _store(path).info(_key(path), refresh=True).get("ETag") if _is_s3(path) else None
 
 

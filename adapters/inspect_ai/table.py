@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from evalstats_plugin.adapters.inspect_ai.early_stops import early_stops
 from evalstats_plugin.adapters.inspect_ai.printable import printable
 from evalstats_plugin.adapters.inspect_ai.takes import Take
 from evalstats_plugin.errors import LogError
@@ -90,7 +91,7 @@ def tabulate(takes: Sequence[Take], log: EvalLog, path: Path) -> Table:
     """Lay takes out: items in the order of the dataset, epochs as numbered.
 
     Items that a complete run did not take are there, without scores; those that an incomplete
-    one did not get to are not.
+    one did not get to, and those stopped early, are not.
 
     Raises
     ------
@@ -102,7 +103,10 @@ def tabulate(takes: Sequence[Take], log: EvalLog, path: Path) -> Table:
     latest = {(t.item, t.epoch): t for t in takes}
     there = {t.item for t in takes}
     in_order = (printable(str(i)) for i in planned)
-    ids = dict.fromkeys(i for i in in_order if i in there or log.status == "success")
+    # What was stopped early was left out on purpose, and may be nearly all there is.
+    done = log.status == "success"
+    stopped = {printable(str(stop.id)) for stop in early_stops(log)}
+    ids = dict.fromkeys(i for i in in_order if i in there or (done and i not in stopped))
     ids.update(dict.fromkeys(t.item for t in takes))
     epochs = {e: column for column, e in enumerate(sorted({e for _, e in latest}))}
     if len(ids) * len(epochs) > _SPARSEST * (len(takes) + _SPARSEST):

@@ -64,7 +64,7 @@ def of_summary(summary: EvalSampleSummary, fields: Collection[str]) -> Take:
         item=printable(str(summary.id)),
         raw_id=summary.id,
         epoch=summary.epoch,
-        question=_question(summary),
+        question=question(summary),
         scores={name: score.value for name, score in (summary.scores or {}).items()},
         fields=_fields(summary.metadata, fields),
         failed=summary.error is not None,
@@ -77,7 +77,7 @@ def of_sample(sample: EvalSample, fields: Collection[str]) -> Take:
         item=printable(str(sample.id)),
         raw_id=sample.id,
         epoch=sample.epoch,
-        question=_question(sample.summary()),
+        question=question(sample.summary()),
         scores={name: score.value for name, score in (sample.scores or {}).items()},
         fields=_fields(sample.metadata, fields) | _beside_scores(sample, fields),
         failed=sample.error is not None,
@@ -120,7 +120,7 @@ def field_of(metadata: Mapping[str, Any], path: str) -> str | None:
     return value if isinstance(value, str) else json.dumps(value, sort_keys=True, default=str)
 
 
-def _question(summary: EvalSampleSummary) -> str:
+def question(summary: EvalSampleSummary) -> str:
     """Return a fingerprint of input, choices and target, as far as summaries hold them.
 
     Choices count in any order, with the target by its text: a task may shuffle them anew in

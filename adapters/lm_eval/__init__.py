@@ -66,8 +66,11 @@ def evalstats_annotate_results(
     """Add the same block to what ``simple_evaluate`` returned."""
     from evalstats_plugin.adapters.lm_eval.block import KEY
     from evalstats_plugin.adapters.lm_eval.layout import is_results
+    from evalstats_plugin.adaptive.records import RECORD, with_record
 
-    return {**results, KEY: annotation.block()} if is_results(results) else None
+    if not is_results(results):
+        return None
+    return {**results, KEY: with_record(annotation.block(), results.get(RECORD))}
 
 
 @hookimpl
@@ -81,5 +84,17 @@ def evalstats_commands() -> Sequence[Command]:
         ),
         Command(
             "lm-eval", "Run lm-eval with its own arguments, then annotate.", _COMMANDS + "lm_eval"
+        ),
+    )
+
+
+@hookimpl
+def evalstats_harness_commands() -> Sequence[Command]:
+    """Offer ``adapt run lm-eval``."""
+    return (
+        Command(
+            "lm-eval",
+            "Run tasks of lm-eval adaptively, in rounds on one loaded model.",
+            "evalstats_plugin.adapters.lm_eval.adaptive_command:lm_eval",
         ),
     )

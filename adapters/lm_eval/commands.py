@@ -94,7 +94,7 @@ def _rescore(log: Path, chosen: dict[str, Any]) -> list[dict[str, Any]]:
     from evalstats_plugin.adapters.lm_eval.layout import load_results, stamp_of
     from evalstats_plugin.adapters.lm_eval.rescore import changes, place_for, write_run
 
-    with _quiet_harness():
+    with quiet_harness():
         from evalstats_plugin.adapters.lm_eval.replay import replay
         from evalstats_plugin.adapters.lm_eval.replay_result import PROVENANCE
 
@@ -116,7 +116,7 @@ def _rescore(log: Path, chosen: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 @contextmanager
-def _quiet_harness() -> Generator[None, None, None]:
+def quiet_harness() -> Generator[None, None, None]:
     """Keep lm-eval's progress and prints out of ours: standard output is for results."""
     import logging
     import os

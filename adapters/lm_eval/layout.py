@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from evalstats_plugin.adapters.lm_eval import shape
 from evalstats_plugin.adapters.lm_eval.block import without_block
 from evalstats_plugin.errors import LogError
 
@@ -91,6 +92,10 @@ def load_results(path: Path) -> dict[str, Any] | None:
     except json.JSONDecodeError as error:
         msg = f"{path} is not JSON: {error.msg} in line {error.lineno}; it may have been cut off"
         raise LogError(msg) from error
+    except (ValueError, RecursionError) as error:
+        # Numbers of thousands of digits, and thousands of brackets.
+        msg = f"{path} cannot be read as JSON ({error}); it may be damaged"
+        raise LogError(msg) from error
     if not is_results(data):
         return None
     if "configs" not in data:
@@ -99,6 +104,7 @@ def load_results(path: Path) -> dict[str, Any] | None:
             "run again with lm-eval 0.4.2 or later and --log_samples"
         )
         raise LogError(msg)
+    shape.check(data, path)
     return without_block(data)
 
 
@@ -126,6 +132,8 @@ def task_of(samples: Path, data: Mapping[str, Any]) -> str | None:
 def samples_path(results: Path, task: str, data: Mapping[str, Any]) -> Path:
     """Return where a run logged the samples of a task, whether or not it did."""
     stamp = stamp_of(results)
+    # lm-eval cannot log samples of a task with a slash in its name, and no name leads elsewhere.
+    task = task.replace("/", "_")
     if stamp:
         return results.with_name(f"samples_{task}_{stamp}.jsonl")
     # 0.4.0 to 0.4.2: named after the model's arguments, no time anywhere.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,15 @@ from evalstats_plugin.adapters.lm_eval.samples import (
     read_samples,
 )
 from evalstats_plugin.adapters.lm_eval.tree import Tree
-from evalstats_plugin.adapters.lm_eval.values import aggregation_of, as_number, as_pairs, as_scores
+from evalstats_plugin.adapters.lm_eval.values import (
+    aggregation_of,
+    as_number,
+    as_pairs,
+    as_scores,
+    kind_of,
+    repeat_scores,
+)
+from evalstats_plugin.adaptive.records import RECORD, biased
 from evalstats_plugin.errors import LogError
 from evalstats_plugin.responses import Group, Responses, Selection, Source, as_clusters
 
@@ -54,7 +62,9 @@ def _read_one_samples_file(path: Path, selection: Selection) -> list[Responses]:
 
 def read_results(data: Mapping[str, Any], path: Path, selection: Selection) -> list[Responses]:
     """Read results, from a file or in memory; samples may lie inside them."""
-    return _Run(data, path, selection).responses()
+    found = _Run(data, path, selection).responses()
+    record = layout.section(data, RECORD)
+    return [replace(r, notes=(*r.notes, *biased(record))) for r in found] if record else found
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,13 +218,9 @@ class _Run:
             answered = with_answers(base, values, items | {"notes": about_items})
             if answered is not None:
                 return answered
-            return self._base(
-                m,
-                aggregation=base.aggregation if base.aggregation != "mean" else "other",
-                notes=(
-                    f"not averaged: what is logged for an item is not its score ({_kind(values)})",
-                ),
-            )
+            aggregation = base.aggregation if base.aggregation != "mean" else "other"
+            note = f"not averaged: what is logged for an item is not its score ({kind_of(values)})"
+            return self._base(m, aggregation=aggregation, notes=(note,))
         aggregation = base.aggregation
         # Other aggregations have a bootstrapped standard error, or none.
         stderr = base.logged_std_error if aggregation == "mean" else None
@@ -243,7 +249,7 @@ class _Run:
         for name, column in samples.items():
             for metric, rows in column.repeats.items():
                 m = _Metric(task, metric, name)
-                scores = _repeat_scores(rows)
+                scores = repeat_scores(rows)
                 if m.key in known or scores is None or not self.selection.wants_metric(m.key):
                     continue
                 items, about_items = self._items(task, column)
@@ -271,25 +277,6 @@ def _filter_names(config: Mapping[str, Any]) -> list[str]:
 
 
 def _hashes(column: FilterSamples) -> np.ndarray[Any, Any] | None:
-    return None if None in column.doc_hashes else np.asarray(column.doc_hashes, dtype="S")
-
-
-def _kind(values: Sequence[Any]) -> str:
-    """Name what was logged instead of a score, for people."""
-    value = next((v for v in values if v is not None and as_scores([v]) is None), None)
-    if isinstance(value, (list, tuple)):
-        inner = {"text" if isinstance(v, str) else type(v).__name__ for v in value}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-        return f"a list of {len(value)}: {', '.join(sorted(inner))}"  # pyright: ignore[reportUnknownArgumentType]
-    return {"dict": "an object", "str": "a text"}.get(type(value).__name__, type(value).__name__)
-
-
-def _repeat_scores(rows: Sequence[Any]) -> np.ndarray[Any, Any] | None:
-    """Shape (M, R), NaN where an item has fewer repeats."""
-    width = max((len(r) for r in rows if r is not None), default=0)
-    scores = np.full((len(rows), width), np.nan)
-    for i, row in enumerate(rows):
-        one = as_scores(row or [])
-        if one is None:
-            return None
-        scores[i, : len(one)] = one
-    return scores if width else None
+    if None in column.doc_hashes:
+        return None
+    return np.asarray([str(h).encode(errors="surrogatepass") for h in column.doc_hashes], dtype="S")

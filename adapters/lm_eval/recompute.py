@@ -23,7 +23,7 @@ def mean_and_stderr(scores: NDArray[Any]) -> tuple[float, float]:
     n = len(present)
     if n == 0:
         return math.nan, math.nan
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", over="ignore"):
         mean = present.sum() / present.dtype.type(n)
         if n < 2:
             return float(mean), math.nan
@@ -42,7 +42,8 @@ def disagreement(
     logged, logged_stderr
         None where nothing was logged, or where lm-eval does not compute it from the items alone.
     """
-    exact, rounded = (mean_and_stderr(scores.astype(d)) for d in (np.float64, np.float32))
+    with np.errstate(over="ignore"):
+        exact, rounded = (mean_and_stderr(scores.astype(d)) for d in (np.float64, np.float32))
     for what, position, said in (("value", 0, logged), ("stderr", 1, logged_stderr)):
         if said is None or same(exact[position], said) or same(rounded[position], said):
             continue

@@ -1,7 +1,7 @@
 """What one run asked and what it was answered, from its results file and samples files."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -100,7 +100,7 @@ def _read_task(results_path: Path, name: str, results: dict[str, Any]) -> Logged
     task = LoggedTask(name)
     positions: dict[Any, int] = {}
     seen: set[tuple[Any, Any]] = set()
-    with path.open(encoding="utf-8") as lines:
+    with path.open("rb") as lines:
         for number, line in enumerate(lines, start=1):
             where = f"{path}, line {number}"
             sample = _read_sample(line, where)
@@ -116,17 +116,26 @@ def _read_task(results_path: Path, name: str, results: dict[str, Any]) -> Logged
     return task
 
 
-def _read_sample(line: str, where: str) -> dict[str, Any]:
-    if line.startswith("["):
+def _read_sample(line: bytes, where: str) -> dict[str, Any]:
+    if line.startswith(b"["):
         raise LogError(f"{where}: the samples of lm-eval 0.4.2 and older cannot be scored again")
     try:
         sample: Any = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise LogError(f"{where}: not JSON ({error}); was the run cut off?") from error
     expected = {"doc_id", "doc", "arguments", "resps"}
-    if not isinstance(sample, dict) or not expected <= sample.keys():
+    whole = isinstance(sample, dict) and expected <= sample.keys()
+    if not whole or not _is_laid_out(cast("dict[str, Any]", sample)):
         raise LogError(f"{where}: expected a sample of lm-eval with {', '.join(sorted(expected))}")
     return cast("dict[str, Any]", sample)
+
+
+def _is_laid_out(sample: Mapping[str, Any]) -> bool:
+    """Whether the parts of a sample that are looked into are what they should be."""
+    asked = sample["arguments"]
+    known = isinstance(sample["doc_id"], (int, str)) and isinstance(asked, Mapping)
+    named = isinstance(sample.get("filter", ""), str)
+    return known and named and all(isinstance(a, Mapping) for a in asked.values())  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 
 
 def _add(task: LoggedTask, positions: dict[Any, int], sample: dict[str, Any], where: str) -> None:

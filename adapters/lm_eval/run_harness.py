@@ -45,7 +45,7 @@ def _watched() -> Generator[Saved, None, None]:
         outcome = save(self, *args, **kwargs)
         # The samples are saved after this: an error here would cost them.
         with suppress(Exception):
-            path = _saved_by(self)
+            path = saved_by(self)
             if path is None:
                 saved.missing += 1
             else:
@@ -59,7 +59,7 @@ def _watched() -> Generator[Saved, None, None]:
         tracker.save_results_aggregated = save
 
 
-def _saved_by(tracker: Any) -> Path | None:
+def saved_by(tracker: Any) -> Path | None:
     """Return the file a tracker has just written; it swallows errors, so there may be none."""
     output, when = getattr(tracker, "output_path", None), getattr(tracker, "date_id", None)
     if not output or not when:

@@ -21,6 +21,9 @@ from evalstats_plugin.errors import LogError
 MAX_LINE = 1 << 28
 """Bytes; far above any real line (64 answers of 16,000 tokens take 4 MB)."""
 
+MAX_NAME = 1000
+"""Characters of an item's id or fingerprint."""
+
 _BUFFER = 1 << 20
 _TAIL = b', "filter": "'
 _DOC_ID = re.compile(rb'\{"doc_id": (-?\d+), ')
@@ -70,6 +73,9 @@ class FilterSamples:
 
 
 def _put(column: list[Any], row: int, value: Any) -> None:
+    if len(column) > row:
+        # A line that names a metric twice has one value of it.
+        return
     if len(column) < row:
         column.extend([MISSING] * (row - len(column)))
     column.append(value)
@@ -124,40 +130,81 @@ def collect(
     """Sort records (line number, item id, line) by filter, each item once per filter."""
     found: dict[str, FilterSamples] = {}
     takes: dict[Any, int] = {}
-    for number, doc_id, record in records:
-        name = record.get("filter")
-        if name is None:
-            take = takes.get(doc_id, 0)
-            takes[doc_id] = take + 1
-            if take >= len(filters):
+    number, record = 0, dict[str, Any]()
+    try:
+        for number, doc_id, record in records:
+            name = record.get("filter")
+            if name is None:
+                take = takes.get(doc_id, 0)
+                takes[doc_id] = take + 1
+                name = _filter_of_take(take, filters, f"{where}: line {number}", doc_id)
+            samples = found.get(name)
+            if samples is None:
+                samples = found[name] = FilterSamples()
+            if doc_id in samples.seen:
                 msg = (
-                    f"{where}: line {number} is line {take + 1} of item {doc_id}, expected one for "
-                    f"each filter ({', '.join(filters)})"
+                    f"{where}: line {number} has item {doc_id} under filter {name!r} again, "
+                    "expected each once; two runs may have been appended to one file"
                 )
                 raise LogError(msg)
-            name = filters[take]
-        samples = found.get(name)
-        if samples is None:
-            samples = found[name] = FilterSamples()
-        if doc_id in samples.seen:
-            msg = (
-                f"{where}: line {number} has item {doc_id} under filter {name!r} again, expected "
-                "each once; two runs may have been appended to one file"
-            )
-            raise LogError(msg)
-        samples.add(record, doc_id)
-        if cluster is not None:
-            samples.clusters.append(field_of(record.get("doc"), cluster))
+            samples.add(record, doc_id)
+            if cluster is not None:
+                samples.clusters.append(field_of(record.get("doc"), cluster))
+    except (AttributeError, TypeError) as error:
+        # Fields are not looked at one by one, which would take longer than all the rest.
+        msg = (
+            f"{where}: line {number} holds {_told(record)}, expected a sample as lm-eval logs it: "
+            "an id, the name of a filter, a list of metrics, an object of scores"
+        )
+        raise LogError(msg) from error
     for samples in found.values():
         samples.finish()
+        _check_names(samples, where)
+    if wrong := [name for name in found if not isinstance(name, str)]:
+        raise LogError(f"{where}: filter {wrong[0]!r:.40} found, expected the name of one")
     return found
+
+
+def _filter_of_take(take: int, filters: Sequence[str], where: str, doc_id: Any) -> str:
+    """Return the filter of a line that does not name it, by how many of its item came before."""
+    if take >= len(filters):
+        msg = (
+            f"{where} is line {take + 1} of item {doc_id}, expected one for each filter "
+            f"({', '.join(filters)})"
+        )
+        raise LogError(msg)
+    return filters[take]
+
+
+def _told(record: Mapping[str, Any]) -> str:
+    """Show the fields of which one is of a wrong kind, for people."""
+    names = ("doc_id", "filter", "metrics", "scores_per_repeat")
+    shown = [f"{name} {record[name]!r:.40}" for name in names if name in record]
+    return ", ".join(shown) or "none of its fields"
+
+
+def _check_names(samples: FilterSamples, where: str) -> None:
+    """Refuse ids and fingerprints that are none: in an array all take the room of the longest."""
+    for what, values, kinds in (
+        ("doc_id", samples.doc_ids, {int, str}),
+        ("doc_hash", samples.doc_hashes, {str, type(None)}),
+    ):
+        wrong = set(map(type, values)) - kinds
+        texts = [value for value in values if isinstance(value, str)]
+        if wrong:
+            found = next(value for value in values if type(value) in wrong)
+            msg = f"{where}: {what} {found!r:.40} found, expected a text or a whole number"
+            raise LogError(msg)
+        if texts and max(map(len, texts)) > MAX_NAME:
+            msg = f"{where}: {what} of {max(map(len, texts))} characters found, expected a name"
+            raise LogError(msg)
 
 
 def _records_of_list(path: Path) -> Iterator[tuple[int, Any, Mapping[str, Any]]]:
     """0.4.0 to 0.4.2: one JSON list, despite the name .jsonl."""
     try:
         records = json.loads(path.read_bytes())
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         msg = f"{path} is not a JSON list of samples ({error}); it may have been cut off"
         raise LogError(msg) from error
     yield from number_records(records, str(path))
@@ -185,7 +232,7 @@ def _records_of_lines(path: Path, *, in_full: bool) -> Iterator[tuple[int, Any, 
             if cut > 0 and head is not None:
                 try:
                     record = loads(b"{" + line[cut + 2 :])
-                except ValueError:
+                except (ValueError, RecursionError):
                     record = {}
                 if "target_hash" in record:
                     yield number, int(head.group(1)), record
@@ -214,6 +261,9 @@ def _parse_in_full(line: bytes, path: Path, number: int) -> dict[str, Any]:
                 "incomplete; run it again, or remove the line to go on without that item"
             )
         raise LogError(msg) from error
+    except (ValueError, RecursionError) as error:
+        # Numbers of thousands of digits, and thousands of brackets.
+        raise LogError(f"{where} cannot be read as JSON ({error}); it may be damaged") from error
     if not isinstance(record, dict) or "doc_id" not in record:
         msg = f"{where} has no doc_id, expected a sample as lm-eval logs it"
         raise LogError(msg)

@@ -18,6 +18,7 @@ from evalstats_plugin import atomic
 from evalstats_plugin.adapters.lm_eval import layout
 from evalstats_plugin.adapters.lm_eval.block import KEY, without_block
 from evalstats_plugin.adapters.lm_eval.correction import corrected
+from evalstats_plugin.adaptive.records import RECORD, with_record
 from evalstats_plugin.errors import LogError, WriteError
 from evalstats_plugin.plugins import Annotation
 
@@ -28,7 +29,11 @@ _CHUNK = 1 << 20
 
 
 def annotate_log(path: Path, annotation: Annotation | None, output: Path) -> Path | None:
-    """Write a results file with a new block (or none) to output; None for others' files."""
+    """Write a results file with a new block (or none) to output; None for others' files.
+
+    One that would not change is not written again; one that changed meanwhile is left alone.
+    """
+    read = atomic.revision(path)
     clean = layout.load_results(path)
     if clean is None:
         return None
@@ -40,15 +45,23 @@ def annotate_log(path: Path, annotation: Annotation | None, output: Path) -> Pat
         raise WriteError(msg)
     original = original_bytes(path)
     if annotation is None:
-        return atomic.write_bytes(output, original)
-    block = annotation.block()
+        return _written(output, original, path, read)
+    block = with_record(annotation.block(), clean.get(RECORD))
     block["sources"] = _sources(path, original, clean)
     block["rescored"] = []
     content = original
     if annotation.rescore:
         changed, block["rescored"] = corrected(clean, path)
         content = _dumped(changed, original, path) if block["rescored"] else original
-    return atomic.write_bytes(output, _with_block(content, block))
+    return _written(output, _with_block(content, block), path, read)
+
+
+def _written(output: Path, content: bytes, path: Path, read: atomic.Revision | None) -> Path:
+    if output.resolve() != path.resolve():
+        return atomic.write_bytes(output, content)
+    if content == path.read_bytes() and atomic.revision(path) == read:
+        return output
+    return atomic.write_bytes(output, content, over=read)
 
 
 def original_bytes(path: Path) -> bytes:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, fields
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
-from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +15,7 @@ from scipy import special
 from evalstats_plugin.atomic import write_bytes
 from evalstats_plugin.errors import DesignError, LogError, SelectionError
 from evalstats_plugin.irt.saved import plain
+from evalstats_plugin.parquet import rebuilding
 from evalstats_plugin.stats.interval import FloatArray
 from evalstats_plugin.wording import few, no_such
 
@@ -191,10 +191,13 @@ class CapabilityFit:
         """
         expected = "expected a file that CapabilityFit.save wrote"
         try:
-            with np.load(path, allow_pickle=False) as file:
+            # Opened here: of a broken archive, NumPy leaves the file open.
+            with Path(path).open("rb") as stream, np.load(stream, allow_pickle=False) as file:
                 arrays = {name: file[name] for name in file.files}
             rest = json.loads(str(arrays.pop("capability_fit")))
-        except (OSError, ValueError, KeyError, AttributeError, BadZipFile) as error:
+        except Exception as error:
+            # NumPy's have no common base: a broken archive alone raises a dozen kinds.
             raise LogError(f"{path}: no such file, or not a capability fit: {expected}") from error
-        rest |= {"models": tuple(rest["models"]), "notes": tuple(rest["notes"])}
-        return cls(**rest, **arrays)
+        with rebuilding(Path(path)):
+            rest |= {"models": tuple(rest["models"]), "notes": tuple(rest["notes"])}
+            return cls(**rest, **arrays)

@@ -5,19 +5,17 @@ from __future__ import annotations
 import json
 from dataclasses import fields
 from importlib import import_module
-from io import BytesIO
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evalstats_plugin.atomic import write_bytes
 from evalstats_plugin.errors import LogError
 from evalstats_plugin.irt.factor_fit import FactorFit
 from evalstats_plugin.irt.fit import IRTFit
 from evalstats_plugin.irt.saved import SavedFit
-from evalstats_plugin.parquet import read_ours
+from evalstats_plugin.parquet import read_ours, rebuilding, write_ours
 
 FitT = TypeVar("FitT", bound=SavedFit)
 _META = b"evalstats_irt"
@@ -31,7 +29,6 @@ def save_fit(fit: SavedFit, path: Path) -> Path:
     """Write models with their row of the covariance, then items with theirs."""
     # pyarrow has no types of its own.
     pa: Any = import_module("pyarrow")
-    pq: Any = import_module("pyarrow.parquet")
     n, m = len(fit.models), len(fit.item_ids)
     nothing = {"model": pa.nulls(n), "item": pa.nulls(m)}
 
@@ -52,10 +49,7 @@ def save_fit(fit: SavedFit, path: Path) -> Path:
         flat = values if values.ndim == 1 else list(values.reshape(len(values), -1))
         columns[name] = column(_of(name), flat)
     meta = _metadata(fit) | {"shapes": {name: values.shape for name, values in arrays.items()}}
-    table = pa.table(columns).replace_schema_metadata({_META: json.dumps(meta)})
-    buffer = BytesIO()
-    pq.write_table(table, buffer)
-    return write_bytes(path, buffer.getvalue())
+    return write_ours(pa.table(columns), path, _META, meta)
 
 
 def _of(name: str) -> str:
@@ -90,12 +84,13 @@ def load_fit(path: Path) -> IRTFit | FactorFit:
     Raises
     ------
     LogError
-        No such file, or not a fit.
+        No such file, not a fit, or a damaged one.
     """
     expected = "expected a file that a fit's save, or `irt --save`, wrote"
-    return _fit_of(
-        *read_ours(path, _META, expected=expected, other="not a fit written by evalstats-plugin")
-    )
+    other = "not a fit written by evalstats-plugin"
+    table, meta = read_ours(path, _META, expected=expected, other=other)
+    with rebuilding(path):
+        return _fit_of(table, meta)
 
 
 def load_as(kind: type[FitT], path: Path) -> FitT:

@@ -142,7 +142,7 @@ def parse(text: str, source: str) -> Answers:
     """
     try:
         whole = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         return _saved_from(text, source, str(error))
     if not isinstance(whole, dict) or "items" not in whole:
         msg = f'{source}: no "items" found, expected comparisons as `rank compare` writes them'
@@ -184,7 +184,7 @@ def _whole_values(text: str, key: str) -> list[Any]:
         place = _after_blanks(text, place)
         try:
             value, place = decoder.raw_decode(text, place)
-        except ValueError:
+        except (ValueError, RecursionError):
             return values
         # A number that the break cut short would still be a number.
         after = _after_blanks(text, place)

@@ -171,7 +171,7 @@ def _folder(folder: Path) -> list[Item]:
 def _json(text: str, where: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         msg = f"{where} is not JSON: {error}"
         raise LogError(msg) from error
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from evalstats_plugin.atomic import write_bytes
+from evalstats_plugin.atomic import alone, revision, write_bytes
 from evalstats_plugin.errors import DesignError, LogError, SelectionError
 from evalstats_plugin.judging.answers import Answer, Answers, as_value, encoded, parse
 from evalstats_plugin.judging.items import decoded
@@ -30,7 +29,7 @@ class Session:
         self.path = path
         self.judge = judge
         self._answers = answers
-        self._seen = _signature(path)
+        self._seen = revision(path)
 
     @classmethod
     def open(
@@ -182,8 +181,10 @@ class Session:
     @contextmanager
     def _changing(self) -> Generator[Answers]:
         """Give the newest answers to be changed, and write them; on failure nothing changed."""
-        with _alone(self.path):
-            if self.path.exists() and _signature(self.path) != self._seen:
+        folder = self.path.resolve().parent
+        folder.mkdir(parents=True, exist_ok=True)
+        with alone(folder):
+            if self.path.exists() and revision(self.path) != self._seen:
                 self._take_over(_read(self.path))
             before = replace(
                 self._answers,
@@ -198,7 +199,7 @@ class Session:
             except BaseException:
                 self._answers = before
                 raise
-            self._seen = _signature(self.path)
+            self._seen = revision(self.path)
 
     def _take_over(self, newer: Answers) -> None:
         """Go on from what somebody else wrote; our places in the list of items must hold there."""
@@ -236,31 +237,3 @@ def _check_names(path: Path, answers: Answers, names: Sequence[str]) -> None:
             "the same items, or another file with -o"
         )
         raise DesignError(msg)
-
-
-def _signature(path: Path) -> tuple[int, int, int] | None:
-    """Tell one state of a file from another: each is written as a new file."""
-    with suppress(OSError):
-        there = path.stat()
-        return there.st_ino, there.st_mtime_ns, there.st_size
-    return None
-
-
-@contextmanager
-def _alone(path: Path) -> Generator[None]:
-    """Keep other programs of ours from writing to files in this folder meanwhile."""
-    try:
-        import fcntl
-    except ImportError:  # Windows: a file is still replaced as a whole, only not guarded.
-        yield
-        return
-    folder = path.resolve().parent
-    folder.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        # Where a file system has no locks, such as some network drives, go on without.
-        with suppress(OSError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)

@@ -23,6 +23,7 @@ from evalstats_plugin.analyses.items import item_statistics
 
 ROOT = Path(__file__).parents[3]
 MODELS = ROOT / "fixtures" / "logs" / "inspect_ai" / "0.3.285" / "models"
+ADAPTIVE = MODELS.parent / "adaptive"
 SCREENSHOTS = ROOT / "docs" / "screenshots"
 BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
 ARGUMENTS = [
@@ -58,6 +59,10 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> Logs:
     first = {task: min(folder.glob(f"*_{task}_*")) for task in tasks}
     items = item_statistics(read(*folder.glob("*_arith_*")).responses)
     annotate_items(first["arith"], items, first["arith"], columns=True)
+    [source] = ADAPTIVE.glob("*.eval")
+    first["adaptive"] = folder / source.name.replace("_arith_", "_adaptive_")
+    shutil.copy(source, first["adaptive"])
+    annotate(first["adaptive"], in_place=True)
     headers = {task: _header(log) for task, log in first.items()}
     return Logs(
         first,
@@ -228,6 +233,19 @@ def test_a_sample_has_its_statistics(logs: Logs, visit: Open) -> None:
     _keep(page, "item")
     page = visit(f"/{logs.first['arith'].name}/samples/sample/3/1/metadata")
     _shows(page, "evalstats_p", "evalstats_z")
+    page.close()
+
+
+def test_an_adaptive_test_shows_the_score_of_all_items(logs: Logs, visit: Open) -> None:
+    """Beside the mean of those asked; why it stopped is in the Info tab."""
+    page = visit(f"/{logs.first['adaptive'].name}")
+    bounds = logs.bounds["adaptive"]
+    assert 3 == len(bounds)
+    _shows(page, "full score", "full ci95 lo", "full ci95 hi", *bounds, "accuracy")
+    _shows(page, "Skipped 37 samples due to early stopping (evalstats_plugin adaptive)")
+    _keep(page, "adaptive")
+    page = visit(f"/{logs.first['adaptive'].name}/info")
+    _shows(page, "13 of 50 items asked adaptively", "predicted full score")
     page.close()
 
 

@@ -1,0 +1,153 @@
+"""Interrupts writers at each step of writing.
+
+``python interrupted.py FOLDER EVERY ERRORS WRITER...``
+
+Prints one object of JSON for each writer: how many steps there were, and what went wrong.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import redirect_stdout, suppress
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import syscalls
+from syscalls import KILL, REFUSED, Outcome
+from writers import WRITERS, Files, Writer, files_in, left_over
+
+ERRORS = {"disk full": errno.ENOSPC, "permission denied": errno.EACCES, "disk broken": errno.EIO}
+
+
+class Interruptions:
+    """One writer, and what happens when it is interrupted."""
+
+    def __init__(self, name: str, writer: Writer, root: Path) -> None:
+        self.name = name
+        self.writer = writer
+        self.root = root
+        # Work files of Inspect's are steps too: the disk may be full there.
+        self.temporary = root / "tmp"
+        self.logs = root / "logs"
+        self.problems: list[str] = []
+        self._warm()
+        self._make()
+        self.before = files_in(self.logs)
+        done = syscalls.run(self._work, self.root)
+        assert done.code == 0, (name, done)
+        self.steps, self.after = done.steps, files_in(self.logs)
+
+    def _warm(self) -> None:
+        """Load what the work needs into this process, of which the children are copies."""
+        self._make()
+        with redirect_stdout(StringIO()), suppress(SystemExit):
+            self._work()
+
+    def _make(self) -> None:
+        for folder in (self.logs, self.temporary):
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(parents=True)
+        self.writer.make(self.logs)
+
+    def _work(self) -> object:
+        tempfile.tempdir = str(self.temporary)
+        return self.writer.work(self.logs)
+
+    def places(self, every: int) -> list[int]:
+        """Return each so many of the steps, and the last ones, where old becomes new."""
+        last = len(self.steps)
+        return sorted({*range(1, last + 1, every), *range(max(1, last - 2), last + 1)})
+
+    def kill(self, every: int) -> set[str]:
+        """Kill it at each step: files are old or new, and the next run makes them new."""
+        seen: set[str] = set()
+        for at in self.places(every):
+            self._make()
+            done = syscalls.run(self._work, self.root, at, KILL)
+            what = f"{self.name} killed at step {at} ({self.steps[at - 1].call})"
+            if done.code is not None:
+                self.problems.append(f"{what}: it ended by itself")
+            seen |= self._check(files_in(self.logs), what)
+            again = syscalls.run(self._work, self.root)
+            if again.code != 0:
+                self.problems.append(f"{what}: the next run fails: {again.said}")
+            self._expect_new(what)
+        return seen
+
+    def fail(self, error: str, every: int) -> set[int | None]:
+        """Let each step fail: files are as before and one message says why, or all is well."""
+        codes: set[int | None] = set()
+        for at in self.places(every):
+            self._make()
+            done = syscalls.run(self._work, self.root, at, ERRORS[error])
+            step = self.steps[at - 1]
+            what = f"{self.name}, {error} at step {at} ({step.call})"
+            codes.add(done.code)
+            self._check_refused(done, what)
+            if left := [n for n in left_over(self.logs) if "unlink" not in step.call]:
+                self.problems.append(f"{what}: leaves {left}")
+            if done.code == 0:
+                self._expect_new(what)
+        return codes
+
+    def _check_refused(self, done: Outcome, what: str) -> None:
+        self._check(files_in(self.logs), what)
+        if done.code == 0:
+            return
+        lines = done.said.strip().splitlines()
+        told = len(lines) == 1 and lines[0].startswith("error: ") and str(self.root) in lines[0]
+        if done.code != REFUSED or not told:
+            self.problems.append(f"{what}: code {done.code}, {done.said!r}")
+
+    def _check(self, found: Files, what: str) -> set[str]:
+        """Refuse files that are neither old nor new."""
+        seen: set[str] = set()
+        for name in {*self.before, *self.after, *found}:
+            now = found.get(name)
+            if now == self.after.get(name):
+                seen.add("new")
+            elif now == self.before.get(name):
+                seen.add("old")
+            else:
+                self.problems.append(f"{what}: {name} is neither old nor new")
+        return seen
+
+    def _expect_new(self, what: str) -> None:
+        found = files_in(self.logs)
+        if found != self.after:
+            wrong = [n for n in {*found, *self.after} if found.get(n) != self.after.get(n)]
+            self.problems.append(f"{what}: afterwards {wrong} are not as after a run undisturbed")
+        if left := left_over(self.logs):
+            self.problems.append(f"{what}: afterwards there is {left}")
+
+
+def interrupted(root: Path, name: str, every: int, errors: Sequence[str]) -> dict[str, Any]:
+    """Interrupt one writer at each step, or each so many."""
+    of = Interruptions(name, WRITERS[name], root / name.replace(" ", "_"))
+    seen = of.kill(every)
+    codes = {error: sorted(map(str, of.fail(error, every))) for error in errors}
+    return {
+        "writer": name,
+        "steps": len(of.steps),
+        "kills": len(of.places(every)),
+        "seen": sorted(seen),
+        "codes": codes,
+        "problems": of.problems,
+    }
+
+
+def main(root: str, every: str, errors: str, *names: str) -> None:
+    """Interrupt the writers named, at each step or each so many, with some of the errors."""
+    for name in names:
+        result = interrupted(Path(root), name, int(every), errors.split(","))
+        sys.stdout.write(json.dumps(result) + "\n")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,371 @@
+"""Every reader of the package, with a small good file for each."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from damage import (
+    Damage,
+    cells_changed,
+    json_changed,
+    lines_changed,
+    members_changed,
+    table_changed,
+)
+
+LOGS = Path(__file__).parents[2] / "fixtures" / "logs"
+LM_EVAL = LOGS / "lm_eval"
+INSPECT = LOGS / "inspect_ai" / "0.3.285"
+EVERY_EVAL_EVER = min((LOGS / "every_eval_ever" / "0.3.0" / "exported").glob("data/graded/*/*"))
+
+
+@dataclass(frozen=True)
+class Reader:
+    """One way to read a file, and what it is tried on."""
+
+    make: Callable[[Path], Path]
+    """Writes good files into a folder and returns the one to damage."""
+    read: Callable[[Path], object]
+    damage: Sequence[Damage]
+
+
+def _copied(*sources: Path) -> Callable[[Path], Path]:
+    def make(folder: Path) -> Path:
+        copies = [Path(shutil.copy(source, folder)) for source in sources]
+        return copies[0]
+
+    return make
+
+
+def _written(name: str, text: str) -> Callable[[Path], Path]:
+    def make(folder: Path) -> Path:
+        (folder / name).write_text(text)
+        return folder / name
+
+    return make
+
+
+def _log(path: Path) -> object:
+    import evalstats_plugin
+
+    return evalstats_plugin.read(path.parent, cluster=None)
+
+
+def _clustered(path: Path) -> object:
+    import evalstats_plugin
+
+    return evalstats_plugin.read(path.parent, cluster="question")
+
+
+def _annotated(path: Path) -> object:
+    """Annotate, strip, and find the bytes that were there."""
+    from evalstats_plugin import annotations
+
+    before = path.read_bytes()
+    out = path.parent / "out"
+    shutil.rmtree(out, ignore_errors=True)
+    done = annotations.annotate(path, output=out)
+    back = annotations.strip(*done, in_place=True)
+    assert [p.read_bytes() for p in back] == [before]
+    return done
+
+
+def _annotated_header(path: Path) -> object:
+    """Annotate and strip an Inspect log, items too."""
+    from evalstats_plugin import annotations
+
+    out = path.parent / "out"
+    shutil.rmtree(out, ignore_errors=True)
+    done = annotations.annotate(path, output=out, items="columns")
+    return annotations.strip(*done, in_place=True)
+
+
+def _replayed(path: Path) -> object:
+    from evalstats_plugin.adapters.lm_eval.replay_log import read_run
+
+    return read_run(min(path.parent.glob("results*.json")), None)
+
+
+def _contests(path: Path) -> object:
+    from evalstats_plugin.contest_logs import read_contests
+
+    return read_contests(path)
+
+
+def _session(path: Path) -> object:
+    from evalstats_plugin.judging.session import Session
+
+    return Session.open(path)
+
+
+def _judged_items(path: Path) -> object:
+    from evalstats_plugin.judging.items import read_items
+
+    return read_items(path)
+
+
+def _fit(path: Path) -> object:
+    from evalstats_plugin.irt.storage import load_fit
+
+    return load_fit(path)
+
+
+def _bank(path: Path) -> object:
+    from evalstats_plugin.adaptive.bank import ItemBank
+
+    return ItemBank.load(path)
+
+
+def _matrix(path: Path) -> object:
+    from evalstats_plugin.matrix import ResponseMatrix
+
+    return ResponseMatrix.load(path)
+
+
+def _store(path: Path) -> object:
+    from evalstats_plugin import ResponseStore
+
+    return ResponseStore(path).matrix()
+
+
+def _capabilities(path: Path) -> object:
+    from evalstats_plugin.hierarchical.capabilities_fit import CapabilityFit
+
+    return CapabilityFit.load(path)
+
+
+def _labels(path: Path) -> object:
+    from evalstats_plugin.cli.labels import read_labels
+
+    return read_labels(str(path))
+
+
+def _covariates(path: Path) -> object:
+    from evalstats_plugin.cli.covariates import read_covariates
+
+    return read_covariates([str(path)])
+
+
+def _model_groups(path: Path) -> object:
+    from evalstats_plugin.cli.model_groups import read_group_of_model
+
+    return read_group_of_model(str(path), ["a", "b"])
+
+
+def matrix() -> Any:
+    """Give a small matrix of responses."""
+    from evalstats_plugin.matrix import ResponseMatrix
+
+    scores = (np.random.default_rng(0).random((8, 12)) < 0.5).astype(float)
+    return ResponseMatrix.from_array(scores)
+
+
+def make_fit(path: Path) -> Path:
+    """Save a fit of one ability."""
+    from evalstats_plugin import fit_irt
+
+    fit_irt(matrix(), "rasch", rng=0).save(path)
+    return path
+
+
+def make_factor_fit(path: Path) -> Path:
+    """Save a fit of several abilities."""
+    from evalstats_plugin import fit_irt
+
+    fit_irt(matrix(), "factor", options={"dimensions": 2}, rng=0).save(path)
+    return path
+
+
+def make_matrix(path: Path) -> Path:
+    """Save a matrix of responses."""
+    matrix().save(path)
+    return path
+
+
+def make_bank(path: Path) -> Path:
+    """Save an item bank."""
+    from evalstats_plugin.adaptive.bank import ItemBank
+
+    m = 12
+    ItemBank.from_arrays(np.full(m, 1.1), np.linspace(-2, 2, m)).save(path)
+    return path
+
+
+def make_store(path: Path) -> Path:
+    """Save a store of responses."""
+    from evalstats_plugin import write_store
+
+    return write_store(path, matrix()).path
+
+
+def make_capabilities(path: Path) -> Path:
+    """Save a fit of capabilities."""
+    from evalstats_plugin.hierarchical.capabilities import fit_capabilities
+
+    fit_capabilities(matrix(), 2, penalty=2.0, device="cpu", rng=0).save(path)
+    return path
+
+
+def _into(name: str, make: Callable[[Path], Path]) -> Callable[[Path], Path]:
+    return lambda folder: make(folder / name)
+
+
+def _lm_eval(pattern: str, *, samples: bool) -> Callable[[Path], Path]:
+    """Copy a run of lm-eval; its results, or samples, come first."""
+    results = min(LM_EVAL.glob(f"{pattern}/results*.json"))
+    beside = [p for p in sorted(results.parent.glob("*.jsonl")) if results.stem[8:] in p.name]
+    chosen = [*[p for p in beside if samples][:1], results, *beside]
+    return _copied(*dict.fromkeys(chosen))
+
+
+def _exported(name: str) -> Callable[[Path], Path]:
+    """Write responses as a table."""
+
+    def make(folder: Path) -> Path:
+        from evalstats_plugin import export, read
+
+        export(read(LM_EVAL / "0.4.13" / "out_samples"), folder / name)
+        return folder / name
+
+    return make
+
+
+def _one_log(path: Path) -> object:
+    import evalstats_plugin
+
+    return evalstats_plugin.read(path)
+
+
+def _record(path: Path) -> object:
+    """Read the record of an evaluation beside which its samples lie."""
+    return _one_log(min(path.parent.glob("*.json")))
+
+
+_ROWS = [
+    {"model_a": "x", "model_b": "y", "winner": "model_a", "judge": "j", "item": 1, "weight": 2},
+    {"model_a": "y", "model_b": "z", "winner": "tie", "judge": "k", "item": 2, "weight": 1.5},
+    {"model_a": "z", "model_b": "x", "winner": "model_b", "judge": "j", "item": 3, "weight": 1},
+]
+_CSV = ",".join(_ROWS[0]) + "\n" + "".join(",".join(map(str, r.values())) + "\n" for r in _ROWS)
+_FULLRANK = {
+    "items": ["a", "b", "c"],
+    "prior_var": 1.0,
+    "comparisons": [
+        {"winner": 0, "loser": 1, "first": 1, "judge": "me", "time": "2026-11-21T00:00:00"},
+        {"winner": 2, "loser": 1, "tie": True},
+    ],
+    "skipped": [{"first": 0, "second": 2}],
+}
+
+
+def _contests_parquet(path: Path) -> Path:
+    import pandas as pd
+
+    pd.DataFrame(_ROWS).to_parquet(path)
+    return path
+
+
+READERS: Mapping[str, Reader] = {
+    "lm-eval results": Reader(
+        _lm_eval("0.4.13/out_samples/*", samples=False), _log, [json_changed]
+    ),
+    "lm-eval samples": Reader(
+        _lm_eval("0.4.13/out_samples/*", samples=True), _log, [lines_changed]
+    ),
+    "lm-eval groups": Reader(
+        _lm_eval("0.4.13/out/models__m0", samples=False), _log, [json_changed]
+    ),
+    "lm-eval 0.4.2": Reader(_lm_eval("0.4.2", samples=False), _log, [json_changed]),
+    "lm-eval 0.4.2 samples": Reader(_lm_eval("0.4.2", samples=True), _log, [json_changed]),
+    "lm-eval clusters": Reader(
+        _lm_eval("0.4.13/out_samples/*", samples=True), _clustered, [lines_changed]
+    ),
+    "lm-eval written": Reader(
+        _lm_eval("0.4.13/out_samples/*", samples=False), _annotated, [json_changed]
+    ),
+    "Inspect .eval": Reader(
+        _copied(min(INSPECT.glob("tiny_perfect/*.eval"))), _log, [members_changed]
+    ),
+    "lm-eval replayed": Reader(
+        _lm_eval("0.4.13/out_samples/*", samples=True), _replayed, [lines_changed]
+    ),
+    "lm-eval replayed results": Reader(
+        _lm_eval("0.4.13/out_samples/*", samples=False), _replayed, [json_changed]
+    ),
+    "lm-eval votes": Reader(
+        _copied(
+            min(LM_EVAL.glob("0.4.13/out_pairs/*/samples_es_pairs*")),
+            min(LM_EVAL.glob("0.4.13/out_pairs/*/results*")),
+        ),
+        _contests,
+        [lines_changed],
+    ),
+    "Inspect votes": Reader(
+        _copied(min(INSPECT.glob("pairwise/*.eval"))), _contests, [members_changed]
+    ),
+    "Inspect written": Reader(
+        _copied(min(INSPECT.glob("tiny_perfect/*.eval"))), _annotated_header, [members_changed]
+    ),
+    "Inspect .json written": Reader(
+        _copied(min(INSPECT.glob("json/*.json"))), _annotated_header, [json_changed]
+    ),
+    "Inspect .json": Reader(_copied(min(INSPECT.glob("json/*.json"))), _log, [json_changed]),
+    "votes .csv": Reader(_written("votes.csv", _CSV), _contests, [cells_changed]),
+    "votes .jsonl": Reader(
+        _written("votes.jsonl", "".join(json.dumps(r) + "\n" for r in _ROWS)),
+        _contests,
+        [lines_changed],
+    ),
+    "votes .json": Reader(_written("votes.json", json.dumps(_ROWS)), _contests, [json_changed]),
+    "votes of Fullrank": Reader(
+        _written("comparisons.json", json.dumps(_FULLRANK)), _contests, [json_changed]
+    ),
+    "votes .parquet": Reader(_into("votes.parquet", _contests_parquet), _contests, [table_changed]),
+    "answers of a judge": Reader(
+        _written("comparisons.json", json.dumps(_FULLRANK)), _session, [json_changed]
+    ),
+    "items to judge": Reader(
+        _written("items.json", json.dumps([{"name": "a", "text": "b"}, {"text": "c"}, "d"])),
+        _judged_items,
+        [json_changed],
+    ),
+    "IRT fit": Reader(_into("fit.parquet", make_fit), _fit, [table_changed]),
+    "IRT factor fit": Reader(_into("fit.parquet", make_factor_fit), _fit, [table_changed]),
+    "item bank": Reader(_into("bank.parquet", make_bank), _bank, [table_changed]),
+    "response store": Reader(_into("store.parquet", make_store), _store, [table_changed]),
+    "response matrix": Reader(_into("matrix.parquet", make_matrix), _matrix, [table_changed]),
+    "capabilities": Reader(_into("fit.npz", make_capabilities), _capabilities, [members_changed]),
+    "Every Eval Ever": Reader(
+        _copied(min(EVERY_EVAL_EVER.glob("*.json")), min(EVERY_EVAL_EVER.glob("*.jsonl"))),
+        _record,
+        [json_changed],
+    ),
+    "Every Eval Ever samples": Reader(
+        _copied(min(EVERY_EVAL_EVER.glob("*.jsonl")), min(EVERY_EVAL_EVER.glob("*.json"))),
+        _record,
+        [lines_changed],
+    ),
+    "scores .csv": Reader(_exported("t.csv"), _one_log, [cells_changed]),
+    "scores .jsonl": Reader(_exported("t.jsonl"), _one_log, [lines_changed]),
+    "scores .parquet": Reader(_exported("t.parquet"), _one_log, [table_changed]),
+    "labels .csv": Reader(
+        _written("labels.csv", "item,score\n1,0.5\n2,1\n3,\n"), _labels, [cells_changed]
+    ),
+    "labels .jsonl": Reader(
+        _written("labels.jsonl", '{"item": 1, "score": 0.5}\n{"item": 2, "score": 1}\n'),
+        _labels,
+        [lines_changed],
+    ),
+    "covariates": Reader(
+        _written("c.csv", "model,size\na,7\nb,70\n"), _covariates, [cells_changed]
+    ),
+    "groups of models": Reader(
+        _written("g.csv", "model,group\na,x\nb,y\n"), _model_groups, [cells_changed]
+    ),
+}

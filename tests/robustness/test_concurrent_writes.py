@@ -1,0 +1,110 @@
+"""Two processes at one log: it is what one of them, or one after the other, would have made."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalstats_plugin import annotate, annotations, atomic
+from evalstats_plugin.errors import WriteError
+
+CONTENDED = Path(__file__).parent / "contended.py"
+LOGS = Path(__file__).parents[2] / "fixtures" / "logs"
+LM_EVAL = min(LOGS.glob("lm_eval/0.4.13/out_samples/*/results*.json"))
+INSPECT = min(LOGS.glob("inspect_ai/0.3.285/tiny_perfect/*.eval"))
+ROUNDS = 6
+
+
+@pytest.mark.parametrize("log", [LM_EVAL, INSPECT], ids=["lm-eval", "Inspect"])
+@pytest.mark.parametrize("tasks", [("annotate", "annotate"), ("annotate", "strip")])
+def test_two_processes_at_one_log(log: Path, tasks: tuple[str, str], tmp_path: Path) -> None:
+    """Whoever comes second finds the log changed, says so, and writes nothing."""
+    done = subprocess.run(
+        [sys.executable, CONTENDED, tmp_path, log, str(ROUNDS), *tasks],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    assert "" == done.stderr
+    results: list[dict[str, Any]] = json.loads(done.stdout)
+
+    assert ROUNDS == len(results)
+    for result in results:
+        assert 0 in result["codes"]
+        assert {0, 2} >= set(result["codes"])
+        assert [] == result["left"]
+        assert result["state"] in {"annotated", *(["plain"] if "strip" in tasks else [])}
+        for code, said in zip(result["codes"], result["said"], strict=True):
+            assert (code == 2) == ("was changed by another process" in said)
+
+
+def _annotation_that(change: Any) -> Any:
+    """Give an analysis during which something happens to the log."""
+    inner = annotations.default_analysis()
+
+    def analysis(responses: Any) -> Any:
+        change()
+        return inner(responses)
+
+    return analysis
+
+
+@pytest.mark.parametrize("log", [LM_EVAL, INSPECT], ids=["lm-eval", "Inspect"])
+def test_a_log_changed_while_it_is_analysed(log: Path, tmp_path: Path) -> None:
+    """A harness writes a new log under the same name: numbers of the old do not get into it."""
+    copy = tmp_path / log.name
+    copy.write_bytes(log.read_bytes())
+    new = log.read_bytes() + b"\n"
+
+    with pytest.raises(WriteError, match="was changed by another process meanwhile"):
+        annotate(copy, in_place=True, analysis=_annotation_that(lambda: copy.write_bytes(new)))
+    assert new == copy.read_bytes()
+    assert [copy] == list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("log", [LM_EVAL, INSPECT], ids=["lm-eval", "Inspect"])
+def test_a_log_removed_while_it_is_analysed(log: Path, tmp_path: Path) -> None:
+    """It does not come back."""
+    copy = tmp_path / log.name
+    copy.write_bytes(log.read_bytes())
+
+    with pytest.raises(WriteError, match="was changed by another process meanwhile"):
+        annotate(copy, in_place=True, analysis=_annotation_that(copy.unlink))
+    assert [] == list(tmp_path.iterdir())
+
+
+def test_the_error_says_how_far_it_got(tmp_path: Path) -> None:
+    """Of several logs, those before the one that failed are written."""
+    logs = [tmp_path / f"results_2026-11-21T00-00-0{i}.000000.json" for i in range(3)]
+    for log in logs:
+        log.write_bytes(LM_EVAL.read_bytes())
+
+    with pytest.raises(WriteError, match="1 of 3 logs were written before it"):
+        annotate(
+            tmp_path,
+            in_place=True,
+            analysis=_annotation_that(lambda: logs[1].write_bytes(b'{"results": {}}')),
+        )
+    assert b'"evalstats"' in logs[0].read_bytes()
+    assert b'"evalstats"' not in logs[1].read_bytes() + logs[2].read_bytes()
+
+
+def test_a_write_over_what_was_not_read_is_refused(tmp_path: Path) -> None:
+    """Told by inode, size and time of change."""
+    path = tmp_path / "file"
+    path.write_bytes(b"old")
+    read = atomic.revision(path)
+    assert read is not None
+    atomic.write_bytes(path, b"own", over=read)
+
+    with pytest.raises(WriteError, match="was changed"):
+        atomic.write_bytes(path, b"new", over=read)
+    assert b"own" == path.read_bytes()
+    assert [path] == list(tmp_path.iterdir())

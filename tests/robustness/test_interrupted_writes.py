@@ -1,0 +1,131 @@
+"""Killed, or refused by the system, at any step of writing: files are old or new, and whole."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import syscalls
+
+from evalstats_plugin import read
+from evalstats_plugin.errors import LogError
+
+INTERRUPTED = Path(__file__).parent / "interrupted.py"
+LM_EVAL = min(
+    (Path(__file__).parents[2] / "fixtures" / "logs").glob("lm_eval/0.4.13/out_samples/*")
+)
+
+pytestmark = pytest.mark.skipif(
+    not syscalls.AVAILABLE, reason="system calls are followed on Linux, x86-64"
+)
+
+
+def _interrupted(
+    folder: Path, every: int, errors: str, names: Sequence[str]
+) -> list[dict[str, Any]]:
+    done = subprocess.run(
+        [sys.executable, INTERRUPTED, folder, str(every), errors, *names],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    assert "" == done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("every", "errors", "writers"),
+    [
+        (1, "disk full,permission denied,disk broken", ["lm-eval annotate"]),
+        (1, "disk full", ["lm-eval strip", "votes .csv", "votes of Fullrank", "answer of a judge"]),
+        (1, "disk full", ["new fit", "matrix"]),
+        (6, "disk full", ["Inspect annotate .eval", "Inspect strip .eval"]),
+        (12, "disk full", ["Inspect items .eval", "Inspect annotate .json", "Inspect eval set"]),
+    ],
+)
+def test_old_or_new_at_every_step(
+    every: int, errors: str, writers: list[str], tmp_path: Path
+) -> None:
+    """After a kill the next run ends as if there had been none; a refusal is one message."""
+    results = _interrupted(tmp_path, every, errors, writers)
+
+    assert writers == [r["writer"] for r in results]
+    for result in results:
+        assert [] == result["problems"]
+        assert result["kills"] >= 6
+        # Kills before the last step leave the old files, those after it the new.
+        assert ["new", "old"] == result["seen"]
+        for codes in result["codes"].values():
+            assert "2" in codes
+            assert {"0", "2"} >= set(codes)
+
+
+def _careless(path: Path) -> object:
+    return path.write_bytes(b"new " * 4000)
+
+
+def test_a_careless_writer_is_found_out(tmp_path: Path) -> None:
+    """What opens the file itself leaves neither old nor new: the tests above would see it."""
+    path = tmp_path / "file"
+    path.write_bytes(b"old")
+    steps = syscalls.run(lambda: _careless(path), tmp_path).steps
+    path.write_bytes(b"old")
+
+    killed = syscalls.run(lambda: _careless(path), tmp_path, at=len(steps))
+
+    assert ["openat", "write"] == list(dict.fromkeys(step.call for step in steps))
+    assert killed.code is None
+    assert path.read_bytes() not in (b"old", b"new " * 4000)
+    full = syscalls.run(lambda: _careless(path), tmp_path, len(steps), errno.ENOSPC)
+    assert syscalls.CRASHED == full.code
+    assert "No space left on device" in full.said
+
+
+_ON_A_DISK_OF_ITS_OWN = """
+set -e
+mount -t tmpfs -o size=64k tmpfs "$1"
+cp "$2"/*.json* "$1"
+before=$(sha256sum "$1"/results_*.json)
+if [ "$4" = full ]; then head -c 65536 /dev/zero > "$1/filler" 2> /dev/null || true
+else mount -o remount,ro "$1"; fi
+code=0
+"$3" -m evalstats_plugin annotate "$1" --in-place || code=$?
+[ "$before" = "$(sha256sum "$1"/results_*.json)" ] && echo "code $code, unchanged"
+ls -A "$1"
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "message"), [("full", "No space left on device"), ("ro", "Read-only file system")]
+)
+def test_a_disk_that_takes_nothing(how: str, message: str, tmp_path: Path) -> None:
+    """A file system of 64 kB, full to the last byte; and one that may only be read."""
+    if subprocess.run(["unshare", "-Urm", "true"], check=False, capture_output=True).returncode:
+        pytest.skip("this system lets nobody mount a file system of their own")
+    script = ["sh", "-c", _ON_A_DISK_OF_ITS_OWN, "sh", tmp_path, LM_EVAL, sys.executable, how]
+    done = subprocess.run(["unshare", "-Urm", *script], capture_output=True, text=True, check=False)
+
+    assert "code 2, unchanged" in done.stdout
+    assert message in done.stderr
+    assert 1 == len(done.stderr.splitlines())
+    assert ".evalstats" not in done.stdout
+
+
+def test_a_log_that_may_not_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is the system that refuses, and no plugin that failed."""
+    from evalstats_plugin.adapters.lm_eval import layout
+
+    def refused(path: Path) -> bool:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(layout, "looks_like_results", refused)
+    with pytest.raises(LogError, match=r"results_.*json cannot be read \(Permission denied\)"):
+        read(min(LM_EVAL.glob("results_*.json")))

@@ -1,0 +1,157 @@
+"""What the package must never do: run what a file holds, or talk to the network by itself."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SOURCES = sorted([*ROOT.glob("evalstats_plugin/**/*.py"), *ROOT.glob("adapters/**/*.py")])
+
+RUNS_WHAT_IT_READS = frozenset(
+    {"pickle", "cPickle", "_pickle", "dill", "cloudpickle", "shelve", "marshal"}
+)
+TALKS = frozenset(
+    {"requests", "httpx", "aiohttp", "urllib3", "socket", "ssl", "http", "ftplib", "smtplib",
+     "telnetlib", "xmlrpc", "websockets", "huggingface_hub"}
+)  # fmt: skip
+# `urllib.parse` takes an address apart and calls nobody.
+TALKS_INSIDE = frozenset({"urllib.request", "urllib.error"})
+NEVER_CALLED = frozenset({"eval", "exec", "compile", "__import__"})
+
+
+def _imports(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (name.name for name in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            module = node.module or ""
+            yield module
+            yield from (f"{module}.{name.name}" for name in node.names)
+        elif (
+            isinstance(node, ast.Call)
+            and _name(node.func).endswith("import_module")
+            and node.args
+            and isinstance(node.args[0], ast.Constant)
+        ):
+            yield str(node.args[0].value)
+
+
+def _name(node: ast.expr) -> str:
+    return ast.unparse(node) if isinstance(node, (ast.Name, ast.Attribute)) else ""
+
+
+def _calls(tree: ast.AST) -> Iterator[tuple[str, dict[str, str]]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            yield _name(node.func), {k.arg: ast.unparse(k.value) for k in node.keywords if k.arg}
+
+
+def problems(source: str) -> list[str]:
+    """Return what a module does that it must not."""
+    tree = ast.parse(source)
+    found: list[str] = []
+    for name in _imports(tree):
+        top = name.partition(".")[0]
+        if top in RUNS_WHAT_IT_READS:
+            found.append(f"imports {name}, which runs what a file holds")
+        if top in TALKS or name in TALKS_INSIDE:
+            found.append(f"imports {name}, which talks to the network")
+    for name, keywords in _calls(tree):
+        if name in NEVER_CALLED or name.endswith("read_pickle"):
+            found.append(f"calls {name}")
+        if name == "torch.load" and keywords.get("weights_only") != "True":
+            found.append("calls torch.load without weights_only=True")
+        if name == "np.load" and keywords.get("allow_pickle") != "False":
+            found.append("calls np.load without allow_pickle=False")
+        if keywords.get("allow_pickle", "False") != "False":
+            found.append(f"calls {name} with allow_pickle")
+        if name in {"yaml.load", "yaml.unsafe_load", "yaml.full_load"}:
+            found.append(f"calls {name}, expected yaml.safe_load")
+        if keywords.get("shell", "False") != "False":
+            found.append(f"calls {name} through a shell")
+        if keywords.get("trust_remote_code", "False") != "False":
+            found.append(f"calls {name} with trust_remote_code")
+    return found
+
+
+def test_modules_run_and_send_nothing() -> None:
+    """No pickle, no sockets, no shell, no code out of files."""
+    found = {str(path.relative_to(ROOT)): problems(path.read_text()) for path in SOURCES}
+
+    assert len(found) > 300
+    assert {} == {path: wrong for path, wrong in found.items() if wrong}
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import pickle",
+        "from dill import loads",
+        "import urllib.request",
+        "from urllib import request",
+        "import_module('socket')",
+        "torch.load(path)",
+        "torch.load(path, weights_only=False)",
+        "np.load(path)",
+        "np.savez(path, x, allow_pickle=True)",
+        "pd.read_pickle(path)",
+        "eval(text)",
+        "subprocess.run(text, shell=True)",
+        "yaml.load(text)",
+        "load_dataset(name, trust_remote_code=True)",
+    ],
+)
+def test_the_check_finds(source: str) -> None:
+    """Each of these is a problem."""
+    assert 1 <= len(problems(source))
+
+
+_WITHOUT_NETWORK = """
+import json, socket, sys
+tried = []
+
+def refuse(self, address, *rest):
+    tried.append(str(address))
+    raise OSError("no network in this test")
+
+socket.socket.connect = refuse
+socket.socket.connect_ex = refuse
+socket.getaddrinfo = lambda *a, **k: tried.append(str(a)) or refuse(None, a)
+
+from pathlib import Path
+from evalstats_plugin import annotate, compare, intervals, read
+
+logs = sys.argv[1:]
+responses = read(*logs)
+intervals(responses)
+compare(responses)
+annotate(*logs, output=sys.argv[-1] + "-annotated")
+print(json.dumps(tried))
+"""
+
+
+def test_nothing_is_asked_of_the_network(tmp_path: Path) -> None:
+    """Reading, intervals, comparisons and annotations, with a network that refuses."""
+    shutil.copytree(ROOT / "fixtures" / "logs" / "lm_eval" / "0.4.13" / "out", tmp_path / "logs")
+    shutil.copy(
+        min(ROOT.glob("fixtures/logs/inspect_ai/0.3.285/tiny_perfect/*.eval")), tmp_path / "logs"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", _WITHOUT_NETWORK, tmp_path / "logs"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+
+    assert 0 == done.returncode, done.stderr
+    assert [] == json.loads(done.stdout.splitlines()[-1])

@@ -1,0 +1,191 @@
+"""Every writer of the package, on small files, as the command line or a caller would use it."""
+
+from __future__ import annotations
+
+import io
+import re
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+from zipfile import ZipFile
+
+from readers import INSPECT, LM_EVAL, make_bank, make_fit, make_matrix
+
+Files = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Writer:
+    """Something that writes: how its folder looks before, and what is done to it."""
+
+    make: Callable[[Path], object]
+    work: Callable[[Path], object]
+
+
+def files_in(folder: Path) -> Files:
+    """Return the content of the files of a folder, but for the times that are written in them."""
+    return {
+        str(p.relative_to(folder)): timeless(p.read_bytes())
+        for p in sorted(folder.rglob("*"))
+        if p.is_file() and not p.name.startswith(".")
+    }
+
+
+def timeless(content: bytes) -> Any:
+    """Return content without the times of edits; of an archive, what its members hold."""
+    if content[:2] == b"PK":
+        # Which teaches zipfile to read what it compresses.
+        import_module("inspect_ai.log")
+        with ZipFile(io.BytesIO(content)) as archive:
+            return {name: timeless(archive.read(name)) for name in archive.namelist()}
+    return re.sub(rb'("time(?:stamp)?": ?)"[^"]*"', rb'\1""', content)
+
+
+def left_over(folder: Path) -> list[str]:
+    """Return the hidden files of a folder."""
+    return sorted(p.name for p in folder.rglob(".*"))
+
+
+def _command(*arguments: str) -> Callable[[Path], object]:
+    """Run a command; its last argument is the folder."""
+
+    def work(folder: Path) -> object:
+        from evalstats_plugin.cli import main
+
+        return main([*arguments, str(folder)], prog_name="evalstats-plugin")
+
+    return work
+
+
+def _run_of_lm_eval(folder: Path) -> None:
+    for path in (LM_EVAL / "0.4.13" / "out_samples" / "models__m2").iterdir():
+        shutil.copy(path, folder)
+
+
+def _copied(pattern: str, *more: str) -> Callable[[Path], object]:
+    def make(folder: Path) -> None:
+        for each in (pattern, *more):
+            shutil.copy(min(INSPECT.glob(each)), folder)
+
+    return make
+
+
+def _with_manifest(folder: Path) -> None:
+    """Make an eval set: a log, and the list of logs beside it."""
+    import json
+
+    from inspect_ai.log import read_eval_log
+
+    log = Path(shutil.copy(min(INSPECT.glob("tiny_perfect/*.eval")), folder))
+    header = read_eval_log(str(log), header_only=True)
+    listed = {log.name: json.loads(header.model_dump_json(exclude_none=True))}
+    (folder / "logs.json").write_text(json.dumps(listed))
+
+
+def _annotated(make: Callable[[Path], object]) -> Callable[[Path], object]:
+    """Make logs, and annotate them."""
+
+    def both(folder: Path) -> None:
+        from evalstats_plugin import annotate
+
+        make(folder)
+        annotate(folder, in_place=True)
+
+    return both
+
+
+def _votes(name: str) -> Callable[[Path], object]:
+    def work(folder: Path) -> object:
+        from evalstats_plugin.ranking.files import read_contests, write_contests
+
+        (source,) = folder.glob("source.csv")
+        return write_contests(read_contests(source), folder / name)
+
+    return work
+
+
+def _source(folder: Path) -> None:
+    (folder / "source.csv").write_text("winner,loser\na,b\nb,c\n")
+
+
+def _answered(folder: Path) -> object:
+    from evalstats_plugin.judging.session import Session
+
+    session = Session.open(folder / "answers.json", ["a", "b", "c"])
+    session.answer(0, 1, 1.0)
+    return session
+
+
+def _one_answer(folder: Path) -> object:
+    from evalstats_plugin.judging.session import Session
+
+    return Session.open(folder / "answers.json").undo()
+
+
+def _saved(make: Callable[[Path], Path], name: str) -> Callable[[Path], object]:
+    """Save what was made before, so that only writing is done at each step."""
+    made: dict[str, Any] = {}
+
+    def work(folder: Path) -> object:
+        if name not in made:
+            scratch = folder.parent / f"made-{name}"
+            made[name] = _LOAD[name](make(scratch))
+        return made[name].save(folder / name)
+
+    return work
+
+
+def _load_fit(path: Path) -> Any:
+    from evalstats_plugin.irt.storage import load_fit
+
+    return load_fit(path)
+
+
+def _load_bank(path: Path) -> Any:
+    from evalstats_plugin.adaptive.bank import ItemBank
+
+    return ItemBank.load(path)
+
+
+def _load_matrix(path: Path) -> Any:
+    from evalstats_plugin.matrix import ResponseMatrix
+
+    return ResponseMatrix.load(path)
+
+
+_LOAD: Mapping[str, Callable[[Path], Any]] = {
+    "fit.parquet": _load_fit,
+    "bank.parquet": _load_bank,
+    "matrix.parquet": _load_matrix,
+}
+
+
+def _something_older(name: str) -> Callable[[Path], object]:
+    return lambda folder: (folder / name).write_bytes(b"older")
+
+
+_tiny = _copied("tiny_perfect/*.eval")
+_json = _copied("json/*.json")
+
+WRITERS: Mapping[str, Writer] = {
+    "lm-eval annotate": Writer(_run_of_lm_eval, _command("annotate", "--in-place")),
+    "lm-eval strip": Writer(
+        _annotated(_run_of_lm_eval), _command("annotate", "--in-place", "--strip")
+    ),
+    "fit": Writer(_something_older("fit.parquet"), _saved(make_fit, "fit.parquet")),
+    "new fit": Writer(lambda _: None, _saved(make_fit, "fit.parquet")),
+    "bank": Writer(_something_older("bank.parquet"), _saved(make_bank, "bank.parquet")),
+    "matrix": Writer(_something_older("matrix.parquet"), _saved(make_matrix, "matrix.parquet")),
+    "votes .csv": Writer(_source, _votes("votes.csv")),
+    "votes .parquet": Writer(_source, _votes("votes.parquet")),
+    "votes of Fullrank": Writer(_source, _votes("comparisons.json")),
+    "answer of a judge": Writer(_answered, _one_answer),
+    "Inspect annotate .eval": Writer(_tiny, _command("annotate", "--in-place")),
+    "Inspect strip .eval": Writer(_annotated(_tiny), _command("annotate", "--in-place", "--strip")),
+    "Inspect items .eval": Writer(_tiny, _command("annotate", "--in-place", "--items", "columns")),
+    "Inspect annotate .json": Writer(_json, _command("annotate", "--in-place")),
+    "Inspect eval set": Writer(_with_manifest, _command("annotate", "--in-place")),
+}
