@@ -13,6 +13,7 @@ import platform
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -53,7 +54,7 @@ PROGRAMS = (
 
 def main() -> None:
     """Run all, print each and keep the figures, whatever happens to the next."""
-    broken = install()
+    broken = install(p.requirement for p in PROGRAMS)
     figures: dict[str, Any] = {"python": platform.python_version(), "players": PLAYERS, "runs": []}
     for size in SIZES:
         with tempfile.TemporaryDirectory() as folder:
@@ -79,14 +80,14 @@ def main() -> None:
                     FIGURES.write_text(json.dumps(figures, indent=2) + "\n")
 
 
-def install() -> dict[str | None, str]:
+def install(requirements: Iterable[str | None]) -> dict[str | None, str]:
     """Install what is missing; return why a requirement could not be installed."""
     if not _python(VENV).exists():
         subprocess.run([sys.executable, "-m", "venv", VENV], check=True)
     pip = [_python(VENV), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     environment = {**os.environ, "PIP_CONSTRAINT": str(CONSTRAINTS)}
     broken: dict[str | None, str] = {}
-    for requirement in dict.fromkeys(p.requirement for p in PROGRAMS if p.requirement):
+    for requirement in dict.fromkeys(r for r in requirements if r):
         name = requirement.partition("==")[0]
         there = subprocess.run(
             [_python(VENV), "-c", f"from importlib.metadata import version; version({name!r})"],

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
+from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Literal
 
+from evalstats_plugin.engines import mapped, n_workers
 from evalstats_plugin.errors import EvalStatsError, IncompleteLogError, LogError, SelectionError
 from evalstats_plugin.plugins import Plugins, load
 from evalstats_plugin.response_set import ResponseSet
-from evalstats_plugin.responses import Responses, Selection
+from evalstats_plugin.responses import TABLES, Responses, Selection
 from evalstats_plugin.runs import Runs, choose_runs, label_models
+from evalstats_plugin.wording import few
 
-if TYPE_CHECKING:
-    from evalstats_plugin.ranking.contests import Contests
+Columns = Mapping[str, str | Sequence[str]]
+"""Column, or columns, of a table by the part of a take that they hold."""
 
 OnLog = Callable[[Path, int, int], None]
 """Called with each log before it is read, its number from 0, and how many there are."""
@@ -30,6 +32,8 @@ def read(  # noqa: PLR0913 - each is a choice of its own
     runs: Runs = "latest",
     include_incomplete: bool = False,
     skip_broken: bool = False,
+    columns: Columns | None = None,
+    wide: Literal["", "models", "items"] = "",
     plugins: Plugins | None = None,
     on_log: OnLog | None = None,
 ) -> ResponseSet:
@@ -39,7 +43,8 @@ def read(  # noqa: PLR0913 - each is a choice of its own
     ----------
     paths
         Logs, folders searched to any depth, or patterns such as ``"out/*/results_*.json"``; with
-        universal-pathlib installed also URLs such as ``s3://bucket/logs``.
+        universal-pathlib installed also URLs such as ``s3://bucket/logs``. Tables (CSV, TSV, JSONL,
+        Parquet) with a row for each take are logs too.
     task, metric
         Names or patterns (``*``, ``?``) to read; a metric also by the part before its comma, a
         task also by the name of a group around it. Default: all.
@@ -52,6 +57,12 @@ def read(  # noqa: PLR0913 - each is a choice of its own
         Read runs that were cancelled or failed too, as far as they got.
     skip_broken
         Leave a log that cannot be read out, with a note, instead of stopping at it.
+    columns
+        Which column of a table holds which part of a take, where its name does not tell, such as
+        ``{"item": "question_id", "score": ["correct", "f1"]}``: several scores are metrics.
+    wide
+        Tables are matrices of scores: with a row for each model (``"models"``) and a column for
+        each item, or the other way round (``"items"``).
 
     Raises
     ------
@@ -61,33 +72,29 @@ def read(  # noqa: PLR0913 - each is a choice of its own
         When nothing matches ``task`` or ``metric``; the message has the closest names.
     """
     plugins = plugins or load()
-    selection = Selection(_names(task), _names(metric), cluster, include_incomplete)
-    logs = find_logs(paths, plugins)
+    selection = Selection(
+        _names(task), _names(metric), cluster, include_incomplete,
+        columns=_pairs(columns or {}), wide=wide,
+    )  # fmt: skip
+    logs, beside = _search(paths, plugins)
     found: list[Responses] = []
-    notes = list(plugins.problems)
+    notes = [*plugins.problems, *_about_tables(beside)]
     broken: list[EvalStatsError] = []
-    for i, log in enumerate(logs):
-        if on_log is not None:
-            on_log(log, i, len(logs))
-        try:
-            found.extend(read_log(log, selection, plugins))
-        except LogError as error:
-            # In a folder a run that was given up is nothing unusual; named, it is asked for.
-            unasked = isinstance(error, IncompleteLogError) and str(log) not in map(str, paths)
-            if not (skip_broken or unasked):
-                raise
-            broken.append(error)
-            notes.append(f"left out: {error}")
+    for log, outcome in zip(logs, _outcomes(logs, selection, plugins, on_log), strict=True):
+        if not isinstance(outcome, LogError):
+            found.extend(outcome)
+            continue
+        # In a folder a run that was given up is nothing unusual; named, it is asked for.
+        unasked = isinstance(outcome, IncompleteLogError) and str(log) not in map(str, paths)
+        if not (skip_broken or unasked):
+            raise outcome
+        broken.append(outcome)
+        notes.append(f"left out: {outcome}")
     if broken and len(broken) == len(logs):
         raise broken[0]
     if not found:
         raise broken[0] if broken else _nothing_selected(logs, selection, plugins)
-    if cluster is not None and all(r.clusters is None for r in found):
-        msg = (
-            f"no item of these logs has the field {cluster!r}, expected the name of a field that "
-            "says which items belong together, such as doc.passage_id"
-        )
-        raise SelectionError(msg)
+    _check_used(found, selection)
     kept, about_runs = choose_runs(label_models(found), runs)
     # A harness that logs each task apart mixes the models; a table wants them together.
     order = {model: i for i, model in enumerate(dict.fromkeys(r.model for r in kept))}
@@ -95,67 +102,50 @@ def read(  # noqa: PLR0913 - each is a choice of its own
     return ResponseSet(tuple(kept), (*notes, *about_runs))
 
 
-def read_contests(
-    *paths: str | Path,
-    columns: Mapping[str, str] | None = None,
-    players: Sequence[str] | None = None,
-    plugins: Plugins | None = None,
-) -> Contests:
-    """Read every comparison found in judges' logs and in files, as one.
-
-    Parameters
-    ----------
-    paths
-        Logs whose samples compare two models, folders or globs of them, and files as
-        `ranking.files.read_contests` takes them; ``"-"`` is standard input. Players, judges and
-        items of one name are the same.
-    columns
-        Column or field by what it holds, where its name does not tell, such as
-        ``{"first": "metadata.model_a", "winner": "scores.judge.value"}``.
-    players
-        Names in the order wanted, also of players without a comparison.
-
-    Raises
-    ------
-    LogError
-        A path holds nothing that can be read.
-    SelectionError
-        A column or player is not known.
-    DesignError
-        A row cannot be understood, or there are no comparisons.
-    """
-    from evalstats_plugin.ranking import files
-
-    plugins = plugins or load()
-    asked = dict(columns or {})
-    found: dict[str, Contests] = {}
-    for log in find_logs([p for p in paths if str(p) != "-"], plugins):
-        made = plugins.call("evalstats_read_contests", path=log, columns=asked)
-        found[str(log)] = files.read_contests(log, columns=asked) if made is None else made
-    if any(str(p) == "-" for p in paths):
-        found["standard input"] = files.read_contests("-", columns=asked)
-    merged = files.merge(*_with_source(found))
-    if players is not None:
-        merged = files.with_players(merged, players)
-    return replace(merged, notes=(*plugins.problems, *merged.notes))
+def _outcomes(
+    logs: Sequence[Path], selection: Selection, plugins: Plugins, on_log: OnLog | None
+) -> Iterator[list[Responses] | LogError]:
+    """Read the logs in order, several at a time inside `workers`; errors are given, not raised."""
+    # Plugins that somebody made cannot be sent to other processes.
+    if n_workers() > 1 and plugins is load(plugins.blocked()):
+        run = partial(_outcome_elsewhere, selection=selection, blocked=plugins.blocked())
+        outcomes = mapped(run, logs)
+    else:
+        outcomes = (_outcome(log, selection, plugins) for log in logs)
+    for i, log in enumerate(logs):
+        if on_log is not None:
+            on_log(log, i, len(logs))
+        yield next(outcomes)
 
 
-def _with_source(found: Mapping[str, Contests]) -> list[Contests]:
-    """Say of each note which of several files it is about."""
-    if len(found) < 2:
-        return list(found.values())
-    notes = [set(made.notes) for made in found.values()]
-    alike = notes[0].intersection(*notes[1:])
-    return [
-        replace(
-            made,
-            notes=tuple(
-                f"each of {len(found)} files: {note}" if note in alike else f"{name}: {note}"
-                for note in made.notes
-            ),
+def _outcome_elsewhere(
+    log: Path, selection: Selection, blocked: tuple[str, ...]
+) -> list[Responses] | LogError:
+    return _outcome(log, selection, load(blocked))
+
+
+def _outcome(log: Path, selection: Selection, plugins: Plugins) -> list[Responses] | LogError:
+    try:
+        return read_log(log, selection, plugins)
+    except LogError as error:
+        return error
+
+
+def _check_used(found: Sequence[Responses], selection: Selection) -> None:
+    """Raise where what was asked for is in none of the logs."""
+    if selection.cluster is not None and all(r.clusters is None for r in found):
+        msg = (
+            f"no item of these logs has the field {selection.cluster!r}, expected the name of a "
+            "field that says which items belong together, such as doc.passage_id"
         )
-        for name, made in found.items()
-    ]
+        raise SelectionError(msg)
+    about_tables = selection.columns or selection.wide
+    if about_tables and all(r.source.harness != TABLES for r in found):
+        msg = (
+            "columns or wide (--columns, --wide) given, which are about tables (CSV, TSV, JSONL, "
+            f"Parquet), but {found[0].source.path} is a log of {found[0].source.harness}"
+        )
+        raise SelectionError(msg)
 
 
 def read_results(
@@ -178,9 +168,23 @@ def _names(value: str | Sequence[str] | None) -> tuple[str, ...]:
     return (value,) if isinstance(value, str) else tuple(value)
 
 
+def _pairs(columns: Columns) -> tuple[tuple[str, str], ...]:
+    return tuple((part, name) for part, names in columns.items() for name in _names(names))
+
+
 def find_logs(paths: Iterable[str | Path], plugins: Plugins) -> list[Path]:
-    """Return the logs under the paths, in order, each once."""
+    """Return the logs under the paths, in order, each once.
+
+    Tables in a folder of logs are passed over unless they are named: most were made from the logs,
+    and would count them twice.
+    """
+    return _search(paths, plugins)[0]
+
+
+def _search(paths: Iterable[str | Path], plugins: Plugins) -> tuple[list[Path], list[Path]]:
+    """Return the logs under the paths, and the tables beside them that are passed over."""
     logs: dict[Path, None] = {}
+    passed_over: list[Path] = []
     for given in paths:
         path = as_path(given)
         matches = [path] if path.exists() else _matches(path)
@@ -188,12 +192,13 @@ def find_logs(paths: Iterable[str | Path], plugins: Plugins) -> list[Path]:
             msg = f"{given} does not exist, expected a log, a folder of logs, or a pattern"
             raise LogError(msg)
         for match in matches:
-            inside = _logs_in(match, plugins) if match.is_dir() else [match]
-            if not inside:
+            inside, tables = _logs_in(match, plugins) if match.is_dir() else ([match], [])
+            if not (inside or tables):
                 msg = f"{match} holds no log that an installed adapter knows ({adapters(plugins)})"
                 raise LogError(msg)
-            logs.update(dict.fromkeys(inside))
-    return list(logs)
+            logs.update(dict.fromkeys(inside or tables))
+            passed_over += tables if inside else []
+    return list(logs), [table for table in passed_over if table not in logs]
 
 
 def as_path(given: str | Path) -> Path:
@@ -219,18 +224,30 @@ def _matches(pattern: Path) -> list[Path]:
     return sorted(start.glob(str(pattern.relative_to(start)))) if pattern.name else []
 
 
-def _logs_in(folder: Path, plugins: Plugins) -> list[Path]:
+def _logs_in(folder: Path, plugins: Plugins) -> tuple[list[Path], list[Path]]:
+    """Return the logs of harnesses in a folder, and its tables."""
+    harnesses = {name for name, _ in plugins.manager.list_name_plugin()} - {TABLES}
     logs: list[Path] = []
+    tables: list[Path] = []
     folders = [folder, *sorted(p for p in folder.rglob("*") if p.is_dir())]
     for each in folders:
-        for found in plugins.call("evalstats_find_logs", folder=each):
+        for found in plugins.call("evalstats_find_logs", without=(TABLES,), folder=each):
             logs.extend(found)
-    return sorted(dict.fromkeys(logs))
+        for found in plugins.call("evalstats_find_logs", without=harnesses, folder=each):
+            tables.extend(found)
+    return sorted(dict.fromkeys(logs)), sorted(dict.fromkeys(tables))
 
 
-def adapters(plugins: Plugins) -> str:
-    """Name the adapters that read logs, for messages."""
-    names = [p.name for p in plugins.listing if "evalstats_read_log" in p.hooks]
+def _about_tables(beside: Sequence[Path]) -> list[str]:
+    if not beside:
+        return []
+    named = few([str(table) for table in beside])
+    return [f"tables beside logs are passed over (name them to read them too): {named}"]
+
+
+def adapters(plugins: Plugins, hook: str = "evalstats_read_log") -> str:
+    """Name the adapters that read logs, or have another hook, for messages."""
+    names = [p.name for p in plugins.listing if hook in p.hooks]
     return ", ".join(names) or "none is installed"
 
 
@@ -260,10 +277,6 @@ def _nothing_selected(
 
 def _unknown(what: str, asked: Sequence[str], known: Sequence[str]) -> str:
     close = [c for name in asked for c in get_close_matches(name, known, n=3, cutoff=0.5)]
-    hint = f"closest: {', '.join(dict.fromkeys(close))}" if close else f"there are: {_few(known)}"
+    closest, there = ", ".join(dict.fromkeys(close)), few(known, 20)
+    hint = f"closest: {closest}" if close else f"there are: {there}"
     return f"no {what} called {', '.join(asked)} in the logs; {hint}"
-
-
-def _few(names: Sequence[str], most: int = 20) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more

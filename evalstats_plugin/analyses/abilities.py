@@ -13,6 +13,7 @@ from evalstats_plugin.analyses.ability_choice import choose
 from evalstats_plugin.analyses.ability_data import irt_module
 from evalstats_plugin.analyses.ability_scores import score_models
 from evalstats_plugin.matrix import ResponseMatrix
+from evalstats_plugin.response_store import ResponseStore
 
 if TYPE_CHECKING:
     from evalstats_plugin.irt.factor_fit import FactorFit
@@ -43,7 +44,7 @@ _DRAWS = ("map", "mcmc")
 
 @overload
 def fit_irt(
-    matrix: ResponseMatrix,
+    matrix: ResponseMatrix | ResponseStore,
     item_model: ItemModel = "2pl",
     estimator: str = "auto",
     *,
@@ -56,7 +57,7 @@ def fit_irt(
 
 @overload
 def fit_irt(
-    matrix: ResponseMatrix,
+    matrix: ResponseMatrix | ResponseStore,
     item_model: Literal["factor"],
     estimator: str = "auto",
     *,
@@ -68,7 +69,7 @@ def fit_irt(
 
 
 def fit_irt(
-    matrix: ResponseMatrix,
+    matrix: ResponseMatrix | ResponseStore,
     item_model: ItemModel | Literal["factor"] = "2pl",
     estimator: str = "auto",
     *,
@@ -82,7 +83,8 @@ def fit_irt(
     Parameters
     ----------
     matrix
-        Scores in [0, 1]; epochs are Binomial trials, missing cells are left out.
+        Scores in [0, 1]; epochs are Binomial trials, missing cells are left out. Of a store the
+        estimator ``"mml"`` reads a few items at a time; the others read it into memory.
     item_model
         A name of `ITEM_MODELS`. ``"factor"`` gives each model several abilities.
     estimator
@@ -122,7 +124,13 @@ def fit_irt(
     """
     shape = (len(matrix.models), len(matrix.item_ids))
     chosen = choose(item_model, estimator, response, shape, dict(options or {}))
-    counts = irt_module("data").counts_of(matrix, device=device)
+    if isinstance(matrix, ResponseStore) and chosen.estimator == "mml":
+        counts = irt_module("stored_cells").stored_counts(matrix, chosen.options, device=device)
+        # Errors need products that only a matrix in memory has.
+        chosen = chosen._replace(options={**chosen.options, "std_errors": False})
+    else:
+        matrix = matrix.matrix() if isinstance(matrix, ResponseStore) else matrix
+        counts = irt_module("data").counts_of(matrix, device=device)
     source = np.random.default_rng(rng)
     if item_model == "factor":
         run = irt_module("fitted_factor").fit_factor_model

@@ -17,7 +17,7 @@ from evalstats_plugin.tables.estimators import (
 from evalstats_plugin.wording import no_such
 
 FEW_MODELS = 300
-"""Below so many, items are integrated out: measured on real matrices (README, Abilities)."""
+"""Below so many, items are integrated out: measured on real matrices (docs/abilities.md)."""
 
 FEW_ITEMS = 20
 """Below so many, an item prior cannot be estimated; a weak one is taken."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,10 +15,12 @@ from evalstats_plugin import methods
 from evalstats_plugin.analyses import clusters, composite_intervals
 from evalstats_plugin.analyses.cells import RATIOS, Bounds, Cell, make_cell
 from evalstats_plugin.analyses.groups import group_rows
+from evalstats_plugin.analyses.stored import by_models
 from evalstats_plugin.errors import DesignError
 from evalstats_plugin.matrix import ResponseMatrix
 from evalstats_plugin.methods import Method
 from evalstats_plugin.response_set import ResponseSet
+from evalstats_plugin.response_store import ResponseStore
 from evalstats_plugin.responses import Responses
 from evalstats_plugin.results import Intervals, ScoreInterval, finite
 from evalstats_plugin.tables import INTERVALS, check_name
@@ -36,7 +39,7 @@ Rng = np.random.Generator | int | None
 
 
 def intervals(
-    responses: ResponseSet | ResponseMatrix | Iterable[Responses],
+    responses: ResponseSet | ResponseMatrix | ResponseStore | Iterable[Responses],
     *,
     confidence_level: float = 0.95,
     method: str | Method = "auto",
@@ -50,7 +53,8 @@ def intervals(
     Parameters
     ----------
     responses
-        What `evalstats_plugin.read` gave, a matrix, or any `Responses`.
+        What `evalstats_plugin.read` gave, a matrix, a store (read some models at a time), or any
+        `Responses`.
     confidence_level
         Between 0 and 1.
     method
@@ -77,8 +81,15 @@ def intervals(
     if not 0 < confidence_level < 1:
         msg = f"confidence level {confidence_level} found, expected a number between 0 and 1"
         raise DesignError(msg)
+    source, seed = np.random.default_rng(rng), rng if isinstance(rng, int) else None
+    if isinstance(responses, ResponseStore):
+        again = partial(
+            intervals, confidence_level=confidence_level, method=method, prior=prior, bounds=bounds,
+            population=population, rng=source,
+        )  # fmt: skip
+        return replace(_of_store(responses, again), seed=seed)
     cells = [make_cell(r, bounds or {}) for r in _responses_of(responses)]
-    solver = _Solver(confidence_level, method, prior, np.random.default_rng(rng))
+    solver = _Solver(confidence_level, method, prior, source)
     limits = solver.solve(cells)
     rows = [
         _row(cell, limit, name, confidence_level)
@@ -90,8 +101,23 @@ def intervals(
 
         rows = for_whole_benchmark(cells, rows, population)
     notes = responses.notes if isinstance(responses, (ResponseSet, ResponseMatrix)) else ()
-    seed = rng if isinstance(rng, int) else None
-    return Intervals(tuple(group_rows(cells, rows)), tuple(notes), seed)
+    notes = (*notes, *_taken_instead(solver.method, rows))
+    return Intervals(tuple(group_rows(cells, rows)), notes, seed)
+
+
+def _taken_instead(asked: str, rows: Sequence[ScoreInterval]) -> list[str]:
+    """Say which methods ran where the one asked for does not fit the scores."""
+    others = {row.method: None for row in rows if row.method not in (asked, NO_METHOD)}
+    if asked == "auto" or not others:
+        return []
+    count = sum(row.method in others for row in rows)
+    return [f"{asked} does not fit {count} of {len(rows)} scores: {', '.join(others)} there"]
+
+
+def _of_store(store: ResponseStore, of: Callable[[ResponseMatrix], Intervals]) -> Intervals:
+    place = {model: i for i, model in enumerate(store.models)}
+    rows = [row for block in by_models(store) for row in of(block)]
+    return Intervals(tuple(sorted(rows, key=lambda row: place[row.model])), store.notes)
 
 
 def _clustered(

@@ -10,8 +10,9 @@ the refits, so that the size of the blocks in which they are fitted changes no n
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -19,11 +20,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from evalstats_plugin.engines import mapped, n_workers
 from evalstats_plugin.irt.cml import abilities_given_item_totals
 from evalstats_plugin.irt.data import Counts
 from evalstats_plugin.irt.item_population import Kind
 from evalstats_plugin.irt.items_integrated import ItemsIntegratedFit, items_integrated
-from evalstats_plugin.irt.refits import Refits, refitter
+from evalstats_plugin.irt.refits import Refits, Refitter, refitter
 from evalstats_plugin.stats.interval import FloatArray
 
 Over = Literal["items", "models", "parametric"]
@@ -160,19 +162,22 @@ def _refits(
     ready = refitter(counts, fit, options.kind)
     n, m = counts.right.shape
     b, like = options.n_resamples, counts.right
-    block = options.block or max(1, _BLOCK // (n * m))
+    block = options.block or max(1, min(_BLOCK // (n * m), -(-b // (4 * n_workers()))))
     # Blocks are whole groups, so that each refit keeps its place in its group.
     block = -(-block // ready.group) * ready.group
+    what = {"parametric": "right", "items": "item_weights", "models": "model_weights"}[options.over]
     if options.over == "parametric":
-        for right in _simulated(counts, fit, options, rng, block):
-            yield ready.refit(right=right)
-        return
-    drawn = item_weights(b, m, rng, clusters) if options.over == "items" else _models(b, n, rng)
-    for weights in _tensor(drawn, like).split(block):
-        if options.over == "items":
-            yield ready.refit(item_weights=weights)
-        else:
-            yield ready.refit(model_weights=weights)
+        drawn = _simulated(counts, fit, options, rng, block)
+    else:
+        weights = (
+            item_weights(b, m, rng, clusters) if options.over == "items" else _models(b, n, rng)
+        )
+        drawn = _tensor(weights, like).split(block)
+    return mapped(partial(_refit, ready), ({what: part} for part in drawn))
+
+
+def _refit(ready: Refitter, data: Mapping[str, Tensor]) -> Refits:
+    return ready.refit(**data)
 
 
 def _models(n_resamples: int, n_models: int, rng: np.random.Generator) -> FloatArray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -58,8 +59,8 @@ def counts_of(
         models apart from the others; not enough memory.
     """
     place = resolve_device(device)
-    _check_names(matrix, at_least=2 if linked else 1)
     n, m, _ = matrix.scores.shape
+    check_names(matrix.models, m, at_least=2 if linked else 1)
     check_memory(memory_needed(n, m, dtype), place, f"{n} models × {m} items")
     there = ~np.isnan(matrix.scores)
     check_unit_range(matrix)
@@ -79,19 +80,20 @@ def memory_needed(n_models: int, n_items: int, dtype: torch.dtype = torch.float6
     return 4 * n_models * n_items * dtype.itemsize
 
 
-def _check_names(matrix: ResponseMatrix, at_least: int) -> None:
-    n, m, _ = matrix.scores.shape
+def check_names(models: Sequence[str], n_items: int, at_least: int = 2) -> None:
+    """Raise `DesignError` for too few models, a name there twice, or no items."""
+    n = len(models)
     if n < at_least:
         msg = (
             f"{n} {'model' if n == 1 else 'models'} found, expected {at_least} or more: ability is "
             "only defined in comparison. For a model on items fitted before use score_models"
         )
         raise DesignError(msg)
-    if m == 0:
+    if n_items == 0:
         msg = "no items found, expected items with scores in [0, 1]"
         raise DesignError(msg)
-    if len(set(matrix.models)) < n:
-        twice = next(name for name in matrix.models if matrix.models.count(name) > 1)
+    if len(set(models)) < n:
+        twice = next(name for name in models if models.count(name) > 1)
         msg = f"model {twice!r} is there twice, expected one row per model: rename or stack epochs"
         raise DesignError(msg)
 

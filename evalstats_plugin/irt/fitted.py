@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from evalstats_plugin.irt.ability_groups import named_groups
@@ -111,25 +110,30 @@ def as_array(tensor: Tensor) -> FloatArray:
     return tensor.detach().to("cpu", torch.float64).numpy()
 
 
-def _varied_items(counts: Counts) -> tuple[Counts, NDArray[np.bool_] | None]:
-    """Set aside items that all models got right, or wrong: their likelihood has no maximum."""
+def _varied_items(counts: Counts) -> tuple[Counts, FloatArray | None]:
+    """Set aside items that all models got right, or wrong: their likelihood has no maximum.
+
+    Returned with them is, of these, the logit of wrong as if half an answer were otherwise, shape
+    (M,), and NaN of the others.
+    """
     right, trials = counts.right.sum(dim=0), counts.trials.sum(dim=0)
     flat = (right == 0) | (right == trials)
     if not bool(flat.any()):
         return counts, None
     kept = replace(counts, right=counts.right[:, ~flat], trials=counts.trials[:, ~flat])
-    return kept, flat.cpu().numpy()
+    as_if_half = torch.log((trials - right + 0.5) / (right + 0.5))
+    return kept, as_array(torch.where(flat, as_if_half, torch.nan))
 
 
 def _marginal_fit(
     matrix: ResponseMatrix,
     item_model: str,
-    flat: NDArray[np.bool_] | None,
+    flat: FloatArray | None,
     found: Marginal,
     spread: Covariances | None,
 ) -> IRTFit:
     m = len(matrix.item_ids)
-    kept = np.ones(m, dtype=bool) if flat is None else ~flat
+    kept = np.ones(m, dtype=bool) if flat is None else np.isnan(flat)
     values = _on_scale(found.items, spread, rasch=item_model == "rasch")
 
     def full(part: FloatArray, fill: float = np.nan) -> FloatArray:
@@ -141,7 +145,7 @@ def _marginal_fit(
     slopes = full(values["discrimination"], float(values["discrimination"].mean()))
     difficulty = full(values["difficulty"])
     if flat is not None:
-        difficulty[flat] = _as_if_half(matrix, flat) / slopes[flat]
+        difficulty = np.where(kept, difficulty, flat / slopes)
     scale = "N(0, σ²), discriminations are 1" if item_model == "rasch" else "N(0, 1)"
     return IRTFit(
         item_model=item_model,
@@ -184,13 +188,6 @@ def _on_scale(items: Items, spread: Covariances | None, *, rasch: bool) -> dict[
     if items.guess is not None:
         values["guessing_std_error"] = c * (1 - c) * np.sqrt(of_items[:, 2, 2])
     return values | {"covariance": of_items}
-
-
-def _as_if_half(matrix: ResponseMatrix, flat: NDArray[np.bool_]) -> FloatArray:
-    """Logit of wrong for items all right or all wrong, as if half an answer were otherwise."""
-    right: FloatArray = np.nansum(matrix.scores[:, flat], axis=(0, 2))
-    trials = (~np.isnan(matrix.scores[:, flat])).sum(axis=(0, 2))
-    return np.log((trials - right + 0.5) / (right + 0.5))
 
 
 def difficulty_error(a: FloatArray, d: FloatArray, covariance: FloatArray) -> FloatArray:
@@ -281,10 +278,10 @@ def suspects_note(fit: IRTFit) -> list[str]:
     return [f"{wrong} items have negative discrimination: look at their labels"] if wrong else []
 
 
-def _flat_note(flat: NDArray[np.bool_] | None) -> list[str]:
+def _flat_note(flat: FloatArray | None) -> list[str]:
     if flat is None:
         return []
     return [
-        f"{int(flat.sum())} items all right or all wrong tell nothing without an item prior: set "
-        "aside, their difficulty is shown as if half an answer were otherwise"
+        f"{int((~np.isnan(flat)).sum())} items all right or all wrong tell nothing without an item "
+        "prior: set aside, their difficulty is shown as if half an answer were otherwise"
     ]

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from evalstats_plugin.irt.coarse_grid import coarse
 from evalstats_plugin.irt.curves import Items, curves, gradients, log_odds_and_wrong
 from evalstats_plugin.irt.posterior import Answers, Nodes, blocks
 
@@ -40,6 +41,8 @@ def _derivatives_of(
 ) -> Derivatives:
     weights, by_pattern, mean = sums
     # (Q, U) @ (U, M) is faster than its transpose.
+    few = coarse(items, at)
+    at, by_pattern = few.at, few.gather(by_pattern)
     trials = (by_pattern.T @ answers.trials[:, part]).T
     curve = curves(items, at)
     if items.logistic:
@@ -51,7 +54,7 @@ def _derivatives_of(
         powers = spread @ torch.stack([at * at, at, torch.ones_like(at)], dim=1)
         information = powers[:, [0, 1, 1, 2]].reshape(-1, 2, 2)
         return Derivatives(seen - expected @ basis, information)
-    right = (weights.T @ answers.right[:, part]).T
+    right = (few.gather(weights).T @ answers.right[:, part]).T
     by = gradients(curve, at)
     scale = by / (curve.right * curve.wrong)
     gradient = torch.einsum("pmq,mq->mp", scale, right - trials * curve.right)
@@ -84,7 +87,9 @@ def expected_log_likelihood(
     by_pattern = answers.of_patterns(weights)
     found: list[Tensor] = []
     for part in blocks(answers.right.shape[1], len(nodes.at)):
-        odds, wrong = log_odds_and_wrong(items.part(part), nodes.at)
-        right = (weights.T @ answers.right[:, part]).T
-        found.append((right * odds + (by_pattern.T @ answers.trials[:, part]).T * wrong).sum(dim=1))
+        few = coarse(items.part(part), nodes.at)
+        odds, wrong = log_odds_and_wrong(items.part(part), few.at)
+        right = (few.gather(weights).T @ answers.right[:, part]).T
+        trials = (few.gather(by_pattern).T @ answers.trials[:, part]).T
+        found.append((right * odds + trials * wrong).sum(dim=1))
     return torch.cat(found)

@@ -12,8 +12,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from evalstats_plugin.irt.coarse_grid import coarse
 from evalstats_plugin.irt.curves import Items, log_odds_and_wrong
 from evalstats_plugin.irt.data import Counts
+from evalstats_plugin.irt.stored_cells import StoredCells
 
 _BLOCK = 2**22
 """Items are taken in blocks whose (items, nodes) arrays have at most so many numbers."""
@@ -34,7 +36,7 @@ class Answers(NamedTuple):
     """
 
     right: Tensor
-    """Shape (N, M)."""
+    """Shape (N, M); a `StoredCells` where answers are on disk."""
     trials: Tensor
     """Shape (U, M), all rows different; or (N, M)."""
     pattern: Tensor | None
@@ -63,7 +65,12 @@ class Posterior(NamedTuple):
 
 def arrange(counts: Counts) -> Answers:
     """Find the models that were tried on the same items."""
-    trials = counts.trials
+    trials: Tensor | StoredCells = counts.trials
+    if isinstance(trials, StoredCells):
+        one = trials.common_row()
+        if one is None:
+            return Answers(counts.right, trials, None)
+        return Answers(counts.right, one, one.new_zeros(len(trials), dtype=torch.long))
     # Whole numbers below 2^20 make exact sums: equal rows have equal sums.
     key = (torch.arange(1, trials.shape[1] + 1, device=trials.device) * 48271**2) % 1048573
     sums = trials.double() @ key.double()
@@ -93,10 +100,11 @@ def log_likelihood(answers: Answers, items: Items, at: Tensor) -> Tensor:
         sums = answers.right @ torch.stack([items.slope, items.intercept], dim=1)
         torch.addcmul(sums[:, 1:], sums[:, :1], at, out=by_model)
     for part in blocks(answers.right.shape[1], len(at)):
-        odds, wrong = log_odds_and_wrong(items.part(part), at)
-        by_pattern.addmm_(answers.trials[:, part], wrong)
+        few = coarse(items.part(part), at)
+        odds, wrong = log_odds_and_wrong(items.part(part), few.at)
+        by_pattern += few.spread(answers.trials[:, part] @ wrong)
         if not items.logistic:
-            by_model.addmm_(answers.right[:, part], odds)
+            by_model += few.spread(answers.right[:, part] @ odds)
     return by_model.add_(answers.of_models(by_pattern))
 
 

@@ -11,6 +11,7 @@ import math
 import torch
 from torch import Tensor
 
+from evalstats_plugin.irt.coarse_grid import coarse
 from evalstats_plugin.irt.curves import Items, ability_information
 from evalstats_plugin.irt.posterior import Answers, Nodes, blocks, moments, posterior
 
@@ -52,7 +53,9 @@ def posterior_widths(
     weights = posterior(answers, items, nodes).weights
     information = nodes.at.new_zeros(len(answers.trials), len(nodes.at))
     for part in blocks(answers.right.shape[1], len(nodes.at)):
-        information.addmm_(answers.trials[:, part], ability_information(items.part(part), nodes.at))
+        few = coarse(items.part(part), nodes.at)
+        found = ability_information(items.part(part), few.at)
+        information += few.spread(answers.trials[:, part] @ found)
     precision = prior + (weights * answers.of_models(information)).sum(dim=1)
     return moments(weights, nodes.at)[0], precision.rsqrt()
 

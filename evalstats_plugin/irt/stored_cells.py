@@ -1,0 +1,252 @@
+"""Successes and trials on disk, for estimators that need their products only.
+
+A `StoredCells` stands where estimators have a tensor of shape (N, M) and take ``rows @ cells``,
+``cells @ columns``, ``cells[:, part]`` or ``cells.sum(dim)``: each reads the store once, a few
+items at a time, and holds no more of it. Processes of one `torch.distributed` group share the
+reading: start them by ``torchrun``, and let each call ``init_process_group`` and `fit_irt`.
+"""
+
+# torch's stubs leave parts of these calls untyped.
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from evalstats_plugin.errors import DesignError, SelectionError
+from evalstats_plugin.irt.data import PARTIAL, Counts, check_names
+from evalstats_plugin.response_store import ROWS, ResponseStore
+from evalstats_plugin.sampling.devices import resolve_device
+from evalstats_plugin.wording import few
+
+_SHARES = 16
+"""Items are summed in so many shares, whoever sums them: each number is then the same however many
+processes there are."""
+
+
+def _own_shares() -> range:
+    """Those of this process, among those that `torchrun` started."""
+    if not torch.distributed.is_initialized():
+        return range(_SHARES)
+    return range(torch.distributed.get_rank(), _SHARES, torch.distributed.get_world_size())
+
+
+def _of_all(part: Tensor) -> Tensor:
+    """Put together what each process has, which is 0 elsewhere."""
+    if torch.distributed.is_initialized():
+        torch.distributed.all_reduce(part)
+    return part
+
+
+@dataclass(frozen=True, eq=False)
+class StoredCells:
+    """Successes or trials of N models on the items at `places` of a store."""
+
+    store: ResponseStore
+    what: Literal["right", "trials"]
+    places: NDArray[np.int64]
+    """Shape (M,), ascending."""
+    like: Tensor
+    """Of the dtype and on the device that results have."""
+    complete: bool = False
+    """Whether no score is missing."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """N and M."""
+        return len(self.store.models), len(self.places)
+
+    @property
+    def device(self) -> torch.device:
+        """Of the products."""
+        return self.like.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the products."""
+        return self.like.dtype
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, key: tuple[slice, slice | Tensor]) -> StoredCells:
+        """The items of a slice or mask, of all models."""
+        models, items = key
+        if models != slice(None):
+            msg = "cells on disk are cut by items only, expected cells[:, items]"
+            raise TypeError(msg)
+        at = items if isinstance(items, slice) else items.cpu().numpy()
+        return replace(self, places=self.places[at])
+
+    def __matmul__(self, columns: Tensor) -> Tensor:
+        """(N, M) @ (M, k)."""
+        shares = self.like.new_zeros(_SHARES, len(self), columns.shape[1])
+        for share, part, block in self._blocks():
+            shares[share].addmm_(block.T, columns[part])
+        return _of_all(shares).sum(dim=0)
+
+    def __rmatmul__(self, rows: Tensor) -> Tensor:
+        """(k, N) @ (N, M)."""
+        found = self.like.new_zeros(len(rows), self.shape[1])
+        for _, part, block in self._blocks():
+            torch.mm(rows, block.T, out=found[:, part])
+        return _of_all(found)
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        """Let ``tensor @ cells`` find `__rmatmul__`."""
+        if getattr(func, "__name__", "") in ("__matmul__", "matmul") and isinstance(args[1], cls):
+            return args[1].__rmatmul__(args[0])
+        return NotImplemented
+
+    def common_row(self) -> Tensor | None:
+        """Trials of every model alike, shape (1, M), where nothing is missing."""
+        if not (self.complete and self.what == "trials"):
+            return None
+        return self.like.new_full((1, self.shape[1]), float(self.store.n_epochs))
+
+    def sum(self, dim: int) -> Tensor:
+        """Over the models (0) or the items (1)."""
+        row = self.common_row()
+        if row is not None:
+            return row[0] * len(self) if dim == 0 else row.sum().expand(len(self))
+        if dim == 0:
+            return (self.like.new_ones(1, len(self)) @ self)[0]
+        return (self @ self.like.new_ones(self.shape[1], 1))[:, 0]
+
+    def new_zeros(self, *size: int) -> Tensor:
+        """As a tensor's."""
+        return self.like.new_zeros(*size)
+
+    def new_tensor(self, values: Any) -> Tensor:
+        """As a tensor's."""
+        return self.like.new_tensor(values)
+
+    def _blocks(self) -> Iterator[tuple[int, slice, Tensor]]:
+        """Blocks of items (m, N) of this process's shares, where they lie, and of which share."""
+        mine = _own_shares()
+        edges = [round(k * len(self.places) / _SHARES) for k in range(_SHARES + 1)]
+        for share in mine:
+            start = edges[share]
+            while start < edges[share + 1]:
+                first = int(self.places[start])
+                group = slice(first - first % ROWS, first - first % ROWS + ROWS)
+                stop = min(int(np.searchsorted(self.places, group.stop)), edges[share + 1])
+                inside = self.places[start:stop] - group.start
+                yield share, slice(start, stop), self._read(group, inside)
+                start = stop
+
+    def _read(self, group: slice, inside: NDArray[np.int64]) -> Tensor:
+        codes, missing = self.store.codes(group)
+        if len(inside) < len(codes):
+            codes, missing = codes[inside], None if missing is None else missing[inside]
+        if self.what == "trials":
+            there = np.ones(codes.shape, bool) if missing is None else ~missing
+            return self._of_epochs(there)
+        if missing is not None and self.store.coding.levels is None:
+            codes = np.where(missing, 0, codes)
+        return self._of_epochs(codes).div_(self.store.coding.levels or 1)
+
+    def _of_epochs(self, cells: NDArray[Any]) -> Tensor:
+        """Summed over epochs, as numbers; shape (m, N)."""
+        kind = torch.zeros(0, dtype=self.dtype).numpy().dtype
+        total = cells[:, :, 0].astype(kind) if cells.shape[2] == 1 else cells.sum(2, dtype=kind)
+        return torch.from_numpy(total).to(self.device)
+
+
+def stored_counts(
+    store: ResponseStore,
+    options: Mapping[str, Any],
+    *,
+    device: str | torch.device = "auto",
+    dtype: torch.dtype = torch.float64,
+) -> Counts:
+    """Count successes and trials as `counts_of` does, leaving them on disk.
+
+    Raises
+    ------
+    SelectionError
+        Options that need all answers in memory.
+    DesignError
+        One model, a name there twice, scores outside [0, 1], items without a score, or models that
+        fall apart into groups without a common item.
+    """
+    for name in ("std_errors", "sandwich"):
+        if options.get(name):
+            msg = f"option {name} found, which needs all answers in memory: pass store.matrix()"
+            raise SelectionError(msg)
+    m = store.shape[1]
+    check_names(store.models, m)
+    like = torch.zeros(0, dtype=dtype, device=resolve_device(device))
+    right = StoredCells(store, "right", np.arange(m), like)
+    complete = _check(store)
+    trials = StoredCells(store, "trials", np.arange(m), like, complete=complete)
+    notes = [*store.notes, *([PARTIAL] if store.coding.levels != 1 else [])]
+    return Counts(cast("Tensor", right), cast("Tensor", trials), tuple(notes))
+
+
+def _check(store: ResponseStore) -> bool:
+    """Whether no score is missing; raise where abilities could not be compared."""
+    complete = True
+    group = np.arange(len(store.models))
+    while True:
+        before = group.copy()
+        for part in store.slices():
+            codes, missing = store.codes(part)
+            if store.coding.levels is None:
+                _check_range(store, part, codes, missing)
+            if missing is None:
+                group[:] = 0
+                continue
+            complete = False
+            there: NDArray[np.bool_] = np.any(~missing, axis=2)
+            _check_answered(store, part, there)
+            # Models of an item are of the group of the first among them.
+            first = np.where(there, group, len(group)).min(axis=1)
+            lowest = np.where(there, first[:, None], len(group)).min(axis=0)
+            group = np.minimum(group, lowest)
+        if (group == before).all():
+            break
+    apart = np.unique(group)
+    if len(apart) > 1:
+        names = few([store.models[i] for i in apart])
+        msg = (
+            f"the models fall apart into {len(apart)} groups that answered no common item, so "
+            f"their abilities cannot be compared; the first of each: {names}. Fit each group by "
+            "itself, or add items or models that link them"
+        )
+        raise DesignError(msg)
+    return complete
+
+
+def _check_answered(store: ResponseStore, part: slice, there: NDArray[np.bool_]) -> None:
+    empty = np.flatnonzero(~there.any(axis=1))
+    if len(empty):
+        names = few([str(store.item_ids[part][j]) for j in empty])
+        msg = f"{len(empty)} items have no score of any model ({names}): leave them out"
+        raise DesignError(msg)
+
+
+def _check_range(
+    store: ResponseStore, part: slice, scores: NDArray[Any], missing: NDArray[np.bool_] | None
+) -> None:
+    outside = (scores < 0) | (scores > 1)
+    if missing is not None:
+        outside &= ~missing
+    if outside.any():
+        j, i, _ = (int(k) for k in np.argwhere(outside)[0])
+        msg = (
+            f"score {scores[j, i].flat[0]:g} of model {store.models[i]!r} on item "
+            f"{store.item_ids[part][j]}, expected scores in [0, 1]: rescale them"
+        )
+        raise DesignError(msg)

@@ -1,0 +1,195 @@
+"""Tables of single answers, larger than memory, into a response store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evalstats_plugin.errors import DesignError, LogError, SelectionError
+from evalstats_plugin.matrix import ResponseMatrix
+from evalstats_plugin.response_store import ROWS, ResponseStore
+from evalstats_plugin.score_coding import Coding
+from evalstats_plugin.store_writing import write_store
+from evalstats_plugin.wording import no_such
+
+_NEEDED = ("model", "item", "score")
+_KNOWN = (*_NEEDED, "task", "epoch")
+_CELLS = 2**24
+_BETWEEN = "\x1f"
+"""Between a task and an item in the key of both."""
+
+
+def store_table(
+    source: str | Path | Sequence[str | Path],
+    output: str | Path,
+    *,
+    columns: Mapping[str, str] | None = None,
+    metric: str = "score",
+) -> ResponseStore:
+    """Turn a table with one answer per row into a response store, without holding either.
+
+    The table is read twice. The scores lie meanwhile in an unnamed file beside the output: a byte
+    each (eight, where they are other than multiples of 1/k).
+
+    Parameters
+    ----------
+    source
+        Parquet, Feather or CSV files, or a folder of them, as pyarrow datasets read them.
+    columns
+        Column by what it holds, where it has another name: model, item and score, and optionally
+        task and epoch.
+
+    Raises
+    ------
+    LogError
+        No such file, or none that pyarrow reads.
+    SelectionError
+        A column that is not there.
+    DesignError
+        No rows, or two answers of one model to one item in one epoch.
+    WriteError
+        The store cannot be written.
+    """
+    table = _Table.open(source, columns or {})
+    axes = _Axes.of(table)
+    if not axes.models:
+        msg = f"{source} has no rows, expected one answer in each"
+        raise DesignError(msg)
+    shape = (len(axes.keys), len(axes.models), len(axes.epochs))
+    with TemporaryFile(dir=Path(output).resolve().parent) as file:
+        scores: Any = np.memmap(file, axes.coding.dtype, "w+", shape=shape)
+        scores[:] = axes.empty
+        _scatter(table, axes, scores.reshape(-1))
+        return write_store(output, _blocks(axes, metric, scores))
+
+
+@dataclass(frozen=True)
+class _Table:
+    dataset: Any
+    columns: Mapping[str, str]
+    """Column by what it holds; only those that are there."""
+
+    @classmethod
+    def open(cls, source: Any, asked: Mapping[str, str]) -> _Table:
+        pa: Any = import_module("pyarrow")
+        ds: Any = import_module("pyarrow.dataset")
+        given = [source] if isinstance(source, (str, Path)) else list(source)
+        paths = [str(path) for path in given]
+        kind = Path(paths[0]).suffix.lstrip(".").lower() or "parquet"
+        try:
+            dataset = ds.dataset(paths[0] if len(paths) == 1 else paths, format=kind)
+        except (OSError, ValueError, pa.ArrowException) as error:
+            msg = f"{source} cannot be read as a table: {error}"
+            raise LogError(msg) from error
+        names: list[str] = dataset.schema.names
+        if unknown := [what for what in asked if what not in _KNOWN]:
+            raise SelectionError(no_such("part of a row", unknown[0], _KNOWN, ", ".join(_KNOWN)))
+        found = {what: asked.get(what, what) for what in _KNOWN}
+        for what, name in found.items():
+            if name not in names and (what in _NEEDED or what in asked):
+                raise SelectionError(no_such("column", name, names, ", ".join(names)))
+        return cls(dataset, {what: name for what, name in found.items() if name in names})
+
+    def batches(self) -> Iterator[dict[str, Any]]:
+        """Model, key of the item, epoch and score of some rows each, as arrow arrays."""
+        pa: Any = import_module("pyarrow")
+        pc: Any = import_module("pyarrow.compute")
+        for batch in self.dataset.to_batches(columns=list(self.columns.values())):
+            if not batch.num_rows:
+                continue
+            part = {what: batch.column(name) for what, name in self.columns.items()}
+            item = part["item"].cast(pa.string())
+            task = part["task"].cast(pa.string()) if "task" in part else pa.scalar("task")
+            yield {
+                "model": part["model"].cast(pa.string()),
+                "key": pc.binary_join_element_wise(task, item, _BETWEEN),
+                "epoch": part.get("epoch"),
+                "score": pc.cast(part["score"], pa.float64()).to_numpy(zero_copy_only=False),
+            }
+
+
+@dataclass(frozen=True)
+class _Axes:
+    """What the rows are about, each in the order it is first seen in."""
+
+    models: list[str]
+    keys: list[str]
+    epochs: list[Any]
+    coding: Coding
+
+    @classmethod
+    def of(cls, table: _Table) -> _Axes:
+        models: dict[Any, None] = {}
+        keys: dict[Any, None] = {}
+        epochs: dict[Any, None] = {}
+        values: NDArray[np.float64] = np.empty(0)
+        for part in table.batches():
+            models.update(dict.fromkeys(part["model"].unique().to_pylist()))
+            keys.update(dict.fromkeys(part["key"].unique().to_pylist()))
+            if part["epoch"] is not None:
+                epochs.update(dict.fromkeys(part["epoch"].unique().to_pylist()))
+            if len(values) <= 256:
+                values = np.unique(np.concatenate([values, part["score"]]))
+        if None in models or None in keys:
+            msg = "rows without a model or an item found, expected both in each row"
+            raise DesignError(msg)
+        coding = Coding.of(values)
+        # 255 stands for what is missing.
+        coding = Coding(None) if coding.levels == 255 else coding
+        return cls(list(models), list(keys), sorted(epochs) or [None], coding)
+
+    @property
+    def empty(self) -> float:
+        """What a cell without an answer holds."""
+        return np.nan if self.coding.levels is None else 255
+
+
+def _scatter(table: _Table, axes: _Axes, scores: NDArray[Any]) -> None:
+    pa: Any = import_module("pyarrow")
+    pc: Any = import_module("pyarrow.compute")
+    models, keys = pa.array(axes.models), pa.array(axes.keys)
+    n, n_epochs, n_rows = len(axes.models), len(axes.epochs), 0
+    for part in table.batches():
+        at = pc.index_in(part["key"], keys).to_numpy().astype(np.int64)
+        at = at * n + pc.index_in(part["model"], models).to_numpy()
+        if part["epoch"] is not None:
+            epochs = pa.array(axes.epochs, part["epoch"].type)
+            at = at * n_epochs + pc.index_in(part["epoch"], epochs).to_numpy()
+        there = ~np.isnan(part["score"])
+        scores[at[there]] = axes.coding.encode(part["score"][there])
+        n_rows += int(there.sum())
+    parts = (scores[a : a + _CELLS] for a in range(0, scores.size, _CELLS))
+    filled = scores.size - sum(int(_is_empty(part, axes).sum()) for part in parts)
+    if filled < n_rows:
+        msg = (
+            f"{n_rows - filled} rows answer for a model, item and epoch that an earlier row "
+            "answered for, expected one row each: number repeated answers in a column epoch"
+        )
+        raise DesignError(msg)
+
+
+def _is_empty(scores: NDArray[Any], axes: _Axes) -> NDArray[np.bool_]:
+    return np.isnan(scores) if axes.coding.levels is None else scores == axes.empty
+
+
+def _blocks(axes: _Axes, metric: str, scores: NDArray[Any]) -> Iterator[ResponseMatrix]:
+    names = np.array([key.split(_BETWEEN, 1) for key in axes.keys])
+    for start in range(0, len(names), ROWS):
+        part = slice(start, start + ROWS)
+        block = np.array(scores[part])
+        values = block / (axes.coding.levels or 1)
+        values[_is_empty(block, axes)] = np.nan
+        yield ResponseMatrix(
+            scores=values.transpose(1, 0, 2),
+            models=tuple(axes.models),
+            item_ids=names[part, 1],
+            tasks=names[part, 0],
+            metrics=np.full(len(block), metric),
+        )
