@@ -8,7 +8,7 @@ TREE   := $(VENV)/tree
 LOGS   := fixtures/logs/lm_eval/0.4.13/out
 PIP    := PIP_CONSTRAINT=constraints.txt $(BIN)/pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test lint validate bench bench-peers clean
+.PHONY: demo test lint docs validate bench bench-peers bench-big clean
 
 demo: $(STAMP)
 	$(BIN)/evalstats-plugin report $(LOGS)
@@ -27,16 +27,28 @@ lint: $(DEV)
 	cp -R evalstats_plugin pyproject.toml $(TREE)/ && cp -R adapters $(TREE)/evalstats_plugin/
 	cd $(TREE) && ../bin/pyright --pythonpath ../bin/python && ../bin/lint-imports --no-cache
 
+# The pages of docs/, to be read in build/docs/index.html; a broken link is an error. What they
+# show of the program is renewed by `python docs/render.py`.
+docs: $(DEV)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --config-file docs/site/mkdocs.yml
+
 validate: $(DEV)
 	$(BIN)/python -m pytest -m validation tests/validation
 
 bench: $(DEV)
 	$(BIN)/python -m benchmarks
 
-# Other programs for item response models, in an environment of their own (.venv-bench).
+# Other programs beside ours, in an environment of their own (.venv-bench).
 bench-peers: $(DEV)
+	$(BIN)/python -m benchmarks.comparison_peers
 	$(BIN)/python -m benchmarks.irt_peers
 	$(BIN)/python -m benchmarks.ranking
+
+# 250 million answers from disk; a bank of 50,000 items; thousands of logs, kills at every step.
+bench-big: $(DEV)
+	$(BIN)/python -m benchmarks.big
+	$(BIN)/python -m benchmarks.adaptive
+	$(BIN)/python -m benchmarks.robustness
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

@@ -19,7 +19,7 @@ import pluggy
 
 if TYPE_CHECKING:
     from evalstats_plugin.methods import Method
-    from evalstats_plugin.plugins import Annotation, Command
+    from evalstats_plugin.plugins import Annotation, Command, Exporter
     from evalstats_plugin.ranking.contests import Contests
     from evalstats_plugin.responses import Responses, Selection
 
@@ -73,6 +73,16 @@ def evalstats_methods() -> Sequence[Method]:  # pyright: ignore[reportReturnType
 @hookspec
 def evalstats_commands() -> Sequence[Command]:  # pyright: ignore[reportReturnType]
     """Return further commands of ``evalstats-plugin``, loaded when they are run."""
+
+
+@hookspec
+def evalstats_harness_commands() -> Sequence[Command]:  # pyright: ignore[reportReturnType]
+    """Return commands of ``evalstats-plugin adapt run``: one for each harness you can drive."""
+
+
+@hookspec
+def evalstats_exporters() -> Sequence[Exporter]:  # pyright: ignore[reportReturnType]
+    """Return formats that ``evalstats-plugin export --to NAME`` writes, loaded when used."""
 
 
 @hookspec(firstresult=True)

@@ -94,7 +94,9 @@ class ResponseMatrix:
         names = tuple(models) if models else tuple(f"model_{i}" for i in range(n))
         _check_distinct(names, "model")
         _check_distinct(list(zip(task_names, ids, strict=True)), "item of a task")
-        given = [] if clusters is None else list(clusters)
+        given = [None] * m if clusters is None else list(clusters)
+        if len(given) != m:
+            raise ValueError(f"{m} items of scores, but {len(given)} clusters")
         named = [None if c is None or c != c else str(c) for c in given]  # noqa: PLR0124 - NaN
         found, notes = (None, ()) if clusters is None else as_clusters(named, "cluster")
         return cls(

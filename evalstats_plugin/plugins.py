@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pluggy
 
 from evalstats_plugin import hookspecs
-from evalstats_plugin.errors import EvalStatsError, PluginError
+from evalstats_plugin.errors import EvalStatsError, LogError, PluginError
 from evalstats_plugin.methods import Method, table_of
 from evalstats_plugin.results import Intervals, RankSets
 from evalstats_plugin.tables import INTERVALS
@@ -38,6 +38,20 @@ class Command:
     summary: str
     function: str
     """``"module:attribute"``, loaded when the command is run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exporter:
+    """A format that responses can be written in.
+
+    The function takes responses, the file or folder to write, and the exporter's own options as
+    keywords; it returns the files written and notes on what the format cannot hold.
+    """
+
+    name: str
+    summary: str
+    function: str
+    """``"module:function"``, loaded when it is used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,12 +159,22 @@ class Plugins:
             if p.problem and p.problem != BLOCKED
         )
 
-    def call(self, hook: str, **arguments: Any) -> Any:
-        """Call a hook; an unexpected exception names the plugin it came from."""
+    def call(self, hook: str, *, without: Iterable[str] = (), **arguments: Any) -> Any:
+        """Call a hook; an unexpected exception names the plugin it came from.
+
+        A file that the system does not let a plugin read is no failure of the plugin's.
+        Plugins whose names are in ``without`` are not asked.
+        """
+        silent = [plugin for plugin in map(self.manager.get_plugin, without) if plugin is not None]
         try:
-            return getattr(self.manager.hook, hook)(**arguments)
+            return self.manager.subset_hook_caller(hook, silent)(**arguments)
         except EvalStatsError:
             raise
+        except OSError as error:
+            where = error.filename or arguments.get("path") or arguments.get("folder")
+            if where is None:
+                raise
+            raise LogError(f"{where} cannot be read ({error.strerror or error})") from error
         except Exception as error:
             culprit = self._culprit(error.__traceback__)
             msg = f"plugin {culprit!r} failed in {hook}: {type(error).__name__}: {error}"
@@ -173,6 +197,18 @@ class Plugins:
     def commands(self) -> dict[str, Command]:
         """Return every plugin's commands by name."""
         return {c.name: c for found in self.call("evalstats_commands") for c in found}
+
+    def blocked(self) -> tuple[str, ...]:
+        """Return the names of those that are not to be loaded."""
+        return tuple(p.name for p in self.listing if p.problem == BLOCKED)
+
+    def harness_commands(self) -> dict[str, Command]:
+        """Return the commands that drive a harness, by the harness's name."""
+        return {c.name: c for found in self.call("evalstats_harness_commands") for c in found}
+
+    def exporters(self) -> dict[str, Exporter]:
+        """Return every format that responses can be written in, by name."""
+        return {e.name: e for found in self.call("evalstats_exporters") for e in found}
 
 
 BLOCKED = "blocked by name"

@@ -10,7 +10,7 @@ import numpy as np
 
 from evalstats_plugin.matrix import OnConflict, ResponseMatrix
 from evalstats_plugin.responses import Responses, Selection
-from evalstats_plugin.runs import run_of
+from evalstats_plugin.runs import one_of_each
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -55,10 +55,7 @@ class ResponseSet:
             and wanted.wants_task(r.task, *(g.name for g in r.groups))
             and wanted.wants_metric(r.metric)
         ]
-        # A task that was run in several groups has a row in each: the latest is joined.
-        latest = {(r.model, r.task, r.metric): r for r in sorted(chosen, key=run_of)}
-        joined = [r for r in chosen if latest[r.model, r.task, r.metric] is r]
-        return ResponseMatrix.join(joined, on_conflict=on_conflict)
+        return ResponseMatrix.join(one_of_each(chosen), on_conflict=on_conflict)
 
     def to_frame(self) -> pd.DataFrame:
         """Tidy scores: model, task, metric, item, epoch, score, cluster; one take per line."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -12,8 +13,14 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+TABLES = "tabular"
+"""Harness of what was read from a table, which no harness wrote."""
+
 _LONGEST_CLUSTER = 80
 """Characters of a cluster's name that are kept."""
+
+_LONGEST_NUMBER = 18
+"""Characters that always fit into 64 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +30,9 @@ class Selection:
     A metric matches by its full name (``"acc,none"``) or by the part before the comma.
     ``cluster`` names the field of an item that says which items belong together,
     ``include_incomplete`` asks for runs that did not end well too, and ``header_only`` for names
-    without scores: cheap, and enough to list what there is.
+    without scores: cheap, and enough to list what there is. ``columns`` says which column of a
+    table holds which part of a take, and ``wide`` that tables are matrices of scores, and what
+    their rows are.
     """
 
     tasks: tuple[str, ...] = ()
@@ -31,6 +40,9 @@ class Selection:
     cluster: str | None = None
     include_incomplete: bool = False
     header_only: bool = False
+    columns: tuple[tuple[str, str], ...] = ()
+    """Pairs such as ``("item", "question_id")``; a part may be there more than once."""
+    wide: Literal["", "models", "items"] = ""
 
     def wants_task(self, *names: str) -> bool:
         """Whether a task is wanted, by its own name or that of a group around it."""
@@ -163,6 +175,23 @@ def as_clusters(
     alone = [f"(item {i})" if v is None else _short(v) for i, v in enumerate(values)]
     notes = (f"{missing} items without {name!r} are clusters of their own",) if missing else ()
     return np.asarray(alone), notes
+
+
+def as_item_ids(names: Sequence[str]) -> NDArray[Any]:
+    """Return names of items from texts: numbers if all are numbers as Python writes them.
+
+    So that items which a harness numbers stay in their order, wherever they were written down.
+
+    >>> as_item_ids(["3", "12"]), as_item_ids(["3", "012"])
+    (array([ 3, 12]), array(['3', '012'], dtype='<U3'))
+    """
+    found = np.asarray(names, dtype=str)
+    if found.size and (np.char.str_len(found) <= _LONGEST_NUMBER).all():
+        with suppress(ValueError, OverflowError):
+            numbers = found.astype(np.int64)
+            if (numbers.astype(str) == found).all():
+                return numbers
+    return found
 
 
 def _short(value: str) -> str:

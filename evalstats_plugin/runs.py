@@ -101,5 +101,14 @@ def run_of(r: Responses) -> tuple[str, str]:
     return r.source.when, str(r.source.path)
 
 
+def one_of_each(responses: Sequence[Responses]) -> list[Responses]:
+    """Return the latest responses of each model, task and metric, in order.
+
+    A task that was run in several groups has a row in each.
+    """
+    latest = {(r.model, r.task, r.metric): r for r in sorted(responses, key=run_of)}
+    return [r for r in responses if latest[r.model, r.task, r.metric] is r]
+
+
 def _dated(r: Responses) -> Responses:
     return replace(r, model=f"{r.model} @ {r.source.when}")

@@ -21,6 +21,7 @@ from evalstats_plugin.plugins import load
 from evalstats_plugin.responses import Responses, Selection
 
 LOGS = Path(__file__).parent.parent / "fixtures" / "logs"
+SCHEMA = LOGS.parent / "schemas" / "every_eval_ever" / "eval.schema.json"
 REFUSED = {"lm_eval/0.3.0"}
 VERSIONS = [
     version
@@ -44,7 +45,21 @@ def _open_inspect(log: Path) -> Any:
     return read_eval_log(str(log), header_only=True).eval.eval_id
 
 
-OPENS: dict[str, Callable[[Path], Any]] = {"inspect_ai": _open_inspect, "lm_eval": _open_lm_eval}
+def _open_every_eval_ever(log: Path) -> Any:
+    import jsonschema
+
+    found = json.loads(log.read_text())
+    jsonschema.validate(found, json.loads(SCHEMA.read_text()))
+    return found["evaluation_id"], [
+        r["score_details"]["score"] for r in found["evaluation_results"]
+    ]
+
+
+OPENS: dict[str, Callable[[Path], Any]] = {
+    "every_eval_ever": _open_every_eval_ever,
+    "inspect_ai": _open_inspect,
+    "lm_eval": _open_lm_eval,
+}
 
 versions = pytest.mark.parametrize(
     "version", VERSIONS, ids=[f"{v.parent.name}-{v.name}" for v in VERSIONS]

@@ -57,6 +57,7 @@ def test_the_wheel_holds_the_adapters_and_nothing_foreign(tmp_path: Path) -> Non
     } == tops
     assert "evalstats_plugin/adapters/lm_eval/reader.py" in names
     assert "evalstats_plugin/py.typed" in names
+    assert {f"evalstats_plugin/report/html_page.{kind}" for kind in ("css", "js")} < set(names)
 
 
 def test_modules_and_functions_stay_small() -> None:

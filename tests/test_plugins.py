@@ -111,7 +111,7 @@ def test_an_installed_plugin_reads_comparisons(toybench: dict[str, str], tmp_pat
     log.write_text(json.dumps({"toybench": "sums", "pairs": pairs}))
     plain.write_text('{"first": "b", "second": "c", "better": "tie"}\n')
     code = (
-        "import sys; from evalstats_plugin.logs import read_contests\n"
+        "import sys; from evalstats_plugin.contest_logs import read_contests\n"
         "made = read_contests(*sys.argv[1:], columns={'winner': 'better'})\n"
         "print(made.players, made.outcome.tolist())"
     )
@@ -195,8 +195,47 @@ def test_an_installed_plugin_adds_a_method_for_comparisons(
 
 def test_an_installed_plugin_adds_a_command(toybench: dict[str, str]) -> None:
     """evalstats_commands gives a command that --help lists and that runs."""
-    assert "toy       Say hello." in _call(toybench, "--help").stdout
+    assert "toy Say hello." in " ".join(_call(toybench, "--help").stdout.split())
     assert _call(toybench, "toy").stdout == "hello from toybench\n"
+
+
+def test_an_installed_plugin_drives_its_harness(toybench: dict[str, str], tmp_path: Path) -> None:
+    """evalstats_harness_commands gives a command that adapt run --help lists and that runs."""
+    from evalstats_plugin.adaptive.bank import ItemBank
+
+    bank = ItemBank.from_arrays([1.0] * 5, range(5)).save(tmp_path / "bank.parquet")
+
+    assert "toy Ask the toy model." in " ".join(
+        _call(toybench, "adapt", "run", "--help").stdout.split()
+    )
+    done = _call(toybench, "adapt", "run", "toy", "--bank", bank)
+    assert "stopped: 3 items asked\n" == done.stdout
+
+
+def test_an_installed_plugin_adds_a_format(
+    toybench: dict[str, str], toy_log: Path, tmp_path: Path
+) -> None:
+    """evalstats_exporters gives a format that export --to names and export() takes options for."""
+    written = tmp_path / "again" / "log.toy"
+    written.parent.mkdir()
+    done = _call(toybench, "export", toy_log, "--output", written)
+    again = json.loads(_call(toybench, "report", written, "--format", "json").stdout)["results"]
+    code = (
+        "import sys; from evalstats_plugin.exports import export; from evalstats_plugin import read"
+        "\nprint(export(read(sys.argv[1]), sys.argv[2], to='toy', loud=True).notes)"
+    )
+    loud = subprocess.run(
+        [sys.executable, "-c", code, toy_log, written],
+        capture_output=True, text=True, check=True, env=toybench,
+    )  # fmt: skip
+
+    assert f"{written}\n" == done.stdout
+    assert "note: 0 more responses are not held" in done.stderr
+    assert [("toy", "sums", 15, 1.0)] == [
+        (row["model"], row["task"], row["n_items"], row["estimate"]) for row in again
+    ]
+    assert "('0 more responses are not held',)\n" == loud.stdout
+    assert json.loads(written.read_text())["model"] == "TOY"
 
 
 def test_a_plugin_can_be_blocked_by_name(toybench: dict[str, str], toy_log: Path) -> None:
@@ -207,11 +246,10 @@ def test_a_plugin_can_be_blocked_by_name(toybench: dict[str, str], toy_log: Path
 
     for done in (by_option, by_environment):
         assert done.returncode == 2
-        assert "is not a log that an installed adapter knows (inspect_ai, lm_eval)" in done.stderr
+        assert "is not a log that an installed adapter knows (every_eval_ever, " in done.stderr
     assert unknown.returncode == 2
-    assert (
-        "no plugin is called toybech; installed are inspect_ai, lm_eval, toybench" in unknown.stderr
-    )
+    assert "no plugin is called toybech; installed are every_eval_ever, " in unknown.stderr
+    assert "tabular, toybench" in unknown.stderr
 
 
 def test_a_plugin_that_cannot_be_imported_is_named_and_hurts_nobody(installed: Install) -> None:
@@ -230,7 +268,9 @@ def test_a_misspelt_hook_is_an_error_of_that_plugin(installed: Install) -> None:
     plugin = next(p for p in load().listing if p.name == "misspelt")
 
     assert "unknown hook 'evalstats_raed_log'" in plugin.problem
-    assert {"inspect_ai", "lm_eval"} == {p.name for p in load().listing if not p.problem}
+    assert {"every_eval_ever", "inspect_ai", "lm_eval", "tabular"} == {
+        p.name for p in load().listing if not p.problem
+    }
 
 
 def test_a_hook_with_an_unknown_argument_is_an_error_of_that_plugin(installed: Install) -> None:
@@ -272,13 +312,13 @@ def test_a_log_nobody_knows_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("hook", HOOKS)
 def test_every_hook_is_documented_with_its_signature(hook: str) -> None:
-    """README holds the exact call."""
+    """The page for authors of plugins holds the exact call."""
     import inspect
 
     names = ", ".join(inspect.signature(getattr(hookspecs, hook)).parameters)
-    readme = (HERE.parent / "README.md").read_text()
+    page = (HERE.parent / "docs" / "plugins.md").read_text()
 
-    assert f"{hook}({names})" in readme
+    assert f"{hook}({names})" in page
 
 
 def test_every_public_name_is_there_and_listed() -> None:

@@ -40,6 +40,9 @@ def _command(*arguments: str) -> str:
         ("compare", "--help"),
         ("power", "--help"),
         ("irt", "--help"),
+        ("adapt", "--help"),
+        ("adapt", "run", "lm-eval", "--help"),
+        ("export", "--help"),
     ],
 )
 def test_help_and_plugins_load_nothing_heavy(arguments: tuple[str, ...]) -> None:

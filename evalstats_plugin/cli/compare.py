@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from evalstats_plugin.cli import options
+from evalstats_plugin.cli import figures, options
 
 if TYPE_CHECKING:
     from evalstats_plugin.plugins import Plugins
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 @options.comparison
 @options.at_k
 @options.level_and_method
+@figures.option("comparisons")
 @options.form
 @options.quiet
 @click.pass_context
@@ -36,9 +37,12 @@ def compare(ctx: click.Context, paths: tuple[str, ...], **chosen: Any) -> None:
     from evalstats_plugin.plugins import load
     from evalstats_plugin.report import comparisons
 
+    figures.check(chosen, "comparisons")
+    results = _analyse(paths, chosen, load(ctx.obj or ()))
+    figures.save_asked(chosen, {"comparisons": lambda: results})
     show(
         ctx,
-        _analyse(paths, chosen, load(ctx.obj or ())),
+        results,
         chosen,
         ("baseline", "confidence_level", "method", "correction", "seed"),
         print_table=comparisons.print_comparisons,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from evalstats_plugin.cli import figures
 from evalstats_plugin.errors import SelectionError
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ FAMILY = "hierarchical"
 LONG = 20.0
 """Seconds from which on the time is told before a fit starts."""
 
-OWN = ("inference", "chains", "draws", "warm_up", "covariates", "baseline", "figure")
+OWN = ("inference", "chains", "draws", "warm_up", "covariates", "baseline")
 """Options that only a hierarchical model has."""
 _OTHERS = (
     "prior", "bounds", "population", "derive", "at_k", "control_variate", "judge", "human",
@@ -76,13 +76,8 @@ def show_hierarchical(
     from evalstats_plugin.cli.printing import show
     from evalstats_plugin.report import hierarchical as report
 
-    if chosen["figure"] is not None:
-        _check_figure(Path(chosen["figure"]))
     fit = _fitted(responses, chosen, model)
-    if chosen["figure"] is not None:
-        from evalstats_plugin.report.shrinkage import save_shrinkage
-
-        save_shrinkage(fit, chosen["figure"])
+    figures.save_asked(chosen, {"hierarchical": lambda: fit})
     shown = report.shown(fit, baseline=chosen["baseline"])
     show(
         ctx,
@@ -137,16 +132,3 @@ def _tell_cost(
         n, t, m = len(counts.models), len(counts.tasks), len(counts.task)
         text = f"{n:,} models × {t:,} tasks ({m:,} questions): {in_words(seconds)} on one core"
         click.echo(text, file=sys.stderr)
-
-
-def _check_figure(path: Path) -> None:
-    """Refuse before the work, not after it."""
-    from evalstats_plugin.errors import WriteError
-    from evalstats_plugin.report.shrinkage import FORMATS
-
-    if path.suffix.lower() not in FORMATS:
-        msg = f"--figure {path} found, expected a name that ends in {', '.join(FORMATS)}"
-        raise SelectionError(msg)
-    if not path.parent.is_dir():
-        msg = f"--figure {path}: there is no folder {path.parent}"
-        raise WriteError(msg)

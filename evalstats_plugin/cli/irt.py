@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from evalstats_plugin.cli import options
+from evalstats_plugin.cli import figures, options
 from evalstats_plugin.cli.sections import Sectioned
 from evalstats_plugin.tables.estimators import ESTIMATORS, ITEM_MODELS, RESPONSES
 from evalstats_plugin.tables.masks import MASKS
@@ -18,13 +18,16 @@ _SECTIONS = {
     "What is fitted": (
         "item_model", "estimator", "response", "dimensions", "rotation", "groups", "device",
     ),
-    "What is shown": ("baseline", "items", "confidence_level", "form", "quiet"),
+    "What is shown": (
+        "baseline", "items", "confidence_level", "figure", "figure_file", "form", "quiet",
+    ),
     "How sure it is, and whether it holds": (
         "bootstrap", "over", "holdout", "draws", "dif", "seed",
     ),
     "Saved fits": ("save", "bank", "link"),
     "What is read": (
         "task", "metric", "cluster", "include_incomplete", "runs", "skip_broken",
+        "columns", "wide",
     ),
 }  # fmt: skip
 
@@ -121,7 +124,8 @@ _SECTIONS = {
     show_default=True,
     help="Of the intervals, between 0 and 1.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Of random numbers.")
+@options.seed
+@figures.option("abilities", "items", "fit")
 @options.form
 @options.quiet
 @click.pass_context
@@ -139,6 +143,9 @@ def irt(ctx: click.Context, paths: tuple[str, ...], **chosen: Any) -> None:
     from evalstats_plugin.plugins import load
 
     chosen = checked(chosen)
+    # Answers held out, items by group and several abilities have no figures.
+    bare = chosen["holdout"] or chosen["dif"] is not None or chosen["item_model"] == "factor"
+    figures.check(chosen, *(() if bare else ("abilities", "items", "fit")))
     responses = read_logs(paths, chosen, load(ctx.obj or ()))
     matrix = ability_matrix(responses)
     if chosen["holdout"]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
+from evalstats_plugin.cli import figures
 from evalstats_plugin.errors import SelectionError
 
 if TYPE_CHECKING:
@@ -33,7 +34,8 @@ def show_abilities(
     from evalstats_plugin.cli.printing import show
     from evalstats_plugin.report import abilities, ability_factors
 
-    results = _results(matrix, chosen)
+    results, made = _results(matrix, chosen)
+    figures.save_asked(chosen, _drawn(results, made, matrix))
     results = replace(results, notes=(*dict.fromkeys((*results.notes, *notes)),))
     fit = results.fit
     ran = {name: fit[name] for name in ("item_model", "estimator")}
@@ -61,7 +63,22 @@ def _long_table(results: FactorAbilities, chosen: Mapping[str, Any]) -> Any:
     return Results(results.items if chosen["items"] else results.rows, results.notes)
 
 
-def _results(matrix: ResponseMatrix, chosen: Mapping[str, Any]) -> Abilities | FactorAbilities:
+def _drawn(
+    results: Abilities | FactorAbilities, fit: IRTFit | FactorFit, matrix: ResponseMatrix
+) -> dict[str, Callable[[], Any]]:
+    """Return what figures are drawn of."""
+
+    def items() -> Any:
+        from evalstats_plugin.analyses.ability_rows import abilities
+
+        return results if results.items else abilities(cast("IRTFit", fit), matrix, items=True)
+
+    return {"abilities": lambda: results, "items": items, "fit": lambda: fit}
+
+
+def _results(
+    matrix: ResponseMatrix, chosen: Mapping[str, Any]
+) -> tuple[Abilities | FactorAbilities, IRTFit | FactorFit]:
     from evalstats_plugin.analyses.ability_bootstrap import bootstrap_abilities
     from evalstats_plugin.analyses.ability_factors import factor_abilities
     from evalstats_plugin.analyses.ability_rows import abilities
@@ -72,14 +89,15 @@ def _results(matrix: ResponseMatrix, chosen: Mapping[str, Any]) -> Abilities | F
         if chosen["save"] is not None:
             fit.save(chosen["save"])
         if fit.item_model == "factor":
-            return factor_abilities(cast("FactorFit", fit), matrix, confidence_level=level)
+            several = cast("FactorFit", fit)
+            return factor_abilities(several, matrix, confidence_level=level), fit
         one = cast("IRTFit", fit)
         shown = {
             "confidence_level": level, "baseline": chosen["baseline"], "items": chosen["items"],
         }  # fmt: skip
         if chosen["bootstrap"] is None:
-            return abilities(one, matrix, **shown)
-        return bootstrap_abilities(
+            return abilities(one, matrix, **shown), fit
+        drawn_anew = bootstrap_abilities(
             one,
             matrix,
             over=chosen["over"],
@@ -88,6 +106,7 @@ def _results(matrix: ResponseMatrix, chosen: Mapping[str, Any]) -> Abilities | F
             device=chosen["device"],
             **shown,
         )
+        return drawn_anew, fit
 
 
 @contextmanager

@@ -55,7 +55,7 @@ def _rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
     for number, line in enumerate(filter(str.strip, text.splitlines()), 1):
         try:
             row = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             msg = f"{path}, record {number}: not JSON: {error}"
             raise LogError(msg) from error
         if not isinstance(row, dict):

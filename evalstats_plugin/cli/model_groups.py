@@ -42,7 +42,7 @@ def read_group_of_model(given: str, models: Sequence[str]) -> dict[str, str]:
         raise LogError(msg)
     rows = list(csv.DictReader(_text(path).splitlines()))
     if not rows or not {"model", "group"} <= set(rows[0]):
-        found = ", ".join(rows[0]) if rows else "no rows"
+        found = ", ".join(map(str, rows[0])) if rows else "no rows"
         msg = f"{given}: columns {found} found, expected model and group"
         raise LogError(msg)
     return {row["model"]: row["group"] for row in rows if row["model"] in models}

@@ -42,6 +42,12 @@ def _read_population(
     return parse_population(text)
 
 
+def _read_columns(
+    _context: click.Context, _option: click.Parameter, texts: tuple[str, ...]
+) -> Mapping[str, list[str]]:
+    return parse_columns(texts)
+
+
 selection = _chain(
     click.option(
         "--task", "-t", metavar="NAME", multiple=True,
@@ -64,6 +70,11 @@ include_incomplete = click.option(
     help="Read cancelled and failed runs too, as far as they got.",
 )
 
+seed = click.option(
+    "--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="N",
+    help="Of random numbers.",
+)  # fmt: skip
+
 level_and_method = _chain(
     click.option(
         "--confidence-level", "-c", type=float, default=0.95, show_default=True,
@@ -78,7 +89,7 @@ level_and_method = _chain(
         callback=_read_bounds,
         help="Least and greatest possible score of a metric; may be repeated.",
     ),
-    click.option("--seed", type=int, default=0, show_default=True, help="Of random numbers."),
+    seed,
 )  # fmt: skip
 
 analysis = _chain(
@@ -119,10 +130,23 @@ derive = click.option(
     help="Also precision, recall, … of the labels that f1 or mcc was logged with; may be repeated.",
 )
 
+tables = _chain(
+    click.option(
+        "--columns", metavar="PART=COLUMN,...", multiple=True, callback=_read_columns,
+        help="Tables (CSV, TSV, JSONL, Parquet): which column is what, where its name does not "
+        "tell, such as item=question_id,score=correct; several scores are metrics.",
+    ),
+    click.option(
+        "--wide", type=click.Choice(["models", "items"]), default=None,
+        help="Tables are matrices of scores, with a row for each of these.",
+    ),
+)  # fmt: skip
+
 reading = _chain(
     selection,
     cluster,
     include_incomplete,
+    tables,
     click.option(
         "--runs", type=click.Choice(RUNS), default="latest", show_default=True,
         help="Several runs of one model on one task: take the latest, each, all as epochs, or "
@@ -207,6 +231,21 @@ def parse_bounds(texts: tuple[str, ...]) -> Mapping[str, tuple[float, float]]:
             raise SelectionError(msg)
         bounds[metric] = pair
     return bounds
+
+
+def parse_columns(texts: tuple[str, ...]) -> dict[str, list[str]]:
+    """Read ``PART=COLUMN,...``: the columns of each part."""
+    columns: dict[str, list[str]] = {}
+    for pair in (pair for text in texts for pair in text.split(",")):
+        part, equals, name = pair.partition("=")
+        if not (equals and part.strip() and name.strip()):
+            msg = (
+                f"--columns {pair!r} found, expected PART=COLUMN such as item=question_id,"
+                "score=correct (a column with a comma in its name has to be renamed)"
+            )
+            raise SelectionError(msg)
+        columns.setdefault(part.strip(), []).append(name.strip())
+    return columns
 
 
 def parse_population(text: str | None) -> int | str | None:

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
+import shutil
 from dataclasses import asdict
 from typing import Any
 
 import click
 
 from evalstats_plugin import __version__
+from evalstats_plugin.cli import options
 from evalstats_plugin.plugins import LoadedPlugin, Plugins, load
 
 
 @click.command()
 @click.option("--methods", "show_methods", is_flag=True, help="List the statistical methods.")
-@click.option(
-    "--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True
-)
+@options.form
 @click.pass_context
 def plugins(ctx: click.Context, *, show_methods: bool, form: str) -> None:
     """List the installed adapters and methods, with version and hooks.
@@ -29,13 +31,40 @@ def plugins(ctx: click.Context, *, show_methods: bool, form: str) -> None:
     if form == "json":
         about = {"version": __version__, "command": "plugins"}
         click.echo(json.dumps({"evalstats": about, "results": rows}, indent=2, ensure_ascii=False))
-        return
+    elif form == "csv":
+        click.echo(_csv(rows), nl=False)
+    elif form == "markdown":
+        click.echo(_markdown(rows))
+    else:
+        _print(rows)
+
+
+def _print(rows: list[dict[str, Any]]) -> None:
+    width = shutil.get_terminal_size((80, 24)).columns
     for row in rows:
         head, *rest = list(row.values())
         click.echo(click.style(str(head), bold=True))
         for line in rest:
             if line:
-                click.echo(f"    {line if isinstance(line, str) else ', '.join(line)}")
+                click.echo(click.wrap_text(_joined(line), width, "    ", "    "))
+
+
+def _csv(rows: list[dict[str, Any]]) -> str:
+    file = io.StringIO()
+    writer = csv.DictWriter(file, fieldnames=list(rows[0]) if rows else [], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({key: _joined(cell) for key, cell in row.items()} for row in rows)
+    return file.getvalue()
+
+
+def _markdown(rows: list[dict[str, Any]]) -> str:
+    lines = [list(rows[0]), ["---"] * len(rows[0])] if rows else []
+    lines += [[_joined(cell).replace("|", "\\|") for cell in row.values()] for row in rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _joined(cell: Any) -> str:
+    return cell if isinstance(cell, str) else ", ".join(cell)
 
 
 def _methods(loaded: Plugins) -> list[dict[str, Any]]:

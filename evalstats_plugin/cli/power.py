@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from evalstats_plugin.cli import options
+from evalstats_plugin.cli import figures, options
 
 if TYPE_CHECKING:
-    from evalstats_plugin.analyses.power import PowerAssumptions
+    from evalstats_plugin.analyses.power import PowerAssumptions, PowerDesign
     from evalstats_plugin.plugins import Plugins
     from evalstats_plugin.response_set import ResponseSet
     from evalstats_plugin.results import PowerRows
@@ -74,6 +74,7 @@ _SAID = ("difference", "items", "epochs", "power", "models", "confidence_level",
     help="What finds a difference: a test, or the interval of that name without 0.",
 )
 @options.reading
+@figures.option("power", "variance parts")
 @options.form
 @options.quiet
 @click.pass_context
@@ -88,10 +89,15 @@ def power(ctx: click.Context, paths: tuple[str, ...], **chosen: Any) -> None:  #
     from evalstats_plugin.plugins import load
     from evalstats_plugin.report import power as report
 
+    figures.check(chosen, "power", "variance parts")
     pilot = _pilot(paths, chosen, load(ctx.obj or ()))
+    results = _analyse(pilot, chosen)
+    figures.save_asked(
+        chosen, {"power": lambda: _curve(pilot, chosen), "variance parts": lambda: results}
+    )
     show(
         ctx,
-        _analyse(pilot, chosen),
+        results,
         chosen,
         tuple(name for name in _SAID if chosen[name] is not None),
         print_table=report.print_power,
@@ -134,7 +140,6 @@ def _pilot(
 
 
 def _analyse(pilot: ResponseSet | PowerAssumptions, chosen: Mapping[str, Any]) -> PowerRows:
-    from evalstats_plugin.analyses.power import PowerDesign
     from evalstats_plugin.analyses.power import power as plan
 
     return plan(
@@ -144,10 +149,30 @@ def _analyse(pilot: ResponseSet | PowerAssumptions, chosen: Mapping[str, Any]) -
         n_epochs=chosen["epochs"],
         power=chosen["power"],
         confidence_level=chosen["confidence_level"],
-        design=PowerDesign(
-            paired=not chosen["unpaired"],
-            n_models=chosen["models"],
-            design_effect=chosen["design_effect"],
-            method=chosen["method"],
-        ),
+        design=_design(chosen),
+    )
+
+
+def _curve(pilot: ResponseSet | PowerAssumptions, chosen: Mapping[str, Any]) -> PowerRows:
+    """Answer the same for many numbers of items."""
+    from evalstats_plugin.analyses.power_curve import power_curve
+
+    return power_curve(
+        pilot,
+        difference=chosen["difference"],
+        n_epochs=chosen["epochs"],
+        power=chosen["power"],
+        confidence_level=chosen["confidence_level"],
+        design=_design(chosen),
+    )
+
+
+def _design(chosen: Mapping[str, Any]) -> PowerDesign:
+    from evalstats_plugin.analyses.power import PowerDesign
+
+    return PowerDesign(
+        paired=not chosen["unpaired"],
+        n_models=chosen["models"],
+        design_effect=chosen["design_effect"],
+        method=chosen["method"],
     )

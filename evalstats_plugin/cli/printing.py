@@ -40,7 +40,8 @@ def show(
     how = [f"{n.replace('_', ' ')} {said.get(n, chosen[n])}" for n in names if n != "baseline"]
     heading = ", ".join([f"evalstats-plugin {__version__}", *how])
     if chosen["form"] == "json":
-        about = {"version": __version__, "command": ctx.info_name, **{n: chosen[n] for n in names}}
+        about = {"version": __version__, "command": command_of(ctx)}
+        about |= {n: chosen[n] for n in names}
         click.echo((to_json or formats.to_json)(results, about))
     elif chosen["form"] == "csv":
         click.echo(formats.to_csv(results), nl=False)
@@ -52,3 +53,11 @@ def show(
         print_table(results, sys.stdout, heading=heading, width=width)
     if any(note.startswith("left out: ") for note in results.notes):
         ctx.exit(1)
+
+
+def command_of(ctx: click.Context) -> str:
+    """Return a command's name as one types it, such as ``"adapt run inspect"``."""
+    if ctx.parent is None:
+        # The program, which may be called by several names.
+        return ""
+    return f"{command_of(ctx.parent)} {ctx.info_name}".strip()

@@ -44,6 +44,7 @@ def next_pairs(ctx: click.Context, file: str, **chosen: Any) -> None:
     FILE holds the answers so far. For each pair: who to show first (drawn at random) and second,
     and the bits that the answer is expected to tell about which of them is better.
     """
+    from evalstats_plugin.cli.printing import command_of
     from evalstats_plugin.judging.standing import Goal
 
     chosen["rule"] = Goal.of(chosen["goal"], 0.95, chosen["rule"]).rule
@@ -53,7 +54,7 @@ def next_pairs(ctx: click.Context, file: str, **chosen: Any) -> None:
         for p in pairs
     ]
     about = {"rule": chosen["rule"], "seed": chosen["seed"]}
-    click.echo(_shown(rows, chosen["form"], {"command": ctx.info_name, **about}), nl=False)
+    click.echo(_shown(rows, chosen["form"], {"command": command_of(ctx), **about}), nl=False)
 
 
 def _chosen(file: str, chosen: Mapping[str, Any]) -> tuple[Sequence[str], Sequence[NextContest]]:

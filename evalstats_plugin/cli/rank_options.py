@@ -55,8 +55,9 @@ def goal(function: FunctionT) -> FunctionT:
 
 
 session_seed = click.option(
-    "--seed", type=int, help="Of the places left and right.  [default: another each time]"
-)
+    "--seed", type=click.IntRange(min=0), metavar="N",
+    help="Of the places left and right.  [default: another each time]",
+)  # fmt: skip
 
 
 def goal_of(chosen: Mapping[str, Any]) -> Goal:

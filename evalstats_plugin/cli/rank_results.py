@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from evalstats_plugin.cli import options, rank_options
+from evalstats_plugin.cli import figures, options, rank_options
 from evalstats_plugin.errors import LogError, SelectionError
 
 if TYPE_CHECKING:
@@ -34,8 +34,7 @@ def _fit(function: options.FunctionT) -> options.FunctionT:
         help="What becomes of ties: half, drop, or a model of them: threshold of thurstone, "
         "davidson or rao-kupper of bradley-terry.",
     )  # fmt: skip
-    seed = click.option("--seed", type=int, default=0, show_default=True, help="Of random numbers.")
-    return estimator(ties(seed(function)))
+    return estimator(ties(options.seed(function)))
 
 
 def _shown(function: options.FunctionT) -> options.FunctionT:
@@ -48,7 +47,8 @@ def _shown(function: options.FunctionT) -> options.FunctionT:
         "--scale", type=click.Choice(["model", "elo"]), default="model", show_default=True,
         help="elo: 1000 on average, 400 more are odds of 10 to 1.",
     )  # fmt: skip
-    return level(scale(options.form(options.quiet(function))))
+    drawn = figures.option("ranking")
+    return level(scale(drawn(options.form(options.quiet(function)))))
 
 
 def _model(default: str) -> Any:
@@ -79,6 +79,7 @@ def stats(ctx: click.Context, files: tuple[str, ...], **chosen: Any) -> None:
     JSONL or Parquet with a winner and a loser a row, or - for standard input. Several are those
     of several judges.
     """
+    figures.check(chosen, "ranking")
     contests, variance = _read(ctx, files, chosen)
     _show(ctx, _rank(contests, chosen, variance), chosen)
 
@@ -102,6 +103,7 @@ def models(ctx: click.Context, paths: tuple[str, ...], **chosen: Any) -> None:
     from evalstats_plugin.cli.reading import read_logs
     from evalstats_plugin.plugins import load
 
+    figures.check(chosen, "ranking")
     variance = rank_options.variance_of(chosen)
     contests = contests_from_scores(read_logs(paths, chosen, load(ctx.obj or ())))
     _show(ctx, _rank(contests, chosen, variance), chosen)
@@ -178,7 +180,7 @@ def _contests(
     file: str, columns: Mapping[str, str] | None, plugins: Plugins
 ) -> tuple[Contests, float | None]:
     """Read one file, and its prior variance; of answers that break off, what is before that."""
-    from evalstats_plugin import logs
+    from evalstats_plugin import contest_logs
     from evalstats_plugin.judging.session import Session
     from evalstats_plugin.ranking.files import read_contests
 
@@ -187,7 +189,7 @@ def _contests(
     try:
         if stream is not None:
             return read_contests(stream, columns=columns), prior
-        return logs.read_contests(file, columns=columns, plugins=plugins), prior
+        return contest_logs.read_contests(file, columns=columns, plugins=plugins), prior
     except LogError:
         if answers is None:
             raise
@@ -241,6 +243,7 @@ def _show(ctx: click.Context, results: Ranking, chosen: Mapping[str, Any]) -> No
     from evalstats_plugin.cli.printing import show
     from evalstats_plugin.report import rankings
 
+    figures.save_asked(chosen, {"ranking": lambda: results})
     # Those that the models take unless told.
     ties = {"thurstone": "threshold", "bradley-terry": "half"}[chosen["model"]]
     ran = {"estimator": results.fit.estimator, "ties": chosen["ties"] or ties}

@@ -21,7 +21,10 @@ def read_logs(paths: tuple[str, ...], chosen: Mapping[str, Any], plugins: Plugin
         try:
             data = json.load(sys.stdin)
         except ValueError as error:
-            msg = f"standard input is not JSON: {error}"
+            msg = (
+                f"standard input is not JSON: {error}; expected results as lm-eval's "
+                "simple_evaluate returns them (a table has to be a file)"
+            )
             raise LogError(msg) from error
         selection = Selection(chosen["task"], chosen["metric"], chosen["cluster"])
         return read_results(data, selection, plugins)
@@ -34,6 +37,8 @@ def read_logs(paths: tuple[str, ...], chosen: Mapping[str, Any], plugins: Plugin
             runs=chosen["runs"],
             include_incomplete=chosen["include_incomplete"],
             skip_broken=chosen["skip_broken"],
+            columns=chosen["columns"],
+            wide=chosen["wide"] or "",
             plugins=plugins,
             on_log=on_log,
         )

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from evalstats_plugin.cli import options
+from evalstats_plugin.cli import figures, options
 from evalstats_plugin.cli.sections import Sectioned
 from evalstats_plugin.tables.hierarchical import HIERARCHICAL_MODELS, INFERENCES
 
 if TYPE_CHECKING:
     from evalstats_plugin.plugins import Plugins
     from evalstats_plugin.response_set import ResponseSet
-    from evalstats_plugin.results import Intervals
+    from evalstats_plugin.results import Intervals, VarianceParts
 
 
 _SECTIONS = {
@@ -24,11 +24,12 @@ _SECTIONS = {
         "derive", "at_k", "control_variate", "judge", "human", "labels",
     ),
     "Borrowing strength": (
-        "model", "inference", "chains", "draws", "warm_up", "covariates", "baseline", "figure",
+        "model", "inference", "chains", "draws", "warm_up", "covariates", "baseline",
     ),
-    "What is shown": ("form", "quiet"),
+    "What is shown": ("html", "figure", "figure_file", "form", "quiet"),
     "What is read": (
         "task", "metric", "cluster", "include_incomplete", "runs", "skip_broken",
+        "columns", "wide",
     ),
 }  # fmt: skip
 
@@ -59,8 +60,12 @@ _SECTIONS = {
     "performance (or difficulty); may be repeated.",
 )
 @click.option("--baseline", metavar="MODEL", help="Compare the others with this model.")
+@figures.option("intervals", "variance parts", "hierarchical")
 @click.option(
-    "--figure", metavar="FILE", help="Draw scores as observed and as estimated: .png, .svg, .pdf."
+    "--html",
+    metavar="FILE",
+    help="Also write a page for browsers, one file: tables to sort and filter, comparisons (with "
+    "--baseline of the others with it), figures, items.",
 )
 @options.reading
 @options.analysis
@@ -76,6 +81,7 @@ def report(ctx: click.Context, paths: tuple[str, ...], **chosen: Any) -> None:
     PATHS are results files, folders or patterns; "-" reads one JSON object from standard input.
     """
     from evalstats_plugin.cli.hierarchical import hierarchical_model, show_hierarchical
+    from evalstats_plugin.cli.html_report import page_of, write_html
     from evalstats_plugin.cli.printing import show
     from evalstats_plugin.cli.reading import read_logs
     from evalstats_plugin.cli.saving import analyse_saving
@@ -83,7 +89,11 @@ def report(ctx: click.Context, paths: tuple[str, ...], **chosen: Any) -> None:
     from evalstats_plugin.report.formats import to_markdown
     from evalstats_plugin.report.text import print_intervals
 
-    model = hierarchical_model(chosen)
+    page = page_of(chosen)
+    # A page has comparisons of its own, which may have a baseline.
+    model = hierarchical_model({**chosen, "baseline": None} if page else chosen)
+    kinds = ("intervals", "variance parts") if model is None else ("hierarchical",)
+    figures.check(chosen, *kinds)
     plugins = load(ctx.obj or ())
     responses = read_logs(paths, chosen, plugins)
     if model is not None:
@@ -95,6 +105,11 @@ def report(ctx: click.Context, paths: tuple[str, ...], **chosen: Any) -> None:
         responses = with_at_k(responses, chosen["at_k"])
     results = analyse_saving(responses, chosen, plugins)
     results = analyse(responses, chosen, plugins) if results is None else results
+    figures.save_asked(
+        chosen, {"intervals": lambda: results, "variance parts": lambda: _variance_parts(responses)}
+    )
+    if page is not None:
+        write_html(responses, results, chosen, page)
     show(
         ctx,
         results,
@@ -103,6 +118,12 @@ def report(ctx: click.Context, paths: tuple[str, ...], **chosen: Any) -> None:
         print_table=print_intervals,
         to_markdown=to_markdown,
     )
+
+
+def _variance_parts(responses: ResponseSet) -> VarianceParts:
+    from evalstats_plugin.analyses.epochs import variance_parts
+
+    return variance_parts(responses)
 
 
 def analyse(responses: ResponseSet, chosen: Mapping[str, Any], plugins: Plugins) -> Intervals:

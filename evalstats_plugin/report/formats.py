@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from io import StringIO
-from typing import Any
+from typing import Any, cast
 
 from evalstats_plugin.report import notes
 from evalstats_plugin.report.text import interval, items, number, percent
@@ -24,14 +24,21 @@ def to_json(results: Results[Any], about: Mapping[str, Any]) -> str:
 
 
 def to_csv(results: Results[Any]) -> str:
-    """Return comma-separated values, one row per result; several notes are joined by "; "."""
+    """Return comma-separated values, one row per result; several texts are joined by "; "."""
     text = StringIO()
     columns = [field.name for field in fields(results.rows[0] if results.rows else ScoreInterval)]
     writer = csv.DictWriter(text, columns, lineterminator="\n")
     writer.writeheader()
     for row in results.to_dict():
-        writer.writerow({**row, "notes": "; ".join(row["notes"])})
+        writer.writerow({name: _plain(value) for name, value in row.items()})
     return text.getvalue()
+
+
+def _plain(value: Any) -> Any:
+    if not isinstance(value, list | tuple):
+        return value
+    parts = cast("Sequence[Any]", value)
+    return "; ".join(parts) if all(isinstance(part, str) for part in parts) else parts
 
 
 def to_markdown(results: Intervals, heading: str) -> str:

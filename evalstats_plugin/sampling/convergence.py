@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -35,7 +36,9 @@ def convergence(draws: ArrayLike) -> Convergence:
         ArviZ is not installed.
     """
     try:
-        az: Any = import_module("arviz")
+        # Once in a while it announces there what will change in a version that we do not take.
+        with warnings.catch_warnings(action="ignore", category=FutureWarning):
+            az: Any = import_module("arviz")
     except ModuleNotFoundError as error:
         msg = "R-hat and effective sample size need ArviZ: pip install 'evalstats-plugin[mcmc]'"
         raise DesignError(msg) from error

@@ -9,7 +9,7 @@ CLUSTERED: tuple[Method, ...] = (
     Method(
         "betabinomial", "clustered", "evalstats_plugin.stats.beta_binomial:interval",
         "Beta-Binomial posterior, intra-cluster correlation ~ U(0, 1)",
-        "Bowyer et al. 2025; README, Methods", options=MappingProxyType({"prior": "uniform-icc"}),
+        "Bowyer et al. 2025; docs/methods.md", options=MappingProxyType({"prior": "uniform-icc"}),
     ),
     Method(
         "betabinomial-gamma", "clustered", "evalstats_plugin.stats.beta_binomial:interval",

@@ -11,7 +11,7 @@ COMPARISONS: tuple[Method, ...] = (
     Method(
         "dirichlet", "paired", _PAIRED + "dirichlet",
         "Dirichlet posterior of who gets an item right (prior ½ on each of the four cells)",
-        "Bowyer et al. 2025; README, Methods", "comparison",
+        "Bowyer et al. 2025; docs/methods.md", "comparison",
         MappingProxyType({"prior": (0.5, 1.0)}),
     ),
     Method(
@@ -43,7 +43,7 @@ COMPARISONS: tuple[Method, ...] = (
     Method(
         "dp-jeffreys", "bounded", "evalstats_plugin.stats.bounded:dirichlet_process",
         "Dirichlet-process posterior of the mean difference, mass ½ at each end",
-        "Ferguson 1973; README, Methods", "comparison", MappingProxyType({"mass": 0.5}),
+        "Ferguson 1973; docs/methods.md", "comparison", MappingProxyType({"mass": 0.5}),
     ),
     Method(
         "paired-t", "real", "evalstats_plugin.stats.mean:t_interval",
@@ -76,7 +76,7 @@ COMPARISONS: tuple[Method, ...] = (
         "dirichlet-multinomial", "clustered-paired",
         "evalstats_plugin.stats.dirichlet_multinomial:difference",
         "posterior of who gets an item right, intra-cluster correlation ~ U(0, 1)",
-        "README, Methods", "comparison", MappingProxyType({"prior": (0.5, 1.0)}),
+        "docs/methods.md", "comparison", MappingProxyType({"prior": (0.5, 1.0)}),
     ),
 )  # fmt: skip
 

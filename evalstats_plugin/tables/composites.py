@@ -13,7 +13,7 @@ COMPOSITES: tuple[Method, ...] = (
     Method(
         "wilson-f1", "f1", _CONFUSION + "wilson_f1",
         "score interval of the share of true positives among what is or is called positive",
-        "Wilson 1927; README, Methods",
+        "Wilson 1927; docs/methods.md",
     ),
     Method(
         "dirichlet-f1", "f1", _CONFUSION + "dirichlet_f1",
@@ -27,7 +27,7 @@ COMPOSITES: tuple[Method, ...] = (
     Method(
         "dirichlet-table", "confusion", _CONFUSION + "dirichlet_interval",
         "Dirichlet posterior of the confusion table (prior ½ right, ½ wrong for each gold label)",
-        "README, Methods", options=MappingProxyType({"prior": 1.0}),
+        "docs/methods.md", options=MappingProxyType({"prior": 1.0}),
     ),
     Method(
         "newcombe-auc", "auc", _AUC + "newcombe",
@@ -82,7 +82,7 @@ COMPOSITE_COMPARISONS: tuple[Method, ...] = (
         "dirichlet-joint", "confusion", _SUMS + "posterior_differences",
         "Dirichlet posterior of what both models answer (prior ½ on each of both right, one, "
         "the other, neither, for each gold label)",
-        "README, Methods", "comparison", MappingProxyType({"prior": 0.5}),
+        "docs/methods.md", "comparison", MappingProxyType({"prior": 0.5}),
     ),
     Method(
         "sums-jackknife-t", "sums", _SUMS + "jackknife_t",

@@ -61,12 +61,12 @@ METHODS: tuple[Method, ...] = (
     Method(
         "dp-jeffreys", "bounded", _BOUNDED + "dirichlet_process",
         "Dirichlet-process posterior of a bounded mean, mass ½ at each end",
-        "Ferguson 1973; README, Methods", options=_mass(0.5),
+        "Ferguson 1973; docs/methods.md", options=_mass(0.5),
     ),
     Method(
         "dp-uniform", "bounded", _BOUNDED + "dirichlet_process",
         "the same with mass 1 at each end: Beta(1, 1) on binary scores",
-        "Ferguson 1973; README, Methods", options=_mass(1.0),
+        "Ferguson 1973; docs/methods.md", options=_mass(1.0),
     ),
     Method(
         "gaffke", "bounded", _BOUNDED + "gaffke",
@@ -75,7 +75,7 @@ METHODS: tuple[Method, ...] = (
     ),
     Method(
         "logit-t", "bounded", _BOUNDED + "logit_t",
-        "t interval on the logit scale", "README, Methods",
+        "t interval on the logit scale", "docs/methods.md",
     ),
     Method("t", "real", _MEAN + "t_interval", "Student's t interval of a mean", "Student 1908"),
     Method(
@@ -99,7 +99,7 @@ METHODS: tuple[Method, ...] = (
         "jackknife-t", "ratio", _RATIO + "ratio_jackknife",
         "t interval of a ratio of sums, jackknife, effective number of items; "
         "perplexities on the log scale",
-        "README, Methods",
+        "docs/methods.md",
     ),
     Method(
         "ratio-t", "ratio", _RATIO + "ratio_t",

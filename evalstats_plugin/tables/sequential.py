@@ -10,7 +10,7 @@ SEQUENTIAL: tuple[Method, ...] = (
     Method(
         "betting-mixture", "bounded", "evalstats_plugin.stats.sequential:betting_mixture",
         "the same for scores between bounds; beta-mixture on binary scores",
-        "Howard et al. 2021; README, Methods",
+        "Howard et al. 2021; docs/methods.md",
     ),
 )  # fmt: skip
 """Intervals of a score that hold at all looks together."""

@@ -22,8 +22,9 @@ UNPAIRED: tuple[Method, ...] = (
     ),
     Method(
         "beta-difference", "unpaired", _BETA + "difference",
-        "difference of two Beta posteriors (prior ½, ½)", "Brown, Cai, DasGupta 2001; README",
-        "comparison", MappingProxyType({"prior": (0.5, 0.5)}),
+        "difference of two Beta posteriors (prior ½, ½)",
+        "Brown, Cai, DasGupta 2001; docs/methods.md", "comparison",
+        MappingProxyType({"prior": (0.5, 0.5)}),
     ),
     Method(
         "mn-ratio", "unpaired", _UNPAIRED + "mn_ratio", "score interval of the ratio",
@@ -35,22 +36,23 @@ UNPAIRED: tuple[Method, ...] = (
     ),
     Method(
         "beta-ratio", "unpaired", _BETA + "ratio",
-        "ratio of two Beta posteriors (prior 1, 1)", "Bowyer et al. 2025; README", "comparison",
+        "ratio of two Beta posteriors (prior 1, 1)",
+        "Bowyer et al. 2025; docs/methods.md", "comparison",
         MappingProxyType({"prior": (1.0, 1.0)}),
     ),
     Method(
         "beta-odds", "unpaired", _BETA + "odds_ratio",
-        "odds ratio of two Beta posteriors (prior 1, 1)", "Bowyer et al. 2025; README",
+        "odds ratio of two Beta posteriors (prior 1, 1)", "Bowyer et al. 2025; docs/methods.md",
         "comparison", MappingProxyType({"prior": (1.0, 1.0)}),
     ),
     Method(
         "dp-difference", "unpaired-bounded", _SCORES + "dp_difference",
         "difference of two Dirichlet-process posteriors, a Beta variable standing for each",
-        "Ferguson 1973; README, Methods", "comparison", MappingProxyType({"mass": 0.5}),
+        "Ferguson 1973; docs/methods.md", "comparison", MappingProxyType({"mass": 0.5}),
     ),
     Method(
         "mover-dp", "unpaired-bounded", _SCORES + "mover_dp",
-        "two Dirichlet-process intervals, squared and added", "Zou, Donner 2008; README, Methods",
+        "two Dirichlet-process intervals, squared and added", "Zou, Donner 2008; docs/methods.md",
         "comparison", MappingProxyType({"mass": 0.5}),
     ),
     Method(

@@ -160,8 +160,7 @@ def test_covariates_come_from_tables_of_models_and_of_tasks(seven: Path, tmp_pat
         (("--model", "hierarchical", "--method", "wilson"), "--model hierarchical and --method"),
         (("--model", "hierarchical", "--prior", "1,1"), "--model hierarchical and --prior"),
         (("--model", "hierarchical", "-c", "95"), "expected a number between 0 and 1"),
-        (("--model", "hierarchical", "--figure", "x.txt"), "ends in .png, .svg, .pdf"),
-        (("--model", "hierarchical", "--figure", "nowhere/x.png"), "there is no folder nowhere"),
+        (("--model", "hierarchical", "--figure", "x.png"), "--figure forest -o x.png"),
         (("--model", "hierarchical", "--covariates", "no.csv"), "no.csv: covariates cannot be"),
     ],
 )
@@ -208,15 +207,6 @@ def test_long_fits_tell_their_cost_beforehand(seven: Path, monkeypatch: pytest.M
 
     assert told.stderr == "7 models × 3 tasks (41 questions): a second or less on one core\n"
     assert "" == _ran(seven, "--model", "hierarchical").stderr
-
-
-def test_the_figure_is_written(seven: Path, tmp_path: Path) -> None:
-    """Beside the table."""
-    figure = tmp_path / "shrinkage.png"
-    done = _ran(seven, "--model", "hierarchical:per-task", "--figure", figure)
-
-    assert 0 == done.exit_code
-    assert figure.read_bytes().startswith(b"\x89PNG")
 
 
 def test_without_torch_the_message_says_what_to_install(seven: Path) -> None:

@@ -89,7 +89,7 @@ def test_fullrank_s_file_is_ranked_the_right_way_round(call: Call, fullrank: Pat
     assert rows[0]["prob_best"] > 0.8
     assert 1 == pytest.approx(sum(row["prob_best"] for row in rows))
     assert all(row["low"] < row["mean"] < row["high"] for row in rows)
-    assert ("stats", "thurstone", 0) == tuple(
+    assert ("rank stats", "thurstone", 0) == tuple(
         whole["evalstats"][key] for key in ("command", "model", "seed")
     )
 

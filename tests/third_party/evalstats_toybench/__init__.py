@@ -120,6 +120,32 @@ def evalstats_commands():
 
 
 @hookimpl
+def evalstats_harness_commands():
+    from evalstats_plugin.plugins import Command
+
+    return [Command("toy", "Ask the toy model.", "evalstats_toybench.hello:drive")]
+
+
+@hookimpl
+def evalstats_exporters():
+    from evalstats_plugin.plugins import Exporter
+
+    return [Exporter("toy", "a log of toybench", "evalstats_toybench:write_toy")]
+
+
+def write_toy(responses, output, *, loud=False):
+    """Write the last responses; louder in capitals."""
+    from evalstats_plugin.atomic import write_bytes
+
+    *left, r = responses
+    answers = dict(zip(r.item_ids.tolist(), r.scores[:, 0].tolist(), strict=True))
+    model = r.model.upper() if loud else r.model
+    log = {"toybench": r.task, "model": model, "answers": answers}
+    written = write_bytes(output, json.dumps(log).encode())
+    return [written], [f"{len(left)} more responses are not held"]
+
+
+@hookimpl
 def evalstats_generator(model):
     if model != "toy/first":
         return None

@@ -1,0 +1,106 @@
+"""Runs what a page shows being run: console sessions, and Python examples as doctests.
+
+The commands of one page run in order in a folder of their own, where `fixtures/` is as in the
+repository: a reader can repeat them there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import doctest
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Generator
+from pathlib import Path
+
+from parts import ROOT
+
+_SESSION = re.compile(r"(?:(<!-- nearly: draws -->)\n)?```console\n(.*?)```", re.DOTALL)
+_EXAMPLES = re.compile(r"```pycon\n(.*?)```", re.DOTALL)
+_NUMBER = re.compile(r"(?<![\w.])[+-]?\d+(?:\.\d+)?")
+
+
+@contextlib.contextmanager
+def workspace() -> Generator[Path]:
+    """Give an empty folder in which the fixtures are to be found."""
+    with tempfile.TemporaryDirectory(prefix="page-") as name:
+        folder = Path(name)
+        (folder / "fixtures").symlink_to(ROOT / "fixtures")
+        yield folder
+
+
+def rendered_sessions(text: str, folder: Path) -> str:
+    """Return a page with the output that its commands give now."""
+
+    def replace(match: re.Match[str]) -> str:
+        nearly, session = match.groups()
+        shown = "".join(f"$ {command}\n{_run(command, folder)}" for command in _commands(session))
+        return f"{nearly}\n```console\n{shown}```" if nearly else f"```console\n{shown}```"
+
+    return _SESSION.sub(replace, text)
+
+
+def _commands(session: str) -> list[str]:
+    """Return the commands of a session; one that goes on ends its line with a backslash."""
+    commands: list[str] = []
+    for line in session.splitlines():
+        if line.startswith("$ "):
+            commands.append(line[2:])
+        elif commands and commands[-1].endswith("\\"):
+            commands[-1] += f"\n{line}"
+    return commands
+
+
+def _run(command: str, folder: Path) -> str:
+    """Return what a command prints, as a terminal of 80 columns shows it."""
+    environment = {
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "HOME": str(folder),
+        "COLUMNS": "80",
+        "LC_ALL": "C.UTF-8",
+        "OMP_NUM_THREADS": "1",
+    }
+    done = subprocess.run(
+        ["/bin/bash", "-c", command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        check=False, cwd=folder, env=environment,
+    )  # fmt: skip
+    if done.returncode != 0:
+        sys.exit(f"`{command}` ended with {done.returncode}:\n{done.stdout}")
+    return "".join(f"{line.rstrip()}\n" for line in done.stdout.splitlines())
+
+
+def run_examples(text: str, folder: Path, name: str) -> str:
+    """Run the Python examples of a page, one after the other, and return what fails."""
+    examples = "\n".join(_EXAMPLES.findall(text))
+    test = doctest.DocTestParser().get_doctest(examples, {}, name, name, 0)
+    said: list[str] = []
+    with contextlib.chdir(folder):
+        doctest.DocTestRunner(verbose=False).run(test, out=said.append)
+    return "".join(said)
+
+
+def same(found: str, expected: str) -> bool:
+    """Whether a page is up to date: to the letter, sessions that show draws of chains nearly.
+
+    Another processor rounds otherwise, and a chain that rounds otherwise ends elsewhere.
+    """
+    texts, drawn = zip(*(_parted(page) for page in (found, expected)), strict=True)
+    return texts[0] == texts[1] and all(_near(a, b) for a, b in zip(*drawn, strict=True))
+
+
+def _parted(page: str) -> tuple[str, list[str]]:
+    """Return a page without the sessions that are compared nearly, and these."""
+    drawn = [match[2] for match in _SESSION.finditer(page) if match[1]]
+    return _SESSION.sub(lambda match: match[1] or match[0], page), drawn
+
+
+def _near(found: str, expected: str) -> bool:
+    """Whether two sessions say the same, numbers to a tenth or a unit."""
+    words = [_NUMBER.sub("#", " ".join(one.split())).replace("-", " ") for one in (found, expected)]
+    if " ".join(words[0].split()) != " ".join(words[1].split()):
+        return False
+    numbers = [[float(x) for x in _NUMBER.findall(one)] for one in (found, expected)]
+    return all(abs(a - b) <= max(1.0, 0.1 * abs(b)) for a, b in zip(*numbers, strict=True))

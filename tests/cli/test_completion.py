@@ -1,0 +1,136 @@
+"""Shells complete commands, options and files, and nothing heavy is loaded for it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from evalstats_plugin.cli import _COMPLETE, COMMANDS
+from evalstats_plugin.cli.completion import SHELLS, VARIABLE
+
+HEAVY = {"lm_eval", "numpy", "pandas", "pyarrow", "rich", "scipy", "textual", "torch"}
+
+
+def _completions(typed: str) -> list[str]:
+    """Return what bash is offered for a line, typed so far."""
+    words = typed.split(" ")
+    done = subprocess.run(
+        [sys.executable, "-m", "evalstats_plugin"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={
+            **os.environ,
+            VARIABLE: "bash_complete",
+            "COMP_WORDS": typed,
+            "COMP_CWORD": str(len(words) - 1),
+        },
+    )
+    return done.stdout.split()
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("evalstats-plugin rep", ["plain,report"]),
+        ("evalstats-plugin rank st", ["plain,stats"]),
+        ("evalstats-plugin compare --corr", ["plain,--correction"]),
+        ("evalstats-plugin compare --correction m", ["plain,maxt"]),
+        ("evalstats-plugin report --method clo", ["plain,clopper-pearson"]),
+        ("evalstats-plugin compare --method tan", ["plain,tango"]),
+        ("evalstats-plugin report fix", ["file,fix"]),
+        ("evalstats-plugin report --nothing", []),
+    ],
+)
+def test_what_is_offered(typed: str, offered: list[str]) -> None:
+    """Commands, those of commands, options, their values, methods, and files for the rest."""
+    assert offered == _completions(typed)
+
+
+def test_all_commands_are_offered() -> None:
+    """Those of plugins too."""
+    offered = {item.removeprefix("plain,") for item in _completions("evalstats-plugin ")}
+
+    assert {*COMMANDS, "lm-eval"} <= offered
+
+
+@pytest.mark.parametrize("typed", ["", "rank ", "adapt ", "report --", "compare --method "])
+def test_completing_loads_nothing_heavy(typed: str) -> None:
+    """A key that takes a second to answer is not pressed twice."""
+    code = (
+        "import os, sys\nfrom evalstats_plugin.cli import main\n"
+        "try:\n    main(prog_name='evalstats-plugin')\n"
+        "except SystemExit:\n    print('\\n' + ' '.join(sys.modules))"
+    )
+    line = f"evalstats-plugin {typed}"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={
+            **os.environ,
+            VARIABLE: "bash_complete",
+            "COMP_WORDS": line,
+            "COMP_CWORD": str(len(line.split(" ")) - 1),
+        },
+    )
+    offered, modules = done.stdout.rsplit("\n\n", 1) if "\n\n" in done.stdout else ("", "")
+
+    assert offered.startswith("plain,")
+    assert set() == set(modules.split()) & HEAVY
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_each_shell_has_a_script_that_calls_the_program(shell: str) -> None:
+    """It sets the variable by which the program knows that it is asked to complete."""
+    done = subprocess.run(
+        [sys.executable, "-m", "evalstats_plugin", "completion", shell],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert f"{_COMPLETE}={shell}_complete" in done.stdout
+    assert VARIABLE == _COMPLETE
+
+
+def test_the_script_works_in_bash(tmp_path: Path) -> None:
+    """A shell that has read it completes a command."""
+    program = tmp_path / "evalstats-plugin"
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m evalstats_plugin "$@"\n')
+    program.chmod(0o755)
+    script = (
+        'eval "$(evalstats-plugin completion bash)"\n'
+        "COMP_WORDS=(evalstats-plugin comp)\nCOMP_CWORD=1\n"
+        "_evalstats_plugin_completion evalstats-plugin\n"
+        'printf "%s\\n" "${COMPREPLY[@]}"'
+    )
+    done = subprocess.run(
+        ["bash", "-c", script],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+    )
+
+    assert done.stdout.split() == ["compare", "completion"]
+
+
+@pytest.mark.parametrize("shell", ["/bin/tcsh", ""])
+def test_a_shell_that_is_not_known_is_refused(shell: str) -> None:
+    """Without an argument, the environment says which."""
+    done = subprocess.run(
+        [sys.executable, "-m", "evalstats_plugin", "completion"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "SHELL": shell},
+    )
+
+    assert done.returncode == 2
+    assert "expected one of bash, zsh, fish" in done.stderr

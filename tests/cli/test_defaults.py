@@ -1,0 +1,203 @@
+"""Defaults of options from files: who wins, what is said, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from evalstats_plugin.cli import COMMANDS, main
+from evalstats_plugin.cli.defaults import SHARED
+
+LOGS = Path(__file__).parents[2] / "fixtures" / "logs" / "lm_eval" / "0.4.13" / "out"
+POWER = ("power", "--discordance", ".2", "--difference", ".1", "--format", "json")
+
+
+def _run(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a command in a folder, its own place for a user's files."""
+    home = {"XDG_CONFIG_HOME": str(folder / "config"), "EVALSTATS_NO_CONFIG": "", "COLUMNS": "80"}
+    return subprocess.run(
+        [sys.executable, "-m", "evalstats_plugin", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=folder,
+        env={**os.environ, **home, **environment},
+    )
+
+
+def _project(folder: Path, text: str) -> Path:
+    path = folder / "pyproject.toml"
+    path.write_text(text)
+    return path
+
+
+def _user(folder: Path, text: str) -> Path:
+    path = folder / "config" / "evalstats-plugin.toml"
+    path.parent.mkdir()
+    path.write_text(text)
+    return path
+
+
+def _power_asked(done: subprocess.CompletedProcess[str]) -> float:
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)["evalstats"]["power"]
+
+
+def test_a_project_says_what_its_commands_do(tmp_path: Path) -> None:
+    """Shared options and those of one command; what was used is said, the output stays clean."""
+    _project(
+        tmp_path,
+        "[tool.evalstats-plugin]\nconfidence-level = 0.9\nseed = 3\n"
+        "[tool.evalstats-plugin.power]\npower = 0.9\n[tool.evalstats-plugin.report]\nprior='2,2'\n",
+    )
+    done = _run(tmp_path, *POWER)
+    about = json.loads(done.stdout)["evalstats"]
+
+    assert (about["power"], about["confidence_level"]) == (0.9, 0.9)
+    assert done.stderr == "defaults: power 0.9, confidence-level 0.9 (from pyproject.toml)\n"
+
+
+def test_the_command_line_goes_before_the_project_and_the_project_before_the_user(
+    tmp_path: Path,
+) -> None:
+    """And only what was used is said."""
+    _user(tmp_path, "confidence-level = 0.8\n[power]\npower = 0.7\n")
+    assert _power_asked(_run(tmp_path, *POWER)) == 0.7
+    _project(tmp_path, "[tool.evalstats-plugin.power]\npower = 0.9\n")
+    both = _run(tmp_path, *POWER)
+
+    assert _power_asked(both) == 0.9
+    assert "confidence-level 0.8 (from config/evalstats-plugin.toml)" in both.stderr
+    assert "power 0.9 (from pyproject.toml)" in both.stderr
+    given = _run(tmp_path, *POWER, "--power", "0.6", "-c", ".95")
+    assert _power_asked(given) == 0.6
+    assert given.stderr == ""
+
+
+def test_a_project_is_found_from_its_folders(tmp_path: Path) -> None:
+    """As other tools find theirs; a pyproject.toml without our table is passed over."""
+    _project(tmp_path, "[tool.evalstats-plugin.power]\npower = 0.9\n")
+    inner = tmp_path / "package" / "evals"
+    inner.mkdir(parents=True)
+    _project(tmp_path / "package", "[project]\nname = 'other'\n")
+
+    done = _run(inner, *POWER)
+
+    assert _power_asked(done) == 0.9
+    assert done.stderr == f"defaults: power 0.9 (from {tmp_path / 'pyproject.toml'})\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment"),
+    [(("--no-config",), {}), ((), {"EVALSTATS_NO_CONFIG": "1"})],
+)
+def test_files_can_be_left_out(
+    tmp_path: Path, arguments: tuple[str, ...], environment: dict[str, str]
+) -> None:
+    """By option or by environment; a broken file does no harm then."""
+    _project(tmp_path, "[tool.evalstats-plugin.power]\npower = = 0.9\n")
+    done = _run(tmp_path, *arguments, *POWER, **environment)
+
+    assert _power_asked(done) == 0.8
+    assert done.stderr == ""
+
+
+def test_quiet_says_nothing(tmp_path: Path) -> None:
+    """Given on the command line, or in the file itself."""
+    path = _project(tmp_path, "[tool.evalstats-plugin.power]\npower = 0.9\n")
+    assert _run(tmp_path, *POWER, "--quiet").stderr == ""
+    path.write_text("[tool.evalstats-plugin]\nquiet = true\n")
+
+    assert _run(tmp_path, *POWER).stderr == ""
+
+
+def test_commands_of_commands_have_tables(tmp_path: Path) -> None:
+    """`rank stats` is [tool.evalstats-plugin.rank.stats]; what `rank` says holds for all of its."""
+    (tmp_path / "judged.csv").write_text("winner,loser\n" + "a,b\n" * 6 + "b,a\n" * 2)
+    _project(
+        tmp_path,
+        "[tool.evalstats-plugin.rank]\nformat = 'json'\n"
+        "[tool.evalstats-plugin.rank.stats]\nmodel = 'bradley-terry'\n",
+    )
+    done = _run(tmp_path, "rank", "stats", "judged.csv")
+
+    assert json.loads(done.stdout)["evalstats"]["model"] == "bradley-terry"
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("[tool.evalstats-plugin.power]\npover = 0.9\n", ("pover", "did you mean power")),
+        ("[tool.evalstats-plugin]\nsed = 1\n", ("'sed'", "did you mean seed", "seed, skip-broken")),
+        ("[tool.evalstats-plugin.repot]\n", ("'repot'", "did you mean report")),
+        ("[tool.evalstats-plugin]\npower = 0.9\n", ("power = 0.9", "expected a table")),
+        ("[tool.evalstats-plugin.power]\npower = 'much'\n", ("'much' is not a valid float",)),
+        ("[tool.evalstats-plugin.power]\nmethod = 'm'\n", ("'m' is not one of 'auto'",)),
+        ("[tool.evalstats-plugin.power]\nunpaired = 1\n", ("expected true or false",)),
+        ("[tool.evalstats-plugin.power]\nitems = [1, 2]\n", ("expected one value, not a list",)),
+        ("[tool.evalstats-plugin.power\n", ("is not TOML", "--no-config")),
+    ],
+)
+def test_what_a_file_gets_wrong_is_said_with_its_name(
+    tmp_path: Path, text: str, parts: tuple[str, ...]
+) -> None:
+    """One message, exit code 2; help is still to be had."""
+    path = _project(tmp_path, text)
+    done = _run(tmp_path, *POWER)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"error: {path}")
+    for part in parts:
+        assert part in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert _run(tmp_path, "power", "--help").returncode == 0
+
+
+def test_a_value_of_a_file_that_an_analysis_refuses_is_traced(tmp_path: Path) -> None:
+    """The error is the analysis's; the line after it says where the value came from."""
+    _project(tmp_path, "[tool.evalstats-plugin]\nconfidence-level = 1.5\n")
+    done = _run(tmp_path, "report", str(LOGS), "-t", "es_one")
+
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[0].startswith("error: ")
+    assert done.stderr.splitlines()[-1] == "defaults: confidence-level 1.5 (from pyproject.toml)"
+
+
+def test_options_that_commands_share_are_options_of_several() -> None:
+    """SHARED is written by hand."""
+    with click.Context(main) as ctx:
+        commands = [main.get_command(ctx, name) for name in COMMANDS]
+        commands += [
+            one.get_command(ctx, name)
+            for one in commands
+            if isinstance(one, click.Group)
+            for name in one.list_commands(ctx)
+        ]
+    for option in SHARED:
+        having = [one for one in commands if one is not None and f"--{option}" in _long_names(one)]
+        assert len(having) >= 2, option
+
+
+def _long_names(command: click.Command) -> set[str]:
+    return {name for param in command.params for name in param.opts}
+
+
+def test_the_module_stays_light() -> None:
+    """Files are parsed only where they have something to say."""
+    code = "import sys, evalstats_plugin.cli.defaults as d, pathlib\n"
+    code += "d.read_defaults(pathlib.Path('/'))\nprint('tomllib' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "XDG_CONFIG_HOME": "/nowhere"},
+    )
+
+    assert done.stdout == "False\n"

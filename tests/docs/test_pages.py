@@ -1,0 +1,85 @@
+"""The pages tell the truth: sessions, figures and tables are the program's, and examples run."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = ["README.md", *sorted(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md"))]
+
+
+def _check(page: str, root: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-W", "error", root / "docs" / "render.py", "--check", page],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_is_as_the_program_is(page: str) -> None:
+    """`python docs/render.py` renews what is shown; the Python examples are doctests."""
+    done = _check(page)
+
+    assert done.stderr == ""
+    assert done.returncode == 0
+
+
+@pytest.fixture
+def copied(tmp_path: Path) -> Path:
+    """Give a folder with what renders pages, and nothing to render."""
+    for name in ("render.py", "parts"):
+        (tmp_path / "docs").mkdir(exist_ok=True)
+        subprocess.run(["cp", "-R", ROOT / "docs" / name, tmp_path / "docs"], check=True)
+    for name in ("fixtures", "benchmarks"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("```console\n$ echo found\nlost\n```\n", "differs from what the program gives"),
+        ("```pycon\n>>> 1 + 1\n3\n```\n", "Expected:\n    3\nGot:\n    2"),
+        ("<!-- study many_models.maxt -->4<!-- /study -->\n", "differs from what the program"),
+        (
+            "<!-- cell intervals.binary method=wald;n=10 coverage -->.95<!-- /cell -->\n",
+            "differs from what the program gives",
+        ),
+        ("```console\n$ evalstats-plugin report nowhere\n```\n", "ended with 2"),
+        ("<!-- nearly: draws -->\n```console\n$ echo found 7.5\nfound 9.5\n```\n", "differs from"),
+        ("<!-- nearly: draws -->\n```console\n$ echo found 7.5\nlost 7.5\n```\n", "differs from"),
+    ],
+)
+def test_a_page_that_says_something_else_is_found_out(copied: Path, text: str, said: str) -> None:
+    """Each kind of part, with something wrong in it."""
+    (copied / "docs" / "wrong.md").write_text(text)
+    done = _check("docs/wrong.md", copied)
+
+    assert done.returncode == 1
+    assert said in done.stderr
+
+
+def test_sessions_that_show_draws_may_differ_a_little(copied: Path) -> None:
+    """A number to a tenth or a unit, as another processor may draw it."""
+    (copied / "docs" / "near.md").write_text(
+        "<!-- nearly: draws -->\n```console\n$ echo found 7.5\nfound 7.8\n```\n"
+    )
+
+    assert _check("docs/near.md", copied).returncode == 0
+
+
+def test_rendering_writes_what_checking_expects(copied: Path) -> None:
+    """A new page: commands and markers alone, then their output."""
+    page = copied / "docs" / "new.md"
+    page.write_text("```console\n$ echo found\n```\n<!-- study ranking.runs -->?<!-- /study -->\n")
+    subprocess.run([sys.executable, copied / "docs" / "render.py", "docs/new.md"], check=True)
+
+    assert "$ echo found\nfound\n```" in page.read_text()
+    assert "-->?<!--" not in page.read_text()
+    assert _check("docs/new.md", copied).returncode == 0
