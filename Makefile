@@ -16,7 +16,7 @@ demo: $(STAMP)
 	@echo "The annotated copies lie in demo-annotated/ (look for the \"evalstats\" block)."
 
 test: $(DEV) lint
-	OMP_NUM_THREADS=1 EVALSTATS_REQUIRE_ALL=1 $(BIN)/python -m pytest -n 2 --dist loadfile
+	OMP_NUM_THREADS=1 EVALSTATS_REQUIRE_ALL=1 $(BIN)/python -m pytest -n 3 --dist loadfile
 
 # pyright and import-linter do not know that adapters/ is mapped into the package: they look at
 # the tree as a wheel lays it out.

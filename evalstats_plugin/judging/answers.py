@@ -160,11 +160,12 @@ def _saved_from(text: str, source: str, problem: str) -> Answers:
             "can be used; restore it from a copy, or start with another file"
         )
         raise LogError(msg)
-    variance = re.search(r'"prior_var"\s*:\s*([-+.\deE]+)', text)
+    # As JSON writes a number, and whole: something follows it.
+    variance = re.search(r'"prior_var"\s*:\s*(\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)\s*[,}]', text)
     keys = ("comparisons", "skipped", "undone")
-    whole = {"items": names, **{key: _whole_values(text, key) for key in keys}}
+    whole: dict[str, Any] = {"items": names, **{key: _whole_values(text, key) for key in keys}}
     if variance:
-        whole["prior_var"] = json.loads(variance[1])
+        whole["prior_var"] = float(variance[1])
     found = _answers(whole, source)
     note = (
         f"{source} is broken ({problem}): the {len(found.given)} answers in front of that place "

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from evalstats_plugin.atomic import alone, revision, write_bytes
+from evalstats_plugin.atomic import Revision, alone, revision, write_bytes
 from evalstats_plugin.errors import DesignError, LogError, SelectionError
 from evalstats_plugin.judging.answers import Answer, Answers, as_value, encoded, parse
 from evalstats_plugin.judging.items import decoded
@@ -25,11 +25,18 @@ class Session:
     somebody else wrote to it: several judges may share one.
     """
 
-    def __init__(self, path: Path, answers: Answers, judge: str | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        answers: Answers,
+        judge: str | None = None,
+        *,
+        seen: Revision | None = None,
+    ) -> None:
         self.path = path
         self.judge = judge
         self._answers = answers
-        self._seen = revision(path)
+        self._seen = seen
 
     @classmethod
     def open(
@@ -59,12 +66,14 @@ class Session:
             The file holds items that are not among the names.
         """
         where = Path(path)
-        if not where.exists():
+        # Before it is read: who writes meanwhile is to be noticed.
+        seen = revision(where)
+        if seen is None:
             if names is None:
                 msg = f"{path} does not exist: name the items to start it (--items)"
                 raise LogError(msg)
             answers = Answers(names=tuple(names), prior_variance=prior_variance or 1.0)
-            return cls(where, answers, judge)
+            return cls(where, answers, judge, seen=seen)
         answers = _read(where)
         if names is not None:
             _check_names(where, answers, names)
@@ -72,7 +81,7 @@ class Session:
             answers.names = (*answers.names, *added)
         if prior_variance is not None:
             answers.prior_variance = prior_variance
-        return cls(where, answers, judge)
+        return cls(where, answers, judge, seen=seen)
 
     @property
     def answers(self) -> Answers:

@@ -223,8 +223,9 @@ def test_data_that_cannot_be_fitted(tmp_path: Path) -> None:
     assert "every score is 1" in _refused(tmp_path / "same")
     not_a_fit = tmp_path / "x.parquet"
     not_a_fit.write_bytes(b"no Parquet")
-    assert "x.parquet is no Parquet file, expected a file that a fit's save" in _refused(
-        tmp_path / "one", "--bank", not_a_fit
+    assert (
+        "x.parquet is no Parquet file, or damaged, expected a file that a fit's save"
+        in _refused(tmp_path / "one", "--bank", not_a_fit)
     )
 
 
