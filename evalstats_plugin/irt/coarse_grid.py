@@ -46,7 +46,7 @@ def coarse(items: Items, nodes: Tensor) -> Coarse:
 
     >>> items = Items(torch.ones(3), torch.zeros(3))
     >>> len(coarse(items, torch.linspace(-6, 6, 601)).at)
-    50
+    48
     """
     low, high = float(nodes[0]), float(nodes[-1])
     away = math.pi / max(float(items.slope.abs().max()), 1e-9) / (0.5 * (high - low))
