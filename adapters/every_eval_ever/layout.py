@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
 from evalstats_plugin.errors import LogError
+from evalstats_plugin.json_text import parsed
 
 HARNESS = "every_eval_ever"
 READ = ("0.2", "0.3")
@@ -70,18 +70,7 @@ def load_aggregate(path: Path) -> Json | None:
     """
     if not is_aggregate(path):
         return None
-    try:
-        found: Any = json.loads(path.read_bytes().decode("utf-8-sig"))
-    except UnicodeDecodeError as error:
-        msg = f"{path} is not UTF-8 text ({error.reason} at byte {error.start})"
-        raise LogError(msg) from error
-    except json.JSONDecodeError as error:
-        msg = f"{path} is not JSON: {error.msg} in line {error.lineno}; it may have been cut off"
-        raise LogError(msg) from error
-    except (ValueError, RecursionError) as error:
-        # Numbers of thousands of digits, and thousands of brackets.
-        msg = f"{path} cannot be read as JSON ({error}); it may be damaged"
-        raise LogError(msg) from error
+    found = parsed(path.read_bytes(), path)
     if not isinstance(found, dict):
         return None
     aggregate = cast("Json", found)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 from evalstats_plugin.adapters.lm_eval import shape
 from evalstats_plugin.adapters.lm_eval.block import without_block
 from evalstats_plugin.errors import LogError
+from evalstats_plugin.json_text import parsed
 
 _STAMP = r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d(?:\.\d+)?"
 _RESULTS_NAME = re.compile(rf"results_{_STAMP}\.json")
@@ -84,18 +84,7 @@ def load_results(path: Path) -> dict[str, Any] | None:
     if not content.strip():
         msg = f"{path} is empty, expected lm-eval's results; the run may have been killed"
         raise LogError(msg)
-    try:
-        data = json.loads(content)
-    except UnicodeDecodeError as error:
-        msg = f"{path} is not UTF-8 text ({error.reason} at byte {error.start})"
-        raise LogError(msg) from error
-    except json.JSONDecodeError as error:
-        msg = f"{path} is not JSON: {error.msg} in line {error.lineno}; it may have been cut off"
-        raise LogError(msg) from error
-    except (ValueError, RecursionError) as error:
-        # Numbers of thousands of digits, and thousands of brackets.
-        msg = f"{path} cannot be read as JSON ({error}); it may be damaged"
-        raise LogError(msg) from error
+    data = parsed(content, path)
     if not is_results(data):
         return None
     if "configs" not in data:
