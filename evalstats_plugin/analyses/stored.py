@@ -27,4 +27,5 @@ def by_models(store: ResponseStore, cells: int = _CELLS) -> Iterator[ResponseMat
         size = max(1, cells // (n_epochs * (span.stop - span.start)))
         for start in range(0, n, size):
             part = store.matrix(span, slice(start, start + size))
-            yield cut(part, np.arange(len(part.models)), at - span.start)
+            whole = len(at) == span.stop - span.start
+            yield part if whole else cut(part, np.arange(len(part.models)), at - span.start)

@@ -6,6 +6,7 @@ from importlib import import_module
 
 import click
 
+from evalstats_plugin.cli.lazy_group import LazyGroup
 from evalstats_plugin.errors import EvalStatsError
 
 COMMANDS = {
@@ -16,27 +17,6 @@ COMMANDS = {
     "simulate": ("adapt_simulate:simulate", "Show the error against the number of items, by rule."),
 }
 """Function and summary of each command."""
-
-
-class _AdaptGroup(click.Group):
-    """Lists commands without importing them."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - as click calls it
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - as click calls it
-        if cmd_name not in COMMANDS:
-            return None
-        module, _, name = COMMANDS[cmd_name][0].partition(":")
-        return getattr(import_module(f"evalstats_plugin.cli.{module}"), name)
-
-    def format_commands(
-        self,
-        ctx: click.Context,  # noqa: ARG002 - as click calls it
-        formatter: click.HelpFormatter,
-    ) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
 
 
 class _HarnessGroup(click.Group):
@@ -69,7 +49,7 @@ def _harnesses(ctx: click.Context) -> dict[str, tuple[str, str]]:
     return {c.name: (c.summary, c.function) for c in commands}
 
 
-@click.group(cls=_AdaptGroup, no_args_is_help=True)
+@click.group(cls=LazyGroup, functions=COMMANDS, no_args_is_help=True)
 def adapt() -> None:
     """Ask a model only the items that tell most, until enough is known.
 

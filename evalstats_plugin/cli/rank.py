@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-
 import click
+
+from evalstats_plugin.cli.lazy_group import LazyGroup
 
 COMMANDS = {
     "compare": ("rank_compare:compare", "Compare items two by two in the terminal."),
@@ -19,28 +19,7 @@ COMMANDS = {
 """Function and summary of each command."""
 
 
-class _RankGroup(click.Group):
-    """Lists commands without importing them."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - as click calls it
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
-            return super().get_command(ctx, cmd_name)
-        module, _, name = COMMANDS[cmd_name][0].partition(":")
-        return getattr(import_module(f"evalstats_plugin.cli.{module}"), name)
-
-    def format_commands(
-        self,
-        ctx: click.Context,  # noqa: ARG002 - as click calls it
-        formatter: click.HelpFormatter,
-    ) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
-
-
-@click.group(cls=_RankGroup, no_args_is_help=True)
+@click.group(cls=LazyGroup, functions=COMMANDS, no_args_is_help=True)
 def rank() -> None:
     """Rank models or items by comparisons of two: read them, or ask for them.
 

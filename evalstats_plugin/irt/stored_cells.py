@@ -25,6 +25,7 @@ from evalstats_plugin.errors import DesignError, SelectionError
 from evalstats_plugin.irt.data import PARTIAL, Counts, check_names
 from evalstats_plugin.response_store import ROWS, ResponseStore
 from evalstats_plugin.sampling.devices import resolve_device
+from evalstats_plugin.score_range import check_unit_range
 from evalstats_plugin.wording import few
 
 _SHARES = 16
@@ -197,14 +198,15 @@ def stored_counts(
 
 def _check(store: ResponseStore) -> bool:
     """Whether no score is missing; raise where abilities could not be compared."""
+    if store.coding.levels is None:
+        for block in store.blocks():
+            check_unit_range(block)
     complete = True
     group = np.arange(len(store.models))
     while True:
         before = group.copy()
         for part in store.slices():
-            codes, missing = store.codes(part)
-            if store.coding.levels is None:
-                _check_range(store, part, codes, missing)
+            _, missing = store.codes(part)
             if missing is None:
                 group[:] = 0
                 continue
@@ -215,7 +217,8 @@ def _check(store: ResponseStore) -> bool:
             first = np.where(there, group, len(group)).min(axis=1)
             lowest = np.where(there, first[:, None], len(group)).min(axis=0)
             group = np.minimum(group, lowest)
-        if (group == before).all():
+        # All in one group need no second look.
+        if not group.any() or (group == before).all():
             break
     apart = np.unique(group)
     if len(apart) > 1:
@@ -234,19 +237,4 @@ def _check_answered(store: ResponseStore, part: slice, there: NDArray[np.bool_])
     if len(empty):
         names = few([str(store.item_ids[part][j]) for j in empty])
         msg = f"{len(empty)} items have no score of any model ({names}): leave them out"
-        raise DesignError(msg)
-
-
-def _check_range(
-    store: ResponseStore, part: slice, scores: NDArray[Any], missing: NDArray[np.bool_] | None
-) -> None:
-    outside = (scores < 0) | (scores > 1)
-    if missing is not None:
-        outside &= ~missing
-    if outside.any():
-        j, i, _ = (int(k) for k in np.argwhere(outside)[0])
-        msg = (
-            f"score {scores[j, i].flat[0]:g} of model {store.models[i]!r} on item "
-            f"{store.item_ids[part][j]}, expected scores in [0, 1]: rescale them"
-        )
         raise DesignError(msg)
