@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -34,6 +34,10 @@ class Bound:
     events: int
     """Axes of vectors, at the end of every array."""
     device: torch.device
+    moved: dict[str, tuple[Family, Family]] = field(
+        default_factory=dict[str, tuple[Family, Family]]
+    )
+    """Distributions without parents as the model has them, and on the device."""
 
     def shape(self, plate: str | None, group: str | None = None, k: int = 1) -> list[int]:
         """Of one number per member of a plate (and particle), vectors left out."""
@@ -56,7 +60,10 @@ class Bound:
     def call(self, function: Any, values: Mapping[str, Tensor], name: str) -> Any:
         """Call a function of the model with what it asks for by name."""
         if isinstance(function, Family):
-            return function.to(self.device)
+            known = self.moved.get(name)
+            if known is None or known[0] is not function:
+                known = self.moved[name] = function, function.to(self.device)
+            return known[1]
         if isinstance(function, Density):
             return function
         taken = {x: values[x] if x in values else self.arrays[x] for x in arguments(function)}

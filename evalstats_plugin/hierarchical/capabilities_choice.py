@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
+from torch import Tensor
 
+from evalstats_plugin.engines import mapped
 from evalstats_plugin.hierarchical.sparse_codes import SparseCodes, fit_sparse_codes, start
 from evalstats_plugin.hierarchical.sparse_codes_amortised import ROUGH_STEPS, fit_amortised_codes
 from evalstats_plugin.irt.data import Counts
@@ -68,19 +71,31 @@ def choose(
     share = max(1, int((fold >= 0).sum()) // _FOLDS)
     folds = range(min(_FOLDS, math.ceil(_ENOUGH / share)))
     held_out = [fold == k for k in folds]
-    trained = [Counts(counts.right * ~out, counts.trials * ~out) for out in held_out]
-    starts = [start(part, n_features) for part in trained]
+    starts = list(mapped(partial(_start, counts, n_features), held_out))
+    ready = list(zip(held_out, starts, strict=True))
     found: list[Tried] = []
     for sparsity in tried:
-        losses = [
-            held_out_loss(counts, _rough(part, first, sparsity).probability(), out)
-            for part, first, out in zip(trained, starts, held_out, strict=True)
-        ]
+        losses = list(mapped(partial(_loss, counts, sparsity), ready))
         found.append(Tried(*sparsity, float(np.mean(losses))))
         best = min(range(len(found)), key=lambda k: found[k].log_loss)
         if len(found) - 1 - best >= 2:
             break
     return tuple(found)
+
+
+def _without(counts: Counts, held_out: Tensor) -> Counts:
+    return Counts(counts.right * ~held_out, counts.trials * ~held_out)
+
+
+def _start(counts: Counts, n_features: int, held_out: Tensor) -> SparseCodes:
+    return start(_without(counts, held_out), n_features)
+
+
+def _loss(counts: Counts, sparsity: Sparsity, fold: tuple[Tensor, SparseCodes]) -> float:
+    """Log loss of a fold, fitted from its start without its cells."""
+    held_out, first = fold
+    codes = _rough(_without(counts, held_out), first, sparsity)
+    return held_out_loss(counts, codes.probability(), held_out)
 
 
 def _rough(counts: Counts, first: SparseCodes, sparsity: Sparsity) -> SparseCodes:

@@ -14,12 +14,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from evalstats_plugin.engines import mapped
 from evalstats_plugin.errors import SelectionError
 from evalstats_plugin.hierarchical.capabilities import KINDS, CodeRule, columns_of, find_codes
 from evalstats_plugin.irt.data import Counts
 from evalstats_plugin.irt.factor import fit_factor
 from evalstats_plugin.irt.holdout import Estimator, predict_held_out, score_held_out
-from evalstats_plugin.irt.masks import random_entries
+from evalstats_plugin.irt.masks import Split, random_entries
 from evalstats_plugin.irt.two_stage import fit_curves
 from evalstats_plugin.matrix import ResponseMatrix
 from evalstats_plugin.wording import no_such
@@ -69,14 +70,19 @@ def compare_held_out(
     generator = np.random.default_rng(rng)
     counts, _, _ = columns_of(matrix, level, device)
     split = random_entries((counts.trials > 0).cpu().numpy(), rng=generator)
-    rows: list[HeldOutScore] = []
-    for name, own in zip(item_models, generator.spawn(len(item_models)), strict=True):
-        began = time.perf_counter()
-        found = predict_held_out(_estimator(name, n_features, own), counts, split)
-        scores = score_held_out(counts, found, split.test)
-        spent = time.perf_counter() - began
-        rows.append(HeldOutScore(name, scores.auc, scores.log_loss, scores.n_cells, spent))
-    return tuple(rows)
+    asked = zip(item_models, generator.spawn(len(item_models)), strict=True)
+    return tuple(mapped(partial(_scored, counts, split, n_features), asked))
+
+
+def _scored(
+    counts: Counts, split: Split, n_features: int, asked: tuple[str, np.random.Generator]
+) -> HeldOutScore:
+    name, rng = asked
+    began = time.perf_counter()
+    found = predict_held_out(_estimator(name, n_features, rng), counts, split)
+    scores = score_held_out(counts, found, split.test)
+    spent = time.perf_counter() - began
+    return HeldOutScore(name, scores.auc, scores.log_loss, scores.n_cells, spent)
 
 
 def _estimator(name: str, n_features: int, rng: np.random.Generator) -> Estimator:

@@ -134,7 +134,8 @@ class CrossedData:
     @property
     def sizes(self) -> Tensor:
         """Columns of each task, (T,)."""
-        return torch.bincount(self.task, minlength=self.n_tasks).to(self.right)
+        one = self.right.new_ones(len(self.task))
+        return one.new_zeros(self.n_tasks).index_add_(0, self.task, one)
 
     @property
     def design(self) -> Tensor:

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from evalstats_plugin.errors import DesignError
 from evalstats_plugin.hierarchical.crossed import CrossedData, CrossedModel
 from evalstats_plugin.hierarchical.crossed_gibbs import CrossedGibbs
 from evalstats_plugin.hierarchical.posterior import NODES, FloatArray, Posterior
@@ -60,7 +61,7 @@ def draw_crossed(
     Raises
     ------
     DesignError
-        Not enough memory.
+        Not enough memory, or draws that are no numbers.
     """
     n, t = data.right.shape[0], data.n_tasks
     what = f"{length.chains} chains of {n} models × {data.right.shape[1]} columns"
@@ -80,10 +81,13 @@ def draw_crossed(
             found["log_likelihood"] = cell_log_likelihood(sampler)
             found["replicated"] = replicated(sampler)
         for name, value in found.items():
-            kept.setdefault(name, []).append(value.cpu())
+            kept.setdefault(name, []).append(value)
     arrays: dict[str, FloatArray] = {
-        name: torch.stack(values, 1).numpy() for name, values in kept.items()
+        name: torch.stack(values, 1).cpu().numpy() for name, values in kept.items()
     }
+    if not np.isfinite(arrays["accuracy"]).all():
+        msg = "draws that are no numbers found: a precision matrix was not positive definite"
+        raise DesignError(f"{msg}; narrow the priors of the standard deviations")
     return Posterior(
         accuracy=arrays.pop("accuracy"),
         log_likelihood=arrays.pop("log_likelihood"),

@@ -296,5 +296,5 @@ class CrossedGibbs:
     def _fixed_sds(self) -> Tensor:
         """Prior standard deviations of intercept and coefficients, (G,)."""
         structure, like = self.structure, self.state.coefficients
-        count = like.shape[1] - 1
-        return like.new_tensor([structure.intercept_sd, *[structure.coefficient_sd] * count])
+        sds = [structure.intercept_sd, *[structure.coefficient_sd] * (like.shape[1] - 1)]
+        return torch.cat([like.new_full((1,), sd) for sd in sds])

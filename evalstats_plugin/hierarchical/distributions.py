@@ -24,6 +24,8 @@ Real = float | Tensor
 _TINY = 1e-300
 _STEPS = 60
 _DONE = 1e-13
+# Every so many steps it is seen whether they are done.
+_LOOK = 3
 
 
 @runtime_checkable
@@ -163,13 +165,12 @@ class Gamma(Family):
         mean_log, mean = means
         gap = (mean_log - mean.log()).clamp_max(-1e-12)
         a = -0.5 / gap
-        for _ in range(_STEPS):
+        for turn in range(1, _STEPS + 1):
             slope = a - a * a * torch.polygamma(1, a)
             inverse = 1 / a + (gap + a.log() - torch.digamma(a)) / slope
             fresh = torch.where(inverse > 0, 1 / inverse, 2 * a)
-            done = bool(((fresh / a - 1).abs() < _DONE).all())
-            a = fresh
-            if done:
+            change, a = fresh / a - 1, fresh
+            if turn % _LOOK == 0 and bool((change.abs() < _DONE).all()):
                 break
         return cls(a, a / mean)
 
@@ -255,7 +256,7 @@ def _concentrations(means: Tensor) -> Tensor:
     # Where all aᵢ are large, exp E log zᵢ = (aᵢ − ½) / (Σa − ½) nearly.
     left = (1 - shares.sum(-1, keepdim=True)).clamp_min(1e-12)
     a = 0.5 + shares * (means.shape[-1] - 1) / (2 * left)
-    for _ in range(_STEPS):
+    for turn in range(1, _STEPS + 1):
         total = a.sum(-1, keepdim=True)
         gradient = torch.digamma(total) - torch.digamma(a) + means
         diagonal = -torch.polygamma(1, a)
@@ -263,8 +264,7 @@ def _concentrations(means: Tensor) -> Tensor:
         pull = pull / (1 / torch.polygamma(1, total) + (1 / diagonal).sum(-1, keepdim=True))
         fresh = a - (gradient - pull) / diagonal
         fresh = torch.where(fresh > 0, fresh, a / 4)
-        done = bool(((fresh / a - 1).abs() < _DONE).all())
-        a = fresh
-        if done:
+        change, a = fresh / a - 1, fresh
+        if turn % _LOOK == 0 and bool((change.abs() < _DONE).all()):
             break
     return a

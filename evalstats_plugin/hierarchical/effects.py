@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from evalstats_plugin.hierarchical.crossed_likelihood import normal
+from evalstats_plugin.sampling.cholesky import cholesky
 
 
 class Table(NamedTuple):
@@ -82,7 +83,7 @@ def solve(table: Table, prior: Prior) -> Solved:
         right = right - (share.mT @ table.pull[..., None])[..., 0]
         log_marginal = log_marginal + (prior.models.log() - held.log()).sum(1)
         log_marginal = log_marginal + (table.pull.square() / held).sum(1)
-    factor = torch.linalg.cholesky(system)
+    factor = cholesky(system)
     white = torch.linalg.solve_triangular(factor, right[..., None], upper=False)[..., 0]
     determinant = factor.diagonal(dim1=1, dim2=2).log().sum(1)
     log_marginal = (log_marginal + white.square().sum(1)) / 2 - determinant

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -34,7 +35,7 @@ def log_factors(
     """
     near = {name: bound.narrowed(v, window) for name, v in particles.values.items()}
     inputs = {name: bound.narrowed(v, window) for name, v in bound.arrays.items()}
-    there = Bound(bound.structure, inputs, bound.events, bound.device)
+    there = replace(bound, arrays=inputs)
     found: dict[str, Tensor] = {}
     for group in bound.structure.groups_of(plate):
         log_q = bound.narrowed(particles.log_q[group.name], window)
@@ -45,8 +46,10 @@ def log_factors(
     shape = [-1] * bound.structure.ndim
     for p in bound.structure.chains[plate]:
         shape[bound.structure.plate_axis[p]] = window[p][1]
-    for name, factor in found.items():
-        _check(name, factor)
+    fine = [(factor < torch.inf).all() for factor in found.values()]
+    if fine and not bool(torch.stack(fine).all()):
+        for name, factor in found.items():
+            _check(name, factor)
     return {name: factor.expand(shape) for name, factor in found.items()}
 
 

@@ -161,8 +161,8 @@ def balanced(codes: SparseCodes, penalty: float) -> SparseCodes:
 def fit_models(counts: Counts, codes: SparseCodes) -> SparseCodes:
     """Return the best capabilities and performances for these codes."""
     design = torch.cat([codes.code, torch.ones_like(codes.code[:, :1])], dim=1)
-    precision = torch.eye(design.shape[1]).to(design)
-    precision[-1, -1] = INTERCEPT_RIDGE
+    precision = torch.diag(torch.ones_like(design[0]))
+    precision[-1:, -1:].fill_(INTERCEPT_RIDGE)
     prior = torch.zeros_like(design[0]), precision
     found = posterior_mode(counts, design, codes.intercept, prior)
     return codes._replace(capability=found[:, :-1], performance=found[:, -1])

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from scipy import optimize
 
+from evalstats_plugin.engines import mapped
 from evalstats_plugin.errors import DesignError
 from evalstats_plugin.hierarchical.capabilities import CodeRule, columns_of, find_codes
 from evalstats_plugin.hierarchical.capabilities_fit import CapabilityFit
@@ -95,7 +97,7 @@ def stability(
         raise DesignError(f"{msg}: expected {2 * fit.n_features} or more, or fewer features")
     rule = CodeRule(fit.kind, fit.hyperparameters["penalty"], fit.hyperparameters["active"])
     split = np.array_split(generator.permutation(len(ids)), 2)
-    halves = [_half(counts, half, fit.n_features, rule, generator) for half in split]
+    halves = mapped(partial(_half, counts, fit.n_features, rule, generator), split)
     first, second = (half[:, matched(half, fit.capability)[0]] for half in halves)
     whole = [np.diagonal(cosines(half, fit.capability)) for half in (first, second)]
     used = fit.capability.any(axis=0)
@@ -108,11 +110,12 @@ def stability(
 
 def _half(
     counts: Counts,
-    items: IntArray,
     n_features: int,
     rule: CodeRule,
     rng: np.random.Generator,
+    items: IntArray,
 ) -> FloatArray:
+    # The rule leaves nothing to choose, so that nothing is drawn.
     place = torch.from_numpy(items).to(counts.right.device)  # pyright: ignore[reportUnknownMemberType]
     part = Counts(counts.right[:, place], counts.trials[:, place])
     return as_array(find_codes(part, n_features, rule, rng).codes.capability)

@@ -54,16 +54,27 @@ def variational(
             estimate = bound_of(_rebuilt(proposals, leaves))
             (-estimate).backward()
         history.append(float(estimate.detach()))
-        for (name, _), tensors in leaves.items():
-            if not all(bool(torch.isfinite(x.grad).all()) for x in tensors if x.grad is not None):
-                msg = (
-                    f"the gradient by the proposal of {name!r} is not finite at iteration "
-                    f"{len(history)}: take a smaller step, or method='qem'"
-                )
-                raise DesignError(msg)
+        _check_gradients(leaves, len(history))
         optimiser.step()
     found = {key: [x.detach() for x in tensors] for key, tensors in leaves.items()}
     return _rebuilt(proposals, found), history
+
+
+def _check_gradients(leaves: dict[tuple[str, str], list[Tensor]], iteration: int) -> None:
+    """Raise an error that names the proposal; the host waits once for all of them."""
+    found = {
+        name: torch.stack([torch.isfinite(x.grad).all() for x in tensors if x.grad is not None])
+        for name, tensors in leaves.items()
+        if any(x.grad is not None for x in tensors)
+    }
+    if not found or bool(torch.cat(list(found.values())).all()):
+        return
+    name = next(name for (name, _), fine in found.items() if not bool(fine.all()))
+    msg = (
+        f"the gradient by the proposal of {name!r} is not finite at iteration {iteration}: take a "
+        "smaller step, or method='qem'"
+    )
+    raise DesignError(msg)
 
 
 def _leaves(proposals: Proposals) -> dict[tuple[str, str], list[Tensor]]:

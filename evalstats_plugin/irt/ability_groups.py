@@ -47,7 +47,7 @@ class AbilityGroups(NamedTuple):
 
     def weighted(self, nodes: Nodes) -> Nodes:
         """Give each model the weights of its group, shape (N, Q)."""
-        width = math.log(float(nodes.at[1] - nodes.at[0]) / math.sqrt(2 * math.pi))
+        width = torch.log((nodes.at[1] - nodes.at[0]) / math.sqrt(2 * math.pi))
         z = (nodes.at - self.mean[:, None]) / self.sd[:, None]
         by_group = width - 0.5 * z.square() - self.sd.log()[:, None]
         return Nodes(nodes.at, by_group[self.of_model])
@@ -59,7 +59,8 @@ class AbilityGroups(NamedTuple):
 
     def moments(self, weights: Tensor, at: Tensor) -> AbilityGroups:
         """Mean and spread of each group's posteriors (N, Q), the first's among them."""
-        count = torch.bincount(self.of_model, minlength=len(self.mean)).to(at)
+        one = weights.new_ones(len(weights))
+        count = one.new_zeros(len(self.mean)).index_add_(0, self.of_model, one)
         share = weights.new_zeros(len(self.mean), len(at)).index_add_(0, self.of_model, weights)
         share = share / count[:, None]
         mean = share @ at

@@ -10,12 +10,13 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from evalstats_plugin.irt.progress import tell
 
-Step = Callable[[Tensor], tuple[Tensor, float]]
-"""From a point to the next, and the objective at the point it started from."""
+Step = Callable[[Tensor], tuple[Tensor, Tensor]]
+"""From a point to the next, and the objective at the point it started from, without dimensions."""
 
 
 class Solution(NamedTuple):
@@ -40,11 +41,12 @@ def squarem(step: Step, start: Tensor, *, tolerance: float, max_steps: int) -> S
     """
     point, steps, still, before = start, 0, 0, -math.inf
     while True:
-        first, objective = step(point)
+        first, height = step(point)
         steps += 1
         tell("step", steps)
         move = first - point
-        change = float(move.abs().max())
+        # All that the host has to know of three steps, so that it waits for the device once.
+        objective, change = torch.stack([height, move.abs().max()]).tolist()
         still = still + 1 if abs(objective - before) <= 1e-11 * abs(objective) else 0
         before = objective
         how = "parameters" if change <= tolerance else "objective" if still >= 3 else ""
@@ -52,8 +54,9 @@ def squarem(step: Step, start: Tensor, *, tolerance: float, max_steps: int) -> S
             return Solution(first, objective, change, steps, how)
         second, _ = step(first)
         bend = second - first - move
-        length = max(1.0, min(float(move.norm() / bend.norm().clamp_min(1e-300)), 64.0))
+        tiny = torch.finfo(bend.dtype).tiny
+        length = (move.norm() / bend.norm().clamp_min(tiny)).clamp(1.0, 64.0)
         jump = point + 2 * length * move + length * length * bend
         landed, reached = step(jump)
         steps += 2
-        point = landed if reached >= objective else second
+        point = torch.where(reached >= height, landed, second)

@@ -226,7 +226,7 @@ def _newton_step(gradient: Tensor, covariance: Tensor, free: Tensor) -> Tensor:
     if covariance.ndim == 2:
         step = gradient / covariance.clamp_min(1e-9)
         return (step - (step * free).sum(1, keepdim=True) / free.sum(1, keepdim=True)) * free
-    return torch.linalg.solve(_bordered(covariance, free), gradient)
+    return torch.linalg.solve_ex(_bordered(covariance, free), gradient)[0]
 
 
 def _bordered(covariance: Tensor, free: Tensor) -> Tensor:

@@ -48,10 +48,10 @@ def coarse(items: Items, nodes: Tensor) -> Coarse:
     >>> len(coarse(items, torch.linspace(-6, 6, 601)).at)
     48
     """
-    low, high = float(nodes[0]), float(nodes[-1])
-    away = math.pi / max(float(items.slope.abs().max()), 1e-9) / (0.5 * (high - low))
+    low, high, steepest = torch.stack([nodes[0], nodes[-1], items.slope.abs().max()]).tolist()
+    away = math.pi / max(steepest, 1e-9) / (0.5 * (high - low))
     count = 2 + math.ceil(-math.log(_ACCURACY) / math.log(away + math.hypot(1, away)))
-    if 2 * count > len(nodes):
+    if 4 * count > 3 * len(nodes):
         return Coarse(nodes, None)
     points = torch.cos(
         torch.arange(count, dtype=nodes.dtype, device=nodes.device) * (math.pi / (count - 1))
@@ -64,7 +64,8 @@ def _barycentric(points: Tensor, at: Tensor) -> Tensor:
     """Values of the points' Lagrange polynomials at `at`, shape (Q, K) [BT04]_."""
     weights = torch.ones_like(points)
     weights[1::2] = -1
-    weights[[0, -1]] *= 0.5
+    weights[0] *= 0.5
+    weights[-1] *= 0.5
     apart = at[:, None] - points
     hit = apart == 0
     share = weights / torch.where(hit, 1.0, apart)

@@ -70,7 +70,8 @@ def log_odds_and_wrong(items: Items, at: Tensor) -> tuple[Tensor, Tensor]:
         logit = torch.addcmul(items.intercept[:, None], items.slope[:, None], at)
         return logit, -torch.nn.functional.softplus(logit)
     found = curves(items, at)
-    wrong = torch.log(found.wrong)
+    # Of the steepest items it vanishes in single precision.
+    wrong = torch.log(found.wrong.clamp_min(torch.finfo(items.slope.dtype).tiny))
     return torch.log(found.right) - wrong, wrong
 
 

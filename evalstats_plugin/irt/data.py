@@ -12,7 +12,7 @@ from torch import Tensor
 
 from evalstats_plugin.errors import DesignError
 from evalstats_plugin.matrix import ResponseMatrix
-from evalstats_plugin.sampling.devices import check_memory, resolve_device
+from evalstats_plugin.sampling.devices import check_memory, resolve_device, resolve_dtype
 from evalstats_plugin.score_range import check_unit_range
 from evalstats_plugin.wording import few
 
@@ -39,7 +39,7 @@ def counts_of(
     matrix: ResponseMatrix,
     *,
     device: str | torch.device = "auto",
-    dtype: torch.dtype = torch.float64,
+    dtype: str | torch.dtype = "float64",
     linked: bool = True,
 ) -> Counts:
     """Count successes and trials, after checking that abilities can be estimated from them.
@@ -61,7 +61,9 @@ def counts_of(
     place = resolve_device(device)
     n, m, _ = matrix.scores.shape
     check_names(matrix.models, m, at_least=2 if linked else 1)
-    check_memory(memory_needed(n, m, dtype), place, f"{n} models × {m} items")
+    number = resolve_dtype(dtype)
+    what = f"{n} models × {m} items"
+    check_memory(memory_needed(n, m, number), place, what, otherwise=_smaller(number))
     there = ~np.isnan(matrix.scores)
     check_unit_range(matrix)
     trials: NDArray[np.float64] = there.sum(axis=2, dtype=np.float64)
@@ -69,10 +71,20 @@ def counts_of(
     if linked:
         _check_linked(matrix, trials > 0)
     return Counts(
-        right=torch.from_numpy(right).to(place, dtype),  # pyright: ignore[reportUnknownMemberType]
-        trials=torch.from_numpy(trials).to(place, dtype),  # pyright: ignore[reportUnknownMemberType]
+        right=torch.from_numpy(right).to(place, number),  # pyright: ignore[reportUnknownMemberType]
+        trials=torch.from_numpy(trials).to(place, number),  # pyright: ignore[reportUnknownMemberType]
         notes=(*matrix.notes, *_notes(matrix, right, trials)),
     )
+
+
+def check_room(numbers: int, like: Tensor, what: str) -> None:
+    """Raise `DesignError` where there is no memory for so many numbers like these."""
+    check_memory(numbers * like.dtype.itemsize, like.device, what, otherwise=_smaller(like.dtype))
+
+
+def _smaller(dtype: torch.dtype) -> str:
+    """What to do where memory is not enough for numbers of this kind."""
+    return "in Python pass dtype='float32' to fit_irt" if dtype == torch.float64 else ""
 
 
 def memory_needed(n_models: int, n_items: int, dtype: torch.dtype = torch.float64) -> int:

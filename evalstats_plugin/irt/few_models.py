@@ -37,3 +37,16 @@ def discriminations_note(fit: IRTFit) -> list[str]:
         f"{n} models tell hardly anything of discriminations ({share:.0%} of their variance): each "
         "is near what all items have in common, and item model rasch says as much"
     ]
+
+
+def missing_errors_note(fit: IRTFit, n_estimated: int) -> list[str]:
+    """Count items that a likelihood was maximised for, but is flat at, so that errors are NaN."""
+    errors = [fit.difficulty_std_error]
+    errors += [] if fit.item_model == "rasch" else [fit.discrimination_std_error]
+    whole = int(np.isfinite(errors).all(axis=0).sum())
+    if whole == n_estimated:
+        return []
+    return [
+        f"{n_estimated - whole} items have no standard error of difficulty or discrimination: "
+        "answers hardly tell them. Take an item prior (option prior), or estimator mml-items"
+    ]

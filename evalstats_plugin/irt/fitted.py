@@ -15,10 +15,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from evalstats_plugin.errors import DesignError
 from evalstats_plugin.irt.ability_groups import named_groups
 from evalstats_plugin.irt.curves import Items
-from evalstats_plugin.irt.data import Counts
-from evalstats_plugin.irt.few_models import discriminations_note
+from evalstats_plugin.irt.data import Counts, check_room
+from evalstats_plugin.irt.few_models import discriminations_note, missing_errors_note
 from evalstats_plugin.irt.fit import IRTFit
 from evalstats_plugin.irt.fitted_groups import with_groups
 from evalstats_plugin.irt.information import Covariances, covariances, is_quick
@@ -27,7 +28,6 @@ from evalstats_plugin.irt.mml import STEEPEST, Marginal, Options, fit_marginal
 from evalstats_plugin.irt.posterior import arrange
 from evalstats_plugin.irt.quadrature import LOOSEST
 from evalstats_plugin.matrix import ResponseMatrix
-from evalstats_plugin.sampling.devices import check_memory
 from evalstats_plugin.stats.interval import FloatArray
 
 
@@ -45,7 +45,7 @@ def fit_mml(
     )
     kept, flat = _varied_items(counts) if how.prior == "none" else (counts, None)
     n, m = kept.right.shape
-    check_memory(8 * 6 * n * (how.nodes or 300), counts.right.device, f"{n} models × {m} items")
+    check_room(6 * n * (how.nodes or 300), counts.right, f"{n} models × {m} items")
     found = fit_marginal(kept, how)
     wanted = is_quick(n, found) if std_errors is None else bool(std_errors)
     spread = covariances(arrange(kept), found, how, sandwich=sandwich) if wanted else None
@@ -60,8 +60,9 @@ def fit_mml(
         fit,
         diagnostics=_diagnostics(counts, found, began) | {"prior": how.prior},
         hyperparameters=fit.hyperparameters | ({"upper": how.upper} if how.upper < 1 else {}),
-        notes=(*fit.notes, *notes, *suspects_note(fit), *_flat_note(flat)),
-    )
+        notes=(*fit.notes, *notes, *suspects_note(fit), *_flat_note(flat),
+               *(missing_errors_note(fit, m) if wanted else ())),
+    )  # fmt: skip
 
 
 def fit_mml_items(
@@ -120,6 +121,12 @@ def _varied_items(counts: Counts) -> tuple[Counts, FloatArray | None]:
     flat = (right == 0) | (right == trials)
     if not bool(flat.any()):
         return counts, None
+    if bool(flat.all()):
+        msg = (
+            f"{len(flat)} items found, each all right or all wrong, expected one that tells models "
+            'apart: take estimator "mml-items", or an item prior (option prior)'
+        )
+        raise DesignError(msg)
     kept = replace(counts, right=counts.right[:, ~flat], trials=counts.trials[:, ~flat])
     as_if_half = torch.log((trials - right + 0.5) / (right + 0.5))
     return kept, as_array(torch.where(flat, as_if_half, torch.nan))
@@ -212,7 +219,9 @@ def _abilities(
         shared = as_array(spread.with_slope)
         cross = slope * np.outer(shared[:-1], mean)
         covariance = covariance + cross + cross.T + shared[-1] * np.outer(mean, mean)
-        sizes["ability_variance_std_error"] = float(2 * slope * np.sqrt(shared[-1]))
+        # Below 0 where what is known of the slope is not definite: no error.
+        with np.errstate(invalid="ignore"):
+            sizes["ability_variance_std_error"] = float(2 * slope * np.sqrt(shared[-1]))
     return slope * mean, covariance, sizes
 
 

@@ -46,8 +46,9 @@ def fit_beta(
         Too few models, or scores that all are 0 or 1.
     """
     began = time.perf_counter()
-    device = counts.right.device
-    scores = beta_response.beta_scores(matrix.scores, device=device)
+    scores = beta_response.beta_scores(
+        matrix.scores, device=counts.right.device, dtype=counts.right.dtype
+    )
     if scores.exact == 1:
         msg = (
             "every score is 0 or 1, expected scores in between for a Beta response: take response "

@@ -16,13 +16,12 @@ import torch
 from torch import Tensor
 
 from evalstats_plugin.errors import DesignError, SelectionError
-from evalstats_plugin.irt.data import Counts
+from evalstats_plugin.irt.data import Counts, check_room
 from evalstats_plugin.irt.factor import FactorSolution, check_dimensions, fit_factor
 from evalstats_plugin.irt.factor_fit import ROTATIONS, FactorFit
 from evalstats_plugin.irt.fitted import as_array, not_converged, run_facts
 from evalstats_plugin.irt.logistic import posterior_mode
 from evalstats_plugin.matrix import ResponseMatrix
-from evalstats_plugin.sampling.devices import check_memory
 from evalstats_plugin.wording import no_such
 
 NOTE = (
@@ -51,7 +50,7 @@ def fit_factor_model(
     n, m = counts.right.shape
     if dimensions != "auto":
         check_dimensions(counts, dimensions)
-    check_memory(8 * 12 * n * m, counts.right.device, f"{n} models × {m} items")
+    check_room(12 * n * m, counts.right, f"{n} models × {m} items")
     found = fit_factor(counts, dimensions, ridge, rng=rng)
     fit = _record(matrix, counts, found)
     if fit.empty and dimensions == "auto":

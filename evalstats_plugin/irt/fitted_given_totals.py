@@ -26,12 +26,11 @@ from evalstats_plugin.irt.cml import (
     difficulties_given_model_totals,
 )
 from evalstats_plugin.irt.curves import Items
-from evalstats_plugin.irt.data import Counts
+from evalstats_plugin.irt.data import Counts, check_room
 from evalstats_plugin.irt.fit import IRTFit
 from evalstats_plugin.irt.fitted import as_array, not_converged, run_facts
 from evalstats_plugin.irt.scores import score
 from evalstats_plugin.matrix import ResponseMatrix
-from evalstats_plugin.sampling.devices import check_memory
 
 NOTE_ITEMS = (
     "conditional on item totals: 95 % intervals cover .95 with 5, 10 and 40 models where all items "
@@ -95,7 +94,7 @@ def fit_cml(
     """Difficulties given model totals, and then abilities, which are made to sum to 0."""
     began = time.perf_counter()
     n, m = counts.right.shape
-    check_memory(8 * 6 * m * m, counts.right.device, f"the covariance of {m} items")
+    check_room(6 * m * m, counts.right, f"the covariance of {m} items")
     found = _conditional(difficulties_given_model_totals, counts)
     free = torch.isfinite(found.estimate)
     known = found.covariance[free][:, free]
@@ -131,9 +130,16 @@ def flat_note(flat: NDArray[np.bool_]) -> str:
 
 def _conditional(run: Callable[[Counts], ConditionalFit], counts: Counts) -> ConditionalFit:
     try:
-        return run(counts)
+        found = run(counts)
     except ValueError as error:
         raise DesignError(str(error)) from error
+    if not bool(torch.isfinite(found.estimate).any()):
+        msg = (
+            "no finite estimate: models and items are in perfect order, each model right wherever "
+            "one with fewer right answers is; expected answers that deviate, or take mml-items"
+        )
+        raise DesignError(msg)
+    return found
 
 
 def warm(right: Tensor, trials: Tensor, level: Tensor) -> Warm:

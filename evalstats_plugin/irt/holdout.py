@@ -11,6 +11,7 @@ their exposed cells, held-out items among the frozen models by theirs, and the r
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -18,6 +19,7 @@ import torch
 from scipy import special
 from torch import Tensor
 
+from evalstats_plugin.engines import mapped
 from evalstats_plugin.errors import DesignError
 from evalstats_plugin.irt.data import Counts
 from evalstats_plugin.irt.masks import BoolArray, Split
@@ -173,10 +175,10 @@ def unseen_accuracy(
         raise DesignError(msg)
     fold = torch.from_numpy(rng.permutation(n) % n_folds).to(seen.device)
     expected, variance, found = (known.right.new_zeros(n) for _ in range(3))
-    for k in range(n_folds):
-        out = fold == k
-        placed = estimator(_rows(known, ~out)).for_models(_seen(_rows(known, out), seen))
-        shares = _shares(_rows(known, out), placed.probability(), ~seen)
+    out_of_each = [fold == k for k in range(n_folds)]
+    for out, shares in zip(
+        out_of_each, mapped(partial(_of_fold, estimator, known, seen), out_of_each), strict=True
+    ):
         expected[out], variance[out], found[out] = shares
     there = ~torch.isnan(found)
     error = (found - expected)[there]
@@ -191,6 +193,14 @@ def unseen_accuracy(
     half = -special.stdtrit(count, tail) * np.sqrt(chance + excess)
     low, high = (np.clip(estimate + sign * half, 0, 1) for sign in (-1, 1))
     return Accuracy(estimate, low, high, excess**0.5, count)
+
+
+def _of_fold(
+    estimator: Callable[[Counts], Fitted], known: Counts, seen: Tensor, out: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Shares of the models of one fold, placed by a fit of the others; see `_shares`."""
+    placed = estimator(_rows(known, ~out)).for_models(_seen(_rows(known, out), seen))
+    return _shares(_rows(known, out), placed.probability(), ~seen)
 
 
 def _common(new: Counts) -> Tensor:

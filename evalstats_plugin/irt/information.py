@@ -18,6 +18,8 @@ import torch
 from torch import Tensor
 
 from evalstats_plugin.irt.curves import Items, curves, gradients
+from evalstats_plugin.irt.elimination import eliminated
+from evalstats_plugin.irt.item_step import logistic_information
 from evalstats_plugin.irt.mml import Marginal, Options
 from evalstats_plugin.irt.posterior import Answers, blocks
 
@@ -75,6 +77,10 @@ def complete_information(answers: Answers, fit: Marginal, options: Options) -> T
     found: list[Tensor] = []
     for part in blocks(answers.right.shape[1], len(at)):
         items = fit.items.part(part)
+        if items.logistic:
+            trials = (by_pattern.T @ answers.trials[:, part]).T
+            found.append(logistic_information(trials, curves(items, at), at))
+            continue
         curve = curves(items, at)
         by = gradients(curve, at)
         right = (fit.weights.T @ answers.right[:, part]).T
@@ -193,13 +199,7 @@ def _linearised(answers: Answers, fit: Marginal, options: Options) -> Covariance
         dense[-1], dense[:, -1] = edge, edge
         slopes = torch.cat([slopes[1:], -own[None, None, :, 0, 1]], dim=1)
         own = own[:, 1:, 1:]
-    inverse = torch.linalg.inv(own)
-    through = torch.einsum("mpr,rnm->pnm", inverse, slopes)
-    for here, there in zip(slopes, through, strict=True):
-        dense.addmm_(here, there.T, alpha=-1)
-    covariance = torch.linalg.inv(dense)
-    spread = torch.stack([covariance @ part for part in through])
-    items = inverse + torch.einsum("pnm,rnm->mpr", through, spread)
+    covariance, items, last = eliminated(dense, slopes, own)
     width = fit.variance.sqrt()
     abilities = width[:, None] * covariance[:n, :n] * width
     if not options.common_slope:
@@ -207,7 +207,7 @@ def _linearised(answers: Answers, fit: Marginal, options: Options) -> Covariance
         return Covariances(items, abilities, None, groups, "linearised")
     items = torch.nn.functional.pad(items, (1, 0, 1, 0))
     items[:, 0, 0] = covariance[-1, -1]
-    items[:, 0, 1] = items[:, 1, 0] = spread[0, -1]
+    items[:, 0, 1] = items[:, 1, 0] = last[0]
     with_slope = torch.cat([width * covariance[-1, :n], covariance[-1, -1:]])
     groups = _of_groups(covariance, places, -1)
     return Covariances(items, abilities, with_slope, groups, "linearised")
@@ -220,6 +220,9 @@ def _score_slopes(answers: Answers, fit: Marginal, *, degree: int) -> Tensor:
     """
     first, second = score_parts(fit.items, fit.nodes.at)
     trials = answers.of_models(answers.trials)
+    if fit.items.logistic:
+        # The same for all items: by a it is θ, by d it is 1.
+        first = torch.stack([fit.nodes.at, torch.ones_like(fit.nodes.at)])[:, None]
     found: list[Tensor] = []
     for shape in _polynomials(fit, degree):
         apart = fit.weights * shape

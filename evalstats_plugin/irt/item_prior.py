@@ -13,9 +13,12 @@ from torch import Tensor
 
 from evalstats_plugin.irt.curves import Items
 from evalstats_plugin.irt.item_step import Derivatives
+from evalstats_plugin.sampling.cholesky import cholesky
 
 _ROUNDS = 30
 """EM steps of the distribution for each step of the items."""
+_LOOK = 6
+"""Every so many of them is seen whether they have settled."""
 _IDEAL, _FLOOR = 2.0, 0.1
 """So many items with so small a standard deviation are added to those there are."""
 
@@ -73,20 +76,27 @@ class ItemPrior(NamedTuple):
         known = found.information[:, at, at]
         values = (self.away(items) + self.mean)[..., None]
         target = known @ values + found.gradient[:, at, None]
-        n = len(target)
-        for _ in range(_ROUNDS):
+        # With the items last, the few numbers of each are rows of their own.
+        known, target = known.permute(1, 2, 0).contiguous(), target[..., 0].T.contiguous()
+        n, k = target.shape[1], len(self.mean)
+        floor = _IDEAL * _FLOOR**2 * torch.eye(k, dtype=target.dtype, device=target.device)
+        done = target.new_zeros((), dtype=torch.bool)
+        for turn in range(1, _ROUNDS + 1):
             precision = prior.precision
-            own = torch.linalg.inv(known + precision)
-            means = (own @ (target + (precision @ prior.mean)[:, None]))[..., 0]
-            mean = means.mean(dim=0)
-            apart = means - mean
-            spread = (
-                apart.T @ apart + own.sum(dim=0) + _IDEAL * _FLOOR**2 * torch.eye(len(mean)).to(own)
+            own = _inverses(known + precision[..., None])
+            means = (own * (target + (precision @ prior.mean)[:, None])).sum(dim=1)
+            mean = means.mean(dim=1)
+            apart = means - mean[:, None]
+            spread = apart @ apart.T + own.sum(dim=2) + floor
+            factor = cholesky(spread / (n + _IDEAL))
+            change = (factor - prior.factor).abs().max() + (mean - prior.mean).abs().max()
+            prior = self._replace(
+                mean=torch.where(done, prior.mean, mean),
+                factor=torch.where(done, prior.factor, factor),
             )
-            factor = torch.linalg.cholesky(spread / (n + _IDEAL))
-            change = float((factor - prior.factor).abs().max() + (mean - prior.mean).abs().max())
-            prior = self._replace(mean=mean, factor=factor)
-            if change < 1e-7:
+            done = done | (change < 1e-7)
+            # Seldom, since a device would have to be waited for.
+            if turn % _LOOK == 0 and bool(done):
                 break
         return prior
 
@@ -144,6 +154,14 @@ class ItemPrior(NamedTuple):
         if k == 2:
             factor[1, 0] = numbers[4]
         return self._replace(mean=numbers[:k], factor=factor)
+
+
+def _inverses(matrices: Tensor) -> Tensor:
+    """Of symmetric matrices of one or two rows, both (k, k, M)."""
+    if len(matrices) == 1:
+        return 1 / matrices
+    a, b, _, c = matrices.flatten(0, 1).unbind()
+    return torch.stack([c, -b, -b, a]).div_(a * c - b * b).unflatten(0, (2, 2))
 
 
 def weak_prior(like: Tensor, *, common_slope: bool) -> ItemPrior:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from evalstats_plugin.irt.coarse_grid import coarse
-from evalstats_plugin.irt.curves import Items, curves, gradients, log_odds_and_wrong
+from evalstats_plugin.irt.curves import Curves, Items, curves, gradients, log_odds_and_wrong
 from evalstats_plugin.irt.posterior import Answers, Nodes, blocks
 
 
@@ -50,15 +50,23 @@ def _derivatives_of(
         expected = trials * curve.right
         basis = torch.stack([at, torch.ones_like(at)], dim=1)
         seen = (torch.stack([mean, torch.ones_like(mean)]) @ right).T
-        spread = expected * curve.wrong
-        powers = spread @ torch.stack([at * at, at, torch.ones_like(at)], dim=1)
-        information = powers[:, [0, 1, 1, 2]].reshape(-1, 2, 2)
-        return Derivatives(seen - expected @ basis, information)
+        return Derivatives(seen - expected @ basis, logistic_information(trials, curve, at))
     right = (few.gather(weights).T @ answers.right[:, part]).T
     by = gradients(curve, at)
-    scale = by / (curve.right * curve.wrong)
+    # Both may vanish for items that run away.
+    scale = by / (curve.right * curve.wrong).clamp_min(torch.finfo(by.dtype).tiny)
     gradient = torch.einsum("pmq,mq->mp", scale, right - trials * curve.right)
     return Derivatives(gradient, torch.einsum("pmq,rmq,mq->mpr", scale, by, trials))
+
+
+def logistic_information(trials: Tensor, curve: Curves, at: Tensor) -> Tensor:
+    """Of logistic curves, (M, 2, 2), given so many trials at each ability, (M, Q).
+
+    What is observed is what is expected: it does not depend on the answers.
+    """
+    spread = trials * curve.right * curve.wrong
+    powers = spread @ torch.stack([at * at, at, at, torch.ones_like(at)], dim=1)
+    return powers.reshape(-1, 2, 2)
 
 
 def newton_step(found: Derivatives, *, common_slope: bool, longest: float = 2.0) -> Tensor:
@@ -68,7 +76,7 @@ def newton_step(found: Derivatives, *, common_slope: bool, longest: float = 2.0)
     ridge = 1e-9 * torch.eye(gradient.shape[1], dtype=gradient.dtype, device=gradient.device)
     information = information + ridge
     if not common_slope:
-        step: Tensor = torch.linalg.solve(information, gradient)
+        step: Tensor = torch.linalg.solve_ex(information, gradient)[0]
         return step * (longest / step.abs().amax(dim=1, keepdim=True)).clamp_max(1.0)
     # One slope for all: the intercepts are eliminated first.
     cross = information[:, 0, 1] / information[:, 1, 1]

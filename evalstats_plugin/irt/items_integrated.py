@@ -27,15 +27,22 @@ from evalstats_plugin.irt.items_likelihood import State, blocks, evaluate
 _FEW = 10
 # Rise of the log-likelihood that the next step promises, at which the search ends.
 _TOLERANCE = 1e-9
-# Blend to which only steps refused time and again lead: coarse points misjudge a narrow population,
-# on which no step is then good. Points come closer there too.
-_STUCK = 0.85
-# Rise below which points come closer.
-_CLOSE, _COARSE = 1.0, 1.6
-# Rise below which points and the covariance of the scores stay: as points move, so do errors.
-_NEAR = 5e-3
-# A step may lower the log-likelihood by so little: the points move with it, and so do their errors.
-_FALL = 1e-3
+# How much further apart points are at first, and at last; the rise below which they come closer.
+_COARSE, _FINE, _CLOSE = 1.6, 0.85, 1.0
+# Rise below which, and change of every hyper-parameter below which, points come closest and stay:
+# as points move, so do their errors, and the search goes to and fro. The rise alone tells too
+# little: where spreads hardly matter it is small far from the maximum, and a population that
+# narrows between points that stay seems ever more likely.
+_NEAR, _STILL = 0.05, 0.15
+# Those below which the covariance of the scores of abilities stays.
+_KNOWN_NEAR, _KNOWN_STILL = 5e-3, 0.01
+# No parameter changes by more at once, and none by more than this share of Newton's step at first.
+_LONGEST, _FIRST = 1.0, 0.5
+# A step may lower the log-likelihood by so little, or by so little an item: the points move with
+# it, and so do their errors.
+_FALL, _FALL_OF_ITEM = 1e-3, 1e-6
+# Least curvature taken, as a share of that of complete data.
+_FLATTEST = 1e-6
 
 
 class ItemsIntegratedFit(NamedTuple):
@@ -108,53 +115,74 @@ def _start(counts: Counts, kind: Kind) -> tuple[Tensor, Population]:
 
 
 def _search(counts: Counts, kind: Kind, max_iter: int) -> tuple[State, Points, int, bool]:
-    """Newton steps, drawn towards those of EM where the likelihood is not concave or falls.
+    """Newton steps, halved on the same points where the likelihood falls.
 
-    The information of complete data minus (1 - blend) of what is missing gives Newton's step at a
-    blend of 0, and the gradient step of EM, which goes uphill, at 1.
+    Points are coarse at first. They misjudge a narrow population by so much an item, so that they
+    come closer as soon as a step on them is refused, or the likelihood is not concave.
     """
     ability, population = _start(counts, kind)
-    most, known, close = counts.trials.amax(1), None, False
-    coarseness, enough = (_COARSE, _CLOSE) if len(ability) > _FEW else (1.0, 1e-4)
-    grid = points(population, ability, most, coarseness=coarseness)
+    n, most = len(ability), counts.trials.amax(1)
+    fall = max(_FALL, _FALL_OF_ITEM * counts.right.shape[1])
+    apart, refused, length, iteration = 1.0 if n <= _FEW else _COARSE, False, _FIRST, 0
+    grid = points(population, ability, most, coarseness=apart)
     state = evaluate(counts, ability, population, grid)
-    blend, length, iteration = 0.5, 1.0, 0
     for iteration in range(1, max_iter + 1):
-        step, gain, blend = _direction(state, blend)
-        if gain < _TOLERANCE and close:
+        step, gain, concave = _direction(state)
+        if apart == _FINE and concave and gain < _TOLERANCE:
             return state, grid, iteration, True
-        moved = _moved(state, step * min(length, 2.0 / float(step.abs().max())))
-        if (gain < enough or blend > _STUCK) and not close:
-            # On other points the likelihood is not the same, and need not rise.
-            close, grid = True, points(moved[1], moved[0], most)
-            state = evaluate(counts, *moved, grid)
+        size, change = torch.stack([step.abs().max(), step[n:].abs().max()]).tolist()
+        closer = _closer(apart, gain, change, concave=concave, refused=refused)
+        if closer != apart:
+            # Elsewhere the likelihood is not the same, and need not rise.
+            apart, refused, length = closer, False, 1.0
+            grid = points(state.population, state.ability, most, coarseness=apart)
+            state = evaluate(counts, state.ability, state.population, grid)
             continue
-        if gain < min(enough, _NEAR) and known is None:
-            known = state.missing[: len(most), : len(most)]
-        near = grid
-        if known is None:
-            near = points(moved[1], moved[0], most, coarseness=1.0 if close else coarseness)
-        fresh = evaluate(counts, *moved, near, known=known)
-        if bool(fresh.objective >= state.objective - _FALL):
-            state, grid = fresh, near
-            blend, length = (blend / 4 if blend > 0.02 else 0.0), 1.0
-        else:
-            length, blend = length / (1 if blend < 0.9 else 2), (1 + blend) / 2
+        length = min(length, _LONGEST / max(size, _TOLERANCE))
+        moved = _moved(state, step * length)
+        there, near = grid, gain < _KNOWN_NEAR and change < _KNOWN_STILL
+        if apart > _FINE and not refused:
+            there = points(moved[1], moved[0], most, coarseness=apart)
+        known = state.missing[:n, :n] if near and apart == _FINE else None
+        fresh = evaluate(counts, *moved, there, known=known)
+        rises = (fresh.objective >= state.objective - fall) & fresh.gradient.isfinite().all()
+        refused, length = (False, 1.0) if bool(rises) else (True, length / 2)
+        if not refused:
+            state, grid = fresh, there
     return state, grid, iteration, False
 
 
-def _direction(state: State, blend: float) -> tuple[Tensor, float, float]:
-    """Step, the rise it promises, and the blend at which the information is positive definite."""
+def _closer(apart: float, gain: float, change: float, *, concave: bool, refused: bool) -> float:
+    """How far apart points are from now on."""
+    if apart == _COARSE:
+        return 1.0 if refused or not concave or gain < _CLOSE else apart
+    if apart == _FINE:
+        # Points that stay are of use near by only.
+        return apart if concave and change < 2 * _STILL else 1.0
+    return _FINE if concave and gain < _NEAR and change < _STILL else apart
+
+
+def _direction(state: State) -> tuple[Tensor, float, bool]:
+    """Step, the rise it promises, and whether the likelihood is concave.
+
+    Where it is not, every curvature is taken for downward, which goes uphill and away from saddles.
+    """
     basis = _basis(state)
     slope = basis.T @ state.gradient
-    while True:
-        information = state.complete - (1 - blend) * state.missing
-        factor, failed = torch.linalg.cholesky_ex(basis.T @ information @ basis)
-        if not bool(failed) or blend > 0.999:
-            break
-        blend = (1 + blend) / 2 if blend > 0.05 else 0.1
+    information = basis.T @ (state.complete - state.missing) @ basis
+    factor, failed = torch.linalg.cholesky_ex(information)
     step = torch.cholesky_solve(slope[:, None], factor)[:, 0]
-    return basis @ step, float(slope @ step), blend
+    gain, bad = torch.stack([slope @ step, failed.to(slope)]).tolist()
+    if not bad:
+        return basis @ step, gain, True
+    scale = torch.linalg.cholesky(basis.T * state.complete.diagonal().clamp_min(1e-300) @ basis)
+    half = torch.linalg.solve_triangular(scale, information, upper=False)
+    whole = torch.linalg.solve_triangular(scale, half.T, upper=False)
+    curvature, turn = torch.linalg.eigh((whole + whole.T) / 2)
+    slope = torch.linalg.solve_triangular(scale, slope[:, None], upper=False)
+    along = (turn.T @ slope) / curvature.abs().clamp_min(_FLATTEST)[:, None]
+    step = torch.linalg.solve_triangular(scale.T, turn @ along, upper=True)[:, 0]
+    return basis @ step, float((turn.T @ slope * along).sum()), False
 
 
 def _basis(state: State) -> Tensor:
@@ -226,11 +254,11 @@ def _named(population: Population, shift: float) -> dict[str, float]:
 def _ability_covariance(state: State) -> Tensor:
     """Inverse information of abilities that sum to 0, m_2 fixed and the others profiled."""
     n = len(state.ability)
-    keep = torch.ones(len(state.gradient), dtype=torch.bool)
+    information = state.complete - state.missing
     if state.population.kind != "rasch":
-        keep[n + 2] = False
-    information = (state.complete - state.missing)[keep][:, keep]
-    total = torch.zeros(len(information), 1).to(information)
+        rows = torch.cat([information[: n + 2], information[n + 3 :]])
+        information = torch.cat([rows[:, : n + 2], rows[:, n + 3 :]], dim=1)
+    total = information.new_zeros(len(information), 1)
     total[:n] = 1
     basis = torch.linalg.qr(total, mode="complete")[0][:, 1:]
     inverse = torch.linalg.inv(basis.T @ information @ basis)

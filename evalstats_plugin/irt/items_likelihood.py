@@ -148,7 +148,7 @@ def _usual(counts: Counts) -> Tensor:
     """
     most = counts.trials.amax(1)
     same = (counts.trials == most[:, None]).to(most).mean()
-    return most if bool(same > 0.5) else torch.zeros_like(most)
+    return torch.where(same > 0.5, most, 0.0)
 
 
 def _usual_square(slope: Tensor, pooled: Tensor, expected: Tensor, usual: Tensor) -> Tensor:
@@ -166,10 +166,11 @@ def _own_covariance(block: Block, a: Tensor, slope: Tensor, mean: Tensor, usual:
     total = total + total.T - mean.T @ mean
     away = usual - trials
     # A step too far gives no numbers, and is taken back by the search.
-    depth = max(1, int((weight > _FAINT).sum(1).max()))
-    width = int((away != 0).sum(1).max())
+    sizes = [(weight > _FAINT).sum(1).max(), (away != 0).sum(1).max()]
+    depth, width = torch.stack(sizes).tolist()
     if width == 0:
         return total
+    depth = max(1, depth)
     for part in torch.arange(len(away), device=away.device).split(
         max(1, _BLOCK // (width * depth))
     ):

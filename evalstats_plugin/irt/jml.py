@@ -206,7 +206,7 @@ def _information(data: _Data, state: _State) -> _Information:
         levers, prior = torch.stack([one, state.ability], 2), [*prior, data.penalty.discrimination]
     slope = weight * state.slope[:, None]
     items = torch.einsum("bnm,bni,bnj->bmij", weight, levers, levers)
-    items = items + torch.diag(items.new_tensor(prior) + _FLAT)
+    items = items + torch.diag(torch.cat([items.new_full((1,), x + _FLAT) for x in prior]))
     across = slope[..., None] * levers[:, :, None]
     ability = (slope * state.slope[:, None]).sum(2) + data.penalty.ability
     return _Information(ability, items, across, data.right - data.trials * p)
@@ -222,7 +222,7 @@ def _step(data: _Data, state: _State) -> tuple[_State, Tensor]:
         by_slope = (found.residual * state.ability[..., None]).sum(1)
         by_item.append(by_slope - data.penalty.discrimination * (state.slope - 1))
     gradient = torch.stack(by_item, 2)
-    own = torch.linalg.inv(found.items)
+    own = torch.linalg.inv_ex(found.items)[0]
     alone = (own @ gradient[..., None])[..., 0]
     held = (found.across * alone[:, None]).sum((2, 3))
     ability = (_reduced(data, state, found, own) @ (by_ability - held)[..., None])[..., 0]
@@ -238,14 +238,15 @@ def _reduced(data: _Data, state: _State, found: _Information, own: Tensor) -> Te
     part = (found.across[:, :, :, None] @ own[:, None])[..., 0, :]
     matrix = torch.diag_embed(found.ability) - part.flatten(2) @ found.across.flatten(2).mT
     if data.penalty.ability > 0:
-        return torch.linalg.inv(matrix)
+        return torch.linalg.inv_ex(matrix)[0]
     open_ = [torch.ones_like(state.ability)]
     if data.kind == "2pl" and data.penalty.discrimination == 0:
         open_.append(state.ability)
     basis = torch.linalg.qr(torch.stack(open_, 2))[0]
     ridge = found.ability.mean(1)[:, None, None] * (basis @ basis.mT)
-    inverse = torch.linalg.inv(matrix + ridge)
-    across = torch.eye(matrix.shape[1]).to(matrix) - basis @ basis.mT
+    inverse = torch.linalg.inv_ex(matrix + ridge)[0]
+    one = torch.eye(matrix.shape[1], dtype=matrix.dtype, device=matrix.device)
+    across = one - basis @ basis.mT
     return across @ inverse @ across
 
 

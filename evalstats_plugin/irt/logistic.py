@@ -47,16 +47,19 @@ def posterior_mode(
         information[:, row, column] = packed
         information[:, column, row] = packed
         gradient = (counts.right - counts.trials * chance) @ design - (at - mean) @ precision
-        step = torch.linalg.solve(information + precision, gradient)
+        step = torch.linalg.solve_ex(information + precision, gradient)[0]
         # The objective is concave: a step halved often enough rises.
         fresh, level = height(at + step)
+        settled = False
         for _ in range(_HALVINGS):
             falls = fresh < value - 1e-12 * value.abs()
-            if not bool(falls.any()):
+            short = (step.abs() < 1e-10).all()
+            again, settled = torch.stack([falls.any(), short]).tolist()
+            if not again:
                 break
             step = torch.where(falls[:, None], step / 2, step)
             fresh, level = height(at + step)
         at, value, chance = at + step, fresh, level
-        if bool((step.abs() < 1e-10).all()):
+        if settled:
             break
     return at

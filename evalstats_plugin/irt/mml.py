@@ -28,7 +28,13 @@ from evalstats_plugin.irt.item_step import (
     newton_step,
 )
 from evalstats_plugin.irt.posterior import Nodes, arrange, moments, posterior
-from evalstats_plugin.irt.quadrature import even_nodes, fitting_nodes, posterior_widths, spacing
+from evalstats_plugin.irt.quadrature import (
+    Widths,
+    even_nodes,
+    fitting_nodes,
+    posterior_widths,
+    spacing,
+)
 
 STEEPEST = 25.0
 """Bound of discriminations: where models separate perfectly, the likelihood has none."""
@@ -114,7 +120,12 @@ class _Fit:
         """Give the grid the weights of the models' distributions."""
         return self.nodes if at.groups is None else at.groups.weighted(self.nodes)
 
-    def step(self, point: Tensor) -> tuple[Tensor, float]:
+    def widths(self, at: _State) -> Widths:
+        """Posteriors of the abilities."""
+        prior = 1.0 if at.groups is None else at.groups.precision
+        return posterior_widths(self.answers, at.items, self.nodes_of(at), prior)
+
+    def step(self, point: Tensor) -> tuple[Tensor, Tensor]:
         """One PX-EM step, with the objective where it started."""
         items, prior, groups = state = self.unpack(point)
         found = posterior(self.answers, items, self.nodes_of(state))
@@ -127,7 +138,7 @@ class _Fit:
         if not items.logistic:
             change = self._held_back(items, change, found.weights, prior)
         moved = _State(self._moved(items, change), prior, groups)
-        return self.pack(self._expanded(moved, found.weights)), float(objective)
+        return self.pack(self._expanded(moved, found.weights)), objective
 
     def _expanded(self, state: _State, weights: Tensor) -> _State:
         """Bring abilities, which the step shifted and stretched, back to N(0, 1)."""
@@ -200,27 +211,24 @@ def fit_marginal(counts: Counts, options: Options) -> Marginal:
         raise ValueError(msg)
     fit = _Fit(counts, options)
     point, steps = fit.pack(_State(fit.items, fit.prior, fit.groups)), 0
+    seen = None if options.nodes is not None else fit.widths(fit.unpack(point))
     while True:
-        if options.nodes is None:
-            fit.nodes = _better_nodes(fit, point) or fit.nodes
+        if seen is not None:
+            fit.nodes = fitting_nodes(fit.nodes, seen) or fit.nodes
         most = options.max_steps - steps
         found = squarem(fit.step, point, tolerance=options.tolerance, max_steps=most)
         point, steps = found.at, steps + found.steps
+        at = fit.unpack(point)
+        seen = fit.widths(at)
         enough = options.nodes is not None or steps >= options.max_steps
-        if enough or _better_nodes(fit, point) is None:
+        if enough or fitting_nodes(fit.nodes, seen) is None:
             break
-    at = fit.unpack(point)
     if at.items.slope.sum() < 0:
         # Turned round, the model is the same: ability is what most items reward.
         items = at.items._replace(slope=-at.items.slope)
         at = _State(items, at.prior and at.prior.turned(), at.groups and at.groups.turned())
-    return _result(fit, at, found._replace(steps=steps))
-
-
-def _better_nodes(fit: _Fit, point: Tensor) -> Nodes | None:
-    at = fit.unpack(point)
-    prior = 1.0 if at.groups is None else at.groups.precision
-    return fitting_nodes(fit.answers, at.items, fit.nodes_of(at), prior)
+        seen = fit.widths(at)
+    return _result(fit, at, seen, found._replace(steps=steps))
 
 
 def _start(counts: Counts, options: Options) -> Items:
@@ -238,12 +246,9 @@ def _start(counts: Counts, options: Options) -> Items:
     return Items(torch.ones_like(share), 1.2 * torch.logit(share))
 
 
-def _result(fit: _Fit, at: _State, found: Solution) -> Marginal:
-    nodes = fit.nodes_of(at)
-    last = posterior(fit.answers, at.items, nodes)
+def _result(fit: _Fit, at: _State, seen: Widths, found: Solution) -> Marginal:
+    nodes, last = fit.nodes_of(at), seen.posterior
     mean, variance = moments(last.weights, nodes.at)
-    prior = 1.0 if at.groups is None else at.groups.precision
-    narrowest = float(posterior_widths(fit.answers, at.items, nodes, prior)[1].min())
     return Marginal(
         items=at.items,
         mean=mean,
@@ -251,7 +256,7 @@ def _result(fit: _Fit, at: _State, found: Solution) -> Marginal:
         weights=last.weights,
         log_likelihood=float(last.log_likelihood.sum()),
         nodes=nodes,
-        looseness=spacing(nodes) / narrowest,
+        looseness=spacing(nodes) / float(seen.sd.min()),
         prior=at.prior,
         groups=at.groups,
         found=found,

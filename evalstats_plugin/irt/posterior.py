@@ -91,20 +91,27 @@ def blocks(n_items: int, n_nodes: int) -> Iterator[slice]:
     return (slice(start, min(start + width, n_items)) for start in range(0, n_items, width))
 
 
+def product(cells: Tensor, columns: Tensor) -> Tensor:
+    """``cells @ columns``, (N, M) by (M, k), in the order in which MKL is up to 4 times faster."""
+    if isinstance(cells, StoredCells):
+        return cells @ columns
+    return (columns.T @ cells.T).T
+
+
 def log_likelihood(answers: Answers, items: Items, at: Tensor) -> Tensor:
     """Log-likelihood of each model at each ability `at` (Q,), shape (N, Q)."""
     by_pattern = at.new_zeros(len(answers.trials), len(at))
     by_model = at.new_zeros(len(answers.right), len(at))
     if items.logistic:
         # The log-odds are linear in θ: two columns in place of Q.
-        sums = answers.right @ torch.stack([items.slope, items.intercept], dim=1)
+        sums = product(answers.right, torch.stack([items.slope, items.intercept], dim=1))
         torch.addcmul(sums[:, 1:], sums[:, :1], at, out=by_model)
     for part in blocks(answers.right.shape[1], len(at)):
         few = coarse(items.part(part), at)
         odds, wrong = log_odds_and_wrong(items.part(part), few.at)
-        by_pattern += few.spread(answers.trials[:, part] @ wrong)
+        by_pattern += few.spread(product(answers.trials[:, part], wrong))
         if not items.logistic:
-            by_model += few.spread(answers.right[:, part] @ odds)
+            by_model += few.spread(product(answers.right[:, part], odds))
     return by_model.add_(answers.of_models(by_pattern))
 
 

@@ -7,13 +7,22 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from evalstats_plugin.irt.coarse_grid import coarse
 from evalstats_plugin.irt.curves import Items, ability_information
-from evalstats_plugin.irt.posterior import Answers, Nodes, blocks, moments, posterior
+from evalstats_plugin.irt.posterior import (
+    Answers,
+    Nodes,
+    Posterior,
+    blocks,
+    moments,
+    posterior,
+    product,
+)
 
 SPACING = 1.5
 """Of nodes, in units of the smallest posterior standard deviation.
@@ -42,35 +51,42 @@ def spacing(nodes: Nodes) -> float:
     return float(nodes.at[1] - nodes.at[0])
 
 
+class Widths(NamedTuple):
+    """Where the posteriors are, and how wide."""
+
+    posterior: Posterior
+    mean: Tensor
+    """Shape (N,)."""
+    sd: Tensor
+    """From the information."""
+
+
 def posterior_widths(
     answers: Answers, items: Items, nodes: Nodes, prior: Tensor | float = 1.0
-) -> tuple[Tensor, Tensor]:
-    """Posterior means, and standard deviations from the information, of shape (N,).
+) -> Widths:
+    """Posteriors, with standard deviations from the information.
 
     The standard deviation seen on a coarse grid would be that of the grid. `prior` is the precision
     of the distribution of abilities, of shape (N,) or the same for all.
     """
-    weights = posterior(answers, items, nodes).weights
+    found = posterior(answers, items, nodes)
     information = nodes.at.new_zeros(len(answers.trials), len(nodes.at))
     for part in blocks(answers.right.shape[1], len(nodes.at)):
         few = coarse(items.part(part), nodes.at)
-        found = ability_information(items.part(part), few.at)
-        information += few.spread(answers.trials[:, part] @ found)
-    precision = prior + (weights * answers.of_models(information)).sum(dim=1)
-    return moments(weights, nodes.at)[0], precision.rsqrt()
+        by_item = ability_information(items.part(part), few.at)
+        information += few.spread(product(answers.trials[:, part], by_item))
+    precision = prior + (found.weights * answers.of_models(information)).sum(dim=1)
+    return Widths(found, moments(found.weights, nodes.at)[0], precision.rsqrt())
 
 
-def fitting_nodes(
-    answers: Answers, items: Items, nodes: Nodes, prior: Tensor | float = 1.0
-) -> Nodes | None:
+def fitting_nodes(nodes: Nodes, seen: Widths) -> Nodes | None:
     """Return nodes as close and as far out as the posteriors need; None where these do.
 
     The grid is centred at 0 and reaches at least 6 posterior standard deviations beyond the
     outermost models.
     """
-    mean, width = posterior_widths(answers, items, nodes, prior)
-    reach = min(float((mean.abs() + 6 * width).max()), 12.0)
-    narrowest = float(width.min())
+    reach = min(float((seen.mean.abs() + 6 * seen.sd).max()), 12.0)
+    narrowest = float(seen.sd.min())
     fine = spacing(nodes) <= LOOSEST * narrowest or len(nodes.at) >= MOST
     if fine and float(nodes.at[-1]) >= reach - 2 * narrowest:
         return None

@@ -84,7 +84,8 @@ class Refitter:
         group = self.group
         # Each group is full, the last refit filling it: array operations round by their size.
         count = len(data.items)
-        places = torch.arange(count + -count % group).clamp_max(count - 1).split(group)
+        places = torch.arange(count + -count % group, device=data.items.device)
+        places = places.clamp_max(count - 1).split(group)
         found = [
             _solve(self.model, data.of(places[k]), self.start, self.inverse)
             for k in told("group of refits", range(len(places)))
@@ -120,7 +121,7 @@ def _inverse_information(model: Model, counts: Counts, start: Tensor) -> Tensor:
 
     def gradients(at: Tensor) -> Tensor:
         parts = [
-            slope_of(model, data.of(torch.arange(len(x))), rows[: len(x)], x)
+            slope_of(model, data.of(torch.arange(len(x), device=x.device)), rows[: len(x)], x)
             for x in at.split(group)
         ]
         return torch.cat([part.gradient for part in parts])
@@ -179,6 +180,7 @@ def _mixed(visited: list[Tensor], moves: list[Tensor]) -> Tensor:
     apart, change = ends.diff(dim=2), move.diff(dim=2)
     normal = change.mT @ change
     ridge = 1e-12 * normal.diagonal(dim1=1, dim2=2).sum(1).clamp_min(1e-300)
-    normal = normal + ridge[:, None, None] * torch.eye(normal.shape[1]).to(normal)
-    share = torch.linalg.solve(normal, change.mT @ move[:, :, -1:])
+    one = torch.eye(normal.shape[1], dtype=normal.dtype, device=normal.device)
+    normal = normal + ridge[:, None, None] * one
+    share = torch.linalg.solve_ex(normal, change.mT @ move[:, :, -1:])[0]
     return (ends[:, :, -1:] - apart @ share)[:, :, 0]

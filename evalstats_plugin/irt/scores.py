@@ -14,8 +14,8 @@ from torch import Tensor
 
 from evalstats_plugin.irt.curves import Items, curves
 from evalstats_plugin.irt.data import Counts
-from evalstats_plugin.irt.posterior import arrange, moments, posterior
-from evalstats_plugin.irt.quadrature import even_nodes, fitting_nodes
+from evalstats_plugin.irt.posterior import arrange, moments
+from evalstats_plugin.irt.quadrature import even_nodes, fitting_nodes, posterior_widths
 
 ScoreMethod = Literal["eap", "map", "ml", "wle"]
 FARTHEST = 20.0
@@ -38,12 +38,14 @@ def score(counts: Counts, items: Items, method: ScoreMethod = "eap") -> Scores:
     answers = arrange(counts)
     nodes = even_nodes(-6, 6, 61, counts.right)
     # The grid follows the posteriors, whose centres are seen better on each finer one.
+    seen = posterior_widths(answers, items, nodes)
     for _ in range(4):
-        better = fitting_nodes(answers, items, nodes)
+        better = fitting_nodes(nodes, seen)
         if better is None:
             break
         nodes = better
-    mean, variance = moments(posterior(answers, items, nodes).weights, nodes.at)
+        seen = posterior_widths(answers, items, nodes)
+    mean, variance = moments(seen.posterior.weights, nodes.at)
     if method == "eap":
         return Scores(mean, variance.sqrt())
     return _root(counts, items, mean, method)

@@ -58,7 +58,7 @@ class FullRank:
         held = omega.sum(0) + 1 / prior.variance[1]
         own = omega.sum(1) + 1 / prior.ability
         share = omega / held
-        covariance = torch.linalg.inv(torch.diag(own) - share @ omega.T)
+        covariance = torch.linalg.inv_ex(torch.diag(own) - share @ omega.T)[0]
         covariance = (covariance + covariance.T) / 2
         pull = self.kappa.sum(0) + prior.mean[1] / prior.variance[1]
         theta = covariance @ (self.kappa.sum(1) - share @ pull)
@@ -69,7 +69,7 @@ class FullRank:
         items = torch.stack([torch.ones_like(d), d], dim=1)
         return Moments(theta, covariance.diagonal(), items, spread), covariance, across
 
-    def step(self, point: Tensor) -> tuple[Tensor, float]:
+    def step(self, point: Tensor) -> tuple[Tensor, Tensor]:
         """Update everything once; with the bound where the step started."""
         q, covariance, across = self.solve(point)
         prior = self.prior(point)
@@ -87,4 +87,4 @@ class FullRank:
         d = q.items[:, 1]
         tau, sd = (q.ability**2 + q.variance).mean(), ((d - d.mean()) ** 2 + own).mean()
         hyper = torch.stack([0.5 * tau.log(), d.mean(), 0.5 * sd.log()])
-        return torch.cat([square.log().flatten(), hyper]), float(value)
+        return torch.cat([square.log().flatten(), hyper]), value

@@ -119,15 +119,15 @@ def fit_bradley_terry(
 
 def fit_ratings(found: Counted, prior_sd: float | None = None) -> Ratings:
     """Maximum likelihood, or the mode under a normal prior of the ratings."""
-    contests, design = found.contests, found.design
+    reduced, design = found.reduced, found.design
     if prior_sd is None:
-        check_connected(contests)
+        check_connected(reduced)
     weights = found.weights()
-    parts = contests.strong_components()
-    notes = list(contests.notes)
+    parts = reduced.strong_components()
+    notes = list(found.contests.notes)
     if prior_sd is None and not bool(has_top(design, weights)[0]):
         prior_sd = WEAK_SD
-        notes.append(_separation_note(contests, parts))
+        notes.append(_separation_note(reduced, parts))
     even = None
     if design.with_ties and not (weights.tied.any() and (weights.won + weights.lost).any()):
         even = np.ones(1)
@@ -222,7 +222,8 @@ def check_identified(found: Counted, information: FloatArray) -> None:
 def _kind(contests: Contests, covariance: CovarianceKind) -> CovarianceKind:
     if covariance != "auto":
         return covariance
-    many = contests.cluster is not None and len(np.unique(contests.cluster)) > 1
+    cluster = contests.cluster
+    many = cluster is not None and cluster.min() != cluster.max()
     return "cluster" if many else "sandwich"
 
 

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from time import perf_counter
 from typing import Literal
 
 import numpy as np
 
+from evalstats_plugin.engines import mapped
 from evalstats_plugin.ranking.bradley_terry import Ratings, as_fit, fit_ratings, notes_on_weights
-from evalstats_plugin.ranking.contests import Contests, FloatArray
+from evalstats_plugin.ranking.contests import Contests, FloatArray, IntArray
 from evalstats_plugin.ranking.counted import Counted, counted
 from evalstats_plugin.ranking.fit import RankingFit
 from evalstats_plugin.ranking.maximum import WEAK_SD, Prior, Sample, has_top, maximise
@@ -60,8 +62,10 @@ def bootstrap_bradley_terry(
     fitted = fit_ratings(found)
     draws: list[FloatArray] = []
     weak = stuck = 0
-    for counts in _samples(found, unit, n_resamples, rng):
-        parameters, without_top, not_converged = _refitted(fitted, counts)
+    # Single contests, of which there may be a million, need not go to other processes.
+    slim = fitted._replace(found=replace(found, contests=contests.take(np.zeros(0, np.int64))))
+    samples = _samples(found, unit, n_resamples, rng)
+    for parameters, without_top, not_converged in mapped(partial(_refitted, slim), samples):
         draws.append(parameters)
         weak += without_top
         stuck += not_converged
@@ -100,12 +104,37 @@ def _samples(
     # vain, so that all are fitted in company of the same size and get the same bits.
     together = max(1, min(_TOGETHER, _ROOM // held))
     groups = None if unit == "contest" else found.groups(unit)
-    size = len(found.contests) if groups is None else groups.shape[0]
-    chances = found.count / size if groups is None else np.full(size, 1 / size)
     for begin in range(0, n_resamples, together):
-        drawn = rng.multinomial(size, chances, size=together).astype(np.float64)
-        counts = drawn.T if groups is None else groups.T @ drawn.T
+        if groups is None:
+            counts = drawn_anew(found.count.astype(np.int64), together, rng)
+        else:
+            size = groups.shape[0]
+            drawn = rng.multinomial(size, np.full(size, 1 / size), size=together)
+            counts = groups.T @ drawn.T.astype(np.float64)
         yield counts, min(together, n_resamples - begin)
+
+
+def drawn_anew(count: IntArray, samples: int, rng: np.random.Generator) -> FloatArray:
+    """How often each comes up when as many as there are, are drawn with replacement, (R, B).
+
+    Poisson counts given their sum are multinomial. They are drawn a little too few, which is
+    quicker than binomial ones, and one by one what is missing.
+
+    Parameters
+    ----------
+    count : shape (R,)
+        How many there are of each.
+    """
+    total = int(count.sum())
+    share = max(0.0, 1 - 3 / np.sqrt(total))
+    drawn = rng.poisson(share * count, size=(samples, len(count)))
+    while (many := np.flatnonzero(drawn.sum(axis=1) > total)).size:
+        drawn[many] = rng.poisson(share * count, size=(len(many), len(count)))
+    missing = total - drawn.sum(axis=1)
+    one_of = np.repeat(np.arange(len(count)), count)[rng.integers(total, size=missing.sum())]
+    cells = np.repeat(np.arange(samples), missing) * len(count) + one_of
+    drawn += np.bincount(cells, minlength=drawn.size).reshape(drawn.shape)
+    return drawn.T.astype(np.float64, order="C")
 
 
 def _refitted(fitted: Ratings, drawn: tuple[FloatArray, int]) -> tuple[FloatArray, int, int]:

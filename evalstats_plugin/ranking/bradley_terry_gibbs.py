@@ -149,7 +149,7 @@ def _sweep(model: _Model, theta: Tensor, sd: Tensor, generator: torch.Generator)
     met = met.view(-1, n, n)
     precision = model.precision.expand(len(omega), -1, -1).clone()
     if model.estimated:
-        precision[:, range(n), range(n)] = sd**-2
+        precision.diagonal(dim1=1, dim2=2)[:, :n] = sd**-2
     held = (precision @ model.mean[:, None])[..., 0]
     both = met + met.mT
     precision[:, :n, :n] += torch.diag_embed(both.sum(2)) - both

@@ -80,8 +80,8 @@ class Contests:
         """
         i = np.atleast_1d(np.asarray(first, dtype=np.int64))
         j = np.atleast_1d(np.asarray(second, dtype=np.int64))
-        y = np.broadcast_to(np.asarray(outcome, dtype=np.float64), i.shape).copy()
-        w = np.broadcast_to(np.asarray(1.0 if weight is None else weight, float), i.shape).copy()
+        y = np.broadcast_to(np.asarray(outcome, dtype=np.float64), i.shape)
+        w = np.broadcast_to(np.asarray(1.0 if weight is None else weight, float), i.shape)
         if players is None:
             players = int(max(i.max(initial=-1), j.max(initial=-1))) + 1
         if isinstance(players, int):
@@ -95,23 +95,31 @@ class Contests:
         if not len(self):
             msg = "no comparisons found, expected at least one: a winner and a loser, or a tie"
             raise DesignError(msg)
+        if len({len(x) for x in (self.first, self.second, self.outcome, self.weight)}) > 1:
+            msg = (
+                f"{len(self.first)} first players, {len(self.second)} second players, "
+                f"{len(self.outcome)} outcomes and {len(self.weight)} weights found, expected one "
+                "of each for every comparison"
+            )
+            raise DesignError(msg)
         n = len(self.players)
-        places = np.stack([self.first, self.second])
-        if ((places < 0) | (places >= n)).any():
+        if any(x.min() < 0 or x.max() >= n for x in (self.first, self.second)):
             msg = f"a place outside the list of {n} players found"
             raise DesignError(msg)
-        alone = np.flatnonzero(self.first == self.second)
-        if len(alone):
+        same = self.first == self.second
+        if same.any():
+            alone = np.flatnonzero(same)
             names = few([self.players[int(k)] for k in np.unique(self.first[alone])])
             msg = (
                 f"{len(alone)} comparisons of {names} with itself found (the first is number "
                 f"{alone[0] + 1}), expected two different players: remove them"
             )
             raise DesignError(msg)
-        if not ((self.outcome >= 0) & (self.outcome <= 1)).all():
+        # Of NaN the least and the most are NaN, too.
+        if not (self.outcome.min() >= 0 and self.outcome.max() <= 1):
             msg = "outcomes outside [0, 1] found, expected 1 for the first, 0 for the second, .5"
             raise DesignError(msg)
-        if not ((self.weight >= 0) & np.isfinite(self.weight)).all():
+        if not (self.weight.min() >= 0 and self.weight.max() < np.inf):
             msg = "weights below 0 or not finite found, expected numbers ≥ 0"
             raise DesignError(msg)
 
@@ -125,7 +133,11 @@ class Contests:
 
     def take(self, which: ArrayLike) -> Contests:
         """Return some of the contests, by place or by a mask; players stay."""
-        keep = np.arange(len(self))[np.asarray(which)]
+        keep = np.asarray(which)
+        if keep.dtype == np.bool_:
+            if len(keep) == len(self) and keep.all():
+                return self
+            keep = np.flatnonzero(keep)
         fields = ("first", "second", "outcome", "weight", "judge", "cluster", "features", "time")
         there = {name: getattr(self, name) for name in fields}
         return replace(self, **{k: v[keep] for k, v in there.items() if v is not None})

@@ -8,7 +8,7 @@ bootstrap draws, with how often it was seen.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -16,12 +16,10 @@ import numpy as np
 from scipy import sparse
 
 from evalstats_plugin.errors import DesignError, SelectionError
+from evalstats_plugin.ranking.contest_codes import Codes, Rows, rows_of
 from evalstats_plugin.ranking.contests import Contests, FloatArray, IntArray
 from evalstats_plugin.ranking.ties import WITH_TIES, TieModel, Weights, weights_of
 from evalstats_plugin.wording import few, no_such
-
-# Codes up to which rows are counted in a table, and sorted beyond.
-_TABLE = 2**24
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -37,8 +35,6 @@ class Design:
     names: tuple[str, ...]
     """Of the Q coefficients and, in the end, of the tie parameter, where there is one."""
     ties: TieModel
-    against: Any
-    """Sparse (K, n): 1 for the first, -1 for the second."""
 
     @property
     def size(self) -> int:
@@ -86,6 +82,14 @@ class Design:
         return out
 
     @cached_property
+    def against(self) -> Any:
+        """Sparse (K, n): 1 for the first, -1 for the second."""
+        cells = len(self.first)
+        signs = np.tile([1.0, -1.0], cells)
+        players = np.stack([self.first, self.second], axis=1).ravel()
+        return sparse.csr_array((signs, players, np.arange(0, 2 * cells + 1, 2)), (cells, self.n))
+
+    @cached_property
     def _pairs(self) -> tuple[IntArray, IntArray, Any]:
         """Pairs i < j of players that met, and the cells of each, sparse (pairs, K)."""
         low, high = np.minimum(self.first, self.second), np.maximum(self.first, self.second)
@@ -102,22 +106,52 @@ class Counted:
     contests: Contests
     """Without ties where these are dropped, and without those of weight 0."""
     design: Design
+    rows: Rows
     cell: IntArray
     """Of each row, shape (R,)."""
-    count: FloatArray
-    """How many contests each row stands for."""
     each: Weights
     """Wins, ties and losses of one contest of each row, shape (R,)."""
-    row: IntArray
-    """Of each contest, shape (C,)."""
+    codes: Codes | None
+    """None where every contest is a row."""
+
+    @property
+    def count(self) -> FloatArray:
+        """How many contests each row stands for, shape (R,)."""
+        return self.rows.times
+
+    @cached_property
+    def row(self) -> IntArray:
+        """Of each contest, shape (C,)."""
+        return np.arange(len(self.contests)) if self.codes is None else self.codes.rows()
+
+    @property
+    def reduced(self) -> Contests:
+        """One contest a row, of the weight of all: who won against whom is the same."""
+        rows = self.rows
+        return Contests(
+            players=self.contests.players,
+            first=rows.first,
+            second=rows.second,
+            outcome=rows.outcome,
+            weight=rows.weight * rows.times,
+        )
 
     def weights(self, counts: FloatArray | None = None) -> Weights:
         """Wins, ties and losses of each cell, shape (K, B), of rows seen so often, (R, B)."""
         seen = self.count[:, None] if counts is None else counts
+        return Weights(*(each @ seen for each in self._gather))
+
+    @cached_property
+    def _gather(self) -> tuple[Any, ...]:
+        """Wins, ties and losses of the rows of each cell, each sparse (K, R)."""
         shape = (len(self.design.first), len(self.cell))
-        at = (self.cell, np.arange(shape[1]))
-        gather: list[Any] = [sparse.csr_array((each, at), shape) for each in self.each]
-        return Weights(*(each @ seen for each in gather))
+        gather: list[Any] = []
+        for each in self.each:
+            kept = np.flatnonzero(each)
+            # Rows of a cell are next to each other.
+            ends = np.searchsorted(self.cell[kept], np.arange(shape[0] + 1))
+            gather.append(sparse.csr_array((each[kept], kept, ends), shape))
+        return tuple(gather)
 
     def groups(self, of: str) -> Any:
         """How often each row was seen in each cluster or of each judge, sparse (G, R).
@@ -131,7 +165,7 @@ class Counted:
         if found is None:
             msg = f"the comparisons have no {of}: name its column, or take covariance='sandwich'"
             raise DesignError(msg)
-        _, group = np.unique(found, return_inverse=True)
+        group = numbered(found)
         if group.max() == 0:
             msg = f"all comparisons have one {of}, expected at least 2 to tell how they differ"
             raise DesignError(msg)
@@ -161,37 +195,36 @@ def counted(
     if not len(contests):
         msg = "nothing to fit: all comparisons are ties" if ties == "drop" else "all weights are 0"
         raise DesignError(msg)
-    extra, names = _extra(contests, position=position, features=features)
+    if features:
+        # What differs from contest to contest cannot be counted.
+        each = (contests.first, contests.second, contests.outcome, contests.weight)
+        rows, codes = Rows(*each, np.ones(len(contests))), None
+        first_of = cell = np.arange(len(contests))
+    else:
+        rows, codes = rows_of(contests, ordered=position)
+        fresh = np.r_[True, (np.diff(rows.first) != 0) | (np.diff(rows.second) != 0)]
+        first_of, cell = np.flatnonzero(fresh), np.cumsum(fresh) - 1
+    extra, names = _extra(contests, len(first_of), position=position, features=features)
     if ties in WITH_TIES:
-        if not np.isin(contests.outcome, (0.0, 0.5, 1.0)).all():
+        if not np.isin(rows.outcome, (0.0, 0.5, 1.0)).all():
             contests.wins_and_ties()  # says what was found
         names = (*names, "tie")
-    if not extra.shape[1]:
-        contests = _turned(contests)
-    first_of, row = _rows(contests, every=bool(features))
-    cell_of, cell = _cells(contests, first_of, every=bool(features))
-    at = first_of[cell_of]
-    n, first, second = len(contests.players), contests.first[at], contests.second[at]
-    k = np.arange(len(at))
-    data = (np.r_[np.ones(len(k)), -np.ones(len(k))], (np.r_[k, k], np.r_[first, second]))
-    against = sparse.csr_array(data, (len(k), n))
-    design = Design(n=n, first=first, second=second, extra=extra[at], names=names, ties=ties,
-                    against=against)  # fmt: skip
-    each = weights_of(ties, contests.outcome[first_of], contests.weight[first_of])
-    count = np.bincount(row, minlength=len(first_of)).astype(np.float64)
-    return Counted(contests=contests, design=design, cell=cell, count=count, each=each, row=row)
+    n, first, second = len(contests.players), rows.first[first_of], rows.second[first_of]
+    design = Design(n=n, first=first, second=second, extra=extra, names=names, ties=ties)
+    each = weights_of(ties, rows.outcome, rows.weight)
+    return Counted(contests=contests, design=design, rows=rows, cell=cell, each=each, codes=codes)
 
 
 def _extra(
-    contests: Contests, *, position: bool, features: Sequence[str]
+    contests: Contests, cells: int, *, position: bool, features: Sequence[str]
 ) -> tuple[FloatArray, tuple[str, ...]]:
-    """What the log odds depend on besides ratings, shape (C, Q), and its names."""
+    """What the log odds depend on besides ratings, shape (K, Q), and its names."""
     columns: list[FloatArray] = []
     if position:
         if not contests.ordered:
             msg = "an advantage of place needs to know who was shown first, found no such order"
             raise DesignError(msg)
-        columns.append(np.ones(len(contests)))
+        columns.append(np.ones(cells))
     known = contests.feature_names
     for name in features:
         if name not in known or contests.features is None:
@@ -204,58 +237,12 @@ def _extra(
             raise DesignError(msg)
         columns.append(values)
     names = (*(("position",) if position else ()), *features)
-    return np.array(columns).reshape(len(columns), len(contests)).T.copy(), names
+    return np.array(columns).reshape(len(columns), cells).T.copy(), names
 
 
-def _turned(contests: Contests) -> Contests:
-    """The same with the first always the one earlier in the list, where order does not matter."""
-    turn = contests.first > contests.second
-    return replace(
-        contests,
-        first=np.where(turn, contests.second, contests.first),
-        second=np.where(turn, contests.first, contests.second),
-        outcome=np.where(turn, 1 - contests.outcome, contests.outcome),
-    )
-
-
-def _rows(contests: Contests, *, every: bool) -> tuple[IntArray, IntArray]:
-    """One contest of each row, ordered by cell, and the row of each contest."""
-    if every:
-        return np.arange(len(contests)), np.arange(len(contests))
-    n = len(contests.players)
-    code = contests.first * n + contests.second
-    outcome, kinds = _kinds(contests.outcome)
-    code = code * kinds + outcome
-    weight, heavy = _kinds(contests.weight)
-    code = code * heavy + weight
-    if n * n * kinds * heavy > _TABLE:
-        _, where, row = np.unique(code, return_index=True, return_inverse=True)
-        return where.astype(np.int64), row.astype(np.int64)
-    some = np.full(n * n * kinds * heavy, -1)
-    some[code] = np.arange(len(code))
-    found = np.flatnonzero(some >= 0)
-    places = np.zeros(len(some), dtype=np.int64)
-    places[found] = np.arange(len(found))
-    return some[found], places[code]
-
-
-def _kinds(values: FloatArray) -> tuple[Any, int]:
-    """Number the distinct values; and how many there are."""
-    if (values == values[0]).all():
-        return 0, 1
-    doubled = 2 * values
-    whole = doubled.astype(np.int64)
-    if values.max() <= 1 and (whole == doubled).all():
-        return whole, 3
-    distinct, place = np.unique(values, return_inverse=True)
-    return place, len(distinct)
-
-
-def _cells(contests: Contests, of: IntArray, *, every: bool) -> tuple[IntArray, IntArray]:
-    """The first row of each cell, and the cell of each row."""
-    if every:
-        return np.arange(len(of)), np.arange(len(of))
-    code = contests.first[of] * len(contests.players) + contests.second[of]
-    # Rows are in the order of cells.
-    fresh = np.r_[True, np.diff(code) > 0]
-    return np.flatnonzero(fresh), np.cumsum(fresh) - 1
+def numbered(values: IntArray) -> IntArray:
+    """Number what is there from 0, in order; shape as given."""
+    if values.min() < 0 or values.max() > 4 * len(values):
+        return np.unique(values, return_inverse=True)[1].astype(np.int64)
+    there = np.bincount(values) > 0
+    return (np.cumsum(there) - 1)[values]

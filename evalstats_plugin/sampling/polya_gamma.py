@@ -18,6 +18,8 @@ from torch import Tensor
 MANY = 64
 # Where the two series of the density change over.
 _TURN = 0.64
+# Φ(-1/√turn).
+_EDGE = 0.5 * math.erfc(math.sqrt(0.5 / _TURN))
 
 
 def mean(n: Tensor, z: Tensor) -> Tensor:
@@ -41,13 +43,17 @@ def polya_gamma(n: Tensor, z: Tensor, generator: torch.Generator) -> Tensor:
     """Draw PG(n, z), n whole numbers ≥ 0, of the shape of both; 0 where n is 0."""
     n, z = torch.broadcast_tensors(n, z)
     out = torch.zeros_like(z)
+    if not n.numel():
+        return out
     many = n > MANY
-    if bool(many.any()):
+    # One wait for both.
+    top, most = torch.stack([n.max(), torch.where(many, 0, n).max()]).tolist()
+    if top > MANY:
         noise = torch.randn(z.shape, generator=generator, dtype=z.dtype, device=z.device)
         normal = mean(n, z) + variance(n, z).sqrt() * noise
         out = torch.where(many, normal.clamp_min(1e-12), out)
-    for k in range(int(torch.where(many, 0, n).max()) if n.numel() else 0):
-        at = ~many & (n > k)
+    for k in range(math.ceil(most)):
+        at = torch.nonzero(~many & (n > k), as_tuple=True)
         out[at] += _one(z[at], generator)
     return out
 
@@ -65,9 +71,9 @@ def _one(z: Tensor, generator: torch.Generator) -> Tensor:
         u = _uniform(h, generator)
         tail = _TURN - torch.log(_uniform(h, generator)) / rate[left]
         x = torch.where(u < share[left], tail, _truncated(h, u >= share[left], generator))
-        kept = _accepted(x, generator)
-        out[left[kept]] = x[kept]
-        left = left[~kept]
+        # Those that are not kept are drawn over.
+        out[left] = x
+        left = left[~_accepted(x, generator)]
     return out / 4
 
 
@@ -94,15 +100,14 @@ def _truncated(h: Tensor, wanted: Tensor, generator: torch.Generator) -> Tensor:
         x = torch.where(slow, _chi_tail(at, generator), _inverse_gaussian(at, generator))
         # Below its mean the density is tilted from that of h = 0.
         kept = torch.where(slow, _uniform(at, generator) < torch.exp(-at * at * x / 2), x < _TURN)
-        out[left[kept]] = x[kept]
+        out[left] = x
         left = left[~kept]
     return out
 
 
 def _chi_tail(h: Tensor, generator: torch.Generator) -> Tensor:
     """1/X² of a standard normal X beyond 1/√turn: inverse Gaussian with h = 0 below the turn."""
-    edge = torch.special.ndtr(h.new_tensor(-1 / math.sqrt(_TURN)))
-    return torch.special.ndtri(edge * _uniform(h, generator)) ** -2
+    return torch.special.ndtri(_EDGE * _uniform(h, generator)) ** -2
 
 
 def _inverse_gaussian(h: Tensor, generator: torch.Generator) -> Tensor:

@@ -8,7 +8,7 @@ import pytest
 
 from evalstats_plugin.errors import DesignError
 from evalstats_plugin.ranking.bradley_terry import fit_bradley_terry
-from evalstats_plugin.ranking.bradley_terry_bootstrap import bootstrap_bradley_terry
+from evalstats_plugin.ranking.bradley_terry_bootstrap import bootstrap_bradley_terry, drawn_anew
 from evalstats_plugin.ranking.contests import Contests
 
 
@@ -53,6 +53,21 @@ def test_a_sample_is_the_refit_of_what_was_drawn(simulated):
         np.testing.assert_allclose(draw, fit_bradley_terry(again).rating, atol=1e-9)
 
 
+@pytest.mark.parametrize("count", [[200, 60, 5, 1], [1, 2, 1]])
+def test_contests_are_drawn_as_from_a_multinomial_distribution(count):
+    """Of n Bernoulli draws: covariance n (diag(p) - p p'); of 3 contests all are drawn singly."""
+    count, samples = np.array(count), 20_000
+    drawn = drawn_anew(count, samples, np.random.default_rng(3))
+
+    total, p = count.sum(), count / count.sum()
+    assert (drawn.sum(axis=0) == total).all()
+    error = np.sqrt(total * p * (1 - p) / samples)
+    assert (np.abs(drawn.mean(axis=1) - count) < 4 * error).all()
+    covariance = total * (np.diag(p) - np.outer(p, p))
+    spread = np.sqrt(np.outer(*[np.diagonal(covariance)] * 2) + covariance**2)
+    assert (np.abs(np.cov(drawn) - covariance) < 5 * spread / np.sqrt(samples)).all()
+
+
 def test_samples_are_the_same_bits_whatever_is_drawn_after_them(simulated):
     _, made = simulated(20, 2000, 3, ties=0.1)
     few, many = (bootstrap_bradley_terry(made, n_resamples=n, rng=4).draws for n in (50, 130))
@@ -81,7 +96,7 @@ def test_there_must_be_something_to_draw(simulated):
 
 
 def test_a_million_battles_are_drawn_in_seconds(simulated):
-    """1,000 samples take about 3 s, the bound being 10: 64 of them here."""
+    """1,000 samples take about 2 s, the bound being 10: 64 of them here."""
     _, made = simulated(100, 1_000_000, 0, ties=0.1)
     start = process_time()
     drawn = bootstrap_bradley_terry(made, n_resamples=64, rng=0)

@@ -57,3 +57,14 @@ def test_what_is_no_contest_is_refused(made, message):
 def test_weights_are_numbers():
     with pytest.raises(DesignError, match="weights below 0 or not finite"):
         Contests.of([0], [1], [1], weight=[float("inf")])
+
+
+def test_every_comparison_needs_both_players():
+    with pytest.raises(DesignError, match="2 first players, 1 second players, 2 outcomes and 2"):
+        Contests.of([0, 1], [2], [1, 1])
+
+
+def test_of_all_of_them_nothing_is_copied():
+    made = Contests.of([0, 1, 0], [1, 2, 2], [1, 0, 0.5])
+
+    assert made.take(np.ones(3, dtype=bool)) is made

@@ -1,0 +1,340 @@
+"""Every model that is computed by PyTorch, on small data, on a device by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import torch
+
+from evalstats_plugin import fit_capabilities, fit_hierarchical, fit_irt, rank, score_models
+from evalstats_plugin.analyses.ability_bootstrap import bootstrap_abilities
+from evalstats_plugin.analyses.ability_holdout import held_out
+from evalstats_plugin.hierarchical.bound import bind
+from evalstats_plugin.hierarchical.capabilities import CodeOptions
+from evalstats_plugin.hierarchical.capabilities_holdout import compare_held_out
+from evalstats_plugin.hierarchical.crossed import CrossedModel
+from evalstats_plugin.hierarchical.crossed_particles import try_particles
+from evalstats_plugin.hierarchical.distributions import Beta, Dirichlet, Gamma, Normal
+from evalstats_plugin.hierarchical.evidence import Scene, expectation, joint_weights
+from evalstats_plugin.hierarchical.models import Counts as EvalCounts
+from evalstats_plugin.hierarchical.particles import draw_particles
+from evalstats_plugin.hierarchical.plated_fit import Options, infer
+from evalstats_plugin.hierarchical.plated_model import Latent, Model, Observed, Plate
+from evalstats_plugin.hierarchical.proposals import first_proposals
+from evalstats_plugin.irt.data import counts_of
+from evalstats_plugin.irt.holdout import unseen_accuracy
+from evalstats_plugin.irt.simulate import draw_responses, draw_truth
+from evalstats_plugin.irt.sparse_factor import fit_sparse_factor
+from evalstats_plugin.irt.two_stage import fit_curves
+from evalstats_plugin.matrix import ResponseMatrix
+from evalstats_plugin.ranking.bradley_terry_gibbs import Options as Draws
+from evalstats_plugin.ranking.bradley_terry_posterior import bradley_terry_posterior
+from evalstats_plugin.ranking.contests import Contests
+from evalstats_plugin.sampling.devices import generator_of, resolve_device
+from evalstats_plugin.store_writing import write_store
+
+Numbers = Mapping[str, Any]
+Fit = Callable[[str], Numbers]
+
+
+def answers(n: int, m: int, *, missing: float = 0.1, seed: int = 1) -> ResponseMatrix:
+    """Of a 2PL with holes."""
+    rng = np.random.default_rng(seed)
+    scores = draw_responses(draw_truth(rng, n, m), rng).scores
+    scores[rng.random(scores.shape) < missing] = np.nan
+    return ResponseMatrix.from_array(scores)
+
+
+WIDE, TALL = answers(7, 30), answers(60, 12)
+PARTIAL = ResponseMatrix.from_array(np.random.default_rng(2).beta(2, 2, (6, 20)))
+
+
+def numbers_of(fit: Any) -> Numbers:
+    """Abilities, items and errors."""
+    names = (
+        "ability", "ability_covariance", "discrimination", "difficulty", "guessing",
+        "discrimination_std_error", "difficulty_std_error", "loading", "intercept",
+    )  # fmt: skip
+    there = {name: getattr(fit, name) for name in names if getattr(fit, name, None) is not None}
+    return there | {"log_likelihood": fit.diagnostics.get("log_likelihood", 0.0)}
+
+
+def irt(
+    device: str,
+    item_model: str,
+    estimator: str = "auto",
+    matrix: ResponseMatrix = WIDE,
+    response: str = "binomial",
+    **options: Any,
+) -> Numbers:
+    """Any item response model."""
+    fit: Any = fit_irt(
+        matrix, item_model, estimator,  # type: ignore[arg-type]
+        response=response, device=device, rng=3, options=options,  # type: ignore[arg-type]
+    )  # fmt: skip
+    return numbers_of(fit)
+
+
+def scored(device: str, item_model: str) -> Numbers:
+    """New models on items fitted before."""
+    fit: Any = fit_irt(WIDE, item_model, device="cpu", rng=3)  # type: ignore[arg-type]
+    return numbers_of(score_models(fit, answers(3, 30, seed=8), device=device))
+
+
+def stored(device: str, item_model: str, missing: float) -> Numbers:
+    """A fit from disk."""
+    with TemporaryDirectory() as folder:
+        store = write_store(Path(folder) / "s.parquet", answers(40, 15, missing=missing))
+        return irt(device, item_model, "mml", store, max_steps=6)  # type: ignore[arg-type]
+
+
+def bootstrapped(device: str, estimator: str, item_model: str, over: str) -> Numbers:
+    """Refits to answers drawn anew."""
+    fit: Any = fit_irt(WIDE, item_model, estimator, device="cpu")  # type: ignore[arg-type]
+    found = bootstrap_abilities(
+        fit, WIDE, over=over, n_resamples=40, rng=1, device=device  # type: ignore[arg-type]
+    )  # fmt: skip
+    return {"limits": [(x.low, x.high) for x in found.rows]}
+
+
+def left_out(device: str, item_model: str) -> Numbers:
+    """Predictions of cells, models and items."""
+    masks = ("random", "rows", "columns") if item_model == "2pl" else ("rows",)
+    rows = held_out(
+        answers(12, 20), masks, item_model=item_model, dimensions=1, seeds=[0], device=device
+    ).rows
+    return {"log_loss": [x.log_loss for x in rows], "auc": [x.auc for x in rows]}
+
+
+def unseen(device: str) -> Numbers:
+    """Accuracy on items that new models have not answered."""
+    known = counts_of(answers(20, 16, missing=0.0), device=device)
+    scores = answers(3, 16, missing=0.0, seed=5).scores.copy()
+    scores[:, 8:] = np.nan
+    new = counts_of(ResponseMatrix.from_array(scores), device=device, linked=False)
+    rng = np.random.default_rng(0)
+    found = unseen_accuracy(partial(fit_curves, kind="2pl"), known, new, rng=rng, n_folds=2)
+    return {"accuracy": found.estimate, "low": found.low}
+
+
+def sparse_factor(device: str, top: int | None) -> Numbers:
+    """Sparse loadings."""
+    found = fit_sparse_factor(counts_of(TALL, device=device), 2, top=top, max_steps=12)
+    return {"probability": found.probability().cpu().numpy()}
+
+
+def capabilities(device: str, kind: str) -> Numbers:
+    """Sparse codes, and whether they are found again."""
+    options = CodeOptions(active=1) if kind == "topk" else None
+    matrix = answers(4, 8)
+    fit = fit_capabilities(
+        matrix, 1, kind=kind, penalty=3.0, rng=0, device=device, options=options,  # type: ignore[arg-type]
+    )  # fmt: skip
+    return {"code": fit.code, "capability": fit.capability, "intercept": fit.intercept}
+
+
+def chosen_codes(device: str) -> Numbers:
+    """Penalties by held-out answers."""
+    rows = compare_held_out(answers(4, 8), 1, ("l1",), rng=0, device=device)
+    return {"log_loss": [x.log_loss for x in rows]}
+
+
+def hierarchical(
+    device: str, model: str, inference: str, shape: tuple[int, int], draws: int = 8
+) -> Numbers:
+    """Evals of models on tasks."""
+    rng = np.random.default_rng(4)
+    scores = (rng.random((shape[0], 8 * shape[1])) < 0.6).astype(float)
+    tasks = [f"task {t}" for t in range(shape[1]) for _ in range(8)]
+    matrix = ResponseMatrix.from_array(scores, tasks=tasks)
+    options = {"chains": 2, "draws": draws, "warm_up": 4}
+    fit = fit_hierarchical(matrix, model, inference, device=device, options=options, rng=2)
+    assert fit.posterior is not None
+    return {"accuracy": fit.posterior.accuracy, **fit.posterior.parameters}
+
+
+PLATED = Model(
+    plates=[Plate("task", 4), Plate("item", 3, within="task")],
+    latents=[
+        Latent("share", Beta(2.0, 3.0)),
+        Latent("kind", Dirichlet(torch.tensor([1.0, 2.0, 3.0])), shape=(3,)),
+        Latent("sd", Gamma(3.0, 2.0)),
+        Latent("mu", lambda share: Normal(share, 1.0), "task"),
+        Latent("z", lambda mu, sd: Normal(loc=mu, scale=sd), "item"),
+    ],
+    observed=[
+        Observed("x", lambda z: Normal(z, 0.6), "item"),
+        Observed("s", lambda mu, kind, s: kind[..., :1].log() - (s - mu).square(), "task"),
+    ],
+)
+SEEN = {
+    "x": np.random.default_rng(6).normal(size=(4, 3)),
+    "s": np.random.default_rng(7).normal(size=4),
+}
+
+
+def plated(device: str, method: str, memory: int | None = None, iterations: int = 3) -> Numbers:
+    """Nested plates, by particles."""
+    options = Options(k=4, iterations=iterations, sets=2, draws=20, memory=memory)
+    fit = infer(PLATED, SEEN, method, options=options, device=device, rng=0)  # type: ignore[arg-type]
+    moments = {f"{name} mean": x.mean for name, x in fit.moments.items()}
+    return {"evidence": fit.log_evidence, **moments, **fit.draws}
+
+
+def weighed(device: str) -> Numbers:
+    """Posteriors of particles together."""
+    place = resolve_device(device)
+    bound = bind(PLATED, SEEN, place)
+    generator = generator_of(np.random.default_rng(0), place)
+    proposals = first_proposals(bound, generator)
+    scene = Scene(bound, draw_particles(bound, proposals, 4, generator), {"task": 4, "item": 3})
+    return {
+        "joint": joint_weights(scene, "z").cpu().numpy(),
+        "square": expectation(scene, "z", torch.square).cpu().numpy(),
+    }
+
+
+def crossed_particles(device: str) -> Numbers:
+    """Particles of crossed evals."""
+    rng = np.random.default_rng(0)
+    counts = EvalCounts(
+        right=rng.integers(0, 9, (3, 2)).astype(float),
+        trials=np.full((3, 2), 9.0),
+        task=np.arange(2),
+        models=np.zeros((3, 0)),
+        tasks=np.zeros((2, 0)),
+    )
+    return {"ess": try_particles(counts, CrossedModel(), rng, device).ess}
+
+
+def ratings(device: str, covariance: float | str, draws: int = 12) -> Numbers:
+    """Pólya–Gamma draws of Bradley–Terry."""
+    found = bradley_terry_posterior(
+        contests(), prior_covariance=covariance, estimator="gibbs", rng=1,  # type: ignore[arg-type]
+        options=Draws(chains=2, draws=draws, warm_up=3, device=device),
+    )  # fmt: skip
+    return {"rating": found.rating, "covariance": found.covariance}
+
+
+def ranked(device: str) -> Numbers:
+    """The same by the public door."""
+    draws = {"options": Draws(chains=2, draws=12, warm_up=3)}
+    fit = rank(contests(), estimator="gibbs", device=device, rng=1, options=draws).fit
+    return {"rating": fit.rating, "covariance": fit.covariance}
+
+
+def contests() -> Contests:
+    """Of five players."""
+    rng = np.random.default_rng(0)
+    first, second = rng.integers(0, 5, (2, 200))
+    keep = first != second
+    won = rng.integers(0, 2, 200)[keep]
+    return Contests.of(first[keep], second[keep], won, players=5, ordered=True)
+
+
+def _irt_fits() -> dict[str, Fit]:
+    few = {"max_steps": 8}
+    groups = ["a", "b"] * 30
+    draws = {"chains": 2, "draws": 8, "warm_up": 1}
+    longer = {"chains": 4, "draws": 8, "warm_up": 20}
+    return {
+        "mml rasch": partial(irt, item_model="rasch", estimator="mml", matrix=TALL, **few),
+        "mml 1pl": partial(irt, item_model="1pl", estimator="mml", matrix=TALL, **few),
+        "mml 2pl": partial(
+            irt, item_model="2pl", estimator="mml", matrix=TALL, prior="estimated", sandwich=True,
+            **few,
+        ),
+        "mml 3pl": partial(
+            irt, item_model="3pl", estimator="mml", matrix=TALL, prior="weak", upper=0.97, **few
+        ),
+        "mml 2pl without holes": partial(
+            irt, item_model="2pl", estimator="mml", matrix=answers(60, 12, missing=0.0),
+            prior="weak", nodes=21, **few,
+        ),
+        "mml groups": partial(
+            irt, item_model="2pl", estimator="mml", matrix=TALL, prior="weak", groups=groups, **few
+        ),
+        "mml-items rasch": partial(irt, item_model="rasch", estimator="mml-items"),
+        "mml-items 2pl": partial(irt, item_model="2pl", estimator="mml-items"),
+        "mml-items signed": partial(
+            irt, item_model="2pl", estimator="mml-items", kind="2pl-signed", max_iter=10
+        ),
+        "cml": partial(irt, item_model="rasch", estimator="cml", matrix=TALL),
+        "cml-items": partial(irt, item_model="rasch", estimator="cml-items"),
+        "map": partial(irt, item_model="2pl", estimator="map"),
+        "map cross-validated": partial(
+            irt, item_model="rasch", estimator="map", strength="cross-validated",
+            matrix=answers(5, 12),
+        ),
+        "jml rasch": partial(irt, item_model="rasch", estimator="jml", max_iter=12),
+        "jml 2pl": partial(irt, item_model="2pl", estimator="jml", max_iter=12),
+        "vi": partial(irt, item_model="2pl", estimator="vi", **few),
+        "vi vague": partial(irt, item_model="rasch", estimator="vi", prior="vague", **few),
+        "vi full-rank": partial(irt, item_model="rasch", estimator="vi", family="full-rank", **few),
+        "gibbs rasch": partial(irt, item_model="rasch", estimator="mcmc", sampler="gibbs", **draws),
+        "gibbs 2pl": partial(irt, item_model="2pl", estimator="mcmc", sampler="gibbs", **draws),
+        "hmc": partial(irt, item_model="2pl", estimator="mcmc", sampler="hmc", **longer),
+        "factor": partial(irt, item_model="factor", dimensions=2, ridge=0.3, matrix=TALL),
+        "factor chosen": partial(irt, item_model="factor", rotation="promax"),
+        "beta": partial(
+            irt, item_model="2pl", matrix=PARTIAL, response="beta", max_steps=10
+        ),
+        "beta rasch": partial(
+            irt, item_model="rasch", matrix=PARTIAL, response="beta", max_steps=10, adjusted=True
+        ),
+        "scoring 2pl": partial(scored, item_model="2pl"),
+        "scoring factor": partial(scored, item_model="factor"),
+        "store": partial(stored, item_model="2pl", missing=0.0),
+        "store with holes": partial(stored, item_model="3pl", missing=0.2),
+        "bootstrap of items": partial(
+            bootstrapped, estimator="mml-items", item_model="2pl", over="items"
+        ),
+        "bootstrap of models": partial(
+            bootstrapped, estimator="mml-items", item_model="rasch", over="models"
+        ),
+        "parametric bootstrap": partial(
+            bootstrapped, estimator="mml-items", item_model="2pl", over="parametric"
+        ),
+        "bootstrap of cml-items": partial(
+            bootstrapped, estimator="cml-items", item_model="rasch", over="items"
+        ),
+        "held out 2pl": partial(left_out, item_model="2pl"),
+        "held out factor": partial(left_out, item_model="factor"),
+        "unseen items": unseen,
+        "sparse factor": partial(sparse_factor, top=None),
+        "sparse factor, top one": partial(sparse_factor, top=1),
+    }  # fmt: skip
+
+
+def _hierarchical_fits() -> dict[str, Fit]:
+    return {
+        "task by gibbs": partial(hierarchical, model="task", inference="gibbs", shape=(3, 4)),
+        "question": partial(hierarchical, model="question", inference="gibbs", shape=(3, 2)),
+        "across-task": partial(hierarchical, model="across-task", inference="gibbs", shape=(3, 4)),
+        "nested, by particles": partial(
+            hierarchical, model="task", inference="mp", shape=(1, 4)
+        ),
+        "crossed, by particles": crossed_particles,
+        "plates by qem": partial(plated, method="qem"),
+        "plates by vi": partial(plated, method="vi"),
+        "plates by iwae": partial(plated, method="iwae"),
+        "plates in blocks": partial(plated, method="vi", memory=40_000),
+        "particles together": weighed,
+        "capabilities": partial(capabilities, kind="l1"),
+        "capabilities, top-k": partial(capabilities, kind="topk"),
+        "capabilities held out": chosen_codes,
+    }  # fmt: skip
+
+
+FITS: Mapping[str, Fit] = {
+    **_irt_fits(),
+    **_hierarchical_fits(),
+    "bradley-terry": ranked,
+    "bradley-terry, spread estimated": partial(ratings, covariance="estimated"),
+}
+"""By name."""
