@@ -181,7 +181,7 @@ class _Run:
                 "slots: run with --max-samples at least the number of samples; the model's "
                 "connections are limited by --max-connections all the same"
             )
-        if any(step.trials < self.epochs for step in gate.session.trace):
+        if any(step.trials < self.epochs for step in gate.session.answers):
             notes.append(f"some items have answers of fewer than {self.epochs} epochs")
         if gate.unanswered:
             notes.append(f"{gate.unanswered} items were asked and not scored (errors)")

@@ -93,7 +93,7 @@ class Gate:
         self._items = {place: item for item, place in self._places.items()}
         self._epochs = range(1, epochs + 1)
         self._saved = saved
-        self._earlier = {step.item for step in session.trace}
+        self._earlier = {step.item for step in session.answers}
         self._closed = dict.fromkeys(self._earlier, ANSWERED)
         """Items that are not asked any more, with the reason."""
         self._failed = np.zeros(len(session.bank), dtype=np.bool_)

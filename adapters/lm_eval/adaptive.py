@@ -141,7 +141,7 @@ class Rounds:
     def finish(self, lm: Any, output: Path) -> Path:
         """Score all items asked at once, and write results and samples files."""
         known = {key: place for place, key in enumerate(self.bank.keys())}
-        places = [known[step.task, step.item] for step in self.session.trace]
+        places = [known[step.task, step.item] for step in self.session.answers]
         tracker = harness("loggers.evaluation_tracker").EvaluationTracker(output_path=str(output))
         results = self._evaluate(lm, places, evaluation_tracker=tracker)
         general = tracker.general_config_tracker

@@ -142,7 +142,7 @@ class Recording:
             place = Place(*(found[name] for name in Place._fields))
             arguments = None if found["arguments"] is None else tuple(found["arguments"])
             self._known[place] = Reply(found["asked"], arguments, _as_wanted(found["reply"]))
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             msg = f"{self.path}, line {number}, holds no reply of a model"
             raise LogError(f"{msg}: remove the file to ask anew") from error
 

@@ -103,7 +103,7 @@ class AnswersFile:
         elif not self._head.encode().startswith(torn):
             raise LogError(_foreign(self.path))
         for line in lines[1:]:
-            with suppress(ValueError, AttributeError, TypeError):
+            with suppress(ValueError, AttributeError, TypeError, RecursionError):
                 self.facts |= json.loads(line).get(_FACTS, {})
         self.answers = [line for line in lines[1:] if not line.startswith(f'{{"{_FACTS}"')]
         return len(whole) + len(end)
@@ -112,7 +112,7 @@ class AnswersFile:
         try:
             found: dict[str, Any] = json.loads(head)
             found.pop(_KEY)
-        except (ValueError, KeyError, AttributeError, TypeError) as error:
+        except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
             raise LogError(_foreign(self.path)) from error
         expected: dict[str, Any] = json.loads(self._head)
         expected.pop(_KEY)

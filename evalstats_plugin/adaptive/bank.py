@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from evalstats_plugin.adaptive.curves import Items
 from evalstats_plugin.errors import DesignError, ItemConflictError
-from evalstats_plugin.stats.interval import FloatArray
+from evalstats_plugin.stats.interval import FloatArray, IntArray
 from evalstats_plugin.wording import few
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ class ItemBank:
     def __len__(self) -> int:
         return len(self.item_ids)
 
-    @property
+    @cached_property
     def items(self) -> Items:
         """Parameters as the curves need them."""
         covariance = self.item_covariance
@@ -135,16 +136,23 @@ class ItemBank:
             self.intercept,
             self.guessing,
             self.upper,
-            # What is not known of an item's errors is left out.
-            np.where(np.isfinite(spread).all(axis=-1, keepdims=True), spread, 0.0),
-            self.misfit_loadings,
+            # What is not known of an item's errors is left out. In memory every column lies in one
+            # piece: curves of all items are computed column by column.
+            np.asfortranarray(np.where(np.isfinite(spread).all(-1, keepdims=True), spread, 0.0)),
+            np.asfortranarray(self.misfit_loadings),
             np.ones(len(self)) if self.dispersion is None else self.dispersion,
         )
 
-    @property
+    @cached_property
     def task_names(self) -> tuple[str, ...]:
         """Tasks in the order of their first item."""
         return tuple(dict.fromkeys(self.tasks.astype(str).tolist()))
+
+    @cached_property
+    def task_places(self) -> IntArray:
+        """Place of each item's task among `task_names`, shape (M,)."""
+        order = {name: place for place, name in enumerate(self.task_names)}
+        return np.array([order[name] for name in self.tasks.astype(str).tolist()], dtype=np.int64)
 
     def keys(self) -> list[tuple[str, str]]:
         """Task and id of each item, as strings."""

@@ -87,8 +87,7 @@ class Targets:
         loose = rule == "auto" and len(bank.task_names) > 1
         if content is None and not loose:
             return None
-        order = {name: place for place, name in enumerate(bank.task_names)}
-        task = np.array([order[name] for name in bank.tasks.astype(str).tolist()], dtype=np.int64)
+        task = bank.task_places
         in_bank = np.bincount(task) / len(bank)
         if content is None:
             return cls(task, in_bank, _SLACK)
@@ -123,16 +122,15 @@ class Targets:
         # Some task is always behind its share, or just on it.
         bar = due.max(axis=1, keepdims=True)
         bar = bar if self.slack is None else np.minimum(bar, 1 - self.slack)
-        found = open_items & (left & (due >= bar))[:, self.task]
+        found = open_items & (left & (due >= bar)).take(self.task, axis=1)
         # Where all tasks with a share are used up, whatever is left.
         return np.where(left.any(axis=1, keepdims=True), found, open_items)
 
     def _counts(self, items: BoolArray) -> IntArray:
         """Items of a mask, (S, M), by task: shape (S, T)."""
         shape = len(items), len(self.share)
-        sessions, places = np.nonzero(items)
-        flat = sessions * shape[1] + self.task[places]
-        return np.bincount(flat, minlength=shape[0] * shape[1]).reshape(shape)
+        codes = self.task + shape[1] * np.arange(shape[0])[:, None]
+        return np.bincount(codes[items], minlength=shape[0] * shape[1]).reshape(shape)
 
 
 def pick(

@@ -7,6 +7,7 @@ factors that have not seen them.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +18,7 @@ from evalstats_plugin.adaptive.curves import Items, respond
 from evalstats_plugin.adaptive.misfit import fit_factors
 from evalstats_plugin.adaptive.projection import Shares
 from evalstats_plugin.adaptive.simulate import Options, run_sessions
+from evalstats_plugin.engines import mapped
 from evalstats_plugin.stats.interval import FloatArray, IntArray
 
 _MOST_FACTORS = 4
@@ -103,35 +105,43 @@ def _errors(
     at: tuple[int, ...],
     n_factors: int,
 ) -> _Errors:
-    ability, right, trials = answers
-    squared, excess = list[FloatArray](), list[FloatArray]()
-    for one in range(_FOLDS):
-        out = fold == one
-        items = leave_out(bank.items, ability[out], right[out], trials[out])
-        rest = ability[~out], right[~out], trials[~out]
-        found = fit_factors(items, *rest, n_factors)
-        known = replace(
-            bank,
-            discrimination=items.discrimination,
-            intercept=items.intercept,
-            misfit_loadings=found.loadings,
-            misfit={},
-        )
-        scores = right[out] / trials[out]
-        run = run_sessions(known, scores, at, Options(rule="auto"), rng=one)
-        shares = Shares.of(bank)
-        truth = scores @ shares.weights
-        full = [checkpoint.full for checkpoint in run.checkpoints]
-        error = np.stack([(each.estimate - truth) ** 2 for each in full])
-        asked = np.zeros((len(at), *scores.shape))
-        for k, n in enumerate(at):
-            np.put_along_axis(asked[k], run.places[:, :n], 1.0, axis=1)
-        left = 1 - asked @ shares.weights
-        claimed = np.stack([each.std_error**2 for each in full])
-        squared.append(error)
-        excess.append((error - claimed) / np.maximum(left, 0.1) ** 2)
+    run = partial(_errors_of_fold, bank, answers, at, n_factors)
+    folds = [fold == one for one in range(_FOLDS)]
+    squared, excess = zip(*mapped(run, enumerate(folds)), strict=True)
     joined = [np.concatenate(each, axis=1).mean(axis=1) for each in (squared, excess)]
     return _Errors(*joined)
+
+
+def _errors_of_fold(
+    bank: ItemBank,
+    answers: tuple[FloatArray, FloatArray, FloatArray],
+    at: tuple[int, ...],
+    n_factors: int,
+    fold: tuple[int, NDArray[np.bool_]],
+) -> _Errors:
+    """Errors of the models of one fold, shape (C, models, 1 + T)."""
+    (seed, out), (ability, right, trials) = fold, answers
+    items = leave_out(bank.items, ability[out], right[out], trials[out])
+    found = fit_factors(items, ability[~out], right[~out], trials[~out], n_factors)
+    known = replace(
+        bank,
+        discrimination=items.discrimination,
+        intercept=items.intercept,
+        misfit_loadings=found.loadings,
+        misfit={},
+    )
+    scores = right[out] / trials[out]
+    run = run_sessions(known, scores, at, Options(rule="auto"), rng=seed)
+    shares = Shares.of(bank)
+    truth = scores @ shares.weights
+    full = [checkpoint.full for checkpoint in run.checkpoints]
+    error = np.stack([(each.estimate - truth) ** 2 for each in full])
+    asked = np.zeros((len(at), *scores.shape))
+    for k, n in enumerate(at):
+        np.put_along_axis(asked[k], run.places[:, :n], 1.0, axis=1)
+    left = 1 - asked @ shares.weights
+    claimed = np.stack([each.std_error**2 for each in full])
+    return _Errors(error, (error - claimed) / np.maximum(left, 0.1) ** 2)
 
 
 def leave_out(items: Items, ability: FloatArray, right: FloatArray, trials: FloatArray) -> Items:

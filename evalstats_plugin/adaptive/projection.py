@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
 from evalstats_plugin.adaptive.bank import ALL_TASKS, ItemBank
 from evalstats_plugin.adaptive.curves import Items, Response, respond
-from evalstats_plugin.adaptive.scoring import Belief
+from evalstats_plugin.adaptive.scoring import Belief, eap
 from evalstats_plugin.stats.interval import FloatArray, normal_quantile
 
 _STEPS = 30
@@ -52,23 +53,30 @@ class Shares:
         own = bank.tasks.astype(str)[:, None] == np.asarray(names)[None, :]
         own[:, 0] = True
         misfit = np.array([float(bank.misfit.get(name, 0.0)) for name in names])
-        return cls(names, own / own.sum(axis=0), misfit)
+        # A score lies in memory in one piece: sums over items are quickest so.
+        return cls(names, np.asfortranarray(own / own.sum(axis=0)), misfit)
+
+    @cached_property
+    def squares(self) -> FloatArray:
+        """Of the weights."""
+        return self.weights**2
 
 
 def laplace(belief: Belief, start: State | None = None) -> State:
     """Mode and curvature of the joint posterior of ability and misfit factors.
 
-    Fisher scoring; items' errors flatten their curves as in `curves.respond`.
+    Fisher scoring, from the ability as estimated where there is no better start; items' errors
+    flatten their curves as in `curves.respond`.
     """
     n_sessions = len(belief.places)
     k = belief.items.loadings.shape[-1]
     prior = np.exp(belief.log_prior)
     centre = float(prior @ belief.nodes)
     variance = float(prior @ (belief.nodes - centre) ** 2)
-    mean = np.zeros((n_sessions, 1 + k))
-    mean[:, 0] = centre
-    origin, precision = mean.copy(), np.diag(np.array([1 / variance, *([1.0] * k)]))
-    mean: FloatArray = mean if start is None else start.mean.copy()
+    origin, mean = np.zeros((2, n_sessions, 1 + k))
+    origin[:, 0], mean[:, 0] = centre, eap(belief).ability
+    mean: FloatArray = mean if start is None else start.mean
+    precision = np.diag(np.array([1 / variance, *([1.0] * k)]))
     items = belief.items.take(belief.places)
     directions = items.directions
     curvature = np.broadcast_to(precision, (n_sessions, 1 + k, 1 + k))
@@ -94,10 +102,10 @@ def _at(items: Items, mean: FloatArray) -> Response:
     return respond(items, mean[:, :1], shift)
 
 
-def expected(belief: Belief, state: State) -> Response:
-    """Curves of all items at the state of each session: shape (S, M)."""
+def expected(belief: Belief, state: State, spread: FloatArray | float = 0.0) -> Response:
+    """Curves of all items at the state of each session, shape (S, M), `spread` averaged over."""
     shift = state.mean[:, 1:] @ belief.items.loadings.T
-    return respond(belief.items, state.mean[:, :1], shift)
+    return respond(belief.items, state.mean[:, :1], shift, spread)
 
 
 def rest_of(belief: Belief) -> FloatArray:
@@ -107,12 +115,24 @@ def rest_of(belief: Belief) -> FloatArray:
     return rest
 
 
-def sensitivity(
-    belief: Belief, response: Response, weights: FloatArray, rest: FloatArray
-) -> FloatArray:
-    """Derivative of scores by (θ, f): (S, 1 + T, D) for weights (M, 1 + T)."""
-    slopes = response.scale * rest
-    return np.einsum("sm,mt,md->std", slopes, weights, belief.items.directions, optimize=True)
+def sensitivity(slopes: FloatArray, directions: FloatArray, weights: FloatArray) -> FloatArray:
+    """Derivative of scores by (θ, f): (S, 1 + T, D).
+
+    Parameters
+    ----------
+    slopes
+        Of the curves not answered yet by their logits, shape (S, M).
+    directions
+        Shape (M, D).
+    weights
+        Shape (M, 1 + T).
+    """
+    return np.swapaxes((slopes[:, None] * directions.T) @ weights, 1, 2)
+
+
+def along(covariance: FloatArray, directions: FloatArray) -> FloatArray:
+    """Covariance of a state with each item's logit: (S, D, M) for directions (M, D)."""
+    return covariance @ directions.T
 
 
 def project(
@@ -125,36 +145,20 @@ def project(
     answers not seen yet, and of misfit that the factors do not tell.
     """
     state = laplace(belief) if state is None else state
-    rest = rest_of(belief)
-    response = expected(belief, state)
-    spread = _spread(belief, state)
+    rest, directions = rest_of(belief), belief.items.directions
+    spread = (along(state.covariance, directions) * directions.T).sum(axis=1)
     # The mean of a curve over a normal logit: flatter than the curve at its mean.
-    p = _averaged(belief, state, spread)
-    seen = np.zeros_like(rest)
-    np.put_along_axis(seen, belief.places, belief.right / np.maximum(belief.trials, 1e-9), axis=1)
-    estimate = (seen + rest * p) @ shares.weights
-    slopes = sensitivity(belief, response, shares.weights, rest)
-    known = np.einsum("std,sde,ste->st", slopes, state.covariance, slopes, optimize=True)
-    unseen = (rest * belief.items.dispersion * p * (1 - p)) @ shares.weights**2
-    share = rest @ shares.weights
+    p = rest * expected(belief, state, spread).probability
+    asked = shares.weights[belief.places]
+    scores = belief.right / np.maximum(belief.trials, 1e-9)
+    seen = np.einsum("sn,snt->st", scores, asked)
+    estimate = seen + p @ shares.weights
+    slopes = sensitivity(rest * expected(belief, state).scale, directions, shares.weights)
+    known = ((slopes @ state.covariance) * slopes).sum(axis=-1)
+    unseen = (belief.items.dispersion * p * (1 - p)) @ shares.squares
+    share = np.maximum(1 - asked.sum(axis=1), 0.0)
     variance = known + unseen + (shares.misfit * share) ** 2
     std_error = np.sqrt(variance)
     half = normal_quantile(confidence_level) * std_error
-    least = seen @ shares.weights
-    low, high = np.maximum(estimate - half, least), np.minimum(estimate + half, least + share)
+    low, high = np.maximum(estimate - half, seen), np.minimum(estimate + half, seen + share)
     return FullScore(estimate, low, high, std_error)
-
-
-def _spread(belief: Belief, state: State) -> FloatArray:
-    """Variance of each item's logit by the error of the state: shape (S, M)."""
-    directions = belief.items.directions
-    return np.einsum("md,sde,me->sm", directions, state.covariance, directions, optimize=True)
-
-
-def _averaged(belief: Belief, state: State, spread: FloatArray) -> FloatArray:
-    """P(right) of all items, averaged over the state and items' errors."""
-    items = belief.items
-    widened = np.broadcast_to(items.spread, (*spread.shape, 3)).copy()
-    widened[..., 2] += spread
-    shift = state.mean[:, 1:] @ items.loadings.T
-    return respond(items._replace(spread=widened), state.mean[:, :1], shift).probability

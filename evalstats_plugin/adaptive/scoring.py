@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -78,10 +79,12 @@ class Belief:
             trials=np.concatenate([self.trials, trials], axis=1),
         )
 
-    @property
+    @cached_property
     def posterior(self) -> FloatArray:
         """Probabilities of the nodes, shape (S, G)."""
-        return special.softmax(self.log_likelihood + self.log_prior, axis=-1)
+        values = self.log_likelihood + self.log_prior
+        chances = np.exp(values - values.max(axis=-1, keepdims=True))
+        return chances / chances.sum(axis=-1, keepdims=True)
 
     def interval(self, confidence_level: float = 0.95) -> tuple[FloatArray, FloatArray]:
         """Equal-tailed limits of the abilities, each of shape (S,)."""

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from types import MappingProxyType
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from evalstats_plugin.adaptive.bank import ItemBank
-from evalstats_plugin.adaptive.curves import respond
+from evalstats_plugin.adaptive.curves import Items, Response, respond
 from evalstats_plugin.adaptive.projection import (
     Shares,
     State,
+    along,
     expected,
     laplace,
     rest_of,
@@ -23,30 +26,64 @@ from evalstats_plugin.errors import SelectionError
 from evalstats_plugin.stats.interval import FloatArray
 from evalstats_plugin.wording import no_such
 
+_NOTHING = 1e-16
+"""Probability of a node that changes no digit of a mean."""
+_AT_HAND, _MOST_AT_HAND = 128, 30_000_000
+"""Bytes: of each item in the arrays that a step makes and drops; and what glibc keeps at most."""
 _COARSE = 4
 """Nodes of the grid to one of the tables of curves: curves bend less than posteriors."""
 
 
 @dataclass(frozen=True, eq=False)
 class Tables:
-    """Curves of a bank's items at a few nodes, made once: each of shape (M, Q)."""
+    """Curves of a bank's items at a few nodes, each of shape (Q, M): made when asked for, once."""
 
-    information: FloatArray
-    log_right: FloatArray
-    log_wrong: FloatArray
-    spreading: FloatArray
-    """Shape (G, Q): how a node of the grid is shared out among the few."""
+    items: Items
+    nodes: FloatArray
+    """Of the grid, shape (G,)."""
     shares: Shares
 
     @classmethod
     def of(cls, bank: ItemBank) -> Tables:
-        """Tables of a bank."""
-        nodes = Belief.prior(bank).nodes
-        few = nodes[::_COARSE]
-        found = respond(bank.items.take(np.arange(len(bank))[:, None]), few)
-        spreading = np.maximum(1 - np.abs(nodes[:, None] - few) / (few[1] - few[0]), 0)
-        p = found.probability
-        return cls(found.information, np.log(p), np.log1p(-p), spreading, Shares.of(bank))
+        """Tables of a bank; sessions on the same bank share them."""
+        if bank not in _TABLES:
+            # Once a block has been freed, the C library keeps smaller ones at hand; it would
+            # return those of each step to the system and fetch them again, at twice the time.
+            np.empty(min(_AT_HAND * len(bank), _MOST_AT_HAND), dtype=np.uint8)
+            _TABLES[bank] = cls(bank.items, Belief.prior(bank).nodes, Shares.of(bank))
+        return _TABLES[bank]
+
+    @cached_property
+    def spreading(self) -> FloatArray:
+        """How a node of the grid is shared out among the few: shape (G, Q)."""
+        few = self._few
+        return np.maximum(1 - np.abs(self.nodes[:, None] - few) / (few[1] - few[0]), 0)
+
+    @cached_property
+    def information(self) -> FloatArray:
+        """Fisher information."""
+        return self._curves.information
+
+    @cached_property
+    def log_right(self) -> FloatArray:
+        """Log P(right)."""
+        return np.log(self._curves.probability)
+
+    @cached_property
+    def log_wrong(self) -> FloatArray:
+        """Log P(wrong)."""
+        return np.log1p(-self._curves.probability)
+
+    @property
+    def _few(self) -> FloatArray:
+        return self.nodes[::_COARSE]
+
+    @property
+    def _curves(self) -> Response:
+        return respond(self.items, self._few[:, None])
+
+
+_TABLES: WeakKeyDictionary[ItemBank, Tables] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,20 +92,28 @@ class Candidates:
 
     belief: Belief
     tables: Tables
-    state: State
     rng: np.random.Generator
+    find_state: Callable[[], State]
 
     @classmethod
     def of(
         cls, belief: Belief, tables: Tables, rng: np.random.Generator, start: State | None = None
     ) -> Candidates:
         """Candidates for the next item."""
-        return cls(belief, tables, laplace(belief, start), rng)
+        return cls(belief, tables, rng, lambda: laplace(belief, start))
 
-    @property
-    def few(self) -> FloatArray:
-        """Posterior on the nodes of the tables, shape (S, Q)."""
-        return self.belief.posterior @ self.tables.spreading
+    @cached_property
+    def state(self) -> State:
+        """Of abilities and misfit factors; not every rule asks for it."""
+        return self.find_state()
+
+    def averaged(self, table: Callable[[Tables], FloatArray]) -> FloatArray:
+        """Mean of a table over the posterior: shape (S, M)."""
+        few = self.belief.posterior @ self.tables.spreading
+        reached = np.flatnonzero((few > _NOTHING).any(axis=0))
+        # What is believed lies in one piece of the grid.
+        piece = slice(reached[0], reached[-1] + 1)
+        return few[:, piece] @ table(self.tables)[piece]
 
     def expecting(self, chosen: np.ndarray) -> Candidates:
         """Return what will be believed once an item of each session, shape (S,), is answered.
@@ -81,7 +126,7 @@ class Candidates:
         gained = respond(items, ability[:, None]).information[:, 0]
         narrower = -0.5 * gained[:, None] * (self.belief.nodes - ability[:, None]) ** 2
         belief = replace(self.belief, log_likelihood=self.belief.log_likelihood + narrower)
-        return replace(self, belief=belief, state=self._informed(chosen))
+        return replace(self, belief=belief, find_state=lambda: self._informed(chosen))
 
     def _informed(self, chosen: np.ndarray) -> State:
         mean, covariance = self.state
@@ -90,9 +135,9 @@ class Candidates:
         found = respond(items, mean[:, :1], shift)
         weight = (found.scale**2 / found.variance)[:, 0]
         direction = items.directions[:, 0]
-        along = (covariance @ direction[..., None])[..., 0]
-        total = 1 + weight * np.einsum("sd,sd->s", direction, along)
-        lost = (weight / total)[:, None, None] * along[:, :, None] * along[:, None, :]
+        towards = (covariance @ direction[..., None])[..., 0]
+        total = 1 + weight * np.einsum("sd,sd->s", direction, towards)
+        lost = (weight / total)[:, None, None] * towards[:, :, None] * towards[:, None, :]
         return State(mean, covariance - lost)
 
 
@@ -108,34 +153,29 @@ def information(candidates: Candidates) -> FloatArray:
 
 def posterior_information(candidates: Candidates) -> FloatArray:
     """Fisher information averaged over what the ability and the item's parameters may be."""
-    return candidates.few @ candidates.tables.information.T
+    return candidates.averaged(lambda tables: tables.information)
 
 
 def kullback_leibler(candidates: Candidates) -> FloatArray:
     """How well answers tell the ability as estimated from all it may be [CY96]_."""
     ability, _ = eap(candidates.belief)
     p = respond(candidates.belief.items, ability[:, None]).probability
-    few = candidates.few
-    right, wrong = (
-        few @ table.T for table in (candidates.tables.log_right, candidates.tables.log_wrong)
-    )
+    right = candidates.averaged(lambda tables: tables.log_right)
+    wrong = candidates.averaged(lambda tables: tables.log_wrong)
     told = p * (np.log(p) - right) + (1 - p) * (np.log1p(-p) - wrong)
     return told / candidates.belief.items.dispersion
 
 
 def d_optimal(candidates: Candidates) -> FloatArray:
     """Fall of the log volume of what ability and misfit factors may be [Seg96]_."""
-    weight, along = _weight_and_along(candidates)
-    directions = candidates.belief.items.directions
-    return np.log1p(weight * np.einsum("smd,md->sm", along, directions, optimize=True))
+    gain, _ = _gain_and_along(candidates)
+    return np.log1p(gain)
 
 
 def a_optimal(candidates: Candidates) -> FloatArray:
     """Fall of the summed variances of ability and misfit factors."""
-    weight, along = _weight_and_along(candidates)
-    directions = candidates.belief.items.directions
-    total = 1 + weight * np.einsum("smd,md->sm", along, directions, optimize=True)
-    return weight / total * (along**2).sum(axis=-1)
+    gain, squares = _gain_and_along(candidates)
+    return squares / (1 + gain)
 
 
 def full_score(candidates: Candidates) -> FloatArray:
@@ -145,17 +185,15 @@ def full_score(candidates: Candidates) -> FloatArray:
     model would score on those not asked.
     """
     belief, state = candidates.belief, candidates.state
-    found = expected(belief, state)
-    rest = rest_of(belief)
-    weights = candidates.tables.shares.weights[:, :1]
-    slope = sensitivity(belief, found, weights, rest)[:, 0]
-    noise = found.variance
-    weight = found.scale**2 / noise
-    directions = belief.items.directions
-    towards = (state.covariance @ slope[..., None])[..., 0]
-    total = 1 + weight * _quadratic(state.covariance, directions)
+    found, directions = expected(belief, state), belief.items.directions
+    share = candidates.tables.shares.weights[:, :1]
+    slope = sensitivity(rest_of(belief) * found.scale, directions, share)
+    towards = along(state.covariance, directions)
+    weight = found.scale**2 / found.variance
+    total = 1 + weight * (towards * directions.T).sum(axis=1)
+    told = (slope @ towards)[:, 0]
     # An item asked is no longer to be predicted, which counts where few are left.
-    return weight * (towards @ directions.T) ** 2 / total + noise * weights[:, 0] ** 2
+    return weight * told**2 / total + found.variance * share[:, 0] ** 2
 
 
 def at_random(candidates: Candidates) -> FloatArray:
@@ -202,14 +240,12 @@ def worth(candidates: Candidates, rule: str, n_asked: int) -> FloatArray:
     return RULES[rule](candidates)
 
 
-def _quadratic(covariance: FloatArray, directions: FloatArray) -> FloatArray:
-    return np.einsum("md,sde,me->sm", directions, covariance, directions, optimize=True)
-
-
-def _weight_and_along(candidates: Candidates) -> tuple[FloatArray, FloatArray]:
-    """Information of each item on its logit (S, M), and its direction times the covariance."""
-    found = expected(candidates.belief, candidates.state)
+def _gain_and_along(candidates: Candidates) -> tuple[FloatArray, FloatArray]:
+    """Information of each item times variance of its logit, and times covariances squared."""
+    found, directions = (
+        expected(candidates.belief, candidates.state),
+        candidates.belief.items.directions,
+    )
     weight = found.scale**2 / found.variance
-    directions = candidates.belief.items.directions
-    along = np.einsum("sde,me->smd", candidates.state.covariance, directions, optimize=True)
-    return weight, along
+    towards = along(candidates.state.covariance, directions)
+    return weight * (towards * directions.T).sum(axis=1), weight * (towards**2).sum(axis=1)

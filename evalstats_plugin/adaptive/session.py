@@ -10,19 +10,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evalstats_plugin.adaptive.bank import ALL_TASKS, ItemBank
+from evalstats_plugin.adaptive.bank import ItemBank
 from evalstats_plugin.adaptive.constraints import Targets, eligible, pick, preferring
-from evalstats_plugin.adaptive.projection import FullScore, Shares, State, laplace, project
 from evalstats_plugin.adaptive.scoring import Belief, Scored, score
 from evalstats_plugin.adaptive.selection import Candidates, Tables, rule_for, worth
-from evalstats_plugin.adaptive.settings import ScoreEstimate, Settings, Step
+from evalstats_plugin.adaptive.settings import Settings
 from evalstats_plugin.adaptive.stopping import Cost, Items, Standing
+from evalstats_plugin.adaptive.trace import Answer, Outlook, ScoreEstimate, Step, Trace
 from evalstats_plugin.errors import DesignError, LogError, SelectionError
 from evalstats_plugin.stats.interval import IntArray
 
 __all__ = ["AdaptiveSession", "ScoreEstimate", "Settings", "Step"]
 EXHAUSTED = "no item left to ask"
 _RECENT = 5
+_MOST_TRIALS = 2**53
 """Answers over which information gained is averaged."""
 
 
@@ -71,22 +72,18 @@ class AdaptiveSession:
         self.bank = bank
         self.rule = rule_for(bank, known.rule)
         self.settings = known
-        self.trace: list[Step] = []
+        self._trace = Trace()
         self._stop = tuple(known.stop)
         self._targets = Targets.of(bank, known.content, known.rule)
         self._rng = np.random.default_rng(rng)
         self._eligible = eligible(known.exposure, (1, len(bank)), self._rng)
         self._tables = Tables.of(bank)
-        self._keys = bank.keys()
         self._out: NDArray[np.bool_] = np.zeros(len(bank), dtype=np.bool_)
-        self._belief = Belief.prior(bank)
-        self._state: State = laplace(self._belief)
-        self._entropies = [float(self._belief.entropy()[0])]
         self._began = monotonic()
         self._cost = 0.0
         self.stopped: str | None = None
-        self._scored: Scored = score(self._belief, known.scoring)
-        self._full: FullScore = self._project()
+        self._entropies: list[float] = []
+        self._believe(Belief.prior(bank))
 
     def next(self, k: int | None = None, *, among: NDArray[np.bool_] | None = None) -> IntArray:
         """Give places in the bank of the items to ask now: `k`, or as many as a batch has.
@@ -96,7 +93,8 @@ class AdaptiveSession:
         """
         wanted = self._allowance(self.settings.batch if k is None else k)
         places: list[int] = []
-        candidates = Candidates(self._belief, self._tables, self._state, self._rng)
+        outlook = self._outlook
+        candidates = Candidates(outlook.belief, self._tables, self._rng, lambda: outlook.state)
         while len(places) < wanted and self.stopped is None:
             affordable = self._open() if among is None else self._open() & among
             if not affordable.any():
@@ -134,21 +132,22 @@ class AdaptiveSession:
         """
         if not 0 <= place < len(self.bank):
             raise ValueError(f"place {place} is not in the bank of {len(self.bank)} items")
-        named = " / ".join(self._keys[place])
+        key = str(self.bank.tasks[place]), str(self.bank.item_ids[place])
+        named = " / ".join(key)
         if place in self._belief.places[0]:
             raise DesignError(f"item {named} has been answered already, expected each item once")
         if not 0 <= score <= 1 or trials < 1:
             msg = f"item {named} scored {score} in {trials} epochs, expected 0 to 1 in at least 1"
             raise DesignError(f"{msg}: rescale the metric")
         self._out[place] = True
-        self._belief = self._belief.answered(
-            np.array([[place]]), np.array([[score * trials]]), np.array([[float(trials)]])
+        self._believe(
+            self._belief.answered(
+                np.array([[place]]), np.array([[score * trials]]), np.array([[float(trials)]])
+            )
         )
-        self._state = laplace(self._belief, self._state)
-        self._entropies.append(float(self._belief.entropy()[0]))
         self._cost += 0.0 if self.bank.cost is None else float(self.bank.cost[place]) * trials
-        self._renew()
-        self._note(place, score, trials)
+        answer = Answer(*key, float(score), trials, self._scored, self._belief.log_likelihood)
+        self._trace.answers.append(answer)
         self.stopped = self.stopped or self._reason()
         return self.stopped
 
@@ -156,6 +155,16 @@ class AdaptiveSession:
         """Take back an item that was given out and could not be asked: it may come again."""
         if place not in self._belief.places[0]:
             self._out[place] = False
+
+    @property
+    def answers(self) -> list[Answer]:
+        """Answers in order."""
+        return self._trace.answers
+
+    @property
+    def trace(self) -> list[Step]:
+        """What was known after each answer: with the full score, which is predicted for it now."""
+        return self._trace.steps(self._outlook)
 
     @property
     def n(self) -> int:
@@ -182,9 +191,7 @@ class AdaptiveSession:
 
         The interval is for what asking every item would have given.
         """
-        names = self._tables.shares.names
-        limits = zip(*(values[0].tolist() for values in self._full[:3]), strict=True)
-        return {name: ScoreEstimate(*each) for name, each in zip(names, limits, strict=True)}
+        return self._outlook.scores()
 
     def result(self) -> dict[str, Any]:
         """What was found, ready for JSON."""
@@ -212,8 +219,8 @@ class AdaptiveSession:
     def to_json(self) -> str:
         """Answers so far, a line each, for `resume`."""
         lines = [
-            {"task": step.task, "item": step.item, "score": step.score, "trials": step.trials}
-            for step in self.trace
+            {"task": each.task, "item": each.item, "score": each.score, "trials": each.trials}
+            for each in self.answers
         ]
         return "".join(json.dumps(line) + "\n" for line in lines)
 
@@ -235,28 +242,23 @@ class AdaptiveSession:
                 found = json.loads(line)
                 place = places[found["task"], found["item"]]
                 answer = float(found["score"]), int(found["trials"])
-            except (ValueError, KeyError, TypeError) as error:
+                if answer[1] > _MOST_TRIALS:
+                    raise ValueError(answer[1])
+            except (ValueError, KeyError, TypeError, RecursionError) as error:
                 msg = f"line {number} of the saved session is no answer to an item of this bank"
                 raise LogError(f"{msg}: {line[:80]!r}; start anew, or use its own bank") from error
             session.record(place, *answer)
         return session
 
-    def _renew(self) -> None:
-        self._scored = score(self._belief, self.settings.scoring)
-        self._full = self._project()
+    @property
+    def _belief(self) -> Belief:
+        return self._outlook.belief
 
-    def _project(self) -> FullScore:
-        shares: Shares = self._tables.shares
+    def _believe(self, belief: Belief) -> None:
         level = self.settings.confidence_level
-        return project(self._belief, shares, state=self._state, confidence_level=level)
-
-    def _note(self, place: int, value: float, trials: int) -> None:
-        task, item = self._keys[place]
-        full = self.full_score()[ALL_TASKS]
-        error = self.std_error
-        self.trace.append(
-            Step(self.n, task, item, float(value), trials, self.ability, error, *full)
-        )
+        self._outlook = Outlook(belief, self._tables.shares, level)
+        self._scored: Scored = score(belief, self.settings.scoring)
+        self._entropies.append(float(belief.entropy()[0]))
 
     def _waiting(self) -> bool:
         return int(self._out.sum()) > self.n
@@ -277,23 +279,19 @@ class AdaptiveSession:
         return min([wanted, *(bound - int(self._out.sum()) for bound in bounds)])
 
     def _reason(self) -> str | None:
-        return next(
-            (why for rule in self._stop if (why := rule(self.standing())) is not None), None
-        )
+        standing = self.standing()
+        return next((why for rule in self._stop if (why := rule(standing)) is not None), None)
 
     def standing(self) -> Standing:
         """How the session stands, as stop rules see it."""
         recent = self._entropies[-_RECENT - 1 :]
-        belief = self._belief
         return Standing(
             n=self.n,
             ability=self.ability,
-            std_error=float(score(belief).std_error[0]),
+            std_error=float(score(self._belief).std_error[0]),
             prior_sd=self.bank.ability_sd,
             gained=(recent[0] - recent[-1]) / max(len(recent) - 1, 1),
-            score_low=float(self._full.low[0, 0]),
-            score_high=float(self._full.high[0, 0]),
             cost=self._cost,
             seconds=monotonic() - self._began,
-            belief=belief,
+            outlook=self._outlook,
         )

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from evalstats_plugin.adaptive.scoring import Belief
+from evalstats_plugin.adaptive.trace import Outlook
 from evalstats_plugin.errors import SelectionError
 from evalstats_plugin.wording import no_such
 
 
-class Standing(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Standing:
     """How a session stands after n answers."""
 
     n: int
@@ -24,14 +26,26 @@ class Standing(NamedTuple):
     prior_sd: float
     gained: float
     """How much less uncertain the ability has become by the last answers, in nats per item."""
-    score_low: float
-    score_high: float
-    """Limits of the score on the full benchmark."""
     cost: float
     """Of all items asked."""
     seconds: float
-    belief: Belief
+    outlook: Outlook
     """Of one session."""
+
+    @property
+    def belief(self) -> Belief:
+        """Of one session."""
+        return self.outlook.belief
+
+    @property
+    def score_low(self) -> float:
+        """Lower limit of the score on the full benchmark."""
+        return float(self.outlook.full.low[0, 0])
+
+    @property
+    def score_high(self) -> float:
+        """Upper limit of it."""
+        return float(self.outlook.full.high[0, 0])
 
     def prob_above(self, ability: float) -> float:
         """Posterior probability that the ability lies above a value."""
@@ -119,8 +133,10 @@ class ScoreWidth(_Threshold):
 
     def __call__(self, standing: Standing) -> str | None:
         """Reason to stop, or None."""
+        if standing.n < self.min_items:
+            return None
         width = standing.score_high - standing.score_low
-        if standing.n < self.min_items or width > self.value:
+        if width > self.value:
             return None
         return f"interval of the full score {width:.3f} wide ≤ {self.value:g}"
 

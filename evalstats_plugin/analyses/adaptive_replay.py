@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -13,6 +14,7 @@ from evalstats_plugin.adaptive.plan import Plan
 from evalstats_plugin.adaptive.session import EXHAUSTED
 from evalstats_plugin.adaptive.simulate import rank_correlation
 from evalstats_plugin.analyses.adaptive_bank import left_out
+from evalstats_plugin.engines import mapped
 from evalstats_plugin.errors import DesignError, SelectionError
 from evalstats_plugin.responses import Responses
 from evalstats_plugin.results import Results, finite
@@ -111,19 +113,30 @@ def replay(
         if not any(each.task in bank.task_names for each in responses):
             msg += "; a table that names no task is of the task that its file is named"
         raise SelectionError(msg)
-    plans = [replace(plan, rule=rule) for rule in rules] or [plan]
+    run = mapped(partial(_tests, bank, plan, rules), by_model.items())
     rows: list[AdaptiveTest] = []
-    for number, ((model, log), parts) in enumerate(by_model.items()):
+    for number, (model, _) in enumerate(by_model):
         if on_model is not None:
             on_model(model, number, len(by_model))
-        known = _known(bank, (model, log), parts)
-        tests = [_test(known, each) for each in plans]
-        # "auto" does more than the rule that it takes, and stands beside it under its own name.
-        names = rules or [test.rule for test in tests]
-        rows += [replace(test, rule=name) for test, name in zip(tests, names, strict=True)]
+        rows += next(run)
     rows.sort(key=lambda row: row.task)
     notes = (*left_out(bank), *bank.notes)
     return AdaptiveTests(tuple(rows), notes, plan.seed, by_rule=_by_rule(rows))
+
+
+def _tests(
+    bank: ItemBank,
+    plan: Plan,
+    rules: Sequence[str],
+    of_model: tuple[tuple[str, str], Sequence[Responses]],
+) -> list[AdaptiveTest]:
+    """Test one model, by each rule."""
+    known = _known(bank, *of_model)
+    plans = [replace(plan, rule=rule) for rule in rules] or [plan]
+    tests = [_test(known, each) for each in plans]
+    # "auto" does more than the rule that it takes, and stands beside it under its own name.
+    names = rules or [test.rule for test in tests]
+    return [replace(test, rule=name) for test, name in zip(tests, names, strict=True)]
 
 
 def _by_rule(rows: Sequence[AdaptiveTest]) -> tuple[RuleError, ...]:
@@ -201,7 +214,7 @@ def _test(known: _Known, plan: Plan) -> AdaptiveTest:
         made,
         observed=float(np.mean(there)) if there else None,
         n_observed=len(there),
-        asked=_asked([(step.task, step.item) for step in session.trace]),
+        asked=_asked([(step.task, step.item) for step in session.answers]),
         notes=known.notes,
     )
 

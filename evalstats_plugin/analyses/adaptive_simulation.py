@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from evalstats_plugin.adaptive.simulate import (
     run_sessions,
 )
 from evalstats_plugin.analyses.adaptive_bank import left_out
+from evalstats_plugin.engines import mapped
 from evalstats_plugin.errors import DesignError, SelectionError
 from evalstats_plugin.results import Results
 from evalstats_plugin.stats.interval import FloatArray, normal_quantile
@@ -131,11 +133,12 @@ def simulation(
     if not kept:
         raise DesignError(f"{min(at)} items wanted, the bank has {most} that may be asked")
     drawn = draw_models(bank, known.n_models, misspecified=known.misspecified, rng=rng)
+    run = mapped(partial(_of_rule, bank, kept, drawn=drawn, known=known, rng=rng), rules)
     rows: list[SimulatedAccuracy] = []
     for number, rule in enumerate(rules):
         if on_rule is not None:
             on_rule(rule, number, len(rules))
-        rows += _of_rule(bank, rule, kept, drawn=drawn, known=known, rng=rng)
+        rows += next(run)
     unseen = [str(n) for n in sorted({*at} - {*kept})]
     note = f"only {most} items may be asked: no look after {', '.join(unseen)}"
     return Results(tuple(rows), (*left_out(bank), *bank.notes, *([note] if unseen else [])), rng)
@@ -143,8 +146,8 @@ def simulation(
 
 def _of_rule(
     bank: ItemBank,
-    rule: str,
     at: Sequence[int],
+    rule: str,
     *,
     drawn: Drawn,
     known: Drawing,

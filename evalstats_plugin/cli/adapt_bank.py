@@ -172,14 +172,14 @@ def _costs(path: str, matrix: Any) -> list[float]:
                 raise ValueError(f"columns {few(list(lines.fieldnames or ())) or 'none'}")
             for row in lines:
                 known[row.get("task") or "", row["item"]] = float(row["cost"])
-    except (OSError, KeyError, ValueError) as error:
+    except (OSError, KeyError, ValueError, TypeError, csv.Error) as error:
         msg = f"{path} cannot be used ({type(error).__name__}: {error}), expected a CSV file with"
         raise SelectionError(
             f"{msg} the columns item, cost and, for several tasks, task"
         ) from error
     keys = list(zip(matrix.tasks.astype(str), matrix.item_ids.astype(str), strict=True))
     found = [known.get(key, known.get(("", key[1]), -1.0)) for key in keys]
-    missing = [" / ".join(key) for key, cost in zip(keys, found, strict=True) if cost < 0]
+    missing = [" / ".join(key) for key, cost in zip(keys, found, strict=True) if not cost >= 0]
     if missing:
         msg = f"{path} has no cost, of 0 or above, of {len(missing)} items: {few(missing, 3)}"
         raise SelectionError(msg)
