@@ -140,26 +140,33 @@ class ResponseMatrix:
 
     def to_responses(self) -> list[Responses]:
         """Take apart again: one `Responses` per model × task × metric, in order."""
-        keys = list(dict.fromkeys(zip(self.tasks.tolist(), self.metrics.tolist(), strict=True)))
-        masks = [(self.tasks == task) & (self.metrics == metric) for task, metric in keys]
+        places: dict[tuple[Any, Any], list[int]] = {}
+        for j, key in enumerate(zip(self.tasks.tolist(), self.metrics.tolist(), strict=True)):
+            places.setdefault(key, []).append(j)
         source = Source(path=Path(), harness="matrix")
 
-        def part(values: NDArray[Any] | None, mask: NDArray[np.bool_]) -> NDArray[Any] | None:
-            return None if values is None else values[mask]
+        def cut(values: NDArray[Any] | None, at: NDArray[np.int64]) -> NDArray[Any] | None:
+            return None if values is None else values[at]
 
+        # What all models have in common is taken apart once.
+        parts = [
+            (*key, at, self.item_ids[at], cut(self.clusters, at), cut(self.item_hashes, at))
+            for key, of_key in places.items()
+            for at in [np.array(of_key)]
+        ]
         return [
             Responses(
                 model=model,
                 task=str(task),
                 metric=str(metric),
-                item_ids=self.item_ids[mask],
-                scores=self.scores[i, mask],
-                clusters=part(self.clusters, mask),
-                item_hashes=part(self.item_hashes, mask),
+                item_ids=ids,
+                scores=self.scores[i, at],
+                clusters=clusters,
+                item_hashes=hashes,
                 source=source,
             )
             for i, model in enumerate(self.models)
-            for (task, metric), mask in zip(keys, masks, strict=True)
+            for task, metric, at, ids, clusters, hashes in parts
         ]
 
     def save(self, path: str | Path) -> None:
@@ -200,9 +207,10 @@ def _join_task(
     questions = Questions(len(ids))
     clusters = np.full(len(ids), "", dtype=object)
     conflict = np.zeros(len(ids), dtype=bool)
+    rows = {model: i for i, model in enumerate(models)}
     for j, r in enumerate(responses):
         at = places[j]
-        scores[models.index(r.model), at, : r.scores.shape[1]] = r.scores
+        scores[rows[r.model], at, : r.scores.shape[1]] = r.scores
         if r.clusters is not None:
             clusters[at] = r.clusters.astype(str)
         if r.item_hashes is None:

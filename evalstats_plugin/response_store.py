@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +19,14 @@ from evalstats_plugin.parquet import rebuilding, signed_meta
 from evalstats_plugin.score_coding import Codes, Coding
 
 KEY = b"evalstats_responses"
+_MAGIC = b"PAR1"
 ROWS = 1024
 """Items of a row group: what is read at once."""
+LARGE = 2**27
+"""Answers from which on commands leave them on disk: a gigabyte of numbers."""
+Models: TypeAlias = slice | NDArray[np.int64]
+"""Some of the models: a slice, or their numbers."""
+_CELLS = ("scores", "missing")
 TEXTS = ("item", "task", "metric", "cluster", "hash")
 
 
@@ -55,6 +61,8 @@ class ResponseStore:
             self.coding = Coding(metas[0]["levels"])
             self.notes: tuple[str, ...] = tuple(metas[0]["notes"])
             files = [pq.ParquetFile(part, page_checksum_verification=True) for part in parts]
+            # Both are there, and of a fixed width, or what was written has been lost since.
+            _ = [f.schema_arrow.field(n).type.byte_width for f in files for n in _CELLS]
             self._groups = [(f, g) for f in files for g in range(f.metadata.num_row_groups)]
             sizes = [f.metadata.row_group(g).num_rows for f, g in self._groups]
             self._starts = [0, *accumulate(sizes)]
@@ -63,6 +71,12 @@ class ResponseStore:
             )
             self.clusters = _all_or_none(_texts(files, "cluster"))
             self.item_hashes = _all_or_none(_texts(files, "hash"))
+        if twice := first_twice(self.item_ids, self.tasks, self.metrics, seen=set()):
+            raise LogError(f"{path}: {twice}, expected each once, in one of its files")
+
+    def __repr__(self) -> str:
+        n, m, n_epochs = self.shape
+        return f"<ResponseStore {self.path}: {n:,} models, {m:,} items, epochs: {n_epochs}>"
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -70,46 +84,74 @@ class ResponseStore:
         return len(self.models), self._starts[-1], self.n_epochs
 
     def codes(
-        self, items: slice, models: slice = slice(None)
+        self, items: slice, models: Models = slice(None)
     ) -> tuple[Codes, NDArray[np.bool_] | None]:
         """Codes and what is missing, both (m, n, R); None where nothing is.
 
         An item is a row: the transpose of a matrix's scores.
         """
-        start, stop, _ = items.indices(self._starts[-1])
         found: list[Codes] = []
         masks: list[NDArray[np.bool_] | None] = []
+        for k, inside in self._groups_of(items):
+            table = self._group(k, ("scores", "missing"))
+            found.append(self._codes_in(table)[inside, models])
+            mask = self._missing_in(table)
+            masks.append(None if mask is None else mask[inside, models])
+        shape = (len(np.arange(len(self.models))[models]), self.n_epochs)
+        shapes = [codes.shape for codes in found]
+        return _joined(found, shape, self.coding.dtype), _joined_masks(shapes, masks)
+
+    def filled(self, items: slice) -> Codes:
+        """Codes of all models alone, (m, N, R): 0 where missing, NaN in place of floats."""
+        found = [self._codes_in(self._group(k, ("scores",)))[i] for k, i in self._groups_of(items)]
+        return _joined(found, (len(self.models), self.n_epochs), self.coding.dtype)
+
+    def missing(self, items: slice) -> NDArray[np.bool_] | None:
+        """Which scores of all models are missing, (m, N, R), without reading any; None for none."""
+        tables = [(self._group(k, ("missing",)), i) for k, i in self._groups_of(items)]
+        masks = [None if (m := self._missing_in(t)) is None else m[i] for t, i in tables]
+        shapes = [(i.stop - i.start, len(self.models), self.n_epochs) for _, i in tables]
+        return _joined_masks(shapes, masks)
+
+    def _groups_of(self, items: slice) -> Iterator[tuple[int, slice]]:
+        """Row groups that hold some of the items, and where in them."""
+        start, stop, _ = items.indices(self._starts[-1])
         for k in range(max(bisect_right(self._starts, start) - 1, 0), len(self._groups)):
             if self._starts[k] >= stop:
                 break
-            codes, missing = self._group(k)
-            inside = slice(max(start - self._starts[k], 0), stop - self._starts[k])
-            found.append(codes[inside, models])
-            masks.append(None if missing is None else missing[inside, models])
-        shape = (len(self.models[models]), self.n_epochs)
-        return _joined(found, masks, shape, self.coding.dtype)
+            at, end = self._starts[k], self._starts[k + 1]
+            yield k, slice(max(start - at, 0), min(stop, end) - at)
 
-    def _group(self, k: int) -> tuple[Codes, NDArray[np.bool_] | None]:
+    def _group(self, k: int, columns: Sequence[str]) -> Any:
         file, group = self._groups[k]
         with _opened(self.path):
-            table: Any = file.read_row_group(group, columns=["scores", "missing"])
-        n, cells = len(self.models), len(self.models) * self.n_epochs
-        shape = (table.num_rows, n, self.n_epochs)
-        codes: Codes = _bytes_of(table["scores"]).view(self.coding.dtype).reshape(shape)
-        if table["missing"].null_count == table.num_rows:
-            return codes, None
-        packed = _bytes_of(table["missing"].fill_null(bytes(-(-cells // 8)))).reshape(shape[0], -1)
-        bits = np.unpackbits(packed, axis=1, count=cells, bitorder="little")
-        return codes, bits.view(np.bool_).reshape(shape)
+            return file.read_row_group(group, columns=list(columns))
 
-    def matrix(self, items: slice = slice(None), models: slice = slice(None)) -> ResponseMatrix:
-        """Some items of some models, as a matrix in memory."""
+    def _codes_in(self, table: Any) -> Codes:
+        shape = (table.num_rows, len(self.models), self.n_epochs)
+        return _bytes_of(table["scores"]).view(self.coding.dtype).reshape(shape)
+
+    def _missing_in(self, table: Any) -> NDArray[np.bool_] | None:
+        if table["missing"].null_count == table.num_rows:
+            return None
+        cells = len(self.models) * self.n_epochs
+        whole = table["missing"].fill_null(bytes(-(-cells // 8)))
+        packed = _bytes_of(whole).reshape(table.num_rows, -1)
+        bits = np.unpackbits(packed, axis=1, count=cells, bitorder="little")
+        return bits.view(np.bool_).reshape(table.num_rows, len(self.models), self.n_epochs)
+
+    def scores(self, items: slice, models: Models = slice(None)) -> NDArray[np.float64]:
+        """Scores of some models on some items, shape (n, m, R), NaN where missing."""
         codes, missing = self.codes(items, models)
         scores = codes.transpose(1, 0, 2).astype(np.float64) / (self.coding.levels or 1)
         if missing is not None:
             scores[missing.transpose(1, 0, 2)] = np.nan
+        return scores
+
+    def matrix(self, items: slice = slice(None), models: slice = slice(None)) -> ResponseMatrix:
+        """Some items of some models, as a matrix in memory."""
         return ResponseMatrix(
-            scores=scores,
+            scores=self.scores(items, models),
             models=self.models[models],
             item_ids=self.item_ids[items],
             tasks=self.tasks[items],
@@ -120,24 +162,44 @@ class ResponseStore:
         )
 
     def slices(self, n_items: int = ROWS) -> Iterator[slice]:
-        """Slices of about so many items, whole row groups where these are no larger."""
-        m = self._starts[-1]
-        return (slice(a, min(a + n_items, m)) for a in range(0, m, n_items))
+        """Slices of so many items at most, as few as read each row group once where these fit."""
+        starts = self._starts
+        at = 0
+        while at < starts[-1]:
+            whole = starts[bisect_right(starts, at + n_items) - 1]
+            stop = whole if whole > at else min(at + n_items, starts[-1])
+            yield slice(at, stop)
+            at = stop
 
     def blocks(self, n_items: int = ROWS) -> Iterator[ResponseMatrix]:
         """Matrices of so many items each, one after the other."""
         return (self.matrix(part) for part in self.slices(n_items))
 
 
+def is_store(path: Path) -> bool:
+    """Whether a file, or the first of a folder, is of a response store."""
+    parts = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
+    if not parts or not parts[0].is_file():
+        return False
+    with parts[0].open("rb") as file:
+        if file.read(len(_MAGIC)) != _MAGIC:
+            return False
+    pa: Any = import_module("pyarrow")
+    pq: Any = import_module("pyarrow.parquet")
+    with suppress(OSError, pa.ArrowException):
+        return KEY in (pq.read_schema(parts[0]).metadata or {})
+    return False
+
+
 @contextmanager
 def _opened(path: Path) -> Generator[None, None, None]:
     """Turn what goes wrong with a file into an error about it."""
     pa: Any = import_module("pyarrow")
-    try:
-        with rebuilding(path):
+    with rebuilding(path):
+        try:
             yield
-    except (OSError, pa.ArrowException) as error:
-        raise LogError(f"{path} cannot be read as a response store: {error}") from error
+        except (OSError, pa.ArrowException) as error:
+            raise LogError(f"{path} cannot be read as a response store: {error}") from error
 
 
 def _metadata(pq: Any, path: Path) -> dict[str, Any]:
@@ -145,6 +207,17 @@ def _metadata(pq: Any, path: Path) -> dict[str, Any]:
     other = "no response store of evalstats-plugin"
     with _opened(path):
         return signed_meta(path, pq.read_schema(path).metadata, KEY, other)
+
+
+def first_twice(
+    item_ids: NDArray[Any], tasks: NDArray[Any], metrics: NDArray[Any], *, seen: set[Any]
+) -> str:
+    """Say which item is there twice, or has been `seen` before, to which the others are added."""
+    for key in zip(item_ids.tolist(), tasks.tolist(), metrics.tolist(), strict=True):
+        if key in seen:
+            return f"item {key[0]!r} of task {key[1]!r} found twice"
+        seen.add(key)
+    return ""
 
 
 def _texts(files: list[Any], name: str) -> list[str | None]:
@@ -167,16 +240,19 @@ def _bytes_of(column: Any) -> NDArray[np.uint8]:
     return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
 
 
-def _joined(
-    found: list[Codes], masks: list[NDArray[np.bool_] | None], shape: tuple[int, int], dtype: Any
-) -> tuple[Codes, NDArray[np.bool_] | None]:
+def _joined(found: list[Codes], shape: tuple[int, int], dtype: Any) -> Codes:
     if not found:
-        return np.empty((0, *shape), dtype), None
-    codes: Codes = found[0] if len(found) == 1 else np.concatenate(found)
+        return np.empty((0, *shape), dtype)
+    return found[0] if len(found) == 1 else np.concatenate(found)
+
+
+def _joined_masks(
+    shapes: Sequence[tuple[int, ...]], masks: list[NDArray[np.bool_] | None]
+) -> NDArray[np.bool_] | None:
     if all(mask is None for mask in masks):
-        return codes, None
+        return None
     whole: list[NDArray[np.bool_]] = [
-        np.zeros(c.shape, dtype=bool) if mask is None else mask
-        for c, mask in zip(found, masks, strict=True)
+        np.zeros(shape, dtype=bool) if mask is None else mask
+        for shape, mask in zip(shapes, masks, strict=True)
     ]
-    return codes, whole[0] if len(whole) == 1 else np.concatenate(whole)
+    return whole[0] if len(whole) == 1 else np.concatenate(whole)

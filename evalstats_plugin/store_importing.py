@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+import os
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evalstats_plugin.errors import DesignError, LogError, SelectionError
+from evalstats_plugin.errors import DesignError, LogError, SelectionError, WriteError
 from evalstats_plugin.matrix import ResponseMatrix
 from evalstats_plugin.response_store import ROWS, ResponseStore
 from evalstats_plugin.score_coding import Coding
@@ -41,7 +44,8 @@ def store_table(
     Parameters
     ----------
     source
-        Parquet, Feather or CSV files, or a folder of them, as pyarrow datasets read them.
+        Parquet, Feather or CSV files, a pattern such as ``"answers/*.parquet"``, or a folder of
+        Parquet files, as pyarrow datasets read them.
     columns
         Column by what it holds, where it has another name: model, item and score, and optionally
         task and epoch.
@@ -55,7 +59,7 @@ def store_table(
     DesignError
         No rows, or two answers of one model to one item in one epoch.
     WriteError
-        The store cannot be written.
+        The store cannot be written, or there is no room for the scores beside it.
     """
     table = _Table.open(source, columns or {})
     axes = _Axes.of(table)
@@ -63,11 +67,34 @@ def store_table(
         msg = f"{source} has no rows, expected one answer in each"
         raise DesignError(msg)
     shape = (len(axes.keys), len(axes.models), len(axes.epochs))
-    with TemporaryFile(dir=Path(output).resolve().parent) as file:
-        scores: Any = np.memmap(file, axes.coding.dtype, "w+", shape=shape)
+    with _room_beside(
+        Path(output), math.prod(shape) * np.dtype(axes.coding.dtype).itemsize
+    ) as file:
+        scores: Any = np.memmap(file, axes.coding.dtype, "r+", shape=shape)
         scores[:] = axes.empty
         _scatter(table, axes, scores.reshape(-1))
         return write_store(output, _blocks(axes, metric, scores))
+
+
+@contextmanager
+def _room_beside(output: Path, size: int) -> Generator[IO[bytes]]:
+    """Give an unnamed file of some size, in the folder that a result goes to.
+
+    All of it is there from the start: a full disk that is found out about by writing to memory
+    ends the program.
+    """
+    folder = output.resolve().parent
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder) as file:
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(file.fileno(), 0, size)
+            else:
+                file.truncate(size)
+            yield file
+    except OSError as error:
+        msg = f"{output} cannot be written ({error.strerror or error}); what was there is unchanged"
+        raise WriteError(msg) from error
 
 
 @dataclass(frozen=True)
@@ -80,15 +107,14 @@ class _Table:
     def open(cls, source: Any, asked: Mapping[str, str]) -> _Table:
         pa: Any = import_module("pyarrow")
         ds: Any = import_module("pyarrow.dataset")
-        given = [source] if isinstance(source, (str, Path)) else list(source)
-        paths = [str(path) for path in given]
+        paths = _paths(source)
         kind = Path(paths[0]).suffix.lstrip(".").lower() or "parquet"
         try:
             dataset = ds.dataset(paths[0] if len(paths) == 1 else paths, format=kind)
+            names: list[str] = dataset.schema.names
         except (OSError, ValueError, pa.ArrowException) as error:
             msg = f"{source} cannot be read as a table: {error}"
             raise LogError(msg) from error
-        names: list[str] = dataset.schema.names
         if unknown := [what for what in asked if what not in _KNOWN]:
             raise SelectionError(no_such("part of a row", unknown[0], _KNOWN, ", ".join(_KNOWN)))
         found = {what: asked.get(what, what) for what in _KNOWN}
@@ -100,19 +126,54 @@ class _Table:
     def batches(self) -> Iterator[dict[str, Any]]:
         """Model, key of the item, epoch and score of some rows each, as arrow arrays."""
         pa: Any = import_module("pyarrow")
+        try:
+            for batch in self.dataset.to_batches(columns=list(self.columns.values())):
+                # Of Feather files nobody has looked at the offsets of texts: wrong ones end Python.
+                batch.validate(full=True)
+                if batch.num_rows:
+                    yield self._parts(batch)
+        except (OSError, ValueError, pa.ArrowException) as error:
+            msg = f"{self.dataset.files[0]} cannot be read as a table: {error}"
+            raise LogError(msg) from error
+
+    def _parts(self, batch: Any) -> dict[str, Any]:
+        pa: Any = import_module("pyarrow")
         pc: Any = import_module("pyarrow.compute")
-        for batch in self.dataset.to_batches(columns=list(self.columns.values())):
-            if not batch.num_rows:
-                continue
-            part = {what: batch.column(name) for what, name in self.columns.items()}
-            item = part["item"].cast(pa.string())
-            task = part["task"].cast(pa.string()) if "task" in part else pa.scalar("task")
-            yield {
-                "model": part["model"].cast(pa.string()),
-                "key": pc.binary_join_element_wise(task, item, _BETWEEN),
-                "epoch": part.get("epoch"),
-                "score": pc.cast(part["score"], pa.float64()).to_numpy(zero_copy_only=False),
-            }
+        part = {what: batch.column(name) for what, name in self.columns.items()}
+        item = part["item"].cast(pa.string())
+        task = part["task"].cast(pa.string()) if "task" in part else pa.scalar("task")
+        return {
+            "model": part["model"].cast(pa.string()),
+            "key": pc.binary_join_element_wise(task, item, _BETWEEN),
+            "epoch": part.get("epoch"),
+            "score": pc.cast(part["score"], pa.float64()).to_numpy(zero_copy_only=False),
+        }
+
+
+def _paths(source: str | Path | Sequence[str | Path]) -> list[str]:
+    """Return the files, or the folder, that are meant.
+
+    Raises
+    ------
+    LogError
+        None there.
+    """
+    given = [source] if isinstance(source, (str, Path)) else source
+    found = [path for one in map(str, given) for path in _matches(one)]
+    if not found:
+        raise LogError("no file given, expected a table with an answer per row")
+    return found
+
+
+def _matches(one: str) -> list[str]:
+    path = Path(one)
+    if "://" in one or path.exists():
+        return [one]
+    start = Path(path.anchor)
+    found = sorted(map(str, start.glob(str(path.relative_to(start))))) if path.name else []
+    if not found:
+        raise LogError(f"{one} does not exist, expected a table with an answer per row")
+    return found
 
 
 @dataclass(frozen=True)
@@ -137,7 +198,8 @@ class _Axes:
                 epochs.update(dict.fromkeys(part["epoch"].unique().to_pylist()))
             if len(values) <= 256:
                 values = np.unique(np.concatenate([values, part["score"]]))
-        if None in models or None in keys:
+        # Of CSV files an empty text is no name either.
+        if {None, ""} & models.keys() or any((key or _BETWEEN).endswith(_BETWEEN) for key in keys):
             msg = "rows without a model or an item found, expected both in each row"
             raise DesignError(msg)
         coding = Coding.of(values)

@@ -15,7 +15,7 @@ from evalstats_plugin import atomic
 from evalstats_plugin.errors import DesignError
 from evalstats_plugin.matrix import ResponseMatrix
 from evalstats_plugin.parquet import signed
-from evalstats_plugin.response_store import KEY, ROWS, TEXTS, ResponseStore
+from evalstats_plugin.response_store import KEY, ROWS, TEXTS, ResponseStore, first_twice
 from evalstats_plugin.score_coding import Coding
 
 
@@ -35,7 +35,8 @@ def write_store(
     Raises
     ------
     DesignError
-        No block, blocks of different models or epochs, or a score that the bytes cannot hold.
+        No block, blocks of different models or epochs, an item that is there twice, or a score
+        that the bytes cannot hold.
     WriteError
         The file cannot be written; what was there is still there.
     """
@@ -46,6 +47,7 @@ def write_store(
         msg = "no block of items found, expected one matrix or more"
         raise DesignError(msg)
     coding = Coding(None) if as_float else Coding.of(first.scores)
+    seen: set[Any] = set()
     schema = _schema(first, coding)
     with (
         atomic.replacing(Path(path)) as temporary,
@@ -60,6 +62,8 @@ def write_store(
         for block in chain([first], given):
             _check_alike(first, block)
             to.write_table(_table(block, coding, schema), row_group_size=ROWS)
+            if twice := first_twice(block.item_ids, block.tasks, block.metrics, seen=seen):
+                raise DesignError(f"{twice}, expected each once, in one of the blocks")
     return ResponseStore(path)
 
 

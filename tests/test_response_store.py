@@ -63,6 +63,35 @@ def test_any_cut_is_the_same_cut(tmp_path: Path):
     np.testing.assert_array_equal(whole, matrix.scores)
 
 
+def test_slices_are_of_whole_row_groups_where_these_fit(tmp_path: Path):
+    store = write_store(tmp_path / "s.parquet", pieces(drawn(m=1700), 700))
+
+    def edges(n_items: int) -> list[tuple[int, int]]:
+        return [(part.start, part.stop) for part in store.slices(n_items)]
+
+    assert edges(ROWS) == [(0, 700), (700, 1700)]
+    assert edges(700) == [(0, 700), (700, 1400), (1400, 1700)]
+    assert edges(1500) == [(0, 1400), (1400, 1700)]
+    assert edges(5000) == [(0, 1700)]
+    # A group that is too large is cut, and what is left of it stays apart.
+    assert edges(400) == [(0, 400), (400, 700), (700, 1100), (1100, 1400), (1400, 1700)]
+
+
+def test_scores_and_holes_can_be_read_apart(tmp_path: Path):
+    matrix = drawn(m=1500)
+    matrix.scores[:, :700] = 1.0  # the first row group has no hole
+    store = write_store(tmp_path / "s.parquet", pieces(matrix, 700))
+    for part in (slice(0, 600), slice(650, 1450), slice(1480, 1500), slice(9, 9)):
+        codes, missing = store.codes(part)
+        np.testing.assert_array_equal(store.filled(part), codes)
+        alone = store.missing(part)
+        assert (alone is None) == (missing is None) == (part.stop <= 700)
+        if missing is not None:
+            np.testing.assert_array_equal(alone, missing)
+    some = np.array([5, 0, 3])
+    np.testing.assert_array_equal(store.scores(slice(600, 800), some), matrix.scores[some, 600:800])
+
+
 def test_a_folder_of_files_is_one_store(tmp_path: Path):
     matrix = drawn(m=100)
     for k, block in enumerate(pieces(matrix, 40)):
@@ -103,6 +132,8 @@ def test_what_cannot_be_written_leaves_what_was_there(tmp_path: Path):
     other[1] = ResponseMatrix.from_array([[0, 1], [1, 0]])
     with pytest.raises(DesignError, match="2 models and 1 epochs found, expected the 1 models"):
         write_store(path, other)
+    with pytest.raises(DesignError, match="item 'item_0' of task 'task' found twice"):
+        write_store(path, other[:1] * 2)
 
     assert path.read_bytes() == before
     assert [p.name for p in tmp_path.iterdir()] == ["s.parquet"]
@@ -121,6 +152,12 @@ def test_what_is_no_store_is_said(tmp_path: Path):
     write_store(tmp_path / "b.parquet", ResponseMatrix.from_array([[0, 1]], models=["y"]))
     with pytest.raises(LogError, match="its files differ in models"):
         ResponseStore(tmp_path)
+    (tmp_path / "b.parquet").write_bytes((tmp_path / "a.parquet").read_bytes())
+    with pytest.raises(LogError, match="item 'item_0' of task 'task' found twice"):
+        ResponseStore(tmp_path)
+    (tmp_path / "t.csv").write_text("model,item,score")
+    with pytest.raises(LogError, match=r"t\.csv cannot be read as a response store"):
+        ResponseStore(tmp_path / "t.csv")
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "csv"])
@@ -153,5 +190,19 @@ def test_columns_have_the_names_that_are_told(tmp_path: Path):
     with pytest.raises(DesignError, match="1 rows answer for a model, item and epoch that"):
         store_table(tmp_path / "u.parquet", tmp_path / "s2.parquet", columns=names)
     assert not (tmp_path / "s2.parquet").exists()
-    with pytest.raises(LogError, match="cannot be read as a table"):
+    with pytest.raises(LogError, match=r"none\.parquet does not exist"):
         store_table(tmp_path / "none.parquet", tmp_path / "s2.parquet")
+    with pytest.raises(LogError, match="no file given"):
+        store_table([], tmp_path / "s2.parquet")
+    (tmp_path / "t.csv").write_text("model,item,score\n,1,0")
+    with pytest.raises(DesignError, match="rows without a model or an item"):
+        store_table(tmp_path / "t.csv", tmp_path / "s2.parquet")
+
+
+def test_a_pattern_stands_for_its_files(tmp_path: Path):
+    for k in range(2):
+        (tmp_path / f"{k}.csv").write_text(f"model,item,score\nm,{k},{k}\n")
+    store = store_table(tmp_path / "*.csv", tmp_path / "s.parquet")
+
+    assert store.item_ids.tolist() == ["0", "1"]
+    assert repr(store) == f"<ResponseStore {store.path}: 1 models, 2 items, epochs: 1>"

@@ -17,10 +17,20 @@ _WRITER = "evalstats_plugin.adapters.tabular.writer:"
 
 @hookimpl
 def evalstats_find_logs(folder: Path) -> Sequence[Path]:
-    """Return the tables of a folder whose columns are those of scores."""
+    """Return the tables of a folder whose columns are those of scores, or it, if a store."""
     from evalstats_plugin.adapters.tabular.recognition import find_tables
 
     return find_tables(folder)
+
+
+@hookimpl(specname="evalstats_read_log", tryfirst=True)
+def read_store_in_folder(path: Path, selection: Selection) -> Sequence[Responses] | None:
+    """Read a folder that was found to hold a response store, which no other adapter can open."""
+    if getattr(path, "protocol", "") or not path.is_dir():
+        return None
+    from evalstats_plugin.adapters.tabular.stores import read_store
+
+    return read_store(path, selection)
 
 
 @hookimpl(trylast=True)

@@ -12,6 +12,7 @@ from evalstats_plugin.adapters.tabular.filling import fill
 from evalstats_plugin.adapters.tabular.opening import open_table
 from evalstats_plugin.adapters.tabular.parts import layout_of
 from evalstats_plugin.adapters.tabular.recognition import metadata_in
+from evalstats_plugin.adapters.tabular.stores import read_store
 from evalstats_plugin.adapters.tabular.takes import (
     Takes,
     default_names,
@@ -25,6 +26,7 @@ from evalstats_plugin.matrix import ResponseMatrix
 from evalstats_plugin.parquet import rebuilding
 from evalstats_plugin.ranking.columns import Column, Table
 from evalstats_plugin.response_metadata import origin, with_metadata
+from evalstats_plugin.response_store import KEY
 from evalstats_plugin.responses import TABLES, Responses, Selection, Source, as_item_ids
 
 METADATA = b"evalstats_takes"
@@ -35,12 +37,20 @@ _MATRIX = b"evalstats"
 
 
 def read_table(path: Path, selection: Selection) -> list[Responses] | None:
-    """Read a table; None for files that are none."""
+    """Read a table, or a response store in one file; None for files that are neither."""
     known = metadata_in(path)
+    if (_MATRIX in known or KEY in known) and (selection.columns or selection.wide):
+        msg = (
+            f"{path} is a file of evalstats-plugin's own, which says what its columns hold: leave "
+            "columns and wide (--columns, --wide) out"
+        )
+        raise SelectionError(msg)
     if _MATRIX in known:
         found = ResponseMatrix.load(path).to_responses()
         source = Source(path=path, harness=TABLES)
         return [replace(r, source=source) for r in found if _wanted(selection, r.task, r.metric)]
+    if KEY in known:
+        return read_store(path, selection)
     _refuse_others_of_ours(known, path)
     table = open_table(path, announced=bool(selection.columns or selection.wide))
     if table is None:
@@ -55,7 +65,7 @@ def read_table(path: Path, selection: Selection) -> list[Responses] | None:
 
 
 def _refuse_others_of_ours(known: Mapping[bytes, bytes], path: Path) -> None:
-    """Raise `LogError` for fits, item banks and stores, which are Parquet too."""
+    """Raise `LogError` for fits and item banks, which are Parquet too."""
     ours = [key.decode() for key in known if key.startswith(_MATRIX + b"_")]
     if ours and METADATA not in known:
         msg = (

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from evalstats_plugin.adapters.tabular.parts import is_surely_of_scores
 from evalstats_plugin.errors import LogError
+from evalstats_plugin.response_store import KEY
 
 TEXTS = (".csv", ".tsv", ".tab", ".psv")
 LINES = (".jsonl", ".ndjson")
@@ -27,11 +28,24 @@ _FOREIGN = ({"doc_id", "doc", "target"}, {"schema_version", "evaluation_id"})
 def find_tables(folder: Path) -> list[Path]:
     """Return the tables directly in a folder whose columns are, by their names, those of scores.
 
-    Others may be anything, and are read where they are named.
+    Others may be anything, and are read where they are named. A response store in several files
+    is its folder.
     """
     endings = (*TEXTS, *LINES, PARQUET)
     files = [p for p in sorted(folder.iterdir()) if p.suffix.lower() in endings and p.is_file()]
-    return [p for p in files if not p.name.startswith(".") and is_surely_of_scores(names_of(p))]
+    files = [p for p in files if not p.name.startswith(".")]
+    stored = [p for p in files if is_part_of_store(p)]
+    tables = [p for p in files if is_surely_of_scores(names_of(p))]
+    several = sum(p.suffix.lower() == PARQUET for p in files) > 1
+    return [folder] if stored and several else [*stored, *tables]
+
+
+def is_part_of_store(path: Path) -> bool:
+    """Whether a file is a response store, or one of its files."""
+    try:
+        return KEY in metadata_in(path)
+    except LogError:
+        return False
 
 
 def metadata_in(path: Path) -> dict[bytes, bytes]:
@@ -46,10 +60,13 @@ def _schema(path: Path) -> Any:
     pq: Any = import_module("pyarrow.parquet")
     try:
         with path.open("rb") as file:
-            return pq.read_schema(file)
-    except (pa.ArrowInvalid, OSError) as error:
+            schema = pq.read_schema(file)
+        # Names are text only once they are looked at.
+        repr(schema.names)
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         msg = f"{path} cannot be read as Parquet: {error}"
         raise LogError(msg) from error
+    return schema
 
 
 def names_of(path: Path) -> Sequence[str]:

@@ -12,6 +12,7 @@ import numpy as np
 from evalstats_plugin.analyses.ability_choice import choose
 from evalstats_plugin.analyses.ability_data import irt_module
 from evalstats_plugin.analyses.ability_scores import score_models
+from evalstats_plugin.errors import SelectionError
 from evalstats_plugin.matrix import ResponseMatrix
 from evalstats_plugin.response_store import ResponseStore
 
@@ -23,6 +24,7 @@ __all__ = ["fit_irt", "score_models"]
 Rng = np.random.Generator | int | None
 ItemModel = Literal["rasch", "1pl", "2pl", "3pl"]
 Response = Literal["binomial", "beta"]
+Precision = Literal["float64", "float32"]
 
 _HOME: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
@@ -50,6 +52,7 @@ def fit_irt(
     *,
     response: Response = "binomial",
     device: str = "auto",
+    dtype: Precision = "float64",
     rng: Rng = None,
     options: Mapping[str, Any] | None = None,
 ) -> IRTFit: ...
@@ -63,18 +66,20 @@ def fit_irt(
     *,
     response: Response = "binomial",
     device: str = "auto",
+    dtype: Precision = "float64",
     rng: Rng = None,
     options: Mapping[str, Any] | None = None,
 ) -> FactorFit: ...
 
 
-def fit_irt(
+def fit_irt(  # noqa: PLR0913 - each is a choice of its own
     matrix: ResponseMatrix | ResponseStore,
     item_model: ItemModel | Literal["factor"] = "2pl",
     estimator: str = "auto",
     *,
     response: Response = "binomial",
     device: str = "auto",
+    dtype: Precision = "float64",
     rng: Rng = None,
     options: Mapping[str, Any] | None = None,
 ) -> IRTFit | FactorFit:
@@ -96,6 +101,9 @@ def fit_irt(
         scores no better, and worse where many are exactly 0 or 1.
     device
         ``"cpu"``, ``"cuda"``, or ``"auto"``: CUDA where there is one.
+    dtype
+        ``"float32"`` takes half the memory; where the optimum is flat (``"map"``, ``"factor"``,
+        ``"3pl"``) estimates then differ by up to .02. ``"mcmc"`` draws in ``"float64"`` only.
     rng
         For ``"mcmc"``, and for ``"map"`` and ``"factor"`` that choose by cells held out.
     options
@@ -118,19 +126,24 @@ def fit_irt(
     Raises
     ------
     SelectionError
-        No such item model, estimator, response, option or device.
+        No such item model, estimator, response, option, device or dtype.
     DesignError
         The data cannot be fitted; see `counts_of`.
     """
     shape = (len(matrix.models), len(matrix.item_ids))
     chosen = choose(item_model, estimator, response, shape, dict(options or {}))
+    if chosen.estimator == "mcmc" and dtype != "float64":
+        msg = f"dtype {dtype!r} found with estimator 'mcmc', which draws in 'float64' only"
+        raise SelectionError(msg)
     if isinstance(matrix, ResponseStore) and chosen.estimator == "mml":
-        counts = irt_module("stored_cells").stored_counts(matrix, chosen.options, device=device)
+        counts = irt_module("stored_cells").stored_counts(
+            matrix, chosen.options, device=device, dtype=dtype
+        )
         # Errors need products that only a matrix in memory has.
         chosen = chosen._replace(options={**chosen.options, "std_errors": False})
     else:
         matrix = matrix.matrix() if isinstance(matrix, ResponseStore) else matrix
-        counts = irt_module("data").counts_of(matrix, device=device)
+        counts = irt_module("data").counts_of(matrix, device=device, dtype=dtype)
     source = np.random.default_rng(rng)
     if item_model == "factor":
         run = irt_module("fitted_factor").fit_factor_model

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from evalstats_plugin.analyses.abilities import fit_irt
-from evalstats_plugin.analyses.ability_data import scored_part, short
+from evalstats_plugin.analyses.ability_data import irt_module, scored_part, short
 from evalstats_plugin.analyses.ability_records import Abilities, ItemEstimate
 from evalstats_plugin.analyses.ability_rows import abilities
 from evalstats_plugin.analyses.items import prefixes
@@ -35,6 +35,9 @@ class CrossedAbilities:
         confidence_level: float = 0.95,
         items: bool = False,
     ) -> None:
+        # With torch loaded, fits that are shared out keep to one thread.
+        irt_module("data")
+
         def scale(under: ResponseSet) -> Abilities:
             return _scale(under, confidence_level, items=items)
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from evalstats_plugin.analyses.ability_data import irt_module
+from evalstats_plugin.engines import mapped
 from evalstats_plugin.errors import SelectionError
 from evalstats_plugin.irt.progress import tell
 from evalstats_plugin.matrix import ResponseMatrix
@@ -97,21 +98,37 @@ def held_out(
     _check(masks, item_model)
     counts = irt_module("data").counts_of(matrix, device=device)
     observed = np.asarray((~np.isnan(matrix.scores)).any(axis=2))
-    keys = _keys(matrix)
+    told = _Told(counts, observed, _keys(matrix), item_model, dimensions)
+    outcomes = mapped(partial(_predicted, told), [(mask, seed) for mask in masks for seed in seeds])
     rows: list[HeldOut] = []
     bins: list[CalibrationBin] = []
     for mask in masks:
         tests: list[tuple[FloatArray, Any]] = []
         for place, seed in enumerate(seeds, 1):
             tell(f"draw of {mask}", place, len(seeds))
-            rng = np.random.default_rng(seed)
-            split = irt_module("masks").MASKS[mask](observed, rng=rng, **keys.get(mask, {}))
-            fit = _estimator(item_model, dimensions, rng)
-            found = irt_module("holdout").predict_held_out(fit, counts, split)
-            rows.append(_row(mask, seed, item_model, counts, (found, split.test)))
-            tests.append((found, split.test))
+            tests.append(next(outcomes))
+            rows.append(_row(mask, seed, item_model, counts, tests[-1]))
         bins += _bins(mask, counts, tests)
     return HeldOuts(tuple(rows), counts.notes, calibration=tuple(bins))
+
+
+class _Told(NamedTuple):
+    """What all draws have in common."""
+
+    counts: Any
+    observed: Any
+    keys: Mapping[str, Mapping[str, FloatArray]]
+    item_model: str
+    dimensions: int | str
+
+
+def _predicted(told: _Told, draw: tuple[str, int]) -> tuple[FloatArray, Any]:
+    """Hold out by one mask and seed: predictions of all cells, and which were held out."""
+    mask, seed = draw
+    rng = np.random.default_rng(seed)
+    split = irt_module("masks").MASKS[mask](told.observed, rng=rng, **told.keys.get(mask, {}))
+    fit = _estimator(told.item_model, told.dimensions, rng)
+    return irt_module("holdout").predict_held_out(fit, told.counts, split), split.test
 
 
 def _check(masks: Sequence[str], item_model: str) -> None:

@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 
 from evalstats_plugin import methods
 from evalstats_plugin.analyses.clusters import FAMILIES
+from evalstats_plugin.analyses.comparable import BEST
 from evalstats_plugin.analyses.corrections import correct
 from evalstats_plugin.analyses.pair_solver import N_FLIPS, Found
 from evalstats_plugin.analyses.paired import comparison_rows
-from evalstats_plugin.analyses.pairing import BEST, Pairing, against_best, pair_indices, pairings
+from evalstats_plugin.analyses.pairing import Pairing, against_best, pair_indices, pairings
 from evalstats_plugin.analyses.request import Request
 from evalstats_plugin.errors import DesignError
 from evalstats_plugin.methods import Kind, Method

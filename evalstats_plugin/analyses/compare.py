@@ -11,15 +11,17 @@ import numpy as np
 from evalstats_plugin import methods
 from evalstats_plugin.analyses.across_tasks import across_tasks
 from evalstats_plugin.analyses.cells import Bounds
-from evalstats_plugin.analyses.pairing import check_baseline
+from evalstats_plugin.analyses.comparable import check_baseline
 from evalstats_plugin.analyses.request import Correction, Request
 from evalstats_plugin.analyses.same_items import Analysis, same_items
 from evalstats_plugin.analyses.sequential import sequential
+from evalstats_plugin.analyses.stored_pairs import stored_comparisons
 from evalstats_plugin.analyses.unpaired import unpaired
 from evalstats_plugin.errors import SelectionError
 from evalstats_plugin.matrix import ResponseMatrix
 from evalstats_plugin.methods import Method
 from evalstats_plugin.response_set import ResponseSet
+from evalstats_plugin.response_store import ResponseStore
 from evalstats_plugin.responses import Responses
 from evalstats_plugin.results import Comparisons
 from evalstats_plugin.tables import PAIRED
@@ -42,7 +44,7 @@ DESIGNS: Mapping[Design, tuple[Analysis, Sequence[Method]]] = MappingProxyType(
 
 
 def compare(  # noqa: PLR0913 - each is a choice of its own
-    responses: ResponseSet | ResponseMatrix | Iterable[Responses],
+    responses: ResponseSet | ResponseMatrix | ResponseStore | Iterable[Responses],
     *,
     design: Design = "paired",
     baseline: str | None = None,
@@ -57,8 +59,9 @@ def compare(  # noqa: PLR0913 - each is a choice of its own
     Parameters
     ----------
     responses
-        What `evalstats_plugin.read` gave, a matrix, or any `Responses`. Items are paired by id,
-        and an id must stand for the same question on both sides. Epochs are averaged first.
+        What `evalstats_plugin.read` gave, a matrix, a store (which is read in blocks, and takes
+        design ``"paired"`` alone), or any `Responses`. Items are paired by id, and an id must stand
+        for the same question on both sides. Epochs are averaged first.
     design
         ``"paired"``: the same items, item by item; models that share no item of a task are taken
         as independent there, and the rows say so. ``"unpaired"``: all as independent samples.
@@ -92,11 +95,12 @@ def compare(  # noqa: PLR0913 - each is a choice of its own
     Raises
     ------
     DesignError
-        For a confidence level outside (0, 1), or where no two models share an item.
+        For a confidence level outside (0, 1), where no two models share an item, or for millions
+        of pairs of models in a store.
     ItemConflictError
         If an item id is one question for one model and another for the other.
     SelectionError
-        For a design, baseline, method or correction that does not exist.
+        For a design, baseline, method or correction that does not exist, or none for a store.
     """
     if design not in DESIGNS:
         raise SelectionError(no_such("design", design, DESIGNS, ", ".join(DESIGNS)))
@@ -111,11 +115,15 @@ def compare(  # noqa: PLR0913 - each is a choice of its own
         bounds=bounds or {},
         rng=np.random.default_rng(rng),
     )
-    notes = responses.notes if isinstance(responses, (ResponseSet, ResponseMatrix)) else ()
+    known = (ResponseSet, ResponseMatrix, ResponseStore)
+    notes = responses.notes if isinstance(responses, known) else ()
+    seed = rng if isinstance(rng, int) else None
+    if isinstance(responses, ResponseStore):
+        rows, left_out = stored_comparisons(responses, design, request)
+        return Comparisons(tuple(rows), (*notes, *left_out), seed)
     if isinstance(responses, ResponseMatrix):
         responses = responses.to_responses()
     responses = list(responses)
-    check_baseline(baseline, responses)
+    check_baseline(baseline, [r.model for r in responses])
     rows, left_out = analysis(responses, request)
-    seed = rng if isinstance(rng, int) else None
     return Comparisons(tuple(rows), (*notes, *left_out), seed)

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from evalstats_plugin import methods
 from evalstats_plugin.analyses.cells import RATIOS
+from evalstats_plugin.analyses.comparable import BEST
 from evalstats_plugin.analyses.composite_data import NAMES
 from evalstats_plugin.analyses.composite_pairing import Joined, join
-from evalstats_plugin.analyses.pairing import BEST, pair_indices
+from evalstats_plugin.analyses.pairing import pair_indices
 from evalstats_plugin.analyses.request import Request
 from evalstats_plugin.errors import DesignError
 from evalstats_plugin.methods import Method

@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evalstats_plugin.analyses.cells import Bounds, make_cell
+from evalstats_plugin.analyses.comparable import BEST
 from evalstats_plugin.analyses.corrections import Units, correct
 from evalstats_plugin.analyses.pair_solver import BLOCK_SIZE, N_FLIPS, Found
 from evalstats_plugin.analyses.paired import comparison_rows
-from evalstats_plugin.analyses.pairing import BEST, Pairing, against_best, pair_indices, pairings
+from evalstats_plugin.analyses.pairing import Pairing, against_best, pair_indices, pairings
 from evalstats_plugin.analyses.request import Request
 from evalstats_plugin.errors import DesignError
 from evalstats_plugin.responses import Group, Responses

@@ -36,13 +36,14 @@ FEWEST_UNITS = 3
 Rng = np.random.Generator | int | None
 
 
-def fit_hierarchical(
+def fit_hierarchical(  # noqa: PLR0913 - each is a choice of its own
     responses: Responded,
     model: str = "auto",
     inference: str = "auto",
     *,
     covariates: Covariates | None = None,
     confidence_level: float = 0.95,
+    device: str = "auto",
     rng: Rng = None,
     options: HierarchicalOptions | Mapping[str, Any] | None = None,
 ) -> HierarchicalFit:
@@ -65,9 +66,10 @@ def fit_hierarchical(
     covariates
         Of ``"models"`` and of ``"tasks"``: by covariate the number of each, such as
         ``{"models": {"log_size": {"a": 7.0, "b": 8.5}}}``. Standardised; coefficients ~ N(0, 1).
+    device
+        ``"cpu"``, ``"cuda"``, or ``"auto"``: CUDA where there is one.
     options
-        A `HierarchicalOptions` or its fields, and ``"device"``: ``"cpu"``, ``"cuda"`` or
-        ``"auto"``.
+        A `HierarchicalOptions` or its fields, and ``"device"`` where none is passed.
 
     Raises
     ------
@@ -90,7 +92,7 @@ def fit_hierarchical(
     if not 0 < confidence_level < 1:
         msg = f"confidence level {confidence_level} found, expected a number between 0 and 1"
         raise DesignError(msg)
-    chosen, device = options_of(options)
+    chosen, place = options_of(options)
     check_names(model, inference)
     counts = eval_counts(responses)
     found, why = _model(model, counts)
@@ -101,7 +103,7 @@ def fit_hierarchical(
         options=chosen,
         covariates=covariates_of(covariates, counts.models, counts.tasks),
         confidence_level=confidence_level,
-        device=device,
+        device=place if device == "auto" else device,
     )
     seed = rng if isinstance(rng, int) else None
     return _fitted(counts, request, np.random.default_rng(rng), seed)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from evalstats_plugin.analyses.hierarchical_records import Check, Elpd, Prior, PriorChange
+from evalstats_plugin.engines import mapped
 from evalstats_plugin.errors import DesignError
 from evalstats_plugin.stats.interval import FloatArray, tail_probability
 from evalstats_plugin.tables.hierarchical import CLOSED_FORM
@@ -175,21 +177,37 @@ def prior_changes(
     if fit.model in CLOSED_FORM:
         msg = f"model {fit.model!r} has no standard deviations whose prior could be changed"
         raise DesignError(msg)
+    tried = priors or OTHER_PRIORS
+    smoothed = {name: _smoothed(_log_ratio(fit, prior).ravel()) for name, prior in tried.items()}
+    far = [name for name, (_, k) in smoothed.items() if not k < UNRELIABLE]
+    again = mapped(partial(_refitted, fit.refit, seed), [tried[name] for name in far])
+    refitted = dict(zip(far, again, strict=True))
     found: list[PriorChange] = []
-    for name, prior in (priors or OTHER_PRIORS).items():
-        found += _changed(fit, name, prior, seed)
+    for name, (weights, _) in smoothed.items():
+        found += _changed(fit, name, weights, refitted.get(name))
     return found
 
 
-def _changed(fit: HierarchicalFit, name: str, prior: Prior, seed: int) -> list[PriorChange]:
-    weights, k = _smoothed(_log_ratio(fit, prior).ravel())
+def _refitted(
+    refit: Callable[[Mapping[str, Prior], int], HierarchicalFit], seed: int, prior: Prior
+) -> tuple[FloatArray, float]:
+    """Draws over all tasks, and how many they are worth."""
+    again = refit({"default": prior}, seed)
+    return again.posterior.overall, float(again.diagnostics["least_ess"])
+
+
+def _changed(
+    fit: HierarchicalFit,
+    name: str,
+    weights: FloatArray,
+    refitted: tuple[FloatArray, float] | None,
+) -> list[PriorChange]:
     own = fit.posterior.overall.reshape(len(weights), -1)
     ess, how, draws = float(1 / (weights**2).sum()), "reweighted", own
-    if not k < UNRELIABLE:
-        again = fit.refit({"default": prior}, seed)
-        draws = again.posterior.overall.reshape(-1, own.shape[1])
+    if refitted is not None:
+        overall, ess = refitted
+        draws, how = overall.reshape(-1, own.shape[1]), "refitted"
         weights = np.full(len(draws), 1 / len(draws))
-        ess, how = float(again.diagnostics["least_ess"]), "refitted"
     mean = weights @ draws
     tail = tail_probability(fit.confidence_level)
     low, high = (_weighted_quantile(draws, weights, q) for q in (tail, 1 - tail))

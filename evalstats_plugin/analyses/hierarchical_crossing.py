@@ -8,6 +8,7 @@ from evalstats_plugin.analyses.ability_data import short
 from evalstats_plugin.analyses.hierarchical import fit_hierarchical
 from evalstats_plugin.analyses.hierarchical_fit import HierarchicalFit
 from evalstats_plugin.analyses.hierarchical_records import Performance
+from evalstats_plugin.analyses.hierarchical_request import need_torch
 from evalstats_plugin.analyses.metric_fits import MetricFits
 from evalstats_plugin.response_set import ResponseSet
 from evalstats_plugin.responses import Responses
@@ -30,6 +31,9 @@ class CrossedScores:
     def __init__(
         self, found: Mapping[str, Sequence[Responses]], *, confidence_level: float = 0.95
     ) -> None:
+        # With torch loaded, fits that are shared out keep to one thread.
+        need_torch()
+
         def fitted(under: ResponseSet) -> HierarchicalFit:
             return fit_hierarchical(under, confidence_level=confidence_level, rng=0)
 

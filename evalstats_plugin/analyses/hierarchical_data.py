@@ -69,9 +69,11 @@ def eval_counts(responses: Responded) -> EvalCounts:
     """
     matrix = _scored(_matrix(responses))
     check_unit_range(matrix)
-    tasks = list(dict.fromkeys(matrix.tasks.astype(str).tolist()))
-    task = np.array([tasks.index(name) for name in matrix.tasks.astype(str).tolist()])
-    member = (task[:, None] == np.arange(len(tasks))).astype(np.float64)
+    named = matrix.tasks.astype(str).tolist()
+    tasks = {name: number for number, name in enumerate(dict.fromkeys(named))}
+    task = np.array([tasks[name] for name in named], dtype=np.int64)
+    order = np.argsort(task, kind="stable")
+    starts = np.searchsorted(task[order], np.arange(len(tasks)))
     means = mean_over_epochs(matrix.scores)
     there = ~np.isnan(matrix.scores)
     metrics = dict.fromkeys(short(name) for name in matrix.metrics.astype(str).tolist())
@@ -79,12 +81,12 @@ def eval_counts(responses: Responded) -> EvalCounts:
         models=matrix.models,
         tasks=tuple(tasks),
         metric=", ".join(metrics),
-        right=np.nan_to_num(means) @ member,
-        trials=(~np.isnan(means)) @ member,
+        right=np.add.reduceat(np.nan_to_num(means)[:, order], starts, axis=1),
+        trials=np.add.reduceat((~np.isnan(means))[:, order] * 1.0, starts, axis=1),
         question_right=np.nansum(matrix.scores, axis=2),
         question_trials=there.sum(axis=2).astype(np.float64),
-        task=task.astype(np.int64),
-        notes=(*matrix.notes, *_notes(matrix, member)),
+        task=task,
+        notes=(*matrix.notes, *_notes(matrix, task)),
     )
 
 
@@ -128,7 +130,7 @@ def _scored(matrix: ResponseMatrix) -> ResponseMatrix:
     return replace(kept, notes=tuple(notes))
 
 
-def _notes(matrix: ResponseMatrix, member: FloatArray) -> list[str]:
+def _notes(matrix: ResponseMatrix, task: IntArray) -> list[str]:
     """What is odd about the data, though they can be used."""
     notes: list[str] = []
     known = matrix.scores[~np.isnan(matrix.scores)]
@@ -136,7 +138,7 @@ def _notes(matrix: ResponseMatrix, member: FloatArray) -> list[str]:
         notes.append("partial credit is taken as a fraction of a right answer: limits are cautious")
     if matrix.clusters is not None:
         notes.append("questions come in clusters, which these models take no account of")
-    alone = int((member.sum(axis=0) == 1).sum())
+    alone = int((np.bincount(task) == 1).sum())
     if alone:
         who = "a task has" if alone == 1 else f"{alone} tasks have"
         notes.append(f"{who} a single question, which hardly says how hard it is")

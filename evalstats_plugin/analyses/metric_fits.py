@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Generic, TypeVar
 
 from evalstats_plugin.analyses.ability_data import short, usable
+from evalstats_plugin.engines import mapped
 from evalstats_plugin.errors import DesignError
 from evalstats_plugin.response_set import ResponseSet
 from evalstats_plugin.responses import Responses
@@ -48,12 +50,13 @@ class MetricFits(Generic[FitT]):
         used, unused = usable(kept)
         self.by_metric: dict[str, FitT] = {}
         failed: dict[str, DesignError] = {}
-        for metric in dict.fromkeys(short(r.metric) for r in used):
-            under = ResponseSet(tuple(r for r in used if short(r.metric) == metric))
-            try:
-                self.by_metric[metric] = fit(under)
-            except DesignError as error:
-                failed[metric] = error
+        metrics = list(dict.fromkeys(short(r.metric) for r in used))
+        under = (ResponseSet(tuple(r for r in used if short(r.metric) == m)) for m in metrics)
+        for metric, outcome in zip(metrics, mapped(partial(_outcome, fit), under), strict=True):
+            if isinstance(outcome, DesignError):
+                failed[metric] = outcome
+            else:
+                self.by_metric[metric] = outcome
         if not self.by_metric:
             reasons = few([f"{metric}: {error}" for metric, error in failed.items()], most=2)
             msg = f"{nothing}: {reasons or 'no log holds scores of items'}"
@@ -66,3 +69,10 @@ class MetricFits(Generic[FitT]):
         own = [r for r in self._found[location] if id(r) in self._kept]
         metrics = dict.fromkeys(short(r.metric) for r in own)
         return own, {m: self.by_metric[m] for m in metrics if m in self.by_metric}
+
+
+def _outcome(fit: Callable[[ResponseSet], FitT], under: ResponseSet) -> FitT | DesignError:
+    try:
+        return fit(under)
+    except DesignError as error:
+        return error

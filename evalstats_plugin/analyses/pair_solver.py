@@ -91,7 +91,7 @@ class PairSolver:
 
         method = self.choose(pairs[0])
         counts = paired_binary.paired_counts(
-            *np.concatenate([_tables(pairing) for pairing in pairs], axis=1)
+            *np.concatenate([pairing.tables() for pairing in pairs], axis=1)
         )
         interval = method.load()(counts, confidence_level=self.confidence_level)
         # Of the same model as the interval, where the method tells.
@@ -140,7 +140,7 @@ class PairSolver:
 
         method = self.choose(pairing)
         if method.family == "paired":
-            return paired_binary.mcnemar_mid_p(paired_binary.paired_counts(*_tables(pairing)))
+            return paired_binary.mcnemar_mid_p(paired_binary.paired_counts(*pairing.tables()))
         parts = [
             paired_scores.sign_flip(
                 _units(method, pairing, differences), rng=self.rng, n_flips=N_FLIPS
@@ -244,15 +244,3 @@ def _at_level(method: Method, parts: Sequence[PairedCounts], level: float) -> li
     found = method.load()(together, confidence_level=level)
     limits = np.stack([found.low, found.high])
     return [Interval(*part) for part in np.split(limits, ends, axis=1)]
-
-
-def _tables(pairing: Pairing) -> FloatArray:
-    """Counts of who gets an item right, shape (4, P): both, only a, only b, neither."""
-    a, b = pairing.a, pairing.b
-    seen = (~np.isnan(pairing.scores)).astype(np.float64)
-    right = np.where(seen > 0, pairing.scores, 0.0)
-    both = (right @ right.T)[a, b]
-    # Of the items that have a score of both.
-    of_both = right @ seen.T
-    only_a, only_b = of_both[a, b] - both, of_both[b, a] - both
-    return np.stack([both, only_a, only_b, (seen @ seen.T)[a, b] - both - only_a - only_b])

@@ -28,6 +28,11 @@ FloatArray = NDArray[np.float64]
 def paired(responses: Sequence[Responses], request: Request) -> tuple[list[Comparison], list[str]]:
     """Compare models item by item; return also notes on what was left out."""
     pairs, left_out = pairings(responses, request.bounds, request.baseline)
+    return paired_rows(pairs, request), left_out
+
+
+def paired_rows(pairs: Sequence[Pairing], request: Request) -> list[Comparison]:
+    """Make the rows of all pairings, each a family of comparisons of its own."""
     families = [pairing.family for pairing in pairs]
     solver = PairSolver(request)
     found = solver.solve(families)
@@ -42,7 +47,7 @@ def paired(responses: Sequence[Responses], request: Request) -> tuple[list[Compa
         columns = {"n_items": n_items.tolist(), "notes": _notes(pairing, one, n_items)}
         same = {"confidence_level": request.confidence_level}
         rows += comparison_rows(pairing, (one, correction.p_values, together), columns, same)
-    return rows, left_out
+    return rows
 
 
 def units(pairing: Pairing, method: str) -> tuple[FloatArray, NDArray[np.int64], NDArray[np.int64]]:

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evalstats_plugin.analyses.cells import Bounds, Cell, make_cell, takes_are_binary
+from evalstats_plugin.analyses.cells import Bounds, Cell
+from evalstats_plugin.analyses.comparable import BEST, common_kind, comparable, has_item_scores
 from evalstats_plugin.analyses.request import Request
-from evalstats_plugin.errors import DesignError, SelectionError
+from evalstats_plugin.errors import DesignError
 from evalstats_plugin.matrix import ResponseMatrix
 from evalstats_plugin.methods import Kind
 from evalstats_plugin.responses import Responses, mean_over_epochs
-from evalstats_plugin.runs import run_of
-from evalstats_plugin.wording import few, no_such
-
-BEST = "best"
-"""Baseline that stands for the model with the best score of each task, if no model is called so."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -52,16 +48,31 @@ class Pairing:
         return replace(self, a=a, b=b, others=None)
 
     @property
+    def n_answered(self) -> NDArray[np.int64]:
+        """Shape (N,): items with a score of each model."""
+        return (~np.isnan(self.scores)).sum(axis=1)
+
+    @property
     def n_items(self) -> NDArray[np.int64]:
         """Shape (P,): items with a score of both models."""
         seen = (~np.isnan(self.scores)).astype(np.float64)
-        return (seen @ seen.T)[self.a, self.b].astype(np.int64)
+        return self._products(seen, seen).astype(np.int64)
 
     @property
     def n_either(self) -> NDArray[np.int64]:
         """Shape (P,): items with a score of at least one of the two."""
-        n = (~np.isnan(self.scores)).sum(axis=1)
+        n = self.n_answered
         return n[self.a] + n[self.b] - self.n_items
+
+    def tables(self) -> NDArray[np.float64]:
+        """Of 0/1 scores, who gets an item right, shape (4, P): both, only a, only b, neither."""
+        seen = (~np.isnan(self.scores)).astype(np.float64)
+        right = np.where(seen > 0, self.scores, 0.0)
+        both = self._products(right, right)
+        # Of the items that have a score of both.
+        only_a, only_b = self._products(right, seen) - both, self._products(seen, right) - both
+        neither = self._products(seen, seen) - both - only_a - only_b
+        return np.stack([both, only_a, only_b, neither])
 
     def means(self) -> NDArray[np.float64]:
         """Shape (N,): mean score of each model on the items it has a score of."""
@@ -71,10 +82,21 @@ class Pairing:
     def mean_differences(self) -> NDArray[np.float64]:
         """Shape (P,): mean of b minus that of a on the items of both; NaN without any."""
         there = (~np.isnan(self.scores)).astype(np.float64)
-        # Of the row's scores where the column's are there, too.
-        sums = np.where(there > 0, self.scores, 0.0) @ there.T
+        scores = np.where(there > 0, self.scores, 0.0)
+        # Of the scores of each where the other's are there, too.
+        sums = self._products(there, scores) - self._products(scores, there)
         n = self.n_items
-        return (sums[self.b, self.a] - sums[self.a, self.b]) / np.where(n > 0, n, np.nan)
+        return sums / np.where(n > 0, n, np.nan)
+
+    def _products(
+        self, of_a: NDArray[np.float64], of_b: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Sums over the items of what `of_a` has of a times what `of_b` has of b, shape (P,)."""
+        # With a baseline a is one model: no products of all with all.
+        rows = np.flatnonzero(np.bincount(self.a))
+        place = np.zeros(len(of_a), dtype=np.int64)
+        place[rows] = np.arange(len(rows))
+        return (of_a[rows] @ of_b.T)[place[self.a], self.b]
 
     def differences(self, start: int = 0, stop: int | None = None) -> NDArray[np.float64]:
         """Shape (P, M): scores of b minus those of a, of the pairs from `start` to `stop`."""
@@ -98,6 +120,9 @@ class Pairing:
         return totals, sizes
 
 
+PairingT = TypeVar("PairingT", bound=Pairing)
+
+
 def pairings(
     responses: Sequence[Responses], bounds: Bounds, baseline: str | None
 ) -> tuple[list[Pairing], list[str]]:
@@ -105,21 +130,32 @@ def pairings(
 
     With the baseline `BEST`, unless a model is called so, each task's best model is its baseline.
     """
-    chosen_later = baseline == BEST and all(r.model != BEST for r in responses)
-    named = None if chosen_later else baseline
-    groups, notes = comparable(responses, bounds, named, _has_item_scores)
+    named = named_baseline(baseline, [r.model for r in responses])
+    groups, notes = comparable(responses, bounds, named, has_item_scores)
     found = [_pairing(cells, named) for cells in groups]
-    if chosen_later:
-        found = [against_best(pairing) for pairing in found]
+    return settled(found, baseline, named), notes
+
+
+def named_baseline(baseline: str | None, models: Iterable[str]) -> str | None:
+    """Return the baseline, None where it is the best model and so is chosen later."""
+    return None if baseline == BEST and BEST not in models else baseline
+
+
+def settled(found: Sequence[PairingT], baseline: str | None, named: str | None) -> list[PairingT]:
+    """Choose the best model of each task where that is the baseline.
+
+    Raises `DesignError` where no two models share an item.
+    """
+    found = [p if baseline == named else against_best(p) for p in found]
     if not any(p.n_items.any() for p in found):
         p = found[0]
-        n_a, n_b = (int((~np.isnan(p.scores[i[0]])).sum()) for i in (p.a, p.b))
+        n_a, n_b = (int(p.n_answered[i[0]]) for i in (p.a, p.b))
         msg = (
             f"a paired comparison needs items taken by both: {p.models[p.a[0]]!r} answered {n_a} "
             f"items of {p.task!r} and {p.models[p.b[0]]!r} {n_b}, none of them the same"
         )
         raise DesignError(msg)
-    return found, notes
+    return found
 
 
 def refuse_best(request: Request, responses: Sequence[Responses]) -> None:
@@ -130,70 +166,6 @@ def refuse_best(request: Request, responses: Sequence[Responses]) -> None:
             "and across tasks; name a model, or compare every two"
         )
         raise DesignError(msg)
-
-
-def comparable(
-    responses: Sequence[Responses],
-    bounds: Bounds,
-    baseline: str | None,
-    is_usable: Callable[[Cell], bool],
-) -> tuple[list[list[Cell]], list[str]]:
-    """Return what can be compared, by task and metric, and notes on what cannot.
-
-    Raises `DesignError` where there is nothing to compare.
-    """
-    latest = {(r.model, r.task, r.metric): r for r in sorted(responses, key=run_of)}
-    models = list(dict.fromkeys(r.model for r in responses))
-    groups: dict[tuple[str, str], list[Responses]] = {}
-    for r in responses:
-        # A task that was run in several groups has a row in each: the latest is compared.
-        if latest[r.model, r.task, r.metric] is r:
-            # Harnesses that have no filters log "acc" for what lm-eval logs as "acc,none".
-            groups.setdefault((r.task, r.metric.removesuffix(",none")), []).append(r)
-    found: list[list[Cell]] = []
-    left_out: dict[str, list[str]] = {}
-    for (task, metric), group in groups.items():
-        cells = [make_cell(r, bounds) for r in group]
-        usable = [c for c in cells if is_usable(c)]
-        why = _unusable(cells, usable, baseline)
-        if why:
-            left_out.setdefault(why, []).append(f"{task} {metric.removesuffix(',none')}")
-        else:
-            found.append(usable)
-    notes = [f"not compared, {why}: {few(places)}" for why, places in left_out.items()]
-    if not found:
-        raise DesignError(_nothing(models, notes))
-    return found, notes
-
-
-def _has_item_scores(cell: Cell) -> bool:
-    means = cell.kind not in (None, "ratio") and cell.composite is None
-    return means and len(cell.values) > 0
-
-
-def check_baseline(baseline: str | None, responses: Sequence[Responses]) -> None:
-    """Raise `SelectionError`, with the closest names, for a model that does not exist."""
-    models = list(dict.fromkeys(r.model for r in responses))
-    if baseline not in (None, BEST, *models):
-        raise SelectionError(no_such("model", str(baseline), models, few(models)))
-
-
-def _unusable(cells: Sequence[Cell], usable: Sequence[Cell], baseline: str | None) -> str:
-    """Why these models cannot be compared; nothing if they can."""
-    if len(cells) < 2:
-        return "one model only"
-    if len(usable) < 2:
-        return "fewer than two models have a mean of item scores"
-    if baseline is not None and all(c.responses.model != baseline for c in usable):
-        return f"{baseline} has no item scores"
-    return ""
-
-
-def _nothing(models: Sequence[str], notes: Sequence[str]) -> str:
-    if len(models) < 2:
-        found = f"one model ({models[0]})" if models else "no responses"
-        return f"{found} found, expected two or more on the same task"
-    return f"no two models found that can be compared; {'; '.join(notes)}"
 
 
 def _pairing(cells: Sequence[Cell], baseline: str | None) -> Pairing:
@@ -212,12 +184,12 @@ def _pairing(cells: Sequence[Cell], baseline: str | None) -> Pairing:
         higher_is_better=next(
             (h for c in cells if (h := c.responses.higher_is_better) is not None), None
         ),
-        clusters=None if matrix.clusters is None else _numbered(matrix.clusters),
+        clusters=None if matrix.clusters is None else numbered(matrix.clusters),
         notes=(*notes, *dict.fromkeys(note for c in cells for note in c.responses.notes)),
     )
 
 
-def against_best(pairing: Pairing, means: NDArray[np.float64] | None = None) -> Pairing:
+def against_best(pairing: PairingT, means: NDArray[np.float64] | None = None) -> PairingT:
     """Compare with the model whose score is best; the other pairs, among which it won, count too.
 
     `means`, shape (N,), are the scores to go by, where they are not the means over the items.
@@ -237,22 +209,11 @@ def against_best(pairing: Pairing, means: NDArray[np.float64] | None = None) -> 
     return replace(pairing, a=a, b=b, others=others, notes=(*pairing.notes, note))
 
 
-def _numbered(clusters: NDArray[Any]) -> NDArray[np.int64]:
+def numbered(clusters: NDArray[Any]) -> NDArray[np.int64]:
     """Number the clusters; an item of none is a cluster of its own."""
     _, numbers = np.unique(clusters.astype(str), return_inverse=True)
     alone = clusters == ""
     return np.where(alone, len(clusters) + np.arange(len(clusters)), numbers).astype(np.int64)
-
-
-def common_kind(cells: Sequence[Cell]) -> tuple[Kind, tuple[float, float] | None, tuple[str, ...]]:
-    """What the differences are like: as the scores, where those are alike."""
-    if all(c.kind == "binary" for c in cells):
-        return "binary", (0.0, 1.0), ()
-    bounds = {c.bounds for c in cells}
-    if any(c.kind == "real" for c in cells) or len(bounds) > 1:
-        return "real", None, ()
-    guessed = any(c.responses.bounds is None and not takes_are_binary(c.responses) for c in cells)
-    return "bounded", bounds.pop(), ("scores taken to lie in [0, 1]",) if guessed else ()
 
 
 def pair_indices(

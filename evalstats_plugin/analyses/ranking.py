@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
@@ -51,7 +52,7 @@ _COLUMNS = "columns"
 """The one option that is not of the estimator: how a file names its columns."""
 
 
-def rank(
+def rank(  # noqa: PLR0913 - each is a choice of its own
     contests: Contests
     | pd.DataFrame
     | str
@@ -64,6 +65,7 @@ def rank(
     estimator: str = "auto",
     confidence_level: float = 0.95,
     scale: Scale = "model",
+    device: str = "auto",
     rng: Rng = None,
     options: Mapping[str, Any] | None = None,
 ) -> Ranking:
@@ -87,6 +89,9 @@ def rank(
     scale
         ``"model"``, or ``"elo"``: points, 1000 on average, odds of 10 to 1 being 400. Of Thurstone,
         Elo's own normal scale: one unit, a chance of .84, is 283.
+    device
+        Of Bradley–Terry's ``"gibbs"``: ``"cpu"``, ``"cuda"``, or ``"auto"``, CUDA where there is
+        one. The others are fitted on the CPU.
     rng
         For draws and simulations.
     options
@@ -99,7 +104,7 @@ def rank(
     Raises
     ------
     SelectionError
-        No such model, estimator, scale or option.
+        No such model, estimator, scale, option or device.
     DesignError
         There are no contests, or they cannot be fitted.
     """
@@ -113,6 +118,8 @@ def rank(
     run = _chosen(model, estimator)
     read = contests_of(contests, given.pop(_COLUMNS, None))
     _check(run, given, f"{model} {estimator}")
+    if device != "auto":
+        _place(given, device, f"{model} {estimator}")
     fit = _fitted(run, read, given, estimator, generator)
     shown = fit.centred()
     rows, draws = ranked(shown, read, confidence_level=confidence_level, scale=scale, rng=generator)
@@ -169,6 +176,17 @@ def _check(run: Callable[..., RankingFit], given: Mapping[str, Any], name: str) 
     for key in given:
         if key not in known:
             raise SelectionError(no_such(f"option of {name}", key, known, ", ".join(known)))
+
+
+def _place(given: dict[str, Any], device: str, name: str) -> None:
+    """Write the device into the options of the one estimator that may draw elsewhere."""
+    if name == "bradley-terry gibbs":
+        from evalstats_plugin.ranking.bradley_terry_gibbs import Options
+
+        given["options"] = replace(given.get("options") or Options(), device=device)
+    elif device != "cpu":
+        msg = f"device {device!r} found with {name}, which is fitted on the cpu: leave device out"
+        raise SelectionError(msg)
 
 
 def _fitted(

@@ -12,13 +12,9 @@ from numpy.typing import NDArray
 from evalstats_plugin import methods
 from evalstats_plugin.analyses.cells import Cell
 from evalstats_plugin.analyses.clusters import cluster_arrays
+from evalstats_plugin.analyses.comparable import common_kind, comparable
 from evalstats_plugin.analyses.corrections import Units, correct
-from evalstats_plugin.analyses.pairing import (
-    common_kind,
-    comparable,
-    pair_indices,
-    refuse_best,
-)
+from evalstats_plugin.analyses.pairing import pair_indices, refuse_best
 from evalstats_plugin.analyses.request import Request
 from evalstats_plugin.errors import DesignError
 from evalstats_plugin.methods import Method

@@ -53,14 +53,16 @@ def compare(ctx: click.Context, paths: tuple[str, ...], **chosen: Any) -> None:
 def _analyse(paths: tuple[str, ...], chosen: Mapping[str, Any], plugins: Plugins) -> Comparisons:
     from evalstats_plugin.analyses.compare import DESIGNS
     from evalstats_plugin.analyses.compare import compare as compare_models
-    from evalstats_plugin.cli.reading import read_logs
+    from evalstats_plugin.cli.reading import read_logs, store_at
+    from evalstats_plugin.response_store import ResponseStore
     from evalstats_plugin.tables import check_name
 
     design = options.design_of(chosen)
     table = plugins.methods(DESIGNS[design][1])
     check_name(chosen["method"], table)
-    responses = read_logs(paths, chosen, plugins)
-    if chosen["at_k"]:
+    store = store_at(paths, chosen)
+    responses = read_logs(paths, chosen, plugins) if store is None else store
+    if chosen["at_k"] and not isinstance(responses, ResponseStore):
         from evalstats_plugin.analyses.epochs import with_at_k
 
         responses = with_at_k(responses, chosen["at_k"])

@@ -3,16 +3,40 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from evalstats_plugin.cli.progress import progress_on_logs
-from evalstats_plugin.errors import LogError
+from evalstats_plugin.errors import LogError, SelectionError
 from evalstats_plugin.logs import read, read_results
 from evalstats_plugin.plugins import Plugins
 from evalstats_plugin.response_set import ResponseSet
+from evalstats_plugin.response_store import LARGE, ResponseStore, is_store
 from evalstats_plugin.responses import Selection
+
+
+def store_at(paths: tuple[str, ...], chosen: Mapping[str, Any]) -> ResponseStore | None:
+    """Open a response store of so many answers that they are left on disk.
+
+    None for other paths. Smaller ones are read as logs are, which leaves every option.
+    """
+    if len(paths) != 1 or not is_store(Path(paths[0])):
+        return None
+    store = ResponseStore(paths[0])
+    if math.prod(store.shape) <= LARGE:
+        return None
+    for name in ("task", "metric", "cluster", "columns", "wide", "at_k"):
+        if chosen[name]:
+            msg = (
+                f"--{name.replace('_', '-')} found, but a store of {math.prod(store.shape):,} "
+                f"answers (more than {LARGE:,}) is compared as it is: leave it out, or take a "
+                "part of it in Python (ResponseStore(path).matrix(items, models))"
+            )
+            raise SelectionError(msg)
+    return store
 
 
 def read_logs(paths: tuple[str, ...], chosen: Mapping[str, Any], plugins: Plugins) -> ResponseSet:

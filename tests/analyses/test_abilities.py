@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -184,6 +186,34 @@ def test_what_an_estimator_cannot_fit_is_refused():
         fit_irt(half, "rasch", "map", options={"strength": -1})
     with pytest.raises(DesignError, match="full-rank variational fits are of kind 'rasch'"):
         fit_irt(half, "2pl", "vi", options={"family": "full-rank"})
+
+
+@pytest.mark.parametrize(
+    ("scores", "item_model", "estimator", "message"),
+    [
+        (np.ones((5, 12)), "2pl", "mml", "12 items found, each all right or all wrong"),
+        ([[1, 0], [1, 0]], "rasch", "mml", "2 items found, each all right or all wrong"),
+        (np.tri(8), "rasch", "cml", "no finite estimate: models and items are in perfect order"),
+        (np.tri(8), "rasch", "cml-items", "no finite estimate"),
+        ([[1, 0], [1, 0]], "rasch", "cml", "no finite estimate"),
+    ],
+)
+def test_answers_that_have_no_estimate_are_refused(
+    scores: Any, item_model: str, estimator: str, message: str
+):
+    with pytest.raises(DesignError, match=message):
+        fit_irt(ResponseMatrix.from_array(scores), item_model, estimator)
+
+
+def test_errors_that_are_not_finite_are_said():
+    fit = fit_irt(ResponseMatrix.from_array(np.eye(2)), "2pl", "mml")
+    missing = int(np.isnan(fit.discrimination_std_error).sum())
+
+    assert missing > 0
+    assert any(note.startswith(f"{missing} items have no standard error") for note in fit.notes)
+    rng = np.random.default_rng(0)
+    fine = fit_irt(ResponseMatrix.from_array(rng.random((40, 10)) < 0.5), "rasch", "mml")
+    assert not any("no standard error" in note for note in fine.notes)
 
 
 def test_a_prior_s_strength_can_be_cross_validated():
