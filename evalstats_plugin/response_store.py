@@ -8,12 +8,12 @@ from contextlib import contextmanager, suppress
 from importlib import import_module
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evalstats_plugin.errors import LogError
+from evalstats_plugin.errors import LogError, SelectionError
 from evalstats_plugin.matrix import ResponseMatrix
 from evalstats_plugin.parquet import rebuilding, signed_meta
 from evalstats_plugin.score_coding import Codes, Coding
@@ -77,6 +77,14 @@ class ResponseStore:
     def __repr__(self) -> str:
         n, m, n_epochs = self.shape
         return f"<ResponseStore {self.path}: {n:,} models, {m:,} items, epochs: {n_epochs}>"
+
+    def __iter__(self) -> NoReturn:
+        """Refuse: analyses that hold all answers look for responses in whatever they are given."""
+        msg = (
+            "a response store found, which fit_irt, intervals and compare read a part at a time; "
+            "for anything else take a part into memory: store.matrix(items, models)"
+        )
+        raise SelectionError(msg)
 
     @property
     def shape(self) -> tuple[int, int, int]:

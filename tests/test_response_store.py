@@ -206,3 +206,14 @@ def test_a_pattern_stands_for_its_files(tmp_path: Path):
 
     assert store.item_ids.tolist() == ["0", "1"]
     assert repr(store) == f"<ResponseStore {store.path}: 1 models, 2 items, epochs: 1>"
+
+
+def test_analyses_that_need_all_answers_say_what_to_do(tmp_path: Path) -> None:
+    """Rankings and pooled scores hold all answers in memory."""
+    from evalstats_plugin import fit_hierarchical, rank
+
+    store = write_store(tmp_path / "store.parquet", [drawn(3, 20, epochs=1)])
+
+    for analysis in (rank, fit_hierarchical):
+        with pytest.raises(SelectionError, match=r"store\.matrix\(items, models\)"):
+            analysis(store)
