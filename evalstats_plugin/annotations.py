@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from evalstats_plugin import atomic
-from evalstats_plugin.errors import EvalStatsError, IncompleteLogError, LogError, WriteError
-from evalstats_plugin.logs import adapters, as_path, find_logs, read_log, read_results
+from evalstats_plugin.annotated_logs import (
+    Analysis,
+    Look,
+    look_at_all,
+    state_of,
+    targets_of,
+    write_all,
+)
+from evalstats_plugin.logs import read_results
 from evalstats_plugin.plugins import Annotation, Plugins, load
-from evalstats_plugin.responses import TABLES, Responses, Selection
+from evalstats_plugin.responses import Responses, Selection
 from evalstats_plugin.results import Comparisons, Intervals, RankSets
 from evalstats_plugin.runs import label_models
-from evalstats_plugin.wording import few
 
 if TYPE_CHECKING:
     from evalstats_plugin.analyses.ability_crossing import CrossedAbilities
     from evalstats_plugin.analyses.hierarchical_crossing import CrossedScores
-
-Analysis = Callable[[Sequence[Responses]], Intervals]
 
 
 def default_analysis() -> Analysis:
@@ -73,7 +76,8 @@ def annotate(  # noqa: PLR0913 - each is a choice of its own
     selection
         What to read of each log, such as the field that groups its items.
     analysis
-        What to write: `intervals`, with arguments fixed by `functools.partial` where wanted.
+        What to write: `intervals`, with arguments fixed by `functools.partial` where wanted. Each
+        log is analysed apart, inside `workers` by several processes: `rng` is best a number.
 
     Raises
     ------
@@ -84,15 +88,17 @@ def annotate(  # noqa: PLR0913 - each is a choice of its own
 
     plugins = plugins or load()
     analysis = analysis or default_analysis()
-    targets = _targets(paths, output, in_place=in_place, plugins=plugins)
-    states = {log: _state(log) for log in targets}
-    found = _read_all(targets, set(map(str, paths)), selection or Selection(), plugins)
-    _refuse_tables(found)
-    together = compare or baseline or irt or hierarchical
+    targets = targets_of(paths, output, in_place=in_place, plugins=plugins)
+    states = {log: state_of(log) for log in targets}
+    # What the logs tell together needs all of them; else one at a time is in memory.
+    together = bool(compare or baseline or irt or hierarchical or items != "no")
+    look = Look(selection or Selection(), analysis, plugins, keep=together)
+    seen = look_at_all(targets, set(map(str, paths)), look)
+    found = {log: one.responses for log, one in seen.items()}
     labelled = _labelled(found) if together else {}
     options: Mapping[str, Any] = compare if isinstance(compare, Mapping) else {}
     about = _comparisons(labelled, baseline, options) if compare or baseline else {}
-    results = {log: analysis(responses) for log, responses in found.items()}
+    results = {log: one.intervals for log, one in seen.items()}
     scales = _scales(labelled, results, items=items != "no") if irt else None
     pooled = _pooled(labelled, results) if hierarchical else None
     statistics = _items(found, scales) if items != "no" else {}
@@ -109,65 +115,7 @@ def annotate(  # noqa: PLR0913 - each is a choice of its own
         )
         for log, responses in found.items()
     }
-    return _write_all(annotations, targets, states, plugins)
-
-
-def _state(log: Path) -> atomic.Revision | None:
-    """What tells whether a log has changed; None for one that is not on disk."""
-    return None if getattr(log, "protocol", "") else atomic.revision(log)
-
-
-def _write_all(
-    annotations: Mapping[Path, Annotation | None],
-    targets: Mapping[Path, Path],
-    states: Mapping[Path, atomic.Revision | None],
-    plugins: Plugins,
-) -> list[Path]:
-    """Write each log, unless it has changed since it was read."""
-    written: list[Path] = []
-    # One log may have several names, by links: what we wrote ourselves has not been changed.
-    ours: set[Path] = set()
-    for log, annotation in annotations.items():
-        try:
-            state = states.get(log)
-            if state is not None and log.resolve() not in ours and _state(log) != state:
-                raise atomic.changed(log)
-            written.append(write(log, annotation, targets[log], plugins))
-        except EvalStatsError as error:
-            if written:
-                done = f"{len(written)} of {len(annotations)} logs were written before it"
-                raise type(error)(f"{error}; {done}") from error
-            raise
-        if state is not None:
-            ours.add(targets[log].resolve())
-    return written
-
-
-def _read_all(
-    logs: Iterable[Path], named: set[str], selection: Selection, plugins: Plugins
-) -> dict[Path, list[Responses]]:
-    found: dict[Path, list[Responses]] = {}
-    for log in logs:
-        try:
-            found[log] = read_log(log, selection, plugins)
-        except IncompleteLogError:
-            if str(log) in named:
-                raise
-    return found
-
-
-def _refuse_tables(found: Mapping[Path, Sequence[Responses]]) -> None:
-    """Raise `WriteError` for what has no place for intervals, before anything is written."""
-    tables = [
-        str(log) for log, each in found.items() if any(r.source.harness == TABLES for r in each)
-    ]
-    if tables:
-        msg = (
-            f"{few(tables)}: a table of scores has no place for intervals, expected logs of a "
-            f"harness: 'report {tables[0]} --format csv' prints scores with their intervals, "
-            f"'export {tables[0]} --to every-eval-ever --intervals -o FOLDER' writes both"
-        )
-        raise WriteError(msg)
+    return write_all(annotations, targets, states, plugins)
 
 
 def _tasks(responses: Sequence[Responses]) -> frozenset[str]:
@@ -237,47 +185,12 @@ def strip(
 ) -> list[Path]:
     """Take annotations out again.
 
-    What is left of an lm-eval log is the original, byte for byte; Inspect keeps a history of edits.
+    What is left of a log is the original, byte for byte; what others wrote into an Inspect log
+    since then stays.
     """
     plugins = plugins or load()
-    targets = _targets(paths, output, in_place=in_place, plugins=plugins)
-    return _write_all(dict.fromkeys(targets), targets, {}, plugins)
-
-
-def write(log: Path, annotation: Annotation | None, target: Path, plugins: Plugins) -> Path:
-    """Write one log with an annotation, or without any, through the adapter that knows it."""
-    written = plugins.call("evalstats_annotate_log", path=log, annotation=annotation, output=target)
-    if written is None:
-        msg = (
-            f"{log}: no installed adapter annotates logs of this kind (those of "
-            f"{adapters(plugins, 'evalstats_annotate_log')} can be)"
-        )
-        raise LogError(msg)
-    return written
-
-
-def _targets(
-    paths: Sequence[str | Path],
-    output: str | Path | None,
-    *,
-    in_place: bool,
-    plugins: Plugins,
-) -> Mapping[Path, Path]:
-    """Where each log goes."""
-    if (output is None) == (not in_place):
-        found = "neither was" if output is None else "both were"
-        msg = f"an output folder (-o) or --in-place is expected, {found} given"
-        raise WriteError(msg)
-    targets: dict[Path, Path] = {}
-    for given in paths:
-        for log in find_logs([given], plugins):
-            root = as_path(given) if as_path(given).is_dir() else log.parent
-            targets[log] = log if output is None else as_path(output) / log.relative_to(root)
-    clashes = len(targets) - len(set(targets.values()))
-    if clashes:
-        msg = f"{clashes} logs would overwrite each other in {output}: annotate their common folder"
-        raise WriteError(msg)
-    return targets
+    targets = targets_of(paths, output, in_place=in_place, plugins=plugins)
+    return write_all(dict.fromkeys(targets), targets, {}, plugins)
 
 
 def annotate_results(

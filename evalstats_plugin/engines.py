@@ -1,25 +1,39 @@
 """Independent pieces of work, one after the other or on the engine asked for.
 
-joblib runs them: in processes of this machine (``"loky"``), or on a Dask or Ray cluster. Results
-come in the order of the pieces, and no piece depends on who does it, so that the numbers are the
-same wherever they are computed.
+joblib runs them in processes of this machine (``"loky"``) or on a Dask cluster, Ray on one of its
+own. Results come in the order of the pieces. No piece depends on who does it, and each is done by
+one thread, as sums by several differ in their last digits: the same numbers, wherever.
 """
 
 from __future__ import annotations
 
+import os
+import sys
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import contextmanager
+from concurrent.futures import CancelledError
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
+from functools import lru_cache, partial
 from importlib import import_module
+from importlib.metadata import version
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from evalstats_plugin.errors import DesignError, SelectionError
 from evalstats_plugin.wording import no_such
 
 BACKENDS = ("loky", "dask", "ray")
+_PACKAGE = "evalstats-plugin"
+_NEEDED = {
+    "loky": ("joblib", "threadpoolctl"),
+    "dask": ("joblib", "threadpoolctl", "distributed"),
+    "ray": ("threadpoolctl", "ray"),
+}
 _RETRIES = 3
 """Times that a pool is made anew after one of its processes was killed."""
+_PATIENCE = 10
+"""Seconds to wait for the first worker of a cluster."""
 
 Result = TypeVar("Result")
 
@@ -40,14 +54,16 @@ def workers(
 ) -> Generator[None, None, None]:
     """Do what is independent in several processes at once, inside this block.
 
-    Logs that are read and replicates of bootstraps are.
+    Logs, replicates of bootstraps, folds of cross-validations, fits by metric and simulated
+    tests are.
 
     Parameters
     ----------
     n_jobs
         Processes; -1 is one for each core, or all of a cluster.
     backend
-        ``"loky"``: on this machine. ``"dask"``, ``"ray"``: on a cluster.
+        ``"loky"``: on this machine. ``"dask"``, ``"ray"``: on a cluster, whose machines have this
+        version of the package, and find logs under the same paths.
     address
         Of the scheduler of a running cluster; None starts one here.
 
@@ -56,7 +72,7 @@ def workers(
     SelectionError
         No such backend, or one that is not installed.
     DesignError
-        No processes, or nobody at the address.
+        No processes, or nobody at the address, or workers with another version of the package.
 
     Examples
     --------
@@ -72,14 +88,14 @@ def workers(
     if address is not None and backend == "loky":
         msg = f"address {address!r} found, which is of a cluster: take backend dask or ray"
         raise SelectionError(msg)
-    needed = {"loky": "joblib", "dask": "distributed", "ray": "ray"}[backend]
-    for module in dict.fromkeys(("joblib", needed)):
+    for module in _NEEDED[backend]:
         try:
             import_module(module)
         except ImportError as error:
             msg = f"workers need {module}, which is not installed: pip install {module}"
             raise SelectionError(msg) from error
-    with _connected(backend, address):
+    connected = {"loky": nullcontext, "dask": _on_dask, "ray": _on_ray}[backend]
+    with connected(address):
         token = _ENGINE.set(Engine(n_jobs, backend))
         try:
             yield
@@ -88,27 +104,50 @@ def workers(
 
 
 @contextmanager
-def _connected(backend: str, address: str | None) -> Generator[None, None, None]:
-    if backend == "loky":
-        yield
-    elif backend == "dask":
-        distributed: Any = import_module("distributed")
+def _on_dask(address: str | None) -> Generator[None, None, None]:
+    distributed: Any = import_module("distributed")
+    try:
+        client = distributed.Client(address, set_as_default=True)
+    except (OSError, ValueError) as error:
+        msg = f"no Dask scheduler answers at {address}: {error}"
+        raise DesignError(msg) from error
+    with client:
         try:
-            client = distributed.Client(address, set_as_default=True)
-        except (OSError, ValueError) as error:
-            msg = f"no Dask scheduler answers at {address}: {error}"
+            client.wait_for_workers(1, timeout=_PATIENCE)
+            _check_versions(client.run(version, _PACKAGE))
+        except TimeoutError as error:
+            msg = f"the Dask scheduler at {address} has no workers: start some, dask worker ADDRESS"
             raise DesignError(msg) from error
-        with client:
-            yield
-    else:
-        ray: Any = import_module("ray")
+        except ImportError as error:
+            msg = f"the workers of {address} have no {_PACKAGE}: install it there ({error})"
+            raise DesignError(msg) from error
+        yield
+
+
+@contextmanager
+def _on_ray(address: str | None) -> Generator[None, None, None]:
+    ray: Any = import_module("ray")
+    ours = not ray.is_initialized()
+    if ours:
         try:
-            ray.init(address=address, ignore_reinit_error=True, log_to_driver=False)
+            ray.init(address=address, log_to_driver=False, logging_level="ERROR")
         except (ConnectionError, ValueError) as error:
             msg = f"no Ray cluster answers at {address}: {error}"
             raise DesignError(msg) from error
-        import_module("ray.util.joblib").register_ray()
+    try:
         yield
+    finally:
+        if ours:
+            ray.shutdown()
+
+
+def _check_versions(found: dict[str, str]) -> None:
+    """Raise where another version of the package would do the work."""
+    own = version(_PACKAGE)
+    for worker, theirs in found.items():
+        if theirs != own:
+            msg = f"{worker} has {_PACKAGE} {theirs}, here it is {own}: install the same"
+            raise DesignError(msg)
 
 
 def n_workers() -> int:
@@ -116,22 +155,29 @@ def n_workers() -> int:
     engine = _ENGINE.get()
     if engine is None:
         return 1
+    if engine.backend == "ray":
+        ray: Any = import_module("ray")
+        return engine.n_jobs if engine.n_jobs > 0 else int(ray.cluster_resources()["CPU"])
     joblib: Any = import_module("joblib")
     with joblib.parallel_config(backend=engine.backend):
-        return int(joblib.effective_n_jobs(engine.n_jobs))
+        return max(1, int(joblib.effective_n_jobs(engine.n_jobs)))
 
 
-def mapped(function: Callable[..., Result], pieces: Iterable[Any]) -> Iterator[Result]:
+def mapped(
+    function: Callable[..., Result], pieces: Iterable[Any], *, here: bool = False
+) -> Iterator[Result]:
     """Give `function(piece)` for each piece, in order.
 
-    Outside of `workers` in this process, each when it is asked for. What a piece raises is
-    raised here. Pieces of a process that is killed are done again by others.
+    In this process outside of `workers`, or if it is to be `here`: each when it is asked for. What
+    a piece raises is raised here. Pieces of a process that is killed are done again by others.
+
+    Where pieces use torch it is loaded before this is called, so that its threads can be limited.
     """
     engine = _ENGINE.get()
-    if engine is None or engine.n_jobs == 1:
-        yield from map(function, pieces)
+    if here or engine is None or engine.n_jobs == 1:
+        yield from map(partial(_by_one_thread, function), pieces)
         return
-    joblib: Any = import_module("joblib")
+    run = _ray_tasks if engine.backend == "ray" else _joblib_tasks
     fresh, pending = iter(pieces), deque[Any]()
 
     def handed_out(again: list[Any]) -> Iterator[Any]:
@@ -140,32 +186,115 @@ def mapped(function: Callable[..., Result], pieces: Iterable[Any]) -> Iterator[R
             pending.append(piece)
             yield piece
 
-    for attempt in range(_RETRIES + 1):
+    # Clusters do the work of a lost process again by themselves, and give up after a few times.
+    retries = _RETRIES if engine.backend == "loky" else 0
+    for attempt in range(retries + 1):
         try:
-            for result in _run(joblib, engine, function, handed_out(list(pending))):
+            for result in run(engine, function, handed_out(list(pending))):
                 pending.popleft()
                 yield result
-        except _killed() as error:
-            if attempt == _RETRIES:
+        except _killed(engine) as error:
+            if attempt == retries:
                 msg = (
-                    f"processes were killed {attempt + 1} times, likely for lack of memory: take "
+                    f"processes were killed {_RETRIES + 1} times, likely for lack of memory: take "
                     "fewer (n_jobs)"
                 )
                 raise DesignError(msg) from error
+        except CancelledError as error:
+            raise DesignError(f"the connection to the cluster was lost: {error}") from error
         else:
             return
 
 
-def _run(
-    joblib: Any, engine: Engine, function: Callable[..., Result], pieces: Iterator[Any]
+def _by_one_thread(function: Callable[..., Result], piece: Any) -> Result:
+    """Do a piece here; threads are as before afterwards."""
+    torch: Any = sys.modules.get("torch")
+    if torch is None:
+        with _limited():
+            return function(piece)
+    threads = torch.get_num_threads()
+    with _limited():
+        torch.set_num_threads(1)
+        try:
+            return function(piece)
+        finally:
+            torch.set_num_threads(threads)
+
+
+def _limited() -> Any:
+    """Keep numpy's linear algebra to one thread."""
+    found = _libraries(len(sys.modules))
+    # Without it there are no workers either, whose numbers could be others.
+    return nullcontext() if found is None else found.limit(limits=1)
+
+
+@lru_cache(maxsize=1)
+def _libraries(_n_modules: int) -> Any:
+    """Find the libraries that have threads: anew when modules were loaded, as it takes 1 ms."""
+    try:
+        return import_module("threadpoolctl").ThreadpoolController()
+    except ImportError:
+        return None
+
+
+def _elsewhere(folder: str, function: Callable[..., Result], piece: Any) -> Result:
+    """Do a piece in a process of ours, in the same folder, should it be there."""
+    if str(Path.cwd()) != folder and Path(folder).is_dir():
+        os.chdir(folder)
+    # Not undone: another thread of this process may be in the middle of a piece.
+    _limited()
+    if torch := sys.modules.get("torch"):
+        torch.set_num_threads(1)
+    return function(piece)
+
+
+def _joblib_tasks(
+    engine: Engine, function: Callable[..., Result], pieces: Iterator[Any]
 ) -> Iterator[Result]:
+    joblib: Any = import_module("joblib")
     # Named in Parallel itself, joblib 1.6 hands Dask arguments that it does not know.
-    with joblib.parallel_config(engine.backend, n_jobs=engine.n_jobs):
+    threads = {"inner_max_num_threads": 1} if engine.backend == "loky" else {}
+    with joblib.parallel_config(engine.backend, n_jobs=engine.n_jobs, **threads):
         parallel = joblib.Parallel(return_as="generator")
-    return parallel(joblib.delayed(function)(piece) for piece in pieces)
+    run = joblib.delayed(partial(_elsewhere, str(Path.cwd()), function))
+    return parallel(run(piece) for piece in pieces)
 
 
-def _killed() -> type[Exception]:
-    """What loky raises when a process is gone; clusters do its work again by themselves."""
-    process_executor: Any = import_module("joblib.externals.loky.process_executor")
-    return process_executor.TerminatedWorkerError
+def _ray_tasks(
+    engine: Engine, function: Callable[..., Result], pieces: Iterator[Any]
+) -> Iterator[Result]:
+    # Not by joblib: Ray's backend for it gives results only when all are there.
+    ray: Any = import_module("ray")
+    task, sent = ray.remote(max_retries=_RETRIES)(_elsewhere), ray.put(function)
+    room = engine.n_jobs if engine.n_jobs > 0 else 2 * n_workers()
+    folder, waiting, unfinished = str(Path.cwd()), deque[Any](), list[Any]()
+
+    def first() -> Any:
+        try:
+            return ray.get(waiting.popleft())
+        except ray.exceptions.RayTaskError as error:
+            raise error.cause from error
+
+    try:
+        for piece in pieces:
+            while len(unfinished) >= room:
+                _, unfinished = ray.wait(unfinished)
+            unfinished.append(task.remote(folder, sent, piece))
+            waiting.append(unfinished[-1])
+            while waiting[0] not in unfinished:
+                yield first()
+        while waiting:
+            yield first()
+    finally:
+        for left in waiting:
+            ray.cancel(left)
+
+
+def _killed(engine: Engine) -> tuple[type[Exception], ...]:
+    """What is raised when a process is gone, and on a cluster gone too often."""
+    home, names = {
+        "loky": ("joblib.externals.loky.process_executor", ("TerminatedWorkerError",)),
+        "dask": ("distributed", ("KilledWorker",)),
+        "ray": ("ray.exceptions", ("WorkerCrashedError", "OutOfMemoryError", "NodeDiedError")),
+    }[engine.backend]
+    return tuple(getattr(import_module(home), name) for name in names)

@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
 
-from evalstats_plugin.engines import mapped, n_workers
+from evalstats_plugin.engines import mapped
 from evalstats_plugin.errors import EvalStatsError, IncompleteLogError, LogError, SelectionError
 from evalstats_plugin.plugins import Plugins, load
 from evalstats_plugin.response_set import ResponseSet
@@ -106,22 +106,12 @@ def _outcomes(
     logs: Sequence[Path], selection: Selection, plugins: Plugins, on_log: OnLog | None
 ) -> Iterator[list[Responses] | LogError]:
     """Read the logs in order, several at a time inside `workers`; errors are given, not raised."""
-    # Plugins that somebody made cannot be sent to other processes.
-    if n_workers() > 1 and plugins is load(plugins.blocked()):
-        run = partial(_outcome_elsewhere, selection=selection, blocked=plugins.blocked())
-        outcomes = mapped(run, logs)
-    else:
-        outcomes = (_outcome(log, selection, plugins) for log in logs)
+    run = partial(_outcome, selection=selection, plugins=plugins)
+    outcomes = mapped(run, logs, here=not plugins.installed)
     for i, log in enumerate(logs):
         if on_log is not None:
             on_log(log, i, len(logs))
         yield next(outcomes)
-
-
-def _outcome_elsewhere(
-    log: Path, selection: Selection, blocked: tuple[str, ...]
-) -> list[Responses] | LogError:
-    return _outcome(log, selection, load(blocked))
 
 
 def _outcome(log: Path, selection: Selection, plugins: Plugins) -> list[Responses] | LogError:

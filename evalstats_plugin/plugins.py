@@ -202,6 +202,18 @@ class Plugins:
         """Return the names of those that are not to be loaded."""
         return tuple(p.name for p in self.listing if p.problem == BLOCKED)
 
+    @property
+    def installed(self) -> bool:
+        """Whether they are as `load` finds them, in other processes as in this one."""
+        return self is load(self.blocked())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Go to another process by name: it has them installed as well."""
+        if not self.installed:
+            msg = "plugins made by hand cannot be sent to another process"
+            raise PluginError(msg)
+        return load, (self.blocked(),)
+
     def harness_commands(self) -> dict[str, Command]:
         """Return the commands that drive a harness, by the harness's name."""
         return {c.name: c for found in self.call("evalstats_harness_commands") for c in found}

@@ -8,13 +8,19 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from threadpoolctl import threadpool_info
 
-from evalstats_plugin import read
+from evalstats_plugin import engines, read
 from evalstats_plugin.engines import mapped, n_workers, workers
 from evalstats_plugin.errors import DesignError, LogError, SelectionError
 from evalstats_plugin.irt.bootstrap import Options, bootstrap
@@ -42,10 +48,20 @@ def failing(k: int) -> int:
     return k
 
 
+def where(name: str) -> tuple[str, bool]:
+    """Folder of the process that does this, and whether it finds a file in it."""
+    return os.getcwd(), Path(name).exists()  # noqa: PTH109
+
+
+def threads(_piece: int) -> tuple[int, list[int]]:
+    """Threads of torch, and of the libraries of numpy and scipy."""
+    return torch.get_num_threads(), [lib["num_threads"] for lib in threadpool_info()]
+
+
 def resampled(over: str = "items") -> np.ndarray:
-    """Bootstrapped abilities."""
+    """Bootstrapped abilities, of so many answers that sums would be shared by threads."""
     rng = np.random.default_rng(4)
-    matrix = draw_responses(draw_truth(rng, 8, 60), rng)
+    matrix = draw_responses(draw_truth(rng, 20, 500), rng)
     options = Options(over=over, n_resamples=40, kind="rasch")
     return bootstrap(counts_of(matrix, device="cpu"), options, rng).ability.replicates
 
@@ -64,6 +80,37 @@ def test_a_bootstrap_has_the_same_replicates(over: str):
     alone = resampled(over)
     with workers(2):
         np.testing.assert_array_equal(resampled(over), alone)
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_a_piece_is_done_by_one_thread(n_jobs: int):
+    """Sums that several share differ in their last digits: the control, with two."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        with workers(n_jobs):
+            found = list(mapped(threads, range(3)))
+
+        assert {1} == {number for own, others in found for number in (own, *others)}
+        assert torch.get_num_threads() == 2
+        assert threads(0)[0] == 2
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_processes_follow_into_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Paths of logs may be relative."""
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / name).touch()
+        monkeypatch.chdir(tmp_path / name)
+        with workers(2):
+            assert {(str(tmp_path / name), True)} == set(mapped(where, [name] * 3))
+
+
+def test_pieces_that_kill_whoever_does_them_are_given_up():
+    with workers(2), pytest.raises(DesignError, match="were killed 4 times"):
+        list(mapped(os._exit, [9]))
 
 
 def test_a_cluster_that_loses_a_worker_gives_the_same(tmp_path: Path):
@@ -89,6 +136,30 @@ def test_errors_come_through_and_nothing_stays_set():
 
     assert n_workers() == 1
     assert list(mapped(abs, [-3])) == [3]
+
+
+def test_a_cluster_without_workers_or_with_others_is_said(monkeypatch: pytest.MonkeyPatch):
+    distributed = pytest.importorskip("distributed")
+    monkeypatch.setattr(engines, "_PATIENCE", 0.2)
+    with (
+        distributed.LocalCluster(n_workers=0, dashboard_address=None, host="127.0.0.1") as cluster,
+        pytest.raises(DesignError, match="has no workers: start some"),
+    ):
+        workers(backend="dask", address=cluster.scheduler_address).__enter__()
+    with pytest.raises(DesignError, match=r"tcp://b has evalstats-plugin 0\.0\.9, here it is"):
+        engines._check_versions({"tcp://a": version("evalstats-plugin"), "tcp://b": "0.0.9"})
+
+
+def test_a_cluster_that_is_lost_is_said(monkeypatch: pytest.MonkeyPatch):
+    """As Dask says it, whose scheduler was killed."""
+
+    def lost(_engine: object, function: Callable[[int], int], pieces: Iterator[int]) -> Any:
+        yield function(next(pieces))
+        raise CancelledError("scheduler-connection-lost")
+
+    monkeypatch.setattr(engines, "_joblib_tasks", lost)
+    with workers(2), pytest.raises(DesignError, match="connection to the cluster was lost: sch"):
+        list(mapped(abs, [1, 2]))
 
 
 def test_what_cannot_be_used_is_said():
@@ -137,3 +208,26 @@ def test_commands_take_jobs():
     assert alone.stdout == found.stdout != ""
     assert (found.returncode, refused.returncode) == (0, 2)
     assert "0 processes asked for" in refused.stderr
+
+
+def test_ray_that_loses_a_worker_gives_the_same(tmp_path: Path):
+    ray = pytest.importorskip("ray")
+    alone, logs = resampled(), read(LOGS).to_frame()
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+    try:
+        with workers(backend="ray"):
+            assert n_workers() == 2
+            np.testing.assert_array_equal(resampled(), alone)
+            assert read(LOGS).to_frame().equals(logs)
+            assert list(mapped(partial(killed_once, tmp_path), range(30))) == [
+                k * k for k in range(30)
+            ]
+            with pytest.raises(DesignError, match=r"^no$"):
+                list(mapped(failing, range(5)))
+            with pytest.raises(DesignError, match="were killed 4 times"):
+                list(mapped(os._exit, [9]))
+        assert ray.is_initialized()
+    finally:
+        ray.shutdown()
+
+    assert (tmp_path / "killed").exists()

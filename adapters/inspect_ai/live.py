@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from evalstats_plugin import __version__, logs
 from evalstats_plugin.adapters.inspect_ai.crossing import OnError, read_each
-from evalstats_plugin.annotations import annotate, default_analysis, write
+from evalstats_plugin.annotated_logs import write
+from evalstats_plugin.annotations import annotate, default_analysis
 from evalstats_plugin.errors import EvalStatsError
 from evalstats_plugin.plugins import Annotation, load
 from evalstats_plugin.runs import is_model

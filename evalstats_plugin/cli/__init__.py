@@ -144,12 +144,13 @@ def _load(function: str) -> click.Command:
     "--jobs",
     type=int,
     metavar="N",
-    help="Processes that read logs and do replicates of bootstraps; -1 for all cores.",
+    help="Processes for what is done in pieces, as logs, bootstraps and folds; -1 for all cores.",
 )
 @click.option(
     "--scheduler",
     metavar="ADDRESS",
-    help="Let a running Dask cluster do so, such as tcp://host:8786.",
+    help="Let a running Dask cluster do these, such as tcp://host:8786; it finds logs under the "
+    "same paths.",
 )
 @click.pass_context
 def main(

@@ -164,7 +164,7 @@ def _parsed(text: str, path: Path) -> Mapping[str, Any]:
 
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:
         msg = f"{path} is not TOML: {error}. --no-config goes on without it"
         raise SelectionError(msg) from error
 

@@ -86,12 +86,15 @@ def test_the_error_says_how_far_it_got(tmp_path: Path) -> None:
     for log in logs:
         log.write_bytes(LM_EVAL.read_bytes())
 
+    seen: list[int] = []
+
+    def change_at_the_end() -> None:
+        seen.append(1)
+        if len(seen) == len(logs):
+            logs[1].write_bytes(b'{"results": {}}')
+
     with pytest.raises(WriteError, match="1 of 3 logs were written before it"):
-        annotate(
-            tmp_path,
-            in_place=True,
-            analysis=_annotation_that(lambda: logs[1].write_bytes(b'{"results": {}}')),
-        )
+        annotate(tmp_path, in_place=True, analysis=_annotation_that(change_at_the_end))
     assert b'"evalstats"' in logs[0].read_bytes()
     assert b'"evalstats"' not in logs[1].read_bytes() + logs[2].read_bytes()
 
