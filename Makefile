@@ -8,7 +8,7 @@ TREE   := $(VENV)/tree
 LOGS   := fixtures/logs/lm_eval/0.4.13/out
 PIP    := PIP_CONSTRAINT=constraints.txt $(BIN)/pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test lint docs validate bench bench-peers bench-big clean
+.PHONY: demo test lint docs validate bench bench-peers bench-big bench-gpu test-versions clean
 
 demo: $(STAMP)
 	$(BIN)/evalstats-plugin report $(LOGS)
@@ -41,14 +41,27 @@ bench: $(DEV)
 # Other programs beside ours, in an environment of their own (.venv-bench).
 bench-peers: $(DEV)
 	$(BIN)/python -m benchmarks.comparison_peers
+	$(BIN)/python -m benchmarks.harness_errors
 	$(BIN)/python -m benchmarks.irt_peers
 	$(BIN)/python -m benchmarks.ranking
+	$(BIN)/python -m benchmarks.hierarchical
+	$(BIN)/python -m benchmarks.adaptive_peers
 
-# 250 million answers from disk; a bank of 50,000 items; thousands of logs, kills at every step.
+# 250 million answers from disk; growth from 1 × 1; a bank of 50,000 items; thousands of logs, kills
+# at every step.
 bench-big: $(DEV)
 	$(BIN)/python -m benchmarks.big
+	$(BIN)/python -m benchmarks.growth
 	$(BIN)/python -m benchmarks.adaptive
 	$(BIN)/python -m benchmarks.robustness
+
+# What share of a GPU's bandwidth and arithmetic the kernels reach, and whole fits beside the CPU's.
+bench-gpu: $(DEV)
+	$(BIN)/python -m benchmarks.gpu
+
+# The oldest dependencies that pyproject allows, and the newest on each Python.
+test-versions: $(DEV)
+	$(BIN)/python -m benchmarks.dependencies
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

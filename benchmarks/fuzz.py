@@ -1,7 +1,7 @@
 """Damages files for every reader, many times: coverage-guided where atheris is installed.
 
 ``python -m benchmarks.fuzz [INPUTS] [READER...]`` tries so many inputs on each reader and keeps
-the figures. atheris goes beside the other peers::
+the figures; of some readers, beside those of the others. atheris goes beside the other peers::
 
     pip install --no-deps --target .venv-bench/atheris atheris
 
@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
-FIGURES = Path(__file__).parent / "fuzz.json"
+FIGURES = Path(__file__).parent / "results" / "fuzz.json"
 PEERS = ROOT / ".venv-bench" / "atheris"
 INPUTS = 3_000
 SLOW = 30
@@ -100,11 +100,11 @@ def main() -> None:
         try_one_reader(*arguments[1:])
         return
     inputs = int(arguments[0]) if arguments else INPUTS
-    figures = run(inputs, arguments[1:] or list(READERS))
+    known = json.loads(FIGURES.read_text())["readers"] if FIGURES.exists() else {}
+    figures = {**known, **run(inputs, arguments[1:] or list(READERS))}
     total = sum(sum(f.get(k, 0) for k in ("read", "refused")) for f in figures.values())
     text = json.dumps({"engine": "atheris", "inputs": total, "readers": figures}, indent=2)
-    if len(arguments) < 2:
-        FIGURES.write_text(text + "\n")
+    FIGURES.write_text(text + "\n")
 
 
 if __name__ == "__main__":

@@ -4,13 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, replace
+from types import NoneType
 from typing import Any
 
 from evalstats_plugin.responses import Group, Responses
 
-_PLAIN = (
-    "aggregation", "higher_is_better", "logged", "logged_std_error", "logged_n", "population",
-)  # fmt: skip
+_NUMBER = (int, float, NoneType)
+_COUNT = (int, NoneType)
+_PLAIN: Mapping[str, tuple[type, ...]] = {
+    "aggregation": (str,),
+    "higher_is_better": (bool, NoneType),
+    "logged": _NUMBER,
+    "logged_std_error": _NUMBER,
+    "logged_n": _COUNT,
+    "population": _COUNT,
+}
+"""What is taken over as it is, and of what types it may be."""
+_GROUP: Mapping[str, tuple[type, ...]] = {
+    "name": (str,),
+    "depth": (int,),
+    "weighting": (str,),
+    "n_tasks": (int,),
+    "logged": _NUMBER,
+    "logged_std_error": _NUMBER,
+}
 
 
 def metadata_of(r: Responses) -> dict[str, Any]:
@@ -28,22 +45,45 @@ def metadata_of(r: Responses) -> dict[str, Any]:
 
 
 def with_metadata(r: Responses, found: Mapping[str, Any]) -> Responses:
-    """Return responses with what `metadata_of` gave, but their own source."""
-    bounds = found["bounds"]
+    """Return responses with what `metadata_of` gave, but their own source.
+
+    Raises
+    ------
+    TypeError, KeyError, ValueError
+        `metadata_of` never gave that.
+    """
+    bounds: list[float] | None = found["bounds"]
+    settings = found["settings"].items()
     return replace(
         r,
-        **{name: found[name] for name in _PLAIN},
-        bounds=None if bounds is None else (bounds[0], bounds[1]),
-        settings=tuple(found["settings"].items()),
+        **_checked(found, _PLAIN),
+        bounds=None if bounds is None else (float(bounds[0]), float(bounds[1])),
+        settings=tuple((_text(key), _text(value)) for key, value in settings),
         groups=tuple(map(_group, found["groups"])),
-        notes=tuple(found["notes"]),
-        source=replace(r.source, when=found["when"]),
+        notes=tuple(map(_text, found["notes"])),
+        source=replace(r.source, when=_text(found["when"])),
     )
 
 
 def _group(found: Mapping[str, Any]) -> Group:
-    known: dict[str, Any] = {**found, "notes": tuple(found["notes"])}
+    notes = tuple(map(_text, found["notes"]))
+    known: dict[str, Any] = {**_checked(found, _GROUP), "notes": notes}
     return Group(**known)
+
+
+def _checked(found: Mapping[str, Any], known: Mapping[str, tuple[type, ...]]) -> dict[str, Any]:
+    for name, types in known.items():
+        if not isinstance(found[name], types):
+            msg = f"{name} is {found[name]!r}"
+            raise TypeError(msg)
+    return {name: found[name] for name in known}
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        msg = f"{value!r} found, expected a text"
+        raise TypeError(msg)
+    return value
 
 
 def origin(found: Mapping[str, Any]) -> str:

@@ -59,6 +59,6 @@ def edit_log(
                 else:
                     shutil.copyfile(original.file, copy)
                 if header is not log:
-                    write_header(header, copy, form, path)
+                    write_header(log, header, copy, form, path)
         update_manifest(output, header)
     return output

@@ -1,22 +1,25 @@
-"""Reads and writes the header of a log through Inspect, and refuses what must not be rewritten."""
+"""Reads a log's header through Inspect, and writes edits into it or refuses to."""
 
 from __future__ import annotations
 
 import re
-import shutil
-import tempfile
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from zipfile import ZipFile
 
 from evalstats_plugin.adapters.inspect_ai import guard
 from evalstats_plugin.adapters.inspect_ai.archive import Archive
+from evalstats_plugin.adapters.inspect_ai.header_merge import as_json, merged
 from evalstats_plugin.adapters.inspect_ai.layout import HEADER, Form
+from evalstats_plugin.adapters.inspect_ai.members import from_bytes, like, to_bytes
 from evalstats_plugin.errors import WriteError
 
 if TYPE_CHECKING:
     from inspect_ai.log import EvalLog
+
+_PARTS = ("samples", "reductions")
+"""Of a log in one JSON file: what is no header."""
 
 
 def read_header(file: Path, form: Form, path: Path) -> EvalLog:
@@ -68,20 +71,19 @@ def _samples_in(file: Path) -> dict[str, tuple[int, int]]:
         return {name: (m.CRC, m.file_size) for name, m in live if name != HEADER}
 
 
-def _cut_off_header(file: Path) -> None:
-    """Take the header off the end of an archive, where Inspect would leave it as dead bytes.
+def _replace(file: Path, content: bytes) -> None:
+    """Give an archive another header, which says to be as old, and is packed as, the one before.
 
-    Without, a log of 15 kB grew to 577 kB in 120 rounds of annotating and stripping.
+    Inspect would leave the old one inside as dead bytes: without taking it off the end, a log of
+    15 kB grew to 577 kB in 120 rounds of annotating and stripping.
     """
     with ZipFile(file, "a") as archive:
         last = max(archive.filelist, key=lambda member: member.header_offset, default=None)
-        if last is None or last.filename != HEADER or archive.NameToInfo[HEADER] is not last:
-            return
-        archive.filelist.remove(last)
-        del archive.NameToInfo[HEADER]
-        archive.start_dir = last.header_offset
-        # Said to have changed, so that the list of members is written, here.
-        archive.comment = archive.comment
+        old = archive.NameToInfo.pop(HEADER)
+        archive.filelist = [m for m in archive.filelist if m.filename != HEADER]
+        if old is last:
+            archive.start_dir = old.header_offset
+        archive.writestr(like(old, content), content)
 
 
 def _release(text: str) -> tuple[int, ...]:
@@ -90,31 +92,45 @@ def _release(text: str) -> tuple[int, ...]:
     return tuple(int(number) for number in found.group().split(".")) if found else ()
 
 
-def write_header(log: EvalLog, file: Path, form: Form, path: Path) -> None:
-    """Replace the header of a file nobody else reads yet, and read it back; errors name path.
+def write_header(before: EvalLog, log: EvalLog, file: Path, form: Form, path: Path) -> None:
+    """Write a header's edits to a file nobody else reads yet, and read it back; errors name path.
+
+    Parameters
+    ----------
+    before
+        The header as it was read from the file; what differs in `log` is written.
 
     Raises
     ------
     WriteError
         When what is read back is not what was written.
     """
-    from inspect_ai.log import write_eval_log
-
-    if form == "eval":
-        samples = _samples_in(file)
-        _cut_off_header(file)
-        write_eval_log(log, str(file), format=form, header_only=True)
-        # Where Python cannot open an archive to add to it, it begins an empty one.
-        if _samples_in(file) != samples:
-            msg = f"{path}: samples got lost as the header was written; the log was left as it was"
-            raise WriteError(msg)
-    else:
-        # Inspect puts a temporary file of its own beside this one; a kill must not leave it there.
-        with tempfile.TemporaryDirectory() as folder:
-            copy = shutil.copy(file, folder)
-            write_eval_log(log, str(copy), format=form, header_only=True)
-            shutil.copyfile(copy, file)
+    after = as_json(log)
+    with guard.parsing(path):
+        logged = from_bytes(file.read_bytes()) if form == "json" else _header_of(file)
+    _write(merged(logged, as_json(before), after), file, form, path)
     written = read_header(file, form, file)
+    if to_bytes(as_json(written)) != to_bytes(after):
+        # Of a format so old that Inspect reads its parts from elsewhere: the header is made new.
+        _write({**after, **{k: logged[k] for k in _PARTS if k in logged}}, file, form, path)
+        written = read_header(file, form, file)
     if written.metadata != log.metadata or written.results != log.results:
         msg = f"{path}: the header read back is not the one written; the log was left as it was"
+        raise WriteError(msg)
+
+
+def _header_of(file: Path) -> Any:
+    with ZipFile(file) as archive:
+        return from_bytes(archive.read(HEADER))
+
+
+def _write(header: object, file: Path, form: Form, path: Path) -> None:
+    if form == "json":
+        file.write_bytes(to_bytes(header, indent=2))
+        return
+    samples = _samples_in(file)
+    _replace(file, to_bytes(header))
+    # Where Python cannot open an archive to add to it, it begins an empty one.
+    if _samples_in(file) != samples:
+        msg = f"{path}: samples got lost as the header was written; the log was left as it was"
         raise WriteError(msg)

@@ -21,6 +21,8 @@ Edit = Callable[[Sample], Sample]
 """Returns a sample, or a sample's summary, changed; the one given stays as it is."""
 
 _SAMPLES = "samples/"
+_LOCAL_EXTRA = 28
+"""Where, in a member of an archive, stands how long its extra fields are."""
 _SUMMARIES = ("summaries.json", "_journal/summaries/")
 
 
@@ -62,7 +64,12 @@ def rewrite(file: Path, target: Path, form: Form, edit: Edit) -> None:
         for info in live.values():
             with guard.parsing(file):
                 content = _edited(info.filename, _content(old, info), edit)
-            new.writestr(_like(info), content)
+            member = like(info, content)
+            with new.open(member, "w", force_zip64=_has_room(old, info)) as out:
+                out.write(content)
+            # Said in the list of members only; the member itself may need less.
+            member.extract_version = info.extract_version
+            member.create_version = info.create_version
 
 
 def _opened(file: Path) -> ZipFile:
@@ -79,11 +86,21 @@ def _content(archive: ZipFile, info: ZipInfo) -> bytes:
     return archive.read(info)
 
 
-def _like(info: ZipInfo) -> ZipInfo:
+def like(info: ZipInfo, content: bytes) -> ZipInfo:
+    """Return what content is to be written with, so that it looks like an earlier member."""
     member = ZipInfo(info.filename, info.date_time)
     member.compress_type = info.compress_type
     member.external_attr = info.external_attr
+    member.file_size = len(content)
     return member
+
+
+def _has_room(archive: ZipFile, info: ZipInfo) -> bool:
+    """Whether a member was written with room for any size, as one is that is streamed."""
+    if archive.fp is None:
+        return False
+    archive.fp.seek(info.header_offset + _LOCAL_EXTRA)
+    return archive.fp.read(2) != b"\0\0"
 
 
 def _edited(name: str, content: bytes, edit: Edit) -> bytes:

@@ -1,8 +1,8 @@
 """The durable part of an annotation: log metadata and a tag, with who wrote them and why.
 
 Inspect keeps both through score edits and recomputed metrics, shows them in the Info and Activity
-tabs, and lists every edit with its author. That history is append-only by Inspect's design: taking
-an annotation out adds an entry, it does not erase the earlier ones.
+tabs, and lists every edit with its author. Taking an annotation out takes our entries out of that
+list too, so that the log is as it was; the entries of others stay.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from evalstats_plugin.plugins import Annotation
 from evalstats_plugin.results import Comparison, ScoreInterval
 
 if TYPE_CHECKING:
-    from inspect_ai.log import EvalLog
+    from inspect_ai.log import EvalLog, LogUpdate
 
     from evalstats_plugin.analyses.ability_records import Ability
     from evalstats_plugin.analyses.hierarchical_records import Performance
@@ -25,6 +25,8 @@ KEY = "evalstats"
 SUMMARY_KEY = "evalstats_summary"
 TAG = "evalstats"
 _MOST_IN_SUMMARY = 6
+_AUTHOR = "evalstats_plugin "
+"""What our entries in the history are signed with, before the version."""
 
 
 def with_payload(log: EvalLog, annotation: Annotation | None) -> EvalLog:
@@ -38,6 +40,8 @@ def with_payload(log: EvalLog, annotation: Annotation | None) -> EvalLog:
     from evalstats_plugin import __version__
 
     if annotation is None:
+        log = _without_our_updates(log)
+        # What somebody else has put there under our name.
         tags = TagsEdit(tags_remove=[TAG])
         metadata = MetadataEdit(metadata_remove=[KEY, SUMMARY_KEY])
         reason = "statistical annotation removed"
@@ -50,8 +54,32 @@ def with_payload(log: EvalLog, annotation: Annotation | None) -> EvalLog:
         tags = TagsEdit(tags_add=[TAG])
         metadata = MetadataEdit(metadata_set={KEY: block, SUMMARY_KEY: told})
         reason = "statistical annotation"
-    author = f"evalstats_plugin {__version__ if annotation is None else annotation.version}"
+    author = f"{_AUTHOR}{__version__ if annotation is None else annotation.version}"
     return edit_eval_log(log, [tags, metadata], ProvenanceData(author=author, reason=reason))
+
+
+def _without_our_updates(log: EvalLog) -> EvalLog:
+    """Return the log with a history as if it had never been annotated, or the same object."""
+    updates = log.log_updates or []
+    kept = [update for update in updates if not _is_ours(update)]
+    if len(kept) == len(updates):
+        return log
+    log = log.model_copy(update={"log_updates": kept or None})
+    log.recompute_tags_and_metadata()
+    return log
+
+
+def _is_ours(update: LogUpdate) -> bool:
+    """Whether an entry of the history is by us, and about nothing but our annotation."""
+    from inspect_ai.log import MetadataEdit, TagsEdit
+
+    names: set[str] = set()
+    for edit in update.edits:
+        if isinstance(edit, TagsEdit):
+            names |= {*edit.tags_add, *edit.tags_remove}
+        elif isinstance(edit, MetadataEdit):
+            names |= {*edit.metadata_set, *edit.metadata_remove}
+    return update.provenance.author.startswith(_AUTHOR) and names <= {KEY, SUMMARY_KEY, TAG}
 
 
 def summary(annotation: Annotation) -> str:

@@ -152,8 +152,17 @@ def _filters(texts: tuple[str, ...]) -> list[dict[str, Any]] | None:
                 filters += content if isinstance(content, list) else content["filter_list"]
                 continue
             re.compile(pattern)
-        except (OSError, TypeError, KeyError, yaml.YAMLError, re.error) as error:
-            raise SelectionError(f"--filter {text!r} cannot be used: {error}") from error
+        except (
+            OSError,
+            TypeError,
+            LookupError,
+            ValueError,
+            RecursionError,
+            yaml.YAMLError,
+            re.error,
+        ) as error:
+            told = " ".join(str(error).split())
+            raise SelectionError(f"--filter {text!r} cannot be used: {told}") from error
         if not equals:
             raise SelectionError(f"--filter {text!r} found, expected FILE.yaml or NAME=REGEX")
         steps = [{"function": "regex", "regex_pattern": pattern}, {"function": "take_first"}]

@@ -232,8 +232,9 @@ def _filter_list(filters: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
                 f"found {pipeline}"
             ) from error
         if unknown or "name" not in pipeline:
+            what = ", ".join(map(str, unknown)) or "no name"
             raise SelectionError(
-                f"filter {pipeline.get('name')!r} uses {', '.join(unknown) or 'no name'}; "
+                f"filter {pipeline.get('name')!r} uses {what}; "
                 f"lm-eval has: {', '.join(sorted(registered))}"
             )
     return deepcopy([dict(pipeline) for pipeline in filters])

@@ -171,6 +171,23 @@ def cells_changed(content: bytes, choices: Choices) -> bytes:
     return b"\n".join(lines)
 
 
+def toml_changed(content: bytes, choices: Choices) -> bytes:
+    """Put something else for a value or a name in TOML, or leave out, repeat or swap lines."""
+    lines = content.split(b"\n")
+    at = choices.below(len(lines))
+    name, equals, value = lines[at].partition(b" = ")
+    new = json.dumps(choices.one_of(NASTY)).encode()
+    what = choices.below(4)
+    if what == 0 or not equals:
+        return lines_changed(content, choices)
+    if what == 1:
+        name = choices.one_of([new, b"method", b"format", b"seed", b"cluster", name + b".x"])
+    else:
+        value = new
+    lines[at] = name + b" = " + value
+    return b"\n".join(lines)
+
+
 def _member_name(choices: Choices) -> str:
     name = str(choices.one_of(NASTY)).split("\x00")[0].replace("\ud800", "?")
     return name[:200] or "x"

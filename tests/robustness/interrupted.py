@@ -20,9 +20,11 @@ from typing import Any
 
 import syscalls
 from syscalls import KILL, REFUSED, Outcome
-from writers import WRITERS, Files, Writer, files_in, left_over
+from writers import WRITERS, Files, Writer, left_over
 
 ERRORS = {"disk full": errno.ENOSPC, "permission denied": errno.EACCES, "disk broken": errno.EIO}
+WHOLLY = {"read-only file system": errno.EROFS, "forbidden folder": errno.EACCES}
+"""What refuses all that changes it, from the first step to the last."""
 
 
 class Interruptions:
@@ -38,10 +40,10 @@ class Interruptions:
         self.problems: list[str] = []
         self._warm()
         self._make()
-        self.before = files_in(self.logs)
+        self.before = self.seen()
         done = syscalls.run(self._work, self.root)
         assert done.code == 0, (name, done)
-        self.steps, self.after = done.steps, files_in(self.logs)
+        self.steps, self.after = done.steps, self.seen()
 
     def _warm(self) -> None:
         """Load what the work needs into this process, of which the children are copies."""
@@ -60,8 +62,13 @@ class Interruptions:
         return self.writer.work(self.logs)
 
     def places(self, every: int) -> list[int]:
-        """Return each so many of the steps, and the last ones, where old becomes new."""
+        """Return each so many of the steps, and the last ones, where old becomes new.
+
+        None where `every` is 0.
+        """
         last = len(self.steps)
+        if not every:
+            return []
         return sorted({*range(1, last + 1, every), *range(max(1, last - 2), last + 1)})
 
     def kill(self, every: int) -> set[str]:
@@ -73,7 +80,7 @@ class Interruptions:
             what = f"{self.name} killed at step {at} ({self.steps[at - 1].call})"
             if done.code is not None:
                 self.problems.append(f"{what}: it ended by itself")
-            seen |= self._check(files_in(self.logs), what)
+            seen |= self._check(self.seen(), what)
             again = syscalls.run(self._work, self.root)
             if again.code != 0:
                 self.problems.append(f"{what}: the next run fails: {again.said}")
@@ -82,6 +89,8 @@ class Interruptions:
 
     def fail(self, error: str, every: int) -> set[int | None]:
         """Let each step fail: files are as before and one message says why, or all is well."""
+        if error in WHOLLY:
+            return {self.refuse(error)}
         codes: set[int | None] = set()
         for at in self.places(every):
             self._make()
@@ -96,8 +105,21 @@ class Interruptions:
                 self._expect_new(what)
         return codes
 
+    def refuse(self, error: str) -> int | None:
+        """Let every step fail: one message, and files as before, but for those that are new."""
+        self._make()
+        done = syscalls.run(self._work, self.root, syscalls.EVERY, WHOLLY[error])
+        self._check_refused(done, f"{self.name}, {error}")
+        if done.code == 0 or self.seen() != self.before:
+            self.problems.append(f"{self.name}, {error}: code {done.code}, files have changed")
+        return done.code
+
+    def seen(self) -> Files:
+        """Return what is in the files now."""
+        return self.writer.seen(self.logs)
+
     def _check_refused(self, done: Outcome, what: str) -> None:
-        self._check(files_in(self.logs), what)
+        self._check(self.seen(), what)
         if done.code == 0:
             return
         lines = done.said.strip().splitlines()
@@ -119,7 +141,7 @@ class Interruptions:
         return seen
 
     def _expect_new(self, what: str) -> None:
-        found = files_in(self.logs)
+        found = self.seen()
         if found != self.after:
             wrong = [n for n in {*found, *self.after} if found.get(n) != self.after.get(n)]
             self.problems.append(f"{what}: afterwards {wrong} are not as after a run undisturbed")

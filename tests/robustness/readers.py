@@ -17,6 +17,7 @@ from damage import (
     lines_changed,
     members_changed,
     table_changed,
+    toml_changed,
 )
 
 LOGS = Path(__file__).parents[2] / "fixtures" / "logs"
@@ -190,10 +191,7 @@ def make_matrix(path: Path) -> Path:
 
 def make_bank(path: Path) -> Path:
     """Save an item bank."""
-    from evalstats_plugin.adaptive.bank import ItemBank
-
-    m = 12
-    ItemBank.from_arrays(np.full(m, 1.1), np.linspace(-2, 2, m)).save(path)
+    bank_of_twelve().save(path)
     return path
 
 
@@ -242,9 +240,154 @@ def _one_log(path: Path) -> object:
     return evalstats_plugin.read(path)
 
 
+def _wide(path: Path) -> object:
+    """Read a matrix with a row for each model."""
+    import evalstats_plugin
+
+    return evalstats_plugin.read(path, wide="models")
+
+
+def _into_store(path: Path) -> object:
+    """Turn a table into a response store."""
+    from evalstats_plugin import store_table
+
+    return store_table(path, path.parent / "out" / "store.parquet").matrix()
+
+
+def bank_of_twelve() -> Any:
+    """Give a small item bank."""
+    from evalstats_plugin.adaptive.bank import ItemBank
+
+    return ItemBank.from_arrays(np.full(12, 1.1), np.linspace(-2, 2, 12))
+
+
+ABOUT = {"model": "m", "task": "t"}
+
+
+def _make_answers(path: Path) -> Path:
+    """Ask an adaptive test four items, and note where its log is."""
+    from evalstats_plugin.adaptive.answers_file import AnswersFile
+    from evalstats_plugin.adaptive.session import AdaptiveSession
+
+    bank = bank_of_twelve()
+    file, session = AnswersFile(path, bank, ABOUT), AdaptiveSession(bank)
+    for score in (1.0, 0.0, 1.0, 1.0):
+        (place,) = session.next(1)
+        session.record(int(place), score)
+        file.append(session)
+    file.note(log="log.eval")
+    file.close()
+    return path
+
+
+def _resumed(path: Path) -> object:
+    from evalstats_plugin.adaptive.answers_file import AnswersFile
+    from evalstats_plugin.adaptive.session import AdaptiveSession
+
+    bank = bank_of_twelve()
+    file = AnswersFile(path, bank, ABOUT)
+    try:
+        return AdaptiveSession.resume(bank, file.answers)
+    finally:
+        file.close()
+
+
+def _recorded(path: Path) -> Any:
+    from evalstats_plugin.adapters.lm_eval.adaptive_recording import Recording
+
+    return Recording(path, ABOUT)
+
+
+def _make_recording(path: Path) -> Path:
+    """Keep what a model replied, in the three ways that lm-eval asks."""
+    from evalstats_plugin.adapters.lm_eval.adaptive_recording import Place, Reply
+
+    replies = {
+        Place("t", 0, "loglikelihood", 0, 0): Reply("ab" * 16, ["2+2=", " 4"], [-0.5, True]),
+        Place("t", 0, "loglikelihood_rolling", 0, 0): Reply("cd" * 16, None, -3.25),
+        Place("t", 1, "generate_until", 0, 1): Reply("ef" * 16, ["2+2=", {"until": []}], "4"),
+    }
+    _recorded(path)._add(replies)
+    return path
+
+
+_DEFAULTS = """
+[tool.evalstats-plugin]
+confidence-level = 0.9
+format = "json"
+[tool.evalstats-plugin.report]
+seed = 3
+method = "wilson"
+[tool.evalstats-plugin.rank]
+quiet = true
+[tool.evalstats-plugin.rank.compare]
+seed = 1
+"""
+
+
+def _defaults(path: Path) -> object:
+    """Let a file set the defaults of every command."""
+    from evalstats_plugin.cli import COMMANDS, main
+    from evalstats_plugin.cli.defaults import read_defaults
+
+    found = read_defaults(path.parent)
+    command = {name: main.get_command(main.make_context("x", ["report"]), name) for name in _SET}
+    return [found.of(one, name, list(COMMANDS)) for name, one in command.items() if one]
+
+
+_SET = ("report", "rank")
+
+
+def _costs(path: Path) -> object:
+    from evalstats_plugin.cli.adapt_bank import _costs
+
+    return _costs(str(path), matrix())
+
+
+def _filters(path: Path) -> object:
+    from evalstats_plugin.adapters.lm_eval.commands import _filters
+
+    return _filters((str(path),))
+
+
+def _eval_set(path: Path) -> object:
+    """Annotate a log beside the list of its set."""
+    from evalstats_plugin import annotations
+
+    (log,) = path.parent.glob("*.eval")
+    return annotations.annotate(log, in_place=True)
+
+
 def _record(path: Path) -> object:
     """Read the record of an evaluation beside which its samples lie."""
     return _one_log(min(path.parent.glob("*.json")))
+
+
+def make_table(path: Path) -> Path:
+    """Write a table with a row for each answer."""
+    import pandas as pd
+
+    rows = [(m, i, (m + i) % 2) for m in range(4) for i in range(6)]
+    frame = pd.DataFrame(rows, columns=["model", "item", "score"])
+    frame = frame.astype({"model": str, "item": str, "score": float})
+    if path.suffix == ".csv":
+        frame.to_csv(path, index=False)
+    elif path.suffix == ".feather":
+        frame.to_feather(path)
+    else:
+        frame.to_parquet(path)
+    return path
+
+
+def _list_of_logs(folder: Path) -> Path:
+    """Copy a log, and list it as an eval set does."""
+    from inspect_ai.log import read_eval_log
+
+    log = Path(shutil.copy(min(INSPECT.glob("tiny_perfect/*.eval")), folder))
+    header = read_eval_log(str(log), header_only=True)
+    listed = {log.name: json.loads(header.model_dump_json(exclude_none=True))}
+    (folder / "logs.json").write_text(json.dumps(listed))
+    return folder / "logs.json"
 
 
 _ROWS = [
@@ -354,6 +497,40 @@ READERS: Mapping[str, Reader] = {
     "scores .csv": Reader(_exported("t.csv"), _one_log, [cells_changed]),
     "scores .jsonl": Reader(_exported("t.jsonl"), _one_log, [lines_changed]),
     "scores .parquet": Reader(_exported("t.parquet"), _one_log, [table_changed]),
+    "scores .tsv": Reader(_exported("t.tsv"), _one_log, [cells_changed]),
+    "scores in a matrix": Reader(
+        _written("t.csv", "model,i1,i2,i3\na,1,0,1\nb,0.5,,1\nc,1,1,0\n"), _wide, [cells_changed]
+    ),
+    "answers .csv": Reader(_into("t.csv", make_table), _into_store, [cells_changed]),
+    "answers .parquet": Reader(_into("t.parquet", make_table), _into_store, [table_changed]),
+    "answers .feather": Reader(_into("t.feather", make_table), _into_store, []),
+    "Every Eval Ever written": Reader(
+        _copied(min(EVERY_EVAL_EVER.glob("*.json")), min(EVERY_EVAL_EVER.glob("*.jsonl"))),
+        _annotated,
+        [json_changed],
+    ),
+    "answers of an adaptive test": Reader(
+        _into("state.jsonl", _make_answers), _resumed, [lines_changed]
+    ),
+    "replies of a model": Reader(
+        _into("replies.jsonl", _make_recording), _recorded, [lines_changed]
+    ),
+    "defaults": Reader(_written("pyproject.toml", _DEFAULTS), _defaults, [toml_changed]),
+    "costs of items": Reader(
+        _written("costs.csv", "item,cost\n" + "".join(f"item_{i},{i}\n" for i in range(12))),
+        _costs,
+        [cells_changed],
+    ),
+    "filters": Reader(
+        _written(
+            "filter.yaml",
+            "filter_list:\n  - name: strict\n    filter:\n      - function: regex\n"
+            "        regex_pattern: '#### (-?[0-9.,]+)'\n      - function: take_first\n",
+        ),
+        _filters,
+        [lines_changed],
+    ),
+    "Inspect eval set": Reader(_list_of_logs, _eval_set, [json_changed]),
     "labels .csv": Reader(
         _written("labels.csv", "item,score\n1,0.5\n2,1\n3,\n"), _labels, [cells_changed]
     ),

@@ -22,6 +22,8 @@ AVAILABLE = sys.platform == "linux" and platform.machine() == "x86_64"
 
 KILL = -1
 """Instead of an error number: the process ends at once, as by ``kill -9``."""
+EVERY = -1
+"""Instead of the number of a step: all of them."""
 REFUSED, CRASHED = 2, 70
 """Exit codes of the child: an error of ours, any other."""
 
@@ -73,7 +75,7 @@ class Outcome:
 
 
 def run(work: Callable[[], object], root: Path, at: int = 0, what: int = KILL) -> Outcome:
-    """Run work in a child; its at-th step below root (from 1; 0: none) fails, or kills it."""
+    """Run work in a child; its at-th step below root (from 1, or EVERY; 0: none) fails or kills."""
     libc = ctypes.CDLL(None, use_errno=True)
     libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
     libc.ptrace.restype = ctypes.c_long
@@ -191,7 +193,7 @@ class _Tracer:
         if path is None or not path.startswith(str(self.root)):
             return
         self.outcome.steps.append(Step(_NAMES[registers[_ORIG_RAX]], path))
-        if len(self.outcome.steps) != self.at:
+        if self.at not in (EVERY, len(self.outcome.steps)):
             return
         if self.what == KILL:
             os.kill(self.child, signal.SIGKILL)

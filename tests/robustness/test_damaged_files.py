@@ -23,7 +23,15 @@ from evalstats_plugin.errors import EvalStatsError, PluginError
 
 INPUTS = 40
 """Of each reader that `make test` tries; ``python -m benchmarks.fuzz`` tries more."""
-SLOW = {"Inspect .json": 12, "Inspect votes": 12, "Inspect written": 12, "Inspect .json written": 8}
+SLOW = {
+    "Inspect eval set": 12,
+    "Inspect .json": 12,
+    "Inspect votes": 12,
+    "Inspect written": 12,
+    "Inspect .json written": 8,
+}
+NEVER_REFUSED = {"Inspect eval set"}
+"""A damaged list of logs is left alone; the log itself is annotated."""
 SECONDS = 10
 """Longest that reading a small file may take; it takes milliseconds."""
 MEGABYTES = 300
@@ -83,7 +91,7 @@ def test_data_or_an_error_of_ours(name: str, tmp_path: Path) -> None:
 
     tried()
 
-    assert "refused" in seen
+    assert "refused" in seen or name in NEVER_REFUSED
     assert {"read", "refused"} >= set(seen)
     assert megabytes() - before < MEGABYTES
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 import syscalls
+from writers import WRITERS
 
 from evalstats_plugin import read
 from evalstats_plugin.errors import LogError
@@ -46,7 +48,10 @@ def _interrupted(
     [
         (1, "disk full,permission denied,disk broken", ["lm-eval annotate"]),
         (1, "disk full", ["lm-eval strip", "votes .csv", "votes of Fullrank", "answer of a judge"]),
-        (1, "disk full", ["new fit", "matrix"]),
+        (1, "disk full", ["answers of an adaptive test", "replies of a model"]),
+        (2, "disk full", ["new fit", "matrix", "figure .svg", "page", "export .csv"]),
+        (5, "disk full", ["export to Every Eval Ever", "Every Eval Ever annotate"]),
+        (9, "disk full", ["response store", "table into a store"]),
         (6, "disk full", ["Inspect annotate .eval", "Inspect strip .eval"]),
         (12, "disk full", ["Inspect items .eval", "Inspect annotate .json", "Inspect eval set"]),
     ],
@@ -60,12 +65,73 @@ def test_old_or_new_at_every_step(
     assert writers == [r["writer"] for r in results]
     for result in results:
         assert [] == result["problems"]
-        assert result["kills"] >= 6
+        assert result["kills"] >= 4
         # Kills before the last step leave the old files, those after it the new.
         assert ["new", "old"] == result["seen"]
         for codes in result["codes"].values():
             assert "2" in codes
             assert {"0", "2"} >= set(codes)
+
+
+@pytest.mark.parametrize("part", range(2))
+def test_a_folder_that_may_not_be_written_to(part: int, tmp_path: Path) -> None:
+    """Every writer there is says so in one message, and leaves all files as they were."""
+    names = sorted(WRITERS)[part::2]
+    results = _interrupted(tmp_path, 0, "forbidden folder", names)
+
+    assert names == [r["writer"] for r in results]
+    for result in results:
+        assert [] == result["problems"]
+        assert {"forbidden folder": ["2"]} == result["codes"]
+        # Nobody is refused who does not write.
+        assert result["steps"] >= 4
+
+
+def test_every_writer_is_interrupted() -> None:
+    """Whoever calls what replaces files is one of the writers, or is not to be killed."""
+    root = Path(__file__).parents[2]
+    calls = re.compile(r"\b(?:write_bytes|replacing|write_ours|temporary_in|AnswersFile)\(")
+    found = {
+        str(path.relative_to(root))
+        for folder in ("evalstats_plugin", "adapters")
+        for path in (root / folder).rglob("*.py")
+        if calls.search(path.read_text())
+    }
+
+    assert {*_OF_WRITERS, *_BELOW} == found
+    assert set(_OF_WRITERS.values()) <= set(WRITERS)
+
+
+_OF_WRITERS = {
+    "adapters/every_eval_ever/exporting.py": "export to Every Eval Ever",
+    "adapters/every_eval_ever/writer.py": "Every Eval Ever annotate",
+    "adapters/inspect_ai/editing.py": "Inspect annotate .eval",
+    "adapters/inspect_ai/manifest.py": "Inspect eval set",
+    "adapters/inspect_ai/members.py": "Inspect items .eval",
+    "adapters/lm_eval/adaptive_recording.py": "replies of a model",
+    "adapters/lm_eval/writer.py": "lm-eval annotate",
+    "adapters/tabular/writer.py": "export .csv",
+    "evalstats_plugin/adaptive/bank_file.py": "bank",
+    "evalstats_plugin/cli/html_report.py": "page",
+    "evalstats_plugin/cli/rank_results.py": "draws of ratings",
+    "evalstats_plugin/hierarchical/capabilities_fit.py": "capabilities",
+    "evalstats_plugin/irt/storage.py": "fit",
+    "evalstats_plugin/judging/session.py": "answer of a judge",
+    "evalstats_plugin/ranking/files.py": "votes .csv",
+    "evalstats_plugin/ranking/fullrank.py": "votes of Fullrank",
+    "evalstats_plugin/report/figures/files.py": "figure .svg",
+    "evalstats_plugin/store_writing.py": "response store",
+}
+"""Modules that write, and a writer that goes through each."""
+_BELOW = {
+    "adapters/inspect_ai/adaptive.py",  # answers of an adaptive test
+    "adapters/inspect_ai/header.py",  # Inspect annotate .json
+    "adapters/inspect_ai/replace.py",
+    "adapters/lm_eval/adaptive.py",
+    "adapters/lm_eval/rescore.py",  # refuses a folder where a run was begun
+    "evalstats_plugin/atomic.py",
+    "evalstats_plugin/parquet.py",
+}
 
 
 def _careless(path: Path) -> object:

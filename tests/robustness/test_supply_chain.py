@@ -5,9 +5,11 @@ from __future__ import annotations
 import ast
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -113,6 +115,24 @@ def test_modules_run_and_send_nothing() -> None:
 def test_the_check_finds(source: str) -> None:
     """Each of these is a problem."""
     assert 1 <= len(problems(source))
+
+
+def test_what_decides_whether_a_build_is_green_is_pinned() -> None:
+    """Linter, type checker and the harnesses that the tests compare with, to the release."""
+    groups = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]
+    pinned = {r.partition("==")[0] for r in groups["dev"] if isinstance(r, str) and "==" in r}
+
+    assert {"inspect-ai", "lm-eval", "pyright", "ruff"} <= pinned
+    assert "torch==" in (ROOT / "constraints.txt").read_text()
+
+
+def test_a_build_runs_nothing_it_fetched_unseen() -> None:
+    """Packages come through their managers; no script is piped from the network into a shell."""
+    scripts = [ROOT / "Makefile", *(ROOT / ".ci").iterdir()]
+    unseen = re.compile(r"\b(?:curl|wget)\b|--trusted-host|--no-verify|GIT_SSL_NO_VERIFY|sudo ")
+
+    assert {} == {p.name: found for p in scripts if (found := unseen.findall(p.read_text()))}
+    assert ["curl"] == unseen.findall("curl https://example.org/install.sh | sh")
 
 
 _WITHOUT_NETWORK = """

@@ -12,17 +12,21 @@ from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
 
-from readers import INSPECT, LM_EVAL, make_bank, make_fit, make_matrix
+from readers import (
+    ABOUT,
+    EVERY_EVAL_EVER,
+    INSPECT,
+    LM_EVAL,
+    bank_of_twelve,
+    make_bank,
+    make_capabilities,
+    make_fit,
+    make_matrix,
+    make_table,
+    matrix,
+)
 
 Files = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Writer:
-    """Something that writes: how its folder looks before, and what is done to it."""
-
-    make: Callable[[Path], object]
-    work: Callable[[Path], object]
 
 
 def files_in(folder: Path) -> Files:
@@ -32,6 +36,16 @@ def files_in(folder: Path) -> Files:
         for p in sorted(folder.rglob("*"))
         if p.is_file() and not p.name.startswith(".")
     }
+
+
+@dataclass(frozen=True)
+class Writer:
+    """Something that writes: how its folder looks before, and what is done to it."""
+
+    make: Callable[[Path], object]
+    work: Callable[[Path], object]
+    seen: Callable[[Path], Files] = files_in
+    """What is in the folder, as those see it who read it."""
 
 
 def timeless(content: bytes) -> Any:
@@ -125,6 +139,96 @@ def _one_answer(folder: Path) -> object:
     return Session.open(folder / "answers.json").undo()
 
 
+def _stored(folder: Path) -> object:
+    from evalstats_plugin import write_store
+
+    return write_store(folder / "store.parquet", matrix())
+
+
+def _table_stored(folder: Path) -> object:
+    from evalstats_plugin import store_table
+
+    return store_table(folder / "table.csv", folder / "new" / "store.parquet")
+
+
+def _drawn(name: str) -> Callable[[Path], object]:
+    """Draw a figure once, so that only writing is done at each step."""
+    made: list[Any] = []
+
+    def work(folder: Path) -> object:
+        from evalstats_plugin import intervals, plot_forest, read
+        from evalstats_plugin.report.figures.files import save
+
+        if not made:
+            made.append(plot_forest(intervals(read(LM_EVAL / "0.4.13" / "out"))).figure)
+        return save(made[0], folder / name)
+
+    return work
+
+
+def _exported(name: str, **options: Any) -> Callable[[Path], object]:
+    def work(folder: Path) -> object:
+        from evalstats_plugin import export, read
+
+        responses = read(LM_EVAL / "0.4.13" / "out_samples", metric="acc")
+        return export(responses, folder / name, **options)
+
+    return work
+
+
+def _page(folder: Path) -> object:
+    log = min((LM_EVAL / "0.4.13" / "out_samples").glob("*/results*.json"))
+    return _command("report", "--quiet", "--html", str(folder / "page.html"))(log)
+
+
+def _draws(folder: Path) -> object:
+    arguments = ("rank", "sample", "--quiet", "--draws", "20", str(folder / "source.csv"))
+    return _command(*arguments)(folder / "draws.jsonl")
+
+
+def _evaluation(folder: Path) -> None:
+    for path in EVERY_EVAL_EVER.iterdir():
+        shutil.copy(path, folder)
+
+
+_STATE = "state.jsonl"
+
+
+def _answer(folder: Path, n: int) -> object:
+    """Answer items of an adaptive test until there are so many answers."""
+    from evalstats_plugin.adaptive.answers_file import AnswersFile
+    from evalstats_plugin.adaptive.session import AdaptiveSession
+
+    bank = bank_of_twelve()
+    file = AnswersFile(folder / _STATE, bank, ABOUT)
+    try:
+        session = AdaptiveSession.resume(bank, file.answers)
+        while session.n < n:
+            session.record(int(session.next(1)[0]), 1.0)
+            file.append(session)
+    finally:
+        file.close()
+    return file.answers
+
+
+def _answers(folder: Path) -> Files:
+    return {_STATE: _answer(folder, 0)}
+
+
+def _reply(folder: Path, n: int) -> Any:
+    """Note what a model replied until there are so many replies."""
+    from evalstats_plugin.adapters.lm_eval.adaptive_recording import Place, Recording, Reply
+
+    file = Recording(folder / _STATE, ABOUT)
+    for row in range(len(file._known), n):
+        file._add({Place("t", row, "generate_until", 0, 0): Reply("ab" * 16, ["2+2="], "4")})
+    return file._known
+
+
+def _replies(folder: Path) -> Files:
+    return {_STATE: _reply(folder, 0)}
+
+
 def _saved(make: Callable[[Path], Path], name: str) -> Callable[[Path], object]:
     """Save what was made before, so that only writing is done at each step."""
     made: dict[str, Any] = {}
@@ -156,11 +260,26 @@ def _load_matrix(path: Path) -> Any:
     return ResponseMatrix.load(path)
 
 
+def _load_capabilities(path: Path) -> Any:
+    from evalstats_plugin.hierarchical.capabilities_fit import CapabilityFit
+
+    return CapabilityFit.load(path)
+
+
 _LOAD: Mapping[str, Callable[[Path], Any]] = {
     "fit.parquet": _load_fit,
     "bank.parquet": _load_bank,
     "matrix.parquet": _load_matrix,
+    "fit.npz": _load_capabilities,
 }
+
+
+def _without_time(folder: Path) -> Files:
+    """Return files in which the time of writing stands."""
+    return {
+        name: re.sub(rb'("retrieved_timestamp": )"[^"]*"', rb'\1""', content)
+        for name, content in files_in(folder).items()
+    }
 
 
 def _something_older(name: str) -> Callable[[Path], object]:
@@ -179,6 +298,31 @@ WRITERS: Mapping[str, Writer] = {
     "new fit": Writer(lambda _: None, _saved(make_fit, "fit.parquet")),
     "bank": Writer(_something_older("bank.parquet"), _saved(make_bank, "bank.parquet")),
     "matrix": Writer(_something_older("matrix.parquet"), _saved(make_matrix, "matrix.parquet")),
+    "capabilities": Writer(_something_older("fit.npz"), _saved(make_capabilities, "fit.npz")),
+    "response store": Writer(_something_older("store.parquet"), _stored),
+    "table into a store": Writer(lambda folder: make_table(folder / "table.csv"), _table_stored),
+    "figure .svg": Writer(_something_older("figure.svg"), _drawn("figure.svg")),
+    "figure .pdf": Writer(_something_older("figure.pdf"), _drawn("figure.pdf")),
+    "figure .png": Writer(lambda _: None, _drawn("figure.png")),
+    "page": Writer(_something_older("page.html"), _page),
+    "export .csv": Writer(_something_older("t.csv"), _exported("t.csv")),
+    "export .jsonl": Writer(_something_older("t.jsonl"), _exported("t.jsonl")),
+    "export .parquet": Writer(_something_older("t.parquet"), _exported("t.parquet")),
+    "export of a matrix": Writer(lambda _: None, _exported("m.parquet", matrix=True)),
+    "export to Every Eval Ever": Writer(
+        lambda _: None, _exported("eee", to="every-eval-ever"), _without_time
+    ),
+    "Every Eval Ever annotate": Writer(_evaluation, _command("annotate", "--in-place")),
+    "Every Eval Ever strip": Writer(
+        _annotated(_evaluation), _command("annotate", "--in-place", "--strip")
+    ),
+    "draws of ratings": Writer(_source, _draws),
+    "answers of an adaptive test": Writer(
+        lambda folder: _answer(folder, 2), lambda folder: _answer(folder, 3), _answers
+    ),
+    "replies of a model": Writer(
+        lambda folder: _reply(folder, 2), lambda folder: _reply(folder, 3), _replies
+    ),
     "votes .csv": Writer(_source, _votes("votes.csv")),
     "votes .parquet": Writer(_source, _votes("votes.parquet")),
     "votes of Fullrank": Writer(_source, _votes("comparisons.json")),

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 from zipfile import ZIP_DEFLATED, ZipFile
@@ -160,8 +160,14 @@ def test_deep_nesting_in_a_header(depth: int, written: Write, members: Members) 
     """Python's recursion limit is reached, not the end of the stack."""
     header = json.dumps(members["header.json"])
     deep = header[:-1] + ', "metadata": ' + '{"a":' * depth + "1" + "}" * depth + "}"
+    # From Python 3.12 on the limit is not for what is written in C.
+    refused = depth > 10_000 or sys.version_info < (3, 12)
 
-    with pytest.raises(LogError, match="cannot be read as an Inspect log"):
+    with (
+        pytest.raises(LogError, match="cannot be read as an Inspect log")
+        if refused
+        else nullcontext()
+    ):
         _of(written({**members, "header.json": deep}))
 
 

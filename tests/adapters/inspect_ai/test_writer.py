@@ -79,7 +79,7 @@ def log(tmp_path: Path) -> Path:
 def test_annotating_twice_is_the_same_and_samples_are_not_touched(
     source: Path, metric: str, tmp_path: Path
 ) -> None:
-    """For every kind of log; taking it out leaves only the history of edits."""
+    """For every kind of log; taking it out brings back what was there, to the byte."""
     log = Path(shutil.copy(source, tmp_path))
     before, contents = _header(log), _contents(log)
 
@@ -91,6 +91,7 @@ def test_annotating_twice_is_the_same_and_samples_are_not_touched(
     stripped = _header(log)
 
     assert once == twice
+    assert source.read_bytes() == log.read_bytes()
     assert sorted([*before.tags, "evalstats"]) == sorted(annotated.tags)
     assert json.loads(json.dumps(_annotation(metric).block())) == annotated.metadata["evalstats"]
     assert contents == _contents(log)
