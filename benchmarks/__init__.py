@@ -1,1 +1,1 @@
-"""Timings, beside what they replace; ``make bench`` writes them to ``benchmarks/figures.json``."""
+"""Timings, beside what they replace; their figures are in ``benchmarks/results``."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from benchmarks import comparisons, inspect_big, intervals, irt, reading
 
-FIGURES = Path(__file__).parent / "figures.json"
+FIGURES = Path(__file__).parent / "results" / "figures.json"
 
 
 def main() -> None:

@@ -1,95 +1,59 @@
 """Intervals, all pairs and clustered posteriors by other programs beside ours, on the same data.
 
 ``python -m benchmarks.comparison_peers``. A leaderboard of 50 models × 60 tasks × 200 items with
-known truth, and 40 evals of 500 clusters of 10 items. Every program runs in a process of its own on
-one thread, ours in this environment, the others in one of their own (`.venv-bench`). Errors: the
-interval score [GR07] and the Brier score of P(better), on what all did; of clustered limits, the
-largest distance from those of a sum over a fine grid.
+known truth, and 40 evals of 500 clusters of 10 items. Errors: of intervals their score [GR07], and
+of P(better) its Brier score, on the tasks that all did, which are too few for coverage; of
+clustered limits, the largest distance from those of a sum over a fine grid.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import platform
-import subprocess
-import sys
 import tempfile
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import integrate, interpolate, special
 
-from benchmarks.ranking import VENV, install
+from benchmarks.peers import OURS, Job, Program, digits, keep, side_by_side
 
-HERE = Path(__file__).parent
-FIGURES = HERE / "comparison_peers.json"
-FITS = HERE / "comparison_peer_fits.py"
 SEED = 20261121
 MODELS, TASKS, ITEMS = 50, 60, 200
+JUDGED = 2
+"""Tasks that all did."""
 EVALS, CLUSTERS, EACH = 40, 500, 10
+SLOW = 15.0
+"""CPU seconds; a second run of the slowest would take minutes."""
 
-
-class Program(NamedTuple):
-    """A program, and how much of each job it does in reasonable time."""
-
-    name: str
-    requirement: str | None
-    """None for ours."""
-    leaderboard: int
-    """Tasks."""
-    clustered: int
-    """Evals; 0 where it cannot."""
-
-
-PROGRAMS = (
-    Program("evalstats-plugin", None, TASKS, EVALS),
-    Program("bayes_evals", "evalstats==0.3.3", 2, 4),
-    Program("evalstats", "evalstats==0.3.3", 1, 0),
-    Program("statsmodels", "statsmodels==0.15.0", 6, 0),
+LEADERBOARD = tuple(
+    Program(name, requirement, ("leaderboard", str(tasks)), tasks / TASKS)
+    for name, requirement, tasks in (
+        (OURS, None, TASKS),
+        ("bayes_evals", "evalstats==0.3.3", JUDGED),
+        ("evalstats", "evalstats==0.3.3", TASKS // 10),
+        ("statsmodels", "statsmodels==0.15.0", TASKS),
+    )
 )
+CLUSTERED = tuple(
+    Program(name, requirement, ("clustered", str(evals)), evals / EVALS)
+    for name, requirement, evals in ((OURS, None, EVALS), ("bayes_evals's way", None, 4))
+)
+"""The clustered posterior of bayes_evals is an example, of which no package has a function."""
 
 
 def main() -> None:
-    """Run all, print each and keep the figures."""
-    broken = install(p.requirement for p in PROGRAMS)
-    runs: list[dict[str, Any]] = []
+    """Do both jobs by all; keep the figures."""
+    rows = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        for job, draw, judge in (
-            ("leaderboard", draw_leaderboard, judge_leaderboard),
-            ("clustered", draw_clustered, judge_clustered),
+        for job, programs, draw, judge in (
+            ("3,000 intervals, 73,500 pairs", LEADERBOARD, draw_leaderboard, judge_leaderboard),
+            ("40 posteriors of 500 clusters", CLUSTERED, draw_clustered, judge_clustered),
         ):
-            truth = draw(folder)
-            for program in PROGRAMS:
-                count = getattr(program, job)
-                if not count:
-                    continue
-                row = {"job": job, "program": program.name}
-                row |= fit(program, job, folder, count, broken.get(program.requirement))
-                if "seconds" in row:
-                    with np.load(folder / "found.npz") as found:
-                        row |= judge(truth, dict(found))
-                print(json.dumps(row), flush=True)
-                runs.append(row)
-    figures = {"python": platform.python_version(), "runs": runs}
-    FIGURES.write_text(json.dumps(figures, indent=2) + "\n")
-
-
-def fit(program: Program, job: str, folder: Path, count: int, broken: str | None) -> dict[str, Any]:
-    """Return the figures of one job, or why there are none."""
-    if broken:
-        return {"failed": broken}
-    python = VENV / "bin" / "python" if program.requirement else Path(sys.executable)
-    command = [python, "-P", FITS, program.name, job, folder, str(count)]
-    done = subprocess.run(
-        command, capture_output=True, text=True, check=False,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
-    if done.returncode:
-        return {"failed": done.stderr.strip().rpartition("\n")[2]}
-    return json.loads(done.stdout.splitlines()[-1])
+            errors = partial(judge, draw(folder))
+            rows += side_by_side(Job(job, "comparison_fits", folder, errors, slow=SLOW), programs)
+    keep("comparison_peers", rows, models=MODELS, tasks=TASKS, items=ITEMS, judged_tasks=JUDGED)
 
 
 def draw_leaderboard(folder: Path) -> np.ndarray:
@@ -106,19 +70,16 @@ def draw_leaderboard(folder: Path) -> np.ndarray:
     return np.array(truth)
 
 
-def judge_leaderboard(truth: np.ndarray, found: dict[str, np.ndarray]) -> dict[str, float]:
-    """Errors on the first two tasks, which all but evalstats do."""
-    row: dict[str, float] = {}
-    if "limits" in found:
-        low, high = np.moveaxis(found["limits"][:2], 2, 0)
-        true = truth[:2]
-        missed = np.maximum(low - true, 0) + np.maximum(true - high, 0)
-        row["interval_score"] = round(float(np.mean(high - low + missed * 2 / 0.05)), 4)
+def judge_leaderboard(truth: np.ndarray, found: Mapping[str, np.ndarray]) -> dict[str, float]:
+    """Errors on the tasks that all did."""
+    true = truth[:JUDGED]
+    low, high = np.moveaxis(found["limits"][:JUDGED], 2, 0)
+    missed = np.maximum(low - true, 0) + np.maximum(true - high, 0)
+    row = {"interval_score": round(float(np.mean(high - low + missed * 2 / 0.05)), 4)}
     if "better" in found:
-        better = found["better"][:2]
-        i, j = np.triu_indices(truth.shape[1], 1)
-        really = truth[:2][:, j] > truth[:2][:, i]
-        row["brier"] = round(float(np.mean((better[:, i, j] - really) ** 2)), 4)
+        i, j = np.triu_indices(MODELS, 1)
+        better = found["better"][:JUDGED, i, j]
+        row["brier"] = round(float(np.mean((better - (true[:, j] > true[:, i])) ** 2)), 4)
     return row
 
 
@@ -148,10 +109,9 @@ def exact_limits(right: np.ndarray, each: int) -> np.ndarray:
     return inverse([0.025, 0.975])
 
 
-def judge_clustered(truth: np.ndarray, found: dict[str, np.ndarray]) -> dict[str, float]:
+def judge_clustered(truth: np.ndarray, found: Mapping[str, np.ndarray]) -> dict[str, float]:
     """Largest distance of a limit."""
-    away = np.abs(found["limits"][: len(truth)] - truth).max()
-    return {"largest_error": float(f"{away:.1e}")}
+    return {"largest_error": digits(float(np.abs(found["limits"][: len(truth)] - truth).max()))}
 
 
 if __name__ == "__main__":

@@ -1,127 +1,161 @@
-"""The examples of two other programs beside ours, on the same data.
+"""Hierarchical models of other programs beside ours, on the same data.
 
 ``python -m benchmarks.hierarchical``. The clustered example of bayes_evals weighs 10,000 draws from
 the prior; ours integrates the same posterior. HiBayES fits its two-level model of groups by NUTS;
-ours takes it as nested plates. Every fit runs in a process of its own on one thread, ours and prior
-draws in this environment, NumPyro in one of its own (`.venv-bench`). HiBayES is on no package
+ours takes it as nested plates. 20 models crossed with 30 tasks of 100 questions, drawn from the
+model with known effects, are fitted by `fit_hierarchical` and by NUTS of NumPyro, under the same
+priors; a long run of NUTS is the posterior that both are held against. HiBayES is on no package
 index: its model and settings are written out in `hierarchical_fits`, from its version 1.0.0.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-HERE = Path(__file__).parent
-FIGURES = HERE.parent / "fixtures" / "validation" / "hierarchical_peers.json"
-FITS = HERE / "hierarchical_fits.py"
-VENV = HERE.parent / ".venv-bench"
-REQUIREMENT = "numpyro==0.22.0"
-CPU_LIMIT = 300
+from benchmarks.peers import OURS, Job, Program, digits, install, keep, run, side_by_side
+from evalstats_plugin.stats.beta_binomial import interval
 
+REQUIREMENT = "numpyro==0.22.0"
 SEED = 20261121
 REPEATS = 20
 CLUSTERED = ((5, 20, 5.0), (20, 50, 5.0), (20, 100, 5.0), (50, 200, 20.0))
 """Clusters, items in each, and d of the truth; θ is 0.7."""
 SCALES = (0.1, 1.0)
 """Of the half-normal prior of σ_group: what HiBayES has by default, and a wide one."""
+MODELS, TASKS, QUESTIONS = 20, 30, 100
+EFFECTS = (0.8, 0.8, 0.4)
+"""Standard deviations of models, of tasks and of cells."""
+ROUNDS = 2
+
+Found = Mapping[str, np.ndarray]
 
 
 def main() -> None:
-    """Run all, print each and keep the figures."""
-    broken = install()
-    figures: dict[str, list[dict[str, Any]]] = {"clustered": [], "two_level": []}
-    for shape in CLUSTERED:
-        row = clustered(*shape)
-        print(json.dumps(row), flush=True)
-        figures["clustered"].append(row)
+    """Run all and keep the figures."""
+    rows: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for shape in CLUSTERED:
+            rows += clustered(folder, *shape)
+        for scale in SCALES:
+            rows += two_level(folder, scale)
+        rows += crossed(folder)
+    keep("hierarchical", rows)
+
+
+def clustered(folder: Path, clusters: int, items: int, d: float) -> list[dict[str, Any]]:
+    """Take `REPEATS` data sets; limits are held against those by quadrature."""
+    rng = np.random.default_rng(clusters * items)
+    share = rng.beta(0.7 * d, 0.3 * d, (REPEATS, clusters))
+    right = rng.binomial(items, share).astype(float)
+    total = np.full((REPEATS, clusters), float(items))
+    np.savez(folder / "data.npz", right=right, total=total)
+    limits = interval(right, total, confidence_level=0.95, prior="gamma-dispersion")
+
+    def judge(found: Found) -> dict[str, Any]:
+        away = [found["low"] - limits[0], found["high"] - limits[1]]
+        told: dict[str, Any] = {
+            "clusters": clusters,
+            "items": items,
+            "d": d,
+            "data_sets": REPEATS,
+            "rms_error_of_limits": [digits(float(np.sqrt((x**2).mean()))) for x in away],
+            "first_right": right[0].tolist(),
+            "first": {key: float(f"{values[0]:.7g}") for key, values in found.items()},
+        }
+        if "ess" in found:
+            told["median_ess"] = digits(float(np.median(found["ess"])))
+            told["least_ess"] = digits(float(found["ess"].min()))
+        return told
+
+    others = Program("bayes_evals's way, prior draws", None, ("clustered",))
+    job = Job(f"clustered, {clusters} × {items}", "hierarchical_fits", folder, judge, ROUNDS)
+    return side_by_side(job, [Program(OURS, None, ("clustered",)), others])
+
+
+def two_level(folder: Path, scale: float) -> list[dict[str, Any]]:
+    """Groups of questions under one prior of their spread."""
     rng = np.random.default_rng(SEED)
     total = np.repeat([20, 30, 40, 50, 60, 80], 2)
     chance = 1 / (1 + np.exp(-(0.4 + 0.6 * rng.standard_normal(len(total)))))
     right = rng.binomial(total, chance).astype(float)
-    for scale in SCALES:
-        data = {"right": right, "total": total.astype(float), "scale": np.array(scale)}
-        row: dict[str, Any] = {"right": right.tolist(), "total": total.tolist(), "scale": scale}
-        for name in ("evalstats-plugin, QEM", "HiBayES's way, NumPyro"):
-            row[name] = {"failed": broken} if broken and "NumPyro" in name else fit(name, data)
-        print(json.dumps(row), flush=True)
-        figures["two_level"].append(row)
-    FIGURES.write_text(json.dumps(rounded(figures), indent=1) + "\n", encoding="utf-8")
+    np.savez(folder / "data.npz", right=right, total=total.astype(float), scale=scale)
+    names = ("overall", "sigma_group", "rate")
+
+    def judge(found: Found) -> dict[str, Any]:
+        posterior = {
+            name: {key: _plain(found[f"{name}_{key}"]) for key in ("mean", "sd")} for name in names
+        }
+        return {
+            "scale": scale,
+            "right": right.tolist(),
+            "total": total.tolist(),
+            **_against(found, chance),
+            "posterior": posterior,
+            "ess": {name: _plain(found[f"{name}_ess"]) for name in names},
+            **{key: int(found[key]) for key in ("divergences",) if key in found},
+        }
+
+    others = Program("HiBayES's way, NumPyro", REQUIREMENT, ("two-level", "2000"))
+    job = Job(f"two-level, scale {scale:g}", "hierarchical_fits", folder, judge, ROUNDS)
+    return side_by_side(job, [Program(OURS, None, ("two-level",)), others])
 
 
-def clustered(clusters: int, items: int, d: float) -> dict[str, Any]:
-    """Compare limits of `REPEATS` data sets, and the seconds of all."""
-    rng = np.random.default_rng(clusters * items)
-    share = rng.beta(0.7 * d, 0.3 * d, (REPEATS, clusters))
-    data = {
-        "right": rng.binomial(items, share).astype(float),
-        "total": np.full((REPEATS, clusters), float(items)),
-    }
-    exact = fit("evalstats-plugin, quadrature", data)
-    drawn = fit("bayes_evals's way, prior draws", data)
-    away = [np.array(drawn[k]) - np.array(exact[k]) for k in ("low", "high")]
-    return {
-        "clusters": clusters,
-        "items": items,
-        "d": d,
-        "data_sets": REPEATS,
-        "first_right": data["right"][0].tolist(),
-        "first_exact": {k: exact[k][0] for k in ("mean", "low", "high")},
-        "first_drawn": {k: drawn[k][0] for k in ("mean", "low", "high", "ess")},
-        "median_ess": float(np.median(drawn["ess"])),
-        "least_ess": float(np.min(drawn["ess"])),
-        "rms_error_of_limits": [float(np.sqrt((x**2).mean())) for x in away],
-        "seconds_quadrature": exact["seconds"],
-        "seconds_prior_draws": drawn["seconds"],
-    }
+def crossed(folder: Path) -> list[dict[str, Any]]:
+    """Every model on every task."""
+    rng = np.random.default_rng(SEED)
+    model, task, cell = (
+        sd * rng.standard_normal(shape)
+        for sd, shape in zip(EFFECTS, ((MODELS, 1), (1, TASKS), (MODELS, TASKS)), strict=True)
+    )
+    chance = 1 / (1 + np.exp(-(0.3 + model - task + cell)))
+    right = rng.binomial(QUESTIONS, chance).astype(float)
+    np.savez(folder / "data.npz", right=right, total=float(QUESTIONS))
+    long: dict[str, np.ndarray] = {}
+
+    def judge(found: Found) -> dict[str, Any]:
+        told: dict[str, Any] = _against(found, chance)
+        told |= {name: digits(float(found[name])) for name in ("least_ess", "rate_ess")}
+        if "divergences" in found:
+            told["divergences"] = int(found["divergences"])
+        if long:
+            away = (found["rate_mean"] - long["rate_mean"]) / long["rate_sd"]
+            told["away_from_long_run"] = digits(float(np.sqrt(np.mean(away**2))))
+            told["sd_to_long_run"] = digits(float((found["rate_sd"] / long["rate_sd"]).mean()))
+        return told
+
+    def judge_long(found: Found) -> dict[str, Any]:
+        told = judge(found)
+        long.update(found)
+        return told
+
+    name = f"{MODELS} models × {TASKS} tasks × {QUESTIONS} questions"
+    job = Job(name, "hierarchical_fits", folder, judge, ROUNDS)
+    nuts = Program("NumPyro", REQUIREMENT, ("crossed", "1000"))
+    broken = install([REQUIREMENT]).get(REQUIREMENT)
+    longer = nuts._replace(arguments=("crossed", "2000"))
+    exact = run(job._replace(judge=judge_long), longer, broken)
+    rows = side_by_side(job, [Program(OURS, None, ("crossed",)), nuts])
+    return [*rows, {"job": name, "program": "NumPyro, long run"} | exact]
 
 
-def install() -> str | None:
-    """Install what is missing; return why it could not be."""
-    if not _python(VENV).exists():
-        subprocess.run([sys.executable, "-m", "venv", VENV], check=True)
-    pip = [_python(VENV), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    done = subprocess.run([*pip, REQUIREMENT], capture_output=True, text=True, check=False)
-    if done.returncode:
-        return f"not installed: {done.stderr.strip().rpartition(chr(10))[2]}"
-    return None
+def _against(found: Found, chance: np.ndarray) -> dict[str, Any]:
+    """Errors of rates against the true chances."""
+    inside = (found["rate_low"] <= chance) & (chance <= found["rate_high"])
+    error = np.sqrt(np.mean((found["rate_mean"] - chance) ** 2))
+    return {"rmse": digits(float(error)), "coverage": round(float(inside.mean()), 3)}
 
 
-def fit(name: str, data: dict[str, np.ndarray]) -> dict[str, Any]:
-    """Return the figures of one fit, or why there are none."""
-    python = _python(VENV) if "NumPyro" in name else Path(sys.executable)
-    settings = {"OMP_NUM_THREADS": "1", "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false"}
-    with tempfile.TemporaryDirectory() as folder:
-        np.savez(Path(folder) / "data.npz", **data)  # pyright: ignore[reportArgumentType]
-        # -P: the modules beside the script are not on its path.
-        done = subprocess.run(
-            [python, "-P", FITS, name, folder, str(CPU_LIMIT)],
-            capture_output=True, text=True, check=False, env={**os.environ, **settings},
-        )  # fmt: skip
-    if done.returncode:
-        last = done.stderr.strip().rpartition("\n")[2]
-        return {"failed": last or f"exit status {done.returncode}"}
-    return json.loads(done.stdout.splitlines()[-1])
-
-
-def rounded(value: Any) -> Any:
+def _plain(value: np.ndarray) -> Any:
     """Five digits of every number."""
-    if isinstance(value, dict):
-        return {key: rounded(one) for key, one in value.items()}
-    if isinstance(value, list):
-        return [rounded(one) for one in value]
-    return float(f"{value:.5g}") if isinstance(value, float) else value
-
-
-def _python(venv: Path) -> Path:
-    return venv / "bin" / "python"
+    if value.ndim:
+        return [_plain(one) for one in value]
+    return float(f"{float(value):.5g}")
 
 
 if __name__ == "__main__":

@@ -1,143 +1,84 @@
 """Programs for Bradley–Terry ratings beside ours, on the same contests of known truth.
 
 ``python -m benchmarks.ranking``. 100 players with ratings N(0, 1), met as unevenly as in an arena,
-an eighth of the contests ties, which count half for each. Every fit runs in a process of its own on
-one thread, ours in this environment, the others in one of their own (`.venv-bench`).
+an eighth of the contests ties, which count half for each. Ties draw ratings together, so that the
+truth is what endless contests of this kind would be fitted with.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import platform
-import subprocess
-import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-HERE = Path(__file__).parent
-FIGURES = HERE / "ranking.json"
-FITS = HERE / "ranking_fits.py"
-CONSTRAINTS = HERE.parent / "constraints.txt"
-VENV = HERE.parent / ".venv-bench"
+from benchmarks.peers import OURS, Job, Program, digits, keep, side_by_side
+from evalstats_plugin.ranking.bradley_terry import fit_bradley_terry
+from evalstats_plugin.ranking.contests import Contests
 
 SEED = 20261121
 PLAYERS = 100
-SIZES = (100_000, 1_000_000)
-CPU_LIMIT = 300
-"""Seconds; a program that needs more is recorded as not finished."""
+CONTESTS = 1_000_000
+TIES = 0.125
+SAMPLES = 1000
+"""Of a bootstrap."""
 
-
-class Program(NamedTuple):
-    """A way to fit, of a Python package."""
-
-    name: str
-    """Of the function in `ranking_fits`."""
-    requirement: str | None
-    """None for ours."""
-    samples: int | None = None
-    """Of a bootstrap, which is scaled to 1,000."""
-
-
-PROGRAMS = (
-    Program("evalstats-plugin", None, 1000),
-    Program("choix", "choix==0.4.1"),
-    Program("evalica", "evalica==0.4.2", 10),
-    Program("arena-rank", "arena-rank==0.1.1"),
-    Program("FastChat's way, scikit-learn", "scikit-learn", 10),
+RATINGS = tuple(
+    Program(name, requirement, ("fit",))
+    for name, requirement in (
+        (OURS, None),
+        ("choix", "choix==0.4.1"),
+        ("evalica", "evalica==0.4.2"),
+        ("scikit-learn", "scikit-learn"),
+    )
+)
+INTERVALS = (
+    Program(OURS, None, ("intervals",)),
+    Program(f"{OURS}, bootstrap", None, ("intervals", str(SAMPLES))),
+    Program("arena-rank", "arena-rank==0.1.1", ("intervals",)),
+    Program("choix", "choix==0.4.1", ("intervals", str(SAMPLES))),
+    Program("evalica", "evalica==0.4.2", ("intervals", str(SAMPLES))),
+    Program("scikit-learn", "scikit-learn", ("intervals", str(SAMPLES))),
 )
 
 
 def main() -> None:
-    """Run all, print each and keep the figures, whatever happens to the next."""
-    broken = install(p.requirement for p in PROGRAMS)
-    figures: dict[str, Any] = {"python": platform.python_version(), "players": PLAYERS, "runs": []}
-    for size in SIZES:
-        with tempfile.TemporaryDirectory() as folder:
-            draw(Path(folder), size)
-            ratings: dict[str, np.ndarray] = {}
-            for program in PROGRAMS:
-                for samples in (0, program.samples):
-                    if samples is None:
-                        continue
-                    found = fit(program, Path(folder), samples, broken.get(program.requirement))
-                    row = {"program": program.name, "contests": size, **found}
-                    if "seconds" in row:
-                        rating = np.load(Path(folder) / "rating.npy")
-                        ratings.setdefault(program.name, rating)
-                        away = rating - ratings["evalstats-plugin"]
-                        row["largest_difference"] = float(f"{np.abs(away).max():.1e}")
-                    if samples:
-                        row["bootstrap_samples"] = samples
-                        if "seconds" in row:
-                            row["seconds_of_1000"] = round(row["seconds"] * 1000 / samples, 1)
-                    print(json.dumps(row), flush=True)
-                    figures["runs"].append(row)
-                    FIGURES.write_text(json.dumps(figures, indent=2) + "\n")
+    """Rate by all, with and without intervals; keep the figures."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        truth = draw(folder)
+
+        def judge(found: Mapping[str, np.ndarray]) -> dict[str, Any]:
+            away = found["rating"] - truth
+            errors = {"rmse": digits(float(np.sqrt(np.mean(away**2))))}
+            if "low" in found:
+                inside = (found["low"] <= truth) & (truth <= found["high"])
+                errors["coverage"] = round(float(inside.mean()), 3)
+            return errors
+
+        rows = side_by_side(Job("ratings", "ranking_fits", folder, judge), RATINGS)
+        intervals = Job("ratings with intervals", "ranking_fits", folder, judge)
+        rows += side_by_side(intervals, INTERVALS)
+    keep("ranking", rows, players=PLAYERS, contests=CONTESTS, samples=SAMPLES)
 
 
-def install(requirements: Iterable[str | None]) -> dict[str | None, str]:
-    """Install what is missing; return why a requirement could not be installed."""
-    if not _python(VENV).exists():
-        subprocess.run([sys.executable, "-m", "venv", VENV], check=True)
-    pip = [_python(VENV), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    environment = {**os.environ, "PIP_CONSTRAINT": str(CONSTRAINTS)}
-    broken: dict[str | None, str] = {}
-    for requirement in dict.fromkeys(r for r in requirements if r):
-        name = requirement.partition("==")[0]
-        there = subprocess.run(
-            [_python(VENV), "-c", f"from importlib.metadata import version; version({name!r})"],
-            capture_output=True, check=False,
-        )  # fmt: skip
-        if there.returncode == 0:
-            continue
-        done = subprocess.run(
-            [*pip, requirement], env=environment, capture_output=True, text=True, check=False
-        )
-        if done.returncode:
-            broken[requirement] = f"not installed: {done.stderr.strip().rpartition(chr(10))[2]}"
-    return broken
-
-
-def draw(folder: Path, size: int) -> None:
-    """Draw contests; some players meet far more often than others."""
+def draw(folder: Path) -> np.ndarray:
+    """Draw contests; some players meet far more often than others. Return the true ratings."""
     rng = np.random.default_rng(SEED)
     rating = rng.standard_normal(PLAYERS)
     often = rng.dirichlet(np.full(PLAYERS, 2.0))
     first, second = np.triu_indices(PLAYERS, 1)
     chance = often[first] * often[second]
-    pair = rng.choice(len(first), size=size, p=chance / chance.sum())
+    pair = rng.choice(len(first), size=CONTESTS, p=chance / chance.sum())
     i, j = first[pair], second[pair]
-    outcome = (rng.random(size) < 1 / (1 + np.exp(rating[j] - rating[i]))).astype(float)
-    outcome[rng.random(size) < 0.125] = 0.5
-    np.savez(folder / "contests.npz", first=i, second=j, outcome=outcome, players=PLAYERS)
-
-
-def fit(program: Program, folder: Path, samples: int, broken: str | None) -> dict[str, Any]:
-    """Return the figures of one fit, or why there are none."""
-    if broken:
-        return {"failed": broken}
-    python = _python(VENV) if program.requirement else Path(sys.executable)
-    # -P: the modules beside the script are not on its path.
-    command = [python, "-P", FITS, program.name, folder, str(samples), str(CPU_LIMIT)]
-    settings = {"OMP_NUM_THREADS": "1", "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false"}
-    done = subprocess.run(
-        command, capture_output=True, text=True, check=False, env={**os.environ, **settings}
-    )
-    if done.returncode == -24:  # SIGXCPU
-        return {"failed": f"not finished in {CPU_LIMIT} CPU s"}
-    if done.returncode:
-        last = done.stderr.strip().rpartition("\n")[2]
-        return {"failed": last or f"exit status {done.returncode}"}
-    return json.loads(done.stdout.splitlines()[-1])
-
-
-def _python(venv: Path) -> Path:
-    return venv / "bin" / "python"
+    outcome = (rng.random(CONTESTS) < 1 / (1 + np.exp(rating[j] - rating[i]))).astype(float)
+    outcome[rng.random(CONTESTS) < TIES] = 0.5
+    np.savez(folder / "data.npz", first=i, second=j, outcome=outcome, players=PLAYERS)
+    share = (1 - TIES) / (1 + np.exp(rating[second] - rating[first])) + TIES / 2
+    endless = Contests.of(first, second, share, players=PLAYERS, weight=chance)
+    return fit_bradley_terry(endless, covariance="model").rating
 
 
 if __name__ == "__main__":

@@ -15,11 +15,13 @@ import re
 import sys
 from pathlib import Path
 
-from parts import ROOT, studies, tables
+from parts import ROOT, growth, peer_models, side_by_side, studies, tables
 from parts.findings import rendered_findings
 from parts.sessions import rendered_sessions, run_examples, same, workspace
 
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+_TABLES = (tables, studies, side_by_side, peer_models, growth)
+"""Modules whose functions write the tables."""
 _ADDRESS = re.compile(r"https?://[^\s)>\]`\"]+")
 _PART = re.compile(r"<!-- (\w+) -->\n.*?<!-- end -->", re.DOTALL)
 
@@ -28,7 +30,7 @@ def rendered(text: str, folder: Path) -> str:
     """Return a page with every part as the program gives it now."""
 
     def replace(match: re.Match[str]) -> str:
-        write = getattr(tables, match[1], None) or getattr(studies, match[1])
+        write = next(getattr(each, match[1]) for each in _TABLES if hasattr(each, match[1]))
         return f"<!-- {match[1]} -->\n{write()}\n<!-- end -->"
 
     return rendered_sessions(rendered_findings(_PART.sub(replace, text)), folder)

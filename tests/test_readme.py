@@ -16,13 +16,13 @@ def test_readme_is_a_screen_or_two() -> None:
     readme = (ROOT / "README.md").read_text()
     pages = {page.name for page in (ROOT / "docs").glob("*.md")}
 
-    assert readme.count("\n") <= 150
+    assert readme.count("\n") <= 175
     assert pages == set(re.findall(r"\(docs/([\w-]+\.md)\)", readme))
 
 
 def test_the_benchmarks_hold_what_was_promised() -> None:
     """Figures of the last `make bench`, against the bounds set for them."""
-    figures = json.loads((ROOT / "benchmarks" / "figures.json").read_text())
+    figures = json.loads((ROOT / "benchmarks" / "results" / "figures.json").read_text())
 
     assert figures["reading"]["time_ratio"] <= 0.5
     assert figures["reading"]["memory_ratio"] <= 2
@@ -39,14 +39,17 @@ def test_the_benchmarks_hold_what_was_promised() -> None:
 
 def test_no_peer_fits_item_response_models_faster() -> None:
     """Of the last `make bench-peers`: 1,000 models × 1,000 items, as good a fit in less time."""
-    found = json.loads((ROOT / "benchmarks" / "irt_peers.json").read_text())["runs"]
-    ours, *peers = (run for run in found if run["size"] == "1000x1000" and "seconds" in run)
+    file = ROOT / "benchmarks" / "results" / "irt_peers.json"
+    found = json.loads(file.read_text())["runs"]
+    ours, *peers = (
+        run for run in found if run["job"] == "2PL 1,000 × 1,000" and "failed" not in run
+    )
 
     assert ours["program"] == "evalstats-plugin"
-    assert ours["seconds"] <= 2
+    assert ours["cpu_seconds"]["median"] <= 2
     assert len(peers) >= 3
     for peer in peers:
-        assert ours["seconds"] < peer["seconds"]
+        assert peer["ratio"]["least"] > 1
         assert ours["log_loss"] <= peer["log_loss"] + 0.0002
 
 

@@ -7,7 +7,7 @@ import re
 
 from parts import ROOT, read_study, short
 
-BENCHMARKS = ROOT / "benchmarks" / "figures.json"
+BENCHMARKS = ROOT / "benchmarks" / "results" / "figures.json"
 _QUOTE = re.compile(r"<!-- quote ([\w.]+) -->.*?<!-- /quote -->")
 _CELL = re.compile(
     r"<!-- cell (\w+)\.(\w+) (\S+?=.+?) (?:(mean|least|most) )?(\w+) -->.*?<!-- /cell -->"

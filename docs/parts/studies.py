@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from evalstats_plugin.tables.means import METHODS
 from parts import ROOT, read_study, short
+from parts.side_by_side import ratio, seconds
 
-BATTLES = ROOT / "benchmarks" / "ranking.json"
-PEERS = ROOT / "benchmarks" / "irt_peers.json"
+RESULTS = ROOT / "benchmarks" / "results"
+_NO_NAMES: Mapping[str, str] = MappingProxyType({})
 
 
 def coverage() -> str:
@@ -153,99 +156,104 @@ def _tested(row: dict[str, Any] | None) -> str:
 
 def battles() -> str:
     """Return how programs for Bradley–Terry do on a million battles."""
-    lines = [
-        "| 1,000,000 battles of 100 models | fit | 1,000 bootstraps | rating off by at most |",
-        "|---|---|---|---|",
-    ]
-    runs = [run for run in json.loads(BATTLES.read_text())["runs"] if run["contests"] == 1_000_000]
-    for program in dict.fromkeys(run["program"] for run in runs):
-        fits = [run for run in runs if run["program"] == program]
-        fit = next(run for run in fits if "bootstrap_samples" not in run)
-        many = next((run for run in fits if "bootstrap_samples" in run), None)
-        took = "–" if many is None else f"{many['seconds_of_1000']:.1f} s"
-        off = f"{fit['largest_difference']:.0e}" if fit["largest_difference"] else "–"
-        lines.append(f"| {program} | {fit['seconds']:.3f} s | {took} | {off} |")
-    return "\n".join(lines)
+    return _beside("ranking", {"rmse": "off by", "coverage": "coverage"})
 
 
 def peers() -> str:
-    """Return how item response programs do: CPU seconds, MB, log loss, errors of abilities."""
-    study = json.loads(PEERS.read_text())
-    sizes = list(study["truth"])
-    shown = [" × ".join(f"{int(n):,}" for n in size.split("x")) for size in sizes]
-    lines = ["| 2PL | " + " | ".join(shown) + " |", "|---|" + "---|" * len(sizes)]
-    runs = {(run["program"], run["size"]): run for run in study["runs"]}
-    for program in dict.fromkeys(run["program"] for run in study["runs"]):
-        found = [_run(runs.get((program, size))) for size in sizes]
-        lines.append(f"| {program} | " + " | ".join(found) + " |")
-    truth = [_four_digits(study["truth"][size]["log_loss"]) for size in sizes]
-    lines.append("| the truth itself | " + " | ".join(f"– / – / {x} / –" for x in truth) + " |")
-    lines += [
-        f"| {name} | {why}: not run |" + " |" * len(sizes[1:])
-        for name, why in study["not_run"].items()
-    ]
+    """Return how item response programs do."""
+    errors = {"log_loss": "log loss", "rmse_ability": "abilities off by"}
+    study = _benchmark("irt_peers")
+    truth = {job: f"{job}; truth: {of['log_loss']:.4f}" for job, of in study["truth"].items()}
+    lines = [_beside("irt_peers", errors, jobs=truth)]
+    lines += [f"| | {name} | {why}: not run |{' |' * 4}" for name, why in study["not_run"].items()]
     return "\n".join(lines)
-
-
-def _run(run: dict[str, Any] | None) -> str:
-    """Write what one fit took and found, or why it found nothing."""
-    if run is None:
-        return "not run"
-    said = "; ".join(str(run[name]) for name in ("note", "failed") if name in run)
-    if "seconds" not in run:
-        return said
-    errors = (_four_digits(run.get(name)) for name in ("log_loss", "rmse_ability"))
-    took = f"{run['seconds']:.1f} s / {run['peak_mb']} MB / {' / '.join(errors)}"
-    return f"{took} ({said})" if said else took
-
-
-def _four_digits(figure: float | None) -> str:
-    return "–" if figure is None else f"{figure:.4f}".removeprefix("0")
-
-
-def big() -> str:
-    """Return the table of the fit from disk."""
-    of = json.loads((ROOT / "benchmarks" / "big.json").read_text())
-    cells = {
-        "answers": f"{of['answers']:,}",
-        "on disk": f"{of['store_mb']} MB",
-        "read once": f"{of['pass_seconds']:.2f} s",
-        "step of the fit": f"{of['step_seconds']:.1f} s",
-        "steps": str(of["steps"]),
-        "whole fit": f"{of['fit_seconds']} s",
-        "intervals": f"{of['intervals_seconds']:.0f} s",
-        "peak memory": f"{of['peak_mb']:,} MB",
-    }
-    return "\n".join(
-        f"| {' | '.join(row)} |" for row in (cells, ["---"] * len(cells), cells.values())
-    )
 
 
 def rivals() -> str:
-    """Return the table of programs for intervals and comparisons."""
-    runs = json.loads((ROOT / "benchmarks" / "comparison_peers.json").read_text())["runs"]
-    jobs = {
-        "leaderboard": "3,000 intervals, 73,500 pairs",
-        "clustered": "40 posteriors of 500 clusters",
+    """Return how programs for intervals and comparisons do."""
+    errors = {
+        "interval_score": "interval score",
+        "brier": "Brier score",
+        "largest_error": "limits off by",
     }
-    lines = ["| | program | CPU time | peak memory | done | error |", "|---|---|---|---|---|---|"]
-    for run in runs:
-        if "seconds" not in run:
-            lines.append(f"| {jobs[run['job']]} | {run['program']} | {run['failed']} | | | |")
-            continue
-        errors = {
-            "interval_score": "interval score {:.4f}",
-            "brier": "Brier {:.4f}",
-            "largest_error": "limits off by {:.0e}",
-        }
-        said = ", ".join(text.format(run[key]) for key, text in errors.items() if key in run)
-        lines.append(
-            f"| {jobs[run['job']]} | {run['program']} | {_seconds(run['seconds'])} s | "
-            f"{run['peak_mb']:,} MB | {run['done']} of {60 if run['job'] == 'leaderboard' else 40} "
-            f"| {said or '–'} |"
+    return _beside("comparison_peers", errors)
+
+
+def harnesses() -> str:
+    """Return what harnesses print for a score, beside our intervals."""
+    errors = {
+        "coverage": "coverage / of strong models",
+        "interval_score": "interval score / of strong models",
+    }
+    return _beside("harness_errors", errors)
+
+
+def _beside(name: str, errors: Mapping[str, str], jobs: Mapping[str, str] = _NO_NAMES) -> str:
+    """Return programs side by side: a row for each program and job, ours first."""
+    heads = ("", "program", "CPU time", "beside ours", "memory", *errors.values())
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    before = ""
+    for run in _benchmark(name)["runs"]:
+        job = jobs.get(run["job"], run["job"])
+        cells = (
+            job if job != before else "",
+            run["program"] + ("" if run["share"] == 1 else f" (1/{1 / run['share']:,.0f} of it)"),
+            *_taken(run),
+            *(_error(run, key) for key in errors),
         )
+        lines.append(f"| {' | '.join(cells)} |")
+        before = job
     return "\n".join(lines)
 
 
-def _seconds(figure: float) -> str:
-    return f"{figure:,.0f}" if figure >= 10 else f"{figure:.2g}"
+def _taken(run: dict[str, Any]) -> tuple[str, str, str]:
+    """Write CPU time, how many times ours that is, and memory; or why there is nothing."""
+    said = "; ".join(str(run[key]) for key in ("failed", "note") if key in run)
+    if "cpu_seconds" not in run:
+        return said, "–", "–"
+    took = seconds(run["cpu_seconds"]["median"]) + (f" ({said})" if said else "")
+    return took, ratio(run["ratio"]) if "ratio" in run else "–", f"{run['peak_mb']:,} MB"
+
+
+def _error(run: dict[str, Any], key: str) -> str:
+    """Write an error, and the one of strong models if it is known."""
+    found = [_four_digits(run[name]) for name in (key, f"{key}_of_strong") if name in run]
+    return " / ".join(found) or "–"
+
+
+def _four_digits(figure: float) -> str:
+    if 0 < abs(figure) < 5e-4:
+        return f"{figure:.0e}"
+    return f"{figure:.4f}".removeprefix("0")
+
+
+def _benchmark(name: str) -> dict[str, Any]:
+    return json.loads((RESULTS / f"{name}.json").read_text())
+
+
+def big() -> str:
+    """Return the table of what is done on disk: with all answers, and with some missing."""
+    of = json.loads((ROOT / "benchmarks" / "results" / "big.json").read_text())
+    runs = {f"{of['answers']:,}": of}
+    if "missing" in of:
+        runs[f"{1 - of['missing']['share']:.0%} of them"] = of["missing"]
+
+    def cells(name: str, run: dict[str, Any]) -> dict[str, str]:
+        comparison, intervals = run.get("compare_seconds"), run.get("intervals_seconds")
+        return {
+            "answers": name,
+            "on disk": f"{run['store_mb']} MB",
+            "read once": f"{run['pass_seconds']:.2f} s",
+            "step of the fit": f"{run['step_seconds']:.1f} s",
+            "steps": str(run["steps"]),
+            "whole fit": f"{run['fit_seconds']} s",
+            "compare": "" if comparison is None else f"{comparison:.1f} s",
+            "intervals": "" if intervals is None else f"{intervals:.0f} s",
+            "peak memory": f"{run['peak_mb']:,} MB",
+        }
+
+    rows = [cells(name, run) for name, run in runs.items()]
+    # A column that no run has is left out.
+    names = [name for name in rows[0] if any(row[name] for row in rows)]
+    lines = [names, ["---"] * len(names), *([row[name] for name in names] for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

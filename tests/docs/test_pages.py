@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -28,6 +29,25 @@ def test_a_page_is_as_the_program_is(page: str) -> None:
 
     assert done.stderr == ""
     assert done.returncode == 0
+
+
+# A marker that begins a line, and is not alone on it; of a table or a session it stands alone.
+_BREAKS_A_PARAGRAPH = re.compile(r"^[ \t>*+-]*<!--[^\n]*?-->[ \t]*[^\s|].*", re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_no_line_begins_with_a_figure(page: str) -> None:
+    """Markdown takes a comment that begins a line for HTML, and ends the paragraph there."""
+    assert [] == _BREAKS_A_PARAGRAPH.findall((ROOT / page).read_text())
+
+
+def test_a_line_that_begins_with_a_figure_is_found() -> None:
+    """In a paragraph or a list; not where it comes later, nor a marker on a line of its own."""
+    figure = "<!-- study ranking.naive -->.642<!-- /study -->"
+    wrong = [f"{figure} of the time", f"  {figure}.", f"- {figure}"]
+    right = [f"hold {figure}", "<!-- battles -->", "<!-- nearly: draws -->", "<!-- end -->"]
+
+    assert wrong == _BREAKS_A_PARAGRAPH.findall("\n".join([*wrong, *right]))
 
 
 @pytest.fixture

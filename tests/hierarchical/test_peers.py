@@ -148,7 +148,7 @@ def worst_z(found, exact, ess):
 def test_nuts_of_the_two_level_model_agrees_with_quadrature(two_level):
     """Negative control: with another scale of sigma_group it does not."""
     (_, nuts), right, total, exact = two_level
-    other = exact_two_level(right, total, 2 * nuts["scale"])
+    other = exact_two_level(right, total, nuts["scale"] / 2)
 
     assert worst_z(nuts["posterior"], exact, nuts["ess"]) < 4
     assert worst_z(nuts["posterior"], other, nuts["ess"]) > 6

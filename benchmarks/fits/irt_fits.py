@@ -1,23 +1,24 @@
-"""One fit of a 2PL by one program: `irt_peers` starts this, in the environment of the program.
+"""One fit of a 2PL by one program.
 
-``python irt_peer_fits.py PROGRAM FOLDER CPU_LIMIT`` reads ``scores.npy``, an array (N, M) of 0, 1
-and -1 (held out), from the folder and writes ``fit.npz``. Every program gets its data in the form
-it wants, and is imported, before the clock starts.
+``python irt_fits.py PROGRAM FOLDER CPU_LIMIT`` reads ``data.npz`` (scores: an array (N, M) of 0, 1
+and -1, held out) from the folder and writes the estimates to ``found.npz``. The clock starts when
+the program has its data in the form it wants and, where it loads anything in its first step, has
+made one.
 """
 
 from __future__ import annotations
 
-import json
-import resource
 import sys
 from collections.abc import Callable, Mapping
-from importlib import metadata
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+import clock
 import numpy as np
 from numpy.typing import NDArray
+
+Scores = NDArray[np.int8]
 
 
 class Fit(NamedTuple):
@@ -29,7 +30,10 @@ class Fit(NamedTuple):
     about: dict[str, Any] = {}  # noqa: RUF012 - never written to
 
 
-def ours(scores: NDArray[np.int8]) -> Callable[[], Fit]:
+Run = Callable[[], Fit]
+
+
+def ours(scores: Scores) -> Run:
     """Everything left to ``auto``."""
     from evalstats_plugin import ResponseMatrix, fit_irt
 
@@ -48,52 +52,52 @@ def ours(scores: NDArray[np.int8]) -> Callable[[], Fit]:
     return run
 
 
-def girth(scores: NDArray[np.int8]) -> Callable[[], Fit]:
-    """Items by joint maximum likelihood, then abilities as posterior means where girth can."""
-    from girth import ability_eap, ability_mle, tag_missing_data, twopl_jml
+def girth(scores: Scores, method: str) -> Run:
+    """Items by girth's estimator, then abilities as posterior means where girth can."""
+    import girth as program
 
-    data = tag_missing_data(scores.T.astype(int), [0, 1])
+    data = program.tag_missing_data(scores.T.astype(int), [0, 1])
 
     def run() -> Fit:
-        items = twopl_jml(data)
+        items = getattr(program, method)(data)
         b, a = items["Difficulty"], items["Discrimination"]
-        ability = ability_eap(data, b, a)
+        ability = program.ability_eap(data, b, a)
         if np.isfinite(ability).all():
             return Fit(ability, b, a)
         lost = int((~np.isfinite(ability)).sum())
         note = f"{lost} of {len(ability)} posterior means are not finite: maximum likelihood"
-        return Fit(ability_mle(data, b, a), b, a, {"note": note})
+        return Fit(program.ability_mle(data, b, a), b, a, {"note": note})
 
     return run
 
 
-def torch_measure(scores: NDArray[np.int8], method: str) -> Callable[[], Fit]:
-    """Its own number of steps."""
+def torch_measure(scores: Scores, method: str, rate: float = 0.01) -> Run:
+    """Its own number of steps, 1,000, and learning rate, unless another is given."""
     import pyro
     import torch
     from torch_measure.models import TwoPL
 
-    # Seeds torch for all, the only way these programs can be seeded.
-    pyro.set_rng_seed(0)
     data = torch.tensor(scores, dtype=torch.float32)
-    model = TwoPL(*scores.shape)
 
-    def run() -> Fit:
-        model.fit(data, method=method, verbose=False)
+    def run(epochs: int = 1000) -> Fit:
+        # Seeds torch for all, the only way these programs can be seeded.
+        pyro.set_rng_seed(0)
+        model = TwoPL(*scores.shape)
+        model.fit(data, method=method, max_epochs=epochs, lr=rate, verbose=False)
         found = (model.ability, model.difficulty, model.discrimination)
         return Fit(*(each.detach().numpy() for each in found))
 
+    run(epochs=1)
     return run
 
 
-def py_irt(scores: NDArray[np.int8], priors: str | None) -> Callable[[], Fit]:
+def py_irt(scores: Scores, priors: str | None) -> Run:
     """Its own number of steps, 2,000; None are its priors by default."""
     import pyro
     from py_irt.config import IrtConfig
     from py_irt.dataset import Dataset
     from py_irt.training import IrtModelTrainer
 
-    pyro.set_rng_seed(0)
     n, m = scores.shape
     models, items = np.nonzero(scores >= 0)
     by_model, by_item = ({str(i): i for i in range(size)} for size in (n, m))
@@ -112,15 +116,17 @@ def py_irt(scores: NDArray[np.int8], priors: str | None) -> Callable[[], Fit]:
     config = IrtConfig(model_type="2pl", priors=priors)
     trainer = IrtModelTrainer(data_path=Path(), config=config, dataset=data, verbose=False)
 
-    def run() -> Fit:
-        trainer.train(device="cpu")
+    def run(epochs: int | None = None) -> Fit:
+        pyro.set_rng_seed(0)
+        trainer.train(epochs=epochs, device="cpu")
         found = trainer.last_params
         return Fit(found["ability"], found["diff"], found["disc"])
 
+    run(epochs=1)
     return run
 
 
-def girth_mcmc(scores: NDArray[np.int8]) -> Callable[[], Fit]:
+def girth_mcmc(scores: Scores) -> Run:
     """Its own number of draws."""
     from girth_mcmc import GirthMCMC
     from girth_mcmc.utils import tag_missing_data_mcmc
@@ -134,12 +140,17 @@ def girth_mcmc(scores: NDArray[np.int8]) -> Callable[[], Fit]:
     return run
 
 
-FITS: Mapping[str, tuple[str, Callable[[NDArray[np.int8]], Callable[[], Fit]]]] = MappingProxyType(
+FITS: Mapping[str, tuple[str, Callable[[Scores], Run]]] = MappingProxyType(
     {
         "evalstats-plugin": ("evalstats-plugin", ours),
-        "girth JML": ("girth", girth),
+        "girth JML": ("girth", lambda scores: girth(scores, "twopl_jml")),
+        "girth MML": ("girth", lambda scores: girth(scores, "twopl_mml")),
         "torch_measure SVI": ("torch_measure", lambda scores: torch_measure(scores, "svi")),
         "torch_measure JML": ("torch_measure", lambda scores: torch_measure(scores, "jml")),
+        "torch_measure JML, rate 1": (
+            "torch_measure",
+            lambda scores: torch_measure(scores, "jml", 1.0),
+        ),
         "py-irt hierarchical": ("py-irt", lambda scores: py_irt(scores, "hierarchical")),
         "py-irt default": ("py-irt", lambda scores: py_irt(scores, None)),
         "girth_mcmc": ("girth_mcmc", girth_mcmc),
@@ -150,31 +161,14 @@ FITS: Mapping[str, tuple[str, Callable[[NDArray[np.int8]], Callable[[], Fit]]]] 
 
 def main(name: str, folder: str, cpu_limit: str) -> None:
     """Fit, keep the estimates and print what it took."""
-    resource.setrlimit(resource.RLIMIT_CPU, (int(cpu_limit), int(cpu_limit) + 5))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    clock.limit(float(cpu_limit))
     distribution, prepare = FITS[name]
-    run = prepare(np.load(Path(folder) / "scores.npy"))
-    start = _cpu_seconds()
-    fit = run()
-    seconds = _cpu_seconds() - start
+    with np.load(Path(folder) / "data.npz") as data:
+        run = prepare(data["scores"])
+    fit, taken = clock.timed(run)
     arrays = {key: np.asarray(getattr(fit, key), float).ravel() for key in Fit._fields[:3]}
-    np.savez(Path(folder) / "fit.npz", **arrays)
-    # Not ru_maxrss: a child inherits its parent's.
-    status = Path("/proc/self/status").read_text()
-    peak = next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM"))
-    found = {
-        "version": metadata.version(distribution),
-        "seconds": round(seconds, 2),
-        "process_seconds": round(_cpu_seconds(), 2),
-        "peak_mb": round(int(peak) / 1024),
-    }
-    print(json.dumps(found | fit.about))
-
-
-def _cpu_seconds() -> float:
-    """User and system time, with that of children that ended."""
-    used = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return sum(each.ru_utime + each.ru_stime for each in used)
+    np.savez(Path(folder) / "found.npz", **arrays)
+    clock.tell(distribution, taken, **fit.about)
 
 
 if __name__ == "__main__":

@@ -1,25 +1,23 @@
-"""One job by one program: `comparison_peers` starts this, in the environment of the program.
+"""Intervals and all pairs of a leaderboard, or clustered posteriors, by one program.
 
-``python comparison_peer_fits.py PROGRAM JOB FOLDER`` reads ``data.npz`` from the folder and writes
-``found.npz``. Every program gets its data in the form it wants, and is imported and has run once
-on a little, before the clock starts. A slow one does some of the tasks or evals, and says how many.
+``python comparison_fits.py PROGRAM FOLDER CPU_LIMIT JOB COUNT`` reads ``data.npz`` and writes the
+limits, and P(better) where there is one, to ``found.npz``. JOB is ``leaderboard`` (scores, shape
+(T, N, M)) or ``clustered`` (right, size: shape (E, C)); COUNT is how many tasks or evals it does.
 """
 
 from __future__ import annotations
 
-import json
-import resource
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from time import process_time
 from types import MappingProxyType
 from typing import Any
 
+import clock
 import numpy as np
 
 Found = dict[str, np.ndarray]
-Run = Callable[[int], Found]
+Run = Callable[[], Found]
 LEVEL = 0.95
 
 
@@ -31,12 +29,12 @@ def ours_leaderboard(scores: np.ndarray) -> Run:
     flat = scores.transpose(1, 0, 2).reshape(models, -1)
     names = [f"task_{t:02}" for t in range(tasks) for _ in range(items)]
 
-    def run(count: int) -> Found:
-        matrix = ResponseMatrix.from_array(flat[:, : count * items], tasks=names[: count * items])
+    def run() -> Found:
+        matrix = ResponseMatrix.from_array(flat, tasks=names)
         rows = intervals(matrix)
-        limits = np.array([[r.low, r.high] for r in rows]).reshape(models, count, 2)
+        limits = np.array([[r.low, r.high] for r in rows]).reshape(models, tasks, 2)
         pairs = compare(matrix)
-        better = np.full((count, models, models), np.nan)
+        better = np.full((tasks, models, models), np.nan)
         place = {name: i for i, name in enumerate(matrix.models)}
         for r in pairs:
             better[int(r.task[5:]), place[r.model_a], place[r.model_b]] = r.prob_better
@@ -50,12 +48,12 @@ def bayes_evals_leaderboard(scores: np.ndarray) -> Run:
     import pandas as pd
     from evalstats.core import bayes_evals
 
-    models = scores.shape[1]
-    frames = [pd.DataFrame(task.T, columns=[f"m{i:02}" for i in range(models)]) for task in scores]
+    names = _names(scores.shape[1])
+    frames = [pd.DataFrame(task.T, columns=names) for task in scores]
 
-    def run(count: int) -> Found:
+    def run() -> Found:
         limits, better = [], []
-        for frame in frames[:count]:
+        for frame in frames:
             found = bayes_evals.independent_intervals(frame, alpha=1 - LEVEL)
             limits.append(found.loc[["lower", "upper"]].to_numpy().T)
             # Entry (i, j): P(model i is better than j).
@@ -73,11 +71,10 @@ def statsmodels_leaderboard(scores: np.ndarray) -> Run:
     _, models, items = scores.shape
     first, second = np.triu_indices(models, 1)
 
-    def run(count: int) -> Found:
-        part = scores[:count]
-        low, high = proportion_confint(part.sum(2), items, 1 - LEVEL, method="jeffreys")
-        both = part @ part.transpose(0, 2, 1)
-        right = part.sum(2)
+    def run() -> Found:
+        right = scores.sum(2)
+        low, high = proportion_confint(right, items, 1 - LEVEL, method="jeffreys")
+        both = scores @ scores.transpose(0, 2, 1)
         p_values = np.array(
             [
                 mcnemar([[b[i, j], r[i] - b[i, j]], [r[j] - b[i, j], items]], exact=True).pvalue
@@ -91,29 +88,30 @@ def statsmodels_leaderboard(scores: np.ndarray) -> Run:
 
 
 def evalstats_leaderboard(scores: np.ndarray) -> Run:
-    """`compare_models` on a task at a time, with its defaults."""
+    """`compare_models` on a task at a time, corrected by Holm's method as ours; no P(better).
+
+    The correction that is its default, a bootstrap of all pairs, takes over ten times as long.
+    """
     import evalstats as es
     import pandas as pd
 
-    tasks, models, items = scores.shape
-    names = [f"m{i:02}" for i in range(models)]
+    _, models, items = scores.shape
+    names = _names(models)
 
     def load(task: np.ndarray) -> Any:
-        table = pd.DataFrame(
-            {
-                "model": np.repeat(names, items),
-                "input": np.tile([f"q{j}" for j in range(items)], models),
-                "score": task.ravel(),
-            }
-        )
-        return es.load_from(table)
+        table = {
+            "model": np.repeat(names, items),
+            "input": np.tile([f"q{j}" for j in range(items)], models),
+            "score": task.ravel(),
+        }
+        return es.load_from(pd.DataFrame(table))
 
-    ready = [load(task) for task in scores[: min(tasks, 2)]]
+    ready = [load(task) for task in scores]
 
-    def run(count: int) -> Found:
-        for data in ready[:count]:
-            es.compare_models(data)
-        return {}
+    def run() -> Found:
+        found = [es.compare_models(data, correction="holm").entity_stats for data in ready]
+        limits = [[(task[m].ci_low, task[m].ci_high) for m in names] for task in found]
+        return {"limits": np.array(limits)}
 
     return run
 
@@ -122,9 +120,9 @@ def ours_clustered(right: np.ndarray, size: np.ndarray) -> Run:
     """Quadrature."""
     from evalstats_plugin.stats import beta_binomial
 
-    def run(count: int) -> Found:
+    def run() -> Found:
         found = beta_binomial.interval(
-            right[:count], size[:count], confidence_level=LEVEL, prior="gamma-dispersion"
+            right, size, confidence_level=LEVEL, prior="gamma-dispersion"
         )
         return {"limits": np.stack(found, axis=1)}
 
@@ -135,9 +133,9 @@ def bayes_evals_clustered(right: np.ndarray, size: np.ndarray) -> Run:
     """Importance sampling from the prior, 10,000 draws: the algorithm of the paper [BAI25]."""
     from scipy import special
 
-    def run(count: int) -> Found:
+    def run() -> Found:
         limits = []
-        for k in range(count):
+        for k in range(len(right)):
             rng = np.random.default_rng(k)
             theta, d = rng.random((10_000, 1)), rng.gamma(1, 1, (10_000, 1))
             a, b = theta * d, (1 - theta) * d
@@ -152,38 +150,36 @@ def bayes_evals_clustered(right: np.ndarray, size: np.ndarray) -> Run:
     return run
 
 
-JOBS: Mapping[str, Mapping[str, Callable[..., Run]]] = MappingProxyType(
+def _names(models: int) -> list[str]:
+    return [f"m{i:02}" for i in range(models)]
+
+
+FITS: Mapping[str, tuple[str, Mapping[str, Callable[..., Run]]]] = MappingProxyType(
     {
-        "leaderboard": {
-            "evalstats-plugin": ours_leaderboard,
-            "bayes_evals": bayes_evals_leaderboard,
-            "evalstats": evalstats_leaderboard,
-            "statsmodels": statsmodels_leaderboard,
-        },
-        "clustered": {
-            "evalstats-plugin": ours_clustered,
-            "bayes_evals": bayes_evals_clustered,
-        },
+        "evalstats-plugin": (
+            "evalstats-plugin",
+            {"leaderboard": ours_leaderboard, "clustered": ours_clustered},
+        ),
+        "bayes_evals": ("evalstats", {"leaderboard": bayes_evals_leaderboard}),
+        "bayes_evals's way": ("scipy", {"clustered": bayes_evals_clustered}),
+        "evalstats": ("evalstats", {"leaderboard": evalstats_leaderboard}),
+        "statsmodels": ("statsmodels", {"leaderboard": statsmodels_leaderboard}),
     }
 )
+"""Distribution, and what prepares each job."""
 
 
-def main(program: str, job: str, folder: Path, count: int) -> None:
-    """Do the job and print its figures."""
-    with np.load(folder / "data.npz") as data:
-        arrays = [data[name] for name in data.files]
-    JOBS[job][program](*(np.array(x[:1]) for x in arrays))(1)
-    run = JOBS[job][program](*arrays)
-    taken = []
-    for _ in range(3 if count == len(arrays[0]) else 1):
-        start = process_time()
-        found = run(count)
-        taken.append(process_time() - start)
-    np.savez(folder / "found.npz", **found)
-    seconds = float(np.median(taken)) * len(arrays[0]) / count
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(json.dumps({"seconds": round(seconds, 3), "done": count, "peak_mb": round(peak)}))
+def main(name: str, folder: str, cpu_limit: str, job: str, count: str) -> None:
+    """Do the job, keep what was found and print what it took."""
+    clock.limit(float(cpu_limit))
+    distribution, jobs = FITS[name]
+    with np.load(Path(folder) / "data.npz") as data:
+        arrays = [data[key][: int(count)] for key in data.files]
+    jobs[job](*(x[:1, :5] for x in arrays))()
+    found, taken = clock.timed(jobs[job](*arrays))
+    np.savez(Path(folder) / "found.npz", **found)
+    clock.tell(distribution, taken)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], Path(sys.argv[3]), int(sys.argv[4]))
+    main(*sys.argv[1:])
