@@ -77,7 +77,8 @@ def _replace(file: Path, content: bytes) -> None:
     Inspect would leave the old one inside as dead bytes: without taking it off the end, a log of
     15 kB grew to 577 kB in 120 rounds of annotating and stripping.
     """
-    with ZipFile(file, "a") as archive:
+    # Opened here: where Python cannot open an archive by its name, it begins an empty one.
+    with file.open("r+b") as stream, ZipFile(stream, "a") as archive:
         last = max(archive.filelist, key=lambda member: member.header_offset, default=None)
         old = archive.NameToInfo.pop(HEADER)
         archive.filelist = [m for m in archive.filelist if m.filename != HEADER]
@@ -130,7 +131,6 @@ def _write(header: object, file: Path, form: Form, path: Path) -> None:
         return
     samples = _samples_in(file)
     _replace(file, to_bytes(header))
-    # Where Python cannot open an archive to add to it, it begins an empty one.
     if _samples_in(file) != samples:
         msg = f"{path}: samples got lost as the header was written; the log was left as it was"
         raise WriteError(msg)
