@@ -14,6 +14,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks import many_logs
+from benchmarks.fits.growth_data import sample
 
 SIZE = 200_000_000
 REPEATS = 3
@@ -49,31 +50,11 @@ def write_samples(path: Path, size: int) -> int:
     written = count = 0
     with path.open("w", encoding="utf-8") as file:
         while written < size:
-            line = json.dumps(_sample(count, context), ensure_ascii=False) + "\n"
+            line = json.dumps(sample(count, context, "exact_match"), ensure_ascii=False) + "\n"
             file.write(line)
             written += len(line)
             count += 1
     return count
-
-
-def _sample(doc_id: int, context: str) -> dict[str, Any]:
-    arguments = {
-        f"gen_args_{i}": {"arg_0": f"{context}{doc_id}", "arg_1": f" choice {i}"} for i in range(4)
-    }
-    return {
-        "doc_id": doc_id,
-        "doc": {"question": f"{doc_id}?", "choices": list("abcd"), "answer": doc_id % 4},
-        "target": str(doc_id % 4),
-        "arguments": arguments,
-        "resps": [[[f"-{i}.25", "False"]] for i in range(4)],
-        "filtered_resps": [[f"-{i}.25", "False"] for i in range(4)],
-        "filter": "none",
-        "metrics": ["exact_match"],
-        "doc_hash": f"{doc_id:064x}",
-        "prompt_hash": f"{doc_id + 1:064x}",
-        "target_hash": f"{doc_id + 2:064x}",
-        "exact_match": float(doc_id % 3 == 0),
-    }
 
 
 def run(size: int = SIZE) -> dict[str, Any]:

@@ -41,11 +41,7 @@ _SECTIONS = {
     help="Go on where a sample ends in an error; its item has no answer.",
 )  # fmt: skip
 @click.option("--log-dir", default="logs", show_default=True, help="Folder of the log.")
-@click.option(
-    "--state", type=click.Path(path_type=Path), metavar="FILE",
-    help="Answers so far, to take a killed test up.  [default: a file in the folder of the log, "
-    "or in this one for logs kept elsewhere; removed at the end]",
-)  # fmt: skip
+@adapt_options.state("a file in the folder of the log, or in this one for logs kept elsewhere;")
 @adapt_options.planning
 @figures.option("trace")
 @options.form

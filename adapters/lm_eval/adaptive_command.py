@@ -72,11 +72,7 @@ _SECTIONS = {
     "--output_path", "--output-path", required=True, type=click.Path(path_type=Path),
     metavar="DIR", help="Folder of the log.",
 )  # fmt: skip
-@click.option(
-    "--state", type=click.Path(path_type=Path), metavar="FILE",
-    help="Answers so far, to take a killed test up.  [default: a file in the folder of the log, "
-    "removed at the end]",
-)  # fmt: skip
+@adapt_options.state("a file in the folder of the log,")
 @adapt_options.planning
 @figures.option("trace")
 @options.form

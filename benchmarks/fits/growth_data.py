@@ -119,7 +119,7 @@ def lm_eval_log(items: int) -> Path:
     right = 0
     with (folder / f"samples_bench_{when}.jsonl").open("w", encoding="utf-8") as file:
         for doc_id in range(items):
-            file.write(json.dumps(_sample(doc_id, context)) + "\n")
+            file.write(json.dumps(sample(doc_id, context, "acc")) + "\n")
             right += doc_id % 3 == 0
     scored = {"alias": "bench", "acc,none": right / items, "acc_stderr,none": "N/A"}
     results = {
@@ -138,7 +138,8 @@ def lm_eval_log(items: int) -> Path:
     return folder
 
 
-def _sample(doc_id: int, context: str) -> dict[str, Any]:
+def sample(doc_id: int, context: str, metric: str) -> dict[str, Any]:
+    """One line of lm-eval's samples: a question of four choices, right or wrong."""
     arguments = {
         f"gen_args_{i}": {"arg_0": f"{context}{doc_id}", "arg_1": f" choice {i}"} for i in range(4)
     }
@@ -150,11 +151,11 @@ def _sample(doc_id: int, context: str) -> dict[str, Any]:
         "resps": [[[f"-{i}.25", "False"]] for i in range(4)],
         "filtered_resps": [[f"-{i}.25", "False"] for i in range(4)],
         "filter": "none",
-        "metrics": ["acc"],
+        "metrics": [metric],
         "doc_hash": f"{doc_id:064x}",
         "prompt_hash": f"{doc_id + 1:064x}",
         "target_hash": f"{doc_id % 4:064x}",
-        "acc": float(doc_id % 3 == 0),
+        metric: float(doc_id % 3 == 0),
     }
 
 

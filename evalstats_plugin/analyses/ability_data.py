@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from importlib import import_module
 from typing import Any
@@ -62,11 +62,17 @@ def _name(r: Responses) -> str:
     return f"{r.task} {short(r.metric)}"
 
 
-def _check_one_metric(responses: Sequence[Responses]) -> None:
-    of_task: dict[str, dict[str, None]] = {}
+def metrics_of_tasks(responses: Iterable[Responses]) -> tuple[dict[str, list[str]], list[str]]:
+    """Return the metrics of each task, and the tasks that have several, with their names."""
+    found: dict[str, dict[str, None]] = {}
     for r in responses:
-        of_task.setdefault(r.task, {})[short(r.metric)] = None
-    several = [f"{task} ({', '.join(names)})" for task, names in of_task.items() if len(names) > 1]
+        found.setdefault(r.task, {})[short(r.metric)] = None
+    of_task = {task: list(names) for task, names in found.items()}
+    return of_task, [f"{t} ({', '.join(names)})" for t, names in of_task.items() if len(names) > 1]
+
+
+def _check_one_metric(responses: Sequence[Responses]) -> None:
+    of_task, several = metrics_of_tasks(responses)
     if not several:
         return
     tasks_with = Counter(name for names in of_task.values() for name in names)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from evalstats_plugin.analyses.ability_data import part, short, usable
+from evalstats_plugin.analyses.ability_data import metrics_of_tasks, part, short, usable
 from evalstats_plugin.errors import DesignError, SelectionError
 from evalstats_plugin.matrix import ResponseMatrix
 from evalstats_plugin.response_set import ResponseSet
@@ -102,10 +102,7 @@ def _matrix(responses: Responded) -> ResponseMatrix:
 
 
 def _check_one_metric(responses: Iterable[Responses]) -> None:
-    of_task: dict[str, dict[str, None]] = {}
-    for r in responses:
-        of_task.setdefault(r.task, {})[short(r.metric)] = None
-    several = [f"{task} ({', '.join(names)})" for task, names in of_task.items() if len(names) > 1]
+    _, several = metrics_of_tasks(responses)
     if several:
         msg = (
             f"{len(several)} tasks have several metrics: {few(several, 3)}; expected one for each "

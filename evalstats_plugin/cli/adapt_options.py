@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -97,6 +98,15 @@ def planning(function: FunctionT) -> FunctionT:
     for option in reversed(_OPTIONS):
         function = option(function)
     return function
+
+
+def state(default: str) -> Callable[[FunctionT], FunctionT]:
+    """Add ``--state`` to a command that asks a model; `default` says where else it is kept."""
+    return click.option(
+        "--state", type=click.Path(path_type=Path), metavar="FILE",
+        help="Answers so far, to take a killed test up.  "
+        f"[default: {default} removed at the end]",
+    )  # fmt: skip
 
 
 def plan_of(chosen: Mapping[str, Any], *, batch: int = 1, state: Any = None) -> Plan:

@@ -43,9 +43,6 @@ _LINKS: Mapping[str, _Mixture] = MappingProxyType(
     }
 )
 
-LINK_OF: Mapping[str, Link] = MappingProxyType({"bradley-terry": "logit", "thurstone": "probit"})
-"""Of each model."""
-
 
 def prob_win(mean: ArrayLike, variance: ArrayLike, link: Link) -> FloatArray:
     """Probability that the first wins, E[F(d)].
