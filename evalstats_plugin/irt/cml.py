@@ -239,7 +239,8 @@ def _bordered(covariance: Tensor, free: Tensor) -> Tensor:
 def _covariance(information: Tensor, free: Tensor) -> Tensor:
     """Of parameters that sum to 0."""
     pairs = free[:, :, None] * free[:, None]
-    inverse = torch.linalg.inv(_bordered(information, free))
-    centre = torch.eye(free.shape[1]).to(free) - pairs / free.sum(1)[:, None, None]
-    covariance = centre @ inverse @ centre
+    inverse = torch.linalg.inv(_bordered(information, free)) * pairs
+    mean = inverse.sum(2, keepdim=True) / free.sum(1)[:, None, None]
+    middle = mean.sum(1, keepdim=True) / free.sum(1)[:, None, None]
+    covariance = inverse - mean - mean.mT + middle
     return torch.where(pairs > 0, (covariance + covariance.mT) / 2, torch.nan)

@@ -93,7 +93,7 @@ def fit_cml(
 ) -> IRTFit:
     """Difficulties given model totals, and then abilities, which are made to sum to 0."""
     began = time.perf_counter()
-    n, m = counts.right.shape
+    m = counts.right.shape[1]
     check_room(6 * m * m, counts.right, f"the covariance of {m} items")
     found = _conditional(difficulties_given_model_totals, counts)
     free = torch.isfinite(found.estimate)
@@ -101,10 +101,13 @@ def fit_cml(
     able = warm(counts.right[:, free], counts.trials[:, free], -found.estimate[free])
     # Abilities move along with difficulties: down with their level -b, so up with b.
     along = -able.lever @ known
-    raw = torch.diag(able.variance) - along @ able.lever.T
-    centre = torch.eye(n).to(raw) - 1 / n
+    covariance = along @ -able.lever.T
+    covariance.diagonal().add_(able.variance)
+    mean = covariance.mean(1)
+    covariance -= mean - mean.mean()
+    covariance -= mean[:, None]
     difficulty, variance = found.estimate.clone(), torch.zeros_like(found.estimate)
-    variance[free] = known.diagonal() - 2 * along.mean(0) + raw.mean()
+    variance[free] = known.diagonal() - 2 * along.mean(0) + mean.mean()
     notes = [NOTE]
     if not bool(free.all()):
         flat = warm(counts.right[:, ~free].T, counts.trials[:, ~free].T, able.value)
@@ -113,7 +116,7 @@ def fit_cml(
     shift = able.value.mean()
     return _fit(
         matrix,
-        (able.value - shift, centre @ raw @ centre, difficulty - shift, variance),
+        (able.value - shift, covariance, difficulty - shift, variance),
         estimator="cml",
         diagnostics=_diagnostics(found) | run_facts(counts, began),
         notes=(*counts.notes, *notes, *_search_notes(found)),

@@ -1,0 +1,109 @@
+"""One job by ours or by an R package.
+
+``python r_fits.py PROGRAM FOLDER CPU_LIMIT WHAT`` reads ``data.npz`` from the folder and writes
+estimates and their standard errors to ``found.npz``. WHAT is ``rasch``, from scores (N, M), or
+``ratings``, from contests, which R gets counted (`r_fits.R`, which keeps the time by itself).
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import clock
+import numpy as np
+
+Data = Mapping[str, np.ndarray]
+Estimates = tuple[np.ndarray, np.ndarray]
+"""And standard errors as R gives them: of difficulties that sum to 0, of ratings less the first."""
+
+
+def rasch(data: Data) -> Callable[[], Estimates]:
+    """Difficulties by conditional maximum likelihood, and, beyond what R does, abilities."""
+    import torch
+
+    from evalstats_plugin import ResponseMatrix, fit_irt
+    from evalstats_plugin.irt.cml import difficulties_given_model_totals
+    from evalstats_plugin.irt.data import Counts
+
+    matrix = ResponseMatrix.from_array(data["scores"].astype(float))
+    right = torch.tensor(data["scores"], dtype=torch.float64)
+    alone = difficulties_given_model_totals(Counts(right, torch.ones_like(right)))
+    std_error = alone.covariance.diagonal().sqrt().numpy()
+
+    def run() -> Estimates:
+        return fit_irt(matrix, "rasch", "cml", device="cpu").difficulty, std_error
+
+    run()
+    return run
+
+
+def ratings(data: Data) -> Callable[[], Estimates]:
+    """Bradley–Terry with the model's covariance, from the contests."""
+    from evalstats_plugin.ranking.bradley_terry import fit_bradley_terry
+    from evalstats_plugin.ranking.contests import Contests
+
+    def run() -> Estimates:
+        contests = Contests.of(
+            data["first"], data["second"], data["outcome"], players=int(data["players"])
+        )
+        fit = fit_bradley_terry(contests, covariance="model")
+        own, with_first = np.diagonal(fit.covariance), fit.covariance[0]
+        return fit.rating, np.sqrt(own + own[0] - 2 * with_first)
+
+    return run
+
+
+def write_for_r(data: Data, what: str, folder: Path) -> None:
+    """Scores as they are; contests as how often each pair's first won, a tie being half."""
+    table = data["scores"] if what == "rasch" else counted(data)
+    np.savetxt(folder / "data.csv", table, fmt="%g", delimiter=",")
+
+
+def counted(data: Data) -> np.ndarray:
+    """Rows of first, second (from 1) and how often each of them won."""
+    n = int(data["players"])
+    pair = data["first"] * n + data["second"]
+    met = np.bincount(pair, minlength=n * n)
+    won = np.bincount(pair, data["outcome"], minlength=n * n)
+    seen = np.flatnonzero(met)
+    return np.column_stack([seen // n + 1, seen % n + 1, won[seen], met[seen] - won[seen]])
+
+
+def by_r(program: str, data: Data, what: str, folder: Path) -> None:
+    """Run it, and pass on what it printed."""
+    rscript = shutil.which("Rscript")
+    if rscript is None:
+        sys.exit(f"no Rscript: install Debian's r-cran-{program.lower()}")
+    write_for_r(data, what, folder)
+    script = Path(__file__).with_suffix(".R")
+    done = subprocess.run(
+        [rscript, script, program, folder], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        sys.exit(done.stderr)
+    found = np.loadtxt(folder / "found.csv", delimiter=",", ndmin=2)
+    np.savez(folder / "found.npz", estimate=found[:, 0], std_error=found[:, 1])
+    print(json.dumps(json.loads(done.stdout.splitlines()[-1])))
+
+
+def main(program: str, folder: str, cpu_limit: str, what: str) -> None:
+    """Do it, keep what was found and print what it took."""
+    clock.limit(float(cpu_limit))
+    with np.load(Path(folder) / "data.npz") as file:
+        data = dict(file)
+    if program != "evalstats-plugin":
+        by_r(program, data, what, Path(folder))
+        return
+    run = {"rasch": rasch, "ratings": ratings}[what](data)
+    (estimate, std_error), taken = clock.timed(run)
+    np.savez(Path(folder) / "found.npz", estimate=estimate, std_error=std_error)
+    clock.tell(program, taken)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
