@@ -24,6 +24,11 @@ class Items(NamedTuple):
         guess = None if self.guess is None else self.guess[at]
         return Items(self.slope[at], self.intercept[at], guess, self.upper)
 
+    def to(self, dtype: torch.dtype) -> Items:
+        """The same as numbers of another kind."""
+        guess = None if self.guess is None else self.guess.to(dtype)
+        return Items(self.slope.to(dtype), self.intercept.to(dtype), guess, self.upper)
+
     @property
     def logistic(self) -> bool:
         """Whether the log-odds are aθ + d themselves."""
@@ -85,4 +90,6 @@ def ability_information(items: Items, at: Tensor) -> Tensor:
     """Fisher information on θ of one trial of each item, shape (M, Q)."""
     found = curves(items, at)
     by_ability = found.slope * items.slope[:, None]
-    return by_ability * (by_ability / (found.right * found.wrong))
+    # Far from the steepest items both vanish.
+    spread = (found.right * found.wrong).clamp_min(torch.finfo(at.dtype).tiny)
+    return by_ability * (by_ability / spread)

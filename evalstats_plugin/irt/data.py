@@ -64,10 +64,8 @@ def counts_of(
     number = resolve_dtype(dtype)
     what = f"{n} models × {m} items"
     check_memory(memory_needed(n, m, number), place, what, otherwise=_smaller(number))
-    there = ~np.isnan(matrix.scores)
     check_unit_range(matrix)
-    trials: NDArray[np.float64] = there.sum(axis=2, dtype=np.float64)
-    right: NDArray[np.float64] = np.nansum(matrix.scores, axis=2)
+    right, trials = _summed(matrix.scores)
     if linked:
         _check_linked(matrix, trials > 0)
     return Counts(
@@ -75,6 +73,17 @@ def counts_of(
         trials=torch.from_numpy(trials).to(place, number),  # pyright: ignore[reportUnknownMemberType]
         notes=(*matrix.notes, *_notes(matrix, right, trials)),
     )
+
+
+def _summed(
+    scores: NDArray[np.float64],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Successes and trials over the epochs, each of shape (N, M)."""
+    there = ~np.isnan(scores)
+    if scores.shape[2] == 1:
+        one, only = there[:, :, 0], scores[:, :, 0]
+        return np.where(one, only, 0.0), one.astype(np.float64)
+    return np.nansum(scores, axis=2), there.sum(axis=2, dtype=np.float64)
 
 
 def check_room(numbers: int, like: Tensor, what: str) -> None:

@@ -24,8 +24,8 @@ from evalstats_plugin.irt.fit import IRTFit
 from evalstats_plugin.irt.fitted_groups import with_groups
 from evalstats_plugin.irt.information import Covariances, covariances, is_quick
 from evalstats_plugin.irt.items_integrated import items_integrated
-from evalstats_plugin.irt.mml import STEEPEST, Marginal, Options, fit_marginal
-from evalstats_plugin.irt.posterior import arrange
+from evalstats_plugin.irt.mml import Marginal, fit_marginal
+from evalstats_plugin.irt.px_em import STEEPEST, Options
 from evalstats_plugin.irt.quadrature import LOOSEST
 from evalstats_plugin.matrix import ResponseMatrix
 from evalstats_plugin.stats.interval import FloatArray
@@ -48,7 +48,7 @@ def fit_mml(
     check_room(6 * n * (how.nodes or 300), counts.right, f"{n} models × {m} items")
     found = fit_marginal(kept, how)
     wanted = is_quick(n, found) if std_errors is None else bool(std_errors)
-    spread = covariances(arrange(kept), found, how, sandwich=sandwich) if wanted else None
+    spread = covariances(found.answers, found, how, sandwich=sandwich) if wanted else None
     notes = [*counts.notes, *_notes(found, kept)]
     if not wanted:
         notes.append(

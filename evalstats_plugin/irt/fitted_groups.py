@@ -14,7 +14,8 @@ import numpy as np
 from evalstats_plugin.irt.ability_groups import FEW
 from evalstats_plugin.irt.fit import IRTFit
 from evalstats_plugin.irt.information import Covariances
-from evalstats_plugin.irt.mml import Marginal, Options
+from evalstats_plugin.irt.mml import Marginal
+from evalstats_plugin.irt.px_em import Options
 from evalstats_plugin.stats.interval import FloatArray
 from evalstats_plugin.wording import few
 

@@ -36,6 +36,8 @@ _REACH = (5.5, 5.5)
 # Curves of a logarithm beyond this one's are no steeper: answers cannot tell them from steps.
 _STEEPEST = math.log(25.0)
 _MOST_POINTS = 801
+# Difficulties at which it is seen how much an item may tell.
+_PLACES = 40
 # Points in a segment of a line, of which the ends tell whether an item's posterior is inside.
 _SEGMENT = 4
 SEGMENT_RISE = (_SEGMENT * _SPACING / 2) ** 2 / 2
@@ -48,6 +50,10 @@ class Population:
 
     kind: Kind
     values: Tensor
+
+    def to(self, dtype: torch.dtype) -> Population:
+        """The same as numbers of another kind."""
+        return Population(self.kind, self.values.to(dtype))
 
     @property
     def free(self) -> int:
@@ -211,7 +217,8 @@ def _line(
 def _first_information(kind: Kind, x2: Tensor, ability: Tensor, trials: Tensor) -> Tensor:
     """Most information on x_1 that an item of each x_2 can have, shape of x2."""
     a = x2 if kind == "2pl-signed" else discrimination_of(x2)
-    p = torch.sigmoid(a[:, None, None] * (ability[:, None] - ability))
+    places = ability.sort()[0][:: max(1, len(ability) // _PLACES)]
+    p = torch.sigmoid(a[:, None, None] * (places[:, None] - ability))
     best = (p * (1 - p) @ trials).amax(1)
     return best if kind == "2pl-signed" else a**2 * best
 

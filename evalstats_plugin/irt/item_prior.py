@@ -15,10 +15,13 @@ from evalstats_plugin.irt.curves import Items
 from evalstats_plugin.irt.item_step import Derivatives
 from evalstats_plugin.sampling.cholesky import cholesky
 
-_ROUNDS = 30
-"""EM steps of the distribution for each step of the items."""
-_LOOK = 6
-"""Every so many of them is seen whether they have settled."""
+_ROUNDS, _SETTLED = 10, 1e-7
+"""Of three EM steps of the distribution for each step of the items, at most; a change that ends
+them, or some roundings of a number where these are more."""
+_LOOK = 2
+"""Every so many rounds it is seen whether they have settled."""
+_LONGEST, _FARTHEST = 16.0, 0.7
+"""Longest jump, in EM steps, and from where these led."""
 _IDEAL, _FLOOR = 2.0, 0.1
 """So many items with so small a standard deviation are added to those there are."""
 
@@ -69,8 +72,9 @@ class ItemPrior(NamedTuple):
     def updated(self, found: Derivatives, items: Items) -> ItemPrior:
         """The distribution that makes these items likeliest, each known as well as it is.
 
-        EM on the items' quadratic likelihoods, without touching the answers. A few items without
-        any spread join in, lest the variance creep to 0 for ever where items do not differ.
+        EM on the items' quadratic likelihoods, without touching the answers; every third step
+        starts from where the two before point (SQUAREM). A few items without any spread join in,
+        lest the variance creep to 0 for ever where items do not differ.
         """
         at, prior = self.columns, self
         known = found.information[:, at, at]
@@ -78,27 +82,34 @@ class ItemPrior(NamedTuple):
         target = known @ values + found.gradient[:, at, None]
         # With the items last, the few numbers of each are rows of their own.
         known, target = known.permute(1, 2, 0).contiguous(), target[..., 0].T.contiguous()
-        n, k = target.shape[1], len(self.mean)
-        floor = _IDEAL * _FLOOR**2 * torch.eye(k, dtype=target.dtype, device=target.device)
-        done = target.new_zeros((), dtype=torch.bool)
+        settled = max(_SETTLED, 20 * torch.finfo(target.dtype).eps)
         for turn in range(1, _ROUNDS + 1):
-            precision = prior.precision
-            own = _inverses(known + precision[..., None])
-            means = (own * (target + (precision @ prior.mean)[:, None])).sum(dim=1)
-            mean = means.mean(dim=1)
-            apart = means - mean[:, None]
-            spread = apart @ apart.T + own.sum(dim=2) + floor
-            factor = cholesky(spread / (n + _IDEAL))
-            change = (factor - prior.factor).abs().max() + (mean - prior.mean).abs().max()
-            prior = self._replace(
-                mean=torch.where(done, prior.mean, mean),
-                factor=torch.where(done, prior.factor, factor),
-            )
-            done = done | (change < 1e-7)
+            first = prior.of_items(known, target)
+            second = first.of_items(known, target)
+            start, middle, end = prior.vector(), first.vector(), second.vector()
+            move = middle - start
+            bend = end - middle - move
+            tiny = torch.finfo(bend.dtype).tiny
+            length = (move.norm() / bend.norm().clamp_min(tiny)).clamp(1.0, _LONGEST)
+            jump = start + 2 * length * move + length * length * bend
+            jump = end + (jump - end).clamp(-_FARTHEST, _FARTHEST)
+            prior = prior.of_vector(jump).of_items(known, target)
             # Seldom, since a device would have to be waited for.
-            if turn % _LOOK == 0 and bool(done):
+            if turn % _LOOK == 0 and float((end - middle).abs().max()) < settled:
                 break
         return prior
+
+    def of_items(self, known: Tensor, target: Tensor) -> ItemPrior:
+        """One EM step: the distribution of items with these precisions, (k, k, M), and targets."""
+        n, k = target.shape[1], len(self.mean)
+        precision = self.precision
+        own = _inverses(known + precision[..., None])
+        means = (own * (target + (precision @ self.mean)[:, None])).sum(dim=1)
+        mean = means.mean(dim=1)
+        apart = means - mean[:, None]
+        floor = _IDEAL * _FLOOR**2 * torch.eye(k, dtype=target.dtype, device=target.device)
+        spread = apart @ apart.T + own.sum(dim=2) + floor
+        return self._replace(mean=mean, factor=cholesky(spread / (n + _IDEAL)))
 
     def expansion(
         self, mean: Tensor, square: Tensor, n: int, items: Items

@@ -11,7 +11,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from evalstats_plugin.irt.coarse_grid import coarse
 from evalstats_plugin.irt.curves import Curves, Items, curves, gradients, log_odds_and_wrong
 from evalstats_plugin.irt.posterior import Answers, Nodes, blocks
 
@@ -40,10 +39,9 @@ def _derivatives_of(
     answers: Answers, items: Items, part: slice, sums: tuple[Tensor, Tensor, Tensor], at: Tensor
 ) -> Derivatives:
     weights, by_pattern, mean = sums
-    # (Q, U) @ (U, M) is faster than its transpose.
-    few = coarse(items, at)
-    at, by_pattern = few.at, few.gather(by_pattern)
-    trials = (by_pattern.T @ answers.trials[:, part]).T
+    few = answers.near(items, at)
+    at = few.at
+    trials = answers.tried(part, few.gather(by_pattern))
     curve = curves(items, at)
     if items.logistic:
         right = answers.right[:, part]
@@ -95,9 +93,9 @@ def expected_log_likelihood(
     by_pattern = answers.of_patterns(weights)
     found: list[Tensor] = []
     for part in blocks(answers.right.shape[1], len(nodes.at)):
-        few = coarse(items.part(part), nodes.at)
+        few = answers.near(items.part(part), nodes.at)
         odds, wrong = log_odds_and_wrong(items.part(part), few.at)
         right = (few.gather(weights).T @ answers.right[:, part]).T
-        trials = (few.gather(by_pattern).T @ answers.trials[:, part]).T
+        trials = answers.tried(part, few.gather(by_pattern))
         found.append((right * odds + trials * wrong).sum(dim=1))
     return torch.cat(found)

@@ -26,6 +26,8 @@ _FEWEST, _SHARE, _WORTH = 32, 24, 2**17
 _BLOCK = 2**21
 # Points that hold less of an item's posterior than this are left out of the covariance.
 _FAINT = 1e-8
+# Standard deviation of a parameter below which it is the same for all items.
+_NO_SPREAD = 1e-3
 # Points left out of a block hold less than exp(-25) of the posterior of each of its items.
 _FAR = 25.0 + SEGMENT_RISE
 
@@ -69,12 +71,15 @@ def blocks(
     ends = torch.nonzero(grid.end)[:, 0]
     before = torch.cumsum(grid.end, 0) - 1
     after = before + (~grid.end).long()
-    at_ends = (log_weight - grid.log_area)[ends], logit[ends], level[ends]
+    # Where they are low is seen in single precision.
+    at_ends = [
+        x.to(torch.float32) for x in ((log_weight - grid.log_area)[ends], logit[ends], level[ends])
+    ]
     total = counts.trials.sum(0)
     order = torch.argsort(counts.right.sum(0) / total, stable=True)
     for items in order.split(max(_FEWEST, len(order) // _SHARE, _WORTH // len(grid.x1))):
         right, trials = counts.right.T[items], counts.trials.T[items]
-        score = _scores(right, trials, *at_ends)
+        score = _scores(right.to(torch.float32), trials.to(torch.float32), *at_ends)
         # Where there are no numbers, none is far.
         near = ~(score < score.amax(1, keepdim=True) - _FAR).all(0)
         points = torch.nonzero(near[before] | near[after])[:, 0]
@@ -97,10 +102,12 @@ def evaluate(
     grid: Points,
     *,
     known: Tensor | None = None,
+    roughly: bool = False,
 ) -> State:
     """Log-likelihood, gradient and the two parts of the information, by Louis' identity.
 
-    `known` is the missing information on the abilities, (N, N), if it need not be found.
+    `known` is the missing information on the abilities, (N, N), if it need not be found; `roughly`
+    takes the scores of abilities as linear in an item's parameters for it.
     """
     n, a = len(ability), grid.discrimination
     chance = torch.sigmoid(torch.addmm(grid.intercept[:, None], a[:, None], ability[None]))
@@ -120,11 +127,13 @@ def evaluate(
         score_mean = block.weight @ score[at]
         missing[:n, n:] -= mean.T @ score_mean
         missing[n:, n:] -= score_mean.T @ score_mean
-        if known is None:
+        if roughly:
+            missing[:n, :n] += _linear_covariance(block, grid, lever)
+        elif known is None:
             missing[:n, :n] += _own_covariance(block, a[at], lever, mean, usual)
     if known is not None:
         missing[:n, :n] = known
-    else:
+    elif not roughly:
         missing[:n, :n] += _usual_square(slope, pooled, expected, usual)
     residual = a[:, None] * (hits - expected * chance)
     missing[:n, n:] += residual.T @ score
@@ -156,6 +165,26 @@ def _usual_square(slope: Tensor, pooled: Tensor, expected: Tensor, usual: Tensor
     level = slope * usual
     half = (slope * expected - 0.5 * pooled[:, None] * level).T @ level
     return half + half.T
+
+
+def _linear_covariance(block: Block, grid: Points, slope: Tensor) -> Tensor:
+    """Σ over items of the covariance of the scores on lines through their posteriors, (N, N)."""
+    at = block.points
+    here = [grid.x1[at], grid.x2[at]]
+    total, done = slope.new_zeros(slope.shape[1], slope.shape[1]), list[Tensor]()
+    for value in here:
+        # Standardised under each item's posterior, shape (m, P), and unrelated to the first.
+        line = value - (block.weight @ value)[:, None]
+        for before in done:
+            line = line - (block.weight * before * line).sum(1, keepdim=True) * before
+        sd = (block.weight * line.square()).sum(1, keepdim=True).sqrt()
+        line = line / sd.clamp_min(_NO_SPREAD)
+        done.append(line)
+        share = block.weight * line
+        half = block.right * (share @ grid.discrimination[at])[:, None]
+        half = half.addcmul(block.trials, share @ slope, value=-1)
+        total.addmm_(half.T, half)
+    return total
 
 
 def _own_covariance(block: Block, a: Tensor, slope: Tensor, mean: Tensor, usual: Tensor) -> Tensor:

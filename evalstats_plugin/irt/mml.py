@@ -10,53 +10,28 @@ expansion [LRW98]_ sets both right in every step, and SQUAREM takes the rest in 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+import math
+from dataclasses import replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from evalstats_plugin.irt.ability_groups import AbilityGroups, Named, alike
+from evalstats_plugin.irt.ability_groups import AbilityGroups
+from evalstats_plugin.irt.ability_windows import windows
 from evalstats_plugin.irt.acceleration import Solution, squarem
 from evalstats_plugin.irt.curves import Items
 from evalstats_plugin.irt.data import Counts
-from evalstats_plugin.irt.item_prior import ItemPrior, first_guess, weak_prior
-from evalstats_plugin.irt.item_step import (
-    Derivatives,
-    derivatives,
-    expected_log_likelihood,
-    newton_step,
-)
-from evalstats_plugin.irt.posterior import Nodes, arrange, moments, posterior
-from evalstats_plugin.irt.quadrature import (
-    Widths,
-    even_nodes,
-    fitting_nodes,
-    posterior_widths,
-    spacing,
-)
+from evalstats_plugin.irt.item_prior import ItemPrior
+from evalstats_plugin.irt.posterior import Answers, Nodes, arrange, moments
+from evalstats_plugin.irt.px_em import PXEM, Options, State
+from evalstats_plugin.irt.quadrature import Widths, even_nodes, fitting_nodes, spacing
+from evalstats_plugin.irt.start_values import from_shares, from_totals
 
-STEEPEST = 25.0
-"""Bound of discriminations: where models separate perfectly, the likelihood has none."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Options:
-    """How a fit is done."""
-
-    common_slope: bool = False
-    guessing: bool = False
-    guessing_prior: tuple[float, float] | None = (-1.1, 0.5)
-    """Mean and standard deviation of logit c; None for maximum likelihood."""
-    upper: float = 1.0
-    prior: Literal["none", "weak", "estimated"] = "none"
-    """Of discrimination and intercept."""
-    nodes: int | None = None
-    """So many on [-6, 6]; None chooses them from the data."""
-    groups: Named | None = None
-    """Of models, each with its own distribution of abilities; None for one of all."""
-    tolerance: float = 1e-5
-    max_steps: int = 2000
+_LONG = 2**17
+"""Cells from which on posteriors are sought in windows, and in single precision at first."""
+_ROUGH, _FEW = 1e-3, 30
+"""Change of a step in single precision below which double is worth it, or so many steps."""
 
 
 class Marginal(NamedTuple):
@@ -75,127 +50,64 @@ class Marginal(NamedTuple):
     prior: ItemPrior | None
     groups: AbilityGroups | None
     found: Solution
+    answers: Answers
+    """What it was fitted to, with the windows of the search."""
 
 
-class _State(NamedTuple):
-    items: Items
-    prior: ItemPrior | None
-    groups: AbilityGroups | None
+class _Search(PXEM):
+    """The search for its fixed point, on nodes that fit the posteriors."""
 
+    def __init__(self, answers: Answers, items: Items, options: Options) -> None:
+        super().__init__(answers, items, options)
+        self.whole = answers
 
-class _Fit:
-    """The map that EM iterates, on flat vectors: items (p, M), groups, the estimated prior."""
+    @property
+    def long(self) -> bool:
+        """Whether products with the trials of many models take most of the time."""
+        n, m = self.whole.right.shape
+        return self.options.nodes is None and self.whole.separate and n * m >= _LONG
 
-    def __init__(self, counts: Counts, options: Options) -> None:
-        self.answers, self.options = arrange(counts), options
-        self.nodes = even_nodes(-6, 6, options.nodes or 61, counts.right)
-        self.items = _start(counts, options)
-        self.groups = None if options.groups is None else alike(options.groups, counts.right)
-        self.prior: ItemPrior | None = None
-        if options.prior == "weak":
-            self.prior = weak_prior(counts.right, common_slope=options.common_slope)
-        elif options.prior == "estimated":
-            self.prior = first_guess(self.items, common_slope=options.common_slope)
+    def search(self, point: Tensor, tolerance: float, most: int) -> tuple[Solution, Widths]:
+        """Iterate on nodes that fit the posteriors, placed anew until they do."""
+        steps, wider = 0, 1.0
+        while True:
+            found = squarem(self.step, point, tolerance=tolerance, max_steps=most - steps)
+            point, steps = found.at, steps + found.steps
+            missed = self.answers.windows is not None and not math.isfinite(found.objective)
+            if missed:
+                self.answers, wider = self.whole, 2 * wider
+            seen = self.widths(self.unpack(point))
+            fine = not missed and fitting_nodes(self.nodes, seen.mean, seen.sd) is None
+            if self.options.nodes is not None or fine or steps >= most:
+                return found._replace(steps=steps), seen
+            self.place(seen.mean, seen.sd, wider)
 
-    def pack(self, at: _State) -> Tensor:
-        guess = [] if at.items.guess is None else [at.items.guess]
-        groups = [] if at.groups is None else [at.groups.vector()]
-        free = [at.prior.vector()] if at.prior is not None and at.prior.estimated else []
-        return torch.cat([at.items.slope, at.items.intercept, *guess, *groups, *free])
+    def place(self, mean: Tensor, sd: Tensor, wider: float = 1.0) -> None:
+        """Choose nodes for posteriors of these moments, and windows where these save much."""
+        self.nodes = fitting_nodes(self.nodes, mean, sd) or self.nodes
+        if self.long:
+            by = windows(mean, sd, self.nodes.at, wider=wider)
+            self.answers = self.whole.narrowed(by)
 
-    def unpack(self, point: Tensor) -> _State:
-        m = len(self.items.slope)
-        size = (2 if self.items.guess is None else 3) * m
-        guess = None if self.items.guess is None else point[2 * m : size]
-        items = Items(point[:m], point[m : 2 * m], guess, self.options.upper)
-        groups, prior, rest = self.groups, self.prior, point[size:]
-        if groups is not None:
-            free = 2 * len(groups.mean) - 2
-            groups, rest = groups.of_vector(rest[:free]), rest[free:]
-        if prior is not None and prior.estimated:
-            prior = prior.of_vector(rest)
-        return _State(items, prior, groups)
-
-    def nodes_of(self, at: _State) -> Nodes:
-        """Give the grid the weights of the models' distributions."""
-        return self.nodes if at.groups is None else at.groups.weighted(self.nodes)
-
-    def widths(self, at: _State) -> Widths:
-        """Posteriors of the abilities."""
-        prior = 1.0 if at.groups is None else at.groups.precision
-        return posterior_widths(self.answers, at.items, self.nodes_of(at), prior)
-
-    def step(self, point: Tensor) -> tuple[Tensor, Tensor]:
-        """One PX-EM step, with the objective where it started."""
-        items, prior, groups = state = self.unpack(point)
-        found = posterior(self.answers, items, self.nodes_of(state))
-        by = derivatives(self.answers, items, found.weights, self.nodes)
-        objective = found.log_likelihood.sum() + self._add_guessing_prior(by, items)
-        if prior is not None:
-            prior = prior.updated(by, items) if prior.estimated else prior
-            objective = objective + prior.add_to(by, items)
-        change = newton_step(by, common_slope=self.options.common_slope)
-        if not items.logistic:
-            change = self._held_back(items, change, found.weights, prior)
-        moved = _State(self._moved(items, change), prior, groups)
-        return self.pack(self._expanded(moved, found.weights)), objective
-
-    def _expanded(self, state: _State, weights: Tensor) -> _State:
-        """Bring abilities, which the step shifted and stretched, back to N(0, 1)."""
-        items, prior, groups = state
-        share = weights.mean(dim=0)
-        shift, square = share @ self.nodes.at, share @ self.nodes.at.square()
-        scale = (square - shift * shift).clamp_min(1e-6).sqrt()
-        if groups is not None:
-            groups = groups.moments(weights, self.nodes.at)
-            if prior is not None and not prior.estimated:
-                return state._replace(groups=groups.anchored())
-            groups, shift, scale = groups.relative()
-        if prior is not None and prior.estimated:
-            prior = prior.expanded(shift, scale, items.slope[0])
-        elif prior is not None:
-            n = len(weights)
-            shift, held = prior.expansion(shift, square, n, items)
-            scale = scale if self.options.common_slope else held
-        slope, intercept = items.slope * scale, items.intercept + items.slope * shift
-        return _State(items._replace(slope=slope, intercept=intercept), prior, groups)
-
-    def _add_guessing_prior(self, by: Derivatives, items: Items) -> Tensor:
-        prior = self.options.guessing_prior
-        if items.guess is None or prior is None:
-            return items.slope.new_zeros(())
-        away = (items.guess - prior[0]) / prior[1]
-        by.gradient[:, 2] -= away / prior[1]
-        by.information[:, 2, 2] += prior[1] ** -2
-        return -0.5 * away.square().sum()
-
-    def _held_back(
-        self, items: Items, change: Tensor, weights: Tensor, prior: ItemPrior | None
-    ) -> Tensor:
-        """Halve the steps of items that would fall: with guessing, their part is not concave."""
-
-        def height(at: Items) -> Tensor:
-            total = expected_log_likelihood(self.answers, at, weights, self.nodes)
-            if at.guess is not None and self.options.guessing_prior is not None:
-                mean, sd = self.options.guessing_prior
-                total = total - 0.5 * ((at.guess - mean) / sd).square()
-            return total if prior is None else total + prior.log_density(at)
-
-        now = height(items)
-        for _ in range(6):
-            falls = height(self._moved(items, change)) < now - 1e-9 * now.abs()
-            if not bool(falls.any()):
-                break
-            change = torch.where(falls[:, None], 0.5 * change, change)
-        return change
-
-    def _moved(self, items: Items, change: Tensor) -> Items:
-        guess = None if items.guess is None else (items.guess + change[:, 2]).clamp(-12, 5)
-        return items._replace(
-            slope=(items.slope + change[:, 0]).clamp(-STEEPEST, STEEPEST),
-            intercept=(items.intercept + change[:, 1]).clamp(-8 * STEEPEST, 8 * STEEPEST),
-            guess=guess,
-        )
+    def near(self) -> tuple[Tensor, int]:
+        """Come near the optimum in single precision, and place the nodes."""
+        like, single = self.items.slope, torch.float32
+        whole = self.whole.to(single)
+        if self.items.logistic:
+            slope = self.options.common_slope
+            start = from_totals(whole.right, whole.trials, common_slope=slope)
+            rough, place = _Search(whole, start.items, self.options), start[1:]
+        else:
+            rough = _Search(whole, self.items.to(single), self.options)
+            place = rough.widths(rough.unpack(rough.start()))[1:]
+        rough.place(*place)
+        found, seen = rough.search(rough.start(), _ROUGH, _FEW)
+        reach, count = float(rough.nodes.at[-1]), len(rough.nodes.at)
+        # Its copies of the answers are not needed any more.
+        del rough, whole
+        self.nodes = even_nodes(-reach, reach, count, like)
+        self.place(seen.mean.to(like), seen.sd.to(like))
+        return found.at.to(like), found.steps
 
 
 def fit_marginal(counts: Counts, options: Options) -> Marginal:
@@ -209,26 +121,19 @@ def fit_marginal(counts: Counts, options: Options) -> Marginal:
     if options.nodes is not None and options.nodes < 3:
         msg = f"{options.nodes} nodes found, expected 3 or more"
         raise ValueError(msg)
-    fit = _Fit(counts, options)
-    point, steps = fit.pack(_State(fit.items, fit.prior, fit.groups)), 0
-    seen = None if options.nodes is not None else fit.widths(fit.unpack(point))
-    while True:
-        if seen is not None:
-            fit.nodes = fitting_nodes(fit.nodes, seen) or fit.nodes
-        most = options.max_steps - steps
-        found = squarem(fit.step, point, tolerance=options.tolerance, max_steps=most)
-        point, steps = found.at, steps + found.steps
-        at = fit.unpack(point)
-        seen = fit.widths(at)
-        enough = options.nodes is not None or steps >= options.max_steps
-        if enough or fitting_nodes(fit.nodes, seen) is None:
-            break
+    fit = _Search(arrange(counts), _start(counts, options), options)
+    point, steps = fit.near() if fit.long else (fit.start(), 0)
+    if not fit.long and options.nodes is None:
+        fit.place(*fit.widths(fit.unpack(point))[1:])
+    found, seen = fit.search(point, options.tolerance, options.max_steps - steps)
+    at = fit.unpack(found.at)
     if at.items.slope.sum() < 0:
         # Turned round, the model is the same: ability is what most items reward.
         items = at.items._replace(slope=-at.items.slope)
-        at = _State(items, at.prior and at.prior.turned(), at.groups and at.groups.turned())
+        at = State(items, at.prior and at.prior.turned(), at.groups and at.groups.turned())
+        fit.answers = fit.whole
         seen = fit.widths(at)
-    return _result(fit, at, seen, found._replace(steps=steps))
+    return _result(fit, at, seen, found._replace(steps=steps + found.steps))
 
 
 def _start(counts: Counts, options: Options) -> Items:
@@ -242,11 +147,10 @@ def _start(counts: Counts, options: Options) -> Items:
         items = fit_marginal(counts, plain).items
         guess = torch.full_like(items.slope, (options.guessing_prior or (-2.0, 0))[0])
         return items._replace(guess=guess if options.guessing else None, upper=options.upper)
-    share = (counts.right.sum(dim=0) + 0.5) / (counts.trials.sum(dim=0) + 1)
-    return Items(torch.ones_like(share), 1.2 * torch.logit(share))
+    return from_shares(counts.right.sum(dim=0), counts.trials.sum(dim=0))
 
 
-def _result(fit: _Fit, at: _State, seen: Widths, found: Solution) -> Marginal:
+def _result(fit: _Search, at: State, seen: Widths, found: Solution) -> Marginal:
     nodes, last = fit.nodes_of(at), seen.posterior
     mean, variance = moments(last.weights, nodes.at)
     return Marginal(
@@ -260,4 +164,5 @@ def _result(fit: _Fit, at: _State, seen: Widths, found: Solution) -> Marginal:
         prior=at.prior,
         groups=at.groups,
         found=found,
+        answers=fit.answers,
     )

@@ -12,7 +12,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from evalstats_plugin.irt.coarse_grid import coarse
+from evalstats_plugin.irt.ability_windows import Windows
+from evalstats_plugin.irt.coarse_grid import Coarse, coarse
 from evalstats_plugin.irt.curves import Items, log_odds_and_wrong
 from evalstats_plugin.irt.data import Counts
 from evalstats_plugin.irt.stored_cells import StoredCells
@@ -41,6 +42,46 @@ class Answers(NamedTuple):
     """Shape (U, M), all rows different; or (N, M)."""
     pattern: Tensor | None
     """Shape (N,): the row of `trials` of each model; None for its own."""
+    windows: Windows | None = None
+    """Nodes that the rows of `trials` need; None for all of them."""
+
+    @property
+    def separate(self) -> bool:
+        """Whether each model has trials of its own, in memory."""
+        return self.pattern is None and not isinstance(self.trials, StoredCells)
+
+    def to(self, dtype: torch.dtype) -> Answers:
+        """The same as numbers of another kind."""
+        return self._replace(right=self.right.to(dtype), trials=self.trials.to(dtype))
+
+    def narrowed(self, by: Windows) -> Answers:
+        """With rows of trials in the order of the windows; each model must have its own row."""
+        return self._replace(trials=self.trials[by.order], pattern=by.rank, windows=by)
+
+    def near(self, items: Items, at: Tensor) -> Coarse:
+        """Points at which to sum over items, for nodes `at` (Q,)."""
+        return coarse(items, at) if self.windows is None else Coarse(at, None)
+
+    def times(self, part: slice, columns: Tensor) -> Tensor:
+        """Products of the trials on some items with their `columns` (m, K), shape (U, K)."""
+        cells = self.trials[:, part]
+        if self.windows is None:
+            return product(cells, columns)
+        found = columns.new_zeros(len(cells), columns.shape[1])
+        for rows, nodes in self.windows.parts:
+            found[rows, nodes] = product(cells[rows], columns[:, nodes])
+        return found
+
+    def tried(self, part: slice, by_pattern: Tensor) -> Tensor:
+        """Expected trials of some items, given weights (U, K), shape (m, K)."""
+        cells = self.trials[:, part]
+        # (K, U) @ (U, m) is faster than its transpose.
+        if self.windows is None:
+            return (by_pattern.T @ cells).T
+        found = by_pattern.new_zeros(by_pattern.shape[1], cells.shape[1])
+        for rows, nodes in self.windows.parts:
+            found[nodes].addmm_(by_pattern[rows, nodes].T, cells[rows])
+        return found.T
 
     def of_models(self, by_pattern: Tensor) -> Tensor:
         """From one row per pattern to one per model."""
@@ -100,16 +141,19 @@ def product(cells: Tensor, columns: Tensor) -> Tensor:
 
 def log_likelihood(answers: Answers, items: Items, at: Tensor) -> Tensor:
     """Log-likelihood of each model at each ability `at` (Q,), shape (N, Q)."""
-    by_pattern = at.new_zeros(len(answers.trials), len(at))
+    if answers.windows is None:
+        by_pattern = at.new_zeros(len(answers.trials), len(at))
+    else:
+        by_pattern = answers.windows.outside(at)
     by_model = at.new_zeros(len(answers.right), len(at))
     if items.logistic:
         # The log-odds are linear in θ: two columns in place of Q.
         sums = product(answers.right, torch.stack([items.slope, items.intercept], dim=1))
         torch.addcmul(sums[:, 1:], sums[:, :1], at, out=by_model)
     for part in blocks(answers.right.shape[1], len(at)):
-        few = coarse(items.part(part), at)
+        few = answers.near(items.part(part), at)
         odds, wrong = log_odds_and_wrong(items.part(part), few.at)
-        by_pattern += few.spread(product(answers.trials[:, part], wrong))
+        by_pattern += few.spread(answers.times(part, wrong))
         if not items.logistic:
             by_model += few.spread(product(answers.right[:, part], odds))
     return by_model.add_(answers.of_models(by_pattern))
@@ -117,9 +161,27 @@ def log_likelihood(answers: Answers, items: Items, at: Tensor) -> Tensor:
 
 def posterior(answers: Answers, items: Items, nodes: Nodes) -> Posterior:
     """Bayes' rule on the grid, in log space: thousands of items do not underflow."""
+    if answers.windows is not None and items.logistic:
+        return _in_windows(answers, answers.windows, items, nodes)
     joint = log_likelihood(answers, items, nodes.at).add_(nodes.log_weight)
     total = torch.logsumexp(joint, dim=1)
     return Posterior(joint.sub_(total[:, None]).exp_(), total)
+
+
+def _in_windows(answers: Answers, by: Windows, items: Items, nodes: Nodes) -> Posterior:
+    """The same where models' posteriors are, and 0 elsewhere."""
+    sums = product(answers.right, torch.stack([items.slope, items.intercept], dim=1))[by.order]
+    wrong = log_odds_and_wrong(items, nodes.at)[1]
+    log_weight = nodes.log_weight
+    log_weight = log_weight[by.order] if log_weight.dim() == 2 else log_weight.expand(len(sums), -1)
+    weights = sums.new_zeros(len(sums), len(nodes.at))
+    totals: list[Tensor] = []
+    for rows, at in by.parts:
+        joint = product(answers.trials[rows], wrong[:, at]).add_(log_weight[rows, at])
+        joint.addcmul_(sums[rows, :1], nodes.at[at]).add_(sums[rows, 1:])
+        totals.append(torch.logsumexp(joint, dim=1))
+        torch.exp(joint.sub_(totals[-1][:, None]), out=weights[rows, at])
+    return Posterior(weights[by.rank], torch.cat(totals)[by.rank])
 
 
 def moments(weights: Tensor, at: Tensor) -> tuple[Tensor, Tensor]:

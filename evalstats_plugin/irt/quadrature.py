@@ -12,7 +12,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from evalstats_plugin.irt.coarse_grid import coarse
 from evalstats_plugin.irt.curves import Items, ability_information
 from evalstats_plugin.irt.posterior import (
     Answers,
@@ -21,7 +20,6 @@ from evalstats_plugin.irt.posterior import (
     blocks,
     moments,
     posterior,
-    product,
 )
 
 SPACING = 1.5
@@ -58,7 +56,7 @@ class Widths(NamedTuple):
     mean: Tensor
     """Shape (N,)."""
     sd: Tensor
-    """From the information."""
+    """From the information, where nodes may be too far apart to tell."""
 
 
 def posterior_widths(
@@ -70,23 +68,27 @@ def posterior_widths(
     of the distribution of abilities, of shape (N,) or the same for all.
     """
     found = posterior(answers, items, nodes)
+    if answers.windows is not None:
+        # They were laid on nodes that are close enough.
+        mean, variance = moments(found.weights, nodes.at)
+        return Widths(found, mean, variance.sqrt())
     information = nodes.at.new_zeros(len(answers.trials), len(nodes.at))
     for part in blocks(answers.right.shape[1], len(nodes.at)):
-        few = coarse(items.part(part), nodes.at)
+        few = answers.near(items.part(part), nodes.at)
         by_item = ability_information(items.part(part), few.at)
-        information += few.spread(product(answers.trials[:, part], by_item))
+        information += few.spread(answers.times(part, by_item))
     precision = prior + (found.weights * answers.of_models(information)).sum(dim=1)
     return Widths(found, moments(found.weights, nodes.at)[0], precision.rsqrt())
 
 
-def fitting_nodes(nodes: Nodes, seen: Widths) -> Nodes | None:
-    """Return nodes as close and as far out as the posteriors need; None where these do.
+def fitting_nodes(nodes: Nodes, mean: Tensor, sd: Tensor) -> Nodes | None:
+    """Return nodes as close and as far out as posteriors need, (N,) each; None where these do.
 
     The grid is centred at 0 and reaches at least 6 posterior standard deviations beyond the
     outermost models.
     """
-    reach = min(float((seen.mean.abs() + 6 * seen.sd).max()), 12.0)
-    narrowest = float(seen.sd.min())
+    reach = min(float((mean.abs() + 6 * sd).max()), 12.0)
+    narrowest = float(sd.min())
     fine = spacing(nodes) <= LOOSEST * narrowest or len(nodes.at) >= MOST
     if fine and float(nodes.at[-1]) >= reach - 2 * narrowest:
         return None

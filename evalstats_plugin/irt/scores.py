@@ -40,7 +40,7 @@ def score(counts: Counts, items: Items, method: ScoreMethod = "eap") -> Scores:
     # The grid follows the posteriors, whose centres are seen better on each finer one.
     seen = posterior_widths(answers, items, nodes)
     for _ in range(4):
-        better = fitting_nodes(nodes, seen)
+        better = fitting_nodes(nodes, seen.mean, seen.sd)
         if better is None:
             break
         nodes = better

@@ -2,8 +2,9 @@
 
 A `StoredCells` stands where estimators have a tensor of shape (N, M) and take ``rows @ cells``,
 ``cells @ columns``, ``cells[:, part]`` or ``cells.sum(dim)``: each reads the store once, a few
-items at a time, and holds no more of it. Processes of one `torch.distributed` group share the
-reading: start them by ``torchrun``, and let each call ``init_process_group`` and `fit_irt`.
+items at a time. What is 0 or 1 is kept in a bit each once it was read, where there are not too
+many; no more of it is held as numbers than is multiplied. Processes of one `torch.distributed`
+group share the reading: start them by ``torchrun``; each calls ``init_process_group``, `fit_irt`.
 """
 
 # torch's stubs leave parts of these calls untyped.
@@ -12,8 +13,10 @@ reading: start them by ``torchrun``, and let each call ``init_process_group`` an
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -23,6 +26,7 @@ from torch import Tensor
 
 from evalstats_plugin.errors import DesignError, SelectionError
 from evalstats_plugin.irt.data import PARTIAL, Counts, check_names
+from evalstats_plugin.irt.low_rank import narrowed
 from evalstats_plugin.response_store import ResponseStore
 from evalstats_plugin.sampling.devices import resolve_device, resolve_dtype
 from evalstats_plugin.score_range import check_unit_range
@@ -30,8 +34,13 @@ from evalstats_plugin.wording import few
 
 _CELLS = 2**18
 """Numbers that are multiplied at once: they stay in the processor's cache."""
+_MODELS = 2**13
+"""Models at once, so that some items are too."""
 _CELLS_ELSEWHERE = 2**24
-"""The same on other devices."""
+"""Numbers on other devices, of all models."""
+
+_KEPT = 2**30
+"""Answers of a store up to which their bits are kept: 128 MB, and as much for what is missing."""
 
 _SHARES = 16
 """Items are summed in so many shares, whoever sums them: each number is then the same however many
@@ -64,6 +73,8 @@ class StoredCells:
     """Of the dtype and on the device that results have."""
     complete: bool = False
     """Whether no score is missing."""
+    kept: dict[int, NDArray[np.uint8] | None] = field(default_factory=dict, repr=False)
+    """Bits of row groups that were read, by their first item; None where all are 0."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -94,18 +105,25 @@ class StoredCells:
 
     def __matmul__(self, columns: Tensor) -> Tensor:
         """(N, M) @ (M, k)."""
-        shares = self.like.new_zeros(_SHARES, columns.shape[1], len(self))
-        for share, part, block in self._blocks():
-            # (k, m) @ (m, N) is twice as fast as its transpose.
-            shares[share].addmm_(columns[part].T, block)
-        return _of_all(shares).sum(dim=0).T
+        few, back = narrowed(columns)
+        shares = self.like.new_zeros(_SHARES, few.shape[1], len(self))
+        for share, items, models, block in self._blocks():
+            # (k, m) @ (m, n) is twice as fast as its transpose.
+            shares[share][:, models].addmm_(few[items].T, block)
+        found = _of_all(shares).sum(dim=0).T
+        if self.what == "trials":
+            found = self.store.n_epochs * few.sum(dim=0) - found
+        return found if back is None else found @ back
 
     def __rmatmul__(self, rows: Tensor) -> Tensor:
         """(k, N) @ (N, M)."""
         found = self.like.new_zeros(len(rows), self.shape[1])
-        for _, part, block in self._blocks():
-            found[:, part] = rows @ block.T
-        return _of_all(found)
+        for _, items, models, block in self._blocks():
+            found[:, items].addmm_(rows[:, models], block.T)
+        found = _of_all(found)
+        if self.what == "trials":
+            return self.store.n_epochs * rows.sum(dim=1, keepdim=True) - found
+        return found
 
     @classmethod
     def __torch_function__(
@@ -139,9 +157,10 @@ class StoredCells:
         """As a tensor's."""
         return self.like.new_tensor(values)
 
-    def _blocks(self) -> Iterator[tuple[int, slice, Tensor]]:
-        """Blocks of items (m, N) of this process's shares, where they lie, and of which share.
+    def _blocks(self) -> Iterator[tuple[int, slice, slice, Tensor]]:
+        """Blocks (m, n) of this process's shares: of which share, which items, which models.
 
+        Of trials it is those that are missing: where most are there, most blocks are left out.
         Each is to be used before the next is asked for: they lie in the same memory.
         """
         groups = list(self.store.slices())
@@ -149,34 +168,55 @@ class StoredCells:
         # Whole row groups: each is read by one process, once.
         shares = (starts * _SHARES // max(len(self.places), 1)).tolist()
         stops = [*starts[1:].tolist(), len(self.places)]
-        at_once = _CELLS if self.device.type == "cpu" else _CELLS_ELSEWHERE
-        mine, step = _own_shares(), max(1, at_once // len(self))
-        space = self.like.new_empty(step, len(self))
+        mine, (height, width) = _own_shares(), self._at_once()
+        space = self.like.new_empty(height * width)
         for group, start, stop, share in zip(groups, starts.tolist(), stops, shares, strict=True):
             if start == stop or share not in mine:
                 continue
             cells = self._read(group, self.places[start:stop] - group.start)
-            for a in range(0, stop - start, step):
-                b = min(a + step, stop - start)
-                yield share, slice(start + a, start + b), self._numbers(cells[a:b], space)
+            for a, b in product(range(0, len(cells), height), range(0, len(self), width)):
+                part = cells[a : a + height, b : b + width]
+                items = slice(start + a, start + a + len(part))
+                yield share, items, slice(b, b + width), self._numbers(part, space)
+
+    def _at_once(self) -> tuple[int, int]:
+        """Items and models of a block."""
+        if self.device.type != "cpu":
+            return max(1, _CELLS_ELSEWHERE // len(self)), len(self)
+        width = min(len(self), _MODELS)
+        return _CELLS // width, width
 
     def _read(self, group: slice, inside: NDArray[np.int64]) -> NDArray[Any]:
-        """Bytes, truth values or floats, shape (m, N, R)."""
-        if self.what == "trials":
-            missing = self.store.missing(group)
-            if missing is None:
-                return np.ones((len(inside), len(self), self.store.n_epochs), dtype=bool)
-            cells = ~missing
-        else:
+        """Bytes or floats, shape (m, N, R); no items where all are 0."""
+        if self.what == "right" and self.store.coding.levels != 1:
             cells = self.store.filled(group)
-            if self.store.coding.levels is None:
-                cells = np.where(np.isnan(cells), 0.0, cells)
+            cells = cells if self.store.coding.levels else np.where(np.isnan(cells), 0.0, cells)
+        elif (cells := self._zeros_and_ones(group)) is None:
+            return np.empty((0, 0, 0))
         return cells if len(inside) == len(cells) else cells[inside]
 
+    def _zeros_and_ones(self, group: slice) -> NDArray[np.uint8] | None:
+        """Of what is right, or what is missing; bytes become numbers faster than truth values."""
+        n, _, n_epochs = self.store.shape
+        if group.start in self.kept:
+            bits = self.kept[group.start]
+            cells = None if bits is None else np.unpackbits(bits, axis=1, count=n * n_epochs)
+            return None if cells is None else cells.reshape(-1, n, n_epochs)
+        if self.what == "right":
+            cells = self.store.filled(group)
+        else:
+            missing = self.store.missing(group)
+            cells = None if missing is None else missing.view(np.uint8)
+        if math.prod(self.store.shape) <= _KEPT:
+            flat = None if cells is None else np.packbits(cells.reshape(len(cells), -1), axis=1)
+            self.kept[group.start] = flat
+        return cells
+
     def _numbers(self, cells: NDArray[Any], space: Tensor) -> Tensor:
-        """Summed over epochs, as numbers in `space`; shape (m, N)."""
+        """Summed over epochs, as numbers in `space`; shape (m, n)."""
         total = cells[:, :, 0] if cells.shape[2] == 1 else cells.sum(2, dtype=np.float64)
-        numbers = space[: len(cells)].copy_(torch.from_numpy(total).to(self.device))
+        numbers = space[: total.size].view(total.shape)
+        numbers.copy_(torch.from_numpy(total).to(self.device))
         levels = self.store.coding.levels if self.what == "right" else None
         return numbers if levels in (None, 1) else numbers.div_(levels)
 

@@ -39,7 +39,7 @@ def _sweeps(device: str, draws: int) -> Numbers:
 
 
 def _eval_draws(device: str, draws: int) -> Numbers:
-    return hierarchical(device, "across-task", "gibbs", (3, 4), 8 + draws)
+    return hierarchical(device, "across-task", "gibbs", (3, 4), 6 + draws)
 
 
 def _adapted(method: str) -> Loop:

@@ -26,6 +26,23 @@ def test_log_probabilities_are_those_at_the_nodes(steepest: float, guess: float 
         torch.testing.assert_close(few.spread(at_few), at_nodes, atol=2e-8, rtol=0)
 
 
+@pytest.mark.parametrize(("steepest", "polynomials"), [(1.0, 48), (2.77, 125), (6.0, 267)])
+def test_fewer_points_than_polynomials_need_are_as_exact(steepest: float, polynomials: int):
+    """Of polynomials the number is 2 + ln 1e10 / ln ρ; what the M-step sums is less smooth."""
+    at = torch.linspace(-6, 6, 1201, dtype=torch.float64)
+    intercept = steepest * torch.linspace(-6, 6, 101, dtype=torch.float64)
+    items = Items(torch.full_like(intercept, steepest), intercept)
+    few = coarse(items, at)
+
+    def summed(where: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        right = torch.sigmoid(steepest * where + intercept[:, None])
+        return right, right * where, right * (1 - right) * where**2
+
+    assert 0.7 * polynomials <= len(few.at) <= 0.87 * polynomials
+    for at_few, at_nodes in zip(summed(few.at), summed(at), strict=True):
+        torch.testing.assert_close(few.spread(at_few), at_nodes, atol=5e-9, rtol=0)
+
+
 def test_weights_gathered_sum_the_same():
     items = Items(
         torch.tensor([1.3], dtype=torch.float64), torch.tensor([0.2], dtype=torch.float64)

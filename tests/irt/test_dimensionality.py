@@ -20,6 +20,7 @@ from evalstats_plugin.irt.simulate import draw_responses, draw_truth
 GOLDEN = Path(__file__).parents[2] / "fixtures" / "golden"
 
 
+@pytest.mark.needs("torch")
 def test_q3_agrees_with_mirt():
     """LSAT7, 2PL at the posterior means."""
     data = json.loads((GOLDEN / "irt.json").read_text(encoding="utf-8"))["data"]["LSAT7"]
@@ -68,6 +69,7 @@ def test_the_bound_is_above_the_exact_chance_of_the_products():
         assert bound <= 12 * exact + 1e-12
 
 
+@pytest.mark.needs("torch")
 def test_planted_copies_are_found_and_nothing_else():
     """100 models × 150 items; items 0 and 1 are one question, so are 2 and 3."""
     for seed in range(3):
@@ -87,6 +89,7 @@ def test_planted_copies_are_found_and_nothing_else():
         assert found.mean < 0.05
 
 
+@pytest.mark.needs("torch")
 def test_few_models_prove_nothing():
     """With five models many pairs of items have the same residuals; none is accused."""
     rng = np.random.default_rng(5)

@@ -11,6 +11,8 @@ from evalstats_plugin.analyses.abilities import fit_irt
 from evalstats_plugin.irt.few_models import discriminations_note
 from evalstats_plugin.irt.simulate import draw_responses, draw_truth
 
+pytestmark = pytest.mark.needs("torch")
+
 
 def fitted(n, item_model="2pl"):
     """Give a fit of n models to 200 items."""

@@ -86,6 +86,7 @@ def test_predictions_are_averaged_over_normal_errors_of_abilities_and_items():
         assert abs(fit.predict(plug_in=True) - expected).max() > apart
 
 
+@pytest.mark.needs("torch")
 def test_predictions_are_nearly_those_of_the_posterior():
     """Items integrated by brute force, at the population that was estimated."""
     _, scores, _ = simulated(12, 40, np.random.default_rng(1), 0.1)
@@ -98,6 +99,7 @@ def test_predictions_are_nearly_those_of_the_posterior():
     assert at_estimates.mean() > 0.012
 
 
+@pytest.mark.needs("torch")
 def test_held_out_answers_are_predicted_better_than_at_the_estimates():
     """By the true P, on the mean of 12 sets; errors five times as large would flatten too much."""
     loss = []

@@ -50,6 +50,7 @@ def test_infit_and_outfit_agree_with_erm(name):
         np.testing.assert_allclose(getattr(found, field), expected[field], atol=1e-4)
 
 
+@pytest.mark.needs("torch")
 def test_infit_and_outfit_agree_with_mirt():
     """The whole way from a fit, at posterior means."""
     matrix = ResponseMatrix.from_array(lsat("LSAT6"))
@@ -119,6 +120,7 @@ def test_what_does_not_vary_has_no_correlation():
     assert np.isnan(item_totals(right, np.ones((3, 3))).item_rest[0])
 
 
+@pytest.mark.needs("torch")
 def test_noise_stands_out_and_nothing_else_does():
     """One item answered by coin: misfit; the others, drawn from the model, as expected."""
     matrix, _ = simulate_responses(rng=2, n_models=400, n_items=40, item_model="rasch")
@@ -132,6 +134,7 @@ def test_noise_stands_out_and_nothing_else_does():
     assert np.abs(z[1:]).max() < 4
 
 
+@pytest.mark.needs("torch")
 def test_another_matrix_is_refused():
     matrix, _ = simulate_responses(rng=4, n_models=5, n_items=6)
     fit = fit_irt(matrix)

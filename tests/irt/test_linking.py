@@ -181,6 +181,7 @@ def test_common_models_link_as_well():
         link(*pair, "haebara", through="models")
 
 
+@pytest.mark.needs("torch")
 def test_a_joint_fit_with_missing_blocks_agrees():
     """Two groups of models, 40 items each, 15 of them common: separately and linked, or at once.
 

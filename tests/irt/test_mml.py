@@ -16,8 +16,9 @@ from evalstats_plugin.analyses.abilities import fit_irt, score_models
 from evalstats_plugin.irt.data import Counts
 from evalstats_plugin.irt.fitted import fit_mml
 from evalstats_plugin.irt.information import _exact, _linearised
-from evalstats_plugin.irt.mml import Options, fit_marginal
+from evalstats_plugin.irt.mml import fit_marginal
 from evalstats_plugin.irt.posterior import arrange
+from evalstats_plugin.irt.px_em import Options
 
 GOLDEN = json.loads(
     (Path(__file__).parents[2] / "fixtures" / "golden" / "irt.json").read_text(encoding="utf-8")
@@ -278,8 +279,8 @@ def test_large_problems_get_nearly_the_exact_errors(common_slope):
     exact = _exact(arrange(data), found, options, sandwich=False)
     quick = _linearised(arrange(data), found, options)
 
-    np.testing.assert_allclose(quick.items, exact.items, rtol=0.1, atol=2e-4)
-    np.testing.assert_allclose(quick.abilities.diagonal(), exact.abilities.diagonal(), rtol=0.02)
+    np.testing.assert_allclose(quick.items, exact.items, rtol=0.03, atol=2e-4)
+    np.testing.assert_allclose(quick.abilities.diagonal(), exact.abilities.diagonal(), rtol=0.01)
 
 
 def test_the_sandwich_agrees_where_the_model_is_true():

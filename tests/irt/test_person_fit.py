@@ -56,6 +56,7 @@ def test_the_correction_for_estimated_ability_brings_the_spread_back():
         assert 0.9 < corrected < 1.1
 
 
+@pytest.mark.needs("torch")
 def test_a_model_that_answers_by_coin_does_not_fit():
     matrix, _ = simulate_responses(rng=0, n_models=60, n_items=150)
     scores = matrix.scores.copy()

@@ -15,6 +15,8 @@ from evalstats_plugin.irt.precision import (
 )
 from evalstats_plugin.irt.simulate import simulate_responses
 
+pytestmark = pytest.mark.needs("torch")
+
 
 @pytest.mark.parametrize("item_model", ["2pl", "3pl"])
 def test_information_is_the_expected_curvature_of_the_log_likelihood(item_model):

@@ -11,6 +11,7 @@ from evalstats_plugin.irt.simulate import simulate_responses
 MATRIX = simulate_responses(rng=0, n_models=8, n_items=30)[0]
 
 
+@pytest.mark.needs("torch")
 @pytest.mark.parametrize(
     ("item_model", "estimator", "options", "stages"),
     [

@@ -77,6 +77,7 @@ def test_more_models_leave_the_first_as_they_are():
     np.testing.assert_array_equal(few.label_noise, many.label_noise[:3])
 
 
+@pytest.mark.needs("torch")
 def test_abilities_of_real_classifiers_follow_their_training():
     """Handwritten digits, Gaussian naive Bayes: more data help, wrong labels harm."""
     x, y = load_digits(return_X_y=True)

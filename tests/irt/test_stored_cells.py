@@ -13,6 +13,8 @@ import torch
 
 from evalstats_plugin import fit_irt
 from evalstats_plugin.errors import DesignError, SelectionError
+from evalstats_plugin.irt import stored_cells
+from evalstats_plugin.irt.low_rank import narrowed
 from evalstats_plugin.irt.simulate import draw_responses, draw_truth
 from evalstats_plugin.irt.stored_cells import StoredCells, stored_counts
 from evalstats_plugin.matrix import ResponseMatrix
@@ -38,16 +40,23 @@ def test_the_fit_is_the_same(tmp_path: Path, item_model: str, missing: float):
         fit_irt(x, item_model, "mml", options=options, device="cpu") for x in (matrix, store)
     )
 
-    np.testing.assert_allclose(other.ability, one.ability, atol=1e-8)
-    np.testing.assert_allclose(other.discrimination, one.discrimination, atol=1e-8)
-    np.testing.assert_allclose(other.difficulty, one.difficulty, rtol=1e-7, atol=1e-8)
+    # In memory, long tests with holes are searched another way, to the same optimum.
+    apart = missing > 0 and item_model != "3pl"
+    close = {"atol": 5e-5 if apart else 1e-8, "rtol": 5e-5 if apart else 1e-7}
+    np.testing.assert_allclose(other.ability, one.ability, **close)
+    np.testing.assert_allclose(other.discrimination, one.discrimination, **close)
+    np.testing.assert_allclose(other.difficulty, one.difficulty, **close)
     assert other.diagnostics["log_likelihood"] == pytest.approx(
-        one.diagnostics["log_likelihood"], rel=1e-12
+        one.diagnostics["log_likelihood"], rel=1e-8 if apart else 1e-12
     )
 
 
+@pytest.mark.parametrize("kept", [0, 2**30])
 @pytest.mark.parametrize("missing", [0.0, 0.3])
-def test_products_are_those_of_the_tensor(tmp_path: Path, missing: float):
+def test_products_are_those_of_the_tensor(
+    tmp_path: Path, missing: float, kept: int, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(stored_cells, "_KEPT", kept)
     matrix = drawn(16, 2 * ROWS + 9, missing)
     store = write_store(tmp_path / "s.parquet", matrix)
     counts = stored_counts(store, {}, device="cpu")
@@ -64,6 +73,26 @@ def test_products_are_those_of_the_tensor(tmp_path: Path, missing: float):
             torch.testing.assert_close(rows @ part, rows @ expected)
             torch.testing.assert_close(part.sum(dim=0), expected.sum(dim=0))
             torch.testing.assert_close(part.sum(dim=1), expected.sum(dim=1))
+        assert len(cells.kept) == (3 if kept else 0)
+
+
+def test_products_of_curves_and_of_many_models_are_those_of_the_tensor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(stored_cells, "_MODELS", 7)
+    matrix = drawn(16, 2 * ROWS + 9, 0.3)
+    # The first row group has no holes.
+    matrix.scores[:, :ROWS] = np.nan_to_num(matrix.scores[:, :ROWS])
+    counts = stored_counts(write_store(tmp_path / "s.parquet", matrix), {}, device="cpu")
+    there = torch.from_numpy(~np.isnan(matrix.scores[:, :, 0])).double()
+    at = torch.linspace(-5, 5, 80, dtype=torch.float64)
+    ease = torch.linspace(-3, 3, there.shape[1], dtype=torch.float64)
+    wrong = -torch.nn.functional.softplus(at + ease[:, None])
+    rows = torch.rand(50, 16, dtype=torch.float64)
+
+    assert narrowed(wrong)[1] is not None
+    torch.testing.assert_close(counts.trials @ wrong, there @ wrong, rtol=1e-12, atol=1e-9)
+    torch.testing.assert_close(rows @ counts.trials, rows @ there)
 
 
 def test_few_models_are_read_into_memory(tmp_path: Path):

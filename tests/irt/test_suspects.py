@@ -14,6 +14,8 @@ from evalstats_plugin.irt.item_fit import Cells, cells_of
 from evalstats_plugin.irt.simulate import draw_responses, draw_truth
 from evalstats_plugin.irt.suspects import slope_tests, suspects
 
+pytestmark = pytest.mark.needs("torch")
+
 
 def drawn(seed, n, m, item_model="2pl"):
     rng = np.random.default_rng(seed)
