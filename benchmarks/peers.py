@@ -6,6 +6,9 @@ two programs is the median over rounds, with the least and the most. Scripts in 
 work: ``python fits/NAME_fits.py PROGRAM FOLDER CPU_LIMIT ARGUMENTS…`` reads its data from the
 folder, gets them into the form that the program wants, runs it once on a little, starts the clock,
 and leaves what it found in ``found.npz``.
+
+``python -m benchmarks.NAME PART…`` runs the jobs whose names hold one of these; the rows of others
+stay as they were, with the day they were run.
 """
 
 from __future__ import annotations
@@ -78,7 +81,12 @@ class Job(NamedTuple):
 
 
 def side_by_side(job: Job, programs: Sequence[Program]) -> list[dict[str, Any]]:
-    """Return a row for each program, ours first among them, with ratios to ours."""
+    """Return a row for each program, ours first among them, with ratios to ours.
+
+    None where other jobs were asked for.
+    """
+    if not asked(job.name):
+        return []
     broken = install(p.requirement for p in programs)
     rows: dict[str, dict[str, Any]] = {}
     seconds: dict[str, list[float]] = {p.name: [] for p in programs}
@@ -109,6 +117,8 @@ def side_by_side(job: Job, programs: Sequence[Program]) -> list[dict[str, Any]]:
 
 def keep(name: str, rows: Sequence[Mapping[str, Any]], **about: Any) -> None:
     """Write the figures to ``results/NAME.json``."""
+    if len(sys.argv) > 1:
+        rows = _beside_earlier(json.loads((RESULTS / f"{name}.json").read_text()), rows)
     figures = {
         "date": date.today().isoformat(),
         "python": platform.python_version(),
@@ -117,6 +127,26 @@ def keep(name: str, rows: Sequence[Mapping[str, Any]], **about: Any) -> None:
         "runs": list(rows),
     }
     (RESULTS / f"{name}.json").write_text(json.dumps(figures, indent=1) + "\n")
+
+
+def asked(job: str) -> bool:
+    """Whether a job is to be run: all are, where none was named."""
+    return len(sys.argv) < 2 or any(part in job for part in sys.argv[1:])
+
+
+def _beside_earlier(
+    earlier: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]
+) -> list[Mapping[str, Any]]:
+    """Put rows in the place of those of the same jobs, and say of the others when they were run."""
+    fresh = {row["job"]: [r for r in rows if r["job"] == row["job"]] for row in rows}
+    merged: list[Mapping[str, Any]] = []
+    for row in earlier["runs"]:
+        if row["job"] not in fresh:
+            merged.append({"date": earlier["date"]} | row)
+        elif fresh[row["job"]]:
+            merged += fresh[row["job"]]
+            fresh[row["job"]] = []
+    return merged + [row for new in fresh.values() for row in new]
 
 
 def install(requirements: Iterable[str | None]) -> dict[str | None, str]:

@@ -15,13 +15,12 @@ import pluggy
 from evalstats_plugin import hookspecs
 from evalstats_plugin.errors import EvalStatsError, LogError, PluginError
 from evalstats_plugin.methods import Method, table_of
-from evalstats_plugin.results import Intervals, RankSets
 from evalstats_plugin.tables import INTERVALS
 
 if TYPE_CHECKING:
     from evalstats_plugin.analyses.ability_records import Abilities
     from evalstats_plugin.analyses.hierarchical_crossing import PooledScores
-    from evalstats_plugin.results import Comparisons, RankSets
+    from evalstats_plugin.results import Comparisons, Intervals, RankSets
 
 BLOCK_VARIABLE = "EVALSTATS_NO_PLUGINS"
 """Environment variable: names of plugins not to load, separated by commas."""
@@ -133,12 +132,26 @@ def _written(row: Any, names: Iterable[str]) -> dict[str, Any]:
 class LoadedPlugin:
     """One plugin, as ``evalstats-plugin plugins`` lists it."""
 
-    name: str
-    distribution: str
-    version: str
+    entry: EntryPoint
     hooks: tuple[str, ...] = ()
     problem: str = ""
     """Why it is not in use: an error of its own, or that it was blocked."""
+
+    @property
+    def name(self) -> str:
+        """As it is blocked by."""
+        return self.entry.name
+
+    # A distribution's metadata are a file, which is read when somebody asks.
+    @property
+    def distribution(self) -> str:
+        """Name of what was installed; "" where that is not known."""
+        return self.entry.dist.name if self.entry.dist else ""
+
+    @property
+    def version(self) -> str:
+        """Of the distribution."""
+        return self.entry.dist.version if self.entry.dist else ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -255,7 +268,7 @@ def _load(blocked: frozenset[str]) -> Plugins:
             plugin = manager.get_plugin(entry.name)
             modules[entry.name] = getattr(plugin, "__name__", entry.value)
             hooks = tuple(sorted(c.name for c in manager.get_hookcallers(plugin) or ()))
-        listing.append(_listed(entry, hooks, problem))
+        listing.append(LoadedPlugin(entry, hooks, problem))
     return Plugins(manager, tuple(listing), modules)
 
 
@@ -279,14 +292,3 @@ def _register(manager: pluggy.PluginManager, name: str, importer: Callable[[], A
         text = " ".join(str(error).split())
         return f"{type(error).__name__}: {text}"
     return ""
-
-
-def _listed(entry: EntryPoint, hooks: tuple[str, ...], problem: str) -> LoadedPlugin:
-    distribution = entry.dist
-    return LoadedPlugin(
-        name=entry.name,
-        distribution=distribution.name if distribution else "",
-        version=distribution.version if distribution else "",
-        hooks=hooks,
-        problem=problem,
-    )

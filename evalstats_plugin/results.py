@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, asdict, dataclass, fields
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, asdict, dataclass, fields, make_dataclass
+from functools import cache
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
@@ -243,21 +243,31 @@ def records(
 ) -> list[RowT]:
     """Build records from columns of one length, and from what is the same in all of them.
 
-    What the constructor of each would do, field by field: several times as fast for thousands.
+    What the constructor of each would do, many times as fast for thousands.
     """
     (length,) = {len(column) for column in columns.values()}
-    made = [object.__new__(kind) for _ in range(length)]
+    values: list[Iterable[Any]] = []
     for field in fields(kind):  # type: ignore[arg-type]
         name = field.name
         value = same.get(name, field.default)
         if name not in columns and value is MISSING:
             msg = f"{kind.__name__} needs {name!r}, which is neither a column nor the same in all"
             raise TypeError(msg)
-        values = columns[name] if name in columns else repeat(value)
-        # Records are frozen, but their slots can be filled once.
-        fill: Callable[[RowT, Any], None] = getattr(kind, name).__set__
-        deque(map(fill, made, values), maxlen=0)
+        values.append(columns[name] if name in columns else repeat(value, length))
+    made = list(map(_draft(kind), *values))
+    for record in made:
+        record.__class__ = kind
     return made
+
+
+@cache
+def _draft(kind: type[Any]) -> Callable[..., Any]:
+    """Return a class with the same slots that, unlike frozen records, its constructor fills fast.
+
+    What it makes then becomes a record of `kind`.
+    """
+    names = [field.name for field in fields(kind)]
+    return make_dataclass(f"{kind.__name__}Draft", names, slots=True, eq=False, repr=False)
 
 
 def _plain(row: Any) -> dict[str, Any]:

@@ -93,9 +93,24 @@ class Cell:
         return math.sqrt(variance) or None
 
 
+def known_bounds(bounds: Bounds, metric: str) -> tuple[float, float] | None:
+    """Return the bounds of a metric, where they are given."""
+    return bounds.get(metric, bounds.get(metric.partition(",")[0])) or None
+
+
+def left_out(n_missing: int, n: int) -> tuple[str, ...]:
+    """Return a note where items have no score."""
+    return (f"{n_missing} of {n} items have no score and are left out",) if n_missing else ()
+
+
+def without_limits(method: str, n: int) -> str:
+    """Return a note on scores that a method makes nothing of."""
+    return f"{method} gives no interval for these {n} items"
+
+
 def make_cell(responses: Responses, bounds: Bounds) -> Cell:
     """Find out what the scores are like: binary, bounded, real, or a ratio of sums."""
-    known = bounds.get(responses.metric, bounds.get(responses.metric.partition(",")[0]))
+    known = known_bounds(bounds, responses.metric)
     if known and known != responses.bounds:
         responses = replace(responses, bounds=known)
     if responses.pairs is not None or not len(responses.item_ids):
@@ -106,9 +121,7 @@ def make_cell(responses: Responses, bounds: Bounds) -> Cell:
     there = ~np.isnan(means)
     values = means[there]
     n_missing = int(len(means) - len(values))
-    notes = list(responses.notes)
-    if n_missing:
-        notes.append(f"{n_missing} of {len(means)} items have no score and are left out")
+    notes = [*responses.notes, *left_out(n_missing, len(means))]
     cell = partial(Cell, responses=responses, n=len(values), n_missing=n_missing)
     if not len(values):
         return cell(kind=None, notes=(*notes, "no item has a score"))

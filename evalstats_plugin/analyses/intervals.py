@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evalstats_plugin import methods
-from evalstats_plugin.analyses import clusters, composite_intervals
-from evalstats_plugin.analyses.cells import RATIOS, Bounds, Cell, make_cell
+from evalstats_plugin.analyses import clusters, composite_intervals, right_or_wrong
+from evalstats_plugin.analyses.cells import RATIOS, Bounds, Cell, make_cell, without_limits
 from evalstats_plugin.analyses.groups import group_rows
 from evalstats_plugin.analyses.stored import by_models
 from evalstats_plugin.errors import DesignError
@@ -33,6 +33,8 @@ N_RESAMPLES = 9999
 
 NO_METHOD = "none"
 """Method of a row that has no interval."""
+
+_FOR_CLUSTERS = frozenset(method.name for method in CLUSTERED)
 
 Limits = tuple[NDArray[np.float64], NDArray[np.float64]]
 Rng = np.random.Generator | int | None
@@ -88,30 +90,57 @@ def intervals(
             population=population, rng=source,
         )  # fmt: skip
         return replace(_of_store(responses, again), seed=seed)
-    cells = [make_cell(r, bounds or {}) for r in _responses_of(responses)]
     solver = _Solver(confidence_level, method, prior, source)
+    if isinstance(responses, ResponseMatrix):
+        rows = _of_matrix(responses, solver, bounds or {}, population)
+    else:
+        rows = _of_cells(responses, solver, bounds or {}, population)
+    notes = responses.notes if isinstance(responses, (ResponseSet, ResponseMatrix)) else ()
+    return Intervals(tuple(rows), (*notes, *_taken_instead(solver.method, rows)), seed)
+
+
+def _of_matrix(
+    matrix: ResponseMatrix, solver: _Solver, bounds: Bounds, population: int | str | None
+) -> list[ScoreInterval]:
+    """Return rows of a matrix, by columns where answers are right or wrong."""
+    method = solver.choose("binary")
+    by_columns = method.family == "binary" and population is None
+    found = right_or_wrong.tally(matrix, bounds) if by_columns else None
+    if found is None or not found.counts.any():
+        return _of_cells(matrix.to_responses(), solver, bounds, population)
+    counted = found.of(found.counts)
+    limits = solver.of_counts(method, counted.right.ravel(), counted.n.ravel())
+    rows = right_or_wrong.interval_rows(counted, limits, method.name, solver.confidence_level)
+    if found.counts.all():
+        return rows
+    rest = right_or_wrong.without(matrix, counted).to_responses()
+    others = _of_cells(rest, solver, bounds, population)
+    return right_or_wrong.interleaved(found.counts, rows, others)
+
+
+def _of_cells(
+    responses: Iterable[Responses], solver: _Solver, bounds: Bounds, population: int | str | None
+) -> list[ScoreInterval]:
+    cells = [make_cell(r, bounds) for r in responses]
     limits = solver.solve(cells)
-    rows = [
-        _row(cell, limit, name, confidence_level)
-        for cell, limit, name in zip(cells, limits, solver.names, strict=True)
-    ]
-    rows = _clustered(cells, rows, prior)
+    every = zip(cells, limits, solver.names, strict=True)
+    rows = [_row(*each, solver.confidence_level) for each in every]
+    rows = _clustered(cells, rows, solver.prior)
     if population is not None:
         from evalstats_plugin.analyses.population import for_whole_benchmark
 
         rows = for_whole_benchmark(cells, rows, population)
-    notes = responses.notes if isinstance(responses, (ResponseSet, ResponseMatrix)) else ()
-    notes = (*notes, *_taken_instead(solver.method, rows))
-    return Intervals(tuple(group_rows(cells, rows)), notes, seed)
+    return list(group_rows(cells, rows))
 
 
 def _taken_instead(asked: str, rows: Sequence[ScoreInterval]) -> list[str]:
-    """Say which methods ran where the one asked for does not fit the scores."""
-    others = {row.method: None for row in rows if row.method not in (asked, NO_METHOD)}
-    if asked == "auto" or not others:
+    """Say which methods ran where the one asked for does not fit; groups have their own."""
+    tasks = [] if asked == "auto" else [row.method for row in rows if row.kind == "task"]
+    others = [method for method in tasks if method not in (asked, NO_METHOD)]
+    if not others:
         return []
-    count = sum(row.method in others for row in rows)
-    return [f"{asked} does not fit {count} of {len(rows)} scores: {', '.join(others)} there"]
+    names = ", ".join(dict.fromkeys(others))
+    return [f"{asked} does not fit {len(others)} of {len(tasks)} scores: {names} there"]
 
 
 def _of_store(store: ResponseStore, of: Callable[[ResponseMatrix], Intervals]) -> Intervals:
@@ -138,14 +167,6 @@ def _clustered(
     return rows
 
 
-def _responses_of(
-    responses: ResponseSet | ResponseMatrix | Iterable[Responses],
-) -> Sequence[Responses]:
-    if isinstance(responses, ResponseMatrix):
-        return responses.to_responses()
-    return list(responses)
-
-
 class _Solver:
     """Runs each method once on all the cells it fits, instead of once per cell."""
 
@@ -157,8 +178,7 @@ class _Solver:
         rng: np.random.Generator,
     ) -> None:
         extra = (method,) if isinstance(method, Method) else ()
-        own = INTERVALS
-        self.table = methods.table_of((m for m in extra if m not in own), own)
+        self.table = methods.table_of((m for m in extra if m not in INTERVALS), INTERVALS)
         self.method = method.name if isinstance(method, Method) else method
         check_name(self.method, self.table)
         self.confidence_level = confidence_level
@@ -199,24 +219,33 @@ class _Solver:
             return methods.choose(kind, self.method, self.table, defaults)
         if cell.clusters is not None:
             return methods.choose(kind, self.method, self.table, CLUSTERED_DEFAULTS)
-        for_clusters = self.method in {m.name for m in CLUSTERED}
+        return self.choose(kind)
+
+    def choose(self, kind: methods.Kind) -> Method:
+        """Return the method for the mean of independent items."""
+        for_clusters = self.method in _FOR_CLUSTERS
         return methods.choose(kind, "auto" if for_clusters else self.method, self.table, DEFAULTS)
+
+    def of_counts(
+        self, method: Method, right: NDArray[np.number[Any]], n: NDArray[np.number[Any]]
+    ) -> Limits:
+        """Limits of how many of n items are right, shape (cells,)."""
+        if self.prior is not None and "prior" in method.options:
+            method = replace(method, options={**method.options, "prior": self.prior})
+        counts = right.astype(np.float64), n.astype(np.float64)
+        return method.load()(*counts, confidence_level=self.confidence_level)
 
     def _run(
         self, method: Method, batch: Sequence[Cell], bounds: tuple[float, float] | None
     ) -> Limits:
-        if self.prior is not None and method.family == "binary" and "prior" in method.options:
-            method = replace(method, options={**method.options, "prior": self.prior})
+        if method.family == "binary":
+            counts = np.array([(c.successes, c.n) for c in batch], dtype=np.float64).T
+            return self.of_counts(method, *counts)
         level = self.confidence_level
         sampling = {"rng": self.rng, "n_resamples": N_RESAMPLES}
         if method.family in composite_intervals.FAMILIES:
             return composite_intervals.limits(method, batch, level, sampling)
         function = method.load()
-        if method.family == "binary":
-            successes = np.array([c.successes for c in batch])
-            return function(
-                successes, np.array([float(c.n) for c in batch]), confidence_level=level
-            )
         if method.family in clusters.FAMILIES:
             sums = clusters.cluster_arrays(batch)
             more = {"bounds": bounds} if method.family == "clustered-bounded" else {}
@@ -248,7 +277,7 @@ def _row(
     low, high = (finite(x) for x in limit)
     notes = cell.notes
     if cell.kind is not None and (low is None or high is None):
-        notes = (*notes, f"{method} gives no interval for these {cell.n} items")
+        notes = (*notes, without_limits(method, cell.n))
     return ScoreInterval(
         model=r.model,
         task=r.task,

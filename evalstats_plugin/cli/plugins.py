@@ -6,7 +6,6 @@ import csv
 import io
 import json
 import shutil
-from dataclasses import asdict
 from typing import Any
 
 import click
@@ -84,8 +83,9 @@ def _methods(loaded: Plugins) -> list[dict[str, Any]]:
 
 
 def _listed(plugin: LoadedPlugin) -> dict[str, Any]:
-    row: dict[str, Any] = asdict(plugin)
-    row["distribution"] = f"{row['distribution']} {row.pop('version')}".strip()
-    row["hooks"] = list(plugin.hooks)
-    row["problem"] = f"not in use: {plugin.problem}" if plugin.problem else ""
-    return row
+    return {
+        "name": plugin.name,
+        "distribution": f"{plugin.distribution} {plugin.version}".strip(),
+        "hooks": list(plugin.hooks),
+        "problem": f"not in use: {plugin.problem}" if plugin.problem else "",
+    }

@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 
 from evalstats_plugin.errors import DesignError, SelectionError
-from evalstats_plugin.ranking.contests import Contests, FloatArray, IntArray
+from evalstats_plugin.ranking.contests import Contests, FloatArray, IntArray, extremes
 from evalstats_plugin.ranking.counted import Counted, counted
 from evalstats_plugin.ranking.fit import RankingFit
 from evalstats_plugin.ranking.maximum import (
@@ -21,7 +21,6 @@ from evalstats_plugin.ranking.maximum import (
     Maximum,
     Prior,
     Sample,
-    has_top,
     maximise,
     start_of,
 )
@@ -120,14 +119,13 @@ def fit_bradley_terry(
 def fit_ratings(found: Counted, prior_sd: float | None = None) -> Ratings:
     """Maximum likelihood, or the mode under a normal prior of the ratings."""
     reduced, design = found.reduced, found.design
-    if prior_sd is None:
+    parts, notes = reduced.strong_components(), list(found.contests.notes)
+    if prior_sd is None and parts.any():
         check_connected(reduced)
-    weights = found.weights()
-    parts = reduced.strong_components()
-    notes = list(found.contests.notes)
-    if prior_sd is None and not bool(has_top(design, weights)[0]):
+        # No finite maximum: some group won every contest against the others.
         prior_sd = WEAK_SD
         notes.append(_separation_note(reduced, parts))
+    weights = found.weights()
     even = None
     if design.with_ties and not (weights.tied.any() and (weights.won + weights.lost).any()):
         even = np.ones(1)
@@ -138,7 +136,7 @@ def fit_ratings(found: Counted, prior_sd: float | None = None) -> Ratings:
         on_ratings = (np.arange(design.size) < design.n) / prior_sd**2
         prior = Prior(np.zeros(design.size), np.diag(on_ratings))
     sample = Sample(weights, prior, None, even)
-    top = maximise(design, sample, start_of(design))
+    top = maximise(design, sample, start_of(design, weights))
     check_identified(found, top.information[0])
     if not top.converged.all():
         notes.append(f"the fit did not converge in {top.iterations} steps")
@@ -179,7 +177,7 @@ def described(found: Counted, sure: Covariance) -> dict[str, Any]:
 
 def notes_on_weights(contests: Contests) -> tuple[str, ...]:
     """Say that weights are no counts, where they look like it."""
-    if not (contests.weight > 1).any():
+    if not extremes(contests.weight)[1] > 1:
         return ()
     return (
         "weights above 1 found: a comparison counts as one observation whatever its weight, so "

@@ -11,15 +11,13 @@ from typing import NamedTuple
 import numpy as np
 
 from evalstats_plugin.errors import DesignError
-from evalstats_plugin.ranking.contests import Contests, FloatArray, IntArray
+from evalstats_plugin.ranking.contests import Contests, FloatArray, IntArray, extremes
+from evalstats_plugin.ranking.pair_table import BLOCK, ENDS
 
-_BLOCK = 2**16
-"""Contests taken together: what is made of them stays in the processor's cache."""
 _SMALL, _LARGE = 2**16, 2**24
 """Codes that are always counted in a table, and those that are always sorted."""
 _MOST = 2**63 - 1
 """Codes that there are numbers for."""
-_HALVES = np.array([0.0, 0.5, 1.0])
 
 
 class Rows(NamedTuple):
@@ -81,15 +79,19 @@ class _Coding(NamedTuple):
 
     def split(self, code: IntArray) -> tuple[IntArray, IntArray, IntArray, IntArray]:
         """First, second, and places of outcome and weight."""
-        rest, weight = np.divmod(code, len(self.weight.distinct))
+        rest, weight = code, np.broadcast_to(np.int64(0), code.shape)
+        if len(self.weight.distinct) > 1:
+            rest, weight = np.divmod(code, len(self.weight.distinct))
         rest, outcome = np.divmod(rest, len(self.outcome.distinct))
         return *np.divmod(rest, len(self.contests.players)), outcome, weight
 
     def read(self, code: IntArray, count: IntArray) -> Rows:
         """Return what codes stand for."""
         first, second, outcome, weight = self.split(code)
-        of = self.outcome.distinct[outcome], self.weight.distinct[weight]
-        return Rows(first, second, *of, count.astype(np.float64))
+        every = self.weight.distinct
+        one = len(every) == 1
+        each = np.broadcast_to(every[0], code.shape) if one else every[weight]
+        return Rows(first, second, self.outcome.distinct[outcome], each, count.astype(np.float64))
 
     def turned(self, code: IntArray) -> IntArray:
         """Of the same contests told with the first the one that is earlier in the list."""
@@ -134,8 +136,8 @@ def rows_of(contests: Contests, *, ordered: bool) -> tuple[Rows, Codes]:
     DesignError
         More kinds of contests than there are whole numbers.
     """
-    coding = _Coding(contests, _outcomes(contests.outcome, turned=not ordered),
-                     _distinct(contests.weight))  # fmt: skip
+    outcome, weight = _outcomes(contests, turned=not ordered), _distinct(contests.weight)
+    coding = _Coding(contests, outcome, weight)
     if coding.size > _MOST:
         msg = (
             f"{len(contests.players):,} players with {len(coding.outcome.distinct):,} outcomes and "
@@ -144,31 +146,37 @@ def rows_of(contests: Contests, *, ordered: bool) -> tuple[Rows, Codes]:
         )
         raise DesignError(msg)
     if coding.in_table:
-        table = np.zeros(coding.size, dtype=np.int64)
-        together = max(_BLOCK, coding.size)
-        for start in range(0, len(contests), together):
-            code = coding.code(slice(start, start + together))
-            table += np.bincount(code, minlength=coding.size)
+        table = _table(coding)
         found = np.flatnonzero(table)
         count = table[found]
     else:
         found, count = np.unique(coding.code(slice(None)), return_counts=True)
-    code = found if ordered else coding.turned(found)
-    if np.array_equal(code, found):
-        return coding.read(found, count), Codes(coding, found, np.arange(len(found)))
-    code, row = np.unique(code, return_inverse=True)
+    rows = coding.read(found, count)
+    if ordered or not (rows.first > rows.second).any():
+        return rows, Codes(coding, found, np.arange(len(found)))
+    code, row = np.unique(coding.turned(found), return_inverse=True)
     counts = np.bincount(row, count, len(code)).astype(np.int64)
     return coding.read(code, counts), Codes(coding, found, row.astype(np.int64))
 
 
-def _outcomes(values: FloatArray, *, turned: bool) -> _Kinds:
+def _table(coding: _Coding) -> IntArray:
+    """How often there is each code, shape (codes,)."""
+    ends = coding.contests.ends
+    if ends is not None and len(coding.weight.distinct) == 1:
+        return ends.ravel()
+    table = np.zeros(coding.size, dtype=np.int64)
+    together = max(BLOCK, coding.size)
+    for start in range(0, len(coding.contests), together):
+        code = coding.code(slice(start, start + together))
+        table += np.bincount(code, minlength=coding.size)
+    return table
+
+
+def _outcomes(contests: Contests, *, turned: bool) -> _Kinds:
     """Distinct outcomes, and what is left to the second where contests may be turned."""
-    for start in range(0, len(values), _BLOCK):
-        doubled = 2 * values[start : start + _BLOCK]
-        if not (doubled == np.rint(doubled)).all():
-            break
-    else:
-        return _Kinds(_HALVES, values)
+    values = contests.outcome
+    if contests.won_tied_or_lost:
+        return _Kinds(np.array(ENDS), values)
     found = _distinct(values)
     if not turned:
         return found
@@ -178,8 +186,8 @@ def _outcomes(values: FloatArray, *, turned: bool) -> _Kinds:
 
 
 def _distinct(values: FloatArray) -> _Kinds:
-    least, most = values.min(), values.max()
+    least, most = extremes(values)
     if least == most:
-        return _Kinds(np.array([least]), values, np.zeros(len(values), dtype=np.int64))
+        return _Kinds(np.array([least]), values, np.broadcast_to(np.int64(0), values.shape))
     distinct, place = np.unique(values, return_inverse=True)
     return _Kinds(distinct, values, place.astype(np.int64, copy=False))

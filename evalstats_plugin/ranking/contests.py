@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +13,7 @@ from scipy import sparse
 from scipy.sparse import csgraph
 
 from evalstats_plugin.errors import DesignError
+from evalstats_plugin.ranking.pair_table import ENDS, outside, pair_table
 from evalstats_plugin.wording import few
 
 if TYPE_CHECKING:
@@ -102,8 +104,16 @@ class Contests:
                 "of each for every comparison"
             )
             raise DesignError(msg)
+        if self.ends is None:
+            self._check_each()
+        least, most = extremes(self.weight)
+        if not (least >= 0 and most < np.inf):
+            msg = "weights below 0 or not finite found, expected numbers ≥ 0"
+            raise DesignError(msg)
+
+    def _check_each(self) -> None:
         n = len(self.players)
-        if any(x.min() < 0 or x.max() >= n for x in (self.first, self.second)):
+        if outside(self.first, n) or outside(self.second, n):
             msg = f"a place outside the list of {n} players found"
             raise DesignError(msg)
         same = self.first == self.second
@@ -116,15 +126,26 @@ class Contests:
             )
             raise DesignError(msg)
         # Of NaN the least and the most are NaN, too.
-        if not (self.outcome.min() >= 0 and self.outcome.max() <= 1):
+        least, most = extremes(self.outcome)
+        if not (least >= 0 and most <= 1):
             msg = "outcomes outside [0, 1] found, expected 1 for the first, 0 for the second, .5"
-            raise DesignError(msg)
-        if not (self.weight.min() >= 0 and self.weight.max() < np.inf):
-            msg = "weights below 0 or not finite found, expected numbers ≥ 0"
             raise DesignError(msg)
 
     def __len__(self) -> int:
         return len(self.first)
+
+    @cached_property
+    def ends(self) -> IntArray | None:
+        """How often the first lost to, tied with and beat the second, where all are many.
+
+        Shape (n, n, 3), whatever the weights; None as `pair_table` has it.
+        """
+        return pair_table(self.first, self.second, self.outcome, len(self.players))
+
+    @cached_property
+    def won_tied_or_lost(self) -> bool:
+        """Whether all ended so; else some outcomes are shares."""
+        return self.ends is not None or bool(np.isin(self.outcome, ENDS).all())
 
     @property
     def tied(self) -> NDArray[np.bool_]:
@@ -161,7 +182,7 @@ class Contests:
         DesignError
             Outcomes other than 1, 0 and ½: these are no wins, losses or ties.
         """
-        if not np.isin(self.outcome, (0.0, 0.5, 1.0)).all():
+        if not self.won_tied_or_lost:
             msg = "outcomes between 0, ½ and 1 found: a model of ties needs wins, losses and ties"
             raise DesignError(msg)
         ties = self._summed(self.weight * self.tied)
@@ -203,8 +224,22 @@ class Contests:
 
         With one group the maximum likelihood is finite [Ford57]_.
         """
-        n = len(self.players)
-        won, lost = np.nonzero(self.wins())
+        n, beat = len(self.players), self.wins() > 0
+        # Where many met often, each is one or two steps of a win and a loss from the first.
+        both = beat & beat.T
+        near = both[both[0]].any(axis=0)
+        if (both[near].any(axis=0) | near).all():
+            return np.zeros(n, dtype=np.int64)
+        won, lost = np.nonzero(beat)
         graph = sparse.coo_array((np.ones(len(won)), (won, lost)), shape=(n, n))
         found = csgraph.connected_components(graph, directed=True, connection="strong")[1]
         return found.astype(np.int64)
+
+
+def extremes(values: FloatArray) -> tuple[float, float]:
+    """Return the least and the greatest; of one number that stands for all, without a look at all.
+
+    NaN where there are any.
+    """
+    told = values[:1] if values.strides == (0,) else values
+    return float(told.min()), float(told.max())

@@ -17,7 +17,7 @@ from scipy import sparse
 
 from evalstats_plugin.errors import DesignError, SelectionError
 from evalstats_plugin.ranking.contest_codes import Codes, Rows, rows_of
-from evalstats_plugin.ranking.contests import Contests, FloatArray, IntArray
+from evalstats_plugin.ranking.contests import Contests, FloatArray, IntArray, extremes
 from evalstats_plugin.ranking.ties import WITH_TIES, TieModel, Weights, weights_of
 from evalstats_plugin.wording import few, no_such
 
@@ -93,7 +93,10 @@ class Design:
     def _pairs(self) -> tuple[IntArray, IntArray, Any]:
         """Pairs i < j of players that met, and the cells of each, sparse (pairs, K)."""
         low, high = np.minimum(self.first, self.second), np.maximum(self.first, self.second)
-        code, place = np.unique(low * self.n + high, return_inverse=True)
+        code = low * self.n + high
+        place = np.arange(len(code))
+        if (np.diff(code) <= 0).any():
+            code, place = np.unique(code, return_inverse=True)
         shape, ones = (len(code), len(place)), np.ones(len(place))
         gather = sparse.csr_array((ones, (place, np.arange(len(place)))), shape)
         return code // self.n, code % self.n, gather
@@ -138,8 +141,11 @@ class Counted:
 
     def weights(self, counts: FloatArray | None = None) -> Weights:
         """Wins, ties and losses of each cell, shape (K, B), of rows seen so often, (R, B)."""
-        seen = self.count[:, None] if counts is None else counts
-        return Weights(*(each @ seen for each in self._gather))
+        if counts is not None:
+            return Weights(*(each @ counts for each in self._gather))
+        cells = len(self.design.first)
+        summed = (np.bincount(self.cell, each * self.count, cells) for each in self.each)
+        return Weights(*(each.astype(np.float64)[:, None] for each in summed))
 
     @cached_property
     def _gather(self) -> tuple[Any, ...]:
@@ -188,10 +194,10 @@ def counted(
         A feature has another name.
     """
     contests.check()
-    kept = contests.weight > 0
+    if extremes(contests.weight)[0] == 0:
+        contests = contests.take(contests.weight > 0)
     if ties == "drop":
-        kept &= ~contests.tied
-    contests = contests.take(kept)
+        contests = contests.take(~contests.tied)
     if not len(contests):
         msg = "nothing to fit: all comparisons are ties" if ties == "drop" else "all weights are 0"
         raise DesignError(msg)

@@ -123,9 +123,15 @@ def has_top(design: Design, weights: Weights) -> np.ndarray[tuple[int, ...], np.
     return found
 
 
-def start_of(design: Design, samples: int = 1) -> FloatArray:
-    """Everybody equal, and ties as likely as not, shape (p, B)."""
-    start = np.zeros((design.size, samples))
+def start_of(design: Design, weights: Weights | None = None) -> FloatArray:
+    """Ratings by the share of contests won, or everybody equal; ties as likely as not, (p, B)."""
+    start = np.zeros((design.size, 1 if weights is None else weights.won.shape[1]))
+    if weights is not None:
+        # Of the weight of all contests, ahead is what a player won more than it lost.
+        ahead = design.against.T @ (weights.won - weights.lost)
+        every = abs(design.against).T @ (weights.won + weights.tied + weights.lost)
+        start[: design.n] = np.log((every + ahead + 1) / (every - ahead + 1))
+        start[: design.n] -= start[: design.n].mean(axis=0)
     if design.ties == "rao-kupper":
         start[-1] = np.log(2)
     return start

@@ -66,7 +66,8 @@ def weights_of(ties: TieModel, outcome: FloatArray, weight: FloatArray) -> Weigh
     """Split contests' weights into wins, ties and losses of the first."""
     if ties in WITH_TIES:
         return Weights(weight * (outcome == 1), weight * (outcome == 0.5), weight * (outcome == 0))
-    return Weights(weight * outcome, np.zeros_like(weight), weight * (1 - outcome))
+    none = np.broadcast_to(0.0, weight.shape)
+    return Weights(weight * outcome, none, weight * (1 - outcome))
 
 
 def derivatives(ties: TieModel, x: FloatArray, tie: FloatArray, weights: Weights) -> Derivatives:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
-from typing import TextIO
+from typing import Any, TextIO
 
 from rich import box
-from rich.console import Console
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.measure import Measurement
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
@@ -21,7 +24,7 @@ def print_intervals(results: Intervals, file: TextIO, *, heading: str, width: in
     """Print one table per model, then the notes."""
     marks = notes.numbers(results.rows)
     by_model = groupby(results.rows, key=lambda row: row.model)
-    tables = [_table(model, list(rows), marks) for model, rows in by_model]
+    tables = [_scores(model, list(rows), marks) for model, rows in by_model]
     print_all(tables, notes.lines(results), [heading], file=file, width=width)
 
 
@@ -44,9 +47,43 @@ def print_all(
         console.print(Text(text, style="dim"))
 
 
+class _Line:
+    """A text that fits on a line, as nearly all do: quicker than one that might be wrapped."""
+
+    def __init__(self, text: Text) -> None:
+        self.text = text
+        self.width = cell_len(text.plain)
+        self.longest_word = max(map(cell_len, text.plain.split()), default=0)
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        return Measurement(self.longest_word, self.width)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        if self.width > options.max_width:
+            yield self.text
+            return
+        left = options.max_width - self.width if options.justify == "right" else 0
+        yield Segment(" " * left + self.text.plain)
+
+
+class _Table(Table):
+    """Shows names as they are, never as markup."""
+
+    def add_row(self, *cells: RenderableType | None, **more: Any) -> None:
+        """Add cells, of which texts are shown as they are."""
+        texts = [Text(cell) if isinstance(cell, str) else cell for cell in cells]
+        super().add_row(*(_line(text) for text in texts), **more)
+
+
+def _line(cell: RenderableType | None) -> RenderableType | None:
+    if not isinstance(cell, Text) or cell.style or cell.spans or "\n" in cell.plain:
+        return cell
+    return _Line(cell)
+
+
 def titled(title: str) -> Table:
     """Return an empty table as narrow as one can be, names shown as they are."""
-    return Table(
+    return _Table(
         title=Text(title, style="bold"),
         title_justify="left",
         box=box.SIMPLE_HEAD,
@@ -56,7 +93,7 @@ def titled(title: str) -> Table:
     )
 
 
-def _table(model: str, rows: Sequence[ScoreInterval], marks: dict[str, int]) -> Table:
+def _scores(model: str, rows: Sequence[ScoreInterval], marks: dict[str, int]) -> Table:
     table = titled(model)
     table.add_column("Task", overflow="fold", min_width=8)
     table.add_column("Metric", overflow="fold", min_width=6)

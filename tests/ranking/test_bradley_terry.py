@@ -3,7 +3,6 @@
 import json
 from dataclasses import replace
 from pathlib import Path
-from time import process_time
 
 import numpy as np
 import pytest
@@ -343,13 +342,11 @@ def test_players_a_long_way_apart_are_found():
     np.testing.assert_allclose(fit.rating, 2 * (14.5 - np.arange(30)), atol=1e-8)
 
 
-def test_a_million_battles_take_less_than_a_second(simulated):
+def test_a_million_battles_take_less_than_a_second(simulated, within):
+    """About .007 s."""
     truth, made = simulated(100, 1_000_000, 0)
-    start = process_time()
-    fit = fit_bradley_terry(made, covariance="sandwich")
+    fit = within(0.0135, lambda: fit_bradley_terry(made, covariance="sandwich"))
 
-    # About .15 s.
-    assert process_time() - start < 1
     assert np.sqrt(np.mean(((fit.rating - truth) / fit.std_error) ** 2)) < 1.3
 
 

@@ -1,7 +1,6 @@
 """Bootstraps of ratings: against refits one by one, the sandwich, and other company."""
 
 from dataclasses import replace
-from time import process_time
 
 import numpy as np
 import pytest
@@ -95,12 +94,9 @@ def test_there_must_be_something_to_draw(simulated):
         bootstrap_bradley_terry(simulated(3, 50, 0)[1], unit="cluster")
 
 
-def test_a_million_battles_are_drawn_in_seconds(simulated):
+def test_a_million_battles_are_drawn_in_seconds(simulated, within):
     """1,000 samples take about 2 s, the bound being 10: 64 of them here."""
     _, made = simulated(100, 1_000_000, 0, ties=0.1)
-    start = process_time()
-    drawn = bootstrap_bradley_terry(made, n_resamples=64, rng=0)
-
-    assert process_time() - start < 1.5
+    drawn = within(0.27, lambda: bootstrap_bradley_terry(made, n_resamples=64, rng=0))
     fit = fit_bradley_terry(made)
     assert np.median(drawn.std_error / fit.std_error) == pytest.approx(1, abs=0.06)

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from dataclasses import replace
-from time import process_time
 
 import numpy as np
 import pytest
@@ -43,14 +42,15 @@ def test_rows_are_those_counted_one_by_one(players, size, outcomes, weights, ord
     assert [found[row] for row in codes.rows()] == every
 
 
-def test_a_million_battles_are_rated_in_less_than_half_a_second():
-    """CPU time, of which .02 s are needed on a machine at rest."""
+def test_a_million_battles_are_rated_in_less_than_half_a_second(within):
+    """CPU time, of which .012 s are needed."""
     made = _drawn(100, 1_000_000, [0, 0.5, 1], [1])
 
-    start = process_time()
-    again = Contests.of(made.first, made.second, made.outcome, players=100)
-    fit = fit_bradley_terry(again, covariance="sandwich")
-    assert process_time() - start < 0.5
+    def fitted():
+        again = Contests.of(made.first, made.second, made.outcome, players=100)
+        return fit_bradley_terry(again, covariance="sandwich")
+
+    fit = within(0.024, fitted)
     assert np.isfinite(fit.covariance).all()
 
 

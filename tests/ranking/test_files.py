@@ -3,7 +3,7 @@
 import gzip
 import io
 import json
-import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -316,7 +316,7 @@ def everything(*, ordered, outcomes=(1.0, 0.0, 0.5, 0.25)):
         "clusters": ("p", "q", "r"),
         "time": np.array(["12:00", "", "12:01", "12:02"], dtype=object),
     }
-    return Contests(**{**vars(made), **more})
+    return replace(made, **more)
 
 
 def test_what_we_add_to_fullranks_file_comes_back(tmp_path):
@@ -467,8 +467,8 @@ def test_real_votes_read_as_the_csv_module_reads_them(llmfao):
         read_contests(path)
 
 
-def test_a_million_rows_take_at_most_3_cpu_seconds(tmp_path):
-    """Measured on a quarter: items, judges and times that differ in every row among them."""
+def test_a_million_rows_take_at_most_3_cpu_seconds(tmp_path, within):
+    """.22 s on a quarter: items, judges and times that differ in every row among them."""
     rng = np.random.default_rng(0)
     n = 250_000
     i = rng.integers(0, 100, n)
@@ -486,12 +486,8 @@ def test_a_million_rows_take_at_most_3_cpu_seconds(tmp_path):
         }
     ).to_csv(tmp_path / "arena.csv", index=False)
     read(ARENA)
-    start = time.process_time()
-    made = read_contests(tmp_path / "arena.csv")
-    seconds = time.process_time() - start
+    made = within(0.44, lambda: read_contests(tmp_path / "arena.csv"))
 
     expected = np.array([1, 0, 0.5, 0.5])[won]
     np.testing.assert_array_equal(made.outcome, expected)
     assert [made.players[k] for k in made.first[:50]] == names[i][:50].tolist()
-    # Three times the share of the second's budget, for a machine that does other things too.
-    assert seconds < 3 * 3 / 4

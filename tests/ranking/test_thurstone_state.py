@@ -1,7 +1,5 @@
 """One answer more, one taken back: the same posterior as all at once, and in time."""
 
-from time import process_time
-
 import numpy as np
 import pytest
 
@@ -62,19 +60,18 @@ def test_taking_back_undoes_to_the_prior():
 
 
 @pytest.mark.parametrize("sd", [1.0, 3.0])
-def test_an_answer_among_a_thousand_takes_no_time(sd):
-    """Measured: .012 s and .025 s of CPU with 100 players; .05 s and .1 s are asked for."""
+def test_an_answer_among_a_thousand_takes_no_time(sd, within):
+    """With 100 players .013 s of CPU; .05 s and .1 s are asked for."""
     state = EPState.of(simulated(100, 1000, sd=sd), prior_covariance=sd**2)
-    rng, times = np.random.default_rng(0), []
-    for k in range(10):
-        i, j, won = int(rng.integers(50)), int(rng.integers(50, 100)), int(rng.integers(2))
-        for change in (state.add, state.remove) if k % 2 else (state.add,):
-            started = process_time()
-            change(i, j, won)
-            times.append(process_time() - started)
+    rng = np.random.default_rng(0)
 
-    # Ten times what is needed: other programs share the machine.
-    assert np.median(times) < 0.25
+    def ten_answers():
+        for k in range(10):
+            i, j, won = int(rng.integers(50)), int(rng.integers(50, 100)), int(rng.integers(2))
+            for change in (state.add, state.remove) if k % 2 else (state.add,):
+                change(i, j, won)
+
+    within(15 * 0.027, ten_answers)
 
 
 @pytest.mark.parametrize(
