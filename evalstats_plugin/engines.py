@@ -16,15 +16,14 @@ from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import lru_cache, partial
 from importlib import import_module
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from evalstats_plugin.compute_clusters import on_dask, on_ray
 from evalstats_plugin.errors import DesignError, SelectionError
 from evalstats_plugin.wording import no_such
 
 BACKENDS = ("loky", "dask", "ray")
-_PACKAGE = "evalstats-plugin"
 _NEEDED = {
     "loky": ("joblib", "threadpoolctl"),
     "dask": ("joblib", "threadpoolctl", "distributed"),
@@ -32,8 +31,6 @@ _NEEDED = {
 }
 _RETRIES = 3
 """Times that a pool is made anew after one of its processes was killed."""
-_PATIENCE = 10
-"""Seconds to wait for the first worker of a cluster."""
 
 Result = TypeVar("Result")
 
@@ -94,60 +91,13 @@ def workers(
         except ImportError as error:
             msg = f"workers need {module}, which is not installed: pip install {module}"
             raise SelectionError(msg) from error
-    connected = {"loky": nullcontext, "dask": _on_dask, "ray": _on_ray}[backend]
+    connected = {"loky": nullcontext, "dask": on_dask, "ray": on_ray}[backend]
     with connected(address):
         token = _ENGINE.set(Engine(n_jobs, backend))
         try:
             yield
         finally:
             _ENGINE.reset(token)
-
-
-@contextmanager
-def _on_dask(address: str | None) -> Generator[None, None, None]:
-    distributed: Any = import_module("distributed")
-    try:
-        client = distributed.Client(address, set_as_default=True)
-    except (OSError, ValueError) as error:
-        msg = f"no Dask scheduler answers at {address}: {error}"
-        raise DesignError(msg) from error
-    with client:
-        try:
-            client.wait_for_workers(1, timeout=_PATIENCE)
-            _check_versions(client.run(version, _PACKAGE))
-        except TimeoutError as error:
-            msg = f"the Dask scheduler at {address} has no workers: start some, dask worker ADDRESS"
-            raise DesignError(msg) from error
-        except ImportError as error:
-            msg = f"the workers of {address} have no {_PACKAGE}: install it there ({error})"
-            raise DesignError(msg) from error
-        yield
-
-
-@contextmanager
-def _on_ray(address: str | None) -> Generator[None, None, None]:
-    ray: Any = import_module("ray")
-    ours = not ray.is_initialized()
-    if ours:
-        try:
-            ray.init(address=address, log_to_driver=False, logging_level="ERROR")
-        except (ConnectionError, ValueError) as error:
-            msg = f"no Ray cluster answers at {address}: {error}"
-            raise DesignError(msg) from error
-    try:
-        yield
-    finally:
-        if ours:
-            ray.shutdown()
-
-
-def _check_versions(found: dict[str, str]) -> None:
-    """Raise where another version of the package would do the work."""
-    own = version(_PACKAGE)
-    for worker, theirs in found.items():
-        if theirs != own:
-            msg = f"{worker} has {_PACKAGE} {theirs}, here it is {own}: install the same"
-            raise DesignError(msg)
 
 
 def n_workers() -> int:

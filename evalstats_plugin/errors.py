@@ -25,7 +25,14 @@ class LogError(EvalStatsError):
 
 
 class IncompleteLogError(LogError):
-    """The run of a log was cancelled or failed; it is read on request only."""
+    """The run of a log was cancelled or failed; it is read on request only.
+
+    `run` is what its log shares with that of a run which went on with it; empty where unknown.
+    """
+
+    def __init__(self, message: str, run: str = "") -> None:
+        super().__init__(message)
+        self.run = run
 
 
 class SelectionError(EvalStatsError):

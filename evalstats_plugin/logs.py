@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from difflib import get_close_matches
 from functools import partial
 from importlib import import_module
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal
 
@@ -79,21 +80,21 @@ def read(  # noqa: PLR0913 - each is a choice of its own
     logs, beside = _search(paths, plugins)
     found: list[Responses] = []
     notes = [*plugins.problems, *_about_tables(beside)]
-    broken: list[EvalStatsError] = []
+    broken: dict[Path, LogError] = {}
     for log, outcome in zip(logs, _outcomes(logs, selection, plugins, on_log), strict=True):
         if not isinstance(outcome, LogError):
             found.extend(outcome)
             continue
-        # In a folder a run that was given up is nothing unusual; named, it is asked for.
-        unasked = isinstance(outcome, IncompleteLogError) and str(log) not in map(str, paths)
-        if not (skip_broken or unasked):
+        # A run that was given up may be done by another log.
+        if not (skip_broken or isinstance(outcome, IncompleteLogError)):
             raise outcome
-        broken.append(outcome)
-        notes.append(f"left out: {outcome}")
+        broken[log] = outcome
     if broken and len(broken) == len(logs):
-        raise broken[0]
+        raise next(iter(broken.values()))
+    # In a folder a run that was given up is nothing unusual; named, it is asked for.
+    notes += _about_broken(broken, found, set() if skip_broken else set(map(str, paths)))
     if not found:
-        raise broken[0] if broken else _nothing_selected(logs, selection, plugins)
+        raise next(iter(broken.values())) if broken else _nothing_selected(logs, selection, plugins)
     _check_used(found, selection)
     kept, about_runs = choose_runs(label_models(found), runs)
     # A harness that logs each task apart mixes the models; a table wants them together.
@@ -119,6 +120,25 @@ def _outcome(log: Path, selection: Selection, plugins: Plugins) -> list[Response
         return read_log(log, selection, plugins)
     except LogError as error:
         return error
+
+
+def _about_broken(
+    broken: Mapping[Path, LogError], found: Sequence[Responses], asked: Set[str]
+) -> list[str]:
+    """Say which logs are left out; raise for one asked for, unless another went on with its run."""
+    done = {r.source.run for r in found} - {""}
+    notes: list[str] = []
+    done_since: list[str] = []
+    for log, error in broken.items():
+        if isinstance(error, IncompleteLogError) and error.run in done:
+            done_since.append(str(log))
+        elif str(log) in asked:
+            raise error
+        else:
+            notes.append(f"left out: {error}")
+    if done_since:
+        notes.append(f"runs broken off, which another log took to their end: {few(done_since)}")
+    return notes
 
 
 def _check_used(found: Sequence[Responses], selection: Selection) -> None:
@@ -219,13 +239,17 @@ def _logs_in(folder: Path, plugins: Plugins) -> tuple[list[Path], list[Path]]:
     harnesses = {name for name, _ in plugins.manager.list_name_plugin()} - {TABLES}
     logs: list[Path] = []
     tables: list[Path] = []
-    folders = [folder, *sorted(p for p in folder.rglob("*") if p.is_dir())]
+    folders = [folder, *sorted((p for p in folder.rglob("*") if p.is_dir()), key=_by_parts)]
     for each in folders:
         for found in plugins.call("evalstats_find_logs", without=(TABLES,), folder=each):
             logs.extend(found)
         for found in plugins.call("evalstats_find_logs", without=harnesses, folder=each):
             tables.extend(found)
-    return sorted(dict.fromkeys(logs)), sorted(dict.fromkeys(tables))
+    return sorted(set(logs), key=_by_parts), sorted(set(tables), key=_by_parts)
+
+
+# As paths sort themselves, which takes them apart anew for each comparison.
+_by_parts = attrgetter("parts")
 
 
 def _about_tables(beside: Sequence[Path]) -> list[str]:

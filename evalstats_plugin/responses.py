@@ -63,6 +63,8 @@ class Source:
     version: str | None = None
     when: str = ""
     """When the run was made, in a form that sorts by time."""
+    run: str = ""
+    """What the logs of a run that was broken off and taken up again share; empty where unknown."""
 
 
 @dataclass(frozen=True, slots=True)

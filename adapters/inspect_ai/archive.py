@@ -13,10 +13,11 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import IO, Any, cast
-from zipfile import ZIP_STORED, ZipFile, ZipInfo
+from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile, ZipInfo
 
 from evalstats_plugin.adapters.inspect_ai import guard
 from evalstats_plugin.adapters.inspect_ai.layout import HEADER, START
+from evalstats_plugin.adapters.inspect_ai.members import from_bytes, to_bytes
 from evalstats_plugin.adapters.inspect_ai.takes import EVERY
 from evalstats_plugin.errors import LogError
 
@@ -26,8 +27,10 @@ _CONFIG = "_journal/config_updates/"
 _SAMPLES = "samples/"
 _CHUNKED = "/sample.json"
 
-_BLOCK = 1 << 12
-"""Read at a time: zstandard can make 32,000 bytes of one, and unpacks all of a block at once."""
+_BLOCK = 1 << 16
+"""Read at a time, of what is unpacked no further than asked."""
+_BLOCK_ZSTANDARD = 1 << 12
+"""It can make 32,000 bytes of one, and unpacks all of a block at once."""
 _BATCH = 1 << 26
 """Bytes of samples that are unpacked at a time."""
 
@@ -139,8 +142,10 @@ class Archive:
         measured = copy.copy(member)
         measured.file_size = member.file_size + 1
         size = 0
+        bounded = member.compress_type in (ZIP_STORED, ZIP_DEFLATED)
+        at_once = _BLOCK if bounded else _BLOCK_ZSTANDARD
         with self._zip.open(measured) as source:
-            while block := source.read(_BLOCK):
+            while block := source.read(at_once):
                 size += len(block)
                 if size > member.file_size:
                     break
@@ -173,13 +178,13 @@ def slim(fields: Iterable[str]) -> Edit:
     every = EVERY in kept
 
     def edit(content: bytes) -> bytes:
-        found: Any = json.loads(content)
+        found: Any = from_bytes(content)
         if not isinstance(found, list):
             return content
         for summary in cast("list[Any]", found):
             if isinstance(summary, dict):
                 _slim_one(cast("dict[str, Any]", summary), None if every else kept)
-        return json.dumps(found).encode()
+        return to_bytes(cast("list[Any]", found))
 
     return edit
 

@@ -24,8 +24,15 @@ def task_args_of(log: EvalLog) -> Mapping[str, Any]:
     if TASK_ARGS in found:
         return found[TASK_ARGS]
     # A run that was broken off has found nothing yet, and says only what was given.
-    ours = log.eval.task_registry_name == ADAPTIVE
-    return log.eval.task_args.get(TASK_ARGS) or {} if ours else log.eval.task_args
+    given = log.eval.task_args
+    return given.get(TASK_ARGS) or {} if _is_ours(log.eval.task_registry_name, given) else given
+
+
+def _is_ours(name: str | None, given: Mapping[str, Any]) -> bool:
+    """Whether a run is of that task, which has no package in its name where we start it."""
+    return name == ADAPTIVE or (
+        name == ADAPTIVE.rpartition("/")[2] and given.keys() >= {"task", "bank"}
+    )
 
 
 def early_stops(log: EvalLog) -> Sequence[EarlyStop]:

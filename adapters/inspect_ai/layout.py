@@ -22,7 +22,11 @@ _JSON_LOG = re.compile(
 
 def find_logs(folder: Path) -> list[Path]:
     """Return the logs directly in a folder; its manifests (``logs.json``) are none."""
-    return [p for p in sorted(folder.iterdir()) if not p.name.startswith(".") and _is_log(p)]
+    return [
+        p
+        for p in sorted(folder.iterdir(), key=lambda p: p.name)
+        if not p.name.startswith(".") and _is_log(p)
+    ]
 
 
 def _is_log(path: Path) -> bool:

@@ -51,7 +51,11 @@ def read_log(path: Path, selection: Selection) -> list[Responses] | None:
 def _base(log: EvalLog, path: Path) -> Responses:
     spec = log.eval
     source = Source(
-        path=path, harness="inspect_ai", version=spec.packages.get("inspect_ai"), when=spec.created
+        path=path,
+        harness="inspect_ai",
+        version=spec.packages.get("inspect_ai"),
+        when=spec.created,
+        run=spec.task_id,  # a retry has the task id, but neither run id nor eval id
     )
     return Responses(
         model=printable(spec.model),
@@ -69,7 +73,7 @@ def _refuse_incomplete(log: EvalLog, path: Path, selection: Selection) -> None:
         f"{path} is of a run that did not end well (status {log.status!r}); --include-incomplete "
         "reads it as far as it got"
     )
-    raise IncompleteLogError(msg)
+    raise IncompleteLogError(msg, log.eval.task_id)
 
 
 def _read_scores(

@@ -23,7 +23,7 @@ _SNIFFED = 65536
 
 def find_logs(folder: Path) -> list[Path]:
     """Return the results files directly in a folder, and samples files without one."""
-    names = [p for p in sorted(folder.iterdir()) if p.is_file()]
+    names = [p for p in sorted(folder.iterdir(), key=lambda p: p.name) if p.is_file()]
     logs = [p for p in names if p.suffix == ".json" and looks_like_results(p)]
     stamps = {stamp_of(p) for p in logs}
     orphans = [

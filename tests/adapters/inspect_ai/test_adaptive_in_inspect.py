@@ -135,6 +135,12 @@ def killed(bank: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def taken_up(bank: Path, killed: Path) -> Any:
+    """What the same command said when it went on."""
+    return _run(bank, killed, *_asking(killed)[:-1])
+
+
 def test_fewer_items_are_asked_and_the_log_is_an_ordinary_annotated_one(
     bank: Path, tmp_path: Path
 ) -> None:
@@ -236,13 +242,12 @@ def test_items_are_chosen_by_what_they_tell_not_by_their_place(bank: Path, tmp_p
     assert [str(i) for i in range(N_ASKED)] != sorted(_asked(tmp_path), key=int)
 
 
-def test_a_killed_run_goes_on_without_asking_again(bank: Path, killed: Path) -> None:
+def test_a_killed_run_goes_on_without_asking_again(killed: Path, taken_up: Any) -> None:
     """And its samples are in the log that it comes to in the end."""
-    done = _run(bank, killed, *_asking(killed)[:-1])
-    assert done.exit_code == 0, done.output
+    assert taken_up.exit_code == 0, taken_up.output
     log = _log(killed / "logs")
 
-    assert "taken up: 7 answers" in done.stderr
+    assert "taken up: 7 answers" in taken_up.stderr
     assert {1} == set(Counter(_asked(killed)).values())
     assert set(_asked(killed)) == {str(sample.id) for sample in log.samples}
     assert N_ASKED == len(_asked(killed)) == log.metadata["evalstats"]["adaptive"]["n_items"]
@@ -250,6 +255,34 @@ def test_a_killed_run_goes_on_without_asking_again(bank: Path, killed: Path) -> 
     assert [] == log.metadata["evalstats"]["adaptive"]["notes"]
     assert log.results.scores[0].scored_samples == N_ASKED
     assert 2 == len(list((killed / "logs").glob("*")))  # the log of the killed run is left alone
+
+
+@pytest.mark.usefixtures("taken_up")
+def test_the_log_of_a_killed_run_is_passed_over_beside_that_which_went_on(
+    bank: Path, killed: Path, tmp_path: Path
+) -> None:
+    """By itself it is an error still, and beside a run that began anew it is left out."""
+    logs = sorted((killed / "logs").glob("*.eval"))
+    [broken_off] = [log for log in logs if log.name not in _log(killed / "logs").location]
+    both = CliRunner().invoke(main, ["report", str(killed / "logs")])
+    named = CliRunner().invoke(main, ["report", *map(str, logs)])
+    alone = CliRunner().invoke(main, ["report", str(broken_off)])
+    _run(bank, tmp_path, *_asking(tmp_path))
+    shutil.copy(broken_off, tmp_path / "logs")
+    anew = CliRunner().invoke(main, ["report", str(tmp_path / "logs")])
+
+    assert [0, 0, 2, 1] == [done.exit_code for done in (both, named, alone, anew)]
+    assert "runs broken off, which another log took to their end" in both.output
+    assert broken_off.name in "".join(both.output.split())
+    assert "left out" not in both.output
+    assert "left out" in anew.output
+
+
+def test_how_a_killed_run_asked_is_no_setting_of_the_model(killed: Path) -> None:
+    """Its log says no more than what the adaptive task was given."""
+    found = read(killed / "logs", include_incomplete=True, runs="all").responses
+
+    assert {"task.asked", "task.fail"} >= {name for r in found for name, _ in r.settings}
 
 
 def test_without_the_log_of_the_killed_run_its_answers_count_all_the_same(

@@ -69,6 +69,7 @@ def test_an_adaptive_test_is_compared_on_the_items_it_asked(log: Path) -> None:
     assert N_ASKED == row.n_items
 
 
+@pytest.mark.needs("inspect_ai>=0.3.285")
 def test_annotation_and_its_removal(log: Path) -> None:
     """The header shows the predicted score with its bounds; a second time changes nothing."""
     from inspect_ai.log import read_eval_log

@@ -213,11 +213,17 @@ def test_a_run_that_did_not_end_well_is_read_on_request_only(run: str, status: s
 
 
 def test_in_a_folder_such_a_run_is_left_out_with_a_note() -> None:
-    """A run that was given up is nothing unusual beside others."""
+    """A run that was given up is nothing unusual beside others; one that was retried is done."""
     found = read(LATEST / "retried", LATEST / "cancelled", LATEST / "limit")
+    failed, _ = sorted((LATEST / "retried").glob("*.eval"))
+    [left_out] = [note for note in found.notes if note.startswith("left out:")]
 
     assert {"retried", "arith"} == {r.task for r in found}
-    assert 2 == sum("left out:" in note for note in found.notes)
+    assert "status 'cancelled'" in left_out
+    assert f"runs broken off, which another log took to their end: {failed}" in found.notes
+    assert {"retried"} == {r.task for r in read(*(LATEST / "retried").glob("*.eval"))}
+    with pytest.raises(LogError, match="status 'error'"):
+        read(failed, LATEST / "limit")
 
 
 def test_a_log_that_a_dead_process_left_is_read_on_request_only(tmp_path: Path) -> None:
@@ -439,6 +445,7 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     server.stop()
 
 
+@pytest.mark.needs("moto", "s3fs")
 def test_logs_in_an_object_store_are_read(bucket: str) -> None:
     """A URL of a folder gives what the folder gives."""
     found = {r.model: r for r in read(f"{bucket}/set", f"{bucket}/json")}
