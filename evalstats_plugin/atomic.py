@@ -9,11 +9,11 @@ import shutil
 import tempfile
 import time
 import zlib
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from evalstats_plugin.errors import WriteError
+from evalstats_plugin.errors import SelectionError, WriteError
 
 PREFIX = ".evalstats-"
 """Of files being written: hidden, and not to be taken for a harness's own."""
@@ -29,6 +29,43 @@ would take the square of the time."""
 
 Revision = tuple[int, int, int]
 """Inode, size, time of change: tells one state of a file from another."""
+
+
+def check_place(
+    path: str | Path, endings: Sequence[str], *, asked: str = "", makes_folder: bool = False
+) -> Path:
+    """Return where a file is to go; refuse before the work what would fail after it.
+
+    Parameters
+    ----------
+    endings
+        Of the names of files of this kind, in lower case.
+    asked
+        The option that named it, for messages.
+    makes_folder
+        Whether its folder is made when it is written.
+
+    Raises
+    ------
+    SelectionError
+        The name has another ending: it might be that of a log.
+    WriteError
+        A folder has that name, or there is no folder that it would be in.
+    """
+    place = Path(path)
+    called = f"{asked} {path}".lstrip()
+    if place.is_dir():
+        msg = f"{called} found: it is a folder, expected the name of a file"
+        raise WriteError(msg)
+    if place.suffix.lower() not in endings:
+        *most, last = endings
+        fitting = f"{', '.join(most)} or {last}" if most else last
+        msg = f"{called} found, expected a name that ends in {fitting}"
+        raise SelectionError(msg)
+    if not makes_folder and not place.parent.is_dir():
+        msg = f"{called} found, but there is no folder {place.parent}"
+        raise WriteError(msg)
+    return place
 
 
 def write_bytes(path: Path, content: bytes, *, over: Revision | None = None) -> Path:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from evalstats_plugin import atomic
-from evalstats_plugin.errors import WriteError
+from evalstats_plugin.errors import SelectionError, WriteError
 
 # A child process is killed at the k-th call of any function while it writes, for every k.
 _KILLED_AT_EVERY_STEP = """
@@ -78,6 +78,30 @@ def test_permissions_and_links_stay(tmp_path: Path) -> None:
     assert link.is_symlink()
     assert real.read_text() == "new"
     assert real.stat().st_mode & 0o777 == 0o640
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "message"),
+    [
+        ("there", WriteError, "-o .*there found: it is a folder, expected the name of a file"),
+        (
+            "x.txt",
+            SelectionError,
+            r"-o .*x\.txt found, .* ends in \.a, \.b or \.c",
+        ),
+        ("new/x.a", WriteError, "-o .*x.a found, but there is no folder .*new"),
+    ],
+)
+def test_places_are_refused_before_the_work(
+    tmp_path: Path, name: str, error: type[Exception], message: str
+) -> None:
+    """In the same words, whatever is to be written."""
+    (tmp_path / "there").mkdir()
+
+    with pytest.raises(error, match=message):
+        atomic.check_place(tmp_path / name, [".a", ".b", ".c"], asked="-o")
+    assert tmp_path / "x.B" == atomic.check_place(tmp_path / "x.B", [".a", ".b"])
+    assert "x.a" == atomic.check_place(tmp_path / "new/x.a", [".a"], makes_folder=True).name
 
 
 def test_where_nothing_can_be_written_nothing_changes(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from evalstats_plugin import methods
 from evalstats_plugin.analyses.clusters import FAMILIES
-from evalstats_plugin.analyses.pairing import Pairing
+from evalstats_plugin.analyses.pairing import Pairs
 from evalstats_plugin.analyses.request import Request
 from evalstats_plugin.methods import Method
 from evalstats_plugin.tables.comparisons import CLUSTERED_COMPARISON_DEFAULTS, COMPARISON_DEFAULTS
@@ -60,7 +60,7 @@ class PairSolver:
         self.confidence_level = request.confidence_level
         self.rng = request.rng
 
-    def solve(self, pairs: Sequence[Pairing]) -> list[Found]:
+    def solve(self, pairs: Sequence[Pairs]) -> list[Found]:
         """Return what was found of each."""
         found: list[Found | None] = [None] * len(pairs)
         by_counts: list[int] = []
@@ -76,7 +76,7 @@ class PairSolver:
                 found[i] = one
         return [one for one in found if one is not None]
 
-    def choose(self, pairing: Pairing) -> Method:
+    def choose(self, pairing: Pairs) -> Method:
         """Return the method for the pairs of one pairing."""
         if pairing.clusters is not None:
             return methods.choose(
@@ -86,7 +86,7 @@ class PairSolver:
         name = "auto" if clustered else self.method
         return methods.choose(pairing.kind, name, self.table, COMPARISON_DEFAULTS)
 
-    def _by_counts(self, pairs: Sequence[Pairing]) -> list[Found]:
+    def _by_counts(self, pairs: Sequence[Pairs]) -> list[Found]:
         from evalstats_plugin.stats import paired_binary
 
         method = self.choose(pairs[0])
@@ -116,7 +116,7 @@ class PairSolver:
         ]
 
     def limits(
-        self, pairs: Sequence[Pairing], found: Sequence[Found], levels: Sequence[float | None]
+        self, pairs: Sequence[Pairs], found: Sequence[Found], levels: Sequence[float | None]
     ) -> list[Interval | None]:
         """Return the intervals of what was solved before at other levels, one for each pairing."""
         limits: list[Interval | None] = [None] * len(pairs)
@@ -134,7 +134,7 @@ class PairSolver:
                 limits[i] = one
         return limits
 
-    def p_values(self, pairing: Pairing) -> FloatArray:
+    def p_values(self, pairing: Pairs) -> FloatArray:
         """Return the p-values alone, shape (P,): all that ranks need."""
         from evalstats_plugin.stats import paired_binary, paired_scores
 
@@ -149,17 +149,17 @@ class PairSolver:
         ]
         return np.concatenate(parts)
 
-    def _limits_by_differences(self, method: Method, pairing: Pairing, level: float) -> Interval:
+    def _limits_by_differences(self, method: Method, pairing: Pairs, level: float) -> Interval:
         from evalstats_plugin.stats.interval import Interval
 
         parts = [_interval(method, pairing, block, level) for block in blocks(pairing)]
         return Interval(*np.concatenate([np.stack(part) for part in parts], axis=1))
 
-    def _by_differences(self, method: Method, pairing: Pairing) -> Found:
+    def _by_differences(self, method: Method, pairing: Pairs) -> Found:
         parts = [self._block(method, pairing, block) for block in blocks(pairing)]
         return Found(method.name, *np.concatenate(parts, axis=1))
 
-    def _block(self, method: Method, pairing: Pairing, differences: FloatArray) -> FloatArray:
+    def _block(self, method: Method, pairing: Pairs, differences: FloatArray) -> FloatArray:
         """Return what was found of some of the pairs, in the order of the fields of `Found`."""
         from evalstats_plugin.stats import mean, paired_scores
 
@@ -174,7 +174,7 @@ class PairSolver:
         return np.stack([low, high, p_value, prob, mean.moments(differences).mean])
 
 
-def _prob_higher(method: Method, pairing: Pairing, differences: FloatArray) -> FloatArray:
+def _prob_higher(method: Method, pairing: Pairs, differences: FloatArray) -> FloatArray:
     """P(b higher), by the posterior that goes with the interval."""
     from evalstats_plugin.stats import clustered, paired_scores
 
@@ -186,13 +186,13 @@ def _prob_higher(method: Method, pairing: Pairing, differences: FloatArray) -> F
     return paired_scores.t_prob(differences)
 
 
-def blocks(pairing: Pairing) -> Iterator[FloatArray]:
+def blocks(pairing: Pairs) -> Iterator[FloatArray]:
     """Differences of a pairing, some pairs at a time."""
-    step = max(BLOCK_SIZE // max(pairing.scores.shape[1], 1), 1)
+    step = max(BLOCK_SIZE // max(pairing.n_of_task, 1), 1)
     return (pairing.differences(i, i + step) for i in range(0, len(pairing.a), step))
 
 
-def _units(method: Method, pairing: Pairing, differences: FloatArray) -> FloatArray:
+def _units(method: Method, pairing: Pairs, differences: FloatArray) -> FloatArray:
     """Differences of what has one sign: an item, or a cluster of items."""
     if method.family not in FAMILIES:
         return differences
@@ -200,14 +200,14 @@ def _units(method: Method, pairing: Pairing, differences: FloatArray) -> FloatAr
     return np.where(sizes > 0, totals, np.nan)
 
 
-def _span(pairing: Pairing) -> tuple[float, float]:
+def _span(pairing: Pairs) -> tuple[float, float]:
     """Least and greatest possible difference."""
     low, high = pairing.bounds or (-np.inf, np.inf)
     return low - high, high - low
 
 
 def _interval(
-    method: Method, pairing: Pairing, differences: FloatArray, confidence_level: float
+    method: Method, pairing: Pairs, differences: FloatArray, confidence_level: float
 ) -> Interval:
     from evalstats_plugin.stats import mean
     from evalstats_plugin.stats.interval import Interval
@@ -225,7 +225,7 @@ def _interval(
 
 
 def _by_cluster(
-    method: Method, pairing: Pairing, differences: FloatArray, confidence_level: float
+    method: Method, pairing: Pairs, differences: FloatArray, confidence_level: float
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Limits and P(b better), by the items of each cluster that only one of the two gets right."""
     missing = np.isnan(differences)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from evalstats_plugin.analyses.corrections import correct
 from evalstats_plugin.analyses.pair_solver import Found, PairSolver
-from evalstats_plugin.analyses.pairing import Pairing, pairings
+from evalstats_plugin.analyses.pairing import Pairing, Pairs, pairings
 from evalstats_plugin.analyses.request import Request
 from evalstats_plugin.responses import Responses
 from evalstats_plugin.results import Comparison, records
@@ -31,7 +31,7 @@ def paired(responses: Sequence[Responses], request: Request) -> tuple[list[Compa
     return paired_rows(pairs, request), left_out
 
 
-def paired_rows(pairs: Sequence[Pairing], request: Request) -> list[Comparison]:
+def paired_rows(pairs: Sequence[Pairs], request: Request) -> list[Comparison]:
     """Make the rows of all pairings, each a family of comparisons of its own."""
     families = [pairing.family for pairing in pairs]
     solver = PairSolver(request)
@@ -50,24 +50,29 @@ def paired_rows(pairs: Sequence[Pairing], request: Request) -> list[Comparison]:
     return rows
 
 
-def units(pairing: Pairing, method: str) -> tuple[FloatArray, NDArray[np.int64], NDArray[np.int64]]:
+def units(pairing: Pairs, method: str) -> tuple[FloatArray, NDArray[np.int64], NDArray[np.int64]]:
     """Scores of what has one sign, an item or a cluster, and the pairs that are compared on it.
 
     As `stats.max_t` takes them; `method` is that of the intervals, which tells whether clusters are
     allowed for.
     """
-    if method not in CLUSTERED_NAMES:
+    clustered = method in CLUSTERED_NAMES
+    if isinstance(pairing, Pairing) and not clustered:
         return pairing.scores, pairing.a, pairing.b
-    if not np.isnan(pairing.scores).any():
+    if isinstance(pairing, Pairing) and not np.isnan(pairing.scores).any():
         return pairing.cluster_sums(pairing.scores)[0], pairing.a, pairing.b
-    # A pair adds up the items of a cluster that both answered: as against a model that has 0.
-    totals, sizes = pairing.cluster_sums(pairing.differences())
-    scores = np.concatenate([np.zeros((1, totals.shape[1])), np.where(sizes > 0, totals, np.nan)])
+    differences = pairing.differences()
+    if clustered:
+        # A pair adds up the items of a cluster that both answered.
+        totals, sizes = pairing.cluster_sums(differences)
+        differences = np.where(sizes > 0, totals, np.nan)
+    # As against a model that has 0.
+    scores = np.concatenate([np.zeros((1, differences.shape[1])), differences])
     return scores, np.zeros_like(pairing.a), np.arange(1, len(scores), dtype=np.int64)
 
 
 def comparison_rows(
-    pairing: Pairing,
+    pairing: Pairs,
     numbers: tuple[Found, FloatArray, Interval | None],
     columns: Mapping[str, Sequence[Any]],
     same: Mapping[str, Any],
@@ -106,7 +111,7 @@ def comparison_rows(
     return records(Comparison, every, common)
 
 
-def _on_clusters(pairing: Pairing, method: str) -> tuple[str, ...]:
+def _on_clusters(pairing: Pairs, method: str) -> tuple[str, ...]:
     if pairing.clusters is None:
         return ()
     n = len(np.unique(pairing.clusters))
@@ -126,7 +131,7 @@ def _finite(values: FloatArray) -> list[float | None]:
     return found.tolist()
 
 
-def _notes(pairing: Pairing, found: Found, n_items: NDArray[np.int64]) -> list[tuple[str, ...]]:
+def _notes(pairing: Pairs, found: Found, n_items: NDArray[np.int64]) -> list[tuple[str, ...]]:
     """Return the notes of each row: most have only those that all have in common."""
     common = (*pairing.notes, *_on_clusters(pairing, found.method))
     shown = slice(len(n_items))

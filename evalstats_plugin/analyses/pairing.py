@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,14 +20,12 @@ from evalstats_plugin.responses import Responses, mean_over_epochs
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Pairing:
+class Pairs(ABC):
     """Models on one task under one metric, and which of them are compared with which."""
 
     task: str
     metric: str
     models: tuple[str, ...]
-    scores: NDArray[np.float64]
-    """Shape (N, M): means over the epochs, NaN where an item has no score."""
     a: NDArray[np.int64]
     b: NDArray[np.int64]
     """Shape (P,): the models of each pair, by their place in `models`."""
@@ -40,12 +39,74 @@ class Pairing:
     """Further pairs that are not asked for, but had a part in the choice of those that are."""
 
     @property
-    def family(self) -> Pairing:
+    def family(self) -> Self:
         """The pairs that are judged together: those asked for, then the others."""
         if self.others is None:
             return self
         a, b = (np.concatenate(x) for x in zip((self.a, self.b), self.others, strict=True))
         return replace(self, a=a, b=b, others=None)
+
+    @property
+    @abstractmethod
+    def n_of_task(self) -> int:
+        """M: the task's items, whoever has a score of them."""
+
+    @property
+    @abstractmethod
+    def n_answered(self) -> NDArray[np.int64]:
+        """Shape (N,): items with a score of each model."""
+
+    @property
+    @abstractmethod
+    def n_items(self) -> NDArray[np.int64]:
+        """Shape (P,): items with a score of both models."""
+
+    @property
+    def n_either(self) -> NDArray[np.int64]:
+        """Shape (P,): items with a score of at least one of the two."""
+        n = self.n_answered
+        return n[self.a] + n[self.b] - self.n_items
+
+    @abstractmethod
+    def tables(self) -> NDArray[np.float64]:
+        """Of 0/1 scores, who gets an item right, shape (4, P): both, only a, only b, neither."""
+
+    @abstractmethod
+    def means(self) -> NDArray[np.float64]:
+        """Shape (N,): mean score of each model on the items it has a score of."""
+
+    @abstractmethod
+    def differences(self, start: int = 0, stop: int | None = None) -> NDArray[np.float64]:
+        """Shape (P, M): scores of b minus those of a, of the pairs from `start` to `stop`."""
+
+    def cluster_sums(
+        self, differences: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Sums of differences in each cluster, and how many there are; both of shape (P, C)."""
+        if self.clusters is None:
+            msg = f"{self.task}: items come in no clusters"
+            raise ValueError(msg)
+        order = np.argsort(self.clusters, kind="stable")
+        _, starts = np.unique(self.clusters[order], return_index=True)
+        in_order = differences[:, order]
+        seen = ~np.isnan(in_order)
+        totals, sizes = (
+            np.add.reduceat(x, starts, axis=1) for x in (np.where(seen, in_order, 0.0), seen * 1.0)
+        )
+        return totals, sizes
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Pairing(Pairs):
+    """Pairs of models whose scores are in memory."""
+
+    scores: NDArray[np.float64]
+    """Shape (N, M): means over the epochs, NaN where an item has no score."""
+
+    @property
+    def n_of_task(self) -> int:
+        """M: the task's items, whoever has a score of them."""
+        return self.scores.shape[1]
 
     @property
     def n_answered(self) -> NDArray[np.int64]:
@@ -57,12 +118,6 @@ class Pairing:
         """Shape (P,): items with a score of both models."""
         seen = (~np.isnan(self.scores)).astype(np.float64)
         return self._products(seen, seen).astype(np.int64)
-
-    @property
-    def n_either(self) -> NDArray[np.int64]:
-        """Shape (P,): items with a score of at least one of the two."""
-        n = self.n_answered
-        return n[self.a] + n[self.b] - self.n_items
 
     def tables(self) -> NDArray[np.float64]:
         """Of 0/1 scores, who gets an item right, shape (4, P): both, only a, only b, neither."""
@@ -103,24 +158,8 @@ class Pairing:
         pairs = slice(start, stop)
         return self.scores[self.b[pairs]] - self.scores[self.a[pairs]]
 
-    def cluster_sums(
-        self, differences: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Sums of differences in each cluster, and how many there are; both of shape (P, C)."""
-        if self.clusters is None:
-            msg = f"{self.task}: items come in no clusters"
-            raise ValueError(msg)
-        order = np.argsort(self.clusters, kind="stable")
-        _, starts = np.unique(self.clusters[order], return_index=True)
-        in_order = differences[:, order]
-        seen = ~np.isnan(in_order)
-        totals, sizes = (
-            np.add.reduceat(x, starts, axis=1) for x in (np.where(seen, in_order, 0.0), seen * 1.0)
-        )
-        return totals, sizes
 
-
-PairingT = TypeVar("PairingT", bound=Pairing)
+PairsT = TypeVar("PairsT", bound=Pairs)
 
 
 def pairings(
@@ -141,7 +180,7 @@ def named_baseline(baseline: str | None, models: Iterable[str]) -> str | None:
     return None if baseline == BEST and BEST not in models else baseline
 
 
-def settled(found: Sequence[PairingT], baseline: str | None, named: str | None) -> list[PairingT]:
+def settled(found: Sequence[PairsT], baseline: str | None, named: str | None) -> list[PairsT]:
     """Choose the best model of each task where that is the baseline.
 
     Raises `DesignError` where no two models share an item.
@@ -189,7 +228,7 @@ def _pairing(cells: Sequence[Cell], baseline: str | None) -> Pairing:
     )
 
 
-def against_best(pairing: PairingT, means: NDArray[np.float64] | None = None) -> PairingT:
+def against_best(pairing: PairsT, means: NDArray[np.float64] | None = None) -> PairsT:
     """Compare with the model whose score is best; the other pairs, among which it won, count too.
 
     `means`, shape (N,), are the scores to go by, where they are not the means over the items.

@@ -25,7 +25,7 @@ from evalstats_plugin.analyses.comparable import (
 from evalstats_plugin.analyses.pair_tallies import PairTally
 from evalstats_plugin.analyses.paired import paired_rows
 from evalstats_plugin.analyses.pairing import (
-    Pairing,
+    Pairs,
     named_baseline,
     numbered,
     pair_indices,
@@ -77,8 +77,8 @@ def _needs_memory(what: str, found: str, fitting: str) -> str:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class StoredPairing(Pairing):
-    """Models on one task, whose `scores` are on disk: NaN stands in their place."""
+class StoredPairing(Pairs):
+    """Pairs of models whose scores are on disk."""
 
     of: StoredTask
     order: NDArray[np.int64]
@@ -89,6 +89,11 @@ class StoredPairing(Pairing):
     tally: PairTally
     mean_scores: FloatArray
     """Shape (N,)."""
+
+    @property
+    def n_of_task(self) -> int:
+        """M: the task's items, whoever has a score of them."""
+        return len(self.of.places)
 
     @property
     def n_answered(self) -> NDArray[np.int64]:
@@ -116,12 +121,11 @@ class StoredPairing(Pairing):
         DesignError
             More of them in all than can be read in reasonable time.
         """
-        n_items = len(self.of.places)
-        if len(self.a) * n_items > MOST_DIFFERENCES:
+        if len(self.a) * self.n_of_task > MOST_DIFFERENCES:
             msg = (
                 f"{self.task}: partial credit, epochs or clusters found, which need the "
-                f"differences of {len(self.a):,} pairs of models on {n_items:,} items, too many to "
-                f"read from a store: name a baseline, or {IN_MEMORY}"
+                f"differences of {len(self.a):,} pairs of models on {self.n_of_task:,} items, too "
+                f"many to read from a store: name a baseline, or {IN_MEMORY}"
             )
             raise DesignError(msg)
         pairs = slice(start, stop)
@@ -165,7 +169,6 @@ def _pairing(
         task=task.task,
         metric=task.metric,
         models=_names(store, usable),
-        scores=np.broadcast_to(np.nan, (len(usable), len(task.places))),
         a=pairs[0],
         b=pairs[1],
         kind=likeness.kind,

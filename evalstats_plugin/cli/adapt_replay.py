@@ -7,14 +7,12 @@ from typing import Any
 import click
 
 from evalstats_plugin.cli import adapt_options, figures, options
-from evalstats_plugin.cli.sections import Sectioned
+from evalstats_plugin.cli.sections import READING, Sectioned
 
 _SECTIONS = {
     "What is asked": ("bank", "every_rule"),
     **adapt_options.SECTIONS,
-    "What is read": (
-        "task", "metric", "columns", "wide", "cluster", "include_incomplete", "runs", "skip_broken",
-    ),
+    **READING,
 }  # fmt: skip
 
 

@@ -9,15 +9,12 @@ from typing import Any
 import click
 
 from evalstats_plugin.cli import options
-from evalstats_plugin.cli.sections import Sectioned
+from evalstats_plugin.cli.sections import READING, Sectioned
 from evalstats_plugin.errors import SelectionError
 
 _SECTIONS = {
     "What is written": ("to", "output", "matrix", "intervals", "organization", "relationship"),
-    "What is read": (
-        "task", "metric", "cluster", "include_incomplete", "runs", "skip_broken",
-        "columns", "wide",
-    ),
+    **READING,
 }  # fmt: skip
 
 _OF_FORMAT = ("matrix", "organization", "relationship")

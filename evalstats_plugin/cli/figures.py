@@ -42,7 +42,7 @@ def check(chosen: Mapping[str, Any], *kinds: str) -> None:
         The options do not go together, there is no such figure of these kinds of results, or the
         file's name does not end in a format.
     WriteError, DesignError
-        As of `evalstats_plugin.report.figures.files.check_place`.
+        As of `evalstats_plugin.report.figures.files.check_figure`.
     """
     figure, place = chosen["figure"], chosen["figure_file"]
     if figure is None and place is None:
@@ -52,7 +52,7 @@ def check(chosen: Mapping[str, Any], *kinds: str) -> None:
         msg = f"-o {place} found without --figure: name one of {', '.join(here)}"
         raise SelectionError(msg)
     from evalstats_plugin.report.figures.catalogue import named
-    from evalstats_plugin.report.figures.files import FORMATS, check_place
+    from evalstats_plugin.report.figures.files import FORMATS, check_figure
 
     if not here:
         msg = f"--figure {figure} found, but there is nothing to draw of what is asked for here"
@@ -65,7 +65,7 @@ def check(chosen: Mapping[str, Any], *kinds: str) -> None:
     if place is None:
         msg = f"--figure {figure} found without a file: say where it goes with -o {figure}.png"
         raise SelectionError(msg)
-    check_place(place)
+    check_figure(place, asked="-o")
 
 
 def save_asked(chosen: Mapping[str, Any], results: Mapping[str, Callable[[], Any]]) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from evalstats_plugin.errors import DesignError, SelectionError, WriteError
+from evalstats_plugin.errors import DesignError, SelectionError
 
 if TYPE_CHECKING:
     from evalstats_plugin.response_set import ResponseSet
@@ -41,20 +41,12 @@ def page_of(chosen: Mapping[str, Any]) -> Path | None:
     if chosen["model"] is not None:
         msg = f"--html and --model {chosen['model']} found together: there is no page of that yet"
         raise SelectionError(msg)
-    path = Path(name)
     if name == "-":
         msg = "--html - found, expected the name of a file, such as report.html: a page is a file"
         raise SelectionError(msg)
-    if path.is_dir():
-        msg = f"--html {name}: it is a folder, expected the name of a file in it"
-        raise WriteError(msg)
-    if path.suffix.lower() not in SUFFIXES:
-        msg = f"--html {name} found, expected a name that ends in {' or '.join(SUFFIXES)}"
-        raise SelectionError(msg)
-    if not path.parent.is_dir():
-        msg = f"--html {name}: there is no folder {path.parent}"
-        raise WriteError(msg)
-    return path
+    from evalstats_plugin.atomic import check_place
+
+    return check_place(name, SUFFIXES, asked="--html")
 
 
 def write_html(

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from evalstats_plugin.cli import figures, options
-from evalstats_plugin.cli.sections import Sectioned
+from evalstats_plugin.cli.sections import READING, Sectioned
 from evalstats_plugin.tables.estimators import ESTIMATORS, ITEM_MODELS, RESPONSES
 from evalstats_plugin.tables.masks import MASKS
 
@@ -25,10 +25,7 @@ _SECTIONS = {
         "bootstrap", "over", "holdout", "draws", "dif", "seed",
     ),
     "Saved fits": ("save", "bank", "link"),
-    "What is read": (
-        "task", "metric", "cluster", "include_incomplete", "runs", "skip_broken",
-        "columns", "wide",
-    ),
+    **READING,
 }  # fmt: skip
 
 

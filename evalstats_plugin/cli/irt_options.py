@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from evalstats_plugin.errors import LogError, SelectionError, WriteError
@@ -41,7 +40,7 @@ def checked(chosen: Mapping[str, Any]) -> dict[str, Any]:
     }
     _check_names(settled, chosen)
     if chosen["save"] is not None:
-        check_place(Path(chosen["save"]))
+        check_fit(chosen["save"])
     return {**chosen, **settled}
 
 
@@ -113,16 +112,12 @@ def _dimensions(text: str | None) -> int | str:
     return int(str(text))
 
 
-def check_place(path: Path) -> None:
+def check_fit(name: str) -> None:
     """Raise where a fit is not to be saved: another kind of file is kept as it is."""
+    from evalstats_plugin.atomic import check_place
     from evalstats_plugin.irt.storage import load_fit
 
-    if path.suffix != ".parquet":
-        msg = f"--save {path} found, expected a name that ends in .parquet, the format of a fit"
-        raise SelectionError(msg)
-    if path.is_dir():
-        msg = f"--save {path}: a folder is there, expected the name of a file"
-        raise WriteError(msg)
+    path = check_place(name, [".parquet"], asked="--save", makes_folder=True)
     if path.exists() and path.stat().st_size:
         try:
             load_fit(path)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from evalstats_plugin.cli import figures, options
-from evalstats_plugin.cli.sections import Sectioned
+from evalstats_plugin.cli.sections import READING, Sectioned
 from evalstats_plugin.tables.hierarchical import HIERARCHICAL_MODELS, INFERENCES
 
 if TYPE_CHECKING:
@@ -27,10 +27,7 @@ _SECTIONS = {
         "model", "inference", "chains", "draws", "warm_up", "covariates", "baseline",
     ),
     "What is shown": ("html", "figure", "figure_file", "form", "quiet"),
-    "What is read": (
-        "task", "metric", "cluster", "include_incomplete", "runs", "skip_broken",
-        "columns", "wide",
-    ),
+    **READING,
 }  # fmt: skip
 
 

@@ -7,6 +7,14 @@ from typing import Any
 
 import click
 
+READING = {
+    "What is read": (
+        "task", "metric", "cluster", "include_incomplete", "runs", "skip_broken",
+        "columns", "wide",
+    ),
+}  # fmt: skip
+"""The section of `evalstats_plugin.cli.options` of what is read, alike wherever there is one."""
+
 
 class Sectioned(click.Command):
     """Shows options under headings; those of none come last, as ever."""

@@ -32,7 +32,7 @@ def dirichlet_process(
     if mass <= 0:
         raise ValueError(f"mass must be positive, got {mass}")
     tail = tail_probability(confidence_level)
-    unit = _to_unit(scores, bounds)
+    unit = to_unit(scores, bounds)
     found = _distinct(unit)
     prior = np.zeros(found.weights.shape[1])
     prior[[0, -1]] = mass
@@ -50,7 +50,7 @@ def gaffke(scores: ArrayLike, *, bounds: tuple[float, float], confidence_level: 
     beyond, that it never covers less than stated is a conjecture no simulation has contradicted.
     """
     tail = tail_probability(confidence_level)
-    unit = _to_unit(scores, bounds)
+    unit = to_unit(scores, bounds)
     found = _distinct(unit)
     one_below, one_above = np.zeros((2, found.weights.shape[1]))
     one_below[0] = one_above[-1] = 1
@@ -66,7 +66,7 @@ def logit_t(scores: ArrayLike, *, bounds: tuple[float, float], confidence_level:
     a bound that n items would all miss with half of the probability that the level leaves out:
     Clopper–Pearson's limits for 0 and n successes.
     """
-    unit = _to_unit(scores, bounds)
+    unit = to_unit(scores, bounds)
     n, mean, std = moments(unit)
     with np.errstate(divide="ignore", invalid="ignore"):
         log_odds = np.log(mean) - np.log1p(-mean)
@@ -133,7 +133,8 @@ def _lower_limit(atoms: FloatArray, weights: FloatArray, tail: float) -> FloatAr
     return np.asarray(limit, dtype=np.float64)
 
 
-def _to_unit(scores: ArrayLike, bounds: tuple[float, float]) -> FloatArray:
+def to_unit(scores: ArrayLike, bounds: tuple[float, float]) -> FloatArray:
+    """Scores as shares of the way from the lower bound to the upper."""
     low, high = bounds
     if not low < high:
         raise ValueError(f"bounds must be (low, high) with low < high, got {bounds}")

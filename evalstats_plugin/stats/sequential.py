@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
+from evalstats_plugin.stats.bounded import to_unit
 from evalstats_plugin.stats.interval import (
     FloatArray,
     IntArray,
@@ -72,7 +73,7 @@ def betting_mixture(
     cost does not depend on the number of items.
     """
     low, high = bounds
-    unit = _to_unit(scores, bounds)
+    unit = to_unit(scores, bounds)
     atoms, weights = _split(unit)
     found = _mixture_limits(atoms, weights, _log_threshold(confidence_level))
     shape = unit.shape[:-1]
@@ -109,7 +110,7 @@ def p_value(scores: ArrayLike, *, bounds: tuple[float, float], mean: float) -> F
     Of the capital at the end, not the most it ever was: for any rule when to stop that is as valid,
     and does not depend on the order of the items.
     """
-    unit = _to_unit(scores, bounds)
+    unit = to_unit(scores, bounds)
     atoms, weights = _split(unit)
     at = (mean - bounds[0]) / (bounds[1] - bounds[0])
     won, _ = _log_capital(atoms, weights, np.full(len(weights), at), _nodes(weights))
@@ -160,17 +161,6 @@ def _proportion_limit(k: FloatArray, n: FloatArray, threshold: float) -> FloatAr
     # All right: the likelihood is a power, and its limit may lie next to 1.
     limit = np.where(b == 0, np.exp(target / a), special.expit(root)).reshape(k.shape)
     return np.where(np.isnan(k), np.nan, np.where(usable, limit, 0.0))
-
-
-def _to_unit(scores: ArrayLike, bounds: tuple[float, float]) -> FloatArray:
-    low, high = bounds
-    if not low < high:
-        raise ValueError(f"bounds must be (low, high) with low < high, got {bounds}")
-    unit = (np.asarray(scores, dtype=np.float64) - low) / (high - low)
-    # Means of epochs may pass a bound by a rounding error.
-    if np.any((unit < -1e-9) | (unit > 1 + 1e-9)):
-        raise ValueError(f"scores must lie within their bounds {bounds}")
-    return np.clip(unit, 0.0, 1.0)
 
 
 def _split(unit: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -8,13 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evalstats_plugin import compare
+from evalstats_plugin import compare, methods
 from evalstats_plugin.analyses import stored, stored_pairs
 from evalstats_plugin.analyses.pair_tallies import PairTally
+from evalstats_plugin.analyses.paired import units
+from evalstats_plugin.analyses.pairing import Pairs, pairings
+from evalstats_plugin.analyses.request import Request
 from evalstats_plugin.errors import DesignError, SelectionError
 from evalstats_plugin.matrix import ResponseMatrix
 from evalstats_plugin.response_store import ROWS, ResponseStore
 from evalstats_plugin.store_writing import write_store
+from evalstats_plugin.tables.comparisons import COMPARISONS
 
 
 def drawn(n: int = 9, m: int = 70, missing: float = 0.15, **more: Any) -> ResponseMatrix:
@@ -145,6 +149,33 @@ def test_what_needs_all_answers_in_memory_is_refused(
         ):
             compare(store, baseline=baseline)
     assert len(compare(store, baseline="model_0")) == 16
+
+
+def test_all_that_pairs_have_is_that_of_the_matrix(tmp_path: Path):
+    """Nothing that a store cannot give is there to be called."""
+    request = Request(
+        baseline=None, confidence_level=0.95, method="auto", correction="holm", bounds={},
+        table=methods.table_of([], COMPARISONS), rng=np.random.default_rng(0),
+    )  # fmt: skip
+    matrix = drawn(clusters=[j // 5 for j in range(70)])
+    of_matrix, _ = pairings(matrix.to_responses(), {}, None)
+    of_store, _ = stored_pairs._pairings(write_store(tmp_path / "s.parquet", matrix), request)
+
+    assert [pairs.task for pairs in of_matrix] == [pairs.task for pairs in of_store]
+    for one, other in zip(of_matrix, of_store, strict=True):
+        assert not hasattr(other, "mean_differences")
+        for name in (*Pairs.__abstractmethods__, "n_either"):
+            found, expected = (
+                value() if callable(value := getattr(pairs, name)) else value
+                for pairs in (other, one)
+            )
+            np.testing.assert_allclose(found, expected, rtol=1e-12, err_msg=name)
+        # Differences from nobody, where the scores of each model are not at hand.
+        for method in ("tango", "t-cr2"):
+            found, expected = (
+                scores[b] - scores[a] for scores, a, b in (units(p, method) for p in (other, one))
+            )
+            np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
 def test_tables_are_those_counted_one_by_one():

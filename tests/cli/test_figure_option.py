@@ -60,7 +60,12 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize(
-    ("command", "name"), [(c, name) for c, own in COMMANDS.items() for name in own]
+    ("command", "name"),
+    [
+        pytest.param(c, name, marks=pytest.mark.needs("torch") if c.startswith("irt") else ())
+        for c, own in COMMANDS.items()
+        for name in own
+    ],
 )
 def test_every_figure_of_a_command_is_written_beside_its_table(
     logs: Path, tmp_path: Path, command: str, name: str
@@ -126,8 +131,8 @@ def test_power_without_logs_has_a_curve(tmp_path: Path) -> None:
         (("--figure", "forest"), "say where it goes with -o forest.png"),
         (("-o", "x.png"), "found without --figure: name one of forest, variance-parts"),
         (("--figure", "x.png"), "expected a name and a file: --figure forest -o x.png"),
-        (("--figure", "forest", "-o", "x.jpg"), "ends in .png, .svg, .pdf"),
-        (("--figure", "forest", "-o", "-"), "ends in .png, .svg, .pdf"),
+        (("--figure", "forest", "-o", "x.jpg"), "ends in .png, .svg or .pdf"),
+        (("--figure", "forest", "-o", "-"), "ends in .png, .svg or .pdf"),
         (("--figure", "forest", "-o", "nowhere/x.png"), "there is no folder nowhere"),
     ],
 )

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+import evalstats_plugin
+
 ROOT = Path(__file__).parents[2]
 PAGES = ["README.md", *sorted(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md"))]
 
@@ -103,3 +105,17 @@ def test_rendering_writes_what_checking_expects(copied: Path) -> None:
     assert "$ echo found\nfound\n```" in page.read_text()
     assert "-->?<!--" not in page.read_text()
     assert _check("docs/new.md", copied).returncode == 0
+
+
+def test_every_public_name_is_in_an_example() -> None:
+    """Those that plugins need on the page of plugins."""
+    examples = {
+        page: "\n".join(re.findall(r"```py\w+\n(.*?)```", (ROOT / page).read_text(), re.DOTALL))
+        for page in ("docs/python.md", "docs/plugins.md")
+    }
+    of_plugins = {"Method", "hookimpl"}
+
+    for name in set(evalstats_plugin.__all__) - {"__version__"}:
+        wanted = rf"\b{name}\b" if name in of_plugins else rf"\bes\.{name}\b"
+        page = "docs/plugins.md" if name in of_plugins else "docs/python.md"
+        assert re.search(wanted, examples[page]), name

@@ -10,8 +10,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evalstats_plugin.atomic import write_bytes
-from evalstats_plugin.errors import SelectionError, WriteError
+from evalstats_plugin.atomic import check_place, write_bytes
 from evalstats_plugin.report.figures import canvas
 
 if TYPE_CHECKING:
@@ -28,8 +27,8 @@ _UNDATED: dict[str, dict[str, Any]] = {
 }
 
 
-def check_place(path: str | Path) -> Path:
-    """Return where a figure is to go.
+def check_figure(path: str | Path, *, asked: str = "") -> Path:
+    """Return where a figure is to go, which the option `asked` named.
 
     Raises
     ------
@@ -40,16 +39,7 @@ def check_place(path: str | Path) -> Path:
     DesignError
         Matplotlib is not installed.
     """
-    place = Path(path)
-    if place.suffix.lower() not in FORMATS:
-        msg = f"figure file {str(path)!r} found, expected a name that ends in {', '.join(FORMATS)}"
-        raise SelectionError(msg)
-    if not place.parent.is_dir():
-        msg = f"{place} cannot be written: there is no folder {place.parent}"
-        raise WriteError(msg)
-    if place.is_dir():
-        msg = f"{place} cannot be written: it is a folder, expected the name of a file"
-        raise WriteError(msg)
+    place = check_place(path, FORMATS, asked=asked)
     canvas.matplotlib()
     return place
 
@@ -65,9 +55,9 @@ def save(figure: Figure, path: str | Path) -> Path:
     Raises
     ------
     SelectionError, WriteError, DesignError
-        As of `check_place`.
+        As of `check_figure`.
     """
-    place = check_place(path)
+    place = check_figure(path)
     content, missing = _rendered(figure, place.suffix.lower())
     written = write_bytes(place, content)
     if missing and place.suffix.lower() != ".svg":
