@@ -15,8 +15,15 @@ demo: $(STAMP)
 	$(BIN)/evalstats-plugin annotate $(LOGS) --output demo-annotated
 	@echo "The annotated copies lie in demo-annotated/ (look for the \"evalstats\" block)."
 
-test: $(DEV) lint
-	OMP_NUM_THREADS=1 EVALSTATS_REQUIRE_ALL=1 $(BIN)/python -m pytest -n 3 --dist loadfile
+# `lint` keeps one core busy for minutes: it runs beside the tests, and speaks when they are done.
+# Tests start many processes: what these import is compiled once.
+# A line in which make sees its own name is run by `make -n` too, hence another.
+LINT := $(MAKE) --no-print-directory lint
+test: $(DEV)
+	@$(LINT) > $(VENV)/lint.log 2>&1 & lint=$$!; \
+	OMP_NUM_THREADS=1 EVALSTATS_REQUIRE_ALL=1 PYTHONDONTWRITEBYTECODE= \
+		$(BIN)/python -m pytest -n 3 --dist worksteal; \
+	tests=$$?; wait $$lint; lint=$$?; cat $(VENV)/lint.log; exit $$((tests | lint))
 
 # pyright and import-linter do not know that adapters/ is mapped into the package: they look at
 # the tree as a wheel lays it out.
@@ -24,7 +31,8 @@ lint: $(DEV)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	rm -rf $(TREE) && mkdir -p $(TREE)
-	cp -R evalstats_plugin pyproject.toml $(TREE)/ && cp -R adapters $(TREE)/evalstats_plugin/
+	tar -cf - --exclude __pycache__ evalstats_plugin pyproject.toml | tar -xf - -C $(TREE)
+	tar -cf - --exclude __pycache__ adapters | tar -xf - -C $(TREE)/evalstats_plugin
 	cd $(TREE) && ../bin/pyright --pythonpath ../bin/python && ../bin/lint-imports --no-cache
 
 # The pages of docs/, to be read in build/docs/index.html; a broken link is an error. What they
@@ -46,6 +54,7 @@ bench-peers: $(DEV)
 	$(BIN)/python -m benchmarks.ranking
 	$(BIN)/python -m benchmarks.hierarchical
 	$(BIN)/python -m benchmarks.adaptive_peers
+	$(BIN)/python -m benchmarks.r_peers
 
 # 250 million answers from disk; growth from 1 × 1; a bank of 50,000 items; thousands of logs, kills
 # at every step.
@@ -59,7 +68,7 @@ bench-big: $(DEV)
 bench-gpu: $(DEV)
 	$(BIN)/python -m benchmarks.gpu
 
-# The oldest dependencies that pyproject allows, and the newest on each Python.
+# The oldest dependencies that pyproject allows, and the newest on each later Python: half an hour.
 test-versions: $(DEV)
 	$(BIN)/python -m benchmarks.dependencies
 

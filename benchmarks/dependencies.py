@@ -1,16 +1,20 @@
 """The tests, with the oldest dependencies that pyproject allows, and with the newest.
 
 ``python -m benchmarks.dependencies [SET...]`` makes an environment for each set in
-``.venv-bench``, installs a copy of the working tree there, runs what tests can run, and
-keeps versions and counts. ``make test`` runs on one Python, with pinned harnesses; these are the
-other ends. uv resolves them, which knows what "lowest" means.
+``.venv-bench``, installs a copy of the working tree there, runs the tests, and keeps versions and
+counts. ``make test`` runs all tests on one Python, with pinned harnesses; these are the other
+ends, resolved by uv, which knows what "lowest" means. Everywhere the same tests are run, but
+
+- those that ask nothing of a version (`LEFT_OUT`) are left out;
+- those that need what an environment does not have are skipped (``tests/conftest.py`` says of what
+  this may be true), which is counted by what they need.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -28,32 +32,64 @@ FIGURES = Path(__file__).parent / "results" / "dependencies.json"
 FOLDER = ROOT / ".venv-bench" / "dependencies"
 
 WITHOUT_TORCH = ("cluster", "figures", "inspect", "lm-eval", "parallel", "rank", "text")
-EXTRAS = (*WITHOUT_TORCH, "hierarchical", "irt", "mcmc")
+WITH_TORCH = ("hierarchical", "irt", "mcmc")
 TOOLS = ("hypothesis>=6.100", "jsonschema", "pytest>=8.2", "pytest-xdist>=3.6", "scikit-learn",
          "setuptools>=77", "wheel")  # fmt: skip
-HARNESSES = ("tests/adapters/inspect_ai", "tests/adapters/lm_eval")
-"""Tests that start them, or hold what we do against what they do."""
 
-EXPLAINED = {
-    r"newer than the installed": "a log that a later Inspect wrote is not rewritten",
-    r"No module named '(?:moto|playwright|latex2mathml|accelerate|transformers|torch)": (
-        "needs what was not installed: moto, playwright, transformers or torch"
+ADAPTIVE = "tests/adapters/inspect_ai/test_adaptive_in_inspect.py"
+LEFT_OUT: dict[str, tuple[str, ...]] = {
+    "crashes, and many processes: what the system does, whatever the version": (
+        "tests/robustness/test_annotate_strip_cycles.py",
+        "tests/robustness/test_concurrent_writes.py",
+        "tests/robustness/test_interrupted_writes.py",
+        "tests/robustness/test_many_logs.py",
+        "tests/adapters/inspect_ai/test_replace.py::test_kill_at_many_steps",
+        "tests/test_several_processes.py",
     ),
-    r"'-m', 'pip'": "installs with pip, which the environment did not have",
-    r"_nct_sf": "the noncentral t of this SciPy, compared with, divides by zero",
-    r"bootstrap\(\) got an unexpected keyword argument 'rng'": "SciPy's bootstrap had no rng yet",
-    r"has no attribute 'headline'": "Inspect's results had no headline yet",
-    r"_to_masked\(\)": "pandas 2.1.0 cannot drop the duplicates that Inspect's samples_df drops",
-    r"^assert '\{\\n  \"result": (
-        "the fixture is of lm-eval 0.4.13 on Python 3.11; others write, or add up, otherwise"
+    "the repository's own: pages, figures of studies, seconds, names of packages": (
+        "tests/docs",
+        "tests/robustness/test_dependencies.py",
+        "tests/robustness/test_supply_chain.py",
+        "tests/test_benchmarks.py",
+        "tests/test_fixtures.py",
+        "tests/test_growth_figures.py",
+        "tests/test_packaging.py::test_modules_and_functions_stay_small",
+        "tests/test_startup.py",
+        "tests/test_within.py",
+        "tests/validation",
     ),
-    r"0\.04179359199028117 == 0\.04179359199028119": "Python 3.12 adds up more exactly than 3.11",
-    r"where 2 = len\(\[EvalMetric\(name='ci95_low'": (
-        "this Inspect logs fewer metrics of the same run"
+    "further runs of a harness, of which there are some of every kind": (
+        *(f"{ADAPTIVE}::test_{name}" for name in (
+            "inspect_retries", "a_cancelled_run", "standard_output_is", "an_error_ends",
+            "it_comes_to_its_end", "a_finished_test_can", "without_the_log", "a_run_without_any",
+        )),
+        "tests/adapters/lm_eval/test_in_memory.py::test_results_in_memory",
     ),
-    r"TimeoutExpired": "ran out of time beside other work on the machine",
-}
-"""What a failure's text says where it is not ours, and why it comes."""
+    "PyTorch in single precision and as if on a device: of `make test`": ("tests/device",),
+    "long simulations of models, whose shorter tests are run": (
+        "tests/adaptive/test_misfit.py",
+        "tests/adaptive/test_simulated_sessions.py",
+        "tests/analyses/test_power_curve.py",
+        "tests/cli/test_hierarchical_report.py",
+        "tests/cli/test_power.py",
+        "tests/hierarchical/test_capabilities.py",
+        "tests/hierarchical/test_crossed_gibbs.py",
+        "tests/hierarchical/test_crossed_particles.py",
+        "tests/hierarchical/test_nested.py",
+        "tests/hierarchical/test_peers.py",
+        "tests/irt/test_ability_groups.py",
+        "tests/irt/test_beta_response.py",
+        "tests/irt/test_dif.py",
+        "tests/irt/test_factor_fit.py",
+        "tests/irt/test_hmc.py",
+        "tests/irt/test_stored_cells.py",
+        "tests/irt/test_sum_score_fit.py",
+        "tests/irt/test_variational.py",
+        "tests/ranking/test_thurstone.py",
+        "tests/ranking/test_thurstone_judges.py",
+    ),
+}  # fmt: skip
+"""Tests that are left out, by why."""
 
 
 class Set(NamedTuple):
@@ -62,20 +98,32 @@ class Set(NamedTuple):
     python: str
     resolution: str
     extras: Sequence[str]
-    tests: Sequence[str]
+    tests: Sequence[str] = ("tests",)
+    pinned: bool = False
+    """Whether PyTorch is that of constraints.txt; it comes first, so that no other build does."""
+    without: str = ""
+    """What is missed, and why."""
 
+
+_NO_TORCH = "torch: the builds for this Python that the index has bring gigabytes of CUDA"
+HARNESSES = (
+    "tests/adapters", "tests/cli", "tests/test_contract.py", "tests/test_packaging.py",
+    "tests/test_plugins.py",
+)  # fmt: skip
+MODELS = ("tests/hierarchical", "tests/irt", "tests/ranking", "tests/sampling")
 
 SETS = {
-    "lowest": Set(
-        "3.11",
-        "lowest-direct",
-        EXTRAS,
-        ("tests/adapters", "tests/report", "tests/analyses", "tests/cli", "tests/stats",
-         *sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("tests/test_*.py"))),
-    ),
-    "newest, Python 3.12": Set("3.12", "highest", WITHOUT_TORCH, HARNESSES),
-    "newest, Python 3.13": Set("3.13", "highest", WITHOUT_TORCH, HARNESSES),
-}  # fmt: skip
+    "lowest": Set("3.11", "lowest-direct", (*WITHOUT_TORCH, *WITH_TORCH), pinned=True),
+    "newest, Python 3.12": Set("3.12", "highest", WITHOUT_TORCH, HARNESSES, without=_NO_TORCH),
+    "newest, Python 3.13": Set("3.13", "highest", WITHOUT_TORCH, without=_NO_TORCH),
+}
+"""What `make test-versions` runs."""
+
+BIG = {
+    "lowest torch": Set("3.11", "lowest-direct", WITH_TORCH, MODELS),
+    "newest torch, Python 3.13": Set("3.13", "highest", WITH_TORCH, MODELS),
+}
+"""Run when named: PyTorch from the index, 5 GB each, removed again."""
 
 
 def interpreter(version: str) -> Path:
@@ -98,19 +146,28 @@ def interpreter(version: str) -> Path:
 def make_environment(name: str, chosen: Set, tree: Path) -> Path:
     """Install the package from a tree, with what it needs; return the environment's Python."""
     uv = _uv()
-    folder = FOLDER / name.replace(",", "").replace(" ", "-")
+    folder = _folder(name)
     python = folder / "bin" / "python"
     run = [uv, "pip", "install", "--quiet", "--python", python]
     wheels = (
         ["--find-links", os.environ["PIP_FIND_LINKS"]] if "PIP_FIND_LINKS" in os.environ else []
     )
     _do(uv, "venv", "--quiet", "--clear", "--seed", "--python", interpreter(chosen.python), folder)
+    if chosen.pinned:
+        _do(*run, "--constraints", ROOT / "constraints.txt", *wheels, "torch")
+        wheels = ["--constraints", ROOT / "constraints.txt", *wheels]
     asked = f"{tree}[{','.join(chosen.extras)}]"
-    # torch in the one build that needs no gigabytes of CUDA.
-    own = ["--constraints", ROOT / "constraints.txt", *wheels, "--resolution", chosen.resolution]
-    _do(*run, *own, "--editable", asked)
-    _do(*run, *wheels, *TOOLS)
+    _do(*run, *wheels, "--resolution", chosen.resolution, "--editable", asked)
+    # Tools do not move what was resolved.
+    kept = folder / "resolved.txt"
+    found = {name: number for name, number in versions(python).items() if name != "python"}
+    kept.write_text("".join(f"{name}=={number}\n" for name, number in found.items()))
+    _do(*run, *wheels, "--constraints", kept, *TOOLS)
     return python
+
+
+def _folder(name: str) -> Path:
+    return FOLDER / name.replace(",", "").replace(" ", "-")
 
 
 def _uv() -> Path:
@@ -142,41 +199,53 @@ def copy_tree(tree: Path) -> None:
 
 
 def run_tests(python: Path, tree: Path, chosen: Set) -> dict[str, Any]:
-    """Run the tests of a set on a tree, and count."""
-    report = tree / "report.xml"
-    run = [python, "-m", "pytest", "-q", "-n", "2", "--dist", "loadfile", "-p", "no:cacheprovider"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "EVALSTATS_NO_CONFIG": "1"}
+    """Run the tests of a set on a tree, in one process, and count."""
+    report = python.parents[1] / "report.xml"
+    run = [python, "-m", "pytest", "-q", "-n", "1", "-p", "no:cacheprovider", "--tb=short"]
+    names = [name for left_out in LEFT_OUT.values() for name in left_out]
+    own = {"OMP_NUM_THREADS": "1", "EVALSTATS_NO_CONFIG": "1", "EVALSTATS_EXAMPLES": "10"}
+    before = _cpu_seconds()
     subprocess.run(
-        [*map(str, run), f"--junitxml={report}", *chosen.tests],
+        [*map(str, run), f"--junitxml={report}", *map(_left_out, names), *chosen.tests],
         check=False,
         cwd=tree,
-        env=environment,
+        env={**os.environ, **own},
     )
-    return counted(report)
+    return {**counted(report), "cpu_seconds": round(_cpu_seconds() - before)}
+
+
+def _left_out(name: str) -> str:
+    return f"--{'deselect' if '::' in name else 'ignore'}={name}"
+
+
+def _cpu_seconds() -> float:
+    """Of processes that this one started, and that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def counted(report: Path) -> dict[str, Any]:
-    """Return how many tests passed and were skipped, and which failed, with or without a reason."""
-    cases = list(ET.parse(report).getroot().iter("testcase"))  # noqa: S314 - pytest's own
-    explained: Counter[str] = Counter()
-    failed: set[str] = set()
-    skipped = 0
-    for case in cases:
-        skipped += case.find("skipped") is not None
-        found = case.find("failure")
-        found = case.find("error") if found is None else found
-        if found is None:
-            continue
-        said = f"{found.get('message')}\n{found.text}"
-        reason = next((why for what, why in EXPLAINED.items() if re.search(what, said)), None)
-        if reason is None:
-            failed.add(f"{case.get('classname')}::{case.get('name')}")
+    """Return how many tests passed, how many were skipped and why, and which failed.
+
+    A module that was skipped is one of "modules", however many tests it has.
+    """
+    skipped: dict[str, Counter[str]] = {"tests": Counter(), "modules": Counter()}
+    failed: list[str] = []
+    passed = 0
+    for case in ET.parse(report).getroot().iter("testcase"):  # noqa: S314 - pytest's own
+        skip = case.find("skipped")
+        if skip is not None:
+            module = skip.get("message") == "collection skipped"
+            said = str(skip.text) if module else str(skip.get("message"))
+            reason = said.partition("Skipped: ")[2] or said
+            skipped["modules" if module else "tests"][reason.rstrip("')")] += 1
+        elif case.find("failure") is not None or case.find("error") is not None:
+            failed.append(f"{case.get('classname')}::{case.get('name')}")
         else:
-            explained[reason] += 1
+            passed += 1
     return {
-        "passed": len(cases) - skipped - explained.total() - len(failed),
-        "skipped": skipped,
-        "explained": dict(explained),
+        "passed": passed,
+        "skipped": {kind: dict(counts.most_common()) for kind, counts in skipped.items()},
         "failed": sorted(failed),
     }
 
@@ -206,7 +275,7 @@ def main() -> None:
     """Run the sets named, or all, and keep the figures."""
     figures = json.loads(FIGURES.read_text()) if FIGURES.exists() else {}
     for name in sys.argv[1:] or SETS:
-        chosen = SETS[name]
+        chosen = (SETS | BIG)[name]
         with tempfile.TemporaryDirectory() as folder:
             tree = Path(folder)
             copy_tree(tree)
@@ -216,10 +285,13 @@ def main() -> None:
             "date": date.today().isoformat(),
             "versions": versions(python),
             "tests": list(chosen.tests),
+            "without": chosen.without,
             **found,
         }
         print(name, json.dumps(figures[name], indent=2), flush=True)
-        FIGURES.write_text(json.dumps(figures, indent=2) + "\n")
+        FIGURES.write_text(json.dumps({**figures, "left_out": LEFT_OUT}, indent=2) + "\n")
+        if name in BIG:
+            shutil.rmtree(_folder(name))
 
 
 if __name__ == "__main__":

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import gc
+import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
+from time import process_time
+from typing import Any
 
+import numpy as np
 import pytest
+from packaging.requirements import Requirement
 
 from evalstats_plugin import plugins
 
@@ -23,20 +31,108 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, Any, Any]:
+    """Have the collector of garbage pass over tests and modules, of which none ever is."""
+    gc.disable()
+    collected = yield
+    gc.freeze()
+    gc.enable()
+    return collected
+
+
+@pytest.fixture(scope="session")
+def command_server() -> Iterator[subprocess.Popen[str]]:
+    """Give a process that runs commands in copies of itself."""
+    command = [sys.executable, Path(__file__).with_name("command_server.py")]
+    # Threads of its own would not be copied.
+    alone = {**os.environ, "OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=alone
+    ) as server:
+        yield server
+
+
 @pytest.fixture
-def run() -> Run:
+def run(command_server: subprocess.Popen[str], tmp_path_factory: pytest.TempPathFactory) -> Run:
     """Run ``python -m evalstats_plugin`` as a person would, in a process of its own."""
+    asked, told = command_server.stdin, command_server.stdout
+    assert asked is not None
+    assert told is not None
+    written = [tmp_path_factory.mktemp("run") / name for name in ("output", "errors")]
 
     def run_command(*arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "evalstats_plugin", *map(str, arguments)],
-            capture_output=True,
-            text=True,
-            check=False,
-            env={**os.environ, "COLUMNS": "80", **environment},
-        )
+        command = ["evalstats-plugin", *map(str, arguments)]
+        for file in written:
+            file.write_bytes(b"")
+        request = {
+            "arguments": command[1:],
+            "environment": {**os.environ, "COLUMNS": "80", **environment},
+            "folder": str(Path.cwd()),
+            "output": str(written[0]),
+            "errors": str(written[1]),
+        }
+        asked.write(json.dumps(request) + "\n")
+        asked.flush()
+        code = int(told.readline())
+        return subprocess.CompletedProcess(command, code, *(f.read_text() for f in written))
 
     return run_command
+
+
+def _sums() -> float:
+    """Return the CPU seconds of a fixed piece of work, in a loop, in memory and in NumPy."""
+    start = process_time()
+    numbers, seen = np.random.default_rng(0).random(100_000), dict[int, int]()
+    for k in range(60_000):
+        seen[k % 1000] = seen.get(k % 999, 0) + k % 7
+    np.exp(np.sort(numbers)) + numbers[np.argsort(numbers[:50_000])].sum()
+    numbers[:22_500].reshape(150, 150) @ numbers[22_500:45_000].reshape(150, 150)
+    return process_time() - start
+
+
+def _slowness() -> float:
+    """How many times longer the work takes than where budgets were measured (0.0133 s)."""
+    return min(_sums() for _ in range(3)) / 0.0133
+
+
+def _within(
+    budget: float,
+    work: Callable[[], Any],
+    *,
+    clock: Callable[[], float] = process_time,
+    slowness: Callable[[], float] = _slowness,
+) -> Any:
+    """Do some work in at most so many CPU seconds, and return what comes of it.
+
+    The seconds are those of the machine where budgets were measured: where other work of a known
+    size takes longer than there, just before and just after, so may this. It is done again,
+    five times at most, until it is quick enough: what disturbs it passes, what is slow remains.
+
+    Parameters
+    ----------
+    budget, work : float, callable
+        Twice what is needed, so that three times as much is found out.
+    clock : callable
+        CPU seconds used so far.
+    slowness : callable
+        How many times longer the other work takes than where the budget was measured.
+    """
+    spent: list[str] = []
+    for _ in range(5):
+        before, start = slowness(), clock()
+        found = work()
+        needed, slower = clock() - start, max(1, min(before, slowness()))
+        if needed <= budget * slower:
+            return found
+        spent.append(f"{needed / slower:.3g}")
+    pytest.fail(f"at most {budget} CPU seconds expected, found {', '.join(spent)} in turn")
+
+
+@pytest.fixture
+def within() -> Callable[..., Any]:
+    """Give a function that does some work in so many CPU seconds, or fails."""
+    return _within
 
 
 @pytest.fixture
@@ -57,3 +153,47 @@ def installed(
     monkeypatch.syspath_prepend(site)
     yield install
     plugins._load.cache_clear()
+
+
+OPTIONAL = {
+    "accelerate", "arviz", "inspect_ai", "latex2mathml", "lm_eval", "mkdocs", "moto", "opt_einsum",
+    "playwright", "ray", "s3fs", "torch", "transformers",
+}  # fmt: skip
+"""What some environments do not have: tests that need it are skipped there, and say so."""
+_ALL = bool(os.environ.get("EVALSTATS_REQUIRE_ALL"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Skip a module that imports what is not installed."""
+    report = yield
+    call: pytest.CallInfo[Any] = report.__dict__["call"]
+    error = call.excinfo.value if call.excinfo else None
+    while error is not None and not isinstance(error, ModuleNotFoundError):
+        error = error.__cause__
+    name = error.name.partition(".")[0] if error and error.name else ""
+    if name in OPTIONAL and not _ALL:
+        report.outcome = "skipped"
+        report.longrepr = (str(collector.path), 0, f"Skipped: needs {name}")
+    return report
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test marked ``needs("name", "name>=version")`` where that is not installed."""
+    _needs(*(text for mark in item.iter_markers("needs") for text in mark.args))
+
+
+def _needs(*requirements: str) -> None:
+    for text in requirements:
+        wanted = Requirement(text)
+        there = find_spec(wanted.name) is not None
+        if not there or (wanted.specifier and version(wanted.name) not in wanted.specifier):
+            (pytest.fail if _ALL else pytest.skip)(f"needs {text}")
+
+
+@pytest.fixture(scope="session")
+def needs() -> Callable[..., None]:
+    """Give what the mark does to fixtures that need something."""
+    return _needs

@@ -106,6 +106,7 @@ def test_250_million_answers_are_fitted_from_disk() -> None:
     assert found["correlation_of_abilities"] > 0.9999
     assert found["compare_seconds"] <= 10
     assert found["missing"]["peak_mb"] <= 8 * 1024
+    assert found["missing"]["step_in_passes"] <= 10
     assert found["missing"]["correlation_of_abilities"] > 0.9998
 
 
@@ -129,3 +130,18 @@ def test_an_adaptive_test_takes_a_twentieth_of_the_time_of_the_most_precise_othe
 
         assert theirs["ratio"]["median"] >= bar
         assert ours["rmse"] <= 1.05 * theirs["rmse"]
+
+
+def test_r_finds_the_same_standard_errors() -> None:
+    """`python -m benchmarks.r_peers`: eRm, psychotools and BradleyTerry2."""
+    runs = side_by_side("r_peers")
+    others = [run for (_, program), run in runs.items() if program != OURS]
+
+    assert len(others) == 6
+    for run in others:
+        assert run["rmse"] == runs[run["job"], OURS]["rmse"]
+        assert run["estimate_from_ours"] < 5e-4
+        assert run["std_error_from_ours"] < 2e-5
+    for run in others:
+        if run["job"] != "Rasch 1,000 × 20":
+            assert run["ratio"]["median"] > 1

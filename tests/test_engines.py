@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -136,18 +135,6 @@ def test_errors_come_through_and_nothing_stays_set():
 
     assert n_workers() == 1
     assert list(mapped(abs, [-3])) == [3]
-
-
-def test_a_cluster_without_workers_or_with_others_is_said(monkeypatch: pytest.MonkeyPatch):
-    distributed = pytest.importorskip("distributed")
-    monkeypatch.setattr(engines, "_PATIENCE", 0.2)
-    with (
-        distributed.LocalCluster(n_workers=0, dashboard_address=None, host="127.0.0.1") as cluster,
-        pytest.raises(DesignError, match="has no workers: start some"),
-    ):
-        workers(backend="dask", address=cluster.scheduler_address).__enter__()
-    with pytest.raises(DesignError, match=r"tcp://b has evalstats-plugin 0\.0\.9, here it is"):
-        engines._check_versions({"tcp://a": version("evalstats-plugin"), "tcp://b": "0.0.9"})
 
 
 def test_a_cluster_that_is_lost_is_said(monkeypatch: pytest.MonkeyPatch):

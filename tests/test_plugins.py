@@ -321,6 +321,7 @@ def test_every_hook_is_documented_with_its_signature(hook: str) -> None:
     assert f"{hook}({names})" in page
 
 
+@pytest.mark.needs("torch")
 def test_every_public_name_is_there_and_listed() -> None:
     """`__all__` is complete, sorted, and loads."""
     assert sorted(evalstats_plugin.__all__) == evalstats_plugin.__all__

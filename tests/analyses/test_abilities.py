@@ -12,6 +12,8 @@ from evalstats_plugin.analyses.abilities import fit_irt, score_models
 from evalstats_plugin.errors import DesignError, SelectionError
 from evalstats_plugin.tables.estimators import ESTIMATORS, SERVES
 
+pytestmark = pytest.mark.needs("torch")
+
 
 def matrix(n, m, seed=0):
     rng = np.random.default_rng(seed)

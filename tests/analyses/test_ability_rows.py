@@ -12,6 +12,8 @@ from evalstats_plugin.analyses.ability_data import scored_part
 from evalstats_plugin.analyses.ability_rows import abilities
 from evalstats_plugin.errors import DesignError, SelectionError
 
+pytestmark = pytest.mark.needs("torch")
+
 
 @pytest.fixture(scope="module")
 def matrix() -> ResponseMatrix:

@@ -9,6 +9,8 @@ from evalstats_plugin.analyses.adaptive_bank import left_out
 from evalstats_plugin.errors import DesignError, SelectionError
 from evalstats_plugin.matrix import ResponseMatrix
 
+pytestmark = pytest.mark.needs("torch")
+
 N, M = 60, 80
 
 

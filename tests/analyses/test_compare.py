@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import resource
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -306,16 +307,12 @@ def test_the_bundled_logs_are_compared() -> None:
     assert list(found.to_frame().columns[:4]) == ["model_a", "model_b", "task", "metric"]
 
 
-def test_fifty_models_on_sixty_tasks_take_seconds() -> None:
+def test_fifty_models_on_sixty_tasks_take_seconds(within: Callable[..., Any]) -> None:
     """73,500 pairs of 200 items: intervals, p-values, P(better) and records."""
     rng = np.random.default_rng(0)
     difficulty, able = rng.normal(0, 1.3, 12_000), rng.normal(1, 0.7, (50, 1))
     scores = (able - difficulty + rng.normal(size=(50, 12_000)) > 0).astype(float)
     tasks = [f"task_{i // 200}" for i in range(12_000)]
     matrix = ResponseMatrix.from_array(scores, tasks=tasks)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_utime
-    found = compare(matrix, rng=0)
-    seconds = resource.getrusage(resource.RUSAGE_SELF).ru_utime - before
 
-    assert 73_500 == len(found)
-    assert seconds <= 3
+    assert 73_500 == len(within(1.3, lambda: compare(matrix, rng=0)))

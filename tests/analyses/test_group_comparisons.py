@@ -67,7 +67,7 @@ def test_the_difference_is_that_of_the_groups_scores(weighting: str) -> None:
     units = np.concatenate([w / len(d) * d for w, d in zip(shares, parts, strict=True)])
     flipped = stats.permutation_test(
         (units,), np.sum, permutation_type="samples", n_resamples=20_000,
-        rng=np.random.default_rng(1),
+        random_state=np.random.default_rng(1),
     )  # fmt: skip
 
     assert ("a", "b", "g", "acc", "group", 102) == (

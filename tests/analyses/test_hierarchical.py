@@ -17,6 +17,8 @@ from evalstats_plugin.errors import DesignError, SelectionError
 from evalstats_plugin.matrix import ResponseMatrix
 from evalstats_plugin.report.hierarchical import print_hierarchical, shown, to_markdown
 
+pytestmark = pytest.mark.needs("torch")
+
 SHORT = {"chains": 4, "draws": 150, "warm_up": 80, "device": "cpu"}
 BRIEF = {"chains": 2, "draws": 15, "warm_up": 10, "device": "cpu"}
 SIZES = (40, 10, 1, 60)

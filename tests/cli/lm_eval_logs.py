@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
+import sys
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -35,3 +38,18 @@ def write_log(folder: Path, model: str, tasks: Mapping[str, Sequence[float]]) ->
         "model_name": model,
     }
     (inside / f"results_{stamp}.json").write_text(json.dumps(whole, indent=2))
+
+
+THEIR_WRITER = "0.4.13"
+"""The lm-eval that wrote the logs in fixtures/, on Python 3.11."""
+
+
+def as_summed(text: str) -> str:
+    """Return a log, where another lm-eval or Python runs with the digits that all sum alike.
+
+    From Python 3.12 on ``sum``, with which lm-eval computes, rounds once, and NumPy 2 adds up in
+    another order.
+    """
+    if sys.version_info[:2] == (3, 11) and version("lm_eval") == THEIR_WRITER:
+        return text
+    return re.sub(r"\d\.\d{12,}(?:e[+-]\d+)?", lambda found: f"{float(found[0]):.11g}", text)

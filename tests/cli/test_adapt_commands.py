@@ -17,6 +17,8 @@ from evalstats_plugin.adaptive.selection import RULE_NAMES
 from evalstats_plugin.analyses.adaptive_simulation import RIVALS
 from evalstats_plugin.cli import adapt_options, adapt_simulate, main
 
+pytestmark = pytest.mark.needs("torch")
+
 
 @pytest.fixture(scope="module")
 def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:

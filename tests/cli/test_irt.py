@@ -23,6 +23,8 @@ from evalstats_plugin import IRTFit, annotate, fit_irt, read, strip
 from evalstats_plugin.cli import irt_fits, main
 from evalstats_plugin.tables.estimators import ESTIMATORS, ITEM_MODELS
 
+pytestmark = pytest.mark.needs("torch")
+
 ROOT = Path(__file__).parents[2]
 INSPECT = ROOT / "fixtures" / "logs" / "inspect_ai" / "0.3.285" / "models"
 LM_EVAL = ROOT / "fixtures" / "logs" / "lm_eval" / "0.4.13" / "out"
@@ -315,6 +317,7 @@ def test_lm_eval_logs_carry_ability_and_items_to_look_at_and_lose_them_again(sev
     assert {"easy"} == {item["task"] for item in blocks["m6"]["suspect_items"]}
 
 
+@pytest.mark.needs("inspect_ai>=0.3.285")
 def test_inspect_samples_carry_their_parameters_and_lose_them_again(tmp_path: Path) -> None:
     """Beside the classical statistics; the log says how able its model is."""
     from inspect_ai.log import read_eval_log

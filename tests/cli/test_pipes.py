@@ -51,7 +51,7 @@ def _on_a_terminal(*arguments: str | Path, **environment: str) -> tuple[str, str
     )
     os.close(theirs)
     shown = b""
-    end = time.monotonic() + 60
+    end = time.monotonic() + 300
     while time.monotonic() < end:
         ready, _, _ = select.select([ours], [], [], 0.1)
         try:

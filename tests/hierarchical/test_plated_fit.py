@@ -2,7 +2,6 @@
 
 import json
 import math
-import time
 from pathlib import Path
 
 import numpy as np
@@ -184,16 +183,14 @@ def quadrature(y, n):
     return special.logsumexp(log_p) + np.log(cell), means, sds
 
 
-def test_twenty_tasks_of_a_hundred_questions_in_less_than_a_second():
+def test_twenty_tasks_of_a_hundred_questions_in_less_than_a_second(within):
+    """Of which 0.25 s are needed."""
     y = tasks()
     evidence, means, sds = quadrature(y, 100)
     infer(logit_normal(y, 100), {"y": y}, options=Options(iterations=1, sets=1), rng=0)
-    start = time.process_time()
-    fit = infer(logit_normal(y, 100), {"y": y}, options=Options(k=30, iterations=50), rng=0)
-    seconds = time.process_time() - start
+    options = Options(k=30, iterations=50)
+    fit = within(0.5, lambda: infer(logit_normal(y, 100), {"y": y}, options=options, rng=0))
 
-    # The machine may be busy: 0.2 s are needed.
-    assert seconds < 2
     assert evidence == pytest.approx(-1261.2658, abs=1e-3)
     assert fit.log_evidence == pytest.approx(evidence, abs=0.05)
     for name, mean in means.items():

@@ -381,14 +381,15 @@ def test_killed_it_loses_one_answer_at_most(file: Path) -> None:
     assert () == kept.notes
 
 
-def test_an_answer_takes_less_than_a_tenth_of_a_second(file: Path) -> None:
+def test_an_answer_takes_less_than_a_tenth_of_a_second(
+    file: Path, within: Callable[..., None]
+) -> None:
     """100 items, 1,000 answers: CPU from answer to next pair, with saving and drawing it."""
     rng = np.random.default_rng(0)
     items = Items(tuple(Item(f"item {k}", f"text of {k}") for k in range(100)), "many")
     pairs = (rng.choice(100, 2, replace=False) for _ in range(1000))
     comparisons = [{"winner": int(min(p)), "loser": int(max(p))} for p in pairs]
     whole = {"items": list(items.names), "comparisons": comparisons}
-    file.write_text(json.dumps(whole))
     spent: list[float] = []
 
     async def drive(app: JudgingApp, pilot: Pilot[None]) -> None:
@@ -401,7 +402,9 @@ def test_an_answer_takes_less_than_a_tenth_of_a_second(file: Path) -> None:
             spent.append(time.process_time() - start)
             await _settled(app, pilot)
 
-    _drive(_app(file, items), drive)
+    def six_answers() -> None:
+        file.write_text(json.dumps(whole))
+        _drive(_app(file, items), drive)
+        assert 1006 == len(Session.open(file).given)
 
-    assert 1006 == len(Session.open(file).given)
-    assert float(np.median(spent)) < 0.1
+    within(6 * 0.085, six_answers, clock=lambda: sum(spent))

@@ -122,17 +122,17 @@ def test_a_program_gets_the_question_and_no_names() -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "message"),
+    ("command", "timeout", "message"),
     [
-        ([sys.executable, "-c", "import sys; sys.exit('no key')"], "exit code 1: no key"),
-        (["/no/such/program"], "cannot be asked: .*No such file"),
-        ([sys.executable, "-c", "import time; time.sleep(9)"], "timed out after"),
+        ([sys.executable, "-c", "import sys; sys.exit('no key')"], 60, "exit code 1: no key"),
+        (["/no/such/program"], 60, "cannot be asked: .*No such file"),
+        ([sys.executable, "-c", "import time; time.sleep(99)"], 0.5, "timed out after"),
     ],
 )
-def test_a_program_that_fails_is_told(command: list[str], message: str) -> None:
+def test_a_program_that_fails_is_told(command: list[str], timeout: float, message: str) -> None:
     """One error, with its last words."""
     with pytest.raises(PluginError, match=message):
-        command_judge(shlex.join(command), timeout=0.5)(Question("a", "b"))
+        command_judge(shlex.join(command), timeout=timeout)(Question("a", "b"))
     with pytest.raises(SelectionError, match="empty command"):
         command_judge(" ")
 

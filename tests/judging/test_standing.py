@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import time
-from itertools import combinations
+from collections.abc import Callable
+from itertools import combinations, count, islice
 
 import numpy as np
 import pytest
@@ -161,15 +161,16 @@ def test_goals_are_checked() -> None:
             Goal.of(*arguments)
 
 
-def test_an_answer_takes_less_than_a_tenth_of_a_second() -> None:
-    """100 items and 1,000 answers: the next pair is there, on average, in 100 ms of CPU."""
-    answers = _answers(100, 1010)
+def test_an_answer_takes_less_than_a_tenth_of_a_second(within: Callable[..., None]) -> None:
+    """100 items and 1,000 answers: the next pair is there, on average, in 15 ms of CPU."""
+    answers = _answers(100, 1200)
     standing = Standing(100, 1.0, seed=1)
     standing.update(answers[:1000])
-    start = time.process_time()
-    for k in range(1001, 1011):
-        standing.update(answers[:k])
-        standing.choose("order")
-    spent = (time.process_time() - start) / 10
+    known = count(1001)
 
-    assert spent < 0.1
+    def ten_answers() -> None:
+        for k in islice(known, 10):
+            standing.update(answers[:k])
+            standing.choose("order")
+
+    within(10 * 0.033, ten_answers)

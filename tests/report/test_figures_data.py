@@ -247,6 +247,7 @@ def test_variance_parts_fill_a_bar() -> None:
     assert 3 == sum(text.get_text() == "not known" for text in once.texts)
 
 
+@pytest.mark.needs("torch")
 def test_item_curves_are_what_the_fit_predicts() -> None:
     """At the abilities of the models; items are named as asked for."""
     fit, _ = _fit()
@@ -260,6 +261,7 @@ def test_item_curves_are_what_the_fit_predicts() -> None:
         plot_item_curves(fit, items=["nope"])
 
 
+@pytest.mark.needs("torch")
 def test_information_is_that_of_the_model() -> None:
     """As the estimators compute it; its inverse root is the standard error."""
     import torch
@@ -277,6 +279,7 @@ def test_information_is_that_of_the_model() -> None:
     assert expected[100] ** -0.5 == pytest.approx(error[100])
 
 
+@pytest.mark.needs("torch")
 def test_the_wright_map_has_every_model_at_its_ability_and_all_items() -> None:
     """Names in the order of the abilities; those without one are named too."""
     fit, _ = _fit()
@@ -305,6 +308,7 @@ def _as_drawn(name: str, labels: dict[str, float]) -> str:
     return shown(name)
 
 
+@pytest.mark.needs("torch")
 def test_items_to_look_at_are_triangles_with_names() -> None:
     """Where their infit and outfit are."""
     fit, matrix = _fit(12, 60)
@@ -397,6 +401,7 @@ def test_results_of_no_estimates_are_refused() -> None:
     assert "reading" in Drawn(plot_forest(intervals(2))).texts
 
 
+@pytest.mark.needs("torch")
 def test_the_scale_of_a_wright_map_holds_the_intervals_it_draws() -> None:
     """Those of two models on 30 items are wide."""
     axes: Any = plot_wright_map(_fit(2)[0])
@@ -407,6 +412,7 @@ def test_the_scale_of_a_wright_map_holds_the_intervals_it_draws() -> None:
     assert low < ends.min() < ends.max() < high
 
 
+@pytest.mark.needs("torch")
 def test_one_task_is_not_drawn_again_as_all_tasks() -> None:
     """The mean over one task is that task."""
     matrix = _fit(4)[1]

@@ -71,15 +71,18 @@ def few_figures() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
+def browser(needs: Callable[..., None]) -> Iterator[Any]:
     """Start Chromium."""
+    needs("playwright")
     if BROWSER is None:
         missing = "no chromium here: apt-get install chromium"
         (pytest.fail if os.environ.get("EVALSTATS_REQUIRE_ALL") else pytest.skip)(missing)
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=BROWSER, args=ARGUMENTS)
+        started = playwright.chromium.launch(
+            executable_path=BROWSER, args=ARGUMENTS, timeout=120_000
+        )
         yield started
         started.close()
 
@@ -95,7 +98,7 @@ def visit(browser: Any, tmp_path: Path) -> Iterator[Open]:
         place.write_text(html, encoding="utf-8")
         context = browser.new_context(**{"viewport": {"width": 1400, "height": 900}, **options})
         contexts.append(context)
-        context.set_default_timeout(30_000)
+        context.set_default_timeout(120_000)
         page = context.new_page()
         page.on("console", lambda message: wrong.append(message.text))
         page.on("pageerror", lambda error: wrong.append(str(error)))

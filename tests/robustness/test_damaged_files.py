@@ -30,6 +30,14 @@ SLOW = {
     "Inspect written": 12,
     "Inspect .json written": 8,
 }
+NEEDED = {
+    **dict.fromkeys(("IRT fit", "IRT factor fit", "capabilities"), "torch"),
+    **dict.fromkeys(
+        # Written to, which an older Inspect does not do to logs of it.
+        ("Inspect eval set", "Inspect written", "Inspect .json written"),
+        "inspect_ai>=0.3.285",
+    ),
+}
 NEVER_REFUSED = {"Inspect eval set"}
 """A damaged list of logs is left alone; the log itself is annotated."""
 SECONDS = 10
@@ -67,7 +75,13 @@ def outcome(reader: Reader, path: Path) -> str:
     return "read"
 
 
-@pytest.mark.parametrize("name", READERS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.needs(NEEDED[name])) if name in NEEDED else name
+        for name in READERS
+    ],
+)
 def test_data_or_an_error_of_ours(name: str, tmp_path: Path) -> None:
     """Bytes flipped, lost, cut off and zeroed; values, keys, columns and members exchanged."""
     reader = READERS[name]
@@ -96,7 +110,9 @@ def test_data_or_an_error_of_ours(name: str, tmp_path: Path) -> None:
     assert megabytes() - before < MEGABYTES
 
 
-@pytest.mark.parametrize("make", [make_fit, make_matrix])
+@pytest.mark.parametrize(
+    "make", [pytest.param(make_fit, marks=pytest.mark.needs("torch")), make_matrix]
+)
 def test_no_flipped_bit_passes_for_another_result(
     make: Callable[[Path], Path], tmp_path: Path
 ) -> None:

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
-FIGURES: dict[str, Any] = json.loads(
+RECORDED: dict[str, Any] = json.loads(
     (ROOT / "benchmarks" / "results" / "dependencies.json").read_text()
 )
+LEFT_OUT: dict[str, list[str]] = RECORDED["left_out"]
+FIGURES: dict[str, Any] = {name: RECORDED[name] for name in RECORDED.keys() - {"left_out"}}
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 ASKED = [
     requirement
@@ -20,12 +28,12 @@ ASKED = [
 ]
 UNOBTAINABLE = {"torch"}
 """Older CPU builds are on no index that we reach; see constraints.txt."""
-ADDED_SINCE = {"ray", "threadpoolctl"}
-"""Came after the last run with the lowest versions."""
+OWN_SERVERS = {"ray"}
+"""In no environment but a developer's: it starts servers for every test."""
 HELD_HIGHER = {"click", "pyarrow", "rich"}
 """An extra asks for a later one than the package does."""
 
-EXEMPT = UNOBTAINABLE | ADDED_SINCE | HELD_HIGHER
+EXEMPT = UNOBTAINABLE | OWN_SERVERS | HELD_HIGHER
 
 
 def _numbers(version: str) -> tuple[int, ...]:
@@ -39,12 +47,74 @@ def _starts(version: str, bound: str) -> bool:
 
 
 def test_nothing_fails_at_either_end() -> None:
-    """`python -m benchmarks.dependencies`: counted, and every failure has a reason by name."""
-    assert {"lowest", "newest, Python 3.13"} <= set(FIGURES)
+    """`python -m benchmarks.dependencies`: what was skipped says why."""
+    assert {"lowest", "newest, Python 3.12", "newest, Python 3.13"} <= set(FIGURES)
     for found in FIGURES.values():
         assert [] == found["failed"]
-        assert found["passed"] > 300
-        assert sum(found["explained"].values()) < 0.05 * found["passed"]
+        assert found["passed"] > 400
+        assert sum(found["skipped"]["tests"].values()) < 0.1 * found["passed"]
+    assert {} == FIGURES["lowest"]["skipped"]["modules"]
+
+
+def test_tests_that_are_left_out_are_there() -> None:
+    """Each by a name that begins as that of some test does."""
+    for name in (name for names in LEFT_OUT.values() for name in names):
+        path, _, test = name.partition("::")
+
+        assert (ROOT / path).exists(), name
+        assert not test or f"\ndef {test}" in (ROOT / path).read_text(), name
+
+
+_TESTS = """
+import pytest
+
+@pytest.mark.needs("torch", "no_such_module")
+def test_skipped(): raise AssertionError
+
+@pytest.mark.needs("pytest>=10000")
+def test_of_later(): raise AssertionError
+
+@pytest.mark.needs("json", "pytest>=8")
+def test_run(): pass
+"""
+
+
+@pytest.fixture
+def report(tmp_path: Path) -> Callable[[str], str]:
+    """Give what is said of some tests where there is no PyTorch."""
+    conftest = (ROOT / "tests" / "conftest.py").read_text()
+    absent = "import sys\nsys.modules['torch'] = None\n"
+    (tmp_path / "conftest.py").write_text(f"{conftest}\n{absent}")
+    (tmp_path / "test_marked.py").write_text(_TESTS)
+    (tmp_path / "test_importing.py").write_text("import torch.nn\ndef test(): pass")
+    (tmp_path / "test_ours.py").write_text("import evalstats_plugin.nothing\ndef test(): pass")
+
+    def run(all_wanted: str) -> str:
+        return subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c",
+             ROOT / "pyproject.toml", "--rootdir", tmp_path, "-o", "addopts=--strict-markers",
+             "--continue-on-collection-errors", tmp_path],
+            capture_output=True, text=True, check=False, cwd=tmp_path,
+            env={**os.environ, "EVALSTATS_REQUIRE_ALL": all_wanted},
+        ).stdout  # fmt: skip
+
+    return run
+
+
+def test_what_needs_a_module_that_is_not_there_is_skipped(report: Callable[[str], str]) -> None:
+    """But not where something else is not there, a module of ours above all."""
+    said = report("")
+
+    assert "1 passed, 3 skipped, 1 error" in said
+    assert "No module named 'evalstats_plugin.nothing'" in said
+
+
+def test_nothing_is_skipped_where_all_tests_are_wanted(report: Callable[[str], str]) -> None:
+    """As in `make test`."""
+    said = report("1")
+
+    assert "1 passed, 4 errors" in said
+    assert "Failed: needs torch" in said
 
 
 def test_the_lowest_versions_are_those_of_pyproject() -> None:

@@ -152,7 +152,7 @@ def _table_stored(folder: Path) -> object:
 
 
 def _drawn(name: str) -> Callable[[Path], object]:
-    """Draw a figure once, so that only writing is done at each step."""
+    """Draw a small figure once, so that only writing is done at each step."""
     made: list[Any] = []
 
     def work(folder: Path) -> object:
@@ -160,7 +160,8 @@ def _drawn(name: str) -> Callable[[Path], object]:
         from evalstats_plugin.report.figures.files import save
 
         if not made:
-            made.append(plot_forest(intervals(read(LM_EVAL / "0.4.13" / "out"))).figure)
+            responses = read(LM_EVAL / "0.4.13" / "out", task="es_mc")
+            made.append(plot_forest(intervals(responses)).figure)
         return save(made[0], folder / name)
 
     return work
@@ -277,7 +278,7 @@ _LOAD: Mapping[str, Callable[[Path], Any]] = {
 def _without_time(folder: Path) -> Files:
     """Return files in which the time of writing stands."""
     return {
-        name: re.sub(rb'("retrieved_timestamp": )"[^"]*"', rb'\1""', content)
+        name: re.sub(rb'(?<="retrieved_timestamp": )"[^"]*"|[0-9-]{10} [0-9:]{5} UTC', b"", content)
         for name, content in files_in(folder).items()
     }
 
@@ -304,7 +305,7 @@ WRITERS: Mapping[str, Writer] = {
     "figure .svg": Writer(_something_older("figure.svg"), _drawn("figure.svg")),
     "figure .pdf": Writer(_something_older("figure.pdf"), _drawn("figure.pdf")),
     "figure .png": Writer(lambda _: None, _drawn("figure.png")),
-    "page": Writer(_something_older("page.html"), _page),
+    "page": Writer(_something_older("page.html"), _page, _without_time),
     "export .csv": Writer(_something_older("t.csv"), _exported("t.csv")),
     "export .jsonl": Writer(_something_older("t.jsonl"), _exported("t.jsonl")),
     "export .parquet": Writer(_something_older("t.parquet"), _exported("t.parquet")),

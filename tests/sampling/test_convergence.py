@@ -10,6 +10,7 @@ from evalstats_plugin.errors import DesignError
 from evalstats_plugin.sampling.convergence import UNLIKE, convergence
 
 
+@pytest.mark.needs("arviz")
 def test_independent_draws_count_in_full():
     found = convergence(np.random.default_rng(0).normal(size=(4, 1000, 3)))
 
@@ -18,6 +19,7 @@ def test_independent_draws_count_in_full():
     np.testing.assert_allclose(found.ess, 4000, rtol=0.15)
 
 
+@pytest.mark.needs("arviz")
 def test_draws_that_follow_each_other_count_for_less():
     """AR(1) draws with correlation ρ are worth (1 - ρ) / (1 + ρ) of their number."""
     noise = np.random.default_rng(1).normal(size=(4, 5000, 1))
@@ -26,6 +28,7 @@ def test_draws_that_follow_each_other_count_for_less():
     np.testing.assert_allclose(convergence(walk).ess, 20_000 / 9, rtol=0.15)
 
 
+@pytest.mark.needs("arviz")
 def test_chains_apart_are_found():
     draws = np.random.default_rng(2).normal(size=(4, 500, 1))
     draws[0] += 1

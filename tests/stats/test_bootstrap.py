@@ -29,7 +29,7 @@ def test_agrees_with_scipy(name):
     """scipy.stats.bootstrap on the same scores, within simulation error."""
     method = {"percentile": "percentile", "bca": "BCa"}[name]
     expected = stats.bootstrap(
-        (SKEWED,), np.mean, method=method, n_resamples=40_000, rng=np.random.default_rng(1)
+        (SKEWED,), np.mean, method=method, n_resamples=40_000, random_state=np.random.default_rng(1)
     ).confidence_interval
 
     actual = interval(name, SKEWED, n_resamples=40_000)

@@ -91,7 +91,7 @@ def test_logit_t_by_hand():
 
 @every_method
 class TestProperties:
-    @settings(max_examples=60)
+    @settings(max_examples=30)
     @given(scores=SCORES)
     def test_has_width_stays_within_bounds_and_holds_the_mean(self, name, scores):
         """Equal scores and scores at a bound included."""
@@ -101,7 +101,7 @@ class TestProperties:
         assert low <= np.mean(scores) + 1e-15
         assert np.mean(scores) <= high + 1e-15
 
-    @settings(max_examples=25)
+    @settings(max_examples=15)
     @given(scores=SCORES, data=st.data())
     def test_order_and_missing_scores_do_not_matter(self, name, scores, data):
         """Items are exchangeable, and what was not scored says nothing."""
@@ -114,7 +114,7 @@ class TestProperties:
             atol=1e-11,
         )
 
-    @settings(max_examples=25)
+    @settings(max_examples=15)
     @given(scores=SCORES, one=st.floats(0.5, 0.999), other=st.floats(0.5, 0.999))
     def test_more_confidence_gives_an_interval_around(self, name, scores, one, other):
         """Intervals at two levels are nested."""
@@ -124,7 +124,7 @@ class TestProperties:
         assert outer.low <= inner.low + 1e-10
         assert inner.high <= outer.high + 1e-10
 
-    @settings(max_examples=25)
+    @settings(max_examples=15)
     @given(scores=QUARTERS)
     def test_units_and_direction_do_not_matter(self, name, scores):
         """Percentages, and lower-is-better."""

@@ -339,10 +339,8 @@ class TestCoverage:
         assert coverage("wald", n).min() < 0.9
 
 
-def test_all_pairs_of_fifty_models_take_a_moment():
+def test_all_pairs_of_fifty_models_take_a_moment(within):
     """73,500 tables of 200 items: P(better), interval, Tango's and mid-p in a CPU second."""
-    import time
-
     rng = np.random.default_rng(0)
     n_right = rng.beta(4, 2, (60, 50))
     differ = rng.beta(2, 8, (60, 50, 50))
@@ -350,10 +348,11 @@ def test_all_pairs_of_fifty_models_take_a_moment():
     discordant = rng.binomial(200, differ[:, first, second])
     only_b = rng.binomial(discordant, n_right[:, second] / (n_right[:, first] + n_right[:, second]))
     counts = paired_counts(200 - discordant, discordant - only_b, only_b, 0)
-    start = time.process_time()
-    for name in ("dirichlet", "tango"):
-        METHODS[name](counts, confidence_level=0.95)
-    paired_binary.prob_better(counts, prior=JEFFREYS)
-    paired_binary.mcnemar_mid_p(counts)
 
-    assert time.process_time() - start <= 1.5
+    def compared():
+        for name in ("dirichlet", "tango"):
+            METHODS[name](counts, confidence_level=0.95)
+        paired_binary.prob_better(counts, prior=JEFFREYS)
+        paired_binary.mcnemar_mid_p(counts)
+
+    within(0.7, compared)

@@ -60,10 +60,13 @@ def test_t_power_is_the_noncentral_t(n: int, effect: float) -> None:
     """Against SciPy, where that does not give up."""
     for tail in (0.025, 0.025 / 45):
         critical = stats.t.isf(tail, n - 1)
-        expected = stats.nct.sf(critical, n - 1, effect) + stats.nct.cdf(-critical, n - 1, effect)
+        # SciPy 1.12 divides by zero on the way to the right number.
+        with np.errstate(divide="ignore"):
+            above = stats.nct.sf(critical, n - 1, effect)
+            below = stats.nct.cdf(-critical, n - 1, effect)
         found = p.t_power(n, effect / np.sqrt(n), 1.0, tail=tail)
 
-        assert abs(found - expected) < 1e-6
+        assert abs(found - (above + below)) < 1e-6
 
 
 def test_no_difference_is_found_as_often_as_the_level_says() -> None:

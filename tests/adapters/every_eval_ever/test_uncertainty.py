@@ -135,6 +135,7 @@ def test_the_original_bytes_come_back_whatever_the_layout(
     assert json.loads(annotated.decode("utf-8-sig"))["model_info"] == found["model_info"]
 
 
+@pytest.mark.needs("torch")
 def test_comparisons_and_abilities_are_in_the_block(tmp_path: Path) -> None:
     """What no single log can tell is written into each, of its own task and metric."""
     copy = shutil.copytree(LOGS / "converted" / "data" / "sums", tmp_path / "one")

@@ -105,6 +105,7 @@ def test_comparison_columns_hold_the_difference_from_the_baseline(folder: Path) 
     assert pd.isna(frame.loc["mockllm/a", "score_headline_difference"])
 
 
+@pytest.mark.needs("inspect_ai>=0.3.285")
 def test_the_best_of_several_epochs_has_no_interval_of_the_mean(folder: Path) -> None:
     """The headline is another quantity then."""
     log = _a(folder)

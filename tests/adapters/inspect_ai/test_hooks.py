@@ -252,12 +252,13 @@ def test_a_repeated_eval_set_reuses_its_logs_and_changes_nothing(facts: dict[str
     assert [] == _warnings(again)
 
 
+@pytest.mark.needs("moto", "s3fs")
 def test_logs_in_a_bucket_are_annotated(installed_wheel: dict[str, str], tmp_path: Path) -> None:
     """In the run's own context Inspect's reading would wait for ever, and the run with it."""
     keys = {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "x", "AWS_REGION": "us-east-1"}
     subprocess.run(
         [sys.executable, HERE / "run_on_s3.py", tmp_path / "facts.json"],
-        check=True, capture_output=True, cwd=tmp_path, timeout=120,
+        check=True, capture_output=True, cwd=tmp_path, timeout=600,
         env={**installed_wheel, **keys, "AWS_DEFAULT_REGION": "us-east-1",
              "EVALSTATS_ANNOTATE": "intervals,compare"},
     )  # fmt: skip

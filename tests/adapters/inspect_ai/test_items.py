@@ -49,6 +49,7 @@ def _rounded(value: Any) -> Any:
     return round(value, 3) if isinstance(value, float) else value
 
 
+@pytest.mark.needs("inspect_ai>=0.3.285")
 @pytest.mark.parametrize("source", [ARITH, EPOCHS, GRADED, JSON], ids=lambda p: p.name[28:34])
 @pytest.mark.parametrize("columns", [False, True])
 def test_statistics_come_and_go_and_nothing_else_changes(
@@ -79,6 +80,7 @@ def test_statistics_come_and_go_and_nothing_else_changes(
         assert json.loads(source.read_bytes())["samples"] == json.loads(log.read_bytes())["samples"]
 
 
+@pytest.mark.needs("inspect_ai>=0.3.285")
 def test_data_frames_have_them_as_columns(tmp_path: Path) -> None:
     """Numbers stay numbers."""
     from inspect_ai.analysis import samples_df
@@ -94,6 +96,7 @@ def test_data_frames_have_them_as_columns(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.needs("inspect_ai>=0.3.285")
 def test_columns_are_a_declared_score_after_the_others(tmp_path: Path) -> None:
     """Else Inspect would make an accuracy of it; tools that take the first score are not misled."""
     from inspect_ai.log import read_eval_log, read_eval_log_sample_summaries, recompute_metrics
@@ -112,6 +115,7 @@ def test_columns_are_a_declared_score_after_the_others(tmp_path: Path) -> None:
     assert ["mean"] == list(full.results.scores[1].metrics)
 
 
+@pytest.mark.needs("inspect_ai>=0.3.285")
 def test_a_view_made_by_the_tasks_author_stays(tmp_path: Path) -> None:
     """Ours is used only where there is none, and goes with the columns."""
     from inspect_ai.log import read_eval_log, write_eval_log
@@ -145,6 +149,7 @@ def test_samples_kept_in_chunks_are_refused(tmp_path: Path) -> None:
     assert before == log.read_bytes()
 
 
+@pytest.mark.needs("inspect_ai>=0.3.285")
 def test_odd_texts_survive(tmp_path: Path) -> None:
     """Half a surrogate pair, NaN and infinity, as models and scorers make them."""
     log = Path(shutil.copy(ARITH, tmp_path))
@@ -203,6 +208,7 @@ def test_several_metrics_are_told_apart_and_no_spread_has_no_z() -> None:
     assert "evalstats_match_z" not in found["1"]
 
 
+@pytest.mark.needs("inspect_ai>=0.3.285")
 def test_the_command_line_writes_items_and_reading_sees_no_new_metric(tmp_path: Path) -> None:
     """Statistics over all models beside each item; the scores are what they were."""
     logs = tmp_path / "logs"

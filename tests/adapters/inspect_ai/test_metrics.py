@@ -175,6 +175,7 @@ def test_each_key_of_a_score_has_its_interval(log: Any) -> None:
     assert (length.scored_samples, length.unscored_samples) == (0, 12)
 
 
+@pytest.mark.needs("inspect_ai>=0.3.285")
 def test_a_run_without_scores_has_no_nan_of_ours(log: Any) -> None:
     """Inspect writes NaN for an empty answer, which strict JSON readers refuse."""
     ours = [

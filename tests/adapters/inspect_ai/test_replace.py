@@ -143,6 +143,7 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     server.stop()
 
 
+@pytest.mark.needs("moto", "s3fs")
 def test_logs_in_s3_are_written_only_over_what_was_read(bucket: Any) -> None:
     """A log that was changed after it was read is left alone; so is one with nothing to change."""
     log = bucket / "a.eval"
@@ -165,6 +166,7 @@ def test_logs_in_s3_are_written_only_over_what_was_read(bucket: Any) -> None:
     assert b"edited" == log.read_bytes()
 
 
+@pytest.mark.needs("inspect_ai>=0.3.285")
 def test_logs_in_other_stores_are_written_too(tmp_path: Path) -> None:
     """From disk to store, in place there, and back without the annotation."""
     from upath import UPath

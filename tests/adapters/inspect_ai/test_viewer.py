@@ -44,8 +44,9 @@ class Logs(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def logs(tmp_path_factory: pytest.TempPathFactory) -> Logs:
+def logs(tmp_path_factory: pytest.TempPathFactory, needs: Callable[..., None]) -> Logs:
     """Annotate a folder of logs; the first has item columns too."""
+    needs("playwright")
     if BROWSER is None:
         missing = "no chromium here: apt-get install chromium"
         (pytest.fail if os.environ.get("EVALSTATS_REQUIRE_ALL") else pytest.skip)(missing)
@@ -102,7 +103,7 @@ def viewer(logs: Logs) -> Iterator[str]:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     ) as server:
-        end = time.monotonic() + 60
+        end = time.monotonic() + 240
         while True:
             try:
                 socket.create_connection(address).close()
@@ -127,8 +128,9 @@ def visit(viewer: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ope
             args=ARGUMENTS,
             headless=True,
             viewport={"width": 1600, "height": 800},
+            timeout=120_000,
         )
-        browser.set_default_timeout(30_000)
+        browser.set_default_timeout(120_000)
 
         def visit(place: str) -> Any:
             page = browser.new_page()

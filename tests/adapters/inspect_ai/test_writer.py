@@ -18,6 +18,8 @@ from evalstats_plugin.errors import LogError, WriteError
 from evalstats_plugin.plugins import Annotation
 from evalstats_plugin.results import Comparison, Comparisons, Intervals, ScoreInterval
 
+pytestmark = pytest.mark.needs("inspect_ai>=0.3.285")
+
 LOGS = Path(__file__).parents[3] / "fixtures" / "logs" / "inspect_ai" / "0.3.285"
 
 

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib import util
 from pathlib import Path
 from typing import Any
@@ -41,8 +41,9 @@ metadata: {version: 1.0}
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+def model(tmp_path_factory: pytest.TempPathFactory, needs: Callable[..., None]) -> str:
     """Give the arguments of a model of two layers that has learned nothing."""
+    needs("accelerate", "torch", "transformers")
     spec = util.spec_from_file_location("tiny_models", GENERATOR / "tiny_models.py")
     assert spec is not None
     assert spec.loader is not None

@@ -30,7 +30,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Any:
         return simple_evaluate(
             model="dummy",
             tasks=TASKS,
-            task_manager=TaskManager(include_path="tasks"),
+            task_manager=TaskManager(include_path="tasks", include_defaults=False),
             bootstrap_iters=10,
         )
 

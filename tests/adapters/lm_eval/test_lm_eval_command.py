@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 import datasets
 import pytest
 from click.testing import CliRunner, Result
+from counted_lm_eval import few_tasks
 from lm_eval.loggers import EvaluationTracker
 
 import evalstats_plugin
@@ -31,7 +32,8 @@ def in_the_generator_folder(
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
-    yield
+    with few_tasks():
+        yield
     root.handlers[:] = handlers
     root.setLevel(level)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from lm_eval.utils import handle_non_serializable
+from lm_eval_logs import THEIR_WRITER, as_summed
 
 from evalstats_plugin.adapters.lm_eval.replay import replay, replay_repeats
 from evalstats_plugin.adapters.lm_eval.replay_log import LoggedTask
@@ -65,19 +66,31 @@ def able_model() -> dict[str, Any]:
         return replay(first_log("out/models__m2"), include_path=TASKS)
 
 
+@pytest.mark.needs(f"lm_eval=={THEIR_WRITER}")
 def test_a_replay_is_the_original_to_the_byte(able_model: dict[str, Any]):
     """Every value, standard error, group, hash and definition comes out as lm-eval wrote it."""
-    assert as_text(able_model) == first_log("out/models__m2").read_text(encoding="utf-8")
+    expected = first_log("out/models__m2").read_text(encoding="utf-8")
+    assert as_summed(as_text(able_model)) == as_summed(expected)
 
 
 @pytest.mark.parametrize(
-    "run", ["out/models__m0", "out_limit", "out_samples", "out_dummy", "out_file", "out_variant"]
+    "run",
+    # Another lm-eval counts the items of groups otherwise.
+    [
+        pytest.param("out/models__m0", marks=pytest.mark.needs(f"lm_eval=={THEIR_WRITER}")),
+        "out_limit",
+        "out_samples",
+        "out_dummy",
+        "out_file",
+        "out_variant",
+    ],
 )
 def test_other_runs_come_out_to_the_byte_as_well(run: str):
     """An ignorant model, --limit, --samples, no model name, file-style output: all the same."""
     log = first_log(run)
 
-    assert as_text(replay(log, include_path=TASKS)) == log.read_text(encoding="utf-8")
+    found = as_text(replay(log, include_path=TASKS))
+    assert as_summed(found) == as_summed(log.read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize(
@@ -153,7 +166,9 @@ def test_a_run_without_scores_takes_metrics_by_name():
     new = replay(first_log("out_predict_only"), tasks=["es_mc"], metrics=["acc", "acc_bytes"])
 
     assert new["results"]["es_mc"]["acc,none"] == full["acc,none"]
-    assert new["results"]["es_mc"]["acc_stderr,none"] == full["acc_stderr,none"]
+    assert new["results"]["es_mc"]["acc_stderr,none"] == pytest.approx(
+        full["acc_stderr,none"], rel=1e-12
+    )
     assert "acc_bytes,none" in new["results"]["es_mc"]
 
 

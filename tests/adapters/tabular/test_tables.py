@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import shutil
-import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -322,7 +322,7 @@ def test_every_analysis_takes_a_table(table: Table) -> None:
     assert models.sort_values("ability")["model"].tolist() == ["m0", "m1", "m2"]
 
 
-def test_a_million_rows_take_seconds(tmp_path: Path) -> None:
+def test_a_million_rows_take_seconds(tmp_path: Path, within: Callable[..., Any]) -> None:
     """1,000,000 right or wrong answers in at most 5 s of processor time."""
     import pyarrow as pa
     from pyarrow import csv
@@ -332,10 +332,8 @@ def test_a_million_rows_take_seconds(tmp_path: Path) -> None:
     path = tmp_path / "big.csv"
     columns = {"model": i, "task": t, "item": j, "score": scores.ravel()}
     csv.write_csv(pa.table(columns), path)
-    start = time.process_time()
-    found = read(path)
+    found = within(1.0, lambda: read(path))
 
-    assert time.process_time() - start < 5
     assert len(found) == 200
     last = next(r for r in found if (r.model, r.task) == ("49", "3"))
     np.testing.assert_array_equal(last.scores[:, 0], scores[49, 3])

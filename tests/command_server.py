@@ -1,0 +1,81 @@
+"""Runs ``python -m evalstats_plugin`` again and again, each time in a fresh copy of this process.
+
+The copy has imported what reading logs needs, which takes longer than most commands. Requests are
+lines of JSON on standard input; each is answered by its exit code.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import json
+import os
+import runpy
+import sys
+import threading
+import traceback
+from contextlib import redirect_stderr, redirect_stdout, suppress
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+LOGS = Path(__file__).parents[1] / "fixtures" / "logs"
+
+
+def _import_what_is_needed() -> None:
+    from evalstats_plugin.cli import main
+
+    for log in ("lm_eval/0.4.13/out_samples", "inspect_ai/0.3.285/tiny_perfect"):
+        # Where Inspect is not installed its log is an error, which is as good.
+        with redirect_stdout(StringIO()), redirect_stderr(StringIO()), suppress(SystemExit):
+            main(["report", "--quiet", str(LOGS / log)], prog_name="evalstats-plugin")
+    assert threading.active_count() == 1, "threads are not copied"
+
+
+def _become(request: dict[str, Any]) -> None:
+    """Be what the shell would have started."""
+    os.chdir(request["folder"])
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    for stream, name in enumerate((os.devnull, request["output"], request["errors"])):
+        os.dup2(os.open(name, os.O_WRONLY if stream else os.O_RDONLY), stream)
+    sys.argv = ["evalstats_plugin", *request["arguments"]]
+    more = request["environment"].get("PYTHONPATH", "").split(os.pathsep)
+    sys.path[:1] = [request["folder"], *filter(None, more)]
+
+
+def _run() -> int:
+    """Run the command and return the exit code that Python would end with."""
+    try:
+        runpy.run_module("evalstats_plugin", run_name="__main__", alter_sys=True)
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:  # noqa: BLE001 - as Python itself does
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+def main() -> None:
+    """Serve until standard input ends."""
+    _import_what_is_needed()
+    # What is shared with the copies stays shared: neither collected there nor taken down.
+    gc.freeze()
+    for line in sys.stdin:
+        child = os.fork()
+        if not child:
+            code = 70
+            try:
+                _become(json.loads(line))
+                code = _run()
+                atexit._run_exitfuncs()
+                sys.stdout.flush()
+            finally:
+                os._exit(code)
+        _, status = os.waitpid(child, 0)
+        sys.stdout.write(f"{os.waitstatus_to_exitcode(status)}\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
