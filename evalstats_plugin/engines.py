@@ -1,8 +1,8 @@
 """Independent pieces of work, one after the other or on the engine asked for.
 
-joblib runs them in processes of this machine (``"loky"``) or on a Dask cluster, Ray on one of its
-own. Results come in the order of the pieces. No piece depends on who does it, and each is done by
-one thread, as sums by several differ in their last digits: the same numbers, wherever.
+Loky runs them in processes of this machine, joblib on a Dask cluster, Ray on one of its own.
+Results come in the order of the pieces. No piece depends on who does it, and each is done by one
+thread, as sums by several differ in their last digits: the same numbers, wherever.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from evalstats_plugin.compute_clusters import on_dask, on_ray
 from evalstats_plugin.errors import DesignError, SelectionError
+from evalstats_plugin.local_processes import LocalProcesses
 from evalstats_plugin.wording import no_such
 
 BACKENDS = ("loky", "dask", "ray")
@@ -40,6 +41,8 @@ class Engine(NamedTuple):
 
     n_jobs: int
     backend: str
+    processes: LocalProcesses | None = None
+    """Those of this machine."""
 
 
 _ENGINE: ContextVar[Engine | None] = ContextVar("evalstats_engine", default=None)
@@ -93,11 +96,14 @@ def workers(
             raise SelectionError(msg) from error
     connected = {"loky": nullcontext, "dask": on_dask, "ray": on_ray}[backend]
     with connected(address):
-        token = _ENGINE.set(Engine(n_jobs, backend))
+        processes = LocalProcesses(n_jobs) if backend == "loky" else None
+        token = _ENGINE.set(Engine(n_jobs, backend, processes))
         try:
             yield
         finally:
             _ENGINE.reset(token)
+            if processes is not None:
+                processes.close()
 
 
 def n_workers() -> int:
@@ -105,6 +111,8 @@ def n_workers() -> int:
     engine = _ENGINE.get()
     if engine is None:
         return 1
+    if engine.processes is not None:
+        return engine.processes.n_jobs
     if engine.backend == "ray":
         ray: Any = import_module("ray")
         return engine.n_jobs if engine.n_jobs > 0 else int(ray.cluster_resources()["CPU"])
@@ -127,7 +135,6 @@ def mapped(
     if here or engine is None or engine.n_jobs == 1:
         yield from map(partial(_by_one_thread, function), pieces)
         return
-    run = _ray_tasks if engine.backend == "ray" else _joblib_tasks
     fresh, pending = iter(pieces), deque[Any]()
 
     def handed_out(again: list[Any]) -> Iterator[Any]:
@@ -140,7 +147,7 @@ def mapped(
     retries = _RETRIES if engine.backend == "loky" else 0
     for attempt in range(retries + 1):
         try:
-            for result in run(engine, function, handed_out(list(pending))):
+            for result in _tasks(engine, function, handed_out(list(pending))):
                 pending.popleft()
                 yield result
         except _killed(engine) as error:
@@ -198,13 +205,21 @@ def _elsewhere(folder: str, function: Callable[..., Result], piece: Any) -> Resu
     return function(piece)
 
 
-def _joblib_tasks(
+def _tasks(
+    engine: Engine, function: Callable[..., Result], pieces: Iterator[Any]
+) -> Iterator[Result]:
+    if engine.processes is not None:
+        there = partial(_elsewhere, str(Path.cwd()), function)
+        return engine.processes.results(there, pieces)
+    return (_ray_tasks if engine.backend == "ray" else _dask_tasks)(engine, function, pieces)
+
+
+def _dask_tasks(
     engine: Engine, function: Callable[..., Result], pieces: Iterator[Any]
 ) -> Iterator[Result]:
     joblib: Any = import_module("joblib")
-    # Named in Parallel itself, joblib 1.6 hands Dask arguments that it does not know.
-    threads = {"inner_max_num_threads": 1} if engine.backend == "loky" else {}
-    with joblib.parallel_config(engine.backend, n_jobs=engine.n_jobs, **threads):
+    # Threads named in Parallel itself, joblib 1.6 hands Dask arguments that it does not know.
+    with joblib.parallel_config(engine.backend, n_jobs=engine.n_jobs):
         parallel = joblib.Parallel(return_as="generator")
     run = joblib.delayed(partial(_elsewhere, str(Path.cwd()), function))
     return parallel(run(piece) for piece in pieces)

@@ -144,7 +144,7 @@ def test_a_cluster_that_is_lost_is_said(monkeypatch: pytest.MonkeyPatch):
         yield function(next(pieces))
         raise CancelledError("scheduler-connection-lost")
 
-    monkeypatch.setattr(engines, "_joblib_tasks", lost)
+    monkeypatch.setattr(engines, "_tasks", lost)
     with workers(2), pytest.raises(DesignError, match="connection to the cluster was lost: sch"):
         list(mapped(abs, [1, 2]))
 

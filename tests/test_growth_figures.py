@@ -14,10 +14,11 @@ FIGURES = Path(__file__).parent.parent / "benchmarks" / "results" / "growth.json
 ABOUT_LINEAR = 1.15
 """Caches and constants leave no exact exponent: 1.1, and what a busy machine adds."""
 # Of n players n × n comparisons can be told apart, and an n × n matrix is inverted for the errors;
-# of N models there are N(N - 1)/2 pairs.
+# of N models there are N(N - 1)/2 pairs, and abilities have an N × N covariance.
 WORSE = {
     ("pairs", "models"): 2.1,
     ("pairs_partial", "models"): 2.1,
+    ("fit", "models"): 2.1,
     ("rate", "players"): 3.1,
     ("rank", "players"): 2.1,
 }
