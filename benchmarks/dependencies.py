@@ -2,8 +2,9 @@
 
 ``python -m benchmarks.dependencies [SET...]`` makes an environment for each set in
 ``.venv-bench``, installs a copy of the working tree there, runs the tests, and keeps versions and
-counts. ``make test`` runs all tests on one Python, with pinned harnesses; these are the other
-ends, resolved by uv, which knows what "lowest" means. Everywhere the same tests are run, but
+counts; ``python -m benchmarks.dependencies --failed SET...`` runs again there what failed before.
+``make test`` runs all tests on one Python, with pinned harnesses; these are the other ends,
+resolved by uv, which knows what "lowest" means. Everywhere the same tests are run, but
 
 - those that ask nothing of a version (`LEFT_OUT`) are left out;
 - those that need what an environment does not have are skipped (``tests/conftest.py`` says of what
@@ -51,6 +52,7 @@ LEFT_OUT: dict[str, tuple[str, ...]] = {
         "tests/robustness/test_dependencies.py",
         "tests/robustness/test_supply_chain.py",
         "tests/test_benchmarks.py",
+        "tests/test_readme.py",
         "tests/test_fixtures.py",
         "tests/test_growth_figures.py",
         "tests/test_packaging.py::test_modules_and_functions_stay_small",
@@ -274,6 +276,11 @@ def direct() -> list[str]:
 def main() -> None:
     """Run the sets named, or all, and keep the figures."""
     figures = json.loads(FIGURES.read_text()) if FIGURES.exists() else {}
+    if sys.argv[1:2] == ["--failed"]:
+        for name in sys.argv[2:]:
+            _run_failed(name, figures[name])
+            _keep(figures)
+        return
     for name in sys.argv[1:] or SETS:
         chosen = (SETS | BIG)[name]
         with tempfile.TemporaryDirectory() as folder:
@@ -289,9 +296,33 @@ def main() -> None:
             **found,
         }
         print(name, json.dumps(figures[name], indent=2), flush=True)
-        FIGURES.write_text(json.dumps({**figures, "left_out": LEFT_OUT}, indent=2) + "\n")
+        _keep(figures)
         if name in BIG:
             shutil.rmtree(_folder(name))
+
+
+def _run_failed(name: str, figures: dict[str, Any]) -> None:
+    """Run what failed again, in the environment that is there, on the tree as it is now."""
+    names = [
+        f"{module.replace('.', '/')}.py::{test}"
+        for module, _, test in (each.partition("::") for each in figures["failed"])
+    ]
+    names = [each for each in names if each.partition("::")[0] not in sum(LEFT_OUT.values(), ())]
+    with tempfile.TemporaryDirectory() as folder:
+        tree, python = Path(folder), _folder(name) / "bin" / "python"
+        copy_tree(tree)
+        _do(_uv(), "pip", "install", "--quiet", "--no-deps", "--python", python, "--editable", tree)
+        found = run_tests(python, tree, (SETS | BIG)[name]._replace(tests=names))
+    for kind, counts in found["skipped"].items():
+        figures["skipped"][kind] = dict(Counter(figures["skipped"][kind]) + Counter(counts))
+    figures["passed"] += found["passed"]
+    figures["failed"] = found["failed"]
+    figures["run_again"] = len(names)
+    figures["cpu_seconds"] += found["cpu_seconds"]
+
+
+def _keep(figures: dict[str, Any]) -> None:
+    FIGURES.write_text(json.dumps({**figures, "left_out": LEFT_OUT}, indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -92,7 +92,7 @@ SERIES = (
     along("BCa, 1,000 items", "bca", "resamples", RESAMPLES, (1_000, 0)),
     along("max-T of 190 pairs, 100 items", "max_t", "resamples", RESAMPLES, (20, 100, 0)),
     along("posterior of a mean in clusters", "clustered", "clusters", ITEMS, (0,)),
-    along("fit 2PL, 500 items", "fit", "models", MODELS, (0, 500)),
+    along("fit 2PL, 500 items", "fit", "models", MODELS, (0, 500), bound=SQUARE),
     along("fit 2PL, 20 models", "fit", "items", ITEMS, (20, 0)),
     along("fit 2PL, 200 models", "fit", "items", (10, 100, 1_000, 10_000), (200, 0)),
     Series(

@@ -48,12 +48,16 @@ _BATTLES = (
         ("girth JML", "torch_measure SVI", "torch_measure JML, rate 1", "py-irt hierarchical"),
     ),
     Battle("irt_peers", "2PL 4,000 × 5,000", "2PL, 4,000 × 5,000", _ITEMS),
+    Battle("r_peers", "Rasch 1,000 × 50", "Rasch, 1,000 × 50", {"rmse": "RMSE"}),
     Battle(
         "ranking", "ratings", "ratings, 1,000,000 battles", {"rmse": "RMSE"}, ("choix", "evalica")
     ),
     Battle(
         "ranking", "ratings with intervals", "the same with intervals",
-        {"rmse": "RMSE", "coverage": "coverage"},
+        {"rmse": "RMSE", "coverage": "coverage"}, ("arena-rank", "choix", "evalica"),
+    ),
+    Battle(
+        "r_peers", "ratings with the model's errors", "with the model's errors", {"rmse": "RMSE"}
     ),
     Battle(
         "adaptive_peers", "1,000 items", "adaptive tests, 1,000 items", {}, ("adaptivetesting",)

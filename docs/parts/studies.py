@@ -159,6 +159,12 @@ def battles() -> str:
     return _beside("ranking", {"rmse": "off by", "coverage": "coverage"})
 
 
+def in_r() -> str:
+    """Return how R packages do."""
+    errors = {"rmse": "off by", "std_error_from_ours": "standard errors differ by"}
+    return _beside("r_peers", errors)
+
+
 def peers() -> str:
     """Return how item response programs do."""
     errors = {"log_loss": "log loss", "rmse_ability": "abilities off by"}

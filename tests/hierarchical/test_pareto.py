@@ -7,6 +7,7 @@ import pytest
 from evalstats_plugin.hierarchical.pareto import pareto_shape
 
 
+@pytest.mark.needs("arviz>=0.23")  # earlier ones fit another tail
 @pytest.mark.parametrize("count", [100, 1000])
 def test_the_shape_is_that_of_arviz(count):
     rng = np.random.default_rng(0)

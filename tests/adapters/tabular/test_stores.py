@@ -97,6 +97,7 @@ def test_a_store_in_several_files_is_compared_as_one(tmp_path: Path, matrix: Res
     )
 
 
+@pytest.mark.needs("torch")
 @pytest.mark.parametrize("size", [15, 20])
 def test_a_folder_of_files_is_read_as_the_one_store(tmp_path: Path, size: int):
     scores = np.random.default_rng(0).integers(0, 2, (3, 40))

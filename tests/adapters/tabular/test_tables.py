@@ -307,6 +307,7 @@ def test_files_of_our_own_that_are_no_scores_are_told_apart(tmp_path: Path) -> N
         read(tmp_path / "b.parquet")
 
 
+@pytest.mark.needs("torch")
 def test_every_analysis_takes_a_table(table: Table) -> None:
     """From a table to an interval, a comparison and abilities; the mean is that of the rows."""
     rng = np.random.default_rng(5)
