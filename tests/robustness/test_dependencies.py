@@ -52,7 +52,10 @@ def test_nothing_fails_at_either_end() -> None:
     for found in FIGURES.values():
         assert [] == found["failed"]
         assert found["passed"] > 400
-        assert sum(found["skipped"]["tests"].values()) < 0.1 * found["passed"]
+        skipped = dict(found["skipped"]["tests"])
+        if found["without"].startswith("torch:"):
+            skipped.pop("needs torch")
+        assert sum(skipped.values()) < 0.05 * found["passed"]
     assert {} == FIGURES["lowest"]["skipped"]["modules"]
 
 
