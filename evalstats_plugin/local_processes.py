@@ -30,7 +30,7 @@ class LocalProcesses:
     """Started with the first piece, and again after one of them was killed.
 
     Loky itself, not joblib's `Parallel` on it: that shares its processes with whatever runs next,
-    kills them when results are left unread, and then may wait for ever.
+    and kills them when results are left unread.
     """
 
     def __init__(self, n_jobs: int) -> None:
@@ -73,8 +73,20 @@ class LocalProcesses:
         if self._executor is None:
             loky: Any = import_module("joblib.externals.loky")
             one_thread = dict.fromkeys(_ONE_THREAD, "1")
-            self._executor = loky.ProcessPoolExecutor(self.n_jobs, env=one_thread)
+            self._executor = loky.ProcessPoolExecutor(
+                self.n_jobs, env=one_thread, initializer=_stay
+            )
         return self._executor
+
+
+def _stay() -> None:
+    """Let a process grow: it ends with the block.
+
+    Loky takes growth by 300 MB, such as importing torch, for a leak, ends the process, and warns in
+    the thread that gives out the work. Where warnings are errors that is the end of this thread.
+    """
+    executor: Any = import_module("joblib.externals.loky.process_executor")
+    executor._USE_PSUTIL = False
 
 
 @contextmanager

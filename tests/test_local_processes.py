@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from concurrent.futures import BrokenExecutor
 from functools import partial
 from itertools import islice
@@ -100,3 +101,22 @@ def test_functions_without_a_name_are_handed_out() -> None:
     base = np.arange(4)
     with workers(2):
         assert list(mapped(lambda k: int(base[k]), range(4))) == [0, 1, 2, 3]
+
+
+def test_a_process_that_grows_stays() -> None:
+    """Loky would end it, with a warning that kills the thread that waits for it."""
+    with workers(2):
+        found = list(mapped(_grown, range(12)))
+
+    assert len(set(found)) <= 2
+
+
+_KEPT: list[bytearray] = []
+
+
+def _grown(piece: int) -> int:
+    """Hold 400 MB from the third piece on; loky looks once a second."""
+    if piece > 2 and not _KEPT:
+        _KEPT.append(bytearray(b"x") * 400_000_000)
+    time.sleep(0.4)
+    return os.getpid()
