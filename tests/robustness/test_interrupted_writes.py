@@ -132,6 +132,7 @@ _BELOW = {
     "adapters/lm_eval/adaptive.py",
     "adapters/lm_eval/rescore.py",  # refuses a folder where a run was begun
     "evalstats_plugin/atomic.py",
+    "evalstats_plugin/local_processes.py",  # in a folder of its own, gone with the block
     "evalstats_plugin/parquet.py",
 }
 
