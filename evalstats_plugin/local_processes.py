@@ -100,6 +100,8 @@ def _written(function: Callable[..., Any]) -> Generator[Path, None, None]:
     with tempfile.TemporaryDirectory(prefix="evalstats-") as name:
         folder, places = Path(name), list[tuple[int, int]]()
         with (folder / "arrays").open("wb") as file:
+            # Nothing at all could not be mapped into memory.
+            file.write(bytes(_ALIGNED))
             for array in arrays:
                 file.write(bytes(-file.tell() % _ALIGNED))
                 start = file.tell()
@@ -115,9 +117,7 @@ def _done(folder: str, piece: Any) -> Any:
 
 def _read(folder: str) -> Callable[[Any], Any]:
     places: list[tuple[int, int]] = json.loads((Path(folder) / "places").read_text())
-    buffers = [memoryview(b"") for _ in places]
-    if any(stop > start for start, stop in places):
-        with (Path(folder) / "arrays").open("rb") as file:
-            whole = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY))
-        buffers = [whole[start:stop] for start, stop in places]
+    with (Path(folder) / "arrays").open("rb") as file:
+        whole = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY))
+    buffers = [whole[start:stop] for start, stop in places]
     return import_module(_CODER).loads((Path(folder) / "code").read_bytes(), buffers=buffers)

@@ -66,12 +66,16 @@ def write_for_r(data: Data, what: str, folder: Path) -> None:
 
 def counted(data: Data) -> np.ndarray:
     """Rows of first, second (from 1) and how often each of them won."""
+    from evalstats_plugin.ranking.pair_table import ENDS, pair_table
+
     n = int(data["players"])
-    pair = data["first"] * n + data["second"]
-    met = np.bincount(pair, minlength=n * n)
-    won = np.bincount(pair, data["outcome"], minlength=n * n)
-    seen = np.flatnonzero(met)
-    return np.column_stack([seen // n + 1, seen % n + 1, won[seen], met[seen] - won[seen]])
+    table = pair_table(data["first"], data["second"], data["outcome"], n)
+    if table is None:
+        sys.exit("shares, or fewer contests than pairs: expected wins, ties and losses of many")
+    ends = table.reshape(n * n, len(ENDS))
+    seen = np.flatnonzero(ends.any(axis=1))
+    won, met = ends[seen] @ ENDS, ends[seen].sum(axis=1)
+    return np.column_stack([seen // n + 1, seen % n + 1, won, met - won])
 
 
 def by_r(program: str, data: Data, what: str, folder: Path) -> None:
