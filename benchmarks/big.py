@@ -20,7 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from evalstats_plugin import ResponseMatrix, write_store
+from evalstats_plugin import ResponseMatrix
+from evalstats_plugin.data import write_store
 
 FIGURES = Path(__file__).parent / "results" / "big.json"
 MODELS, ITEMS, BLOCK = 5_000, 50_000, 1_000

@@ -71,7 +71,7 @@ LEFT_OUT: dict[str, tuple[str, ...]] = {
     "long simulations of models, whose shorter tests are run": (
         "tests/adaptive/test_misfit.py",
         "tests/adaptive/test_simulated_sessions.py",
-        "tests/analyses/test_power_curve.py",
+        "tests/comparisons/test_power_curve.py",
         "tests/cli/test_hierarchical_report.py",
         "tests/cli/test_power.py",
         "tests/hierarchical/test_capabilities.py",
@@ -112,7 +112,7 @@ HARNESSES = (
     "tests/adapters", "tests/cli", "tests/test_contract.py", "tests/test_packaging.py",
     "tests/test_plugins.py",
 )  # fmt: skip
-MODELS = ("tests/hierarchical", "tests/irt", "tests/ranking", "tests/sampling")
+MODELS = ("tests/hierarchical", "tests/irt", "tests/ranking")
 
 SETS = {
     "lowest": Set("3.11", "lowest-direct", (*WITHOUT_TORCH, *WITH_TORCH), pinned=True),

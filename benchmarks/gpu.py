@@ -28,9 +28,9 @@ import torch  # noqa: TID253 - it is what is measured
 
 from benchmarks.gpu_kernels import NODES, Kernel, answers_of, kernels
 from evalstats_plugin.errors import DesignError
-from evalstats_plugin.irt.data import Counts, memory_needed
-from evalstats_plugin.irt.mml import Marginal, Options, fit_marginal
-from evalstats_plugin.sampling.devices import check_memory, resolve_device
+from evalstats_plugin.irt.estimators.mml import Marginal, MmlOptions, fit_marginal
+from evalstats_plugin.irt.model.data import Counts, memory_needed
+from evalstats_plugin.runtime.torch import check_memory, resolve_device
 
 FIGURES = Path(__file__).parent / "results" / "gpu.json"
 SIZES = ((1_000, 1_000), (2_000, 10_000), (5_000, 50_000))
@@ -179,7 +179,7 @@ def whole_fit(n: int, m: int, device: torch.device, dtype: torch.dtype) -> dict[
 
 def _fitted(counts: Counts, device: torch.device) -> tuple[Marginal, float]:
     def fit() -> Marginal:
-        how = Options(prior="estimated", nodes=NODES, max_steps=FIT_STEPS, tolerance=0.0)
+        how = MmlOptions(prior="estimated", nodes=NODES, max_steps=FIT_STEPS, tolerance=0.0)
         return fit_marginal(counts, how)
 
     start = time.perf_counter()

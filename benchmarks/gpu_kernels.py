@@ -13,24 +13,25 @@ import numpy as np
 import torch  # noqa: TID253 - it is what is measured
 from torch import Tensor  # noqa: TID253
 
-from evalstats_plugin.hierarchical.bound import bind
-from evalstats_plugin.hierarchical.crossed import CrossedData, CrossedModel
-from evalstats_plugin.hierarchical.crossed_gibbs import CrossedGibbs
-from evalstats_plugin.hierarchical.distributions import Normal
-from evalstats_plugin.hierarchical.evidence import Scene, weigh
-from evalstats_plugin.hierarchical.particles import draw_particles
-from evalstats_plugin.hierarchical.plated_model import Latent, Model, Observed, Plate
-from evalstats_plugin.hierarchical.proposals import first_proposals
-from evalstats_plugin.irt.coarse_grid import coarse
-from evalstats_plugin.irt.curves import Items
-from evalstats_plugin.irt.data import Counts
-from evalstats_plugin.irt.item_step import derivatives
-from evalstats_plugin.irt.items_integrated import items_integrated
-from evalstats_plugin.irt.posterior import arrange, log_likelihood, posterior
-from evalstats_plugin.irt.quadrature import even_nodes
-from evalstats_plugin.irt.refits import refitter
-from evalstats_plugin.sampling.devices import generator_of
-from evalstats_plugin.sampling.polya_gamma import polya_gamma
+from evalstats_plugin.hierarchical.engines.crossed import CrossedData, CrossedModel
+from evalstats_plugin.hierarchical.engines.crossed_gibbs import CrossedGibbs
+from evalstats_plugin.hierarchical.engines.plates.distributions import Normal
+from evalstats_plugin.hierarchical.engines.plates.evidence import Scene, weigh
+from evalstats_plugin.hierarchical.engines.plates.model import Latent, Model, Observed, Plate, bind
+from evalstats_plugin.hierarchical.engines.plates.particles import draw_particles, first_proposals
+from evalstats_plugin.irt.estimators.grid import (
+    arrange,
+    coarse,
+    even_nodes,
+    log_likelihood,
+    posterior,
+)
+from evalstats_plugin.irt.estimators.items_integrated import items_integrated
+from evalstats_plugin.irt.estimators.mml import derivatives
+from evalstats_plugin.irt.estimators.refits import refitter
+from evalstats_plugin.irt.model.curves import Items
+from evalstats_plugin.irt.model.data import Counts
+from evalstats_plugin.runtime.torch import generator_of, polya_gamma
 
 NODES, PARTICLES, REFITS, FEW = 61, 30, 64, 12
 SEED = 20261121

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.peers import OURS, Job, Program, digits, install, keep, run, side_by_side
-from evalstats_plugin.stats.beta_binomial import interval
+from evalstats_plugin.stats.clustered_posterior import beta_binomial
 
 REQUIREMENT = "numpyro==0.22.0"
 SEED = 20261121
@@ -55,7 +55,7 @@ def clustered(folder: Path, clusters: int, items: int, d: float) -> list[dict[st
     right = rng.binomial(items, share).astype(float)
     total = np.full((REPEATS, clusters), float(items))
     np.savez(folder / "data.npz", right=right, total=total)
-    limits = interval(right, total, confidence_level=0.95, prior="gamma-dispersion")
+    limits = beta_binomial(right, total, confidence_level=0.95, prior="gamma-dispersion")
 
     def judge(found: Found) -> dict[str, Any]:
         away = [found["low"] - limits[0], found["high"] - limits[1]]

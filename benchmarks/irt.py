@@ -26,7 +26,7 @@ _RUN = """
 import json, sys, time
 import numpy as np
 from evalstats_plugin import ResponseMatrix, fit_irt
-from evalstats_plugin.irt.simulate import draw_responses, draw_truth
+from evalstats_plugin.irt.model.simulate import draw_responses, draw_truth
 
 n, m, item_model, held_out = *map(int, sys.argv[1:3]), sys.argv[3], float(sys.argv[4])
 rng = np.random.default_rng(n + m)

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.peers import OURS, Job, Program, digits, keep, side_by_side
-from evalstats_plugin.ranking.bradley_terry import fit_bradley_terry
-from evalstats_plugin.ranking.contests import Contests
+from evalstats_plugin.ranking.contests.contests import Contests
+from evalstats_plugin.ranking.ratings.bradley_terry import fit_bradley_terry
 
 SEED = 20261121
 PLAYERS = 100

@@ -85,7 +85,7 @@ def cycles(log: Path, n: int) -> dict[str, float]:
     from logs import megabytes, open_files
 
     from evalstats_plugin import annotate
-    from evalstats_plugin.annotations import strip
+    from evalstats_plugin.logs.annotating import strip
 
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(shutil.copy(log, folder))

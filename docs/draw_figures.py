@@ -12,24 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from evalstats_plugin import (
-    ResponseMatrix,
-    compare,
-    fit_hierarchical,
-    fit_irt,
-    intervals,
-    rank,
-    variance_parts,
-)
+from evalstats_plugin import ResponseMatrix, compare, fit_hierarchical, fit_irt, intervals, rank
 from evalstats_plugin.adaptive.bank import ItemBank
+from evalstats_plugin.adaptive.replay import Drawing, simulation
 from evalstats_plugin.adaptive.session import AdaptiveSession
 from evalstats_plugin.adaptive.stopping import StdError
-from evalstats_plugin.analyses.ability_rows import abilities
-from evalstats_plugin.analyses.adaptive_simulation import Drawing, simulation
-from evalstats_plugin.analyses.power_curve import power_curve
-from evalstats_plugin.ranking.contests import Contests
-from evalstats_plugin.report.figures.catalogue import FIGURES, draw
-from evalstats_plugin.report.figures.files import save
+from evalstats_plugin.comparisons.power import power_curve
+from evalstats_plugin.irt.rows import abilities
+from evalstats_plugin.ranking.contests.contests import Contests
+from evalstats_plugin.report.figures import FIGURES, draw
+from evalstats_plugin.report.figures.canvas import save
+from evalstats_plugin.scores import variance_parts
 
 ROOT = Path(__file__).parent.parent
 HERE = Path(__file__).parent / "figures"

@@ -14,6 +14,12 @@
 The command line turns each into one message and exit code 2. Programming mistakes
 (a negative count, a wrong shape) stay ``ValueError`` and ``TypeError``.
 """
+# PART wording - How messages name things: a few of many, and what was meant by a name that is not there.
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 
 
 class EvalStatsError(Exception):
@@ -53,3 +59,33 @@ class PluginError(EvalStatsError):
 
 class WriteError(EvalStatsError):
     """A result could not be written; the previous file is intact."""
+
+
+def few(names: Sequence[str], most: int = 6) -> str:
+    """List the first names and count the others.
+
+    >>> few(["a", "b", "c"], most=2)
+    'a, b, and 1 more'
+    """
+    more = f", and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+def no_such(what: str, name: str, known: Iterable[str], shown: str) -> str:
+    """Say that a name does not exist, which ones are close, and which there are.
+
+    >>> no_such("method", "wison", ["wilson", "t"], "wilson, t")
+    "no method is called 'wison'; did you mean wilson? There are: wilson, t"
+    """
+    close = get_close_matches(name, list(known), n=3, cutoff=0.4)
+    hint = f"did you mean {' or '.join(close)}? There" if close else "there"
+    return f"no {what} is called {name!r}; {hint} are: {shown}"
+
+
+def missing_column(column: str, names: Sequence[str], where: str) -> str:
+    """Say that a column is not there, and which ones are close."""
+    close = get_close_matches(column, names, n=3, cutoff=0.5)
+    ends = [n for n in names if n.rpartition(".")[2] == column.rpartition(".")[2]]
+    hint = dict.fromkeys((*ends[:3], *close))
+    closest = f"did you mean {' or '.join(hint)}? There" if hint else "there"
+    return f"{where} has no column {column!r}; {closest} are: {few(names, 20)}"

@@ -11,21 +11,67 @@ arguments than its hook. Rules that keep plugins from hurting each other:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pluggy
 
 if TYPE_CHECKING:
-    from evalstats_plugin.methods import Method
-    from evalstats_plugin.plugins import Annotation, Command, Exporter
-    from evalstats_plugin.ranking.contests import Contests
-    from evalstats_plugin.responses import Responses, Selection
+    from evalstats_plugin.comparisons.rows import Comparisons, RankSets
+    from evalstats_plugin.data.methods import Method
+    from evalstats_plugin.data.responses import Responses, Selection
+    from evalstats_plugin.hierarchical.rows import PooledScores
+    from evalstats_plugin.irt.rows import Abilities
+    from evalstats_plugin.ranking.contests.contests import Contests
+    from evalstats_plugin.scores.rows import Intervals
+
 
 PROJECT = "evalstats_plugin"
+
+
 hookspec = pluggy.HookspecMarker(PROJECT)
+
+
 hookimpl = pluggy.HookimplMarker(PROJECT)
+
+
+SCHEMA_VERSION = 1
+"""Of the annotation block."""
+
+
+# What is written of each result, in this order.
+_INTERVAL = (
+    "kind", "task", "metric", "n_items", "n_epochs", "n_missing", "n_clusters", "estimate", "low",
+    "high", "std_error", "design_effect", "icc", "method", "notes",
+)  # fmt: skip
+
+
+_COMPARISON = (
+    "task", "metric", "model_a", "model_b", "n_items", "difference", "low", "high", "p_value",
+    "p_adjusted", "low_adjusted", "high_adjusted", "prob_better", "method", "notes",
+)  # fmt: skip
+
+
+_RANK = (
+    "task", "metric", "model", "n_models", "best_rank", "worst_rank", "letters", "prob_best",
+)  # fmt: skip
+
+
+_ABILITY = (
+    "task", "metric", "model", "n_items", "n_models", "estimate", "low", "high", "std_error",
+    "item_model", "estimator", "scale", "notes",
+)  # fmt: skip
+
+
+_ITEM = ("task", "metric", "item", "difficulty", "discrimination")
+
+
+_POOLED = (
+    "task", "metric", "model", "n_items", "score", "estimate", "low", "high", "std_error", "method",
+    "notes",
+)  # fmt: skip
 
 
 @hookspec
@@ -88,3 +134,79 @@ def evalstats_exporters() -> Sequence[Exporter]:  # pyright: ignore[reportReturn
 @hookspec(firstresult=True)
 def evalstats_generator(model: str) -> Callable[[str], str] | None:
     """Return what puts a text to a model and returns its reply, or None if you can ask none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command a plugin adds to ``evalstats-plugin``; the function is a click command."""
+
+    name: str
+    summary: str
+    function: str
+    """``"module:attribute"``, loaded when the command is run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exporter:
+    """A format that responses can be written in.
+
+    The function takes responses, the file or folder to write, and the exporter's own options as
+    keywords; it returns the files written and notes on what the format cannot hold.
+    """
+
+    name: str
+    summary: str
+    function: str
+    """``"module:function"``, loaded when it is used."""
+
+
+@dataclass(frozen=True, slots=True)
+class Annotation:
+    """What is written into a log: results, and how they came about."""
+
+    intervals: Intervals
+    version: str
+    rescore: bool = False
+    """Whether logged values that the items contradict are to be replaced."""
+    comparisons: Comparisons | None = None
+    """Of this log's model with others: what no single log can tell."""
+    ranks: RankSets | None = None
+    """Of all models on this log's tasks: which ranks the items leave open."""
+    items: Mapping[str, Mapping[str, float | str]] | None = None
+    """Statistics of each item, by its id as text, to be written beside the item."""
+    item_columns: bool = False
+    """Whether to show them in the list of items too, where the harness has one."""
+    abilities: Abilities | None = None
+    """Of this log's models, and the items of its tasks that a person should look at."""
+
+    pooled: PooledScores | None = None
+    """Of this log's models, on its tasks and over all tasks of all logs."""
+
+    def block(self) -> dict[str, Any]:
+        """Return the annotation as JSON values; every list holds things of one type.
+
+        There is no time in it: annotating twice gives the same bytes.
+        """
+        rows = self.intervals.rows
+        flagged = self.abilities.flagged if self.abilities else ()
+        noted = (self.intervals, self.abilities, self.pooled)
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "evalstats_plugin_version": self.version,
+            "confidence_level": rows[0].confidence_level if rows else None,
+            "seed": self.intervals.seed,
+            "intervals": [_written(row, _INTERVAL) for row in rows],
+            "comparisons": [_written(row, _COMPARISON) for row in self.comparisons or ()],
+            "ranks": [_written(row, _RANK) for row in self.ranks or ()],
+            "abilities": [_written(row, _ABILITY) for row in self.abilities or ()],
+            "suspect_items": [
+                {**_written(item, _ITEM), "reasons": list(item.notes)} for item in flagged
+            ],
+            "pooled": [_written(row, _POOLED) for row in self.pooled or ()],
+            "notes": [note for results in noted if results is not None for note in results.notes],
+        }
+
+
+def _written(row: Any, names: Iterable[str]) -> dict[str, Any]:
+    values = {name: getattr(row, name) for name in names}
+    return {k: list(v) if isinstance(v, tuple) else v for k, v in values.items()}  # pyright: ignore[reportUnknownArgumentType]

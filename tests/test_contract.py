@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 
 from evalstats_plugin import annotate, read, strip
+from evalstats_plugin.data.responses import Responses, Selection
 from evalstats_plugin.errors import LogError
-from evalstats_plugin.logs import find_logs
-from evalstats_plugin.plugins import load
-from evalstats_plugin.responses import Responses, Selection
+from evalstats_plugin.logs.reading import find_logs
+from evalstats_plugin.plugins import load_plugins
 
 LOGS = Path(__file__).parent.parent / "fixtures" / "logs"
 SCHEMA = LOGS.parent / "schemas" / "every_eval_ever" / "eval.schema.json"
@@ -95,7 +95,7 @@ def test_an_adapter_reads_its_harness(version: Path) -> None:
 @versions
 def test_an_adapter_answers_none_to_the_other_harnesses(version: Path) -> None:
     """Each log is known to exactly one adapter, by its content."""
-    plugins = load()
+    plugins = load_plugins()
     for name in plugins.modules:
         other = plugins.manager.get_plugin(name)
         if other is None or name == version.parent.name:
@@ -130,7 +130,7 @@ def test_an_annotated_copy_opens_in_its_harness_and_reads_the_same(
 @versions
 def test_a_cut_off_log_is_an_error_of_that_log(version: Path, copy: Path) -> None:
     """Half of a file is refused by name."""
-    log = find_logs([copy], load())[0]
+    log = find_logs([copy], load_plugins())[0]
     content = log.read_bytes()
     log.write_bytes(content[: len(content) // 2])
 

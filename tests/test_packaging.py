@@ -57,25 +57,4 @@ def test_the_wheel_holds_the_adapters_and_nothing_foreign(tmp_path: Path) -> Non
     } == tops
     assert "evalstats_plugin/adapters/lm_eval/reader.py" in names
     assert "evalstats_plugin/py.typed" in names
-    assert {f"evalstats_plugin/report/html_page.{kind}" for kind in ("css", "js")} < set(names)
-
-
-def test_modules_and_functions_stay_small() -> None:
-    """Modules have at most 300 lines, functions 40, parameters 7 (ruff checks the last)."""
-    import ast
-
-    for root in ("evalstats_plugin", "adapters"):
-        for path in (ROOT / root).rglob("*.py"):
-            source = path.read_text()
-            assert source.count("\n") <= 300, path
-            for node in ast.walk(ast.parse(source)):
-                if isinstance(node, ast.FunctionDef) and node.end_lineno is not None:
-                    body = [n for n in node.body if not _is_docstring(n)]
-                    lines = node.end_lineno - body[0].lineno + 1 if body else 0
-                    assert lines <= 40, (path, node.name, lines)
-
-
-def _is_docstring(node: object) -> bool:
-    import ast
-
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    assert {f"evalstats_plugin/report/html/page.{kind}" for kind in ("css", "js")} < set(names)

@@ -15,8 +15,8 @@ import pytest
 import evalstats_plugin
 from evalstats_plugin import hookspecs
 from evalstats_plugin.errors import LogError, PluginError
-from evalstats_plugin.logs import read
-from evalstats_plugin.plugins import load, new_manager
+from evalstats_plugin.logs.reading import read
+from evalstats_plugin.plugins import load_plugins, new_manager
 
 HERE = Path(__file__).parent
 LOGS = HERE.parent / "fixtures" / "logs" / "lm_eval" / "0.4.13" / "out"
@@ -111,7 +111,7 @@ def test_an_installed_plugin_reads_comparisons(toybench: dict[str, str], tmp_pat
     log.write_text(json.dumps({"toybench": "sums", "pairs": pairs}))
     plain.write_text('{"first": "b", "second": "c", "better": "tie"}\n')
     code = (
-        "import sys; from evalstats_plugin.contest_logs import read_contests\n"
+        "import sys; from evalstats_plugin import read_contests\n"
         "made = read_contests(*sys.argv[1:], columns={'winner': 'better'})\n"
         "print(made.players, made.outcome.tolist())"
     )
@@ -126,8 +126,8 @@ def test_an_installed_plugin_reads_comparisons(toybench: dict[str, str], tmp_pat
 def test_an_installed_plugin_asks_a_model(toybench: dict[str, str]) -> None:
     """evalstats_generator gives what puts a text to a model of its own, and to no other."""
     code = (
-        "from evalstats_plugin.plugins import load\n"
-        "made = [load().call('evalstats_generator', model=m) for m in ('toy/first', 'toy/other')]\n"
+        "from evalstats_plugin.plugins import load_plugins\n"
+        "made = [load_plugins().call('evalstats_generator', model=m) for m in ('toy/first', 'toy/other')]\n"
         "print(made[0]('Which?'), made[1])"
     )
     done = subprocess.run(
@@ -155,7 +155,7 @@ def test_an_installed_plugin_annotates_results_in_memory(
     """evalstats_annotate_results is what annotate_results calls."""
     code = (
         "import evalstats_plugin, json, sys;"
-        "print(json.dumps(evalstats_plugin.annotate_results(json.load(sys.stdin))))"
+        "print(json.dumps(evalstats_plugin.logs.annotate_results(json.load(sys.stdin))))"
     )
     done = subprocess.run(
         [sys.executable, "-c", code],
@@ -221,7 +221,7 @@ def test_an_installed_plugin_adds_a_format(
     done = _call(toybench, "export", toy_log, "--output", written)
     again = json.loads(_call(toybench, "report", written, "--format", "json").stdout)["results"]
     code = (
-        "import sys; from evalstats_plugin.exports import export; from evalstats_plugin import read"
+        "import sys; from evalstats_plugin import export, read"
         "\nprint(export(read(sys.argv[1]), sys.argv[2], to='toy', loud=True).notes)"
     )
     loud = subprocess.run(
@@ -265,18 +265,18 @@ def test_a_plugin_that_cannot_be_imported_is_named_and_hurts_nobody(installed: I
 def test_a_misspelt_hook_is_an_error_of_that_plugin(installed: Install) -> None:
     """Without a check pluggy would ignore it in silence."""
     installed("misspelt", HEAD + "@hookimpl\ndef evalstats_raed_log(path): return None\n")
-    plugin = next(p for p in load().listing if p.name == "misspelt")
+    plugin = next(p for p in load_plugins().listing if p.name == "misspelt")
 
     assert "unknown hook 'evalstats_raed_log'" in plugin.problem
     assert {"every_eval_ever", "inspect_ai", "lm_eval", "tabular"} == {
-        p.name for p in load().listing if not p.problem
+        p.name for p in load_plugins().listing if not p.problem
     }
 
 
 def test_a_hook_with_an_unknown_argument_is_an_error_of_that_plugin(installed: Install) -> None:
     """The problem says which argument."""
     installed("wrong", HEAD + "@hookimpl\ndef evalstats_read_log(file): return None\n")
-    plugin = next(p for p in load().listing if p.name == "wrong")
+    plugin = next(p for p in load_plugins().listing if p.name == "wrong")
 
     assert "'file'" in plugin.problem
 
@@ -298,7 +298,7 @@ def test_two_methods_of_one_name_are_refused(installed: Install) -> None:
     )
 
     with pytest.raises(PluginError, match="two methods are called 'wilson'"):
-        load().methods()
+        load_plugins().methods()
 
 
 def test_a_log_nobody_knows_is_refused(tmp_path: Path) -> None:
@@ -325,6 +325,8 @@ def test_every_hook_is_documented_with_its_signature(hook: str) -> None:
 def test_every_public_name_is_there_and_listed() -> None:
     """`__all__` is complete, sorted, and loads."""
     assert sorted(evalstats_plugin.__all__) == evalstats_plugin.__all__
-    assert {*evalstats_plugin._HOME, "__version__"} == set(evalstats_plugin.__all__)
+    assert [*dir(evalstats_plugin), "__version__"] == [
+        *(name for name in evalstats_plugin.__all__ if name != "__version__"), "__version__"
+    ]
     for name in evalstats_plugin.__all__:
         assert getattr(evalstats_plugin, name) is not None

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evalstats_plugin.hookspecs import hookimpl
-from evalstats_plugin.plugins import Annotation, Exporter
+from evalstats_plugin.hookspecs import Annotation, Exporter, hookimpl
 
 if TYPE_CHECKING:
-    from evalstats_plugin.responses import Responses, Selection
+    from evalstats_plugin.data.responses import Responses, Selection
 
 
 @hookimpl

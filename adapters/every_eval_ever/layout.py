@@ -1,31 +1,74 @@
 """Which files are Every Eval Ever's, by content; versions; and where the instances lie."""
+# PART identity - Who the model is, what the metric is called, and what of ours a file carries.
+# PART block - What an annotation leaves in a result, and how to read the file as if it were not there.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
 from evalstats_plugin.errors import LogError
-from evalstats_plugin.json_text import parsed
+from evalstats_plugin.runtime.files import parsed
 
 HARNESS = "every_eval_ever"
+
+
 READ = ("0.2", "0.3")
 """Versions of the schema that are read; the latest is written and annotated."""
+
+
 WRITTEN = "0.3.0"
+
 
 SAMPLES = "_samples.jsonl"
 
+
 _SNIFFED = 65536
+
+
 _KEYS = (b'"schema_version"', b'"evaluation_id"')
+
+
 _OF_AGGREGATE = (b'"evaluation_results"', b'"retrieved_timestamp"')
+
+
 _OF_INSTANCE = b'"sample_id"'
+
+
 # The schema itself names all of its keys, and says first that it is one.
 _OBJECT = re.compile(rb'\s*\{(?!\s*"\$schema"\s*:)')
+
+
 _VERSION = re.compile(r"(\d+)\.(\d+)")
 
+
 Json = Mapping[str, Any]
+
+
+EXTRA = "evalstats"
+"""Key of a metric's additional details in files we write: what the schema has no field for."""
+
+
+_LONGEST_NAME = 60
+
+
+# What makes another model of the same name, as far as converters write it.
+_OF_MODEL = ("dtype", "precision", "quantization", "revision", "sha")
+
+
+_OF_RUN = ("temperature", "top_p", "top_k", "max_tokens", "reasoning", "num_fewshot")
+
+
+Settings = tuple[tuple[str, str], ...]
+
+
+KEY = "evalstats"
+
+
+ORIGINAL = "original"
 
 
 def find_logs(folder: Path) -> list[Path]:
@@ -157,3 +200,51 @@ def aggregate_beside(instances: Path) -> Path | None:
             if found is not None and instances_of(path, found) == instances:
                 return path
     return None
+
+
+def metric_of(result: Json) -> str:
+    """Return the name of a result's metric: converters put it into one of three fields."""
+    config = section(result, "metric_config")
+    names = (config.get(key) for key in ("metric_name", "metric_id", "evaluation_description"))
+    return next((str(n) for n in names if n and len(str(n)) <= _LONGEST_NAME), "score")
+
+
+def settings_of(found: Json, result: Json) -> Settings:
+    """Return what makes another model of one name: platform, engine, precision, sampling."""
+    model = section(found, "model_info")
+    engine = section(model, "inference_engine")
+    details = section(model, "additional_details")
+    config = section(result, "generation_config")
+    run: dict[str, Any] = {
+        **section(config, "additional_details"),
+        **section(config, "generation_args"),
+    }
+    named = {
+        "platform": model.get("inference_platform"),
+        "engine": " ".join(str(v) for v in (engine.get("name"), engine.get("version")) if v),
+        **{key: details.get(key) for key in _OF_MODEL},
+        **{f"task.{key}": run.get(key) for key in _OF_RUN},
+    }
+    return tuple(sorted((k, str(v)) for k, v in named.items() if v not in (None, "")))
+
+
+def extra_of(result: Json) -> dict[str, Any] | None:
+    """Return what we wrote of a result's responses; None where somebody else wrote the file."""
+    text = section(result, "metric_config", "additional_details").get(EXTRA)
+    return json.loads(text) if text else None
+
+
+def block_of(result: Json) -> dict[str, Any] | None:
+    """Return our block in a result."""
+    text = section(result, "score_details", "details").get(KEY)
+    return json.loads(text) if isinstance(text, str) else None
+
+
+def logged_results(found: Json) -> list[Json]:
+    """Return the results of a file as they were logged."""
+    return [_logged(result) for result in found["evaluation_results"]]
+
+
+def _logged(result: Json) -> Json:
+    block = block_of(result)
+    return result if block is None else {**result, "score_details": json.loads(block[ORIGINAL])}

@@ -3,36 +3,53 @@
 Only the score details of results that have an interval are written anew; everything around them
 stays as it was to the byte, whatever its layout.
 """
+# PART spans - Where values lie in the text of a JSON file, so that one can be replaced and the rest stays.
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from evalstats_plugin import atomic
-from evalstats_plugin.adapters.every_eval_ever.block import KEY, ORIGINAL, block_of
+from evalstats_plugin.adapters.every_eval_ever.instances import scale_of
 from evalstats_plugin.adapters.every_eval_ever.layout import (
+    KEY,
+    ORIGINAL,
     WRITTEN,
+    block_of,
     check_version,
     is_instances,
     load_aggregate,
     section,
 )
-from evalstats_plugin.adapters.every_eval_ever.matching import scale_of
 from evalstats_plugin.adapters.every_eval_ever.reader import read_log
-from evalstats_plugin.adapters.every_eval_ever.spans import Span, entries, member, replaced
+from evalstats_plugin.data.responses import Selection
 from evalstats_plugin.errors import LogError, WriteError
-from evalstats_plugin.parquet import rebuilding
-from evalstats_plugin.plugins import Annotation
-from evalstats_plugin.responses import Selection
-from evalstats_plugin.results import ScoreInterval
+from evalstats_plugin.hookspecs import Annotation
+from evalstats_plugin.runtime import files
+from evalstats_plugin.runtime.files import rebuilding
+from evalstats_plugin.scores.rows import ScoreInterval
 
 _BOM = b"\xef\xbb\xbf"
+
+
 # The parts of an annotation that are of one task and metric.
 _OF_RESULT = ("intervals", "comparisons", "ranks", "abilities", "suspect_items", "pooled")
+
+
 _INDENT = 4
+
+
+_DECODER = json.JSONDecoder()
+
+
+_SPACE = re.compile(r"[ \t\r\n]*")
+
+
+Span = tuple[int, int]
+"""First character and the one after the last."""
 
 
 def annotate_log(path: Path, annotation: Annotation | None, output: Path) -> Path | None:
@@ -48,7 +65,7 @@ def annotate_log(path: Path, annotation: Annotation | None, output: Path) -> Pat
     if path.suffix == ".jsonl" and is_instances(path):
         msg = f"{path}: instances are never changed, annotate the aggregate file beside it"
         raise LogError(msg)
-    read = atomic.revision(path)
+    read = files.revision(path)
     found = load_aggregate(path)
     if found is None:
         return None
@@ -72,8 +89,8 @@ def annotate_log(path: Path, annotation: Annotation | None, output: Path) -> Pat
         text = _annotated(text, path, annotation)
     changed = bom + text.encode()
     if output.resolve() != path.resolve():
-        return atomic.write_bytes(output, changed)
-    return output if changed == content else atomic.write_bytes(output, changed, over=read)
+        return files.write_bytes(output, changed)
+    return output if changed == content else files.write_bytes(output, changed, over=read)
 
 
 def stripped(text: str) -> str:
@@ -161,3 +178,48 @@ def _laid_out(value: Mapping[str, Any], text: str) -> str:
         return json.dumps(value, ensure_ascii=False, allow_nan=False)
     lines = json.dumps(value, indent=_INDENT, ensure_ascii=False, allow_nan=False)
     return lines.replace("\n", "\n" + " " * 3 * _INDENT)
+
+
+def members(text: str, start: int) -> Iterator[tuple[str, Span]]:
+    """Give the names and the places of the values of an object that begins at a character."""
+    at = _after_space(text, start + 1)
+    while text[at] != "}":
+        name, at = _DECODER.raw_decode(text, at)
+        begin = _after_space(text, _after_space(text, at) + 1)
+        _, end = _DECODER.raw_decode(text, begin)
+        yield name, (begin, end)
+        at = _after_comma(text, end)
+
+
+def entries(text: str, start: int) -> Iterator[Span]:
+    """Give the places of the values of a list that begins at a character."""
+    at = _after_space(text, start + 1)
+    while text[at] != "]":
+        _, end = _DECODER.raw_decode(text, at)
+        yield at, end
+        at = _after_comma(text, end)
+
+
+def member(text: str, start: int, name: str) -> Span:
+    """Return the place of one value of an object: the last of its name, as JSON has it."""
+    return dict(members(text, start))[name]
+
+
+def replaced(text: str, spans: list[Span], new: Callable[[int, str], str]) -> str:
+    """Return a text with what is at some places replaced, given each one's number and text."""
+    parts: list[str] = []
+    at = 0
+    for number, (begin, end) in enumerate(spans):
+        parts += [text[at:begin], new(number, text[begin:end])]
+        at = end
+    return "".join([*parts, text[at:]])
+
+
+def _after_space(text: str, at: int) -> int:
+    found = _SPACE.match(text, at)
+    return found.end() if found else at
+
+
+def _after_comma(text: str, at: int) -> int:
+    at = _after_space(text, at)
+    return _after_space(text, at + 1) if text[at] == "," else at

@@ -6,18 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evalstats_plugin.hookspecs import hookimpl
-from evalstats_plugin.plugins import Annotation, Command
+from evalstats_plugin.hookspecs import Annotation, Command, hookimpl
 
 if TYPE_CHECKING:
-    from evalstats_plugin.ranking.contests import Contests
-    from evalstats_plugin.responses import Responses, Selection
+    from evalstats_plugin.data.responses import Responses, Selection
+    from evalstats_plugin.ranking.contests.contests import Contests
 
 
 @hookimpl
 def evalstats_find_logs(folder: Path) -> Sequence[Path]:
     """Return the logs of a folder."""
-    from evalstats_plugin.adapters.inspect_ai.layout import find_logs
+    from evalstats_plugin.adapters.inspect_ai.archive.guard import find_logs
 
     return find_logs(folder)
 
@@ -33,7 +32,7 @@ def evalstats_read_log(path: Path, selection: Selection) -> Sequence[Responses] 
 @hookimpl
 def evalstats_read_contests(path: Path, columns: Mapping[str, str]) -> Contests | None:
     """Return the comparisons that the samples of a log hold."""
-    from evalstats_plugin.adapters.inspect_ai.contests import read_contests
+    from evalstats_plugin.adapters.inspect_ai.judging import read_contests
 
     return read_contests(path, columns)
 
@@ -49,7 +48,7 @@ def evalstats_annotate_log(path: Path, annotation: Annotation | None, output: Pa
 @hookimpl
 def evalstats_generator(model: str) -> Callable[[str], str] | None:
     """Let a model judge."""
-    from evalstats_plugin.adapters.inspect_ai.generator import generator
+    from evalstats_plugin.adapters.inspect_ai.judging import generator
 
     return generator(model)
 
@@ -61,6 +60,6 @@ def evalstats_harness_commands() -> Sequence[Command]:
         Command(
             "inspect",
             "Run a task of Inspect adaptively.",
-            "evalstats_plugin.adapters.inspect_ai.adaptive_command:inspect",
+            "evalstats_plugin.adapters.inspect_ai.adaptive.command:inspect",
         ),
     )

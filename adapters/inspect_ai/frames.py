@@ -9,41 +9,31 @@ The columns read what annotations hold; the operations compute anew from the log
 ``log`` column names. Both put beside the limits of an interval their distances from the estimate
 (``..._ci_minus``, ``..._ci_plus``), which is what Inspect Viz draws.
 """
+# PART frame_columns - Columns for ``evals_df`` and ``samples_df``: what an annotation holds, one number per column.
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
 
-# Whoever imports this module works with Inspect's data frames.
-from inspect_ai.analysis import Operation  # noqa: TID253
+from inspect_ai.analysis import Column, EvalColumn, Operation, SampleColumn
 
-from evalstats_plugin.adapters.inspect_ai.frame_columns import (
-    HEADLINE,
-    ComparisonColumns,
-    EvalStatsColumns,
-    ItemStatsColumns,
-    headline_metrics,
-    offsets,
-    pick,
-)
+from evalstats_plugin.adapters.inspect_ai.writer import KEY
+from evalstats_plugin.data.runs import is_model
 from evalstats_plugin.errors import SelectionError
 
 if TYPE_CHECKING:
     import pandas as pd
+    from inspect_ai.log import EvalLog, EvalSample, EvalSampleSummary
 
-__all__ = [
-    "ComparisonColumns",
-    "EvalStatsColumns",
-    "ItemStatsColumns",
-    "add_intervals",
-    "paired_vs",
-]
 
 LOG = "log"
 """Column that says where the log of a row lies, in the frames of evals and of samples."""
 
+
 Record = Mapping[str, Any]
+
 
 _INTERVAL = {
     "estimate": "estimate",
@@ -52,6 +42,8 @@ _INTERVAL = {
     "ci_minus": "minus",
     "ci_plus": "plus",
 }
+
+
 _COMPARISON = {
     "difference": "difference",
     "difference_low": "low",
@@ -62,6 +54,17 @@ _COMPARISON = {
     "p_adjusted": "p_adjusted",
     "prob_better": "prob_better",
 }
+
+
+ITEM_PREFIX = "evalstats_"
+"""Of what is known of an item, in its sample's metadata."""
+
+
+HEADLINE = "score_headline"
+"""What Inspect calls the one score that stands for an eval."""
+
+
+Number = float | int | str | None
 
 
 def add_intervals(
@@ -85,8 +88,8 @@ def add_intervals(
         if df.empty:
             return df
         locations = _locations(df)
-        from evalstats_plugin.adapters.inspect_ai.crossing import read_each
-        from evalstats_plugin.analyses.intervals import intervals
+        from evalstats_plugin.adapters.inspect_ai.live import read_each
+        from evalstats_plugin.scores.intervals import intervals
 
         records: dict[str, list[Record]] = {}
         for location, responses in read_each(locations).items():
@@ -121,8 +124,8 @@ def paired_vs(
         if df.empty:
             return df
         locations = _locations(df)
-        from evalstats_plugin.adapters.inspect_ai.crossing import read_each
-        from evalstats_plugin.analyses.crossing import Crossed
+        from evalstats_plugin.adapters.inspect_ai.live import read_each
+        from evalstats_plugin.logs.together import Crossed
 
         found = read_each(locations)
         crossed = Crossed(found, baseline, confidence_level=confidence_level)
@@ -183,3 +186,118 @@ def _metrics(df: pd.DataFrame, metric: str | None) -> list[tuple[str, ...]]:
         return [()] * len(df)
     names: Any = zip(*(df[column] for column in columns), strict=True)
     return [headline_metrics(scorer, score) for scorer, score in names]
+
+
+def headline_metrics(scorer: object, score: object) -> tuple[str, ...]:
+    """Return what a score may be called as a metric: scorer and key, or the scorer alone."""
+    return f"{scorer}:{score}", f"{score}", f"{scorer}"
+
+
+def pick(rows: Sequence[Record], metrics: Sequence[str]) -> Record:
+    """Return the row of the first of these metrics that has one; of no metrics, the first row."""
+    by_metric: dict[str, Record] = {}
+    for row in rows:
+        by_metric.setdefault(str(row.get("metric")), row)
+    found = (by_metric[metric] for metric in metrics if metric in by_metric)
+    return next(found, rows[0] if rows and not metrics else {})
+
+
+def offsets(record: Record, of: str) -> dict[str, float | None]:
+    """Return how far below and above an estimate its limits lie."""
+    estimate, low, high = record.get(of), record.get("low"), record.get("high")
+    if estimate is None or low is None or high is None:
+        return {"minus": None, "plus": None}
+    return {"minus": estimate - low, "plus": high - estimate}
+
+
+def _block(log: EvalLog) -> Record:
+    block = (log.metadata or {}).get(KEY)
+    return cast(Record, block) if isinstance(block, dict) else {}
+
+
+def _rows(log: EvalLog, part: str) -> list[Record]:
+    # Nobody promises that the metadata of a log is ours, or still as it was written.
+    rows = _block(log).get(part)
+    if not isinstance(rows, list):
+        return []
+    return [cast(Record, row) for row in cast(list[Any], rows) if isinstance(row, dict)]
+
+
+def _of_headline(log: EvalLog, part: str) -> Record:
+    rows = _rows(log, part)
+    if part == "comparisons":
+        rows = [row for row in rows if is_model(str(row.get("model_b")), log.eval.model)]
+    # Logs of Inspect before it had headline metrics: the first score stands for the eval.
+    headline = getattr(log.results, "headline", None)
+    if headline is None:
+        return pick(rows, ())
+    # Ours is the interval of a mean: it says nothing of pass@k or of the best of k.
+    if headline.reducer not in (None, "mean"):
+        return {}
+    return pick(rows, headline_metrics(headline.scorer, headline.score))
+
+
+def _headline(log: EvalLog, *, part: str, key: str, of: str) -> Number:
+    record = _of_headline(log, part)
+    return offsets(record, of)[key] if key in ("minus", "plus") else record.get(key)
+
+
+def _every_metric(log: EvalLog) -> dict[str, dict[str, Number]]:
+    names = ("estimate", "low", "high", "std_error", "n_items", "n_missing", "method")
+    return {
+        str(row.get("metric")): {name: row.get(name) for name in names}
+        for row in _rows(log, "intervals")
+        if row.get("kind") == "task"
+    }
+
+
+def _item(sample: EvalSample | EvalSampleSummary) -> dict[str, Any]:
+    return {
+        name.removeprefix(ITEM_PREFIX): value
+        for name, value in (sample.metadata or {}).items()
+        if name.startswith(ITEM_PREFIX)
+    }
+
+
+def _interval(name: str, key: str) -> Column:
+    read = partial(_headline, part="intervals", key=key, of="estimate")
+    return EvalColumn(f"{HEADLINE}_{name}", path=read)
+
+
+def _comparison(name: str, key: str) -> Column:
+    read = partial(_headline, part="comparisons", key=key, of="difference")
+    return EvalColumn(f"{HEADLINE}_{name}", path=read)
+
+
+EvalStatsColumns: list[Column] = [
+    EvalColumn("evalstats_version", path=f"metadata.{KEY}.evalstats_plugin_version"),
+    EvalColumn("evalstats_confidence_level", path=f"metadata.{KEY}.confidence_level"),
+    _interval("estimate", "estimate"),
+    _interval("ci_low", "low"),
+    _interval("ci_high", "high"),
+    _interval("ci_minus", "minus"),
+    _interval("ci_plus", "plus"),
+    _interval("ci_method", "method"),
+    _interval("n_items", "n_items"),
+    _interval("n_missing", "n_missing"),
+    EvalColumn("evalstats_*_*", path=_every_metric),
+]
+"""The headline score's interval, and every score's as ``evalstats_SCORE_low`` and so on."""
+
+
+ComparisonColumns: list[Column] = [
+    _comparison("baseline", "model_a"),
+    _comparison("difference", "difference"),
+    _comparison("difference_low", "low"),
+    _comparison("difference_high", "high"),
+    _comparison("difference_ci_minus", "minus"),
+    _comparison("difference_ci_plus", "plus"),
+    _comparison("p_value", "p_value"),
+    _comparison("p_adjusted", "p_adjusted"),
+    _comparison("prob_better", "prob_better"),
+]
+"""The headline score's paired difference from the baseline model; empty for the baseline."""
+
+
+ItemStatsColumns: list[Column] = [SampleColumn("item_*", path=_item)]
+"""What is known of each item: metadata ``evalstats_difficulty`` as ``item_difficulty``, ..."""

@@ -15,35 +15,32 @@ from contextvars import Context
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, TypeVar
 
-import anyio
 import anyio.to_thread
-
-# Inspect itself imports this module, so that nothing is loaded that was not there.
-from inspect_ai.hooks import (  # noqa: TID253
-    EvalSetEnd,
-    EvalSetStart,
-    Hooks,
-    RunEnd,
-    RunStart,
-    TaskEnd,
-    hooks,
-)
+from inspect_ai.hooks import EvalSetEnd, EvalSetStart, Hooks, RunEnd, RunStart, TaskEnd, hooks
 
 if TYPE_CHECKING:
     from inspect_ai.log import EvalLog
 
     from evalstats_plugin.adapters.inspect_ai.live import RunLogs
 
+
 VARIABLE = "EVALSTATS_ANNOTATE"
 """Environment variable: what is to be written, words separated by commas; unset: nothing."""
+
 
 BASELINE_VARIABLE = "EVALSTATS_BASELINE"
 """Environment variable: the model that the others are compared with."""
 
+
 INTERVALS, COMPARE = "intervals", "compare"
 
+
 _ON, _OFF = frozenset({"1", "true", "yes", "on"}), frozenset({"0", "false", "no", "off"})
+
+
 _log = logging.getLogger(__name__)
+
+
 T = TypeVar("T")
 
 
@@ -96,9 +93,11 @@ class EvalStatsHooks(Hooks):
         log = data.log
         if not _is_complete(log):
             return
-        from evalstats_plugin.adapters.inspect_ai import live
+        from evalstats_plugin.adapters.inspect_ai import live as inspect_ai_live
 
-        header = await self._in_thread(log.location, partial(live.annotate_alone, log.location))
+        header = await self._in_thread(
+            log.location, partial(inspect_ai_live.annotate_alone, log.location)
+        )
         if header is not None:
             _carry_over(header, log)
 
@@ -111,26 +110,28 @@ class EvalStatsHooks(Hooks):
             # The set returns these objects, but tells its hooks only where the files lie.
             self._returned |= logs
             return
-        from evalstats_plugin.adapters.inspect_ai import live
+        from evalstats_plugin.adapters.inspect_ai import live as inspect_ai_live
 
-        await self._compare(live.RunLogs(list(logs), data.logs[0].eval.model), logs)
+        await self._compare(inspect_ai_live.RunLogs(list(logs), data.logs[0].eval.model), logs)
 
     async def on_eval_set_end(self, data: EvalSetEnd) -> None:
         """Write comparisons into all logs of an eval set, those of earlier runs too."""
         returned, self._returned = self._returned, {}
         if COMPARE not in wanted(os.environ.get(VARIABLE, "")):
             return
-        from evalstats_plugin.adapters.inspect_ai import live
+        from evalstats_plugin.adapters.inspect_ai import live as inspect_ai_live
 
-        found = await self._in_thread(data.log_dir, partial(live.logs_of_set, data.log_dir))
+        found = await self._in_thread(
+            data.log_dir, partial(inspect_ai_live.logs_of_set, data.log_dir)
+        )
         if found is not None:
             await self._compare(found, returned)
 
     async def _compare(self, run: RunLogs, returned: dict[str, EvalLog]) -> None:
-        from evalstats_plugin.adapters.inspect_ai import live
+        from evalstats_plugin.adapters.inspect_ai import live as inspect_ai_live
 
         baseline = os.environ.get(BASELINE_VARIABLE) or None
-        work = partial(live.annotate_together, run, baseline, self._say)
+        work = partial(inspect_ai_live.annotate_together, run, baseline, self._say)
         for location, header in (await self._in_thread("the run's logs", work) or {}).items():
             if location in returned:
                 _carry_over(header, returned[location])

@@ -1,33 +1,43 @@
 """What the hook does beside the event loop: blocking reads, statistics and writes."""
+# PART crossing - Reads the logs of a run together, those that ended well.
 
 from __future__ import annotations
 
 import json
+import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from evalstats_plugin import __version__, logs
-from evalstats_plugin.adapters.inspect_ai.crossing import OnError, read_each
-from evalstats_plugin.annotated_logs import write
-from evalstats_plugin.annotations import annotate, default_analysis
-from evalstats_plugin.errors import EvalStatsError
-from evalstats_plugin.plugins import Annotation, load
-from evalstats_plugin.runs import is_model
+from evalstats_plugin.data.responses import Responses, Selection
+from evalstats_plugin.data.runs import is_model, label_models
+from evalstats_plugin.errors import EvalStatsError, IncompleteLogError
+from evalstats_plugin.hookspecs import Annotation
+from evalstats_plugin.logs import reading
+from evalstats_plugin.logs.annotating import annotate, default_analysis, write_annotated
+from evalstats_plugin.plugins import load_plugins
+from evalstats_plugin.runtime import VERSION
 
 if TYPE_CHECKING:
     from inspect_ai.log import EvalLog
 
-    from evalstats_plugin.responses import Responses
 
 EVAL_SET = "eval-set.json"
 """Where Inspect writes down the tasks of an eval set, in the order they were asked for."""
 
+
 # Tasks that end together are annotated in threads of their own, and each brings the one
 # logs.json of their eval set up to date.
 _WRITING = threading.Lock()
+
+
+_log = logging.getLogger(__name__)
+
+
+OnError = Callable[[str, Exception], None]
+"""Told which log could not be read or written, and why."""
 
 
 class RunLogs(NamedTuple):
@@ -51,7 +61,7 @@ def annotate_together(run: RunLogs, baseline: str | None, on_error: OnError) -> 
     task was answered by two models nothing is written. Without a `baseline` the first model of
     the run is it, or if that did not end well the first that did.
     """
-    from evalstats_plugin.analyses.crossing import Crossed
+    from evalstats_plugin.logs.together import Crossed
 
     found = read_each(run.locations, on_error)
     found = dict(sorted(found.items(), key=lambda item: not _is_of(item[1], run.first_model)))
@@ -63,13 +73,13 @@ def annotate_together(run: RunLogs, baseline: str | None, on_error: OnError) -> 
         try:
             annotation = Annotation(
                 default_analysis()(responses),
-                __version__,
+                VERSION,
                 comparisons=crossed.of_log(location),
                 ranks=crossed.ranks_of_log(location),
             )
             with _WRITING:
-                path = logs.as_path(location)
-                write(path, annotation, path, load())
+                path = reading.as_path(location)
+                write_annotated(path, annotation, path, load_plugins())
                 headers[location] = _header(location)
         except EvalStatsError as error:
             on_error(location, error)
@@ -78,8 +88,8 @@ def annotate_together(run: RunLogs, baseline: str | None, on_error: OnError) -> 
 
 def logs_of_set(folder: str) -> RunLogs:
     """Return the logs of an eval set's folder."""
-    found = logs.find_logs([folder], load())
-    return RunLogs([str(path) for path in found], _first_model(logs.as_path(folder)))
+    found = reading.find_logs([folder], load_plugins())
+    return RunLogs([str(path) for path in found], _first_model(reading.as_path(folder)))
 
 
 def _is_of(responses: Sequence[Responses], model: str | None) -> bool:
@@ -97,3 +107,30 @@ def _header(location: str) -> EvalLog:
     from inspect_ai.log import read_eval_log
 
     return read_eval_log(location, header_only=True)
+
+
+def read_each(
+    locations: Sequence[str], on_error: OnError | None = None
+) -> dict[str, list[Responses]]:
+    """Read several logs, each still known by its location, models told apart across them.
+
+    Logs of runs that did not end well are passed over.
+
+    Raises
+    ------
+    EvalStatsError
+        For a log that cannot be read, unless there is an `on_error` to tell it to.
+    """
+    plugins = load_plugins()
+    found: dict[str, list[Responses]] = {}
+    for location in locations:
+        try:
+            found[location] = reading.read_log(reading.as_path(location), Selection(), plugins)
+        except IncompleteLogError:
+            _log.debug("passed over, its run did not end well: %s", location)
+        except EvalStatsError as error:
+            if on_error is None:
+                raise
+            on_error(location, error)
+    together = iter(label_models(r for each in found.values() for r in each))
+    return {location: [next(together) for _ in each] for location, each in found.items()}

@@ -16,19 +16,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-# Inspect itself imports this module, so that nothing is loaded that was not there.
-from inspect_ai.scorer import (  # noqa: TID253
-    Metric,
-    SampleScore,
-    Value,
-    ValueToFloat,
-    metric,
-)
+from inspect_ai.scorer import Metric, SampleScore, Value, ValueToFloat, metric
 
-from evalstats_plugin.adapters.inspect_ai.values import as_score
+from evalstats_plugin.adapters.inspect_ai.archive.takes import as_score
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
 
 _log = logging.getLogger(__name__)
 
@@ -123,8 +117,8 @@ def _limits(
 ) -> tuple[float, float] | None:
     import numpy as np
 
-    from evalstats_plugin.analyses.intervals import intervals
-    from evalstats_plugin.responses import Responses, Source
+    from evalstats_plugin.data.responses import Responses, Source
+    from evalstats_plugin.scores.intervals import intervals
 
     values = np.array([_number(s.score.value, to_float) for s in scores])
     known = np.isfinite(values)
@@ -143,8 +137,8 @@ def _limits(
 
 
 def _clusters(scores: list[SampleScore], field: str) -> NDArray[Any]:
-    from evalstats_plugin.adapters.inspect_ai.takes import field_of
-    from evalstats_plugin.responses import as_clusters
+    from evalstats_plugin.adapters.inspect_ai.archive.takes import field_of
+    from evalstats_plugin.data.responses import as_clusters
 
     values = [field_of(score.sample_metadata or {}, field) for score in scores]
     clusters, _ = as_clusters(values, field)

@@ -1,35 +1,79 @@
 """Turns an Inspect log into `Responses`: one for each scorer, or key of a scorer."""
+# PART table - Takes laid out as items × epochs.
+# PART identity - Who the model is, and how it was run: what tells apart runs under one name.
+# PART clusters - Which items belong together: by the metadata field that a log's own metrics cluster by.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evalstats_plugin.adapters.inspect_ai.clusters import cluster_field, fields_of
-from evalstats_plugin.adapters.inspect_ai.early_stops import early_stops, found_in
-from evalstats_plugin.adapters.inspect_ai.identity import settings_of
-from evalstats_plugin.adapters.inspect_ai.layout import form_of
-from evalstats_plugin.adapters.inspect_ai.printable import printable
+from evalstats_plugin.adapters.inspect_ai.archive.guard import (
+    early_stops,
+    form_of,
+    found_in,
+    printable,
+    task_args_of,
+)
+from evalstats_plugin.adapters.inspect_ai.archive.opening import ReadTakes, opened
+from evalstats_plugin.adapters.inspect_ai.archive.takes import Take, as_score, is_grade, is_unscored
 from evalstats_plugin.adapters.inspect_ai.scorers import Logged, Scorer, logged_of, scorers_of
-from evalstats_plugin.adapters.inspect_ai.source import ReadTakes, opened
-from evalstats_plugin.adapters.inspect_ai.table import Table, tabulate
-from evalstats_plugin.adapters.inspect_ai.values import as_score, is_grade, is_unscored
 from evalstats_plugin.adaptive.records import biased
-from evalstats_plugin.errors import IncompleteLogError
-from evalstats_plugin.responses import Responses, Selection, Source, as_clusters
+from evalstats_plugin.data.responses import Responses, Selection, Source, as_clusters
+from evalstats_plugin.data.runs import PER_TASK
+from evalstats_plugin.errors import IncompleteLogError, LogError
 
 if TYPE_CHECKING:
     from inspect_ai.log import EvalLog
+    from inspect_ai.model import GenerateConfig
+
 
 NO_SAMPLES = "no samples logged (run Inspect without --no-log-samples)"
+
+
 _TOLERANCE = 1e-9
+
+
 _LONGEST_EXAMPLE = 40
+
+
+_LONGEST_ID = 1000
+
+
+_SPARSEST = 64
+"""Cells per take: far fewer takes than items × epochs is no log of an evaluation."""
+
+
+# What changes answers; the rest of the configuration is about speed, retries and caching.
+_SAMPLING = (
+    "best_of", "effort", "extra_body", "frequency_penalty", "internal_tools", "logit_bias",
+    "max_tokens", "num_choices", "presence_penalty", "reasoning_effort", "reasoning_history",
+    "reasoning_mode", "reasoning_tokens", "response_schema", "seed", "stop_seqs",
+    "system_message", "temperature", "top_k", "top_p", "verbosity",
+)  # fmt: skip
+
+
+_LIMITS = ("message_limit", "token_limit", "time_limit", "working_limit", "turn_limit")
+
+
+_LONGEST = 40
+
+
+_SHORT = 8
+
+
+Settings = tuple[tuple[str, str], ...]
+
+
+_OPTION = "cluster"
 
 
 def read_log(path: Path, selection: Selection) -> list[Responses] | None:
@@ -183,3 +227,195 @@ def _disagreement(scores: NDArray[np.float64], logged: Logged) -> str | None:
     if math.isclose(value, logged.value, rel_tol=_TOLERANCE, abs_tol=_TOLERANCE):
         return None
     return f"{logged.value:.6g} was logged, the items give {value:.6g}"
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Table:
+    """Takes, and where each belongs."""
+
+    takes: Sequence[Take]
+    item_ids: NDArray[Any]
+    """Shape (M,)."""
+    rows: NDArray[np.intp]
+    """Item of each take."""
+    columns: NDArray[np.intp]
+    """Epoch of each take, counted from 0."""
+    n_epochs: int
+
+    def spread(self, values: Sequence[float]) -> NDArray[np.float64]:
+        """Return values of the takes as an array of shape (M, R), NaN where there was no take."""
+        scores = np.full((len(self.item_ids), self.n_epochs), math.nan)
+        scores[self.rows, self.columns] = values
+        return scores
+
+    @property
+    def questions(self) -> NDArray[Any]:
+        """Fingerprints of the items, shape (M,); empty for an item nobody took."""
+        found = [""] * len(self.item_ids)
+        for row, take in zip(self.rows, self.takes, strict=True):
+            found[row] = found[row] or take.question
+        return np.asarray(found, dtype="S")
+
+    def field(self, name: str) -> list[str | None]:
+        """Return a field of the items, by their first take."""
+        found: list[str | None] = [None] * len(self.item_ids)
+        for row, take in zip(self.rows, self.takes, strict=True):
+            value = take.fields.get(name)
+            found[row] = value if found[row] is None and value is not None else found[row]
+        return found
+
+    def without_invalidated(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return scores with those of invalidated takes missing."""
+        out = [t.invalidated for t in self.takes]
+        scores[self.rows[out], self.columns[out]] = math.nan
+        return scores
+
+    @property
+    def kept(self) -> NDArray[np.bool_]:
+        """Shape (M,): items of which not every take was invalidated."""
+        taken = np.bincount(self.rows, minlength=len(self.item_ids))
+        out = np.bincount(
+            self.rows, weights=[t.invalidated for t in self.takes], minlength=len(self.item_ids)
+        )
+        return (taken == 0) | (out < taken)
+
+    @property
+    def notes(self) -> list[str]:
+        """What happened to takes that have no score."""
+        failed = sum(t.failed for t in self.takes)
+        invalidated = sum(t.invalidated for t in self.takes)
+        untaken = len(self.item_ids) - len(set(self.rows.tolist()))
+        return [
+            *([f"{failed} of {len(self.takes)} samples ended in an error"] if failed else []),
+            *([f"{invalidated} invalidated samples are left out"] if invalidated else []),
+            *([f"{untaken} items of the run have no sample"] if untaken else []),
+        ]
+
+
+def tabulate(takes: Sequence[Take], log: EvalLog, path: Path) -> Table:
+    """Lay takes out: items in the order of the dataset, epochs as numbered.
+
+    Items that a complete run did not take are there, without scores; those that an incomplete
+    one did not get to, and those stopped early, are not.
+
+    Raises
+    ------
+    LogError
+        When two items share an id, as 1 and "1" do, of which Inspect logs one only.
+    """
+    planned = log.eval.dataset.sample_ids or []
+    _check_ids([*planned, *(t.raw_id for t in takes)], path)
+    latest = {(t.item, t.epoch): t for t in takes}
+    there = {t.item for t in takes}
+    in_order = (printable(str(i)) for i in planned)
+    # What was stopped early was left out on purpose, and may be nearly all there is.
+    done = log.status == "success"
+    stopped = {printable(str(stop.id)) for stop in early_stops(log)}
+    ids = dict.fromkeys(i for i in in_order if i in there or (done and i not in stopped))
+    ids.update(dict.fromkeys(t.item for t in takes))
+    epochs = {e: column for column, e in enumerate(sorted({e for _, e in latest}))}
+    if len(ids) * len(epochs) > _SPARSEST * (len(takes) + _SPARSEST):
+        msg = (
+            f"{path} has {len(takes)} samples for {len(ids)} items in {len(epochs)} epochs, "
+            "expected most items in each epoch"
+        )
+        raise LogError(msg)
+    row_of = {item: row for row, item in enumerate(ids)}
+    return Table(
+        takes=tuple(latest.values()),
+        item_ids=np.asarray(list(ids)),
+        rows=np.asarray([row_of[item] for item, _ in latest], dtype=np.intp),
+        columns=np.asarray([epochs[e] for _, e in latest], dtype=np.intp),
+        n_epochs=len(epochs),
+    )
+
+
+def _check_ids(ids: Sequence[int | str], path: Path) -> None:
+    names: dict[str, int | str] = {}
+    for raw in ids:
+        name = printable(str(raw))
+        # In an array every text takes the room of the longest.
+        if len(name) > _LONGEST_ID:
+            msg = f"{path} has an item id of {len(name)} characters ({name[:40]}…)"
+            raise LogError(f"{msg}, expected at most {_LONGEST_ID}")
+        first = names.setdefault(name, raw)
+        if first != raw:
+            msg = (
+                f"{path} has items {first!r} and {raw!r}, which are one and the same in a log; "
+                "give them other ids and run again"
+            )
+            raise LogError(msg)
+
+
+def settings_of(log: EvalLog) -> Settings:
+    """Return what makes two runs of one model differ.
+
+    How a task configures its run (temperature, grader, arguments) belongs to the task: two tasks
+    that do it differently are still answered by one model.
+    """
+    found = {
+        **dict(_texts(log.eval.model_args)),
+        **dict(_sampling(log.eval.model_generate_config)),
+        **dict(_texts({"base_url": log.eval.model_base_url})),
+        **{PER_TASK + name: text for name, text in _of_task(log)},
+    }
+    return tuple(sorted(found.items()))
+
+
+def _of_task(log: EvalLog) -> Iterator[tuple[str, str]]:
+    yield from _texts(task_args_of(log))
+    yield from _sampling(log.plan.config)
+    yield from _texts({name: getattr(log.eval.config, name, None) for name in _LIMITS})
+    yield from _texts({"solver": log.eval.solver, "solver_args": log.eval.solver_args or None})
+    if log.eval.task_version:
+        yield "version", printable(str(log.eval.task_version))
+    for role, model in (log.eval.model_roles or {}).items():
+        models: list[Any] = model if isinstance(model, list) else [model]
+        yield from _texts({f"role.{role}": ", ".join(str(m.model) for m in models)})
+
+
+def _sampling(config: GenerateConfig) -> Iterator[tuple[str, str]]:
+    known = config.model_dump(exclude_none=True)
+    yield from _texts({name: known[name] for name in _SAMPLING if name in known})
+
+
+def _texts(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Give values as short texts; long ones by a fingerprint."""
+    for name, value in values.items():
+        if value is None:
+            continue
+        text = value if isinstance(value, str) else json.dumps(value, sort_keys=True, default=str)
+        if len(text) > _LONGEST:
+            text = hashlib.sha256(text.encode(errors="replace")).hexdigest()[:_SHORT]
+        yield printable(name), printable(text)
+
+
+def cluster_field(log: EvalLog, scorer: Scorer) -> str | None:
+    """Return the field by which the metrics of a scorer cluster items, where one of them does."""
+    scores = log.results.scores if log.results else []
+    logged = (m.params for s in scores if scorer.is_of(s) for m in s.metrics.values())
+    configured = (
+        o for s in log.eval.scorers or () if s.name == scorer.name for o in _options(s, scorer)
+    )
+    for options in (*logged, *configured):
+        if isinstance(options.get(_OPTION), str):
+            return options[_OPTION]
+    return None
+
+
+def _options(configured: Any, scorer: Scorer) -> Iterator[dict[str, Any]]:
+    """Give the options of a scorer's metrics, which may be told apart by the score's keys."""
+    metrics = cast("list[Any] | dict[str, Any]", configured.metrics or [])
+    for metric in [metrics] if isinstance(metrics, dict) else metrics:
+        if isinstance(metric, dict):
+            by_key = cast("dict[str | None, Any]", metric)
+            yield from (m.options or {} for m in by_key.get(scorer.key, by_key.get("*", ())))
+        else:
+            yield metric.options or {}
+
+
+def fields_of(log: EvalLog, scorers: Iterable[Scorer], asked: str | None) -> frozenset[str]:
+    """Return every field that may be needed."""
+    if asked is not None:
+        return frozenset({asked})
+    return frozenset(f for s in scorers if (f := cluster_field(log, s)) is not None)

@@ -3,22 +3,68 @@
 What is derived from samples is never recomputed through Inspect: that can run a file which the
 log names. Only the header changes, and the samples where item annotations go in or out.
 """
+# PART display - The visible part of an annotation: bounds among the metrics of a log's header.
+# PART payload - The durable part of an annotation: log metadata and a tag, with who wrote them and why.
+# PART items - Writes per-item statistics into the samples of a log, and takes them out again.
 
 from __future__ import annotations
 
+import json
+import math
+from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from evalstats_plugin.adapters.inspect_ai.columns import with_columns
-from evalstats_plugin.adapters.inspect_ai.display import with_display
-from evalstats_plugin.adapters.inspect_ai.editing import edit_log
-from evalstats_plugin.adapters.inspect_ai.items import Items, check, columns_of, edited
-from evalstats_plugin.adapters.inspect_ai.payload import with_payload
-from evalstats_plugin.plugins import Annotation
+from evalstats_plugin.adapters.inspect_ai.archive.editing import edit_log
+from evalstats_plugin.adapters.inspect_ai.archive.guard import found_in
+from evalstats_plugin.adapters.inspect_ai.archive.members import Sample
+from evalstats_plugin.adapters.inspect_ai.scorers import SCORE, with_columns
+from evalstats_plugin.adaptive.records import sentence, with_record
+from evalstats_plugin.comparisons.rows import Comparison
+from evalstats_plugin.hookspecs import Annotation
+from evalstats_plugin.scores.rows import Intervals, ScoreInterval
 
 if TYPE_CHECKING:
-    from inspect_ai.log import EvalLog
+    from inspect_ai.log import EvalLog, EvalMetric, EvalScore, LogUpdate
+
+    from evalstats_plugin.hierarchical.rows import Performance
+    from evalstats_plugin.irt.rows import Ability
+
+
+GROUP = "evalstats"
+
+
+PREFIX = "evalstats_"
+
+
+_SHOWN_IN_HEADER = 5
+
+
+KEY = "evalstats"
+
+
+SUMMARY_KEY = "evalstats_summary"
+
+
+TAG = "evalstats"
+
+
+_MOST_IN_SUMMARY = 6
+
+
+_AUTHOR = "evalstats_plugin "
+"""What our entries in the history are signed with, before the version."""
+
+
+_EXPLANATION = "Statistics of this item over all its takes, by evalstats_plugin."
+
+
+Scalar = str | bool | int | float
+
+
+Items = Mapping[str, Mapping[str, Scalar]]
+"""Of each item, by ``str(sample id)``: statistics by names that start with ``evalstats_``."""
 
 
 def annotate_log(path: Path, annotation: Annotation | None, output: Path) -> Path | None:
@@ -28,7 +74,7 @@ def annotate_log(path: Path, annotation: Annotation | None, output: Path) -> Pat
     """
     items: Items | None = {} if annotation is None else annotation.items
     columns = annotation is not None and annotation.item_columns
-    check(items or {})
+    check_items(items or {})
 
     def edit_header(log: EvalLog) -> EvalLog:
         header = with_display(with_payload(log, annotation), annotation and annotation.intervals)
@@ -36,3 +82,255 @@ def annotate_log(path: Path, annotation: Annotation | None, output: Path) -> Pat
 
     edit = None if items is None else partial(edited, items=items, columns=columns)
     return edit_log(path, output, edit_header, edit)
+
+
+def with_display(log: EvalLog, intervals: Intervals | None) -> EvalLog:
+    """Return the log with the intervals' bounds in its header (None: without), or the same."""
+    if log.results is None:
+        return log
+    rows = {row.metric: row for row in intervals or () if row.kind == "task"}
+    found = found_in(log) if intervals is not None else None
+    results = log.results.model_copy(deep=True)
+    for score in results.scores:
+        score.metrics = {k: m for k, m in score.metrics.items() if not _is_our_metric(k, m)}
+    for label, score in averages(results.scores):
+        if found is not None and label == found["metric"]:
+            # Not bounds of the mean: items were chosen for what they tell.
+            score.metrics = _placed(score.metrics, _predicted(found))
+        elif label in rows:
+            score.metrics = _placed(score.metrics, _bounds(rows[label]))
+    before = [list(score.metrics.items()) for score in log.results.scores]
+    after = [list(score.metrics.items()) for score in results.scores]
+    return log if before == after else log.model_copy(update={"results": results})
+
+
+def averages(scores: Iterable[EvalScore]) -> list[tuple[str, EvalScore]]:
+    """Return the scores that are means over epochs, with their metric's name.
+
+    A task may reduce epochs in several ways; an interval of the mean is not one of pass@k.
+    """
+    found: dict[str, EvalScore] = {}
+    for score in scores:
+        label = score.name if score.name == score.scorer else f"{score.scorer}:{score.name}"
+        if score.reducer == "mean" or (score.reducer is None and label not in found):
+            found[label] = score
+    return list(found.items())
+
+
+def _is_our_metric(key: str, metric: EvalMetric) -> bool:
+    return metric.group == GROUP and key.startswith(PREFIX)
+
+
+def _bounds(row: ScoreInterval) -> dict[str, EvalMetric]:
+    from inspect_ai.log import EvalMetric
+
+    if row.low is None or row.high is None:
+        return {}
+    level = f"{100 * row.confidence_level:g}"
+    params = {"level": row.confidence_level, "method": row.method}
+    return {
+        f"{PREFIX}ci{level.replace('.', '_')}_{bound}": EvalMetric(
+            name=f"ci{level} {bound}", group=GROUP, value=value, params=params
+        )
+        for bound, value in (("lo", row.low), ("hi", row.high))
+    }
+
+
+def _predicted(found: Mapping[str, Any]) -> dict[str, EvalMetric]:
+    """Return the score of all items that an adaptive test predicts, and its bounds."""
+    from inspect_ai.log import EvalMetric
+
+    level = f"{100 * found['confidence_level']:g}"
+    names = {
+        "full_score": ("full score", "estimate"),
+        f"full_score_ci{level.replace('.', '_')}_lo": (f"full ci{level} lo", "low"),
+        f"full_score_ci{level.replace('.', '_')}_hi": (f"full ci{level} hi", "high"),
+    }
+    params = {"items": found["n_items"], "of": found["n_in_bank"], "stopped": found["stopped"]}
+    return {
+        f"{PREFIX}{key}": EvalMetric(
+            name=name, group=GROUP, value=found["full_score"][part], params=params
+        )
+        for key, (name, part) in names.items()
+    }
+
+
+def _placed(
+    metrics: Mapping[str, EvalMetric], bounds: Mapping[str, EvalMetric]
+) -> dict[str, EvalMetric]:
+    """Put the bounds after the metrics that start the header, so that it shows both of them.
+
+    Never first: what comes first is what log lists and leaderboards take for the score.
+    """
+    items = list(metrics.items())
+    place = 0
+    while place < len(items) and items[place][1].group is None:
+        place += 1
+    # Metrics that form a group from the start stay together.
+    place = min(place, _SHOWN_IN_HEADER - len(bounds)) or len(items)
+    return dict([*items[:place], *bounds.items(), *items[place:]])
+
+
+def with_payload(log: EvalLog, annotation: Annotation | None) -> EvalLog:
+    """Return the log with an annotation's block (None: without any), or the same object.
+
+    The block goes through JSON first: what Inspect reads back must be equal to it, or every run
+    would add an update to the history.
+    """
+    from inspect_ai.log import MetadataEdit, ProvenanceData, TagsEdit, edit_eval_log
+
+    from evalstats_plugin.runtime import VERSION
+
+    if annotation is None:
+        log = _without_our_updates(log)
+        # What somebody else has put there under our name.
+        tags = TagsEdit(tags_remove=[TAG])
+        metadata = MetadataEdit(metadata_remove=[KEY, SUMMARY_KEY])
+        reason = "statistical annotation removed"
+    else:
+        found = found_in(log)
+        block = json.loads(json.dumps(with_record(annotation.block(), found), allow_nan=False))
+        told = summary(annotation)
+        if found is not None:
+            told = f"{sentence(found)}; of the items asked: {told}"
+        tags = TagsEdit(tags_add=[TAG])
+        metadata = MetadataEdit(metadata_set={KEY: block, SUMMARY_KEY: told})
+        reason = "statistical annotation"
+    author = f"{_AUTHOR}{VERSION if annotation is None else annotation.version}"
+    return edit_eval_log(log, [tags, metadata], ProvenanceData(author=author, reason=reason))
+
+
+def _without_our_updates(log: EvalLog) -> EvalLog:
+    """Return the log with a history as if it had never been annotated, or the same object."""
+    updates = log.log_updates or []
+    kept = [update for update in updates if not _is_our_edit(update)]
+    if len(kept) == len(updates):
+        return log
+    log = log.model_copy(update={"log_updates": kept or None})
+    log.recompute_tags_and_metadata()
+    return log
+
+
+def _is_our_edit(update: LogUpdate) -> bool:
+    """Whether an entry of the history is by us, and about nothing but our annotation."""
+    from inspect_ai.log import MetadataEdit, TagsEdit
+
+    names: set[str] = set()
+    for edit in update.edits:
+        if isinstance(edit, TagsEdit):
+            names |= {*edit.tags_add, *edit.tags_remove}
+        elif isinstance(edit, MetadataEdit):
+            names |= {*edit.metadata_set, *edit.metadata_remove}
+    return update.provenance.author.startswith(_AUTHOR) and names <= {KEY, SUMMARY_KEY, TAG}
+
+
+def summary(annotation: Annotation) -> str:
+    """Return the intervals and comparisons as one line for people."""
+    sentences = [_sentence(row) for row in annotation.intervals]
+    sentences += [_comparison(row) for row in annotation.comparisons or ()]
+    sentences += [_ability(row) for row in annotation.abilities or ()]
+    sentences += [_pooled(row) for row in annotation.pooled or ()]
+    shown = sentences[:_MOST_IN_SUMMARY]
+    if len(sentences) > len(shown):
+        shown.append(f"and {len(sentences) - len(shown)} more")
+    return "; ".join(shown) or "no scores"
+
+
+def _sentence(row: ScoreInterval) -> str:
+    if row.estimate is None:
+        return f"{row.metric}: no estimate"
+    if row.low is None or row.high is None:
+        return f"{row.metric} {row.estimate:.3f}, no interval"
+    how = f"{100 * row.confidence_level:g}% {row.method}, {row.n_items} items"
+    return f"{row.metric} {row.estimate:.3f} [{row.low:.3f}, {row.high:.3f}] ({how})"
+
+
+def _comparison(row: Comparison) -> str:
+    what = f"{row.model_b} - {row.model_a} on {row.metric}"
+    if row.difference is None or row.low is None or row.high is None:
+        return f"{what}: no difference to be had"
+    return f"{what} {row.difference:+.3f} [{row.low:+.3f}, {row.high:+.3f}] ({row.method})"
+
+
+def _ability(row: Ability) -> str:
+    what = f"ability on {row.metric}"
+    if row.estimate is None:
+        return f"{what}: no estimate"
+    limits = "" if row.low is None or row.high is None else f" [{row.low:+.2f}, {row.high:+.2f}]"
+    how = f"{row.item_model} {row.estimator}, {row.n_models} models, {row.scale}"
+    return f"{what} {row.estimate:+.2f}{limits} ({how})"
+
+
+def _pooled(row: Performance) -> str:
+    what = f"{row.metric} pooled {'over all tasks' if row.task is None else f'on {row.task}'}"
+    if row.estimate is None or row.low is None or row.high is None:
+        return f"{what}: no estimate"
+    limits = f"[{row.low:.3f}, {row.high:.3f}]"
+    return f"{what} {row.estimate:.3f} {limits} (hierarchical {row.method})"
+
+
+def annotate_items(path: Path, items: Items, output: Path, *, columns: bool = False) -> Path | None:
+    """Write a log with statistics of its items to output; None for others' files.
+
+    They become scalars in each sample's metadata, which Inspect's data frames show as columns;
+    earlier ones go, also from samples without new ones. A log that would not change is not
+    written again.
+
+    Parameters
+    ----------
+    columns
+        Show them in the viewer's sample list too: as a score ``evalstats_item`` after the others.
+
+    Raises
+    ------
+    WriteError
+        For a log that is still being written, or keeps its samples in chunks.
+    """
+    check_items(items)
+    names = columns_of(items, shown=columns)
+    edit = partial(edited, items=items, columns=columns)
+    return edit_log(path, output, lambda log: with_columns(log, names), edit)
+
+
+def columns_of(items: Items, *, shown: bool) -> list[str]:
+    """Return the titles of the columns that the statistics make, where they are shown."""
+    names = dict.fromkeys(name for item in items.values() for name in item) if shown else ()
+    return [short(name) for name in names]
+
+
+def edited(sample: Sample, *, items: Items, columns: bool) -> Sample:
+    """Return a sample (or a summary of one) with its statistics, and no earlier ones."""
+    statistics = dict(items.get(str(sample["id"]), {}))
+    metadata: dict[str, Any] = sample.get("metadata") or {}
+    scores: dict[str, Any] = sample.get("scores") or {}
+    metadata = {k: v for k, v in metadata.items() if not _is_our_key(k)} | statistics
+    scores = {k: v for k, v in scores.items() if k != SCORE}
+    if columns and statistics:
+        value = {short(name): _shown(value) for name, value in statistics.items()}
+        scores[SCORE] = {"value": value, "explanation": _EXPLANATION, "history": []}
+    changed = {"metadata": metadata, "scores": scores}
+    # What was absent or null stays so.
+    return {**sample, **{k: v for k, v in changed.items() if v or sample.get(k)}}
+
+
+def short(name: str) -> str:
+    """Return a statistic's name as a column's title."""
+    return name.removeprefix(PREFIX)
+
+
+def _shown(value: Scalar) -> Scalar:
+    # The sample list shows every digit there is, and has little room.
+    return round(value, 3) if isinstance(value, float) else value
+
+
+def _is_our_key(key: str) -> bool:
+    return key.startswith(PREFIX)
+
+
+def check_items(items: Items) -> None:
+    """Refuse statistics that are not ours by name, or no finite numbers."""
+    for item, statistics in items.items():
+        for name, value in statistics.items():
+            if not _is_our_key(name) or (isinstance(value, float) and not math.isfinite(value)):
+                msg = f"item {item!r} has {name}={value!r}, expected {PREFIX}…=a finite number"
+                raise ValueError(msg)

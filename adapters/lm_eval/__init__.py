@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evalstats_plugin.hookspecs import hookimpl
-from evalstats_plugin.plugins import Annotation, Command
+from evalstats_plugin.hookspecs import Annotation, Command, hookimpl
 
 if TYPE_CHECKING:
-    from evalstats_plugin.ranking.contests import Contests
-    from evalstats_plugin.responses import Responses, Selection
+    from evalstats_plugin.data.responses import Responses, Selection
+    from evalstats_plugin.ranking.contests.contests import Contests
 
-_COMMANDS = "evalstats_plugin.adapters.lm_eval.commands:"
+
+_COMMANDS = "evalstats_plugin.adapters.lm_eval.replay.command:"
 
 
 @hookimpl
@@ -64,8 +64,7 @@ def evalstats_annotate_results(
     results: Mapping[str, Any], annotation: Annotation
 ) -> Mapping[str, Any] | None:
     """Add the same block to what ``simple_evaluate`` returned."""
-    from evalstats_plugin.adapters.lm_eval.block import KEY
-    from evalstats_plugin.adapters.lm_eval.layout import is_results
+    from evalstats_plugin.adapters.lm_eval.layout import KEY, is_results
     from evalstats_plugin.adaptive.records import RECORD, with_record
 
     if not is_results(results):
@@ -95,6 +94,6 @@ def evalstats_harness_commands() -> Sequence[Command]:
         Command(
             "lm-eval",
             "Run tasks of lm-eval adaptively, in rounds on one loaded model.",
-            "evalstats_plugin.adapters.lm_eval.adaptive_command:lm_eval",
+            "evalstats_plugin.adapters.lm_eval.adaptive.command:lm_eval",
         ),
     )

@@ -8,20 +8,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evalstats_plugin.adapters.lm_eval import layout
-from evalstats_plugin.adapters.lm_eval.identity import model_identity
+from evalstats_plugin.adapters.lm_eval.reader import model_identity
 from evalstats_plugin.adapters.lm_eval.samples import read_records
 from evalstats_plugin.errors import LogError, SelectionError
-from evalstats_plugin.ranking.judge_logs import RESULTS, contests_of_samples
-from evalstats_plugin.ranking.merging import merge
-from evalstats_plugin.ranking.spellings import COLUMNS
+from evalstats_plugin.ranking.contests.assembly import COLUMNS, RESULTS, contests_of_samples
+from evalstats_plugin.ranking.contests.files import merge
 
 if TYPE_CHECKING:
-    from evalstats_plugin.ranking.contests import Contests
+    from evalstats_plugin.ranking.contests.contests import Contests
+
 
 FILTER = "filter"
 """May stand among the columns: the filter whose lines are read, where there are several."""
 
+
 _ANSWER = "filtered_resps"
+
+
 _LEFT_OUT = frozenset({"arguments", "doc_hash", "prompt_hash", "target_hash", "metrics"})
 
 

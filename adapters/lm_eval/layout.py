@@ -1,24 +1,55 @@
 """Which files belong to one lm-eval run, under every layout since 0.4.0."""
+# PART shape - What results look like inside, checked once, so that nothing further on need doubt it.
+# PART block - Our block inside a results file, and how to read the file as if it were not there.
 
 from __future__ import annotations
 
+import copy
+import json
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from evalstats_plugin.adapters.lm_eval import shape
-from evalstats_plugin.adapters.lm_eval.block import without_block
 from evalstats_plugin.errors import LogError
-from evalstats_plugin.json_text import parsed
+from evalstats_plugin.runtime.files import parsed
 
 _STAMP = r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d(?:\.\d+)?"
+
+
 _RESULTS_NAME = re.compile(rf"results_{_STAMP}\.json")
+
+
 _ENDS_IN_STAMP = re.compile(rf"_({_STAMP})\.json$")
+
+
 _SAMPLES_NAME = re.compile(rf"samples_(.+)_({_STAMP})\.jsonl")
+
+
 _RESULTS_FIRST = re.compile(rb'\s*\{\s*"results"\s*:\s*\{')
+
+
 _VERSION_KEY = b'"lm_eval_version"'
+
+
 _SNIFFED = 65536
+
+
+Is = Callable[[Any], bool]
+
+
+_OBJECT = "an object"
+
+
+_LONGEST = 40
+
+
+KEY = "evalstats"
+
+
+Change = dict[str, Any]
+"""task, key, the logged value as JSON text, the new value (null for "N/A")."""
 
 
 def find_logs(folder: Path) -> list[Path]:
@@ -93,7 +124,7 @@ def load_results(path: Path) -> dict[str, Any] | None:
             "run again with lm-eval 0.4.2 or later and --log_samples"
         )
         raise LogError(msg)
-    shape.check(data, path)
+    check_shape(data, path)
     return without_block(data)
 
 
@@ -128,3 +159,111 @@ def samples_path(results: Path, task: str, data: Mapping[str, Any]) -> Path:
     # 0.4.0 to 0.4.2: named after the model's arguments, no time anywhere.
     arguments = section(data, "config").get("model_args") or ""
     return results.with_name(f"{re.sub('/|=', '__', str(arguments))}_{task}.jsonl")
+
+
+def check_shape(data: Mapping[str, Any], path: Path) -> None:
+    """Refuse results whose parts are not what lm-eval writes.
+
+    Raises
+    ------
+    LogError
+        The first part that is not, and what it should be.
+    """
+    parts: dict[str, Any] = {}
+    for name in ("groups", "n-samples", "group_subtasks"):
+        part = data.get(name)
+        parts[name] = {} if part is None else part
+    parts |= {name: data[name] for name in ("results", "configs")}
+    for name, part in parts.items():
+        _expect(part, _is_object, _OBJECT, name, path)
+        for inner, value in part.items():
+            if name == "group_subtasks":
+                _expect(value, _is_names, "a list of names", f"{name}.{inner}", path)
+            else:
+                _expect(value, _is_object, _OBJECT, f"{name}.{inner}", path)
+    for task, config in parts["configs"].items():
+        _check_config(config, f"configs.{task}", path)
+    for name, sizes in (("n-samples", ("original", "effective")), ("results", ("sample_len",))):
+        for task, inside in parts[name].items():
+            for size in sizes:
+                where = f"{name}.{task}.{size}"
+                _expect(inside.get(size, 0), _is_size, "a number of items", where, path)
+    _check_block(data.get(KEY, {}), path)
+
+
+def _check_config(config: Mapping[str, Any], where: str, path: Path) -> None:
+    for name in ("filter_list", "metric_list"):
+        entries = config.get(name)
+        if entries is not None:
+            _expect(entries, _is_objects, "a list of objects", f"{where}.{name}", path)
+    for entry in config.get("filter_list") or ():
+        _expect(entry.get("name", ""), _is_text, "a text", f"{where}.filter_list: name", path)
+
+
+def _check_block(block: Any, path: Path) -> None:
+    """Of our own, what is read again: the values that were replaced."""
+    _expect(block, _is_object, _OBJECT, KEY, path)
+    changes = block.get("rescored", [])
+    _expect(changes, _is_objects, "a list of objects", f"{KEY}.rescored", path)
+    for change in changes:
+        for name in ("task", "key", "logged"):
+            _expect(change.get(name), _is_text, "a text", f"{KEY}.rescored: {name}", path)
+        _expect(change["logged"], _is_json, "a value as JSON", f"{KEY}.rescored: logged", path)
+
+
+def _expect(value: Any, fits: Is, expected: str, where: str, path: Path) -> None:
+    if not fits(value):
+        shown = repr(value)
+        shown = shown if len(shown) <= _LONGEST else shown[:_LONGEST] + "…"
+        raise LogError(f"{path}: {where} is {shown}, expected {expected}, as lm-eval writes it")
+
+
+def _is_object(value: Any) -> bool:
+    return isinstance(value, Mapping)
+
+
+def _is_objects(value: Any) -> bool:
+    return isinstance(value, list) and all(map(_is_object, cast("list[Any]", value)))
+
+
+def _is_names(value: Any) -> bool:
+    return isinstance(value, list) and all(map(_is_text, cast("list[Any]", value)))
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_size(value: Any) -> bool:
+    return value is None or (isinstance(value, (int, float)) and 0 <= value < math.inf)
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def without_block(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return results as lm-eval logged them: no block, and replaced values put back."""
+    block: dict[str, Any] = data.get(KEY) or {}
+    clean = {key: value for key, value in data.items() if key != KEY}
+    changes: list[Change] = block.get("rescored") or []
+    if not changes:
+        return clean
+    clean = copy.deepcopy(clean)
+    for change in changes:
+        for place in places(clean, change["task"]):
+            if change["key"] in place:
+                place[change["key"]] = json.loads(change["logged"])
+    return clean
+
+
+def places(data: Mapping[str, Any], task: str) -> Iterator[dict[str, Any]]:
+    """Yield every object that holds the values of a task or group."""
+    for part in ("results", "groups"):
+        inside: Mapping[str, Any] = data.get(part) or {}
+        if task in inside:
+            yield inside[task]

@@ -1,42 +1,56 @@
 """Turns a results file and its samples files into `Responses`."""
+# PART identity - Who the model is.
+# PART answers - Metrics made of labels or texts: what was expected of each item, and what was answered.
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from evalstats_plugin.adapters.lm_eval import layout
-from evalstats_plugin.adapters.lm_eval.answers import with_answers
-from evalstats_plugin.adapters.lm_eval.clusters import cluster_field
-from evalstats_plugin.adapters.lm_eval.identity import model_identity, task_settings
-from evalstats_plugin.adapters.lm_eval.recompute import disagreement
+from evalstats_plugin.adapters.lm_eval.layout import section
 from evalstats_plugin.adapters.lm_eval.samples import (
     FilterSamples,
+    cluster_field,
     collect,
     number_records,
     read_samples,
 )
-from evalstats_plugin.adapters.lm_eval.tree import Tree
 from evalstats_plugin.adapters.lm_eval.values import (
+    Tree,
     aggregation_of,
     as_number,
     as_pairs,
     as_scores,
+    disagreement,
     kind_of,
     repeat_scores,
 )
 from evalstats_plugin.adaptive.records import RECORD, biased
+from evalstats_plugin.data.responses import Group, Responses, Selection, Source, as_clusters
 from evalstats_plugin.errors import LogError
-from evalstats_plugin.responses import Group, Responses, Selection, Source, as_clusters
+from evalstats_plugin.scores.metrics import NAMES, recognise
 
 SamplesOf = Callable[[str], Mapping[str, FilterSamples] | None]
 """Gives a task's samples by filter, or None where none were logged."""
 
+
 NO_SAMPLES = "no samples logged (run lm-eval with --log_samples)"
+
+
+# In lm-eval's order of precedence (loggers/evaluation_tracker.py).
+_NAMES = ("peft", "delta", "pretrained", "model", "path", "engine")
+
+
+_SHORT = 8
+
+
+Settings = tuple[tuple[str, str], ...]
 
 
 def read_log(path: Path, selection: Selection) -> list[Responses] | None:
@@ -280,3 +294,79 @@ def _hashes(column: FilterSamples) -> np.ndarray[Any, Any] | None:
     if None in column.doc_hashes:
         return None
     return np.asarray([str(h).encode(errors="surrogatepass") for h in column.doc_hashes], dtype="S")
+
+
+def model_identity(data: Mapping[str, Any]) -> tuple[str, Settings]:
+    """Return a model's name and the settings that make it another model under that name."""
+    config = section(data, "config")
+    arguments = model_arguments(config.get("model_args"))
+    key = next((k for k in _NAMES if k in arguments), None)
+    # Without a name among the arguments lm-eval makes up a random one for the folder.
+    name = arguments[key] if key else str(config.get("model", "model"))
+    settings = {k: v for k, v in arguments.items() if k != key}
+    if config.get("model") and key:
+        settings["backend"] = str(config["model"])
+    for label, value in (
+        ("revision", config.get("model_revision")),
+        ("sha", config.get("model_sha")),
+        ("chat_template", data.get("chat_template_sha")),
+        ("system_instruction", data.get("system_instruction_sha")),
+    ):
+        if value:
+            settings[label] = str(value)[:_SHORT] if label != "revision" else str(value)
+    return name, tuple(sorted(settings.items()))
+
+
+def model_arguments(arguments: Any) -> dict[str, str]:
+    """Read ``--model_args``: an object since 0.4.10, a text ``a=1,b=2`` before."""
+    if isinstance(arguments, Mapping):
+        return {str(k): str(v) for k, v in arguments.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    pairs = (part.partition("=") for part in str(arguments or "").split(",") if "=" in part)
+    return {k.strip(): v.strip() for k, _, v in pairs}
+
+
+def task_settings(data: Mapping[str, Any], task: str) -> Settings:
+    """Return what makes a task another task for the model: the number of examples shown."""
+    shots = section(data, "n-shot").get(task)
+    return () if shots is None else (("task.num_fewshot", str(shots)),)
+
+
+def with_answers(
+    base: Responses, values: Sequence[Any], items: Mapping[str, Any]
+) -> Responses | None:
+    """Add what was logged for each item; None if there is no formula that makes a value of it."""
+    pairs = as_answers(values)
+    if pairs is None:
+        return None
+    found = replace(base, pairs=pairs, scores=np.empty((len(pairs), 0)), **items)
+    if found.aggregation in NAMES:
+        return found
+    name = recognise(found) if found.aggregation == "custom" else None
+    if name is None:
+        return None
+    note = f"its aggregation gives what {name} gives, and is taken for it"
+    return replace(found, aggregation=name, notes=(*found.notes, note))
+
+
+def as_answers(values: Sequence[Any]) -> NDArray[Any] | None:
+    """Read [expected, answered] of all items, shape (M, 2), None where missing.
+
+    None if that is not what was logged for each: two labels, or two texts.
+    """
+    rows: list[tuple[Any, Any]] = []
+    for value in values:
+        pair = (None, None) if value is None else value
+        if not isinstance(pair, (list, tuple)) or len(pair) != 2:  # pyright: ignore[reportUnknownArgumentType]
+            return None
+        rows.append((_plain(pair[0]), _plain(pair[1])))
+    if all(row == (None, None) for row in rows):
+        return None
+    answers = np.empty((len(rows), 2), dtype=object)
+    for i, row in enumerate(rows):
+        answers[i, 0], answers[i, 1] = row
+    return answers
+
+
+def _plain(value: Any) -> Any:
+    """In memory, labels are NumPy numbers."""
+    return cast("Any", value).item() if isinstance(value, np.generic) else value

@@ -1,13 +1,16 @@
 """lm-eval's own command, with annotation when it has ended."""
 
+from __future__ import annotations
+
 import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from evalstats_plugin.adapters.lm_eval.replay_model import harness
+from evalstats_plugin.errors import EvalStatsError
 
 
 @dataclass
@@ -95,3 +98,28 @@ def _why(error: BaseException) -> str:
 
 def _tell(text: str) -> None:
     sys.stderr.write(f"evalstats: {text}\n")
+
+
+def harness(module: str) -> Any:
+    """Import a module of lm-eval ("" is the package), or say what to install.
+
+    Untyped on purpose: lm-eval's own types are partial.
+    """
+    try:
+        return import_module(f"lm_eval.{module}" if module else "lm_eval")
+    except ModuleNotFoundError as error:
+        if not (error.name or "").startswith("lm_eval"):
+            raise
+        raise EvalStatsError(
+            "this runs lm-eval's own code, and lm-eval is not installed: "
+            "pip install 'evalstats-plugin[lm-eval]'"
+        ) from error
+
+
+def check_harness() -> None:
+    """Raise if lm-eval is missing or too old to score a log again."""
+    if not hasattr(harness("api.group"), "Group"):
+        raise EvalStatsError(
+            f"scoring again needs lm-eval 0.4.12 or later, found {harness('').__version__}: "
+            "pip install --upgrade 'evalstats-plugin[lm-eval]'"
+        )

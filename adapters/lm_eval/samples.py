@@ -5,6 +5,7 @@ after. So each line is cut at its last ``, "filter": "`` and only the tail is pa
 sound: quotes inside JSON strings are escaped, so the bytes cannot occur in a text, and a tail
 without ``target_hash`` (a metric value that is an object with such a key) is parsed in full.
 """
+# PART clusters - Which items belong together: a field of the doc, named by the caller or by the task.
 
 from __future__ import annotations
 
@@ -15,24 +16,33 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from evalstats_plugin.adapters.lm_eval.clusters import field_of
+from evalstats_plugin.adapters.lm_eval.layout import section
 from evalstats_plugin.errors import LogError
 
 MAX_LINE = 1 << 28
 """Bytes; far above any real line (64 answers of 16,000 tokens take 4 MB)."""
 
+
 MAX_NAME = 1000
 """Characters of an item's id or fingerprint."""
 
+
 _BUFFER = 1 << 20
+
+
 _TAIL = b', "filter": "'
+
+
 _DOC_ID = re.compile(rb'\{"doc_id": (-?\d+), ')
+
+
 _FIXED = frozenset(
     {
         "doc_id", "doc", "target", "arguments", "resps", "filtered_resps", "filter", "metrics",
         "doc_hash", "prompt_hash", "target_hash", "scores_per_repeat",
     }
 )  # fmt: skip
+
 
 MISSING = None
 """Value of a metric that a line lacks."""
@@ -269,3 +279,21 @@ def _parse_in_full(line: bytes, path: Path, number: int) -> dict[str, Any]:
         msg = f"{where} has no doc_id, expected a sample as lm-eval logs it"
         raise LogError(msg)
     return cast("dict[str, Any]", record)
+
+
+def cluster_field(asked: str | None, config: Mapping[str, Any]) -> str | None:
+    """Return the field to use: the caller's, else the task's own."""
+    return asked or section(config, "metadata").get("cluster_key")
+
+
+def field_of(doc: object, path: str) -> str | None:
+    """Return a field of a doc as text, by a dotted path; None where there is none.
+
+    >>> field_of({"idx": {"paragraph": 3}}, "idx.paragraph")
+    '3'
+    """
+    for key in path.split("."):
+        if not isinstance(doc, Mapping) or key not in doc:
+            return None
+        doc = doc[key]  # pyright: ignore[reportUnknownVariableType]
+    return doc if isinstance(doc, str) else json.dumps(doc, sort_keys=True)

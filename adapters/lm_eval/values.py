@@ -3,18 +3,21 @@
 The metric's name does not tell (drop's f1 is a number, that of multiple choice is a pair): the
 value and the task's aggregation do.
 """
+# PART recompute - lm-eval's own mean and standard error, computed again from the items.
+# PART tree - Groups of tasks: who contains whom, in the order of lm-eval's own table.
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 _SPARSEST = 64
 """Cells per score of a repeat."""
+
 
 # What lm-eval's registry uses where a task names no aggregation (0.4.13, api/metrics.py).
 _REGISTRY = {
@@ -33,6 +36,13 @@ _REGISTRY = {
     "ter": "ter",
     "word_perplexity": "weighted_perplexity",
 }
+
+
+TOLERANCE = 1e-9
+"""Relative: what rounding can explain."""
+
+
+Weighting = Literal["micro", "macro"]
 
 
 def as_number(value: Any) -> float | None:
@@ -113,3 +123,140 @@ def repeat_scores(rows: Sequence[Any]) -> np.ndarray[Any, Any] | None:
             return None
         scores[i, : len(one)] = one
     return scores if width else None
+
+
+def mean_and_stderr(scores: NDArray[Any]) -> tuple[float, float]:
+    """Return what lm-eval's ``mean`` and ``mean_stderr`` give for items that have a value.
+
+    The standard error is s/√n with n − 1, NaN for n < 2 (lm-eval writes "N/A"). The dtype of the
+    scores is kept: a task that scores in float32 logs values rounded as float32.
+    """
+    present = scores[~np.isnan(scores)]
+    n = len(present)
+    if n == 0:
+        return math.nan, math.nan
+    with np.errstate(invalid="ignore", over="ignore"):
+        mean = present.sum() / present.dtype.type(n)
+        if n < 2:
+            return float(mean), math.nan
+        squares = ((present - mean) ** 2).sum()
+    return float(mean), math.sqrt(squares / present.dtype.type(n - 1)) / math.sqrt(n)
+
+
+def disagreement(
+    scores: NDArray[np.float64], logged: float | None, logged_stderr: float | None
+) -> str | None:
+    """Say how the items and what was logged of them disagree; None where they agree.
+
+    Parameters
+    ----------
+    scores : shape (M,)
+    logged, logged_stderr
+        None where nothing was logged, or where lm-eval does not compute it from the items alone.
+    """
+    with np.errstate(over="ignore"):
+        exact, rounded = (mean_and_stderr(scores.astype(d)) for d in (np.float64, np.float32))
+    for what, position, said in (("value", 0, logged), ("stderr", 1, logged_stderr)):
+        if said is None or same(exact[position], said) or same(rounded[position], said):
+            continue
+        return f"the log gives {what} {said:.6g}, its items {exact[position]:.6g}"
+    return None
+
+
+def same(a: float, b: float) -> bool:
+    """Whether two numbers agree to rounding; NaN agrees with NaN."""
+    if math.isnan(a) or math.isnan(b):
+        return math.isnan(a) and math.isnan(b)
+    return math.isclose(a, b, rel_tol=TOLERANCE, abs_tol=1e-12)
+
+
+def pooled_stderr(stderrs: Sequence[float], sizes: Sequence[float]) -> float:
+    """lm-eval's standard error of a micro mean: ``pooled_sample_stderr``."""
+    s, n = np.asarray(stderrs), np.asarray(sizes, dtype=np.float64)
+    variance = ((n - 1) * s**2 * n).sum() / (n.sum() - len(n))
+    return math.sqrt(variance / n.sum())
+
+
+def unweighted_stderr(stderrs: Sequence[float]) -> float:
+    """lm-eval's standard error of a macro mean since 0.4.13: ``unweighted_mean_stderr``."""
+    return math.sqrt(sum(s**2 for s in stderrs)) / len(stderrs)
+
+
+class Tree:
+    """The groups of one run."""
+
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        self.results: Mapping[str, Any] = data["results"]
+        self.sizes: Mapping[str, Any] = data.get("n-samples") or {}
+        # Up to 0.4.11 plain tasks are listed too, with no children.
+        subtasks: Mapping[str, list[str]] = data.get("group_subtasks") or {}
+        self.children = {name: sorted(inside) for name, inside in subtasks.items() if inside}
+        self._around: dict[str, tuple[str, ...]] = {}
+        contained = {child for inside in self.children.values() for child in inside}
+        for root in sorted(self.children):
+            if root not in contained:
+                self._visit(root, ())
+        for task in sorted(self.results):
+            if task not in self.children:
+                self._around.setdefault(task, ())
+
+    def _visit(self, name: str, around: tuple[str, ...]) -> None:
+        if name not in self.children:
+            self._around.setdefault(name, around)
+            return
+        for child in self.children[name]:
+            if child not in around:
+                self._visit(child, (*around, name))
+
+    def tasks(self) -> list[str]:
+        """Return the tasks, not groups, in table order: groups first, each from the top down."""
+        return [task for task in self._around if task in self.results]
+
+    def groups_around(self, task: str) -> tuple[str, ...]:
+        """Return the groups that hold a task, outermost first."""
+        return self._around.get(task, ())
+
+    def leaves(self, group: str) -> Iterator[str]:
+        """Yield the tasks of a group and of the groups in it."""
+        for child in self.children.get(group, ()):
+            if child in self.children:
+                yield from self.leaves(child)
+            else:
+                yield child
+
+    def n_tasks(self, group: str, key: str) -> int:
+        """Count the tasks of a group that have a metric."""
+        return sum(key in (self.results.get(task) or {}) for task in self.leaves(group))
+
+    def weighting(self, group: str, key: str) -> tuple[Weighting, tuple[str, ...]]:
+        """Find out how a group was configured, which is not logged: by what its value is.
+
+        Returns the weighting, and a note where the logged value is neither mean.
+        """
+        logged = as_number(self.results.get(group, {}).get(key))
+        if logged is None:
+            return "micro", ()
+        values: list[float] = []
+        sizes: list[float] = []
+        for task in self.leaves(group):
+            value = as_number(self.results.get(task, {}).get(key))
+            if value is not None:
+                values.append(value)
+                sizes.append(self.size(task))
+        if not values:
+            return "micro", ("mismatch: no task of this group has the metric",)
+        micro = sum(v * n for v, n in zip(values, sizes, strict=True)) / (sum(sizes) or 1)
+        macro = sum(values) / len(values)
+        if same(micro, logged):
+            return "micro", ()
+        if same(macro, logged):
+            return "macro", ()
+        return "micro", (
+            f"mismatch: the log says {logged:.6g}, its tasks give {micro:.6g} weighted by items "
+            f"and {macro:.6g} unweighted",
+        )
+
+    def size(self, task: str) -> float:
+        """Return the number of items lm-eval weights a task by."""
+        logged = self.results.get(task, {}).get("sample_len")
+        return float(self.sizes.get(task, {}).get("effective", logged) or 0)

@@ -4,28 +4,50 @@ The block is spliced in before the file's last brace, so that everything else st
 lm-eval wrote it, whatever the text looks like. Extra keys inside ``results`` would show up as
 metrics in lm-eval's table and in leaderboards; a top-level key is invisible to both.
 """
+# PART correction - Makes logged values agree with the samples: means, their standard errors, and groups of them.
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from evalstats_plugin import atomic
+import numpy as np
+
 from evalstats_plugin.adapters.lm_eval import layout
-from evalstats_plugin.adapters.lm_eval.block import KEY, without_block
-from evalstats_plugin.adapters.lm_eval.correction import corrected
+from evalstats_plugin.adapters.lm_eval.layout import KEY, Change, places, section, without_block
+from evalstats_plugin.adapters.lm_eval.reader import read_results
+from evalstats_plugin.adapters.lm_eval.values import (
+    Tree,
+    as_number,
+    disagreement,
+    mean_and_stderr,
+    pooled_stderr,
+    same,
+    unweighted_stderr,
+)
 from evalstats_plugin.adaptive.records import RECORD, with_record
+from evalstats_plugin.data.responses import Responses, Selection
 from evalstats_plugin.errors import LogError, WriteError
-from evalstats_plugin.plugins import Annotation
+from evalstats_plugin.hookspecs import Annotation
+from evalstats_plugin.runtime import files
 
 # In a JSON text a line break can stand only outside of strings.
 _START = re.compile(rb',\n  "evalstats": \{')
+
+
 _END = re.compile(rb"\s*\}\s*$")
+
+
 _CHUNK = 1 << 20
+
+
+NOT_A_NUMBER = "N/A"
 
 
 def annotate_log(path: Path, annotation: Annotation | None, output: Path) -> Path | None:
@@ -33,7 +55,7 @@ def annotate_log(path: Path, annotation: Annotation | None, output: Path) -> Pat
 
     One that would not change is not written again; one that changed meanwhile is left alone.
     """
-    read = atomic.revision(path)
+    read = files.revision(path)
     clean = layout.load_results(path)
     if clean is None:
         return None
@@ -56,12 +78,12 @@ def annotate_log(path: Path, annotation: Annotation | None, output: Path) -> Pat
     return _written(output, _with_block(content, block), path, read)
 
 
-def _written(output: Path, content: bytes, path: Path, read: atomic.Revision | None) -> Path:
+def _written(output: Path, content: bytes, path: Path, read: files.Revision | None) -> Path:
     if output.resolve() != path.resolve():
-        return atomic.write_bytes(output, content)
-    if content == path.read_bytes() and atomic.revision(path) == read:
+        return files.write_bytes(output, content)
+    if content == path.read_bytes() and files.revision(path) == read:
         return output
-    return atomic.write_bytes(output, content, over=read)
+    return files.write_bytes(output, content, over=read)
 
 
 def original_bytes(path: Path) -> bytes:
@@ -126,3 +148,82 @@ def _sha256(path: Path) -> str:
         while chunk := file.read(_CHUNK):
             digest.update(chunk)
     return digest.hexdigest()
+
+
+def corrected(data: Mapping[str, Any], path: Path) -> tuple[dict[str, Any], list[Change]]:
+    """Return the results with every mean that its items contradict replaced, and what that was."""
+    changed = copy.deepcopy(dict(data))
+    tree = Tree(data)
+    changes: list[Change] = []
+    touched: set[tuple[str, str]] = set()
+    for r in read_results(data, path, Selection()):
+        if r.aggregation != "mean" or not len(r.item_ids) or r.logged is None:
+            continue
+        for key, value in _of_task(r):
+            touched |= {(group, r.metric) for group in tree.groups_around(r.task)}
+            changes += _put(changed, r.task, key, value)
+    for group, metric in sorted(touched):
+        for key, value in _of_group(changed, tree, group, metric):
+            changes += _put(changed, group, key, value)
+    return changed, changes
+
+
+def _of_task(r: Responses) -> Iterator[tuple[str, float]]:
+    """Yield the keys of a task that its items contradict, with what they should say."""
+    scores = r.scores[:, 0]
+    value, stderr = mean_and_stderr(scores)
+    wrong = disagreement(scores, r.logged, None) is not None
+    if wrong:
+        yield r.metric, value
+    # With gaps (nanmean) the logged standard error is a bootstrap's, right as long as its value is.
+    gaps = bool(np.isnan(scores).any())
+    if wrong or (not gaps and disagreement(scores, None, r.logged_std_error) is not None):
+        yield _stderr_key(r.metric), stderr
+
+
+def _stderr_key(metric: str) -> str:
+    name, _, filter_name = metric.partition(",")
+    return f"{name}_stderr,{filter_name}"
+
+
+def _of_group(
+    changed: Mapping[str, Any], tree: Tree, group: str, metric: str
+) -> Iterator[tuple[str, float]]:
+    """Yield a group's keys, from the values of its tasks as they are now."""
+    if metric not in section(changed, "results", group):
+        return
+    tasks = [t for t in tree.leaves(group) if metric in section(changed, "results", t)]
+    values = [as_number(changed["results"][t][metric]) for t in tasks]
+    errors = [as_number(changed["results"][t].get(_stderr_key(metric))) for t in tasks]
+    means = [v for v in values if v is not None]
+    known = [e for e in errors if e is not None]
+    sizes = [tree.size(t) for t in tasks]
+    micro = tree.weighting(group, metric)[0] == "micro"
+    if len(means) < len(tasks):
+        return
+    if micro:
+        yield metric, sum(v * n for v, n in zip(means, sizes, strict=True)) / sum(sizes)
+    else:
+        yield metric, sum(means) / len(means)
+    if len(known) < len(tasks):
+        yield _stderr_key(metric), math.nan
+    else:
+        yield (
+            _stderr_key(metric),
+            pooled_stderr(known, sizes) if micro else unweighted_stderr(known),
+        )
+
+
+def _put(data: Mapping[str, Any], task: str, key: str, value: float) -> list[Change]:
+    """Replace one value wherever it stands; return the change, or nothing if there is none."""
+    logged = data["results"][task].get(key)
+    before = as_number(logged)
+    undefined = before is None and math.isnan(value)
+    if logged is None or undefined or (before is not None and same(before, value)):
+        return []
+    for place in places(data, task):
+        if key in place:
+            place[key] = NOT_A_NUMBER if math.isnan(value) else value
+    new = value if math.isfinite(value) else None
+    said = json.dumps(logged, ensure_ascii=False)
+    return [{"task": task, "key": key, "logged": said, "rescored": new}]

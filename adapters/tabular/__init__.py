@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evalstats_plugin.hookspecs import hookimpl
-from evalstats_plugin.plugins import Exporter
+from evalstats_plugin.hookspecs import Exporter, hookimpl
 
 if TYPE_CHECKING:
-    from evalstats_plugin.responses import Responses, Selection
+    from evalstats_plugin.data.responses import Responses, Selection
+
 
 _WRITER = "evalstats_plugin.adapters.tabular.writer:"
 
@@ -28,7 +28,7 @@ def read_store_in_folder(path: Path, selection: Selection) -> Sequence[Responses
     """Read a folder that was found to hold a response store, which no other adapter can open."""
     if getattr(path, "protocol", "") or not path.is_dir():
         return None
-    from evalstats_plugin.adapters.tabular.stores import read_store
+    from evalstats_plugin.adapters.tabular.reader import read_store
 
     return read_store(path, selection)
 

@@ -1,28 +1,76 @@
 """Which files are tables: told by their first bytes, without loading anything."""
+# PART parts - Which column of a table is what.
 
 from __future__ import annotations
 
 import csv
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
-from evalstats_plugin.adapters.tabular.parts import is_surely_of_scores
-from evalstats_plugin.errors import LogError
-from evalstats_plugin.response_store import KEY
+from evalstats_plugin.data.store import KEY
+from evalstats_plugin.errors import LogError, SelectionError, few, missing_column, no_such
 
 TEXTS = (".csv", ".tsv", ".tab", ".psv")
+
+
 LINES = (".jsonl", ".ndjson")
+
+
 PARQUET = ".parquet"
 
+
 _SNIFFED = 1 << 16
+
+
 MAGIC = b"PAR1"
+
+
 _BOM = b"\xef\xbb\xbf"
+
+
 # Records of harnesses, which other adapters read.
 _FOREIGN = ({"doc_id", "doc", "target"}, {"schema_version", "evaluation_id"})
+
+
+COLUMNS: Mapping[str, tuple[str, ...]] = {
+    "model": ("model", "model_name", "model_id", "llm", "system"),
+    "task": ("task", "task_name", "benchmark", "benchmark_name", "dataset", "evaluation_name"),
+    "metric": ("metric", "metric_name", "scorer", "measure"),
+    "item": (
+        "item", "item_id", "question_id", "sample_id", "example_id", "instance_id", "problem_id",
+        "prompt_id", "doc_id", "qid", "question", "id", "idx",
+    ),
+    "epoch": ("epoch", "repeat", "trial", "attempt", "replicate", "take"),
+    "score": (
+        "score", "correct", "is_correct", "value", "accuracy", "acc", "exact_match", "passed",
+        "success", "reward", "result",
+    ),
+    "cluster": ("cluster", "cluster_id"),
+    "hash": ("hash", "item_hash", "sample_hash", "doc_hash"),
+    "weight": ("weight",),
+    "higher_is_better": ("higher_is_better",),
+    "min_score": ("min_score",),
+    "max_score": ("max_score",),
+    "aggregation": ("aggregation",),
+}  # fmt: skip
+"""Names by which each part of a take is known, the most telling first."""
+
+
+OF_NO_METRIC = frozenset({"score", "value", "result"})
+"""Names of a score that do not say under which metric it was given."""
+
+
+_OF_ANYTHING = frozenset({"id", "idx", "value", "result"})
+
+
+BY_ORDER = "order"
+"""What ``epoch=`` takes besides a column: takes of an item are numbered as they come."""
 
 
 def find_tables(folder: Path) -> list[Path]:
@@ -116,3 +164,117 @@ def looks_flat(head: bytes) -> bool:
 def is_foreign(names: Sequence[str]) -> bool:
     """Whether a record is one that a harness's adapter reads."""
     return any(signature <= set(names) for signature in _FOREIGN)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which column holds which part of a take."""
+
+    columns: Mapping[str, str]
+    """Column by part, but for scores."""
+    scores: tuple[str, ...]
+    """Columns of scores: several are metrics of the same takes."""
+    by_order: bool = False
+    notes: tuple[str, ...] = ()
+
+    @property
+    def used(self) -> list[str]:
+        """Every column that is read."""
+        return list(dict.fromkeys((*self.columns.values(), *self.scores)))
+
+
+def layout_of(
+    names: Sequence[str], asked: Sequence[tuple[str, str]], cluster: str | None, where: str
+) -> Layout:
+    """Say which column is what: as asked, and the others by their names.
+
+    Raises
+    ------
+    SelectionError
+        No such part or column, or none for items or scores; the message has the closest.
+    """
+    by_order = ("epoch", BY_ORDER) in asked and BY_ORDER not in names
+    asked = [pair for pair in asked if not (by_order and pair[0] == "epoch")]
+    _check_asked(names, asked, where)
+    columns = {part: name for part, name in asked if part != "score"}
+    scores = tuple(name for part, name in asked if part == "score")
+    if cluster is not None and cluster in names:
+        columns["cluster"] = cluster
+    for part, known in COLUMNS.items():
+        if part in columns or (part == "score" and scores) or (part == "epoch" and by_order):
+            continue
+        found = find(names, known, {*columns.values(), *scores})
+        if found is not None and part == "score":
+            scores = (found,)
+        elif found is not None:
+            columns[part] = found
+    _check_enough(columns, scores, names, where)
+    return Layout(columns, scores, by_order, _not_read(names, columns, scores))
+
+
+def find(names: Sequence[str], known: Sequence[str], used: set[str]) -> str | None:
+    """Return the first of the known names that a column has, whatever its capitals."""
+    for name in known:
+        found = [n for n in names if n.casefold().replace(" ", "_") == name and n not in used]
+        if len(found) == 1:
+            return found[0]
+    return None
+
+
+def closest(part: str, names: Sequence[str]) -> str | None:
+    """Return the column that was perhaps meant to be that of a part."""
+    by_small = {name.casefold(): name for name in names}
+    found = (get_close_matches(known, by_small, n=1, cutoff=0.75) for known in COLUMNS[part])
+    return next((by_small[each[0]] for each in found if each), None)
+
+
+def is_surely_of_scores(names: Sequence[str]) -> bool:
+    """Whether they are so beyond names that tables of anything have, such as id and value."""
+    telling = [name for name in names if name.casefold() not in _OF_ANYTHING]
+    either = any(find(telling, COLUMNS[part], set()) for part in ("model", "item", "score"))
+    return is_of_scores(names) and either
+
+
+def is_of_scores(names: Sequence[str]) -> bool:
+    """Whether columns are, by their names, those of scores of items."""
+    return all(find(names, COLUMNS[part], set()) for part in ("item", "score"))
+
+
+def _check_asked(names: Sequence[str], asked: Sequence[tuple[str, str]], where: str) -> None:
+    for part, name in asked:
+        if part not in COLUMNS:
+            raise SelectionError(no_such("part of a take", part, COLUMNS, ", ".join(COLUMNS)))
+        if name not in names:
+            raise SelectionError(missing_column(name, names, where))
+    once = [part for part, _ in asked if part != "score"]
+    if twice := [part for part in once if once.count(part) > 1]:
+        msg = f"{twice[0]} is given two columns, expected one: only scores may be in several"
+        raise SelectionError(msg)
+
+
+def _check_enough(
+    columns: Mapping[str, str], scores: Sequence[str], names: Sequence[str], where: str
+) -> None:
+    lacking = [p for p, there in (("item", "item" in columns), ("score", scores)) if not there]
+    if lacking:
+        wanted = " and ".join(lacking)
+        meant = [f"{part}={closest(part, names) or 'COLUMN'}" for part in lacking]
+        msg = (
+            f"{where}: columns {few(names, 20)} found, none of which is known to hold the {wanted} "
+            f"of a take: say which does, as in --columns {','.join(meant)} (in Python: columns=); "
+            "a matrix of models and items needs --wide models (a row for each model) or --wide "
+            "items"
+        )
+        raise SelectionError(msg)
+
+
+def _not_read(
+    names: Sequence[str], columns: Mapping[str, str], scores: Sequence[str]
+) -> tuple[str, ...]:
+    """Note columns that could have been meant too."""
+    used = {*columns.values(), *scores}
+    more = [n for n in names if n not in used and n.casefold() in COLUMNS["score"]]
+    if not more:
+        return ()
+    pairs = ",".join(f"score={n}" for n in (*scores, *more))
+    return (f"{scores[0]} is read as the score and {few(more)} is not (--columns {pairs})",)

@@ -12,19 +12,51 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evalstats_plugin import atomic
 from evalstats_plugin.adapters.tabular.reader import METADATA
-from evalstats_plugin.errors import WriteError
-from evalstats_plugin.matrix import ResponseMatrix
-from evalstats_plugin.parquet import write_ours
-from evalstats_plugin.response_metadata import metadata_of
-from evalstats_plugin.response_set import ResponseSet
-from evalstats_plugin.responses import Responses, mean_over_epochs
-from evalstats_plugin.runs import one_of_each
-from evalstats_plugin.wording import few
+from evalstats_plugin.data.matrix import ResponseMatrix
+from evalstats_plugin.data.responses import Responses, mean_over_epochs, metadata_of
+from evalstats_plugin.data.runs import ResponseSet, one_of_each
+from evalstats_plugin.errors import WriteError, few
+from evalstats_plugin.runtime import files
+from evalstats_plugin.runtime.files import write_ours
 
 Written = tuple[list[Path], list[str]]
+
+
 _Cells = Callable[[Responses], Any]
+
+
+_ALWAYS: dict[str, _Cells] = {
+    "model": lambda r: _all(r, r.model),
+    "task": lambda r: _all(r, r.task),
+    "metric": lambda r: _all(r, r.metric),
+    "item": lambda r: _texts(r, r.item_ids),
+    "epoch": lambda r: np.indices(r.scores.shape)[1].ravel(),
+    "score": lambda r: r.scores.ravel(),
+}
+
+
+_SOMETIMES: dict[str, tuple[Callable[[Responses], bool], _Cells]] = {
+    "cluster": (lambda r: r.clusters is not None, lambda r: _texts(r, r.clusters)),
+    "hash": (lambda r: r.item_hashes is not None, lambda r: _texts(r, r.item_hashes)),
+    "weight": (
+        lambda r: r.weights is not None,
+        lambda r: _all(r, None) if r.weights is None else _each(r, r.weights),
+    ),
+    "higher_is_better": (
+        lambda r: r.higher_is_better is not None,
+        lambda r: _all(r, r.higher_is_better),
+    ),
+    "min_score": (
+        lambda r: r.bounds is not None,
+        lambda r: _all(r, None if r.bounds is None else float(r.bounds[0])),
+    ),
+    "max_score": (
+        lambda r: r.bounds is not None,
+        lambda r: _all(r, None if r.bounds is None else float(r.bounds[1])),
+    ),
+    "aggregation": (lambda r: r.aggregation != "mean", lambda r: _all(r, r.aggregation)),
+}
 
 
 def write_csv(responses: ResponseSet, output: Path, *, matrix: bool = False) -> Written:
@@ -46,7 +78,7 @@ def write_jsonl(responses: ResponseSet, output: Path) -> Written:
         json.dumps(dict(zip(columns, row, strict=True)), ensure_ascii=False) + "\n"
         for row in zip(*columns.values(), strict=True)
     ]
-    written = atomic.write_bytes(output, "".join(lines).encode())
+    written = files.write_bytes(output, "".join(lines).encode())
     return [written], [*_about_twice(responses, every), *_about_missing(every)]
 
 
@@ -72,7 +104,7 @@ def _write_text(responses: ResponseSet, output: Path, separator: str, *, matrix:
         every = one_of_each(responses.responses)
         table = _tidy(every, output)
         notes = [*_about_twice(responses, every), *_about_missing(every)]
-    return [atomic.write_bytes(output, _text(table, separator))], notes
+    return [files.write_bytes(output, _text(table, separator))], notes
 
 
 def _text(table: Any, separator: str) -> bytes:
@@ -121,37 +153,6 @@ def _all(r: Responses, value: Any) -> Any:
 
 def _texts(r: Responses, values: NDArray[Any] | None) -> Any:
     return _all(r, None) if values is None else _each(r, values.astype(str))
-
-
-_ALWAYS: dict[str, _Cells] = {
-    "model": lambda r: _all(r, r.model),
-    "task": lambda r: _all(r, r.task),
-    "metric": lambda r: _all(r, r.metric),
-    "item": lambda r: _texts(r, r.item_ids),
-    "epoch": lambda r: np.indices(r.scores.shape)[1].ravel(),
-    "score": lambda r: r.scores.ravel(),
-}
-_SOMETIMES: dict[str, tuple[Callable[[Responses], bool], _Cells]] = {
-    "cluster": (lambda r: r.clusters is not None, lambda r: _texts(r, r.clusters)),
-    "hash": (lambda r: r.item_hashes is not None, lambda r: _texts(r, r.item_hashes)),
-    "weight": (
-        lambda r: r.weights is not None,
-        lambda r: _all(r, None) if r.weights is None else _each(r, r.weights),
-    ),
-    "higher_is_better": (
-        lambda r: r.higher_is_better is not None,
-        lambda r: _all(r, r.higher_is_better),
-    ),
-    "min_score": (
-        lambda r: r.bounds is not None,
-        lambda r: _all(r, None if r.bounds is None else float(r.bounds[0])),
-    ),
-    "max_score": (
-        lambda r: r.bounds is not None,
-        lambda r: _all(r, None if r.bounds is None else float(r.bounds[1])),
-    ),
-    "aggregation": (lambda r: r.aggregation != "mean", lambda r: _all(r, r.aggregation)),
-}
 
 
 def _about_twice(responses: ResponseSet, every: Sequence[Responses]) -> list[str]:

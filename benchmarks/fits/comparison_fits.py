@@ -118,10 +118,10 @@ def evalstats_leaderboard(scores: np.ndarray) -> Run:
 
 def ours_clustered(right: np.ndarray, size: np.ndarray) -> Run:
     """Quadrature."""
-    from evalstats_plugin.stats import beta_binomial
+    from evalstats_plugin.stats import clustered_posterior
 
     def run() -> Found:
-        found = beta_binomial.interval(
+        found = clustered_posterior.beta_binomial(
             right, size, confidence_level=LEVEL, prior="gamma-dispersion"
         )
         return {"limits": np.stack(found, axis=1)}

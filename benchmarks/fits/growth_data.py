@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evalstats_plugin.matrix import ResponseMatrix
+from evalstats_plugin.data.matrix import ResponseMatrix
 
 if TYPE_CHECKING:
     from evalstats_plugin.adaptive.bank import ItemBank
-    from evalstats_plugin.irt.fit import IRTFit
-    from evalstats_plugin.response_store import ResponseStore
+    from evalstats_plugin.data.store import ResponseStore
+    from evalstats_plugin.irt.model.fit import IRTFit
 
 Array = NDArray[np.float64]
 BLOCK = 500
@@ -94,7 +94,7 @@ def fit_of(items: int) -> IRTFit:
 
 def store(models: int, items: int) -> ResponseStore:
     """0/1 answers on disk."""
-    from evalstats_plugin import write_store
+    from evalstats_plugin.data import write_store
 
     rng = np.random.default_rng(models + items)
     ability = rng.normal(size=models)

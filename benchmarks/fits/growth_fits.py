@@ -42,7 +42,7 @@ def read(items: int) -> Work:
 
 def join(models: int, tasks: int, items: int) -> Work:
     """Join the responses of all models on items."""
-    from evalstats_plugin.matrix import ResponseMatrix
+    from evalstats_plugin.data.matrix import ResponseMatrix
 
     responses = data.matrix(models, tasks, items).to_responses()
     return lambda: ResponseMatrix.join(responses)
@@ -92,7 +92,7 @@ def pairs_partial(models: int, tasks: int, items: int) -> Work:
 
 def bootstrap_t(items: int, resamples: int) -> Work:
     """Studentised bootstrap of one mean."""
-    from evalstats_plugin.stats.bootstrap import studentised
+    from evalstats_plugin.stats.means import studentised
 
     scores, rng = data.beta_scores(1, items), np.random.default_rng(0)
     return lambda: studentised(scores, confidence_level=0.95, rng=rng, n_resamples=resamples)
@@ -100,7 +100,7 @@ def bootstrap_t(items: int, resamples: int) -> Work:
 
 def bca(items: int, resamples: int) -> Work:
     """BCa bootstrap of one mean."""
-    from evalstats_plugin.stats.bootstrap import bca as limits
+    from evalstats_plugin.stats.means import bca_bootstrap as limits
 
     scores, rng = data.beta_scores(1, items), np.random.default_rng(0)
     return lambda: limits(scores, confidence_level=0.95, rng=rng, n_resamples=resamples)
@@ -108,7 +108,7 @@ def bca(items: int, resamples: int) -> Work:
 
 def max_t(models: int, items: int, resamples: int) -> Work:
     """P-values of all pairs from the largest statistic under common sign flips."""
-    from evalstats_plugin.stats.max_t import max_t_of_pairs
+    from evalstats_plugin.stats.many import max_t_of_pairs
 
     scores, rng = data.beta_scores(models, items), np.random.default_rng(0)
     first, second = np.triu_indices(models, 1)
@@ -117,12 +117,12 @@ def max_t(models: int, items: int, resamples: int) -> Work:
 
 def clustered(clusters: int) -> Work:
     """Posterior of a mean of right answers in clusters of 1 to 200 items."""
-    from evalstats_plugin.stats.beta_binomial import interval
+    from evalstats_plugin.stats.clustered_posterior import beta_binomial
 
     rng = np.random.default_rng(0)
     sizes = rng.integers(1, 201, clusters)
     right = rng.binomial(sizes, rng.beta(3, 2, clusters))
-    return lambda: interval(right, sizes, confidence_level=0.95, prior="uniform-icc")
+    return lambda: beta_binomial(right, sizes, confidence_level=0.95, prior="uniform-icc")
 
 
 def fit(models: int, items: int) -> Work:
@@ -152,8 +152,8 @@ def score(models: int, items: int) -> Work:
 
 def rate(players: int, contests: int) -> Work:
     """Bradley–Terry ratings with sandwich intervals, from the arrays of contests."""
-    from evalstats_plugin.ranking.bradley_terry import fit_bradley_terry
-    from evalstats_plugin.ranking.contests import Contests
+    from evalstats_plugin.ranking.contests.contests import Contests
+    from evalstats_plugin.ranking.ratings.bradley_terry import fit_bradley_terry
 
     first, second, outcome = data.contests(players, contests)
     return lambda: fit_bradley_terry(
@@ -164,7 +164,7 @@ def rate(players: int, contests: int) -> Work:
 def rank(players: int, contests: int) -> Work:
     """Ratings, open ranks, chances to be the best, and how well the model fits."""
     import evalstats_plugin as es
-    from evalstats_plugin.ranking.contests import Contests
+    from evalstats_plugin.ranking.contests.contests import Contests
 
     found = Contests.of(*data.contests(players, contests), players=players)
     return lambda: es.rank(found, rng=0)
@@ -197,7 +197,7 @@ def adaptive(items: int) -> Work:
 
 def simulate(items: int, models: int) -> Work:
     """Simulate adaptive tests of 20 items."""
-    from evalstats_plugin.analyses.adaptive_simulation import Drawing, simulation
+    from evalstats_plugin.adaptive.replay import Drawing, simulation
 
     bank = data.bank(items)
     at, drawing = [min(items, ASKED)], Drawing(n_models=models)

@@ -35,10 +35,10 @@ class Fit(NamedTuple):
 
 def quadrature(data: Data, _: int) -> Fit:
     """Our clustered posterior, with the prior of the example."""
-    from evalstats_plugin.stats.beta_binomial import interval, posterior_means
+    from evalstats_plugin.stats.clustered_posterior import beta_binomial, posterior_means
 
     def run() -> dict[str, Any]:
-        low, high = interval(
+        low, high = beta_binomial(
             data["right"], data["total"], confidence_level=0.95, prior="gamma-dispersion"
         )
         mean = posterior_means(data["right"], data["total"], prior="gamma-dispersion").mean
@@ -73,9 +73,9 @@ def plated(data: Data, _: int) -> Fit:
     """HiBayES's two-level model as nested plates, by massively parallel importance sampling."""
     import torch
 
-    from evalstats_plugin.hierarchical.distributions import Gamma, Normal
-    from evalstats_plugin.hierarchical.plated_fit import Options, infer
-    from evalstats_plugin.hierarchical.plated_model import Latent, Model, Observed, Plate
+    from evalstats_plugin.hierarchical.engines.plates.distributions import Gamma, Normal
+    from evalstats_plugin.hierarchical.engines.plates.fit import FitOptions, infer
+    from evalstats_plugin.hierarchical.engines.plates.model import Latent, Model, Observed, Plate
 
     torch.set_num_threads(1)
     scale = float(data["scale"])
@@ -104,7 +104,7 @@ def plated(data: Data, _: int) -> Fit:
             )
         ],
     )
-    options = Options(k=100, iterations=100, sets=100, draws=4000)
+    options = FitOptions(k=100, iterations=100, sets=100, draws=4000)
     given = {"right": data["right"], "total": data["total"]}
 
     def tell(fit: Any) -> dict[str, Any]:

@@ -27,8 +27,8 @@ def rasch(data: Data) -> Callable[[], Estimates]:
     import torch
 
     from evalstats_plugin import ResponseMatrix, fit_irt
-    from evalstats_plugin.irt.cml import difficulties_given_model_totals
-    from evalstats_plugin.irt.data import Counts
+    from evalstats_plugin.irt.estimators.cml import difficulties_given_model_totals
+    from evalstats_plugin.irt.model.data import Counts
 
     matrix = ResponseMatrix.from_array(data["scores"].astype(float))
     right = torch.tensor(data["scores"], dtype=torch.float64)
@@ -44,8 +44,8 @@ def rasch(data: Data) -> Callable[[], Estimates]:
 
 def ratings(data: Data) -> Callable[[], Estimates]:
     """Bradley–Terry with the model's covariance, from the contests."""
-    from evalstats_plugin.ranking.bradley_terry import fit_bradley_terry
-    from evalstats_plugin.ranking.contests import Contests
+    from evalstats_plugin.ranking.contests.contests import Contests
+    from evalstats_plugin.ranking.ratings.bradley_terry import fit_bradley_terry
 
     def run() -> Estimates:
         contests = Contests.of(
@@ -66,7 +66,7 @@ def write_for_r(data: Data, what: str, folder: Path) -> None:
 
 def counted(data: Data) -> np.ndarray:
     """Rows of first, second (from 1) and how often each of them won."""
-    from evalstats_plugin.ranking.pair_table import ENDS, pair_table
+    from evalstats_plugin.ranking.contests.contests import ENDS, pair_table
 
     n = int(data["players"])
     table = pair_table(data["first"], data["second"], data["outcome"], n)

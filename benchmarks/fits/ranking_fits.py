@@ -47,9 +47,9 @@ WARM = 100_000
 
 def ours(data: Data, what: str, samples: int) -> Run:
     """Ratings with what the model says of them; intervals by the sandwich, or by a bootstrap."""
-    from evalstats_plugin.ranking.bradley_terry import fit_bradley_terry
-    from evalstats_plugin.ranking.bradley_terry_bootstrap import bootstrap_bradley_terry
-    from evalstats_plugin.ranking.contests import Contests
+    from evalstats_plugin.ranking.contests.contests import Contests
+    from evalstats_plugin.ranking.ratings.bradley_terry import fit_bradley_terry
+    from evalstats_plugin.ranking.ratings.uncertainty import bootstrap_bradley_terry
 
     def run() -> Found:
         contests = Contests.of(*data[:3], players=data.players)

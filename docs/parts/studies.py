@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from evalstats_plugin.tables.means import METHODS
+from evalstats_plugin.scores.methods import METHODS
 from parts import ROOT, read_study, short
 from parts.side_by_side import ratio, seconds
 

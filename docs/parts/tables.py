@@ -10,14 +10,10 @@ import click
 import evalstats_plugin
 from evalstats_plugin import hookspecs
 from evalstats_plugin.cli import main
-from evalstats_plugin.methods import Method
-from evalstats_plugin.report.figures.catalogue import FIGURES
-from evalstats_plugin.tables.clustered import CLUSTERED
-from evalstats_plugin.tables.comparisons import COMPARISONS
-from evalstats_plugin.tables.composites import COMPOSITE_COMPARISONS, COMPOSITES
-from evalstats_plugin.tables.means import DEFAULTS, METHODS
-from evalstats_plugin.tables.sequential import SEQUENTIAL
-from evalstats_plugin.tables.unpaired import UNPAIRED
+from evalstats_plugin.comparisons.methods import COMPARISONS, COMPOSITE_COMPARISONS, UNPAIRED
+from evalstats_plugin.data.methods import Method
+from evalstats_plugin.report.figures import FIGURES
+from evalstats_plugin.scores.methods import CLUSTERED, COMPOSITES, DEFAULTS, METHODS, SEQUENTIAL
 
 
 def methods() -> str:

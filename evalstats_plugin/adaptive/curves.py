@@ -7,15 +7,23 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from evalstats_plugin.stats.interval import FloatArray
+from evalstats_plugin.stats.arrays import FloatArray
 
 # Of a logistic curve averaged over a normal logit [Mac92]_.
 _FLATTENING = np.pi / 8
+
+
 _LEAST = 1e-9
+
+
 _FARTHEST = -700.0
 """Logit below which exp(-logit) would overflow."""
+
+
 # Of a normal distribution, for an item's own error.
 _HERMITE: tuple[FloatArray, FloatArray] = np.polynomial.hermite_e.hermegauss(7)
+
+
 _POINTS, _LOG_WEIGHTS = _HERMITE[0], np.log(_HERMITE[1] / _HERMITE[1].sum())
 
 

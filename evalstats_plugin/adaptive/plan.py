@@ -1,21 +1,26 @@
 """How an adaptive test is to go, as people say it: on a command line or in a task's arguments."""
+# PART forecast - What a test will cost before it starts: what models drawn from the bank would take.
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
+import numpy as np
+
 from evalstats_plugin.adaptive.bank import ItemBank
-from evalstats_plugin.adaptive.constraints import Randomesque
+from evalstats_plugin.adaptive.curves import respond
+from evalstats_plugin.adaptive.selection import Randomesque
 from evalstats_plugin.adaptive.session import AdaptiveSession
 from evalstats_plugin.adaptive.stopping import Above, StdError, StopRule, stop_rule
-from evalstats_plugin.errors import DesignError, SelectionError
-from evalstats_plugin.wording import few, no_such
+from evalstats_plugin.errors import DesignError, SelectionError, few, no_such
 
 STD_ERROR = 0.3
 """Where to stop if nothing else says so: reliability .91 for abilities that vary by 1."""
+
 
 _RULES = {
     "stop_at": "std_error",
@@ -26,7 +31,12 @@ _RULES = {
     "max_seconds": "seconds",
 }
 
+
 _NUMBERS = frozenset({*_RULES, "batch", "randomesque", "confidence_level", "seed"})
+
+
+_SECONDS = 1.5
+"""Time for each model, after which a forecast gives up."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,3 +155,35 @@ def _rule(option: str, value: float) -> StopRule:
         expected = "between 0 and 1" if option == "reliability" else "above 0"
         msg = f"{option} of {value:g} found, expected a number {expected}"
         raise SelectionError(msg) from error
+
+
+def forecast(plan: Plan, bank: ItemBank) -> str:
+    """Say how many items, and at what cost, tests of three models would take.
+
+    Their abilities are the mean of calibrated models and one standard deviation either way;
+    answers are drawn from the bank's curves.
+    """
+    rng = np.random.default_rng(plan.seed)
+    counts, costs, unfinished = list[int](), list[float](), list[int]()
+    for ability in bank.ability_mean + bank.ability_sd * np.array([-1.0, 0.0, 1.0]):
+        session = replace(plan, max_seconds=None).session(bank)
+        chances = respond(bank.items, np.array([[ability]])).probability[0]
+        right = rng.random(len(bank)) < chances
+        until = monotonic() + _SECONDS
+        while session.stopped is None and monotonic() < until:
+            for place in session.next(1).tolist():
+                session.record(place, float(right[place]))
+        unfinished += [session.n] if session.stopped is None else []
+        counts.append(session.n)
+        costs.append(float(session.result()["cost"] or 0.0))
+    text = f"{_span(counts)} of {len(bank)} items"
+    if unfinished:
+        text = f"more than {max(unfinished):,} of {len(bank)} items"
+    if bank.cost is not None and not unfinished:
+        text += f", cost {_span(costs)} of {float(bank.cost.sum()):,.0f} for all"
+    return f"{text} (tests of three models like those of the bank)"
+
+
+def _span(values: list[int] | list[float]) -> str:
+    low, high = f"{min(values):,.0f}", f"{max(values):,.0f}"
+    return low if low == high else f"{low} to {high}"

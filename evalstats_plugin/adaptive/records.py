@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from evalstats_plugin.adaptive.session import AdaptiveSession
 
+
 RECORD = "adaptive_test"
 """Key of a record in a results file that has no place of its own for it."""
 

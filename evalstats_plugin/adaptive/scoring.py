@@ -3,6 +3,8 @@
 Many sessions at once: arrays have an axis of S sessions first, each of which has answered as many
 items as the others.
 """
+# PART projection - What the full benchmark would say: scores of items asked, and those expected of the rest.
+# PART anchors - Anchor points: a fixed weighted set of items that stands for the whole benchmark [Pol24]_.
 
 from __future__ import annotations
 
@@ -15,15 +17,26 @@ from typing import NamedTuple
 import numpy as np
 from scipy import special
 
-from evalstats_plugin.adaptive.bank import ItemBank
-from evalstats_plugin.adaptive.curves import Items, log_likelihood, respond
-from evalstats_plugin.errors import SelectionError
-from evalstats_plugin.stats.interval import FloatArray, IntArray, tail_probability
-from evalstats_plugin.wording import no_such
+from evalstats_plugin.adaptive.bank import ALL_TASKS, ItemBank
+from evalstats_plugin.adaptive.curves import Items, Response, log_likelihood, respond
+from evalstats_plugin.errors import DesignError, SelectionError, no_such
+from evalstats_plugin.stats.arrays import FloatArray, IntArray
+from evalstats_plugin.stats.interval import normal_quantile, tail_probability
 
 N_NODES = 201
+
+
 _REACH = 6.0
 """Of the grid, in standard deviations of the prior to each side."""
+
+
+_STEPS = 30
+
+
+_ROUNDS = 50
+
+
+_STARTS = 5
 
 
 class Scored(NamedTuple):
@@ -179,3 +192,229 @@ def _crossing(below: FloatArray, nodes: FloatArray, probability: float) -> Float
     high = np.take_along_axis(below, after, axis=-1)[:, 0]
     share = np.clip((probability - low) / np.maximum(high - low, 1e-300), 0, 1)
     return nodes[after[:, 0] - 1] + share * (nodes[1] - nodes[0])
+
+
+class State(NamedTuple):
+    """Normal approximation of (θ, f) of S sessions, in D = 1 + K dimensions."""
+
+    mean: FloatArray
+    """Shape (S, D)."""
+    covariance: FloatArray
+    """Shape (S, D, D)."""
+
+
+class FullScore(NamedTuple):
+    """Scores on all items, over all of them and by task: arrays of shape (S, 1 + T)."""
+
+    estimate: FloatArray
+    low: FloatArray
+    high: FloatArray
+    std_error: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class Shares:
+    """How much an item counts in each score: the mean of all items, and of each task's."""
+
+    names: tuple[str, ...]
+    """`ALL_TASKS`, then tasks."""
+    weights: FloatArray
+    """Shape (M, 1 + T)."""
+    misfit: FloatArray
+    """Standard deviation of scores that nothing else explains, shape (1 + T,)."""
+
+    @classmethod
+    def of(cls, bank: ItemBank) -> Shares:
+        """Scores of a bank's tasks; of one task alone there is no other than that of all items."""
+        tasks = bank.task_names
+        names = (ALL_TASKS, *tasks) if len(tasks) > 1 else (ALL_TASKS,)
+        own = bank.tasks.astype(str)[:, None] == np.asarray(names)[None, :]
+        own[:, 0] = True
+        misfit = np.array([float(bank.misfit.get(name, 0.0)) for name in names])
+        # A score lies in memory in one piece: sums over items are quickest so.
+        return cls(names, np.asfortranarray(own / own.sum(axis=0)), misfit)
+
+    @cached_property
+    def squares(self) -> FloatArray:
+        """Of the weights."""
+        return self.weights**2
+
+
+def laplace(belief: Belief, start: State | None = None) -> State:
+    """Mode and curvature of the joint posterior of ability and misfit factors.
+
+    Fisher scoring, from the ability as estimated where there is no better start; items' errors
+    flatten their curves as in `curves.respond`.
+    """
+    n_sessions = len(belief.places)
+    k = belief.items.loadings.shape[-1]
+    prior = np.exp(belief.log_prior)
+    centre = float(prior @ belief.nodes)
+    variance = float(prior @ (belief.nodes - centre) ** 2)
+    origin, mean = np.zeros((2, n_sessions, 1 + k))
+    origin[:, 0], mean[:, 0] = centre, eap(belief).ability
+    mean: FloatArray = mean if start is None else start.mean
+    precision = np.diag(np.array([1 / variance, *([1.0] * k)]))
+    items = belief.items.take(belief.places)
+    directions = items.directions
+    curvature = np.broadcast_to(precision, (n_sessions, 1 + k, 1 + k))
+    for _ in range(_STEPS):
+        found = _at(items, mean)
+        noise = found.variance
+        pull = (belief.right - belief.trials * found.probability) * found.scale / noise
+        weight = belief.trials * found.scale**2 / noise
+        gradient = np.einsum("sn,snd->sd", pull, directions) - (mean - origin) @ precision
+        weighted = np.swapaxes(directions * weight[..., None], 1, 2)
+        curvature = weighted @ directions + precision
+        solved = np.linalg.solve(np.asarray(curvature), np.asarray(gradient)[..., None])
+        newton = np.asarray(solved[..., 0], dtype=np.float64)
+        step = np.clip(newton, -2.0, 2.0)
+        mean = mean + step
+        if np.abs(step).max(initial=0.0) < 1e-6:
+            break
+    return State(mean, np.asarray(np.linalg.inv(curvature), dtype=np.float64))
+
+
+def _at(items: Items, mean: FloatArray) -> Response:
+    shift = (items.loadings @ mean[:, 1:, None])[..., 0]
+    return respond(items, mean[:, :1], shift)
+
+
+def expected(belief: Belief, state: State, spread: FloatArray | float = 0.0) -> Response:
+    """Curves of all items at the state of each session, shape (S, M), `spread` averaged over."""
+    shift = state.mean[:, 1:] @ belief.items.loadings.T
+    return respond(belief.items, state.mean[:, :1], shift, spread)
+
+
+def rest_of(belief: Belief) -> FloatArray:
+    """1 where an item has not been asked: shape (S, M)."""
+    rest = np.ones((len(belief.places), len(belief.items.discrimination)))
+    np.put_along_axis(rest, belief.places, 0.0, axis=1)
+    return rest
+
+
+def sensitivity(slopes: FloatArray, directions: FloatArray, weights: FloatArray) -> FloatArray:
+    """Derivative of scores by (θ, f): (S, 1 + T, D).
+
+    Parameters
+    ----------
+    slopes
+        Of the curves not answered yet by their logits, shape (S, M).
+    directions
+        Shape (M, D).
+    weights
+        Shape (M, 1 + T).
+    """
+    return np.swapaxes((slopes[:, None] * directions.T) @ weights, 1, 2)
+
+
+def along(covariance: FloatArray, directions: FloatArray) -> FloatArray:
+    """Covariance of a state with each item's logit: (S, D, M) for directions (M, D)."""
+    return covariance @ directions.T
+
+
+def project(
+    belief: Belief, shares: Shares, *, state: State | None = None, confidence_level: float = 0.95
+) -> FullScore:
+    """Expected score on all items, with an interval for the score that asking all would give.
+
+    The item response projection (p-IRT) of tinyBenchmarks [Pol24]_, with misfit factors in place
+    of its mixture with the mean of the items asked. The variance is that of the state, of the
+    answers not seen yet, and of misfit that the factors do not tell.
+    """
+    state = laplace(belief) if state is None else state
+    rest, directions = rest_of(belief), belief.items.directions
+    spread = (along(state.covariance, directions) * directions.T).sum(axis=1)
+    # The mean of a curve over a normal logit: flatter than the curve at its mean.
+    p = rest * expected(belief, state, spread).probability
+    asked = shares.weights[belief.places]
+    scores = belief.right / np.maximum(belief.trials, 1e-9)
+    seen = np.einsum("sn,snt->st", scores, asked)
+    estimate = seen + p @ shares.weights
+    slopes = sensitivity(rest * expected(belief, state).scale, directions, shares.weights)
+    known = ((slopes @ state.covariance) * slopes).sum(axis=-1)
+    unseen = (belief.items.dispersion * p * (1 - p)) @ shares.squares
+    share = np.maximum(1 - asked.sum(axis=1), 0.0)
+    variance = known + unseen + (shares.misfit * share) ** 2
+    std_error = np.sqrt(variance)
+    half = normal_quantile(confidence_level) * std_error
+    low, high = np.maximum(estimate - half, seen), np.minimum(estimate + half, seen + share)
+    return FullScore(estimate, low, high, std_error)
+
+
+class Anchors(NamedTuple):
+    """Items to ask of every model, and the share of the benchmark each stands for."""
+
+    places: IntArray
+    """Shape (k,)."""
+    weights: FloatArray
+    """Shape (k,), summing to 1."""
+
+
+def anchor_points(
+    bank: ItemBank, k: int, *, rng: np.random.Generator | int | None = None
+) -> Anchors:
+    """Find anchors by k-means on the parameters (a, d, λ) of the items that may be asked.
+
+    Raises
+    ------
+    DesignError
+        Fewer usable items than anchors.
+    """
+    source = np.random.default_rng(rng)
+    open_ones = np.flatnonzero(bank.usable)
+    if not 0 < k <= len(open_ones):
+        msg = f"{k} anchor points wanted of {len(open_ones)} items that may be asked"
+        raise DesignError(f"{msg}, expected 1 to {len(open_ones)}")
+    points = np.column_stack([bank.discrimination, bank.intercept, bank.misfit_loadings])
+    found = [_k_means(points[open_ones], k, source) for _ in range(_STARTS)]
+    centres = min(found, key=lambda each: each[1])[0]
+    distance = _distances(points[open_ones], centres)
+    places = open_ones[_distinct_nearest(distance)]
+    own = _distances(points, points[places]).argmin(axis=1)
+    return Anchors(places, np.bincount(own, minlength=k) / len(bank))
+
+
+def anchor_scores(
+    bank: ItemBank, anchors: Anchors, answers: FloatArray
+) -> tuple[FloatArray, FullScore]:
+    """Full scores of S models by anchors: weighted mean, and projected from the answers.
+
+    Parameters
+    ----------
+    answers
+        Scores in [0, 1], shape (S, M).
+    """
+    places = np.tile(anchors.places, (len(answers), 1))
+    right = answers[:, anchors.places]
+    belief = Belief.prior(bank, len(answers)).answered(places, right, np.ones_like(right))
+    return right @ anchors.weights, project(belief, Shares.of(bank))
+
+
+def _distances(points: FloatArray, centres: FloatArray) -> FloatArray:
+    """Squared, shape (P, k)."""
+    squares = (points**2).sum(axis=1)[:, None] + (centres**2).sum(axis=1)
+    return np.maximum(squares - 2 * points @ centres.T, 0.0)
+
+
+def _k_means(points: FloatArray, k: int, rng: np.random.Generator) -> tuple[FloatArray, float]:
+    """Lloyd's rounds from points drawn at random; centres and the sum of squares left."""
+    centres = points[rng.permutation(len(points))[:k]].copy()
+    for _ in range(_ROUNDS):
+        own = _distances(points, centres).argmin(axis=1)
+        member = np.zeros((k, len(points)))
+        member[own, np.arange(len(points))] = 1.0
+        size = member.sum(axis=1)
+        new = np.where(size[:, None] > 0, member @ points / np.maximum(size, 1)[:, None], centres)
+        if np.allclose(new, centres):
+            break
+        centres = new
+    return centres, float(_distances(points, centres).min(axis=1).sum())
+
+
+def _distinct_nearest(distance: FloatArray) -> IntArray:
+    """Nearest point of each centre, no point twice: by least total distance."""
+    from scipy.optimize import linear_sum_assignment
+
+    rows, columns = linear_sum_assignment(distance.T)
+    return np.asarray(columns[np.argsort(rows)], dtype=np.int64)

@@ -1,19 +1,22 @@
 """The command line: parse, call, print. Each command is loaded when it is run."""
+# PART lazy_group - A command of commands, each of which is imported when it is run.
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from evalstats_plugin import __version__
 from evalstats_plugin.errors import EvalStatsError
+from evalstats_plugin.runtime import VERSION
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
+
 
 COMMANDS = {
     "adapt": "Ask a model only the items that tell most, until enough is known.",
@@ -29,6 +32,10 @@ COMMANDS = {
 }
 
 
+_ELSEWHERE = {"completion": "evalstats_plugin.cli.shell.completion:completion"}
+"""Commands that are not in a module of their own name."""
+
+
 _COMPLETE = "_EVALSTATS_PLUGIN_COMPLETE"
 
 
@@ -37,7 +44,7 @@ class _Group(click.Group):
 
     def main(self, *args: Any, **extra: Any) -> Any:
         if _COMPLETE in os.environ:
-            from evalstats_plugin.cli.completion import complete_files_too
+            from evalstats_plugin.cli.shell.completion import complete_files_too
 
             complete_files_too()
         return super().main(*args, **extra)
@@ -47,7 +54,7 @@ class _Group(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name in COMMANDS:
-            return _load(f"{__name__}.{cmd_name}:{cmd_name}")
+            return _load(_ELSEWHERE.get(cmd_name, f"{__name__}.{cmd_name}:{cmd_name}"))
         added = _plugin_commands(ctx).get(cmd_name)
         return _load(added[1]) if added else None
 
@@ -57,7 +64,7 @@ class _Group(click.Group):
             formatter.write_dl(sorted({**added, **COMMANDS}.items()))
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:
-        from evalstats_plugin.cli.completion import summaries
+        from evalstats_plugin.cli.shell.completion import summaries
 
         added = {name: summary for name, (summary, _) in _plugin_commands(ctx).items()}
         return summaries({**added, **COMMANDS}, incomplete) + click.Command.shell_complete(
@@ -92,7 +99,7 @@ class _Group(click.Group):
         asks_for_help = {"-h", "--help"} & set(rest)
         if ctx.resilient_parsing or ctx.params.get("no_config") or asks_for_help:
             return
-        from evalstats_plugin.cli.defaults import read_defaults
+        from evalstats_plugin.cli.shell.defaults import read_defaults
 
         defaults = read_defaults(Path.cwd())
         if not defaults.tables:
@@ -110,11 +117,11 @@ class _Group(click.Group):
 
 def _plugin_commands(ctx: click.Context) -> dict[str, tuple[str, str]]:
     """Summary and function of the commands that plugins add."""
-    from evalstats_plugin.plugins import load
+    from evalstats_plugin.plugins import load_plugins
 
     blocked = ctx.params.get("no_plugin") or ()
     try:
-        commands = load(blocked).commands().values()
+        commands = load_plugins(blocked).commands().values()
     except EvalStatsError as error:
         click.echo(f"error: {error}", err=True)
         ctx.exit(2)
@@ -129,7 +136,7 @@ def _load(function: str) -> click.Command:
 @click.group(
     cls=_Group, context_settings={"help_option_names": ["-h", "--help"]}, no_args_is_help=True
 )
-@click.version_option(__version__, prog_name="evalstats-plugin")
+@click.version_option(VERSION, prog_name="evalstats-plugin")
 @click.option(
     "--no-plugin", metavar="NAME", multiple=True, help="Do not load a plugin; may be repeated."
 )
@@ -164,9 +171,43 @@ def main(
     """Honest statistics on LLM eval results that a harness already logged."""
     ctx.obj = no_plugin
     if jobs is not None or scheduler is not None:
-        from evalstats_plugin.engines import workers
+        from evalstats_plugin.runtime.workers import workers
 
         backend = "loky" if scheduler is None else "dask"
         ctx.with_resource(workers(-1 if jobs is None else jobs, backend, scheduler))
     if os.environ.get("NO_COLOR"):
         ctx.color = False
+
+
+class LazyGroup(click.Group):
+    """Lists commands without importing them.
+
+    `functions` has the function and the summary of each command by name; functions are
+    ``"module:function"``.
+    """
+
+    def __init__(
+        self, *args: Any, functions: Mapping[str, tuple[str, str]] | None = None, **extra: Any
+    ) -> None:
+        super().__init__(*args, **extra)
+        self.functions = functions or {}
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - as click calls it
+        """Return the names, in the order they are given in."""
+        return list(self.functions)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - as click calls it
+        """Import a command; None where there is none of this name."""
+        if cmd_name not in self.functions:
+            return None
+        module, _, name = self.functions[cmd_name][0].partition(":")
+        return getattr(import_module(module), name)
+
+    def format_commands(
+        self,
+        ctx: click.Context,  # noqa: ARG002 - as click calls it
+        formatter: click.HelpFormatter,
+    ) -> None:
+        """Write the summaries."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in self.functions.items()])

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from evalstats_plugin.cli import options
+from evalstats_plugin.cli.shell import options
 from evalstats_plugin.errors import SelectionError
 
 if TYPE_CHECKING:
-    from evalstats_plugin.responses import Responses
-    from evalstats_plugin.results import Intervals
+    from evalstats_plugin.data.responses import Responses
+    from evalstats_plugin.scores.rows import Intervals
 
 
 @click.command()
@@ -66,13 +66,13 @@ def annotate(ctx: click.Context, paths: tuple[str, ...], **chosen: Any) -> None:
 
     lm-eval's samples files are never touched, and no file is added beside the harness's own.
     """
-    from evalstats_plugin import annotations
-    from evalstats_plugin.cli.report import analyse
-    from evalstats_plugin.plugins import load
-    from evalstats_plugin.response_set import ResponseSet
-    from evalstats_plugin.responses import Selection
+    from evalstats_plugin.cli.shell.options import analyse
+    from evalstats_plugin.data.responses import Selection
+    from evalstats_plugin.data.runs import ResponseSet
+    from evalstats_plugin.logs import annotating
+    from evalstats_plugin.plugins import load_plugins
 
-    plugins = load(ctx.obj or ())
+    plugins = load_plugins(ctx.obj or ())
     where: dict[str, Any] = {"output": chosen["output"], "in_place": chosen["in_place"]}
     if chosen["take_out"]:
         with_it = ("rescore", "compare", "baseline", "irt", "hierarchical", "items")
@@ -80,7 +80,7 @@ def annotate(ctx: click.Context, paths: tuple[str, ...], **chosen: Any) -> None:
         if given:
             msg = f"--strip and --{given[0]} found together, expected one of them"
             raise SelectionError(msg)
-        written = annotations.strip(*paths, **where, plugins=plugins)
+        written = annotating.strip(*paths, **where, plugins=plugins)
     else:
 
         def analysis(responses: Sequence[Responses]) -> Intervals:
@@ -89,7 +89,7 @@ def annotate(ctx: click.Context, paths: tuple[str, ...], **chosen: Any) -> None:
         selection = Selection(
             cluster=chosen["cluster"], include_incomplete=chosen["include_incomplete"]
         )
-        written = annotations.annotate(
+        written = annotating.annotate(
             *paths,
             **where,
             rescore=chosen["rescore"],

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from evalstats_plugin.cli import figures, options
+from evalstats_plugin.cli.shell import options, output
 
 if TYPE_CHECKING:
+    from evalstats_plugin.comparisons.rows import Comparisons
     from evalstats_plugin.plugins import Plugins
-    from evalstats_plugin.results import Comparisons
 
 
 @click.command()
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @options.comparison
 @options.at_k
 @options.level_and_method
-@figures.option("comparisons")
+@output.figure_option("comparisons")
 @options.form
 @options.quiet
 @click.pass_context
@@ -33,37 +33,38 @@ def compare(ctx: click.Context, paths: tuple[str, ...], **chosen: Any) -> None:
 
     PATHS are results files, folders or patterns; together they hold two models or more.
     """
-    from evalstats_plugin.cli.printing import show
-    from evalstats_plugin.plugins import load
-    from evalstats_plugin.report import comparisons
+    from evalstats_plugin.cli.shell.output import show
+    from evalstats_plugin.plugins import load_plugins
+    from evalstats_plugin.report import comparisons as report_comparisons
 
-    figures.check(chosen, "comparisons")
-    results = _analyse(paths, chosen, load(ctx.obj or ()))
-    figures.save_asked(chosen, {"comparisons": lambda: results})
+    output.check_figure(chosen, "comparisons")
+    results = _analyse(paths, chosen, load_plugins(ctx.obj or ()))
+    output.save_asked(chosen, {"comparisons": lambda: results})
     show(
         ctx,
         results,
         chosen,
         ("baseline", "confidence_level", "method", "correction", "seed"),
-        print_table=comparisons.print_comparisons,
-        to_markdown=comparisons.to_markdown,
+        print_table=report_comparisons.print_comparisons,
+        to_markdown=report_comparisons.comparisons_markdown,
     )
 
 
 def _analyse(paths: tuple[str, ...], chosen: Mapping[str, Any], plugins: Plugins) -> Comparisons:
-    from evalstats_plugin.analyses.compare import DESIGNS
-    from evalstats_plugin.analyses.compare import compare as compare_models
-    from evalstats_plugin.cli.reading import read_logs, store_at
-    from evalstats_plugin.response_store import ResponseStore
-    from evalstats_plugin.tables import check_name
+    from evalstats_plugin.cli.shell.reading import read_logs, store_at
+    from evalstats_plugin.comparisons.compare import DESIGNS
+    from evalstats_plugin.comparisons.compare import compare as compare_models
+    from evalstats_plugin.data.methods import check_name
+    from evalstats_plugin.data.store import ResponseStore
+    from evalstats_plugin.plugins import PURPOSES
 
     design = options.design_of(chosen)
     table = plugins.methods(DESIGNS[design][1])
-    check_name(chosen["method"], table)
+    check_name(chosen["method"], table, PURPOSES)
     store = store_at(paths, chosen)
     responses = read_logs(paths, chosen, plugins) if store is None else store
     if chosen["at_k"] and not isinstance(responses, ResponseStore):
-        from evalstats_plugin.analyses.epochs import with_at_k
+        from evalstats_plugin.scores.epochs import with_at_k
 
         responses = with_at_k(responses, chosen["at_k"])
     return compare_models(

@@ -8,14 +8,15 @@ from typing import Any
 
 import click
 
-from evalstats_plugin.cli import options
-from evalstats_plugin.cli.sections import READING, Sectioned
+from evalstats_plugin.cli.shell import options
+from evalstats_plugin.cli.shell.options import READING, Sectioned
 from evalstats_plugin.errors import SelectionError
 
 _SECTIONS = {
     "What is written": ("to", "output", "matrix", "intervals", "organization", "relationship"),
     **READING,
 }  # fmt: skip
+
 
 _OF_FORMAT = ("matrix", "organization", "relationship")
 """Options that not every format has."""
@@ -63,13 +64,13 @@ def export(ctx: click.Context, paths: tuple[str, ...], **chosen: Any) -> None:  
     PATHS are results files, folders or patterns of any harness. Notes on what the format cannot
     hold go to standard error, the files written to standard output.
     """
-    from evalstats_plugin.annotations import annotate
-    from evalstats_plugin.cli.reading import read_logs
-    from evalstats_plugin.exports import export as write
-    from evalstats_plugin.exports import exporter_of
-    from evalstats_plugin.plugins import load
+    from evalstats_plugin.cli.shell.reading import read_logs
+    from evalstats_plugin.logs.annotating import annotate
+    from evalstats_plugin.logs.exporting import export as write
+    from evalstats_plugin.logs.exporting import exporter_of
+    from evalstats_plugin.plugins import load_plugins
 
-    plugins = load(ctx.obj or ())
+    plugins = load_plugins(ctx.obj or ())
     to = exporter_of(chosen["to"], chosen["output"], plugins).name
     if chosen["intervals"] and to != "every-eval-ever":
         msg = f"--intervals and --to {to} found, expected --to every-eval-ever with it"

@@ -10,9 +10,9 @@ from typing import Any
 
 import click
 
-from evalstats_plugin import __version__
-from evalstats_plugin.cli import options
-from evalstats_plugin.plugins import LoadedPlugin, Plugins, load
+from evalstats_plugin.cli.shell import options
+from evalstats_plugin.plugins import LoadedPlugin, Plugins, load_plugins
+from evalstats_plugin.runtime import VERSION
 
 
 @click.command()
@@ -25,10 +25,10 @@ def plugins(ctx: click.Context, *, show_methods: bool, form: str) -> None:
     A plugin is blocked by `evalstats-plugin --no-plugin NAME …`, or by its name in the
     environment variable EVALSTATS_NO_PLUGINS (several: separated by commas).
     """
-    loaded = load(ctx.obj or ())
+    loaded = load_plugins(ctx.obj or ())
     rows = _methods(loaded) if show_methods else [_listed(p) for p in loaded.listing]
     if form == "json":
-        about = {"version": __version__, "command": "plugins"}
+        about = {"version": VERSION, "command": "plugins"}
         click.echo(json.dumps({"evalstats": about, "results": rows}, indent=2, ensure_ascii=False))
     elif form == "csv":
         click.echo(_csv(rows), nl=False)
@@ -67,7 +67,8 @@ def _joined(cell: Any) -> str:
 
 
 def _methods(loaded: Plugins) -> list[dict[str, Any]]:
-    from evalstats_plugin.tables import INTERVALS, PAIRED, UNPAIRED
+    from evalstats_plugin.comparisons.methods import PAIRED, UNPAIRED
+    from evalstats_plugin.scores.methods import INTERVALS
 
     return [
         {

@@ -7,17 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from evalstats_plugin.cli import figures, options
+from evalstats_plugin.cli.shell import options, output
 
 if TYPE_CHECKING:
-    from evalstats_plugin.analyses.power import PowerAssumptions, PowerDesign
+    from evalstats_plugin.comparisons.power import PowerAssumptions, PowerDesign
+    from evalstats_plugin.comparisons.rows import PowerRows
+    from evalstats_plugin.data.runs import ResponseSet
     from evalstats_plugin.plugins import Plugins
-    from evalstats_plugin.response_set import ResponseSet
-    from evalstats_plugin.results import PowerRows
+
 
 METHODS = ("auto", "miller", "t", "mcnemar-mid-p", "dirichlet", "tango")
-"""Those of `evalstats_plugin.analyses.power_solver`, which costs NumPy to import; a test compares.
+"""Those of `evalstats_plugin.comparisons.pilot`, which costs NumPy to import; a test compares.
 """
+
 
 _SAID = ("difference", "items", "epochs", "power", "models", "confidence_level", "method")
 
@@ -74,7 +76,7 @@ _SAID = ("difference", "items", "epochs", "power", "models", "confidence_level",
     help="What finds a difference: a test, or the interval of that name without 0.",
 )
 @options.reading
-@figures.option("power", "variance parts")
+@output.figure_option("power", "variance parts")
 @options.form
 @options.quiet
 @click.pass_context
@@ -85,14 +87,14 @@ def power(ctx: click.Context, paths: tuple[str, ...], **chosen: Any) -> None:  #
     find; with both, how often they do. PATHS are logs of a pilot with two models or more; without
     them, give --discordance or --omega2.
     """
-    from evalstats_plugin.cli.printing import show
-    from evalstats_plugin.plugins import load
-    from evalstats_plugin.report import power as report
+    from evalstats_plugin.cli.shell.output import show
+    from evalstats_plugin.plugins import load_plugins
+    from evalstats_plugin.report import comparisons
 
-    figures.check(chosen, "power", "variance parts")
-    pilot = _pilot(paths, chosen, load(ctx.obj or ()))
+    output.check_figure(chosen, "power", "variance parts")
+    pilot = _pilot(paths, chosen, load_plugins(ctx.obj or ()))
     results = _analyse(pilot, chosen)
-    figures.save_asked(
+    output.save_asked(
         chosen, {"power": lambda: _curve(pilot, chosen), "variance parts": lambda: results}
     )
     show(
@@ -100,9 +102,9 @@ def power(ctx: click.Context, paths: tuple[str, ...], **chosen: Any) -> None:  #
         results,
         chosen,
         tuple(name for name in _SAID if chosen[name] is not None),
-        print_table=report.print_power,
-        to_markdown=report.to_markdown,
-        to_json=report.to_json,
+        print_table=comparisons.print_power,
+        to_markdown=comparisons.power_markdown,
+        to_json=comparisons.power_json,
     )
 
 
@@ -110,7 +112,7 @@ def _pilot(
     paths: tuple[str, ...], chosen: Mapping[str, Any], plugins: Plugins
 ) -> ResponseSet | PowerAssumptions:
     """Read the logs, or take what is assumed in their place."""
-    from evalstats_plugin.analyses.power import PowerAssumptions
+    from evalstats_plugin.comparisons.power import PowerAssumptions
     from evalstats_plugin.errors import SelectionError
 
     assumed = [f"--{n}" for n in ("discordance", "omega2", "within") if chosen[n] not in (None, ())]
@@ -118,7 +120,7 @@ def _pilot(
         if assumed:
             msg = f"{', '.join(assumed)} found together with logs, which tell that: give either"
             raise SelectionError(msg)
-        from evalstats_plugin.cli.reading import read_logs
+        from evalstats_plugin.cli.shell.reading import read_logs
 
         return read_logs(paths, chosen, plugins)
     if "--discordance" not in assumed and "--omega2" not in assumed:
@@ -140,7 +142,7 @@ def _pilot(
 
 
 def _analyse(pilot: ResponseSet | PowerAssumptions, chosen: Mapping[str, Any]) -> PowerRows:
-    from evalstats_plugin.analyses.power import power as plan
+    from evalstats_plugin.comparisons.power import power as plan
 
     return plan(
         pilot,
@@ -155,7 +157,7 @@ def _analyse(pilot: ResponseSet | PowerAssumptions, chosen: Mapping[str, Any]) -
 
 def _curve(pilot: ResponseSet | PowerAssumptions, chosen: Mapping[str, Any]) -> PowerRows:
     """Answer the same for many numbers of items."""
-    from evalstats_plugin.analyses.power_curve import power_curve
+    from evalstats_plugin.comparisons.power import power_curve
 
     return power_curve(
         pilot,
@@ -168,7 +170,7 @@ def _curve(pilot: ResponseSet | PowerAssumptions, chosen: Mapping[str, Any]) -> 
 
 
 def _design(chosen: Mapping[str, Any]) -> PowerDesign:
-    from evalstats_plugin.analyses.power import PowerDesign
+    from evalstats_plugin.comparisons.power import PowerDesign
 
     return PowerDesign(
         paired=not chosen["unpaired"],

@@ -1,276 +1,154 @@
-"""How sure are abilities, by refits to answers drawn anew?
-
-Weights of all refits are drawn before any of them is fitted, and simulated answers in the order of
-the refits, so that the size of the blocks in which they are fitted changes no number.
-"""
-
-# torch's stubs leave parts of these calls untyped.
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
-# pyright: reportUnknownArgumentType=false
+"""How sure are abilities, by refits to items, models, clusters or answers drawn anew?"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from functools import partial
-from typing import Literal, NamedTuple
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from evalstats_plugin.engines import mapped, n_workers
-from evalstats_plugin.irt.cml import abilities_given_item_totals
-from evalstats_plugin.irt.data import Counts
-from evalstats_plugin.irt.item_population import Kind
-from evalstats_plugin.irt.items_integrated import ItemsIntegratedFit, items_integrated
-from evalstats_plugin.irt.refits import Refits, Refitter, refitter
-from evalstats_plugin.stats.interval import FloatArray
+from evalstats_plugin.data.matrix import ResponseMatrix
+from evalstats_plugin.data.results import finite
+from evalstats_plugin.errors import DesignError, SelectionError, no_such
+from evalstats_plugin.irt.rows import Abilities, abilities
+from evalstats_plugin.runtime.lazy import need_torch
 
-Over = Literal["items", "models", "parametric"]
-Estimator = Literal["cml-items", "mml-items"]
-# Numbers that simulated answers of one block may have.
-_BLOCK = 2**24
+if TYPE_CHECKING:
+    from evalstats_plugin.irt.model.fit import IRTFit
 
 
-class Quantity(NamedTuple):
-    """Bootstrap of several numbers at once."""
-
-    replicates: FloatArray
-    """Shape (B, ·); NaN where a model was not drawn, infinite where an estimate is."""
-    std_error: FloatArray
-    """Of finite replicates."""
-    low: FloatArray
-    """Percentiles."""
-    high: FloatArray
+Over = Literal["items", "models", "clusters", "parametric"]
 
 
-class Bootstrap(NamedTuple):
-    """What refits found; abilities sum to 0 in each."""
-
-    ability: Quantity
-    covariance: FloatArray
-    """Of abilities, shape (N, N), over refits in which all are finite; NaN where those are few."""
-    discrimination: Quantity | None
-    """Posterior means given each refit; None where the estimator has no items."""
-    difficulty: Quantity | None
-    over: Over
-    notes: tuple[str, ...]
+OVER: dict[str, str] = {
+    "items": "items drawn anew",
+    "models": "models drawn anew",
+    "clusters": "clusters of items drawn anew",
+    "parametric": "answers to new items, simulated from the fit",
+}
+"""What refits are made to."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Options:
-    """How a bootstrap is done."""
-
-    over: Over = "items"
-    """Draw items, or models, with replacement, or simulate answers of new items from the fit."""
-    estimator: Estimator = "mml-items"
-    """``"cml-items"`` is of the Rasch model only, and draws items only."""
-    kind: Kind = "2pl"
-    n_resamples: int = 1000
-    confidence_level: float = 0.95
-    block: int | None = None
-    """Refits in memory at a time; changes no number."""
+_REFITTED = ("mml-items", "cml-items")
 
 
-def bootstrap(
-    counts: Counts,
-    options: Options,
-    rng: np.random.Generator,
+def bootstrap_abilities(
+    fit: IRTFit,
+    matrix: ResponseMatrix,
     *,
-    clusters: NDArray[np.int64] | None = None,
-) -> Bootstrap:
-    """Refit to answers drawn anew, and see how abilities vary.
+    over: Over = "items",
+    n_resamples: int = 1000,
+    rng: np.random.Generator | int | None = None,
+    device: str = "auto",
+    **shown: Any,
+) -> Abilities:
+    """Return the models of a fit with percentile intervals of refits; see `abilities`.
 
-    To draw items asks how abilities would vary with other items of the same kind; to draw models
-    asks how items would vary with other models, whose own abilities are seen only where drawn.
-    What an estimator gets wrong for every sample, no bootstrap shows [ET93]_.
+    Differences from a baseline take the covariance of the refits, and items their spread.
 
     Parameters
     ----------
-    clusters : shape (M,)
-        Items of one cluster are drawn together; numbers from 0.
+    fit
+        By estimator ``"mml-items"``, or ``"cml-items"`` over items or clusters.
+    shown
+        confidence_level, baseline and items, as of `abilities`.
 
     Raises
     ------
-    ValueError
-        Fewer than 2 resamples, clusters without drawing items, or an estimator that does not
-        serve what is asked.
+    SelectionError
+        Another estimator, or something to draw that does not exist.
+    DesignError
+        Fewer than 2 resamples.
     """
-    _check(options, counts, clusters)
-    b = options.n_resamples
-    if options.estimator == "cml-items":
-        weights = item_weights(b, counts.right.shape[1], rng, clusters)
-        fit = abilities_given_item_totals(
-            counts, weights=_tensor(weights, counts.right), block=options.block or 256
-        )
-        return _summary(fit.estimate, None, fit.converged, options)
-    fit = items_integrated(counts, options.kind)
-    found = list(_refits(counts, fit, options, rng, clusters))
-    ability, discrimination, difficulty, converged = (
-        torch.cat([getattr(part, name) for part in found])
-        for name in ("ability", "discrimination", "difficulty", "converged")
+    need_torch("item response models", "irt")
+    from evalstats_plugin.irt.estimators.refits import bootstrap
+    from evalstats_plugin.irt.model.data import counts_of
+
+    options = _options(fit, over, n_resamples, shown.get("confidence_level", 0.95))
+    clusters = _clusters(matrix) if over == "clusters" else None
+    counts = counts_of(matrix, device=device)
+    source = np.random.default_rng(rng)
+    found = bootstrap(counts, options, source, clusters=clusters)
+    spread = np.nan_to_num(found.ability.std_error, nan=np.inf)
+    whole = np.isfinite(found.covariance).all()
+    told = replace(
+        fit,
+        ability_covariance=found.covariance if whole else np.diag(spread**2),
+        **_items(found),
+        notes=(*fit.notes, *found.notes, *_notes(over, n_resamples, whole=bool(whole))),
     )
-    return _summary(ability, (discrimination, difficulty), converged, options)
+    results = abilities(told, matrix, **shown)
+    limits = {
+        model: (finite(low), finite(high))
+        for model, low, high in zip(fit.models, found.ability.low, found.ability.high, strict=True)
+    }
+    rows = (replace(r, low=limits[r.model][0], high=limits[r.model][1]) for r in results.rows)
+    return replace(results, rows=tuple(rows))
 
 
-def _check(options: Options, counts: Counts, clusters: NDArray[np.int64] | None) -> None:
-    if options.n_resamples < 2:
-        msg = f"{options.n_resamples} resamples asked for, expected 2 or more"
-        raise ValueError(msg)
-    if clusters is not None and options.over != "items":
-        msg = f"clusters are of items, found over={options.over!r}: take over='items'"
-        raise ValueError(msg)
-    if clusters is not None and clusters.shape != (counts.right.shape[1],):
-        msg = f"clusters have shape {clusters.shape}, expected ({counts.right.shape[1]},)"
-        raise ValueError(msg)
-    if options.estimator == "cml-items" and (options.kind, options.over) != ("rasch", "items"):
+def _options(fit: IRTFit, over: str, n_resamples: int, level: float) -> Any:
+    need_torch("item response models", "irt")
+    from evalstats_plugin.irt.estimators.refits import BootstrapOptions
+
+    if over not in OVER:
+        raise SelectionError(no_such("bootstrap", over, OVER, ", ".join(OVER)))
+    if fit.estimator not in _REFITTED or fit.response != "binomial":
         msg = (
-            f"'cml-items' is refitted for kind 'rasch' over 'items', found {options.kind!r} over "
-            f"{options.over!r}: take estimator 'mml-items'"
+            f"a bootstrap refits by {' or '.join(_REFITTED)}, found a fit by {fit.estimator!r}: "
+            "choose one of them as estimator"
         )
-        raise ValueError(msg)
-
-
-def item_weights(
-    n_resamples: int,
-    n_items: int,
-    rng: np.random.Generator,
-    clusters: NDArray[np.int64] | None = None,
-) -> FloatArray:
-    """How often each item is drawn, shape (B, M): alone, or with its cluster.
-
-    >>> item_weights(2, 4, np.random.default_rng(0), np.array([0, 0, 1, 1])).tolist()
-    [[1.0, 1.0, 1.0, 1.0], [1.0, 1.0, 1.0, 1.0]]
-    """
-    if clusters is None:
-        drawn = rng.multinomial(n_items, np.full(n_items, 1 / n_items), size=n_resamples)
-        return drawn.astype(np.float64)
-    count = int(clusters.max()) + 1
-    drawn = rng.multinomial(count, np.full(count, 1 / count), size=n_resamples)
-    return drawn[:, clusters].astype(np.float64)
-
-
-def _refits(
-    counts: Counts,
-    fit: ItemsIntegratedFit,
-    options: Options,
-    rng: np.random.Generator,
-    clusters: NDArray[np.int64] | None,
-) -> Iterator[Refits]:
-    ready = refitter(counts, fit, options.kind)
-    n, m = counts.right.shape
-    b, like = options.n_resamples, counts.right
-    block = options.block or max(1, min(_BLOCK // (n * m), -(-b // (4 * n_workers()))))
-    # Blocks are whole groups, so that each refit keeps its place in its group.
-    block = -(-block // ready.group) * ready.group
-    what = {"parametric": "right", "items": "item_weights", "models": "model_weights"}[options.over]
-    if options.over == "parametric":
-        drawn = _simulated(counts, fit, options, rng, block)
-    else:
-        weights = (
-            item_weights(b, m, rng, clusters) if options.over == "items" else _models(b, n, rng)
-        )
-        drawn = _tensor(weights, like).split(block)
-    return mapped(partial(_refit, ready), ({what: part} for part in drawn))
-
-
-def _refit(ready: Refitter, data: Mapping[str, Tensor]) -> Refits:
-    return ready.refit(**data)
-
-
-def _models(n_resamples: int, n_models: int, rng: np.random.Generator) -> FloatArray:
-    """How often each model is drawn, shape (B, N): two different ones at least."""
-    weights = item_weights(n_resamples, n_models, rng)
-    single = (weights > 0).sum(axis=1) < 2
-    while single.any():
-        weights[single] = item_weights(int(single.sum()), n_models, rng)
-        single = (weights > 0).sum(axis=1) < 2
-    return weights
-
-
-def _simulated(
-    counts: Counts, fit: ItemsIntegratedFit, options: Options, rng: np.random.Generator, block: int
-) -> Iterator[Tensor]:
-    """Right answers of the models to new items of the population, (block, N, M) at a time.
-
-    Items and answers have a generator each, so that each is drawn in the order of the refits.
-    """
-    of_items, of_answers = rng.spawn(2)
-    ability, trials = (x.cpu().numpy() for x in (fit.ability, counts.trials))
-    trials = np.round(trials).astype(np.int64)
-    most = int(trials.max())
-    for start in range(0, options.n_resamples, block):
-        size = min(block, options.n_resamples - start)
-        draw = of_items.standard_normal((size, trials.shape[1], 2))
-        a, d = _new_items(draw, fit.hyperparameters, options.kind)
-        p = 1 / (1 + np.exp(-(ability[:, None] * a[:, None] + d[:, None])))
-        take = of_answers.random((size, *trials.shape, most)) < p[..., None]
-        right = (take & (np.arange(most) < trials[..., None])).sum(axis=-1)
-        yield _tensor(right.astype(np.float64), counts.right)
-
-
-def _new_items(
-    draw: FloatArray, known: dict[str, float], kind: Kind
-) -> tuple[FloatArray, FloatArray]:
-    """Discriminations and intercepts from standard normal numbers (·, M, 2)."""
-    first = "intercept" if kind == "2pl-signed" else "difficulty"
-    one = known[f"{first}_mean"] + known[f"{first}_sd"] * draw[..., 0]
-    if kind == "rasch":
-        return np.ones_like(one), -one
-    second = "discrimination" if kind == "2pl-signed" else "log_discrimination"
-    share = known["correlation"]
-    mixed = share * draw[..., 0] + np.sqrt(1 - share**2) * draw[..., 1]
-    two = known[f"{second}_sd"] * mixed
-    return (1 + two, one) if kind == "2pl-signed" else (np.exp(two), -np.exp(two) * one)
-
-
-def _tensor(values: FloatArray, like: Tensor) -> Tensor:
-    return torch.as_tensor(values, dtype=like.dtype, device=like.device)
-
-
-def _summary(
-    ability: Tensor, items: tuple[Tensor, Tensor] | None, converged: Tensor, options: Options
-) -> Bootstrap:
-    level = options.confidence_level
-    theta = ability.cpu().numpy()
-    whole = np.isfinite(theta).all(axis=1)
-    n = theta.shape[1]
-    covariance = np.full((n, n), np.nan)
-    if whole.sum() > n:
-        covariance = np.cov(theta[whole].T)
-    failed, notes = int((~converged).sum()), list[str]()
-    if failed:
-        notes.append(
-            f"{failed} of {len(theta)} refits did not converge: their last estimate counts"
-        )
-    endless = int(np.isinf(theta).any(axis=1).sum())
-    if endless:
-        notes.append(f"in {endless} of {len(theta)} refits a model is all right or all wrong")
-    discrimination, difficulty = None, None
-    if items is not None:
-        discrimination, difficulty = (_quantity(x.cpu().numpy(), level) for x in items)
-    return Bootstrap(
-        _quantity(theta, level), covariance, discrimination, difficulty, options.over, tuple(notes)
+        raise SelectionError(msg)
+    if fit.estimator == "cml-items" and over not in ("items", "clusters"):
+        msg = f"'cml-items' is refitted to items or clusters drawn anew, found {over!r}"
+        raise SelectionError(msg)
+    if not 0 < level < 1:
+        raise DesignError(f"confidence level {level} found, expected a number between 0 and 1")
+    if n_resamples * (1 - level) / 2 < 1:
+        least = int(np.ceil(2 / (1 - level)))
+        msg = f"{n_resamples} resamples found, expected {least} or more for limits at this level"
+        raise DesignError(msg)
+    return BootstrapOptions(
+        over=cast("Any", "items" if over == "clusters" else over),
+        estimator=fit.estimator,
+        kind=cast("Any", fit.item_model),
+        n_resamples=n_resamples,
+        confidence_level=level,
     )
 
 
-def _quantity(values: FloatArray, level: float) -> Quantity:
-    there = ~np.isnan(values)
-    finite = np.isfinite(values)
-    count = finite.sum(axis=0)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        mean = np.where(finite, values, 0).sum(axis=0) / count
-        square = np.where(finite, (values - mean) ** 2, 0).sum(axis=0)
-        std_error = np.sqrt(np.where(count > 1, square / (count - 1), np.nan))
-    tail = (1 - level) / 2
-    low, high = _percentiles(values, there.sum(axis=0), np.array([tail, 1 - tail]))
-    return Quantity(values, std_error, low, high)
+def _clusters(matrix: ResponseMatrix) -> NDArray[np.int64]:
+    """Number the clusters; an item without one stands alone."""
+    names = None if matrix.clusters is None else matrix.clusters.astype(str)
+    if names is None or not (names != "").any():
+        msg = "no item has a cluster, expected some: name the field that tells (--cluster)"
+        raise SelectionError(msg)
+    places = np.arange(len(names)).astype(str)
+    alone = np.where(names == "", np.char.add("\0", places), "")
+    keys = np.char.add(np.char.add(matrix.tasks.astype(str), "\1"), np.char.add(names, alone))
+    return np.unique(keys, return_inverse=True)[1].astype(np.int64)
 
 
-def _percentiles(values: FloatArray, count: NDArray[np.int64], at: FloatArray) -> FloatArray:
-    """Order statistics of what is not NaN, shape (2, ·), which may be infinite."""
-    ordered = np.sort(values, axis=0)
-    place = np.clip(np.round(at[:, None] * (count + 1)) - 1, 0, np.maximum(count - 1, 0))
-    return np.take_along_axis(ordered, place.astype(np.int64), axis=0)
+def _items(found: Any) -> dict[str, Any]:
+    """Errors of the items, where the estimator has any."""
+    if found.difficulty is None:
+        return {}
+    return {
+        "difficulty_std_error": found.difficulty.std_error,
+        "discrimination_std_error": found.discrimination.std_error,
+    }
+
+
+def _notes(over: str, n_resamples: int, *, whole: bool) -> Sequence[str]:
+    said = [
+        f"intervals are percentiles of {n_resamples:,} refits to {OVER[over]}; what the estimator "
+        "gets wrong every time they do not show"
+    ]
+    if over == "models":
+        said.append("a model's ability varies only where it was drawn; items vary as models do")
+    elif not whole:
+        said.append(
+            "too few refits have all abilities finite: differences take them as independent"
+        )
+    return said

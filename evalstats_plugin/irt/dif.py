@@ -1,39 +1,162 @@
-"""Do items treat two groups of models alike? Differential item functioning.
-
-An item that base models and chat models of the same ability do not get right equally often
-measures something besides ability: a format, a language, a leaked answer.
-"""
+"""Which items are harder for one group of models than for others as able?"""
+# PART dif - Do items treat two groups of models alike? Differential item functioning.
+# PART firth - Logistic regressions of many items at once, finite even where groups separate perfectly [Fir93]_.
+# PART mantel_haenszel - Do two groups of equal ability get an item right equally often? Mantel and Haenszel's test.
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from evalstats_plugin.errors import DesignError, SelectionError
-from evalstats_plugin.irt.firth import firth_logistic
-from evalstats_plugin.irt.fit import IRTFit
+from evalstats_plugin.data.matrix import ResponseMatrix
+from evalstats_plugin.data.results import Results, finite
+from evalstats_plugin.errors import DesignError, SelectionError, few, no_such
+from evalstats_plugin.irt.answers import short
 from evalstats_plugin.irt.item_fit import cells_of
-from evalstats_plugin.irt.mantel_haenszel import mantel_haenszel
-from evalstats_plugin.matrix import ResponseMatrix
-from evalstats_plugin.stats.interval import FloatArray
-from evalstats_plugin.stats.multiplicity import benjamini_hochberg, holm
-from evalstats_plugin.wording import few, no_such
+from evalstats_plugin.irt.model.fit import IRTFit
+from evalstats_plugin.stats.arrays import FloatArray
+from evalstats_plugin.stats.many import benjamini_hochberg, holm
 
 if TYPE_CHECKING:
     import pandas as pd
 
+
 Method = Literal["logistic", "mantel-haenszel"]
+
+
 ETS_SCALE = 2.35
 """Of log odds to the delta scale of ETS [HT88]_."""
+
+
 _FEW = 10
+
+
 _ROUNDS = 10
+
+
 # Cells of items × models at a time.
 _BLOCK = 2**18
+
+
+_TOLERANCE = 1e-9
+
+
+_LONGEST = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemDifference:
+    """What an item does to the focal group, ability aside. Numbers are finite or ``None``."""
+
+    item: str
+    task: str
+    metric: str
+    log_odds: float | None
+    """Of a right answer, focal group over the others, at the same ability."""
+    low: float | None
+    high: float | None
+    std_error: float | None
+    delta: float | None
+    """The same on the scale of ETS; below 0 the item is harder for the focal group."""
+    p_value: float | None
+    p_adjusted: float | None
+    """All items considered (Holm)."""
+    size: str
+    """``"A"`` negligible, ``"B"`` moderate, ``"C"`` large, by its own p-value."""
+    flagged: bool
+    """Beyond chance, all items considered."""
+    method: str
+    confidence_level: float
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ItemDifferences(Results[ItemDifference]):
+    """The items, the surest differences first."""
+
+    focal: tuple[str, ...] = ()
+    """Models of the focal group."""
+    n_others: int = 0
+
+    @property
+    def flagged(self) -> tuple[ItemDifference, ...]:
+        """Items that differ beyond chance."""
+        return tuple(row for row in self.rows if row.flagged)
+
+
+def models_like(patterns: Sequence[str], models: Sequence[str]) -> tuple[str, ...]:
+    """Return the models that any of the patterns names; ``*`` and ``?`` stand for others.
+
+    Raises
+    ------
+    SelectionError
+        A pattern that no model matches.
+    """
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name in models):
+            raise SelectionError(no_such("model", pattern, models, few(list(models))))
+    return tuple(name for name in models if any(fnmatchcase(name, p) for p in patterns))
+
+
+def differential_items(
+    fit: IRTFit,
+    matrix: ResponseMatrix,
+    focal: Sequence[str],
+    *,
+    method: Literal["logistic", "mantel-haenszel"] = "logistic",
+    confidence_level: float = 0.95,
+) -> ItemDifferences:
+    """Compare the models in `focal` with all others, item by item, at the same ability; see `dif`.
+
+    Raises
+    ------
+    SelectionError
+        A model of the group is not in the matrix.
+    DesignError
+        Fewer than 2 models on either side.
+    """
+    from evalstats_plugin.stats.interval import normal_quantile
+
+    found = dif(fit, matrix, focal, method=method, confidence_level=confidence_level)
+    z = normal_quantile(confidence_level)
+    doubtful = np.nan_to_num(found.p_value, nan=2)
+    order: list[int] = np.lexsort((-np.abs(np.nan_to_num(found.log_odds)), doubtful)).tolist()
+    low, high = (found.log_odds + sign * z * found.std_error for sign in (-1, 1))
+    table = (found.log_odds, low, high, found.std_error, found.delta, found.p_value)
+    numbers: list[list[float]] = np.stack([*table, found.p_adjusted], axis=1).tolist()
+    rows = tuple(
+        ItemDifference(
+            item=str(found.item_ids[j]),
+            task=str(found.tasks[j]),
+            metric=short(str(matrix.metrics[j])),
+            log_odds=finite(numbers[j][0]),
+            low=finite(numbers[j][1]),
+            high=finite(numbers[j][2]),
+            std_error=finite(numbers[j][3]),
+            delta=finite(numbers[j][4]),
+            p_value=finite(numbers[j][5]),
+            p_adjusted=finite(numbers[j][6]),
+            size=str(found.size[j]),
+            flagged=bool(found.flagged[j]),
+            method=found.method,
+            confidence_level=confidence_level,
+        )
+        for j in order
+    )
+    silent = int(np.isnan(found.log_odds).sum())
+    notes = [f"{silent} items tell nothing: all right, all wrong, or not taken by both groups"]
+    return ItemDifferences(
+        rows,
+        (*fit.notes, *found.notes, *(notes if silent else [])),
+        focal=tuple(focal),
+        n_others=len(matrix.models) - len(focal),
+    )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -243,3 +366,122 @@ def _by_regression(data: _Data, anchor: NDArray[np.bool_]) -> _Test:
 
 
 _TESTS = {"logistic": _by_regression, "mantel-haenszel": _by_strata}
+
+
+class Regression(NamedTuple):
+    """Of M items on P columns."""
+
+    coefficients: FloatArray
+    """Shape (M, P)."""
+    covariance: FloatArray
+    """Inverse information, shape (M, P, P)."""
+    log_likelihood: FloatArray
+    """Penalised, shape (M,)."""
+
+
+class _Point(NamedTuple):
+    log_likelihood: FloatArray
+    score: FloatArray
+    information: FloatArray
+
+
+def firth_logistic(
+    columns: FloatArray, right: FloatArray, trials: FloatArray, free: NDArray[np.bool_]
+) -> Regression:
+    """Fit by Newton steps, halved where the penalised likelihood would fall.
+
+    Parameters
+    ----------
+    columns : shape (M, N, P)
+    right, trials : shape (M, N)
+        Successes, and trials: 0 leaves a cell out.
+    free : shape (P,)
+        The others stay 0, but count in the penalty, as likelihood-ratio tests need it [HS02]_.
+    """
+    m, _, p = columns.shape
+    at = np.zeros((m, p))
+    here = _evaluate(columns, right, trials, at)
+    for _ in range(100):
+        step = np.zeros_like(at)
+        part = here.information[:, free][:, :, free]
+        step[:, free] = np.linalg.solve(part, here.score[:, free, None])[..., 0]
+        longest = np.abs(step).max(axis=1, keepdims=True)
+        step *= np.minimum(1, _LONGEST / np.maximum(longest, _LONGEST))
+        if longest.max() < _TOLERANCE:
+            break
+        there = _evaluate(columns, right, trials, at + step)
+        for _ in range(12):
+            falls = there.log_likelihood < here.log_likelihood - 1e-12
+            if not falls.any():
+                break
+            step[falls] /= 2
+            there = _evaluate(columns, right, trials, at + step)
+        at, here = at + step, there
+    return Regression(at, np.linalg.inv(here.information).astype(np.float64), here.log_likelihood)
+
+
+def _evaluate(columns: FloatArray, right: FloatArray, trials: FloatArray, at: FloatArray) -> _Point:
+    logit = np.einsum("mnp,mp->mn", columns, at)
+    probability = np.asarray(special.expit(logit), dtype=np.float64)
+    weight = trials * probability * (1 - probability)
+    information = np.einsum("mnp,mn,mnr->mpr", columns, weight, columns, optimize=True)
+    # Keeps a column that does not vary among the models of an item from making it singular.
+    information += 1e-10 * np.eye(at.shape[1])
+    inverse = np.linalg.inv(np.asarray(information, dtype=np.float64))
+    leverage = weight * np.einsum("mnp,mpr,mnr->mn", columns, inverse, columns, optimize=True)
+    pull = right - trials * probability + leverage * (0.5 - probability)
+    log_likelihood = (right * logit - trials * np.logaddexp(0, logit)).sum(axis=1)
+    return _Point(
+        log_likelihood + 0.5 * np.linalg.slogdet(information)[1],
+        np.einsum("mnp,mn->mp", columns, pull),
+        information,
+    )
+
+
+class MantelHaenszel(NamedTuple):
+    """Each of the shape of the leading axes; NaN where no stratum tells anything."""
+
+    log_odds: FloatArray
+    """Log of the common odds ratio: odds of the first group over those of the second."""
+    std_error: FloatArray
+    """Of Robins, Breslow and Greenland [RBG86]_."""
+    chi_square: FloatArray
+    """Corrected for continuity, one degree of freedom."""
+    p_value: FloatArray
+    """Of equal odds, two-sided."""
+
+
+def mantel_haenszel(tables: ArrayLike) -> MantelHaenszel:
+    """Combine S strata of 2 × 2 tables [MH59]_.
+
+    Parameters
+    ----------
+    tables : shape (..., S, 2, 2)
+        Groups × (right, wrong).
+
+    Examples
+    --------
+    >>> found = mantel_haenszel([[[10, 5], [6, 9]], [[8, 2], [5, 5]]])
+    >>> round(float(found.log_odds), 3), round(float(found.p_value), 3)
+    (1.204, 0.09)
+    """
+    cells: FloatArray = np.asarray(tables, dtype=np.float64)
+    a, b, c, d = (cells[..., i, j] for i in (0, 1) for j in (0, 1))
+    size = a + b + c + d
+    safe = np.where(size > 0, size, 1.0)
+    agree, differ = a * d / safe, b * c / safe
+    up, down = agree.sum(axis=-1), differ.sum(axis=-1)
+    margins = (a + b) * (c + d) * (a + c) * (b + d)
+    variance = (margins / (safe**2 * np.maximum(size - 1, 1))).sum(axis=-1)
+    gap = (a - (a + b) * (a + c) / safe).sum(axis=-1)
+    share_agree, share_differ = (a + d) / safe, (b + c) / safe
+    with np.errstate(invalid="ignore", divide="ignore"):
+        chi_square = np.maximum(np.abs(gap) - 0.5, 0) ** 2 / variance
+        squared = (
+            (share_agree * agree).sum(axis=-1) / (2 * up**2)
+            + (share_agree * differ + share_differ * agree).sum(axis=-1) / (2 * up * down)
+            + (share_differ * differ).sum(axis=-1) / (2 * down**2)
+        )
+        return MantelHaenszel(
+            np.log(up) - np.log(down), np.sqrt(squared), chi_square, special.chdtrc(1, chi_square)
+        )

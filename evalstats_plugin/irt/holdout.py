@@ -1,265 +1,209 @@
-"""How well does a fit predict what it has not seen? Two-stage fits, and what their errors are.
-
-First the trained cells alone are fitted. Then held-out models are placed on the frozen items by
-their exposed cells, held-out items among the frozen models by theirs, and the rest is predicted.
-"""
-
-# torch's stubs leave parts of these calls untyped.
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
-# pyright: reportUnknownArgumentType=false
+"""How well do item response models predict answers that were held out?"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
-import torch
-from scipy import special
-from torch import Tensor
 
-from evalstats_plugin.engines import mapped
-from evalstats_plugin.errors import DesignError
-from evalstats_plugin.irt.data import Counts
-from evalstats_plugin.irt.masks import BoolArray, Split
-from evalstats_plugin.irt.two_stage import Fitted
-from evalstats_plugin.stats.interval import FloatArray, IntArray, tail_probability
+from evalstats_plugin.data.matrix import ResponseMatrix
+from evalstats_plugin.data.results import Results, finite
+from evalstats_plugin.errors import SelectionError, no_such
+from evalstats_plugin.irt.methods import MASKS
+from evalstats_plugin.runtime.lazy import need_torch
+from evalstats_plugin.runtime.workers import mapped, tell_progress
+from evalstats_plugin.stats.arrays import FloatArray
 
-Estimator: TypeAlias = Callable[[Counts], "Fitted | Tensor"]
-"""Fits counts. One that gives P(right) itself, (N, M), gets trained and exposed cells at once."""
+ITEM_MODELS = ("rasch", "2pl", "factor")
 
 
-class Scores(NamedTuple):
-    """Of predictions of the cells held out; each trial counts once."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldOut:
+    """Scores of the predictions of one part that was held out. Numbers are finite or ``None``."""
 
-    auc: float
-    """Chance that a right answer was given a higher P than a wrong one, ties half; NaN where all
-    are right or all wrong."""
-    log_loss: float
-    """Per trial, in nats; infinite where what was sure did not happen."""
-    brier: float
-    """Mean squared error of P, per trial."""
+    mask: str
+    """A name of `MASKS`: what was held out."""
+    seed: int
+    """Of what was drawn; the same one holds out the same cells."""
+    item_model: str
+    n_models: int
+    n_items: int
+    n_cells: int
+    """Held out and predicted."""
+    auc: float | None
+    """Chance that a right answer was given a higher probability than a wrong one."""
+    log_loss: float | None
+    """Per answer, in nats."""
+    brier: float | None
+    """Mean squared error of the probability."""
+    base_log_loss: float | None
+    """Of the share of right answers as the one probability of all."""
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalibrationBin:
+    """Held-out cells of like probability, all seeds of a mask together."""
+
+    mask: str
+    predicted: float
+    observed: float
+    std_error: float
+    """Of the observed share, if the predictions are true and the cells independent."""
     n_cells: int
 
 
-class Calibration(NamedTuple):
-    """Cells in groups of rising P, each array of shape (bins,)."""
+@dataclass(frozen=True)
+class HeldOuts(Results[HeldOut]):
+    """One row per mask and seed, and how well probabilities are calibrated."""
 
-    predicted: FloatArray
-    observed: FloatArray
-    std_error: FloatArray
-    """Of `observed`, if the predictions are true."""
-    n_cells: IntArray
+    calibration: tuple[CalibrationBin, ...] = ()
 
 
-class Accuracy(NamedTuple):
-    """Predicted shares of right answers on items not seen, each of shape (n,)."""
-
-    estimate: FloatArray
-    low: FloatArray
-    high: FloatArray
-    excess: float
-    """Standard deviation of the prediction's error beyond the chance of single answers."""
-    n_calibration: int
-    """Models on which that was measured."""
-
-
-def predict_held_out(estimator: Estimator, counts: Counts, split: Split) -> FloatArray:
-    """P(right) of all cells, shape (N, M), from those trained on and exposed alone.
-
-    Raises
-    ------
-    DesignError
-        A held-out model or item has no exposed cell.
-    """
-    device = counts.trials.device
-    train, exposed = (torch.from_numpy(part).to(device) for part in (split.train, split.exposed))
-    models, items = train.any(1), train.any(0)
-    _check_exposed(split)
-    fitted = estimator(_part(counts, train, models, items))
-    if isinstance(fitted, Tensor):
-        if bool(exposed.any()):
-            every = torch.ones_like(models), torch.ones_like(items)
-            found = estimator(_part(counts, train | exposed, *every))
-            return _numpy(found if isinstance(found, Tensor) else found.probability())
-        return _numpy(fitted)
-    found = torch.empty_like(counts.right)
-    found[torch.outer(models, items)] = fitted.probability().flatten()
-    new_models = fitted.for_models(_part(counts, exposed, ~models, items))
-    new_items = fitted.for_items(_part(counts, exposed, models, ~items))
-    found[torch.outer(~models, items)] = new_models.probability().flatten()
-    found[torch.outer(models, ~items)] = new_items.probability().flatten()
-    found[torch.outer(~models, ~items)] = new_models.crossed(new_items).probability().flatten()
-    return _numpy(found)
-
-
-def score_held_out(counts: Counts, probability: FloatArray, test: BoolArray) -> Scores:
-    """Score the predictions of the cells in `test`; partial credit is a share of a right answer."""
-    right, trials, p = _cells(counts, probability, test)
-    wrong, total = trials - right, float(trials.sum())
-    # A cell neither right nor wrong at all says nothing, even if the log of its P is infinite.
-    loss = special.xlogy(right, p) + special.xlog1py(wrong, -p)
-    return Scores(
-        auc=weighted_auc(p, right, wrong),
-        log_loss=-float(loss.sum()) / total,
-        brier=float((right * (1 - p) ** 2 + wrong * p**2).sum()) / total,
-        n_cells=len(p),
-    )
-
-
-def weighted_auc(score: FloatArray, right: FloatArray, wrong: FloatArray) -> float:
-    """Area under the ROC curve where each score stands for `right` and `wrong` answers.
-
-    >>> right = np.array([0.0, 1.0, 0.0, 1.0])
-    >>> weighted_auc(np.array([0.1, 0.4, 0.4, 0.8]), right, 1 - right)
-    0.875
-    """
-    _, place = np.unique(score, return_inverse=True)
-    positive, negative = (np.bincount(place, weights=x) for x in (right, wrong))
-    pairs = float(positive.sum() * negative.sum())
-    below = np.cumsum(negative) - negative / 2
-    return float(positive @ below) / pairs if pairs else float("nan")
-
-
-def calibration(
-    counts: Counts, probability: FloatArray, test: BoolArray, *, n_bins: int = 10
-) -> Calibration:
-    """Compare P with what happened, in bins of equally many cells; equal P share a bin."""
-    right, trials, p = _cells(counts, probability, test)
-    edges = np.unique(np.quantile(p, np.arange(1, n_bins) / n_bins))
-    _, place = np.unique(np.searchsorted(edges, p, side="left"), return_inverse=True)
-    total = np.bincount(place, weights=trials)
-    return Calibration(
-        predicted=np.bincount(place, weights=trials * p) / total,
-        observed=np.bincount(place, weights=right) / total,
-        std_error=np.sqrt(np.bincount(place, weights=trials * p * (1 - p))) / total,
-        n_cells=np.bincount(place),
-    )
-
-
-def unseen_accuracy(
-    estimator: Callable[[Counts], Fitted],
-    known: Counts,
-    new: Counts,
+def held_out(
+    matrix: ResponseMatrix,
+    masks: Sequence[str] = ("random",),
     *,
-    rng: np.random.Generator,
-    confidence_level: float = 0.95,
-    n_folds: int = 5,
-) -> Accuracy:
-    """Predict the share of right answers of new models on the items that none of them has seen.
-
-    How far such predictions are off is measured on the known models: each in turn, a fold at a
-    time, is held out and shown only the items that the new ones have seen. The interval is for the
-    share that will be found, with errors beyond chance as large as there, and Student's t for their
-    number.
+    item_model: str = "2pl",
+    dimensions: int | str = "auto",
+    seeds: Sequence[int] = range(5),
+    device: str = "auto",
+) -> HeldOuts:
+    """Hold out a fifth of the cells, models or items; fit the rest; predict what was held out.
 
     Parameters
     ----------
-    known
-        Models with answers to both kinds of items, shape (N, M).
-    new
-        Models that have seen the same part of those items, shape (n, M).
+    masks
+        Names of `MASKS`. Held-out models and items show 30 % of their answers, by which they are
+        placed, the rest of the fit being frozen.
+    item_model
+        ``"rasch"`` or ``"2pl"``, with items integrated out, or ``"factor"``.
+    dimensions
+        Of ``"factor"``.
+    seeds
+        Of the draws: one row for each.
 
     Raises
     ------
+    SelectionError
+        No such mask, or an item model that cannot be asked.
     DesignError
-        Fewer than two known models per fold, or the new models have seen different items, none or
-        all of them.
+        Too little is left to fit or to predict.
     """
-    tail = tail_probability(confidence_level)
-    seen = _common(new)
-    n = len(known.right)
-    if n < 2 * n_folds:
-        msg = f"{n} known models found, expected {2 * n_folds} or more for {n_folds} folds"
-        raise DesignError(msg)
-    fold = torch.from_numpy(rng.permutation(n) % n_folds).to(seen.device)
-    expected, variance, found = (known.right.new_zeros(n) for _ in range(3))
-    out_of_each = [fold == k for k in range(n_folds)]
-    for out, shares in zip(
-        out_of_each, mapped(partial(_of_fold, estimator, known, seen), out_of_each), strict=True
-    ):
-        expected[out], variance[out], found[out] = shares
-    there = ~torch.isnan(found)
-    error = (found - expected)[there]
-    count = len(error)
-    if count < 2:
-        msg = f"{count} known models answered items that the new ones have not seen: 2 needed"
-        raise DesignError(msg)
-    excess = float((error.square() - variance[there]).mean().clamp_min(0))
-    probability = estimator(known).for_models(_seen(new, seen)).probability()[:, ~seen]
-    estimate = _numpy(probability.mean(1))
-    chance = _numpy((probability * (1 - probability)).sum(1)) / probability.shape[1] ** 2
-    half = -special.stdtrit(count, tail) * np.sqrt(chance + excess)
-    low, high = (np.clip(estimate + sign * half, 0, 1) for sign in (-1, 1))
-    return Accuracy(estimate, low, high, excess**0.5, count)
+    need_torch("item response models", "irt")
+    from evalstats_plugin.irt.model.data import counts_of
+
+    _check(masks, item_model)
+    counts = counts_of(matrix, device=device)
+    observed = np.asarray((~np.isnan(matrix.scores)).any(axis=2))
+    told = _Told(counts, observed, _keys(matrix), item_model, dimensions)
+    outcomes = mapped(partial(_predicted, told), [(mask, seed) for mask in masks for seed in seeds])
+    rows: list[HeldOut] = []
+    bins: list[CalibrationBin] = []
+    for mask in masks:
+        tests: list[tuple[FloatArray, Any]] = []
+        for place, seed in enumerate(seeds, 1):
+            tell_progress(f"draw of {mask}", place, len(seeds))
+            tests.append(next(outcomes))
+            rows.append(_row(mask, seed, item_model, counts, tests[-1]))
+        bins += _bins(mask, counts, tests)
+    return HeldOuts(tuple(rows), counts.notes, calibration=tuple(bins))
 
 
-def _of_fold(
-    estimator: Callable[[Counts], Fitted], known: Counts, seen: Tensor, out: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Shares of the models of one fold, placed by a fit of the others; see `_shares`."""
-    placed = estimator(_rows(known, ~out)).for_models(_seen(_rows(known, out), seen))
-    return _shares(_rows(known, out), placed.probability(), ~seen)
+class _Told(NamedTuple):
+    """What all draws have in common."""
+
+    counts: Any
+    observed: Any
+    keys: Mapping[str, Mapping[str, FloatArray]]
+    item_model: str
+    dimensions: int | str
 
 
-def _common(new: Counts) -> Tensor:
-    """Items that all new models have seen, shape (M,)."""
-    seen = new.trials > 0
-    if not bool((seen == seen[0]).all()) or bool(seen[0].all()) or not bool(seen[0].any()):
-        low, high = int(seen.sum(1).min()), int(seen.sum(1).max())
-        msg = (
-            f"the new models have seen {low} to {high} of {seen.shape[1]} items, expected the same "
-            "items for all, some but not all: predict for one such group at a time"
-        )
-        raise DesignError(msg)
-    return seen[0]
+def _predicted(told: _Told, draw: tuple[str, int]) -> tuple[FloatArray, Any]:
+    """Hold out by one mask and seed: predictions of all cells, and which were held out."""
+    from evalstats_plugin.irt.estimators.frozen import predict_held_out
+    from evalstats_plugin.irt.model.masks import MASKS
+
+    mask, seed = draw
+    rng = np.random.default_rng(seed)
+    split = MASKS[mask](told.observed, rng=rng, **told.keys.get(mask, {}))
+    fit = _estimator(told.item_model, told.dimensions, rng)
+    return predict_held_out(fit, told.counts, split), split.test
 
 
-def _shares(counts: Counts, probability: Tensor, items: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Expected share of right answers, its variance by chance, and the share found."""
-    trials, p = counts.trials * items, probability
-    total = trials.sum(1)
-    found = (counts.right * items).sum(1) / total
-    return (trials * p).sum(1) / total, (trials * p * (1 - p)).sum(1) / total**2, found
+def _check(masks: Sequence[str], item_model: str) -> None:
+    for mask in masks:
+        if mask not in MASKS:
+            raise SelectionError(no_such("mask", mask, MASKS, ", ".join(MASKS)))
+    if item_model not in ITEM_MODELS:
+        shown = ", ".join(ITEM_MODELS)
+        msg = f"answers are held out for item models {shown}, found {item_model!r}: choose of these"
+        raise SelectionError(msg)
 
 
-def _rows(counts: Counts, models: Tensor) -> Counts:
-    return Counts(counts.right[models], counts.trials[models])
+def _keys(matrix: ResponseMatrix) -> dict[str, dict[str, FloatArray]]:
+    """What shifted masks go by: the ablest models, and the hardest items."""
+    there = ~np.isnan(matrix.scores)
+    right = np.where(there, matrix.scores, 0.0)
+    by_model, by_item = (
+        right.sum(axis=axes) / np.maximum(there.sum(axis=axes), 1) for axes in ((1, 2), (0, 2))
+    )
+    return {"shifted-rows": {"key": by_model}, "shifted-columns": {"key": -by_item}}
 
 
-def _seen(counts: Counts, items: Tensor) -> Counts:
-    return Counts(counts.right * items, counts.trials * items)
+def _estimator(item_model: str, dimensions: int | str, rng: np.random.Generator) -> Any:
+    need_torch("item response models", "irt")
+    from evalstats_plugin.irt.estimators.factor import fit_factor
+    from evalstats_plugin.irt.estimators.frozen import fit_curves
+
+    if item_model == "factor":
+        k = cast("int | Literal['auto']", dimensions)
+        return partial(fit_factor, n_dimensions=k, ridge="auto", rng=rng)
+    return partial(fit_curves, kind=item_model)
 
 
-def _part(counts: Counts, cells: Tensor, models: Tensor, items: Tensor) -> Counts:
-    """Some models and items, of which only `cells` are seen."""
-    right, trials = ((x * cells)[models][:, items] for x in (counts.right, counts.trials))
-    return Counts(right, trials)
+def _row(
+    mask: str, seed: int, item_model: str, counts: Any, tested: tuple[FloatArray, Any]
+) -> HeldOut:
+    from evalstats_plugin.irt.estimators import frozen
+
+    found, test = tested
+    scores = frozen.score_held_out(counts, found, test)
+    right, trials = (x.cpu().numpy()[test].sum() for x in (counts.right, counts.trials))
+    share = np.full_like(found, right / trials)
+    base = frozen.score_held_out(counts, share, test)
+    return HeldOut(
+        mask=mask,
+        seed=seed,
+        item_model=item_model,
+        n_models=len(test),
+        n_items=test.shape[1],
+        n_cells=scores.n_cells,
+        auc=finite(scores.auc),
+        log_loss=finite(scores.log_loss),
+        brier=finite(scores.brier),
+        base_log_loss=finite(base.log_loss),
+    )
 
 
-def _check_exposed(split: Split) -> None:
-    used = split.train | split.exposed
-    for axis, what in ((1, "models"), (0, "items")):
-        bare = int((split.test.any(axis) & ~used.any(axis)).sum())
-        if bare:
-            msg = (
-                f"{bare} held-out {what} have no exposed cell, from which they could be placed: "
-                "raise exposure_rate"
-            )
-            raise DesignError(msg)
+def _bins(mask: str, counts: Any, tests: list[tuple[FloatArray, Any]]) -> list[CalibrationBin]:
+    """Calibration over all seeds, as if they were more models."""
+    from evalstats_plugin.irt.estimators.frozen import calibration
+
+    repeated = _repeated(counts, len(tests))
+    predicted, test = (np.concatenate(x) for x in zip(*tests, strict=True))
+    found = calibration(repeated, predicted, test)
+    rows = zip(*(x.tolist() for x in found), strict=True)
+    return [
+        CalibrationBin(mask=mask, predicted=p, observed=o, std_error=s, n_cells=n)
+        for p, o, s, n in rows
+    ]
 
 
-def _cells(
-    counts: Counts, probability: FloatArray, test: BoolArray
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Right answers, trials and P of the cells in `test` that were scored."""
-    right, trials = _numpy(counts.right), _numpy(counts.trials)
-    there = test & (trials > 0)
-    if not there.any():
-        raise ValueError("no cell to score: test and the scored cells do not overlap")
-    return right[there], trials[there], probability[there]
-
-
-def _numpy(tensor: Tensor) -> FloatArray:
-    return tensor.detach().to("cpu", torch.float64).numpy()
+def _repeated(counts: Any, times: int) -> Any:
+    """The same answers so many times, one below the other."""
+    return replace(counts, **{k: getattr(counts, k).repeat(times, 1) for k in ("right", "trials")})

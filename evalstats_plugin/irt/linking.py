@@ -15,12 +15,13 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from scipy import special
 
-from evalstats_plugin.errors import DesignError, SelectionError
-from evalstats_plugin.irt.fit import IRTFit
-from evalstats_plugin.stats.interval import FloatArray
-from evalstats_plugin.wording import no_such
+from evalstats_plugin.errors import DesignError, SelectionError, no_such
+from evalstats_plugin.irt.model.fit import IRTFit
+from evalstats_plugin.stats.arrays import FloatArray
 
 Method = Literal["mean-mean", "mean-sigma", "haebara", "stocking-lord"]
+
+
 # Of the distribution of abilities, in standard deviations.
 _NODES = np.linspace(-4, 4, 41)
 

@@ -1,26 +1,67 @@
 """Abilities of models and what items are like, for people: tables, and sentences that explain."""
+# PART ability_tables - How tables of abilities are laid out, on the terminal and in Markdown.
+# PART ability_factors - Several abilities of each model, for people: tables, and sentences that explain.
+# PART ability_checks - For people: what fits predicted of answers held out, and items that treat groups unlike.
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, TextIO
+from dataclasses import asdict
+from itertools import groupby
+from statistics import mean, stdev
+from typing import Any, NamedTuple, TextIO
 
-from evalstats_plugin.analyses.ability_records import Abilities, Ability, ItemEstimate
-from evalstats_plugin.report import formats
-from evalstats_plugin.report.ability_tables import Lines, filled, markdown, plain, share, signed
+from rich.table import Table
+from rich.text import Text
+
+from evalstats_plugin.comparisons.rows import Comparison
+from evalstats_plugin.data.results import Results
+from evalstats_plugin.errors import few
+from evalstats_plugin.irt.dif import ItemDifference, ItemDifferences
+from evalstats_plugin.irt.holdout import HeldOut, HeldOuts
+from evalstats_plugin.irt.methods import MASKS
+from evalstats_plugin.irt.rows import (
+    Abilities,
+    Ability,
+    FactorAbilities,
+    FactorAbility,
+    FactorLoading,
+    ItemEstimate,
+)
+from evalstats_plugin.report import text
 from evalstats_plugin.report.comparisons import p_value, probability
-from evalstats_plugin.report.text import percent, print_all
-from evalstats_plugin.results import Comparison, Results
-from evalstats_plugin.wording import few
+from evalstats_plugin.report.text import percent, print_all, titled
 
 MOST_ITEMS = 25
 """Lines of a table of items; the items to look at come first."""
 
+
 _MODELS = ("Model", "Ability", "interval", "Std. error", "Score", "Items")
+
+
 _DIFFERENCES = ("Model", "Abler by", "interval", "p, adj.", "P(abler)")
+
+
 _ITEMS = ("Difficulty", "± s.e.", "Discr.", "± s.e.", "Score", "Infit", "Outfit")
+
+
 _VERDICTS = {"better": "abler", "worse": "less able", "unclear": "unclear"}
+
+
+Lines = list[list[str]]
+"""Of a table: headers first."""
+
+
+WITH_ERRORS = 3
+"""Dimensions up to which a table of 80 columns has room for standard errors."""
+
+
+MOST_FACTOR_ITEMS = 5
+"""Shown of each dimension."""
+
+
+_SIZES = {"A": "negligible", "B": "moderate", "C": "large"}
 
 
 def print_abilities(results: Abilities, file: TextIO, *, heading: str, width: int | None) -> None:
@@ -38,7 +79,7 @@ def print_abilities(results: Abilities, file: TextIO, *, heading: str, width: in
     print_all(tables, _said(results, marks), [*legend(results), heading], file=file, width=width)
 
 
-def to_markdown(results: Abilities, heading: str) -> str:
+def abilities_markdown(results: Abilities, heading: str) -> str:
     """Return Markdown tables, the notes, what the words mean, and how it was made."""
     marks = _marks(results)
     blocks = [markdown(_title(results), _model_lines(results, marks))]
@@ -52,9 +93,9 @@ def to_markdown(results: Abilities, heading: str) -> str:
     return "\n".join([*(line for block in blocks for line in block), *said, "", *ends, heading, ""])
 
 
-def to_json(results: Abilities, about: Mapping[str, Any]) -> str:
+def abilities_json(results: Abilities, about: Mapping[str, Any]) -> str:
     """Return one JSON object: what was run, models, differences, items, and the fit."""
-    whole = json.loads(formats.to_json(results, about))
+    whole = json.loads(text.to_json(results, about))
     whole["differences"] = Results(results.differences).to_dict()
     whole["items"] = Results(results.items).to_dict()
     whole["fit"] = results.fit
@@ -204,4 +245,271 @@ def _said(results: Abilities, marks: Mapping[str, int]) -> list[str]:
     return [
         *(f"{mark}. {note} ({few(about[note])})" for note, mark in marks.items()),
         *(f"* {note}" for note in results.notes),
+    ]
+
+
+def filled(title: str, lines: Lines, *, left: Sequence[int]) -> Table:
+    """Lay lines out; the columns of names fold, those of numbers stand right but for `left`."""
+    table = titled(title)
+    names = 2 if lines[0][1] == "Task" else 1
+    for k, header in enumerate(lines[0]):
+        if k < names:
+            table.add_column(header, overflow="fold", min_width=6)
+        else:
+            table.add_column(header, justify="left" if k in left else "right", no_wrap=True)
+    for line in lines[1:]:
+        table.add_row(*(Text(cell) for cell in line))
+    return table
+
+
+def markdown(title: str, lines: Lines) -> list[str]:
+    """Lay the same lines out in Markdown, with an empty one after them."""
+    header, *rows = lines
+    rule = ["---", *["---:"] * (len(header) - 1)]
+    written = [text.markdown_line([text.markdown_cell(cell) for cell in row]) for row in rows]
+    return [f"**{title}**", "", text.markdown_line(header), text.markdown_line(rule), *written, ""]
+
+
+def signed(value: float | None) -> str:
+    """Write a number on a scale that has no end."""
+    return "–" if value is None else f"{value:+.2f}" if abs(value) < 1000 else f"{value:+.1e}"
+
+
+def plain(value: float | None) -> str:
+    """Write a number that is not negative."""
+    return "–" if value is None else f"{value:.2f}" if value < 1000 else f"{value:.0e}"
+
+
+def share(value: float | None) -> str:
+    """Write a score as a percentage."""
+    return "–" if value is None else f"{100 * value:.1f} %"
+
+
+class Page(NamedTuple):
+    """All there is to show of some results."""
+
+    tables: Sequence[tuple[str, Lines, Sequence[int]]]
+    """Title, lines, and which columns stand left."""
+    legend: Sequence[str]
+    """What the words mean."""
+
+
+def print_page(
+    page: Page, results: Results[Any], file: TextIO, *, heading: str, width: int | None
+) -> None:
+    """Print the tables, the notes, and what the words mean."""
+    tables = [filled(title, lines, left=left) for title, lines, left in page.tables]
+    said = [f"* {note}" for note in results.notes]
+    print_all(tables, said, [*page.legend, heading], file=file, width=width)
+
+
+def page_markdown(page: Page, results: Results[Any], heading: str) -> str:
+    """Return the same as Markdown."""
+    blocks = [text for title, lines, _ in page.tables for text in markdown(title, lines)]
+    said = [f"- {note}" for note in results.notes]
+    ends = [part for text in page.legend for part in (text, "")]
+    return "\n".join([*blocks, *said, "", *ends, heading, ""])
+
+
+def print_factors(
+    results: FactorAbilities, file: TextIO, *, heading: str, width: int | None
+) -> None:
+    """Print models, the items that ask most of each dimension, and what it all means."""
+    print_page(_page(results), results, file, heading=heading, width=width)
+
+
+def factors_markdown(results: FactorAbilities, heading: str) -> str:
+    """Return the same as Markdown."""
+    return page_markdown(_page(results), results, heading)
+
+
+def factors_json(results: FactorAbilities, about: Mapping[str, Any]) -> str:
+    """Return one JSON object: what was run, models, items, and the fit."""
+    whole = json.loads(text.to_json(results, about))
+    whole["items"] = Results(results.items).to_dict()
+    whole["fit"] = results.fit
+    return json.dumps(whole, indent=2, ensure_ascii=False, allow_nan=False)
+
+
+def _page(results: FactorAbilities) -> Page:
+    first = results.rows[0]
+    k = int(results.fit["n_dimensions"])
+    title = f"Abilities on {few(first.task.split(', '), 3)} ({first.metric}), {k} dimensions"
+    tables: list[tuple[str, Lines, Sequence[int]]] = [(title, _models(results.rows, k), (0,))]
+    tables += [
+        (f"Dimension {j + 1}: items that ask most of it", _items(results.items, j + 1), (0,))
+        for j in range(k)
+    ]
+    correlation = results.fit["correlation"]
+    pairs = [
+        f"{i + 1} and {j + 1}: {correlation[i][j]:+.2f}" for i in range(k) for j in range(i + 1, k)
+    ]
+    turned = str(results.fit["rotation"])
+    oblique = f" Correlations of the dimensions: {'; '.join(pairs)}." if turned == "promax" else ""
+    legend = (
+        "Each dimension is an ability of its own, with mean 0 and variance 1 over these models; "
+        "which one, its items tell. Loading: by how much the logit of a right answer rises with "
+        "that ability; items with a negative one ask for the opposite. Without a rotation the "
+        "first dimension is what most items share."
+        f"{oblique}",
+        _fitted(results.fit),
+    )
+    return Page(tables, legend)
+
+
+def _models(rows: Sequence[FactorAbility], k: int) -> Lines:
+    lines = [["Model", *(f"Dim. {j + 1}" for j in range(k)), "Score"]]
+    for start in range(0, len(rows), k):
+        own = rows[start : start + k]
+        lines.append([own[0].model, *(_cell(row, k) for row in own), share(own[0].score)])
+    return lines
+
+
+def _cell(row: FactorAbility, k: int) -> str:
+    number = signed(row.estimate)
+    return f"{number} ±{plain(row.std_error)}" if k <= WITH_ERRORS else number
+
+
+def _items(items: Sequence[FactorLoading], dimension: int) -> Lines:
+    own = [item for item in items if item.dimension == dimension][:MOST_FACTOR_ITEMS]
+    lines = [["Item", "Task", "Loading", "± s.e.", "Score"]]
+    lines += [
+        [row.item, row.task, signed(row.loading), plain(row.std_error), share(row.score)]
+        for row in own
+    ]
+    return lines
+
+
+def _fitted(fit: Mapping[str, Any]) -> str:
+    how: Mapping[str, Any] = fit["diagnostics"]
+    chosen = {row["n_dimensions"]: row["log_loss"] for row in how.get("choices", [])}
+    for row in how.get("choices", []):
+        chosen[row["n_dimensions"]] = min(chosen[row["n_dimensions"]], row["log_loss"])
+    tried = ", ".join(f"{size}: {loss:.4f}" for size, loss in chosen.items())
+    why = f" Log loss of answers held out, by dimensions: {tried}." if len(chosen) > 1 else ""
+    end = "Converged" if how.get("converged") else "NOT converged"
+    return (
+        f"Item model factor, rotation {fit['rotation']}, estimator {fit['estimator']}. {end} after "
+        f"{how.get('iterations')} steps.{why}"
+    )
+
+
+def print_held_out(results: HeldOuts, file: TextIO, *, heading: str, width: int | None) -> None:
+    """Print scores by mask, and calibration."""
+    print_page(_held_out(results), results, file, heading=heading, width=width)
+
+
+def held_out_markdown(results: HeldOuts, heading: str) -> str:
+    """Return the same as Markdown."""
+    return page_markdown(_held_out(results), results, heading)
+
+
+def held_out_json(results: HeldOuts, about: Mapping[str, Any]) -> str:
+    """Return one JSON object: what was run, a row for each mask and seed, and calibration."""
+    whole = json.loads(text.to_json(results, about))
+    whole["calibration"] = [asdict(part) for part in results.calibration]
+    return json.dumps(whole, indent=2, ensure_ascii=False, allow_nan=False)
+
+
+def print_differences(
+    results: ItemDifferences, file: TextIO, *, heading: str, width: int | None
+) -> None:
+    """Print the items that differ first."""
+    print_page(_differences(results), results, file, heading=heading, width=width)
+
+
+def differences_markdown(results: ItemDifferences, heading: str) -> str:
+    """Return the same as Markdown, with all items."""
+    return page_markdown(_differences(results, len(results)), results, heading)
+
+
+def differences_json(results: ItemDifferences, about: Mapping[str, Any]) -> str:
+    """Return one JSON object: what was run, the items, and the models of the focal group."""
+    whole = json.loads(text.to_json(results, about))
+    whole["focal"] = list(results.focal)
+    return json.dumps(whole, indent=2, ensure_ascii=False, allow_nan=False)
+
+
+def _held_out(results: HeldOuts) -> Page:
+    lines = [["Held out", "AUC", "Log loss", "of the mean", "Brier", "Cells", "Draws"]]
+    masks: list[str] = []
+    for mask, rows in groupby(results.rows, key=lambda row: row.mask):
+        masks.append(mask)
+        lines.append(_mask_line(mask, list(rows)))
+    tables: list[tuple[str, Lines, Sequence[int]]] = [
+        (f"Answers held out and predicted ({results.rows[0].item_model})", lines, (0,))
+    ]
+    for mask in masks:
+        bins = [["Predicted", "Observed", "± s.e.", "Cells"]]
+        bins += [
+            [share(b.predicted), share(b.observed), share(b.std_error), f"{b.n_cells:,}"]
+            for b in results.calibration
+            if b.mask == mask
+        ]
+        tables.append((f"Calibration, {mask}", bins, ()))
+    said = "; ".join(f"{mask}: {MASKS[mask]}" for mask in masks)
+    legend = (
+        f"Held out, the rest being fitted: {said}. AUC: chance that a right answer was given a "
+        "higher probability than a wrong one, 0.5 by guessing. Log loss: less is better; of the "
+        "mean: were the share of right answers predicted everywhere. ±: standard deviation over "
+        "the draws, which is no standard error.",
+        "Calibration: cells of like predicted probability, all draws together; observed is the "
+        "share that was right, s.e. its chance error if predictions are true.",
+    )
+    return Page(tables, legend)
+
+
+def _mask_line(mask: str, rows: Sequence[HeldOut]) -> list[str]:
+    numbers = [_spread([getattr(row, name) for row in rows]) for name in ("auc", "log_loss")]
+    base, brier = (
+        _spread([getattr(row, name) for row in rows], alone=True)
+        for name in ("base_log_loss", "brier")
+    )
+    cells = f"{round(mean(row.n_cells for row in rows)):,}"
+    return [mask, *numbers, base, brier, cells, str(len(rows))]
+
+
+def _spread(values: Sequence[float | None], *, alone: bool = False) -> str:
+    known = [value for value in values if value is not None]
+    if not known:
+        return "–"
+    text = f"{mean(known):.4f}"
+    return text if alone or len(known) < 2 else f"{text} ± {stdev(known):.4f}"
+
+
+def _differences(results: ItemDifferences, most: int = MOST_ITEMS) -> Page:
+    level = percent(results.rows[0].confidence_level) if results.rows else ""
+    lines = [["Item", "Task", "Log odds", f"{level} interval", "p, adj.", "Size", "Verdict"]]
+    lines += [_item_line(row) for row in results.rows[:most]]
+    more = len(results) - most
+    title = (
+        f"Items: {len(results)}, of which {len(results.flagged)} differ between "
+        f"{len(results.focal)} models and {results.n_others} others"
+    )
+    title += f"; {more} more are in --format csv" if more > 0 else ""
+    legend = (
+        f"The focal models: {few(results.focal)}. Log odds: of a right answer, focal models over "
+        "others of the same ability; below 0 the item is harder for them. harder, easier: beyond "
+        "chance at the confidence level, allowing for the number of items (Holm). Size: classes of "
+        "ETS, by the item alone. An item that differs measures something besides ability.",
+    )
+    return Page([(title, lines, (0, 1, 3))], legend)
+
+
+def _item_line(row: ItemDifference) -> list[str]:
+    limits = (
+        "–" if row.low is None or row.high is None else f"[{signed(row.low)}, {signed(row.high)}]"
+    )
+    verdict = "unclear"
+    if row.flagged:
+        verdict = "harder" if (row.log_odds or 0) < 0 else "easier"
+    size = "–" if row.log_odds is None else _SIZES[row.size]
+    return [
+        row.item,
+        row.task,
+        signed(row.log_odds),
+        limits,
+        p_value(row.p_adjusted),
+        size,
+        verdict,
     ]

@@ -1,7 +1,9 @@
 """Adaptive tests, for people: what was asked, and what it says about all items."""
+# PART adaptive_bank - Item banks, for people: what may be asked, and what is left out and why.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from itertools import groupby
@@ -9,27 +11,67 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from rich.text import Text
 
-from evalstats_plugin.report import formats, notes
+from evalstats_plugin.errors import few
+from evalstats_plugin.report import text as report_text
 from evalstats_plugin.report.text import number, percent, print_all, titled
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from evalstats_plugin.analyses.adaptive_replay import AdaptiveTest, AdaptiveTests, RuleError
-    from evalstats_plugin.analyses.adaptive_simulation import SimulatedAccuracy
-    from evalstats_plugin.results import Results
+    from evalstats_plugin.adaptive.calibrate import BankTask
+    from evalstats_plugin.adaptive.replay import (
+        AdaptiveTest,
+        AdaptiveTests,
+        RuleError,
+        SimulatedAccuracy,
+    )
+    from evalstats_plugin.data.results import Results
 
-LEGEND = (
+
+TESTS_LEGEND = (
     "Asked: items asked, of all in the bank. (Full) score: what the model would score on all of "
     "them, predicted from those asked{log}."
 )
+
+
 _LOG = "; Log: what all answers in the log say"
+
+
 _MOST_REASONS = 10
 """Stop reasons shown in a table; JSON and CSV have them all."""
+
+
 RULES_LEGEND = (
     "Error: mean absolute error of the predicted full score, against the log; Held: how often the "
     "prediction's interval holds the log's score; Rank: Spearman's correlation of both."
 )
+
+
+_BY_RULE = ("Rule", "Models", "Asked", "Error", "Width", "Held", "Rank")
+
+
+ACCURACY_LEGEND = (
+    "Ability: root mean squared error; Rank: Spearman's correlation of estimated and true "
+    "abilities; Score: mean absolute error of the predicted full score, with its interval over "
+    "models; Width: of the prediction's own interval. Held: how often the test's own interval "
+    "holds the truth, first of the ability, then of the score."
+)
+
+
+_ACCURACY = ("Rule", "n", "Ability", "Held", "Rank", "Score", "", "Width", "Held")
+
+
+BANK_LEGEND = (
+    "Asked: items that may be asked; the others count in the full score all the same. Difficulty, "
+    "Discr.: medians of these; S.e.: standard error of an average model's ability, were all of "
+    "them asked."
+)
+
+
+_MOST_NAMES = 5
+
+
+_COLUMNS = ("Task", "Items", "Asked", "Difficulty", "Discr.", "S.e.", "Cost")
 
 
 def print_tests(results: AdaptiveTests, file: TextIO, *, heading: str, width: int | None) -> None:
@@ -37,7 +79,7 @@ def print_tests(results: AdaptiveTests, file: TextIO, *, heading: str, width: in
 
     Of tests by several rules one per model.
     """
-    marks = notes.numbers(results.rows)
+    marks = report_text.note_numbers(results.rows)
     several = len({row.rule for row in results.rows}) > 1
     groups = groupby(results.rows, key=lambda row: (row.task, row.model if several else ""))
     tables = [_table(model, list(rows), marks) for (_, model), rows in groups]
@@ -48,17 +90,19 @@ def print_tests(results: AdaptiveTests, file: TextIO, *, heading: str, width: in
     stops = [f"{row.model}: stopped, {row.stopped}" for row in results.rows[:_MOST_REASONS]]
     if len(results.rows) > _MOST_REASONS:
         stops = []
-    print_all(tables, notes.lines(results), [*stops, *said, heading], file=file, width=width)
+    print_all(
+        tables, report_text.note_lines(results), [*stops, *said, heading], file=file, width=width
+    )
 
 
 def _legend(rows: Sequence[AdaptiveTest]) -> str:
-    return LEGEND.format(log="" if all(row.observed is None for row in rows) else _LOG)
+    return TESTS_LEGEND.format(log="" if all(row.observed is None for row in rows) else _LOG)
 
 
 def _table(model: str, rows: list[AdaptiveTest], marks: dict[str, int]) -> Table:
     """Make a table of models, or of one model's tests by several rules."""
     level = percent(rows[0].confidence_level)
-    title = f"{rows[0].task} {notes.short_metric(rows[0].metric)}"
+    title = f"{rows[0].task} {report_text.short_metric(rows[0].metric)}"
     table = titled(f"{model}: {title}" if model else title)
     table.add_column("Rule" if model else "Model", overflow="fold", min_width=8)
     table.add_column("Asked", justify="right", no_wrap=True)
@@ -71,13 +115,13 @@ def _table(model: str, rows: list[AdaptiveTest], marks: dict[str, int]) -> Table
         table.add_column("Log", justify="right", no_wrap=True)
     table.add_column("", no_wrap=True)
     for row in rows:
-        cells = [Text(cell) for cell in _cells(row)[: None if logged else -1]]
+        cells = [Text(cell) for cell in _test_cells(row)[: None if logged else -1]]
         mark = Text(",".join(str(marks[note]) for note in row.notes), style="dim")
         table.add_row(Text(row.rule if model else row.model), *cells, mark)
     return table
 
 
-def _cells(row: AdaptiveTest) -> list[str]:
+def _test_cells(row: AdaptiveTest) -> list[str]:
     return [
         f"{row.n_items}/{row.n_in_bank}",
         f"{row.ability:+.2f}",
@@ -86,9 +130,6 @@ def _cells(row: AdaptiveTest) -> list[str]:
         f"[{number(row.full_score_low)}, {number(row.full_score_high)}]",
         number(row.observed),
     ]
-
-
-_BY_RULE = ("Rule", "Models", "Asked", "Error", "Width", "Held", "Rank")
 
 
 def _rules_table(rules: Sequence[RuleError]) -> Table:
@@ -113,38 +154,37 @@ def _rule_cells(rule: RuleError) -> list[str]:
     ]
 
 
-def to_markdown(results: AdaptiveTests, heading: str) -> str:
+def tests_markdown(results: AdaptiveTests, heading: str) -> str:
     """Return one Markdown table, how right each rule was, the notes, and how it was made."""
-    marks = notes.numbers(results.rows)
+    marks = report_text.note_numbers(results.rows)
     level = percent(results.rows[0].confidence_level if results.rows else 0.95)
     titles = ["Model", "Task", "Rule", "Asked", "Ability", f"{level} interval", "Full score"]
     titles += [f"{level} interval", "Log", "Stopped", ""]
-    lines = [formats.line(titles), formats.line(["---"] * 3 + ["---:"] * 6 + ["---"] * 2)]
+    lines = [
+        report_text.markdown_line(titles),
+        report_text.markdown_line(["---"] * 3 + ["---:"] * 6 + ["---"] * 2),
+    ]
     for row in results:
         mark = ", ".join(str(marks[note]) for note in row.notes)
-        cells = [row.model, row.task, row.rule, *_cells(row), row.stopped, mark]
-        lines.append(formats.line([formats.cell(text) for text in cells]))
+        cells = [row.model, row.task, row.rule, *_test_cells(row), row.stopped, mark]
+        lines.append(report_text.markdown_line([report_text.markdown_cell(text) for text in cells]))
     lines += ["", _legend(results.rows), ""]
     if results.by_rule:
-        lines += [formats.line([*_BY_RULE]), formats.line(["---", *["---:"] * 6])]
-        lines += [formats.line(_rule_cells(rule)) for rule in results.by_rule]
+        lines += [
+            report_text.markdown_line([*_BY_RULE]),
+            report_text.markdown_line(["---", *["---:"] * 6]),
+        ]
+        lines += [report_text.markdown_line(_rule_cells(rule)) for rule in results.by_rule]
         lines += ["", RULES_LEGEND, ""]
-    said = [text.replace("* ", "- ", 1) for text in notes.lines(results)]
+    said = [text.replace("* ", "- ", 1) for text in report_text.note_lines(results)]
     return "\n".join([*lines, *said, "", heading, ""])
 
 
-def to_json(results: AdaptiveTests, about: Mapping[str, Any]) -> str:
+def tests_json(results: AdaptiveTests, about: Mapping[str, Any]) -> str:
     """Return one JSON object: what was run, the tests, and how right each rule was."""
-    return formats.to_json(results, {**about, "rules": [asdict(rule) for rule in results.by_rule]})
-
-
-ACCURACY_LEGEND = (
-    "Ability: root mean squared error; Rank: Spearman's correlation of estimated and true "
-    "abilities; Score: mean absolute error of the predicted full score, with its interval over "
-    "models; Width: of the prediction's own interval. Held: how often the test's own interval "
-    "holds the truth, first of the ability, then of the score."
-)
-_ACCURACY = ("Rule", "n", "Ability", "Held", "Rank", "Score", "", "Width", "Held")
+    return report_text.to_json(
+        results, {**about, "rules": [asdict(rule) for rule in results.by_rule]}
+    )
 
 
 def print_accuracy(
@@ -165,8 +205,13 @@ def print_accuracy(
 
 def accuracy_to_markdown(results: Results[SimulatedAccuracy], heading: str) -> str:
     """Return one Markdown table, what the words mean, and how it was made."""
-    lines = [_drawn(results), "", formats.line([*_ACCURACY]), formats.line(["---", *["---:"] * 8])]
-    lines += [formats.line([row.rule, *_accuracy_cells(row)]) for row in results]
+    lines = [
+        _drawn(results),
+        "",
+        report_text.markdown_line([*_ACCURACY]),
+        report_text.markdown_line(["---", *["---:"] * 8]),
+    ]
+    lines += [report_text.markdown_line([row.rule, *_accuracy_cells(row)]) for row in results]
     said = [f"- {note}" for note in results.notes]
     return "\n".join([*lines, "", ACCURACY_LEGEND, "", *said, "", heading, ""])
 
@@ -194,3 +239,65 @@ def _accuracy_cells(row: SimulatedAccuracy) -> list[str]:
         shown(row.score_width, ".3f"),
         share(row.score_coverage),
     ]
+
+
+def print_bank(
+    results: Results[BankTask], file: TextIO, *, heading: str, width: int | None
+) -> None:
+    """Print a line for each task, then what is left out."""
+    table = titled(f"{results.rows[0].n_models} models calibrated, by {results.rows[0].metric}")
+    for name in _shown(results):
+        left = name == "Task"
+        table.add_column(
+            name, justify="left" if left else "right", no_wrap=not left, overflow="fold"
+        )
+    for row in results.rows:
+        table.add_row(*(Text(cell) for cell in _bank_cells(row)[: len(table.columns)]))
+    said = [f"* {text}" for text in (*_left_out(results), *results.notes)]
+    print_all([table], said, [BANK_LEGEND, heading], file=file, width=width)
+
+
+def bank_markdown(results: Results[BankTask], heading: str) -> str:
+    """Return one Markdown table, what is left out, and how it was made."""
+    names = _shown(results)
+    lines = [
+        report_text.markdown_line(names),
+        report_text.markdown_line(["---", *["---:"] * (len(names) - 1)]),
+    ]
+    lines += [
+        report_text.markdown_line(
+            [report_text.markdown_cell(c) for c in _bank_cells(row)[: len(names)]]
+        )
+        for row in results
+    ]
+    said = [
+        f"- {report_text.markdown_cell(text)}" for text in (*_left_out(results), *results.notes)
+    ]
+    return "\n".join([*lines, "", BANK_LEGEND, "", *said, "", heading, ""])
+
+
+def _shown(results: Results[BankTask]) -> list[str]:
+    return [*_COLUMNS] if any(row.cost is not None for row in results.rows) else [*_COLUMNS[:-1]]
+
+
+def _bank_cells(row: BankTask) -> list[str]:
+    return [
+        row.task,
+        str(row.n_items),
+        str(row.n_usable),
+        "–" if row.difficulty is None else f"{row.difficulty:+.2f}",
+        "–" if row.discrimination is None else f"{row.discrimination:.2f}",
+        "–" if row.std_error is None else f"{row.std_error:.3f}",
+        "–" if row.cost is None else f"{row.cost:,.6g}",
+    ]
+
+
+def _left_out(results: Results[BankTask]) -> list[str]:
+    """Say of each task and reason how many items are not asked, and name a few."""
+    said: list[str] = []
+    for row in results.rows:
+        parts = [text.partition(": ") for text in row.left_out]
+        for reason, count in Counter(reason for _, _, reason in parts).items():
+            names = [item for item, _, why in parts if why == reason]
+            said.append(f"not asked, {reason}: {count} of {row.task} ({few(names, _MOST_NAMES)})")
+    return said

@@ -1,39 +1,70 @@
 """Comparisons of models, for people: on the terminal and in Markdown."""
+# PART ranks - The order of models in words: who shares a letter with whom, and who may be the best.
+# PART power - Power analyses, for people: what it takes to find a difference, in tables and sentences.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from itertools import groupby
-from typing import TextIO
+from typing import Any, TextIO
 
 from rich.table import Table
 from rich.text import Text
 
-from evalstats_plugin.report import formats, notes, ranks
+from evalstats_plugin.comparisons.ranks import ranks_of
+from evalstats_plugin.comparisons.rows import Comparison, Comparisons, PowerRow, PowerRows
+from evalstats_plugin.data.results import Results
+from evalstats_plugin.errors import few
+from evalstats_plugin.report import text as report_text
 from evalstats_plugin.report.text import number, percent, print_all, titled
-from evalstats_plugin.results import Comparison, Comparisons
+from evalstats_plugin.scores.rows import VariancePart
 
 _STYLES = {"better": "green", "worse": "red", "unclear": "dim"}
+
 
 LEGEND = (
     "Each model is set against another, on the items that both answered unless a note says "
     "otherwise. better, worse: beyond chance at the confidence level, allowing for the number of "
     "pairs as the correction named below does. unclear: these items do not tell the two apart."
 )
+
+
 PROBABILITY = (
     " P(better): how probable it is that the model is truly the better of the two, looking at this "
     "pair alone."
 )
 
 
+MOST_NAMED = 30
+"""Models of one task up to which their order is written out."""
+
+
+PARTS_LEGEND = (
+    "Std. error: of each model's score, as it is, with twice as many epochs, and with twice as "
+    "many items. Within: share of a single take's variance that is chance, which epochs average "
+    "out; unknown where each item was taken once. The rest lies between items, where only more "
+    "items help."
+)
+
+
+Header = tuple[str, str]
+"""Title of a column, and the quantity that it holds."""
+
+
+_PARTS = ("n", "Within", "Std. error", "epochs ×2", "items ×2")
+
+
 def print_comparisons(
     results: Comparisons, file: TextIO, *, heading: str, width: int | None
 ) -> None:
     """Print one table per task and metric, then the notes and what the words mean."""
-    marks = notes.numbers(results.rows)
+    marks = report_text.note_numbers(results.rows)
     by_metric = groupby(results.rows, key=lambda row: (row.task, row.metric))
-    tables = [_table(list(rows), marks) for _, rows in by_metric]
-    print_all(tables, notes.lines(results), [_legend(results), heading], file=file, width=width)
+    tables = [_comparison_table(list(rows), marks) for _, rows in by_metric]
+    print_all(
+        tables, report_text.note_lines(results), [_legend(results), heading], file=file, width=width
+    )
 
 
 def _legend(results: Comparisons) -> str:
@@ -41,24 +72,27 @@ def _legend(results: Comparisons) -> str:
     return LEGEND + PROBABILITY if known else LEGEND
 
 
-def to_markdown(results: Comparisons, heading: str) -> str:
+def comparisons_markdown(results: Comparisons, heading: str) -> str:
     """Return one Markdown table, the notes, what the words mean, and how it was made."""
     level = results.rows[0].confidence_level if results.rows else 0.95
     header = ["Task", "Metric", "Model", "Against", "n", "Difference", f"{percent(level)} interval"]
     header += ["p, adjusted", "P(better)", "Verdict", "Method", ""]
-    marks = notes.numbers(results.rows)
-    lines = [formats.line(header), formats.line(["---"] * 4 + ["---:"] * 5 + ["---"] * 3)]
+    marks = report_text.note_numbers(results.rows)
+    lines = [
+        report_text.markdown_line(header),
+        report_text.markdown_line(["---"] * 4 + ["---:"] * 5 + ["---"] * 3),
+    ]
     orders: list[str] = []
     for (task, metric), rows in groupby(results.rows, key=lambda row: (row.task, row.metric)):
-        if line := ranks.order_line(list(rows)):
-            orders += [f"{task} {notes.short_metric(metric)}: {line}", ""]
+        if line := order_line(list(rows)):
+            orders += [f"{task} {report_text.short_metric(metric)}: {line}", ""]
     for row in results:
-        cells = [row.task, notes.short_metric(row.metric), row.model_b, row.model_a]
-        cells += [str(row.n_items), size(row, row.difference), interval(row)]
+        cells = [row.task, report_text.short_metric(row.metric), row.model_b, row.model_a]
+        cells += [str(row.n_items), size(row, row.difference), difference_interval(row)]
         cells += [p_value(row.p_adjusted), probability(row.prob_better), row.verdict, row.method]
         cells += [", ".join(str(marks[n]) for n in row.notes)]
-        lines.append(formats.line([formats.cell(text) for text in cells]))
-    said = [text.replace("* ", "- ", 1) for text in notes.lines(results)]
+        lines.append(report_text.markdown_line([report_text.markdown_cell(text) for text in cells]))
+    said = [text.replace("* ", "- ", 1) for text in report_text.note_lines(results)]
     return "\n".join([*lines, "", *orders, *said, "", _legend(results), "", heading, ""])
 
 
@@ -68,7 +102,7 @@ def size(row: Comparison, value: float | None) -> str:
     return f"+{text}" if row.measure == "difference" and value is not None and value > 0 else text
 
 
-def interval(row: Comparison) -> str:
+def difference_interval(row: Comparison) -> str:
     """Write the interval of a difference, or a dash."""
     if row.low is None or row.high is None:
         return "–"
@@ -91,11 +125,11 @@ def probability(value: float | None) -> str:
     return f"{100 * value:.1f} %" if value <= 0.999 else ">99.9 %"
 
 
-def _table(rows: Sequence[Comparison], marks: dict[str, int]) -> Table:
+def _comparison_table(rows: Sequence[Comparison], marks: dict[str, int]) -> Table:
     first = rows[0]
     baselines = {row.model_a for row in rows}
     sizes = {row.n_items for row in rows}
-    title = f"{first.task} {notes.short_metric(first.metric)}"
+    title = f"{first.task} {report_text.short_metric(first.metric)}"
     title += f", {first.n_items} items" if len(sizes) == 1 else ""
     title += f", against {first.model_a}" if len(baselines) == 1 else ""
     title += ", lower is better" if first.higher_is_better is False else ""
@@ -119,12 +153,268 @@ def _table(rows: Sequence[Comparison], marks: dict[str, int]) -> Table:
             *([Text(row.model_a)] if len(baselines) > 1 else []),
             *([str(row.n_items)] if len(sizes) > 1 else []),
             size(row, row.difference),
-            interval(row),
+            difference_interval(row),
             p_value(row.p_adjusted),
             probability(row.prob_better),
             Text(word, style=_STYLES[word]),
             Text(",".join(str(marks[n]) for n in row.notes), style="dim"),
         )
-    if line := ranks.order_line(rows):
+    if line := order_line(rows):
         table.caption = Text(line, justify="left")
     return table
+
+
+def order_line(rows: Sequence[Comparison]) -> str:
+    """Say the order of the models of one task; nothing without every pair of three or more."""
+    ranks = ranks_of(rows)
+    if not 2 < len(ranks) <= MOST_NAMED:
+        return ""
+    order = ", ".join(f"{one.model} ({one.letters})" for one in ranks)
+    best = [one.model for one in ranks if one.best_rank == 1]
+    return (
+        f"In order, with letters: {order}. Models that share a letter cannot be told apart. "
+        f"May be the best: {few(best, MOST_NAMED)}."
+    )
+
+
+def print_power(results: PowerRows, file: TextIO, *, heading: str, width: int | None) -> None:
+    """Print one table per task and metric, or sentences where all was assumed; then the notes."""
+    rows = results.rows
+    marks = report_text.note_numbers([*rows, *results.parts])
+    if any(row.task for row in rows):
+        by_task = groupby(rows, key=lambda row: (row.task, row.metric))
+        tables = [_power_table(list(group), marks) for _, group in by_task]
+        closing = [legend(rows)]
+    else:
+        tables, closing = [], [*(sentence(row) for row in rows), _found(rows[0])]
+    tables += [_parts_table(group, marks) for group in _by_task(results.parts)]
+    closing += [PARTS_LEGEND] if results.parts else []
+    print_all(tables, _note_lines(results), [*closing, heading], file=file, width=width)
+
+
+def power_markdown(results: PowerRows, heading: str) -> str:
+    """Return Markdown tables, the notes, what the words mean, and how it was made."""
+    rows = results.rows
+    marks = report_text.note_numbers([*rows, *results.parts])
+    lines: list[str] = []
+    if any(row.task for row in rows):
+        headers = _headers(rows)
+        titles = ["Task", "Metric", "Model", "Against", *(title for title, _ in headers)]
+        lines += [report_text.markdown_line([*titles, "Method", ""])]
+        lines += [report_text.markdown_line(["---"] * 4 + ["---:"] * len(headers) + ["---"] * 2)]
+        for group in _pairs(rows):
+            first = group[0]
+            cells = [
+                first.task,
+                report_text.short_metric(first.metric),
+                first.model_b,
+                first.model_a,
+            ]
+            cells += [_value(group, quantity) for _, quantity in headers]
+            cells += [first.method, _marks(group, marks)]
+            lines.append(
+                report_text.markdown_line([report_text.markdown_cell(text) for text in cells])
+            )
+        lines += ["", legend(rows)]
+    else:
+        lines += [*(f"- {sentence(row)}" for row in rows), "", _found(rows[0])]
+    if results.parts:
+        titles = ["Task", "Metric", "Model", *_PARTS, ""]
+        lines += [
+            "",
+            report_text.markdown_line(titles),
+            report_text.markdown_line(["---"] * 3 + ["---:"] * 5 + ["---"]),
+        ]
+        for part in results.parts:
+            cells = [
+                part.task,
+                report_text.short_metric(part.metric),
+                part.model,
+                *_part_cells(part),
+            ]
+            cells += [_marks([part], marks)]
+            lines.append(
+                report_text.markdown_line([report_text.markdown_cell(text) for text in cells])
+            )
+        lines += ["", PARTS_LEGEND]
+    said = [text.replace("* ", "- ", 1) for text in _note_lines(results)]
+    return "\n".join([*lines, "", *said, "", heading, ""])
+
+
+def power_json(results: PowerRows, about: Mapping[str, Any]) -> str:
+    """Return one JSON object: what was asked, the answers, and the pilot's variance parts."""
+    whole = json.loads(report_text.to_json(results, about))
+    whole["variance_parts"] = Results(results.parts).to_dict()
+    return json.dumps(whole, indent=2, ensure_ascii=False, allow_nan=False)
+
+
+def sentence(row: PowerRow) -> str:
+    """Say an answer so that nobody needs to know what power is."""
+    if getattr(row, row.quantity) is None:
+        return _no_answer(row)
+    often = _often(row)
+    size = f"a true difference of {_plain(row)}"
+    epochs = "1 epoch" if row.n_epochs == 1 else f"{row.n_epochs} epochs"
+    answer = "both models answer the same" if row.design == "paired" else "each model answer"
+    takes = f" in {epochs} each" if row.n_epochs != 1 else ""
+    return {
+        "n_items": f"Let {answer} {_items(row)}{takes}: that finds {size} in {often}.",
+        "difference": f"With {_items(row)}{takes}, {size} is found in {often}; a smaller one less "
+        "often.",
+        "power": f"With {_items(row)}{takes}, {size} is found in {often}.",
+        "n_epochs": f"It takes {epochs} of each of these items for {often}.",
+        "n_models": f"Up to {row.n_models} models, every two of them, can be compared for {often}.",
+    }[row.quantity]
+
+
+def _no_answer(row: PowerRow) -> str:
+    if row.quantity == "n_epochs":
+        return f"More epochs alone do not make that {_often(row)}: it takes more items."
+    if row.quantity == "n_models":
+        return f"Not even two models can be compared for {_often(row)}."
+    given = f"With {_items(row)}" if row.n_items else f"For a true difference of {_plain(row)}"
+    return f"{given}: {'; '.join(row.notes)}."
+
+
+def _often(row: PowerRow) -> str:
+    return f"{_of_hundred(row.power)} of 100 evals"
+
+
+def _items(row: PowerRow) -> str:
+    own = "" if row.design == "paired" else " of its own"
+    return f"{row.n_items or 0:,} items{own}"
+
+
+def legend(rows: Sequence[PowerRow]) -> str:
+    """Say what the columns of a table mean."""
+    row = rows[0]
+    often = f"{_of_hundred(row.power)} of 100 such evals"
+    answer = "both models must answer" if row.design == "paired" else "each model must answer"
+    if row.quantity == "n_items":
+        said = f"Items needed: {answer} so many for a true difference of {_plain(row)} to be found "
+        return f"{said}in {often}. {_found(row)}"
+    if row.quantity == "difference":
+        return (
+            "Least difference: the smallest true difference that so many items find in "
+            f"{often}; smaller ones are missed more often. {_found(row)}"
+        )
+    goal = next(r.power for r in rows if r.quantity != "power")
+    return (
+        f"Power: how often so many items find a true difference of {_plain(row)}. Epochs needed: "
+        f"takes of each item for {_of_hundred(goal)} of 100; Models: how many can be compared, "
+        f"every two of them, for that. {_found(row)}"
+    )
+
+
+def _found(row: PowerRow) -> str:
+    level = f"p ≤ {1 - row.confidence_level:.4g}"
+    models = row.n_models if row.quantity != "n_models" else 2
+    if (models or 2) <= 2:
+        return f"Found: {level}."
+    n_pairs = (models or 2) * ((models or 2) - 1) // 2
+    return f"Found: {level}, allowing for {n_pairs} pairs of {models} models."
+
+
+def _headers(rows: Sequence[PowerRow]) -> list[Header]:
+    asked = rows[0].quantity
+    if asked == "n_items":
+        return [("Items needed", "n_items")]
+    if asked == "difference":
+        return [("Items", "items"), ("Least difference", "difference")]
+    found: list[Header] = [("Items", "items"), ("Power", "power")]
+    if any(row.quantity == "n_epochs" for row in rows):
+        found.append(("Epochs needed", "n_epochs"))
+    return [*found, ("Models", "n_models")]
+
+
+def _pairs(rows: Sequence[PowerRow]) -> list[list[PowerRow]]:
+    """Gather the answers for each pair."""
+    keys = groupby(rows, key=lambda row: (row.task, row.metric, row.model_a, row.model_b))
+    return [list(group) for _, group in keys]
+
+
+def _value(group: Sequence[PowerRow], quantity: str) -> str:
+    first = group[0]
+    if quantity == "items":
+        epochs = f"×{first.n_epochs}" if (first.n_epochs or 1) > 1 else ""
+        return f"{first.n_items:,}{epochs}"
+    row = next((row for row in group if row.quantity == quantity), None)
+    value = None if row is None else getattr(row, quantity)
+    if value is None:
+        return "–"
+    if quantity == "power":
+        return f"{100 * value:.1f} %"
+    return f"{value:,}" if quantity.startswith("n_") else number(value)
+
+
+def _power_table(rows: Sequence[PowerRow], marks: dict[str, int]) -> Table:
+    first, headers = rows[0], _headers(rows)
+    title = f"{first.task} {report_text.short_metric(first.metric)}"
+    sizes = {row.pilot_items for row in rows}
+    title += f", from a pilot of {first.pilot_items} items" if len(sizes) == 1 else ""
+    table = titled(title)
+    table.add_column("Model", overflow="fold", min_width=8)
+    table.add_column("Against", overflow="fold", min_width=8)
+    for name, _ in headers:
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("Method", overflow="fold", min_width=6)
+    table.add_column("", no_wrap=True)
+    for group in _pairs(rows):
+        pair = group[0]
+        table.add_row(
+            Text(pair.model_b or pair.model_a),
+            Text(pair.model_a if pair.model_b else "one like it"),
+            *(_value(group, quantity) for _, quantity in headers),
+            Text(pair.method),
+            Text(_marks(group, marks), style="dim"),
+        )
+    return table
+
+
+def _parts_table(parts: Sequence[VariancePart], marks: dict[str, int]) -> Table:
+    table = titled(
+        f"{parts[0].task} {report_text.short_metric(parts[0].metric)}, what more would buy"
+    )
+    table.add_column("Model", overflow="fold", min_width=8)
+    for name in _PARTS:
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    for part in parts:
+        table.add_row(
+            Text(part.model), *_part_cells(part), Text(_marks([part], marks), style="dim")
+        )
+    return table
+
+
+def _part_cells(part: VariancePart) -> list[str]:
+    size = f"{part.n_items}×{part.n_epochs}" if part.n_epochs > 1 else str(part.n_items)
+    within = "–" if part.share_within is None else percent(round(part.share_within, 2))
+    errors = (part.std_error, part.std_error_more_epochs, part.std_error_more_items)
+    return [size, within, *(number(error) for error in errors)]
+
+
+def _by_task(parts: Sequence[VariancePart]) -> list[list[VariancePart]]:
+    found: dict[tuple[str, str], list[VariancePart]] = {}
+    for part in parts:
+        found.setdefault((part.task, report_text.short_metric(part.metric)), []).append(part)
+    return list(found.values())
+
+
+def _marks(rows: Sequence[PowerRow | VariancePart], marks: dict[str, int]) -> str:
+    return ",".join(dict.fromkeys(str(marks[note]) for row in rows for note in row.notes))
+
+
+def _note_lines(results: PowerRows) -> list[str]:
+    """Return the notes as lines of text; those of what was assumed are in the sentences."""
+    if not any(row.task for row in results.rows):
+        return []
+    rows: tuple[PowerRow | VariancePart, ...] = (*results.rows, *results.parts)
+    return report_text.note_lines(Results(rows, results.notes))
+
+
+def _plain(row: PowerRow) -> str:
+    return f"{abs(row.difference or 0.0):.3g}"
+
+
+def _of_hundred(power: float | None) -> str:
+    return f"{100 * (power or 0.0):.3g}"

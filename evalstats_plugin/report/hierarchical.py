@@ -8,38 +8,54 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, TextIO
 
-from evalstats_plugin.analyses.hierarchical_evidence import is_known
-from evalstats_plugin.analyses.hierarchical_fit import HierarchicalFit
-from evalstats_plugin.analyses.hierarchical_records import Contrast, Effect, Evidence, Performance
-from evalstats_plugin.report import formats
-from evalstats_plugin.report.ability_tables import Lines, Page, page_markdown, print_page, signed
+from evalstats_plugin.data.results import Results
+from evalstats_plugin.hierarchical.fit import HierarchicalFit, is_known
+from evalstats_plugin.hierarchical.methods import HIERARCHICAL_MODELS
+from evalstats_plugin.hierarchical.rows import Contrast, Effect, Evidence, Performance
+from evalstats_plugin.report import text
+from evalstats_plugin.report.abilities import Lines, Page, page_markdown, print_page, signed
 from evalstats_plugin.report.comparisons import probability
 from evalstats_plugin.report.text import percent
-from evalstats_plugin.results import Results
-from evalstats_plugin.tables.hierarchical import HIERARCHICAL_MODELS
 
 MOST_LINES = 60
 """Models × tasks up to which every task of every model is shown; beyond, models over all tasks."""
+
+
 MOST_PAIRED = 5
 """Models of which every two are compared; of more, each with the next."""
+
 
 _SCORES = (
     "Score: as observed. Estimate: the expected share of right answers, pulled towards what the "
     "other models and tasks lead one to expect; Pull is how far. (all): the mean over the tasks, "
     "each weighing the same."
 )
+
+
 _PAIRS = (
     "By: how much higher the first model's expected score is, over all tasks; P(ahead): how "
     "probable it is that it is higher; on a task: on one of these tasks."
 )
+
+
 _EVIDENCE = (
     "Log evidence: how probable each model makes the answers; Probability: of the model, if one of "
     "these is true and all are as likely beforehand. "
 )
+
+
 _EFFECTS = "Effect: on the log odds of a right answer, for one unit of the covariate."
+
+
 _MODELS = ("Model", "Task", "n", "Score", "Estimate", "interval", "Pull")
+
+
 _CONTRASTS = ("Models", "By", "interval", "P(ahead)", "on a task")
+
+
 _EVIDENCES = ("Model", "Log evidence", "Std. error", "Probability")
+
+
 _COVARIATES = ("Covariate", "Of", "Effect", "interval", "P(> 0)")
 
 
@@ -82,14 +98,14 @@ def print_hierarchical(
     print_page(_page(results), said, file, heading=heading, width=width)
 
 
-def to_markdown(results: HierarchicalReport, heading: str) -> str:
+def hierarchical_markdown(results: HierarchicalReport, heading: str) -> str:
     """Return Markdown tables, the notes, and how it was made."""
     return page_markdown(_page(results), Results(results.rows, _said(results)), heading)
 
 
-def to_json(results: HierarchicalReport, about: Mapping[str, Any]) -> str:
+def hierarchical_json(results: HierarchicalReport, about: Mapping[str, Any]) -> str:
     """Return one JSON object: what was run, scores, pairs, difficulties, and the fit."""
-    whole = json.loads(formats.to_json(results, about))
+    whole = json.loads(text.to_json(results, about))
     whole["contrasts"] = Results(results.contrasts).to_dict()
     whole["difficulties"] = results.fit.difficulties().to_dict()
     whole["effects"] = Results(results.effects).to_dict()

@@ -9,8 +9,8 @@ import numpy as np
 from rich.table import Table
 from rich.text import Text
 
-from evalstats_plugin.analyses.ranking_rows import RankedPlayer, Ranking
-from evalstats_plugin.report import formats
+from evalstats_plugin.ranking.rows import RankedPlayer, Ranking
+from evalstats_plugin.report import text as report_text
 from evalstats_plugin.report.comparisons import p_value, probability
 from evalstats_plugin.report.text import percent, print_all, titled
 
@@ -19,7 +19,11 @@ _SCALES = {
     "probit": "1 higher wins 84 % of the time",
     "elo": "400 higher has 10 times the odds to win",
 }
+
+
 _ELO_OF_NORMAL = "283 higher wins 84 % of the time"
+
+
 _LEFT = (0, 2, 4, 6)
 
 
@@ -29,14 +33,17 @@ def print_ranking(results: Ranking, file: TextIO, *, heading: str, width: int | 
     print_all([_table(results)], said, [*legend(results), heading], file=file, width=width)
 
 
-def to_markdown(results: Ranking, heading: str) -> str:
+def rankings_markdown(results: Ranking, heading: str) -> str:
     """Return a Markdown table, the notes, what the words mean, and how it was made."""
     header, lines = _columns(results.rows), [_cells(row) for row in results]
     under = ["---" if i in _LEFT else "---:" for i in range(len(header))]
-    rows = [formats.line([formats.cell(text) for text in cells]) for cells in lines]
+    rows = [
+        report_text.markdown_line([report_text.markdown_cell(text) for text in cells])
+        for cells in lines
+    ]
     said = [f"- {note}" for note in results.notes]
     ends = [part for text in legend(results) for part in (text, "")]
-    table = [formats.line(header), formats.line(under), *rows]
+    table = [report_text.markdown_line(header), report_text.markdown_line(under), *rows]
     return "\n".join([*table, "", *said, "", *ends, heading, ""])
 
 

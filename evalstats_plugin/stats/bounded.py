@@ -1,18 +1,270 @@
-"""Mean of scores between known bounds: partial credit, means of epochs, pass@k, F1 per item.
+"""Intervals for a proportion: how many of `n` items a model gets right in the long run.
 
-`scores` has shape (..., M), NaN where missing; every cell has its own number of scores, and NaN
-limits where it has none. Scores that are all equal get an interval with width, too.
+Every function takes `successes` and `n` that broadcast against each other, and answers NaN where
+`n` is 0. Limits for k successes and for n - k mirror each other exactly.
 """
+# PART bounded - Mean of scores between known bounds: partial credit, means of epochs, pass@k, F1 per item.
+# PART dirichlet_mean - Distribution of a mean with Dirichlet weights: Σ pᵢ xᵢ, p ~ Dirichlet(w).
 
-from typing import NamedTuple
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from evalstats_plugin.stats import dirichlet_mean
-from evalstats_plugin.stats.interval import FloatArray, Interval, tail_probability
-from evalstats_plugin.stats.mean import moments, t_quantile
+from evalstats_plugin.stats.arrays import FloatArray, IntArray
+from evalstats_plugin.stats.interval import (
+    Interval,
+    increasing_root,
+    normal_quantile,
+    tail_probability,
+)
+from evalstats_plugin.stats.means import moments, t_quantile
+
+LimitFunction: TypeAlias = Callable[[FloatArray, FloatArray], FloatArray]
+
+
+ComplexArray: TypeAlias = NDArray[np.complex128]
+
+
+# The trapezoid rule starts with an error near exp(-15) and squares it with each refinement.
+FIRST_EXPONENT = 15.0
+
+
+REFINEMENTS = 7
+
+
+# A change this small means that the refined sum is exact to rounding.
+SETTLED = 1e-6
+
+
+# Relative size at which the terms of a sum no longer matter.
+NEGLIGIBLE = 1e-14
+
+
+# Cells are worked on in blocks of about this many numbers, which stay in the processor's cache.
+DIRICHLET_BLOCK_SIZE = 2**15
+
+
+def wald(successes: ArrayLike, n: ArrayLike, *, confidence_level: float) -> Interval:
+    """Interval of the normal approximation: the "CLT" interval of most reports.
+
+    Kept to compare with. It is not clipped to [0, 1] and has no width at 0 and n successes.
+    """
+    k, n_items = _counts(successes, n)
+    p = k / n_items
+    half = normal_quantile(confidence_level) * np.sqrt(p * (1 - p) / n_items)
+    return Interval(p - half, p + half)
+
+
+def wilson(successes: ArrayLike, n: ArrayLike, *, confidence_level: float) -> Interval:
+    """Score interval: all proportions that a z test would not reject [Wil27]_.
+
+    >>> low, high = wilson(81, 263, confidence_level=0.95)
+    >>> print(f"{low:.4f} {high:.4f}")
+    0.2553 0.3662
+    """
+    z = normal_quantile(confidence_level)
+
+    def lower(k: FloatArray, n_items: FloatArray) -> FloatArray:
+        root = z * np.sqrt(k * (n_items - k) / n_items + z**2 / 4)
+        # (k + z²/2 - root)/(n + z²), written without the subtraction, so that 0 of n gives 0.
+        return k**2 / (n_items * (k + z**2 / 2 + root))
+
+    return _mirrored(lower, *_counts(successes, n))
+
+
+def wilson_cc(successes: ArrayLike, n: ArrayLike, *, confidence_level: float) -> Interval:
+    """Wilson interval with continuity correction [New98]_ (method 4)."""
+    z = normal_quantile(confidence_level)
+
+    def lower(k: FloatArray, n_items: FloatArray) -> FloatArray:
+        # The formula is for k > 0, where what is under the root is positive.
+        k_in = np.maximum(k, 1.0)
+        root = z * np.sqrt(z**2 - 2 - 1 / n_items + 4 * k_in * (n_items - k_in + 1) / n_items)
+        limit = (2 * k_in + z**2 - 1 - root) / (2 * (n_items + z**2))
+        return np.where(k == 0, 0.0, np.maximum(limit, 0.0))
+
+    return _mirrored(lower, *_counts(successes, n))
+
+
+def agresti_coull(successes: ArrayLike, n: ArrayLike, *, confidence_level: float) -> Interval:
+    """Wald interval after adding z²/2 successes and failures, clipped to [0, 1] [AC98]_."""
+    k, n_items = _counts(successes, n)
+    z = normal_quantile(confidence_level)
+    total = n_items + z**2
+    p = (k + z**2 / 2) / total
+    half = z * np.sqrt(p * (1 - p) / total)
+    return Interval(np.maximum(p - half, 0.0), np.minimum(p + half, 1.0))
+
+
+def clopper_pearson(successes: ArrayLike, n: ArrayLike, *, confidence_level: float) -> Interval:
+    """Exact interval: covers with at least the stated level, whatever the proportion [CP34]_."""
+    tail = tail_probability(confidence_level)
+
+    def lower(k: FloatArray, n_items: FloatArray) -> FloatArray:
+        limit = _beta_quantile(np.maximum(k, 1.0), n_items - k + 1, tail)
+        return np.where(k == 0, 0.0, limit)
+
+    return _mirrored(lower, *_counts(successes, n))
+
+
+def mid_p(successes: ArrayLike, n: ArrayLike, *, confidence_level: float) -> Interval:
+    """Clopper–Pearson that counts only half of the probability of what was seen [New98]_."""
+    tail = tail_probability(confidence_level)
+
+    def lower(k: FloatArray, n_items: FloatArray) -> FloatArray:
+        a, b = np.maximum(k, 1.0), np.maximum(n_items - k, 1.0)
+
+        def excess(logit: FloatArray, cells: IntArray) -> tuple[FloatArray, FloatArray]:
+            c, d = a[cells], b[cells]
+            p, rest = special.expit(logit), special.expit(-logit)
+            at_least, more = special.betainc(c, d + 1, p), special.betainc(c + 1, d, p)
+            slope = _logit_density(c, d + 1, p, rest) + _logit_density(c + 1, d, p, rest)
+            return (at_least + more) / 2 - tail, slope / 2
+
+        jeffreys_limit = _beta_quantile(a + 0.5, b + 0.5, tail)
+        start = np.log(jeffreys_limit / (1 - jeffreys_limit))
+        inner = special.expit(increasing_root(excess, start, bracket=(-700, 40), tolerance=1e-7))
+        everything = (2 * tail) ** (1 / np.maximum(n_items, 1.0))
+        return np.where(k == 0, 0.0, np.where(k == n_items, everything, inner))
+
+    return _on_distinct(lambda k, n_items: _mirrored(lower, k, n_items), *_counts(successes, n))
+
+
+def jeffreys(successes: ArrayLike, n: ArrayLike, *, confidence_level: float) -> Interval:
+    """Beta(½, ½) posterior, equal tails; reaches 0 at k = 0 and 1 at k = n [BCD01]_."""
+    tail = tail_probability(confidence_level)
+
+    def lower(k: FloatArray, n_items: FloatArray) -> FloatArray:
+        return np.where(k == 0, 0.0, _beta_quantile(k + 0.5, n_items - k + 0.5, tail))
+
+    return _mirrored(lower, *_counts(successes, n))
+
+
+def beta_equal_tailed(
+    successes: ArrayLike, n: ArrayLike, *, confidence_level: float, prior: tuple[float, float]
+) -> Interval:
+    """Beta posterior, equal tails.
+
+    With prior (1, 1) this is the Bayesian interval of [BAI25]_; it leaves out the estimate when
+    all or none of the items are right.
+    """
+    k, n_items = _counts(successes, n)
+    a, b = _posterior(k, n_items, prior)
+    tail = tail_probability(confidence_level)
+    return Interval(_beta_quantile(a, b, tail), 1 - _beta_quantile(b, a, tail))
+
+
+def beta_hpd(
+    successes: ArrayLike, n: ArrayLike, *, confidence_level: float, prior: tuple[float, float]
+) -> Interval:
+    """Beta posterior, highest density: the shortest interval that holds `confidence_level` of it.
+
+    With prior (1, 1) its peak is k/n, so that it always holds the estimate, and its coverage
+    averaged over all proportions is exactly `confidence_level`.
+
+    Notes
+    -----
+    A posterior that only falls (or only rises) has its highest density at 0 (or 1), and the
+    interval starts there: with prior (1, 1) at k = 0 it is [0, 1 - (1 - level)^(1/(n+1))]. For a
+    flat or U-shaped posterior, possible only with next to no data, no single interval is the
+    highest; the equal-tailed one is given.
+
+    Examples
+    --------
+    >>> low, high = beta_hpd(20, 20, confidence_level=0.95, prior=(1, 1))
+    >>> print(f"{low:.4f} {high:.4f}")
+    0.8671 1.0000
+    """
+    tail_probability(confidence_level)
+
+    def solve(k: FloatArray, n_items: FloatArray) -> Interval:
+        return _highest_density(*_posterior(k, n_items, prior), confidence_level)
+
+    return _on_distinct(solve, *_counts(successes, n))
+
+
+def _highest_density(a: FloatArray, b: FloatArray, confidence_level: float) -> Interval:
+    """Highest-density interval of Beta(a, b)."""
+    left_out = 1 - confidence_level
+    peaked, falling, rising = (a > 1) & (b > 1), (a <= 1) & (b > 1), (a > 1) & (b <= 1)
+    mass_below = np.select([falling, rising], [0.0, left_out], left_out / 2)
+    mass_below[peaked] = _mass_below_peaked(a[peaked], b[peaked], left_out)
+    low = _beta_quantile(a, b, mass_below)
+    return Interval(low, 1 - _beta_quantile(b, a, left_out - mass_below))
+
+
+def _mass_below_peaked(a: FloatArray, b: FloatArray, left_out: float) -> FloatArray:
+    """Posterior mass below the highest-density interval, for a, b > 1.
+
+    The densities at both ends are equal. Solved for the logit of the share of what is left out
+    that lies below, in which that condition is nearly linear.
+    """
+
+    def log_density_gap(share: FloatArray, cells: IntArray) -> tuple[FloatArray, FloatArray]:
+        c, d = a[cells], b[cells]
+        below, beyond = left_out * special.expit(share), left_out * special.expit(-share)
+        low, above = _beta_quantile(c, d, below), _beta_quantile(d, c, beyond)
+        gap = (c - 1) * np.log(low / (1 - above)) + (d - 1) * np.log((1 - low) / above)
+        # d(log density)/d(mass) at both ends: x(1 - x) cancels against the density of the logit.
+        rate_low = ((c - 1) * (1 - low) - (d - 1) * low) / _logit_density(c, d, low, 1 - low)
+        rate_high = ((d - 1) * (1 - above) - (c - 1) * above) / _logit_density(
+            d, c, above, 1 - above
+        )
+        return gap, (rate_low + rate_high) * below * beyond / left_out
+
+    # A fit to exact solutions at level 0.95, close at others: the skewer, the less lies below.
+    skew = 2 * (b - a) / np.sqrt((a - 1) * (b - 1) * (a + b - 2))
+    start = -skew * (1.56 + 0.2 * np.abs(skew))
+    share = increasing_root(log_density_gap, start, bracket=(-700, 700), tolerance=1e-6)
+    return left_out * special.expit(share)
+
+
+def _counts(successes: ArrayLike, n: ArrayLike) -> tuple[FloatArray, FloatArray]:
+    """Float arrays of one shape, NaN where there are no items."""
+    k, n_items = np.broadcast_arrays(
+        np.asarray(successes, dtype=np.float64), np.asarray(n, dtype=np.float64)
+    )
+    if np.any((k < 0) | (k > n_items)):
+        raise ValueError("successes must lie between 0 and n")
+    empty = n_items == 0
+    return np.where(empty, np.nan, k), np.where(empty, np.nan, n_items)
+
+
+def _posterior(
+    k: FloatArray, n_items: FloatArray, prior: tuple[float, float]
+) -> tuple[FloatArray, FloatArray]:
+    if min(prior) <= 0:
+        raise ValueError(f"a Beta prior needs two positive numbers, got {prior}")
+    return k + prior[0], n_items - k + prior[1]
+
+
+def _mirrored(lower: LimitFunction, k: FloatArray, n_items: FloatArray) -> Interval:
+    """Both limits from the lower one: k right is n - k wrong."""
+    return Interval(lower(k, n_items), 1 - lower(n_items - k, n_items))
+
+
+def _on_distinct(
+    solve: Callable[[FloatArray, FloatArray], Interval], k: FloatArray, n_items: FloatArray
+) -> Interval:
+    """Solve once for each distinct pair (k, n): thousands of cells hold few."""
+    # A pair packed into one complex number sorts faster than rows do.
+    pairs, where = np.unique(k.ravel() + 1j * n_items.ravel(), return_inverse=True)
+    distinct = solve(pairs.real, pairs.imag)
+    return Interval(distinct.low[where].reshape(k.shape), distinct.high[where].reshape(k.shape))
+
+
+def _beta_quantile(a: FloatArray, b: FloatArray, probability: float | FloatArray) -> FloatArray:
+    return np.asarray(special.betaincinv(a, b, probability), dtype=np.float64)
+
+
+def _logit_density(a: FloatArray, b: FloatArray, x: FloatArray, rest: FloatArray) -> FloatArray:
+    """Density of logit(X), X ~ Beta(a, b), where x + rest = 1."""
+    return np.exp(special.xlogy(a, x) + special.xlogy(b, rest) - special.betaln(a, b))
 
 
 def dirichlet_process(
@@ -129,7 +381,7 @@ def _lower_limit(atoms: FloatArray, weights: FloatArray, tail: float) -> FloatAr
         if len(rows) > 0:
             columns = np.r_[0 : min(size, n_columns - 1), n_columns - 1]
             block = np.ix_(rows, columns)
-            limit[rows] = dirichlet_mean.quantile(atoms[block], weights[block], tail)
+            limit[rows] = dirichlet_quantile(atoms[block], weights[block], tail)
     return np.asarray(limit, dtype=np.float64)
 
 
@@ -152,3 +404,257 @@ def _from_unit(
     limits = [np.where(empty, np.nan, limit.reshape(empty.shape)) for limit in (low, high)]
     scaled = [bounds[0] + (bounds[1] - bounds[0]) * np.clip(limit, 0, 1) for limit in limits]
     return Interval(*scaled)
+
+
+def dirichlet_quantile(atoms: FloatArray, weights: FloatArray, probability: float) -> FloatArray:
+    """Quantile of the mean, exact to about 1e-11 of the range of the atoms.
+
+    Parameters
+    ----------
+    atoms : shape (C, D)
+    weights : shape (C, D)
+        Positive, or zero for padding, whose atom must not lie outside the others. At least two
+        distinct atoms of each cell need a positive weight.
+
+    Examples
+    --------
+    >>> atoms, weights = np.array([[0.0, 0.5, 1.0]]), np.array([[1.0, 1.0, 1.0]])
+    >>> print(f"{dirichlet_quantile(atoms, weights, 1 / 2)[0]:.9f}")  # symmetric about its middle
+    0.500000000
+    """
+    rows = max(DIRICHLET_BLOCK_SIZE // atoms.shape[1], 1)
+    parts = [
+        _quantile_block(atoms[i : i + rows], weights[i : i + rows], probability)
+        for i in range(0, len(atoms), rows)
+    ]
+    return np.concatenate([np.zeros(0), *parts])
+
+
+def dirichlet_cdf_and_density(
+    atoms: FloatArray, weights: FloatArray, at: FloatArray, *, refinements: int
+) -> tuple[FloatArray, FloatArray]:
+    """P(mean ≤ at) and its derivative.
+
+    Parameters
+    ----------
+    atoms, weights : shape (C, D)
+        As for `quantile`.
+    at : shape (C,)
+        Between the atoms of each cell.
+    refinements
+        How often the step may be halved: `REFINEMENTS` for all digits, 0 for about four.
+    """
+    mean = _total(weights, atoms) / weights.sum(axis=1)
+    # The smaller tail is the one to integrate: P(mean > at) by looking from above.
+    sign = np.where(at > mean, -1.0, 1.0)
+    lowest: FloatArray = atoms.min(axis=1)
+    highest: FloatArray = atoms.max(axis=1)
+    reach = np.where(at > mean, highest - at, at - lowest)
+    # With s in units of 1/reach the nearest singularity lies at 1.
+    distance = (at[:, None] - atoms) * (sign / reach)[:, None]
+    # Where a path proves useless the sum along it overflows, and another one is taken.
+    with np.errstate(over="ignore", invalid="ignore"):
+        tail, density = _integral(distance, weights, refinements)
+    return np.where(at > mean, 1 - tail, tail), density / reach
+
+
+def _quantile_block(atoms: FloatArray, weights: FloatArray, probability: float) -> FloatArray:
+    """Root in the normal score of a Beta variable with the mean's own mean and variance.
+
+    The mean is so nearly that variable that one or two Newton steps do.
+    """
+    lowest, highest = atoms.min(axis=1), atoms.max(axis=1)
+    unit_atoms = (atoms - lowest[:, None]) / (highest - lowest)[:, None]
+    a, b = _matching_beta(unit_atoms, weights)
+    target = float(special.ndtri(probability))
+
+    def newton(start: FloatArray, refinements: int, max_steps: int) -> FloatArray:
+        def excess(score: FloatArray, cells: IntArray) -> tuple[FloatArray, FloatArray]:
+            at = np.asarray(
+                special.betaincinv(a[cells], b[cells], special.ndtr(score)), dtype=np.float64
+            )
+            below, density = dirichlet_cdf_and_density(
+                unit_atoms[cells], weights[cells], at, refinements=refinements
+            )
+            probit = special.ndtri(below)
+            log_beta_density = (
+                special.xlogy(a[cells] - 1, at)
+                + special.xlog1py(b[cells] - 1, -at)
+                - special.betaln(a[cells], b[cells])
+            )
+            slope = density * np.exp((probit**2 - score**2) / 2 - log_beta_density)
+            return probit - target, slope
+
+        return increasing_root(excess, start, bracket=(-37, 8), tolerance=1e-6, max_steps=max_steps)
+
+    rough = newton(np.full(len(atoms), target), refinements=0, max_steps=1)
+    score = newton(rough, refinements=REFINEMENTS, max_steps=100)
+    return lowest + (highest - lowest) * special.betaincinv(a, b, special.ndtr(score))
+
+
+def _matching_beta(atoms: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
+    total = weights.sum(axis=1)
+    mean = _total(weights, atoms) / total
+    spread = _total(weights, (atoms - mean[:, None]) ** 2) / total
+    size = mean * (1 - mean) * (total + 1) / spread - 1
+    return mean * size, (1 - mean) * size
+
+
+class _Path(NamedTuple):
+    """s(u) = saddle + scale · (tan(bend) (cosh u - 1) + i sinh u), one path per cell."""
+
+    saddle: FloatArray
+    scale: FloatArray
+    bend: FloatArray
+
+
+def _integral(
+    distance: FloatArray, weights: FloatArray, refinements: int
+) -> tuple[FloatArray, FloatArray]:
+    """Trapezoid rule, refined for the cells whose sums still change."""
+    path = _steepest_descent(distance, weights)
+    step = 2 * np.pi * (np.pi / 2 - np.abs(path.bend)) / FIRST_EXPONENT
+    total, peak = _sum_along(distance, weights, path, step, offset=0.0)
+    # Where the terms grow on the way, digits cancel; straight up they never grow.
+    growing = ~(peak <= 10)
+    if np.any(growing):
+        path = path._replace(bend=np.where(growing, 0.0, path.bend))
+        straight = _Path(*(part[growing] for part in path))
+        total[:, growing], _ = _sum_along(
+            distance[growing], weights[growing], straight, step[growing], offset=0.0
+        )
+    active = np.arange(len(distance))
+    for _ in range(refinements):
+        part = _Path(*(field[active] for field in path))
+        between, _ = _sum_along(distance[active], weights[active], part, step[active], offset=0.5)
+        refined = (total[:, active] + between) / 2
+        change = np.abs(refined - total[:, active])
+        total[:, active] = refined
+        step[active] /= 2
+        active = active[np.any(change > SETTLED * np.abs(refined), axis=0)]
+        if len(active) == 0:
+            break
+    return total[0], total[1]
+
+
+def _saddle(distance: FloatArray, weights: FloatArray) -> FloatArray:
+    """Where the integrand is lowest on (0, 1), and so highest on a path that crosses there."""
+
+    def derivative(logit: FloatArray, cells: IntArray) -> tuple[FloatArray, FloatArray]:
+        s, rest = special.expit(logit), special.expit(-logit)
+        ratio = distance[cells] / (1 - s[:, None] * distance[cells])
+        first = _total(weights[cells], ratio)
+        second = _total(weights[cells] * ratio, ratio)
+        # s times the derivative of the integrand's logarithm.
+        return s * first - 1, s * rest * (first + s * second)
+
+    # Any path through (0, 1) gives the same integral; near the saddle it takes the fewest nodes.
+    start = np.zeros(len(distance))
+    root = increasing_root(derivative, start, bracket=(-36, 36), tolerance=0.1)
+    return np.asarray(special.expit(root), dtype=np.float64)
+
+
+def _steepest_descent(distance: FloatArray, weights: FloatArray) -> _Path:
+    """Path that keeps the integrand's phase, to second order in the distance from its saddle."""
+    saddle = _saddle(distance, weights)
+    ratio = distance / (1 - saddle[:, None] * distance)
+    weighted = weights * ratio**2
+    curvature = weighted.sum(axis=1) + saddle**-2
+    third = 2 * (_total(weighted, ratio) - saddle**-3)
+    scale = np.minimum(2 / np.sqrt(curvature), np.minimum(saddle, 1 - saddle))
+    tangent = np.clip(scale * third / (3 * curvature), -0.7, 0.7)
+    return _towards_decay(distance, weights, _bent(saddle, scale, tangent))
+
+
+def _bent(saddle: FloatArray, scale: FloatArray, tangent: FloatArray) -> _Path:
+    """Path with the largest scale that keeps both singularities π/2 - |bend| off real u."""
+    bend = np.arctan(tangent)
+    room = np.minimum((1 - saddle) / (1 - np.sin(bend)), saddle / (1 + np.sin(bend)))
+    return _Path(saddle, np.minimum(scale, room * np.cos(bend)), bend)
+
+
+def _towards_decay(distance: FloatArray, weights: FloatArray, path: _Path) -> _Path:
+    """Bends anew where the integrand is slow to decay: nearly equal scores, or very few.
+
+    Nearly equal scores act like a factor exp(δ s), which decays to one side only, and the saddle
+    does not tell to which.
+    """
+    slow = np.nonzero(_log_size(distance, weights, path, (4,)) > -20)[0]
+    if len(slow) == 0:
+        return path
+    few, few_weights = distance[slow], weights[slow]
+    here = _Path(*(part[slow] for part in path))
+    paths = [here, *(_bent(here.saddle, here.scale, np.full(len(slow), t)) for t in (-1.0, 1.0))]
+    sizes = np.stack([_log_size(few, few_weights, one, (4, 8, 12, 16)) for one in paths])
+    best = np.argmin(sizes, axis=0)
+    for part, choices in zip(path, zip(*paths, strict=True), strict=True):
+        part[slow] = np.choose(best, choices)
+    return path
+
+
+def _log_size(
+    distance: FloatArray, weights: FloatArray, path: _Path, places: tuple[int, ...]
+) -> FloatArray:
+    """Logarithm of the integrand's product relative to that at the saddle, the largest at u."""
+    ratio = distance / (1 - path.saddle[:, None] * distance)
+    sizes: list[FloatArray] = []
+    for u in places:
+        move = path.scale * (np.tan(path.bend) * (np.cosh(u) - 1) + 1j * np.sinh(u))
+        squared = (1 - move.real[:, None] * ratio) ** 2 + (move.imag[:, None] * ratio) ** 2
+        sizes.append(-0.5 * _total(weights, np.log(squared)))
+    return np.max(sizes, axis=0)
+
+
+def _sum_along(
+    distance: FloatArray, weights: FloatArray, path: _Path, step: FloatArray, *, offset: float
+) -> tuple[FloatArray, FloatArray]:
+    """Sums over u = (node + offset) · step, and the largest term relative to that at the saddle.
+
+    Gives shape (2, C): the sum for P(mean ≤ t), and the one for its derivative.
+    """
+    at_saddle = 1 - path.saddle[:, None] * distance
+    factor = step / np.pi * np.exp(-_total(weights, np.log(at_saddle)))
+    ratio, weights_at_saddle = distance / at_saddle, weights / at_saddle
+    tangent = np.tan(path.bend)
+    sums = np.zeros((2, len(distance)))
+    peak = np.ones(len(distance))
+    for node in range(4000):
+        # Beyond, cells whose sums are long complete would overflow while others go on.
+        u = np.minimum((node + offset) * step, 200.0)
+        move = path.scale * (tangent * (np.cosh(u) - 1) + 1j * np.sinh(u))
+        direction = path.scale * (tangent * np.sinh(u) + 1j * np.cosh(u))
+        product, rate = _factors(move, ratio, weights, weights_at_saddle)
+        # The rule's first node is an end point, and counts by half.
+        end_weight = 0.5 if node + offset == 0 else 1.0
+        below = end_weight * product * direction / (path.saddle + move)
+        terms = np.stack([below, below * (path.saddle + move) * rate])
+        sums += terms.imag
+        size = np.abs(terms)
+        peak = np.maximum(peak, size[0] * path.saddle / path.scale)
+        if np.all(size <= NEGLIGIBLE * np.abs(sums)):
+            break
+    return sums * factor, peak
+
+
+def _factors(
+    move: ComplexArray, ratio: FloatArray, weights: FloatArray, weights_at_saddle: FloatArray
+) -> tuple[ComplexArray, ComplexArray]:
+    """Π (1 - s d)^-w relative to that at the saddle, and Σ w / (1 - s d).
+
+    In real arithmetic, several times as fast as complex logarithms.
+    """
+    # (1 - s d) / (1 - saddle d) = real - i imaginary.
+    real = 1 - move.real[:, None] * ratio
+    imaginary = move.imag[:, None] * ratio
+    squared = real**2 + imaginary**2
+    angle = np.arctan(imaginary / real)
+    if np.any(real < 0):
+        angle += np.where(real < 0, np.copysign(np.pi, imaginary), 0)
+    product = np.exp(-0.5 * _total(weights, np.log(squared)) + 1j * _total(weights, angle))
+    inverse = weights_at_saddle / squared
+    return product, _total(inverse, real) + 1j * _total(inverse, imaginary)
+
+
+def _total(weights: FloatArray, values: FloatArray) -> FloatArray:
+    """Weighted sum over the atoms of each cell."""
+    return np.asarray(np.einsum("cd,cd->c", weights, values), dtype=np.float64)

@@ -4,6 +4,10 @@ Every function takes what each cluster adds up to: `totals`, the sums of its sco
 how many items it has, both of shape (..., C), size 0 for padding. Scores of items that were taken
 several times are their means.
 """
+# PART epochs - Items that are taken several times: what varies between items, and what between their takes.
+# PART pass_at_k - Of k takes of an item: is one of them right, are all, are most? Without bias, from R ≥ k takes.
+
+from __future__ import annotations
 
 from typing import NamedTuple
 
@@ -11,8 +15,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from evalstats_plugin.stats.interval import FloatArray, Interval, tail_probability
-from evalstats_plugin.stats.mean import t_quantile
+from evalstats_plugin.stats.arrays import FloatArray
+from evalstats_plugin.stats.interval import Interval, tail_probability
+from evalstats_plugin.stats.means import moments, t_quantile
 
 # Numbers held at a time.
 BLOCK_SIZE = 2**22
@@ -32,10 +37,10 @@ class Clusters(NamedTuple):
     [BM02]_; NaN for one."""
 
 
-def moments(totals: ArrayLike, sizes: ArrayLike) -> Clusters:
+def cluster_moments(totals: ArrayLike, sizes: ArrayLike) -> Clusters:
     """Mean and standard errors that allow for clusters.
 
-    >>> found = moments([3.0, 5.0, 0.0], [5, 8, 3])
+    >>> found = cluster_moments([3.0, 5.0, 0.0], [5, 8, 3])
     >>> print(f"{found.mean:.3f} {found.cr1:.3f}")
     0.500 0.143
     """
@@ -60,7 +65,7 @@ def t_cr1(totals: ArrayLike, sizes: ArrayLike, *, confidence_level: float) -> In
 
     NaN for one cluster, and for clusters that all agree: they have no spread to go by.
     """
-    found = moments(totals, sizes)
+    found = cluster_moments(totals, sizes)
     half = t_quantile(found.n - 1, confidence_level=confidence_level) * found.cr1
     half = np.where(half > 0, half, np.nan)
     return Interval(found.mean - half, found.mean + half)
@@ -72,7 +77,7 @@ def t_cr2(totals: ArrayLike, sizes: ArrayLike, *, confidence_level: float) -> In
     With Satterthwaite's degrees of freedom, fewer than C - 1 where clusters differ in size. NaN
     for one cluster, and for clusters that all agree.
     """
-    found = moments(totals, sizes)
+    found = cluster_moments(totals, sizes)
     freedom = satterthwaite(sizes)
     # t quantiles want one degree of freedom, and this rule gives as many to two equal clusters.
     half = t_quantile(np.maximum(freedom, 1.0), confidence_level=confidence_level) * found.cr2
@@ -98,7 +103,7 @@ def satterthwaite(sizes: ArrayLike) -> FloatArray:
         return np.where((size > 0).sum(axis=-1) > 1, 1 / trace, np.nan)
 
 
-def bootstrap(
+def cluster_bootstrap(
     totals: ArrayLike,
     sizes: ArrayLike,
     *,
@@ -113,7 +118,7 @@ def bootstrap(
     """
     tail = tail_probability(confidence_level)
     total, size = np.broadcast_arrays(*(np.asarray(x, dtype=np.float64) for x in (totals, sizes)))
-    found = moments(total, size)
+    found = cluster_moments(total, size)
     shape = found.mean.shape
     total, size = (x.reshape(-1, x.shape[-1]) for x in (total, size))
     low, high = np.full((2, len(size)), np.nan)
@@ -143,7 +148,7 @@ def logit_t_cr1(
     size = np.asarray(sizes, dtype=np.float64)
     width = bounds[1] - bounds[0]
     unit = (np.asarray(totals, dtype=np.float64) - size * bounds[0]) / width
-    n, mean, _, error, _ = moments(unit, size)
+    n, mean, _, error, _ = cluster_moments(unit, size)
     mean = np.clip(mean, 0.0, 1.0)
     with np.errstate(divide="ignore", invalid="ignore"):
         half = t_quantile(n - 1, confidence_level=confidence_level) * error / (mean * (1 - mean))
@@ -161,7 +166,7 @@ def t_prob(totals: ArrayLike, sizes: ArrayLike) -> FloatArray:
 
     ½ where every cluster adds up to 0, NaN where clusters agree on anything else.
     """
-    found = moments(totals, sizes)
+    found = cluster_moments(totals, sizes)
     with np.errstate(divide="ignore", invalid="ignore"):
         prob = special.stdtr(np.where(found.n > 1, found.n - 1, np.nan), found.mean / found.cr1)
     return np.where(found.cr1 > 0, prob, np.where(found.mean == 0, 0.5, np.nan))
@@ -202,3 +207,140 @@ def anova_icc(totals: ArrayLike, squares: ArrayLike, sizes: ArrayLike) -> FloatA
         rounding = 1e-12 * np.maximum(square.sum(axis=-1), 1e-300)
         known = (n_clusters > 1) & (n > n_clusters) & (spread > rounding)
         return np.where(known, (among - within) / spread, np.nan)
+
+
+class VarianceParts(NamedTuple):
+    """Where the variance of a mean score comes from; arrays of one shape, NaN where unknown."""
+
+    n_items: FloatArray
+    mean: FloatArray
+    """Over items, each counting the same."""
+    total: FloatArray
+    """Variance of the item means (n - 1): what the standard error now comes from."""
+    within: FloatArray
+    """Variance of one take around its item's true mean, on average over items."""
+    noise: FloatArray
+    """What `within` adds to `total` with the takes there are; with R takes of all, within/R."""
+    between: FloatArray
+    """Variance of the items' true means. Unbiased, hence below 0 now and then."""
+
+
+def take_noise(scores: ArrayLike) -> tuple[FloatArray, FloatArray]:
+    """Variance of a take, and of the mean of the takes, of each item; both of shape (..., M).
+
+    The variance of a take is unbiased (R - 1, for 0/1 takes p(1 - p)R/(R - 1)) and NaN for an item
+    taken once. The noise of such an item's mean is taken to be the average item's variance.
+    """
+    n_takes, _, std = moments(scores)
+    variance = np.where(n_takes > 1, std, np.nan) ** 2
+    average = moments(variance).mean[..., None]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        noise = np.where(n_takes > 1, variance, average) / n_takes
+    return variance, np.where(n_takes > 0, noise, np.nan)
+
+
+def variance_parts(scores: ArrayLike) -> VarianceParts:
+    """Split the variance of a mean score, without bias, whatever the scores [SCM92]_.
+
+    Items may differ in how often they were taken, as long as that does not depend on their scores.
+    Without an item taken twice both parts are NaN.
+
+    >>> parts = variance_parts([[1, 1], [1, 0], [0, 1], [0, 0], [1, 1], [1, 1]])
+    >>> print(f"{parts.within:.4f} {parts.between:.4f}")
+    0.1667 0.0833
+    """
+    n, mean, std = moments(moments(scores).mean)
+    variance, noise = take_noise(scores)
+    on_mean = moments(noise).mean
+    total = std**2
+    return VarianceParts(n, mean, total, moments(variance).mean, on_mean, total - on_mean)
+
+
+def share_within(parts: VarianceParts) -> FloatArray:
+    """Share of a single take's variance that lies within items, between 0 and 1.
+
+    One minus the intra-class correlation. NaN where nothing varies.
+    """
+    between = np.maximum(parts.between, 0.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(parts.within / (between + parts.within))
+
+
+def predicted_std_error(
+    parts: VarianceParts, *, n_items: ArrayLike, n_epochs: ArrayLike
+) -> FloatArray:
+    """Standard error of the mean that `n_items` items in `n_epochs` epochs each would have.
+
+    >>> parts = variance_parts([[1, 1], [1, 0], [0, 1], [0, 0], [1, 1], [1, 1]])
+    >>> print(f"{predicted_std_error(parts, n_items=6, n_epochs=2):.4f}")
+    0.1667
+    """
+    items, epochs = (np.asarray(x, dtype=np.float64) for x in (n_items, n_epochs))
+    if np.any(items <= 0) or np.any(epochs <= 0):
+        raise ValueError("numbers of items and epochs must be positive")
+    variance = np.maximum(parts.between, 0.0) + parts.within / epochs
+    return np.sqrt(variance / items)
+
+
+def pass_at_k(successes: ArrayLike, n: ArrayLike, *, k: int) -> FloatArray:
+    """Probability that one or more of k takes are right, pass@k [Che21]_ (eq. 1).
+
+    >>> float(pass_at_k(2, 5, k=3))
+    0.9
+    """
+    right, takes = _counts(successes, n, k)
+    return 1 - _all_from(takes - right, takes, k)
+
+
+def pass_hat_k(successes: ArrayLike, n: ArrayLike, *, k: int) -> FloatArray:
+    """Probability that all of k takes are right, pass^k [Yao24]_.
+
+    >>> round(float(pass_hat_k(4, 5, k=2)), 12)
+    0.6
+    """
+    right, takes = _counts(successes, n, k)
+    return _all_from(right, takes, k)
+
+
+def majority_at_k(successes: ArrayLike, n: ArrayLike, *, k: int) -> FloatArray:
+    """Probability that more than half of k takes are right, a tie counting as half.
+
+    For an even k it is that of k - 1: a tie broken by a coin is one vote left out.
+
+    >>> float(majority_at_k(3, 4, k=3)), float(majority_at_k(3, 4, k=4))
+    (1.0, 1.0)
+    """
+    right, takes = _counts(successes, n, k)
+    # The more frequent answer, whose probability is a sum of positive terms.
+    more, fewer = np.maximum(right, takes - right), np.minimum(right, takes - right)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        majority, draw = more / takes, 1 / takes
+        for votes in range(1, k - 1, 2):
+            # Two more votes change an outcome that was decided by one vote. `split` is the
+            # probability, but for a factor, that the votes so far differ by one.
+            left = (takes - votes) * (takes - votes - 1)
+            lost = (votes - 1) // 2
+            split = draw * np.maximum(more - lost, 0) * np.maximum(fewer - lost, 0) / left
+            majority = majority + split * (more - fewer)
+            draw = split * (2 * votes + 4) / (lost + 2)
+    majority = np.where(right == more, majority, 1 - majority)
+    majority = np.where(more == fewer, 0.5, majority)
+    return np.where(takes >= k, np.clip(majority, 0.0, 1.0), np.nan)
+
+
+def _counts(successes: ArrayLike, n: ArrayLike, k: int) -> tuple[FloatArray, FloatArray]:
+    right, takes = np.broadcast_arrays(*(np.asarray(x, dtype=np.float64) for x in (successes, n)))
+    if k < 1:
+        raise ValueError(f"k must be 1 or more, got {k}")
+    if np.any((right < 0) | (right > takes)):
+        raise ValueError("the number of right takes must lie between 0 and the number of takes")
+    return right, takes
+
+
+def _all_from(chosen: FloatArray, takes: FloatArray, k: int) -> FloatArray:
+    """Probability that k takes drawn without replacement all come from `chosen` many of them."""
+    probability = np.ones_like(takes)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        for drawn in range(k):
+            probability *= np.maximum(chosen - drawn, 0) / (takes - drawn)
+    return np.where(takes >= k, probability, np.nan)

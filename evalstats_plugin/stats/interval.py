@@ -1,14 +1,14 @@
 """What an interval is, and what every kind of interval shares."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 
-FloatArray: TypeAlias = NDArray[np.float64]
-IntArray: TypeAlias = NDArray[np.int64]
+from evalstats_plugin.stats.arrays import FloatArray, IntArray
 
 
 class Interval(NamedTuple):

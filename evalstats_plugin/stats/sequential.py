@@ -7,31 +7,32 @@ it does not rule out are the confidence sequence. The capital does not depend on
 scores, and is log-convex in m: what it does not rule out is an interval, which holds their mean.
 """
 
+from __future__ import annotations
+
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
+from evalstats_plugin.stats.arrays import FloatArray, IntArray
 from evalstats_plugin.stats.bounded import to_unit
-from evalstats_plugin.stats.interval import (
-    FloatArray,
-    IntArray,
-    Interval,
-    increasing_root,
-    tail_probability,
-)
-from evalstats_plugin.stats.paired_binary import PairedCounts
+from evalstats_plugin.stats.interval import Interval, increasing_root, tail_probability
+from evalstats_plugin.stats.paired import PairedCounts
 
 PRIOR = 0.5
 """Both parameters of the mixture over q."""
 
+
 GRID_SIZE = 256
 """Steps between the bounds to which scores are split."""
+
 
 FEWEST_NODES = 128
 """Values of q in the mixture."""
 
+
 BLOCK_SIZE = 2**21
 """Numbers held at a time; results do not depend on it."""
+
 
 _LOWEST_LOGIT, _HIGHEST_LOGIT = -700.0, 40.0
 

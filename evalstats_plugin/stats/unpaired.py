@@ -4,27 +4,51 @@ By the difference of P(right), by its ratio b : a, or by the ratio of the odds. 
 items are independent samples, which tells less than the same items would: see `paired_binary`.
 Exchanging a and b changes the sign of every limit of a difference, exactly.
 """
+# PART unpaired_beta - Two models on items of their own: the contrast of two independent Beta posteriors.
+# PART unpaired_scores - Two models on items of their own, with any scores: by how much is b better?
+# PART beta_contrast - How far one of two independent Beta variables is ahead of the other.
+
+from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from evalstats_plugin.stats.binomial import wilson
+from evalstats_plugin.stats import bounded
+from evalstats_plugin.stats.arrays import FloatArray, IntArray
+from evalstats_plugin.stats.bounded import wilson
+from evalstats_plugin.stats.clustered import cluster_moments
 from evalstats_plugin.stats.interval import (
-    FloatArray,
-    IntArray,
     Interval,
     increasing_root,
     normal_quantile,
+    tail_probability,
 )
 
 # Slopes by central differences, exact enough for Newton's method.
 STEP = 1e-6
+
+
 # Numbers held at a time.
 BLOCK_SIZE = 2**22
+
+
+Contrast: TypeAlias = Literal["difference", "log ratio", "log odds ratio"]
+
+
+# Of the trapezoid rule, whose error falls exponentially with their number.
+NODES = 96
+
+
+# The density beyond the quantiles of this probability is left out.
+NEGLIGIBLE = 1e-15
+
+
+# Distinct pairs worked on at a time.
+CONTRAST_BLOCK_SIZE = 2**11
 
 
 class Counts(NamedTuple):
@@ -36,7 +60,7 @@ class Counts(NamedTuple):
     n_b: FloatArray
 
     @property
-    def exchanged(self) -> "Counts":
+    def exchanged(self) -> Counts:
         """The same with a and b exchanged."""
         return Counts(self.right_b, self.n_b, self.right_a, self.n_a)
 
@@ -60,6 +84,8 @@ class Counts(NamedTuple):
 
 
 LowerLimit: TypeAlias = Callable[[Counts], FloatArray]
+
+
 Statistic: TypeAlias = Callable[[FloatArray, Counts], FloatArray]
 """Score statistic for the difference, log ratio or log odds ratio that is put to the test."""
 
@@ -266,3 +292,423 @@ def _mirrored(
     low, high = np.full((2, len(cells)), np.nan)
     low[there], high[there] = limits[:n], -limits[n:]
     return Interval(low.reshape(counts.n_a.shape), high.reshape(counts.n_a.shape))
+
+
+def beta_difference(
+    counts: Counts, *, confidence_level: float, prior: tuple[float, float]
+) -> Posterior:
+    """Posterior of the difference b - a, equal tails, extended to hold the estimate.
+
+    Exchanging a and b changes the sign of the limits, exactly; with equal counts each is better
+    with probability ½, exactly.
+
+    >>> from evalstats_plugin.stats.unpaired import independent_counts
+    >>> counts = independent_counts(12, 20, 15, 20)
+    >>> found = beta_difference(counts, confidence_level=0.95, prior=(1, 1))
+    >>> print(f"{found.low:.4f} {found.high:.4f} {found.prob_better:.6f}")
+    -0.1384 0.4028 0.836788
+    """
+    found = beta_contrast(posteriors(counts, prior=prior), "difference", confidence_level)
+    return _holding(found, counts.difference)
+
+
+def ratio(counts: Counts, *, confidence_level: float, prior: tuple[float, float]) -> Posterior:
+    """Posterior of the ratio b : a, equal tails, extended to hold the estimate."""
+    found = beta_contrast(posteriors(counts, prior=prior), "log ratio", confidence_level)
+    return _exponentiated(_holding(found, counts.log_ratio))
+
+
+def odds_ratio(counts: Counts, *, confidence_level: float, prior: tuple[float, float]) -> Posterior:
+    """Posterior of the odds ratio b : a, equal tails, extended to hold the estimate."""
+    found = beta_contrast(posteriors(counts, prior=prior), "log odds ratio", confidence_level)
+    return _exponentiated(_holding(found, counts.log_odds_ratio))
+
+
+def posteriors(counts: Counts, *, prior: tuple[float, float]) -> Betas:
+    """Beta posteriors of the share of items that each model gets right."""
+    if min(prior) <= 0:
+        raise ValueError(f"a Beta prior needs two positive numbers, got {prior}")
+    right_a, n_a, right_b, n_b = counts
+    right, wrong = prior
+    return Betas(right_a + right, n_a - right_a + wrong, right_b + right, n_b - right_b + wrong)
+
+
+def matched(scores: ArrayLike, *, bounds: tuple[float, float], mass: float) -> FloatArray:
+    """Shapes of the Beta variables that stand for the posteriors of bounded means.
+
+    With mean and variance of the posterior of `bounded.dirichlet_process`, in units of the bounds;
+    from scores (..., M), shape (2, ...), NaN without any.
+    """
+    low, high = bounds
+    unit = (np.asarray(scores, dtype=np.float64) - low) / (high - low)
+    seen = ~np.isnan(unit)
+    values = np.where(seen, unit, 0.0)
+    total = seen.sum(axis=-1) + 2 * mass
+    mean = (values.sum(axis=-1) + mass) / total
+    squares = np.where(seen, values - mean[..., None], 0.0) ** 2
+    spread = (squares.sum(axis=-1) + mass * (mean**2 + (1 - mean) ** 2)) / total
+    size = np.where(seen.any(axis=-1), mean * (1 - mean) * (total + 1) / spread - 1, np.nan)
+    return np.stack([mean * size, (1 - mean) * size])
+
+
+def _holding(found: Posterior, estimate: FloatArray) -> Posterior:
+    """Extended to an estimate, where there is one."""
+    there = ~np.isnan(found.low)
+    return found._replace(
+        low=np.where(there, np.fmin(found.low, estimate), np.nan),
+        high=np.where(there, np.fmax(found.high, estimate), np.nan),
+    )
+
+
+def _exponentiated(found: Posterior) -> Posterior:
+    return found._replace(low=np.exp(found.low), high=np.exp(found.high))
+
+
+class Welch(NamedTuple):
+    """Difference b - a, its standard error and its degrees of freedom, each of shape (P,)."""
+
+    difference: FloatArray
+    std_error: FloatArray
+    degrees_of_freedom: FloatArray
+
+
+def mover_dp(
+    scores: ArrayLike,
+    a: IntArray,
+    b: IntArray,
+    *,
+    bounds: tuple[float, float],
+    mass: float,
+    confidence_level: float,
+) -> Interval:
+    """Difference by both means' Dirichlet-process intervals, squared and added [ZD08]_ [Fer73]_.
+
+    What `unpaired.newcombe` is with Wilson's intervals, for bounded scores (N, M), NaN for padding.
+    """
+    scores = np.asarray(scores, dtype=np.float64)
+    of_each = bounded.dirichlet_process(
+        scores, bounds=bounds, mass=mass, confidence_level=confidence_level
+    )
+    mean = _means(scores)
+    below, above = mean - of_each.low, of_each.high - mean
+    difference = mean[b] - mean[a]
+    return Interval(
+        difference - np.hypot(below[b], above[a]), difference + np.hypot(above[b], below[a])
+    )
+
+
+def dp_difference(
+    scores: ArrayLike,
+    a: IntArray,
+    b: IntArray,
+    *,
+    bounds: tuple[float, float],
+    mass: float,
+    confidence_level: float,
+) -> Posterior:
+    """Posterior of the difference b - a of two bounded means, equal tails [Fer73]_.
+
+    Each mean's Dirichlet-process posterior, that of `bounded.dirichlet_process`, is replaced by the
+    Beta variable of the same mean and variance: for 0/1 scores the same. Scores (N, M), NaN for
+    padding. Extended where necessary to hold the estimate.
+    """
+    scores = np.asarray(scores, dtype=np.float64)
+    right, wrong = matched(scores, bounds=bounds, mass=mass)
+    betas = Betas(right[a], wrong[a], right[b], wrong[b])
+    found = beta_contrast(betas, "difference", confidence_level)
+    mean, width = _means(scores), bounds[1] - bounds[0]
+    difference = mean[b] - mean[a]
+    low = np.minimum(width * found.low, difference)
+    return Posterior(low, np.maximum(width * found.high, difference), found.prob_better)
+
+
+def dp_prob(
+    scores: ArrayLike, a: IntArray, b: IntArray, *, bounds: tuple[float, float], mass: float
+) -> FloatArray:
+    """Posterior probability that b's mean is higher, as of `dp_difference`."""
+    right, wrong = matched(scores, bounds=bounds, mass=mass)
+    return beta_prob_better(Betas(right[a], wrong[a], right[b], wrong[b]))
+
+
+def _means(scores: FloatArray) -> FloatArray:
+    seen = ~np.isnan(scores)
+    with np.errstate(invalid="ignore"):
+        return np.where(seen, scores, 0.0).sum(axis=-1) / seen.sum(axis=-1)
+
+
+def welch(totals: ArrayLike, sizes: ArrayLike, a: IntArray, b: IntArray) -> Welch:
+    """Difference of two means with unequal variances [Wel47]_, items in clusters or not.
+
+    By what each cluster adds up to, as for `clustered.moments`, shape (N, C); an item of none is a
+    cluster of size 1. The standard error is NaN for one cluster, and 0 where there is no spread.
+    """
+    found = cluster_moments(totals, sizes)
+    n, mean, square = found.n, found.mean, found.cr1**2
+    variance = square[a] + square[b]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        freedom = variance**2 / (square[a] ** 2 / (n[a] - 1) + square[b] ** 2 / (n[b] - 1))
+    return Welch(mean[b] - mean[a], np.sqrt(variance), freedom)
+
+
+def welch_t(
+    totals: ArrayLike, sizes: ArrayLike, a: IntArray, b: IntArray, *, confidence_level: float
+) -> Interval:
+    """Difference ± Student's t quantile × standard error of `welch`; NaN without any spread."""
+    difference, error, freedom = welch(totals, sizes, a, b)
+    error = np.where(error > 0, error, np.nan)
+    half = -special.stdtrit(freedom, tail_probability(confidence_level)) * error
+    return Interval(difference - half, difference + half)
+
+
+def welch_prob(totals: ArrayLike, sizes: ArrayLike, a: IntArray, b: IntArray) -> FloatArray:
+    """P(b's mean is higher) by the t distribution of `welch_t`.
+
+    Its limits are the quantiles. ½ where neither has a spread and the means are equal; NaN where
+    they are not, for want of any spread to judge by.
+    """
+    difference, error, freedom = welch(totals, sizes, a, b)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        prob = special.stdtr(freedom, difference / error)
+    return np.where(error > 0, prob, np.where((error == 0) & (difference == 0), 0.5, np.nan))
+
+
+def two_sided(prob: FloatArray) -> FloatArray:
+    """Two-sided p-value of equality from the probability that b is better.
+
+    Of `welch_prob` Welch's t test. Of `dp_difference` it is as often below its level as it should
+    for few scores too, where Welch's for unequal numbers of skewed scores is twice as often.
+
+    >>> float(two_sided(np.array(0.99)).round(6))
+    0.02
+    """
+    return 2 * np.minimum(prob, 1 - prob)
+
+
+class Posterior(NamedTuple):
+    """An interval of b's contrast to a, and the probability that b is better."""
+
+    low: FloatArray
+    high: FloatArray
+    prob_better: FloatArray
+
+
+class Betas(NamedTuple):
+    """Shapes of independent Beta variables: arrays of one shape, NaN where there is none."""
+
+    right_a: FloatArray
+    wrong_a: FloatArray
+    right_b: FloatArray
+    wrong_b: FloatArray
+
+
+def beta_contrast(betas: Betas, of: Contrast, confidence_level: float) -> Posterior:
+    """Posterior of the difference, log ratio or log odds ratio of b to a, equal tails."""
+    tail = tail_probability(confidence_level)
+    tables = np.stack([x.ravel() for x in betas], axis=1)
+    there, distinct, where = _both_ways(tables)
+    n = int(there.sum())
+    parts = [
+        _solve(distinct[i : i + CONTRAST_BLOCK_SIZE], of, tail)
+        for i in range(0, len(distinct), CONTRAST_BLOCK_SIZE)
+    ]
+    lower, behind = np.concatenate([np.zeros((2, 0)), *parts], axis=1)[:, where]
+    found = np.full((3, len(tables)), np.nan)
+    found[:, there] = lower[:n], -lower[n:], _ahead(behind)
+    return Posterior(*(x.reshape(betas.right_a.shape) for x in found))
+
+
+def beta_prob_better(betas: Betas) -> FloatArray:
+    """Posterior probability that b is better, alone."""
+    tables = np.stack([x.ravel() for x in betas], axis=1)
+    there, distinct, where = _both_ways(tables)
+    parts = [
+        _known_best(distinct[i : i + CONTRAST_BLOCK_SIZE], "difference").below(
+            np.zeros(len(distinct[i : i + CONTRAST_BLOCK_SIZE]))
+        )[0]
+        for i in range(0, len(distinct), CONTRAST_BLOCK_SIZE)
+    ]
+    prob = np.full(len(tables), np.nan)
+    prob[there] = _ahead(np.concatenate([np.zeros(0), *parts])[where])
+    return prob.reshape(betas.right_a.shape)
+
+
+def _both_ways(tables: FloatArray) -> tuple[NDArray[np.bool_], FloatArray, IntArray]:
+    """Which tables there are, the distinct ones of b against a and of a against b, and where.
+
+    Thousands of pairs hold few distinct counts.
+    """
+    there: NDArray[np.bool_] = np.asarray(~np.isnan(tables).any(axis=1))
+    both = np.concatenate([tables[there], tables[there][:, [2, 3, 0, 1]]])
+    distinct, where = np.unique(both, axis=0, return_inverse=True)
+    return there, distinct, where
+
+
+def _ahead(behind: FloatArray) -> FloatArray:
+    """P(a ≤ b) from P(b ≤ a) and, after those, P(a ≤ b): they add up to 1 but for rounding."""
+    b_behind, a_behind = np.split(behind, 2)
+    return a_behind / (b_behind + a_behind)
+
+
+class _Pairs(NamedTuple):
+    """Pairs of Beta variables, the better known first: the other's distribution is smoother."""
+
+    tables: FloatArray
+    margins: FloatArray
+    """From 0 to the lower quantile, and from the upper one to 1, neither lost to rounding."""
+    sign: FloatArray
+    """-1 where the better known is b, the contrast to which is that of b to a turned round."""
+    of: Contrast
+
+    def below(
+        self, x: FloatArray, rows: IntArray | slice = slice(None)
+    ) -> tuple[FloatArray, FloatArray]:
+        """P(contrast of b to a ≤ x) and its derivative."""
+        sign = self.sign[rows]
+        value, density = _cdf_and_density(
+            self.tables[rows], self.margins[:, rows], sign * x, self.of
+        )
+        return np.clip(np.where(sign > 0, value, 1 - value), 0, 1), density
+
+
+def _known_best(tables: FloatArray, of: Contrast) -> _Pairs:
+    """Put the variable first that varies less."""
+    _, variances = _moments(tables, of)
+    a_first = variances[0] <= variances[1]
+    tables = np.where(a_first[:, None], tables, tables[:, [2, 3, 0, 1]])
+    right, wrong = tables[:, ::2], tables[:, 1::2]
+    margins = np.asarray(
+        [
+            special.betaincinv(right, wrong, NEGLIGIBLE),
+            special.betaincinv(wrong, right, NEGLIGIBLE),
+        ],
+        dtype=np.float64,
+    )
+    return _Pairs(tables, margins, np.where(a_first, 1.0, -1.0), of)
+
+
+def _solve(tables: FloatArray, of: Contrast, tail: float) -> FloatArray:
+    """Lower limit, and the probability that the contrast is below 0, of tables (rows, 4)."""
+    pairs = _known_best(tables, of)
+    target = float(special.ndtri(tail))
+
+    def excess(x: FloatArray, rows: IntArray) -> tuple[FloatArray, FloatArray]:
+        value, density = pairs.below(x, rows)
+        # On the normal scale the distribution is nearly a straight line.
+        score = special.ndtri(np.clip(value, 1e-300, 1 - 1e-16))
+        return score - target, density * np.exp(score**2 / 2) * np.sqrt(2 * np.pi)
+
+    means, variances = _moments(tables, of)
+    start = means[1] - means[0] + target * np.sqrt(variances.sum(axis=0))
+    limit = 1 - 1e-12 if of == "difference" else 500.0
+    lower = increasing_root(excess, start, bracket=(-limit, limit), tolerance=1e-8)
+    return np.stack([lower, pairs.below(np.zeros(len(tables)))[0]])
+
+
+def _row_sums(weight: FloatArray, values: FloatArray) -> FloatArray:
+    return np.asarray(np.einsum("pn,pn->p", weight, values), dtype=np.float64)
+
+
+class _Range(NamedTuple):
+    """A range within [0, 1], and a number in it: `before` + length · share, and what is after."""
+
+    before: FloatArray
+    length: FloatArray
+    after: FloatArray
+
+    def at(self, share: FloatArray, rest: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return a number and what is missing of it to 1, without cancellation."""
+        return self.before + self.length * share, self.after + self.length * rest
+
+
+def _cdf_and_density(
+    tables: FloatArray, margins: FloatArray, x: FloatArray, of: Contrast
+) -> tuple[FloatArray, FloatArray]:
+    """P(contrast of b to a ≤ x) and its derivative, of tables (rows, 4).
+
+    For x < 0 the integral over a of its density times P(b is no more than x ahead), for x > 0 that
+    of P(b is more than x ahead): each vanishes where a's range is cut off. By the trapezoid rule
+    in a coordinate that stretches both ends of that range.
+    """
+    right_a, wrong_a, right_b, wrong_b = (tables[:, k : k + 1] for k in range(4))
+    of_a, of_b = _ranges(x[:, None], of)
+    v, step = _nodes(margins, x[:, None], of_a, of_b, of)
+    u = 2 * np.sinh(v)
+    share, rest = special.expit(u), special.expit(-u)
+    if of == "log odds ratio":
+        b, not_b = special.expit(u + x[:, None]), special.expit(-u - x[:, None])
+        b_slope = b * not_b
+    else:
+        b, not_b = of_b.at(share, rest)
+        b_slope = b if of == "log ratio" else np.ones_like(b)
+    log_slope = special.log_expit(u) + special.log_expit(-u) + np.log(2 * np.cosh(v))
+    a_density = np.exp(_log_density(right_a, wrong_a, *of_a.at(share, rest)) + log_slope)
+    weight = a_density * of_a.length * step
+    ahead = x > 0
+    tails = special.betainc(
+        np.where(ahead[:, None], wrong_b, right_b),
+        np.where(ahead[:, None], right_b, wrong_b),
+        np.where(ahead[:, None], not_b, b),
+    )
+    total = _row_sums(weight, np.asarray(tails, dtype=np.float64))
+    b_density = b_slope * np.exp(_log_density(right_b, wrong_b, b, not_b))
+    return np.where(ahead, 1 - total, total), _row_sums(weight, b_density)
+
+
+def _nodes(
+    margins: FloatArray, x: FloatArray, of_a: _Range, of_b: _Range, of: Contrast
+) -> tuple[FloatArray, FloatArray]:
+    """Equally spaced nodes over what is not negligible, and the step."""
+    below, above = margins[0], margins[1]
+    lowest: FloatArray = (below[:, :1] - of_a.before) / of_a.length
+    highest: FloatArray = (above[:, :1] - of_a.after) / of_a.length
+    if of != "log odds ratio":
+        from_b: FloatArray = (below[:, 1:] - of_b.before) / of_b.length
+        to_b: FloatArray = (above[:, 1:] - of_b.after) / of_b.length
+        lowest = np.where(x > 0, lowest, np.maximum(lowest, from_b))
+        highest = np.where(x > 0, np.maximum(highest, to_b), highest)
+    first, last = _stretched(lowest), -_stretched(highest)
+    span = np.maximum(last - first, 0)
+    return first + span * np.linspace(0, 1, NODES), span / (NODES - 1)
+
+
+def _stretched(share: FloatArray) -> FloatArray:
+    """Coordinate of a share of the range, doubly exponentially close to the ends."""
+    return np.arcsinh(special.logit(np.clip(share, 1e-32, 1 - 1e-12)) / 2)
+
+
+def _ranges(x: FloatArray, of: Contrast) -> tuple[_Range, _Range]:
+    """Where a, and b that is x ahead of it, both lie between 0 and 1."""
+    ahead, behind = np.maximum(x, 0), np.maximum(-x, 0)
+    if of == "difference":
+        length = 1 - np.abs(x)
+        return _Range(behind, length, ahead), _Range(ahead, length, behind)
+    if of == "log ratio":
+        zero = np.zeros_like(x)
+        return (
+            _Range(zero, np.exp(-ahead), -np.expm1(-ahead)),
+            _Range(zero, np.exp(-behind), -np.expm1(-behind)),
+        )
+    everything = _Range(np.zeros_like(x), np.ones_like(x), np.zeros_like(x))
+    return everything, everything
+
+
+def _log_density(
+    right: FloatArray, wrong: FloatArray, p: FloatArray, not_p: FloatArray
+) -> FloatArray:
+    """Log density of a Beta variable."""
+    kernel = special.xlogy(right - 1, p) + special.xlogy(wrong - 1, not_p)
+    return kernel - special.betaln(right, wrong)
+
+
+def _moments(tables: FloatArray, of: Contrast) -> tuple[FloatArray, FloatArray]:
+    """Mean and variance of a and of b, or of their logs, or log odds; both of shape (2, rows)."""
+    right, wrong = tables[:, ::2].T, tables[:, 1::2].T
+    n = right + wrong
+    if of == "difference":
+        return right / n, right * wrong / (n**2 * (n + 1))
+    # A Beta variable is made of two independent gamma variables, right and wrong.
+    if of == "log ratio":
+        mean = special.digamma(right) - special.digamma(n)
+        return mean, special.polygamma(1, right) - special.polygamma(1, n)
+    mean = special.digamma(right) - special.digamma(wrong)
+    return mean, special.polygamma(1, right) + special.polygamma(1, wrong)

@@ -10,9 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from evalstats_plugin.adaptive.answers_file import AnswersFile
 from evalstats_plugin.adaptive.bank import ItemBank
-from evalstats_plugin.adaptive.session import AdaptiveSession
+from evalstats_plugin.adaptive.session import AdaptiveSession, AnswersFile
 from evalstats_plugin.errors import LogError, WriteError
 
 BANK = ItemBank.from_arrays(np.ones(5), np.arange(5.0))
@@ -21,7 +20,7 @@ ABOUT = {"model": "a", "task": "t"}
 HOLDER = """
 import sys, time
 import numpy as np
-from evalstats_plugin.adaptive.answers_file import AnswersFile
+from evalstats_plugin.adaptive.session import AnswersFile
 from evalstats_plugin.adaptive.bank import ItemBank
 saved = AnswersFile(sys.argv[1], ItemBank.from_arrays(np.ones(5), np.arange(5.0)), {"model": "a"})
 saved.note(log="x")

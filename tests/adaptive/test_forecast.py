@@ -1,8 +1,7 @@
 import numpy as np
 
 from evalstats_plugin.adaptive.bank import ItemBank
-from evalstats_plugin.adaptive.forecast import forecast
-from evalstats_plugin.adaptive.plan import Plan
+from evalstats_plugin.adaptive.plan import Plan, forecast
 
 
 def bank_of(n_items, **others):
@@ -32,7 +31,7 @@ def test_a_smaller_error_takes_more_items_and_a_useless_bank_all_of_them():
 
 
 def test_a_forecast_that_takes_long_gives_up(monkeypatch):
-    monkeypatch.setattr("evalstats_plugin.adaptive.forecast._SECONDS", 0.05)
+    monkeypatch.setattr("evalstats_plugin.adaptive.plan._SECONDS", 0.05)
 
     found = forecast(Plan(bank="unused", stop_at=0.01), bank_of(600, cost=np.ones(600)))
 

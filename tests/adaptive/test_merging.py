@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
 
-from evalstats_plugin.adaptive.bank import ItemBank
-from evalstats_plugin.adaptive.merging import merge
+from evalstats_plugin.adaptive.bank import ItemBank, merge
 from evalstats_plugin.errors import DesignError, ItemConflictError
 
 

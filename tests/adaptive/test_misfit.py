@@ -2,8 +2,7 @@ import numpy as np
 from scipy import special
 
 from evalstats_plugin.adaptive.bank import ItemBank
-from evalstats_plugin.adaptive.misfit import fit_factors
-from evalstats_plugin.adaptive.misfit_calibration import calibrate_misfit, leave_out
+from evalstats_plugin.adaptive.misfit import calibrate_misfit, fit_factors, leave_out
 from evalstats_plugin.adaptive.simulate import Options, run_sessions
 
 N, M = 160, 200

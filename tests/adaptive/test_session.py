@@ -3,8 +3,7 @@ import pytest
 from scipy import special
 
 from evalstats_plugin.adaptive.bank import ItemBank
-from evalstats_plugin.adaptive.constraints import Randomesque
-from evalstats_plugin.adaptive.selection import RULE_NAMES
+from evalstats_plugin.adaptive.selection import RULE_NAMES, Randomesque
 from evalstats_plugin.adaptive.session import EXHAUSTED, AdaptiveSession
 from evalstats_plugin.adaptive.stopping import (
     Above,
@@ -254,7 +253,7 @@ def test_the_score_on_all_items_is_predicted_only_where_it_is_asked_for(monkeypa
     def project(*_, **__):
         raise ZeroDivisionError
 
-    monkeypatch.setattr("evalstats_plugin.adaptive.trace.project", project)
+    monkeypatch.setattr("evalstats_plugin.adaptive.stopping.project", project)
     quiet.record(int(quiet.next()[0]), 1.0)
 
     assert 1 == quiet.n

@@ -1,15 +1,15 @@
 import numpy as np
 import pytest
 
-from evalstats_plugin.adaptive.anchors import anchor_points, anchor_scores
 from evalstats_plugin.adaptive.bank import ItemBank
-from evalstats_plugin.adaptive.constraints import SympsonHetter
-from evalstats_plugin.adaptive.exposure import exposure_control
+from evalstats_plugin.adaptive.scoring import anchor_points, anchor_scores
+from evalstats_plugin.adaptive.selection import SympsonHetter
 from evalstats_plugin.adaptive.session import AdaptiveSession
 from evalstats_plugin.adaptive.simulate import (
     Options,
     accuracy,
     draw_models,
+    exposure_control,
     run_sessions,
 )
 from evalstats_plugin.errors import DesignError

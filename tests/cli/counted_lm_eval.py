@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from evalstats_plugin.adaptive.answers_file import AnswersFile
+from evalstats_plugin.adaptive.session import AnswersFile
 
 
 @contextmanager

@@ -9,8 +9,10 @@ from unittest.mock import patch
 import numpy as np
 from scipy.special import ndtr
 
+from evalstats_plugin.comparisons.rows import Comparison, Comparisons
+from evalstats_plugin.data.results import Results
 from evalstats_plugin.report.figures import canvas
-from evalstats_plugin.results import Comparison, Comparisons, Intervals, Results, ScoreInterval
+from evalstats_plugin.scores.rows import Intervals, ScoreInterval
 
 HOSTILE = (
     r"organisation/$\alpha_{7}$-7b_instruct",

@@ -13,9 +13,10 @@ from adaptive_logs import TASKS, change_item, draw_logs
 from click.testing import CliRunner, Result
 
 from evalstats_plugin.adaptive.bank import ItemBank
+from evalstats_plugin.adaptive.replay import RIVALS
 from evalstats_plugin.adaptive.selection import RULE_NAMES
-from evalstats_plugin.analyses.adaptive_simulation import RIVALS
-from evalstats_plugin.cli import adapt_options, adapt_simulate, main
+from evalstats_plugin.cli import main
+from evalstats_plugin.cli.adapt import options, simulate
 
 pytestmark = pytest.mark.needs("torch")
 
@@ -57,8 +58,8 @@ def _json(*arguments: object) -> dict[str, object]:
 
 def test_names_on_the_command_line_are_those_of_the_rules() -> None:
     """They are written twice because NumPy takes time to load."""
-    assert ("auto", *RULE_NAMES) == adapt_options.RULES
-    assert ("auto", *RULE_NAMES, *RIVALS) == adapt_simulate.SHOWN
+    assert ("auto", *RULE_NAMES) == options.RULES
+    assert ("auto", *RULE_NAMES, *RIVALS) == simulate.SHOWN
 
 
 def test_a_bank_leaves_out_what_able_models_fail_and_says_so(logs: Path, tmp_path: Path) -> None:

@@ -12,10 +12,10 @@ from typing import get_args
 
 import pytest
 
-from evalstats_plugin.analyses.compare import Correction
-from evalstats_plugin.cli.options import CORRECTIONS
+from evalstats_plugin.cli.shell.options import CORRECTIONS
+from evalstats_plugin.comparisons.design import Correction
+from evalstats_plugin.comparisons.rows import Comparison, Comparisons
 from evalstats_plugin.report import comparisons
-from evalstats_plugin.results import Comparison, Comparisons
 
 LOGS = Path(__file__).parents[2] / "fixtures" / "logs" / "lm_eval" / "0.4.13" / "out"
 Run = Callable[..., "CompletedProcess[str]"]
@@ -135,7 +135,9 @@ def test_names_from_logs_are_not_taken_for_markup() -> None:
 
     assert "[red]b" in file.getvalue()
     assert "1. why (t|x acc)" in file.getvalue()
-    assert "| t\\|x | acc | [red]b | a | 30 |" in comparisons.to_markdown(Comparisons(rows), "")
+    assert "| t\\|x | acc | [red]b | a | 30 |" in comparisons.comparisons_markdown(
+        Comparisons(rows), ""
+    )
 
 
 def test_choices_of_the_command_line_are_those_of_the_type() -> None:

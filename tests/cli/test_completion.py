@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from evalstats_plugin.cli import _COMPLETE, COMMANDS
-from evalstats_plugin.cli.completion import SHELLS, VARIABLE
+from evalstats_plugin.cli.shell.completion import SHELLS, VARIABLE
 
 HEAVY = {"lm_eval", "numpy", "pandas", "pyarrow", "rich", "scipy", "textual", "torch"}
 

@@ -12,7 +12,7 @@ import click
 import pytest
 
 from evalstats_plugin.cli import COMMANDS, main
-from evalstats_plugin.cli.defaults import SHARED
+from evalstats_plugin.cli.shell.defaults import SHARED
 
 LOGS = Path(__file__).parents[2] / "fixtures" / "logs" / "lm_eval" / "0.4.13" / "out"
 POWER = ("power", "--discordance", ".2", "--difference", ".1", "--format", "json")
@@ -190,7 +190,7 @@ def _long_names(command: click.Command) -> set[str]:
 
 def test_the_module_stays_light() -> None:
     """Files are parsed only where they have something to say."""
-    code = "import sys, evalstats_plugin.cli.defaults as d, pathlib\n"
+    code = "import sys, evalstats_plugin.cli.shell.defaults as d, pathlib\n"
     code += "d.read_defaults(pathlib.Path('/'))\nprint('tomllib' in sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", code],

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from lm_eval_logs import write_log
 
 from evalstats_plugin.cli import main
-from evalstats_plugin.report.figures.catalogue import FIGURES
+from evalstats_plugin.report.figures import FIGURES
 
 pytest.importorskip("matplotlib")
 

@@ -18,8 +18,8 @@ from click.testing import CliRunner, Result
 from lm_eval_logs import write_log
 
 from evalstats_plugin import annotate, fit_hierarchical, read, strip
-from evalstats_plugin.cli import hierarchical, main
-from evalstats_plugin.tables.hierarchical import HIERARCHICAL_MODELS, INFERENCES
+from evalstats_plugin.cli import main, pool
+from evalstats_plugin.hierarchical.methods import HIERARCHICAL_MODELS, INFERENCES
 
 ROOT = Path(__file__).parents[2]
 INSPECT = ROOT / "fixtures" / "logs" / "inspect_ai" / "0.3.285" / "models"
@@ -201,7 +201,7 @@ def test_several_metrics_of_a_task_need_a_choice() -> None:
 
 def test_long_fits_tell_their_cost_beforehand(seven: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On standard error; not when quiet."""
-    monkeypatch.setattr(hierarchical, "LONG", 0.0)
+    monkeypatch.setattr(pool, "LONG", 0.0)
     arguments = ["report", str(seven), "--model", "hierarchical", *SHORT[:-1]]
     told = CliRunner().invoke(main, arguments)
 

@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from lm_eval_logs import write_log
 
 from evalstats_plugin import __version__
-from evalstats_plugin.cli import html_report, main
+from evalstats_plugin.cli import main, report
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -73,7 +73,7 @@ def test_of_very_many_pairs_those_with_the_best_are_compared(
     logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And the page says so: p-values still allow for every pair."""
-    monkeypatch.setattr(html_report, "MOST_PAIRS", 2)
+    monkeypatch.setattr(report, "MOST_PAIRS", 2)
     write_log(logs, "o", {"t": [0.0, 1.0] * 6})
     place = tmp_path / "report.html"
     assert _invoke("report", logs, "--html", place).exit_code == 0

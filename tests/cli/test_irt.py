@@ -19,9 +19,11 @@ import pytest
 from click.testing import CliRunner
 from lm_eval_logs import write_log
 
-from evalstats_plugin import IRTFit, annotate, fit_irt, read, strip
-from evalstats_plugin.cli import irt_fits, main
-from evalstats_plugin.tables.estimators import ESTIMATORS, ITEM_MODELS
+from evalstats_plugin import annotate, fit_irt, read, strip
+from evalstats_plugin.cli import main
+from evalstats_plugin.cli.irt import fit
+from evalstats_plugin.irt import IRTFit
+from evalstats_plugin.irt.methods import ESTIMATORS, ITEM_MODELS
 
 pytestmark = pytest.mark.needs("torch")
 
@@ -249,7 +251,7 @@ def test_large_fits_tell_their_cost_beforehand(
     seven: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On standard error; not when quiet."""
-    monkeypatch.setattr(irt_fits, "LARGE", 1)
+    monkeypatch.setattr(fit, "LARGE", 1)
     told = CliRunner().invoke(main, ["irt", str(seven)])
     quiet = CliRunner().invoke(main, ["irt", str(seven), "--quiet"])
 
@@ -264,7 +266,7 @@ def test_large_fits_tell_their_cost_beforehand(
     ("code", "banned"),
     [
         ("import evalstats_plugin", {"torch", "numpy"}),
-        ("from evalstats_plugin import fit_irt, score_models, IRTFit", {"torch", "pandas"}),
+        ("from evalstats_plugin import fit_irt, irt, score_models\nirt.IRTFit", {"torch", "pandas"}),
         (
             "from evalstats_plugin.cli import main\nmain(['irt', '--help'], standalone_mode=False)",
             {"torch", "numpy", "scipy", "pandas"},

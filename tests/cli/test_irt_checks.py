@@ -13,15 +13,16 @@ import pytest
 from click.testing import CliRunner
 from lm_eval_logs import write_log
 
-from evalstats_plugin import IRTFit, fit_irt, read
-from evalstats_plugin.analyses.ability_bootstrap import OVER as KNOWN_OVER
-from evalstats_plugin.analyses.ability_data import ability_matrix
+from evalstats_plugin import fit_irt, read
 from evalstats_plugin.cli import main
 from evalstats_plugin.cli.irt import OVER
-from evalstats_plugin.irt.factor_fit import FactorFit
+from evalstats_plugin.irt import IRTFit
+from evalstats_plugin.irt.answers import ability_matrix
+from evalstats_plugin.irt.bootstrap import OVER as KNOWN_OVER
 from evalstats_plugin.irt.linking import link
-from evalstats_plugin.irt.masks import MASKS as ALL_MASKS
-from evalstats_plugin.tables.masks import MASKS
+from evalstats_plugin.irt.methods import MASKS
+from evalstats_plugin.irt.model.fit import FactorFit
+from evalstats_plugin.irt.model.masks import MASKS as ALL_MASKS
 
 pytestmark = pytest.mark.needs("torch")
 

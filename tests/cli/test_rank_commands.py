@@ -15,10 +15,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from evalstats_plugin import cli
-from evalstats_plugin.cli import rank, rank_options
-from evalstats_plugin.judging.session import Session
-from evalstats_plugin.judging.standing import GOALS
-from evalstats_plugin.ranking.acquisition import RULES
+from evalstats_plugin.cli import rank
+from evalstats_plugin.cli.rank import options
+from evalstats_plugin.ranking.judging.session import Session
+from evalstats_plugin.ranking.judging.standing import GOALS
+from evalstats_plugin.ranking.next import RULES
 
 LOGS = Path(__file__).parents[2] / "fixtures" / "logs" / "lm_eval" / "0.4.13" / "out"
 Call = Callable[..., Result]
@@ -72,8 +73,8 @@ def test_every_command_is_listed_and_has_help(call: Call) -> None:
 
 def test_the_names_in_the_help_are_all_there_are() -> None:
     """Of rules and goals, which cost NumPy to import."""
-    assert all(name in rank_options.RULE_HELP for name in RULES)
-    assert all(name in rank_options.GOAL_NAMES for name in GOALS)
+    assert all(name in options.RULE_HELP for name in RULES)
+    assert all(name in options.GOAL_NAMES for name in GOALS)
 
 
 def test_fullrank_s_file_is_ranked_the_right_way_round(call: Call, fullrank: Path) -> None:
@@ -418,7 +419,7 @@ def test_the_terminal_program_is_started_on_the_items(
     call: Call, items: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the goal asked for; at the end it says where the answers are."""
-    from evalstats_plugin.judging.app import JudgingApp
+    from evalstats_plugin.ranking.judging.screen import JudgingApp
 
     started: list[Any] = []
 
@@ -427,7 +428,7 @@ def test_the_terminal_program_is_started_on_the_items(
         app.session.answer(0, 1, 1.0)
 
     monkeypatch.setattr(JudgingApp, "run", run)
-    monkeypatch.setattr("evalstats_plugin.cli.rank_compare.check_screen", lambda: None)
+    monkeypatch.setattr("evalstats_plugin.cli.rank.compare.check_screen", lambda: None)
     done = call(
         "compare", items, "--goal", "best", "--certainty", "0.8", "--prompt", "Which?",
         "--judge", "ann", "--prior-sd", "2",

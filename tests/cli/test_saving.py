@@ -12,11 +12,10 @@ import numpy as np
 import pytest
 
 from evalstats_plugin import ResponseMatrix
-from evalstats_plugin.cli.labels import read_labels
-from evalstats_plugin.cli.saving import analyse_saving
+from evalstats_plugin.cli.judge import analyse_saving, read_labels
+from evalstats_plugin.data.runs import ResponseSet
 from evalstats_plugin.errors import LogError, SelectionError
-from evalstats_plugin.plugins import load
-from evalstats_plugin.response_set import ResponseSet
+from evalstats_plugin.plugins import load_plugins
 
 LOGS = Path(__file__).parents[2] / "fixtures" / "logs" / "lm_eval" / "0.4.13" / "out"
 Run = Callable[..., "CompletedProcess[str]"]
@@ -44,7 +43,7 @@ def test_control_variates_say_when_they_change_nothing(run: Run) -> None:
 
 def test_control_variates_are_used_where_they_help() -> None:
     """The first model took a quarter of the items."""
-    rows = analyse_saving(_set(), {**NOTHING, "control_variate": True}, load())
+    rows = analyse_saving(_set(), {**NOTHING, "control_variate": True}, load_plugins())
 
     assert rows is not None
     assert ["cuped", *["beta-hpd"] * 4] == [row.method for row in rows]
@@ -123,12 +122,12 @@ def test_options_that_do_not_go_together_are_refused(
 ) -> None:
     """Rather than one of them left aside."""
     with pytest.raises(SelectionError, match=message):
-        analyse_saving(_set(), {**NOTHING, **chosen}, load())
+        analyse_saving(_set(), {**NOTHING, **chosen}, load_plugins())
 
 
 def test_without_such_options_there_is_nothing_to_do() -> None:
     """The report is the usual one."""
-    assert analyse_saving(_set(), NOTHING, load()) is None
+    assert analyse_saving(_set(), NOTHING, load_plugins()) is None
 
 
 def test_the_scores_of_one_model_only_are_replaced() -> None:
@@ -138,7 +137,7 @@ def test_the_scores_of_one_model_only_are_replaced() -> None:
     rows = analyse_saving(
         ResponseSet((*responses.responses[1:3], responses.responses[0], renamed)),
         {**NOTHING, "control_variate": True},
-        load(),
+        load_plugins(),
     )
 
     assert rows is not None

@@ -12,32 +12,34 @@ from unittest.mock import patch
 import numpy as np
 import torch
 
-from evalstats_plugin import fit_capabilities, fit_hierarchical, fit_irt, rank, score_models
-from evalstats_plugin.analyses.ability_bootstrap import bootstrap_abilities
-from evalstats_plugin.analyses.ability_holdout import held_out
-from evalstats_plugin.hierarchical.bound import bind
-from evalstats_plugin.hierarchical.capabilities import CodeOptions
-from evalstats_plugin.hierarchical.capabilities_holdout import compare_held_out
-from evalstats_plugin.hierarchical.crossed import CrossedModel
-from evalstats_plugin.hierarchical.crossed_particles import try_particles
-from evalstats_plugin.hierarchical.distributions import Beta, Dirichlet, Gamma, Normal
-from evalstats_plugin.hierarchical.evidence import Scene, expectation, joint_weights
-from evalstats_plugin.hierarchical.models import Counts as EvalCounts
-from evalstats_plugin.hierarchical.particles import draw_particles
-from evalstats_plugin.hierarchical.plated_fit import Options, infer
-from evalstats_plugin.hierarchical.plated_model import Latent, Model, Observed, Plate
-from evalstats_plugin.hierarchical.proposals import first_proposals
-from evalstats_plugin.irt.data import counts_of
-from evalstats_plugin.irt.holdout import unseen_accuracy
-from evalstats_plugin.irt.simulate import draw_responses, draw_truth
-from evalstats_plugin.irt.sparse_factor import fit_sparse_factor
-from evalstats_plugin.irt.two_stage import fit_curves
-from evalstats_plugin.matrix import ResponseMatrix
-from evalstats_plugin.ranking.bradley_terry_gibbs import Options as Draws
-from evalstats_plugin.ranking.bradley_terry_posterior import bradley_terry_posterior
-from evalstats_plugin.ranking.contests import Contests
-from evalstats_plugin.sampling.devices import generator_of, resolve_device
-from evalstats_plugin.store_writing import write_store
+from evalstats_plugin import fit_hierarchical, fit_irt, rank, score_models
+from evalstats_plugin.data.importing import write_store
+from evalstats_plugin.data.matrix import ResponseMatrix
+from evalstats_plugin.hierarchical import fit_capabilities
+from evalstats_plugin.hierarchical.engines.capabilities import CodeOptions, compare_held_out
+from evalstats_plugin.hierarchical.engines.crossed import CrossedModel
+from evalstats_plugin.hierarchical.engines.crossed_fit import Counts as EvalCounts
+from evalstats_plugin.hierarchical.engines.nested import try_particles
+from evalstats_plugin.hierarchical.engines.plates.distributions import (
+    Beta,
+    Dirichlet,
+    Gamma,
+    Normal,
+)
+from evalstats_plugin.hierarchical.engines.plates.evidence import Scene, expectation, joint_weights
+from evalstats_plugin.hierarchical.engines.plates.fit import FitOptions, infer
+from evalstats_plugin.hierarchical.engines.plates.model import Latent, Model, Observed, Plate, bind
+from evalstats_plugin.hierarchical.engines.plates.particles import draw_particles, first_proposals
+from evalstats_plugin.irt.bootstrap import bootstrap_abilities
+from evalstats_plugin.irt.estimators.factor import fit_sparse_factor
+from evalstats_plugin.irt.estimators.frozen import fit_curves, unseen_accuracy
+from evalstats_plugin.irt.holdout import held_out
+from evalstats_plugin.irt.model.data import counts_of
+from evalstats_plugin.irt.model.simulate import draw_responses, draw_truth
+from evalstats_plugin.ranking.contests.contests import Contests
+from evalstats_plugin.ranking.ratings.gibbs import GibbsOptions as Draws
+from evalstats_plugin.ranking.ratings.uncertainty import bradley_terry_posterior
+from evalstats_plugin.runtime.torch import generator_of, resolve_device
 
 Numbers = Mapping[str, Any]
 Fit = Callable[[str], Numbers]
@@ -161,8 +163,8 @@ def hierarchical(
 
 def nested(device: str) -> Numbers:
     """Evals of one model, with a few steps and sets of particles."""
-    few = partial(Options, iterations=4, sets=4)
-    with patch("evalstats_plugin.hierarchical.nested_fit.Options", few):
+    few = partial(FitOptions, iterations=4, sets=4)
+    with patch("evalstats_plugin.hierarchical.engines.nested.FitOptions", few):
         return hierarchical(device, "task", "mp", (1, 4))
 
 
@@ -188,7 +190,7 @@ SEEN = {
 
 def plated(device: str, method: str, memory: int | None = None, iterations: int = 3) -> Numbers:
     """Nested plates, by particles."""
-    options = Options(k=4, iterations=iterations, sets=2, draws=20, memory=memory)
+    options = FitOptions(k=4, iterations=iterations, sets=2, draws=20, memory=memory)
     fit = infer(PLATED, SEEN, method, options=options, device=device, rng=0)  # type: ignore[arg-type]
     moments = {f"{name} mean": x.mean for name, x in fit.moments.items()}
     return {"evidence": fit.log_evidence, **moments, **fit.draws}

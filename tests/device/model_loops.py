@@ -7,7 +7,7 @@ from typing import Any
 
 from model_fits import PARTIAL, TALL, WIDE, Numbers, hierarchical, irt, plated, ratings
 
-from evalstats_plugin.matrix import ResponseMatrix
+from evalstats_plugin.data.matrix import ResponseMatrix
 
 Loop = Callable[[str, int], Numbers]
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from evalstats_plugin.irt import beta_response, data, stored_cells
+from evalstats_plugin.irt.estimators import beta_response
+from evalstats_plugin.irt.model import data
 
 TOLERANCES = {
     "mml rasch": 1e-5,
@@ -58,7 +59,7 @@ def in_single_precision(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have fits count answers in single precision, all else being as it is."""
     for module, name in (
         (data, "counts_of"),
-        (stored_cells, "stored_counts"),
+        (data, "stored_counts"),
         (beta_response, "beta_scores"),
     ):
         given = getattr(module, name)

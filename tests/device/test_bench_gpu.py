@@ -40,7 +40,7 @@ def test_a_kernel_at_the_floor_has_a_fraction_of_one():
 
 
 def test_sizes_go_down_with_memory(monkeypatch):
-    monkeypatch.setattr("evalstats_plugin.sampling.devices._free_memory", lambda _: 2**20)
+    monkeypatch.setattr("evalstats_plugin.runtime.torch._free_memory", lambda _: 2**20)
 
     [(n, m)] = gpu.fitting(((100, 4000),), torch.device("cpu"), torch.float64)
 

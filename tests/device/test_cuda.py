@@ -9,7 +9,7 @@ from model_fits import FITS
 from single_precision import TOLERANCES, in_single_precision
 from torch.overrides import TorchFunctionMode
 
-from evalstats_plugin.sampling import devices
+from evalstats_plugin.runtime import torch as runtime_torch
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA")
 
@@ -61,7 +61,7 @@ def host_numbers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
             _HOST[id(self.made)].manual_seed(seed)
             return self.made.manual_seed(seed)
 
-    monkeypatch.setattr(devices.torch, "Generator", Twin)
+    monkeypatch.setattr(runtime_torch.torch, "Generator", Twin)
     with HostNumbers():
         yield
     _HOST.clear()
@@ -83,4 +83,4 @@ def test_a_gpu_in_single_precision_is_near_double(name, agree, monkeypatch):
 
 
 def test_auto_is_the_gpu():
-    assert devices.resolve_device("auto").type == "cuda"
+    assert runtime_torch.resolve_device("auto").type == "cuda"

@@ -10,8 +10,7 @@ from pretended_device import DEVICE, pretended_device
 
 from evalstats_plugin import rank
 from evalstats_plugin.errors import SelectionError
-from evalstats_plugin.sampling.cholesky import cholesky
-from evalstats_plugin.sampling.devices import generator_of
+from evalstats_plugin.runtime.torch import cholesky, generator_of
 
 # That one takes half a minute; `pytest -m validation tests/device` runs it.
 LONG = ("capabilities held out",)

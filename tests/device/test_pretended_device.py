@@ -5,8 +5,8 @@ import pytest
 import torch
 from pretended_device import DEVICE, DeviceTensor, caller, pretended_device
 
-from evalstats_plugin.irt.coarse_grid import coarse
-from evalstats_plugin.irt.curves import Items
+from evalstats_plugin.irt.estimators.grid import coarse
+from evalstats_plugin.irt.model.curves import Items
 
 
 def there(*shape: int) -> torch.Tensor:

@@ -7,7 +7,7 @@ from single_precision import TOLERANCES, in_single_precision
 
 from evalstats_plugin import fit_irt
 from evalstats_plugin.errors import DesignError, SelectionError
-from evalstats_plugin.sampling import devices
+from evalstats_plugin.runtime import torch
 
 
 @pytest.mark.parametrize("name", TOLERANCES)
@@ -37,7 +37,7 @@ def test_what_is_not_drawn_in_single_precision_is_said():
 
 def test_single_precision_is_advised_where_it_would_help(monkeypatch):
     """And not where it was asked for."""
-    monkeypatch.setattr(devices, "_free_memory", lambda _device: 100)
+    monkeypatch.setattr(torch, "_free_memory", lambda _device: 100)
     with pytest.raises(DesignError, match=r"or in Python pass dtype='float32' to fit_irt$"):
         fit_irt(WIDE, "2pl", device="cpu")
     with pytest.raises(DesignError, match=r"fit fewer at a time$"):

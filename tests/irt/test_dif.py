@@ -7,10 +7,10 @@ import pytest
 from scipy import special
 
 from evalstats_plugin import ResponseMatrix
-from evalstats_plugin.analyses.abilities import fit_irt
 from evalstats_plugin.errors import DesignError, SelectionError
 from evalstats_plugin.irt.dif import dif
-from evalstats_plugin.irt.simulate import draw_truth, simulate_responses
+from evalstats_plugin.irt.fitting import fit_irt
+from evalstats_plugin.irt.model.simulate import draw_truth, simulate_responses
 
 OPTIONS = {"prior": "weak", "std_errors": False}
 

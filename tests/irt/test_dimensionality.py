@@ -11,11 +11,11 @@ import pytest
 from scipy import stats
 
 from evalstats_plugin import ResponseMatrix
-from evalstats_plugin.analyses.abilities import fit_irt
-from evalstats_plugin.irt import dimensionality
-from evalstats_plugin.irt.dimensionality import local_dependence, q3
+from evalstats_plugin.irt import suspects
+from evalstats_plugin.irt.fitting import fit_irt
 from evalstats_plugin.irt.item_fit import Cells, cells_of
-from evalstats_plugin.irt.simulate import draw_responses, draw_truth
+from evalstats_plugin.irt.model.simulate import draw_responses, draw_truth
+from evalstats_plugin.irt.suspects import local_dependence, q3
 
 GOLDEN = Path(__file__).parents[2] / "fixtures" / "golden"
 
@@ -42,7 +42,7 @@ def test_missing_cells_leave_the_models_that_took_both(monkeypatch):
     """Pair by pair with NumPy; and blocks of any size give the same bits."""
     cells = random_cells(25, 8, np.random.default_rng(0))
     found = q3(cells)
-    monkeypatch.setattr(dimensionality, "_BLOCK", 24)
+    monkeypatch.setattr(suspects, "_BLOCK", 24)
 
     np.testing.assert_allclose(q3(cells), found, atol=1e-12)
     for j, k in itertools.combinations(range(8), 2):
@@ -62,7 +62,7 @@ def test_the_bound_is_above_the_exact_chance_of_the_products():
     products = ((right[:, :4] - n * p) * (right[:, 4:] - size * q)).sum(axis=1)
     for row, value in zip(right[::37], products[::37], strict=True):
         cells = Cells(*(np.stack(x, axis=1) for x in ((row[:4], row[4:]), (n, size), (p, q))))
-        bound = dimensionality._chance_of_products(cells, np.array([0]), np.array([1]))[0]
+        bound = suspects._chance_of_products(cells, np.array([0]), np.array([1]))[0]
         exact = chance[products >= value - 1e-12].sum()
 
         assert exact <= bound + 1e-12

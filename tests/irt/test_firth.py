@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import optimize, special
 
-from evalstats_plugin.irt.firth import firth_logistic
+from evalstats_plugin.irt.dif import firth_logistic
 
 ALL = np.array([True, True, True])
 

@@ -11,10 +11,10 @@ import pytest
 from scipy import special, stats
 
 from evalstats_plugin import ResponseMatrix
-from evalstats_plugin.analyses.abilities import fit_irt
 from evalstats_plugin.errors import DesignError
+from evalstats_plugin.irt.fitting import fit_irt
 from evalstats_plugin.irt.item_fit import Cells, cells_of, item_fit, item_totals, mean_squares
-from evalstats_plugin.irt.simulate import simulate_responses
+from evalstats_plugin.irt.model.simulate import simulate_responses
 
 GOLDEN = Path(__file__).parents[2] / "fixtures" / "golden"
 R_VALUES = json.loads((GOLDEN / "irt_fit.json").read_text(encoding="utf-8"))

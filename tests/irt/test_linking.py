@@ -9,11 +9,11 @@ import pytest
 from scipy import special
 
 from evalstats_plugin import ResponseMatrix
-from evalstats_plugin.analyses.abilities import fit_irt
 from evalstats_plugin.errors import DesignError, SelectionError
-from evalstats_plugin.irt.fit import IRTFit
+from evalstats_plugin.irt.fitting import fit_irt
 from evalstats_plugin.irt.linking import METHODS, link, linking_constants, on_scale_of
-from evalstats_plugin.irt.simulate import draw_responses, draw_truth
+from evalstats_plugin.irt.model.fit import IRTFit
+from evalstats_plugin.irt.model.simulate import draw_responses, draw_truth
 
 ALL = list(METHODS)
 CURVES = ("haebara", "stocking-lord")

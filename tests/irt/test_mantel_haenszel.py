@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from evalstats_plugin.irt.mantel_haenszel import mantel_haenszel
+from evalstats_plugin.irt.dif import mantel_haenszel
 
 # Admissions to six departments of Berkeley, 1973: men and women × admitted and rejected
 # (Bickel, Hammel & O'Connell 1975, Science 187:398-404).

@@ -9,10 +9,9 @@ import pytest
 from scipy import special
 
 from evalstats_plugin import ResponseMatrix
-from evalstats_plugin.analyses.abilities import fit_irt
-from evalstats_plugin.irt.item_fit import Cells
-from evalstats_plugin.irt.person_fit import likelihood_fit, model_fit
-from evalstats_plugin.irt.simulate import simulate_responses
+from evalstats_plugin.irt.fitting import fit_irt
+from evalstats_plugin.irt.item_fit import Cells, likelihood_fit, model_fit
+from evalstats_plugin.irt.model.simulate import simulate_responses
 
 B = np.linspace(-1.5, 1.5, 11)
 A = np.linspace(0.6, 1.6, 11)[[5, 0, 8, 2, 10, 4, 1, 9, 3, 7, 6]]

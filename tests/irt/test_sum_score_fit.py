@@ -11,10 +11,10 @@ import pytest
 from scipy import special
 
 from evalstats_plugin import ResponseMatrix
-from evalstats_plugin.analyses.abilities import fit_irt
 from evalstats_plugin.errors import DesignError
-from evalstats_plugin.irt.simulate import draw_responses, draw_truth
-from evalstats_plugin.irt.sum_score_fit import expected_shares, sum_score_fit, sum_score_shares
+from evalstats_plugin.irt.fitting import fit_irt
+from evalstats_plugin.irt.item_fit import expected_shares, sum_score_fit, sum_score_shares
+from evalstats_plugin.irt.model.simulate import draw_responses, draw_truth
 
 GOLDEN = Path(__file__).parents[2] / "fixtures" / "golden"
 DATA = json.loads((GOLDEN / "irt.json").read_text(encoding="utf-8"))["data"]

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from evalstats_plugin.ranking.contests import Contests
+from evalstats_plugin.ranking.contests.contests import Contests
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 

@@ -7,11 +7,16 @@ import numpy as np
 import pytest
 from scipy import special
 
-from evalstats_plugin.ranking.agreement import judge_agreement, krippendorff_alpha
-from evalstats_plugin.ranking.bradley_terry import fit_bradley_terry
-from evalstats_plugin.ranking.contests import Contests
-from evalstats_plugin.ranking.fit import RankingFit
-from evalstats_plugin.ranking.goodness import expected_scores, foretold, transitivity
+from evalstats_plugin.ranking.contests.contests import Contests
+from evalstats_plugin.ranking.goodness import (
+    expected_scores,
+    foretold,
+    judge_agreement,
+    krippendorff_alpha,
+    transitivity,
+)
+from evalstats_plugin.ranking.ratings.bradley_terry import fit_bradley_terry
+from evalstats_plugin.ranking.ratings.fit import RankingFit
 
 # Krippendorff (2011), Computing Krippendorff's alpha-reliability, section E: 4 observers, 12 units.
 NAN = np.nan

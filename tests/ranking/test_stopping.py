@@ -7,7 +7,7 @@ import pytest
 from scipy import special
 
 from evalstats_plugin.errors import SelectionError
-from evalstats_plugin.ranking.stopping import Certainty, Stopping, certainty
+from evalstats_plugin.ranking.next import Certainty, Stopping, certainty
 
 
 def test_certainty_of_two_players_is_in_closed_form():

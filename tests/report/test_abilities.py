@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from evalstats_plugin.analyses.ability_records import Abilities, Ability, ItemEstimate
-from evalstats_plugin.report import abilities as report
-from evalstats_plugin.results import Comparison
+from evalstats_plugin.comparisons.rows import Comparison
+from evalstats_plugin.irt.rows import Abilities, Ability, ItemEstimate
+from evalstats_plugin.report import abilities
 
 FIT: dict[str, Any] = {
     "item_model": "2pl",
@@ -50,7 +50,7 @@ def _item(name: str, task: str = "t", **changed: Any) -> ItemEstimate:
 
 def _printed(results: Abilities) -> str:
     file = StringIO()
-    report.print_abilities(results, file, heading="made by hand", width=80)
+    abilities.print_abilities(results, file, heading="made by hand", width=80)
     assert max(map(len, file.getvalue().splitlines())) <= 80
     return " ".join(file.getvalue().split())
 
@@ -92,8 +92,9 @@ def test_differences_have_a_verdict_in_words() -> None:
     results = Abilities((_ability("a", 0.5),), differences=(row,), fit=FIT)
 
     assert "b -1.00 [-1.50, -0.50] 0.0020 <0.1 % less able" in _printed(results)
-    assert "| b | -1.00 | [-1.50, -0.50] | 0.0020 | <0.1 % | less able |" in report.to_markdown(
-        results, "made by hand"
+    assert (
+        "| b | -1.00 | [-1.50, -0.50] | 0.0020 | <0.1 % | less able |"
+        in abilities.abilities_markdown(results, "made by hand")
     )
 
 
@@ -119,7 +120,7 @@ def test_differences_have_a_verdict_in_words() -> None:
 )
 def test_the_scale_is_explained_as_it_is(changed: dict[str, Any], expected: str) -> None:
     """What 0 and 1 mean depends on the estimator and the item model."""
-    assert expected in report.legend(Abilities((), fit=FIT | changed))[0]
+    assert expected in abilities.legend(Abilities((), fit=FIT | changed))[0]
 
 
 def test_how_it_went_is_said() -> None:
@@ -130,9 +131,9 @@ def test_how_it_went_is_said() -> None:
     assert (
         "Item model 2pl, estimator mml-items: 2 models. Converged after 5 steps, log-likelihood "
         "-12.35."
-    ) == report.fitted(FIT)
-    assert "NOT converged after 5 steps" in report.fitted(failed)
-    assert "Scored (eap) on 7 items of a saved 2pl fit, which count as known." == report.fitted(
+    ) == abilities.fitted(FIT)
+    assert "NOT converged after 5 steps" in abilities.fitted(failed)
+    assert "Scored (eap) on 7 items of a saved 2pl fit, which count as known." == abilities.fitted(
         bank
     )
 
@@ -140,7 +141,7 @@ def test_how_it_went_is_said() -> None:
 def test_json_has_models_items_differences_and_the_fit() -> None:
     """Under names of their own; numbers as they are."""
     results = Abilities((_ability("a", 0.5),), items=(_item("x", notes=("odd",)),), fit=FIT)
-    whole = json.loads(report.to_json(results, {"version": "1"}))
+    whole = json.loads(abilities.abilities_json(results, {"version": "1"}))
 
     assert 0.5 == whole["results"][0]["estimate"]
     assert ("x", None, ["odd"]) == tuple(

@@ -6,11 +6,15 @@ import json
 from dataclasses import replace
 from io import StringIO
 
-from evalstats_plugin.analyses.adaptive_bank import BankTask
-from evalstats_plugin.analyses.adaptive_replay import AdaptiveTest, AdaptiveTests, RuleError
-from evalstats_plugin.analyses.adaptive_simulation import SimulatedAccuracy
-from evalstats_plugin.report import adaptive, adaptive_bank
-from evalstats_plugin.results import Results
+from evalstats_plugin.adaptive.calibrate import BankTask
+from evalstats_plugin.adaptive.replay import (
+    AdaptiveTest,
+    AdaptiveTests,
+    RuleError,
+    SimulatedAccuracy,
+)
+from evalstats_plugin.data.results import Results
+from evalstats_plugin.report import adaptive
 
 TEST = AdaptiveTest(
     model="org/a_model_with_a_name_that_is_far_too_long_for_a_column-Instruct-v0.3",
@@ -77,10 +81,10 @@ def test_several_rules_make_one_table_for_each_model() -> None:
     assert "a|b: leaderboard_math_hard exact_match" in lines
     assert "c: leaderboard_math_hard exact_match" in lines
     assert "information 2 10.0 0.0312 0.100 50 % –" in lines
-    markdown = adaptive.to_markdown(results, "how")
+    markdown = adaptive.tests_markdown(results, "how")
     assert "| a\\|b | leaderboard_math_hard | random | 1234/12345 |" in markdown
     assert "| information | 2 | 10.0 | 0.0312 | 0.100 | 50 % | – |" in markdown
-    said = json.loads(adaptive.to_json(results, {"seed": 0}))
+    said = json.loads(adaptive.tests_json(results, {"seed": 0}))
     assert 0.03125 == said["evalstats"]["rules"][0]["score_mae"]
     assert 4 == len(said["results"])
 
@@ -121,9 +125,9 @@ def test_a_bank_says_of_each_reason_how_many_and_names_a_few() -> None:
         left_out=left,
     )
     file = StringIO()
-    adaptive_bank.print_bank(Results((row,)), file, heading="how", width=80)
+    adaptive.print_bank(Results((row,)), file, heading="how", width=80)
     shown = " ".join(file.getvalue().split())
     assert "t|u 20 11 – 1.00 0.250 12,345" in shown
     assert "not asked, misfit: 8 of t|u (q0, q1, q2, q3, q4, and 3 more)" in shown
     assert "not asked, drift: 1 of t|u (q9)" in shown
-    assert "| t\\|u | 20 | 11 |" in adaptive_bank.to_markdown(Results((row,)), "how")
+    assert "| t\\|u | 20 | 11 |" in adaptive.bank_markdown(Results((row,)), "how")

@@ -10,26 +10,34 @@ import numpy as np
 import pytest
 from drawn_figures import Drawn, comparisons, intervals, names
 
-from evalstats_plugin import ResponseMatrix, fit_hierarchical, fit_irt, rank, variance_parts
+from evalstats_plugin import ResponseMatrix, fit_hierarchical, fit_irt, rank
 from evalstats_plugin.adaptive.bank import ItemBank
 from evalstats_plugin.adaptive.records import record_of
 from evalstats_plugin.adaptive.session import AdaptiveSession
-from evalstats_plugin.analyses.ability_rows import abilities
+from evalstats_plugin.data.results import Results
 from evalstats_plugin.errors import DesignError, SelectionError
-from evalstats_plugin.ranking.contests import Contests
+from evalstats_plugin.irt.rows import abilities
+from evalstats_plugin.ranking.contests.contests import Contests
+from evalstats_plugin.report.figures.abilities import (
+    plot_information,
+    plot_item_curves,
+    plot_item_fit,
+    plot_wright_map,
+    spread_out,
+)
 from evalstats_plugin.report.figures.adaptive import plot_accuracy, plot_trace
-from evalstats_plugin.report.figures.coverage import plot_coverage
-from evalstats_plugin.report.figures.differences import plot_differences
-from evalstats_plugin.report.figures.forest import plot_forest
-from evalstats_plugin.report.figures.item_curves import plot_information, plot_item_curves
-from evalstats_plugin.report.figures.item_fit import plot_item_fit
-from evalstats_plugin.report.figures.matrix import plot_comparison_matrix
-from evalstats_plugin.report.figures.ranks import plot_ranks
-from evalstats_plugin.report.figures.scale import spread_out
-from evalstats_plugin.report.figures.shrinkage import plot_shrinkage
-from evalstats_plugin.report.figures.variance import plot_variance_parts
-from evalstats_plugin.report.figures.wright import plot_wright_map
-from evalstats_plugin.results import Results
+from evalstats_plugin.report.figures.comparisons import (
+    plot_comparison_matrix,
+    plot_differences,
+    plot_ranks,
+)
+from evalstats_plugin.report.figures.scores import (
+    plot_coverage,
+    plot_forest,
+    plot_shrinkage,
+    plot_variance_parts,
+)
+from evalstats_plugin.scores import variance_parts
 
 pytest.importorskip("matplotlib")
 
@@ -266,7 +274,7 @@ def test_information_is_that_of_the_model() -> None:
     """As the estimators compute it; its inverse root is the standard error."""
     import torch
 
-    from evalstats_plugin.irt.curves import Items, ability_information
+    from evalstats_plugin.irt.model.curves import Items, ability_information
 
     fit, _ = _fit()
     axes = plot_information(fit)

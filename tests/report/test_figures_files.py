@@ -15,12 +15,10 @@ import pytest
 from drawn_figures import HOSTILE, comparisons, intervals
 
 from evalstats_plugin.errors import DesignError, SelectionError, WriteError
-from evalstats_plugin.report.figures import canvas
-from evalstats_plugin.report.figures.catalogue import FIGURES, draw, figures_of, named
-from evalstats_plugin.report.figures.differences import plot_differences
-from evalstats_plugin.report.figures.files import FORMATS, save, svg
-from evalstats_plugin.report.figures.forest import plot_forest
-from evalstats_plugin.report.figures.matrix import plot_comparison_matrix
+from evalstats_plugin.report.figures import FIGURES, canvas, draw, figures_of, named
+from evalstats_plugin.report.figures.canvas import FORMATS, save, svg
+from evalstats_plugin.report.figures.comparisons import plot_comparison_matrix, plot_differences
+from evalstats_plugin.report.figures.scores import plot_forest
 
 matplotlib = pytest.importorskip("matplotlib")
 SVG = "{http://www.w3.org/2000/svg}"
@@ -146,8 +144,8 @@ def test_pyplot_is_never_loaded() -> None:
     code = (
         "import sys; sys.path.insert(0, 'tests/cli')\n"
         "from drawn_figures import intervals\n"
-        "from evalstats_plugin.report.figures.files import svg\n"
-        "from evalstats_plugin.report.figures.forest import plot_forest\n"
+        "from evalstats_plugin.report.figures.canvas import svg\n"
+        "from evalstats_plugin.report.figures.scores import plot_forest\n"
         "svg(plot_forest(intervals(2)).figure)\n"
         "print('matplotlib.pyplot' in sys.modules)"
     )

@@ -10,21 +10,25 @@ import numpy as np
 import pytest
 from drawn_figures import Drawn, comparisons, intervals, names
 
-from evalstats_plugin import ResponseMatrix, fit_hierarchical, rank, variance_parts
-from evalstats_plugin.analyses.ability_records import Abilities, Ability, ItemEstimate
-from evalstats_plugin.analyses.power_curve import power_curve
-from evalstats_plugin.ranking.contests import Contests
+from evalstats_plugin import ResponseMatrix, fit_hierarchical, rank
+from evalstats_plugin.comparisons.power import power_curve
+from evalstats_plugin.irt.rows import Abilities, Ability, ItemEstimate
+from evalstats_plugin.ranking.contests.contests import Contests
 from evalstats_plugin.report.figures import canvas
-from evalstats_plugin.report.figures.differences import plot_differences
-from evalstats_plugin.report.figures.forest import plot_forest
-from evalstats_plugin.report.figures.item_curves import plot_information, plot_item_curves
-from evalstats_plugin.report.figures.item_fit import plot_item_fit
-from evalstats_plugin.report.figures.matrix import plot_comparison_matrix
-from evalstats_plugin.report.figures.power import plot_power
-from evalstats_plugin.report.figures.ranks import plot_ranks
-from evalstats_plugin.report.figures.shrinkage import plot_shrinkage
-from evalstats_plugin.report.figures.variance import plot_variance_parts
-from evalstats_plugin.report.figures.wright import plot_wright_map
+from evalstats_plugin.report.figures.abilities import (
+    plot_information,
+    plot_item_curves,
+    plot_item_fit,
+    plot_wright_map,
+)
+from evalstats_plugin.report.figures.comparisons import (
+    plot_comparison_matrix,
+    plot_differences,
+    plot_power,
+    plot_ranks,
+)
+from evalstats_plugin.report.figures.scores import plot_forest, plot_shrinkage, plot_variance_parts
+from evalstats_plugin.scores import variance_parts
 
 pytest.importorskip("matplotlib")
 

@@ -11,9 +11,9 @@ from subprocess import CompletedProcess
 
 import pytest
 
-from evalstats_plugin.report import notes, text
-from evalstats_plugin.report.formats import to_csv, to_json, to_markdown
-from evalstats_plugin.results import Intervals, ScoreInterval
+from evalstats_plugin.report import text
+from evalstats_plugin.report.text import intervals_markdown, to_csv, to_json
+from evalstats_plugin.scores.rows import Intervals, ScoreInterval
 
 LOGS = Path(__file__).parents[2] / "fixtures" / "logs" / "lm_eval" / "0.4.13" / "out"
 Run = Callable[..., "CompletedProcess[str]"]
@@ -66,7 +66,7 @@ def test_numbers_are_short(value: float | None, shown: str) -> None:
 
 def test_notes_are_said_once_with_the_rows_they_are_about() -> None:
     """Footnotes by first appearance, then notes on the whole."""
-    assert notes.lines(BOTH) == [
+    assert text.note_lines(BOTH) == [
         "1. first (t|x acc, f1 f1,strict)",
         "2. second (f1 f1,strict)",
         "* of the whole",
@@ -92,7 +92,7 @@ def test_csv_has_a_line_per_row() -> None:
 
 def test_markdown_escapes_what_would_break_its_table() -> None:
     """A pipe in a name."""
-    lines = to_markdown(BOTH, "how").splitlines()
+    lines = intervals_markdown(BOTH, "how").splitlines()
 
     assert lines[2].startswith("| m | t\\|x | acc | 15 | 1.0000 | [0.8000, 1.0000] |")
     assert lines[0].count("|") == 9

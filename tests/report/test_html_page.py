@@ -21,12 +21,13 @@ import pytest
 from click.testing import CliRunner
 
 from evalstats_plugin import ResponseMatrix, compare, intervals, read
-from evalstats_plugin.analyses.item_answers import ItemAnswers, item_answers
 from evalstats_plugin.cli import main
-from evalstats_plugin.report import html_figures
-from evalstats_plugin.report.html import Page, to_html
-from evalstats_plugin.response_set import ResponseSet
-from evalstats_plugin.results import Comparison, Comparisons, Intervals, ScoreInterval
+from evalstats_plugin.comparisons.rows import Comparison, Comparisons
+from evalstats_plugin.data.runs import ResponseSet
+from evalstats_plugin.report.html import parts
+from evalstats_plugin.report.html.page import Page, to_html
+from evalstats_plugin.scores.items import ItemAnswers, item_answers
+from evalstats_plugin.scores.rows import Intervals, ScoreInterval
 
 ROOT = Path(__file__).parents[2]
 LOGS = ROOT / "fixtures" / "logs" / "lm_eval" / "0.4.13" / "out"
@@ -66,7 +67,7 @@ def _set(matrix: ResponseMatrix) -> ResponseSet:
 def few_figures() -> Iterator[None]:
     """Draw the figures of one task, not four: each costs as much as a whole test."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(html_figures, "MOST_TASKS", 1)
+        patch.setattr(parts, "MOST_TASKS", 1)
         yield
 
 
@@ -501,7 +502,7 @@ def test_a_hundred_models_on_a_hundred_tasks_open_at_once(
 
     CPU time: a clock would tell how busy the machine is.
     """
-    monkeypatch.setattr(html_figures, "MOST_TASKS", 0)
+    monkeypatch.setattr(parts, "MOST_TASKS", 0)
     rng = np.random.default_rng(8)
     shape = (100, 100 * 20)
     right = rng.random(shape) < 1 / (
@@ -513,7 +514,7 @@ def test_a_hundred_models_on_a_hundred_tasks_open_at_once(
         tasks=[f"benchmark_{i // 20}" for i in range(shape[1])], metric="acc",
     )  # fmt: skip
     html = to_html(_page(_set(matrix)))
-    assert len(html.encode()) + html_figures.LARGEST <= 5e6
+    assert len(html.encode()) + parts.LARGEST <= 5e6
     page = visit(html)
     assert _said(page, "scores") == "Rows 1 to 25 of 10,000"
     metrics = page.context.new_cdp_session(page)

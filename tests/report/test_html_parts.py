@@ -11,24 +11,35 @@ import numpy as np
 import pytest
 
 from evalstats_plugin import ResponseMatrix, compare, intervals
-from evalstats_plugin.analyses.item_answers import item_answers
+from evalstats_plugin.comparisons.rows import Comparisons
 from evalstats_plugin.errors import DesignError
-from evalstats_plugin.report import html_figures
-from evalstats_plugin.report.html_comparisons import comparisons_table, held, ranks
-from evalstats_plugin.report.html_items import (
+from evalstats_plugin.report.html import parts
+from evalstats_plugin.report.html.parts import (
     ALPHABET,
     codes,
+    comparisons_table,
+    held,
     held_items,
     items_table,
     natural,
     packed,
     packing,
+    ranks,
+    scores_table,
 )
-from evalstats_plugin.report.html_markup import Markup, data, element
-from evalstats_plugin.report.html_scores import scores_table
-from evalstats_plugin.report.html_table import Column, Table, shortened, table_data, table_html
+from evalstats_plugin.report.html.table import (
+    Column,
+    Markup,
+    Table,
+    data,
+    element,
+    shortened,
+    table_data,
+    table_html,
+)
 from evalstats_plugin.report.text import number
-from evalstats_plugin.results import Comparisons, Intervals
+from evalstats_plugin.scores.items import item_answers
+from evalstats_plugin.scores.rows import Intervals
 
 SVG = (
     '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink">'
@@ -188,7 +199,7 @@ class _Parts(HTMLParser):
 def test_figures_say_their_styles_by_classes() -> None:
     """A strict page allows no style attributes; text that looks like one stays text."""
     styles: dict[str, str] = {}
-    text = html_figures.inline(SVG, styles)
+    text = parts.inline(SVG, styles)
     parser = _Parts()
     parser.feed(text)
 
@@ -198,7 +209,7 @@ def test_figures_say_their_styles_by_classes() -> None:
     ]  # fmt: skip
     assert parser.found[2][1]["href"] == "#a"
     assert 'style="x: y" &lt;b' in text
-    found = html_figures.Drawn(styles=styles)
+    found = parts.Drawn(styles=styles)
     assert found.css == ".s0{fill: red}\n.s1{font: 8px serif}"
 
 
@@ -209,20 +220,20 @@ def test_figures_that_cannot_be_drawn_are_named_with_the_reason(
     scores = (np.random.default_rng(4).random((3, 20)) < 0.5) * 1.0
     matrix = ResponseMatrix.from_array(scores, tasks=["t"] * 10 + ["u"] * 10)
     results = intervals(matrix), compare(matrix, rng=0)
-    monkeypatch.setattr(html_figures, "LARGEST", 10)
-    assert html_figures.drawn(*results).figures == []
-    assert "(t score, u score): it would make" in html_figures.drawn(*results).left_out[1]
+    monkeypatch.setattr(parts, "LARGEST", 10)
+    assert parts.drawn(*results).figures == []
+    assert "(t score, u score): it would make" in parts.drawn(*results).left_out[1]
 
     def refuse(name: str, *_: object) -> None:
         msg = f"no {name}"
         raise DesignError(msg)
 
-    monkeypatch.setattr(html_figures, "draw", refuse)
-    said = html_figures.drawn(*results).left_out
+    monkeypatch.setattr(parts, "draw", refuse)
+    said = parts.drawn(*results).left_out
     assert [text.rpartition(": ")[2] for text in said] == ["no forest", "no ranks", "no matrix"]
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    [said] = html_figures.drawn(*results).left_out
+    [said] = parts.drawn(*results).left_out
     assert "pip install" in said
 
 
@@ -231,9 +242,9 @@ def test_with_a_baseline_differences_are_drawn(monkeypatch: pytest.MonkeyPatch) 
     scores = (np.random.default_rng(5).random((4, 20)) < 0.5) * 1.0
     matrix = ResponseMatrix.from_array(scores)
     names: list[str] = []
-    monkeypatch.setattr(html_figures.Drawn, "add", lambda _self, name, *_args: names.append(name))
+    monkeypatch.setattr(parts.Drawn, "add", lambda _self, name, *_args: names.append(name))
     for baseline in (None, "model_1"):
-        html_figures.drawn(intervals(matrix), compare(matrix, baseline=baseline, rng=0))
-    html_figures.drawn(intervals(matrix), Comparisons(()))
+        parts.drawn(intervals(matrix), compare(matrix, baseline=baseline, rng=0))
+    parts.drawn(intervals(matrix), Comparisons(()))
 
     assert names == ["forest", "ranks", "matrix", "forest", "differences", "forest"]

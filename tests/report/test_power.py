@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from evalstats_plugin.report.power import legend, sentence
-from evalstats_plugin.results import PowerRow
+from evalstats_plugin.comparisons.rows import PowerRow
+from evalstats_plugin.report.comparisons import legend, sentence
 
 
 def _row(**more: Any) -> PowerRow:

@@ -7,10 +7,10 @@ from io import StringIO
 import numpy as np
 from scipy import special
 
-from evalstats_plugin.analyses.ranking import rank
-from evalstats_plugin.ranking.contests import Contests
-from evalstats_plugin.report.formats import to_csv, to_json
-from evalstats_plugin.report.rankings import print_ranking, to_markdown
+from evalstats_plugin.ranking.contests.contests import Contests
+from evalstats_plugin.ranking.rank import rank
+from evalstats_plugin.report.rankings import print_ranking, rankings_markdown
+from evalstats_plugin.report.text import to_csv, to_json
 
 
 def contests(n: int = 4, names: tuple[str, ...] | None = None) -> Contests:
@@ -80,7 +80,7 @@ def test_elo_says_which() -> None:
 
 def test_markdown_csv_and_json_hold_the_same_rows() -> None:
     found = rank(contests(3, ("a|b", "c", "d")), rng=0)
-    markdown = to_markdown(found, "how").splitlines()
+    markdown = rankings_markdown(found, "how").splitlines()
 
     assert markdown[0].startswith("| Player | Rating | 95 % interval | Rank | Ranks | P(best) |")
     assert markdown[2].startswith("| a\\|b | +")

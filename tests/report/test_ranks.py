@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from evalstats_plugin import ResponseMatrix, compare
-from evalstats_plugin.report.ranks import order_line
+from evalstats_plugin.report.comparisons import order_line
 
 
 def _rows(ability: list[float], n_items: int = 200, **more: object) -> list[object]:

@@ -66,53 +66,53 @@ def _clustered(path: Path) -> object:
 
 def _annotated(path: Path) -> object:
     """Annotate, strip, and find the bytes that were there."""
-    from evalstats_plugin import annotations
+    from evalstats_plugin.logs import annotating
 
     before = path.read_bytes()
     out = path.parent / "out"
     shutil.rmtree(out, ignore_errors=True)
-    done = annotations.annotate(path, output=out)
-    back = annotations.strip(*done, in_place=True)
+    done = annotating.annotate(path, output=out)
+    back = annotating.strip(*done, in_place=True)
     assert [p.read_bytes() for p in back] == [before]
     return done
 
 
 def _annotated_header(path: Path) -> object:
     """Annotate and strip an Inspect log, items too."""
-    from evalstats_plugin import annotations
+    from evalstats_plugin.logs import annotating
 
     out = path.parent / "out"
     shutil.rmtree(out, ignore_errors=True)
-    done = annotations.annotate(path, output=out, items="columns")
-    return annotations.strip(*done, in_place=True)
+    done = annotating.annotate(path, output=out, items="columns")
+    return annotating.strip(*done, in_place=True)
 
 
 def _replayed(path: Path) -> object:
-    from evalstats_plugin.adapters.lm_eval.replay_log import read_run
+    from evalstats_plugin.adapters.lm_eval.replay.model import read_run
 
     return read_run(min(path.parent.glob("results*.json")), None)
 
 
 def _contests(path: Path) -> object:
-    from evalstats_plugin.contest_logs import read_contests
+    from evalstats_plugin.logs.reading import read_contests
 
     return read_contests(path)
 
 
 def _session(path: Path) -> object:
-    from evalstats_plugin.judging.session import Session
+    from evalstats_plugin.ranking.judging.session import Session
 
     return Session.open(path)
 
 
 def _judged_items(path: Path) -> object:
-    from evalstats_plugin.judging.items import read_items
+    from evalstats_plugin.ranking.judging.items import read_items
 
     return read_items(path)
 
 
 def _fit(path: Path) -> object:
-    from evalstats_plugin.irt.storage import load_fit
+    from evalstats_plugin.irt.model.fit import load_fit
 
     return load_fit(path)
 
@@ -124,7 +124,7 @@ def _bank(path: Path) -> object:
 
 
 def _matrix(path: Path) -> object:
-    from evalstats_plugin.matrix import ResponseMatrix
+    from evalstats_plugin.data.matrix import ResponseMatrix
 
     return ResponseMatrix.load(path)
 
@@ -136,32 +136,32 @@ def _store(path: Path) -> object:
 
 
 def _capabilities(path: Path) -> object:
-    from evalstats_plugin.hierarchical.capabilities_fit import CapabilityFit
+    from evalstats_plugin.hierarchical.engines.posterior import CapabilityFit
 
     return CapabilityFit.load(path)
 
 
 def _labels(path: Path) -> object:
-    from evalstats_plugin.cli.labels import read_labels
+    from evalstats_plugin.cli.judge import read_labels
 
     return read_labels(str(path))
 
 
 def _covariates(path: Path) -> object:
-    from evalstats_plugin.cli.covariates import read_covariates
+    from evalstats_plugin.cli.pool import read_covariates
 
     return read_covariates([str(path)])
 
 
 def _model_groups(path: Path) -> object:
-    from evalstats_plugin.cli.model_groups import read_group_of_model
+    from evalstats_plugin.cli.shell.reading import read_group_of_model
 
     return read_group_of_model(str(path), ["a", "b"])
 
 
 def matrix() -> Any:
     """Give a small matrix of responses."""
-    from evalstats_plugin.matrix import ResponseMatrix
+    from evalstats_plugin.data.matrix import ResponseMatrix
 
     scores = (np.random.default_rng(0).random((8, 12)) < 0.5).astype(float)
     return ResponseMatrix.from_array(scores)
@@ -197,14 +197,14 @@ def make_bank(path: Path) -> Path:
 
 def make_store(path: Path) -> Path:
     """Save a store of responses."""
-    from evalstats_plugin import write_store
+    from evalstats_plugin.data import write_store
 
     return write_store(path, matrix()).path
 
 
 def make_capabilities(path: Path) -> Path:
     """Save a fit of capabilities."""
-    from evalstats_plugin.hierarchical.capabilities import fit_capabilities
+    from evalstats_plugin.hierarchical.engines.capabilities import fit_capabilities
 
     fit_capabilities(matrix(), 2, penalty=2.0, device="cpu", rng=0).save(path)
     return path
@@ -249,7 +249,7 @@ def _wide(path: Path) -> object:
 
 def _into_store(path: Path) -> object:
     """Turn a table into a response store."""
-    from evalstats_plugin import store_table
+    from evalstats_plugin.data import store_table
 
     return store_table(path, path.parent / "out" / "store.parquet").matrix()
 
@@ -266,8 +266,7 @@ ABOUT = {"model": "m", "task": "t"}
 
 def _make_answers(path: Path) -> Path:
     """Ask an adaptive test four items, and note where its log is."""
-    from evalstats_plugin.adaptive.answers_file import AnswersFile
-    from evalstats_plugin.adaptive.session import AdaptiveSession
+    from evalstats_plugin.adaptive.session import AdaptiveSession, AnswersFile
 
     bank = bank_of_twelve()
     file, session = AnswersFile(path, bank, ABOUT), AdaptiveSession(bank)
@@ -281,8 +280,7 @@ def _make_answers(path: Path) -> Path:
 
 
 def _resumed(path: Path) -> object:
-    from evalstats_plugin.adaptive.answers_file import AnswersFile
-    from evalstats_plugin.adaptive.session import AdaptiveSession
+    from evalstats_plugin.adaptive.session import AdaptiveSession, AnswersFile
 
     bank = bank_of_twelve()
     file = AnswersFile(path, bank, ABOUT)
@@ -293,14 +291,14 @@ def _resumed(path: Path) -> object:
 
 
 def _recorded(path: Path) -> Any:
-    from evalstats_plugin.adapters.lm_eval.adaptive_recording import Recording
+    from evalstats_plugin.adapters.lm_eval.adaptive.recording import Recording
 
     return Recording(path, ABOUT)
 
 
 def _make_recording(path: Path) -> Path:
     """Keep what a model replied, in the three ways that lm-eval asks."""
-    from evalstats_plugin.adapters.lm_eval.adaptive_recording import Place, Reply
+    from evalstats_plugin.adapters.lm_eval.adaptive.recording import Place, Reply
 
     replies = {
         Place("t", 0, "loglikelihood", 0, 0): Reply("ab" * 16, ["2+2=", " 4"], [-0.5, True]),
@@ -328,7 +326,7 @@ seed = 1
 def _defaults(path: Path) -> object:
     """Let a file set the defaults of every command."""
     from evalstats_plugin.cli import COMMANDS, main
-    from evalstats_plugin.cli.defaults import read_defaults
+    from evalstats_plugin.cli.shell.defaults import read_defaults
 
     found = read_defaults(path.parent)
     command = {name: main.get_command(main.make_context("x", ["report"]), name) for name in _SET}
@@ -339,23 +337,23 @@ _SET = ("report", "rank")
 
 
 def _costs(path: Path) -> object:
-    from evalstats_plugin.cli.adapt_bank import _costs
+    from evalstats_plugin.cli.adapt.bank import _costs
 
     return _costs(str(path), matrix())
 
 
 def _filters(path: Path) -> object:
-    from evalstats_plugin.adapters.lm_eval.commands import _filters
+    from evalstats_plugin.adapters.lm_eval.replay.command import _filters
 
     return _filters((str(path),))
 
 
 def _eval_set(path: Path) -> object:
     """Annotate a log beside the list of its set."""
-    from evalstats_plugin import annotations
+    from evalstats_plugin.logs import annotating
 
     (log,) = path.parent.glob("*.eval")
-    return annotations.annotate(log, in_place=True)
+    return annotating.annotate(log, in_place=True)
 
 
 def _record(path: Path) -> object:

@@ -11,8 +11,8 @@ import pytest
 from logs import megabytes, open_files
 
 from evalstats_plugin import annotate
-from evalstats_plugin.annotations import strip
 from evalstats_plugin.errors import WriteError
+from evalstats_plugin.logs.annotating import strip
 
 LOGS = Path(__file__).parents[2] / "fixtures" / "logs"
 CYCLES, INSPECT_CYCLES = 20, 8
@@ -98,7 +98,7 @@ def test_samples_that_get_lost_are_missed(tmp_path: Path, monkeypatch: pytest.Mo
             if mode == "a":
                 self.writestr("header.json", header)
 
-    monkeypatch.setattr("evalstats_plugin.adapters.inspect_ai.header.ZipFile", Emptied)
+    monkeypatch.setattr("evalstats_plugin.adapters.inspect_ai.archive.header.ZipFile", Emptied)
     with pytest.raises(WriteError, match=rf"{log.name}: samples got lost"):
         annotate(log, in_place=True)
     assert before == log.read_bytes()

@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 
-from evalstats_plugin import annotate, annotations, atomic
+from evalstats_plugin import annotate
 from evalstats_plugin.errors import WriteError
+from evalstats_plugin.logs import annotating
+from evalstats_plugin.runtime import files
 
 CONTENDED = Path(__file__).parent / "contended.py"
 LOGS = Path(__file__).parents[2] / "fixtures" / "logs"
@@ -47,7 +49,7 @@ def test_two_processes_at_one_log(log: Path, tasks: tuple[str, str], tmp_path: P
 
 def _annotation_that(change: Any) -> Any:
     """Give an analysis during which something happens to the log."""
-    inner = annotations.default_analysis()
+    inner = annotating.default_analysis()
 
     def analysis(responses: Any) -> Any:
         change()
@@ -103,11 +105,11 @@ def test_a_write_over_what_was_not_read_is_refused(tmp_path: Path) -> None:
     """Told by inode, size and time of change."""
     path = tmp_path / "file"
     path.write_bytes(b"old")
-    read = atomic.revision(path)
+    read = files.revision(path)
     assert read is not None
-    atomic.write_bytes(path, b"own", over=read)
+    files.write_bytes(path, b"own", over=read)
 
     with pytest.raises(WriteError, match="was changed"):
-        atomic.write_bytes(path, b"new", over=read)
+        files.write_bytes(path, b"new", over=read)
     assert b"own" == path.read_bytes()
     assert [path] == list(tmp_path.iterdir())

@@ -190,11 +190,11 @@ def test_a_disk_that_takes_nothing(how: str, message: str, tmp_path: Path) -> No
 
 def test_a_log_that_may_not_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is the system that refuses, and no plugin that failed."""
-    from evalstats_plugin.adapters.lm_eval import layout
+    from evalstats_plugin.adapters.lm_eval import layout as lm_eval_layout
 
     def refused(path: Path) -> bool:
         raise PermissionError(errno.EACCES, "Permission denied", str(path))
 
-    monkeypatch.setattr(layout, "looks_like_results", refused)
+    monkeypatch.setattr(lm_eval_layout, "looks_like_results", refused)
     with pytest.raises(LogError, match=r"results_.*json cannot be read \(Permission denied\)"):
         read(min(LM_EVAL.glob("results_*.json")))

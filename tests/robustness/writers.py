@@ -113,7 +113,7 @@ def _annotated(make: Callable[[Path], object]) -> Callable[[Path], object]:
 
 def _votes(name: str) -> Callable[[Path], object]:
     def work(folder: Path) -> object:
-        from evalstats_plugin.ranking.files import read_contests, write_contests
+        from evalstats_plugin.ranking.contests.files import read_contests, write_contests
 
         (source,) = folder.glob("source.csv")
         return write_contests(read_contests(source), folder / name)
@@ -126,7 +126,7 @@ def _source(folder: Path) -> None:
 
 
 def _answered(folder: Path) -> object:
-    from evalstats_plugin.judging.session import Session
+    from evalstats_plugin.ranking.judging.session import Session
 
     session = Session.open(folder / "answers.json", ["a", "b", "c"])
     session.answer(0, 1, 1.0)
@@ -134,19 +134,19 @@ def _answered(folder: Path) -> object:
 
 
 def _one_answer(folder: Path) -> object:
-    from evalstats_plugin.judging.session import Session
+    from evalstats_plugin.ranking.judging.session import Session
 
     return Session.open(folder / "answers.json").undo()
 
 
 def _stored(folder: Path) -> object:
-    from evalstats_plugin import write_store
+    from evalstats_plugin.data import write_store
 
     return write_store(folder / "store.parquet", matrix())
 
 
 def _table_stored(folder: Path) -> object:
-    from evalstats_plugin import store_table
+    from evalstats_plugin.data import store_table
 
     return store_table(folder / "table.csv", folder / "new" / "store.parquet")
 
@@ -156,8 +156,9 @@ def _drawn(name: str) -> Callable[[Path], object]:
     made: list[Any] = []
 
     def work(folder: Path) -> object:
-        from evalstats_plugin import intervals, plot_forest, read
-        from evalstats_plugin.report.figures.files import save
+        from evalstats_plugin import intervals, read
+        from evalstats_plugin.report.figures import plot_forest
+        from evalstats_plugin.report.figures.canvas import save
 
         if not made:
             responses = read(LM_EVAL / "0.4.13" / "out", task="es_mc")
@@ -197,8 +198,7 @@ _STATE = "state.jsonl"
 
 def _answer(folder: Path, n: int) -> object:
     """Answer items of an adaptive test until there are so many answers."""
-    from evalstats_plugin.adaptive.answers_file import AnswersFile
-    from evalstats_plugin.adaptive.session import AdaptiveSession
+    from evalstats_plugin.adaptive.session import AdaptiveSession, AnswersFile
 
     bank = bank_of_twelve()
     file = AnswersFile(folder / _STATE, bank, ABOUT)
@@ -218,7 +218,7 @@ def _answers(folder: Path) -> Files:
 
 def _reply(folder: Path, n: int) -> Any:
     """Note what a model replied until there are so many replies."""
-    from evalstats_plugin.adapters.lm_eval.adaptive_recording import Place, Recording, Reply
+    from evalstats_plugin.adapters.lm_eval.adaptive.recording import Place, Recording, Reply
 
     file = Recording(folder / _STATE, ABOUT)
     for row in range(len(file._known), n):
@@ -244,7 +244,7 @@ def _saved(make: Callable[[Path], Path], name: str) -> Callable[[Path], object]:
 
 
 def _load_fit(path: Path) -> Any:
-    from evalstats_plugin.irt.storage import load_fit
+    from evalstats_plugin.irt.model.fit import load_fit
 
     return load_fit(path)
 
@@ -256,13 +256,13 @@ def _load_bank(path: Path) -> Any:
 
 
 def _load_matrix(path: Path) -> Any:
-    from evalstats_plugin.matrix import ResponseMatrix
+    from evalstats_plugin.data.matrix import ResponseMatrix
 
     return ResponseMatrix.load(path)
 
 
 def _load_capabilities(path: Path) -> Any:
-    from evalstats_plugin.hierarchical.capabilities_fit import CapabilityFit
+    from evalstats_plugin.hierarchical.engines.posterior import CapabilityFit
 
     return CapabilityFit.load(path)
 

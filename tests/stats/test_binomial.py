@@ -10,21 +10,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import special, stats
 
-from evalstats_plugin.stats import binomial
+from evalstats_plugin.stats import bounded
 
 GOLDEN = json.loads(
     (Path(__file__).parents[2] / "fixtures" / "golden" / "intervals.json").read_text("utf-8")
 )
 METHODS = {
-    "wald": binomial.wald,
-    "wilson": binomial.wilson,
-    "wilson_cc": binomial.wilson_cc,
-    "agresti_coull": binomial.agresti_coull,
-    "clopper_pearson": binomial.clopper_pearson,
-    "mid_p": binomial.mid_p,
-    "jeffreys": binomial.jeffreys,
-    "beta_equal_tailed": partial(binomial.beta_equal_tailed, prior=(1, 1)),
-    "beta_hpd": partial(binomial.beta_hpd, prior=(1, 1)),
+    "wald": bounded.wald,
+    "wilson": bounded.wilson,
+    "wilson_cc": bounded.wilson_cc,
+    "agresti_coull": bounded.agresti_coull,
+    "clopper_pearson": bounded.clopper_pearson,
+    "mid_p": bounded.mid_p,
+    "jeffreys": bounded.jeffreys,
+    "beta_equal_tailed": partial(bounded.beta_equal_tailed, prior=(1, 1)),
+    "beta_hpd": partial(bounded.beta_hpd, prior=(1, 1)),
 }
 HONEST = sorted(set(METHODS) - {"wald"})
 HOLDS_ESTIMATE = sorted(set(HONEST) - {"beta_equal_tailed"})
@@ -108,7 +108,7 @@ class TestDefinition:
     def test_clopper_pearson_limits_solve_the_tail_equations(self, n, data, level):
         """At each limit the tail beyond what was seen has half of what the level leaves out."""
         k = data.draw(st.integers(0, n))
-        low, high = binomial.clopper_pearson(k, n, confidence_level=level)
+        low, high = bounded.clopper_pearson(k, n, confidence_level=level)
 
         if k > 0:
             assert (1 - level) / 2 == pytest.approx(stats.binom.sf(k - 1, n, low), rel=1e-9)
@@ -119,7 +119,7 @@ class TestDefinition:
     def test_mid_p_limits_solve_the_tail_equations(self, n, data, level):
         """As Clopper–Pearson, with half of the probability of what was seen."""
         k = data.draw(st.integers(0, n))
-        low, high = binomial.mid_p(k, n, confidence_level=level)
+        low, high = bounded.mid_p(k, n, confidence_level=level)
 
         if k > 0:
             tail = stats.binom.sf(k, n, low) + stats.binom.pmf(k, n, low) / 2
@@ -134,7 +134,7 @@ class TestDefinition:
         k = data.draw(st.integers(0, n))
         a, b = k + prior[0], n - k + prior[1]
 
-        low, high = binomial.beta_hpd(k, n, confidence_level=level, prior=prior)
+        low, high = bounded.beta_hpd(k, n, confidence_level=level, prior=prior)
 
         mass = special.betainc(a, b, high) - special.betainc(a, b, low)
         assert level == pytest.approx(mass, abs=1e-11)
@@ -145,8 +145,8 @@ class TestDefinition:
     def test_hpd_is_the_shortest(self):
         """No equal-tailed interval of the same posterior is shorter."""
         k, n = every_outcome(60)
-        shortest = binomial.beta_hpd(k, n, confidence_level=0.9, prior=(1, 1))
-        central = binomial.beta_equal_tailed(k, n, confidence_level=0.9, prior=(1, 1))
+        shortest = bounded.beta_hpd(k, n, confidence_level=0.9, prior=(1, 1))
+        central = bounded.beta_equal_tailed(k, n, confidence_level=0.9, prior=(1, 1))
 
         assert np.all(shortest.high - shortest.low <= central.high - central.low + 1e-14)
 
@@ -155,8 +155,8 @@ class TestDefinition:
         n = np.arange(1, 300)
         reach = 1 - 0.05 ** (1 / (n + 1))
 
-        none = binomial.beta_hpd(0, n, confidence_level=0.95, prior=(1, 1))
-        everything = binomial.beta_hpd(n, n, confidence_level=0.95, prior=(1, 1))
+        none = bounded.beta_hpd(0, n, confidence_level=0.95, prior=(1, 1))
+        everything = bounded.beta_hpd(n, n, confidence_level=0.95, prior=(1, 1))
 
         assert np.allclose([np.zeros(299), reach], none, rtol=0, atol=1e-14)
         assert np.allclose([1 - reach, np.ones(299)], everything, rtol=0, atol=1e-14)
@@ -170,7 +170,7 @@ class TestDefinition:
     )
     def test_hpd_of_a_flat_or_u_shaped_posterior_is_equal_tailed(self, prior, n, expected):
         """Without data there is no single highest interval."""
-        interval = binomial.beta_hpd(0, n, confidence_level=0.95, prior=prior)
+        interval = bounded.beta_hpd(0, n, confidence_level=0.95, prior=prior)
 
         assert np.allclose(expected, interval, rtol=0, atol=1e-12)
 
@@ -180,14 +180,14 @@ class TestCoverage:
         """Exact sums at 2,000 proportions, for each n to 50."""
         proportions = np.linspace(0, 1, 2000)
         for n in range(1, 51):
-            interval = binomial.clopper_pearson(np.arange(n + 1), n, confidence_level=0.95)
+            interval = bounded.clopper_pearson(np.arange(n + 1), n, confidence_level=0.95)
             assert coverage(interval, n, proportions).min() >= 0.95 - 1e-12
 
     @pytest.mark.parametrize("n", [3, 10, 30, 100])
     @pytest.mark.parametrize("level", [0.8, 0.95, 0.99])
     def test_mean_coverage_of_hpd_is_its_level(self, n, level):
         """A credible interval averaged over its own prior."""
-        interval = binomial.beta_hpd(np.arange(n + 1), n, confidence_level=level, prior=(1, 1))
+        interval = bounded.beta_hpd(np.arange(n + 1), n, confidence_level=level, prior=(1, 1))
 
         assert level == pytest.approx(mean_coverage(interval, n), abs=1e-12)
 
@@ -282,10 +282,10 @@ def test_a_level_outside_0_to_1_is_refused(name, level):
 def test_more_successes_than_items_are_refused():
     """Counts the wrong way round."""
     with pytest.raises(ValueError, match="between 0 and n"):
-        binomial.wilson(3, 2, confidence_level=0.95)
+        bounded.wilson(3, 2, confidence_level=0.95)
 
 
 def test_a_prior_needs_positive_numbers():
     """Beta(0, 1) is no prior."""
     with pytest.raises(ValueError, match="positive"):
-        binomial.beta_hpd(1, 2, confidence_level=0.95, prior=(0, 1))
+        bounded.beta_hpd(1, 2, confidence_level=0.95, prior=(0, 1))

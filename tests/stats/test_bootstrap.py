@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from evalstats_plugin.stats import bootstrap
+from evalstats_plugin.stats import means
 
 METHODS = {
-    "percentile": bootstrap.percentile,
-    "bca": bootstrap.bca,
-    "studentised": bootstrap.studentised,
+    "percentile": means.percentile_bootstrap,
+    "bca": means.bca_bootstrap,
+    "studentised": means.studentised,
 }
 every_method = pytest.mark.parametrize("name", sorted(METHODS))
 SKEWED = np.random.default_rng(11).lognormal(size=40)
@@ -65,7 +65,7 @@ class TestProperties:
     def test_blocks_do_not_matter(self, name, monkeypatch):
         """Memory is bounded without changing a digit."""
         expected = interval(name, SKEWED)
-        monkeypatch.setattr(bootstrap, "BLOCK_SIZE", 100)
+        monkeypatch.setattr(means, "BLOCK_SIZE", 100)
 
         assert expected == interval(name, SKEWED)
 

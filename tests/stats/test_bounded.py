@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalstats_plugin.stats import binomial, bounded
+from evalstats_plugin.stats import bounded
 
 METHODS = {
     "dp_jeffreys": partial(bounded.dirichlet_process, mass=0.5),
@@ -33,7 +33,7 @@ class TestZerosAndOnes:
     def test_half_mass_is_jeffreys(self, n, level):
         """Extension to the estimate included: both then reach 0 or 1."""
         k, scores = zeros_and_ones(n)
-        expected = binomial.jeffreys(k, n, confidence_level=level)
+        expected = bounded.jeffreys(k, n, confidence_level=level)
 
         actual = METHODS["dp_jeffreys"](scores, bounds=(0, 1), confidence_level=level)
 
@@ -42,7 +42,7 @@ class TestZerosAndOnes:
     def test_unit_mass_is_the_uniform_prior(self, n, level):
         """The equal-tailed Beta posterior, but for the extension to the estimate."""
         k, scores = zeros_and_ones(n)
-        low, high = binomial.beta_equal_tailed(k, n, confidence_level=level, prior=(1, 1))
+        low, high = bounded.beta_equal_tailed(k, n, confidence_level=level, prior=(1, 1))
 
         actual = METHODS["dp_uniform"](scores, bounds=(0, 1), confidence_level=level)
 
@@ -52,7 +52,7 @@ class TestZerosAndOnes:
     def test_gaffke_is_clopper_pearson(self, n, level):
         """The interval it generalises."""
         k, scores = zeros_and_ones(n)
-        expected = binomial.clopper_pearson(k, n, confidence_level=level)
+        expected = bounded.clopper_pearson(k, n, confidence_level=level)
 
         actual = bounded.gaffke(scores, bounds=(0, 1), confidence_level=level)
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate, special, stats
 
-from evalstats_plugin.stats import beta_binomial, binomial, clustered, mean
+from evalstats_plugin.stats import bounded, clustered, clustered_posterior, means
 
 GOLDEN = json.loads(
     (Path(__file__).parents[2] / "fixtures" / "golden" / "comparisons.json").read_text("utf-8")
@@ -40,7 +40,7 @@ class TestPublished:
     @golden("std_error_cr0", "std_error_cr1")
     def test_standard_errors_agree_with_statsmodels(self, case):
         """Liang & Zeger (1986), without and with the correction for few clusters."""
-        found = clustered.moments(case["args"]["successes"], case["args"]["n"])
+        found = clustered.cluster_moments(case["args"]["successes"], case["args"]["n"])
         name = case["method"].removeprefix("std_error_")
 
         assert case["expected"] == pytest.approx(float(getattr(found, name)), abs=1e-12)
@@ -52,9 +52,11 @@ class TestPublished:
         prior = {"uniform_icc": PRIORS[0], "gamma_dispersion": PRIORS[1]}[args["prior"]]
         right, size = args["successes"], args["n"]
         if case["method"] == "beta_binomial_mean":
-            found = beta_binomial.posterior_means(right, size, prior=prior).mean
+            found = clustered_posterior.posterior_means(right, size, prior=prior).mean
         else:
-            found = beta_binomial.interval(right, size, confidence_level=0.95, prior=prior)
+            found = clustered_posterior.beta_binomial(
+                right, size, confidence_level=0.95, prior=prior
+            )
 
         assert np.allclose(case["expected"], found, rtol=0, atol=2e-9)
 
@@ -77,7 +79,7 @@ class TestPosterior:
             return integrate.dblquad(density, start, stop, 1e-12, 1 - 1e-12, **options)[0]
 
         low, high = map(
-            float, beta_binomial.interval(right, size, confidence_level=0.9, prior=prior)
+            float, clustered_posterior.beta_binomial(right, size, confidence_level=0.9, prior=prior)
         )
         below, between, above = mass(0, low), mass(low, high), mass(high, 1)
         whole = below + between + above
@@ -98,19 +100,19 @@ class TestPosterior:
             rng, n_clusters=n_clusters, size=size, share=0.7, correlation=correlation, repetitions=3
         )
         sizes = np.full(right.shape, size)
-        once = beta_binomial.interval(right, sizes, confidence_level=0.95, prior=prior)
-        monkeypatch.setattr(beta_binomial, "NODES", (4 * 65, 4 * 49))
-        more = beta_binomial.interval(right, sizes, confidence_level=0.95, prior=prior)
+        once = clustered_posterior.beta_binomial(right, sizes, confidence_level=0.95, prior=prior)
+        monkeypatch.setattr(clustered_posterior, "BETA_NODES", (4 * 65, 4 * 49))
+        more = clustered_posterior.beta_binomial(right, sizes, confidence_level=0.95, prior=prior)
 
         assert np.allclose(once, more, rtol=0, atol=1e-8)
 
     def test_clusters_of_one_item_are_nearly_no_clusters(self):
         """Their correlation cannot be known, nor does it matter: equal tails of Beta(1, 1)."""
         right = np.repeat([1.0, 0.0], [14, 6])
-        found = beta_binomial.interval(
+        found = clustered_posterior.beta_binomial(
             right, np.ones(20), confidence_level=0.95, prior="uniform-icc"
         )
-        expected = binomial.beta_equal_tailed(14, 20, confidence_level=0.95, prior=(1, 1))
+        expected = bounded.beta_equal_tailed(14, 20, confidence_level=0.95, prior=(1, 1))
 
         assert np.allclose(expected, found, rtol=0, atol=1e-9)
 
@@ -119,8 +121,10 @@ class TestPosterior:
     def test_right_and_wrong_mirror_each_other(self, prior, cells):
         """And the interval holds the share of successes, whatever the order of clusters."""
         right, size = cells
-        low, high = beta_binomial.interval(right, size, confidence_level=0.9, prior=prior)
-        mirror = beta_binomial.interval(
+        low, high = clustered_posterior.beta_binomial(
+            right, size, confidence_level=0.9, prior=prior
+        )
+        mirror = clustered_posterior.beta_binomial(
             (size - right)[::-1], size[::-1], confidence_level=0.9, prior=prior
         )
 
@@ -133,8 +137,12 @@ class TestPosterior:
     def test_cells_may_differ_in_clusters_and_be_empty(self):
         """Padding changes nothing; no items give NaN."""
         right, size = [[3, 1, 0], [2, 2, 4], [0, 0, 0]], [[5, 2, 0], [4, 4, 4], [0, 0, 0]]
-        together = beta_binomial.interval(right, size, confidence_level=0.95, prior="uniform-icc")
-        alone = beta_binomial.interval([3, 1], [5, 2], confidence_level=0.95, prior="uniform-icc")
+        together = clustered_posterior.beta_binomial(
+            right, size, confidence_level=0.95, prior="uniform-icc"
+        )
+        alone = clustered_posterior.beta_binomial(
+            [3, 1], [5, 2], confidence_level=0.95, prior="uniform-icc"
+        )
 
         assert (3,) == together.low.shape
         assert float(alone.low) == together.low[0]
@@ -142,7 +150,7 @@ class TestPosterior:
 
     def test_one_large_cluster_is_no_thousand_items(self):
         """Its own rate is known well, that of other clusters hardly."""
-        low, high = beta_binomial.interval(
+        low, high = clustered_posterior.beta_binomial(
             [400], [1000], confidence_level=0.95, prior="uniform-icc"
         )
 
@@ -153,10 +161,12 @@ class TestPosterior:
         rng = np.random.default_rng(0)
         right = simulate(rng, n_clusters=6, size=5, share=0.7, correlation=0.3, repetitions=400)
         sizes = np.full(right.shape, 5)
-        plain = binomial.beta_equal_tailed(
+        plain = bounded.beta_equal_tailed(
             right.sum(axis=1), 30, confidence_level=0.95, prior=(1, 1)
         )
-        found = beta_binomial.interval(right, sizes, confidence_level=0.95, prior="uniform-icc")
+        found = clustered_posterior.beta_binomial(
+            right, sizes, confidence_level=0.95, prior="uniform-icc"
+        )
         covered, control = (((low <= 0.7) & (high >= 0.7)).mean() for low, high in (found, plain))
 
         assert covered >= 0.95 - 3 * np.sqrt(0.95 * 0.05 / 400)
@@ -167,16 +177,16 @@ class TestClusteredT:
     def test_clusters_of_one_item_are_no_clusters(self):
         """CR1 is then s/√n, and both intervals are those without clusters."""
         scores = np.random.default_rng(0).uniform(size=(3, 12))
-        found = clustered.moments(scores, np.ones_like(scores))
+        found = clustered.cluster_moments(scores, np.ones_like(scores))
         interval = clustered.t_cr1(scores, np.ones_like(scores), confidence_level=0.95)
 
-        assert mean.std_error(scores) == pytest.approx(found.cr1, rel=1e-12)
-        assert np.allclose(mean.t_interval(scores, confidence_level=0.95), interval, rtol=1e-12)
+        assert means.std_error(scores) == pytest.approx(found.cr1, rel=1e-12)
+        assert np.allclose(means.t_interval(scores, confidence_level=0.95), interval, rtol=1e-12)
 
     def test_the_logit_interval_is_the_delta_method(self):
         """On the log odds, with C - 1 degrees of freedom; bounds only rescale."""
         totals, sizes = np.array([3.0, 5, 0, 7, 2]), np.array([5.0, 8, 3, 9, 6])
-        found = clustered.moments(totals, sizes)
+        found = clustered.cluster_moments(totals, sizes)
         p = float(found.mean)
         half = stats.t.ppf(0.975, 4) * float(found.cr1) / (p * (1 - p))
         expected = special.expit(special.logit(p) + np.array([-half, half]))
@@ -191,14 +201,14 @@ class TestClusteredT:
         """All right: Clopper–Pearson for as many items as there are clusters."""
         sizes = np.full(n_clusters, 4.0)
         low, high = clustered.logit_t_cr1(sizes, sizes, bounds=UNIT, confidence_level=0.95)
-        expected = binomial.clopper_pearson(n_clusters, n_clusters, confidence_level=0.95)
+        expected = bounded.clopper_pearson(n_clusters, n_clusters, confidence_level=0.95)
 
         assert (float(expected.low), 1.0) == pytest.approx((float(low), float(high)), abs=1e-12)
         assert np.isnan(clustered.t_cr1(sizes, sizes, confidence_level=0.95)).all()
 
     def test_equal_shares_are_equal_in_spite_of_rounding(self):
         """0.7 of 10 and 0.7 of 30 leave no residual that means anything."""
-        assert 0.0 == clustered.moments([0.7 * 10, 0.7 * 30], [10, 30]).cr1
+        assert 0.0 == clustered.cluster_moments([0.7 * 10, 0.7 * 30], [10, 30]).cr1
 
     def test_no_items_have_no_interval(self):
         """NaN, beside a cell that has one."""
@@ -246,7 +256,9 @@ class TestCR2:
         half = stats.t.ppf(0.975, freedom) * error
         low, high = clustered.t_cr2(totals, sizes, confidence_level=0.95)
 
-        assert error == pytest.approx(float(clustered.moments(totals, sizes).cr2), rel=1e-10)
+        assert error == pytest.approx(
+            float(clustered.cluster_moments(totals, sizes).cr2), rel=1e-10
+        )
         assert freedom == pytest.approx(float(clustered.satterthwaite(sizes)), rel=1e-10)
         assert scores.mean() - half == pytest.approx(float(low), rel=1e-8)
         assert scores.mean() + half == pytest.approx(float(high), rel=1e-8)
@@ -276,7 +288,7 @@ class TestClusterBootstrap:
         means = totals[drawn].sum(axis=0) / sizes[drawn].sum(axis=0)
         # Levels inside the steps of their distribution.
         expected = np.quantile(means, [0.1, 0.9], method="inverted_cdf")
-        low, high = clustered.bootstrap(
+        low, high = clustered.cluster_bootstrap(
             totals, sizes, confidence_level=0.8, rng=np.random.default_rng(0), n_resamples=9999
         )
 
@@ -287,7 +299,7 @@ class TestClusterBootstrap:
         totals = [[3, 1, 5], [2, 4, 0], [2, 4, 0], [1, 0, 0]]
         sizes = [[5, 5, 5], [4, 8, 0], [4, 5, 0], [3, 0, 0]]
         once, again = (
-            clustered.bootstrap(
+            clustered.cluster_bootstrap(
                 totals, sizes, confidence_level=0.9, rng=np.random.default_rng(3), n_resamples=99
             )
             for _ in range(2)
@@ -328,7 +340,7 @@ class TestIntraclusterCorrelation:
         right = simulate(rng, n_clusters=4000, size=5, share=0.7, correlation=0.3, repetitions=1)[0]
         sizes = np.full(4000, 5)
         share = right.mean() / 5
-        effect = clustered.moments(right, sizes).cr1 ** 2 / (share * (1 - share) / 20_000)
+        effect = clustered.cluster_moments(right, sizes).cr1 ** 2 / (share * (1 - share) / 20_000)
 
         assert 0.3 == pytest.approx(float(clustered.anova_icc(right, right, sizes)), abs=0.03)
         assert 1 + 4 * 0.3 == pytest.approx(float(effect), abs=0.1)

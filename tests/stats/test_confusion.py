@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn import metrics
 
-from evalstats_plugin.stats import confusion
+from evalstats_plugin.stats import metrics as stats_metrics
 
 SKLEARN = {
     "f1": metrics.f1_score,
@@ -21,15 +21,19 @@ SKLEARN = {
 
 @pytest.mark.parametrize(
     ("metric", "n_labels"),
-    [(m, k) for m in confusion.METRICS for k in ((2,) if m in confusion.BINARY else (2, 3, 7))],
+    [
+        (m, k)
+        for m in stats_metrics.CONFUSION_METRICS
+        for k in ((2,) if m in stats_metrics.BINARY else (2, 3, 7))
+    ],
 )
 def test_metrics_are_those_of_scikit_learn(metric, n_labels):
     """On labels of which some are never gold, or never predicted."""
     for seed in range(15):
         rng = np.random.default_rng(seed)
         gold, predicted = rng.integers(0, n_labels, (2, rng.integers(2, 25)))
-        table = confusion.one_hot(gold, predicted, n_labels).sum(axis=0)
-        found = confusion.METRICS[metric](table.reshape(n_labels, n_labels))
+        table = stats_metrics.one_hot(gold, predicted, n_labels).sum(axis=0)
+        found = stats_metrics.CONFUSION_METRICS[metric](table.reshape(n_labels, n_labels))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             expected = SKLEARN[metric](gold, predicted)
@@ -41,4 +45,4 @@ def test_metrics_are_those_of_scikit_learn(metric, n_labels):
 def test_a_positive_label_needs_two_labels():
     """A programming mistake, said with the shape."""
     with pytest.raises(ValueError, match=r"\(3, 3\), expected \(..., 2, 2\)"):
-        confusion.f1(np.eye(3))
+        stats_metrics.f1(np.eye(3))

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from scipy import integrate, special, stats
 
-from evalstats_plugin.stats import confusion, confusion_posterior
-from evalstats_plugin.stats.function_of_sums import posterior_differences
+from evalstats_plugin.stats import metric_intervals, metrics
+from evalstats_plugin.stats.metric_intervals import posterior_differences
 
 
 def test_wilson_f1_solves_the_score_equation():
     """At its limits, r is z standard errors, those of the limit, from what was seen."""
-    low, high = confusion_posterior.wilson_f1(35, 50, confidence_level=0.95)
+    low, high = metric_intervals.wilson_f1(35, 50, confidence_level=0.95)
     for limit in (low, high):
         r = limit / (2 - limit)
 
@@ -21,9 +21,9 @@ def test_wilson_f1_solves_the_score_equation():
 def test_dirichlet_f1_is_what_drawn_tables_give(prior):
     """The closed form against gamma draws of all four cells."""
     table = np.array([[40.0, 3.0], [5.0, 12.0]])
-    low, high = confusion_posterior.dirichlet_f1(12, 20, confidence_level=0.9, prior=prior)
+    low, high = metric_intervals.dirichlet_f1(12, 20, confidence_level=0.9, prior=prior)
     drawn = np.random.default_rng(0).standard_gamma(table + prior, size=(200_000, 2, 2))
-    values = confusion.f1(drawn)
+    values = metrics.f1(drawn)
 
     # Three standard errors of a tail of 5 % in 200,000 draws.
     assert (values < low).mean() == pytest.approx(0.05, abs=0.0015)
@@ -38,7 +38,7 @@ def test_f1_covers_as_stated_under_its_own_prior():
     chance = stats.betabinom.pmf(m, 12, 3, 1) * stats.betabinom.pmf(tp, m, 1, 2)
     for name in covered:
         if name == "dirichlet":
-            limits = confusion_posterior.dirichlet_f1(tp, m, confidence_level=0.95, prior=1.0)
+            limits = metric_intervals.dirichlet_f1(tp, m, confidence_level=0.95, prior=1.0)
             low, high = (f / (2 - f) for f in limits)
         else:
             half = 1.96 * np.sqrt(tp / m * (1 - tp / m) / m)
@@ -53,7 +53,7 @@ def test_f1_covers_as_stated_under_its_own_prior():
 def test_balanced_accuracy_is_the_mean_of_two_beta_variables():
     """Drawn limits against the distribution by quadrature."""
     table = np.array([[30.0, 6.0], [2.0, 10.0]])
-    (low,), (high,) = confusion_posterior.dirichlet_interval(
+    (low,), (high,) = metric_intervals.dirichlet_interval(
         table[None],
         metric="balanced_accuracy",
         prior=1.0,
@@ -74,7 +74,7 @@ def test_balanced_accuracy_is_the_mean_of_two_beta_variables():
 def test_the_interval_holds_the_estimate_even_without_mistakes(metric):
     """It reaches 1, and still has a width; another seed moves it a little only."""
     limits = [
-        confusion_posterior.dirichlet_interval(
+        metric_intervals.dirichlet_interval(
             np.diag([5.0, 7.0, 4.0])[None],
             metric=metric,
             prior=1.0,
@@ -96,10 +96,10 @@ def test_a_label_that_is_never_gold_gets_no_prior():
     """Else balanced accuracy, which leaves it out, would change."""
     seen = np.array([[8.0, 2.0, 0.0], [1.0, 9.0, 0.0], [0.0, 0.0, 0.0]])
     settings = {"metric": "balanced_accuracy", "prior": 1.0, "confidence_level": 0.95}
-    low, high = confusion_posterior.dirichlet_interval(
+    low, high = metric_intervals.dirichlet_interval(
         seen[None], **settings, rng=np.random.default_rng(0), n_resamples=9999
     )
-    two = confusion_posterior.dirichlet_interval(
+    two = metric_intervals.dirichlet_interval(
         seen[None, :2, :2], **settings, rng=np.random.default_rng(0), n_resamples=9999
     )
 
@@ -111,20 +111,20 @@ def test_the_prior_of_pairs_is_a_half_in_each_of_the_eight_cells():
     """For two labels: as many draws from gamma variables of all eight agree."""
     table = np.array([[[20.0, 3.0], [2.0, 5.0]], [[4.0, 2.0], [3.0, 11.0]]])
     gold, a, b = np.indices((2, 2, 2)).reshape(3, 8)
-    statistics = np.stack([confusion.one_hot(gold, p, 2) for p in (a, b)])
-    prior = confusion_posterior.prior_of_pairs(table.sum(axis=2), prior=0.5)
+    statistics = np.stack([metrics.one_hot(gold, p, 2) for p in (a, b)])
+    prior = metric_intervals.prior_of_pairs(table.sum(axis=2), prior=0.5)
     pair = (np.array([0]), np.array([1]))
     drawn = posterior_differences(
         statistics,
         table.ravel(),
         pair,
         prior,
-        lambda sums: confusion.f1(sums.reshape(*sums.shape[:-1], 2, 2)),
+        lambda sums: metrics.f1(sums.reshape(*sums.shape[:-1], 2, 2)),
         rng=np.random.default_rng(2),
         n_resamples=100_000,
     )[:, 0]
     direct = np.random.default_rng(3).standard_gamma(table + 0.5, size=(100_000, 2, 2, 2))
-    expected = confusion.f1(direct.sum(axis=2)) - confusion.f1(direct.sum(axis=3))
+    expected = metrics.f1(direct.sum(axis=2)) - metrics.f1(direct.sum(axis=3))
 
     assert stats.ks_2samp(drawn, expected).pvalue > 0.001
     assert len(prior.counts) == 8

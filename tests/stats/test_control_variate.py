@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalstats_plugin.stats import control_variate, mean
+from evalstats_plugin.stats import control_variate, means
 from evalstats_plugin.stats.interval import Interval
 
 LEVEL = {"confidence_level": 0.95}
@@ -69,7 +69,7 @@ def test_a_covariate_without_spread_gains_nothing():
     """The plain mean with its standard error and finite-population correction, exactly."""
     scores, _ = sampled(20, 80)
     found = control_variate.adjust_to_benchmark(scores, np.full(80, 1 / 3))
-    expected = float(mean.std_error(scores)) ** 2
+    expected = float(means.std_error(scores)) ** 2
 
     assert float(np.nanmean(scores)) == float(found.estimate)
     assert 0.0 == float(found.slope)

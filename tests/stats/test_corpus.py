@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import sacrebleu
 
-from evalstats_plugin.stats import corpus, function_of_sums
+from evalstats_plugin.stats import metric_intervals, metrics
 
 WORDS = ["the", "cat", "sat", "on", "a", "mat", ".", "dog", "ran", ",", "to", "house", "big"]
 SCORES = {
@@ -35,10 +35,12 @@ def test_sums_give_the_score_of_sacrebleu(metric, n):
     """Without matches, without words, with smoothing, with a brevity penalty."""
     for seed in range(25):
         references, answers = texts(seed, n)
-        counts = corpus.counts(metric, [[r] for r in references], answers)
+        counts = metrics.corpus_counts(metric, [[r] for r in references], answers)
         expected = SCORES[metric](answers, [references]).score
 
-        assert corpus.METRICS[metric](counts.sum(axis=0)) == pytest.approx(expected, abs=1e-10)
+        assert metrics.CORPUS_METRICS[metric](counts.sum(axis=0)) == pytest.approx(
+            expected, abs=1e-10
+        )
 
 
 @pytest.mark.parametrize("metric", SCORES)
@@ -46,18 +48,18 @@ def test_several_references_are_taken_together(metric):
     """As many for each document."""
     first, answers = texts(1, 6)
     second, _ = texts(2, 6)
-    counts = corpus.counts(metric, list(zip(first, second, strict=True)), answers)
+    counts = metrics.corpus_counts(metric, list(zip(first, second, strict=True)), answers)
     expected = SCORES[metric](answers, [first, second]).score
 
-    assert corpus.METRICS[metric](counts.sum(axis=0)) == pytest.approx(expected, abs=1e-10)
+    assert metrics.CORPUS_METRICS[metric](counts.sum(axis=0)) == pytest.approx(expected, abs=1e-10)
 
 
 @pytest.mark.parametrize("metric", SCORES)
 def test_all_resamples_at_once_equal_one_by_one(metric):
     """Values of leaving out each document, against sacrebleu without it."""
     references, answers = texts(4, 8)
-    counts = corpus.counts(metric, [[r] for r in references], answers)
-    found = function_of_sums.leave_one_out(counts, corpus.METRICS[metric])
+    counts = metrics.corpus_counts(metric, [[r] for r in references], answers)
+    found = metric_intervals.leave_one_out(counts, metrics.CORPUS_METRICS[metric])
     expected = [
         SCORES[metric](answers[:i] + answers[i + 1 :], [references[:i] + references[i + 1 :]]).score
         for i in range(8)
@@ -71,10 +73,10 @@ def test_without_sacrebleu_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "sacrebleu.metrics", None)
 
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'evalstats-plugin\[text\]'"):
-        corpus.counts("bleu", [["a"]], ["a"])
+        metrics.corpus_counts("bleu", [["a"]], ["a"])
 
 
 def test_no_documents_have_no_counts():
     """And no crash."""
-    assert corpus.counts("bleu", [], []).shape == (0, 0)
-    assert np.isfinite(corpus.bleu(np.zeros(10)))
+    assert metrics.corpus_counts("bleu", [], []).shape == (0, 0)
+    assert np.isfinite(metrics.bleu(np.zeros(10)))

@@ -8,13 +8,13 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy import integrate, special
 
-from evalstats_plugin.stats import dirichlet_mean
+from evalstats_plugin.stats import bounded
 
-ALL_DIGITS = dirichlet_mean.REFINEMENTS
+ALL_DIGITS = bounded.REFINEMENTS
 
 
 def cdf(atoms, weights, at):
-    below, _ = dirichlet_mean.cdf_and_density(
+    below, _ = bounded.dirichlet_cdf_and_density(
         np.array([atoms], dtype=float),
         np.array([weights], dtype=float),
         np.array([at], dtype=float),
@@ -24,7 +24,7 @@ def cdf(atoms, weights, at):
 
 
 def quantile(atoms, weights, probability):
-    return dirichlet_mean.quantile(
+    return bounded.dirichlet_quantile(
         np.array([atoms], dtype=float), np.array([weights], dtype=float), probability
     )[0]
 
@@ -111,7 +111,7 @@ def test_density_is_the_derivative():
     for at in np.linspace(0.1, 0.9, 17):
         step = 1e-5
         sides = cdf(atoms[0], weights[0], at + step) - cdf(atoms[0], weights[0], at - step)
-        _, density = dirichlet_mean.cdf_and_density(
+        _, density = bounded.dirichlet_cdf_and_density(
             atoms, weights, np.array([at]), refinements=ALL_DIGITS
         )
         assert sides / (2 * step) == pytest.approx(density[0], rel=1e-6)
@@ -145,4 +145,4 @@ def test_padding_changes_nothing():
 
 def test_no_cells_give_no_quantiles():
     """An empty batch is a batch."""
-    assert dirichlet_mean.quantile(np.zeros((0, 3)), np.zeros((0, 3)), 0.5).shape == (0,)
+    assert bounded.dirichlet_quantile(np.zeros((0, 3)), np.zeros((0, 3)), 0.5).shape == (0,)

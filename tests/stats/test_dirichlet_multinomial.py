@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, special
 
-from evalstats_plugin.stats import dirichlet_mean, dirichlet_multinomial, paired_binary
+from evalstats_plugin.stats import bounded, clustered_posterior, paired
 
 LEVEL = {"confidence_level": 0.95, "prior": (0.5, 1.0)}
 CLUSTER = st.tuples(st.integers(0, 4), st.integers(0, 4), st.integers(0, 6))
@@ -16,7 +16,7 @@ CLUSTERS = st.lists(CLUSTER, min_size=1, max_size=6).map(np.transpose)
 def both_ways(only_a, only_b, sizes, **level):
     level = {**LEVEL, **level}
     return (
-        dirichlet_multinomial.difference([a], [b], [sizes], **level)
+        clustered_posterior.dirichlet_multinomial([a], [b], [sizes], **level)
         for a, b in ((only_a, only_b), (only_b, only_a))
     )
 
@@ -60,7 +60,7 @@ def share_below(at):
     def statistic(shape):
         atoms = np.broadcast_to([-1.0, 1.0, 0.0], shape.shape)
         points = np.full(len(shape), at)
-        return dirichlet_mean.cdf_and_density(atoms, shape, points, refinements=7)[0]
+        return bounded.dirichlet_cdf_and_density(atoms, shape, points, refinements=7)[0]
 
     return statistic
 
@@ -107,11 +107,11 @@ def test_twice_as_many_nodes_change_nothing(n_clusters, size, means, correlation
     shape = dispersion * np.array([*means, 1 - sum(means)])
     counts = rng.multinomial(size, rng.dirichlet(shape, (3, n_clusters)))
     data = counts[..., 0], counts[..., 1], np.full(counts.shape[:2], size)
-    once = dirichlet_multinomial.difference(*data, **LEVEL)
-    nodes = tuple(2 * n for n in dirichlet_multinomial.NODES)
-    monkeypatch.setattr(dirichlet_multinomial, "NODES", nodes)
-    monkeypatch.setattr(dirichlet_multinomial, "LIMIT_NODES", 128)
-    more = dirichlet_multinomial.difference(*data, **LEVEL)
+    once = clustered_posterior.dirichlet_multinomial(*data, **LEVEL)
+    nodes = tuple(2 * n for n in clustered_posterior.DIRICHLET_NODES)
+    monkeypatch.setattr(clustered_posterior, "DIRICHLET_NODES", nodes)
+    monkeypatch.setattr(clustered_posterior, "LIMIT_NODES", 128)
+    more = clustered_posterior.dirichlet_multinomial(*data, **LEVEL)
 
     assert np.allclose(once, more, rtol=0, atol=1e-8)
 
@@ -147,9 +147,9 @@ def test_clusters_of_one_item_are_no_clusters():
     """Their correlation does not matter: the Dirichlet posterior of the four cells."""
     only_a, only_b = np.repeat([[1, 0, 0], [0, 1, 0]], [3, 6, 11], axis=1)
     found, _ = both_ways(only_a, only_b, np.ones(20))
-    counts = paired_binary.paired_counts(0, 3, 6, 11)
-    low, high = paired_binary.dirichlet(counts, **LEVEL)
-    better = paired_binary.prob_better(counts, prior=(0.5, 1.0))
+    counts = paired.paired_counts(0, 3, 6, 11)
+    low, high = paired.dirichlet(counts, **LEVEL)
+    better = paired.prob_better(counts, prior=(0.5, 1.0))
 
     expected = float(low), float(high), float(better)
     assert expected == pytest.approx(tuple(x[0] for x in found), abs=1e-8)
@@ -172,7 +172,7 @@ def test_clusters_that_all_agree_leave_room():
 
 def test_padding_changes_nothing_and_pairs_without_items_have_no_interval():
     """Beside a pair that has one."""
-    found = dirichlet_multinomial.difference(
+    found = clustered_posterior.dirichlet_multinomial(
         [[1, 0, 0], [0, 0, 0]], [[2, 2, 0], [0, 0, 0]], [[5, 5, 0], [0, 0, 0]], **LEVEL
     )
     alone, _ = both_ways([1, 0], [2, 2], [5, 5])
@@ -184,7 +184,7 @@ def test_padding_changes_nothing_and_pairs_without_items_have_no_interval():
 def test_reruns_are_bit_identical():
     """Whatever is computed beside."""
     one, _ = both_ways([1, 0, 2], [2, 3, 1], [5, 5, 5])
-    many = dirichlet_multinomial.difference(
+    many = clustered_posterior.dirichlet_multinomial(
         [[1, 0, 2]] * 70 + [[0, 4, 0]], [[2, 3, 1]] * 70 + [[0, 0, 3]], [[5, 5, 5]] * 71, **LEVEL
     )
 

@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from evalstats_plugin.stats.epochs import (
+from evalstats_plugin.stats.clustered import (
     predicted_std_error,
     share_within,
     take_noise,

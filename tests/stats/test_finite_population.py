@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from evalstats_plugin.stats import binomial, finite_population
+from evalstats_plugin.stats import bounded, survey
 from evalstats_plugin.stats.interval import Interval
 
 METHODS = {
-    "equal_tailed": finite_population.predictive_equal_tailed,
-    "hpd": finite_population.predictive_hpd,
+    "equal_tailed": survey.predictive_equal_tailed,
+    "hpd": survey.predictive_hpd,
 }
 every_method = pytest.mark.parametrize("name", sorted(METHODS))
 RUNS = st.integers(1, 150).flatmap(
@@ -85,7 +85,7 @@ def test_mean_coverage_is_at_least_the_level(name, n, population):
 
 def test_an_endless_population_gives_the_binomial_interval():
     """A part of 200,000 items: the Beta posterior."""
-    expected = binomial.beta_hpd(14, 20, confidence_level=0.95, prior=(1, 1))
+    expected = bounded.beta_hpd(14, 20, confidence_level=0.95, prior=(1, 1))
 
     assert np.allclose(expected, predict("hpd", 14, 20, 200_000), rtol=0, atol=2e-5)
 
@@ -144,14 +144,14 @@ class TestProperties:
 
 def test_correction_by_hand():
     """A quarter left: half the width; nothing left: none."""
-    assert finite_population.correction([75, 100, 0], 100).tolist() == [0.5, 0.0, 1.0]
+    assert survey.correction([75, 100, 0], 100).tolist() == [0.5, 0.0, 1.0]
 
 
 def test_shrink_moves_both_limits_towards_the_estimate():
     """Each by the same factor."""
     interval = Interval(np.array([0.2]), np.array([0.8]))
 
-    low, high = finite_population.shrink([0.4], interval, 75, 100)
+    low, high = survey.shrink([0.4], interval, 75, 100)
 
     assert np.allclose(([0.3], [0.6]), (low, high), rtol=0, atol=1e-15)
 
@@ -159,7 +159,7 @@ def test_shrink_moves_both_limits_towards_the_estimate():
 def test_correction_refuses_more_than_all():
     """A population smaller than the sample."""
     with pytest.raises(ValueError, match="outnumber"):
-        finite_population.correction(11, 10)
+        survey.correction(11, 10)
 
 
 def test_half_of_200_items_predict_the_whole():
@@ -172,7 +172,7 @@ def test_half_of_200_items_predict_the_whole():
     chance = stats.hypergeom.pmf(k, 200, right, 100)
     low, high = predict("equal_tailed", k, 100, 200)
     inside = (low <= right / 200 + 1e-12) & (right / 200 <= high + 1e-12)
-    wilson = binomial.wilson(k, 100, confidence_level=0.95)
+    wilson = bounded.wilson(k, 100, confidence_level=0.95)
     covered = (chance * inside).sum(axis=1)
 
     assert covered.mean() == pytest.approx(0.9621, abs=5e-5)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from evalstats_plugin.stats import function_of_sums, ratio
+from evalstats_plugin.stats import means, metric_intervals
 
 
 def ratio_of(sums):
@@ -23,8 +23,8 @@ def units(seed, n=12):
 def test_the_jackknife_of_a_ratio_is_that_of_the_ratio_module():
     """The same standard error, written a second time."""
     data = units(0)
-    low, high = function_of_sums.jackknife_t(data, ratio_of, confidence_level=0.95)
-    expected = stats.t(11).ppf(0.975) * ratio.jackknife_std_error(data[:, 0], data[:, 1])
+    low, high = metric_intervals.jackknife_t(data, ratio_of, confidence_level=0.95)
+    expected = stats.t(11).ppf(0.975) * means.jackknife_std_error(data[:, 0], data[:, 1])
 
     assert high - low == pytest.approx(2 * expected, rel=1e-12)
 
@@ -33,7 +33,7 @@ def test_of_a_mean_the_jackknife_is_students_t():
     """Every unit adds 1 to the second sum."""
     values = np.random.default_rng(1).normal(size=15)
     data = np.stack([values, np.ones(15)], axis=1)
-    found = function_of_sums.jackknife_t(data, ratio_of, confidence_level=0.9)
+    found = metric_intervals.jackknife_t(data, ratio_of, confidence_level=0.9)
     expected = stats.t.interval(0.9, 14, values.mean(), values.std(ddof=1) / np.sqrt(15))
 
     assert found == pytest.approx(expected, rel=1e-12)
@@ -42,7 +42,7 @@ def test_of_a_mean_the_jackknife_is_students_t():
 def test_the_bootstrap_is_that_of_every_resample():
     """Three units have 27 resamples: the share of each value, exactly."""
     data = units(2, 3)[None]
-    drawn = function_of_sums.resampled(
+    drawn = metric_intervals.resampled(
         data, np.ones(3, dtype=int), ratio_of, rng=np.random.default_rng(0), n_resamples=40_000
     )[:, 0]
     exact = np.array([ratio_of(data[0, list(c)].sum(axis=0)) for c in product(range(3), repeat=3)])
@@ -55,10 +55,10 @@ def test_units_seen_several_times_are_as_many_units():
     """Counted together or one by one, the distribution is the same."""
     data = units(3, 4)
     counts = np.array([3, 1, 2, 4])
-    together = function_of_sums.resampled(
+    together = metric_intervals.resampled(
         data[None], counts, ratio_of, rng=np.random.default_rng(0), n_resamples=5000
     )
-    apart = function_of_sums.resampled(
+    apart = metric_intervals.resampled(
         np.repeat(data, counts, axis=0)[None],
         np.ones(10, dtype=int),
         ratio_of,
@@ -78,7 +78,7 @@ def test_swaps_give_the_share_of_all_assignments(seed):
     moved = choices @ (b - a)
     differences = ratio_of(b.sum(axis=0) - moved) - ratio_of(a.sum(axis=0) + moved)
     exact = (np.abs(differences) >= seen - 1e-12).mean()
-    found = function_of_sums.swap_p_values(
+    found = metric_intervals.swap_p_values(
         np.stack([a, b]),
         np.ones(10, dtype=int),
         (np.array([0]), np.array([1])),
@@ -94,7 +94,7 @@ def test_models_that_answer_alike_are_not_told_apart():
     """P-value 1, no width, one half."""
     data = np.stack([units(7)] * 2)
     pair = (np.array([0]), np.array([1]))
-    p_value = function_of_sums.swap_p_values(
+    p_value = metric_intervals.swap_p_values(
         data,
         np.ones(12, dtype=int),
         pair,
@@ -102,8 +102,8 @@ def test_models_that_answer_alike_are_not_told_apart():
         rng=np.random.default_rng(0),
         n_swaps=99,
     )
-    left = function_of_sums.leave_one_out(data, ratio_of)
-    low, high, prob = function_of_sums.jackknife_difference(
+    left = metric_intervals.leave_one_out(data, ratio_of)
+    low, high, prob = metric_intervals.jackknife_difference(
         np.zeros(1), left[1:] - left[:1], confidence_level=0.95
     )
 
@@ -117,7 +117,7 @@ def test_one_unit_has_no_interval():
     sampling = {"rng": np.random.default_rng(0), "n_resamples": 99}
     alike = np.repeat(units(8, 1), 5, axis=0)
 
-    assert np.isnan(function_of_sums.jackknife_t(alike[:1], ratio_of, confidence_level=0.9)).all()
-    assert np.isnan(function_of_sums.jackknife_t(alike, ratio_of, confidence_level=0.9)).all()
-    found = function_of_sums.percentile(alike, ratio_of, confidence_level=0.9, **sampling)
+    assert np.isnan(metric_intervals.jackknife_t(alike[:1], ratio_of, confidence_level=0.9)).all()
+    assert np.isnan(metric_intervals.jackknife_t(alike, ratio_of, confidence_level=0.9)).all()
+    found = metric_intervals.percentile_bootstrap(alike, ratio_of, confidence_level=0.9, **sampling)
     assert np.isnan(found).all()

@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 from scipy import special
 
-from evalstats_plugin.stats import difference_posterior, latent_pairs
-from evalstats_plugin.stats.latent_pairs import latent
-from evalstats_plugin.stats.paired_binary import paired_counts
+from evalstats_plugin.stats import paired
+from evalstats_plugin.stats.paired import latent, paired_counts
 
 GOLDEN = json.loads(
     (Path(__file__).parents[2] / "fixtures" / "golden" / "comparisons.json").read_text("utf-8")
@@ -97,8 +96,8 @@ def test_limits_cut_off_their_tails(counts):
 def test_more_nodes_change_nothing(monkeypatch):
     """Limits, P(better) and mean to 1e-9, from few items to many."""
     found = latent(tables(TABLES), confidence_level=0.95)
-    monkeypatch.setattr(latent_pairs, "NODES", (81, 49, 41))
-    monkeypatch.setattr(difference_posterior, "DEPTH", 34.0)
+    monkeypatch.setattr(paired, "NODES", (81, 49, 41))
+    monkeypatch.setattr(paired, "DEPTH", 34.0)
     finer = latent(tables(TABLES), confidence_level=0.95)
 
     assert np.allclose(found, finer, rtol=0, atol=1e-9)
@@ -106,8 +105,8 @@ def test_more_nodes_change_nothing(monkeypatch):
 
 def test_too_few_nodes_are_noticed(monkeypatch):
     """Negative control: without refinement the limits are wrong, and said to be unknown."""
-    monkeypatch.setattr(latent_pairs, "NODES", (9, 7, 7))
-    monkeypatch.setattr(difference_posterior, "MOST_REFINEMENTS", 0)
+    monkeypatch.setattr(paired, "NODES", (9, 7, 7))
+    monkeypatch.setattr(paired, "MOST_REFINEMENTS", 0)
     found = latent(paired_counts(980, 0, 20, 0), confidence_level=0.95)
 
     assert np.isnan(found.low)

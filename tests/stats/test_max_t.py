@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from evalstats_plugin.stats import max_t, multiplicity
+from evalstats_plugin.stats import many
 
 
 def every_pair(n):
@@ -35,7 +35,7 @@ def test_step_down_p_values_are_those_of_all_signs(missing):
         scores[0, :2] = scores[2, 3] = np.nan
     a, b = every_pair(4)
     exact = exact_step_down(scores[b] - scores[a])
-    found = max_t.max_t_of_pairs(scores, a, b, rng=rng, n_flips=40_000)
+    found = many.max_t_of_pairs(scores, a, b, rng=rng, n_flips=40_000)
 
     assert np.all(np.abs(found - exact) <= 4 * np.sqrt(exact * (1 - exact) / 40_000) + 1e-4)
     assert exact.min() < 0.01
@@ -47,10 +47,10 @@ def test_pairs_in_blocks_are_as_all_at_once(monkeypatch):
     rng = np.random.default_rng(1)
     scores = rng.integers(0, 2, (7, 40)).astype(float)
     a, b = every_pair(7)
-    whole = max_t.max_t_of_pairs(scores, a, b, rng=np.random.default_rng(2), n_flips=999)
-    by_differences = max_t.max_t(scores[b] - scores[a], rng=np.random.default_rng(2), n_flips=999)
-    monkeypatch.setattr(max_t, "BLOCK_SIZE", 300)
-    blocks = max_t.max_t_of_pairs(scores, a, b, rng=np.random.default_rng(2), n_flips=999)
+    whole = many.max_t_of_pairs(scores, a, b, rng=np.random.default_rng(2), n_flips=999)
+    by_differences = many.max_t(scores[b] - scores[a], rng=np.random.default_rng(2), n_flips=999)
+    monkeypatch.setattr(many, "BLOCK_SIZE", 300)
+    blocks = many.max_t_of_pairs(scores, a, b, rng=np.random.default_rng(2), n_flips=999)
 
     assert np.array_equal(whole, blocks)
     assert whole == pytest.approx(by_differences, abs=1e-12)
@@ -59,7 +59,7 @@ def test_pairs_in_blocks_are_as_all_at_once(monkeypatch):
 def test_one_pair_needs_no_other_level():
     """Nothing to allow for: exactly the level asked for, whatever the flips."""
     scores = np.random.default_rng(0).normal(size=(2, 30))
-    level = max_t.simultaneous_level(
+    level = many.simultaneous_level(
         scores, *every_pair(2), confidence_level=0.9, rng=np.random.default_rng(0), n_flips=199
     )
 
@@ -69,23 +69,23 @@ def test_one_pair_needs_no_other_level():
 def test_the_level_knows_that_copies_are_one_comparison():
     """Ten times the same pair; where Šidák would allow for ten."""
     one = np.random.default_rng(1).normal(0.5, 1, (1, 30))
-    units = max_t.against_zero(np.repeat(one, 10, axis=0))
-    level = max_t.simultaneous_level(
+    units = many.against_zero(np.repeat(one, 10, axis=0))
+    level = many.simultaneous_level(
         *units, confidence_level=0.95, rng=np.random.default_rng(0), n_flips=999
     )
 
     assert 0.95 == pytest.approx(level, abs=1e-12)
-    assert multiplicity.sidak_level(0.95, 10) > 0.99
+    assert many.sidak_level(0.95, 10) > 0.99
 
 
 def test_the_level_of_independent_pairs_is_sidaks():
     """Ten pairs that share no model, of many items: within a tenth of what is left out."""
     scores = np.random.default_rng(2).normal(size=(20, 400))
     a = np.arange(0, 20, 2)
-    level = max_t.simultaneous_level(
+    level = many.simultaneous_level(
         scores, a, a + 1, confidence_level=0.95, rng=np.random.default_rng(0), n_flips=9999
     )
-    expected = 1 - multiplicity.sidak_level(0.95, 10)
+    expected = 1 - many.sidak_level(0.95, 10)
 
     assert expected == pytest.approx(1 - level, rel=0.1)
 
@@ -94,7 +94,7 @@ def test_the_level_agrees_with_tukeys_studentised_range():
     """All pairs of six models, normal scores, many items: Tukey's own critical value, exactly."""
     n_models, n_items = 6, 2000
     scores = np.random.default_rng(3).normal(size=(n_models, n_items))
-    level = max_t.simultaneous_level(
+    level = many.simultaneous_level(
         scores,
         *every_pair(n_models),
         confidence_level=0.95,
@@ -105,7 +105,7 @@ def test_the_level_agrees_with_tukeys_studentised_range():
     expected = 2 * stats.norm.sf(critical)
 
     assert expected == pytest.approx(1 - level, rel=0.1)
-    assert 1 - level > 1.1 * (1 - multiplicity.sidak_level(0.95, 15))
+    assert 1 - level > 1.1 * (1 - many.sidak_level(0.95, 15))
 
 
 def test_the_level_never_leaves_bonferroni_and_none():
@@ -118,7 +118,7 @@ def test_the_level_never_leaves_bonferroni_and_none():
         np.where(rng.random((5, 12)) < 0.3, np.nan, rng.normal(size=(5, 12))),
     ]
     for scores in cases:
-        level = max_t.simultaneous_level(
+        level = many.simultaneous_level(
             scores, *every_pair(5), confidence_level=0.95, rng=rng, n_flips=199
         )
 
@@ -129,7 +129,7 @@ def test_the_same_generator_gives_the_same_bits():
     """To the last one."""
     scores = np.random.default_rng(0).normal(size=(5, 30))
     first, second = (
-        max_t.simultaneous_level(
+        many.simultaneous_level(
             scores, *every_pair(5), confidence_level=0.95, rng=np.random.default_rng(7), n_flips=99
         )
         for _ in range(2)
@@ -143,8 +143,8 @@ def test_pairs_without_items_stay_out():
     scores = np.random.default_rng(0).normal([[0.0], [1.0], [0.5]], 1, (3, 20))
     scores[2] = np.nan
     a, b = every_pair(3)
-    found = max_t.max_t_of_pairs(scores, a, b, rng=np.random.default_rng(1), n_flips=999)
-    alone = max_t.max_t(scores[1:2] - scores[:1], rng=np.random.default_rng(1), n_flips=999)
+    found = many.max_t_of_pairs(scores, a, b, rng=np.random.default_rng(1), n_flips=999)
+    alone = many.max_t(scores[1:2] - scores[:1], rng=np.random.default_rng(1), n_flips=999)
 
     assert np.isnan(found).tolist() == [False, True, True]
     assert found[0] == alone[0]

@@ -10,21 +10,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate, optimize, special, stats
 
-from evalstats_plugin.stats import bounded, paired_binary, paired_scores
+from evalstats_plugin.stats import bounded, paired
 from evalstats_plugin.stats.interval import Interval
-from evalstats_plugin.stats.paired_binary import PairedCounts, paired_counts
+from evalstats_plugin.stats.paired import PairedCounts, paired_counts
 
 GOLDEN = json.loads(
     (Path(__file__).parents[2] / "fixtures" / "golden" / "comparisons.json").read_text("utf-8")
 )
 JEFFREYS = (0.5, 1.0)
 METHODS = {
-    "dirichlet": partial(paired_binary.dirichlet, prior=JEFFREYS),
-    "tango": paired_binary.tango,
-    "newcombe": paired_binary.newcombe,
-    "bonett_price": paired_binary.bonett_price,
-    "agresti_min": paired_binary.agresti_min,
-    "wald": paired_binary.wald,
+    "dirichlet": partial(paired.dirichlet, prior=JEFFREYS),
+    "tango": paired.tango,
+    "newcombe": paired.newcombe,
+    "bonett_price": paired.bonett_price,
+    "agresti_min": paired.agresti_min,
+    "wald": paired.wald,
 }
 HONEST = sorted(set(METHODS) - {"wald"})
 COUNTS = st.tuples(*[st.integers(0, 60)] * 4).filter(any)
@@ -90,7 +90,7 @@ class TestPublished:
         """Fagerland et al. (2013) and others."""
         counts, _ = table(case)
 
-        p_value = getattr(paired_binary, case["method"])(counts)
+        p_value = getattr(paired, case["method"])(counts)
 
         assert case["expected"] == pytest.approx(float(p_value), abs=case["tolerance"])
 
@@ -100,7 +100,7 @@ class TestPublished:
         counts, args = table(case)
         args.pop("prior", None)
 
-        prob = paired_binary.prob_better(counts, prior=JEFFREYS)
+        prob = paired.prob_better(counts, prior=JEFFREYS)
         low, high = METHODS["dirichlet"](counts, confidence_level=args["confidence_level"])
 
         assert np.allclose(case["expected"], [prob, low, high], rtol=0, atol=1e-10)
@@ -137,7 +137,7 @@ class TestDefinition:
         """The restricted estimate by brute maximisation gives a statistic of z at the limit."""
         _, only_a, only_b, _ = cells
         n = sum(cells)
-        low, _ = paired_binary.tango(paired_counts(*cells), confidence_level=0.95)
+        low, _ = paired.tango(paired_counts(*cells), confidence_level=0.95)
         if only_a == n or abs(low) < 1e-9:
             return
 
@@ -156,7 +156,7 @@ class TestDefinition:
     @given(st.lists(st.integers(-4, 4), min_size=2, max_size=14))
     def test_sign_flips_are_all_counted(self, differences):
         """As SciPy counts them."""
-        p_value = paired_scores.sign_flip([differences], rng=np.random.default_rng(0), n_flips=99)
+        p_value = paired.sign_flip([differences], rng=np.random.default_rng(0), n_flips=99)
         expected = stats.permutation_test(
             (differences,), np.mean, permutation_type="samples", n_resamples=np.inf
         ).pvalue
@@ -174,9 +174,7 @@ class TestDefinition:
         at = np.arange(len(sums)) - len(sums) // 2
         expected = sums[np.abs(at) >= abs(differences.sum())].sum()
 
-        p_value = paired_scores.sign_flip(
-            differences[None], rng=np.random.default_rng(0), n_flips=200_000
-        )
+        p_value = paired.sign_flip(differences[None], rng=np.random.default_rng(0), n_flips=200_000)
 
         assert expected == pytest.approx(p_value[0], abs=3 * np.sqrt(expected / 200_000))
 
@@ -186,18 +184,18 @@ class TestDefinition:
         weights = np.random.default_rng(0).standard_gamma([0.5, *[1] * 6, 0.5], (2_000_000, 8))
         expected = (weights @ np.array([-1, *differences, 1]) > 0).mean()
 
-        prob = paired_scores.dirichlet_process_prob(differences[None], bounds=UNIT, mass=0.5)
+        prob = paired.dirichlet_process_prob(differences[None], bounds=UNIT, mass=0.5)
 
         assert expected == pytest.approx(prob[0], abs=5e-4)
 
     def test_the_t_probability_is_a_half_where_the_t_interval_ends_at_zero(self):
         """At level 1 - 2 q, the lower limit is 0 if P(positive) is 1 - q."""
-        from evalstats_plugin.stats import mean
+        from evalstats_plugin.stats import means
 
         differences = np.random.default_rng(1).normal(0.4, 1, (3, 20))
-        for row, prob in zip(differences, paired_scores.t_prob(differences), strict=True):
+        for row, prob in zip(differences, paired.t_prob(differences), strict=True):
             tail = min(prob, 1 - prob)
-            low, high = mean.t_interval(row, confidence_level=float(1 - 2 * tail))
+            low, high = means.t_interval(row, confidence_level=float(1 - 2 * tail))
 
             assert 0.0 == pytest.approx(min(abs(low), abs(high)), abs=1e-9)
 
@@ -207,9 +205,7 @@ class TestIdentity:
     def test_one_of_two_is_better(self, cells):
         """P(b better) + P(a better) = 1."""
         counts = paired_counts(*cells)
-        one, other = (
-            paired_binary.prob_better(x, prior=JEFFREYS) for x in (counts, swapped(counts))
-        )
+        one, other = (paired.prob_better(x, prior=JEFFREYS) for x in (counts, swapped(counts)))
 
         assert 1.0 == pytest.approx(float(one + other), abs=1e-12)
 
@@ -218,13 +214,13 @@ class TestIdentity:
         """Exactly ½, p-value exactly 1, an interval with width around 0."""
         counts = paired_counts(n, 0, 0, 0)
         scores = np.zeros((1, n))
-        prob = paired_scores.dirichlet_process_prob(scores, bounds=UNIT, mass=0.5)
+        prob = paired.dirichlet_process_prob(scores, bounds=UNIT, mass=0.5)
 
-        assert 0.5 == paired_binary.prob_better(counts, prior=JEFFREYS)
+        assert 0.5 == paired.prob_better(counts, prior=JEFFREYS)
         assert [0.5] == prob
-        assert 1.0 == paired_binary.mcnemar_mid_p(counts)
-        assert 1.0 == paired_binary.mcnemar_exact(counts)
-        assert [1.0] == paired_scores.sign_flip(scores, rng=np.random.default_rng(0), n_flips=99)
+        assert 1.0 == paired.mcnemar_mid_p(counts)
+        assert 1.0 == paired.mcnemar_exact(counts)
+        assert [1.0] == paired.sign_flip(scores, rng=np.random.default_rng(0), n_flips=99)
         for name in HONEST:
             low, high = METHODS[name](counts, confidence_level=0.95)
             assert low == -high
@@ -260,17 +256,15 @@ class TestIdentity:
         if counts.only_a + counts.only_b > 16:
             return
         differences = np.repeat([0.0, -1.0, 1.0, 0.0], cells)
-        p_value = paired_scores.sign_flip(
-            differences[None], rng=np.random.default_rng(0), n_flips=99
-        )
+        p_value = paired.sign_flip(differences[None], rng=np.random.default_rng(0), n_flips=99)
 
-        assert float(paired_binary.mcnemar_exact(counts)) == pytest.approx(p_value[0], abs=1e-12)
+        assert float(paired.mcnemar_exact(counts)) == pytest.approx(p_value[0], abs=1e-12)
 
     def test_exchanging_the_models_turns_probabilities_round(self):
         """Of scores of any kind, to rounding."""
         differences = np.random.default_rng(2).uniform(-1, 1, (20, 15))
         one, other = (
-            paired_scores.dirichlet_process_prob(x, bounds=UNIT, mass=0.5)
+            paired.dirichlet_process_prob(x, bounds=UNIT, mass=0.5)
             for x in (differences, -differences)
         )
 
@@ -280,7 +274,7 @@ class TestIdentity:
         """P(positive) is .975 where the lower limit of the 95 % interval is 0."""
         differences = np.random.default_rng(3).uniform(-0.6, 1, (5, 12))
         for row in differences:
-            prob = float(paired_scores.dirichlet_process_prob(row[None], bounds=UNIT, mass=0.5)[0])
+            prob = float(paired.dirichlet_process_prob(row[None], bounds=UNIT, mass=0.5)[0])
             low, high = bounded.dirichlet_process(
                 row, bounds=UNIT, mass=0.5, confidence_level=1 - 2 * min(prob, 1 - prob)
             )
@@ -293,8 +287,8 @@ class TestIdentity:
         interval = METHODS[name](counts, confidence_level=0.95)
 
         assert np.isnan(interval.low).tolist() == [True, False]
-        assert np.isnan(paired_binary.prob_better(counts, prior=JEFFREYS)).tolist() == [True, False]
-        assert np.isnan(paired_binary.mcnemar_mid_p(counts)).tolist() == [True, False]
+        assert np.isnan(paired.prob_better(counts, prior=JEFFREYS)).tolist() == [True, False]
+        assert np.isnan(paired.mcnemar_mid_p(counts)).tolist() == [True, False]
 
     def test_counts_below_zero_are_refused(self):
         """A programming mistake."""
@@ -309,8 +303,8 @@ class TestIdentity:
         padded = np.concatenate([differences, np.full((2, 3), np.nan)], axis=1)
         one, other = (
             (
-                paired_scores.dirichlet_process_prob(x, bounds=UNIT, mass=0.5),
-                paired_scores.t_prob(x),
+                paired.dirichlet_process_prob(x, bounds=UNIT, mass=0.5),
+                paired.t_prob(x),
             )
             for x in (differences, padded)
         )
@@ -352,7 +346,7 @@ def test_all_pairs_of_fifty_models_take_a_moment(within):
     def compared():
         for name in ("dirichlet", "tango"):
             METHODS[name](counts, confidence_level=0.95)
-        paired_binary.prob_better(counts, prior=JEFFREYS)
-        paired_binary.mcnemar_mid_p(counts)
+        paired.prob_better(counts, prior=JEFFREYS)
+        paired.mcnemar_mid_p(counts)
 
     within(0.7, compared)

@@ -6,24 +6,19 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from evalstats_plugin.stats import paired_binary
-from evalstats_plugin.stats.paired_power import (
-    TAILS,
-    critical,
-    paired_items_needed,
-    paired_power,
-)
+from evalstats_plugin.stats import paired
+from evalstats_plugin.stats.power import TAILS, critical, paired_items_needed, paired_power
 
 DESIGNS = [(5, 0.5, 0.3), (20, 0.2, 0.1), (30, 0.4, -0.25), (25, 1.0, 0.6), (12, 0.3, 0.3)]
 
 
-def _rejects(test: str, counts: paired_binary.PairedCounts, level: float) -> np.ndarray:
+def _rejects(test: str, counts: paired.PairedCounts, level: float) -> np.ndarray:
     if test == "mcnemar-mid-p":
-        return paired_binary.mcnemar_mid_p(counts) <= 1 - level
+        return paired.mcnemar_mid_p(counts) <= 1 - level
     if test == "dirichlet":
-        low, high = paired_binary.dirichlet(counts, confidence_level=level, prior=(0.5, 1.0))
+        low, high = paired.dirichlet(counts, confidence_level=level, prior=(0.5, 1.0))
     else:
-        low, high = paired_binary.tango(counts, confidence_level=level)
+        low, high = paired.tango(counts, confidence_level=level)
     return (low > 0) | (high < 0)
 
 
@@ -38,7 +33,7 @@ def test_power_is_the_sum_over_every_table(
     a, b = a[a + b <= n], b[a + b <= n]
     cells = [(discordance - difference) / 2, (discordance + difference) / 2, 1 - discordance]
     probability = stats.multinomial.pmf(np.stack([a, b, n - a - b], axis=1), n, cells)
-    counts = paired_binary.paired_counts(n - a - b, a, b, 0)
+    counts = paired.paired_counts(n - a - b, a, b, 0)
     expected = float((probability * _rejects(test, counts, level)).sum())
     found = paired_power(n, discordance, difference, tail=(1 - level) / 2, test=test)
 
@@ -49,8 +44,8 @@ def test_power_agrees_with_simulation() -> None:
     """Of 400 items, tables drawn at random; three standard errors."""
     rng = np.random.default_rng(5)
     a, b, _ = rng.multinomial(400, [0.07, 0.13, 0.8], size=20_000).T
-    counts = paired_binary.paired_counts(400 - a - b, a, b, 0)
-    seen = np.mean(paired_binary.mcnemar_mid_p(counts) <= 0.05)
+    counts = paired.paired_counts(400 - a - b, a, b, 0)
+    seen = np.mean(paired.mcnemar_mid_p(counts) <= 0.05)
 
     assert abs(paired_power(400, 0.2, 0.06, tail=0.025) - seen) < 3 * np.sqrt(0.25 / 20_000)
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalstats_plugin.stats.pass_at_k import majority_at_k, pass_at_k, pass_hat_k
+from evalstats_plugin.stats.clustered import majority_at_k, pass_at_k, pass_hat_k
 
 Formula = Callable[..., np.ndarray]
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from evalstats_plugin.stats import power as p
+from evalstats_plugin.stats import power
 
 GOAL = {"tail": 0.025, "power": 0.8}
 OMEGA2, SIGMA2 = 1 / 9, 1 / 6
@@ -17,7 +17,7 @@ def test_items_needed_are_those_of_miller(epochs: float, expected: int) -> None:
     """Miller (2024), section 5: a difference of 3 points, ω² = 1/9, σ² = 1/6."""
     variance = OMEGA2 + 2 * SIGMA2 / epochs
 
-    assert expected == np.ceil(p.items_needed(0.03, variance, **GOAL))
+    assert expected == np.ceil(power.items_needed(0.03, variance, **GOAL))
 
 
 @pytest.mark.parametrize(
@@ -29,19 +29,21 @@ def test_least_differences_are_those_of_miller(
     n_items: int, expected: tuple[float, float, float]
 ) -> None:
     variance = OMEGA2 + 2 * SIGMA2 / np.array([1, 10, np.inf])
-    found = p.difference_needed(n_items, variance, **GOAL)
+    found = power.difference_needed(n_items, variance, **GOAL)
 
     assert expected == tuple(np.round(100 * found, 1))
 
 
 def test_epochs_needed_undo_items_needed() -> None:
     """So many epochs make so many items enough; below the limit of the items none do."""
-    n = p.items_needed(0.03, OMEGA2 + 2 * SIGMA2 / 7.5, **GOAL)
+    n = power.items_needed(0.03, OMEGA2 + 2 * SIGMA2 / 7.5, **GOAL)
     given = {"between": OMEGA2, "within": 2 * SIGMA2, **GOAL}
 
-    assert p.epochs_needed(0.03, n, **given) == pytest.approx(7.5, rel=1e-10)
-    assert p.epochs_needed(0.03, 968, **given) == np.inf
-    assert np.isnan(p.epochs_needed(0.03, 968, **{**given, "within": np.nan, "between": np.nan}))
+    assert power.epochs_needed(0.03, n, **given) == pytest.approx(7.5, rel=1e-10)
+    assert power.epochs_needed(0.03, 968, **given) == np.inf
+    assert np.isnan(
+        power.epochs_needed(0.03, 968, **{**given, "within": np.nan, "between": np.nan})
+    )
 
 
 @pytest.mark.parametrize(("effect", "expected"), [(0.2, 199), (0.5, 34), (0.8, 15)])
@@ -49,9 +51,9 @@ def test_students_t_needs_what_cohens_tables_say(effect: float, expected: int) -
     """One sample, two-sided .05, power .80: small, medium and large effects (G*Power 3.1)."""
 
     def power_of(n: np.ndarray) -> np.ndarray:
-        return p.t_power(n, effect, 1.0, tail=0.025)
+        return power.t_power(n, effect, 1.0, tail=0.025)
 
-    assert expected == p.least_items(power_of, np.array([3.0]), power=0.8)[0]
+    assert expected == power.least_items(power_of, np.array([3.0]), power=0.8)[0]
 
 
 @pytest.mark.parametrize("n", [2, 3, 10, 34, 2000])
@@ -64,15 +66,15 @@ def test_t_power_is_the_noncentral_t(n: int, effect: float) -> None:
         with np.errstate(divide="ignore"):
             above = stats.nct.sf(critical, n - 1, effect)
             below = stats.nct.cdf(-critical, n - 1, effect)
-        found = p.t_power(n, effect / np.sqrt(n), 1.0, tail=tail)
+        found = power.t_power(n, effect / np.sqrt(n), 1.0, tail=tail)
 
         assert abs(found - (above + below)) < 1e-6
 
 
 def test_no_difference_is_found_as_often_as_the_level_says() -> None:
     """Both sides together."""
-    assert p.t_power(12, 0.0, 1.0, tail=0.025) == pytest.approx(0.05, abs=1e-9)
-    assert p.normal_power(12, 0.0, 1.0, tail=0.025) == pytest.approx(0.05, abs=1e-12)
+    assert power.t_power(12, 0.0, 1.0, tail=0.025) == pytest.approx(0.05, abs=1e-9)
+    assert power.normal_power(12, 0.0, 1.0, tail=0.025) == pytest.approx(0.05, abs=1e-12)
 
 
 def test_the_normal_approximation_is_what_it_says() -> None:
@@ -81,28 +83,28 @@ def test_the_normal_approximation_is_what_it_says() -> None:
     z = rng.normal(0.25, np.sqrt(2.0 / 60), 200_000) / np.sqrt(2.0 / 60)
     seen = np.mean(np.abs(z) > 1.959964)
 
-    assert abs(p.normal_power(60, 0.25, 2.0, tail=0.025) - seen) < 0.004
+    assert abs(power.normal_power(60, 0.25, 2.0, tail=0.025) - seen) < 0.004
 
 
 def test_the_least_difference_is_where_the_goal_is_met() -> None:
     """And NaN where even the greatest is missed."""
 
     def power_of(difference: np.ndarray) -> np.ndarray:
-        return p.t_power([20, 3], difference, 1.0, tail=0.025)
+        return power.t_power([20, 3], difference, 1.0, tail=0.025)
 
-    found = p.least_difference(power_of, np.array([1.0, 1.0]), power=0.8)
+    found = power.least_difference(power_of, np.array([1.0, 1.0]), power=0.8)
 
-    assert p.t_power(20, found[0], 1.0, tail=0.025) == pytest.approx(0.8, abs=1e-7)
+    assert power.t_power(20, found[0], 1.0, tail=0.025) == pytest.approx(0.8, abs=1e-7)
     assert np.isnan(found[1])
 
 
 def test_a_search_without_end_gives_up() -> None:
     """At inf."""
-    assert np.inf == p.least_items(lambda n: 0 * n, np.array([1.0]), power=0.8)[0]
+    assert np.inf == power.least_items(lambda n: 0 * n, np.array([1.0]), power=0.8)[0]
 
 
 def test_impossible_goals_are_refused() -> None:
     with pytest.raises(ValueError, match="power in"):
-        p.items_needed(0.1, 1.0, tail=0.025, power=1.0)
+        power.items_needed(0.1, 1.0, tail=0.025, power=1.0)
     with pytest.raises(ValueError, match="needs no difference"):
-        p.items_needed(0.1, 1.0, tail=0.025, power=0.02)
+        power.items_needed(0.1, 1.0, tail=0.025, power=0.02)

@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalstats_plugin.stats import mean, ratio
+from evalstats_plugin.stats import means
 
 PAIRS = st.lists(st.tuples(st.floats(-1e3, 1e3), st.floats(0.1, 1e3)), min_size=2, max_size=20).map(
     np.array
 )
-METHODS = [ratio.ratio_t, ratio.ratio_jackknife]
+METHODS = [means.ratio_t, means.ratio_jackknife]
 
 
 def test_linearised_std_error_is_that_of_cochran():
@@ -19,7 +19,7 @@ def test_linearised_std_error_is_that_of_cochran():
     estimate = 19 / 94
     expected = np.sqrt(((y - estimate * w) ** 2).sum() / 4 / 5) / (94 / 5)
 
-    assert expected == pytest.approx(float(ratio.std_error(y, w)), rel=1e-14)
+    assert expected == pytest.approx(float(means.ratio_std_error(y, w)), rel=1e-14)
 
 
 def test_jackknife_std_error_by_leaving_out():
@@ -28,14 +28,14 @@ def test_jackknife_std_error_by_leaving_out():
     without = np.array([np.delete(y, i).sum() / np.delete(w, i).sum() for i in range(5)])
     expected = np.sqrt(4 / 5 * ((without - without.mean()) ** 2).sum())
 
-    assert expected == pytest.approx(float(ratio.jackknife_std_error(y, w)), rel=1e-13)
+    assert expected == pytest.approx(float(means.jackknife_std_error(y, w)), rel=1e-13)
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_equal_denominators_give_the_t_interval_of_the_mean(method):
     """Documents of the same length."""
     y = np.array([1.0, 5, 3, 8, 2])
-    expected = mean.t_interval(y / 7, confidence_level=0.95)
+    expected = means.t_interval(y / 7, confidence_level=0.95)
 
     actual = method(y, np.full(5, 7.0), confidence_level=0.95)
 
@@ -78,15 +78,15 @@ def test_one_item_has_no_interval(method):
     interval = method(y, np.ones((3, 2)), confidence_level=0.95)
 
     assert np.isnan(interval.low).tolist() == [True, False, True]
-    assert np.allclose([1.0, 1.5, np.nan], ratio.ratio(y, np.ones((3, 2))), equal_nan=True)
+    assert np.allclose([1.0, 1.5, np.nan], means.ratio(y, np.ones((3, 2))), equal_nan=True)
 
 
 def test_a_dominant_item_widens_the_interval():
     """Fewer effective items than items."""
     y, w = np.array([1.0, 1, 1, 1, 90]), np.array([10.0, 11, 12, 9, 1000])
-    plain = ratio.ratio_t(y, w, confidence_level=0.95)
+    plain = means.ratio_t(y, w, confidence_level=0.95)
 
-    wider = ratio.ratio_jackknife(y, w, confidence_level=0.95)
+    wider = means.ratio_jackknife(y, w, confidence_level=0.95)
 
     assert wider.high - wider.low > 2 * (plain.high - plain.low)
 
@@ -94,4 +94,4 @@ def test_a_dominant_item_widens_the_interval():
 def test_negative_denominators_are_refused():
     """Numbers the wrong way round: log-likelihoods are negative, words are not."""
     with pytest.raises(ValueError, match="negative"):
-        ratio.ratio_t([10.0, 12.0], [-3.0, -4.0], confidence_level=0.95)
+        means.ratio_t([10.0, 12.0], [-3.0, -4.0], confidence_level=0.95)

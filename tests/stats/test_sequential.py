@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
-from evalstats_plugin.stats import binomial, paired_binary, sequential
-from evalstats_plugin.stats.paired_binary import paired_counts
+from evalstats_plugin.stats import bounded, paired, sequential
+from evalstats_plugin.stats.paired import paired_counts
 
 LEVEL = {"confidence_level": 0.95}
 UNIT = {"bounds": (0, 1), "confidence_level": 0.95}
@@ -51,7 +51,7 @@ def test_limits_are_where_the_capital_reaches_twenty(k, n):
 def test_all_looks_together_keep_the_level(truth):
     """At each of 400 looks, by exact sums over paths; peeking at Wilson's intervals does not."""
     assert ever_left_out(sequential.beta_mixture, truth, 400) <= 0.05
-    assert ever_left_out(binomial.wilson, truth, 400) > 0.3
+    assert ever_left_out(bounded.wilson, truth, 400) > 0.3
 
 
 def test_peeking_at_identical_models_finds_hardly_any_difference():
@@ -59,7 +59,7 @@ def test_peeking_at_identical_models_finds_hardly_any_difference():
     false = {}
     for name, test in (
         ("sequential", sequential.paired_p_value),
-        ("mid-p", paired_binary.mcnemar_mid_p),
+        ("mid-p", paired.mcnemar_mid_p),
     ):
         paths, caught = np.array([1.0]), 0.0
         for n in range(1, 301):

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalstats_plugin.stats import binomial, stratified
+from evalstats_plugin.stats import bounded, survey
 from evalstats_plugin.stats.interval import Interval
 
 TASKS = st.lists(
@@ -17,20 +17,20 @@ TASKS = st.lists(
 
 def group(tasks, weights, level=0.95):
     k, n = tasks.T
-    return stratified.beta_effective(
-        k / n, stratified.smoothed_binary(k, n), weights, confidence_level=level
+    return survey.beta_effective(
+        k / n, survey.smoothed_binary(k, n), weights, confidence_level=level
     )
 
 
 def test_micro_and_macro_averages():
     """lm-eval's weight_by_size, and its opposite."""
-    assert float(stratified.weighted_mean([0.5, 1.0], [300, 100])) == 0.625
-    assert float(stratified.weighted_mean([0.5, 1.0], [1, 1])) == 0.75
+    assert float(survey.weighted_mean([0.5, 1.0], [300, 100])) == 0.625
+    assert float(survey.weighted_mean([0.5, 1.0], [1, 1])) == 0.75
 
 
 def test_std_error_by_hand():
     """√((3·4)² + (1·12)²) / 4."""
-    assert float(stratified.std_error([4.0, 12.0], [3, 1])) == pytest.approx(np.sqrt(288) / 4)
+    assert float(survey.std_error([4.0, 12.0], [3, 1])) == pytest.approx(np.sqrt(288) / 4)
 
 
 def test_mover_of_normal_intervals_is_the_normal_interval():
@@ -38,23 +38,23 @@ def test_mover_of_normal_intervals_is_the_normal_interval():
     means, errors, z = np.array([1.0, 4.0, -2.0]), np.array([0.5, 0.1, 0.3]), 1.96
     weights = np.array([1.0, 2.0, 5.0])
 
-    low, high = stratified.mover(means, Interval(means - z * errors, means + z * errors), weights)
+    low, high = survey.mover(means, Interval(means - z * errors, means + z * errors), weights)
 
-    half = z * stratified.std_error(errors, weights)
-    centre = stratified.weighted_mean(means, weights)
+    half = z * survey.std_error(errors, weights)
+    centre = survey.weighted_mean(means, weights)
     assert np.allclose((centre - half, centre + half), (low, high), rtol=0, atol=1e-14)
 
 
 def test_mover_of_a_difference_is_newcombes_method_10():
     """Newcombe (1998b) Table II, 56/70 - 48/80: one sign turned, weights ½ undone."""
     k, n = np.array([56, 48]), np.array([70, 80])
-    intervals = binomial.wilson(k, n, confidence_level=0.95)
+    intervals = bounded.wilson(k, n, confidence_level=0.95)
     turned = Interval(
         np.array([intervals.low[0], -intervals.high[1]]),
         np.array([intervals.high[0], -intervals.low[1]]),
     )
 
-    low, high = stratified.mover(np.array([56 / 70, -48 / 80]), turned, [1, 1])
+    low, high = survey.mover(np.array([56 / 70, -48 / 80]), turned, [1, 1])
 
     assert np.allclose((0.0524, 0.3339), (2 * low, 2 * high), rtol=0, atol=5e-5)
 
@@ -63,9 +63,9 @@ def test_mover_of_a_difference_is_newcombes_method_10():
 def test_mover_stays_within_bounds(tasks, method):
     """Since each task's limits do."""
     k, n = tasks.T
-    intervals = getattr(binomial, method)(k, n, confidence_level=0.95)
+    intervals = getattr(bounded, method)(k, n, confidence_level=0.95)
 
-    low, high = stratified.mover(k / n, intervals, n)
+    low, high = survey.mover(k / n, intervals, n)
 
     assert low >= -1e-15
     assert high <= 1 + 1e-15
@@ -75,7 +75,7 @@ def test_mover_stays_within_bounds(tasks, method):
 def test_one_task_has_its_own_interval(n, data):
     """A group of one is its task."""
     k = data.draw(st.integers(0, n))
-    expected = binomial.beta_hpd(k, n, confidence_level=0.95, prior=(1, 1))
+    expected = bounded.beta_hpd(k, n, confidence_level=0.95, prior=(1, 1))
 
     assert np.allclose(expected, group(np.array([[k, n]]), [3.0]), rtol=0, atol=1e-9)
 
@@ -86,7 +86,7 @@ def test_group_interval_has_width_stays_within_bounds_and_holds_the_estimate(tas
     k, n = tasks.T
     for weights in (n, np.ones(len(n))):
         low, high = group(tasks, weights)
-        estimate = stratified.weighted_mean(k / n, weights)
+        estimate = survey.weighted_mean(k / n, weights)
         assert 0 <= low <= estimate + 1e-12
         assert estimate - 1e-12 <= high <= 1
         assert low < high
@@ -116,9 +116,9 @@ def test_more_confidence_gives_an_interval_around(tasks, one, other):
 def test_smoothing_of_scores_agrees_with_that_of_counts(n, data):
     """Zeros and ones given as scores."""
     k = data.draw(st.integers(0, n))
-    expected = stratified.smoothed_binary(k, n)
+    expected = survey.smoothed_binary(k, n)
 
-    actual = stratified.smoothed_scores(np.r_[np.arange(n) < k, np.nan])
+    actual = survey.smoothed_scores(np.r_[np.arange(n) < k, np.nan])
 
     assert np.allclose(expected, actual, rtol=1e-12, atol=0)
 
@@ -130,8 +130,8 @@ def test_a_task_without_items_makes_the_group_undefined():
     with np.errstate(invalid="ignore"):
         estimates = k / n
 
-    interval = stratified.beta_effective(
-        estimates, stratified.smoothed_binary(k, n), [1, 1], confidence_level=0.95
+    interval = survey.beta_effective(
+        estimates, survey.smoothed_binary(k, n), [1, 1], confidence_level=0.95
     )
 
     assert np.isnan(interval.low).tolist() == [True, False]
@@ -140,4 +140,4 @@ def test_a_task_without_items_makes_the_group_undefined():
 def test_negative_weights_are_refused():
     """A difference is not a group."""
     with pytest.raises(ValueError, match="negative"):
-        stratified.weighted_mean([0.5, 0.6], [1, -1])
+        survey.weighted_mean([0.5, 0.6], [1, -1])

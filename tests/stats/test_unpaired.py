@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, optimize, special, stats
 
-from evalstats_plugin.stats import beta_contrast, unpaired, unpaired_beta
+from evalstats_plugin.stats import unpaired
 from evalstats_plugin.stats.unpaired import Counts, independent_counts
 
 GOLDEN = json.loads(
@@ -22,13 +22,13 @@ JEFFREYS, UNIFORM = (0.5, 0.5), (1.0, 1.0)
 DIFFERENCES = {
     "newcombe": unpaired.newcombe,
     "miettinen_nurminen": unpaired.miettinen_nurminen,
-    "beta": partial(unpaired_beta.difference, prior=JEFFREYS),
+    "beta": partial(unpaired.beta_difference, prior=JEFFREYS),
 }
 RATIOS = {
     "mn_ratio": unpaired.mn_ratio,
     "mn_odds": unpaired.mn_odds,
-    "beta_ratio": partial(unpaired_beta.ratio, prior=UNIFORM),
-    "beta_odds": partial(unpaired_beta.odds_ratio, prior=UNIFORM),
+    "beta_ratio": partial(unpaired.ratio, prior=UNIFORM),
+    "beta_odds": partial(unpaired.odds_ratio, prior=UNIFORM),
 }
 COUNTS = st.integers(1, 30).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n)))
 PAIRS = st.tuples(COUNTS, COUNTS).map(lambda pair: independent_counts(*pair[0], *pair[1]))
@@ -68,7 +68,7 @@ class TestPublished:
         """Integrated adaptively."""
         args = dict(case["args"])
         prior = args.pop("prior")
-        found = unpaired_beta.difference(
+        found = unpaired.beta_difference(
             independent_counts(**args), confidence_level=0.95, prior=prior
         )
 
@@ -138,9 +138,9 @@ class TestDefinition:
     @pytest.mark.parametrize("of", ["difference", "log ratio", "log odds ratio"])
     def test_posterior_limits_cut_off_their_tails(self, cells, of):
         """The mass below each, by adaptive quadrature of SciPy's distributions."""
-        betas = unpaired_beta.posteriors(independent_counts(*cells), prior=UNIFORM)
+        betas = unpaired.posteriors(independent_counts(*cells), prior=UNIFORM)
         a, b = stats.beta(*betas[:2]), stats.beta(*betas[2:])
-        found = beta_contrast.contrast(betas, of, 0.95)
+        found = unpaired.beta_contrast(betas, of, 0.95)
 
         def below(limit):
             def chance(x):
@@ -164,7 +164,7 @@ class TestDefinition:
 
     @pytest.mark.parametrize("prior", [JEFFREYS, UNIFORM])
     @pytest.mark.parametrize(
-        "method", [unpaired_beta.difference, unpaired_beta.ratio, unpaired_beta.odds_ratio]
+        "method", [unpaired.beta_difference, unpaired.ratio, unpaired.odds_ratio]
     )
     def test_more_nodes_change_nothing(self, monkeypatch, method, prior):
         """From one item to a hundred thousand, for few and many, none and all right."""
@@ -174,13 +174,13 @@ class TestDefinition:
         )
         counts = independent_counts(np.round(share_a * n_a), n_a, np.round(share_b * n_b), n_b)
         found = method(counts, confidence_level=0.95, prior=prior)
-        monkeypatch.setattr(beta_contrast, "NODES", 301)
-        monkeypatch.setattr(beta_contrast, "NEGLIGIBLE", 1e-18)
+        monkeypatch.setattr(unpaired, "NODES", 301)
+        monkeypatch.setattr(unpaired, "NEGLIGIBLE", 1e-18)
         finer = method(counts, confidence_level=0.95, prior=prior)
 
         # A prior of ½ has heavy tails where nothing is right, on a log scale.
         tolerance = {"rtol": 0, "atol": 1e-9 if prior == UNIFORM else 2e-8}
-        if method is not unpaired_beta.difference:
+        if method is not unpaired.beta_difference:
             tolerance = {"rtol": 1e-7 if prior == UNIFORM else 2e-6, "atol": 0}
         assert np.allclose(found.low, finer.low, **tolerance)
         assert np.allclose(found.high, finer.high, **tolerance)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from evalstats_plugin.stats import bounded, unpaired, unpaired_beta, unpaired_scores
+from evalstats_plugin.stats import bounded, unpaired
 
 UNIT = {"bounds": (0.0, 1.0), "mass": 0.5}
 A, B = np.array([0]), np.array([1])
@@ -31,8 +31,8 @@ PARTIAL = rows([0.0, 0.5, 0.5, 1.0, 0.25], [0.9, 1.0, 0.8, 1.0, 1.0, 0.1, 0.7])
 def test_welch_is_what_scipy_computes():
     """Difference, interval and p-value, of three pairs at once."""
     a, b = np.array([0, 0, 1]), np.array([1, 2, 2])
-    low, high = unpaired_scores.welch_t(*alone(SCORES), a, b, confidence_level=0.9)
-    p_values = unpaired_scores.two_sided(unpaired_scores.welch_prob(*alone(SCORES), a, b))
+    low, high = unpaired.welch_t(*alone(SCORES), a, b, confidence_level=0.9)
+    p_values = unpaired.two_sided(unpaired.welch_prob(*alone(SCORES), a, b))
     for i, (one, other) in enumerate(zip(a, b, strict=True)):
         x, y = (SCORES[k][~np.isnan(SCORES[k])] for k in (other, one))
         expected = stats.ttest_ind(x, y, equal_var=False)
@@ -45,8 +45,8 @@ def test_welch_is_what_scipy_computes():
 def test_items_that_are_copies_tell_no_more_than_one():
     """Each item three times over, as a cluster: the interval is that of the items."""
     totals, sizes = alone(SCORES)
-    once = unpaired_scores.welch_t(totals, sizes, A, B, confidence_level=0.95)
-    thrice = unpaired_scores.welch_t(3 * totals, 3 * sizes, A, B, confidence_level=0.95)
+    once = unpaired.welch_t(totals, sizes, A, B, confidence_level=0.95)
+    thrice = unpaired.welch_t(3 * totals, 3 * sizes, A, B, confidence_level=0.95)
 
     assert np.allclose(once, thrice, rtol=1e-12)
 
@@ -55,8 +55,8 @@ def test_scores_without_spread_have_no_t_interval():
     """P(better) is ½ if they are equal too, else unknown."""
     scores = rows([2.0, 2.0], [2.0, 2.0, 2.0], [5.0, 5.0])
     a, b = np.array([0, 0]), np.array([1, 2])
-    low, _ = unpaired_scores.welch_t(*alone(scores), a, b, confidence_level=0.95)
-    prob = unpaired_scores.welch_prob(*alone(scores), a, b)
+    low, _ = unpaired.welch_t(*alone(scores), a, b, confidence_level=0.95)
+    prob = unpaired.welch_prob(*alone(scores), a, b)
 
     assert np.isnan(low).all()
     assert 0.5 == prob[0]
@@ -66,21 +66,21 @@ def test_scores_without_spread_have_no_t_interval():
 def test_of_zeros_and_ones_the_posterior_is_that_of_two_betas():
     """Beta(½, ½) posteriors of both: the same limits and P(better)."""
     scores = rows(np.repeat([1.0, 0.0], [12, 8]), np.repeat([1.0, 0.0], [23, 7]))
-    found = unpaired_scores.dp_difference(scores, A, B, confidence_level=0.95, **UNIT)
-    expected = unpaired_beta.difference(
+    found = unpaired.dp_difference(scores, A, B, confidence_level=0.95, **UNIT)
+    expected = unpaired.beta_difference(
         unpaired.independent_counts([12], 20, [23], 30), confidence_level=0.95, prior=(0.5, 0.5)
     )
 
     assert np.allclose(expected, found, rtol=0, atol=1e-10)
     assert np.allclose(
-        expected.prob_better, unpaired_scores.dp_prob(scores, A, B, **UNIT), rtol=0, atol=1e-12
+        expected.prob_better, unpaired.dp_prob(scores, A, B, **UNIT), rtol=0, atol=1e-12
     )
 
 
 def test_of_zeros_and_ones_mover_is_newcombe_with_jeffreys_intervals():
     """Squared and added by hand."""
     scores = rows(np.repeat([1.0, 0.0], [12, 8]), np.repeat([1.0, 0.0], [23, 7]))
-    low, high = unpaired_scores.mover_dp(scores, A, B, confidence_level=0.95, **UNIT)
+    low, high = unpaired.mover_dp(scores, A, B, confidence_level=0.95, **UNIT)
     of_a, of_b = (
         bounded.dirichlet_process(x[~np.isnan(x)], confidence_level=0.95, **UNIT) for x in scores
     )
@@ -98,8 +98,8 @@ def test_betas_stand_for_posteriors_of_the_same_mean_and_variance():
         atoms = np.r_[0.0, row[~np.isnan(row)], 1.0]
         weights = rng.standard_gamma([0.5, *[1] * (len(atoms) - 2), 0.5], (300_000, len(atoms)))
         draws.append(weights @ atoms / weights.sum(axis=1))
-    right, wrong = unpaired_beta.matched(PARTIAL, **UNIT)
-    found = unpaired_scores.dp_difference(PARTIAL, A, B, confidence_level=0.95, **UNIT)
+    right, wrong = unpaired.matched(PARTIAL, **UNIT)
+    found = unpaired.dp_difference(PARTIAL, A, B, confidence_level=0.95, **UNIT)
     difference = draws[1] - draws[0]
 
     assert np.mean(draws, axis=1) == pytest.approx(right / (right + wrong), abs=1e-3)
@@ -111,7 +111,7 @@ def test_betas_stand_for_posteriors_of_the_same_mean_and_variance():
     assert np.mean(difference > 0) == pytest.approx(found.prob_better[0], abs=0.01)
 
 
-@pytest.mark.parametrize("method", [unpaired_scores.dp_difference, unpaired_scores.mover_dp])
+@pytest.mark.parametrize("method", [unpaired.dp_difference, unpaired.mover_dp])
 def test_bounds_scale_and_exchanging_changes_the_sign(method):
     """Scores from 0 to 10 have limits ten times as wide; those of a - b are mirrored."""
     found = method(PARTIAL, A, B, confidence_level=0.9, **UNIT)
@@ -126,7 +126,7 @@ def test_bounds_scale_and_exchanging_changes_the_sign(method):
 def test_equal_scores_have_an_interval_with_width():
     """All 1 against all 1: P(better) exactly ½."""
     scores = rows([1.0] * 5, [1.0] * 5)
-    found = unpaired_scores.dp_difference(scores, A, B, confidence_level=0.95, **UNIT)
+    found = unpaired.dp_difference(scores, A, B, confidence_level=0.95, **UNIT)
 
     assert 0.5 == found.prob_better[0]
     assert found.low[0] == -found.high[0]

@@ -15,11 +15,11 @@ import pytest
 from scipy import special
 from study import FOLDER, write_figures
 
+from evalstats_plugin.adaptive.calibrate import item_bank
 from evalstats_plugin.adaptive.selection import RULE_NAMES
 from evalstats_plugin.adaptive.simulate import Options, draw_models, run_sessions
-from evalstats_plugin.analyses.abilities import fit_irt
-from evalstats_plugin.analyses.adaptive import item_bank
-from evalstats_plugin.matrix import ResponseMatrix
+from evalstats_plugin.data.matrix import ResponseMatrix
+from evalstats_plugin.irt.fitting import fit_irt
 
 pytestmark = pytest.mark.validation
 MODELS, ITEMS, TESTED, CALIBRATIONS = 100, 300, 250, 6

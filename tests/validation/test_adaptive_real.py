@@ -25,13 +25,12 @@ from scipy import special
 from study import FOLDER as STUDIES
 from study import write_figures
 
-from evalstats_plugin.adaptive.anchors import anchor_points, anchor_scores
-from evalstats_plugin.adaptive.scoring import Belief, eap
+from evalstats_plugin.adaptive.calibrate import item_bank
+from evalstats_plugin.adaptive.scoring import Belief, anchor_points, anchor_scores, eap
 from evalstats_plugin.adaptive.selection import RULE_NAMES
 from evalstats_plugin.adaptive.simulate import Options, accuracy, rank_correlation
-from evalstats_plugin.analyses.abilities import fit_irt
-from evalstats_plugin.analyses.adaptive import item_bank
-from evalstats_plugin.matrix import ResponseMatrix
+from evalstats_plugin.data.matrix import ResponseMatrix
+from evalstats_plugin.irt.fitting import fit_irt
 
 pytestmark = pytest.mark.validation
 FOLDER = os.environ.get("EVALSTATS_DATA")

@@ -11,14 +11,18 @@ import pytest
 from scipy import special
 from study import write_figures
 
-from evalstats_plugin.hierarchical.capabilities import fit_capabilities
-from evalstats_plugin.hierarchical.capabilities_holdout import COMPARED, compare_held_out
-from evalstats_plugin.hierarchical.stability import matched, stability
-from evalstats_plugin.irt.data import counts_of
-from evalstats_plugin.irt.factor import fit_factor
-from evalstats_plugin.irt.holdout import weighted_auc
-from evalstats_plugin.irt.masks import random_entries
-from evalstats_plugin.matrix import ResponseMatrix
+from evalstats_plugin.data.matrix import ResponseMatrix
+from evalstats_plugin.hierarchical.engines.capabilities import (
+    COMPARED,
+    compare_held_out,
+    fit_capabilities,
+    matched,
+    stability,
+)
+from evalstats_plugin.irt.estimators.factor import fit_factor
+from evalstats_plugin.irt.estimators.frozen import weighted_auc
+from evalstats_plugin.irt.model.data import counts_of
+from evalstats_plugin.irt.model.masks import random_entries
 
 pytestmark = pytest.mark.validation
 SIZES = ((60, 1500, 0), (60, 1500, 1), (30, 2000, 1), (200, 1000, 2))

@@ -17,9 +17,9 @@ import pytest
 import torch
 from scipy import special
 
-from evalstats_plugin.irt.cml import abilities_given_item_totals
-from evalstats_plugin.irt.data import Counts
-from evalstats_plugin.irt.items_integrated import items_integrated
+from evalstats_plugin.irt.estimators.cml import abilities_given_item_totals
+from evalstats_plugin.irt.estimators.items_integrated import items_integrated
+from evalstats_plugin.irt.model.data import Counts
 
 pytestmark = pytest.mark.validation
 FILE = Path(__file__).parents[2] / "fixtures" / "validation" / "abilities.json"

@@ -10,13 +10,7 @@ import numpy as np
 import pytest
 import study
 
-from evalstats_plugin.stats import (
-    beta_binomial,
-    binomial,
-    clustered,
-    dirichlet_multinomial,
-    paired_binary,
-)
+from evalstats_plugin.stats import bounded, clustered, clustered_posterior, paired
 from evalstats_plugin.stats.interval import Interval
 
 pytestmark = pytest.mark.validation
@@ -27,8 +21,10 @@ CLUSTERS = (2, 6, 20, 60)
 CORRELATIONS = (0.0, 0.05, 0.2, 0.5)
 # What each method is told is all there is: how many of each cluster are right, and how many in all.
 SINGLE = {
-    "betabinomial": partial(beta_binomial.interval, prior="uniform-icc", **AT_LEVEL),
-    "betabinomial_gamma": partial(beta_binomial.interval, prior="gamma-dispersion", **AT_LEVEL),
+    "betabinomial": partial(clustered_posterior.beta_binomial, prior="uniform-icc", **AT_LEVEL),
+    "betabinomial_gamma": partial(
+        clustered_posterior.beta_binomial, prior="gamma-dispersion", **AT_LEVEL
+    ),
     "logit_t_cr1": partial(clustered.logit_t_cr1, bounds=(0, 1), **AT_LEVEL),
     "t_cr1": partial(clustered.t_cr1, **AT_LEVEL),
     "t_cr2": partial(clustered.t_cr2, **AT_LEVEL),
@@ -38,23 +34,23 @@ OWN_PRIOR = {"uniform-icc": "betabinomial", "gamma-dispersion": "betabinomial_ga
 
 def cluster_z(totals, sizes):
     """Mean ± 1.96 Liang–Zeger errors, as in Miller (2024)."""
-    found = clustered.moments(totals, sizes)
+    found = clustered.cluster_moments(totals, sizes)
     half = 1.959964 * found.cr0
     return Interval(found.mean - half, found.mean + half)
 
 
 def naive_beta(totals, sizes):
     """Items taken as independent."""
-    return binomial.beta_hpd(totals.sum(axis=1), sizes.sum(axis=1), prior=(1, 1), **AT_LEVEL)
+    return bounded.beta_hpd(totals.sum(axis=1), sizes.sum(axis=1), prior=(1, 1), **AT_LEVEL)
 
 
 def naive_wilson(totals, sizes):
-    return binomial.wilson(totals.sum(axis=1), sizes.sum(axis=1), **AT_LEVEL)
+    return bounded.wilson(totals.sum(axis=1), sizes.sum(axis=1), **AT_LEVEL)
 
 
 def cluster_bootstrap(totals, sizes):
     rng = np.random.default_rng(1)
-    return clustered.bootstrap(totals, sizes, rng=rng, n_resamples=499, **AT_LEVEL)
+    return clustered.cluster_bootstrap(totals, sizes, rng=rng, n_resamples=499, **AT_LEVEL)
 
 
 def fixed_task_bootstrap(totals, sizes):
@@ -157,19 +153,21 @@ def paired_z(only_a, only_b, sizes):
 
 def tables(only_a, only_b, sizes):
     a, b, n = (x.sum(axis=1) for x in (only_a, only_b, sizes))
-    return paired_binary.paired_counts(0, a, b, n - a - b)
+    return paired.paired_counts(0, a, b, n - a - b)
 
 
 def naive_bonett_price(only_a, only_b, sizes):
-    return paired_binary.bonett_price(tables(only_a, only_b, sizes), **AT_LEVEL)
+    return paired.bonett_price(tables(only_a, only_b, sizes), **AT_LEVEL)
 
 
 def naive_dirichlet(only_a, only_b, sizes):
-    return paired_binary.dirichlet(tables(only_a, only_b, sizes), prior=(0.5, 1.0), **AT_LEVEL)
+    return paired.dirichlet(tables(only_a, only_b, sizes), prior=(0.5, 1.0), **AT_LEVEL)
 
 
 def dirichlet_multinomial_interval(only_a, only_b, sizes, prior=(0.5, 1.0)):
-    found = dirichlet_multinomial.difference(only_a, only_b, sizes, prior=prior, **AT_LEVEL)
+    found = clustered_posterior.dirichlet_multinomial(
+        only_a, only_b, sizes, prior=prior, **AT_LEVEL
+    )
     return Interval(found.low, found.high)
 
 

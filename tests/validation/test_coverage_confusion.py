@@ -11,23 +11,16 @@ import pytest
 import study
 from scipy import special, stats
 
-from evalstats_plugin.stats import (
-    auc,
-    binomial,
-    confusion,
-    confusion_posterior,
-    corpus,
-    function_of_sums,
-)
+from evalstats_plugin.stats import bounded, metric_intervals, metrics
 
 pytestmark = pytest.mark.validation
 LEVEL = 0.95
 F1 = {
-    "wilson-f1": partial(confusion_posterior.wilson_f1, confidence_level=LEVEL),
-    "dirichlet-f1": partial(confusion_posterior.dirichlet_f1, confidence_level=LEVEL, prior=1.0),
-    "jeffreys-f1": partial(confusion_posterior.dirichlet_f1, confidence_level=LEVEL, prior=0.5),
+    "wilson-f1": partial(metric_intervals.wilson_f1, confidence_level=LEVEL),
+    "dirichlet-f1": partial(metric_intervals.dirichlet_f1, confidence_level=LEVEL, prior=1.0),
+    "jeffreys-f1": partial(metric_intervals.dirichlet_f1, confidence_level=LEVEL, prior=0.5),
     "wald-f1": lambda tp, n: [
-        2 * r / (1 + r) for r in np.clip(binomial.wald(tp, n, confidence_level=LEVEL), 0, 1)
+        2 * r / (1 + r) for r in np.clip(bounded.wald(tp, n, confidence_level=LEVEL), 0, 1)
     ],
 }
 
@@ -64,9 +57,9 @@ def f1_bootstrap_rows():
         rng = np.random.default_rng(1)
         truth = rng.dirichlet([1.0] * 4, 1500)
         counts = rng.multinomial(n, truth)
-        goal = confusion.f1(truth.reshape(-1, 2, 2))
+        goal = metrics.f1(truth.reshape(-1, 2, 2))
         drawn = rng.multinomial(n, counts / n, size=(799, len(counts))).reshape(799, -1, 2, 2)
-        low, high = np.quantile(np.nan_to_num(confusion.f1(drawn * 1.0)), [0.025, 0.975], axis=0)
+        low, high = np.quantile(np.nan_to_num(metrics.f1(drawn * 1.0)), [0.025, 0.975], axis=0)
         rows.append(covered({"tables": "Dirichlet(1)", "n": n}, "percentile", low, high, goal))
     return rows
 
@@ -102,18 +95,18 @@ def table_rows():
             judged = (tables.sum(axis=2) > 0).sum(axis=1) > 1
             tables, truth = tables[judged], truth[judged]
             for metric in ("mcc", "balanced_accuracy", "macro_f1"):
-                goal = confusion.METRICS[metric](truth)
-                low, high = confusion_posterior.dirichlet_interval(
+                goal = metrics.CONFUSION_METRICS[metric](truth)
+                low, high = metric_intervals.dirichlet_interval(
                     tables, metric=metric, rng=rng, **settings
                 )
                 case = {"tables": name, "n": n, "metric": metric}
                 rows.append(covered(case, "dirichlet-table", low, high, goal))
             few = tables[:300]
             drawn = rng.multinomial(n, few.reshape(len(few), -1) / n, size=(399, len(few)))
-            values = confusion.mcc(drawn.reshape(399, len(few), *truth.shape[1:]) * 1.0)
+            values = metrics.mcc(drawn.reshape(399, len(few), *truth.shape[1:]) * 1.0)
             low, high = np.quantile(np.nan_to_num(values), [0.025, 0.975], axis=0)
             case = {"tables": name, "n": n, "metric": "mcc"}
-            goal = confusion.mcc(truth[: len(few)])
+            goal = metrics.mcc(truth[: len(few)])
             rows.append(covered(case, "percentile", low, high, goal))
     return rows
 
@@ -134,11 +127,11 @@ def two_models(rng, size):
 def answers_of(counts):
     """Statistics of both models, shape (2, 8, 4), of the eight things that can be seen."""
     gold, first, second = np.indices((2, 2, 2)).reshape(3, 8)
-    return np.stack([confusion.one_hot(gold, p, 2) for p in (first, second)]), counts.ravel()
+    return np.stack([metrics.one_hot(gold, p, 2) for p in (first, second)]), counts.ravel()
 
 
 def value_of(metric, sums):
-    return np.nan_to_num(confusion.METRICS[metric](sums.reshape(*sums.shape[:-1], 2, 2)))
+    return np.nan_to_num(metrics.CONFUSION_METRICS[metric](sums.reshape(*sums.shape[:-1], 2, 2)))
 
 
 @cache
@@ -158,22 +151,22 @@ def paired_rows():
                 for table in counts:
                     statistics, seen = answers_of(table)
                     first = (table.sum(axis=2)) * 1.0
-                    prior = confusion_posterior.prior_of_pairs(first, prior=0.5)
-                    drawn = function_of_sums.posterior_differences(
+                    prior = metric_intervals.prior_of_pairs(first, prior=0.5)
+                    drawn = metric_intervals.posterior_differences(
                         statistics, seen * 1.0, pair, prior, value, rng=rng, n_resamples=799
                     )
                     found["dirichlet-joint"].append(np.quantile(drawn, [0.025, 0.975]))
-                    values = function_of_sums.resampled(
+                    values = metric_intervals.resampled(
                         statistics, seen, value, rng=rng, n_resamples=799
                     )
                     found["sums-percentile"].append(
                         np.quantile(values[:, 1] - values[:, 0], [0.025, 0.975])
                     )
                     every = np.repeat(statistics, seen, axis=1)
-                    left = function_of_sums.leave_one_out(every, value)
+                    left = metric_intervals.leave_one_out(every, value)
                     whole = value(every.sum(axis=1))
                     found["sums-jackknife-t"].append(
-                        function_of_sums.jackknife_limits(
+                        metric_intervals.jackknife_limits(
                             whole[1] - whole[0], left[1] - left[0], confidence_level=LEVEL
                         )
                     )
@@ -197,10 +190,12 @@ def auc_rows():
             found = {"newcombe-auc": [], "delong": [], "bayesian_bootstrap": []}
             for scores in rng.normal(size=(600, m + n)) + shift * positive:
                 level = {"confidence_level": LEVEL}
-                found["newcombe-auc"].append(auc.newcombe(positive, scores, **level))
-                found["delong"].append(auc.delong_logit(positive, scores, **level))
+                found["newcombe-auc"].append(metric_intervals.newcombe(positive, scores, **level))
+                found["delong"].append(metric_intervals.delong_logit(positive, scores, **level))
                 found["bayesian_bootstrap"].append(
-                    auc.bayesian_bootstrap(positive, scores, rng=rng, n_resamples=199, **level)
+                    metric_intervals.bayesian_bootstrap(
+                        positive, scores, rng=rng, n_resamples=199, **level
+                    )
                 )
             case = {"auc": round(float(goal), 3), "positive": m, "negative": n}
             rows += [
@@ -234,7 +229,7 @@ def ratio_of(sums):
 def corpus_rows():
     """BLEU and perplexity of documents, of one model and of two."""
     rows = []
-    kinds = (("bleu", documents, corpus.bleu, 0.6, 0.66), ("ppl", ratios, ratio_of, 0.7, 0.6))
+    kinds = (("bleu", documents, metrics.bleu, 0.6, 0.66), ("ppl", ratios, ratio_of, 0.7, 0.6))
     for metric, draw, value, first, second in kinds:
         goals = [
             float(value(draw(np.random.default_rng(5), 400_000, q).sum(axis=0)))
@@ -258,12 +253,12 @@ def corpus_methods(case, statistics, value, goal, rng):
     def of_pair(values):
         return values[..., -1] - values[..., 0] if values.shape[-1] == 2 else values[..., 0]
 
-    left = np.moveaxis(function_of_sums.leave_one_out(statistics, value), 1, -1)
+    left = np.moveaxis(metric_intervals.leave_one_out(statistics, value), 1, -1)
     estimate = of_pair(value(statistics.sum(axis=2)))
-    jackknife = function_of_sums.jackknife_limits(estimate, of_pair(left), confidence_level=LEVEL)
+    jackknife = metric_intervals.jackknife_limits(estimate, of_pair(left), confidence_level=LEVEL)
     once = np.ones(statistics.shape[2], dtype=np.int64)
     drawn = [
-        of_pair(function_of_sums.resampled(x, once, value, rng=rng, n_resamples=399))
+        of_pair(metric_intervals.resampled(x, once, value, rng=rng, n_resamples=399))
         for x in statistics
     ]
     low, high = np.quantile(np.array(drawn), [0.025, 0.975], axis=1)

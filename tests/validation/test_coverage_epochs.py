@@ -11,9 +11,9 @@ import pytest
 import study
 from scipy import special
 
-from evalstats_plugin.stats import binomial, bounded, epochs, mean, pass_at_k, power
-from evalstats_plugin.stats.paired_binary import mcnemar_mid_p, paired_counts
-from evalstats_plugin.stats.paired_power import paired_items_needed
+from evalstats_plugin.stats import bounded, clustered, means, power
+from evalstats_plugin.stats.paired import mcnemar_mid_p, paired_counts
+from evalstats_plugin.stats.power import paired_items_needed
 
 pytestmark = pytest.mark.validation
 LEVEL, R = 0.95, 4000
@@ -22,9 +22,9 @@ SIZES = ((10, 4), (30, 4), (30, 16), (100, 5))
 ITEMS = {"Beta(4, 1)": (4.0, 1.0), "Beta(.6, .2)": (0.6, 0.2)}
 UNIT = {"bounds": (0, 1), "confidence_level": LEVEL}
 OF_K = {
-    "pass@4": (partial(pass_at_k.pass_at_k, k=4), lambda p: 1 - (1 - p) ** 4),
-    "pass^4": (partial(pass_at_k.pass_hat_k, k=4), lambda p: p**4),
-    "maj@3": (partial(pass_at_k.majority_at_k, k=3), lambda p: p**2 * (3 - 2 * p)),
+    "pass@4": (partial(clustered.pass_at_k, k=4), lambda p: 1 - (1 - p) ** 4),
+    "pass^4": (partial(clustered.pass_hat_k, k=4), lambda p: p**4),
+    "maj@3": (partial(clustered.majority_at_k, k=3), lambda p: p**2 * (3 - 2 * p)),
 }
 
 
@@ -57,13 +57,15 @@ def of_k_rows():
                 case = {"items": items, "n": n, "epochs": takes, "statistic": statistic}
                 dp = bounded.dirichlet_process(scores, mass=0.5, **UNIT)
                 once = np.isin(scores, (0.0, 1.0)).all()
-                hpd = partial(binomial.beta_hpd, prior=(1, 1), confidence_level=LEVEL)
+                hpd = partial(bounded.beta_hpd, prior=(1, 1), confidence_level=LEVEL)
                 auto = hpd(scores.sum(axis=1), np.full(R, float(n))) if once else dp
-                plugged = mean.t_interval(of_one(right / takes), confidence_level=LEVEL)
+                plugged = means.t_interval(of_one(right / takes), confidence_level=LEVEL)
                 rows += [
                     row(case, "auto", auto, truth),
                     row(case, "dirichlet_process(0.5)", dp, truth),
-                    row(case, "t_interval", mean.t_interval(scores, confidence_level=LEVEL), truth),
+                    row(
+                        case, "t_interval", means.t_interval(scores, confidence_level=LEVEL), truth
+                    ),
                     row(case, "t_interval(plug-in)", plugged, truth),
                 ]
     return rows
@@ -98,7 +100,7 @@ def parts_rows():
         for n, takes in SIZES:
             right = simulated(a, b, n, takes)
             scores = 1.0 * (np.arange(takes) < right[:, :, None])
-            parts = epochs.variance_parts(scores)
+            parts = clustered.variance_parts(scores)
             case = {"items": items, "n": n, "epochs": takes, "truth": between}
             for name, found in (("between", parts.between), ("total", parts.total)):
                 errors = {"bias": found.mean() - between, "std_error": found.std() / np.sqrt(R)}
@@ -116,7 +118,7 @@ def mean_rows():
             case = {"items": items, "n": n, "epochs": takes, "statistic": "mean"}
             dp = bounded.dirichlet_process(right / takes, mass=0.5, **UNIT)
             total = np.full(R, float(n * takes))
-            naive = binomial.wilson(right.sum(axis=1), total, confidence_level=LEVEL)
+            naive = bounded.wilson(right.sum(axis=1), total, confidence_level=LEVEL)
             rows.append(row(case, "auto", dp, a / (a + b)))
             rows.append(row(case, "wilson(items × epochs)", naive, a / (a + b)))
     return rows
@@ -148,7 +150,7 @@ def power_rows():
         rng = np.random.default_rng(3)
         moved = a + difference + rng.uniform(-move, move, size=(R, n))
         scores = (rng.binomial(takes, moved) - rng.binomial(takes, a, size=(R, n))) / takes
-        low, high = mean.t_interval(scores, confidence_level=LEVEL)
+        low, high = means.t_interval(scores, confidence_level=LEVEL)
         case = {"epochs": takes, "difference": difference, "method": "auto", "n": n}
         rows.append(case | power_found((low > 0) | (high < 0)))
     return rows

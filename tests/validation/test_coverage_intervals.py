@@ -11,43 +11,35 @@ import pytest
 import study
 from scipy import special, stats
 
-from evalstats_plugin.stats import (
-    binomial,
-    bootstrap,
-    bounded,
-    finite_population,
-    mean,
-    ratio,
-    stratified,
-)
+from evalstats_plugin.stats import bounded, means, survey
 
 pytestmark = pytest.mark.validation
 LEVEL = 0.95
-UNIFORM = partial(binomial.beta_hpd, prior=(1, 1))
+UNIFORM = partial(bounded.beta_hpd, prior=(1, 1))
 BINARY = {
-    "wald": binomial.wald,
-    "wilson": binomial.wilson,
-    "wilson_cc": binomial.wilson_cc,
-    "agresti_coull": binomial.agresti_coull,
-    "clopper_pearson": binomial.clopper_pearson,
-    "mid_p": binomial.mid_p,
-    "jeffreys": binomial.jeffreys,
-    "beta_equal_tailed": partial(binomial.beta_equal_tailed, prior=(1, 1)),
+    "wald": bounded.wald,
+    "wilson": bounded.wilson,
+    "wilson_cc": bounded.wilson_cc,
+    "agresti_coull": bounded.agresti_coull,
+    "clopper_pearson": bounded.clopper_pearson,
+    "mid_p": bounded.mid_p,
+    "jeffreys": bounded.jeffreys,
+    "beta_equal_tailed": partial(bounded.beta_equal_tailed, prior=(1, 1)),
     "beta_hpd": UNIFORM,
 }
 UNIT = {"bounds": (0, 1), "confidence_level": LEVEL}
 BOUNDED = {
-    "z_interval": partial(mean.z_interval, confidence_level=LEVEL),
-    "t_interval": partial(mean.t_interval, confidence_level=LEVEL),
+    "z_interval": partial(means.z_interval, confidence_level=LEVEL),
+    "t_interval": partial(means.t_interval, confidence_level=LEVEL),
     "logit_t": partial(bounded.logit_t, **UNIT),
     "dirichlet_process(0.5)": partial(bounded.dirichlet_process, mass=0.5, **UNIT),
     "dirichlet_process(1)": partial(bounded.dirichlet_process, mass=1.0, **UNIT),
     "gaffke": partial(bounded.gaffke, **UNIT),
 }
 BOOTSTRAP = {
-    "bootstrap_percentile": bootstrap.percentile,
-    "bootstrap_bca": bootstrap.bca,
-    "bootstrap_studentised": bootstrap.studentised,
+    "bootstrap_percentile": means.percentile_bootstrap,
+    "bootstrap_bca": means.bca_bootstrap,
+    "bootstrap_studentised": means.studentised,
 }
 
 
@@ -97,7 +89,7 @@ def binary_interval(name, n, level):
         return BINARY[name](k, n, confidence_level=level)
     scores = 1.0 * (np.arange(n) < k[:, None])
     if name == "t_interval":
-        return mean.t_interval(scores, confidence_level=level)
+        return means.t_interval(scores, confidence_level=level)
     return bounded.logit_t(scores, bounds=(0, 1), confidence_level=level)
 
 
@@ -171,7 +163,7 @@ def ratio_rows():
                 case = {"spread": spread, "length_effect": length_effect, "n": n}
                 rows += [
                     row(case, method.__name__, method(y, w, confidence_level=LEVEL), truth)
-                    for method in (ratio.ratio_t, ratio.ratio_jackknife)
+                    for method in (means.ratio_t, means.ratio_jackknife)
                     for truth in [np.exp(log_truth)]
                 ]
     return rows
@@ -187,12 +179,12 @@ def finite_population_rows():
             endless, wilson = UNIFORM(k, n, confidence_level=LEVEL), BINARY["wilson"]
             methods = {
                 "beta_hpd": endless,
-                "predictive_equal_tailed": finite_population.predictive_equal_tailed(
+                "predictive_equal_tailed": survey.predictive_equal_tailed(
                     k, n, population, **prior
                 ),
-                "predictive_hpd": finite_population.predictive_hpd(k, n, population, **prior),
-                "shrink(beta_hpd)": finite_population.shrink(k / n, endless, n, population),
-                "shrink(wilson)": finite_population.shrink(
+                "predictive_hpd": survey.predictive_hpd(k, n, population, **prior),
+                "shrink(beta_hpd)": survey.shrink(k / n, endless, n, population),
+                "shrink(wilson)": survey.shrink(
                     k / n, wilson(k, n, confidence_level=LEVEL), n, population
                 ),
             }
@@ -218,7 +210,7 @@ def finite_bounded_rows():
             everything = study.BOUNDED_SCORES[name][0](np.random.default_rng(3), (2000, population))
             case, seen = {"scores": name, "population": population, "n": n}, everything[:, :n]
             endless = BOUNDED["dirichlet_process(0.5)"](seen)
-            shrunk = finite_population.shrink(seen.mean(axis=1), endless, n, population)
+            shrunk = survey.shrink(seen.mean(axis=1), endless, n, population)
             for method, interval in (("endless", endless), ("shrink", shrunk)):
                 rows.append(row(case, method, interval, everything.mean(axis=1), (0, 1)))
     return rows
@@ -245,15 +237,13 @@ def group_rows():
 
 
 def group_methods(case, k, n, weights, truth):
-    goal = stratified.weighted_mean(truth, weights)
+    goal = survey.weighted_mean(truth, weights)
     mixed = {
-        f"mover({name})": stratified.mover(
-            k / n, BINARY[name](k, n, confidence_level=LEVEL), weights
-        )
+        f"mover({name})": survey.mover(k / n, BINARY[name](k, n, confidence_level=LEVEL), weights)
         for name in ("wald", "wilson", "jeffreys", "mid_p", "clopper_pearson", "beta_hpd")
     }
-    mixed["beta_effective"] = stratified.beta_effective(
-        k / n, stratified.smoothed_binary(k, n), weights, confidence_level=LEVEL
+    mixed["beta_effective"] = survey.beta_effective(
+        k / n, survey.smoothed_binary(k, n), weights, confidence_level=LEVEL
     )
     if case["weighting"] == "micro" or case["n"] != "5 to 200":
         mixed["pooled(beta_hpd)"] = UNIFORM(k.sum(axis=1), n.sum(), confidence_level=LEVEL)
@@ -276,11 +266,11 @@ def bounded_group_rows():
                 case = {"tasks": n_tasks, "n": n, "ones": ones}
                 estimates, even = scores.mean(axis=-1), np.ones(n_tasks)
                 methods = {
-                    f"mover({name})": stratified.mover(estimates, BOUNDED[name](scores), even)
+                    f"mover({name})": survey.mover(estimates, BOUNDED[name](scores), even)
                     for name in ("t_interval", "logit_t", "dirichlet_process(0.5)", "gaffke")
                 }
-                methods["beta_effective"] = stratified.beta_effective(
-                    estimates, stratified.smoothed_scores(scores), even, confidence_level=LEVEL
+                methods["beta_effective"] = survey.beta_effective(
+                    estimates, survey.smoothed_scores(scores), even, confidence_level=LEVEL
                 )
                 rows += [
                     row(case, method, interval, goal.mean(axis=(1, 2)), (0, 1))

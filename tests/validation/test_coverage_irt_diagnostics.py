@@ -12,9 +12,9 @@ import pytest
 from scipy import special
 
 from evalstats_plugin import ResponseMatrix
-from evalstats_plugin.analyses.abilities import fit_irt
 from evalstats_plugin.irt.dif import dif
-from evalstats_plugin.irt.simulate import draw_responses, draw_truth
+from evalstats_plugin.irt.fitting import fit_irt
+from evalstats_plugin.irt.model.simulate import draw_responses, draw_truth
 from evalstats_plugin.irt.suspects import suspects
 
 pytestmark = pytest.mark.validation

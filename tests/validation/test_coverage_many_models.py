@@ -11,11 +11,11 @@ import pytest
 import study
 from scipy import special
 
-from evalstats_plugin.stats import max_t, multiplicity, paired_binary, paired_strata, ranks
+from evalstats_plugin.stats import many, paired, survey
 
 pytestmark = pytest.mark.validation
 LEVEL, DIFFICULTY = 0.95, 1.5
-DIRICHLET = partial(paired_binary.dirichlet, prior=(0.5, 1.0))
+DIRICHLET = partial(paired.dirichlet, prior=(0.5, 1.0))
 SIZES = ((10, 30), (10, 100), (20, 200))
 N_FLIPS = 499
 REPEATS = 300
@@ -43,9 +43,7 @@ def tables(scores, a, b):
     both = (scores @ scores.T)[a, b]
     right = scores.sum(axis=1)
     only_a, only_b = right[a] - both, right[b] - both
-    return paired_binary.paired_counts(
-        both, only_a, only_b, scores.shape[1] - both - only_a - only_b
-    )
+    return paired.paired_counts(both, only_a, only_b, scores.shape[1] - both - only_a - only_b)
 
 
 def share(values):
@@ -72,16 +70,16 @@ def family_rows(abilities, n_models, n_items, n_repeats):
     for _ in range(n_repeats):
         scores = draw(rng, ability, n_items)
         counts.append(tables(scores, a, b))
-        p = paired_binary.mcnemar_mid_p(counts[-1])
+        p = paired.mcnemar_mid_p(counts[-1])
         p_values["none"].append(p)
-        p_values["holm"].append(multiplicity.holm(p))
+        p_values["holm"].append(many.holm(p))
         flips = {"rng": rng, "n_flips": N_FLIPS}
-        p_values["maxt"].append(max_t.max_t_of_pairs(scores, a, b, **flips))
-        levels.append(max_t.simultaneous_level(scores, a, b, confidence_level=LEVEL, **flips))
-    together = paired_binary.PairedCounts(*np.stack(counts, axis=1))
+        p_values["maxt"].append(many.max_t_of_pairs(scores, a, b, **flips))
+        levels.append(many.simultaneous_level(scores, a, b, confidence_level=LEVEL, **flips))
+    together = paired.PairedCounts(*np.stack(counts, axis=1))
     limits = {
         "none": DIRICHLET(together, confidence_level=LEVEL),
-        "holm": DIRICHLET(together, confidence_level=multiplicity.sidak_level(LEVEL, len(a))),
+        "holm": DIRICHLET(together, confidence_level=many.sidak_level(LEVEL, len(a))),
         "maxt": np.stack(
             [
                 DIRICHLET(one, confidence_level=level)
@@ -104,7 +102,7 @@ def rank_figures(truth, pairs, claimed, higher):
     a, b = pairs
     beats = np.zeros((len(truth), len(truth)), dtype=bool)
     beats[b, a], beats[a, b] = claimed & higher, claimed & ~higher
-    limits = ranks.rank_limits(beats)
+    limits = many.rank_limits(beats)
     highest = 1 + (truth[:, None] < truth - 1e-12).sum(axis=1)
     lowest = len(truth) - (truth[:, None] > truth + 1e-12).sum(axis=1)
     held = (limits.best <= highest) & (limits.worst >= lowest)
@@ -170,7 +168,7 @@ def bootstrap_best(scores, rng, n_draws):
 
 
 BEST = {
-    "prob_best": lambda s, rng: ranks.prob_best(s, spread=1.0, rng=rng, n_draws=1000),
+    "prob_best": lambda s, rng: many.prob_best(s, spread=1.0, rng=rng, n_draws=1000),
     "bootstrap": lambda s, rng: bootstrap_best(s, rng, 1000),
 }
 
@@ -236,8 +234,8 @@ def group_case(n_tasks, n_items, gap, n_repeats):
     differences = higher - lower
     means, variances = differences.mean(axis=2), differences.var(axis=2, ddof=1) / n_items
     sizes, weights = np.full(means.shape, n_items), np.ones(means.shape)
-    beta = paired_strata.beta_shape(means, variances, sizes, weights, bounds=(-1, 1))
-    ours = paired_strata.beta_interval(beta, bounds=(-1, 1), confidence_level=LEVEL)
+    beta = survey.beta_shape(means, variances, sizes, weights, bounds=(-1, 1))
+    ours = survey.beta_interval(beta, bounds=(-1, 1), confidence_level=LEVEL)
     centre = means.mean(axis=1)
     error = 1.96 * np.sqrt(variances.sum(axis=1)) / n_tasks
     scale = np.hypot(1, DIFFICULTY)

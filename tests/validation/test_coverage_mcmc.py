@@ -12,8 +12,8 @@ import pytest
 import torch
 from scipy import special, stats
 
-from evalstats_plugin.irt.data import Counts
-from evalstats_plugin.irt.gibbs import Options, gibbs
+from evalstats_plugin.irt.estimators.draws import GibbsOptions, gibbs
+from evalstats_plugin.irt.model.data import Counts
 
 pytestmark = pytest.mark.validation
 FILE = Path(__file__).parents[2] / "fixtures" / "validation" / "mcmc.json"
@@ -41,7 +41,7 @@ def ranks(kind):
     for _ in range(REPLICATIONS):
         theta, p = from_the_prior(kind, rng)
         right = torch.tensor(1.0 * (rng.random(p.shape) < p))
-        how = Options(chains=40, draws=1, warm_up=30)
+        how = GibbsOptions(chains=40, draws=1, warm_up=30)
         draws = gibbs(Counts(right, torch.ones_like(right)), kind, rng, how)
         truth = torch.tensor(theta - theta.mean())
         found.append((draws.ability[:, -1] < truth).double().mean(0))

@@ -12,45 +12,37 @@ import pytest
 import study
 from scipy import special, stats
 
-from evalstats_plugin.stats import (
-    bounded,
-    latent_pairs,
-    mean,
-    paired_binary,
-    unpaired,
-    unpaired_beta,
-    unpaired_scores,
-)
-from evalstats_plugin.stats.paired_binary import paired_counts
+from evalstats_plugin.stats import bounded, means, paired, unpaired
+from evalstats_plugin.stats.paired import paired_counts
 
 pytestmark = pytest.mark.validation
 LEVEL = {"confidence_level": 0.95}
 PAIRED = {
-    "dirichlet": partial(paired_binary.dirichlet, prior=(0.5, 1.0)),
-    "tango": paired_binary.tango,
-    "newcombe": paired_binary.newcombe,
-    "bonett_price": paired_binary.bonett_price,
-    "agresti_min": paired_binary.agresti_min,
-    "wald": paired_binary.wald,
+    "dirichlet": partial(paired.dirichlet, prior=(0.5, 1.0)),
+    "tango": paired.tango,
+    "newcombe": paired.newcombe,
+    "bonett_price": paired.bonett_price,
+    "agresti_min": paired.agresti_min,
+    "wald": paired.wald,
 }
 BOUNDS = {10: 0.0275, 20: 0.021, 50: 0.0115, 100: 0.0070}
 DIFFERENCES = {
     "newcombe": unpaired.newcombe,
     "miettinen_nurminen": unpaired.miettinen_nurminen,
-    "beta(0.5)": partial(unpaired_beta.difference, prior=(0.5, 0.5)),
-    "beta(1)": partial(unpaired_beta.difference, prior=(1, 1)),
+    "beta(0.5)": partial(unpaired.beta_difference, prior=(0.5, 0.5)),
+    "beta(1)": partial(unpaired.beta_difference, prior=(1, 1)),
     "wald": unpaired.wald,
 }
 RATIOS = {
     "mn_ratio": unpaired.mn_ratio,
-    "beta_ratio(0.5)": partial(unpaired_beta.ratio, prior=(0.5, 0.5)),
-    "beta_ratio(1)": partial(unpaired_beta.ratio, prior=(1, 1)),
+    "beta_ratio(0.5)": partial(unpaired.ratio, prior=(0.5, 0.5)),
+    "beta_ratio(1)": partial(unpaired.ratio, prior=(1, 1)),
     "katz": unpaired.katz,
 }
 ODDS = {
     "mn_odds": unpaired.mn_odds,
-    "beta_odds(0.5)": partial(unpaired_beta.odds_ratio, prior=(0.5, 0.5)),
-    "beta_odds(1)": partial(unpaired_beta.odds_ratio, prior=(1, 1)),
+    "beta_odds(0.5)": partial(unpaired.odds_ratio, prior=(0.5, 0.5)),
+    "beta_odds(1)": partial(unpaired.odds_ratio, prior=(1, 1)),
 }
 SIZES = [(10, 10), (20, 20), (50, 50), (10, 30), (20, 100)]
 
@@ -131,7 +123,7 @@ def latent_rows():
     outcomes = np.array([(i, j, k, n - i - j - k) for i in range(n + 1) for j in range(n + 1 - i)
                          for k in range(n + 1 - i - j)]).T  # fmt: skip
     cells = drawn_from_the_prior(np.random.default_rng(1), 4000)
-    found = latent_pairs.latent(paired_counts(*outcomes), **LEVEL)
+    found = paired.latent(paired_counts(*outcomes), **LEVEL)
     truth, case = cells[2] - cells[1], {"truths": "prior"}
     rows = [exact_row(case | {"n": n}, "latent", found, truth, multinomial(outcomes, cells))]
     cases = [("prior", 30, 500), ("prior", 100, 400), ("near equal", 300, 200)]
@@ -143,7 +135,7 @@ def latent_rows():
             a = np.full(n_draws, score)
             cells = latent_cells(a, a + 0.01, np.full(n_draws, 0.99 if score < 0.9 else 0.7))
         tables = rng.multinomial(n, (cells / cells.sum(axis=0)).T).T
-        found = latent_pairs.latent(paired_counts(*tables), **LEVEL)
+        found = paired.latent(paired_counts(*tables), **LEVEL)
         truth = cells[2] - cells[1]
         rows.append(study.coverage_row({"truths": name, "n": n}, "latent", found, truth))
     return rows
@@ -165,8 +157,8 @@ def paired_scores_rows():
                 "dirichlet_process(0.5)": bounded.dirichlet_process(
                     differences, bounds=(-1, 1), mass=0.5, **LEVEL
                 ),
-                "t_interval": mean.t_interval(differences, **LEVEL),
-                "z_interval": mean.z_interval(differences, **LEVEL),
+                "t_interval": means.t_interval(differences, **LEVEL),
+                "z_interval": means.z_interval(differences, **LEVEL),
             }
             rows += [study.coverage_row(case, key, found, truth) for key, found in methods.items()]
     return rows
@@ -205,13 +197,13 @@ def unpaired_scores_rows():
             pairs = np.arange(n_pairs), np.arange(n_pairs) + n_pairs
             unit = {"bounds": (0.0, 1.0), "mass": 0.5}
             sums = np.nan_to_num(scores), 1.0 * ~np.isnan(scores)
-            posterior = unpaired_scores.dp_difference(scores, *pairs, **unit, **LEVEL)
+            posterior = unpaired.dp_difference(scores, *pairs, **unit, **LEVEL)
             found = {
                 "dp_difference": (posterior, posterior.prob_better),
-                "mover_dp": (unpaired_scores.mover_dp(scores, *pairs, **unit, **LEVEL), None),
+                "mover_dp": (unpaired.mover_dp(scores, *pairs, **unit, **LEVEL), None),
                 "welch_t": (
-                    unpaired_scores.welch_t(*sums, *pairs, **LEVEL),
-                    unpaired_scores.welch_prob(*sums, *pairs),
+                    unpaired.welch_t(*sums, *pairs, **LEVEL),
+                    unpaired.welch_prob(*sums, *pairs),
                 ),
             }
             truth = study.BOUNDED_SCORES[other][1] - study.BOUNDED_SCORES[name][1]
@@ -219,7 +211,7 @@ def unpaired_scores_rows():
             for method, (interval, prob) in found.items():
                 row = study.coverage_row(case, method, interval, truth)
                 if name == other and prob is not None:
-                    p_values = unpaired_scores.two_sided(prob)
+                    p_values = unpaired.two_sided(prob)
                     row["rejected"] = float((p_values <= 0.05).mean())
                 rows.append(row)
     return rows

@@ -11,21 +11,13 @@ import pytest
 import study
 from scipy import special, stats
 
-from evalstats_plugin.stats import (
-    binomial,
-    control_variate,
-    finite_population,
-    mean,
-    paired_binary,
-    prediction_powered,
-    sequential,
-)
+from evalstats_plugin.stats import bounded, control_variate, means, paired, sequential, survey
 from evalstats_plugin.stats.interval import Interval
-from evalstats_plugin.stats.paired_binary import paired_counts
+from evalstats_plugin.stats.paired import paired_counts
 
 pytestmark = pytest.mark.validation
 LEVEL = 0.95
-UNIFORM = partial(binomial.beta_hpd, prior=(1, 1), confidence_level=LEVEL)
+UNIFORM = partial(bounded.beta_hpd, prior=(1, 1), confidence_level=LEVEL)
 # Looks after every tenth item, 100 of them.
 LOOKS = np.arange(10, 1001, 10)
 
@@ -39,9 +31,9 @@ def look_rows():
     """Exact: at all of 100 looks together, and at the one after 100 items; widths there."""
     methods = {
         "beta_mixture": sequential.beta_mixture,
-        "wilson": binomial.wilson,
-        "beta_hpd": partial(binomial.beta_hpd, prior=(1, 1)),
-        "clopper_pearson": binomial.clopper_pearson,
+        "wilson": bounded.wilson,
+        "beta_hpd": partial(bounded.beta_hpd, prior=(1, 1)),
+        "clopper_pearson": bounded.clopper_pearson,
     }
     return [
         looks_at(name, method, truth)
@@ -86,7 +78,7 @@ def bounded_look_rows():
             "beta_mixture(sum)": lambda x: sequential.beta_mixture(
                 x.sum(axis=1), x.shape[1], confidence_level=LEVEL
             ),
-            "t_interval": lambda x: mean.t_interval(x, confidence_level=LEVEL),
+            "t_interval": lambda x: means.t_interval(x, confidence_level=LEVEL),
         }
         for method, interval in methods.items():
             found = {n: interval(x) for n, x in looks.items()}
@@ -119,7 +111,7 @@ def paired_look_rows():
         counts = paired_counts(0 * better, worse, better, LOOKS - better - worse)
         tests = {
             "confidence-sequence": sequential.paired_p_value(counts) <= 1 - LEVEL,
-            "mid-p": paired_binary.mcnemar_mid_p(counts) <= 1 - LEVEL,
+            "mid-p": paired.mcnemar_mid_p(counts) <= 1 - LEVEL,
         }
         for method, found in tests.items():
             stopped = np.where(found.any(axis=1), LOOKS[np.argmax(found, axis=1)], LOOKS[-1])
@@ -163,7 +155,7 @@ def paired_width_rows():
         methods = {
             "paired_mixture": sequential.paired_mixture(counts, confidence_level=LEVEL),
             "two pieces": two_pieces(b, c, n),
-            "dirichlet": paired_binary.dirichlet(counts, confidence_level=LEVEL, prior=(0.5, 1.0)),
+            "dirichlet": paired.dirichlet(counts, confidence_level=LEVEL, prior=(0.5, 1.0)),
         }
         rows += [
             {"n": n, "method": name, "width": float(chance @ (i.high - i.low))}
@@ -234,7 +226,7 @@ def adjusted(scores, covariate, n):
     yield "cuped-t-hc3", control_variate.t_interval(hc3, confidence_level=LEVEL)
     half = 1.959964 * np.sqrt(found.variance)
     yield "cuped-z", Interval(found.estimate - half, found.estimate + half)
-    yield "beta_hpd+fpc", finite_population.shrink(k / n, UNIFORM(k, n), n, 1000)
+    yield "beta_hpd+fpc", survey.shrink(k / n, UNIFORM(k, n), n, 1000)
 
 
 @cache
@@ -250,9 +242,7 @@ def prediction_powered_rows():
                 judged = 1.0 * (rng.uniform(size=labels.shape) < passes)
                 k = labels[:, :n].sum(axis=1)
                 labels[:, n:] = np.nan
-                found = prediction_powered.ppi(
-                    labels, judged, bounds=(0, 1), confidence_level=LEVEL
-                )
+                found = control_variate.ppi(labels, judged, bounds=(0, 1), confidence_level=LEVEL)
                 half = 1.959964 * found.std_error
                 case = {"truth": truth, "judge": f"{right} / {rejected}", "n": n}
                 normal = Interval(found.estimate - half, found.estimate + half)

@@ -11,9 +11,13 @@ import numpy as np
 import pytest
 from scipy import special
 
-from evalstats_plugin.hierarchical import beta_binomial
-from evalstats_plugin.hierarchical.crossed_fit import Length
-from evalstats_plugin.hierarchical.models import CROSSED_MODELS, Counts, fit_model
+from evalstats_plugin.hierarchical.engines import posterior
+from evalstats_plugin.hierarchical.engines.crossed_fit import (
+    CROSSED_MODELS,
+    Counts,
+    Length,
+    fit_model,
+)
 
 pytestmark = pytest.mark.validation
 FILE = Path(__file__).parents[2] / "fixtures" / "validation" / "hierarchical_coverage.json"
@@ -36,8 +40,8 @@ def pooled(right, trials, rng):
 
 
 def apart(right, trials, rng):
-    shares = beta_binomial.shares(right, trials, pooled=False)
-    return beta_binomial.draw(shares, right, trials, (4, 500), rng).accuracy
+    shares = posterior.shares(right, trials, pooled=False)
+    return posterior.draw(shares, right, trials, (4, 500), rng).accuracy
 
 
 def limits(draws, narrowed=1.0):

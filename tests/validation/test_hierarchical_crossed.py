@@ -13,11 +13,16 @@ import pytest
 import torch
 from scipy import special
 
-from evalstats_plugin.hierarchical.crossed import ScalePrior
-from evalstats_plugin.hierarchical.crossed_fit import Length
-from evalstats_plugin.hierarchical.models import CROSSED_MODELS, Counts, crossed_model_of, fit_model
-from evalstats_plugin.sampling.convergence import convergence
-from evalstats_plugin.sampling.polya_gamma import polya_gamma
+from evalstats_plugin.hierarchical.engines.crossed import ScalePrior
+from evalstats_plugin.hierarchical.engines.crossed_fit import (
+    CROSSED_MODELS,
+    Counts,
+    Length,
+    crossed_model_of,
+    fit_model,
+)
+from evalstats_plugin.runtime.torch import polya_gamma
+from evalstats_plugin.stats.draws import convergence
 
 pytestmark = pytest.mark.validation
 FOLDER = Path(__file__).parents[2] / "fixtures"

@@ -14,15 +14,21 @@ import numpy as np
 import pytest
 import torch
 
-from evalstats_plugin.hierarchical.blocks import choose_blocks, default_limit
-from evalstats_plugin.hierarchical.bound import bind
-from evalstats_plugin.hierarchical.distributions import Normal
-from evalstats_plugin.hierarchical.evidence import Scene, log_evidence
-from evalstats_plugin.hierarchical.importance import global_log_weights, log_mean
-from evalstats_plugin.hierarchical.particles import draw_particles
-from evalstats_plugin.hierarchical.plated_fit import Options, infer
-from evalstats_plugin.hierarchical.plated_model import Latent, Model, Observed, Plate
-from evalstats_plugin.hierarchical.proposals import first_proposals
+from evalstats_plugin.hierarchical.engines.plates.distributions import Normal
+from evalstats_plugin.hierarchical.engines.plates.evidence import (
+    Scene,
+    global_log_weights,
+    log_evidence,
+    log_mean,
+)
+from evalstats_plugin.hierarchical.engines.plates.fit import (
+    FitOptions,
+    choose_blocks,
+    default_limit,
+    infer,
+)
+from evalstats_plugin.hierarchical.engines.plates.model import Latent, Model, Observed, Plate, bind
+from evalstats_plugin.hierarchical.engines.plates.particles import draw_particles, first_proposals
 
 pytestmark = pytest.mark.validation
 FILE = Path(__file__).parents[2] / "fixtures" / "validation" / "hierarchical_engine.json"
@@ -103,13 +109,13 @@ def nested(tests):
         row[f"global_{count}_error"] = float(np.mean(found)) - evidence
     row["prior_proposals"] = []
     for k in (3, 10, 30, 100, 300):
-        how = Options(k=k, sets=10, draws=0)
+        how = FitOptions(k=k, sets=10, draws=0)
         fit, spent = seconds(lambda how=how: infer(model, {"y": y}, "fixed", options=how, rng=0))
         error = fit.log_evidence - evidence
         row["prior_proposals"].append({"k": k, "error": error, "cpu_seconds": spent})
     row["qem"] = []
     for k, seed in [(10, 0), *((30, s) for s in range(5)), (100, 0)]:
-        how = Options(k=k, iterations=50)
+        how = FitOptions(k=k, iterations=50)
         fit, spent = seconds(
             lambda how=how, seed=seed: infer(model, {"y": y}, options=how, rng=seed)
         )
@@ -127,7 +133,7 @@ def growth(tests):
     rows = []
     for k, t in [(10, 100), (30, 100), (100, 100), (30, 1000), (30, 10_000)]:
         y = tests.tasks(t)
-        how = Options(k=k, iterations=5, sets=1, draws=0)
+        how = FitOptions(k=k, iterations=5, sets=1, draws=0)
         _, spent = seconds(
             lambda y=y, how=how: infer(tests.logit_normal(y, 100), {"y": y}, options=how, rng=0)
         )
@@ -137,7 +143,7 @@ def growth(tests):
 
 def rated(step, seed):
     """One row of the ratings."""
-    how = Options(k=10, iterations=100, step=step, draws=0)
+    how = FitOptions(k=10, iterations=100, step=step, draws=0)
     fit, spent = seconds(lambda: infer(ratings_model(), ratings(), options=how, rng=seed))
     return {
         "step": step,

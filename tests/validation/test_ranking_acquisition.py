@@ -16,26 +16,28 @@ import numpy as np
 import pytest
 from scipy import special
 
-from evalstats_plugin.analyses.ranking_rows import ranked
-from evalstats_plugin.ranking.acquisition import BEST_DRAWS, RULES, THOMPSON_DRAWS
-from evalstats_plugin.ranking.bradley_terry import fit_bradley_terry
-from evalstats_plugin.ranking.contests import Contests
-from evalstats_plugin.ranking.orders import (
-    differences,
-    joint_rank_intervals,
-    rank_intervals,
-    ranks_of,
-)
-from evalstats_plugin.ranking.outcome import prob_win, slope
-from evalstats_plugin.ranking.pair_information import (
+from evalstats_plugin.ranking.contests.contests import Contests
+from evalstats_plugin.ranking.contests.outcomes import prob_win, slope
+from evalstats_plugin.ranking.next import (
+    BEST_DRAWS,
+    RULES,
+    THOMPSON_DRAWS,
     all_pairs,
     best_information,
     pair_scores,
     rare,
     thompson,
 )
-from evalstats_plugin.ranking.thurstone import fit_thurstone
-from evalstats_plugin.stats.ranks import rank_limits
+from evalstats_plugin.ranking.ratings.bradley_terry import fit_bradley_terry
+from evalstats_plugin.ranking.ratings.fit import (
+    differences,
+    joint_rank_intervals,
+    rank_intervals,
+    ranks_of,
+)
+from evalstats_plugin.ranking.rows import ranked
+from evalstats_plugin.ranking.thurstone.model import fit_thurstone
+from evalstats_plugin.stats.many import rank_limits
 
 RANGES = ("rank sets", "joint rank intervals", "rank intervals", "rank sets by single tests")
 pytestmark = pytest.mark.validation

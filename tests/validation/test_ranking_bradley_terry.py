@@ -16,13 +16,11 @@ import numpy as np
 import pytest
 from scipy import linalg, stats
 
-from evalstats_plugin.ranking import bradley_terry_gibbs
-from evalstats_plugin.ranking.bradley_terry import fit_bradley_terry
-from evalstats_plugin.ranking.bradley_terry_chances import log_loss
-from evalstats_plugin.ranking.bradley_terry_gibbs import Options, gibbs
-from evalstats_plugin.ranking.contests import Contests
-from evalstats_plugin.ranking.counted import counted
-from evalstats_plugin.ranking.maximum import Prior
+from evalstats_plugin.ranking.contests.contests import Contests, counted
+from evalstats_plugin.ranking.ratings import gibbs as ratings_gibbs
+from evalstats_plugin.ranking.ratings.bradley_terry import fit_bradley_terry, log_loss
+from evalstats_plugin.ranking.ratings.gibbs import GibbsOptions, gibbs
+from evalstats_plugin.ranking.ratings.likelihood import Prior
 
 pytestmark = pytest.mark.validation
 FIXTURES = Path(__file__).parents[2] / "fixtures"
@@ -34,7 +32,7 @@ CONTRASTS = linalg.helmert(N)
 def ranks():
     """Of the truth among draws, contrast by contrast."""
     rng, found = np.random.default_rng(3), []
-    options = Options(chains=40, draws=1, warm_up=15, device="cpu")
+    options = GibbsOptions(chains=40, draws=1, warm_up=15, device="cpu")
     first, second = (np.tile(side, 3) for side in np.triu_indices(N, 1))
     for _ in range(REPLICATIONS):
         rating = rng.normal(size=N)
@@ -90,8 +88,8 @@ def folds():
 
 def test_draws_are_calibrated_and_judges_matter(monkeypatch):
     even = row("gibbs")
-    drawn = bradley_terry_gibbs.polya_gamma
-    monkeypatch.setattr(bradley_terry_gibbs, "polya_gamma", lambda *args: 4 * drawn(*args))
+    drawn = ratings_gibbs.polya_gamma
+    monkeypatch.setattr(ratings_gibbs, "polya_gamma", lambda *args: 4 * drawn(*args))
     rows = {"calibration": [even, row("broken")], "llmfao": folds()}
     about = " ".join(__doc__.split())
     FILE.write_text(json.dumps({"about": about, **rows}, indent=1) + "\n", encoding="utf-8")

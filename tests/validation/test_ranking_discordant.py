@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from evalstats_plugin.ranking.bradley_terry import fit_bradley_terry
-from evalstats_plugin.ranking.contests import Contests
+from evalstats_plugin.ranking.contests.contests import Contests
+from evalstats_plugin.ranking.ratings.bradley_terry import fit_bradley_terry
 
 pytestmark = pytest.mark.validation
 FILE = Path(__file__).parents[2] / "fixtures" / "validation" / "ranking_discordant.json"

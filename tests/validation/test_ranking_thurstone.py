@@ -16,8 +16,8 @@ import pytest
 from scipy import stats
 
 from evalstats_plugin.errors import DesignError
-from evalstats_plugin.ranking.contests import Contests
-from evalstats_plugin.ranking.thurstone import EPState, fit_thurstone
+from evalstats_plugin.ranking.contests.contests import Contests
+from evalstats_plugin.ranking.thurstone.model import EPState, fit_thurstone
 
 pytestmark = pytest.mark.validation
 FILE = Path(__file__).parents[2] / "fixtures" / "validation" / "ranking_thurstone.json"

@@ -7,19 +7,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
-from evalstats_plugin.errors import DesignError, SelectionError
+from evalstats_plugin.errors import DesignError, SelectionError, no_such
 from evalstats_plugin.report.figures import canvas
 from evalstats_plugin.report.figures.canvas import BLUE, INK, SERIES, SKY, VERMILION
 from evalstats_plugin.report.text import percent
-from evalstats_plugin.stats.interval import FloatArray, normal_quantile
-from evalstats_plugin.wording import no_such
+from evalstats_plugin.stats.arrays import FloatArray
+from evalstats_plugin.stats.interval import normal_quantile
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from evalstats_plugin.adaptive.replay import SimulatedAccuracy
     from evalstats_plugin.adaptive.session import AdaptiveSession
-    from evalstats_plugin.analyses.adaptive_simulation import SimulatedAccuracy
-    from evalstats_plugin.results import Results
+    from evalstats_plugin.data.results import Results
+
 
 MEASURES = {
     "score_mae": "mean absolute error\nof the predicted full score",

@@ -14,9 +14,8 @@ import numpy as np
 import pytest
 
 from evalstats_plugin import Responses, Source, annotate, export, intervals, read
+from evalstats_plugin.data.runs import ResponseSet, one_of_each
 from evalstats_plugin.errors import SelectionError, WriteError
-from evalstats_plugin.response_set import ResponseSet
-from evalstats_plugin.runs import one_of_each
 
 FIXTURES = Path(__file__).parents[3] / "fixtures"
 SCHEMAS = FIXTURES / "schemas" / "every_eval_ever"

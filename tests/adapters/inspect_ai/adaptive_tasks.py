@@ -21,7 +21,7 @@ from inspect_ai.model import (
 from inspect_ai.scorer import match
 from inspect_ai.solver import Generate, Solver, TaskState, solver
 
-from evalstats_plugin.adapters.inspect_ai.adaptive import adaptive
+from evalstats_plugin.adapters.inspect_ai.adaptive.asking import adaptive
 
 N_ITEMS = 40
 END_AFTER = "EVALSTATS_TEST_END_AFTER"

@@ -15,11 +15,7 @@ from inspect_ai.model import ModelOutput
 from inspect_ai.scorer import Score, Scorer, Target, accuracy, match, mean, scorer, stderr
 from inspect_ai.solver import Generate, Solver, TaskState, solver
 
-from evalstats_plugin.adapters.inspect_ai.metrics import (
-    beta_interval,
-    cluster_interval,
-    jeffreys,
-)
+from evalstats_plugin.adapters.inspect_ai.metrics import beta_interval, cluster_interval, jeffreys
 
 N_ITEMS = 12
 # Each right where the other is wrong on one item more than once: 8 and 11 of 12 are right.

@@ -11,11 +11,11 @@ import anyio
 import numpy as np
 import pytest
 
-from evalstats_plugin.adapters.inspect_ai import adaptive_gate
-from evalstats_plugin.adapters.inspect_ai.adaptive_gate import Gate
-from evalstats_plugin.adaptive.answers_file import AnswersFile
+from evalstats_plugin.adapters.inspect_ai.adaptive import gate as adaptive_gate
+from evalstats_plugin.adapters.inspect_ai.adaptive.gate import Gate
 from evalstats_plugin.adaptive.bank import ItemBank
 from evalstats_plugin.adaptive.plan import Plan
+from evalstats_plugin.adaptive.session import AnswersFile
 
 N_ITEMS = 20
 N_ASKED = 8

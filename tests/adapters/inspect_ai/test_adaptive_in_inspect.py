@@ -19,11 +19,11 @@ import pytest
 from click.testing import CliRunner
 
 from evalstats_plugin import read
-from evalstats_plugin.adapters.inspect_ai.adaptive_gate import ANSWERED
-from evalstats_plugin.adapters.inspect_ai.adaptive_task import adaptive_task, said_by
-from evalstats_plugin.adaptive.answers_file import AnswersFile
+from evalstats_plugin.adapters.inspect_ai.adaptive.gate import ANSWERED
+from evalstats_plugin.adapters.inspect_ai.adaptive.run import adaptive_task, said_by
 from evalstats_plugin.adaptive.bank import ItemBank
 from evalstats_plugin.adaptive.plan import Plan
+from evalstats_plugin.adaptive.session import AnswersFile
 from evalstats_plugin.cli import main
 
 TASKS = Path(__file__).with_name("adaptive_tasks.py")

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from evalstats_plugin.contest_logs import read_contests
 from evalstats_plugin.errors import LogError, SelectionError
-from evalstats_plugin.ranking.files import write_contests
+from evalstats_plugin.logs.reading import read_contests
+from evalstats_plugin.ranking.contests.files import write_contests
 
 LOGS = Path(__file__).parents[3] / "fixtures" / "logs" / "inspect_ai" / "0.3.285"
 PAIRWISE = LOGS / "pairwise"

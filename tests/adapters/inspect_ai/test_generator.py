@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from evalstats_plugin.errors import PluginError, SelectionError
-from evalstats_plugin.plugins import load
+from evalstats_plugin.plugins import load_plugins
 
 models: Any = pytest.importorskip("inspect_ai.model")
 
@@ -33,7 +33,7 @@ def _mock(monkeypatch: pytest.MonkeyPatch, reply: Any) -> None:
 def test_a_model_replies_from_several_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     """As often as it is asked, on Inspect's own mock model."""
     _mock(monkeypatch, "Fine. [[A]]")
-    generate = load().call("evalstats_generator", model="mockllm/model")
+    generate = load_plugins().call("evalstats_generator", model="mockllm/model")
     with ThreadPoolExecutor(4) as pool:
         replies = list(pool.map(generate, ["which?"] * 8))
 
@@ -43,7 +43,7 @@ def test_a_model_replies_from_several_threads(monkeypatch: pytest.MonkeyPatch) -
 def test_a_model_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """One error that names it."""
     _mock(monkeypatch, RuntimeError("no quota"))
-    generate = load().call("evalstats_generator", model="mockllm/model")
+    generate = load_plugins().call("evalstats_generator", model="mockllm/model")
 
     with pytest.raises(PluginError, match="'mockllm/model' did not answer: RuntimeError: no quota"):
         generate("which?")
@@ -51,8 +51,8 @@ def test_a_model_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_models_that_inspect_does_not_know_are_left_to_others() -> None:
     """None, not an error."""
-    assert load().call("evalstats_generator", model="nobody/knows") is None
-    assert load().call("evalstats_generator", model="no-provider") is None
+    assert load_plugins().call("evalstats_generator", model="nobody/knows") is None
+    assert load_plugins().call("evalstats_generator", model="no-provider") is None
 
 
 def test_a_model_that_lacks_something_says_what(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,4 +64,4 @@ def test_a_model_that_lacks_something_says_what(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(models, "get_model", get_model)
 
     with pytest.raises(SelectionError, match=r"cannot ask the model 'openai/x': .*pip install"):
-        load().call("evalstats_generator", model="openai/x")
+        load_plugins().call("evalstats_generator", model="openai/x")

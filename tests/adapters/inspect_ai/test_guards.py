@@ -17,11 +17,11 @@ from zipfile import ZIP_DEFLATED, ZipFile
 import pytest
 
 from evalstats_plugin import read
-from evalstats_plugin.adapters.inspect_ai import guard
-from evalstats_plugin.adapters.inspect_ai.layout import find_logs, form_of
+from evalstats_plugin.adapters.inspect_ai.archive import guard
+from evalstats_plugin.adapters.inspect_ai.archive.guard import find_logs, form_of
 from evalstats_plugin.adapters.inspect_ai.reader import read_log
+from evalstats_plugin.data.responses import Responses, Selection
 from evalstats_plugin.errors import LogError
-from evalstats_plugin.responses import Responses, Selection
 
 LATEST = Path(__file__).parents[3] / "fixtures" / "logs" / "inspect_ai" / "0.3.285"
 GOOD = min((LATEST / "tiny_perfect").glob("*.eval"))

@@ -13,13 +13,12 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from evalstats_plugin.adapters.inspect_ai.items import annotate_items
-from evalstats_plugin.adapters.inspect_ai.writer import annotate_log
-from evalstats_plugin.analyses.items import item_statistics
+from evalstats_plugin.adapters.inspect_ai.writer import annotate_items, annotate_log
 from evalstats_plugin.cli import main
+from evalstats_plugin.data.responses import Responses, Source
 from evalstats_plugin.errors import WriteError
-from evalstats_plugin.logs import read
-from evalstats_plugin.responses import Responses, Source
+from evalstats_plugin.logs.reading import read
+from evalstats_plugin.scores.items import item_statistics
 
 LOGS = Path(__file__).parents[3] / "fixtures" / "logs" / "inspect_ai" / "0.3.285"
 ARITH = min(LOGS.glob("models/*_arith_*.eval"))

@@ -18,12 +18,12 @@ from inspect_ai.log import EvalLog, read_eval_log, write_eval_log
 from inspect_ai.scorer import value_to_float
 
 from evalstats_plugin import compare, read
-from evalstats_plugin.adapters.inspect_ai.layout import find_logs, form_of
-from evalstats_plugin.adapters.inspect_ai.values import as_score
+from evalstats_plugin.adapters.inspect_ai.archive.guard import find_logs, form_of
+from evalstats_plugin.adapters.inspect_ai.archive.takes import as_score
+from evalstats_plugin.data.responses import Responses, Selection
 from evalstats_plugin.errors import ItemConflictError, LogError
-from evalstats_plugin.logs import read_log
-from evalstats_plugin.plugins import load
-from evalstats_plugin.responses import Responses, Selection
+from evalstats_plugin.logs.reading import read_log
+from evalstats_plugin.plugins import load_plugins
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "logs"
 LOGS = FIXTURES / "inspect_ai"
@@ -38,7 +38,7 @@ def _id(path: Path) -> str:
 
 
 def _of(path: Path, **selection: Any) -> dict[str, Responses]:
-    return {r.metric: r for r in read_log(path, Selection(**selection), load())}
+    return {r.metric: r for r in read_log(path, Selection(**selection), load_plugins())}
 
 
 def _log(run: str, model: str = "", task: str = "") -> Path:
@@ -320,7 +320,7 @@ def test_both_forms_of_a_log_say_the_same(task: str, tmp_path: Path) -> None:
 
 def test_names_are_listed_without_reading_samples() -> None:
     """Also of runs that failed."""
-    found = [r for p in PATHS for r in read_log(p, Selection(header_only=True), load())]
+    found = [r for p in PATHS for r in read_log(p, Selection(header_only=True), load_plugins())]
 
     assert {0} == {len(r.item_ids) for r in found}
     assert {"match", "rubric:style", "partial_credit", "choice"} <= {r.metric for r in found}

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from evalstats_plugin.adapters.inspect_ai import replace
+from evalstats_plugin.adapters.inspect_ai.archive import editing
 from evalstats_plugin.adapters.inspect_ai.writer import annotate_log
 from evalstats_plugin.errors import WriteError
-from evalstats_plugin.plugins import Annotation
-from evalstats_plugin.results import Intervals, ScoreInterval
+from evalstats_plugin.hookspecs import Annotation
+from evalstats_plugin.scores.rows import Intervals, ScoreInterval
 
 LOGS = Path(__file__).parents[3] / "fixtures" / "logs" / "inspect_ai" / "0.3.285"
 ARITH = min(LOGS.glob("models/*_arith_*"))
@@ -45,8 +45,8 @@ def test_a_log_changed_meanwhile_is_not_overwritten(log: Path) -> None:
     """Somebody edits tags in the viewer while we compute."""
     with (  # noqa: PT012 - leaving the inner block is what raises
         pytest.raises(WriteError, match="changed by another process"),
-        replace.opened(log) as original,
-        replace.replacing(log, original, log) as copy,
+        editing.opened(log) as original,
+        editing.replacing(log, original, log) as copy,
     ):
         shutil.copyfile(original.file, copy)
         log.write_bytes(b"edited")
@@ -158,8 +158,8 @@ def test_logs_in_s3_are_written_only_over_what_was_read(bucket: Any) -> None:
     assert ("evalstats" in annotated.tags, 50) == (True, len(annotated.samples or []))
     with (  # noqa: PT012 - leaving the inner block is what raises
         pytest.raises(WriteError, match="changed by another process"),
-        replace.opened(log) as original,
-        replace.replacing(log, original, log) as copy,
+        editing.opened(log) as original,
+        editing.replacing(log, original, log) as copy,
     ):
         shutil.copyfile(original.file, copy)
         log.write_bytes(b"edited")

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from evalstats_plugin import annotate, read
-from evalstats_plugin.adapters.inspect_ai.items import annotate_items
-from evalstats_plugin.analyses.items import item_statistics
+from evalstats_plugin.adapters.inspect_ai.writer import annotate_items
+from evalstats_plugin.scores.items import item_statistics
 
 ROOT = Path(__file__).parents[3]
 MODELS = ROOT / "fixtures" / "logs" / "inspect_ai" / "0.3.285" / "models"

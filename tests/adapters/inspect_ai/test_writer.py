@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 
 from evalstats_plugin.adapters.inspect_ai.writer import annotate_log
+from evalstats_plugin.comparisons.rows import Comparison, Comparisons
 from evalstats_plugin.errors import LogError, WriteError
-from evalstats_plugin.plugins import Annotation
-from evalstats_plugin.results import Comparison, Comparisons, Intervals, ScoreInterval
+from evalstats_plugin.hookspecs import Annotation
+from evalstats_plugin.scores.rows import Intervals, ScoreInterval
 
 pytestmark = pytest.mark.needs("inspect_ai>=0.3.285")
 

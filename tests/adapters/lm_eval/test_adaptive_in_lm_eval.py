@@ -213,7 +213,7 @@ def test_answers_that_are_drawn_are_scored_as_drawn(tmp_path: Path, model: str) 
 
 def test_a_second_run_on_the_same_answers_is_refused(tmp_path: Path, model: str) -> None:
     """Two writers would ask items twice, and leave answers that nobody can take up."""
-    from evalstats_plugin.adapters.lm_eval.adaptive import Model, Rounds, Tasks, arguments_of
+    from evalstats_plugin.adapters.lm_eval.adaptive.run import Model, Rounds, Tasks, arguments_of
 
     bank, state = _bank(tmp_path / "bank.parquet"), tmp_path / "state"
     plan = Plan(bank=bank, max_items=4, batch=2, state=state)

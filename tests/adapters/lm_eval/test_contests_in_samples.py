@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from evalstats_plugin.contest_logs import read_contests
 from evalstats_plugin.errors import LogError, SelectionError
+from evalstats_plugin.logs.reading import read_contests
 
 LOGS = Path(__file__).parents[3] / "fixtures" / "logs" / "lm_eval" / "0.4.13"
 PAIRS = LOGS / "out_pairs"

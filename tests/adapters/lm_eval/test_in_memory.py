@@ -10,7 +10,7 @@ import pytest
 
 import evalstats_plugin
 from evalstats_plugin.errors import LogError
-from evalstats_plugin.logs import read_results
+from evalstats_plugin.logs.reading import read_results
 
 GENERATOR = Path(__file__).parents[3] / "fixtures" / "generate" / "lm_eval"
 TASKS = ["es_mc", "es_gen", "es_group", "es_odd", "es_ppl", "es_passk"]
@@ -38,7 +38,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Any:
 def test_results_in_memory_are_annotated_and_left_as_they_are(results: Any) -> None:
     """A new dictionary with one key more; the intervals are those of the logged means."""
     keys = list(results)
-    annotated = evalstats_plugin.annotate_results(results)
+    annotated = evalstats_plugin.logs.annotate_results(results)
     rows = {(i["task"], i["metric"]): i for i in annotated["evalstats"]["intervals"]}
     row = rows["es_mc", "acc,none"]
     group = rows["es_group", "acc,none"]
@@ -74,4 +74,4 @@ def test_without_samples_counts_are_used(results: Any) -> None:
 def test_a_dictionary_of_something_else_is_refused() -> None:
     """Not every dictionary is results."""
     with pytest.raises(LogError, match="knows these results"):
-        evalstats_plugin.annotate_results({"accuracy": 1.0})
+        evalstats_plugin.logs.annotate_results({"accuracy": 1.0})

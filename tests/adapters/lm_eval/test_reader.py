@@ -13,22 +13,22 @@ import numpy as np
 import pytest
 
 from evalstats_plugin import read
-from evalstats_plugin.adapters.lm_eval.answers import with_answers
-from evalstats_plugin.adapters.lm_eval.recompute import (
+from evalstats_plugin.adapters.lm_eval.reader import with_answers
+from evalstats_plugin.adapters.lm_eval.samples import MAX_LINE, read_samples
+from evalstats_plugin.adapters.lm_eval.values import (
+    Tree,
     mean_and_stderr,
     pooled_stderr,
     unweighted_stderr,
 )
-from evalstats_plugin.adapters.lm_eval.samples import MAX_LINE, read_samples
-from evalstats_plugin.adapters.lm_eval.tree import Tree
+from evalstats_plugin.data.responses import Responses, Selection
 from evalstats_plugin.errors import SelectionError
-from evalstats_plugin.logs import find_logs, read_log
-from evalstats_plugin.plugins import load
-from evalstats_plugin.responses import Responses, Selection
+from evalstats_plugin.logs.reading import find_logs, read_log
+from evalstats_plugin.plugins import load_plugins
 
 LOGS = Path(__file__).parents[3] / "fixtures" / "logs" / "lm_eval"
 VERSIONS = sorted(p for p in LOGS.iterdir() if p.name != "0.3.0")
-RESULTS = [p for v in VERSIONS for p in find_logs([v], load())]
+RESULTS = [p for v in VERSIONS for p in find_logs([v], load_plugins())]
 THREE = LOGS / "0.4.13" / "out"
 
 
@@ -41,7 +41,7 @@ def _lines(path: Path) -> list[dict[str, Any]]:
 
 
 def _of(path: Path) -> list[Responses]:
-    return read_log(path, Selection(), load())
+    return read_log(path, Selection(), load_plugins())
 
 
 def test_every_version_folder_holds_logs() -> None:

@@ -11,10 +11,8 @@ import pytest
 from lm_eval.utils import handle_non_serializable
 from lm_eval_logs import THEIR_WRITER, as_summed
 
-from evalstats_plugin.adapters.lm_eval.replay import replay, replay_repeats
-from evalstats_plugin.adapters.lm_eval.replay_log import LoggedTask
-from evalstats_plugin.adapters.lm_eval.replay_model import Answers
-from evalstats_plugin.adapters.lm_eval.replay_result import PROVENANCE
+from evalstats_plugin.adapters.lm_eval.replay.model import Answers, LoggedTask
+from evalstats_plugin.adapters.lm_eval.replay.run import PROVENANCE, replay, replay_repeats
 from evalstats_plugin.errors import DesignError, LogError, SelectionError
 
 FIXTURES = Path(__file__).parents[3] / "fixtures"

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 from lm_eval_logs import as_summed
 
-from evalstats_plugin.adapters.lm_eval.replay_result import PROVENANCE
+from evalstats_plugin.adapters.lm_eval.replay.run import PROVENANCE
 from evalstats_plugin.cli import main
 
 FIXTURES = Path(__file__).parents[3] / "fixtures"

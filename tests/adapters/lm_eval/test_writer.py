@@ -12,8 +12,8 @@ import pytest
 
 from evalstats_plugin import annotate, read, strip
 from evalstats_plugin.errors import LogError, WriteError
-from evalstats_plugin.logs import find_logs
-from evalstats_plugin.plugins import load
+from evalstats_plugin.logs.reading import find_logs
+from evalstats_plugin.plugins import load_plugins
 
 LOGS = Path(__file__).parents[3] / "fixtures" / "logs" / "lm_eval"
 VERSIONS = sorted(p for p in LOGS.iterdir() if p.name != "0.3.0")
@@ -87,7 +87,7 @@ def test_lm_evals_own_readers_see_no_difference(copy: Path) -> None:
     from lm_eval.utils import get_latest_filename, get_results_filenames, make_table
 
     files = sorted(str(p) for p in copy.iterdir())
-    plain = {log: json.loads(log.read_text()) for log in find_logs([copy], load())}
+    plain = {log: json.loads(log.read_text()) for log in find_logs([copy], load_plugins())}
     annotate(copy, in_place=True)
 
     assert files == sorted(str(p) for p in copy.iterdir())
@@ -109,7 +109,7 @@ def test_copies_are_laid_out_as_the_originals(tmp_path: Path) -> None:
 
     assert 6 == len(written)
     assert {p.relative_to(tmp_path / "copies") for p in written} == {
-        p.relative_to(source) for p in find_logs([source], load())
+        p.relative_to(source) for p in find_logs([source], load_plugins())
     }
     assert before == _digests(source)
 

@@ -10,12 +10,13 @@ import pytest
 from click.testing import CliRunner
 
 from evalstats_plugin import compare, read
-from evalstats_plugin.adapters.tabular import stores
-from evalstats_plugin.cli import main, reading
+from evalstats_plugin.adapters.tabular import reader
+from evalstats_plugin.cli import main
+from evalstats_plugin.cli.shell import reading
+from evalstats_plugin.data.importing import write_store
+from evalstats_plugin.data.matrix import ResponseMatrix
+from evalstats_plugin.data.store import ResponseStore
 from evalstats_plugin.errors import LogError, SelectionError
-from evalstats_plugin.matrix import ResponseMatrix
-from evalstats_plugin.response_store import ResponseStore
-from evalstats_plugin.store_writing import write_store
 
 
 @pytest.fixture
@@ -52,7 +53,7 @@ def test_a_store_is_read_as_what_was_written(matrix: ResponseMatrix, store: Resp
 def test_more_answers_than_are_read_at_once_are_refused(
     store: ResponseStore, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(stores, "LARGE", 239)
+    monkeypatch.setattr(reader, "LARGE", 239)
     with pytest.raises(LogError, match=r"holds 240 answers, expected 239 at most .* --baseline"):
         read(store.path)
     assert len(read(store.path, task="math")) == 3
@@ -70,7 +71,7 @@ def test_compare_leaves_a_large_store_on_disk(
     matrix: ResponseMatrix, store: ResponseStore, monkeypatch: pytest.MonkeyPatch, *, large: bool
 ):
     if large:
-        monkeypatch.setattr(stores, "LARGE", 239)
+        monkeypatch.setattr(reader, "LARGE", 239)
         monkeypatch.setattr(reading, "LARGE", 239)
     code, shown, _ = run("compare", store.path, "--baseline", "model_1", "--format", "json")
     rows = json.loads(shown)["results"]

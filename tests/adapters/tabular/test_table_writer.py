@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 from evalstats_plugin import ResponseMatrix, Responses, Source, export, read
+from evalstats_plugin.data.runs import ResponseSet, one_of_each
 from evalstats_plugin.errors import LogError, SelectionError, WriteError
-from evalstats_plugin.response_set import ResponseSet
-from evalstats_plugin.runs import one_of_each
 
 LOGS = Path(__file__).parents[3] / "fixtures" / "logs"
 READ = {

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from evalstats_plugin import annotate, compare, export, fit_irt, intervals, read
+from evalstats_plugin.data.runs import ResponseSet
 from evalstats_plugin.errors import (
     DesignError,
     EvalStatsError,
@@ -20,7 +21,6 @@ from evalstats_plugin.errors import (
     SelectionError,
     WriteError,
 )
-from evalstats_plugin.response_set import ResponseSet
 
 Table = Callable[..., Path]
 

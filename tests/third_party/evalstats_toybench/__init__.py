@@ -49,8 +49,8 @@ def evalstats_read_results(results):
 
 @hookimpl
 def evalstats_read_contests(path, columns):
-    from evalstats_plugin.ranking.assembly import contests_of
-    from evalstats_plugin.ranking.records import record_table
+    from evalstats_plugin.data.tables import record_table
+    from evalstats_plugin.ranking.contests.assembly import contests_of
 
     data = _load(path)
     if data is None:
@@ -60,7 +60,7 @@ def evalstats_read_contests(path, columns):
 
 @hookimpl
 def evalstats_annotate_log(path, annotation, output):
-    from evalstats_plugin.atomic import write_bytes
+    from evalstats_plugin.runtime.files import write_bytes
 
     data = _load(path)
     if data is None:
@@ -114,28 +114,28 @@ def anything(counts, *, confidence_level):
 
 @hookimpl
 def evalstats_commands():
-    from evalstats_plugin.plugins import Command
+    from evalstats_plugin.hookspecs import Command
 
     return [Command("toy", "Say hello.", "evalstats_toybench.hello:toy")]
 
 
 @hookimpl
 def evalstats_harness_commands():
-    from evalstats_plugin.plugins import Command
+    from evalstats_plugin.hookspecs import Command
 
     return [Command("toy", "Ask the toy model.", "evalstats_toybench.hello:drive")]
 
 
 @hookimpl
 def evalstats_exporters():
-    from evalstats_plugin.plugins import Exporter
+    from evalstats_plugin.hookspecs import Exporter
 
     return [Exporter("toy", "a log of toybench", "evalstats_toybench:write_toy")]
 
 
 def write_toy(responses, output, *, loud=False):
     """Write the last responses; louder in capitals."""
-    from evalstats_plugin.atomic import write_bytes
+    from evalstats_plugin.runtime.files import write_bytes
 
     *left, r = responses
     answers = dict(zip(r.item_ids.tolist(), r.scores[:, 0].tolist(), strict=True))

@@ -1,0 +1,1 @@
+"""Adaptive tests inside Inspect."""

@@ -1,0 +1,305 @@
+"""Adaptive testing in Inspect: asks a task's samples by what they tell, until enough is known.
+
+In a task: ``Task(..., early_stopping=adaptive(bank="bank.parquet", stop_at=0.3))``. Any task as it
+is: ``evalstats-plugin adapt run inspect TASK --bank bank.parquet --model MODEL``, or by Inspect's
+own commands as ``evalstats_plugin/adaptive``; see `adaptive_task`. The log shows samples that were
+not needed as stopped early, with the reason; what was found is in its early stopping metadata, and
+in the annotation of it.
+"""
+# PART adaptive_attempt - How a sample fares that Inspect runs: its early stopping is not told of errors.
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from evalstats_plugin.adapters.inspect_ai.adaptive.gate import Gate
+from evalstats_plugin.adapters.inspect_ai.archive.guard import MANAGER, TASK_ARGS, printable
+from evalstats_plugin.adapters.inspect_ai.archive.takes import as_score, question
+from evalstats_plugin.adaptive.bank import ItemBank
+from evalstats_plugin.adaptive.plan import Plan
+from evalstats_plugin.adaptive.records import record_of
+from evalstats_plugin.adaptive.session import EXHAUSTED, AdaptiveSession, AnswersFile
+from evalstats_plugin.errors import DesignError, SelectionError, few
+
+if TYPE_CHECKING:
+    from inspect_ai.dataset import Sample
+    from inspect_ai.log import EvalSpec
+    from inspect_ai.scorer import SampleScore
+    from inspect_ai.util import EarlyStop
+
+
+class AdaptiveStopping:
+    """Inspect's ``EarlyStopping``: one session for each run of a task by a model.
+
+    Parameters
+    ----------
+    arguments
+        Of the task, where answers are good for those only.
+
+    Raises
+    ------
+    LogError, DesignError, SelectionError
+        No such bank, no item in it that may be asked, or an option that makes no sense.
+    """
+
+    task_args: Mapping[str, Any] | None = None
+    """All arguments of the task, which a log has to name where ours was put in front of it."""
+
+    def __init__(self, plan: Plan, arguments: Mapping[str, Any] | None = None) -> None:
+        self.plan = plan
+        self._arguments = json.dumps(dict(arguments or {}), sort_keys=True, default=str)
+        self._bank = plan.load()
+        # Inspect changes into a task's folder while it makes the task, and out again.
+        self._state = None if plan.state is None else Path(plan.state).absolute()
+        self._saved: AnswersFile | None = None
+        # Models that answer one task at the same time have sessions of their own: samples run in
+        # contexts that descend from that of their run.
+        self._run: ContextVar[_Run] = ContextVar("evalstats_adaptive_run")
+
+    async def start_task(self, task: EvalSpec, samples: list[Sample], epochs: int) -> str:
+        """Begin the session of a run."""
+        if task.config.log_samples is False:
+            msg = "samples are not logged, and then Inspect stops none of them early"
+            raise DesignError(f"{msg}: leave out --no-log-samples")
+        session, saved = self.begin(task.task, task.model, samples)
+        known = {item: place for place, (_, item) in enumerate(session.bank.keys())}
+        ids = [printable(str(sample.id)) for sample in samples]
+        places = {item: known[item] for item in ids if item in known}
+        # Of items that the bank does not know the samples have slots too.
+        slots = task.config.max_samples
+        spare = None if slots is None else slots - (len(ids) - len(places)) * epochs
+        gate = Gate(session, places, epochs, saved, spare)
+        self._run.set(_Run(gate, self.plan.metrics(session.bank), epochs, saved))
+        return MANAGER
+
+    def begin(
+        self, task: str, model: str, samples: Sequence[Sample]
+    ) -> tuple[AdaptiveSession, AnswersFile | None]:
+        """Begin the session of a model, or take it up from its answers.
+
+        Raises
+        ------
+        SelectionError
+            The bank holds no item of the task.
+        ItemConflictError
+            A sample is another question than in the bank.
+        DesignError
+            The task has none of the bank's items that may be asked.
+        LogError
+            The state file is of another bank, model or task, or another run uses it.
+        """
+        name = task_in_bank(self._bank, printable(task))
+        ids = [printable(str(sample.id)) for sample in samples]
+        hashes = [_question_of(sample) for sample in samples]
+        bank = self._bank.of_tasks([name]).matched([name] * len(ids), ids, hashes)
+        saved = self._answers(bank, {"model": model, "task": name, "task_args": self._arguments})
+        return self.plan.session(bank, saved.answers if saved else ()), saved
+
+    def close(self) -> None:
+        """Let other runs have the state file."""
+        if self._saved is not None:
+            self._saved.close()
+
+    def _answers(self, bank: ItemBank, about: dict[str, str]) -> AnswersFile | None:
+        if self._state is None:
+            return None
+        if self._saved is None or not self._saved.is_for(bank, about):
+            self._saved = AnswersFile(self._state, bank, about)
+        return self._saved
+
+    async def schedule_sample(self, id: str | int, epoch: int) -> EarlyStop | None:  # noqa: A002 - Inspect's name
+        """Let a sample run once its item is chosen, or stop it."""
+        from inspect_ai.util import EarlyStop
+
+        run, attempt = self._run.get(), SampleAttempt()
+        if run.saved is not None:
+            run.saved.note(log=attempt.log)
+        reason = await run.gate.ask(printable(str(id)), epoch, attempt)
+        return None if reason is None else EarlyStop(id=id, epoch=epoch, reason=reason)
+
+    async def complete_sample(
+        self,
+        id: str | int,  # noqa: A002 - Inspect's name
+        epoch: int,
+        scores: dict[str, SampleScore],
+    ) -> None:
+        """Take an answer."""
+        run = self._run.get()
+        run.gate.over(printable(str(id)), epoch, run.score_of(scores))
+
+    async def complete_task(self) -> dict[str, Any]:
+        """Say what was found."""
+        run = self._run.get()
+        found = run.result()
+        if self.task_args is not None:
+            found[TASK_ARGS] = json.loads(json.dumps(dict(self.task_args), default=str))
+        if run.saved is not None:
+            run.saved.close()
+        return found
+
+
+class _Run:
+    """One run of a task by one model."""
+
+    def __init__(
+        self, gate: Gate, metrics: Sequence[str], epochs: int, saved: AnswersFile | None
+    ) -> None:
+        self.gate = gate
+        self.metrics = metrics
+        self.metric: str | None = None
+        self.epochs = epochs
+        self.saved = saved
+
+    def score_of(self, scores: Mapping[str, SampleScore]) -> float | None:
+        """Return the score of a sample, and remember by which metric."""
+        if not scores:
+            return None
+        self.metric, value = score_of(scores, self.metrics)
+        return value
+
+    def result(self) -> dict[str, Any]:
+        """What was found, ready for JSON."""
+        gate = self.gate
+        gate.finish()
+        gate.session.stopped = gate.session.stopped or EXHAUSTED
+        metric = self.metric or ", ".join(self.metrics) or None
+        return record_of(gate.session, metric=metric, notes=self._notes())
+
+    def _notes(self) -> list[str]:
+        gate, notes = self.gate, list[str]()
+        if gate.n_narrow:
+            notes.append(
+                f"{gate.n_narrow} items were chosen among few, as samples that waited had all "
+                "slots: run with --max-samples at least the number of samples; the model's "
+                "connections are limited by --max-connections all the same"
+            )
+        if any(step.trials < self.epochs for step in gate.session.answers):
+            notes.append(f"some items have answers of fewer than {self.epochs} epochs")
+        if gate.unanswered:
+            notes.append(f"{gate.unanswered} items were asked and not scored (errors)")
+        if gate.n_elsewhere:
+            notes.append(
+                f"{gate.n_elsewhere} items were answered in an earlier run, whose samples are not "
+                "in this log: their scores are in the trace of its early stopping"
+            )
+        return notes
+
+
+def adaptive(bank: str, **options: Any) -> AdaptiveStopping:
+    """Make the early stopping of a task.
+
+    Parameters
+    ----------
+    bank
+        File of an item bank, as ``evalstats-plugin adapt bank`` makes it. Inspect takes paths in a
+        task from the folder of the task.
+    options
+        Fields of `evalstats_plugin.adaptive.plan.Plan`, such as ``stop_at``, ``max_items``,
+        ``score_width``, ``budget``, ``above``, ``rule``, ``batch``, ``state``, ``metric``. With a
+        state file, models need tasks of their own, each with its file.
+
+    Raises
+    ------
+    LogError, DesignError, SelectionError
+        As `AdaptiveStopping`.
+    """
+    return AdaptiveStopping(Plan.of({"bank": bank, **options}))
+
+
+def task_in_bank(bank: ItemBank, task: str) -> str:
+    """Return the bank's name of a task, ``"gsm8k"`` or ``"inspect_evals/gsm8k"``.
+
+    Raises
+    ------
+    SelectionError
+        The bank has no item of it.
+    """
+    if task in bank.task_names:
+        return task
+    short = task.rpartition("/")[2]
+    alike = [name for name in bank.task_names if name.rpartition("/")[2] == short]
+    if len(alike) != 1:
+        names = few(bank.task_names)
+        raise SelectionError(f"the bank holds no items of task {task!r}; it has: {names}")
+    return alike[0]
+
+
+def score_of(scores: Mapping[str, SampleScore], metrics: Sequence[str]) -> tuple[str, float | None]:
+    """Return the metric, named as by our reader, and the score of a sample, None without one.
+
+    Raises
+    ------
+    SelectionError
+        Samples are scored by none of the metrics, or by several.
+    """
+    found: dict[str, Any] = {}
+    for name, each in scores.items():
+        value = each.score.value
+        parts = value.items() if isinstance(value, Mapping) else [(None, value)]
+        found |= {name if key is None else f"{name}:{key}": part for key, part in parts}
+    usable = [name for name in found if name in metrics or not metrics]
+    if len(usable) != 1:
+        asked = f", {few(metrics)} wanted" if metrics else ""
+        msg = f"samples are scored by {few(list(found))}{asked}, expected one of them"
+        raise SelectionError(f"{msg}: name it as the test's metric")
+    return usable[0], as_score(found[usable[0]])
+
+
+def _question_of(sample: Sample) -> str:
+    """Fingerprint a question as our reader does when it has been logged."""
+    from inspect_ai.log import EvalSample
+
+    asked: Sequence[Any] | str = sample.input
+    logged = EvalSample(
+        id=sample.id or 0,
+        epoch=1,
+        input=asked,
+        choices=sample.choices,
+        target=sample.target,  # pyright: ignore[reportArgumentType]
+    )
+    return question(logged.summary())
+
+
+class SampleAttempt:
+    """The attempt at a sample in whose task this is made; see `adaptive_gate.Attempt`.
+
+    Inspect tries a sample again in the same task, after it has given up its slot.
+    """
+
+    def __init__(self) -> None:
+        # The tasks themselves, not their ids: those are given anew once a task is gone.
+        self._task: Any = _own_task()
+        self._samples: Any = import_module("inspect_ai.log._samples")
+        self._active: Any = self._samples.sample_active()
+
+    @property
+    def log(self) -> str:
+        """Where the run has its log, whatever folder one asks from."""
+        location = str(self._active.log_location)
+        return location if "://" in location else str(Path(location).absolute())
+
+    def is_over(self) -> bool:
+        """Whether it is over for good."""
+        done = getattr(self._task, "done", None)
+        if done is not None:
+            return bool(done())
+        # A task of trio.
+        return self._task not in self._task.parent_nursery.child_tasks
+
+    def has_slot(self) -> bool:
+        """Whether it has one of the slots: not while it waits to be tried again."""
+        return any(each is self._active for each in self._samples.active_samples())
+
+
+def _own_task() -> Any:
+    try:
+        return asyncio.current_task()
+    except RuntimeError:
+        # No loop of asyncio: Inspect runs on trio.
+        return import_module("trio").lowlevel.current_task()

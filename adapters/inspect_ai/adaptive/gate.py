@@ -1,0 +1,272 @@
+"""Lets samples of a running task through in the order that an adaptive session wants.
+
+Inspect starts all samples of a task at once, in the order of its dataset, as many as have a slot.
+Each comes here first and waits until its item is chosen, or the session stops. Which samples have
+a slot is not for us to say: where all slots are taken by samples that wait, the next item is
+chosen among those. So something moves whenever nothing runs, and no run can hang.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Protocol
+
+import anyio
+import numpy as np
+from numpy.typing import NDArray
+
+from evalstats_plugin.adaptive.session import EXHAUSTED, AdaptiveSession, AnswersFile
+
+LOOK = 0.1
+"""Seconds from one look at what still runs to the next."""
+
+
+PATIENCE = 0.25
+"""Seconds without anything running or coming after which slots are taken to be full."""
+
+
+LONG_PATIENCE = 20.0
+"""The same where there are slots for all: only what has been cancelled never comes."""
+
+
+UNKNOWN = "not in the item bank"
+
+
+ANSWERED = "answered in an earlier run, whose sample is not at hand: see the test's trace"
+
+
+ENOUGH = "answered in another epoch: samples that wait had all slots"
+
+
+FAILED = "another epoch ended in an error or without a score"
+
+
+PASSED = "not chosen among the samples that had a slot"
+
+
+NO_MONEY = "what is left of the budget buys no item"
+
+
+class Attempt(Protocol):
+    """What the harness makes of a sample from when it may run."""
+
+    def is_over(self) -> bool:
+        """Whether it is over for good."""
+        ...
+
+    def has_slot(self) -> bool:
+        """Whether it has one of the slots: not while it waits to be tried again."""
+        ...
+
+
+@dataclass(eq=False)
+class _Waiting:
+    """A sample at the gate."""
+
+    attempt: Attempt
+    event: anyio.Event = field(default_factory=anyio.Event)
+    passes: bool = False
+
+
+class Gate:
+    """Decides which samples run.
+
+    Parameters
+    ----------
+    places
+        Place in the session's bank by item.
+    epochs
+        Of every item. All are asked or none, as long as there are slots for all samples.
+    saved
+        Where answers are written down.
+    slots
+        Samples that can be here at a time, None where that is not known.
+    """
+
+    def __init__(
+        self,
+        session: AdaptiveSession,
+        places: Mapping[str, int],
+        epochs: int = 1,
+        saved: AnswersFile | None = None,
+        slots: int | None = None,
+    ) -> None:
+        self.session = session
+        self.n_narrow = 0
+        """Items that were chosen among those with a slot, where others were open too."""
+        self.unanswered = 0
+        """Items that were asked, and ended in an error or without a score."""
+        reasons = session.bank.reasons
+        self._reasons = {item: f"not asked: {reasons[p]}" for item, p in places.items()}
+        self._places = {item: p for item, p in places.items() if not reasons[p]}
+        self._items = {place: item for item, place in self._places.items()}
+        self._epochs = range(1, epochs + 1)
+        self._saved = saved
+        self._earlier = {step.item for step in session.answers}
+        self._closed = dict.fromkeys(self._earlier, ANSWERED)
+        """Items that are not asked any more, with the reason."""
+        self._failed = np.zeros(len(session.bank), dtype=np.bool_)
+        self._open: dict[str, dict[int, float | None]] = {}
+        """Items that are out: score of each epoch that is over, None where it has none."""
+        self._running: dict[tuple[str, int], Attempt] = {}
+        """Samples let through and not known to be over."""
+        self._waiting: dict[tuple[str, int], _Waiting] = {}
+        self._watch: tuple[str, int] | None = None
+        """The one waiting sample that looks from time to time whether anything moves."""
+        self._slots_full = False
+        enough = slots is not None and slots >= len(places) * epochs
+        self._patience = LONG_PATIENCE if enough else PATIENCE
+        self._moved = monotonic()
+
+    @property
+    def n_elsewhere(self) -> int:
+        """Items answered in an earlier run, of which this one has no sample."""
+        return len(self._earlier)
+
+    async def ask(self, item: str, epoch: int, attempt: Attempt) -> str | None:
+        """Wait until a sample may run (None) or is not needed (the reason)."""
+        self._moved = monotonic()
+        if item not in self._places:
+            return self._reasons.get(item, UNKNOWN)
+        if item not in self._closed and item not in self._open:
+            await self._wait((item, epoch), attempt)
+        if item in self._open:
+            self._running[item, epoch] = attempt
+            return None
+        return self._closed.get(item) or self.session.stopped or PASSED
+
+    def over(self, item: str, epoch: int, score: float | None) -> None:
+        """Take the score of a sample that is over; None where it has none."""
+        self._moved = monotonic()
+        self._running.pop((item, epoch), None)
+        self._earlier.discard(item)
+        if item not in self._places or item in self._closed:
+            return
+        # A sample that an earlier attempt at this run has answered was never asked for.
+        scores = self._open.setdefault(item, {})
+        self._let_through(item)
+        scores[epoch] = None if score is None or math.isnan(score) else score
+        moving = any(each == item for each, _ in self._running)
+        if len(scores) == len(self._epochs) or (self._slots_full and not moving):
+            self._record(item)
+        self._advance()
+
+    def finish(self) -> None:
+        """Take what is there of items whose other epochs never came."""
+        for item in list(self._open):
+            self._record(item)
+
+    def _record(self, item: str) -> None:
+        place, found = self._places[item], self._open.pop(item)
+        scores = [each for each in found.values() if each is not None]
+        self._closed[item] = ENOUGH if scores else FAILED
+        if not scores:
+            self.unanswered += 1
+            # It counts for no limit of items, and is not asked again.
+            self.session.give_back(place)
+            self._failed[place] = True
+            return
+        self.session.record(place, math.fsum(scores) / len(scores), len(scores))
+        if self._saved is not None:
+            self._saved.append(self.session)
+
+    async def _wait(self, key: tuple[str, int], attempt: Attempt) -> None:
+        waiting = self._waiting[key] = _Waiting(attempt)
+        try:
+            self._advance()
+            while not waiting.passes:
+                await self._until_woken(key, waiting)
+        finally:
+            self._waiting.pop(key, None)
+            if self._watch == key:
+                self._watch = None
+                self._wake_one()
+
+    async def _until_woken(self, key: tuple[str, int], waiting: _Waiting) -> None:
+        self._watch = self._watch or key
+        if self._watch == key:
+            with anyio.move_on_after(LOOK):
+                await waiting.event.wait()
+                return
+            self._look()
+        else:
+            await waiting.event.wait()
+            if not waiting.passes:
+                waiting.event = anyio.Event()
+
+    def _wake_one(self) -> None:
+        """Let another waiting sample watch."""
+        for waiting in self._waiting.values():
+            if not waiting.passes:
+                waiting.event.set()
+                return
+
+    def _look(self) -> None:
+        """See whether anything still runs; if not, choose among the samples at the gate."""
+        for key, attempt in list(self._running.items()):
+            if attempt.is_over():
+                # It ended in an error, of which nobody tells us.
+                self.over(*key, None)
+        if not self._waiting or any(each.has_slot() for each in self._running.values()):
+            return
+        if monotonic() - self._moved < self._patience:
+            return
+        self._slots_full = True
+        # What ended in an error and is tried again waits for a slot itself.
+        parked = {item for item, _ in self._running}
+        for item in [each for each in self._open if each not in parked]:
+            if self._open[item]:
+                self._record(item)
+            else:
+                self.session.give_back(self._places[item])
+                del self._open[item]
+        self._advance(parked)
+
+    def _advance(self, parked: frozenset[str] | set[str] = frozenset()) -> None:
+        """Choose until as many items are out as a batch has; end where there is nothing left."""
+        session = self.session
+        while session.stopped is None:
+            wanted = session.settings.batch - len(self._open.keys() - parked)
+            among = self._among()
+            chosen = session.next(wanted, among=among) if wanted > 0 else ()
+            if not len(chosen):
+                break
+            self._count_narrow(among, len(chosen))
+            for place in chosen:
+                self._open.setdefault(self._items[int(place)], {})
+                self._let_through(self._items[int(place)])
+        if session.stopped is None and not self._open and not self._slots_full:
+            left = session.bank.usable & ~self._failed
+            left[[self._places[item] for item in self._closed if item in self._places]] = False
+            session.stopped = NO_MONEY if left.any() else EXHAUSTED
+        if session.stopped is not None or not self._open.keys() - parked:
+            self._release()
+
+    def _among(self) -> NDArray[np.bool_] | None:
+        """Return the items that can be asked now, or None for all."""
+        if not self._slots_full:
+            return ~self._failed if self._failed.any() else None
+        found = np.zeros(len(self.session.bank), dtype=np.bool_)
+        found[[self._places[item] for item, _ in self._waiting]] = True
+        return found & ~self._failed
+
+    def _count_narrow(self, among: NDArray[np.bool_] | None, chosen: int) -> None:
+        if self._slots_full and among is not None:
+            unasked = self._places.keys() - self._closed.keys() - self._open.keys()
+            self.n_narrow += chosen if int(among.sum()) < len(unasked) else 0
+
+    def _let_through(self, item: str) -> None:
+        for epoch in self._epochs:
+            waiting = self._waiting.get((item, epoch))
+            if waiting is not None:
+                self._running[item, epoch] = waiting.attempt
+                waiting.passes = True
+                waiting.event.set()
+
+    def _release(self) -> None:
+        for waiting in self._waiting.values():
+            waiting.passes = True
+            waiting.event.set()

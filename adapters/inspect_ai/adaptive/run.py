@@ -1,0 +1,279 @@
+"""Runs any task of Inspect as an adaptive test, or goes on with a run that was broken off."""
+# PART adaptive_task - Any task of Inspect as an adaptive test, by name: ``evalstats_plugin/adaptive``.
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, field, fields
+from importlib import import_module
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from inspect_ai import Task, task
+
+from evalstats_plugin.adapters.inspect_ai.archive.guard import found_in, load_inspect
+from evalstats_plugin.errors import DesignError, EvalStatsError, SelectionError
+
+if TYPE_CHECKING:
+    from inspect_ai.dataset import Sample
+    from inspect_ai.log import EvalLog
+    from inspect_ai.model import Model
+
+    from evalstats_plugin.adapters.inspect_ai.adaptive.asking import AdaptiveStopping
+    from evalstats_plugin.adaptive.bank import ItemBank
+    from evalstats_plugin.adaptive.plan import Plan
+
+
+Tell = Callable[["Plan", "ItemBank", int], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """What is to be run, as ``inspect eval`` takes it."""
+
+    task: str
+    model: str
+    task_args: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    model_args: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    limit: int | None = None
+    epochs: int | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Further arguments of ``inspect_ai.eval`` that ``eval_retry`` has too."""
+
+
+def run_task(run: Run, plan: Plan, tell: Tell | None = None) -> EvalLog:
+    """Run a task until enough is known, and return its log.
+
+    A run that was broken off is taken up: what it has answered is not asked again, and its samples
+    are in the new log.
+
+    Parameters
+    ----------
+    tell
+        Called before the run with the plan, the bank as far as the task has its items, and how
+        many answers there are from a run that was broken off.
+
+    Raises
+    ------
+    SelectionError, DesignError
+        No such task or model, or bank and task do not fit.
+    EvalStatsError
+        The run ended in an error; its answers are kept.
+    KeyboardInterrupt
+        It was cancelled; its answers are kept.
+    """
+    load_inspect()
+    arguments = _arguments(run, plan)
+    task = _task(arguments)
+    model = task.model or _model(run)
+    stopping: AdaptiveStopping = task.early_stopping  # pyright: ignore[reportAssignmentType] - made so
+    samples = _numbered(task)[: run.limit]
+    with closing(stopping), TemporaryDirectory() as folder:
+        session, saved = stopping.begin(task.name, str(model), samples)
+        if tell is not None:
+            tell(plan, session.bank, session.n)
+        earlier = _earlier(saved.facts.get("log"), folder) if saved else None
+        if session.stopped is not None and (found := _complete(earlier, plan)) is not None:
+            return found
+        # Every sample has to be at hand to be chosen: waiting costs it nothing, the model's
+        # connections are limited apart.
+        slots = max(len(samples) * (run.epochs or task.epochs or 1), 1)
+        if earlier is None:
+            log = _first(run, task, model, slots)
+        else:
+            stopping.close()  # the new run opens the file itself
+            spec = earlier.eval
+            spec.task_registry_name, spec.task_file = task.registry_name, None
+            spec.task_args_passed, spec.model_args = arguments, dict(run.model_args)
+            log = _again(run, earlier, slots)
+    return _ended_well(log, plan)
+
+
+def _arguments(run: Run, plan: Plan) -> dict[str, Any]:
+    """Return the arguments of the adaptive task; the log names them to whoever goes on with it."""
+    file, at, name = run.task.partition("@")
+    # Perhaps from another folder.
+    where = str(Path(file).absolute()) if Path(file).is_file() else file
+    options = {
+        each.name: value
+        for each in fields(plan)
+        if (value := getattr(plan, each.name)) != each.default
+    }
+    for key in {"bank", "state"} & options.keys():
+        options[key] = str(Path(options[key]).absolute())
+    return {"task": f"{where}{at}{name}", "task_args": dict(run.task_args), **options}
+
+
+def _task(arguments: Mapping[str, Any]) -> Task:
+    from inspect_ai._util.error import PrerequisiteError
+
+    try:
+        return adaptive_task(**arguments)
+    except PrerequisiteError as error:
+        raise error.__cause__ or error from None
+
+
+def _model(run: Run) -> Model:
+    from inspect_ai.model import get_model
+
+    try:
+        return get_model(run.model, **run.model_args)
+    except Exception as error:
+        msg = f"Inspect cannot load model {run.model!r}: {said_by(error)}"
+        raise SelectionError(msg) from error
+
+
+def _numbered(task: Task) -> list[Sample]:
+    """Return the samples of a task, with the ids Inspect gives to those without."""
+    samples = list(task.dataset)
+    for number, sample in enumerate(samples, 1):
+        sample.id = number if sample.id is None else sample.id
+    return samples
+
+
+def _earlier(location: str | None, folder: str) -> EvalLog | None:
+    """Return the log of a run that was broken off, with every sample that was over."""
+    from inspect_ai.log import RecoveryNotAvailable, read_eval_log, recover_eval_log
+
+    if location is None:
+        return None
+    try:
+        log = read_eval_log(location)
+    except Exception:  # noqa: BLE001 - gone or broken: the answers are in the state file
+        return None
+    if log.status == "started":
+        # A killed run has its last samples in a buffer beside the log.
+        with suppress(RecoveryNotAvailable):
+            whole = str(Path(folder) / Path(location).name)
+            return recover_eval_log(location, output=whole, cleanup=False)
+    return log
+
+
+def _first(run: Run, task: Task, model: Model, slots: int) -> EvalLog:
+    # Their signature is in part unknown to type checkers.
+    inspect: Any = import_module("inspect_ai")
+    return _only(
+        inspect.eval(
+            task,
+            model=model,
+            limit=run.limit,
+            epochs=run.epochs,
+            max_samples=slots,
+            **run.settings,
+        )
+    )
+
+
+def _complete(earlier: EvalLog | None, plan: Plan) -> EvalLog | None:
+    """Return the log of a run that needs no more answers, if it has come to its end."""
+    if earlier is None:
+        msg = (
+            f"{plan.state} has all answers of a test whose log is gone, and nothing is left to ask"
+        )
+        raise DesignError(f"{msg}: remove it to test anew")
+    return earlier if earlier.status == "success" else None
+
+
+def _again(run: Run, earlier: EvalLog, slots: int) -> EvalLog:
+    """Go on from an earlier run's log."""
+    inspect: Any = import_module("inspect_ai")
+    # As it is asked for now.
+    config = earlier.eval.config
+    config.limit, config.epochs = run.limit, run.epochs
+    return _only(inspect.eval_retry(earlier, max_samples=slots, **run.settings))
+
+
+def _only(logs: Sequence[EvalLog]) -> EvalLog:
+    if not logs:
+        # Inspect has heard it already, and closed its log.
+        raise KeyboardInterrupt
+    return logs[0]
+
+
+def _ended_well(log: EvalLog, plan: Plan) -> EvalLog:
+    if log.status != "success":
+        text = log.error.message if log.error else ""
+        why = " ".join(text.split()) or f"status {log.status}"
+        msg = f"the run did not end well: {why}; its log is {log.location}. The same command"
+        raise EvalStatsError(f"{msg} again goes on from {plan.state}")
+    if found_in(log) is None:
+        msg = f"no sample was scored, so there is nothing to say; see the log {log.location}"
+        raise EvalStatsError(msg)
+    return log
+
+
+@task(name="adaptive")
+def adaptive_task(
+    task: str, bank: str, task_args: Mapping[str, Any] | None = None, **options: Any
+) -> Task:
+    """Make an adaptive test of a task.
+
+    Parameters
+    ----------
+    task
+        As Inspect names it: ``file.py@task`` or ``package/task``.
+    bank
+        File of the item bank.
+    task_args
+        Arguments of the task itself.
+    options
+        As of `adaptive.adaptive`.
+    """
+    from inspect_ai._util.error import PrerequisiteError
+
+    try:
+        return _made(task, {"bank": bank, **options}, dict(task_args or {}))
+    except EvalStatsError as error:
+        # Which Inspect shows as a message.
+        raise PrerequisiteError(str(error)) from error
+
+
+def _made(name: str, options: dict[str, Any], arguments: dict[str, Any]) -> Task:
+    from evalstats_plugin.adapters.inspect_ai.adaptive.asking import AdaptiveStopping
+    from evalstats_plugin.adaptive.plan import Plan
+
+    stopping = AdaptiveStopping(Plan.of(options), arguments)
+    inner = _loaded(name, arguments)
+    constants = import_module("inspect_ai._eval.task.constants")
+    # With those that are not named, as a run without us logs them.
+    stopping.task_args = dict(getattr(inner, constants.TASK_ALL_PARAMS_ATTR, arguments))
+    inspect: Any = import_module("inspect_ai")
+    made: Task = inspect.task_with(inner, name=inner.name, early_stopping=stopping)
+    # By the file of the task, a retry would look for our name in there.
+    vars(made).pop(constants.TASK_FILE_ATTR, None)
+    return made
+
+
+def _loaded(name: str, arguments: dict[str, Any]) -> Task:
+    from inspect_ai._eval.loader import create_tasks, load_tasks
+
+    file = Path(name)
+    try:
+        # By its path from here a whole file is a pattern to Inspect, which has to be relative.
+        tasks = (
+            create_tasks([file.name], arguments, file.absolute().parent)
+            if file.is_file()
+            else load_tasks([name], arguments)
+        )
+    except Exception as error:
+        msg = f"Inspect cannot load task {name!r}: {said_by(error)}"
+        raise SelectionError(msg) from error
+    if len(tasks) != 1:
+        names = ", ".join(each.name for each in tasks) or "none"
+        msg = f"{len(tasks)} tasks found in {name} ({names}), expected one"
+        raise SelectionError(f"{msg}: name it, such as file.py@task")
+    return tasks[0]
+
+
+def said_by(error: Exception) -> str:
+    """Return what an error of Inspect says in one line, without the markup of its colours."""
+    from rich.errors import MarkupError
+    from rich.text import Text
+
+    text = " ".join(str(error).split())
+    # Else the brackets are its own.
+    with suppress(MarkupError):
+        text = Text.from_markup(text).plain
+    return f"{type(error).__name__}: {text}"

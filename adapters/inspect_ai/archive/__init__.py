@@ -1,0 +1,1 @@
+"""Inspect logs as files: guarded, opened, edited in place."""

@@ -1,0 +1,238 @@
+"""Writes a log with its header, and perhaps its samples, changed: both at once or neither."""
+# PART replace - Replaces a log as a whole or not at all: on disk, and in object stores.
+# PART manifest - Keeps ``logs.json``, where an eval set lists the headers of its logs, true.
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from evalstats_plugin.adapters.inspect_ai.archive.guard import form_of
+from evalstats_plugin.adapters.inspect_ai.archive.header import (
+    read_header,
+    refuse_unwritable,
+    write_header,
+)
+from evalstats_plugin.adapters.inspect_ai.archive.members import (
+    Edit,
+    from_bytes,
+    rewrite,
+    to_bytes,
+    would_change,
+)
+from evalstats_plugin.errors import LogError, WriteError
+from evalstats_plugin.runtime import files
+
+if TYPE_CHECKING:
+    from inspect_ai.log import EvalLog
+
+
+EditHeader = Callable[["EvalLog"], "EvalLog"]
+"""Returns the header changed; the very one given where nothing changes."""
+
+
+PREFIX = ".evalstats_tmp_"
+
+
+SUFFIX = ".writing"
+"""Never ``.eval``: Inspect lists every file of that name as a log, hidden ones too."""
+
+
+NAME = "logs.json"
+
+
+def edit_log(
+    path: Path, output: Path, edit_header: EditHeader, edit_sample: Edit | None
+) -> Path | None:
+    """Write an edited log to output; None for others' files.
+
+    A log that would not change is not written again.
+
+    Parameters
+    ----------
+    edit_sample
+        None: samples stay as they are.
+
+    Raises
+    ------
+    WriteError
+        For a log that is still being written, that changed meanwhile, or whose samples are kept in
+        chunks where they are to be edited.
+    LogError
+        For a broken log.
+    """
+    form = form_of(path)
+    if form is None:
+        return None
+    with opened(path) as original:
+        log = read_header(original.file, form, path)
+        refuse_unwritable(log, path)
+        header = edit_header(log)
+        samples = edit_sample is not None and would_change(original.file, form, edit_sample)
+        if header is not log or samples or not same(path, output):
+            with replacing(output, original, path) as copy:
+                if samples and edit_sample is not None:
+                    rewrite(original.file, copy, form, edit_sample)
+                else:
+                    shutil.copyfile(original.file, copy)
+                if header is not log:
+                    write_header(log, header, copy, form, path)
+        update_manifest(output, header)
+    return output
+
+
+class Original(NamedTuple):
+    """A log as a local file, and what tells whether it has changed since."""
+
+    file: Path
+    revision: object
+
+
+def local_path(path: Path) -> Path | None:
+    """Return the path on this machine's disk, or None for an object store's."""
+    if getattr(path, "protocol", "") not in {"", "file", "local"}:
+        return None
+    return Path(getattr(path, "path", path)).resolve()
+
+
+def same(path: Path, other: Path) -> bool:
+    """Whether two paths name one log."""
+    local = local_path(path)
+    return str(path) == str(other) if local is None else local == local_path(other)
+
+
+@contextmanager
+def opened(path: Path) -> Generator[Original, None, None]:
+    """Give a log as a local file; one from an object store is fetched."""
+    local = local_path(path)
+    if local is not None:
+        yield Original(local, _revision(path))
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "log"
+        # Asked for first: whatever happens to the log from here on makes the write fail.
+        revision = _revision(path)
+        try:
+            _store(path).get_file(_key(path), str(file))
+        except OSError as error:
+            msg = f"{path} cannot be read ({error})"
+            raise LogError(msg) from error
+        yield Original(file, revision)
+
+
+@contextmanager
+def replacing(output: Path, original: Original, path: Path) -> Generator[Path, None, None]:
+    """Give a file to write to; it takes output's place when nothing was raised meanwhile.
+
+    Raises
+    ------
+    WriteError
+        When it cannot, or the log at path, being replaced, has changed since it was opened; what
+        was there is still there.
+    """
+    in_place = same(path, output)
+    target = local_path(output)
+    folder = target.parent if target else Path(tempfile.gettempdir())
+    temporary: Path | None = None
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor, temporary = files.temporary_in(folder, PREFIX, SUFFIX)
+        os.close(descriptor)
+        yield temporary
+        if target is None:
+            _upload(temporary, output, original.revision if in_place else None)
+        else:
+            # Made private; the log stays as open as it was.
+            shutil.copymode(target if target.exists() else original.file, temporary)
+            files.sync(temporary)
+            over = cast("files.Revision", original.revision) if in_place else None
+            files.take_place(temporary, target, path, over=over)
+    except OSError as error:
+        msg = f"{output} cannot be written ({error.strerror or error}); what was there is unchanged"
+        raise WriteError(msg) from error
+    finally:
+        if temporary is not None:
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
+
+
+def _upload(file: Path, output: Path, revision: object | None) -> None:
+    """Store a file; where the store can (S3), only over the revision that was read."""
+    store = _store(output)
+    if revision is None or not _is_s3(output):
+        store.put_file(str(file), _key(output))
+        return
+    bucket, key, _ = store.split_path(_key(output))
+    try:
+        store.call_s3(
+            "put_object", Bucket=bucket, Key=key, Body=file.read_bytes(), IfMatch=revision
+        )
+    except OSError as error:
+        if "PreconditionFailed" in repr(error.__cause__):
+            raise files.changed(output) from error
+        raise
+    finally:
+        store.invalidate_cache(_key(output))
+
+
+def _revision(path: Path) -> object:
+    local = local_path(path)
+    if local is not None:
+        return files.revision(local)
+    return _store(path).info(_key(path), refresh=True).get("ETag") if _is_s3(path) else None
+
+
+def _is_s3(path: Path) -> bool:
+    return getattr(path, "protocol", "") in {"s3", "s3a"}
+
+
+def _store(path: Path) -> Any:
+    return path.fs  # type: ignore[attr-defined]  # a UPath has it
+
+
+def _key(path: Path) -> str:
+    return path.path  # type: ignore[attr-defined]  # a UPath has it
+
+
+def update_manifest(log_file: Path, header: EvalLog) -> None:
+    """Bring a log's entry up to date, where its folder has a manifest that lists it.
+
+    Inspect's ``write_log_dir_manifest`` would do the same for all logs of the folder at once:
+    reading every header again after each log.
+    """
+    manifest = log_file.parent / NAME
+    if not manifest.is_file():
+        return
+    local = local_path(manifest)
+    # Another process may be at another log of the same set.
+    with nullcontext() if local is None else files.alone(local.parent):
+        content = _updated(manifest, log_file.name, header)
+        if content is None:
+            return
+        if local is None:
+            manifest.write_bytes(content)
+        else:
+            files.write_bytes(manifest, content)
+
+
+def _updated(manifest: Path, name: str, header: EvalLog) -> bytes | None:
+    """Return a manifest with a log's new entry; None where there is nothing to change."""
+    try:
+        entries: Any = from_bytes(manifest.read_bytes())
+        listed: Any = entries[name]
+    except (ValueError, LookupError, TypeError):
+        # Not a manifest, or one of other logs.
+        return None
+    entry = json.loads(header.model_dump_json(exclude_none=True))
+    if isinstance(listed, Mapping) and "reductions" in listed:
+        # We never change them, so that they were not read.
+        entry["reductions"] = listed["reductions"]
+    if entry == listed:
+        return None
+    return to_bytes({**entries, name: entry}, indent=2)

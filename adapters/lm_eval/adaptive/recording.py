@@ -1,0 +1,197 @@
+"""Keeps what a model replied, so that nothing is asked twice: not later, not after a crash.
+
+lm-eval's own cache (``--use_cache``) leaves out replies that were sampled, and those are what the
+last, complete scoring of an adaptive run must have again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections import Counter
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from inspect import signature
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from evalstats_plugin.errors import LogError, WriteError
+from evalstats_plugin.runtime import files
+
+REQUESTS = ("loglikelihood", "loglikelihood_rolling", "generate_until")
+
+
+RowOf = Callable[[str, int], int]
+"""Gives a document's row in its task, from the task and the doc_id of a request."""
+
+
+_KEY = "evalstats_replies"
+
+
+class Place(NamedTuple):
+    """Where a request belongs: two documents of the same text are two questions."""
+
+    task: str
+    row: int
+    kind: str
+    request: int
+    """Of a document's requests, such as one for each choice."""
+    repeat: int
+
+
+class Reply(NamedTuple):
+    """What was replied, and to what."""
+
+    asked: str
+    """Fingerprint of the prompt."""
+    arguments: Any
+    """The prompt itself, None where it cannot be written down."""
+    reply: Any
+
+
+class Recording:
+    """Replies of one model, in memory and, line by line, in a file.
+
+    Parameters
+    ----------
+    about
+        What must be the same for replies to be used again.
+
+    Raises
+    ------
+    LogError
+        The file holds something else, or replies to something else.
+    """
+
+    def __init__(self, path: Path, about: Mapping[str, str]) -> None:
+        self.path = path
+        self._head = json.dumps({_KEY: 1, **about}) + "\n"
+        self._begun = False
+        self._known: dict[Place, Reply] = {}
+        self._read()
+
+    @contextmanager
+    def between(self, model: Any, row_of: RowOf) -> Generator[None, None, None]:
+        """Stand between lm-eval and a loaded model."""
+        own = {kind: getattr(model, kind) for kind in REQUESTS}
+        for kind, ask in own.items():
+            setattr(model, kind, self._recorded(kind, ask, row_of))
+        try:
+            yield
+        finally:
+            for kind, ask in own.items():
+                setattr(model, kind, ask)
+
+    def _recorded(
+        self, kind: str, ask: Callable[..., list[Any]], row_of: RowOf
+    ) -> Callable[..., list[Any]]:
+        # A bar of lm-eval's own for each few items says nothing, and runs into ours.
+        silent = {"disable_tqdm": True} if "disable_tqdm" in signature(ask).parameters else {}
+
+        def recorded(requests: list[Any], **given: Any) -> list[Any]:
+            places = _places(kind, requests, row_of)
+            new = [i for i, place in enumerate(places) if place not in self._known]
+            if new:
+                replies = ask([requests[i] for i in new], **{**given, **silent})
+                made = zip((requests[i] for i in new), replies, strict=True)
+                found = [_reply(request.args, reply) for request, reply in made]
+                self._add(dict(zip((places[i] for i in new), found, strict=True)))
+            return [self._take(place, r) for place, r in zip(places, requests, strict=True)]
+
+        return recorded
+
+    def _take(self, place: Place, request: Any) -> Any:
+        found = self._known[place]
+        if found.asked != _digest(request.args):
+            # A task that draws its prompt: the log must show the one that was replied to.
+            if found.arguments is None:
+                msg = f"task {place.task}, document {place.row}, is put otherwise than before, and"
+                raise LogError(f"{msg} the prompt is not kept: remove {self.path} to ask anew")
+            request.arguments = found.arguments
+        return found.reply
+
+    def _add(self, replies: Mapping[Place, Reply]) -> None:
+        lines = [
+            json.dumps({**place._asdict(), **reply._asdict()}, default=_plain)
+            for place, reply in replies.items()
+        ]
+        # The head is not there before there is something to say.
+        head = "" if self._begun else self._head
+        self._append(head + "".join(line + "\n" for line in lines))
+        self._begun = True
+        self._known.update(replies)
+
+    def _read(self) -> None:
+        try:
+            lines = self.path.read_text(encoding="utf-8").splitlines(keepends=True)
+        except FileNotFoundError:
+            lines = []
+        except (OSError, UnicodeDecodeError) as error:
+            raise LogError(f"{self.path} cannot be read as replies of a model: {error}") from error
+        # A line without its end was being written when the run was killed.
+        whole = [line for line in lines if line.endswith("\n")]
+        if whole and whole[0] != self._head:
+            msg = f"{self.path} holds no replies of this model to these tasks"
+            raise LogError(f"{msg}: name another state file, or remove both")
+        for number, line in enumerate(whole[1:], 2):
+            self._read_line(number, line)
+        if whole != lines:
+            files.write_bytes(self.path, "".join(whole).encode())
+        self._begun = bool(whole)
+
+    def _read_line(self, number: int, line: str) -> None:
+        try:
+            found = json.loads(line)
+            place = Place(*(found[name] for name in Place._fields))
+            arguments = None if found["arguments"] is None else tuple(found["arguments"])
+            self._known[place] = Reply(found["asked"], arguments, _as_wanted(found["reply"]))
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            msg = f"{self.path}, line {number}, holds no reply of a model"
+            raise LogError(f"{msg}: remove the file to ask anew") from error
+
+    def _append(self, text: str) -> None:
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise WriteError(f"{self.path} cannot be written ({error.strerror})") from error
+
+
+def _places(kind: str, requests: list[Any], row_of: RowOf) -> list[Place]:
+    times: Counter[tuple[str, int, int]] = Counter()
+    places: list[Place] = []
+    for request in requests:
+        row = row_of(request.task_name, request.doc_id)
+        key = (str(request.task_name), row, int(request.idx))
+        places.append(Place(key[0], row, kind, key[2], times[key]))
+        times[key] += 1
+    return places
+
+
+def _reply(arguments: tuple[Any, ...], reply: Any) -> Reply:
+    try:
+        same = tuple(json.loads(json.dumps(arguments))) == arguments
+    except (TypeError, ValueError):
+        same = False
+    return Reply(_digest(arguments), arguments if same else None, reply)
+
+
+def _digest(arguments: tuple[Any, ...]) -> str:
+    text = json.dumps(arguments, default=str, sort_keys=True)
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:16]
+
+
+def _plain(value: Any) -> Any:
+    """Return the Python number of one of NumPy's or torch's."""
+    if hasattr(value, "item"):
+        return value.item()
+    raise TypeError(f"a reply of type {type(value).__name__} cannot be written down")
+
+
+def _as_wanted(reply: Any) -> Any:
+    """Return a reply in its own type: (log-likelihood, greedy) is a tuple."""
+    return tuple(reply) if isinstance(reply, list) else reply  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]

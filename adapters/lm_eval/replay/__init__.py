@@ -1,0 +1,1 @@
+"""Logged answers run through lm-eval once more: rescoring."""

@@ -1,1 +1,0 @@
-"""Questions: responses in, results out. Defaults live here; formulas live in ``stats``."""

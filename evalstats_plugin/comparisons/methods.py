@@ -1,0 +1,244 @@
+"""The table of methods for comparisons of two models, and which is the default, and why."""
+# PART unpaired - Methods for two models that were given items of their own; the defaults, and why.
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Literal
+
+from evalstats_plugin.data.methods import Kind, Method
+
+_PAIRED = "evalstats_plugin.stats.paired:"
+_METRICS = "evalstats_plugin.stats.metric_intervals:"
+
+
+COMPARISONS: tuple[Method, ...] = (
+    Method(
+        "dirichlet", "paired", _PAIRED + "dirichlet",
+        "Dirichlet posterior of who gets an item right (prior ½ on each of the four cells)",
+        "Bowyer et al. 2025; docs/methods.md", "comparison",
+        MappingProxyType({"prior": (0.5, 1.0)}),
+    ),
+    Method(
+        "tango", "paired", _PAIRED + "tango", "score interval of a paired difference",
+        "Tango 1998", "comparison",
+    ),
+    Method(
+        "newcombe", "paired", _PAIRED + "newcombe", "two Wilson intervals and their correlation",
+        "Newcombe 1998, method 10", "comparison",
+    ),
+    Method(
+        "bonett-price", "paired", _PAIRED + "bonett_price",
+        "Wald after adding one item either way", "Bonett, Price 2012", "comparison",
+    ),
+    Method(
+        "agresti-min", "paired", _PAIRED + "agresti_min",
+        "Wald after adding half an item to each cell", "Agresti, Min 2005", "comparison",
+    ),
+    Method(
+        "paired-wald", "paired", _PAIRED + "wald",
+        "difference ± z standard errors, no width without discordance: only to compare with",
+        "Fagerland, Lydersen, Laake 2014", "comparison",
+    ),
+    Method(
+        "latent", "paired", "evalstats_plugin.stats.paired:latent",
+        "posterior of a latent bivariate normal model, both scores uniform a priori",
+        "Bowyer et al. 2025", "comparison",
+    ),
+    Method(
+        "dp-jeffreys", "bounded", "evalstats_plugin.stats.bounded:dirichlet_process",
+        "Dirichlet-process posterior of the mean difference, mass ½ at each end",
+        "Ferguson 1973; docs/methods.md", "comparison", MappingProxyType({"mass": 0.5}),
+    ),
+    Method(
+        "paired-t", "real", "evalstats_plugin.stats.means:t_interval",
+        "Student's t interval of the mean difference", "Student 1908", "comparison",
+    ),
+    Method(
+        "percentile", "resampling", "evalstats_plugin.stats.means:percentile_bootstrap",
+        "percentile bootstrap of the mean difference: only to compare with", "Efron 1979",
+        "comparison",
+    ),
+    Method(
+        "bca", "resampling", "evalstats_plugin.stats.means:bca_bootstrap",
+        "bias-corrected and accelerated bootstrap of the mean difference", "Efron 1987",
+        "comparison",
+    ),
+    Method(
+        "logit-t-cr1", "clustered-bounded", "evalstats_plugin.stats.clustered:logit_t_cr1",
+        "t interval on the logit scale, clustered standard error",
+        "Liang, Zeger 1986; Miller 2024", "comparison",
+    ),
+    Method(
+        "t-cr1", "clustered-real", "evalstats_plugin.stats.clustered:t_cr1",
+        "t interval with clustered standard error", "Liang, Zeger 1986; Miller 2024", "comparison",
+    ),
+    Method(
+        "t-cr2", "clustered-real", "evalstats_plugin.stats.clustered:t_cr2",
+        "the same, corrected for few and unequal clusters", "Bell, McCaffrey 2002", "comparison",
+    ),
+    Method(
+        "dirichlet-multinomial", "clustered-paired",
+        "evalstats_plugin.stats.clustered_posterior:dirichlet_multinomial",
+        "posterior of who gets an item right, intra-cluster correlation ~ U(0, 1)",
+        "docs/methods.md", "comparison", MappingProxyType({"prior": (0.5, 1.0)}),
+    ),
+)  # fmt: skip
+
+
+CLUSTERED_NAMES = frozenset({"logit-t-cr1", "t-cr1", "t-cr2", "dirichlet-multinomial"})
+"""Those that are told which items belong together."""
+
+
+COMPARISON_DEFAULTS: Mapping[Kind, tuple[str, str]] = MappingProxyType(
+    {
+        "binary": (
+            "dirichlet",
+            "of all intervals for a paired difference its coverage is the closest to the level at "
+            "n = 10 to 100, and it is the shortest of those that reach it on average",
+        ),
+        "bounded": (
+            "dp-jeffreys",
+            "it is what `dirichlet` is for 0/1 scores: never of zero width, and at the level for "
+            "few items too",
+        ),
+        "real": ("paired-t", "without bounds there is nothing better for few items"),
+    }
+)
+"""Method of a comparison used for ``"auto"`` on each kind of score, and why."""
+
+
+CLUSTERED_COMPARISON_DEFAULTS: Mapping[Kind, tuple[str, str]] = MappingProxyType(
+    {
+        "binary": (
+            "dirichlet-multinomial",
+            "at the level or a little above from six clusters on, narrower than the clustered t "
+            "where clusters matter, and never of zero width",
+        ),
+        "bounded": ("logit-t-cr1", "never of zero width, close to the level from 20 clusters on"),
+        "real": ("t-cr1", "without bounds there is nothing better for few clusters"),
+    }
+)
+"""The same, for items in clusters."""
+
+
+_UNPAIRED = "evalstats_plugin.stats.unpaired:"
+
+
+UNPAIRED: tuple[Method, ...] = (
+    Method(
+        "newcombe-unpaired", "unpaired", _UNPAIRED + "newcombe",
+        "difference by two Wilson intervals, squared and added", "Newcombe 1998, method 10",
+        "comparison",
+    ),
+    Method(
+        "miettinen-nurminen", "unpaired", _UNPAIRED + "miettinen_nurminen",
+        "score interval of the difference", "Miettinen, Nurminen 1985", "comparison",
+    ),
+    Method(
+        "beta-difference", "unpaired", _UNPAIRED + "beta_difference",
+        "difference of two Beta posteriors (prior ½, ½)",
+        "Brown, Cai, DasGupta 2001; docs/methods.md", "comparison",
+        MappingProxyType({"prior": (0.5, 0.5)}),
+    ),
+    Method(
+        "mn-ratio", "unpaired", _UNPAIRED + "mn_ratio", "score interval of the ratio",
+        "Miettinen, Nurminen 1985", "comparison",
+    ),
+    Method(
+        "mn-odds", "unpaired", _UNPAIRED + "mn_odds", "score interval of the odds ratio",
+        "Miettinen, Nurminen 1985", "comparison",
+    ),
+    Method(
+        "beta-ratio", "unpaired", _UNPAIRED + "ratio",
+        "ratio of two Beta posteriors (prior 1, 1)",
+        "Bowyer et al. 2025; docs/methods.md", "comparison",
+        MappingProxyType({"prior": (1.0, 1.0)}),
+    ),
+    Method(
+        "beta-odds", "unpaired", _UNPAIRED + "odds_ratio",
+        "odds ratio of two Beta posteriors (prior 1, 1)", "Bowyer et al. 2025; docs/methods.md",
+        "comparison", MappingProxyType({"prior": (1.0, 1.0)}),
+    ),
+    Method(
+        "dp-difference", "unpaired-bounded", _UNPAIRED + "dp_difference",
+        "difference of two Dirichlet-process posteriors, a Beta variable standing for each",
+        "Ferguson 1973; docs/methods.md", "comparison", MappingProxyType({"mass": 0.5}),
+    ),
+    Method(
+        "mover-dp", "unpaired-bounded", _UNPAIRED + "mover_dp",
+        "two Dirichlet-process intervals, squared and added", "Zou, Donner 2008; docs/methods.md",
+        "comparison", MappingProxyType({"mass": 0.5}),
+    ),
+    Method(
+        "welch-t", "unpaired-real", _UNPAIRED + "welch_t",
+        "t interval with unequal variances, clustered where items come in clusters",
+        "Welch 1947; Miller 2024", "comparison",
+    ),
+)  # fmt: skip
+"""For models that were given items of their own."""
+
+
+MEASURES: Mapping[str, Literal["ratio", "odds ratio"]] = MappingProxyType(
+    {
+        "mn-ratio": "ratio",
+        "beta-ratio": "ratio",
+        "mn-odds": "odds ratio",
+        "beta-odds": "odds ratio",
+    }
+)
+"""What methods give an interval of, where that is not the difference."""
+
+
+UNPAIRED_DEFAULTS: Mapping[Kind, tuple[str, str]] = MappingProxyType(
+    {
+        "binary": (
+            "newcombe-unpaired",
+            "its coverage reaches the level on average at n = 10 to 100 and for unequal n too, "
+            "which the posterior's just misses, and it is shorter than the score interval",
+        ),
+        "bounded": (
+            "dp-difference",
+            "of two for partial credit that reach the level on average it is the shorter, and it "
+            "falls short of it less; never of zero width",
+        ),
+        "real": ("welch-t", "without bounds there is nothing better for few items"),
+    }
+)
+"""The same as `COMPARISON_DEFAULTS`, for models that were given items of their own."""
+
+
+COMPOSITE_COMPARISONS: tuple[Method, ...] = (
+    Method(
+        "dirichlet-joint", "confusion", _METRICS + "posterior_differences",
+        "Dirichlet posterior of what both models answer (prior ½ on each of both right, one, "
+        "the other, neither, for each gold label)",
+        "docs/methods.md", "comparison", MappingProxyType({"prior": 0.5}),
+    ),
+    Method(
+        "sums-jackknife-t", "sums", _METRICS + "jackknife_t",
+        "t interval with the jackknife's standard error of the difference, unit by unit",
+        "Efron, Tibshirani 1993", "comparison",
+    ),
+    Method(
+        "sums-percentile", "sums", _METRICS + "percentile_bootstrap",
+        "percentile bootstrap of the difference, both models on the same units",
+        "Koehn 2004", "comparison",
+    ),
+)  # fmt: skip
+
+
+COMPOSITE_COMPARISON_DEFAULTS: Mapping[Kind, tuple[str, str]] = MappingProxyType(
+    {
+        "f1": ("dirichlet-joint", "close to the level for few items, where resampling is not"),
+        "confusion": ("dirichlet-joint", "the same"),
+        "corpus": ("sums-jackknife-t", "it covers no less than the bootstrap of documents"),
+        "ratio": ("sums-jackknife-t", "the same"),
+    }
+)
+"""Method of a comparison used for ``"auto"`` on each kind, and why."""
+
+
+PAIRED = (*COMPARISONS, *COMPOSITE_COMPARISONS)
+"""Of two models on the same items."""

@@ -1,0 +1,406 @@
+"""Is model b better than model a under a metric that is not a mean?"""
+# PART composite_pairing - Models on the same items under one metric that is a function of sums: what is common to them.
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evalstats_plugin.comparisons.design import BEST, Request, pair_indices
+from evalstats_plugin.comparisons.methods import (
+    COMPOSITE_COMPARISON_DEFAULTS,
+    COMPOSITE_COMPARISONS,
+)
+from evalstats_plugin.comparisons.rows import Comparison
+from evalstats_plugin.data import methods
+from evalstats_plugin.data.matrix import ResponseMatrix
+from evalstats_plugin.data.methods import Kind, Method
+from evalstats_plugin.data.responses import Responses
+from evalstats_plugin.data.results import finite
+from evalstats_plugin.data.runs import run_of
+from evalstats_plugin.errors import DesignError, few
+from evalstats_plugin.scores.cells import RATIOS
+from evalstats_plugin.scores.metrics import NAMES, Composite, composites
+from evalstats_plugin.stats.arrays import FloatArray, IntArray
+from evalstats_plugin.stats.metrics import Value
+
+N_RESAMPLES = 9999
+"""Draws, and swaps; with what was seen, 10,000."""
+
+
+def compare_composite(
+    responses: Sequence[Responses], request: Request
+) -> tuple[list[Comparison], list[str]]:
+    """Compare models on the same items under metrics that are not means; others are passed over.
+
+    Returns the comparisons, and notes on what was left out.
+
+    Raises
+    ------
+    ItemConflictError
+        If an item id is one question for one model and another for the other.
+    """
+    latest = {(r.model, r.task, r.metric): r for r in sorted(responses, key=run_of)}
+    groups: dict[tuple[str, str], list[Responses]] = {}
+    for r in responses:
+        composite = r.pairs is not None or r.aggregation in RATIOS
+        if composite and len(r.item_ids) and latest[r.model, r.task, r.metric] is r:
+            groups.setdefault((r.task, r.metric.removesuffix(",none")), []).append(r)
+    rows: list[Comparison] = []
+    notes: list[str] = []
+    for (task, metric), group in groups.items():
+        if request.baseline not in (None, BEST, *(r.model for r in group)):
+            notes.append(f"not compared, {request.baseline} has no answers: {task} {metric}")
+            continue
+        if len(group) < 2:
+            notes.append(f"not compared, one model only: {task} {metric}")
+            continue
+        kinds = {NAMES.get(r.aggregation, r.aggregation) for r in group}
+        try:
+            if len(kinds) > 1:
+                msg = f"not one metric but {few(sorted(kinds))}"
+                raise DesignError(msg)
+            joined = join(group)
+        except DesignError as error:
+            if type(error) is not DesignError:
+                raise
+            notes.append(f"not compared, {error}: {task} {metric}")
+            continue
+        rows += _compared(joined, group, request)
+    return rows, notes
+
+
+class _Found(NamedTuple):
+    """What was computed of the pairs, each of shape (P,)."""
+
+    difference: FloatArray
+    low: FloatArray
+    high: FloatArray
+    p_value: FloatArray
+    prob_higher: FloatArray
+    n_items: IntArray
+
+
+def _pairs(
+    joined: Joined, group: Sequence[Responses], request: Request
+) -> tuple[IntArray, IntArray, int, tuple[str, ...]]:
+    """Return the pairs to compute, how many of them to show, and a note.
+
+    With the best model as the baseline the pairs among which it won are computed too: what is
+    found of all pairs at once holds for this choice.
+    """
+    if request.baseline != BEST or BEST in joined.models:
+        a, b = pair_indices(joined.models, request.baseline)
+        return a, b, len(a), ()
+    values = joined.value(joined.statistics.sum(axis=1))
+    lower = any(r.higher_is_better is False for r in group)
+    best = int(np.nanargmin(values) if lower else np.nanargmax(values))
+    a, b = pair_indices(joined.models, joined.models[best])
+    rest_a, rest_b = pair_indices(joined.models, None)
+    rest = (rest_a != best) & (rest_b != best)
+    note = f"{joined.models[best]} was chosen as the best: only p, adjusted, allows for that"
+    return np.append(a, rest_a[rest]), np.append(b, rest_b[rest]), len(a), (note,)
+
+
+def _compared(joined: Joined, group: Sequence[Responses], request: Request) -> list[Comparison]:
+    method = _choose(joined, request)
+    a, b, n_shown, note = _pairs(joined, group, request)
+    nothing = [np.full(len(a), np.nan) for _ in range(5)]
+    found = _Found(*nothing, n_items=np.zeros(len(a), dtype=np.int64))
+    common = joined.there[a] & joined.there[b]
+    # Most often the models share all items, and there is one set of them.
+    masks, which = np.unique(common, axis=0, return_inverse=True)
+    for i, items in enumerate(masks):
+        where = np.flatnonzero(which.ravel() == i)
+        found.n_items[where] = items.sum()
+        if items.any():
+            one = _solved(joined, items, (a[where], b[where]), method, request)
+            for column, values in zip(found, one, strict=True):
+                column[where] = values
+    n_either = (joined.there[a] | joined.there[b]).sum(axis=1)
+    notes = [(*note, *_notes(joined, request, found, i, int(n))) for i, n in enumerate(n_either)]
+    names = [
+        (joined.models[i], joined.models[j])
+        for i, j in cast("list[list[int]]", np.stack([a, b], axis=1).tolist())
+    ]
+    rows = _rows(group, names, found, notes, method=method.name, request=request)
+    return rows[:n_shown]
+
+
+def _choose(joined: Joined, request: Request) -> Method:
+    table = {m.name: m for m in COMPOSITE_COMPARISONS} | dict(request.table)
+    name = request.method
+    if joined.clusters is not None and (name == "auto" or table[name].family != "sums"):
+        # Whole clusters as units; a Dirichlet posterior has none.
+        name = "sums-jackknife-t"
+    return methods.choose(joined.kind, name, table, COMPOSITE_COMPARISON_DEFAULTS)
+
+
+def _solved(
+    joined: Joined,
+    items: NDArray[np.bool_],
+    pairs: tuple[IntArray, IntArray],
+    method: Method,
+    request: Request,
+) -> _Found:
+    """Find out what the items say of the pairs that share them."""
+    from evalstats_plugin.stats import metric_intervals
+
+    statistics, counts = joined.units(items)
+    values = joined.value(np.einsum("nus,u->ns", statistics, counts * 1.0))
+    p_value = metric_intervals.swap_p_values(
+        statistics, counts, pairs, joined.ordering, rng=request.rng, n_swaps=N_RESAMPLES
+    )
+    difference = values[pairs[1]] - values[pairs[0]]
+    if method.name == "sums-jackknife-t":
+        low, high, prob = _by_jackknife(joined, items, pairs, request.confidence_level)
+    else:
+        drawn = _drawn(joined, (statistics, counts), pairs, method, request.rng)
+        low, high, prob = _of_draws(drawn, request.confidence_level)
+        # Models that answer alike are exactly as likely either way, whatever was drawn.
+        alike = (statistics[pairs[0]] == statistics[pairs[1]]).all(axis=(1, 2))
+        half = np.maximum(np.abs(low), np.abs(high))
+        low, high = np.where(alike, -half, low), np.where(alike, half, high)
+        prob = np.where(alike, 0.5, prob)
+    low, high, p_value, prob = (
+        np.where(np.isnan(difference), np.nan, x) for x in (low, high, p_value, prob)
+    )
+    n_items = np.full(len(p_value), int(items.sum()), dtype=np.int64)
+    return _Found(difference, low, high, p_value, prob, n_items)
+
+
+def _by_jackknife(
+    joined: Joined,
+    items: NDArray[np.bool_],
+    pairs: tuple[IntArray, IntArray],
+    confidence_level: float,
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    from evalstats_plugin.stats import metric_intervals
+
+    statistics, _ = replace(joined, codes=None).units(items)
+    a, b = pairs
+
+    def solved(value: Value) -> tuple[FloatArray, FloatArray, FloatArray]:
+        values, without = (
+            value(statistics.sum(axis=1)),
+            metric_intervals.leave_one_out(statistics, value),
+        )
+        return metric_intervals.jackknife_difference(
+            values[b] - values[a], without[b] - without[a], confidence_level=confidence_level
+        )
+
+    low, high, _ = solved(joined.value)
+    return low, high, solved(joined.ordering)[2]
+
+
+def _drawn(
+    joined: Joined,
+    units: tuple[FloatArray, IntArray],
+    pairs: tuple[IntArray, IntArray],
+    method: Method,
+    rng: np.random.Generator,
+) -> FloatArray:
+    """Differences in resamples or under a posterior, shape (B, P)."""
+    from evalstats_plugin.stats import metric_intervals
+
+    statistics, counts = units
+    if method.family == "sums":
+        drawn = metric_intervals.resampled(
+            statistics, counts, joined.value, rng=rng, n_resamples=N_RESAMPLES
+        )
+        return drawn[:, pairs[1]] - drawn[:, pairs[0]]
+    shape = (joined.n_labels, joined.n_labels)
+    table = np.einsum("us,u->s", statistics[0], counts * 1.0).reshape(shape)
+    prior = metric_intervals.prior_of_pairs(table, prior=method.options["prior"])
+    return metric_intervals.posterior_differences(
+        statistics,
+        counts.astype(np.float64),
+        pairs,
+        prior,
+        joined.value,
+        rng=rng,
+        n_resamples=N_RESAMPLES,
+    )
+
+
+def _of_draws(
+    drawn: FloatArray, confidence_level: float
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    tail = (1 - confidence_level) / 2
+    low, high = np.quantile(drawn, [tail, 1 - tail], axis=0)
+    wide = high > low
+    prob = (drawn > 0).mean(axis=0) + (drawn == 0).mean(axis=0) / 2
+    return np.where(wide, low, np.nan), np.where(wide, high, np.nan), prob
+
+
+def _adjusted(p_values: FloatArray, correction: str) -> FloatArray:
+    from evalstats_plugin.stats import many
+
+    if correction == "bh":
+        return many.benjamini_hochberg(p_values)
+    return p_values if correction == "none" else many.holm(p_values)
+
+
+def _rows(
+    group: Sequence[Responses],
+    names: Sequence[tuple[str, str]],
+    found: _Found,
+    notes: Sequence[tuple[str, ...]],
+    *,
+    method: str,
+    request: Request,
+) -> list[Comparison]:
+    higher = next((h for r in group if (h := r.higher_is_better) is not None), None)
+    prob = 1 - found.prob_higher if higher is False else found.prob_higher
+    adjusted = _adjusted(found.p_value, request.correction)
+    numbers = (found.difference, found.low, found.high, found.p_value, adjusted, prob)
+    columns = zip(names, notes, found.n_items.tolist(), *(x.tolist() for x in numbers), strict=True)
+    return [
+        Comparison(
+            model_a=a,
+            model_b=b,
+            task=group[0].task,
+            metric=group[0].metric,
+            n_items=n,
+            difference=finite(difference),
+            low=finite(low),
+            high=finite(high),
+            p_value=finite(p_value),
+            p_adjusted=finite(p_adjusted),
+            prob_better=finite(prob_better),
+            method=method,
+            confidence_level=request.confidence_level,
+            notes=said,
+            higher_is_better=higher,
+        )
+        for (a, b), said, n, difference, low, high, p_value, p_adjusted, prob_better in columns
+    ]
+
+
+def _notes(
+    joined: Joined, request: Request, found: _Found, i: int, n_either: int
+) -> tuple[str, ...]:
+    n = int(found.n_items[i])
+    notes: list[str] = []
+    if joined.clusters is not None:
+        notes.append(f"items in {len(np.unique(joined.clusters))} clusters")
+    if request.correction == "maxt":
+        notes.append("maxt is for means: p-values are adjusted by holm's method")
+    if n_either > n:
+        notes.append(f"{n_either - n} of {n_either} items lack one model's answer: left out")
+    if not n:
+        notes.append("the two models share no item")
+    elif np.isnan(found.difference[i]):
+        notes.append(f"no difference: {joined.metric} is 0/0 for one of the models")
+    elif not np.isfinite(found.low[i]):
+        notes.append("no interval: one item or cluster, or answers that do not differ")
+    return tuple(notes)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Joined:
+    """N models' answers to M items."""
+
+    models: tuple[str, ...]
+    kind: Kind
+    value: Value
+    ordering: Value
+    """Which of two models is higher, on a scale where differences behave better if there is one."""
+    statistics: FloatArray
+    """Shape (N, M, S): what each item adds to each model's sums, 0 where it is missing."""
+    there: NDArray[np.bool_]
+    """Shape (N, M)."""
+    codes: NDArray[np.int64] | None
+    """Shape (N, M): gold and predicted label as one number, where there are labels."""
+    n_labels: int
+    clusters: NDArray[Any] | None
+    """Shape (M,)."""
+    metric: str
+
+    def units(self, items: NDArray[np.bool_]) -> tuple[FloatArray, NDArray[np.int64]]:
+        """Statistics of what is sampled, shape (N, U, S), and how often each was seen, (U,).
+
+        Clusters where items come in them; items otherwise, those with the same answers as one.
+        """
+        statistics = self.statistics[:, items]
+        if self.clusters is not None:
+            _, where = np.unique(self.clusters[items], return_inverse=True)
+            order = np.argsort(where, kind="stable")
+            starts = np.flatnonzero(np.diff(where[order], prepend=-1))
+            sums = np.add.reduceat(statistics[:, order], starts, axis=1)
+            return sums, np.ones(int(sums.shape[1]), dtype=np.int64)
+        if self.codes is None:
+            return statistics, np.ones(int(statistics.shape[1]), dtype=np.int64)
+        _, first, counts = np.unique(
+            self.codes[:, items], axis=1, return_index=True, return_counts=True
+        )
+        return statistics[:, first], counts
+
+
+def join(group: Sequence[Responses]) -> Joined:
+    """Join on the items' ids, checked on their hashes.
+
+    Raises
+    ------
+    DesignError
+        If the answers are not what the metric needs, or an id stands for two questions.
+    """
+    parts = [_ratio(r) for r in group] if group[0].aggregation in RATIOS else composites(group)
+    if parts[0].kind == "auc":
+        msg = "there is no paired method for areas under the curve yet"
+        raise DesignError(msg)
+    # Scores that say where an item is among its model's go through the join like any others.
+    matrix = ResponseMatrix.join(
+        [
+            replace(r, scores=np.where(p.there, np.arange(len(p.there)), np.nan)[:, None])
+            for r, p in zip(group, parts, strict=True)
+        ]
+    )
+    position = matrix.scores[:, :, 0]
+    there = ~np.isnan(position)
+    n_sums = parts[0].statistics.shape[1]
+    statistics = np.zeros((*there.shape, n_sums))
+    codes = np.zeros(there.shape, dtype=np.int64)
+    for i, part in enumerate(parts):
+        # Place among the model's items that count.
+        rank = np.cumsum(part.there) - 1
+        at = rank[position[i, there[i]].astype(np.int64)]
+        statistics[i, there[i]] = part.statistics[at]
+        if part.codes is not None:
+            codes[i, there[i]] = part.codes[at] @ [len(part.labels), 1]
+    return Joined(
+        models=matrix.models,
+        kind="corpus" if parts[0].kind == "ratio" else parts[0].kind,
+        value=parts[0].value,
+        ordering=_negative_mean if parts[0].kind == "ratio" else parts[0].value,
+        statistics=statistics,
+        there=there,
+        codes=None if parts[0].codes is None else codes,
+        n_labels=len(parts[0].labels),
+        clusters=matrix.clusters,
+        metric=parts[0].metric,
+    )
+
+
+def _negative_mean(sums: FloatArray) -> FloatArray:
+    """Perplexities and bits per byte all rise as the mean loglikelihood falls, some explode."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return -sums[..., 0] / sums[..., 1]
+
+
+def _ratio(r: Responses) -> Composite:
+    """Sums of loglikelihoods and of words, and what the metric makes of their ratio."""
+    scores = r.item_means
+    weights = np.ones(len(scores)) if r.weights is None else r.weights
+    there = np.isfinite(scores) & np.isfinite(weights)
+    formula = np.vectorize(RATIOS[r.aggregation], otypes=[float])
+
+    def value(sums: FloatArray) -> FloatArray:
+        return formula(-_negative_mean(sums))
+
+    counts = np.stack([scores, weights], axis=1)[there]
+    return Composite(metric=r.aggregation, kind="ratio", there=there, counts=counts, ratio=value)

@@ -1,0 +1,473 @@
+"""How many items are needed, and which difference do so many find?"""
+# PART power_curve - Power, or the least difference that is found, for many numbers of items: what a figure shows.
+# PART power_rows - Writes the answers of a power analysis as records.
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from evalstats_plugin.comparisons.pilot import (
+    METHODS,
+    MOST_MODELS,
+    Aim,
+    PowerSolver,
+    Spread,
+    spreads,
+    with_design_effect,
+)
+from evalstats_plugin.comparisons.rows import PowerRow, PowerRows
+from evalstats_plugin.data.matrix import ResponseMatrix
+from evalstats_plugin.data.results import finite, records
+from evalstats_plugin.data.runs import ResponseSet
+from evalstats_plugin.errors import DesignError, SelectionError, no_such
+from evalstats_plugin.scores.epochs import Pilot, variance_parts
+from evalstats_plugin.scores.rows import VariancePart
+from evalstats_plugin.stats.arrays import FloatArray
+
+POINTS = 24
+"""Numbers of items that a curve has by default."""
+
+
+Quantity = Literal["n_items", "n_epochs", "n_models", "difference", "power"]
+
+
+_NOTHING: dict[Quantity, str] = {
+    "n_items": "the differences do not vary: nothing to plan with",
+    "n_epochs": "no number of epochs will do: it takes more items",
+    "n_models": "not even two models can be compared with that power",
+    "difference": "no difference is large enough for so few items",
+    "power": "the differences do not vary: nothing to plan with",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PowerAssumptions:
+    """What is assumed of the differences between two models, where no pilot was run.
+
+    Either ``discordance``, the share of items that only one of the two gets right, for 0/1 scores
+    taken once; or the variances of [Mil24]_.
+    """
+
+    discordance: float | None = None
+    between: float | None = None
+    """ω²: of the true differences, between items."""
+    within: float | tuple[float, float] = 0.0
+    """σ²: of one take around its item's true mean, for each model or for both alike."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PowerDesign:
+    """How models are going to be compared."""
+
+    paired: bool = True
+    """Both answer the same items, rather than as many different ones each."""
+    n_models: int | None = None
+    """Models to compare, every two of them: by default those of the pilot, or two."""
+    design_effect: float | None = None
+    """How many times larger clusters make the variance: by default as in the pilot, or 1."""
+    method: str = "auto"
+    """What finds a difference: one of the names in `METHODS`."""
+
+
+def power(
+    pilot: Pilot | PowerAssumptions,
+    *,
+    difference: float | None = None,
+    n_items: int | None = None,
+    n_epochs: int | None = None,
+    power: float = 0.8,
+    confidence_level: float = 0.95,
+    design: PowerDesign | None = None,
+) -> PowerRows:
+    """Plan a comparison: the items for a difference, or the difference for so many items.
+
+    With a difference, gives the number of items that find it. With a number of items, or a pilot
+    alone, the least difference that is found. With both, the power there is, the epochs that
+    would reach the one asked for, and how many models could be compared with it.
+
+    Parameters
+    ----------
+    pilot
+        What `evalstats_plugin.read` gave, a matrix or any `Responses`, for every pair of models on
+        each task; or `PowerAssumptions`.
+    difference
+        True difference of the scores, in their own units.
+    n_items
+        That each model answers.
+    n_epochs
+        Takes of each item: by default those of the pilot, or one.
+    power
+        Probability to find the difference.
+    confidence_level
+        Of the comparison: a difference is found when p ≤ 1 - level, allowing for all pairs.
+    design
+        Whether the items are the same, how many models there are, what clusters do.
+
+    Notes
+    -----
+    For 0/1 scores taken once, exact: the power of the test is summed over all outcomes. Otherwise
+    Miller's normal approximation [Mil24]_, and Student's t below 100 items.
+
+    Raises
+    ------
+    DesignError
+        For numbers that make no sense, or a pilot that holds nothing to plan with.
+    SelectionError
+        For a method that does not exist, or too little to go by.
+    """
+    design = design or PowerDesign()
+    aim = Aim(difference, n_items, n_epochs, power, confidence_level)
+    found = spreads_of(pilot, aim, design)
+    rows = [
+        row
+        for spread in found.spreads
+        for row in power_rows(
+            solver_of(spread, aim, design), "paired" if design.paired else "unpaired"
+        )
+    ]
+    return PowerRows(tuple(rows), found.notes, parts=found.parts)
+
+
+class PilotSpreads(NamedTuple):
+    """What a pilot, or assumptions in its place, tells of how differences vary."""
+
+    spreads: list[Spread]
+    """One for each task and metric."""
+    notes: tuple[str, ...]
+    parts: tuple[VariancePart, ...]
+    """Of single scores; none of assumptions."""
+
+
+def spreads_of(pilot: Pilot | PowerAssumptions, aim: Aim, design: PowerDesign) -> PilotSpreads:
+    """Say how much the differences vary that are to be found.
+
+    Raises
+    ------
+    DesignError, SelectionError
+        As of `power`.
+    """
+    _check(aim)
+    _check_design(design)
+    if isinstance(pilot, PowerAssumptions):
+        if aim.difference is None and aim.n_items is None:
+            msg = "neither a difference nor a number of items found, expected one of them or both"
+            raise SelectionError(msg)
+        return PilotSpreads([_assumed(pilot, design, aim.difference, aim.n_epochs or 1)], (), ())
+    responses = pilot if isinstance(pilot, (ResponseSet, ResponseMatrix)) else list(pilot)
+    listed = responses.to_responses() if isinstance(responses, ResponseMatrix) else responses
+    found, left_out = spreads(list(listed), paired=design.paired)
+    read = () if isinstance(responses, list) else responses.notes
+    return PilotSpreads(found, (*read, *left_out), variance_parts(responses).rows)
+
+
+def _check(aim: Aim) -> None:
+    chance = 1 - aim.confidence_level
+    wrong = ""
+    if aim.difference is not None and (aim.difference == 0 or not np.isfinite(aim.difference)):
+        wrong = f"difference {aim.difference:g} found, expected one other than 0"
+    elif not 0 < aim.confidence_level < 1:
+        wrong = f"confidence level {aim.confidence_level:g} found, expected between 0 and 1"
+    elif not 0 < aim.power < 1:
+        wrong = f"power {aim.power:g} found, expected a number between 0 and 1"
+    elif aim.power <= chance:
+        wrong = f"power {aim.power:g} found, expected more than the {chance:g} that chance gives"
+    elif aim.n_items is not None and aim.n_items < 2:
+        wrong = f"{aim.n_items} items found, expected two or more"
+    elif aim.n_epochs is not None and aim.n_epochs < 1:
+        wrong = f"{aim.n_epochs} epochs found, expected one or more"
+    if wrong:
+        raise DesignError(wrong)
+
+
+def _check_design(design: PowerDesign) -> None:
+    if design.method not in METHODS:
+        raise SelectionError(no_such("method", design.method, METHODS, ", ".join(METHODS)))
+    if design.n_models is not None and design.n_models < 2:
+        msg = f"{design.n_models} models found, expected two or more to compare"
+        raise DesignError(msg)
+    effect = design.design_effect
+    if effect is not None and not 0 < effect < np.inf:
+        msg = f"design effect {effect:g} found, expected a positive number"
+        raise DesignError(msg)
+
+
+def _assumed(
+    given: PowerAssumptions, design: PowerDesign, difference: float | None, n_epochs: int
+) -> Spread:
+    """Write assumptions as if a pilot had given them."""
+    apart, between = given.discordance, given.between
+    pair = given.within if isinstance(given.within, tuple) else (given.within, given.within)
+    if (apart is None) == (between is None):
+        msg = "expected either a discordance, for 0/1 scores, or a variance between items (omega2)"
+        raise SelectionError(msg)
+    if apart is not None:
+        if not 0 <= apart <= 1 or abs(difference or 0.0) > min(apart, 1.0):
+            msg = (
+                f"discordance {apart:g} found for a difference of {difference or 0:g}, expected a "
+                "share between the difference and 1: models differ on as many items at least"
+            )
+            raise DesignError(msg)
+        if n_epochs > 1 or any(pair) or not design.paired:
+            msg = (
+                "a discordance is of 0/1 scores of the same items, taken once; for several epochs "
+                "or different items give the variances (omega2 and within)"
+            )
+            raise DesignError(msg)
+        between = apart - (difference or 0.0) ** 2
+    if between is None or min(between, *pair) < 0 or not np.isfinite([between, *pair]).all():
+        msg = f"variances {between}, {pair[0]} and {pair[1]} found, expected 0 or more"
+        raise DesignError(msg)
+    one, none = np.ones(1), np.zeros(1, dtype=np.int64)
+    return Spread(
+        a=none,
+        b=none + 1,
+        between=one * between,
+        within=one * sum(pair),
+        discordance=one * (np.nan if apart is None else apart),
+        design_effect=one,
+        n_items=none,
+        n_epochs=n_epochs,
+        bounded=1.0,
+    )
+
+
+def solver_of(spread: Spread, aim: Aim, design: PowerDesign) -> PowerSolver:
+    """Return what answers for the pairs of one task.
+
+    Raises
+    ------
+    DesignError
+        The difference is larger than the scores allow.
+    """
+    if aim.difference is not None and abs(aim.difference) > spread.bounded:
+        msg = (
+            f"difference {aim.difference:g} found, expected at most {spread.bounded:g}, the range "
+            f"of the scores{f' of {spread.task}' if spread.task else ''}"
+        )
+        raise DesignError(msg)
+    if design.design_effect is not None:
+        spread = with_design_effect(spread, design.design_effect)
+    n_models = design.n_models or max(len(spread.models), 2)
+    return PowerSolver(spread, aim, method=design.method, n_models=n_models)
+
+
+@dataclass(frozen=True)
+class PowerCurve(PowerRows):
+    """Answers for several numbers of items, and the power that is wanted."""
+
+    power: float = 0.8
+
+
+def power_curve(
+    pilot: Pilot | PowerAssumptions,
+    *,
+    difference: float | None = None,
+    at: Sequence[int] | None = None,
+    n_epochs: int | None = None,
+    power: float = 0.8,
+    confidence_level: float = 0.95,
+    design: PowerDesign | None = None,
+) -> PowerCurve:
+    """Return the power for a difference, or without one the least difference, item by item.
+
+    Parameters
+    ----------
+    pilot, difference, n_epochs, power, confidence_level, design
+        As of `evalstats_plugin.power`.
+    at
+        Numbers of items, each 2 or more; by default from very few to more than are needed.
+
+    Raises
+    ------
+    DesignError, SelectionError
+        As of `evalstats_plugin.power`; or a number of items is below 2.
+    """
+    design = design or PowerDesign()
+    if at is not None and (not len(at) or min(at) < 2):
+        msg = f"numbers of items {list(at)} found, expected some, each 2 or more"
+        raise DesignError(msg)
+    if at is None and difference is None and isinstance(pilot, PowerAssumptions):
+        at = _around(200)
+    aim = Aim(difference, None if difference is not None else (at or [2])[0], n_epochs, power,
+              confidence_level)  # fmt: skip
+    found = spreads_of(pilot, aim, design)
+    solvers = [solver_of(spread, aim, design) for spread in found.spreads]
+    rows = [
+        row
+        for solver in solvers
+        for n in (at or _numbers(solver))
+        for row in _rows(solver, n, "paired" if design.paired else "unpaired")
+    ]
+    return PowerCurve(tuple(rows), found.notes, parts=found.parts, power=power)
+
+
+def _numbers(solver: PowerSolver) -> list[int]:
+    """Numbers of items of interest: around those needed, or those of the pilot."""
+    if solver.aim.difference is None:
+        return _around(float(np.median(solver.spread.n_items)))
+    needed = solver.items(solver.aim.difference)
+    known = needed[np.isfinite(needed)]
+    return _around(float(np.median(known)) if len(known) else 200.0)
+
+
+def _around(middle: float) -> list[int]:
+    found = np.geomspace(max(middle / 12, 4), max(middle * 3, 40), POINTS)
+    return np.unique(found.round().astype(int)).tolist()
+
+
+def _rows(solver: PowerSolver, n: int, design: Literal["paired", "unpaired"]) -> list[PowerRow]:
+    """Answer for every pair, with n items each."""
+    spread, aim = solver.spread, solver.aim
+    items = np.full(len(spread.a), float(n))
+    of_power = aim.difference is not None
+    values = solver.power(items, aim.difference) if aim.difference else solver.difference(items)
+    quantity: Literal["power", "difference"] = "power" if of_power else "difference"
+    pairs = list(zip(spread.a.tolist(), spread.b.tolist(), strict=True))
+    columns: dict[str, Any] = {
+        "model_a": [spread.models[a] for a, _ in pairs],
+        "model_b": [spread.models[b] if a != b else "" for a, b in pairs],
+        "method": _methods(solver, n),
+        quantity: _finite(values),
+    }
+    same = {
+        "quantity": quantity,
+        "task": spread.task,
+        "metric": spread.metric,
+        "design": design,
+        "n_items": n,
+        "n_epochs": solver.n_epochs,
+        "n_models": solver.n_models,
+        "difference": aim.difference,
+        "power": aim.power,
+        "confidence_level": aim.confidence_level,
+    }
+    return records(PowerRow, columns, {k: v for k, v in same.items() if k not in columns})
+
+
+def _methods(solver: PowerSolver, n: int) -> list[str]:
+    """Pairs whose outcomes are summed have one method, the others another."""
+    kinds, first, place = np.unique(solver.exact, return_index=True, return_inverse=True)
+    names = [solver.name(int(pair), float(n)) for pair in first[: len(kinds)]]
+    return [names[i] for i in place.tolist()]
+
+
+def _finite(values: FloatArray) -> list[float | None]:
+    return [finite(value) for value in values.tolist()]
+
+
+def power_rows(solver: PowerSolver, design: Literal["paired", "unpaired"]) -> list[PowerRow]:
+    """Answer for every pair of one task; the answers of a pair together."""
+    spread, aim = solver.spread, solver.aim
+    columns = [
+        [
+            _row(solver, pair, quantity, float(n_items[pair]), value)
+            for pair, value in enumerate(values.tolist())
+        ]
+        for quantity, n_items, values in _answers(solver)
+    ]
+    rows: list[PowerRow] = []
+    for pair, found in enumerate(zip(*columns, strict=True)):
+        a, b = int(spread.a[pair]), int(spread.b[pair])
+        about: dict[str, Any] = {
+            "task": spread.task,
+            "metric": spread.metric,
+            "model_a": spread.models[a],
+            "model_b": spread.models[b] if a != b else "",
+            "design": design,
+            "confidence_level": aim.confidence_level,
+            "discordance": finite(float(spread.discordance[pair])),
+            "between": finite(float(spread.between[pair])),
+            "within": finite(float(spread.within[pair])),
+            "design_effect": finite(float(spread.design_effect[pair])),
+            "pilot_items": int(spread.n_items[pair]) or None,
+        }
+        rows += [PowerRow(**about, **row) for row in found]
+    return rows
+
+
+def _answers(solver: PowerSolver) -> list[tuple[Quantity, FloatArray, FloatArray]]:
+    """Return what is asked for, the items that each pair answers, and the answers."""
+    aim = solver.aim
+    pilot = solver.spread.n_items.astype(np.float64)
+    n = pilot if aim.n_items is None else np.full_like(pilot, float(aim.n_items))
+    if aim.difference is None:
+        return [("difference", n, solver.difference(n))]
+    if aim.n_items is None:
+        needed = solver.items(aim.difference)
+        return [("n_items", needed, needed)]
+    found: list[tuple[Quantity, FloatArray, FloatArray]] = [
+        ("power", n, solver.power(n, aim.difference)),
+        ("n_models", n, solver.models(n, aim.difference)),
+    ]
+    if np.any(solver.spread.within > 0):
+        found.insert(1, ("n_epochs", n, solver.epochs(n, aim.difference)))
+    return found
+
+
+def _row(
+    solver: PowerSolver, pair: int, quantity: Quantity, n_items: float, value: float
+) -> dict[str, Any]:
+    """Return the fields in which the answers of a pair differ."""
+    aim = solver.aim
+    answer = finite(value)
+    if quantity == "n_models" and answer == 1:
+        answer = None
+    if answer is not None and quantity.startswith("n_"):
+        answer = int(answer)
+    n = finite(n_items)
+    fields: dict[str, Any] = {
+        "quantity": quantity,
+        "n_items": None if n is None else int(n),
+        "n_epochs": solver.n_epochs,
+        "n_models": solver.n_models,
+        "difference": aim.difference,
+        "power": aim.power,
+        # Epochs follow from variances alone.
+        "method": "miller" if quantity == "n_epochs" else solver.name(pair, n_items),
+        "notes": _notes(solver, pair, quantity, value if answer is None else answer),
+    }
+    return {**fields, quantity: answer}
+
+
+def _notes(solver: PowerSolver, pair: int, quantity: Quantity, value: float) -> tuple[str, ...]:
+    spread, aim = solver.spread, solver.aim
+    found: list[str] = []
+    varies = bool(solver.variance[pair] > 0) or bool(solver.exact[pair])
+    if quantity == "n_epochs" and np.isnan(value):
+        found.append("no item was taken twice: what epochs would do is not known")
+    elif not np.isfinite(value) or (quantity == "n_models" and value == 1):
+        found.append(_NOTHING[quantity] if varies else _NOTHING["n_items"])
+    elif quantity == "n_models" and value == MOST_MODELS:
+        found.append(f"{MOST_MODELS} models or more")
+    if spread.between[pair] < 0:
+        found.append("the variance between items is estimated below 0 and taken as 0")
+    if solver.exact[pair] and abs(aim.difference or 0.0) > spread.discordance[pair]:
+        found.append(
+            "fewer of the pilot's items tell the models apart than the difference takes: "
+            "as many are assumed as it takes at least"
+        )
+    if spread.design_effect[pair] > 1 and spread.task:
+        found.append("items come in clusters, which is allowed for")
+    return (*found, *_doubts(solver))
+
+
+def _doubts(solver: PowerSolver) -> list[str]:
+    """Say how well a pilot tells a variance: two standard errors, relative to it."""
+    n = solver.spread.n_items
+    if not n.all():
+        return []
+    apart = solver.spread.discordance
+    with np.errstate(divide="ignore"):
+        of_counts = np.sqrt((1 - apart) / (n * apart))
+    # Of a variance of normal differences.
+    errors = np.where(solver.exact, of_counts, np.sqrt(2 / (n - 1)))
+    error = 2 * float(np.median(errors))
+    if error < 0.25:
+        return []
+    if error >= 0.95:
+        return ["so few items in the pilot hardly tell how much the differences vary"]
+    return [f"the pilot tells how much differences vary to about ±{10 * round(10 * error)} % only"]

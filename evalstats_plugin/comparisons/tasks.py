@@ -1,0 +1,478 @@
+"""Is model b better than model a on a whole group of tasks?"""
+# PART across_tasks - Is model b better than model a on tasks like these? The tasks themselves are the sample.
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evalstats_plugin.comparisons.design import (
+    BEST,
+    Pairing,
+    Request,
+    against_best,
+    pair_indices,
+    pairings,
+)
+from evalstats_plugin.comparisons.paired import (
+    BLOCK_SIZE,
+    N_FLIPS,
+    Found,
+    Units,
+    comparison_rows,
+    correct,
+)
+from evalstats_plugin.comparisons.rows import Comparison
+from evalstats_plugin.data import methods
+from evalstats_plugin.data.methods import Kind, Method
+from evalstats_plugin.data.responses import Group, Responses
+from evalstats_plugin.data.runs import run_of
+from evalstats_plugin.errors import DesignError, few
+from evalstats_plugin.scores.cells import CLUSTER_FAMILIES, Bounds, make_cell
+from evalstats_plugin.stats.arrays import FloatArray, IntArray
+
+if TYPE_CHECKING:
+    from evalstats_plugin.stats.interval import Interval
+
+
+Key = tuple[tuple[str, ...], str]
+"""Names of the groups from the outermost to this one, and the metric."""
+
+
+TASK_DEFAULTS: Mapping[Kind, tuple[str, str]] = MappingProxyType(
+    {
+        "binary": ("paired-t", "mean differences of tasks are few, and far from their bounds"),
+        "bounded": ("paired-t", "the same"),
+        "real": ("paired-t", "without bounds there is nothing better for few tasks"),
+    }
+)
+"""Method of the interval, and why."""
+
+
+def group_comparisons(responses: Sequence[Responses], request: Request) -> list[Comparison]:
+    """Compare models on groups of tasks that the harness gives a score, the tasks being fixed.
+
+    The difference of the groups' scores, paired by item: Σ w d over the tasks, each a stratum. Only
+    models that have every task of the group take part.
+    """
+    rows: list[Comparison] = []
+    for group, members in _members(responses):
+        strata = _joined(members, group, request)
+        if strata is not None:
+            rows += _group_rows(strata, request)
+    return rows
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Strata:
+    """Models that answered all tasks of a group."""
+
+    tasks: tuple[Pairing, ...]
+    """Each with the same models and the same pairs."""
+    whole: Pairing
+    """All items of the group side by side."""
+    weighting: str
+
+    def weights(self, n_items: FloatArray) -> FloatArray:
+        """Weights of the tasks, from how many items each has, shape (..., T)."""
+        return n_items if self.weighting == "micro" else np.ones_like(n_items)
+
+    def blocks(self) -> Iterator[list[FloatArray]]:
+        """Yield the tasks' differences, of shape (P, M) each, for some pairs at a time."""
+        step = max(BLOCK_SIZE // max(self.whole.scores.shape[1], 1), 1)
+        for start in range(0, len(self.tasks[0].a), step):
+            yield [one.differences(start, start + step) for one in self.tasks]
+
+
+def _members(responses: Sequence[Responses]) -> list[tuple[Group, list[Responses]]]:
+    """Return the groups that have a score, and the latest responses to each of their tasks."""
+    found: dict[Key, dict[tuple[str, str], tuple[Group, Responses]]] = {}
+    for r in sorted(responses, key=run_of):
+        for i, group in enumerate(r.groups):
+            if group.logged is not None:
+                names = tuple(g.name for g in r.groups[: i + 1])
+                place = found.setdefault((names, r.metric.removesuffix(",none")), {})
+                place[r.model, r.task] = (group, r)
+    return [
+        (next(iter(place.values()))[0], [r for _, r in place.values()]) for place in found.values()
+    ]
+
+
+def _joined(responses: Sequence[Responses], group: Group, request: Request) -> _Strata | None:
+    """Join the models that have the whole group; None where fewer than two can be compared."""
+    of_model = {model: [r for r in responses if r.model == model] for model in _models(responses)}
+    complete = [m for m, own in of_model.items() if _is_whole(own, group, request.bounds)]
+    chosen = sorted((r for m in complete for r in of_model[m]), key=lambda r: (r.task, r.model))
+    baseline = request.baseline
+    best = baseline == BEST and BEST not in _models(responses)
+    if len(complete) < 2 or (baseline is not None and not best and baseline not in complete):
+        return None
+    try:
+        tasks, _ = pairings(chosen, request.bounds, None)
+    except DesignError:
+        # No items in common, which the tasks' own rows say.
+        return None
+    whole = _side_by_side(tasks, group, None if best else baseline)
+    strata = _Strata(tasks=tuple(tasks), whole=whole, weighting=group.weighting)
+    if best:
+        means = np.stack([one.means() for one in tasks], axis=1)
+        n_items = np.stack([(~np.isnan(one.scores)).sum(axis=1) * 1.0 for one in tasks], axis=1)
+        scores = np.average(means, axis=1, weights=strata.weights(n_items))
+        strata = replace(strata, whole=against_best(whole, scores))
+    family = strata.whole.family
+    return replace(strata, tasks=tuple(replace(one, a=family.a, b=family.b) for one in tasks))
+
+
+def _models(responses: Sequence[Responses]) -> list[str]:
+    return list(dict.fromkeys(r.model for r in responses))
+
+
+def _is_whole(responses: Sequence[Responses], group: Group, bounds: Bounds) -> bool:
+    """Whether a model has item scores, and a mean of them, on every task of a group."""
+    cells = [make_cell(r, bounds) for r in responses]
+    usable = [c for c in cells if c.kind in ("binary", "bounded", "real") and len(c.values)]
+    return len(usable) == group.n_tasks
+
+
+def _side_by_side(tasks: Sequence[Pairing], group: Group, baseline: str | None) -> Pairing:
+    """All items of the tasks as those of one."""
+    bounds = {one.bounds for one in tasks}
+    alike = len(bounds) == 1 and None not in bounds
+    first = tasks[0]
+    a, b = pair_indices(first.models, baseline)
+    notes = dict.fromkeys(note for one in tasks for note in one.notes)
+    return replace(
+        first,
+        task=group.name,
+        scores=np.concatenate([one.scores for one in tasks], axis=1),
+        a=a,
+        b=b,
+        kind="bounded" if alike else "real",
+        bounds=first.bounds if alike else None,
+        clusters=None,
+        notes=(*notes, f"{group.weighting} mean of {len(tasks)} tasks"),
+    )
+
+
+def _group_rows(strata: _Strata, request: Request) -> list[Comparison]:
+    whole = strata.whole
+    found, interval = _solve_groups(strata, request)
+    corrected = correct(found.p_value, partial(_units_of_models, strata), request)
+    limits = None if corrected.level is None else interval(corrected.level)
+    n_items: NDArray[np.int64] = whole.n_items
+    columns = {"n_items": n_items.tolist(), "notes": _group_notes(whole, found)}
+    same = {"confidence_level": request.confidence_level, "kind": "group"}
+    return comparison_rows(whole, (found, corrected.p_values, limits), columns, same)
+
+
+def _group_notes(whole: Pairing, found: Found) -> list[tuple[str, ...]]:
+    notes: list[tuple[str, ...]] = [whole.notes] * len(whole.a)
+    missing: NDArray[np.int64] = whole.n_either - whole.n_items
+    for i in np.flatnonzero(missing).tolist():
+        n = int(missing[i] + whole.n_items[i])
+        lacking = f"{missing[i]} of {n} items lack one model's score: left out"
+        notes[i] = (*notes[i], lacking)
+    for i in np.flatnonzero(np.isnan(found.low[: len(notes)])).tolist():
+        notes[i] = (*notes[i], "no interval: a task without common items, or too few of them")
+    return notes
+
+
+def _solve_groups(strata: _Strata, request: Request) -> tuple[Found, Callable[[float], Interval]]:
+    """Return what was found of each pair, and a function that gives intervals at any level."""
+    from evalstats_plugin.stats import paired, survey
+
+    parts = [_moments(strata, block) for block in strata.blocks()]
+    means, variances, n_units, n_items = np.concatenate(parts, axis=1)
+    weights = strata.weights(n_items)
+    flips = [
+        paired.sign_flip(units, rng=request.rng, n_flips=N_FLIPS)
+        for units in _units(strata, weights, n_items)
+    ]
+    found = survey.stratified(means, variances, n_units, weights)
+    p_value = np.where(np.isnan(found.difference), np.nan, np.concatenate(flips))
+    if strata.whole.bounds is None:
+        name, prob = "stratified-t", survey.t_prob(found)
+
+        def interval(level: float) -> Interval:
+            return survey.t_interval(found, confidence_level=level)
+    else:
+        low, high = strata.whole.bounds
+        span = (low - high, high - low)
+        shape = survey.beta_shape(means, variances, n_units, weights, bounds=span)
+        name, prob = "beta-neff", survey.beta_prob(shape, bounds=span)
+
+        def interval(level: float) -> Interval:
+            return survey.beta_interval(shape, bounds=span, confidence_level=level)
+
+    limits = interval(request.confidence_level)
+    return Found(name, *limits, p_value, prob, found.difference), interval
+
+
+def _moments(strata: _Strata, differences: Sequence[FloatArray]) -> FloatArray:
+    """Means, their variances, numbers of units and of items: shape (4, P, T)."""
+    from evalstats_plugin.stats import clustered as stats_clustered
+    from evalstats_plugin.stats import means
+
+    found: list[FloatArray] = []
+    for one, values in zip(strata.tasks, differences, strict=True):
+        n, centre, std = means.moments(values)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            units, variance = n, std**2 / n
+        if one.clusters is not None:
+            moments = stats_clustered.cluster_moments(*one.cluster_sums(values))
+            units, variance = moments.n, moments.cr1**2
+        found.append(np.stack([centre, variance, units, n]))
+    return np.stack(found, axis=-1)
+
+
+def _units(strata: _Strata, weights: FloatArray, n_items: FloatArray) -> Iterator[FloatArray]:
+    """Yield what each item or cluster adds to the weighted difference, for some pairs at a time."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        factors = weights / weights.sum(axis=1, keepdims=True) / n_items
+    start = 0
+    for block in strata.blocks():
+        rows = slice(start, start + len(block[0]))
+        parts = [
+            _flipped_together(one, values) * factors[rows, t, None]
+            for t, (one, values) in enumerate(zip(strata.tasks, block, strict=True))
+        ]
+        yield np.concatenate(parts, axis=1)
+        start = rows.stop
+
+
+def _flipped_together(task: Pairing, values: FloatArray) -> FloatArray:
+    """Sums of what has one sign: a cluster, or an item."""
+    if task.clusters is None:
+        return values
+    totals, sizes = task.cluster_sums(values)
+    return np.where(sizes > 0, totals, np.nan)
+
+
+def _units_of_models(strata: _Strata) -> Units:
+    """Scores and pairs as `stats.max_t` takes them, each score times what it counts in the mean."""
+    from evalstats_plugin.stats import many
+
+    scores = strata.whole.scores
+    n_items = np.array([[float(one.scores.shape[1]) for one in strata.tasks]])
+    if not np.isnan(scores).any():
+        factors = (strata.weights(n_items) / n_items)[0].tolist()
+        parts = [
+            _flipped_together(one, one.scores) * factor
+            for one, factor in zip(strata.tasks, factors, strict=True)
+        ]
+        return np.concatenate(parts, axis=1), strata.tasks[0].a, strata.tasks[0].b
+    n_items = np.concatenate([_moments(strata, block)[3] for block in strata.blocks()])
+    blocks = list(_units(strata, strata.weights(n_items), n_items))
+    return many.against_zero(np.concatenate(blocks))
+
+
+def across_tasks(
+    responses: Sequence[Responses], request: Request
+) -> tuple[list[Comparison], list[str]]:
+    """Compare models by their mean differences on tasks, which count as drawn from many such.
+
+    Every task has the same weight, and is one observation: the difference of the two models on the
+    items that both answered. Return also notes on what was left out.
+
+    Raises
+    ------
+    DesignError
+        For fewer than two tasks under one metric.
+    """
+    model_order = list(dict.fromkeys(r.model for r in responses))
+    best = request.baseline == BEST and BEST not in model_order
+    baseline = None if best else request.baseline
+    tasks, left_out = pairings(responses, request.bounds, None)
+    by_metric: dict[str, list[Pairing]] = {}
+    for one in tasks:
+        by_metric.setdefault(one.metric.removesuffix(",none"), []).append(one)
+    found = {metric: some for metric, some in by_metric.items() if len(some) > 1}
+    alone = [f"{one.task} {metric}" for metric, (one, *more) in by_metric.items() if not more]
+    if not found:
+        msg = (
+            f"tasks as random units need two or more under one metric, found {few(alone)}; "
+            "with one task, compare its items"
+        )
+        raise DesignError(msg)
+    if alone:
+        left_out = [*left_out, f"not compared, the only task with this metric: {few(alone)}"]
+    groups = _common_groups(responses)
+    rows: list[Comparison] = []
+    for some in found.values():
+        sample = _sample(some, [m for m in model_order if any(m in one.models for one in some)])
+        table = _table(sample, some, groups)
+        chosen = against_best(table) if best else _against(table, baseline)
+        if chosen is not None:
+            rows += _across_rows(chosen, sample, request)
+    return rows, left_out
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class _Sample:
+    """Every two models on every task: shapes (N, N, T), NaN where they share no item."""
+
+    models: tuple[str, ...]
+    differences: FloatArray
+    """Mean score of the column's model minus that of the row's."""
+    variances: FloatArray
+    """Of these means over items, were other items drawn from the same tasks."""
+    n_items: IntArray
+
+
+def _sample(tasks: Sequence[Pairing], models: Sequence[str]) -> _Sample:
+    shape = (len(models), len(models), len(tasks))
+    differences, variances = np.full((2, *shape), np.nan)
+    n_items = np.zeros(shape, dtype=np.int64)
+    for t, one in enumerate(tasks):
+        place = np.array([models.index(model) for model in one.models])
+        a, b = place[one.a], place[one.b]
+        mean = one.mean_differences()
+        differences[a, b, t], differences[b, a, t] = mean, -mean
+        variances[a, b, t] = variances[b, a, t] = _variances(one, mean)
+        n_items[a, b, t] = n_items[b, a, t] = one.n_items
+    return _Sample(
+        models=tuple(models), differences=differences, variances=variances, n_items=n_items
+    )
+
+
+def _variances(task: Pairing, means: FloatArray) -> FloatArray:
+    """Variance of each pair's mean difference over items, from sums of squares and products."""
+    seen = (~np.isnan(task.scores)).astype(np.float64)
+    scores = np.where(seen > 0, task.scores, 0.0)
+    squares, products = scores**2 @ seen.T, scores @ scores.T
+    a, b, n = task.a, task.b, task.n_items
+    total = squares[a, b] + squares[b, a] - 2 * products[a, b] - n * means**2
+    return np.maximum(total, 0.0) / np.where(n > 1, n * (n - 1.0), np.nan)
+
+
+def _table(sample: _Sample, tasks: Sequence[Pairing], groups: Sequence[str]) -> Pairing:
+    """Models by tasks: the mean score of each on each, NaN where it was not run."""
+    scores = np.full((len(sample.models), len(tasks)), np.nan)
+    for t, one in enumerate(tasks):
+        scores[[sample.models.index(model) for model in one.models], t] = one.means()
+    bounds = {one.bounds for one in tasks}
+    higher = {one.higher_is_better for one in tasks} - {None}
+    if len(higher) > 1:
+        msg = f"{tasks[0].metric}: higher is better on some tasks and lower on others"
+        raise DesignError(msg)
+    alike = len(bounds) == 1 and None not in bounds
+    a, b = pair_indices(sample.models, None)
+    return Pairing(
+        task=groups[0] if len(groups) == 1 and groups[0] else f"({len(tasks)} tasks)",
+        metric=tasks[0].metric,
+        models=sample.models,
+        scores=scores,
+        a=a,
+        b=b,
+        kind="bounded" if alike else "real",
+        bounds=tasks[0].bounds if alike else None,
+        higher_is_better=higher.pop() if higher else None,
+        clusters=None,
+        notes=tuple(dict.fromkeys(note for one in tasks for note in one.notes)),
+    )
+
+
+def _against(table: Pairing, baseline: str | None) -> Pairing | None:
+    if baseline is None:
+        return table
+    if baseline not in table.models:
+        return None
+    a, b = pair_indices(table.models, baseline)
+    return replace(table, a=a, b=b)
+
+
+def _common_groups(responses: Sequence[Responses]) -> list[str]:
+    """Names of the outermost groups of all tasks; an empty one for a task in none."""
+    return list(dict.fromkeys(r.groups[0].name if r.groups else "" for r in responses))
+
+
+def _across_rows(table: Pairing, sample: _Sample, request: Request) -> list[Comparison]:
+    from evalstats_plugin.stats import many
+
+    family = table.family
+    differences = sample.differences[family.a, family.b]
+    method = _method(table, request)
+    found = _solve_across(table, differences, method, request)
+    corrected = correct(found.p_value, lambda: many.against_zero(differences), request)
+    level = corrected.level
+    limits = None if level is None else _interval(table, differences, method, level)
+    shown = slice(len(table.a))
+    n_items = sample.n_items[table.a, table.b].sum(axis=1)
+    notes = _across_notes(table, differences[shown], sample.variances[table.a, table.b])
+    if 2.0 ** (1 - differences.shape[1]) > 1 - request.confidence_level:
+        few_signs = (
+            f"{differences.shape[1]} tasks are too few for sign flips to find anything: the "
+            "verdict is unclear whatever the interval says"
+        )
+        notes = [(*own, few_signs) for own in notes]
+    columns = {"n_items": n_items.tolist(), "notes": notes}
+    same = {"confidence_level": request.confidence_level, "kind": "tasks"}
+    return comparison_rows(table, (found, corrected.p_values, limits), columns, same)
+
+
+def _method(table: Pairing, request: Request) -> Method:
+    """Return the method asked for where it is one for independent differences, else the default."""
+    named = request.method != "auto" and request.table[request.method].family in CLUSTER_FAMILIES
+    name = "auto" if named else request.method
+    return methods.choose(table.kind, name, request.table, TASK_DEFAULTS)
+
+
+def _solve_across(
+    table: Pairing, differences: FloatArray, method: Method, request: Request
+) -> Found:
+    from evalstats_plugin.stats import paired
+    from evalstats_plugin.stats.means import moments
+
+    low, high = _interval(table, differences, method, request.confidence_level)
+    p_value = paired.sign_flip(differences, rng=request.rng, n_flips=N_FLIPS)
+    if method.family == "bounded":
+        prob = paired.dirichlet_process_prob(
+            differences, bounds=_span(table), mass=method.options.get("mass", 0.5)
+        )
+    else:
+        prob = paired.t_prob(differences)
+    return Found(method.name, low, high, p_value, prob, moments(differences).mean)
+
+
+def _span(table: Pairing) -> tuple[float, float]:
+    low, high = table.bounds or (-np.inf, np.inf)
+    return low - high, high - low
+
+
+def _interval(
+    table: Pairing, differences: FloatArray, method: Method, confidence_level: float
+) -> Interval:
+    from evalstats_plugin.stats.interval import Interval
+
+    more = {"bounds": _span(table)} if method.family == "bounded" else {}
+    low, high = method.load()(differences, confidence_level=confidence_level, **more)
+    # Tasks that all differ by the same have no spread to make a t interval of.
+    flat = (high - low == 0) & (method.family == "real")
+    low, high = (np.clip(limit, *_span(table)) for limit in (low, high))
+    return Interval(np.where(flat, np.nan, low), np.where(flat, np.nan, high))
+
+
+def _across_notes(
+    table: Pairing, differences: FloatArray, variances: FloatArray
+) -> list[tuple[str, ...]]:
+    """Return the notes of each row; how tasks as random compare with fixed is said for all."""
+    n_tasks = differences.shape[1]
+    seen = (~np.isnan(differences)).sum(axis=1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        across = np.nanvar(differences[seen > 1], axis=1, ddof=1)
+        ratios = np.sqrt(across * seen[seen > 1] / np.nansum(variances[seen > 1], axis=1))
+    known = ratios[np.isfinite(ratios)]
+    text = f"tasks as random units: {n_tasks} tasks"
+    if len(known):
+        text += f"; standard errors are {np.median(known):.2f} times those with the tasks fixed"
+        text += " (median over the pairs)" if len(known) > 1 else ""
+    notes: list[tuple[str, ...]] = [(*table.notes, text)] * len(seen)
+    for i in np.flatnonzero(seen < n_tasks).tolist():
+        notes[i] = (*notes[i], f"both models answered {seen[i]} of the {n_tasks} tasks")
+    return notes

@@ -1,0 +1,365 @@
+"""Tables of single answers, larger than memory, into a response store."""
+# PART store_writing - Response stores, written block by block: see `response_store`.
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from itertools import chain
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evalstats_plugin.data.matrix import ResponseMatrix
+from evalstats_plugin.data.store import KEY, ROWS, TEXTS, Coding, ResponseStore, first_twice
+from evalstats_plugin.errors import DesignError, LogError, SelectionError, WriteError, no_such
+from evalstats_plugin.runtime import files
+from evalstats_plugin.runtime.files import signed
+
+_NEEDED = ("model", "item", "score")
+
+
+_KNOWN = (*_NEEDED, "task", "epoch")
+
+
+_CELLS = 2**24
+
+
+_BETWEEN = "\x1f"
+"""Between a task and an item in the key of both."""
+
+
+def store_table(
+    source: str | Path | Sequence[str | Path],
+    output: str | Path,
+    *,
+    columns: Mapping[str, str] | None = None,
+    metric: str = "score",
+) -> ResponseStore:
+    """Turn a table with one answer per row into a response store, without holding either.
+
+    The table is read twice. The scores lie meanwhile in an unnamed file beside the output: a byte
+    each (eight, where they are other than multiples of 1/k).
+
+    Parameters
+    ----------
+    source
+        Parquet, Feather or CSV files, a pattern such as ``"answers/*.parquet"``, or a folder of
+        Parquet files, as pyarrow datasets read them.
+    columns
+        Column by what it holds, where it has another name: model, item and score, and optionally
+        task and epoch.
+
+    Raises
+    ------
+    LogError
+        No such file, or none that pyarrow reads.
+    SelectionError
+        A column that is not there.
+    DesignError
+        No rows, or two answers of one model to one item in one epoch.
+    WriteError
+        The store cannot be written, or there is no room for the scores beside it.
+    """
+    table = _Table.open(source, columns or {})
+    axes = _Axes.of(table)
+    if not axes.models:
+        msg = f"{source} has no rows, expected one answer in each"
+        raise DesignError(msg)
+    shape = (len(axes.keys), len(axes.models), len(axes.epochs))
+    with _room_beside(
+        Path(output), math.prod(shape) * np.dtype(axes.coding.dtype).itemsize
+    ) as file:
+        scores: Any = np.memmap(file, axes.coding.dtype, "r+", shape=shape)
+        scores[:] = axes.empty
+        _scatter(table, axes, scores.reshape(-1))
+        return write_store(output, _blocks(axes, metric, scores))
+
+
+@contextmanager
+def _room_beside(output: Path, size: int) -> Generator[IO[bytes]]:
+    """Give an unnamed file of some size, in the folder that a result goes to.
+
+    All of it is there from the start: a full disk that is found out about by writing to memory
+    ends the program.
+    """
+    folder = output.resolve().parent
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder) as file:
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(file.fileno(), 0, size)
+            else:
+                file.truncate(size)
+            yield file
+    except OSError as error:
+        msg = f"{output} cannot be written ({error.strerror or error}); what was there is unchanged"
+        raise WriteError(msg) from error
+
+
+@dataclass(frozen=True)
+class _Table:
+    dataset: Any
+    columns: Mapping[str, str]
+    """Column by what it holds; only those that are there."""
+
+    @classmethod
+    def open(cls, source: Any, asked: Mapping[str, str]) -> _Table:
+        pa: Any = import_module("pyarrow")
+        ds: Any = import_module("pyarrow.dataset")
+        paths = _paths(source)
+        kind = Path(paths[0]).suffix.lstrip(".").lower() or "parquet"
+        try:
+            dataset = ds.dataset(paths[0] if len(paths) == 1 else paths, format=kind)
+            names: list[str] = dataset.schema.names
+        except (OSError, ValueError, pa.ArrowException) as error:
+            msg = f"{source} cannot be read as a table: {error}"
+            raise LogError(msg) from error
+        if unknown := [what for what in asked if what not in _KNOWN]:
+            raise SelectionError(no_such("part of a row", unknown[0], _KNOWN, ", ".join(_KNOWN)))
+        found = {what: asked.get(what, what) for what in _KNOWN}
+        for what, name in found.items():
+            if name not in names and (what in _NEEDED or what in asked):
+                raise SelectionError(no_such("column", name, names, ", ".join(names)))
+        return cls(dataset, {what: name for what, name in found.items() if name in names})
+
+    def batches(self) -> Iterator[dict[str, Any]]:
+        """Model, key of the item, epoch and score of some rows each, as arrow arrays."""
+        pa: Any = import_module("pyarrow")
+        try:
+            for batch in self.dataset.to_batches(columns=list(self.columns.values())):
+                # Of Feather files nobody has looked at the offsets of texts: wrong ones end Python.
+                batch.validate(full=True)
+                if batch.num_rows:
+                    yield self._parts(batch)
+        except (OSError, ValueError, pa.ArrowException) as error:
+            msg = f"{self.dataset.files[0]} cannot be read as a table: {error}"
+            raise LogError(msg) from error
+
+    def _parts(self, batch: Any) -> dict[str, Any]:
+        pa: Any = import_module("pyarrow")
+        pc: Any = import_module("pyarrow.compute")
+        part = {what: batch.column(name) for what, name in self.columns.items()}
+        item = part["item"].cast(pa.string())
+        task = part["task"].cast(pa.string()) if "task" in part else pa.scalar("task")
+        return {
+            "model": part["model"].cast(pa.string()),
+            "key": pc.binary_join_element_wise(task, item, _BETWEEN),
+            "epoch": part.get("epoch"),
+            "score": pc.cast(part["score"], pa.float64()).to_numpy(zero_copy_only=False),
+        }
+
+
+def _paths(source: str | Path | Sequence[str | Path]) -> list[str]:
+    """Return the files, or the folder, that are meant.
+
+    Raises
+    ------
+    LogError
+        None there.
+    """
+    given = [source] if isinstance(source, (str, Path)) else source
+    found = [path for one in map(str, given) for path in _matches(one)]
+    if not found:
+        raise LogError("no file given, expected a table with an answer per row")
+    return found
+
+
+def _matches(one: str) -> list[str]:
+    path = Path(one)
+    if "://" in one or path.exists():
+        return [one]
+    start = Path(path.anchor)
+    found = sorted(map(str, start.glob(str(path.relative_to(start))))) if path.name else []
+    if not found:
+        raise LogError(f"{one} does not exist, expected a table with an answer per row")
+    return found
+
+
+@dataclass(frozen=True)
+class _Axes:
+    """What the rows are about, each in the order it is first seen in."""
+
+    models: list[str]
+    keys: list[str]
+    epochs: list[Any]
+    coding: Coding
+
+    @classmethod
+    def of(cls, table: _Table) -> _Axes:
+        models: dict[Any, None] = {}
+        keys: dict[Any, None] = {}
+        epochs: dict[Any, None] = {}
+        values: NDArray[np.float64] = np.empty(0)
+        for part in table.batches():
+            models.update(dict.fromkeys(part["model"].unique().to_pylist()))
+            keys.update(dict.fromkeys(part["key"].unique().to_pylist()))
+            if part["epoch"] is not None:
+                epochs.update(dict.fromkeys(part["epoch"].unique().to_pylist()))
+            if len(values) <= 256:
+                values = np.unique(np.concatenate([values, part["score"]]))
+        # Of CSV files an empty text is no name either.
+        if {None, ""} & models.keys() or any((key or _BETWEEN).endswith(_BETWEEN) for key in keys):
+            msg = "rows without a model or an item found, expected both in each row"
+            raise DesignError(msg)
+        coding = Coding.of(values)
+        # 255 stands for what is missing.
+        coding = Coding(None) if coding.levels == 255 else coding
+        return cls(list(models), list(keys), sorted(epochs) or [None], coding)
+
+    @property
+    def empty(self) -> float:
+        """What a cell without an answer holds."""
+        return np.nan if self.coding.levels is None else 255
+
+
+def _scatter(table: _Table, axes: _Axes, scores: NDArray[Any]) -> None:
+    pa: Any = import_module("pyarrow")
+    pc: Any = import_module("pyarrow.compute")
+    models, keys = pa.array(axes.models), pa.array(axes.keys)
+    n, n_epochs, n_rows = len(axes.models), len(axes.epochs), 0
+    for part in table.batches():
+        at = pc.index_in(part["key"], keys).to_numpy().astype(np.int64)
+        at = at * n + pc.index_in(part["model"], models).to_numpy()
+        if part["epoch"] is not None:
+            epochs = pa.array(axes.epochs, part["epoch"].type)
+            at = at * n_epochs + pc.index_in(part["epoch"], epochs).to_numpy()
+        there = ~np.isnan(part["score"])
+        scores[at[there]] = axes.coding.encode(part["score"][there])
+        n_rows += int(there.sum())
+    parts = (scores[a : a + _CELLS] for a in range(0, scores.size, _CELLS))
+    filled = scores.size - sum(int(_is_empty(part, axes).sum()) for part in parts)
+    if filled < n_rows:
+        msg = (
+            f"{n_rows - filled} rows answer for a model, item and epoch that an earlier row "
+            "answered for, expected one row each: number repeated answers in a column epoch"
+        )
+        raise DesignError(msg)
+
+
+def _is_empty(scores: NDArray[Any], axes: _Axes) -> NDArray[np.bool_]:
+    return np.isnan(scores) if axes.coding.levels is None else scores == axes.empty
+
+
+def _blocks(axes: _Axes, metric: str, scores: NDArray[Any]) -> Iterator[ResponseMatrix]:
+    names = np.array([key.split(_BETWEEN, 1) for key in axes.keys])
+    for start in range(0, len(names), ROWS):
+        part = slice(start, start + ROWS)
+        block = np.array(scores[part])
+        values = block / (axes.coding.levels or 1)
+        values[_is_empty(block, axes)] = np.nan
+        yield ResponseMatrix(
+            scores=values.transpose(1, 0, 2),
+            models=tuple(axes.models),
+            item_ids=names[part, 1],
+            tasks=names[part, 0],
+            metrics=np.full(len(block), metric),
+        )
+
+
+def write_store(
+    path: str | Path, blocks: ResponseMatrix | Iterable[ResponseMatrix], *, as_float: bool = False
+) -> ResponseStore:
+    """Write blocks of items of the same models, one after the other, and open what was written.
+
+    Parameters
+    ----------
+    blocks
+        A matrix, or matrices of the same models and epochs; one at a time is in memory.
+    as_float
+        Keep 64-bit floats. Default: a byte for each score where the first block's are multiples
+        of 1/k for some k up to 255, as later blocks' must then be.
+
+    Raises
+    ------
+    DesignError
+        No block, blocks of different models or epochs, an item that is there twice, or a score
+        that the bytes cannot hold.
+    WriteError
+        The file cannot be written; what was there is still there.
+    """
+    pq: Any = import_module("pyarrow.parquet")
+    given = iter([blocks] if isinstance(blocks, ResponseMatrix) else blocks)
+    first = next(given, None)
+    if first is None:
+        msg = "no block of items found, expected one matrix or more"
+        raise DesignError(msg)
+    coding = Coding(None) if as_float else Coding.of(first.scores)
+    seen: set[Any] = set()
+    schema = _schema(first, coding)
+    with (
+        files.replacing(Path(path)) as temporary,
+        pq.ParquetWriter(
+            temporary,
+            schema,
+            compression="zstd",
+            use_dictionary=list(TEXTS),
+            write_page_checksum=True,
+        ) as to,
+    ):
+        for block in chain([first], given):
+            _check_alike(first, block)
+            to.write_table(_table(block, coding, schema), row_group_size=ROWS)
+            if twice := first_twice(block.item_ids, block.tasks, block.metrics, seen=seen):
+                raise DesignError(f"{twice}, expected each once, in one of the blocks")
+    return ResponseStore(path)
+
+
+def _schema(first: ResponseMatrix, coding: Coding) -> Any:
+    pa: Any = import_module("pyarrow")
+    n, _, n_epochs = first.scores.shape
+    cells = n * n_epochs
+    meta = {
+        "models": first.models,
+        "n_epochs": n_epochs,
+        "levels": coding.levels,
+        "notes": first.notes,
+    }
+    fields = [pa.field(name, pa.string()) for name in TEXTS]
+    fields.append(pa.field("scores", pa.binary(cells * np.dtype(coding.dtype).itemsize)))
+    fields.append(pa.field("missing", pa.binary(-(-cells // 8))))
+    return pa.schema(fields, metadata=signed(KEY, meta))
+
+
+def _table(block: ResponseMatrix, coding: Coding, schema: Any) -> Any:
+    pa: Any = import_module("pyarrow")
+    m = block.scores.shape[1]
+    by_item = np.ascontiguousarray(block.scores.transpose(1, 0, 2)).reshape(m, -1)
+    missing = np.isnan(by_item)
+    packed = np.packbits(missing, axis=1, bitorder="little")
+    texts = (block.item_ids, block.tasks, block.metrics, block.clusters, block.item_hashes)
+    columns = [[None] * m if values is None else values.astype(str) for values in texts]
+    columns.append(_binary(coding.encode(by_item), schema.field("scores").type))
+    some = missing.any(axis=1)
+    masks = _binary(packed, schema.field("missing").type)
+    columns.append(pa.compute.if_else(pa.array(some), masks, None))
+    return pa.table(
+        [c if k >= len(TEXTS) else pa.array(c, pa.string()) for k, c in enumerate(columns)],
+        schema=schema,
+    )
+
+
+def _binary(rows: NDArray[Any], of_type: Any) -> Any:
+    """One value of so many bytes per row."""
+    pa: Any = import_module("pyarrow")
+    import_module("pyarrow.compute")
+    return pa.Array.from_buffers(
+        of_type, len(rows), [None, pa.py_buffer(np.ascontiguousarray(rows))]
+    )
+
+
+def _check_alike(first: ResponseMatrix, block: ResponseMatrix) -> None:
+    if block.models != first.models or block.scores.shape[2] != first.scores.shape[2]:
+        msg = (
+            f"a block of {len(block.models)} models and {block.scores.shape[2]} epochs found, "
+            f"expected the {len(first.models)} models and {first.scores.shape[2]} epochs of the "
+            "first block, in the same order"
+        )
+        raise DesignError(msg)

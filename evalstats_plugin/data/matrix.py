@@ -1,0 +1,433 @@
+"""The join: many `Responses` into one array of models × items × epochs."""
+# PART questions - Whether items of one id are one question: by the hashes that logs give them.
+# PART score_range - Whether scores are such as models of right and wrong answers take.
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from evalstats_plugin.data.responses import Responses, Source, as_clusters
+from evalstats_plugin.errors import DesignError, ItemConflictError
+from evalstats_plugin.runtime.files import read_ours, rebuilding, write_ours
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+OnConflict = Literal["error", "drop"]
+
+
+_META = b"evalstats"
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class ResponseMatrix:
+    """Scores of N models on M items in R epochs.
+
+    Notes
+    -----
+    Models are rows, items are columns: the transpose of psychometrics, where persons are
+    many and items few. NaN is the one code for a missing score.
+    """
+
+    scores: NDArray[np.float64]
+    """Shape (N, M, R)."""
+    models: tuple[str, ...]
+    item_ids: NDArray[Any]
+    """Shape (M,), like the next four."""
+    tasks: NDArray[Any]
+    metrics: NDArray[Any]
+    clusters: NDArray[Any] | None = None
+    item_hashes: NDArray[Any] | None = None
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        shape = (len(self.models), len(self.item_ids))
+        if self.scores.ndim != 3 or self.scores.shape[:2] != shape:
+            msg = f"scores have shape {self.scores.shape}, expected (N, M, R) with N, M = {shape}"
+            raise ValueError(msg)
+
+    @property
+    def items(self) -> pd.DataFrame:
+        """The items, one per line: item, task, metric, cluster, hash."""
+        import pandas as pd
+
+        return pd.DataFrame(
+            {
+                "item": self.item_ids,
+                "task": self.tasks,
+                "metric": self.metrics,
+                "cluster": self.clusters,
+                "hash": self.item_hashes,
+            }
+        )
+
+    @classmethod
+    def from_array(
+        cls,
+        scores: ArrayLike,
+        *,
+        models: Sequence[str] | None = None,
+        items: Sequence[str] | None = None,
+        tasks: Sequence[str] | str = "task",
+        metric: str = "score",
+        clusters: Sequence[Any] | None = None,
+    ) -> ResponseMatrix:
+        """Build a matrix from plain arrays of shape (N, M) or (N, M, R).
+
+        Examples
+        --------
+        >>> ResponseMatrix.from_array([[1, 0, 1], [1, 1, float("nan")]]).models
+        ('model_0', 'model_1')
+        """
+        array: NDArray[np.float64] = np.asarray(scores, dtype=np.float64)
+        array = array[:, :, None] if array.ndim == 2 else array
+        if array.ndim != 3:
+            msg = f"scores have {array.ndim} axes, expected (N, M) or (N, M, R)"
+            raise ValueError(msg)
+        n, m = int(array.shape[0]), int(array.shape[1])
+        ids = [f"item_{j}" for j in range(m)] if items is None else list(items)
+        task_names = [tasks] * m if isinstance(tasks, str) else list(tasks)
+        if len(ids) != m or len(task_names) != m:
+            msg = f"{m} items of scores, but {len(ids)} item names and {len(task_names)} tasks"
+            raise ValueError(msg)
+        names = tuple(models) if models else tuple(f"model_{i}" for i in range(n))
+        _check_distinct(names, "model")
+        _check_distinct(list(zip(task_names, ids, strict=True)), "item of a task")
+        given = [None] * m if clusters is None else list(clusters)
+        if len(given) != m:
+            raise ValueError(f"{m} items of scores, but {len(given)} clusters")
+        named = [None if c is None or c != c else str(c) for c in given]  # noqa: PLR0124 - NaN
+        found, notes = (None, ()) if clusters is None else as_clusters(named, "cluster")
+        return cls(
+            scores=array,
+            models=names,
+            item_ids=np.asarray(ids),
+            tasks=np.asarray(task_names),
+            metrics=np.full(m, metric),
+            clusters=found,
+            notes=notes,
+        )
+
+    @classmethod
+    def join(
+        cls, responses: Sequence[Responses], *, on_conflict: OnConflict = "error"
+    ) -> ResponseMatrix:
+        """Join on (task, item id), checked on the hash of the item's question."""
+        if not responses:
+            msg = "no item scores to join: nothing was selected, or the logs hold no samples"
+            raise DesignError(msg)
+        by_task: dict[str, list[Responses]] = {}
+        for r in responses:
+            by_task.setdefault(r.task, []).append(r)
+        models = tuple(dict.fromkeys(r.model for r in responses))
+        n_epochs = max(r.scores.shape[1] for r in responses)
+        blocks = [
+            _join_task(group, models, n_epochs, drop=on_conflict == "drop")
+            for group in by_task.values()
+        ]
+        notes = [note for block in blocks for note in block.notes]
+        return cls(
+            scores=np.concatenate([b.scores for b in blocks], axis=1),
+            models=models,
+            item_ids=np.concatenate([b.item_ids.astype(str) for b in blocks]),
+            tasks=np.concatenate([b.tasks for b in blocks]),
+            metrics=np.concatenate([b.metrics for b in blocks]),
+            clusters=_concatenated([b.clusters for b in blocks]),
+            item_hashes=_concatenated([b.item_hashes for b in blocks]),
+            notes=tuple(notes),
+        )
+
+    def to_responses(self) -> list[Responses]:
+        """Take apart again: one `Responses` per model × task × metric, in order."""
+        places: dict[tuple[Any, Any], list[int]] = {}
+        for j, key in enumerate(zip(self.tasks.tolist(), self.metrics.tolist(), strict=True)):
+            places.setdefault(key, []).append(j)
+        source = Source(path=Path(), harness="matrix")
+
+        def cut(values: NDArray[Any] | None, at: NDArray[np.int64]) -> NDArray[Any] | None:
+            return None if values is None else values[at]
+
+        # What all models have in common is taken apart once.
+        parts = [
+            (*key, at, self.item_ids[at], cut(self.clusters, at), cut(self.item_hashes, at))
+            for key, of_key in places.items()
+            for at in [np.array(of_key)]
+        ]
+        return [
+            Responses(
+                model=model,
+                task=str(task),
+                metric=str(metric),
+                item_ids=ids,
+                scores=self.scores[i, at],
+                clusters=clusters,
+                item_hashes=hashes,
+                source=source,
+            )
+            for i, model in enumerate(self.models)
+            for task, metric, at, ids, clusters, hashes in parts
+        ]
+
+    def save(self, path: str | Path) -> None:
+        """Write to Parquet: one line per item, one column per model, names in the metadata."""
+        save_matrix(self, Path(path))
+
+    @classmethod
+    def load(cls, path: str | Path) -> ResponseMatrix:
+        """Read what `save` wrote."""
+        return load_matrix(Path(path))
+
+
+def _check_distinct(names: Sequence[Any], what: str) -> None:
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if list(names).count(name) > 1)
+        msg = f"{what} {twice!r} found twice, expected different names"
+        raise ValueError(msg)
+
+
+def _concatenated(parts: Sequence[NDArray[Any] | None]) -> NDArray[Any] | None:
+    known = [part for part in parts if part is not None]
+    return np.concatenate([p.astype(str) for p in known]) if len(known) == len(parts) else None
+
+
+def _join_task(
+    responses: Sequence[Responses], models: tuple[str, ...], n_epochs: int, *, drop: bool
+) -> ResponseMatrix:
+    """Join the models' responses to one task."""
+    _check_one_metric(responses)
+    responses = _ids_of_one_type(responses)
+    ids, places = places_of([r.item_ids for r in responses])
+    scores = np.full((len(models), len(ids), n_epochs), np.nan)
+    hashes = np.full(len(ids), "", dtype=object)
+    questions = Questions(len(ids))
+    clusters = np.full(len(ids), "", dtype=object)
+    conflict = np.zeros(len(ids), dtype=bool)
+    rows = {model: i for i, model in enumerate(models)}
+    for j, r in enumerate(responses):
+        at = places[j]
+        scores[rows[r.model], at, : r.scores.shape[1]] = r.scores
+        if r.clusters is not None:
+            clusters[at] = r.clusters.astype(str)
+        if r.item_hashes is None:
+            continue
+        mine = r.item_hashes.astype(str).astype(object)
+        differ, owners = questions.compare(at, mine, j)
+        if differ.any() and not drop:
+            first = int(np.flatnonzero(differ)[0])
+            owner = responses[int(owners[first])]
+            raise ItemConflictError(_conflict(owner, r, r.item_ids[first], int(differ.sum())))
+        conflict[at[differ]] = True
+        hashes[at] = np.where(hashes[at] == "", mine, hashes[at])
+    keep = ~conflict
+    task = responses[0].task
+    n_dropped = int(conflict.sum())
+    return ResponseMatrix(
+        scores=scores[:, keep],
+        models=models,
+        item_ids=ids[keep],
+        tasks=np.full(int(keep.sum()), task),
+        metrics=np.full(int(keep.sum()), responses[0].metric),
+        clusters=clusters[keep] if any(r.clusters is not None for r in responses) else None,
+        item_hashes=hashes[keep] if (hashes != "").all() else None,
+        notes=(f"{task}: {n_dropped} items dropped, not the same question",) if n_dropped else (),
+    )
+
+
+def _ids_of_one_type(responses: Sequence[Responses]) -> Sequence[Responses]:
+    """Leave numbers numbers, so that items stay in their order; otherwise make all texts."""
+    if all(np.issubdtype(r.item_ids.dtype, np.integer) for r in responses):
+        return responses
+    return [replace(r, item_ids=r.item_ids.astype(str)) for r in responses]
+
+
+def _check_one_metric(responses: Sequence[Responses]) -> None:
+    # Harnesses that have no filters log "acc" for what lm-eval logs as "acc,none".
+    metrics = sorted({r.metric.removesuffix(",none") for r in responses})
+    if len(metrics) > 1:
+        msg = (
+            f"task {responses[0].task!r} has {len(metrics)} metrics ({', '.join(metrics)}), "
+            "expected one: choose with --metric (in Python: metric=)"
+        )
+        raise DesignError(msg)
+    models = [r.model for r in responses]
+    if len(set(models)) < len(models):
+        twice = next(m for m in models if models.count(m) > 1)
+        msg = f"model {twice!r} is there twice for task {responses[0].task!r}, expected one run"
+        raise DesignError(msg)
+
+
+def _conflict(first: Responses, second: Responses, item: object, count: int) -> str:
+    return (
+        f"task {first.task!r}: item {item} is one question in {first.source.path} and another in "
+        f"{second.source.path} ({count} such items). They must not be paired; score both models "
+        'on the same data, or pass on_conflict="drop" to leave these items out'
+    )
+
+
+def stack_epochs(responses: Sequence[Responses]) -> list[Responses]:
+    """Join several runs of one model on one task and metric into epochs, oldest first."""
+    cells: dict[tuple[str, str, str], list[Responses]] = {}
+    for r in responses:
+        cells.setdefault((r.model, r.task, r.metric), []).append(r)
+    return [_stacked(sorted(runs, key=lambda r: r.source.when)) for runs in cells.values()]
+
+
+def _stacked(runs: list[Responses]) -> Responses:
+    last = runs[-1]
+    with_items = [r for r in runs if len(r.item_ids) and r.aggregation == "mean"]
+    if len(with_items) < 2:
+        return with_items[0] if with_items else last
+    # As if each run were a model of its own: the same join, with the same check on hashes.
+    names = tuple(str(i) for i in range(len(with_items)))
+    width = max(r.scores.shape[1] for r in with_items)
+    apart = [replace(r, model=name) for r, name in zip(with_items, names, strict=True)]
+    joined = _join_task(apart, names, width, drop=False)
+    return replace(
+        last,
+        item_ids=joined.item_ids,
+        scores=joined.scores.transpose(1, 0, 2).reshape(len(joined.item_ids), -1),
+        item_hashes=joined.item_hashes,
+        clusters=joined.clusters,
+        weights=None,
+        logged=None,
+        logged_std_error=None,
+        notes=(*last.notes, f"{len(with_items)} runs stacked as epochs"),
+    )
+
+
+class Questions:
+    """The hashes that items of one task have been seen with, and in whose responses first."""
+
+    def __init__(self, n_items: int) -> None:
+        self._n_items = n_items
+        self._of_kind: dict[str, tuple[NDArray[Any], NDArray[np.int64]]] = {}
+
+    def compare(
+        self, at: NDArray[np.int64], mine: NDArray[Any], owner: int
+    ) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+        """Say where hashes differ from those seen of the same kind, and whose those are (or -1).
+
+        What was not seen before is kept as the owner's.
+        """
+        kind = _kind(mine)
+        if kind not in self._of_kind:
+            unseen = np.full(self._n_items, "", dtype=object)
+            self._of_kind[kind] = unseen, np.full(self._n_items, -1)
+        hashes, owners = self._of_kind[kind]
+        earlier = owners[at]
+        differ = (mine != "") & (earlier >= 0) & (hashes[at] != mine)
+        new = (mine != "") & (earlier < 0)
+        hashes[at[new]], owners[at[new]] = mine[new], owner
+        return differ, earlier
+
+
+def _kind(hashes: NDArray[Any]) -> str:
+    """Return the part before the colon, by which harnesses tell how they make their hashes.
+
+    Hashes of two kinds say nothing about each other, an empty one nothing at all.
+    """
+    return next((str(h) for h in hashes if h), "").rpartition(":")[0]
+
+
+def places_of(
+    item_ids: Sequence[NDArray[Any]],
+) -> tuple[NDArray[Any], list[NDArray[np.int64]]]:
+    """Return all ids in order, each once, and where each model's items stand among them."""
+    # Most often all models took the same items: then one look-up is enough.
+    first = item_ids[0]
+    alike = [np.array_equal(ids, first) for ids in item_ids]
+    others = [ids for ids, same in zip(item_ids, alike, strict=True) if not same]
+    every = np.unique(np.concatenate([first, *others]))
+    place = np.searchsorted(every, first)
+    return every, [
+        place if same else np.searchsorted(every, ids)
+        for ids, same in zip(item_ids, alike, strict=True)
+    ]
+
+
+def check_unit_range(matrix: ResponseMatrix) -> None:
+    """Raise `DesignError` where a score is outside [0, 1]."""
+    outside = (matrix.scores < 0) | (matrix.scores > 1)
+    if not outside.any():
+        return
+    i, j, r = (int(k) for k in np.argwhere(outside)[0])
+    msg = (
+        f"score {matrix.scores[i, j, r]:g} of model {matrix.models[i]!r} on item "
+        f"{matrix.item_ids[j]} of task {str(matrix.tasks[j])!r}, expected scores in [0, 1] "
+        f"({int(outside.sum())} such scores): rescale them, or choose another metric"
+    )
+    raise DesignError(msg)
+
+
+def save_matrix(matrix: ResponseMatrix, path: Path) -> None:
+    """Write one line per item and one column of scores per model."""
+    # pyarrow has no types of its own.
+    pa: Any = import_module("pyarrow")
+    n, m, n_epochs = matrix.scores.shape
+    columns: dict[str, Any] = {
+        "item": matrix.item_ids.astype(str),
+        "task": matrix.tasks.astype(str),
+        "metric": matrix.metrics.astype(str),
+    }
+    for name, values in (("cluster", matrix.clusters), ("hash", matrix.item_hashes)):
+        if values is not None:
+            columns[name] = values.astype(str)
+    for i in range(n):
+        flat = pa.array(matrix.scores[i].ravel())
+        columns[f"score_{i}"] = pa.FixedSizeListArray.from_arrays(flat, n_epochs)
+    meta = {"models": matrix.models, "shape": [n, m, n_epochs], "notes": matrix.notes}
+    write_ours(pa.table(columns), path, _META, meta)
+
+
+def load_matrix(path: Path) -> ResponseMatrix:
+    """Read what `save_matrix` wrote."""
+    expected = "expected a response matrix that evalstats-plugin wrote"
+    other = "not a response matrix written by evalstats-plugin"
+    table, meta = read_ours(path, _META, expected=expected, other=other)
+    with rebuilding(path):
+        return _matrix_of(table, meta)
+
+
+def _matrix_of(table: Any, meta: dict[str, Any]) -> ResponseMatrix:
+    n, m, n_epochs = meta["shape"]
+    columns = [table[f"score_{i}"].combine_chunks() for i in range(n)]
+    flat = [column.flatten().to_numpy(zero_copy_only=False) for column in columns]
+    scores = np.array(flat, dtype=np.float64).reshape(n, m, n_epochs)
+
+    def texts(name: str) -> NDArray[Any]:
+        return np.asarray(table[name].to_pylist())
+
+    return ResponseMatrix(
+        scores=scores,
+        models=tuple(meta["models"]),
+        item_ids=texts("item"),
+        tasks=texts("task"),
+        metrics=texts("metric"),
+        clusters=texts("cluster") if "cluster" in table.column_names else None,
+        item_hashes=texts("hash") if "hash" in table.column_names else None,
+        notes=tuple(meta["notes"]),
+    )
+
+
+def part(
+    matrix: ResponseMatrix, models: NDArray[np.int64], items: NDArray[np.int64]
+) -> ResponseMatrix:
+    """Return the models and items at these places, in this order."""
+    return ResponseMatrix(
+        scores=matrix.scores[np.ix_(models, items)],
+        models=tuple(matrix.models[int(i)] for i in models),
+        item_ids=matrix.item_ids[items],
+        tasks=matrix.tasks[items],
+        metrics=matrix.metrics[items],
+        clusters=None if matrix.clusters is None else matrix.clusters[items],
+        item_hashes=None if matrix.item_hashes is None else matrix.item_hashes[items],
+        notes=matrix.notes,
+    )

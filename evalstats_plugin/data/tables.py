@@ -1,0 +1,454 @@
+"""Columns of a table of comparisons: few different values in many rows, and numbers."""
+# PART tabular - Tables of comparisons in CSV and Parquet, read column by column.
+# PART records - Comparisons as JSON: one object each, in a list or one a line.
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evalstats_plugin.errors import DesignError, LogError
+from evalstats_plugin.stats.arrays import FloatArray, IntArray
+
+MISSING = -1
+"""Code of a cell that holds nothing."""
+
+
+_LARGEST_EXACT = 2.0**53
+
+
+_SEPARATORS = ",;\t|"
+
+
+_BLOCK = 1 << 24
+"""Bytes that are parsed at a time; a longer row needs a longer block."""
+
+
+_LONGEST_HEADING = 1 << 16
+
+
+Record = Mapping[str, Any]
+
+
+_LOOKED_INTO = 100
+"""Records whose inner objects are searched for names."""
+
+
+_DEEPEST = 4
+
+
+@dataclass(frozen=True, eq=False)
+class Column:
+    """Texts of C rows, each different one kept once."""
+
+    codes: IntArray
+    """Place in `values`, `MISSING` for an empty cell; shape (C,)."""
+    values: tuple[str, ...]
+
+    @classmethod
+    def of(cls, cells: Iterable[Any]) -> Column:
+        """Make a column from the value of each row."""
+        texts = [as_text(cell) for cell in cells]
+        different = dict.fromkeys(texts)
+        different.pop("", None)
+        places = dict(zip(different, range(len(different)), strict=True))
+        places[""] = MISSING
+        codes = np.fromiter(map(places.__getitem__, texts), np.int64, len(texts))
+        return cls(codes, tuple(different))
+
+    @classmethod
+    def encoded(cls, codes: IntArray, values: Sequence[Any]) -> Column:
+        """Make a column from codes and what they stand for, which may need tidying."""
+        texts = [as_text(value) for value in values]
+        different = set(texts)
+        if len(different) == len(texts) and "" not in different:
+            return cls(codes, tuple(texts))
+        tidy = cls.of(texts)
+        # The code of an empty cell, -1, takes the entry that is put last.
+        return cls(np.append(tidy.codes, MISSING)[codes], tidy.values)
+
+    @property
+    def empty(self) -> NDArray[np.bool_]:
+        """Whether each row holds nothing, shape (C,)."""
+        return self.codes == MISSING
+
+    def translated(self, by: Mapping[str, float]) -> FloatArray:
+        """Return what each row's value, in small letters, stands for; NaN where it is not known."""
+        known = [by.get(value.casefold(), math.nan) for value in self.values]
+        return np.append(known, math.nan)[self.codes]
+
+    def numbers(self, name: str, where: str, expected: str) -> FloatArray:
+        """Return the rows as numbers, NaN where empty, shape (C,).
+
+        Raises
+        ------
+        DesignError
+            One is no number; the message has its row.
+        """
+        parsed = [_number(value) for value in self.values]
+        found = np.append([math.nan if p is None else p for p in parsed], math.nan)[self.codes]
+        if None in parsed:
+            self.refuse(np.isnan(found) & ~self.empty, name, where, expected)
+        return found
+
+    def refuse(self, wrong: NDArray[np.bool_], name: str, where: str, expected: str) -> None:
+        """Raise `DesignError` on the first of the rows that are wrong, if any is."""
+        rows = np.flatnonzero(wrong)
+        if len(rows):
+            value = self.values[int(self.codes[rows[0]])]
+            more = f" (and in {len(rows) - 1} more rows)" if len(rows) > 1 else ""
+            msg = f"{where}: {name} {value!r} found in row {rows[0] + 1}{more}, expected {expected}"
+            raise DesignError(msg)
+
+    def numbered(self, names: Sequence[str]) -> IntArray:
+        """Return the place of each row's value in a list of names that holds them all."""
+        places = {name: i for i, name in enumerate(names)}
+        return np.asarray([*(places[v] for v in self.values), MISSING], dtype=np.int64)[self.codes]
+
+    def take(self, which: NDArray[np.bool_]) -> Column:
+        """Return some rows."""
+        return Column(self.codes[which], self.values)
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A table, of which only the columns that are asked for are loaded."""
+
+    where: str
+    """What messages call it."""
+    names: tuple[str, ...]
+    """Of the columns; those inside others are dotted, ``"metadata.model_a"``."""
+    load: Callable[[Sequence[str]], Mapping[str, Column]]
+    notes: tuple[str, ...] = ()
+
+
+def as_text(cell: Any) -> str:
+    """Return a cell as text, nothing for one that is empty.
+
+    >>> as_text(3.0), as_text(True), as_text(float("nan")), as_text(" x ")
+    ('3', 'true', '', 'x')
+    """
+    if isinstance(cell, str):
+        return cell.strip()
+    if cell is None:
+        return ""
+    if isinstance(cell, (bool, np.bool_)):
+        return "true" if cell else "false"
+    if isinstance(cell, float):  # NumPy's are too
+        number = float(cell)
+        if math.isnan(number):
+            return ""
+        # Whole numbers beside empty cells have become floats on the way here.
+        whole = number.is_integer() and abs(number) < _LARGEST_EXACT
+        return str(int(number)) if whole else repr(number)
+    return str(cell)
+
+
+def _number(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return None if math.isnan(number) else number
+
+
+def csv_table(content: bytes, where: str) -> Table:
+    """Return a table in UTF-8 text with a heading, separated by commas, semicolons, tabs or bars.
+
+    Raises
+    ------
+    LogError
+        The text is not UTF-8, a name of the heading is there twice, or a row has too few or too
+        many cells.
+    """
+    content = content.removeprefix(b"\xef\xbb\xbf")
+    text = decoded(content, where)
+    separator = _separator(text)
+    # A matrix has a heading as long as its items are many.
+    with io.StringIO(text, newline="") as start:
+        rows = csv.reader(start, delimiter=separator)
+        heading = next((row for row in rows if row), list[str]())
+    names = tuple(name.strip() for name in heading)
+    if twice := [n for n in dict.fromkeys(names) if n and names.count(n) > 1]:
+        at = ", ".join(str(k + 1) for k, name in enumerate(names) if name == twice[0])
+        msg = f"{where}: column {twice[0]!r} found twice (columns {at}): rename or remove one"
+        raise LogError(msg)
+    raw = dict(zip(names, heading, strict=True))
+
+    def load(wanted: Sequence[str]) -> Mapping[str, Column]:
+        found = _parsed(content, separator, [raw[name] for name in wanted], where)
+        return {name: _column(found[raw[name]]) for name in wanted}
+
+    return Table(where, tuple(n for n in names if n), load)
+
+
+def decoded(content: bytes, where: str) -> str:
+    """Return text from its bytes in UTF-8.
+
+    Raises
+    ------
+    LogError
+        It is not UTF-8; the message says where, and how to convert it.
+    """
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        code = "UTF-16" if content[:2] in {b"\xff\xfe", b"\xfe\xff"} else "WINDOWS-1252"
+        line = content.count(b"\n", 0, error.start) + 1
+        msg = (
+            f"{where}: byte {content[error.start]:#04x} at position {error.start} (line {line}) is "
+            f"not UTF-8; convert the file, as with: iconv -f {code} -t UTF-8 FILE > NEW"
+        )
+        raise LogError(msg) from error
+
+
+def _separator(text: str) -> str:
+    """Return the separator that the heading has most of, outside of quotes."""
+    line = text[:_LONGEST_HEADING].lstrip("\r\n").partition("\n")[0]
+    bare = "".join(line.split('"')[::2])
+    return max(_SEPARATORS, key=bare.count)
+
+
+def _parsed(content: bytes, separator: str, wanted: Sequence[str], where: str) -> Any:
+    """Return the columns wanted as an Arrow table of texts, each different one kept once."""
+    # pyarrow has no types of its own.
+    pa: Any = import_module("pyarrow")
+    pa_csv: Any = import_module("pyarrow.csv")
+    wrong: list[Any] = []
+
+    def on_wrong_row(row: Any) -> str:
+        wrong.append(row)
+        return "error"
+
+    text = pa.dictionary(pa.int32(), pa.string())
+    longest = max(map(len, content.split(b"\n"))) if len(content) > _BLOCK else 0
+    try:
+        return pa_csv.read_csv(
+            pa.BufferReader(content),
+            # The number of a wrong row is known to one thread only.
+            read_options=pa_csv.ReadOptions(use_threads=False, block_size=_BLOCK + 2 * longest),
+            parse_options=pa_csv.ParseOptions(
+                delimiter=separator,
+                newlines_in_values=b'"' in content,
+                invalid_row_handler=on_wrong_row,
+            ),
+            convert_options=pa_csv.ConvertOptions(
+                include_columns=list(dict.fromkeys(wanted)),
+                column_types=dict.fromkeys(wanted, text),
+                null_values=[""],
+                strings_can_be_null=True,
+            ),
+        )
+    except pa.ArrowInvalid as error:
+        if not wrong:
+            msg = f"{where} cannot be read as CSV: {error}"
+            raise LogError(msg) from error
+        row = wrong[0]
+        place = f"row {row.number - 1}" if row.number else "a row"
+        msg = (
+            f"{where}: {place} has {row.actual_columns} cells, expected {row.expected_columns} as "
+            f"in the heading: {row.text[:60]!r}"
+        )
+        raise LogError(msg) from error
+
+
+def parquet_table(content: bytes, where: str) -> Table:
+    """Return a table in Parquet.
+
+    Raises
+    ------
+    LogError
+        The file is broken, or holds no plain values where they are needed.
+    """
+    pa: Any = import_module("pyarrow")
+    pq: Any = import_module("pyarrow.parquet")
+    try:
+        file: Any = pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=True)
+        names: tuple[str, ...] = tuple(file.schema_arrow.names)
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        msg = f"{where} cannot be read as Parquet: {error}"
+        raise LogError(msg) from error
+
+    def load(wanted: Sequence[str]) -> Mapping[str, Column]:
+        try:
+            found = file.read(columns=list(wanted))
+            # Names are text only once they are looked at.
+            found.validate(full=True)
+        except (pa.ArrowException, OSError) as error:
+            msg = f"{where} cannot be read as Parquet: {error}; it may be damaged"
+            raise LogError(msg) from error
+        for name in wanted:
+            if pa.types.is_nested(found[name].type):
+                msg = (
+                    f"{where}: column {name!r} holds {found[name].type}, expected texts or numbers"
+                )
+                raise LogError(msg)
+        return {name: _column(found[name]) for name in wanted}
+
+    return Table(where, names, load)
+
+
+def _column(values: Any) -> Column:
+    """Return a column of an Arrow table."""
+    pa: Any = import_module("pyarrow")
+    if not pa.types.is_dictionary(values.type):
+        values = values.dictionary_encode()
+    whole = values.unify_dictionaries().combine_chunks()
+    if isinstance(whole, pa.ChunkedArray):
+        whole = whole.chunk(0) if whole.num_chunks else pa.array([], values.type)
+    codes = whole.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    return Column.encoded(codes.astype(np.int64), whole.dictionary.to_pylist())
+
+
+def record_table(records: Sequence[Record], where: str, notes: tuple[str, ...] = ()) -> Table:
+    """Return a table of records; what lies inside an object is named by a dotted path."""
+    names = dict.fromkeys(name for record in records for name in record)
+    inside = [path for record in records[:_LOOKED_INTO] for path in _paths(record)]
+
+    def load(wanted: Sequence[str]) -> Mapping[str, Column]:
+        return {name: Column.of(_cells(records, name, inside=name not in names)) for name in wanted}
+
+    return Table(where, tuple(dict.fromkeys((*names, *inside))), load, notes)
+
+
+def _cells(records: Sequence[Record], name: str, *, inside: bool) -> Iterator[Any]:
+    if inside:
+        keys = name.split(".")
+        return (plain(value_at(record, keys)) for record in records)
+    found = (record.get(name) for record in records)
+    return (cell if isinstance(cell, str) else plain(cell) for cell in found)
+
+
+def plain(value: Any) -> Any:
+    """Return a value of JSON as a text or number: a list of one as its only entry."""
+    if not isinstance(value, (dict, list)):
+        return value
+    inside = cast("dict[str, Any] | list[Any]", value)
+    if isinstance(inside, list) and len(inside) == 1:
+        return plain(inside[0])
+    return json.dumps(inside, sort_keys=True)
+
+
+def value_at(whole: Any, keys: Sequence[str]) -> Any:
+    """Return what lies at a path into objects and lists, None where nothing does.
+
+    >>> value_at({"a": [{"b": 3}]}, ["a", "0", "b"])
+    3
+    """
+    value = whole
+    for at, key in enumerate(keys):
+        if isinstance(value, Mapping):
+            inside = cast("Record", value)
+            # A name may have dots of its own, as those of models have.
+            rest = ".".join(keys[at:])
+            if rest in inside:
+                return inside[rest]
+            value = inside.get(key)
+        elif isinstance(value, list) and key.isdigit():
+            listed = cast("list[Any]", value)
+            value = listed[int(key)] if int(key) < len(listed) else None
+        else:
+            return None
+    return value
+
+
+def _paths(record: Record, before: str = "", depth: int = 1) -> Iterator[str]:
+    for name, value in record.items():
+        if isinstance(value, Mapping) and depth < _DEEPEST:
+            yield from _paths(cast("Record", value), f"{before}{name}.", depth + 1)
+        elif before:
+            yield before + name
+
+
+def json_value(content: bytes, where: str) -> Any:
+    """Return the one value of a JSON file.
+
+    Raises
+    ------
+    LogError
+        It is not JSON, or cut off.
+    """
+    text = decoded(content, where)
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        known = isinstance(error, json.JSONDecodeError)
+        problem = f"{error.msg} in line {error.lineno}" if known else error
+        msg = f"{where} is not JSON: {problem}; it may have been cut off"
+        raise LogError(msg) from error
+
+
+def records_of(value: Any, where: str) -> list[Record]:
+    """Return the objects of a JSON list, or those that an object of columns stands for.
+
+    Raises
+    ------
+    LogError
+        It is neither.
+    """
+    if isinstance(value, Mapping):
+        columns = cast("Mapping[str, Any]", value)
+        lists = [cast("list[Any]", c) for c in columns.values() if isinstance(c, list)]
+        sizes = {len(each) for each in lists} if len(lists) == len(columns) else set[int]()
+        if len(sizes) == 1:
+            rows = zip(*columns.values(), strict=True)
+            return [dict(zip(columns, row, strict=True)) for row in rows]
+        value = [columns]
+    rows = cast("list[Any]", value) if isinstance(value, list) else [value]
+    for number, row in enumerate(rows, 1):
+        if not isinstance(row, Mapping):
+            msg = f"{where}: comparison {number} is {str(row)[:40]}, expected an object with names"
+            raise LogError(msg)
+    return rows
+
+
+def read_lines(content: bytes, where: str) -> tuple[list[Record], tuple[str, ...]]:
+    """Return the objects of JSONL, and a note where the last line is half written.
+
+    Raises
+    ------
+    LogError
+        Another line is not JSON.
+    """
+    content = content.removeprefix(b"\xef\xbb\xbf")
+    whole, _, last = content.rpartition(b"\n")
+    notes: tuple[str, ...] = ()
+    if last.strip() and not _is_json(last):
+        # Whoever wrote it was stopped; everything before it is whole.
+        content, notes = whole, ("the last line is half written: left out",)
+    lines = [line for line in decoded(content, where).split("\n") if line.strip()]
+    try:
+        found: Any = json.loads(f"[{','.join(lines)}]")
+    except (ValueError, RecursionError):
+        found = None
+    if found is None or len(found) != len(lines):
+        found = list(_one_by_one(content, where))
+    return records_of(found, where), notes
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _one_by_one(content: bytes, where: str) -> Iterator[Any]:
+    for number, line in enumerate(decoded(content, where).split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            yield json.loads(line)
+        except (ValueError, RecursionError) as error:
+            msg = f"{where}: line {number} is not JSON ({error}): {line[:40]!r}"
+            raise LogError(msg) from error

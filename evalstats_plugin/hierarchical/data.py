@@ -1,0 +1,182 @@
+"""From what was read to counts of models × tasks, and of models × questions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from evalstats_plugin.data.matrix import ResponseMatrix, check_unit_range, part
+from evalstats_plugin.data.responses import Responses, mean_over_epochs
+from evalstats_plugin.data.runs import ResponseSet
+from evalstats_plugin.errors import DesignError, SelectionError, few
+from evalstats_plugin.irt.answers import metrics_of_tasks, short, usable
+from evalstats_plugin.stats.arrays import FloatArray, IntArray
+
+Responded = ResponseSet | ResponseMatrix | Iterable[Responses]
+
+
+Covariates = Mapping[str, Mapping[str, Mapping[str, float]]]
+"""Under ``"models"`` and ``"tasks"``, by covariate: the number of each model, or of each task."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Standardised:
+    """Covariates with mean 0 and standard deviation 1 over models or tasks."""
+
+    names: tuple[str, ...]
+    values: FloatArray
+    """Shape (models or tasks, covariates)."""
+    mean: FloatArray
+    sd: FloatArray
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class EvalCounts:
+    """Right answers of N models on T tasks, and on their M questions."""
+
+    models: tuple[str, ...]
+    tasks: tuple[str, ...]
+    metric: str
+    right: FloatArray
+    """Shape (N, T): sums over questions of the mean over takes."""
+    trials: FloatArray
+    """Shape (N, T): questions with a score."""
+    question_right: FloatArray
+    """Shape (N, M): sums over takes."""
+    question_trials: FloatArray
+    """Shape (N, M): takes."""
+    task: IntArray
+    """Shape (M,): the task of each question."""
+    notes: tuple[str, ...]
+
+    @property
+    def scores(self) -> FloatArray:
+        """Observed mean scores (N, T); NaN where a task was not run."""
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return self.right / self.trials
+
+
+def eval_counts(responses: Responded) -> EvalCounts:
+    """Count right answers; models and questions without any score are left out, with a note.
+
+    Raises
+    ------
+    DesignError
+        No scores, or scores outside [0, 1].
+    """
+    matrix = _scored(_matrix(responses))
+    check_unit_range(matrix)
+    named = matrix.tasks.astype(str).tolist()
+    tasks = {name: number for number, name in enumerate(dict.fromkeys(named))}
+    task = np.array([tasks[name] for name in named], dtype=np.int64)
+    order = np.argsort(task, kind="stable")
+    starts = np.searchsorted(task[order], np.arange(len(tasks)))
+    means = mean_over_epochs(matrix.scores)
+    there = ~np.isnan(matrix.scores)
+    metrics = dict.fromkeys(short(name) for name in matrix.metrics.astype(str).tolist())
+    return EvalCounts(
+        models=matrix.models,
+        tasks=tuple(tasks),
+        metric=", ".join(metrics),
+        right=np.add.reduceat(np.nan_to_num(means)[:, order], starts, axis=1),
+        trials=np.add.reduceat((~np.isnan(means))[:, order] * 1.0, starts, axis=1),
+        question_right=np.nansum(matrix.scores, axis=2),
+        question_trials=there.sum(axis=2).astype(np.float64),
+        task=task,
+        notes=(*matrix.notes, *_notes(matrix, task)),
+    )
+
+
+def _matrix(responses: Responded) -> ResponseMatrix:
+    if isinstance(responses, ResponseMatrix):
+        return responses
+    used, left_out = usable(list(responses))
+    _check_one_metric(used)
+    notes = responses.notes if isinstance(responses, ResponseSet) else ()
+    matrix = ResponseSet(tuple(used)).matrix()
+    said = [note.replace("not used for abilities", "not used", 1) for note in left_out]
+    return replace(matrix, notes=(*matrix.notes, *said, *notes))
+
+
+def _check_one_metric(responses: Iterable[Responses]) -> None:
+    _, several = metrics_of_tasks(responses)
+    if several:
+        msg = (
+            f"{len(several)} tasks have several metrics: {few(several, 3)}; expected one for each "
+            "task: choose with --metric (in Python: metric=)"
+        )
+        raise SelectionError(msg)
+
+
+def _scored(matrix: ResponseMatrix) -> ResponseMatrix:
+    there = np.any(~np.isnan(matrix.scores), axis=2)
+    items, models = np.any(there, axis=0), np.any(there, axis=1)
+    if not items.any():
+        msg = "no scores found, expected scores in [0, 1] of one model or more"
+        raise DesignError(msg)
+    notes = list(matrix.notes)
+    if not items.all():
+        notes.append(f"{int((~items).sum())} questions that no model has a score of: not used")
+    if not models.all():
+        silent = [matrix.models[i] for i in np.flatnonzero(~models)]
+        notes.append(f"models without any score: {few(silent)}")
+    kept = part(matrix, np.flatnonzero(models), np.flatnonzero(items))
+    return replace(kept, notes=tuple(notes))
+
+
+def _notes(matrix: ResponseMatrix, task: IntArray) -> list[str]:
+    """What is odd about the data, though they can be used."""
+    notes: list[str] = []
+    known = matrix.scores[~np.isnan(matrix.scores)]
+    if not np.isin(known, (0.0, 1.0)).all():
+        notes.append("partial credit is taken as a fraction of a right answer: limits are cautious")
+    if matrix.clusters is not None:
+        notes.append("questions come in clusters, which these models take no account of")
+    alone = int((np.bincount(task) == 1).sum())
+    if alone:
+        who = "a task has" if alone == 1 else f"{alone} tasks have"
+        notes.append(f"{who} a single question, which hardly says how hard it is")
+    return notes
+
+
+def standardised(
+    given: Mapping[str, Mapping[str, float]], names: tuple[str, ...], what: str
+) -> Standardised:
+    """Check and standardise the covariates of models or tasks.
+
+    Raises
+    ------
+    DesignError
+        A value is missing or not finite, or all are the same.
+    """
+    values = np.zeros((len(names), len(given)))
+    for k, (covariate, by_name) in enumerate(given.items()):
+        missing = [name for name in names if name not in by_name]
+        if missing:
+            msg = f"covariate {covariate!r} has no value for {what} {few(missing)}: give one each"
+            raise DesignError(msg)
+        values[:, k] = [float(by_name[name]) for name in names]
+        if not np.isfinite(values[:, k]).all() or np.ptp(values[:, k]) == 0:
+            msg = (
+                f"covariate {covariate!r} of {what} is {values[0, k]:g} throughout or not finite, "
+                "expected numbers that differ"
+            )
+            raise DesignError(msg)
+    mean, sd = values.mean(axis=0), values.std(axis=0)
+    return Standardised(names=tuple(given), values=(values - mean) / sd, mean=mean, sd=sd)
+
+
+def covariates_of(
+    given: Covariates | None, models: tuple[str, ...], tasks: tuple[str, ...]
+) -> dict[str, Standardised]:
+    """Return the covariates of ``"models"`` and ``"tasks"``, standardised."""
+    known: dict[str, Any] = {"models": models, "tasks": tasks}
+    found = dict(given or {})
+    for name in found:
+        if name not in known:
+            msg = f"covariates of {name!r} found, expected of 'models' and 'tasks'"
+            raise DesignError(msg)
+    return {what: standardised(found.get(what, {}), names, what) for what, names in known.items()}

@@ -1,0 +1,1 @@
+"""Engines of hierarchical inference; all but `posterior` need torch."""

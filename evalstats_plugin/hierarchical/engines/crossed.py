@@ -1,0 +1,254 @@
+"""Crossed models: every model on every task, answers logistic, effects normal.
+
+logit P(right) = b + x'β + λ_m - τ_t + μ_mt, and - κ_ti for question i where answers are told apart.
+λ_m ~ N(0, σ_λ²) is a model's performance across tasks, τ_t ~ N(0, σ_τ²) a task's difficulty,
+μ_mt ~ N(0, σ_μ²) what a model can on this task beyond both, κ_ti ~ N(0, σ_κ²) a question's
+difficulty; x are covariates of models and tasks.
+"""
+# PART crossed_prior - What crossed models say before they see data, and of tasks that they did not see.
+
+# torch's stubs leave parts of these calls untyped.
+# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
+# pyright: reportUnknownVariableType=false
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy import special
+from torch import Tensor
+
+from evalstats_plugin.hierarchical.engines.posterior import mean_accuracy
+from evalstats_plugin.stats.arrays import FloatArray
+
+Family = Literal["gamma", "half-normal", "lognormal"]
+
+
+SCALES = ("model", "task", "interaction", "question")
+
+
+PriorSpec = Sequence[str | float]
+
+
+class ScalePrior(NamedTuple):
+    """Prior of a standard deviation σ.
+
+    ``gamma``: shape and rate; ``half-normal``: scale (the second number is not used);
+    ``lognormal``: mean and standard deviation of log σ.
+    """
+
+    family: Family
+    first: float
+    second: float = 0.0
+
+    def log_density(self, log_scale: Tensor) -> Tensor:
+        """Of log σ, up to a constant: of σ, times σ."""
+        if self.family == "gamma":
+            return self.first * log_scale - self.second * log_scale.exp()
+        if self.family == "half-normal":
+            return log_scale - (2 * log_scale).exp() / (2 * self.first**2)
+        return -0.5 * ((log_scale - self.first) / self.second).square()
+
+    def log_constant(self) -> float:
+        """What `log_density` leaves out, so that two priors can be compared."""
+        if self.family == "gamma":
+            return self.first * math.log(self.second) - math.lgamma(self.first)
+        if self.family == "half-normal":
+            return math.log(2) - math.log(self.first) - 0.5 * math.log(2 * math.pi)
+        return -math.log(self.second) - 0.5 * math.log(2 * math.pi)
+
+    def draw(self, size: tuple[int, ...], rng: np.random.Generator) -> NDArray[np.float64]:
+        """Draw σ."""
+        if self.family == "gamma":
+            return rng.gamma(self.first, 1 / self.second, size)
+        if self.family == "half-normal":
+            return np.abs(rng.normal(0.0, self.first, size))
+        return np.exp(rng.normal(self.first, self.second, size))
+
+    def __str__(self) -> str:
+        """As it is written in papers."""
+        numbers = (self.first,) if self.family == "half-normal" else (self.first, self.second)
+        return f"{self.family}({', '.join(f'{x:g}' for x in numbers)})"
+
+
+SLIDES = ScalePrior("gamma", 2.0, 2.0)
+"""Prior of every standard deviation in the talk that the models are from [BA24]_."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CrossedModel:
+    """Which effects a model has, and their priors."""
+
+    across_tasks: bool = True
+    """Whether there is λ."""
+    questions: bool = False
+    """Whether there is κ: columns are questions, not tasks."""
+    spread_by_task: bool = False
+    """Whether each task has its own σ_μ."""
+    intercept_sd: float = 1.0
+    """Prior: b ~ N(0, ·²)."""
+    coefficient_sd: float = 1.0
+    """Prior of β, covariates being standardised."""
+    scales: Mapping[str, ScalePrior] = field(default_factory=dict[str, ScalePrior])
+    """Priors other than `default`, by a name of `SCALES`."""
+    default: ScalePrior = SLIDES
+
+    def prior(self, scale: str) -> ScalePrior:
+        """Return the prior of one standard deviation."""
+        return self.scales.get(scale, self.default)
+
+
+@dataclass(frozen=True, eq=False)
+class CrossedData:
+    """Right answers of N models in M columns, which are tasks, or the questions of tasks."""
+
+    right: Tensor
+    """Shape (N, M); fractions are partial credit."""
+    trials: Tensor
+    """Shape (N, M): 0 where missing."""
+    task: Tensor
+    """Shape (M,): the task of each column, numbered from 0."""
+    n_tasks: int
+    model_covariates: Tensor
+    """Shape (N, P)."""
+    task_covariates: Tensor
+    """Shape (T, Q): what makes tasks hard, hence with a minus sign."""
+    member: Tensor | None = field(init=False)
+    """Shape (M, T): 1 where a column is of the task; None where columns are the tasks."""
+
+    def __post_init__(self) -> None:
+        own = torch.arange(self.n_tasks, device=self.task.device)
+        plain = len(self.task) == self.n_tasks and bool((self.task == own).all())
+        member = None if plain else (self.task[:, None] == own).to(self.right)
+        object.__setattr__(self, "member", member)
+
+    def by_task(self, values: Tensor) -> Tensor:
+        """Sum columns (..., M) within their tasks, (..., T)."""
+        return values if self.member is None else values @ self.member
+
+    def to_columns(self, values: Tensor) -> Tensor:
+        """Give every column (..., M) the value of its task (..., T)."""
+        return values if self.member is None else values[..., self.task]
+
+    @property
+    def totals(self) -> tuple[Tensor, Tensor]:
+        """Right answers and trials of each model on each task, (N, T)."""
+        return self.by_task(self.right), self.by_task(self.trials)
+
+    @property
+    def sizes(self) -> Tensor:
+        """Columns of each task, (T,)."""
+        one = self.right.new_ones(len(self.task))
+        return one.new_zeros(self.n_tasks).index_add_(0, self.task, one)
+
+    @property
+    def design(self) -> Tensor:
+        """The intercept and the covariates of each model on each task, (N, T, 1 + P + Q)."""
+        n, t = len(self.right), self.n_tasks
+        one = self.right.new_ones(n, t, 1)
+        models = self.model_covariates[:, None].expand(n, t, -1)
+        return torch.cat([one, models, -self.task_covariates.expand(n, t, -1)], dim=2)
+
+
+def scale_prior(priors: Mapping[str, PriorSpec], scale: str) -> ScalePrior:
+    """Return the prior of one standard deviation, by name or the default."""
+    return ScalePrior(*priors.get(scale, priors["default"]))  # type: ignore[arg-type]
+
+
+def log_prior(prior: ScalePrior, scale: FloatArray) -> FloatArray:
+    """Log density of log σ at σ, normalised, so that two priors can be compared."""
+    values = prior.log_density(torch.from_numpy(np.log(np.maximum(scale, 1e-300))))
+    return values.numpy() + prior.log_constant()
+
+
+def mean_levels(
+    parameters: Mapping[str, FloatArray], models: FloatArray, task: FloatArray
+) -> FloatArray:
+    """Logit of each model on a task of middling difficulty, by draw (K, S, N).
+
+    Parameters
+    ----------
+    models, task
+        Standardised covariates, (N, P) of the models and (Q,) of the task.
+    """
+    level = parameters["intercept"][..., None] + np.zeros(len(models))
+    if "performance" in parameters:
+        level = level + parameters["performance"]
+    if "coefficients" in parameters:
+        own, other = np.split(parameters["coefficients"], [models.shape[1]], axis=2)
+        level = level + own @ models.T - (other @ task)[..., None]
+    return level
+
+
+def new_task(
+    parameters: Mapping[str, FloatArray],
+    level: FloatArray,
+    priors: Mapping[str, PriorSpec],
+    rng: np.random.Generator,
+) -> FloatArray:
+    """Draw accuracies (K, S, N) on a task whose difficulty and interactions are drawn anew."""
+    spread = parameters["sd_interaction"]
+    if spread.ndim == 3:
+        # Each task has its own; of another one only the prior is known.
+        spread = scale_prior(priors, "interaction").draw(spread.shape[:2], rng)
+    difficulty = parameters["sd_difficulty"] * rng.standard_normal(level.shape[:2])
+    found = level - difficulty[..., None]
+    found = found + spread[..., None] * rng.standard_normal(level.shape)
+    if "sd_question" not in parameters:
+        return special.expit(found)
+    return mean_accuracy(found, parameters["sd_question"][..., None])
+
+
+class Simulated(NamedTuple):
+    """Drawn from the prior."""
+
+    accuracy: FloatArray
+    """(S, N, T)."""
+    right: FloatArray
+    """Right answers, (S, N, M) in the columns of the data."""
+
+
+class Columns(NamedTuple):
+    """Shape of the data: trials (N, M), the task of each column, covariates."""
+
+    trials: FloatArray
+    task: FloatArray
+    models: FloatArray
+    tasks: FloatArray
+
+
+def simulate(
+    structure: CrossedModel, columns: Columns, size: int, rng: np.random.Generator
+) -> Simulated:
+    """Draw effects from their priors, and answers given them."""
+    n, m = columns.trials.shape
+    t = len(columns.tasks)
+    task = columns.task.astype(np.int64)
+
+    def scale(name: str, many: int = 1) -> FloatArray:
+        return structure.prior(name).draw((size, many), rng)
+
+    level = structure.intercept_sd * rng.standard_normal((size, 1, 1))
+    for values, sign, axes in ((columns.models, 1, (1, 2)), (columns.tasks, -1, (2, 1))):
+        drawn = structure.coefficient_sd * rng.standard_normal((size, values.shape[1]))
+        level = level + sign * np.expand_dims(drawn @ values.T, axes[1])
+    level = level - (scale("task") * rng.standard_normal((size, t)))[:, None]
+    if structure.across_tasks:
+        level = level + (scale("model") * rng.standard_normal((size, n)))[..., None]
+    own = scale("interaction", t if structure.spread_by_task else 1)
+    level = level + own[:, None] * rng.standard_normal((size, n, t))
+    if not structure.questions:
+        accuracy = special.expit(level)
+        share = accuracy[..., task]
+    else:
+        spread = scale("question")
+        accuracy = mean_accuracy(level, spread[..., None])
+        question = spread * rng.standard_normal((size, m))
+        share = special.expit(level[..., task] - question[:, None])
+    trials = np.broadcast_to(np.rint(columns.trials).astype(np.int64), share.shape)
+    return Simulated(accuracy, rng.binomial(trials, share).astype(np.float64))

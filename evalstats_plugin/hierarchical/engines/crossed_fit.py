@@ -1,0 +1,224 @@
+"""Run the sampler of crossed models, and keep of its draws what questions are asked of."""
+# PART models - The eval models by name, as crossed models, and their fit to counts.
+
+# torch's stubs leave parts of these calls untyped.
+# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from evalstats_plugin.errors import DesignError
+from evalstats_plugin.hierarchical.engines.crossed import (
+    SCALES,
+    CrossedData,
+    CrossedModel,
+    PriorSpec,
+    scale_prior,
+)
+from evalstats_plugin.hierarchical.engines.crossed_gibbs import CrossedGibbs
+from evalstats_plugin.hierarchical.engines.posterior import NODES, Posterior
+from evalstats_plugin.runtime.torch import check_memory, generator_of, resolve_device
+from evalstats_plugin.runtime.workers import told
+from evalstats_plugin.stats.arrays import FloatArray
+
+PREDICTED = 1000
+"""Draws, of all chains together, of which likelihoods and replications are kept."""
+
+
+PREDICTED_BY_QUESTION = 200
+"""The same where each costs as much as two sweeps over all questions."""
+
+
+_CELL_NODES = 9
+"""Of the quadrature over an interaction, around where its answers put it."""
+
+
+_NUMBERS = 2**27
+"""Most numbers kept of accuracies: 1 GiB. Beyond, every few draws are."""
+
+
+CROSSED_MODELS: Mapping[str, CrossedModel] = {
+    "task": CrossedModel(),
+    "question": CrossedModel(across_tasks=False, questions=True, spread_by_task=True),
+    "across-task": CrossedModel(questions=True, spread_by_task=True),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Length:
+    """How long to draw."""
+
+    chains: int = 4
+    draws: int = 1000
+    """Kept, of each chain."""
+    warm_up: int = 300
+    """Thrown away."""
+
+
+def thinning(shape: tuple[int, int], length: Length) -> int:
+    """Sweeps for each draw kept of N models on T tasks, so that all fit in `_NUMBERS`."""
+    return max(1, math.ceil(shape[0] * shape[1] * length.chains * length.draws / _NUMBERS))
+
+
+def memory_needed(data: CrossedData, length: Length) -> int:
+    """Bytes while drawing."""
+    n, m = data.right.shape
+    cells, kept = n * data.n_tasks, -(-length.draws // thinning((n, data.n_tasks), length))
+    work = length.chains * (14 * n * m + 12 * cells)
+    return 8 * (work + 2 * length.chains * kept * cells + 4 * PREDICTED * cells)
+
+
+def draw_crossed(
+    data: CrossedData, structure: CrossedModel, rng: np.random.Generator, length: Length
+) -> Posterior:
+    """Draw from the posterior of a crossed model.
+
+    Raises
+    ------
+    DesignError
+        Not enough memory, or draws that are no numbers.
+    """
+    n, t = data.right.shape[0], data.n_tasks
+    what = f"{length.chains} chains of {n} models × {data.right.shape[1]} columns"
+    check_memory(memory_needed(data, length), data.right.device, what)
+    sampler = CrossedGibbs(data, structure, length.chains, generator_of(rng, data.right.device))
+    for _ in told("warm-up sweep", range(length.warm_up)):
+        sampler.sweep()
+    sampler.settle()
+    keep = thinning((n, t), length)
+    predicted = PREDICTED_BY_QUESTION if structure.questions else PREDICTED
+    predict = max(keep, math.ceil(length.chains * length.draws / predicted))
+    kept: dict[str, list[Tensor]] = {}
+    for k in told("draw", range(length.draws)):
+        sampler.sweep()
+        found = _parameters(sampler) if k % keep == 0 else {}
+        if k % predict == 0:
+            found["log_likelihood"] = cell_log_likelihood(sampler)
+            found["replicated"] = replicated(sampler)
+        for name, value in found.items():
+            kept.setdefault(name, []).append(value)
+    arrays: dict[str, FloatArray] = {
+        name: torch.stack(values, 1).cpu().numpy() for name, values in kept.items()
+    }
+    if not np.isfinite(arrays["accuracy"]).all():
+        msg = "draws that are no numbers found: a precision matrix was not positive definite"
+        raise DesignError(f"{msg}; narrow the priors of the standard deviations")
+    return Posterior(
+        accuracy=arrays.pop("accuracy"),
+        log_likelihood=arrays.pop("log_likelihood"),
+        replicated=arrays.pop("replicated"),
+        parameters=arrays,
+    )
+
+
+def _parameters(sampler: CrossedGibbs) -> dict[str, Tensor]:
+    """What is kept of every draw, by the names that results use."""
+    state, structure = sampler.state, sampler.structure
+    own = state.scale_interaction.exp()
+    found = {
+        "accuracy": accuracy(sampler),
+        "intercept": state.coefficients[:, 0],
+        "difficulty": state.task,
+        "sd_difficulty": state.scale_task[:, 0].exp(),
+        "sd_interaction": own if structure.spread_by_task else own[:, 0],
+    }
+    if state.coefficients.shape[1] > 1:
+        found["coefficients"] = state.coefficients[:, 1:]
+    if structure.across_tasks:
+        found |= {"performance": state.model, "sd_performance": state.scale_model[:, 0].exp()}
+    if structure.questions:
+        found["sd_question"] = state.scale_question[:, 0].exp()
+    return {name: value.clone() for name, value in found.items()}
+
+
+def accuracy(sampler: CrossedGibbs) -> Tensor:
+    """Expected share of right answers of each model on each task's questions, (K, N, T)."""
+    level, state = sampler.level, sampler.state
+    if state.question is None:
+        return torch.sigmoid(level)
+    nodes, weights = np.polynomial.hermite_e.hermegauss(NODES)
+    spread = state.scale_question.exp()[..., None]
+    total = torch.zeros_like(level)
+    for node, weight in zip(nodes.tolist(), (weights / weights.sum()).tolist(), strict=True):
+        total += weight * torch.sigmoid(level - spread * node)
+    return total
+
+
+def replicated(sampler: CrossedGibbs) -> Tensor:
+    """Right answers drawn anew, of each model on each task, (K, N, T)."""
+    trials = sampler.data.trials.expand_as(sampler.answers.share)
+    drawn = torch.binomial(trials.contiguous(), sampler.answers.share, generator=sampler.generator)
+    return sampler.data.by_task(drawn)
+
+
+def cell_log_likelihood(sampler: CrossedGibbs) -> Tensor:
+    """Log-likelihood of a model's answers to a task, its interaction integrated out, (K, N, T).
+
+    By Gauss–Hermite quadrature around where two steps of Newton's method from the draw lead.
+    """
+    data, state = sampler.data, sampler.state
+    precision = torch.exp(-2 * state.scale_interaction)[:, None]
+    base = sampler.answers.logit - data.to_columns(state.interaction)
+    centre, tight = state.interaction, precision
+    for _ in range(2):
+        expected = data.trials * torch.sigmoid(base + data.to_columns(centre))
+        variance = expected * (1 - expected / data.trials.clamp_min(1e-300))
+        tight = data.by_task(variance) + precision
+        centre = centre + (data.by_task(data.right - expected) - precision * centre) / tight
+    nodes, weights = np.polynomial.hermite_e.hermegauss(_CELL_NODES)
+    terms: list[Tensor] = []
+    for node, weight in zip(nodes.tolist(), weights.tolist(), strict=True):
+        at = centre + node / tight.sqrt()
+        logit = base + data.to_columns(at)
+        known = data.right * logit - data.trials * torch.nn.functional.softplus(logit)
+        inside = data.by_task(known) - precision / 2 * at.square() + node**2 / 2
+        terms.append(inside + math.log(weight))
+    log_norm = (precision / tight).log() / 2 - math.log(2 * math.pi) / 2
+    # Exactly 0 where nothing was answered.
+    return sampler.seen * (torch.logsumexp(torch.stack(terms), dim=0) + log_norm)
+
+
+class Counts(NamedTuple):
+    """Of N models in M columns, which are tasks or questions, with standardised covariates."""
+
+    right: FloatArray
+    trials: FloatArray
+    task: NDArray[np.int64]
+    models: FloatArray
+    tasks: FloatArray
+
+
+def crossed_model_of(model: str, priors: Mapping[str, PriorSpec]) -> CrossedModel:
+    """Return the effects of a model, with these priors of standard deviations."""
+    from dataclasses import replace
+
+    scales = {name: scale_prior(priors, name) for name in SCALES if name in priors}
+    return replace(CROSSED_MODELS[model], scales=scales, default=scale_prior(priors, "default"))
+
+
+def fit_model(
+    counts: Counts, structure: CrossedModel, rng: np.random.Generator, length: Length, device: str
+) -> Posterior:
+    """Draw from the posterior of a model, on the device named."""
+    place = resolve_device(device)
+    right, trials, models, tasks = (
+        torch.from_numpy(np.ascontiguousarray(x, dtype=np.float64)).to(place)
+        for x in (counts.right, counts.trials, counts.models, counts.tasks)
+    )
+    data = CrossedData(
+        right=right,
+        trials=trials,
+        task=torch.from_numpy(counts.task).to(place),
+        n_tasks=len(counts.tasks),
+        model_covariates=models,
+        task_covariates=tasks,
+    )
+    return draw_crossed(data, structure, rng, length)

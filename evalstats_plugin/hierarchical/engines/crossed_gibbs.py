@@ -1,0 +1,596 @@
+"""Posterior draws of crossed models: every chain at once, each effect given the others.
+
+A sweep moves questions and interactions by Newton proposals, draws coefficients, models and tasks
+all together given the interactions, with their standard deviations integrated over the effects,
+and moves models, tasks and standard deviations again with the interactions going along. Answers
+enter exactly, at the same cost for any number of trials.
+"""
+# PART crossed_likelihood - Log-likelihood of all answers of many chains, and moves of effects that many answers share.
+# PART crossed_scales - Draws of standard deviations: given their effects, and with the effects stretched along.
+# PART crossed_state - Where chains of a crossed model are, and where they start.
+# PART effects - Effects of a two-way table whose cells are known up to normal noise: drawn all together.
+
+# torch's stubs leave parts of these calls untyped.
+# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
+# pyright: reportUnknownVariableType=false
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from evalstats_plugin.hierarchical.engines.crossed import CrossedData, CrossedModel, ScalePrior
+from evalstats_plugin.runtime.torch import cholesky
+
+_TRIES = 2
+"""Proposals of each collapsed standard deviation in a sweep."""
+
+
+_REFRESH = 50
+"""Sweeps after which logits are summed anew: moves add to them, and rounding errors with it."""
+
+
+_COARSE = (-9.0, 6.0, 256)
+"""Of log σ: where its posterior is looked for."""
+
+
+_FINE = 400
+
+
+_WANTED = 0.4
+"""Share of proposals to accept, about the best for one number at a time."""
+
+
+class CrossedGibbs:
+    """Chains at the posterior of one crossed model, and what they learn while warming up."""
+
+    def __init__(
+        self, data: CrossedData, structure: CrossedModel, chains: int, generator: torch.Generator
+    ) -> None:
+        self.data, self.structure, self.generator = data, structure, generator
+        self.units, self.design = units(data), data.design
+        self.seen = (data.totals[1] > 0).to(data.right)
+        self.state, self.sweeps = start(data, structure, chains, generator), 0
+        self.answers = answers_at(data, self._logit())
+        self.steps = {
+            "model": Step(self.state.scale_model, 0.3),
+            "task": Step(self.state.scale_task, 0.3),
+            "interaction": Step(self.state.scale_interaction, 0.1),
+            "question": Step(self.state.scale_question, 0.05),
+            "all": Step(self.state.scale_question, 0.05),
+        }
+
+    def _noise(self, like: Tensor) -> Tensor:
+        return normal(like, self.generator)
+
+    @property
+    def mean(self) -> Tensor:
+        """What is expected of each model on each task without interaction, (K, N, T)."""
+        state = self.state
+        fixed = torch.einsum("ntg,kg->knt", self.design, state.coefficients)
+        return fixed + state.model[..., None] - state.task[:, None]
+
+    @property
+    def level(self) -> Tensor:
+        """Logit of each model on a question of middling difficulty of each task, (K, N, T)."""
+        return self.mean + self.state.interaction
+
+    def _logit(self) -> Tensor:
+        logit = self.data.to_columns(self.level)
+        return logit if self.state.question is None else logit - self.state.question[:, None]
+
+    def settle(self) -> None:
+        """Learn no more: from here on draws are kept."""
+        for step in self.steps.values():
+            step.learning = False
+
+    def sweep(self) -> None:
+        """Move everything once."""
+        self.sweeps += 1
+        if self.sweeps % _REFRESH == 0:
+            self.answers = answers_at(self.data, self._logit())
+        if self.state.question is not None:
+            self._move_questions(self.state.question)
+        self._move_interactions()
+        self._draw_effects()
+        self._move_along("task", self.state.scale_task)
+        if self.structure.across_tasks:
+            self._move_along("model", self.state.scale_model)
+        self._draw_scales()
+        self._stretch_interactions()
+        if self.state.question is not None:
+            self._stretch_questions(self.state.question)
+            self._stretch_all()
+
+    def _move_questions(self, question: Tensor) -> None:
+        prior = torch.zeros_like(question), torch.exp(-2 * self.state.scale_question)
+        question, self.answers = newton_move(
+            self.data, (question, self.answers), prior, self.units["question"], self.generator
+        )
+        self.state = replace(self.state, question=question)
+
+    def _move_interactions(self) -> None:
+        precision = torch.exp(-2 * self.state.scale_interaction)[:, None]
+        interaction, self.answers = newton_move(
+            self.data,
+            (self.state.interaction, self.answers),
+            (torch.zeros_like(self.state.interaction), precision),
+            self.units["interaction"],
+            self.generator,
+        )
+        self.state = replace(self.state, interaction=interaction)
+
+    def _move_along(self, name: str, scale: Tensor) -> None:
+        """Move models or tasks with their interactions held: where σ_μ is small, they are free."""
+        effect: Tensor = getattr(self.state, name)
+        prior = torch.zeros_like(effect), torch.exp(-2 * scale)
+        moved, self.answers = newton_move(
+            self.data, (effect, self.answers), prior, self.units[name], self.generator
+        )
+        self.state = replace(self.state, **{name: moved})
+
+    def _draw_effects(self) -> None:
+        """Draw coefficients, models and tasks given levels α, which stay where they are.
+
+        All questions of a task and its levels may move together, by δ_t: no answer changes. With
+        κ_ti + δ_t ~ N(0, σ_κ²), τ_t + δ_t is a task effect with a prior mean, and of its variance
+        the share σ_τ² belongs to τ_t.
+        """
+        level, state = self.level, self.state
+        weights = self.seen * torch.exp(-2 * state.scale_interaction)[:, None]
+        table = tabulate(level, weights, self.design)
+        middle, slack = self._slack()
+        scales, prior, solved = self._collapsed(table, middle, slack)
+        rest, model = draw(table, prior, solved, self.generator)
+        coefficients, together = rest[:, : self.design.shape[2]], rest[:, self.design.shape[2] :]
+        own = torch.exp(2 * scales["task"])
+        share = own / (own + slack)
+        task = share * (together - middle)
+        task = task + (share * slack).sqrt() * self._noise(task)
+        if state.question is not None:
+            shift = together - task
+            state = replace(state, question=state.question + self.data.to_columns(shift))
+            level = level + shift[:, None]
+        self.state = replace(
+            state,
+            coefficients=coefficients,
+            task=task,
+            model=state.model if model is None else model,
+            scale_task=scales["task"],
+            scale_model=scales["model"],
+        )
+        apart = level - self.mean
+        # Where nothing was answered, interactions follow their prior.
+        fresh = torch.exp(self.state.scale_interaction)[:, None] * self._noise(apart)
+        self.state = replace(self.state, interaction=torch.where(self.seen > 0, apart, fresh))
+
+    def _slack(self) -> tuple[Tensor, Tensor]:
+        """Mean and variance of δ_t given the questions, (K, T)."""
+        question, task = self.state.question, self.state.task
+        if question is None:
+            return torch.zeros_like(task), torch.zeros_like(task)
+        count = self.data.sizes
+        middle = -self.data.by_task(question) / count
+        return middle, torch.exp(2 * self.state.scale_question) / count
+
+    def _collapsed(
+        self, table: Table, middle: Tensor, slack: Tensor
+    ) -> tuple[dict[str, Tensor], Prior, Solved]:
+        """Move σ_λ and σ_τ with all effects integrated out."""
+        scales = {"model": self.state.scale_model, "task": self.state.scale_task}
+        names = ["task", "model"] if self.structure.across_tasks else ["task"]
+        prior = self._prior(scales, middle, slack)
+        solved = solve(table, prior)
+        for name in names * _TRIES:
+            proposed = {**scales, name: self.steps[name].propose(scales[name], self.generator)}
+            other = self._prior(proposed, middle, slack)
+            found = solve(table, other)
+            gain = (found.log_marginal - solved.log_marginal)[:, None]
+            own = self.structure.prior(name)
+            gain = gain + own.log_density(proposed[name]) - own.log_density(scales[name])
+            taken = self.steps[name].decide(gain, self.generator)
+            scales[name] = torch.where(taken, proposed[name], scales[name])
+            prior = self._prior(scales, middle, slack)
+            solved = Solved(
+                torch.where(taken[..., None], found.factor, solved.factor),
+                torch.where(taken, found.white, solved.white),
+                torch.where(taken[:, 0], found.log_marginal, solved.log_marginal),
+            )
+        return scales, prior, solved
+
+    def _prior(self, scales: dict[str, Tensor], middle: Tensor, slack: Tensor) -> Prior:
+        coefficients = self.state.coefficients
+        fixed = self._fixed_sds().pow(-2).expand_as(coefficients)
+        tasks = 1 / (torch.exp(2 * scales["task"]) + slack)
+        models = torch.exp(-2 * scales["model"]) if self.structure.across_tasks else None
+        mean = torch.cat([torch.zeros_like(coefficients), middle], dim=1)
+        return Prior(models, torch.cat([fixed, tasks], dim=1), mean)
+
+    def _draw_scales(self) -> None:
+        """Draw σ_μ and σ_κ given their effects."""
+        state = self.state
+        squares, count = (self.seen * state.interaction.square()).sum(1), self.seen.sum(0)
+        if not self.structure.spread_by_task:
+            squares, count = squares.sum(1, keepdim=True), count.sum()[None]
+        prior = self.structure.prior("interaction")
+        scale = scale_given_effects(squares, count.expand_as(squares), prior, self.generator)
+        self.state = replace(state, scale_interaction=scale)
+        if state.question is None:
+            return
+        squares = state.question.square().sum(1, keepdim=True)
+        count = torch.full_like(squares, state.question.shape[1])
+        prior = self.structure.prior("question")
+        scale = scale_given_effects(squares, count, prior, self.generator)
+        self.state = replace(self.state, scale_question=scale)
+
+    def _stretch_interactions(self) -> None:
+        """Move σ_μ with all interactions in proportion."""
+        state, step = self.state, self.steps["interaction"]
+        scale = step.propose(state.scale_interaction, self.generator)
+        interaction = state.interaction * torch.exp(scale - state.scale_interaction)[:, None]
+        change = self.data.to_columns(interaction - state.interaction)
+        moved = answers_at(self.data, self.answers.logit + change)
+        gain = self.units["task"].total(moved.log_likelihood - self.answers.log_likelihood)
+        if not self.structure.spread_by_task:
+            gain = gain.sum(1, keepdim=True)
+        prior = self.structure.prior("interaction")
+        gain = gain + prior.log_density(scale) - prior.log_density(state.scale_interaction)
+        taken = step.decide(gain, self.generator)
+        self.state = replace(
+            state,
+            scale_interaction=torch.where(taken, scale, state.scale_interaction),
+            interaction=torch.where(taken[:, None], interaction, state.interaction),
+        )
+        columns = self.data.to_columns(taken) if self.structure.spread_by_task else taken
+        self.answers = choose(columns[:, None], moved, self.answers)
+
+    def _stretch_questions(self, question: Tensor) -> None:
+        """Move σ_κ with all questions in proportion."""
+        state, step = self.state, self.steps["question"]
+        scale = step.propose(state.scale_question, self.generator)
+        stretched = question * torch.exp(scale - state.scale_question)
+        moved = answers_at(self.data, self.answers.logit + (question - stretched)[:, None])
+        gain = (moved.log_likelihood - self.answers.log_likelihood).sum((1, 2))[:, None]
+        prior = self.structure.prior("question")
+        gain = gain + prior.log_density(scale) - prior.log_density(state.scale_question)
+        taken = step.decide(gain, self.generator)
+        self.state = replace(
+            state,
+            scale_question=torch.where(taken, scale, state.scale_question),
+            question=torch.where(taken, stretched, question),
+        )
+        self.answers = choose(taken[..., None], moved, self.answers)
+
+    def _stretch_all(self) -> None:
+        """Move all effects and their standard deviations in proportion.
+
+        Where questions vary more, everything else must too to leave as many right answers.
+        """
+        state, structure, step = self.state, self.structure, self.steps["all"]
+        by = step.propose(torch.zeros_like(state.scale_question), self.generator)
+        moved = answers_at(self.data, self._logit() * by.exp()[..., None])
+        gain = (moved.log_likelihood - self.answers.log_likelihood).sum((1, 2))[:, None]
+        coefficients = state.coefficients * by.exp()
+        sds = self._fixed_sds()
+        fixed = (state.coefficients / sds).square() - (coefficients / sds).square()
+        # Of effects, the change of density is undone by that of volume; not of coefficients.
+        gain = gain + fixed.sum(1, keepdim=True) / 2 + by * coefficients.shape[1]
+        scales: dict[str, Tensor] = {}
+        for name in ("model", "task", "interaction", "question"):
+            old: Tensor = getattr(state, f"scale_{name}")
+            scales[name] = old + by
+            prior = structure.prior(name)
+            change = prior.log_density(scales[name]) - prior.log_density(old)
+            if name != "model" or structure.across_tasks:
+                gain = gain + change.sum(1, keepdim=True)
+        taken = step.decide(gain, self.generator)
+        factor = torch.where(taken, by.exp(), 1.0)
+        kept = {
+            f"scale_{name}": torch.where(taken, new, getattr(state, f"scale_{name}"))
+            for name, new in scales.items()
+        }
+        self.state = replace(
+            state,
+            coefficients=state.coefficients * factor,
+            model=state.model * factor,
+            task=state.task * factor,
+            interaction=state.interaction * factor[..., None],
+            question=None if state.question is None else state.question * factor,
+            **kept,
+        )
+        self.answers = choose(taken[..., None], moved, self.answers)
+
+    def _fixed_sds(self) -> Tensor:
+        """Prior standard deviations of intercept and coefficients, (G,)."""
+        structure, like = self.structure, self.state.coefficients
+        sds = [structure.intercept_sd, *[structure.coefficient_sd] * (like.shape[1] - 1)]
+        return torch.cat([like.new_full((1,), sd) for sd in sds])
+
+
+class Answers(NamedTuple):
+    """Of K chains, each of shape (K, N, M)."""
+
+    logit: Tensor
+    log_likelihood: Tensor
+    share: Tensor
+    """P(right)."""
+
+
+class Unit(NamedTuple):
+    """What of the answers an effect is of."""
+
+    total: Callable[[Tensor], Tensor]
+    """Sum (K, N, M) over the answers of each unit."""
+    spread: Callable[[Tensor], Tensor]
+    """Give each answer the value of its unit."""
+    sign: float
+    """Of the effect in the logit."""
+
+
+def answers_at(data: CrossedData, logit: Tensor) -> Answers:
+    """Evaluate at logits (K, N, M)."""
+    log_likelihood = data.right * logit - data.trials * torch.nn.functional.softplus(logit)
+    return Answers(logit, log_likelihood, torch.sigmoid(logit))
+
+
+def units(data: CrossedData) -> dict[str, Unit]:
+    """Of models (K, N), tasks (K, T), interactions (K, N, T) and questions (K, M)."""
+
+    def of_tasks(values: Tensor) -> Tensor:
+        return data.by_task(values.sum(1))
+
+    def to_answers(values: Tensor) -> Tensor:
+        return data.to_columns(values)[:, None]
+
+    return {
+        "model": Unit(partial(torch.sum, dim=2), partial(torch.unsqueeze, dim=2), 1.0),
+        "task": Unit(of_tasks, to_answers, -1.0),
+        "interaction": Unit(data.by_task, data.to_columns, 1.0),
+        "question": Unit(partial(torch.sum, dim=1), partial(torch.unsqueeze, dim=1), -1.0),
+    }
+
+
+def normal(like: Tensor, generator: torch.Generator) -> Tensor:
+    """Standard normal numbers of the shape of `like`."""
+    return torch.randn(like.shape, generator=generator, dtype=like.dtype, device=like.device)
+
+
+def uniform(like: Tensor, generator: torch.Generator) -> Tensor:
+    """Numbers on (0, 1) of the shape of `like`."""
+    drawn = torch.rand(like.shape, generator=generator, dtype=like.dtype, device=like.device)
+    return drawn.clamp_min(1e-300)
+
+
+def choose(taken: Tensor, new: Answers, old: Answers) -> Answers:
+    """Keep the new answers where a move was taken, `taken` broadcasting to (K, N, M)."""
+    return Answers(*(torch.where(taken, a, b) for a, b in zip(new, old, strict=True)))
+
+
+def newton_move(
+    data: CrossedData,
+    at: tuple[Tensor, Answers],
+    prior: tuple[Tensor, Tensor],
+    unit: Unit,
+    generator: torch.Generator,
+) -> tuple[Tensor, Answers]:
+    """Move each effect of a kind given all others, leaving their posterior as it is.
+
+    Parameters
+    ----------
+    at
+        The effects and the answers there.
+    prior
+        Mean and precision of the effects, which broadcast to them.
+    """
+    effect, answers = at
+    mean, precision = prior
+    there, tight = _proposal(data, effect, answers, prior, unit)
+    found = there + normal(effect, generator) / tight.sqrt()
+    moved = answers_at(data, answers.logit + unit.sign * unit.spread(found - effect))
+    back, tight_back = _proposal(data, found, moved, prior, unit)
+    gain = unit.total(moved.log_likelihood - answers.log_likelihood)
+    gain = gain - precision / 2 * ((found - mean).square() - (effect - mean).square())
+    gain = gain + (tight_back.log() - tight.log()) / 2
+    gain = gain - (tight_back * (effect - back).square() - tight * (found - there).square()) / 2
+    taken = uniform(gain, generator).log() < gain
+    return torch.where(taken, found, effect), choose(unit.spread(taken), moved, answers)
+
+
+def _proposal(
+    data: CrossedData,
+    effect: Tensor,
+    answers: Answers,
+    prior: tuple[Tensor, Tensor],
+    unit: Unit,
+) -> tuple[Tensor, Tensor]:
+    """Where a step of Newton's method leads, and how tight the posterior looks from here."""
+    mean, precision = prior
+    expected = data.trials * answers.share
+    slope = unit.sign * unit.total(data.right - expected)
+    tight = unit.total(expected * (1 - answers.share)) + precision
+    return effect + (slope - precision * (effect - mean)) / tight, tight
+
+
+class Step:
+    """Step of random-walk proposals on the log scale, learnt while warming up [RGG97]_."""
+
+    def __init__(self, like: Tensor, start: float) -> None:
+        self.log = torch.full_like(like[0], start).log()
+        self.count, self.learning = 0, True
+
+    def propose(self, value: Tensor, generator: torch.Generator) -> Tensor:
+        """Return proposals for (K, ...)."""
+        noise = torch.randn(
+            value.shape, generator=generator, dtype=value.dtype, device=value.device
+        )
+        return value + self.log.exp() * noise
+
+    def decide(self, gain: Tensor, generator: torch.Generator) -> Tensor:
+        """Whether each proposal is taken, given its log ratio; learn from it."""
+        taken = uniform(gain, generator).log() < gain
+        if self.learning:
+            self.count += 1
+            off = taken.to(gain).mean(0) - _WANTED
+            self.log = self.log + off * min(1.0, 3 / self.count**0.6)
+        return taken
+
+
+def scale_given_effects(
+    squares: Tensor, count: Tensor, prior: ScalePrior, generator: torch.Generator
+) -> Tensor:
+    """Draw log σ given the sum of squares of `count` normal effects, both of shape (K, J).
+
+    By the distribution function over a table around the mode, anywhere in the cell found.
+    """
+    coarse = torch.linspace(*_COARSE, dtype=squares.dtype, device=squares.device)
+    fine = torch.linspace(-1, 1, _FINE, dtype=squares.dtype, device=squares.device)
+
+    def log_density(at: Tensor) -> Tensor:
+        kernel = -count[..., None] * at - squares[..., None] / 2 * torch.exp(-2 * at)
+        return kernel + prior.log_density(at)
+
+    mode = coarse[log_density(coarse).argmax(-1)]
+    # As wide as so few effects leave it, plus a step of the coarse table.
+    width = 9 / (2 * count + 2).sqrt() + (_COARSE[1] - _COARSE[0]) / _COARSE[2]
+    table = mode[..., None] + width[..., None] * fine
+    share = torch.softmax(log_density(table), dim=-1).cumsum(-1)
+    u = uniform(squares, generator)[..., None]
+    place = torch.searchsorted(share, u * share[..., -1:]).clamp_max(_FINE - 1)
+    inside = (uniform(squares, generator) - 0.5) * 2 * width / (_FINE - 1)
+    return table.gather(-1, place)[..., 0] + inside
+
+
+@dataclass(frozen=True, kw_only=True)
+class State:
+    """Where K chains are. Standard deviations are logarithms."""
+
+    coefficients: Tensor
+    """Intercept b and β, (K, G)."""
+    model: Tensor
+    """λ, (K, N); 0 where the model has none."""
+    task: Tensor
+    """τ, (K, T)."""
+    interaction: Tensor
+    """μ, (K, N, T)."""
+    question: Tensor | None
+    """κ, (K, M)."""
+    scale_model: Tensor
+    """(K, 1), like the next."""
+    scale_task: Tensor
+    scale_interaction: Tensor
+    """(K, 1), or (K, T) where each task has its own."""
+    scale_question: Tensor
+    """(K, 1)."""
+
+
+def start(
+    data: CrossedData, structure: CrossedModel, chains: int, generator: torch.Generator
+) -> State:
+    """Chains apart: logits of scores, and noise as wide as one effect may be."""
+    zero = data.right.new_zeros
+    n, t, g = data.design.shape
+    right, trials = data.totals
+    score = torch.logit((right + 0.5) / (trials + 1)).expand(chains, n, t)
+
+    def apart(*size: int) -> Tensor:
+        return 0.5 * normal(zero(chains, *size), generator)
+
+    question = apart(len(data.task)) if structure.questions else None
+    return State(
+        coefficients=apart(g),
+        model=apart(n) if structure.across_tasks else zero(chains, n),
+        task=apart(t),
+        interaction=score + 0.6 * apart(n, t),
+        question=question,
+        scale_model=apart(1) - 0.5,
+        scale_task=apart(1) - 0.5,
+        scale_interaction=apart(t if structure.spread_by_task else 1) - 0.5,
+        scale_question=apart(1) - 0.5,
+    )
+
+
+class Table(NamedTuple):
+    """What cells say of coefficients (G) and tasks, in that order, and of models; K chains."""
+
+    own: Tensor
+    """Weights of each model, (K, N)."""
+    cross: Tensor
+    """Between models and the others, (K, N, G + T)."""
+    rest: Tensor
+    """Between the others, (K, G + T, G + T)."""
+    pull: Tensor
+    """Of models, (K, N)."""
+    pull_rest: Tensor
+    """Of the others, (K, G + T)."""
+
+
+class Prior(NamedTuple):
+    """Of the effects; K chains."""
+
+    models: Tensor | None
+    """Precision of λ, (K, 1); None where there is no λ."""
+    rest: Tensor
+    """Precisions of coefficients and tasks, (K, G + T)."""
+    rest_mean: Tensor
+    """Their means, (K, G + T)."""
+
+
+class Solved(NamedTuple):
+    """The posterior of effects, models eliminated, and how likely the table is."""
+
+    factor: Tensor
+    """Cholesky factor of the precision of coefficients and tasks."""
+    white: Tensor
+    """Its solution of the right-hand side."""
+    log_marginal: Tensor
+    """Of the table, effects integrated out, up to what does not depend on the prior; (K,)."""
+
+
+def tabulate(cells: Tensor, weights: Tensor, design: Tensor) -> Table:
+    """Sum up cells (K, N, T) with weights (K, N, T) and design (N, T, G)."""
+    weighted = weights * cells
+    by_task = -torch.einsum("knt,ntg->kgt", weights, design)
+    corner = torch.einsum("knt,ntg,nth->kgh", weights, design, design)
+    tasks = torch.diag_embed(weights.sum(1))
+    rest = torch.cat(
+        [torch.cat([corner, by_task], dim=2), torch.cat([by_task.mT, tasks], dim=2)], dim=1
+    )
+    cross = torch.cat([torch.einsum("knt,ntg->kng", weights, design), -weights], dim=2)
+    pull_rest = torch.cat([torch.einsum("knt,ntg->kg", weighted, design), -weighted.sum(1)], dim=1)
+    return Table(weights.sum(2), cross, rest, weighted.sum(2), pull_rest)
+
+
+def solve(table: Table, prior: Prior) -> Solved:
+    """Factor the posterior precision of coefficients and tasks."""
+    system = table.rest + torch.diag_embed(prior.rest)
+    right = table.pull_rest + prior.rest * prior.rest_mean
+    log_marginal = prior.rest.log().sum(1) - (prior.rest * prior.rest_mean.square()).sum(1)
+    if prior.models is not None:
+        held = table.own + prior.models
+        share = table.cross / held[..., None]
+        system = system - table.cross.mT @ share
+        right = right - (share.mT @ table.pull[..., None])[..., 0]
+        log_marginal = log_marginal + (prior.models.log() - held.log()).sum(1)
+        log_marginal = log_marginal + (table.pull.square() / held).sum(1)
+    factor = cholesky(system)
+    white = torch.linalg.solve_triangular(factor, right[..., None], upper=False)[..., 0]
+    determinant = factor.diagonal(dim1=1, dim2=2).log().sum(1)
+    log_marginal = (log_marginal + white.square().sum(1)) / 2 - determinant
+    return Solved(factor, white, log_marginal)
+
+
+def draw(
+    table: Table, prior: Prior, solved: Solved, generator: torch.Generator
+) -> tuple[Tensor, Tensor | None]:
+    """Draw coefficients and tasks (K, G + T), and models (K, N) where there are any."""
+    white = solved.white + normal(solved.white, generator)
+    rest = torch.linalg.solve_triangular(solved.factor.mT, white[..., None], upper=True)
+    if prior.models is None:
+        return rest[..., 0], None
+    held = table.own + prior.models
+    centre = (table.pull - (table.cross @ rest)[..., 0]) / held
+    return rest[..., 0], centre + normal(centre, generator) / held.sqrt()

@@ -1,0 +1,1 @@
+"""Plated models: massively parallel importance sampling, QEM and variational inference."""

@@ -1,0 +1,322 @@
+"""Posterior draws of a hierarchical model, whatever engine drew them."""
+# PART beta_binomial - Shares of right answers with a Beta(1, 1) prior each, in closed form: no borrowing at all.
+# PART capabilities_fit - What a fitted capability model is: what each item asks for, and what each model has of it.
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from evalstats_plugin.errors import DesignError, LogError, SelectionError, few, no_such
+from evalstats_plugin.irt.model.fit import plain
+from evalstats_plugin.runtime.files import rebuilding, write_bytes
+from evalstats_plugin.stats.arrays import FloatArray
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+NODES = 31
+"""Of Gauss–Hermite quadrature over questions: errors below 1e-6 up to σ_κ = 2, 1e-4 at 3."""
+
+
+Table = Literal["models", "items", "features"]
+
+
+TABLES = ("models", "items", "features")
+
+
+_NAMED = 5
+"""Items and models that stand for a feature in its table."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Posterior:
+    """K chains of S draws; of what is large, every few draws are kept, S' of them."""
+
+    accuracy: FloatArray
+    """Of each model on each task, (K, S, N, T): the expected share of right answers."""
+    parameters: Mapping[str, FloatArray]
+    """By name, each (K, S, ...)."""
+    log_likelihood: FloatArray
+    """Of each model's answers on each task, (K, S', N, T); 0 where there are none. The model's
+    interaction with the task is integrated out, so that a left-out cell is predicted from others.
+    """
+    replicated: FloatArray
+    """Right answers drawn anew for the same trials, (K, S', N, T)."""
+
+    @property
+    def overall(self) -> FloatArray:
+        """Accuracy of each model over tasks, all weighing the same, (K, S, N)."""
+        return self.accuracy.mean(axis=3)
+
+
+def mean_accuracy(level: FloatArray, spread: FloatArray | float) -> FloatArray:
+    """E expit(level - spread z), z ~ N(0, 1): over questions whose difficulties are normal.
+
+    >>> float(mean_accuracy(np.array(0.0), 1.5))
+    0.5
+    """
+    nodes, weights = np.polynomial.hermite_e.hermegauss(NODES)
+    total = np.zeros(np.broadcast_shapes(np.shape(level), np.shape(spread)))
+    for node, weight in zip(nodes.tolist(), weights.tolist(), strict=True):
+        total += weight * special.expit(level - spread * node)
+    return total / np.sqrt(2 * np.pi)
+
+
+class Shares(NamedTuple):
+    """Beta posteriors: shapes a and b, (N, T)."""
+
+    a: FloatArray
+    b: FloatArray
+    pooled: bool
+
+    @property
+    def mean(self) -> FloatArray:
+        """Posterior means, (N, T)."""
+        return self.a / (self.a + self.b)
+
+    def quantile(self, level: float) -> FloatArray:
+        """Posterior quantiles, (N, T)."""
+        return np.asarray(special.betaincinv(self.a, self.b, level), dtype=np.float64)
+
+
+def shares(right: FloatArray, trials: FloatArray, *, pooled: bool) -> Shares:
+    """Update Beta(1, 1) with right answers and trials, both (N, T).
+
+    >>> shares(np.array([[3.0, 0.0]]), np.array([[4.0, 2.0]]), pooled=True).mean
+    array([[0.5, 0.5]])
+    """
+    wrong = trials - right
+    if pooled:
+        right, wrong = (
+            np.broadcast_to(x.sum(axis=1, keepdims=True), x.shape) for x in (right, wrong)
+        )
+    return Shares(1 + right, 1 + wrong, pooled)
+
+
+def log_left_out(found: Shares, right: FloatArray, trials: FloatArray) -> FloatArray:
+    """Log probability of each cell's answers given all others, (N, T); 0 where there are none."""
+    wrong = trials - right
+    return special.betaln(found.a, found.b) - special.betaln(found.a - right, found.b - wrong)
+
+
+def log_evidence(found: Shares, right: FloatArray, trials: FloatArray) -> float:
+    """Log probability of all answers, in the order given, shares integrated out.
+
+    >>> one = np.array([[1.0]])
+    >>> float(np.exp(log_evidence(shares(one, one, pooled=False), one, one)).round(12))
+    0.5
+    """
+    if found.pooled:
+        return float(special.betaln(found.a[:, 0], found.b[:, 0]).sum())
+    return float(special.betaln(1 + right, 1 + trials - right).sum())
+
+
+def draw(
+    found: Shares,
+    right: FloatArray,
+    trials: FloatArray,
+    size: tuple[int, int],
+    rng: np.random.Generator,
+) -> Posterior:
+    """Draw independently (K, S), for what is not a quantile of one cell."""
+    shape = (*size, *found.a.shape)
+    width = (*shape[:3], 1) if found.pooled else shape
+    a, b = (x[:, :1] if found.pooled else x for x in (found.a, found.b))
+    accuracy = np.broadcast_to(rng.beta(a, b, width), shape)
+    with np.errstate(divide="ignore"):
+        log_likelihood = special.xlogy(right, accuracy) + special.xlog1py(trials - right, -accuracy)
+    if not found.pooled:
+        # The cell's own parameter integrated out leaves the same number in every draw.
+        own = special.betaln(1 + right, 1 + trials - right)
+        log_likelihood = np.broadcast_to(own, shape)
+    return Posterior(
+        accuracy=accuracy,
+        parameters={},
+        log_likelihood=np.asarray(log_likelihood, dtype=np.float64),
+        replicated=rng.binomial(np.rint(trials).astype(np.int64), accuracy).astype(np.float64),
+    )
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class CapabilityFit:
+    """A fitted capability model: logit P(right) = c_m + d_i + Σ_f s_if w_mf, with s ≥ 0 sparse.
+
+    Every capability has mean 0 and variance 1 over the models of the fit, and features come in the
+    order of the variance that they give the logits. A code above 0 says that models with more of
+    the feature do better on the item than their performance on other items tells.
+
+    Notes
+    -----
+    Features are found by how answers go together, not by what they mean: they need not be skills
+    that have a name. Trust one as far as `stability` finds it again from other items, and read the
+    items that it stands for before naming it. Where nearly every item has one feature, what a
+    model's capabilities share cannot be told from its performance. There are no standard errors.
+    """
+
+    kind: str
+    """``"l1"`` or ``"topk"``."""
+    level: str
+    """``"item"``, or ``"task"`` where answers were summed over the items of a task."""
+    models: tuple[str, ...]
+    item_ids: NDArray[Any]
+    """Shape (M,), like `tasks`; of tasks, their names."""
+    tasks: NDArray[Any]
+    capability: FloatArray
+    """w, shape (N, F)."""
+    performance: FloatArray
+    """c, shape (N,): mean 0."""
+    code: FloatArray
+    """s ≥ 0, shape (M, F)."""
+    intercept: FloatArray
+    """d, shape (M,): the logit of a model that is average in all."""
+    encoder: FloatArray | None = None
+    """Of top-k codes: E, e and the scale of codes, shape (N + 2, F)."""
+    usual: FloatArray | None = None
+    """Of top-k codes: share of right answers of each model, shape (N,)."""
+    hyperparameters: dict[str, Any] = field(default_factory=dict[str, Any])
+    """penalty; active, the features that an item may have."""
+    diagnostics: dict[str, Any] = field(default_factory=dict[str, Any])
+    """objective, iterations, converged, choices, seconds, device, dtype."""
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        n, m, f = len(self.models), len(self.item_ids), self.n_features
+        expected = {
+            "capability": (n, f), "performance": (n,), "code": (m, f), "intercept": (m,),
+            "tasks": (m,),
+        }  # fmt: skip
+        for name, shape in expected.items():
+            found = np.shape(getattr(self, name))
+            if found != shape:
+                raise ValueError(f"{name} has shape {found}, expected {shape}")
+
+    @property
+    def n_features(self) -> int:
+        """F."""
+        return int(np.shape(self.code)[1])
+
+    @property
+    def use(self) -> FloatArray:
+        """Variance that each feature gives the logits, mean of all items: shape (F,)."""
+        return np.square(self.code).mean(axis=0)
+
+    @property
+    def empty(self) -> tuple[int, ...]:
+        """Features, from 1, that no item has."""
+        return tuple((np.flatnonzero(~(self.code > 0).any(axis=0)) + 1).tolist())
+
+    def predict(self) -> FloatArray:
+        """P(right) of every model on every item at the estimates, shape (N, M)."""
+        level = self.performance[:, None] + self.intercept
+        return special.expit(level + self.capability @ self.code.T)
+
+    def encode(self, scores: FloatArray) -> FloatArray:
+        """Codes of other items by the answers of these models to them.
+
+        Parameters
+        ----------
+        scores : shape (N, m)
+            Shares of right answers, NaN where missing.
+
+        Raises
+        ------
+        DesignError
+            A fit without an encoder, or another number of models.
+        """
+        if self.encoder is None or self.usual is None:
+            msg = f"codes of kind {self.kind!r} have no encoder, expected 'topk': fit that kind"
+            raise DesignError(msg)
+        if scores.ndim != 2 or len(scores) != len(self.models):
+            msg = f"scores have shape {scores.shape}, expected {len(self.models)} models × items"
+            raise DesignError(msg)
+        weight, bias, scale = self.encoder[:-2], self.encoder[-2], self.encoder[-1]
+        surprise = np.nan_to_num(scores - self.usual[:, None])
+        found = np.maximum(surprise.T @ weight + bias, 0.0)
+        kept = np.argsort(-found, axis=1, kind="stable")[:, : self.hyperparameters["active"]]
+        codes = np.zeros_like(found)
+        np.put_along_axis(codes, kept, np.take_along_axis(found, kept, axis=1), axis=1)
+        return codes * scale
+
+    def to_frame(self, of: Table = "features") -> pd.DataFrame:
+        """One line per feature with what stands for it, per model, or per item."""
+        import pandas as pd
+
+        if of not in TABLES:
+            raise SelectionError(no_such("table", of, TABLES, ", ".join(TABLES)))
+        names = [f"feature_{f + 1}" for f in range(self.n_features)]
+        if of == "models":
+            columns = {"model": self.models, "performance": self.performance}
+            return pd.DataFrame(columns | dict(zip(names, self.capability.T, strict=True)))
+        if of == "items":
+            columns = {"item": self.item_ids, "task": self.tasks, "intercept": self.intercept}
+            return pd.DataFrame(columns | dict(zip(names, self.code.T, strict=True)))
+        models = [self.strongest_models(f) for f in range(self.n_features)]
+        return pd.DataFrame({
+            "feature": np.arange(1, self.n_features + 1),
+            "use": self.use,
+            "n_items": (self.code > 0).sum(axis=0),
+            "items": [few(self.strongest_items(f), _NAMED) for f in range(self.n_features)],
+            "strong": [", ".join(names[:_NAMED]) for names in models],
+            "weak": [", ".join(names[: -_NAMED - 1 : -1]) for names in models],
+        })  # fmt: skip
+
+    def strongest_items(self, feature: int) -> list[str]:
+        """Items that have a feature (from 0), the largest code first."""
+        codes, names = self.code[:, feature], [str(x) for x in self.item_ids.tolist()]
+        place = np.argsort(-codes, kind="stable")[: int((codes > 0).sum())]
+        return [names[i] for i in place.tolist()]
+
+    def strongest_models(self, feature: int) -> list[str]:
+        """All models, the most capable of a feature (from 0) first."""
+        place = np.argsort(-self.capability[:, feature], kind="stable")
+        return [self.models[i] for i in place.tolist()]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything but the encoder, ready for JSON: finite numbers, strings, lists, None."""
+        told = ("kind", "level", "n_features", "hyperparameters", "diagnostics")
+        tables = {of: plain(self.to_frame(of).to_dict("records")) for of in TABLES}
+        return {name: plain(getattr(self, name)) for name in told} | tables | {
+            "notes": list(self.notes)
+        }  # fmt: skip
+
+    def save(self, path: str | Path) -> Path:
+        """Write to one NumPy archive: the arrays, and the rest as JSON."""
+        values: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
+        arrays: dict[str, Any] = {k: v for k, v in values.items() if isinstance(v, np.ndarray)}
+        arrays |= {k: arrays[k].astype(str) for k in ("item_ids", "tasks")}
+        rest = {k: plain(v) for k, v in values.items() if k not in arrays}
+        buffer = BytesIO()
+        np.savez_compressed(buffer, capability_fit=np.array(json.dumps(rest)), **arrays)
+        return write_bytes(Path(path), buffer.getvalue())
+
+    @classmethod
+    def load(cls, path: str | Path) -> CapabilityFit:
+        """Read what `save` wrote.
+
+        Raises
+        ------
+        LogError
+            No such file, or not a capability fit.
+        """
+        expected = "expected a file that CapabilityFit.save wrote"
+        try:
+            # Opened here: of a broken archive, NumPy leaves the file open.
+            with Path(path).open("rb") as stream, np.load(stream, allow_pickle=False) as file:
+                arrays = {name: file[name] for name in file.files}
+            rest = json.loads(str(arrays.pop("capability_fit")))
+        except Exception as error:
+            # NumPy's have no common base: a broken archive alone raises a dozen kinds.
+            raise LogError(f"{path}: no such file, or not a capability fit: {expected}") from error
+        with rebuilding(Path(path)):
+            rest |= {"models": tuple(rest["models"]), "notes": tuple(rest["notes"])}
+            return cls(**rest, **arrays)

@@ -1,0 +1,699 @@
+"""A fitted hierarchical model, and the questions that it answers."""
+# PART hierarchical_rows - From posterior draws to records: performance, difficulty, contrasts, predictions.
+# PART hierarchical_evidence - Which of several models makes the answers most probable?
+# PART hierarchical_checks - Does the model make such data, how well does it predict, and what does its prior matter?
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+
+from evalstats_plugin.data.results import Results, finite, records
+from evalstats_plugin.data.runs import is_model
+from evalstats_plugin.errors import DesignError, SelectionError, few, no_such
+from evalstats_plugin.hierarchical.data import EvalCounts, Standardised
+from evalstats_plugin.hierarchical.methods import CLOSED_FORM
+from evalstats_plugin.hierarchical.rows import (
+    Check,
+    Contrast,
+    Effect,
+    Elpd,
+    Evidence,
+    Performance,
+    Prior,
+    PriorChange,
+    TaskDifficulty,
+)
+from evalstats_plugin.runtime.workers import mapped
+from evalstats_plugin.stats.arrays import FloatArray
+from evalstats_plugin.stats.interval import tail_probability
+
+if TYPE_CHECKING:
+    from evalstats_plugin.hierarchical.engines.posterior import Posterior
+
+
+NOT_RUN = "not run: predicted from the other models and tasks"
+
+
+_NOT_RUN_BY: Mapping[str, str] = {
+    "per-task": "not run: only the prior speaks, any score is as likely",
+    "beta-binomial": "not run: taken to be as the others",
+}
+
+
+COMPARED = ("task", *CLOSED_FORM)
+"""Models whose evidence is known of nested evals."""
+
+
+OTHER_PRIORS: Mapping[str, tuple[str, float] | tuple[str, float, float]] = {
+    "half as wide, gamma(2, 4)": ("gamma", 2.0, 4.0),
+    "twice as wide, gamma(2, 1)": ("gamma", 2.0, 1.0),
+    "half-normal(1)": ("half-normal", 1.0),
+}
+"""Tried by default beside the prior of the fit."""
+
+
+UNRELIABLE = 0.7
+"""Pareto k from which on reweighted draws are not trusted [VSG24]_."""
+
+
+_PRIOR_NUMBERS = 20_000_000
+
+
+_SCALES = ("performance", "difficulty", "interaction", "question")
+
+
+_NAMES = ("model", "task", "interaction", "question")
+
+
+@dataclass(frozen=True, kw_only=True)
+class HierarchicalFit(Results[Performance]):
+    """Rows of each model on each task and over all, the best first, and what goes with them.
+
+    Accuracy is the expected share of right answers: on all questions like those of a task, and,
+    over tasks, the mean over the tasks of the fit.
+    """
+
+    model: str
+    """A name of `HIERARCHICAL_MODELS`."""
+    inference: str
+    """A name of `INFERENCES`."""
+    reason: str
+    """Why this model and this engine."""
+    counts: EvalCounts
+    posterior: Posterior
+    diagnostics: Mapping[str, Any]
+    """R-hat, effective number of draws, length; plain numbers, ready for JSON."""
+    confidence_level: float
+    priors: Mapping[str, Prior]
+    """Of standard deviations; ``"default"`` of those not named."""
+    covariates: Mapping[str, Standardised]
+    log_evidence: float | None
+    """Log probability of the answers under the model, where the engine knows it."""
+    log_evidence_error: float | None
+    """Its standard error."""
+    refit: Callable[[Mapping[str, Prior], int], HierarchicalFit]
+    """Fit the same data with other priors, given the seed."""
+    with_model: Callable[[str, int], HierarchicalFit]
+    """Fit another model to the same data, given its name and the seed."""
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """Names, in the order of axes."""
+        return self.counts.models
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """Names, in the order of axes."""
+        return self.counts.tasks
+
+    def difficulties(self) -> Results[TaskDifficulty]:
+        """Return the tasks, the hardest first; empty for models that know no difficulty."""
+        return Results(tuple(difficulty_rows(self)), self.notes, self.seed)
+
+    def contrasts(
+        self, *, baseline: str | None = None, task: str | None = None
+    ) -> Results[Contrast]:
+        """Compare every two models, or all with a baseline, over all tasks or on one.
+
+        Raises
+        ------
+        SelectionError
+            No model, or no task, has the name.
+        """
+        found = contrast_rows(self, baseline, task)
+        return Results(tuple(found), self.notes, self.seed)
+
+    def effects(self) -> Results[Effect]:
+        """Return what covariates of models and tasks do."""
+        return Results(tuple(effect_rows(self)), self.notes, self.seed)
+
+    def predict_task(
+        self, covariates: Mapping[str, float] | None = None, *, rng: int = 0
+    ) -> Results[Performance]:
+        """Predict each model's accuracy on a task that is not in the fit, drawn as these were.
+
+        Parameters
+        ----------
+        covariates
+            Of the task, where the fit has some.
+
+        Raises
+        ------
+        DesignError
+            The model knows no other tasks, or a covariate is missing.
+        """
+        found = prediction_rows(self, covariates or {}, np.random.default_rng(rng))
+        return Results(tuple(found), (), rng)
+
+    def check(self, *, prior: bool = False, rng: int = 0) -> Results[Check]:
+        """Compare the data with data drawn from the posterior, or from the prior."""
+        return Results(tuple(predictive(self, np.random.default_rng(rng), prior=prior)))
+
+    def loo(self) -> Elpd:
+        """Predict each cell, a model's answers to one task, from all others [VGG17]_.
+
+        Exact in closed form; otherwise by Pareto-smoothed importance sampling.
+        """
+        return expected_density(self, "loo")
+
+    def waic(self) -> Elpd:
+        """Estimate the same by the widely applicable information criterion [Wat10]_."""
+        return expected_density(self, "waic")
+
+    def evidence(self, *, rng: int = 0) -> Results[Evidence]:
+        """Compare models by how probable they make these answers, the best first.
+
+        For one model, or one task: of crossed evals no engine gives the evidence.
+
+        Raises
+        ------
+        DesignError
+            Several models on several tasks: compare by `loo`.
+        """
+        return Results(tuple(evidence_rows(self, rng)), (), rng)
+
+    def prior_sensitivity(
+        self, priors: Mapping[str, Prior] | None = None, *, rng: int = 0
+    ) -> Results[PriorChange]:
+        """Say what other priors of the standard deviations would change.
+
+        Draws are reweighted; where too few of them carry the weight, the model is fitted again.
+
+        Parameters
+        ----------
+        priors
+            By any name, each for all standard deviations; by default half as wide and twice as
+            wide as Gamma(2, 2), and half-normal.
+        """
+        return Results(tuple(prior_changes(self, priors, rng)), (), rng)
+
+    def to_arviz(self) -> Any:
+        """Return ArviZ's InferenceData: posterior, log likelihood, predictions and data."""
+        return inference_data(self)
+
+    def summary(self) -> dict[str, Any]:
+        """What was fitted and how, in plain values."""
+        return {
+            "model": self.model,
+            "inference": self.inference,
+            "reason": self.reason,
+            "priors": {name: list(prior) for name, prior in self.priors.items()},
+            "log_evidence": self.log_evidence,
+            "diagnostics": dict(self.diagnostics),
+        }
+
+
+class Spread(NamedTuple):
+    """Of draws, by quantity."""
+
+    mean: FloatArray
+    low: FloatArray
+    high: FloatArray
+    std_error: FloatArray
+
+
+def spread(draws: FloatArray, confidence_level: float) -> Spread:
+    """Mean, equal-tailed limits and standard deviation over chains and draws, the first axes."""
+    flat = draws.reshape(-1, *draws.shape[2:])
+    tail = tail_probability(confidence_level)
+    low, high = np.quantile(flat, [tail, 1 - tail], axis=0)
+    return Spread(flat.mean(axis=0), low, high, flat.std(axis=0))
+
+
+def performance_rows(
+    counts: EvalCounts, cells: Spread, overall: Spread, same: Mapping[str, Any]
+) -> list[Performance]:
+    """Models in order of their estimates over all tasks, each followed by its tasks."""
+    n, t = counts.right.shape
+    run = counts.trials > 0
+    scores = counts.scores
+    # Of a model that missed a task there is no score over the same tasks.
+    total = np.where(run.all(axis=1), np.where(run, scores, 0.0).mean(axis=1), np.nan)
+
+    def beside(whole: FloatArray, by_task: FloatArray) -> FloatArray:
+        return np.column_stack([whole, by_task])[order].ravel()
+
+    order = np.argsort(-overall.mean, kind="stable")
+    columns = {
+        name: beside(getattr(overall, key), getattr(cells, key))
+        for name, key in (
+            ("estimate", "mean"),
+            ("low", "low"),
+            ("high", "high"),
+            ("std_error", "std_error"),
+        )
+    }
+    columns["score"] = beside(total, scores)
+    columns["shrinkage"] = columns["estimate"] - columns["score"]
+    names = [None, *counts.tasks]
+    why = _NOT_RUN_BY.get(same["method"], NOT_RUN)
+    notes = [
+        (f"{t - int(seen.sum())} of {t} tasks {why}",) if not seen.all() else ()
+        for seen in run[order]
+    ]
+    by_cell = [[whole, *((() if yes else (why,)) for yes in seen)]
+               for whole, seen in zip(notes, run[order], strict=True)]  # fmt: skip
+    made: dict[str, Sequence[Any]] = {
+        "model": np.repeat(np.array(counts.models, dtype=object)[order], t + 1).tolist(),
+        "task": names * n,
+        "n_items": beside(counts.trials.sum(axis=1), counts.trials).astype(int).tolist(),
+        "notes": [note for cells_of in by_cell for note in cells_of],
+        **{name: [finite(x) for x in values.tolist()] for name, values in columns.items()},
+    }
+    return records(Performance, made, same)
+
+
+def difficulty_rows(fit: HierarchicalFit) -> list[TaskDifficulty]:
+    """Tasks, the hardest first, covariates included."""
+    draws = _difficulty(fit)
+    if draws is None:
+        return []
+    found = spread(draws - draws.mean(axis=2, keepdims=True), fit.confidence_level)
+    counts, order = fit.counts, np.argsort(-found.mean, kind="stable")
+    right, trials = counts.right.sum(axis=0), counts.trials.sum(axis=0)
+    columns: dict[str, Sequence[Any]] = {
+        "task": [counts.tasks[i] for i in order],
+        "n_items": np.bincount(counts.task, minlength=len(counts.tasks))[order].tolist(),
+        "n_models": (counts.trials > 0).sum(axis=0)[order].tolist(),
+        "score": (right / trials)[order].tolist(),
+        "estimate": found.mean[order].tolist(),
+        "low": found.low[order].tolist(),
+        "high": found.high[order].tolist(),
+        "std_error": found.std_error[order].tolist(),
+    }
+    same = {"metric": counts.metric, "confidence_level": fit.confidence_level}
+    return records(TaskDifficulty, columns, same)
+
+
+def _difficulty(fit: HierarchicalFit) -> FloatArray | None:
+    known = fit.posterior.parameters
+    if "difficulty" not in known:
+        return None
+    tasks = fit.covariates["tasks"]
+    if not tasks.names:
+        return known["difficulty"]
+    own = known["coefficients"][:, :, len(fit.covariates["models"].names) :]
+    return known["difficulty"] + own @ tasks.values.T
+
+
+def contrast_rows(fit: HierarchicalFit, baseline: str | None, task: str | None) -> list[Contrast]:
+    """Every two models in the order of the fit, or the others against the baseline."""
+    counts, n = fit.counts, len(fit.models)
+    if baseline is None:
+        a, b = np.triu_indices(n, 1)
+    else:
+        base = _place(baseline, fit.models, "model")
+        b = np.delete(np.arange(n), base)
+        a = np.full(n - 1, base)
+    accuracy = fit.posterior.accuracy
+    if task is not None:
+        at = _place(task, fit.tasks, "task")
+        accuracy = accuracy[:, :, :, at : at + 1]
+    made: list[Contrast] = []
+    same = {
+        "task": task,
+        "metric": counts.metric,
+        "confidence_level": fit.confidence_level,
+        "method": fit.model,
+    }
+    # One row of pairs at a time: those of all would be many times as large as the draws.
+    for first in dict.fromkeys(a.tolist()):
+        others = b[a == first]
+        difference = accuracy[:, :, others] - accuracy[:, :, first : first + 1]
+        found = spread(difference.mean(axis=3), fit.confidence_level)
+        ahead = (difference.mean(axis=3) > 0).mean(axis=(0, 1))
+        on_task = (difference > 0).mean(axis=(0, 1, 3))
+        columns: dict[str, Sequence[Any]] = {
+            "model_a": [fit.models[first]] * len(others),
+            "model_b": [fit.models[i] for i in others],
+            "difference": found.mean.tolist(),
+            "low": found.low.tolist(),
+            "high": found.high.tolist(),
+            "std_error": found.std_error.tolist(),
+            "prob_better": ahead.tolist(),
+            "prob_better_on_a_task": on_task.tolist(),
+        }
+        made += records(Contrast, columns, same)
+    return made
+
+
+def _place(name: str, names: Sequence[str], what: str) -> int:
+    found = next((x for x in names if x == name), None)
+    if found is None and what == "model":
+        found = next((x for x in names if is_model(x, name)), None)
+    if found is None:
+        raise SelectionError(no_such(what, name, names, few(names)))
+    return names.index(found)
+
+
+def effect_rows(fit: HierarchicalFit) -> list[Effect]:
+    """Covariates of models first; those of tasks count as what makes answers right, too."""
+    if "coefficients" not in fit.posterior.parameters:
+        return []
+    draws = fit.posterior.parameters["coefficients"]
+    models, tasks = fit.covariates["models"], fit.covariates["tasks"]
+    # Coefficients of tasks are of difficulty.
+    sign = np.array([1.0] * len(models.names) + [-1.0] * len(tasks.names))
+    sd = np.concatenate([models.sd, tasks.sd])
+    found = spread(draws * sign / sd, fit.confidence_level)
+    columns: dict[str, Sequence[Any]] = {
+        "covariate": [*models.names, *tasks.names],
+        "of": ["models"] * len(models.names) + ["tasks"] * len(tasks.names),
+        "estimate": found.mean.tolist(),
+        "low": found.low.tolist(),
+        "high": found.high.tolist(),
+        "per_sd": (found.mean * sd).tolist(),
+        "prob_positive": (draws * sign > 0).mean(axis=(0, 1)).tolist(),
+    }
+    return records(Effect, columns, {"confidence_level": fit.confidence_level})
+
+
+def prediction_rows(
+    fit: HierarchicalFit, covariates: Mapping[str, float], rng: np.random.Generator
+) -> list[Performance]:
+    """Models in order of their predicted accuracy on another task."""
+    found = spread(_on_another_task(fit, covariates, rng), fit.confidence_level)
+    order = np.argsort(-found.mean, kind="stable")
+    columns: dict[str, Sequence[Any]] = {
+        "model": [fit.models[i] for i in order],
+        "estimate": found.mean[order].tolist(),
+        "low": found.low[order].tolist(),
+        "high": found.high[order].tolist(),
+        "std_error": found.std_error[order].tolist(),
+    }
+    same = {
+        "task": "(a task not seen)",
+        "metric": fit.counts.metric,
+        "n_items": 0,
+        "score": None,
+        "shrinkage": None,
+        "confidence_level": fit.confidence_level,
+        "method": fit.model,
+    }
+    return records(Performance, columns, same)
+
+
+def _on_another_task(
+    fit: HierarchicalFit, covariates: Mapping[str, float], rng: np.random.Generator
+) -> FloatArray:
+    """Draw accuracies (K, S, N), with the task's difficulty and interactions drawn anew."""
+    from evalstats_plugin.hierarchical.engines.crossed import mean_levels, new_task
+
+    if "difficulty" not in fit.posterior.parameters:
+        msg = (
+            f"model {fit.model!r} says nothing of tasks that were not run: choose 'task', "
+            "'question' or 'across-task'"
+        )
+        raise DesignError(msg)
+    tasks = fit.covariates["tasks"]
+    missing = [name for name in tasks.names if name not in covariates]
+    if missing or set(covariates) - set(tasks.names):
+        expected = few(tasks.names) or "none"
+        msg = f"covariates of the task: {few(list(covariates)) or 'none'}, expected {expected}"
+        raise DesignError(msg)
+    given = np.array([float(covariates[name]) for name in tasks.names])
+    own = (given - tasks.mean) / tasks.sd
+    level = mean_levels(fit.posterior.parameters, fit.covariates["models"].values, own)
+    return new_task(fit.posterior.parameters, level, fit.priors, rng)
+
+
+def is_known(fit: HierarchicalFit) -> bool:
+    """Tell whether the evidence of models of these data can be had."""
+    return min(fit.counts.right.shape) == 1
+
+
+def evidence_rows(fit: HierarchicalFit, seed: int) -> list[Evidence]:
+    """Fit the models that are not there yet, and order them by evidence."""
+    if not is_known(fit):
+        n, t = fit.counts.right.shape
+        msg = (
+            f"{n} models on {t} tasks: the evidence is known of one model or of one task only; "
+            "compare the loo() of fits"
+        )
+        raise DesignError(msg)
+    fits = [fit if fit.model == name else fit.with_model(name, seed) for name in COMPARED]
+    known = [
+        (x, x.log_evidence, x.log_evidence_error or 0.0) for x in fits if x.log_evidence is not None
+    ]
+    values = np.array([value for _, value, _ in known])
+    relative = np.exp(values - values.max())
+    share = relative / relative.sum()
+    rows = [
+        Evidence(model=x.model, log_evidence=value, std_error=error,
+                 log_bayes_factor=value - float(values.max()), probability=float(p),
+                 inference=x.inference)
+        for (x, value, error), p in zip(known, share, strict=True)
+    ]  # fmt: skip
+    return sorted(rows, key=lambda row: -row.log_evidence)
+
+
+def arviz() -> Any:
+    """Return the library.
+
+    Raises
+    ------
+    DesignError
+        It is not installed.
+    """
+    try:
+        return import_module("arviz")
+    except ModuleNotFoundError as error:
+        msg = "this needs ArviZ: pip install 'evalstats-plugin[hierarchical]'"
+        raise DesignError(msg) from error
+
+
+def _statistics(right: FloatArray, trials: FloatArray) -> dict[str, FloatArray]:
+    """Of right answers (..., N, T): what the model may miss, each (...)."""
+    run = trials > 0
+    with np.errstate(invalid="ignore", divide="ignore"):
+        share = np.where(run, right / trials, np.nan)
+    models, tasks = (np.nanmean(share, axis=axis) for axis in (-1, -2))
+    left = (
+        share
+        - models[..., None]
+        - tasks[..., None, :]
+        + np.nanmean(share, axis=(-2, -1))[..., None, None]
+    )
+    return {
+        "mean score": np.nanmean(share, axis=(-2, -1)),
+        "standard deviation of models": models.std(axis=-1),
+        "standard deviation of tasks": tasks.std(axis=-1),
+        "standard deviation of what is left": np.nanstd(left, axis=(-2, -1)),
+        "least score of a cell": np.nanmin(share, axis=(-2, -1)),
+        "greatest score of a cell": np.nanmax(share, axis=(-2, -1)),
+        "cells all right or all wrong": (
+            ((right == 0) | (right == trials)) & run
+        ).sum(axis=(-2, -1)).astype(np.float64),
+    }  # fmt: skip
+
+
+def predictive(fit: HierarchicalFit, rng: np.random.Generator, *, prior: bool) -> list[Check]:
+    """Compare the scores of models and tasks with those of data drawn anew."""
+    counts = fit.counts
+    # Replications are of takes where questions are told apart.
+    right, trials = (counts.right, counts.trials)
+    if fit.model not in (*CLOSED_FORM, "task"):
+        member = (counts.task[:, None] == np.arange(len(counts.tasks))).astype(np.float64)
+        right, trials = counts.question_right @ member, counts.question_trials @ member
+    drawn = _from_the_prior(fit, rng) if prior else fit.posterior.replicated
+    drawn = drawn.reshape(-1, *right.shape)
+    observed, predicted = _statistics(right, trials), _statistics(drawn, trials)
+    tail = tail_probability(fit.confidence_level)
+    found: list[Check] = []
+    for name, values in predicted.items():
+        own = float(observed[name])
+        low, high = np.quantile(values, [tail, 1 - tail]).tolist()
+        p = float((values > own + 1e-9).mean() + (np.abs(values - own) <= 1e-9).mean() / 2)
+        found.append(
+            Check(statistic=name, observed=own, predicted=float(values.mean()), low=low, high=high,
+                  p_value=p)
+        )  # fmt: skip
+    return found
+
+
+def _from_the_prior(fit: HierarchicalFit, rng: np.random.Generator) -> FloatArray:
+    """Right answers (S, N, T) drawn from the prior."""
+    counts = fit.counts
+    if fit.model in CLOSED_FORM:
+        width = 1 if fit.model == "beta-binomial" else len(counts.tasks)
+        share = rng.uniform(size=(1000, len(counts.models), width))
+        return rng.binomial(counts.trials.astype(np.int64), share).astype(np.float64)
+    from evalstats_plugin.hierarchical.engines.crossed import Columns, simulate
+    from evalstats_plugin.hierarchical.engines.crossed_fit import crossed_model_of
+
+    by_question = fit.model != "task"
+    trials = counts.question_trials if by_question else counts.trials
+    task = counts.task if by_question else np.arange(len(counts.tasks))
+    columns = Columns(
+        trials,
+        task.astype(np.float64),
+        fit.covariates["models"].values,
+        fit.covariates["tasks"].values,
+    )
+    size = int(np.clip(_PRIOR_NUMBERS / trials.size, 20, 1000))
+    drawn = simulate(crossed_model_of(fit.model, fit.priors), columns, size, rng).right
+    member = (task[:, None] == np.arange(len(counts.tasks))).astype(np.float64)
+    return drawn @ member
+
+
+def expected_density(fit: HierarchicalFit, criterion: Literal["loo", "waic"]) -> Elpd:
+    """Sum over the cells that were run."""
+    run = fit.counts.trials > 0
+    if criterion == "loo" and fit.model in CLOSED_FORM:
+        return _exact(fit, run)
+    az = arviz()
+    cells = fit.posterior.log_likelihood[:, :, run]
+    data = az.from_dict(
+        posterior={"overall": fit.posterior.overall[:, : cells.shape[1]]},
+        log_likelihood={"cell": cells},
+    )
+    with warnings.catch_warnings():
+        # What ArviZ warns of goes into the notes.
+        warnings.simplefilter("ignore")
+        found: Any = getattr(az, criterion)(data, pointwise=True)
+    elpd, se, p = (float(found[k]) for k in (f"elpd_{criterion}", "se", f"p_{criterion}"))
+    notes: list[str] = []
+    worst = float(np.max(found["pareto_k"])) if criterion == "loo" else None
+    if worst is not None and worst > UNRELIABLE:
+        bad = int((np.asarray(found["pareto_k"]) > UNRELIABLE).sum())
+        notes.append(
+            f"{bad} of {int(run.sum())} cells have a Pareto k above {UNRELIABLE}: what is said of "
+            "them is not reliable"
+        )
+    if criterion == "waic" and bool(found["warning"]):
+        notes.append("a cell's log likelihood varies by more than .4 among draws: prefer loo")
+    return Elpd(criterion=criterion, elpd=elpd, std_error=se, n_effective=p,
+                n_cells=int(run.sum()), worst_k=worst, notes=tuple(notes))  # fmt: skip
+
+
+def _exact(fit: HierarchicalFit, run: Any) -> Elpd:
+    from scipy import special
+
+    from evalstats_plugin.hierarchical.engines.posterior import log_left_out, shares
+
+    counts = fit.counts
+    found = shares(counts.right, counts.trials, pooled=fit.model == "beta-binomial")
+    cells = log_left_out(found, counts.right, counts.trials)[run]
+    mean = found.mean
+    full = (special.xlogy(counts.right, mean) + special.xlog1py(
+        counts.trials - counts.right, -mean))[run]  # fmt: skip
+    return Elpd(criterion="loo", elpd=float(cells.sum()),
+                std_error=float(np.sqrt(cells.size) * cells.std()),
+                n_effective=float((full - cells).sum()), n_cells=cells.size,
+                worst_k=None)  # fmt: skip
+
+
+def prior_changes(
+    fit: HierarchicalFit, priors: Mapping[str, Prior] | None, seed: int
+) -> list[PriorChange]:
+    """Estimates over all tasks with each other prior."""
+    if fit.model in CLOSED_FORM:
+        msg = f"model {fit.model!r} has no standard deviations whose prior could be changed"
+        raise DesignError(msg)
+    tried = priors or OTHER_PRIORS
+    smoothed = {name: _smoothed(_log_ratio(fit, prior).ravel()) for name, prior in tried.items()}
+    far = [name for name, (_, k) in smoothed.items() if not k < UNRELIABLE]
+    again = mapped(partial(_refitted, fit.refit, seed), [tried[name] for name in far])
+    refitted = dict(zip(far, again, strict=True))
+    found: list[PriorChange] = []
+    for name, (weights, _) in smoothed.items():
+        found += _changed(fit, name, weights, refitted.get(name))
+    return found
+
+
+def _refitted(
+    refit: Callable[[Mapping[str, Prior], int], HierarchicalFit], seed: int, prior: Prior
+) -> tuple[FloatArray, float]:
+    """Draws over all tasks, and how many they are worth."""
+    again = refit({"default": prior}, seed)
+    return again.posterior.overall, float(again.diagnostics["least_ess"])
+
+
+def _changed(
+    fit: HierarchicalFit,
+    name: str,
+    weights: FloatArray,
+    refitted: tuple[FloatArray, float] | None,
+) -> list[PriorChange]:
+    own = fit.posterior.overall.reshape(len(weights), -1)
+    ess, how, draws = float(1 / (weights**2).sum()), "reweighted", own
+    if refitted is not None:
+        overall, ess = refitted
+        draws, how = overall.reshape(-1, own.shape[1]), "refitted"
+        weights = np.full(len(draws), 1 / len(draws))
+    mean = weights @ draws
+    tail = tail_probability(fit.confidence_level)
+    low, high = (_weighted_quantile(draws, weights, q) for q in (tail, 1 - tail))
+    change = (mean - own.mean(axis=0)) / own.std(axis=0)
+    return [
+        PriorChange(prior=name, model=model, metric=fit.counts.metric, estimate=float(mean[i]),
+                    low=float(low[i]), high=float(high[i]), change=float(change[i]), how=how,
+                    ess=ess)
+        for i, model in enumerate(fit.models)
+    ]  # fmt: skip
+
+
+def _smoothed(log_ratio: FloatArray) -> tuple[FloatArray, float]:
+    """Weights that sum to 1, their largest ones smoothed, and Pareto k [VSG24]_."""
+    if np.ptp(log_ratio) < 1e-9:
+        return np.full(len(log_ratio), 1 / len(log_ratio)), -np.inf
+    az = arviz()
+    with warnings.catch_warnings():
+        # A large k, of which it warns, is acted on.
+        warnings.simplefilter("ignore")
+        smoothed, k = az.psislw(log_ratio)
+    weights = np.exp(np.asarray(smoothed))
+    return weights / weights.sum(), float(k)
+
+
+def _log_ratio(fit: HierarchicalFit, prior: Prior) -> FloatArray:
+    """Of the new prior to the old, at each draw (K, S)."""
+    from evalstats_plugin.hierarchical.engines.crossed import log_prior, scale_prior
+
+    total = np.zeros(fit.posterior.accuracy.shape[:2])
+    for effect, scale in zip(_SCALES, _NAMES, strict=True):
+        sd = fit.posterior.parameters.get(f"sd_{effect}")
+        if sd is None:
+            continue
+        new, old = (scale_prior(p, scale) for p in ({"default": prior}, fit.priors))
+        difference = log_prior(new, sd) - log_prior(old, sd)
+        total += difference.sum(axis=2) if difference.ndim == 3 else difference
+    return total
+
+
+def _weighted_quantile(draws: FloatArray, weights: FloatArray, level: float) -> FloatArray:
+    order = np.argsort(draws, axis=0)
+    reached = np.cumsum(weights[order], axis=0) >= level
+    return np.take_along_axis(draws, np.take_along_axis(
+        order, reached.argmax(axis=0)[None], axis=0), axis=0)[0]  # fmt: skip
+
+
+def inference_data(fit: HierarchicalFit) -> Any:
+    """Posterior, log likelihood, predictions and data, with names of models and tasks."""
+    az = arviz()
+    known = fit.posterior.parameters
+    cells = ("accuracy", "cell", "right", "trials")
+    dims = {name: ["model", "task"] for name in cells}
+    axis = {"performance": "model", "difficulty": "task", "coefficients": "covariate"}
+    dims |= {name: [what] for name, what in axis.items() if name in known}
+    if "sd_interaction" in known and known["sd_interaction"].ndim == 3:
+        dims["sd_interaction"] = ["task"]
+    covariates = [*fit.covariates["models"].names, *fit.covariates["tasks"].names]
+    coords: dict[str, Any] = {"model": list(fit.models), "task": list(fit.tasks)}
+    if covariates:
+        coords["covariate"] = covariates
+    return az.from_dict(
+        posterior={"accuracy": fit.posterior.accuracy, **known},
+        log_likelihood={"cell": fit.posterior.log_likelihood},
+        posterior_predictive={"right": fit.posterior.replicated},
+        observed_data={"right": fit.counts.right, "trials": fit.counts.trials},
+        coords=coords,
+        dims=dims,
+    )

@@ -1,0 +1,33 @@
+"""Hierarchical models by name, and the engines that infer them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+HIERARCHICAL_MODELS: Mapping[str, str] = MappingProxyType(
+    {
+        "beta-binomial": "a model has one probability of a right answer, the same on all tasks",
+        "per-task": "one probability for each model and task, nothing borrowed",
+        "task": "performance of models, difficulty of tasks, and what is left of each cell",
+        "question": "difficulty of tasks and questions, performance on each task apart",
+        "across-task": "the same, and performance of models across tasks",
+    }
+)
+"""Models of `fit_hierarchical`, besides ``"auto"``."""
+
+
+CLOSED_FORM = ("beta-binomial", "per-task")
+
+
+BY_QUESTION = ("question", "across-task")
+
+
+INFERENCES: Mapping[str, str] = MappingProxyType(
+    {
+        "exact": "the posterior in closed form",
+        "mp": "massively parallel importance sampling, for nested evals: one model, or one task",
+        "gibbs": "draws by block Gibbs sampling, for crossed models",
+    }
+)
+"""Engines of `fit_hierarchical`, besides ``"auto"``."""

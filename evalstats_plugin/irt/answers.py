@@ -1,0 +1,109 @@
+"""From what was read to the one matrix that abilities are estimated from."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evalstats_plugin.data.matrix import ResponseMatrix, part
+from evalstats_plugin.data.responses import Responses
+from evalstats_plugin.data.runs import ResponseSet
+from evalstats_plugin.errors import DesignError, SelectionError, few
+
+
+def ability_matrix(responses: ResponseSet) -> ResponseMatrix:
+    """Join all tasks, each under its one metric; leave out what has no scores.
+
+    Metrics that no mean over items makes, or where lower is better, are not used, with a note.
+
+    Raises
+    ------
+    SelectionError
+        A task has several metrics.
+    DesignError
+        No scores, or all the same.
+    """
+    used, notes = usable(responses.responses)
+    _check_one_metric(used)
+    matrix = replace(responses, responses=tuple(used)).matrix()
+    return scored_part(replace(matrix, notes=(*matrix.notes, *notes)))
+
+
+def usable(responses: Sequence[Responses]) -> tuple[list[Responses], list[str]]:
+    """Return the responses that tell how able a model is, and notes on the others."""
+    with_items = [r for r in responses if r.scores.size]
+    other = [r for r in with_items if r.aggregation != "mean"]
+    reverse = [r for r in with_items if r.aggregation == "mean" and r.higher_is_better is False]
+    notes = [
+        f"not used for abilities, {why}: {few(list(dict.fromkeys(map(_name, group))))}"
+        for why, group in (
+            ("their value is no mean over items", other),
+            ("lower is better", reverse),
+        )
+        if group
+    ]
+    unused = {id(r) for r in (*other, *reverse)}
+    return [r for r in with_items if id(r) not in unused], notes
+
+
+def short(metric: str) -> str:
+    """Leave out lm-eval's default filter, as harnesses without filters do."""
+    return metric.removesuffix(",none")
+
+
+def _name(r: Responses) -> str:
+    return f"{r.task} {short(r.metric)}"
+
+
+def metrics_of_tasks(responses: Iterable[Responses]) -> tuple[dict[str, list[str]], list[str]]:
+    """Return the metrics of each task, and the tasks that have several, with their names."""
+    found: dict[str, dict[str, None]] = {}
+    for r in responses:
+        found.setdefault(r.task, {})[short(r.metric)] = None
+    of_task = {task: list(names) for task, names in found.items()}
+    return of_task, [f"{t} ({', '.join(names)})" for t, names in of_task.items() if len(names) > 1]
+
+
+def _check_one_metric(responses: Sequence[Responses]) -> None:
+    of_task, several = metrics_of_tasks(responses)
+    if not several:
+        return
+    tasks_with = Counter(name for names in of_task.values() for name in names)
+    example = tasks_with.most_common(1)[0][0]
+    msg = (
+        f"{len(several)} tasks have several metrics: {few(several)}; expected one for each task, "
+        f"as a scale of ability needs: choose with --metric, such as --metric {example!r} "
+        "(in Python: metric=)"
+    )
+    raise SelectionError(msg)
+
+
+def scored_part(matrix: ResponseMatrix) -> ResponseMatrix:
+    """Leave out items and models without any score, and say so.
+
+    Raises
+    ------
+    DesignError
+        Nothing is left, or nothing varies: every score is the same.
+    """
+    takes: NDArray[np.int64] = (~np.isnan(matrix.scores)).sum(axis=2, dtype=np.int64)
+    items, models = takes.sum(axis=0) > 0, takes.sum(axis=1) > 0
+    notes = list(matrix.notes)
+    if not items.all():
+        notes.append(f"{int((~items).sum())} items that no model has a score of: not used")
+    if not models.all():
+        silent = [matrix.models[i] for i in np.flatnonzero(~models)]
+        notes.append(f"models without any score: {few(silent)}")
+    kept = part(matrix, np.flatnonzero(models), np.flatnonzero(items))
+    known = kept.scores[~np.isnan(kept.scores)]
+    if len(known) and len(kept.models) > 1 and known.min() == known.max():
+        msg = (
+            f"every score is {known[0]:g} ({len(kept.models)} models, {len(kept.item_ids)} items), "
+            "expected scores that differ: nothing tells these models apart"
+        )
+        raise DesignError(msg)
+    return replace(kept, notes=tuple(notes))

@@ -1,0 +1,1 @@
+"""Estimators of item response models; tensors in, tensors out (torch)."""

@@ -1,0 +1,619 @@
+"""Factor model: P(right) = 1 / (1 + exp(-(θ·a + d))), with K abilities per model.
+
+The estimate is the mode of the posterior: abilities N(0, I), loadings normal around their mean with
+precision `ridge`, intercepts normal around theirs. As loadings shrink towards their mean, not to 0,
+one dimension with a large ridge is the Rasch model, and with a small one the 2PL. Many folds of one
+matrix are fitted as one batch of matrix products.
+"""
+# PART sparse_factor - Sparse factor model: items load on few of K features, and never below 0.
+# PART fitted_factor - From the factor model's estimates to a `FactorFit`: dimensions chosen, turned, with errors.
+
+# torch's stubs leave parts of these calls untyped.
+# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
+# pyright: reportUnknownVariableType=false
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from evalstats_plugin.data.matrix import ResponseMatrix
+from evalstats_plugin.errors import DesignError, SelectionError, no_such
+from evalstats_plugin.irt.estimators.fitted import as_array, not_converged, run_facts
+from evalstats_plugin.irt.estimators.optimise import SETTLED, Minimum, minimise, posterior_mode
+from evalstats_plugin.irt.model.curves import turned
+from evalstats_plugin.irt.model.data import Counts, check_room
+from evalstats_plugin.irt.model.fit import ROTATIONS, FactorFit
+
+RIDGES = (1.0, 3.0, 10.0, 30.0, 100.0)
+"""Tried where the ridge is to be chosen, from weak to strong."""
+
+
+INTERCEPT_RIDGE = 0.1
+"""Precision of intercepts around their mean: a standard deviation of about 3 logits."""
+
+
+MEAN_RIDGE = 1.0
+"""Precision of the mean of the loadings around 0: the scale is shared with that of abilities."""
+
+
+MOST_DIMENSIONS = 8
+
+
+# Of Minimum: largest gradient, most steps, and change of the objective, while candidates compete.
+_ROUGH = (0.1, 150, 1e-7)
+
+
+# Of the prior of abilities in a dimension that no item loads on.
+_LEAST_PRECISION = 1e-3
+
+
+_BLOCK = 2**23
+"""Numbers of folds × models × items at a time."""
+
+
+_INNER = 20
+
+
+_RIDGE = 10.0
+
+
+FACTOR_NOTE = (
+    "errors of abilities take the items as known, and those of items the abilities: with few "
+    "models both are too small"
+)
+
+
+class Choice(NamedTuple):
+    """Held-out log loss per trial of one candidate."""
+
+    n_dimensions: int
+    ridge: float
+    log_loss: float
+
+
+class FactorSolution(NamedTuple):
+    """N models and M items in K dimensions; abilities have mean 0 and, unrotated, covariance I.
+
+    Dimensions are ordered by the variance of the logits that they explain, and turned so that their
+    loadings have a positive sum.
+    """
+
+    ability: Tensor
+    """θ, shape (N, K)."""
+    loading: Tensor
+    """a, shape (M, K)."""
+    intercept: Tensor
+    """d, shape (M,)."""
+    correlation: Tensor
+    """Of the abilities, shape (K, K): I unless rotated obliquely."""
+    prior_precision: Tensor
+    """Of abilities, shape (K, K): modes vary less than the N(0, I) that they were drawn towards."""
+    ridge: float
+    log_likelihood: float
+    """Of the answers at the estimates, without the priors."""
+    iterations: int
+    converged: bool
+    choices: tuple[Choice, ...] = ()
+    """What cross-validation tried, if it chose."""
+
+    def probability(self) -> Tensor:
+        """P(right) of every model on every item, shape (N, M)."""
+        return torch.sigmoid(torch.addmm(self.intercept, self.ability, self.loading.T))
+
+    def for_models(self, counts: Counts) -> FactorSolution:
+        """Score other models on these items, which stay: the mode under N(0, correlation)."""
+        # The fit's own prior, which is wider, predicted their other answers worse.
+        precision = torch.linalg.inv(self.correlation)
+        prior = (torch.zeros_like(precision[0]), precision)
+        ability = posterior_mode(counts, self.loading, self.intercept, prior)
+        return self._replace(ability=ability)
+
+    def for_items(self, counts: Counts) -> FactorSolution:
+        """Place other items among these models, which stay, with these items as their prior."""
+        items = torch.cat([self.loading, self.intercept[:, None]], dim=1)
+        design = torch.cat([self.ability, torch.ones_like(self.ability[:, :1])], dim=1)
+        covariance = torch.atleast_2d(torch.cov(items.T)) + 1e-3 * torch.eye(items.shape[1]).to(
+            items
+        )
+        turned = Counts(counts.right.T, counts.trials.T)
+        prior = (items.mean(0), torch.linalg.inv(covariance))
+        found = posterior_mode(turned, design, torch.zeros_like(design[:, 0]), prior)
+        return self._replace(loading=found[:, :-1], intercept=found[:, -1])
+
+    def crossed(self, other: FactorSolution) -> FactorSolution:
+        """These models on the items of another."""
+        return other._replace(ability=self.ability)
+
+    def rotated(self, how: Literal["varimax", "promax"]) -> FactorSolution:
+        """Turn the dimensions, so that most items load on few; predictions stay as they are."""
+        turn = torch.from_numpy(turned(self.loading.cpu().numpy(), how)).to(self.loading)
+        back = torch.linalg.inv(turn)
+        return self._replace(
+            ability=self.ability @ back.T,
+            loading=self.loading @ turn,
+            correlation=back @ self.correlation @ back.T,
+            prior_precision=turn.T @ self.prior_precision @ turn,
+        )
+
+
+def fit_factor(
+    counts: Counts,
+    n_dimensions: int | Literal["auto"] = 1,
+    ridge: float | Literal["auto"] = 3.0,
+    *,
+    rng: np.random.Generator | None = None,
+    tolerance: float = 1e-4,
+    max_steps: int = 1000,
+) -> FactorSolution:
+    """Fit K dimensions by L-BFGS; ``"auto"`` chooses by held-out log loss, which needs `rng`.
+
+    Raises
+    ------
+    DesignError
+        More dimensions than N - 1 models or M items can tell apart.
+    """
+    choices: tuple[Choice, ...] = ()
+    if n_dimensions == "auto" or ridge == "auto":
+        if rng is None:
+            raise ValueError("rng is needed to choose n_dimensions or ridge by cross-validation")
+        sizes = range(1, MOST_DIMENSIONS + 1) if n_dimensions == "auto" else (n_dimensions,)
+        choices = cross_validate(counts, sizes, RIDGES if ridge == "auto" else (ridge,), rng=rng)
+        best = min(choices, key=lambda choice: choice.log_loss)
+        n_dimensions, ridge = best.n_dimensions, best.ridge
+    check_dimensions(counts, n_dimensions)
+    right, trials = counts.right[None], counts.trials[None]
+    start = _start_values(right, trials, n_dimensions)
+    found = _solve(right, trials, ridge, start, (tolerance, max_steps, SETTLED))
+    ability, loading, intercept = (x[0] for x in _parts(found.at, right, n_dimensions))
+    return _standardised_factors(counts, (ability, loading, intercept), ridge, found)._replace(
+        choices=choices
+    )
+
+
+def check_dimensions(counts: Counts, n_dimensions: int) -> None:
+    """Raise `DesignError` where there are too few models or items for so many dimensions."""
+    n, m = counts.right.shape
+    if not 1 <= n_dimensions <= min(n - 1, m):
+        msg = (
+            f"{n_dimensions} dimensions asked for, {n} models and {m} items can tell 1 to "
+            f"{min(n - 1, m)} apart: choose fewer dimensions, or add models"
+        )
+        raise DesignError(msg)
+
+
+def fold_masks(counts: Counts, n_folds: int, rng: np.random.Generator) -> Tensor:
+    """Which fold holds out each cell, shape (N, M); cells are shared out evenly, -1 is missing."""
+    there = (counts.trials > 0).cpu().numpy()
+    fold = np.full(there.shape, -1)
+    fold[there] = rng.permutation(int(there.sum())) % n_folds
+    return torch.from_numpy(fold).to(counts.trials.device)
+
+
+def held_out_loss(counts: Counts, probability: Tensor, held_out: Tensor) -> float:
+    """Log loss per trial of the cells held out."""
+    p = probability.clamp(1e-12, 1 - 1e-12)
+    loss = -(counts.right * p.log() + (counts.trials - counts.right) * torch.log1p(-p))
+    return float((loss * held_out).sum() / (counts.trials * held_out).sum())
+
+
+def cross_validate(
+    counts: Counts,
+    sizes: Sequence[int],
+    ridges: Sequence[float],
+    *,
+    rng: np.random.Generator,
+    n_folds: int = 5,
+) -> tuple[Choice, ...]:
+    """Held-out log loss of the candidates.
+
+    More dimensions are tried while that helps, with ridges about the best of fewer and stronger.
+    """
+    fold = fold_masks(counts, n_folds, rng)
+    step = max(1, _BLOCK // counts.right.numel())
+    choices: list[Choice] = []
+    best = float("inf")
+    for size in sizes:
+        if len(sizes) > 1 and size > min(counts.right.shape[0] - 1, counts.right.shape[1]):
+            break
+        check_dimensions(counts, size)
+        losses = np.zeros(len(ridges))
+        for first in range(0, n_folds, step):
+            folds = torch.arange(first, min(first + step, n_folds), device=fold.device)
+            losses += _path_losses(counts, fold == folds[:, None, None], size, ridges)
+        losses /= float(counts.trials.sum())
+        choices += [Choice(size, r, float(x)) for r, x in zip(ridges, losses, strict=True)]
+        if losses.min() >= best:
+            break
+        best = float(losses.min())
+        ridges = ridges[max(0, int(losses.argmin()) - 1) :]
+    return tuple(choices)
+
+
+def _path_losses(
+    counts: Counts, held_out: Tensor, size: int, ridges: Sequence[float]
+) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """Total log loss over some folds, by ridge: each fit starts from that of the weaker ridge."""
+    right, trials = counts.right * ~held_out, counts.trials * ~held_out
+    at, losses = _start_values(right, trials, size), np.zeros(len(ridges))
+    for place, ridge in enumerate(ridges):
+        at = _solve(right, trials, ridge, at, _ROUGH).at
+        ability, loading, intercept = _parts(at, right, size)
+        logit = ability @ loading.mT + intercept[:, None]
+        loss = counts.trials * torch.nn.functional.softplus(logit) - counts.right * logit
+        losses[place] = float((loss * held_out).sum())
+    return losses
+
+
+def _parts(at: Tensor, right: Tensor, size: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Abilities (B, N, K), loadings (B, M, K) and intercepts (B, M) of points (B, P)."""
+    batch, n, m = right.shape
+    ability, loading, intercept = at.split([n * size, m * size, m], dim=1)
+    return ability.view(batch, n, size), loading.view(batch, m, size), intercept
+
+
+def _start_values(right: Tensor, trials: Tensor, size: int) -> Tensor:
+    """Share of right answers by item, and the main axes of what they leave."""
+    share = (right.sum(1, keepdim=True) + 0.5) / (trials.sum(1, keepdim=True) + 1)
+    left, scale, across = torch.linalg.svd(right - trials * share, full_matrices=False)
+    # A difference in P is at most a quarter of that in the logit.
+    root = torch.sqrt(2 * scale[:, None, :size])
+    ability, loading = left[..., :size] * root, across[:, :size].mT * root
+    return torch.cat([ability.flatten(1), loading.flatten(1), torch.logit(share)[:, 0]], dim=1)
+
+
+def _solve(
+    right: Tensor, trials: Tensor, ridge: float, start: Tensor, stop: tuple[float, int, float]
+) -> Minimum:
+    m = right.shape[2]
+    size = (start.shape[1] - m) // (right.shape[1] + m)
+
+    def objective(at: Tensor) -> tuple[Tensor, Tensor]:
+        ability, loading, intercept = _parts(at, right, size)
+        logit = torch.baddbmm(intercept[:, None], ability, loading.mT)
+        residual = right - trials * torch.sigmoid(logit)
+        fit = (right * logit).sum((1, 2)) - (trials * torch.nn.functional.softplus(logit)).sum(
+            (1, 2)
+        )
+        # The mean of the loadings is at its best, given them.
+        middle = ridge * loading.sum(1, keepdim=True) / (ridge * m + MEAN_RIDGE)
+        away, off = loading - middle, intercept - intercept.mean(1, keepdim=True)
+        penalty = ability.square().sum((1, 2)) + INTERCEPT_RIDGE * off.square().sum(1)
+        penalty = penalty + ridge * away.square().sum((1, 2))
+        penalty = penalty + MEAN_RIDGE * middle.square().sum((1, 2))
+        gradient = [
+            ability - residual @ loading,
+            ridge * away - residual.mT @ ability,
+            INTERCEPT_RIDGE * off - residual.sum(1),
+        ]
+        return penalty / 2 - fit, torch.cat([part.flatten(1) for part in gradient], dim=1)
+
+    return minimise(objective, start, tolerance=stop[0], max_steps=stop[1], settled_at=stop[2])
+
+
+def _signs(loading: Tensor) -> Tensor:
+    return torch.where(loading.sum(0) < 0, -1.0, 1.0).to(loading)
+
+
+def _standardised_factors(
+    counts: Counts, parts: tuple[Tensor, Tensor, Tensor], ridge: float, found: Minimum
+) -> FactorSolution:
+    """Give abilities mean 0 and covariance I along the main axes of the logits."""
+    ability, loading, intercept = parts
+    middle, n = ability.mean(0), len(ability)
+    # Triangular factors first: the SVD is then of a K × K matrix.
+    left, a = torch.linalg.qr(ability - middle)
+    right, b = torch.linalg.qr(loading)
+    turn, scale, back = torch.linalg.svd(a @ b.T)
+    loading_new = right @ back.T * scale / n**0.5
+    sign = _signs(loading_new)
+    raw = (turn * sign).T @ a / n**0.5
+    floor = _LEAST_PRECISION * torch.eye(len(middle)).to(raw)
+    logit = torch.addmm(intercept, ability, loading.T)
+    fit = counts.right * logit - counts.trials * torch.nn.functional.softplus(logit)
+    return FactorSolution(
+        ability=left @ turn * n**0.5 * sign,
+        loading=loading_new * sign,
+        intercept=intercept + loading @ middle,
+        correlation=torch.eye(len(middle)).to(ability),
+        prior_precision=raw @ raw.T + floor,
+        ridge=ridge,
+        log_likelihood=float(fit.sum()),
+        iterations=found.steps,
+        converged=bool(found.converged.all()),
+    )
+
+
+class SparseFit(NamedTuple):
+    """N models and M items on K features, in the order of the logits' variance they explain."""
+
+    ability: Tensor
+    """θ, shape (N, K): mean 0 and variance 1 on each feature in use."""
+    loading: Tensor
+    """a ≥ 0, shape (M, K)."""
+    intercept: Tensor
+    """d, shape (M,)."""
+    objective: float
+    """Penalised log-likelihood at the end."""
+    iterations: int
+    converged: bool
+
+    def probability(self) -> Tensor:
+        """P(right) of every model on every item, shape (N, M)."""
+        return torch.sigmoid(torch.addmm(self.intercept, self.ability, self.loading.T))
+
+    @property
+    def density(self) -> float:
+        """Share of loadings above 0."""
+        return float((self.loading > 0).double().mean())
+
+
+class _Items(NamedTuple):
+    loading: Tensor
+    intercept: Tensor
+
+
+def fit_sparse_factor(
+    counts: Counts,
+    n_dimensions: int,
+    *,
+    penalty: float = 3.0,
+    top: int | None = None,
+    tolerance: float = 1e-7,
+    max_steps: int = 500,
+) -> SparseFit:
+    """Fit K features, starting from the varimax rotation of the dense model.
+
+    Parameters
+    ----------
+    penalty
+        Of the sum of all loadings; abilities are N(0, I). With `top`, half the ridge instead.
+    top
+        Loadings that each item may have; None for as many as the L1 penalty leaves. The rule is
+        not convex: the result is a local optimum.
+    tolerance
+        Share by which the objective rises in a round, under which the search ends.
+
+    Raises
+    ------
+    DesignError
+        More dimensions than the models and items can tell apart.
+    ValueError
+        `penalty` below 0, or `top` outside 1 to K.
+    """
+    check_dimensions(counts, n_dimensions)
+    if penalty < 0 or (top is not None and not 1 <= top <= n_dimensions):
+        raise ValueError(
+            f"penalty must be at least 0 and top in 1 to {n_dimensions}, got {penalty} and {top}"
+        )
+    ability, items, value, search = _search(
+        counts, n_dimensions, (penalty, top), (tolerance, max_steps)
+    )
+    return _standardised_sparse(ability, items, value, search)
+
+
+def _search(
+    counts: Counts, size: int, rule: tuple[float, int | None], stop: tuple[float, int]
+) -> tuple[Tensor, _Items, float, tuple[int, bool]]:
+    """Items and models in turn, until the objective has settled."""
+    ability, items = _sparse_start(counts, size)
+    value, done, converged = -math.inf, 0, False
+    origin = ability.new_zeros(size), torch.eye(size).to(ability)
+    while done < stop[1] and not converged:
+        done += 1
+        items = _items_step(counts, ability, items, *rule)
+        ability = posterior_mode(counts, items.loading, items.intercept, origin)
+        fresh = _objective(counts, ability, items, *rule)
+        converged = fresh - value <= stop[0] * abs(fresh)
+        value = fresh
+    return ability, items, value, (done, converged)
+
+
+def _sparse_start(counts: Counts, size: int) -> tuple[Tensor, _Items]:
+    fit = fit_factor(counts, size, _RIDGE, tolerance=1e-2)
+    turned = fit.rotated("varimax") if size > 1 else fit
+    return turned.ability, _Items(turned.loading.clamp_min(0), turned.intercept)
+
+
+def _shrunk(loading: Tensor, penalty: Tensor, top: int | None) -> Tensor:
+    """Proximal map: the nearest loadings that the penalty, or the rule of the top k, allows."""
+    if top is None:
+        return (loading - penalty).clamp_min(0)
+    kept = (loading / (1 + penalty)).clamp_min(0)
+    weakest = kept.topk(top, dim=1).values[:, -1:]
+    return torch.where(kept >= weakest, kept, 0.0)
+
+
+def _items_step(
+    counts: Counts, ability: Tensor, items: _Items, penalty: float, top: int | None
+) -> _Items:
+    """Some accelerated proximal steps, of a length that each item's curvature allows."""
+    design = torch.cat([ability, torch.ones_like(ability[:, :1])], dim=1)
+    # A logistic likelihood bends by at most a quarter of that of least squares.
+    square = design.square() @ torch.ones_like(design[0])
+    most = torch.linalg.matrix_norm(design, ord=2).square() * counts.trials.max() / 4
+    bound = torch.minimum(counts.trials.T @ square / 4, most) + INTERCEPT_RIDGE
+    step = (1 / bound)[:, None]
+    at = ahead = torch.cat([items.loading, items.intercept[:, None]], dim=1)
+    middle, pace = items.intercept.mean(), 1.0
+    for _ in range(_INNER):
+        logit = design @ ahead.T
+        slope = (counts.right - counts.trials * torch.sigmoid(logit)).T @ design
+        slope[:, -1] -= INTERCEPT_RIDGE * (ahead[:, -1] - middle)
+        moved = ahead + step * slope
+        moved[:, :-1] = _shrunk(moved[:, :-1], penalty * step, top)
+        # Items that turn back start afresh, so that none overshoots [OC15].
+        back = ((ahead - moved) * (moved - at)).sum(1, keepdim=True) > 0
+        faster = (1 + (1 + 4 * pace * pace) ** 0.5) / 2
+        push = 0.0 if top is not None else (pace - 1) / faster
+        ahead = torch.where(back, moved, moved + push * (moved - at))
+        at, pace = moved, faster
+    return _Items(at[:, :-1], at[:, -1])
+
+
+def _objective(
+    counts: Counts, ability: Tensor, items: _Items, penalty: float, top: int | None
+) -> float:
+    logit = torch.addmm(items.intercept, ability, items.loading.T)
+    fit = counts.right * logit - counts.trials * torch.nn.functional.softplus(logit)
+    size = items.loading.sum() if top is None else items.loading.square().sum() / 2
+    off = items.intercept - items.intercept.mean()
+    prior = ability.square().sum() / 2 + INTERCEPT_RIDGE * off.square().sum() / 2
+    return float(fit.sum() - penalty * size - prior)
+
+
+def _standardised_sparse(
+    ability: Tensor, items: _Items, value: float, search: tuple[int, bool]
+) -> SparseFit:
+    """Abilities to mean 0 and variance 1; predictions stay."""
+    middle, spread = ability.mean(0), ability.std(0, correction=0)
+    spread = torch.where(spread > 0, spread, 1.0)
+    loading = items.loading * spread
+    order = loading.square().sum(0).argsort(descending=True, stable=True)
+    return SparseFit(
+        ability=((ability - middle) / spread)[:, order],
+        loading=loading[:, order],
+        intercept=items.intercept + items.loading @ middle,
+        objective=value,
+        iterations=search[0],
+        converged=search[1],
+    )
+
+
+def fit_factor_model(
+    matrix: ResponseMatrix, counts: Counts, options: Mapping[str, Any], rng: np.random.Generator
+) -> FactorFit:
+    """Fit so many dimensions, or as many as predict answers held out best.
+
+    Raises
+    ------
+    DesignError
+        More dimensions than models or items can tell apart, or options that are no numbers.
+    SelectionError
+        No such rotation.
+    """
+    began = time.perf_counter()
+    rotation = options.get("rotation", "none")
+    if rotation not in ROTATIONS:
+        raise SelectionError(no_such("rotation", rotation, ROTATIONS, ", ".join(ROTATIONS)))
+    dimensions, ridge = _dimensions(options), _ridge(options)
+    n, m = counts.right.shape
+    if dimensions != "auto":
+        check_dimensions(counts, dimensions)
+    check_room(12 * n * m, counts.right, f"{n} models × {m} items")
+    found = fit_factor(counts, dimensions, ridge, rng=rng)
+    fit = _record(matrix, counts, found)
+    if fit.empty and dimensions == "auto":
+        # Held-out losses that differ by rounding alone chose dimensions that came out empty.
+        fewer = fit_factor(counts, fit.n_dimensions - len(fit.empty), found.ridge)
+        fit = _record(matrix, counts, fewer._replace(choices=found.choices))
+    fit = replace(fit, diagnostics=fit.diagnostics | run_facts(counts, began))
+    if not fit.empty:
+        return fit.rotated(rotation)
+    note = f"{len(fit.empty)} of {fit.n_dimensions} dimensions explain nothing: fewer say as much"
+    turned = "" if rotation == "none" else f"; not turned by {rotation}"
+    return replace(fit, notes=(*fit.notes, note + turned))
+
+
+def _record(matrix: ResponseMatrix, counts: Counts, found: FactorSolution) -> FactorFit:
+    return FactorFit(
+        estimator="map",
+        models=matrix.models,
+        item_ids=matrix.item_ids,
+        tasks=matrix.tasks,
+        ability=as_array(found.ability),
+        ability_covariance=as_array(_ability_covariance(counts, found)),
+        loading=as_array(found.loading),
+        intercept=as_array(found.intercept),
+        item_covariance=as_array(_item_covariance(counts, found)),
+        correlation=np.eye(found.loading.shape[1]),
+        prior_precision=as_array(found.prior_precision),
+        hyperparameters={"ridge": found.ridge},
+        diagnostics={
+            "iterations": found.iterations,
+            "converged": found.converged,
+            "log_likelihood": found.log_likelihood,
+            "likelihood": "joint",
+            "choices": [choice._asdict() for choice in found.choices],
+        },
+        notes=(*counts.notes, FACTOR_NOTE, *_notes(found)),
+    )
+
+
+def score_on_factors(fit: FactorFit, matrix: ResponseMatrix, counts: Counts) -> FactorFit:
+    """Score other models on the items of a fit, which stay; `counts` are of the same items."""
+    known = _solution(fit, counts.right)
+    # Under the fit's own prior, so that its models would come out where they are.
+    prior = (torch.zeros_like(known.prior_precision[0]), known.prior_precision)
+    found = known._replace(ability=posterior_mode(counts, known.loading, known.intercept, prior))
+    return replace(
+        fit,
+        models=matrix.models,
+        ability=as_array(found.ability),
+        ability_covariance=as_array(_ability_covariance(counts, found)),
+    )
+
+
+def _dimensions(options: Mapping[str, Any]) -> int | Literal["auto"]:
+    given = options.get("dimensions", "auto")
+    if given == "auto":
+        return "auto"
+    if not isinstance(given, int):
+        raise DesignError(f"dimensions is {given!r}, expected a whole number or 'auto'")
+    return given
+
+
+def _ridge(options: Mapping[str, Any]) -> float | Literal["auto"]:
+    given = options.get("ridge", "auto")
+    if given == "auto":
+        return "auto"
+    if not isinstance(given, (int, float)) or not 0 < given < np.inf:
+        raise DesignError(f"ridge is {given!r}, expected a number above 0 or 'auto'")
+    return float(given)
+
+
+def _solution(fit: FactorFit, like: Tensor) -> FactorSolution:
+    arrays = (fit.ability, fit.loading, fit.intercept, fit.correlation, fit.prior_precision)
+    parts = (torch.from_numpy(x).to(like) for x in arrays)
+    return FactorSolution(*parts, ridge=0.0, log_likelihood=0.0, iterations=0, converged=True)
+
+
+def _ability_covariance(counts: Counts, found: FactorSolution) -> Tensor:
+    """Of each model's posterior, items known; (N, K, K)."""
+    chance = found.probability()
+    return _inverse_information(counts, found.loading, chance, found.prior_precision)
+
+
+def _item_covariance(counts: Counts, found: FactorSolution) -> Tensor:
+    """Of each item's posterior, abilities known and the items found as a prior; (M, K+1, K+1)."""
+    items = torch.cat([found.loading, found.intercept[:, None]], dim=1)
+    spread = torch.atleast_2d(torch.cov(items.T)) + 1e-3 * torch.eye(items.shape[1]).to(items)
+    design = torch.cat([found.ability, torch.ones_like(found.ability[:, :1])], dim=1)
+    turned = Counts(counts.right.T, counts.trials.T)
+    return _inverse_information(turned, design, found.probability().T, torch.linalg.inv(spread))
+
+
+def _inverse_information(counts: Counts, design: Tensor, chance: Tensor, prior: Tensor) -> Tensor:
+    k = design.shape[1]
+    products = (design[:, :, None] * design[:, None]).flatten(1)
+    weight = counts.trials * chance * (1 - chance)
+    return torch.linalg.inv((weight @ products).view(-1, k, k) + prior)
+
+
+def _notes(found: FactorSolution) -> list[str]:
+    notes: list[str] = []
+    if not found.converged:
+        notes.append(not_converged(found.iterations))
+    tried = {choice.n_dimensions for choice in found.choices}
+    if len(tried) > 1 and found.loading.shape[1] == 1:
+        notes.append(
+            "one dimension predicts answers held out best: item model 2pl fits it with errors that "
+            "hold"
+        )
+    return notes

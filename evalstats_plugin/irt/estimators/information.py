@@ -1,0 +1,499 @@
+"""How sure items and abilities are: the observed information of the marginal likelihood [Lou82]_.
+
+What is known of the items is what would be known if abilities were seen, less what is missing
+because they are not: the spread of each model's score function over its posterior. Small problems
+are done exactly; large ones (long tests, narrow posteriors) take each model's score function as
+linear in its ability, and that of all of them as quadratic, and then eliminate the items block by
+block: standard errors within 1 %, where models are not far fewer than items. With very many models
+it is done in the few directions in which their errors are common.
+"""
+# PART score_slopes - How models' score functions depend on their abilities: polynomials under each posterior.
+# PART elimination - Items eliminated from what is known of them and the abilities together, block by block.
+# PART common_directions - Items eliminated where there are many models: the few directions in which these err together.
+
+# torch's stubs leave parts of these calls untyped.
+# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
+# pyright: reportUnknownVariableType=false
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from scipy.linalg import get_blas_funcs, lapack
+from torch import Tensor
+
+from evalstats_plugin.irt.estimators.grid import Answers, blocks
+from evalstats_plugin.irt.estimators.mml import Marginal, MmlOptions, logistic_information
+from evalstats_plugin.irt.model.curves import Items, curves, gradients
+from evalstats_plugin.runtime.torch import cholesky
+
+EXACT_WORK = 2e10
+"""Multiplications up to which the information is computed exactly: about a second."""
+
+
+_DENSE_WORK, _MANY = 2e8, 4
+"""Those up to which what is linear is inverted as it is, and so many items a model."""
+
+
+_DIRECTIONS, _TURNS = 8, 3
+
+
+_REST = 0.15
+"""Largest eigenvalue of the rest."""
+
+
+class Covariances(NamedTuple):
+    """Of the estimates, and of the abilities with that of the items counted in."""
+
+    items: Tensor
+    """Shape (M, p, p), of (a, d) or (a, d, logit c)."""
+    abilities: Tensor
+    """Shape (N, N)."""
+    with_slope: Tensor | None
+    """Shape (N + 1,): of a common slope with each ability, and its variance."""
+    groups: Tensor | None
+    """Of what is free of the groups, and of a common slope after it; shape (E, E) or E + 1."""
+    method: str
+    """``"observed"``, ``"sandwich"`` or ``"linearised"``."""
+
+
+def covariances(
+    answers: Answers, fit: Marginal, options: MmlOptions, *, sandwich: bool = False
+) -> Covariances:
+    """Invert the observed information, exactly where that is quick, else linearised.
+
+    With `sandwich`, abilities and items have the covariance that holds where the model is wrong:
+    the information on both sides of the scores' own cross-products.
+    """
+    n, m = answers.right.shape
+    size = (2 if fit.items.guess is None else 3) * m
+    if sandwich or len(fit.nodes.at) * n * size**2 <= EXACT_WORK:
+        return _exact(answers, fit, options, sandwich=sandwich)
+    return _linearised(answers, fit, options)
+
+
+def is_quick(n: int, fit: Marginal) -> bool:
+    """Whether covariances of n models take no more than about two seconds."""
+    size = len(fit.items.slope) * (2 if fit.items.guess is None else 3)
+    exact = len(fit.nodes.at) * n * size**2 <= EXACT_WORK
+    return exact or 4 * n * n * size <= 2 * EXACT_WORK
+
+
+def complete_information(answers: Answers, fit: Marginal, options: MmlOptions) -> Tensor:
+    """Observed information of each item if abilities were seen, with its priors; (M, p, p)."""
+    at, by_pattern = fit.nodes.at, answers.of_patterns(fit.weights)
+    found: list[Tensor] = []
+    for part in blocks(answers.right.shape[1], len(at)):
+        items = fit.items.part(part)
+        if items.logistic:
+            trials = answers.tried(part, by_pattern)
+            found.append(logistic_information(trials, curves(items, at), at))
+            continue
+        curve = curves(items, at)
+        by = gradients(curve, at)
+        right = (fit.weights.T @ answers.right[:, part]).T
+        wrong = answers.tried(part, by_pattern) - right
+        odds = right / curve.right - wrong / curve.wrong
+        twice = right / curve.right.square() + wrong / curve.wrong.square()
+        ones = torch.ones_like(at)
+        axes = torch.stack([at, ones])
+        total = torch.einsum("pmq,rmq,mq->mpr", by, by, twice)
+        total[:, :2, :2] -= torch.einsum("pq,rq,mq->mpr", axes, axes, odds * curve.bend)
+        if items.guess is not None and curve.guess is not None:
+            lower = torch.sigmoid(items.guess)[:, None]
+            # c moves P by its share of (1 - σ), so its cross derivative is -c(1 - c)σ(1 - σ).
+            down = curve.guess / (lower * (1 - lower))
+            cross = -(odds * curve.guess * (1 - down)) @ axes.T
+            total[:, 2, :2] -= cross
+            total[:, :2, 2] -= cross
+            total[:, 2, 2] -= (odds * curve.guess * (1 - 2 * lower)).sum(dim=1)
+        found.append(total)
+    information = torch.cat(found)
+    if fit.prior is not None:
+        information[:, fit.prior.columns, fit.prior.columns] += fit.prior.precision
+    if fit.items.guess is not None and options.guessing_prior is not None:
+        information[:, 2, 2] += options.guessing_prior[1] ** -2
+    return information
+
+
+def _exact(answers: Answers, fit: Marginal, options: MmlOptions, *, sandwich: bool) -> Covariances:
+    """Louis' identity; parameters are in the order (p, M), groups last."""
+    complete = complete_information(answers, fit, options)
+    m, p, _ = complete.shape
+    mean, missing, with_ability = _posterior_scores(answers, fit)
+    information = mean.T @ mean - missing
+    own = torch.einsum("mpr,mn->pmrn", complete, torch.eye(m).to(complete))
+    information[: p * m, : p * m] += own.reshape(p * m, p * m)
+    extra = len(information) - p * m
+    if fit.groups is not None:
+        information[p * m :, p * m :] += fit.groups.information(fit.mean, fit.variance)
+    if fit.prior is not None and fit.prior.estimated:
+        held, own = fit.prior.free_directions(fit.items)
+        rows = torch.nn.functional.pad(held.permute(1, 0, 2), (0, 0, 0, p - 2)).reshape(-1, p * m)
+        information[: p * m, : p * m] -= rows.T @ torch.linalg.solve(own, rows)
+    free = torch.block_diag(_free(p, m, common_slope=options.common_slope), torch.eye(extra))
+    free = free.to(information)
+    covariance = torch.linalg.inv(free.T @ information @ free)
+    if sandwich:
+        scores = mean @ free
+        covariance = covariance @ (scores.T @ scores) @ covariance
+    # How posterior means move with the parameters.
+    moves = with_ability @ free
+    abilities = torch.diag(fit.variance) + moves @ covariance @ moves.T
+    of_items = (free @ covariance @ free.T)[: p * m, : p * m].reshape(p, m, p, m)
+    items = of_items.diagonal(dim1=1, dim2=3).permute(2, 0, 1).contiguous()
+    with_slope = torch.cat([moves @ covariance[0], covariance[0, :1]])
+    method = "sandwich" if sandwich else "observed"
+    places = range(len(covariance) - extra, len(covariance))
+    if not options.common_slope:
+        return Covariances(items, abilities, None, _of_groups(covariance, places, None), method)
+    return Covariances(items, abilities, with_slope, _of_groups(covariance, places, 0), method)
+
+
+def _posterior_scores(answers: Answers, fit: Marginal) -> tuple[Tensor, Tensor, Tensor]:
+    """Of each model's score function: mean (N, P), sum of squares (P, P), and with ability."""
+    first, second = score_parts(fit.items, fit.nodes.at)
+    trials = answers.of_models(answers.trials)
+    n, size = len(trials), first.shape[0] * first.shape[1]
+    extra = 0 if fit.groups is None else len(fit.groups.vector())
+    missing = first.new_zeros(size + extra, size + extra)
+    mean, with_ability = first.new_zeros(2, n, size + extra)
+    for node, weight in enumerate(fit.weights.T):
+        score = answers.right[:, None] * first[..., node] + trials[:, None] * second[..., node]
+        score = score.reshape(n, size)
+        if fit.groups is not None:
+            score = torch.cat([score, fit.groups.score(fit.nodes.at[node])], dim=1)
+        weighted = score * weight[:, None]
+        missing.addmm_(weighted.T, score)
+        mean += weighted
+        with_ability += weighted * (fit.nodes.at[node] - fit.mean)[:, None]
+    return mean, missing, with_ability
+
+
+def _of_groups(covariance: Tensor, places: range, slope_at: int | None) -> Tensor | None:
+    """The part of what is free of the groups, and of a common slope after it."""
+    if not places:
+        return None
+    chosen = [*places, *([] if slope_at is None else [slope_at])]
+    return covariance[chosen][:, chosen]
+
+
+def _free(p: int, m: int, *, common_slope: bool) -> Tensor:
+    """All parameters (p · M) from the free ones: the same, or one slope for all."""
+    every = torch.eye(p * m)
+    if not common_slope:
+        return every
+    return torch.cat([every[:, :m].sum(dim=1, keepdim=True), every[:, m:]], dim=1)
+
+
+def _linearised(answers: Answers, fit: Marginal, options: MmlOptions) -> Covariances:
+    """Joint precision of abilities (and the common slope) with the items eliminated."""
+    n = len(fit.mean)
+    # The spread of abilities pins a common slope, and that of a group: scores are squares of θ.
+    degree = 2 if options.common_slope or fit.groups is not None else 1
+    own = complete_information(answers, fit, options)
+    if degree == 1 and (2 * n * n * len(own) > _DENSE_WORK or len(own) > _MANY * n):
+        quick = _by_directions(answers, fit, own)
+        if quick is not None:
+            return quick
+    slopes = score_slopes(answers, fit, degree=degree)
+    if degree == 1:
+        slopes = torch.cat([slopes, common_bows(answers, fit)], dim=1)
+    dense, places = _joined_by_groups(fit, slopes.shape[1], degree=degree)
+    slopes = torch.nn.functional.pad(slopes, (0, 0, 0, len(places)))
+    if fit.prior is not None and fit.prior.estimated:
+        held, free = fit.prior.free_directions(fit.items)
+        dense = torch.block_diag(dense, free)
+        held = torch.nn.functional.pad(held, (0, 0, 0, 0, 0, len(slopes) - 2))
+        slopes = torch.cat([slopes, held], dim=1)
+    if options.common_slope:
+        # The slope joins the abilities: its own information, and how both depend on it.
+        edge = torch.cat([-slopes[0].sum(dim=1), own[:, 0, 0].sum()[None]])
+        dense = torch.nn.functional.pad(dense, (0, 1, 0, 1))
+        dense[-1], dense[:, -1] = edge, edge
+        slopes = torch.cat([slopes[1:], -own[None, None, :, 0, 1]], dim=1)
+        own = own[:, 1:, 1:]
+    covariance, items, last = eliminated(dense, slopes, own)
+    width = fit.variance.sqrt()
+    abilities = width[:, None] * covariance[:n, :n] * width
+    if not options.common_slope:
+        groups = _of_groups(covariance, places, None)
+        return Covariances(items, abilities, None, groups, "linearised")
+    items = torch.nn.functional.pad(items, (1, 0, 1, 0))
+    items[:, 0, 0] = covariance[-1, -1]
+    items[:, 0, 1] = items[:, 1, 0] = last[0]
+    with_slope = torch.cat([width * covariance[-1, :n], covariance[-1, -1:]])
+    groups = _of_groups(covariance, places, -1)
+    return Covariances(items, abilities, with_slope, groups, "linearised")
+
+
+def _by_directions(answers: Answers, fit: Marginal, own: Tensor) -> Covariances | None:
+    """Much quicker than to invert it, and nearly the same, where there are many models."""
+    n, width = len(fit.mean), fit.variance.sqrt()
+    single = torch.float32
+    rough = fit._replace(
+        items=fit.items.to(single),
+        nodes=fit.nodes._replace(at=fit.nodes.at.to(single)),
+        **{x: getattr(fit, x).to(single) for x in ("mean", "variance", "weights")},
+    )
+    last = [common_bows(answers, fit).to(single)]
+    if fit.prior is not None and fit.prior.estimated:
+        held, free = fit.prior.free_directions(fit.items)
+        # In units in which they are known as well as 1.
+        held = torch.linalg.solve_triangular(torch.linalg.cholesky(free), held, upper=False)
+        last.append(torch.nn.functional.pad(held, (0, 0, 0, 0, 0, len(last[0]) - 2)).to(single))
+    slopes = score_slopes(answers.to(single), rough, degree=1, more=torch.cat(last, dim=1))
+    guess = slopes.new_zeros(slopes.shape[1], 2 + slopes.shape[1] - n)
+    guess[:n, 0], guess[:n, 1] = 1 / width, fit.mean / width
+    guess[n:, 2:].fill_diagonal_(1.0)
+    # The distribution of abilities, of variance 1, in units of what is known of each.
+    least = torch.cat([fit.variance, fit.variance.new_zeros(slopes.shape[1] - n)])
+    found = nearly_eliminated(slopes, own, guess, least)
+    if found is None:
+        return None
+    directions = width[:, None] * found.directions[:n]
+    abilities = directions @ directions.T
+    abilities.diagonal().add_(fit.variance * found.spread[:n])
+    return Covariances(found.items, abilities, None, None, "linearised")
+
+
+def _joined_by_groups(fit: Marginal, size: int, *, degree: int) -> tuple[Tensor, range]:
+    """Precision of the models' polynomials, which is I, with what is free of the groups after it.
+
+    The slopes of its scores, as of items above, tie the two. Also returns where that is.
+    """
+    dense = torch.eye(size).to(fit.mean)
+    groups = fit.groups
+    if groups is None:
+        return dense, range(size, size)
+    mean, sd = groups.mean[groups.of_model], groups.sd[groups.of_model]
+    member = torch.nn.functional.one_hot(groups.of_model, len(groups.mean))[:, 1:].to(mean)
+    found: list[Tensor] = []
+    for shape in polynomials(fit, degree):
+        apart = fit.weights * shape
+        once, twice = apart @ fit.nodes.at, apart @ fit.nodes.at.square()
+        by_mean, by_log_sd = once / sd.square(), (twice - 2 * mean * once) / sd.square()
+        found.append(torch.cat([by_mean[:, None] * member, by_log_sd[:, None] * member], dim=1))
+    edge, own = torch.cat(found), groups.information(fit.mean, fit.variance)
+    dense = torch.cat([torch.cat([dense, -edge], dim=1), torch.cat([-edge.T, own], dim=1)])
+    return dense, range(size, len(dense))
+
+
+def score_parts(items: Items, at: Tensor) -> tuple[Tensor, Tensor]:
+    """Parts of the score function ``right · first + trials · second``, both (p, M, Q)."""
+    curve = curves(items, at)
+    by = gradients(curve, at)
+    return by / (curve.right * curve.wrong), -by / curve.wrong
+
+
+def score_slopes(
+    answers: Answers, fit: Marginal, *, degree: int, more: Tensor | None = None
+) -> Tensor:
+    """Coefficients of each model's score function on orthonormal polynomials of its ability.
+
+    Orthonormal under its posterior; shape (p, N · degree, M), with rows of `more` (p, ·, M) last.
+    """
+    first, second = score_parts(fit.items, fit.nodes.at)
+    trials = answers.of_models(answers.trials)
+    if fit.items.logistic:
+        # The same for all items: by a it is θ, by d it is 1.
+        first = torch.stack([fit.nodes.at, torch.ones_like(fit.nodes.at)])[:, None]
+    n, extra = len(trials), 0 if more is None else more.shape[1]
+    found = second.new_empty(len(second), n * degree + extra, second.shape[1])
+    for place, shape in enumerate(polynomials(fit, degree)):
+        apart = fit.weights * shape
+        slopes = found[:, place * n : (place + 1) * n]
+        torch.matmul(apart, second.mT, out=slopes)
+        slopes.mul_(trials).addcmul_(apart @ first.mT, answers.right)
+    if more is not None:
+        found[:, n * degree :] = more
+    return found
+
+
+def common_bows(answers: Answers, fit: Marginal) -> Tensor:
+    """The same on the sum of the models' squares: what tells how far abilities spread.
+
+    Shape (p, 1, M). In a degree of its own for each model nearly nothing else would be new.
+    """
+    first, second = score_parts(fit.items, fit.nodes.at)
+    bow = polynomials(fit, 2)[1]
+    apart = fit.weights * bow / len(bow) ** 0.5
+    tried = answers.tried(slice(None), answers.of_patterns(apart))
+    if fit.items.logistic:
+        axes = torch.stack([fit.nodes.at, torch.ones_like(fit.nodes.at)], dim=1)
+        right = (apart @ axes).T @ answers.right
+    else:
+        right = (first * (apart.T @ answers.right).T).sum(dim=2)
+    return (right + (second * tried).sum(dim=2))[:, None]
+
+
+def polynomials(fit: Marginal, degree: int) -> list[Tensor]:
+    """Orthonormal under each model's posterior, each of shape (N, Q), but for the constant."""
+    line = (fit.nodes.at - fit.mean[:, None]) / fit.variance.sqrt()[:, None]
+    if degree == 1:
+        return [line]
+    square = line.square()
+    skew = (fit.weights * square * line).sum(dim=1, keepdim=True)
+    bow = square - skew * line - 1
+    return [line, bow / (fit.weights * bow.square()).sum(dim=1, keepdim=True).sqrt()]
+
+
+class Eliminated(NamedTuple):
+    """Blocks of the inverse of the joint precision."""
+
+    covariance: Tensor
+    """Of the R numbers, shape (R, R)."""
+    items: Tensor
+    """Of each item's parameters, shape (M, p, p)."""
+    last: Tensor
+    """Of the last of the R numbers with each item's parameters, shape (p, M)."""
+
+
+def eliminated(dense: Tensor, edges: Tensor, own: Tensor) -> Eliminated:
+    """Invert ``[[dense, -edges], [-edges', own]]``, where the items' part is block diagonal.
+
+    Parameters
+    ----------
+    dense : shape (R, R)
+        Symmetric.
+    edges : shape (p, R, M)
+    own : shape (M, p, p)
+        Symmetric blocks.
+    """
+    inverse = torch.linalg.inv(own)
+    factor = cholesky(inverse)
+    # In units in which what is known of each item's parameters is 1.
+    scaled = edges.new_empty(edges.shape[1], len(edges), edges.shape[2])
+    for k in range(len(edges)):
+        torch.mul(edges[k], factor[:, k, k], out=scaled[:, k])
+        for r in range(k + 1, len(edges)):
+            scaled[:, k].addcmul_(edges[r], factor[:, r, k])
+    flat = scaled.flatten(1)
+    halves = _halves_on_host if dense.device.type == "cpu" else _halves
+    found = halves(dense, flat)
+    if found is None:
+        return _indefinite(dense, edges, inverse)
+    covariance, half = found
+    last = (covariance[-1] @ flat).view(scaled.shape[1:])
+    half = half.view(scaled.shape)
+    spread = torch.stack(
+        [torch.stack([(a * b).sum(dim=0) for b in half.unbind(1)]) for a in half.unbind(1)]
+    )
+    items = inverse + factor @ spread.permute(2, 0, 1) @ factor.mT
+    return Eliminated(covariance, items, torch.einsum("mrk,km->rm", factor, last))
+
+
+def _indefinite(dense: Tensor, edges: Tensor, inverse: Tensor) -> Eliminated:
+    """Invert the same where there are no square roots, in twice the time."""
+    through = torch.einsum("mpr,rnm->pnm", inverse, edges)
+    rest = dense.clone()
+    for here, there in zip(edges, through, strict=True):
+        rest.addmm_(here, there.T, alpha=-1)
+    covariance = torch.linalg.inv(rest)
+    spread = torch.stack([covariance @ part for part in through])
+    items = inverse + torch.einsum("pnm,rnm->mpr", through, spread)
+    return Eliminated(covariance, items, spread[:, -1])
+
+
+def _halves(dense: Tensor, edges: Tensor) -> tuple[Tensor, Tensor] | None:
+    """``(dense - edges edges')⁻¹ = S'S`` and ``S edges``; None where there is no such S."""
+    factor, failed = torch.linalg.cholesky_ex(dense - edges @ edges.T)
+    if bool(failed) or not bool(factor.diagonal().isfinite().all()):
+        return None
+    half = torch.linalg.solve_triangular(factor, edges, upper=False)
+    return torch.cholesky_inverse(factor), half
+
+
+def _halves_on_host(dense: Tensor, edges: Tensor) -> tuple[Tensor, Tensor] | None:
+    """The same with what NumPy and LAPACK have for symmetric and triangular arrays."""
+    rows = edges.numpy()
+    # NumPy sees that the product is symmetric, and computes half of it.
+    rest = dense.numpy() - rows @ rows.T
+    functions: Any = lapack.get_lapack_funcs(("potrf", "trtri", "lauum"), (rest,))
+    potrf, trtri, lauum = functions
+    factor, failed = potrf(rest.T, lower=1, overwrite_a=1)
+    if failed or not np.isfinite(factor.diagonal()).all():
+        return None
+    triangle = trtri(factor, lower=1, overwrite_c=1)[0]
+    trmm: Any = get_blas_funcs("trmm", (rest,))
+    half = trmm(1.0, triangle, rows.T, side=1, lower=1, trans_a=1).T
+    below = lauum(triangle, lower=1, overwrite_c=1)[0]
+    covariance = below + np.tril(below, -1).T
+    return torch.from_numpy(covariance), torch.from_numpy(half)
+
+
+class NearlyEliminated(NamedTuple):
+    """Blocks of the inverse of the joint precision."""
+
+    spread: Tensor
+    """Variances of the R numbers but for what the directions add, shape (R,)."""
+    directions: Tensor
+    """Shape (R, k): the covariance is the spread's diagonal and ``directions @ directions.T``."""
+    items: Tensor
+    """Covariance of each item's parameters, shape (M, p, p)."""
+
+
+def nearly_eliminated(
+    edges: Tensor, own: Tensor, guess: Tensor, least: Tensor
+) -> NearlyEliminated | None:
+    """Invert ``[[I, -edges], [-edges', own]]``, where the items' part is block diagonal.
+
+    Parameters
+    ----------
+    edges : shape (p, R, M)
+        In single precision, if liked: what they cost is small.
+    own : shape (M, p, p)
+        Symmetric blocks.
+    guess : shape (R, g)
+        Directions that may be among those looked for.
+    least : shape (R,)
+        What is known of each of the R numbers, whatever the items are: small differences of large
+        sums may miss it.
+
+    Returns
+    -------
+    NearlyEliminated
+        None where more directions matter, or nothing would be known in one of them.
+    """
+    inverse = torch.linalg.inv(own)
+    factor = cholesky(inverse)
+    # In units in which what is known of each item's parameters is 1.
+    turned = factor.to(edges.dtype)
+    scaled = torch.empty_like(edges)
+    for k in range(len(edges)):
+        torch.mul(edges[k], turned[:, k, k], out=scaled[k])
+        for other in range(k + 1, len(edges)):
+            scaled[k].addcmul_(edges[other], turned[:, other, k])
+    base = torch.linalg.qr(_directions(scaled, guess).to(own.dtype))[0]
+    seen = torch.stack([base.T @ part.to(own.dtype) for part in scaled])
+    value, turn = torch.linalg.eigh(torch.einsum("pkm,plm->kl", seen, seen))
+    base = base @ turn
+    known = torch.maximum(1 - value, least @ base.square())
+    rest, worst = torch.stack([value[0], known.min()]).tolist()
+    if not (rest < _REST and worst > 0):
+        return None
+    seen = torch.einsum("kl,pkm->plm", turn, seen)
+    of_models = torch.stack([part.square().sum(dim=1) for part in scaled]).sum(dim=0)
+    of_items = torch.stack([torch.stack([(a * b).sum(dim=0) for b in scaled]) for a in scaled])
+    beyond = 1 / known - 1
+    shared = torch.einsum("pkm,k,qkm->mpq", seen, beyond, seen)
+    cost = of_items.permute(2, 0, 1).to(shared.dtype) + shared
+    return NearlyEliminated(
+        spread=1 + of_models.to(value.dtype) - base.square() @ value,
+        directions=base * beyond.clamp_min(0).sqrt(),
+        items=inverse + factor @ cost @ factor.mT,
+    )
+
+
+def _directions(scaled: Tensor, guess: Tensor) -> Tensor:
+    """Those of the largest eigenvalues, shape (R, k), by subspace iteration."""
+    place = torch.arange(scaled.shape[1], device=scaled.device, dtype=scaled.dtype)[:, None]
+    # Any others will do that are not alike.
+    count = torch.arange(guess.shape[1], _DIRECTIONS, device=scaled.device)
+    base = torch.cat([guess.to(scaled.dtype), torch.cos(place * (1 + count))], dim=1)
+    for _ in range(_TURNS):
+        base = torch.linalg.qr(base)[0]
+        # The order of factors in which products with few columns are fast.
+        base = torch.stack([((base.T @ part) @ part.T).T for part in scaled]).sum(dim=0)
+    return base

@@ -1,0 +1,253 @@
+"""The distribution of items, and the points at which it is integrated.
+
+An item is ``x = (difficulty b, log discrimination)``, or, where discriminations of either sign are
+asked for, ``x = (intercept d, discrimination a)``. In a population of items x is normal; its second
+part is regressed on the first: ``x_2 | x_1 ~ N(m_2 + γ (x_1 - m_1), s_2²)``. Abilities have no
+scale of their own, so that m_2 is fixed: at a geometric mean discrimination, or a mean one, of 1.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+Kind = Literal["rasch", "2pl", "2pl-signed"]
+"""Discriminations: all 1, positive, or of either sign."""
+
+
+# Weak priors of the two spreads: densities ∝ s exp(-s² / 2k²), of which the first factor keeps them
+# off 0, about one standard error [CRD13]_, and the second off infinity. They matter where a few
+# models leave a spread undetermined.
+DIFFICULTY_SPREAD, DISCRIMINATION_SPREAD = 5.0, 0.2
+
+
+# Standard deviation of γ s_1, what difficulty explains of discriminations: normal around 0. With a
+# few models γ would else run off to where it explains all of them.
+EXPLAINED_SPREAD = 0.1
+
+
+# Points lie this many posterior standard deviations apart, at the most informative of items:
+# summing at distance h misses exp(-2 (π sd / h)²) of a normal integral, 3e-6 here.
+_SPACING = 1.25
+
+
+# And no further than a logistic curve of slope 1 bears: its density has a Fourier transform of
+# π k / sinh(π k), 3e-6 at k = 2 π / h.
+_LOGISTIC_SPACING = 1.2
+
+
+# They reach so many standard deviations of the population.
+_REACH = (5.5, 5.5)
+
+
+# Curves of a logarithm beyond this one's are no steeper: answers cannot tell them from steps.
+_STEEPEST = math.log(25.0)
+
+
+_MOST_POINTS = 801
+
+
+# Difficulties at which it is seen how much an item may tell.
+_PLACES = 40
+
+
+# Points in a segment of a line, of which the ends tell whether an item's posterior is inside.
+_SEGMENT = 4
+
+
+SEGMENT_RISE = (_SEGMENT * _SPACING / 2) ** 2 / 2
+"""Log-likelihood cannot be higher than this above that at the nearer end, were there no slope."""
+
+
+@dataclass(frozen=True, eq=False)
+class Population:
+    """Hyper-parameters (m_1, log s_1), and for discriminations (m_2, γ, log s_2) too."""
+
+    kind: Kind
+    values: Tensor
+
+    def to(self, dtype: torch.dtype) -> Population:
+        """The same as numbers of another kind."""
+        return Population(self.kind, self.values.to(dtype))
+
+    @property
+    def free(self) -> int:
+        """How many are estimated: all but m_2."""
+        return 2 if self.kind == "rasch" else 4
+
+    def log_density(self, x1: Tensor, x2: Tensor) -> Tensor:
+        """Of items at points of shape (Q,)."""
+        m1, log_s1 = self.values[:2]
+        u = (x1 - m1) * torch.exp(-log_s1)
+        first = -0.5 * u**2 - log_s1 - 0.5 * math.log(2 * math.pi)
+        if self.kind == "rasch":
+            return first
+        m2, slope, log_s2 = self.values[2:]
+        r = (x2 - m2 - slope * (x1 - m1)) * torch.exp(-log_s2)
+        return first - 0.5 * r**2 - log_s2 - 0.5 * math.log(2 * math.pi)
+
+    def score(self, x1: Tensor, x2: Tensor) -> Tensor:
+        """Derivatives of `log_density`, shape (Q, H)."""
+        m1, log_s1 = self.values[:2]
+        s1 = torch.exp(log_s1)
+        u = (x1 - m1) / s1
+        if self.kind == "rasch":
+            return torch.stack([u / s1, u**2 - 1], dim=1)
+        m2, slope, log_s2 = self.values[2:]
+        s2 = torch.exp(log_s2)
+        r = (x2 - m2 - slope * (x1 - m1)) / s2
+        columns = [u / s1 - slope * r / s2, u**2 - 1, r / s2, r * u * s1 / s2, r**2 - 1]
+        return torch.stack(columns, dim=1)
+
+    def information(self, weight: Tensor, x1: Tensor, x2: Tensor) -> Tensor:
+        """Minus the second derivatives of Σ weight · log density, shape (H, H)."""
+        m1, log_s1 = self.values[:2]
+        s1 = torch.exp(log_s1)
+        u = (x1 - m1) / s1
+        total, u_sum, u_square = weight.sum(), weight @ u, weight @ u**2
+        if self.kind == "rasch":
+            rows = [[total / s1**2, 2 * u_sum / s1], [2 * u_sum / s1, 2 * u_square]]
+            return _matrix(rows)
+        m2, slope, log_s2 = self.values[2:]
+        s2 = torch.exp(log_s2)
+        r = (x2 - m2 - slope * (x1 - m1)) / s2
+        r_sum, ru, zero = weight @ r, weight @ (r * u), torch.zeros_like(total)
+        a = total / s1**2 + slope**2 * total / s2**2
+        c, d = -slope * total / s2**2, r_sum / s2 - slope * s1 * u_sum / s2**2
+        e, f, g = -2 * slope * r_sum / s2, s1 * u_sum / s2**2, 2 * r_sum / s2
+        h, i, j = s1**2 * u_square / s2**2, 2 * s1 * ru / s2, 2 * (weight @ r**2)
+        b, k, m = 2 * u_sum / s1, 2 * u_square, total / s2**2
+        return _matrix(
+            [[a, b, c, d, e], [b, k, zero, zero, zero], [c, zero, m, f, g], [d, zero, f, h, i],
+             [e, zero, g, i, j]]
+        )  # fmt: skip
+
+    def log_prior(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Weak prior of the hyper-parameters with its gradient (H,) and information (H, H).
+
+        On the scale that `m_2` fixes, so that to move `m_2` moves the others.
+        """
+        size = len(self.values)
+        gradient, information = self.values.new_zeros(size), self.values.new_zeros(size, size)
+        log_s1 = self.values[1]
+        v1 = torch.exp(2 * log_s1) / DIFFICULTY_SPREAD**2
+        value = log_s1 - v1 / 2
+        gradient[1], information[1, 1] = 1 - v1, 2 * v1
+        if self.kind != "rasch":
+            slope, log_s2 = self.values[3:]
+            square = torch.exp(2 * log_s1) / EXPLAINED_SPREAD**2
+            v2 = torch.exp(2 * log_s2) / DISCRIMINATION_SPREAD**2
+            value = value + log_s2 - (v2 + slope**2 * square) / 2
+            gradient[1] -= slope**2 * square
+            gradient[3], gradient[4] = -slope * square, 1 - v2
+            information[1, 1] += 2 * slope**2 * square
+            information[1, 3] = information[3, 1] = 2 * slope * square
+            information[3, 3], information[4, 4] = square, 2 * v2
+            moves = torch.zeros_like(gradient)
+            moves[1 if self.kind == "2pl" else 4] = 1 if self.kind == "2pl" else -1
+            moves[3] = -slope
+            across = information @ moves
+            gradient[2] = moves @ gradient
+            information[2], information[:, 2], information[2, 2] = across, across, moves @ across
+        return value, gradient, information
+
+
+def _matrix(rows: list[list[Tensor]]) -> Tensor:
+    return torch.stack([torch.stack(row) for row in rows])
+
+
+class Points(NamedTuple):
+    """Items at which the integral is summed, each of shape (Q,)."""
+
+    x1: Tensor
+    x2: Tensor
+    log_area: Tensor
+    end: Tensor
+    """Whether a point is an end of a segment of its line; points lie in the lines' order."""
+    discrimination: Tensor
+    intercept: Tensor
+    difficulty: Tensor
+
+
+def points(
+    population: Population, ability: Tensor, trials: Tensor, *, coarseness: float = 1.0
+) -> Points:
+    """Choose points dense enough for the items that N models tell most about.
+
+    The lines of equal discrimination have each their own distance between points.
+
+    Parameters
+    ----------
+    ability : shape (N,)
+    trials : shape (N,)
+        The most trials of each model on any item.
+    coarseness
+        Above 1, points that much further apart, for the first steps of a search.
+    """
+    wide = coarseness * _SPACING
+    m1, s1 = population.values[0], torch.exp(population.values[1])
+    if population.kind == "rasch":
+        x2, log_step = torch.zeros_like(m1)[None], torch.zeros_like(m1)
+        centre, spread = m1[None], s1
+    else:
+        m2, slope, log_s2 = population.values[2:]
+        s2 = torch.sqrt(torch.exp(2 * log_s2) + (slope * s1) ** 2)
+        x2, log_step = _line(m2, s2, _second_information(population, ability, trials), wide)
+        centre = m1 + slope * (s1 / s2) ** 2 * (x2 - m2)
+        spread = s1 * torch.exp(log_s2) / s2
+    gain = _first_information(population.kind, x2, ability, trials)
+    slope = torch.ones_like(x2) if population.kind == "2pl-signed" else discrimination_of(x2)
+    step = wide / torch.sqrt(spread**-2 + gain)
+    step = torch.minimum(step, coarseness * _LOGISTIC_SPACING / slope)
+    half = torch.ceil(_REACH[0] * spread / step).clamp_max(_MOST_POINTS // 2)
+    step = _REACH[0] * spread / half
+    count = (2 * half + 1).long()
+    line = torch.repeat_interleave(torch.arange(len(x2), device=x2.device), count)
+    start = torch.cumsum(count, 0) - count
+    place = torch.arange(len(line), device=x2.device) - start[line]
+    end = (place % _SEGMENT == 0) | (place == count[line] - 1)
+    x1, x2 = centre[line] + step[line] * (place - half[line]), x2[line]
+    signed = population.kind == "2pl-signed"
+    a = x2 if signed else discrimination_of(x2)
+    d, b = (x1, -x1 / x2) if signed else (-a * x1, x1)
+    return Points(x1, x2, torch.log(step)[line] + log_step, end, a, d, b)
+
+
+def discrimination_of(log_discrimination: Tensor) -> Tensor:
+    """exp, up to the steepest of curves."""
+    return torch.exp(log_discrimination.clamp_max(_STEEPEST))
+
+
+def _line(
+    middle: Tensor, spread: Tensor, information: Tensor, wide: float
+) -> tuple[Tensor, Tensor]:
+    """Equally spaced values of x_2 and the log of their distance."""
+    step = wide / torch.sqrt(spread**-2 + information)
+    half = int(torch.ceil(_REACH[1] * spread / step).clamp_max(_MOST_POINTS // 2))
+    step = _REACH[1] * spread / half
+    place = torch.arange(-half, half + 1, dtype=spread.dtype, device=spread.device)
+    return middle + step * place, torch.log(step)
+
+
+def _first_information(kind: Kind, x2: Tensor, ability: Tensor, trials: Tensor) -> Tensor:
+    """Most information on x_1 that an item of each x_2 can have, shape of x2."""
+    a = x2 if kind == "2pl-signed" else discrimination_of(x2)
+    places = ability.sort()[0][:: max(1, len(ability) // _PLACES)]
+    p = torch.sigmoid(a[:, None, None] * (places[:, None] - ability))
+    best = (p * (1 - p) @ trials).amax(1)
+    return best if kind == "2pl-signed" else a**2 * best
+
+
+def _second_information(population: Population, ability: Tensor, trials: Tensor) -> Tensor:
+    """Most information on x_2 of an item of discrimination 1."""
+    m1, s1 = population.values[0], torch.exp(population.values[1])
+    places = m1 + s1 * torch.linspace(-3, 3, 25, dtype=s1.dtype, device=s1.device)
+    b = -places if population.kind == "2pl-signed" else places
+    distance = ability - b[:, None]
+    p = torch.sigmoid(distance)
+    lever = ability.expand_as(distance) if population.kind == "2pl-signed" else distance
+    return (lever**2 * p * (1 - p) @ trials).max()

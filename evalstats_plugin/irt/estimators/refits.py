@@ -1,0 +1,694 @@
+"""How sure are abilities, by refits to answers drawn anew?
+
+Weights of all refits are drawn before any of them is fitted, and simulated answers in the order of
+the refits, so that the size of the blocks in which they are fitted changes no number.
+"""
+# PART refits - Many refits at once of the model with items integrated out, on one grid and from one start.
+# PART refit_gradient - The model with items integrated out, for many sets of answers at once: its gradient.
+# PART seeds - How far do fits from different seeds lie apart?
+
+# torch's stubs leave parts of these calls untyped.
+# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
+# pyright: reportUnknownVariableType=false
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from evalstats_plugin.irt.estimators.cml import abilities_given_item_totals
+from evalstats_plugin.irt.estimators.item_population import (
+    DIFFICULTY_SPREAD,
+    DISCRIMINATION_SPREAD,
+    EXPLAINED_SPREAD,
+    Kind,
+    Population,
+    discrimination_of,
+    points,
+)
+from evalstats_plugin.irt.estimators.items_integrated import ItemsIntegratedFit, items_integrated
+from evalstats_plugin.irt.model.data import Counts
+from evalstats_plugin.runtime.workers import mapped, n_workers, told
+from evalstats_plugin.stats.arrays import FloatArray
+
+Over = Literal["items", "models", "parametric"]
+
+
+Estimator = Literal["cml-items", "mml-items"]
+
+
+# Numbers that simulated answers of one block may have.
+_BLOCK = 2**24
+
+
+# Numbers of (refits, items, points) at a time, so that they stay in the cache.
+_CACHE = 2**17
+
+
+# Refits whose next step promises a squared distance below this, in standard errors, are done.
+_TOLERANCE = 1e-5
+
+
+_MAX_STEPS = 60
+
+
+# Steps that are mixed.
+_DEPTH = 8
+
+
+class Quantity(NamedTuple):
+    """Bootstrap of several numbers at once."""
+
+    replicates: FloatArray
+    """Shape (B, ·); NaN where a model was not drawn, infinite where an estimate is."""
+    std_error: FloatArray
+    """Of finite replicates."""
+    low: FloatArray
+    """Percentiles."""
+    high: FloatArray
+
+
+class Bootstrap(NamedTuple):
+    """What refits found; abilities sum to 0 in each."""
+
+    ability: Quantity
+    covariance: FloatArray
+    """Of abilities, shape (N, N), over refits in which all are finite; NaN where those are few."""
+    discrimination: Quantity | None
+    """Posterior means given each refit; None where the estimator has no items."""
+    difficulty: Quantity | None
+    over: Over
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BootstrapOptions:
+    """How a bootstrap is done."""
+
+    over: Over = "items"
+    """Draw items, or models, with replacement, or simulate answers of new items from the fit."""
+    estimator: Estimator = "mml-items"
+    """``"cml-items"`` is of the Rasch model only, and draws items only."""
+    kind: Kind = "2pl"
+    n_resamples: int = 1000
+    confidence_level: float = 0.95
+    block: int | None = None
+    """Refits in memory at a time; changes no number."""
+
+
+def bootstrap(
+    counts: Counts,
+    options: BootstrapOptions,
+    rng: np.random.Generator,
+    *,
+    clusters: NDArray[np.int64] | None = None,
+) -> Bootstrap:
+    """Refit to answers drawn anew, and see how abilities vary.
+
+    To draw items asks how abilities would vary with other items of the same kind; to draw models
+    asks how items would vary with other models, whose own abilities are seen only where drawn.
+    What an estimator gets wrong for every sample, no bootstrap shows [ET93]_.
+
+    Parameters
+    ----------
+    clusters : shape (M,)
+        Items of one cluster are drawn together; numbers from 0.
+
+    Raises
+    ------
+    ValueError
+        Fewer than 2 resamples, clusters without drawing items, or an estimator that does not
+        serve what is asked.
+    """
+    _check(options, counts, clusters)
+    b = options.n_resamples
+    if options.estimator == "cml-items":
+        weights = item_weights(b, counts.right.shape[1], rng, clusters)
+        fit = abilities_given_item_totals(
+            counts, weights=_tensor(weights, counts.right), block=options.block or 256
+        )
+        return _summary(fit.estimate, None, fit.converged, options)
+    fit = items_integrated(counts, options.kind)
+    found = list(_refits(counts, fit, options, rng, clusters))
+    ability, discrimination, difficulty, converged = (
+        torch.cat([getattr(part, name) for part in found])
+        for name in ("ability", "discrimination", "difficulty", "converged")
+    )
+    return _summary(ability, (discrimination, difficulty), converged, options)
+
+
+def _check(options: BootstrapOptions, counts: Counts, clusters: NDArray[np.int64] | None) -> None:
+    if options.n_resamples < 2:
+        msg = f"{options.n_resamples} resamples asked for, expected 2 or more"
+        raise ValueError(msg)
+    if clusters is not None and options.over != "items":
+        msg = f"clusters are of items, found over={options.over!r}: take over='items'"
+        raise ValueError(msg)
+    if clusters is not None and clusters.shape != (counts.right.shape[1],):
+        msg = f"clusters have shape {clusters.shape}, expected ({counts.right.shape[1]},)"
+        raise ValueError(msg)
+    if options.estimator == "cml-items" and (options.kind, options.over) != ("rasch", "items"):
+        msg = (
+            f"'cml-items' is refitted for kind 'rasch' over 'items', found {options.kind!r} over "
+            f"{options.over!r}: take estimator 'mml-items'"
+        )
+        raise ValueError(msg)
+
+
+def item_weights(
+    n_resamples: int,
+    n_items: int,
+    rng: np.random.Generator,
+    clusters: NDArray[np.int64] | None = None,
+) -> FloatArray:
+    """How often each item is drawn, shape (B, M): alone, or with its cluster.
+
+    >>> item_weights(2, 4, np.random.default_rng(0), np.array([0, 0, 1, 1])).tolist()
+    [[1.0, 1.0, 1.0, 1.0], [1.0, 1.0, 1.0, 1.0]]
+    """
+    if clusters is None:
+        drawn = rng.multinomial(n_items, np.full(n_items, 1 / n_items), size=n_resamples)
+        return drawn.astype(np.float64)
+    count = int(clusters.max()) + 1
+    drawn = rng.multinomial(count, np.full(count, 1 / count), size=n_resamples)
+    return drawn[:, clusters].astype(np.float64)
+
+
+def _refits(
+    counts: Counts,
+    fit: ItemsIntegratedFit,
+    options: BootstrapOptions,
+    rng: np.random.Generator,
+    clusters: NDArray[np.int64] | None,
+) -> Iterator[Refits]:
+    ready = refitter(counts, fit, options.kind)
+    n, m = counts.right.shape
+    b, like = options.n_resamples, counts.right
+    block = options.block or max(1, min(_BLOCK // (n * m), -(-b // (4 * n_workers()))))
+    # Blocks are whole groups, so that each refit keeps its place in its group.
+    block = -(-block // ready.group) * ready.group
+    what = {"parametric": "right", "items": "item_weights", "models": "model_weights"}[options.over]
+    if options.over == "parametric":
+        drawn = _simulated(counts, fit, options, rng, block)
+    else:
+        weights = (
+            item_weights(b, m, rng, clusters) if options.over == "items" else _models(b, n, rng)
+        )
+        drawn = _tensor(weights, like).split(block)
+    return mapped(partial(_refit, ready), ({what: part} for part in drawn))
+
+
+def _refit(ready: Refitter, data: Mapping[str, Tensor]) -> Refits:
+    return ready.refit(**data)
+
+
+def _models(n_resamples: int, n_models: int, rng: np.random.Generator) -> FloatArray:
+    """How often each model is drawn, shape (B, N): two different ones at least."""
+    weights = item_weights(n_resamples, n_models, rng)
+    single = (weights > 0).sum(axis=1) < 2
+    while single.any():
+        weights[single] = item_weights(int(single.sum()), n_models, rng)
+        single = (weights > 0).sum(axis=1) < 2
+    return weights
+
+
+def _simulated(
+    counts: Counts,
+    fit: ItemsIntegratedFit,
+    options: BootstrapOptions,
+    rng: np.random.Generator,
+    block: int,
+) -> Iterator[Tensor]:
+    """Right answers of the models to new items of the population, (block, N, M) at a time.
+
+    Items and answers have a generator each, so that each is drawn in the order of the refits.
+    """
+    of_items, of_answers = rng.spawn(2)
+    ability, trials = (x.cpu().numpy() for x in (fit.ability, counts.trials))
+    trials = np.round(trials).astype(np.int64)
+    most = int(trials.max())
+    for start in range(0, options.n_resamples, block):
+        size = min(block, options.n_resamples - start)
+        draw = of_items.standard_normal((size, trials.shape[1], 2))
+        a, d = _new_items(draw, fit.hyperparameters, options.kind)
+        p = 1 / (1 + np.exp(-(ability[:, None] * a[:, None] + d[:, None])))
+        take = of_answers.random((size, *trials.shape, most)) < p[..., None]
+        right = (take & (np.arange(most) < trials[..., None])).sum(axis=-1)
+        yield _tensor(right.astype(np.float64), counts.right)
+
+
+def _new_items(
+    draw: FloatArray, known: dict[str, float], kind: Kind
+) -> tuple[FloatArray, FloatArray]:
+    """Discriminations and intercepts from standard normal numbers (·, M, 2)."""
+    first = "intercept" if kind == "2pl-signed" else "difficulty"
+    one = known[f"{first}_mean"] + known[f"{first}_sd"] * draw[..., 0]
+    if kind == "rasch":
+        return np.ones_like(one), -one
+    second = "discrimination" if kind == "2pl-signed" else "log_discrimination"
+    share = known["correlation"]
+    mixed = share * draw[..., 0] + np.sqrt(1 - share**2) * draw[..., 1]
+    two = known[f"{second}_sd"] * mixed
+    return (1 + two, one) if kind == "2pl-signed" else (np.exp(two), -np.exp(two) * one)
+
+
+def _tensor(values: FloatArray, like: Tensor) -> Tensor:
+    return torch.as_tensor(values, dtype=like.dtype, device=like.device)
+
+
+def _summary(
+    ability: Tensor,
+    items: tuple[Tensor, Tensor] | None,
+    converged: Tensor,
+    options: BootstrapOptions,
+) -> Bootstrap:
+    level = options.confidence_level
+    theta = ability.cpu().numpy()
+    whole = np.isfinite(theta).all(axis=1)
+    n = theta.shape[1]
+    covariance = np.full((n, n), np.nan)
+    if whole.sum() > n:
+        covariance = np.cov(theta[whole].T)
+    failed, notes = int((~converged).sum()), list[str]()
+    if failed:
+        notes.append(
+            f"{failed} of {len(theta)} refits did not converge: their last estimate counts"
+        )
+    endless = int(np.isinf(theta).any(axis=1).sum())
+    if endless:
+        notes.append(f"in {endless} of {len(theta)} refits a model is all right or all wrong")
+    discrimination, difficulty = None, None
+    if items is not None:
+        discrimination, difficulty = (_quantity(x.cpu().numpy(), level) for x in items)
+    return Bootstrap(
+        _quantity(theta, level), covariance, discrimination, difficulty, options.over, tuple(notes)
+    )
+
+
+def _quantity(values: FloatArray, level: float) -> Quantity:
+    there = ~np.isnan(values)
+    finite = np.isfinite(values)
+    count = finite.sum(axis=0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean = np.where(finite, values, 0).sum(axis=0) / count
+        square = np.where(finite, (values - mean) ** 2, 0).sum(axis=0)
+        std_error = np.sqrt(np.where(count > 1, square / (count - 1), np.nan))
+    tail = (1 - level) / 2
+    low, high = _percentiles(values, there.sum(axis=0), np.array([tail, 1 - tail]))
+    return Quantity(values, std_error, low, high)
+
+
+def _percentiles(values: FloatArray, count: NDArray[np.int64], at: FloatArray) -> FloatArray:
+    """Order statistics of what is not NaN, shape (2, ·), which may be infinite."""
+    ordered = np.sort(values, axis=0)
+    place = np.clip(np.round(at[:, None] * (count + 1)) - 1, 0, np.maximum(count - 1, 0))
+    return np.take_along_axis(ordered, place.astype(np.int64), axis=0)
+
+
+class Refits(NamedTuple):
+    """Of B refits."""
+
+    ability: Tensor
+    """Shape (B, N), each sums to 0 over the models that count."""
+    discrimination: Tensor
+    """Shape (B, M), posterior means given each refit."""
+    difficulty: Tensor
+    """Shape (B, M)."""
+    converged: Tensor
+    """Shape (B,)."""
+    steps: int
+
+
+@dataclass(frozen=True, eq=False)
+class Refitter:
+    """What all refits of a fit start from."""
+
+    counts: Counts
+    model: Model
+    start: Tensor
+    inverse: Tensor
+
+    @property
+    def group(self) -> int:
+        """So many refits are done at a time: their numbers depend on their place among these."""
+        return _group(self.counts, self.model)
+
+    def refit(
+        self,
+        *,
+        right: Tensor | None = None,
+        item_weights: Tensor | None = None,
+        model_weights: Tensor | None = None,
+    ) -> Refits:
+        """Refit to answers that are weighted, or replaced.
+
+        Parameters
+        ----------
+        right : shape (B, N, M)
+            Right answers of each refit, in place of those of the fit.
+        item_weights : shape (B, M)
+            How often each item counts.
+        model_weights : shape (B, N)
+            How often each model counts, as that many models of one ability; abilities of models
+            that do not count are NaN.
+        """
+        data = weighted(self.counts, right, item_weights, model_weights)
+        group = self.group
+        # Each group is full, the last refit filling it: array operations round by their size.
+        count = len(data.items)
+        places = torch.arange(count + -count % group, device=data.items.device)
+        places = places.clamp_max(count - 1).split(group)
+        found = [
+            _solve(self.model, data.of(places[k]), self.start, self.inverse)
+            for k in told("group of refits", range(len(places)))
+        ]
+        columns = list(zip(*found, strict=True))
+        tensors = [torch.cat(column)[:count] for column in columns[:4]]
+        ability, discrimination, difficulty, converged = tensors
+        return Refits(ability, discrimination, difficulty, converged, max(columns[4]))
+
+
+def refitter(counts: Counts, fit: ItemsIntegratedFit, kind: Kind) -> Refitter:
+    """Prepare refits of what `items_integrated` found in these answers."""
+    start = start_of(fit, kind)
+    model = model_of(counts, fit, kind, start)
+    return Refitter(counts, model, start, _inverse_information(model, counts, start))
+
+
+def _group(counts: Counts, model: Model) -> int:
+    """Refits at a time; goes by the shape alone, lest their rounding differ."""
+    return max(1, _CACHE // (counts.right.shape[1] * len(model.u)))
+
+
+def _inverse_information(model: Model, counts: Counts, start: Tensor) -> Tensor:
+    """Inverse of the fit's information (P, P), along abilities that sum to 0.
+
+    Differences of gradients, a thousandth apart: steps need no more than that.
+    """
+    n, size, group = model.n_models, len(start), _group(counts, model)
+    step = 1e-3 * torch.eye(size).to(start)
+    unit = torch.ones_like(counts.right[0]).expand(group, -1)
+    data = weighted(counts, None, unit, None)
+    rows = data.rows()
+
+    def gradients(at: Tensor) -> Tensor:
+        parts = [
+            slope_of(model, data.of(torch.arange(len(x), device=x.device)), rows[: len(x)], x)
+            for x in at.split(group)
+        ]
+        return torch.cat([part.gradient for part in parts])
+
+    curve = (gradients(start - step) - gradients(start + step)) / 2e-3
+    total = torch.zeros(size, 1).to(start)
+    total[:n] = 1
+    basis = torch.linalg.qr(total, mode="complete")[0][:, 1:]
+    values, vectors = torch.linalg.eigh(basis.T @ ((curve + curve.T) / 2) @ basis)
+    # A spread that the data leave open has hardly any curvature, or none.
+    rows = basis @ vectors
+    return rows / values.clamp_min(1e-2) @ rows.T
+
+
+def _solve(model: Model, data: Data, start: Tensor, inverse: Tensor) -> Refits:
+    """Newton's method with the information of the fit, its steps mixed."""
+    n, size = model.n_models, len(data.items)
+    at = start.expand(size, -1).clone()
+    # A model that counts twice has twice the information, and its gradient too.
+    share = data.models.clamp_min(1)
+    share = torch.cat([share, torch.ones_like(at[:, n:])], dim=1)
+    present = data.models > 0
+    active = at.new_ones(size, dtype=torch.bool)
+    visited, moves = [], []
+    rows = data.rows()
+    slope, steps = slope_of(model, data, rows, at), 0
+    while steps < _MAX_STEPS:
+        steps += 1
+        move = (slope.gradient / share) @ inverse
+        gain = (slope.gradient * move).sum(1)
+        active = active & ~(gain.abs() < _TOLERANCE)
+        if not bool(active.any()):
+            break
+        visited, moves = [*visited, at][-_DEPTH:], [*moves, move][-_DEPTH:]
+        fresh = _mixed(visited, moves)
+        length = (fresh - at).abs().amax(1, keepdim=True)
+        fresh = at + (fresh - at) * (1 / length).clamp_max(1)
+        at = torch.where(active[:, None], fresh, at)
+        slope = slope_of(model, data, rows, at)
+    ability = torch.where(present, at[:, :n], torch.nan)
+    shift = ability.nanmean(1, keepdim=True)
+    mean = slope.place @ torch.stack(list(slope.grid), dim=2)
+    discrimination, intercept, difficulty = mean.unbind(2)
+    if model.kind == "2pl-signed":
+        # The ratio has no moments where discriminations may be 0.
+        difficulty = -intercept / discrimination
+    return Refits(ability - shift, discrimination, difficulty - shift, ~active, steps)
+
+
+def _mixed(visited: list[Tensor], moves: list[Tensor]) -> Tensor:
+    """Anderson's mixture: the point whose step, if steps were linear, would be the smallest."""
+    if len(moves) == 1:
+        return visited[-1] + moves[-1]
+    ends = torch.stack([p + m for p, m in zip(visited, moves, strict=True)], dim=2)
+    move = torch.stack(moves, dim=2)
+    apart, change = ends.diff(dim=2), move.diff(dim=2)
+    normal = change.mT @ change
+    ridge = 1e-12 * normal.diagonal(dim1=1, dim2=2).sum(1).clamp_min(1e-300)
+    one = torch.eye(normal.shape[1], dtype=normal.dtype, device=normal.device)
+    normal = normal + ridge[:, None, None] * one
+    share = torch.linalg.solve_ex(normal, change.mT @ move[:, :, -1:])[0]
+    return (ends[:, :, -1:] - apart @ share)[:, :, 0]
+
+
+class Data(NamedTuple):
+    """Answers item by item, (B or 1, M, N), and how often items (B, M) and models (B, N) count."""
+
+    right: Tensor
+    trials: Tensor | None
+    """Shape (M, N); None where every cell has one and the same number of trials, `each`."""
+    each: float
+    items: Tensor
+    models: Tensor
+    taken: Tensor
+    """Shape (B, N): share of a trial that is taken from models all right, or given to others."""
+
+    def of(self, refits: Tensor) -> Data:
+        """Some of the refits."""
+        right = self.right if len(self.right) == 1 else self.right[refits]
+        items, models, taken = (x[refits] for x in (self.items, self.models, self.taken))
+        return self._replace(right=right, items=items, models=models, taken=taken)
+
+    def rows(self) -> Tensor:
+        """What is summed over items, one row each: 1, right answers of each model, its trials."""
+        one = torch.ones_like(self.right[..., :1])
+        parts = [one, self.right] if self.trials is None else [one, self.right, self.trials[None]]
+        parts = [part.expand(len(self.right), -1, -1) for part in parts]
+        return (torch.cat(parts, dim=2) * self.items[:, :, None]).mT.contiguous()
+
+
+class Model(NamedTuple):
+    """What refits share: the points of the integral, in units of the population of items."""
+
+    kind: Kind
+    n_models: int
+    u: Tensor
+    """Standard normal, shape (Q,); of the first item parameter."""
+    r: Tensor
+    """The same, of what the first does not tell of the second."""
+    log_weight: Tensor
+
+
+class Places(NamedTuple):
+    """The points of each refit, each of shape (B, Q)."""
+
+    discrimination: Tensor
+    intercept: Tensor
+    difficulty: Tensor
+
+
+class Slope(NamedTuple):
+    """Gradient by abilities and free hyper-parameters (B, P), and each item's place (B, M, Q)."""
+
+    gradient: Tensor
+    place: Tensor
+    grid: Places
+
+
+def weighted(
+    counts: Counts,
+    right: Tensor | None,
+    item_weights: Tensor | None,
+    model_weights: Tensor | None,
+) -> Data:
+    """Answers with their weights; see `Refitter.refit`."""
+    n, m = counts.right.shape
+    size = next(len(x) for x in (right, item_weights, model_weights) if x is not None)
+    answers = counts.right[None] if right is None else right.to(counts.right)
+    unit = answers.new_ones(())
+    items = unit.expand(size, m) if item_weights is None else item_weights.to(unit)
+    models = unit.expand(size, n) if model_weights is None else model_weights.to(unit)
+    each = float(counts.trials[0, 0])
+    equal = bool((counts.trials == each).all())
+    # As in the fit: models all right or all wrong have no finite ability, but for half an item.
+    total = items @ counts.trials.T
+    hits = (answers @ items[:, :, None])[:, :, 0]
+    extreme = (hits >= total).to(unit) - (hits <= 0).to(unit)
+    return Data(
+        right=answers.mT.contiguous(),
+        trials=None if equal else counts.trials.T.contiguous(),
+        each=each,
+        items=items,
+        models=models,
+        taken=extreme * 0.5 / total.clamp_min(1),
+    )
+
+
+def start_of(fit: ItemsIntegratedFit, kind: Kind) -> Tensor:
+    """Abilities and free hyper-parameters of the fit, shape (P,)."""
+    known = fit.hyperparameters
+    first, second = ("intercept", "discrimination") if kind == "2pl-signed" else (
+        "difficulty", "log_discrimination")  # fmt: skip
+    sd = known[f"{first}_sd"]
+    values = [known[f"{first}_mean"], math.log(sd)]
+    if kind != "rasch":
+        spread, correlation = known[f"{second}_sd"], known["correlation"]
+        own = spread * math.sqrt(max(1 - correlation**2, 1e-12))
+        values += [correlation * spread / sd, math.log(max(own, 1e-12))]
+    return torch.cat([fit.ability, fit.ability.new_tensor(values)])
+
+
+def model_of(counts: Counts, fit: ItemsIntegratedFit, kind: Kind, start: Tensor) -> Model:
+    """The points of the fit. They move with the population, and so fit that of each refit."""
+    n = len(fit.ability)
+    values = list(start[n:].unbind())
+    if kind != "rasch":
+        values.insert(2, start.new_tensor(_held(kind)))
+    population = Population(kind, torch.stack(values))
+    grid = points(population, fit.ability, counts.trials.amax(1))
+    m1, s1 = values[0], torch.exp(values[1])
+    u, r = (grid.x1 - m1) / s1, torch.zeros_like(grid.x1)
+    if kind != "rasch":
+        r = (grid.x2 - values[2] - values[3] * s1 * u) / torch.exp(values[4])
+    return Model(kind, n, u, r, population.log_density(grid.x1, grid.x2) + grid.log_area)
+
+
+def _held(kind: Kind) -> float:
+    """m_2, the mean of the second item parameter."""
+    return 1.0 if kind == "2pl-signed" else 0.0
+
+
+def _places(model: Model, hyper: Tensor) -> Places:
+    first = hyper[:, :1] + torch.exp(hyper[:, 1:2]) * model.u
+    if model.kind == "rasch":
+        return Places(torch.ones_like(first), -first, first)
+    second = _held(model.kind) + hyper[:, 2:3] * torch.exp(hyper[:, 1:2]) * model.u
+    second = second + torch.exp(hyper[:, 3:4]) * model.r
+    if model.kind == "2pl-signed":
+        return Places(second, first, first)
+    a = discrimination_of(second)
+    return Places(a, -a * first, first)
+
+
+def slope_of(model: Model, data: Data, rows: Tensor, at: Tensor) -> Slope:
+    """Gradient of the log-likelihood of each refit at its own parameters `at` (B, P)."""
+    n = model.n_models
+    ability, hyper = at[:, :n], at[:, n:]
+    a, d, _ = grid = _places(model, hyper)
+    logit = ability[:, :, None] * a[:, None] + d[:, None]
+    chance = torch.sigmoid(logit) + data.taken[:, :, None]
+    weight = data.models[:, :, None]
+    level = (torch.nn.functional.softplus(logit) + data.taken[:, :, None] * logit) * weight
+    score = data.right @ (logit * weight)
+    prior = model.log_weight
+    if data.trials is None:
+        prior = prior - data.each * level.sum(1)
+    else:
+        score -= data.trials @ level
+        prior = prior.expand(len(at), -1)
+    # Shape (B, M, Q): where each item lies.
+    place = torch.softmax(score.add_(prior[:, None]), dim=2)
+    sums = rows @ place
+    pooled, hits = sums[:, :1], sums[:, 1 : n + 1]
+    expected = data.each * pooled if data.trials is None else sums[:, n + 1 :]
+    residual = ((hits - expected * chance) @ a[:, :, None])[:, :, 0] * data.models
+    by_hyper = _by_hyper(model, pooled[:, 0], hyper)
+    return Slope(torch.cat([residual, by_hyper], dim=1), place, grid)
+
+
+def _by_hyper(model: Model, pooled: Tensor, hyper: Tensor) -> Tensor:
+    """Gradient by the free hyper-parameters, prior and all."""
+    u, r = model.u, model.r
+    moments = pooled @ torch.stack([u, u * u - 1, r, r * u, r * r - 1], dim=1)
+    u_sum, u_square, r_sum, both, r_square = moments.unbind(1)
+    v1 = torch.exp(2 * hyper[:, 1])
+    s1 = v1.sqrt()
+    by_sd = u_square + 1 - v1 / DIFFICULTY_SPREAD**2
+    if model.kind == "rasch":
+        return torch.stack([u_sum / s1, by_sd], dim=1)
+    slope, s2 = hyper[:, 2], torch.exp(hyper[:, 3])
+    square = v1 / EXPLAINED_SPREAD**2
+    columns = [
+        u_sum / s1 - slope * r_sum / s2,
+        by_sd - slope**2 * square,
+        both * s1 / s2 - slope * square,
+        r_square + 1 - (s2 / DISCRIMINATION_SPREAD) ** 2,
+    ]
+    return torch.stack(columns, dim=1)
+
+
+class SeedSpread(NamedTuple):
+    """How far fits from different seeds lie apart, on a common scale.
+
+    Not an interval: seeds differ by the optimiser's luck, which says nothing about other items.
+    """
+
+    mean: FloatArray
+    """Shape (N,)."""
+    spread: FloatArray
+    """Standard deviation between seeds."""
+    lowest: FloatArray
+    highest: FloatArray
+    turned: int
+    """Fits that counted ability in the other direction."""
+
+
+def seed_spread(abilities: ArrayLike, *, scale: bool = True) -> SeedSpread:
+    """Link fits of several seeds, and see how far apart they are.
+
+    Each is shifted, and with `scale` stretched and turned, to the first one's mean and standard
+    deviation (mean-sigma linking [KB14]_).
+
+    Parameters
+    ----------
+    abilities : shape (S, N)
+        Of the same models, in S fits.
+
+    Raises
+    ------
+    ValueError
+        Fewer than two fits, or one in which all models are alike.
+    """
+    theta: FloatArray = np.asarray(abilities, dtype=np.float64)
+    if theta.ndim != 2 or len(theta) < 2:
+        msg = f"abilities have shape {theta.shape}, expected (seeds, models) with 2 seeds or more"
+        raise ValueError(msg)
+    centre = theta - theta.mean(axis=1, keepdims=True)
+    sd = centre.std(axis=1, keepdims=True)
+    if scale and not (sd > 0).all():
+        msg = "in a fit all models are equally able, so that it has no scale to link"
+        raise ValueError(msg)
+    sign = np.where(centre @ centre[0] < 0, -1.0, 1.0) if scale else np.ones(len(theta))
+    factor = sign[:, None] * (sd[0] / sd if scale else 1.0)
+    linked = factor * centre + theta[0].mean()
+    return SeedSpread(
+        linked.mean(axis=0),
+        linked.std(axis=0, ddof=1),
+        linked.min(axis=0),
+        linked.max(axis=0),
+        int((sign < 0).sum()),
+    )

@@ -1,0 +1,341 @@
+"""Variational posteriors: the normal distribution nearest to the posterior, without drawing.
+
+The logistic likelihood is bounded by a normal one per cell, whose precision is the mean of a
+Pólya–Gamma number [JJ00]_; all updates are then exact and the bound rises in each. Same data,
+same result: nothing is sampled, unlike in fits by stochastic gradients.
+
+Abilities shrink, and their errors are too small: .089 where draws from the same posterior give
+.099, with 10 models and 500 items. It is the bound that does this more than the independence of
+the mean-field family: with all covariances kept the errors are the same to a hundredth.
+"""
+# PART variational_full - Variational Rasch fits that keep every covariance of abilities and items.
+# PART variational_parts - What variational fits share: options, priors, the bound of a cell, results.
+
+# torch's stubs leave parts of these calls untyped.
+# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
+# pyright: reportUnknownVariableType=false
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from evalstats_plugin.irt.estimators.optimise import Solution, squarem
+from evalstats_plugin.irt.model.data import Counts
+from evalstats_plugin.runtime.torch import cholesky
+
+VI_NOTE = (
+    "mean-field variational posteriors are too narrow: 95 % intervals cover .68 to .85 with 5 "
+    "models, .73 to .91 with 10; mml-items covers .95"
+)
+
+
+VariationalKind = Literal["rasch", "2pl"]
+
+
+def variational(
+    counts: Counts, kind: VariationalKind = "2pl", options: VariationalOptions | None = None
+) -> Variational:
+    """Fit by coordinate ascent, accelerated.
+
+    Raises
+    ------
+    ValueError
+        A full-rank fit of a 2PL: products of abilities and discriminations are not normal.
+    """
+    options = options or VariationalOptions()
+    if options.family == "mean-field":
+        return MeanField(counts, kind, options).fit()
+    if kind != "rasch":
+        msg = f"full-rank variational fits are of kind 'rasch', found {kind!r}: take mean-field"
+        raise ValueError(msg)
+    return FullRank(counts, options).fit()
+
+
+class MeanField:
+    """The map that is iterated, on flat vectors (θ, log variance, items, their Cholesky factor)."""
+
+    def __init__(self, counts: Counts, kind: VariationalKind, options: VariationalOptions) -> None:
+        self.counts, self.options = counts, options
+        self.kind: VariationalKind = kind
+        self.kappa = counts.right - counts.trials / 2
+
+    def fit(self) -> Variational:
+        """Iterate to the highest bound."""
+        n, m = self.counts.right.shape
+        like = self.counts.right
+        first = torch.stack([torch.ones_like(like[0]), start_items(self.counts)], dim=1)
+        spread = 0.1 * torch.eye(2).to(like).expand(m, 2, 2)
+        start = Moments(start_abilities(self.counts), like.new_full((n,), 0.1), first, spread)
+        how = self.options
+        found = squarem(
+            self.step, self.pack(start), tolerance=how.tolerance, max_steps=how.max_steps
+        )
+        q = self.unpack(found.at)
+        return result(q, torch.diag(q.variance), self.prior(q), self.kind, found)
+
+    def pack(self, q: Moments) -> Tensor:
+        """Moments as a flat vector, of which any is valid."""
+        parts = [q.ability, q.variance.log(), q.items[:, 1]]
+        if self.kind == "rasch":
+            return torch.cat([*parts, q.spread[:, 1, 1].log()])
+        factor = cholesky(q.spread)
+        diagonal = factor.diagonal(dim1=1, dim2=2).log()
+        return torch.cat([*parts, q.items[:, 0], *diagonal.unbind(1), factor[:, 1, 0]])
+
+    def unpack(self, point: Tensor) -> Moments:
+        """Take what `pack` gave."""
+        n, m = self.counts.right.shape
+        theta, log_variance, rest = point[:n], point[n : 2 * n], point[2 * n :].reshape(-1, m)
+        d = rest[0]
+        if self.kind == "rasch":
+            items = torch.stack([torch.ones_like(d), d], dim=1)
+            spread = d.new_zeros(m, 2, 2)
+            spread[:, 1, 1] = rest[1].exp()
+            return Moments(theta, log_variance.exp(), items, spread)
+        first, second, below = rest[2].exp(), rest[3].exp(), rest[4]
+        rows = [first, torch.zeros_like(d), below, second]
+        factor = torch.stack(rows, dim=1).reshape(m, 2, 2)
+        items = torch.stack([rest[1], d], dim=1)
+        return Moments(theta, log_variance.exp(), items, factor @ factor.mT)
+
+    def prior(self, q: Moments) -> Prior:
+        """Of the hierarchical model the likeliest, given q."""
+        like = q.ability
+        one = like.new_ones(())
+        if self.options.prior == "vague":
+            return Prior(one, torch.stack([one, 0 * one]), torch.stack([one, 1000 * one]))
+        tau = (q.ability**2 + q.variance).mean() if self.kind == "rasch" else one
+        mean = q.items.mean(0)
+        variance = ((q.items - mean) ** 2 + q.spread.diagonal(dim1=1, dim2=2)).mean(0)
+        if self.kind == "rasch":
+            # A discrimination of 1 has no distribution.
+            variance = torch.stack([one, variance[1]])
+        return Prior(tau, mean, variance)
+
+    def step(self, point: Tensor) -> tuple[Tensor, Tensor]:
+        """Update items, then abilities; with the bound where the step started."""
+        q = self.unpack(point)
+        prior = self.prior(q)
+        theta, square = q.ability, q.ability**2 + q.variance
+        second = q.spread + q.items[:, :, None] * q.items[:, None]
+        by_item = torch.stack([second[:, 0, 0], 2 * second[:, 0, 1], second[:, 1, 1]])
+        by_model = torch.stack([square, theta, torch.ones_like(theta)], dim=1)
+        omega, level = mean_precision(self.counts.trials, by_model @ by_item)
+        bound = self.bound(q, prior, level)
+        items, spread = self.items(omega, by_model, theta, prior)
+        second = spread + items[:, :, None] * items[:, None]
+        precision = omega @ second[:, 0, 0] + 1 / prior.ability
+        pull = self.kappa @ items[:, 0] - omega @ second[:, 0, 1]
+        fresh = Moments(pull / precision, 1 / precision, items, spread)
+        if self.kind == "rasch" and self.options.prior == "hierarchical":
+            # The bound is highest with abilities around 0; step by step they would crawl there.
+            shift = fresh.ability.mean()
+            moved = torch.stack([items[:, 0], items[:, 1] + shift], dim=1)
+            fresh = fresh._replace(ability=fresh.ability - shift, items=moved)
+        return self.pack(fresh), bound
+
+    def items(
+        self, omega: Tensor, by_model: Tensor, theta: Tensor, prior: Prior
+    ) -> tuple[Tensor, Tensor]:
+        """Normal distributions of the items, given those of the abilities."""
+        steep, across, held = (omega.T @ by_model).unbind(1)
+        pull = self.kappa.sum(0) + prior.mean[1] / prior.variance[1]
+        held = held + 1 / prior.variance[1]
+        if self.kind == "rasch":
+            d = (pull - across) / held
+            spread = d.new_zeros(len(d), 2, 2)
+            spread[:, 1, 1] = 1 / held
+            return torch.stack([torch.ones_like(d), d], dim=1), spread
+        steep = steep + 1 / prior.variance[0]
+        by_slope = theta @ self.kappa + prior.mean[0] / prior.variance[0]
+        precision = torch.stack([steep, across, across, held], dim=1).reshape(-1, 2, 2)
+        spread = torch.linalg.inv_ex(precision)[0]
+        pulls = torch.stack([by_slope, pull], dim=1)
+        return (spread @ pulls[..., None])[..., 0], (spread + spread.mT) / 2
+
+    def bound(self, q: Moments, prior: Prior, level: Tensor) -> Tensor:
+        """Return the bound on the log-likelihood, given the level of each cell's."""
+        mean = q.ability[:, None] * q.items[:, 0] + q.items[:, 1]
+        value = (self.kappa * mean - self.counts.trials * level).sum()
+        value = value - divergence(q.ability, q.variance, 0 * prior.ability, prior.ability)
+        value = value + 0.5 * q.variance.log().sum()
+        own = q.spread.diagonal(dim1=1, dim2=2)
+        if self.kind == "rasch":
+            value = value - divergence(q.items[:, 1], own[:, 1], prior.mean[1], prior.variance[1])
+            return value + 0.5 * own[:, 1].log().sum()
+        value = value - divergence(q.items, own, prior.mean, prior.variance)
+        return value + 0.5 * torch.logdet(q.spread).sum()
+
+
+class FullRank:
+    """Rasch with all covariances; iterates E ψ² of the cells and the hyper-parameters."""
+
+    def __init__(self, counts: Counts, options: VariationalOptions) -> None:
+        self.counts, self.options = counts, options
+        self.kappa = counts.right - counts.trials / 2
+
+    def fit(self) -> Variational:
+        """Iterate to the highest bound."""
+        items = start_items(self.counts)
+        square = (start_abilities(self.counts)[:, None] + items) ** 2 + 0.1
+        hyper = items.new_tensor([0.0, float(items.mean()), 0.0])
+        start = torch.cat([square.log().flatten(), hyper])
+        how = self.options
+        found = squarem(self.step, start, tolerance=how.tolerance, max_steps=how.max_steps)
+        q, covariance, _ = self.solve(found.at)
+        return result(q, covariance, self.prior(found.at), "rasch", found)
+
+    def prior(self, point: Tensor) -> Prior:
+        """Return the distributions that the point holds, or the vague ones."""
+        like = point.new_ones(())
+        if self.options.prior == "vague":
+            return Prior(like, like.new_tensor([1.0, 0.0]), like.new_tensor([1.0, 1000.0]))
+        log_tau, mean, log_sd = point[-3:]
+        variance = torch.stack([like, torch.exp(2 * log_sd)])
+        return Prior(torch.exp(2 * log_tau), torch.stack([like, mean]), variance)
+
+    def solve(self, point: Tensor) -> tuple[Moments, Tensor, Tensor]:
+        """The joint normal: its moments, covariance of abilities and of these with items (N, M)."""
+        prior = self.prior(point)
+        omega, _ = mean_precision(self.counts.trials, point[:-3].exp().reshape(self.kappa.shape))
+        held = omega.sum(0) + 1 / prior.variance[1]
+        own = omega.sum(1) + 1 / prior.ability
+        share = omega / held
+        covariance = torch.linalg.inv_ex(torch.diag(own) - share @ omega.T)[0]
+        covariance = (covariance + covariance.T) / 2
+        pull = self.kappa.sum(0) + prior.mean[1] / prior.variance[1]
+        theta = covariance @ (self.kappa.sum(1) - share @ pull)
+        d = (pull - theta @ omega) / held
+        across = -covariance @ share
+        spread = d.new_zeros(len(d), 2, 2)
+        spread[:, 1, 1] = 1 / held - (share * across).sum(0)
+        items = torch.stack([torch.ones_like(d), d], dim=1)
+        return Moments(theta, covariance.diagonal(), items, spread), covariance, across
+
+    def step(self, point: Tensor) -> tuple[Tensor, Tensor]:
+        """Update everything once; with the bound where the step started."""
+        q, covariance, across = self.solve(point)
+        prior = self.prior(point)
+        mean = q.ability[:, None] + q.items[:, 1]
+        own = q.spread[:, 1, 1]
+        square = mean**2 + q.variance[:, None] + own + 2 * across
+        omega, _ = mean_precision(self.counts.trials, point[:-3].exp().reshape(mean.shape))
+        _, level = mean_precision(self.counts.trials, square)
+        value = (self.kappa * mean - self.counts.trials * level).sum()
+        value = value - divergence(q.ability, q.variance, 0 * prior.ability, prior.ability)
+        value = value - divergence(q.items[:, 1], own, prior.mean[1], prior.variance[1])
+        # The joint covariance's determinant: of abilities, times that of items given them.
+        held = omega.sum(0) + 1 / prior.variance[1]
+        value = value + 0.5 * (torch.logdet(covariance) - held.log().sum())
+        d = q.items[:, 1]
+        tau, sd = (q.ability**2 + q.variance).mean(), ((d - d.mean()) ** 2 + own).mean()
+        hyper = torch.stack([0.5 * tau.log(), d.mean(), 0.5 * sd.log()])
+        return torch.cat([square.log().flatten(), hyper]), value
+
+
+@dataclass(frozen=True, kw_only=True)
+class VariationalOptions:
+    """How a fit is done."""
+
+    family: Literal["mean-field", "full-rank"] = "mean-field"
+    """``"full-rank"`` keeps all covariances of abilities and items; of the Rasch model only."""
+    prior: Literal["hierarchical", "vague"] = "hierarchical"
+    """Distributions of items (and of a Rasch model's abilities) estimated with the fit, as in
+    py-irt's hierarchical models; or θ ~ N(0, 1), d ~ N(0, 10³), a ~ N(1, 1), as py-irt's vague
+    priors were meant, in which a variance of 10³ was passed as a precision [LWY19]_."""
+    tolerance: float = 1e-7
+    max_steps: int = 1000
+
+
+class Variational(NamedTuple):
+    """Means and covariances of the normal distribution found; abilities sum to 0."""
+
+    ability: Tensor
+    """Shape (N,)."""
+    covariance: Tensor
+    """Shape (N, N)."""
+    discrimination: Tensor
+    """Shape (M,)."""
+    intercept: Tensor
+    item_covariance: Tensor
+    """Shape (M, 2, 2), of discrimination and intercept."""
+    hyperparameters: dict[str, float]
+    bound: float
+    """On the log-likelihood with abilities and items integrated out, from below."""
+    found: Solution
+
+
+class Prior(NamedTuple):
+    """θ ~ N(0, τ²), a ~ N(μ_a, σ_a²), d ~ N(μ, σ²): means and variances."""
+
+    ability: Tensor
+    mean: Tensor
+    """Shape (2,), of a and d."""
+    variance: Tensor
+
+
+class Moments(NamedTuple):
+    """Of q: θ (N,), items (M, 2) and (M, 2, 2)."""
+
+    ability: Tensor
+    variance: Tensor
+    items: Tensor
+    spread: Tensor
+
+
+def mean_precision(trials: Tensor, square: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean Pólya–Gamma number of each cell given E ψ², and log(2 cosh) of the bound."""
+    c = square.clamp_min(1e-12).sqrt()
+    return trials * torch.tanh(c / 2) / (2 * c), c / 2 + torch.nn.functional.softplus(-c)
+
+
+def start_items(counts: Counts) -> Tensor:
+    """Logits of the items' shares of right answers, shape (M,)."""
+    right, trials = counts.right.sum(0), counts.trials.sum(0)
+    return torch.logit((right + 0.5) / (trials + 1))
+
+
+def start_abilities(counts: Counts) -> Tensor:
+    """Logits of the models' shares of right answers, shape (N,), of mean 0."""
+    right, trials = counts.right.sum(1), counts.trials.sum(1)
+    ability = torch.logit((right + 0.5) / (trials + 1))
+    return ability - ability.mean()
+
+
+def divergence(mean: Tensor, variance: Tensor, at: Tensor, prior: Tensor) -> Tensor:
+    """KL of normal distributions with equal determinant terms left out: Σ of its square parts."""
+    return 0.5 * (((mean - at) ** 2 + variance) / prior + torch.log(prior) - 1).sum()
+
+
+def result(
+    q: Moments, covariance: Tensor, prior: Prior, kind: VariationalKind, found: Solution
+) -> Variational:
+    """From what was found to abilities that sum to 0."""
+    n = len(q.ability)
+    shift = q.ability.mean()
+    centre = torch.eye(n).to(covariance) - 1 / n
+    turn = torch.eye(2).to(q.items)
+    turn[1, 0] = shift
+    items = q.items @ turn.T
+    names = {
+        "ability_sd": math.sqrt(float(prior.ability)),
+        "intercept_mean": float(prior.mean[1]),
+        "intercept_sd": math.sqrt(float(prior.variance[1])),
+    }
+    if kind == "2pl":
+        names["discrimination_mean"] = float(prior.mean[0])
+        names["discrimination_sd"] = math.sqrt(float(prior.variance[0]))
+    return Variational(
+        q.ability - shift,
+        centre @ covariance @ centre,
+        items[:, 0],
+        items[:, 1],
+        turn @ q.spread @ turn.T,
+        names,
+        found.objective,
+        found,
+    )

@@ -1,0 +1,1 @@
+"""Item response models: curves, data, the fit and its file, masks, simulation."""

@@ -1,0 +1,172 @@
+"""Item response curves: P(right) = c + (u - c) / (1 + exp(-(aθ + d))), and its derivatives."""
+# PART rotation - Rotation of factor loadings, so that each item loads on few of the dimensions.
+
+# torch's stubs leave parts of these calls untyped.
+# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
+# pyright: reportUnknownVariableType=false
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from evalstats_plugin.stats.arrays import FloatArray
+
+
+class Items(NamedTuple):
+    """Parameters of M items; each of shape (M,)."""
+
+    slope: Tensor
+    """a, the discrimination."""
+    intercept: Tensor
+    """d = -ab."""
+    guess: Tensor | None = None
+    """Logit of c; None where nothing is guessed."""
+    upper: float = 1.0
+
+    def part(self, at: slice | Tensor) -> Items:
+        """Some of the items."""
+        guess = None if self.guess is None else self.guess[at]
+        return Items(self.slope[at], self.intercept[at], guess, self.upper)
+
+    def to(self, dtype: torch.dtype) -> Items:
+        """The same as numbers of another kind."""
+        guess = None if self.guess is None else self.guess.to(dtype)
+        return Items(self.slope.to(dtype), self.intercept.to(dtype), guess, self.upper)
+
+    @property
+    def logistic(self) -> bool:
+        """Whether the log-odds are aθ + d themselves."""
+        return self.guess is None and self.upper == 1
+
+
+class Curves(NamedTuple):
+    """Of M items at Q abilities; each of shape (M, Q)."""
+
+    right: Tensor
+    """P(right)."""
+    wrong: Tensor
+    """1 - P, to full precision."""
+    slope: Tensor
+    """∂P by the logit aθ + d."""
+    guess: Tensor | None
+    """∂P by the logit of c."""
+    bend: Tensor
+    """Second derivative of P by the logit."""
+
+
+def curves(items: Items, at: Tensor) -> Curves:
+    """Return probabilities and derivatives at the abilities `at`, shape (Q,)."""
+    logit = torch.addcmul(items.intercept[:, None], items.slope[:, None], at)
+    up, down = torch.sigmoid(logit), torch.sigmoid(-logit)
+    both = up * down
+    if items.logistic:
+        return Curves(up, down, both, None, both * (down - up))
+    lower = torch.zeros_like(logit) if items.guess is None else torch.sigmoid(items.guess)[:, None]
+    height = items.upper - lower
+    guess = None if items.guess is None else lower * (1 - lower) * down
+    return Curves(
+        right=lower + height * up,
+        wrong=(1 - items.upper) + height * down,
+        slope=height * both,
+        guess=guess,
+        bend=height * both * (down - up),
+    )
+
+
+def log_odds_and_wrong(items: Items, at: Tensor) -> tuple[Tensor, Tensor]:
+    """Return log P/(1 - P) and log(1 - P), both of shape (M, Q)."""
+    if items.logistic:
+        logit = torch.addcmul(items.intercept[:, None], items.slope[:, None], at)
+        return logit, -torch.nn.functional.softplus(logit)
+    found = curves(items, at)
+    # Of the steepest items it vanishes in single precision.
+    wrong = torch.log(found.wrong.clamp_min(torch.finfo(items.slope.dtype).tiny))
+    return torch.log(found.right) - wrong, wrong
+
+
+def gradients(found: Curves, at: Tensor) -> Tensor:
+    """∂P by a, d and, where estimated, logit c; shape (p, M, Q)."""
+    by = [found.slope * at, found.slope]
+    return torch.stack(by if found.guess is None else [*by, found.guess])
+
+
+def ability_information(items: Items, at: Tensor) -> Tensor:
+    """Fisher information on θ of one trial of each item, shape (M, Q)."""
+    found = curves(items, at)
+    by_ability = found.slope * items.slope[:, None]
+    # Far from the steepest items both vanish.
+    spread = (found.right * found.wrong).clamp_min(torch.finfo(at.dtype).tiny)
+    return by_ability * (by_ability / spread)
+
+
+class Rotated(NamedTuple):
+    """Loadings, turned: ``loading = before @ turn``."""
+
+    loading: Tensor
+    """Shape (M, K)."""
+    turn: Tensor
+    """Shape (K, K)."""
+
+
+def varimax(loading: Tensor, *, normalise: bool = True) -> Rotated:
+    """Rotate so that the variance of the squared loadings is largest [Kai58]_.
+
+    Parameters
+    ----------
+    loading
+        Shape (M, K).
+    normalise
+        Give every item the same say (Kaiser's normalisation), whatever its communality.
+    """
+    scale = _lengths(loading) if normalise else torch.ones_like(loading[:, :1])
+    rows = loading / scale
+    turn = torch.eye(loading.shape[1]).to(loading)
+    before = -1.0
+    for _ in range(1000):
+        turned = rows @ turn
+        # The criterion's gradient; its polar factor is the next rotation.
+        gradient = rows.T @ (turned**3 - turned * (turned**2).mean(0))
+        left, spread, right = torch.linalg.svd(gradient)
+        turn, total = left @ right, float(spread.sum())
+        if abs(total - before) <= 1e-15 * total:
+            break
+        before = total
+    return Rotated(loading @ turn, turn)
+
+
+def promax(loading: Tensor, *, power: float = 4.0) -> Rotated:
+    """Let the dimensions correlate, after varimax, to bring small loadings nearer to 0 [HW64]_.
+
+    The target is each loading to the `power`, with its sign. Abilities keep unit variances; their
+    correlation is the inverse of ``turn.T @ turn``.
+    """
+    start = varimax(loading)
+    target = start.loading * start.loading.abs() ** (power - 1)
+    oblique = torch.linalg.lstsq(start.loading, target).solution
+    variance = torch.linalg.inv(oblique.T @ oblique).diagonal()
+    turn = start.turn @ (oblique * variance.sqrt())
+    return Rotated(loading @ turn, turn)
+
+
+def turned(loading: FloatArray, how: Literal["varimax", "promax"]) -> FloatArray:
+    """Matrix (K, K) that turns loadings (M, K).
+
+    The dimensions that come of it are in the order of what they explain, with positive sums.
+    """
+    before = torch.from_numpy(loading)
+    found = varimax(before) if how == "varimax" else promax(before)
+    order = found.loading.square().sum(0).argsort(descending=True, stable=True)
+    sign = torch.where(found.loading.sum(0) < 0, -1.0, 1.0).to(before)
+    return (found.turn * sign)[:, order].numpy()
+
+
+def varimax_criterion(loading: Tensor) -> float:
+    """Sum over the dimensions of the variance of the squared loadings."""
+    return float((loading**2).var(dim=0, correction=0).sum())
+
+
+def _lengths(loading: Tensor) -> Tensor:
+    length = loading.norm(dim=1, keepdim=True)
+    return torch.where(length > 0, length, 1.0)

@@ -1,0 +1,505 @@
+"""What item response models are fitted to: successes and trials of every model on every item."""
+# PART stored_cells - Successes and trials on disk, for estimators that need their products only.
+# PART low_rank - Fewer columns that stand for many: curves at a hundred points span a few dozen dimensions.
+
+# torch's stubs leave parts of these calls untyped.
+# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
+# pyright: reportUnknownVariableType=false
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import product
+from typing import Any, Literal, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from evalstats_plugin.data.matrix import ResponseMatrix, check_unit_range
+from evalstats_plugin.data.store import ResponseStore
+from evalstats_plugin.errors import DesignError, SelectionError, few
+from evalstats_plugin.runtime.torch import check_memory, resolve_device, resolve_dtype
+
+PARTIAL = "partial credit is taken as a fraction of a success (quasi-likelihood)"
+
+
+_TELLING = 20
+"""Items from which on it is odd that two models have the same score on each."""
+
+
+_CELLS = 2**18
+"""Numbers that are multiplied at once: they stay in the processor's cache."""
+
+
+_MODELS = 2**13
+"""Models at once, so that some items are too."""
+
+
+_CELLS_ELSEWHERE = 2**24
+"""Numbers on other devices, of all models."""
+
+
+_KEPT = 2**30
+"""Answers of a store up to which their bits are kept: 128 MB, and as much for what is missing."""
+
+
+_SHARES = 16
+"""Items are summed in so many shares, whoever sums them: each number is then the same however many
+processes there are."""
+
+
+ACCURACY = 1e-12
+"""What is left out, as a share of all (Frobenius norms)."""
+
+
+_FEWEST = 32
+"""Columns from which on finding out takes less time than it can save."""
+
+
+@dataclass(frozen=True, eq=False)
+class Counts:
+    """Successes and trials, both of shape (N, M).
+
+    Epochs are Binomial trials; a missing cell has none. Partial credit enters as a fraction of a
+    success: the estimates are then those of a quasi-likelihood.
+    """
+
+    right: Tensor
+    trials: Tensor
+    notes: tuple[str, ...] = ()
+    """On the data: valid, but worth knowing."""
+
+
+def counts_of(
+    matrix: ResponseMatrix,
+    *,
+    device: str | torch.device = "auto",
+    dtype: str | torch.dtype = "float64",
+    linked: bool = True,
+) -> Counts:
+    """Count successes and trials, after checking that abilities can be estimated from them.
+
+    Parameters
+    ----------
+    matrix
+        Scores in [0, 1].
+    linked
+        Refuse a single model, and models and items that fall apart into groups without a common
+        answer; False for models that are scored on items fitted before.
+
+    Raises
+    ------
+    DesignError
+        No models, items or scores; scores outside [0, 1]; one model; a name there twice; items or
+        models apart from the others; not enough memory.
+    """
+    place = resolve_device(device)
+    n, m, _ = matrix.scores.shape
+    check_names(matrix.models, m, at_least=2 if linked else 1)
+    number = resolve_dtype(dtype)
+    what = f"{n} models × {m} items"
+    check_memory(memory_needed(n, m, number), place, what, otherwise=_smaller(number))
+    check_unit_range(matrix)
+    right, trials = _summed(matrix.scores)
+    if linked:
+        _check_linked(matrix, trials > 0)
+    return Counts(
+        right=torch.from_numpy(right).to(place, number),  # pyright: ignore[reportUnknownMemberType]
+        trials=torch.from_numpy(trials).to(place, number),  # pyright: ignore[reportUnknownMemberType]
+        notes=(*matrix.notes, *_notes(matrix, right, trials)),
+    )
+
+
+def _summed(
+    scores: NDArray[np.float64],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Successes and trials over the epochs, each of shape (N, M)."""
+    there = ~np.isnan(scores)
+    if scores.shape[2] == 1:
+        one, only = there[:, :, 0], scores[:, :, 0]
+        return np.where(one, only, 0.0), one.astype(np.float64)
+    return np.nansum(scores, axis=2), there.sum(axis=2, dtype=np.float64)
+
+
+def check_room(numbers: int, like: Tensor, what: str) -> None:
+    """Raise `DesignError` where there is no memory for so many numbers like these."""
+    check_memory(numbers * like.dtype.itemsize, like.device, what, otherwise=_smaller(like.dtype))
+
+
+def _smaller(dtype: torch.dtype) -> str:
+    """What to do where memory is not enough for numbers of this kind."""
+    return "in Python pass dtype='float32' to fit_irt" if dtype == torch.float64 else ""
+
+
+def memory_needed(n_models: int, n_items: int, dtype: torch.dtype = torch.float64) -> int:
+    """Bytes of successes and trials, twice: estimators hold as much again while they work."""
+    return 4 * n_models * n_items * dtype.itemsize
+
+
+def check_names(models: Sequence[str], n_items: int, at_least: int = 2) -> None:
+    """Raise `DesignError` for too few models, a name there twice, or no items."""
+    n = len(models)
+    if n < at_least:
+        msg = (
+            f"{n} {'model' if n == 1 else 'models'} found, expected {at_least} or more: ability is "
+            "only defined in comparison. For a model on items fitted before use score_models"
+        )
+        raise DesignError(msg)
+    if n_items == 0:
+        msg = "no items found, expected items with scores in [0, 1]"
+        raise DesignError(msg)
+    if len(set(models)) < n:
+        twice = next(name for name in models if models.count(name) > 1)
+        msg = f"model {twice!r} is there twice, expected one row per model: rename or stack epochs"
+        raise DesignError(msg)
+
+
+def components(there: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Number the groups of models (N,) and items (M,) that answers connect; -1 is an empty item.
+
+    >>> components(np.array([[True, False], [True, False], [False, True]]))
+    (array([0, 0, 1]), array([0, 1]))
+    """
+    models, items = (np.full(size, -1) for size in there.shape)
+    group = 0
+    while (models < 0).any():
+        fresh = np.array([int(np.argmax(models < 0))])
+        while len(fresh):
+            models[fresh] = group
+            reached = there[fresh].any(axis=0) & (items < 0)
+            items[reached] = group
+            fresh = np.flatnonzero(there[:, reached].any(axis=1) & (models < 0))
+        group += 1
+    return models, items
+
+
+def _check_linked(matrix: ResponseMatrix, there: NDArray[np.bool_]) -> None:
+    models, items = components(there)
+    empty = np.flatnonzero(items < 0)
+    if len(empty):
+        names = few([str(matrix.item_ids[j]) for j in empty])
+        msg = f"{len(empty)} items have no score of any model ({names}): leave them out"
+        raise DesignError(msg)
+    if models.max() == 0:
+        return
+    parts = [
+        f"{few([matrix.models[i] for i in np.flatnonzero(models == g)])} "
+        f"({int((items == g).sum())} items)"
+        for g in range(int(models.max()) + 1)
+    ]
+    msg = (
+        f"the models fall apart into {len(parts)} groups that answered no common item, so their "
+        f"abilities cannot be compared: {few([f'[{k + 1}] {p}' for k, p in enumerate(parts)])}. "
+        "Fit each group by itself, or add items or models that link them"
+    )
+    raise DesignError(msg)
+
+
+def _notes(
+    matrix: ResponseMatrix, right: NDArray[np.float64], trials: NDArray[np.float64]
+) -> list[str]:
+    """What is odd about the data, though they can be used."""
+    notes: list[str] = []
+    if (right != np.round(right)).any():
+        notes.append(PARTIAL)
+    for axis, what in ((1, "models"), (0, "items")):
+        total = right.sum(axis=axis)
+        flat = int(((total == 0) | (total == trials.sum(axis=axis))).sum())
+        if flat:
+            notes.append(f"{flat} {what} are all right or all wrong: finite only by their prior")
+    if right.shape[1] < _TELLING:
+        return notes
+    # Equal rows have equal sums; only those are compared in full.
+    weights = np.cos(np.arange(right.shape[1], dtype=np.float64))
+    sums: NDArray[np.float64] = right @ weights + trials.sum(axis=1)
+    order = np.argsort(sums, kind="stable")
+    alike = np.flatnonzero(np.isclose(np.diff(sums[order]), 0, atol=1e-9))
+    same = [
+        f"{matrix.models[a]} = {matrix.models[b]}"
+        for a, b in zip(order[alike].tolist(), order[alike + 1].tolist(), strict=True)
+        if np.array_equal(right[a], right[b]) and np.array_equal(trials[a], trials[b])
+    ]
+    if same:
+        notes.append(f"models with the same score on every item: {few(same)}")
+    return notes
+
+
+def _own_shares() -> range:
+    """Those of this process, among those that `torchrun` started."""
+    if not torch.distributed.is_initialized():
+        return range(_SHARES)
+    return range(torch.distributed.get_rank(), _SHARES, torch.distributed.get_world_size())
+
+
+def _of_all(part: Tensor) -> Tensor:
+    """Put together what each process has, which is 0 elsewhere."""
+    if torch.distributed.is_initialized():
+        torch.distributed.all_reduce(part)
+    return part
+
+
+@dataclass(frozen=True, eq=False)
+class StoredCells:
+    """Successes or trials of N models on the items at `places` of a store."""
+
+    store: ResponseStore
+    what: Literal["right", "trials"]
+    places: NDArray[np.int64]
+    """Shape (M,), ascending."""
+    like: Tensor
+    """Of the dtype and on the device that results have."""
+    complete: bool = False
+    """Whether no score is missing."""
+    kept: dict[int, NDArray[np.uint8] | None] = field(default_factory=dict, repr=False)
+    """Bits of row groups that were read, by their first item; None where all are 0."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """N and M."""
+        return len(self.store.models), len(self.places)
+
+    @property
+    def device(self) -> torch.device:
+        """Of the products."""
+        return self.like.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the products."""
+        return self.like.dtype
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, key: tuple[slice, slice | Tensor]) -> StoredCells:
+        """The items of a slice or mask, of all models."""
+        models, items = key
+        if models != slice(None):
+            msg = "cells on disk are cut by items only, expected cells[:, items]"
+            raise TypeError(msg)
+        at = items if isinstance(items, slice) else items.cpu().numpy()
+        return replace(self, places=self.places[at])
+
+    def __matmul__(self, columns: Tensor) -> Tensor:
+        """(N, M) @ (M, k)."""
+        few, back = narrowed(columns)
+        shares = self.like.new_zeros(_SHARES, few.shape[1], len(self))
+        for share, items, models, block in self._blocks():
+            # (k, m) @ (m, n) is twice as fast as its transpose.
+            shares[share][:, models].addmm_(few[items].T, block)
+        found = _of_all(shares).sum(dim=0).T
+        if self.what == "trials":
+            found = self.store.n_epochs * few.sum(dim=0) - found
+        return found if back is None else found @ back
+
+    def __rmatmul__(self, rows: Tensor) -> Tensor:
+        """(k, N) @ (N, M)."""
+        found = self.like.new_zeros(len(rows), self.shape[1])
+        for _, items, models, block in self._blocks():
+            found[:, items].addmm_(rows[:, models], block.T)
+        found = _of_all(found)
+        if self.what == "trials":
+            return self.store.n_epochs * rows.sum(dim=1, keepdim=True) - found
+        return found
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        """Let ``tensor @ cells`` find `__rmatmul__`."""
+        if getattr(func, "__name__", "") in ("__matmul__", "matmul") and isinstance(args[1], cls):
+            return args[1].__rmatmul__(args[0])
+        return NotImplemented
+
+    def common_row(self) -> Tensor | None:
+        """Trials of every model alike, shape (1, M), where nothing is missing."""
+        if not (self.complete and self.what == "trials"):
+            return None
+        return self.like.new_full((1, self.shape[1]), float(self.store.n_epochs))
+
+    def sum(self, dim: int) -> Tensor:
+        """Over the models (0) or the items (1)."""
+        row = self.common_row()
+        if row is not None:
+            return row[0] * len(self) if dim == 0 else row.sum().expand(len(self))
+        if dim == 0:
+            return (self.like.new_ones(1, len(self)) @ self)[0]
+        return (self @ self.like.new_ones(self.shape[1], 1))[:, 0]
+
+    def new_zeros(self, *size: int) -> Tensor:
+        """As a tensor's."""
+        return self.like.new_zeros(*size)
+
+    def new_tensor(self, values: Any) -> Tensor:
+        """As a tensor's."""
+        return self.like.new_tensor(values)
+
+    def _blocks(self) -> Iterator[tuple[int, slice, slice, Tensor]]:
+        """Blocks (m, n) of this process's shares: of which share, which items, which models.
+
+        Of trials it is those that are missing: where most are there, most blocks are left out.
+        Each is to be used before the next is asked for: they lie in the same memory.
+        """
+        groups = list(self.store.slices())
+        starts = np.searchsorted(self.places, [group.start for group in groups])
+        # Whole row groups: each is read by one process, once.
+        shares = (starts * _SHARES // max(len(self.places), 1)).tolist()
+        stops = [*starts[1:].tolist(), len(self.places)]
+        mine, (height, width) = _own_shares(), self._at_once()
+        space = self.like.new_empty(height * width)
+        for group, start, stop, share in zip(groups, starts.tolist(), stops, shares, strict=True):
+            if start == stop or share not in mine:
+                continue
+            cells = self._read(group, self.places[start:stop] - group.start)
+            for a, b in product(range(0, len(cells), height), range(0, len(self), width)):
+                part = cells[a : a + height, b : b + width]
+                items = slice(start + a, start + a + len(part))
+                yield share, items, slice(b, b + width), self._numbers(part, space)
+
+    def _at_once(self) -> tuple[int, int]:
+        """Items and models of a block."""
+        if self.device.type != "cpu":
+            return max(1, _CELLS_ELSEWHERE // len(self)), len(self)
+        width = min(len(self), _MODELS)
+        return _CELLS // width, width
+
+    def _read(self, group: slice, inside: NDArray[np.int64]) -> NDArray[Any]:
+        """Bytes or floats, shape (m, N, R); no items where all are 0."""
+        if self.what == "right" and self.store.coding.levels != 1:
+            cells = self.store.filled(group)
+            cells = cells if self.store.coding.levels else np.where(np.isnan(cells), 0.0, cells)
+        elif (cells := self._zeros_and_ones(group)) is None:
+            return np.empty((0, 0, 0))
+        return cells if len(inside) == len(cells) else cells[inside]
+
+    def _zeros_and_ones(self, group: slice) -> NDArray[np.uint8] | None:
+        """Of what is right, or what is missing; bytes become numbers faster than truth values."""
+        n, _, n_epochs = self.store.shape
+        if group.start in self.kept:
+            bits = self.kept[group.start]
+            cells = None if bits is None else np.unpackbits(bits, axis=1, count=n * n_epochs)
+            return None if cells is None else cells.reshape(-1, n, n_epochs)
+        if self.what == "right":
+            cells = self.store.filled(group)
+        else:
+            missing = self.store.missing(group)
+            cells = None if missing is None else missing.view(np.uint8)
+        if math.prod(self.store.shape) <= _KEPT:
+            flat = None if cells is None else np.packbits(cells.reshape(len(cells), -1), axis=1)
+            self.kept[group.start] = flat
+        return cells
+
+    def _numbers(self, cells: NDArray[Any], space: Tensor) -> Tensor:
+        """Summed over epochs, as numbers in `space`; shape (m, n)."""
+        total = cells[:, :, 0] if cells.shape[2] == 1 else cells.sum(2, dtype=np.float64)
+        numbers = space[: total.size].view(total.shape)
+        numbers.copy_(torch.from_numpy(total).to(self.device))
+        levels = self.store.coding.levels if self.what == "right" else None
+        return numbers if levels in (None, 1) else numbers.div_(levels)
+
+
+def stored_counts(
+    store: ResponseStore,
+    options: Mapping[str, Any],
+    *,
+    device: str | torch.device = "auto",
+    dtype: str | torch.dtype = "float64",
+) -> Counts:
+    """Count successes and trials as `counts_of` does, leaving them on disk.
+
+    Raises
+    ------
+    SelectionError
+        Options that need all answers in memory.
+    DesignError
+        One model, a name there twice, scores outside [0, 1], items without a score, or models that
+        fall apart into groups without a common item.
+    """
+    for name in ("std_errors", "sandwich"):
+        if options.get(name):
+            msg = f"option {name} found, which needs all answers in memory: pass store.matrix()"
+            raise SelectionError(msg)
+    m = store.shape[1]
+    check_names(store.models, m)
+    like = torch.zeros(0, dtype=resolve_dtype(dtype), device=resolve_device(device))
+    right = StoredCells(store, "right", np.arange(m), like)
+    complete = _check(store)
+    trials = StoredCells(store, "trials", np.arange(m), like, complete=complete)
+    notes = [*store.notes, *([PARTIAL] if store.coding.levels != 1 else [])]
+    return Counts(cast("Tensor", right), cast("Tensor", trials), tuple(notes))
+
+
+def _check(store: ResponseStore) -> bool:
+    """Whether no score is missing; raise where abilities could not be compared."""
+    if store.coding.levels is None:
+        for block in store.blocks():
+            check_unit_range(block)
+    complete = True
+    group = np.arange(len(store.models))
+    while True:
+        before = group.copy()
+        for part in store.slices():
+            missing = store.missing(part)
+            if missing is None:
+                group[:] = 0
+                continue
+            complete = False
+            there: NDArray[np.bool_] = np.any(~missing, axis=2)
+            _check_answered(store, part, there)
+            if not group.any():
+                continue
+            # Models of an item are of the group of the first among them.
+            first = np.where(there, group, len(group)).min(axis=1)
+            lowest = np.where(there, first[:, None], len(group)).min(axis=0)
+            group = np.minimum(group, lowest)
+        # All in one group need no second look.
+        if not group.any() or (group == before).all():
+            break
+    apart = np.unique(group)
+    if len(apart) > 1:
+        names = few([store.models[i] for i in apart])
+        msg = (
+            f"the models fall apart into {len(apart)} groups that answered no common item, so "
+            f"their abilities cannot be compared; the first of each: {names}. Fit each group by "
+            "itself, or add items or models that link them"
+        )
+        raise DesignError(msg)
+    return complete
+
+
+def _check_answered(store: ResponseStore, part: slice, there: NDArray[np.bool_]) -> None:
+    empty = np.flatnonzero(~there.any(axis=1))
+    if len(empty):
+        names = few([str(store.item_ids[part][j]) for j in empty])
+        msg = f"{len(empty)} items have no score of any model ({names}): leave them out"
+        raise DesignError(msg)
+
+
+def narrowed(columns: Tensor) -> tuple[Tensor, Tensor | None]:
+    """Columns U (M, r) and V (r, k) with U V = `columns` (M, k); None for V where nothing is saved.
+
+    The directions left out are those of the smallest singular values. V has orthonormal rows: in
+    ``(cells @ U) @ V`` no error grows.
+
+    >>> wide = torch.rand(500, 2, dtype=torch.float64) @ torch.rand(2, 90, dtype=torch.float64)
+    >>> few, back = narrowed(wide)
+    >>> few.shape[1], torch.allclose(few @ back, wide)
+    (2, True)
+    """
+    m, k = columns.shape
+    # In single precision the small directions are but rounding.
+    if k < _FEWEST or m < 2 * k or columns.dtype != torch.float64:
+        return columns, None
+    # Of the triangle the singular values are those of the columns themselves, to the last digit:
+    # of their products with one another half of the digits would be lost.
+    triangle = torch.linalg.qr(columns, mode="r")[1]
+    _, size, directions = torch.linalg.svd(triangle)
+    left_out = size.square().flip(0).cumsum(0).flip(0).sqrt()
+    rank = int((left_out > ACCURACY * left_out[0]).sum())
+    if 4 * rank > 3 * k:
+        return columns, None
+    back = directions[: max(rank, 1)]
+    return columns @ back.T, back

@@ -1,0 +1,208 @@
+"""What to hold out of a response matrix, so that predictions can be checked against it.
+
+Each mask takes which cells have scores, (N, M), and returns a `Split` of those. Held-out models or
+items come with a few exposed cells, from which the second stage of a fit places them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+import numpy as np
+
+from evalstats_plugin.errors import DesignError
+from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
+
+
+class Split(NamedTuple):
+    """Three parts of the cells, none of which overlap; each of shape (N, M)."""
+
+    train: BoolArray
+    """What the model is fitted to."""
+    exposed: BoolArray
+    """Of held-out models or items: places them, with the rest of the fit frozen."""
+    test: BoolArray
+    """What is predicted."""
+
+
+def random_entries(
+    observed: BoolArray, *, rng: np.random.Generator, test_share: float = 0.2
+) -> Split:
+    """Hold out cells at random; each model and item keeps one at least, if it has two."""
+    test = _some_per_row(observed.reshape(1, -1), test_share, rng).reshape(observed.shape)
+    for axis in (0, 1):
+        bare = observed.any(axis) & ~(observed & ~test).any(axis)
+        test &= ~(np.expand_dims(bare, axis) & observed)
+    return _checked(observed & ~test, np.zeros_like(observed), test)
+
+
+def rows(
+    observed: BoolArray,
+    *,
+    rng: np.random.Generator,
+    test_share: float = 0.2,
+    exposure_rate: float = 0.3,
+) -> Split:
+    """Hold out models: new ones, of which a part of the items is seen."""
+    return _held_out_rows(observed, _some(len(observed), test_share, rng), exposure_rate, rng)
+
+
+def columns(
+    observed: BoolArray,
+    *,
+    rng: np.random.Generator,
+    test_share: float = 0.2,
+    exposure_rate: float = 0.3,
+) -> Split:
+    """Hold out items: new ones, which a part of the models has answered."""
+    return _turned(rows(observed.T, rng=rng, test_share=test_share, exposure_rate=exposure_rate))
+
+
+def block(
+    observed: BoolArray,
+    *,
+    rng: np.random.Generator,
+    test_share: float = 0.2,
+    exposure_rate: float = 0.3,
+) -> Split:
+    """Train on old models × old items, predict new models on new items (AIMS's L-mask).
+
+    Exposed are cells of new models on old items, and of old models on new items.
+    """
+    new_models, new_items = _corner(observed, test_share, rng)
+    across = observed & (new_models != new_items)
+    old_items = _some_per_row(across & new_models, exposure_rate, rng)
+    old_models = _some_per_row((across & new_items).T, exposure_rate, rng).T
+    train = observed & ~new_models & ~new_items
+    return _checked(train, old_items | old_models, observed & new_models & new_items)
+
+
+def union(observed: BoolArray, *, rng: np.random.Generator, test_share: float = 0.2) -> Split:
+    """Train on all cells of old models and of old items (torch_measure's L-mask)."""
+    new_models, new_items = _corner(observed, test_share, rng)
+    test = observed & new_models & new_items
+    return _checked(observed & ~test, np.zeros_like(observed), test)
+
+
+def shifted_rows(
+    observed: BoolArray,
+    *,
+    key: FloatArray,
+    rng: np.random.Generator,
+    test_share: float = 0.2,
+    exposure_rate: float = 0.3,
+) -> Split:
+    """Hold out the models with the largest `key`, shape (N,): such as the most able."""
+    return _held_out_rows(observed, _largest(key, len(observed), test_share), exposure_rate, rng)
+
+
+def shifted_columns(
+    observed: BoolArray,
+    *,
+    key: FloatArray,
+    rng: np.random.Generator,
+    test_share: float = 0.2,
+    exposure_rate: float = 0.3,
+) -> Split:
+    """Hold out the items with the largest `key`, shape (M,): such as the hardest."""
+    held_out = _largest(key, observed.shape[1], test_share)
+    return _turned(_held_out_rows(observed.T, held_out, exposure_rate, rng))
+
+
+def temporal(
+    observed: BoolArray,
+    *,
+    released: FloatArray,
+    rng: np.random.Generator,
+    test_share: float = 0.2,
+    exposure_rate: float = 0.3,
+) -> Split:
+    """Hold out the models `released` last, shape (N,), and train on those before them.
+
+    Models released together stay together, so that more than `test_share` may be held out.
+    """
+    cut = np.sort(released)[-_number(len(observed), test_share)]
+    return _held_out_rows(observed, released >= cut, exposure_rate, rng)
+
+
+MASKS: Mapping[str, Callable[..., Split]] = MappingProxyType(
+    {
+        "random": random_entries,
+        "rows": rows,
+        "columns": columns,
+        "block": block,
+        "L": union,
+        "shifted-rows": shifted_rows,
+        "shifted-columns": shifted_columns,
+        "temporal": temporal,
+    }
+)
+"""Masks by name."""
+
+
+def _number(size: int, share: float) -> int:
+    """How many of `size` are held out: one at least, and never all."""
+    if not 0 < share < 1:
+        raise ValueError(f"a share must lie between 0 and 1, got {share}")
+    return max(1, min(round(share * size), size - 1))
+
+
+def _some(size: int, share: float, rng: np.random.Generator) -> BoolArray:
+    chosen = np.zeros(size, dtype=bool)
+    chosen[rng.permutation(size)[: _number(size, share)]] = True
+    return chosen
+
+
+def _largest(key: FloatArray, size: int, share: float) -> BoolArray:
+    if np.shape(key) != (size,) or np.isnan(key).any():
+        msg = f"key has shape {np.shape(key)}, expected ({size},) and no missing value"
+        raise ValueError(msg)
+    chosen = np.zeros(size, dtype=bool)
+    chosen[np.argsort(key, kind="stable")[-_number(size, share) :]] = True
+    return chosen
+
+
+def _some_per_row(cells: BoolArray, share: float, rng: np.random.Generator) -> BoolArray:
+    """Draw a share of the cells of each row, one at least where there are two."""
+    if not 0 < share < 1:
+        raise ValueError(f"a share must lie between 0 and 1, got {share}")
+    size: IntArray = cells.sum(axis=1)
+    least, most = np.minimum(size - 1, 1), np.maximum(size - 1, 0)
+    wanted: FloatArray = np.minimum(np.maximum(np.rint(share * size), least), most)
+    place = np.where(cells, rng.random(cells.shape), 2.0).argsort(axis=1, kind="stable")
+    drawn = np.zeros_like(cells)
+    first = np.arange(len(cells.T)) < wanted[:, None]
+    np.put_along_axis(drawn, place, first, axis=1)
+    return drawn
+
+
+def _held_out_rows(
+    observed: BoolArray, new: BoolArray, exposure_rate: float, rng: np.random.Generator
+) -> Split:
+    cells = observed & new[:, None]
+    exposed = _some_per_row(cells, exposure_rate, rng)
+    return _checked(observed & ~new[:, None], exposed, cells & ~exposed)
+
+
+def _corner(
+    observed: BoolArray, share: float, rng: np.random.Generator
+) -> tuple[BoolArray, BoolArray]:
+    """New models (N, 1) and new items (1, M)."""
+    n, m = observed.shape
+    return _some(n, share, rng)[:, None], _some(m, share, rng)[None]
+
+
+def _turned(split: Split) -> Split:
+    return Split(*(part.T for part in split))
+
+
+def _checked(train: BoolArray, exposed: BoolArray, test: BoolArray) -> Split:
+    if not train.any() or not test.any():
+        msg = (
+            f"{int(train.sum())} cells are left to train on and {int(test.sum())} to predict, "
+            "expected some of both: change test_share, or add models or items"
+        )
+        raise DesignError(msg)
+    return Split(train, exposed, test)

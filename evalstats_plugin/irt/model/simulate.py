@@ -1,0 +1,258 @@
+"""Answers of known truth, from every item model: to test estimators on, and to plan with."""
+# PART response_patterns - A crowd of classifiers as models under test: machine response patterns [LWY19]_.
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import deepcopy
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import special
+
+from evalstats_plugin.data.matrix import ResponseMatrix
+from evalstats_plugin.errors import DesignError, SelectionError, no_such
+from evalstats_plugin.stats.arrays import FloatArray, Rng
+
+ItemModel = Literal["rasch", "2pl", "3pl", "factor", "partial-credit"]
+
+
+ITEM_MODELS = ("rasch", "2pl", "3pl", "factor", "partial-credit")
+
+
+MOST_NOISE = 0.5
+"""Greatest share of wrong labels."""
+
+
+class Truth(NamedTuple):
+    """What answers are drawn from."""
+
+    item_model: ItemModel
+    ability: FloatArray
+    """Shape (N,), standard normal; (N, K) for ``"factor"``."""
+    discrimination: FloatArray
+    """Shape (M,), or the loadings (M, K)."""
+    difficulty: FloatArray
+    """Shape (M,): b, or for ``"factor"`` the negative intercept."""
+    guessing: FloatArray
+    """Shape (M,)."""
+    steps: FloatArray
+    """Shape (M, S): thresholds of partial credit around the difficulty; S = 0 for others."""
+
+    @property
+    def probability(self) -> FloatArray:
+        """Expected score of one trial, shape (N, M)."""
+        if self.item_model == "partial-credit":
+            shares = _shares(self)
+            return shares @ np.linspace(0, 1, shares.shape[-1])
+        return self.guessing + (1 - self.guessing) * special.expit(_logit(self))
+
+
+def simulate_responses(
+    *,
+    rng: Rng,
+    n_models: int,
+    n_items: int,
+    item_model: ItemModel = "2pl",
+    n_epochs: int = 1,
+    missing: float = 0.0,
+    n_dimensions: int = 2,
+) -> tuple[ResponseMatrix, Truth]:
+    """Draw models, items and answers.
+
+    Abilities and difficulties are N(0, 1), log discriminations N(0, 0.3²), guessing is uniform on
+    [0.1, 0.3], loadings are N(0, 1 / K) with positive sum, and partial credit has 4 steps.
+
+    Parameters
+    ----------
+    n_epochs
+        Takes of every item: Binomial counts.
+    missing
+        Share of the takes left out at random.
+    n_dimensions
+        K, of ``"factor"``.
+
+    Raises
+    ------
+    SelectionError
+        No such item model.
+
+    Examples
+    --------
+    >>> matrix, truth = simulate_responses(rng=0, n_models=3, n_items=4, n_epochs=2)
+    >>> matrix.scores.shape, truth.probability.shape
+    ((3, 4, 2), (3, 4))
+    """
+    source = np.random.default_rng(rng)
+    truth = draw_truth(source, n_models, n_items, item_model, n_dimensions=n_dimensions)
+    return draw_responses(truth, source, n_epochs=n_epochs, missing=missing), truth
+
+
+def draw_truth(
+    rng: np.random.Generator,
+    n_models: int,
+    n_items: int,
+    item_model: ItemModel = "2pl",
+    *,
+    n_dimensions: int = 2,
+    n_steps: int = 4,
+) -> Truth:
+    """Draw abilities and items; see `simulate_responses`."""
+    if item_model not in ITEM_MODELS:
+        raise SelectionError(no_such("item model", item_model, ITEM_MODELS, ", ".join(ITEM_MODELS)))
+    ability, difficulty = rng.standard_normal(n_models), rng.standard_normal(n_items)
+    slope = np.ones(n_items)
+    if item_model in ("2pl", "3pl"):
+        slope = np.exp(0.3 * rng.standard_normal(n_items))
+    if item_model == "factor":
+        ability = rng.standard_normal((n_models, n_dimensions))
+        slope = rng.standard_normal((n_items, n_dimensions)) / np.sqrt(n_dimensions)
+        slope *= np.where(slope.sum(axis=1, keepdims=True) < 0, -1, 1)
+    guessing = rng.uniform(0.1, 0.3, n_items) if item_model == "3pl" else np.zeros(n_items)
+    steps = rng.normal(0, 0.7, (n_items, n_steps if item_model == "partial-credit" else 0))
+    if item_model == "partial-credit":
+        steps -= steps.mean(axis=1, keepdims=True)
+    return Truth(item_model, ability, slope, difficulty, guessing, steps)
+
+
+def draw_responses(
+    truth: Truth, rng: np.random.Generator, *, n_epochs: int = 1, missing: float = 0.0
+) -> ResponseMatrix:
+    """Draw answers from a truth.
+
+    Raises
+    ------
+    ValueError
+        No epochs, or a share of missing takes outside [0, 1).
+    """
+    if n_epochs < 1 or not 0 <= missing < 1:
+        msg = f"expected 1 epoch or more and missing in [0, 1), got {n_epochs} and {missing}"
+        raise ValueError(msg)
+    shape = (len(truth.ability), len(truth.difficulty), n_epochs)
+    chance = rng.random(shape)
+    if truth.item_model == "partial-credit":
+        passed = np.cumsum(_shares(truth), axis=-1)[..., None, :-1]
+        scores = (chance[..., None] > passed).mean(axis=-1)
+    else:
+        scores = (chance < truth.probability[..., None]).astype(np.float64)
+    scores[rng.random(shape) < missing] = np.nan
+    return ResponseMatrix.from_array(scores)
+
+
+def _logit(truth: Truth) -> FloatArray:
+    if truth.item_model == "factor":
+        return truth.ability @ truth.discrimination.T - truth.difficulty
+    return truth.discrimination * (truth.ability[:, None] - truth.difficulty)
+
+
+def _shares(truth: Truth) -> FloatArray:
+    """Probability of each number of steps taken, shape (N, M, S + 1) [Mas82]_."""
+    each = _logit(truth)[..., None] - truth.steps
+    total = np.cumsum(each, axis=-1)
+    return special.softmax(np.concatenate([np.zeros_like(total[..., :1]), total], axis=-1), axis=-1)
+
+
+class ResponsePatterns(NamedTuple):
+    """Graded answers, and how each model came to be."""
+
+    matrix: ResponseMatrix
+    """Scores 0 and 1 of N models on the M test items."""
+    training_size: NDArray[np.int64]
+    """Shape (N,)."""
+    label_noise: FloatArray
+    """Probability with which a label was turned wrong, shape (N,)."""
+
+
+def simulate_response_patterns(
+    classifier: Any,
+    X_train: ArrayLike,  # noqa: N803 - as scikit-learn names them
+    y_train: ArrayLike,
+    X_test: ArrayLike,  # noqa: N803
+    y_test: ArrayLike,
+    *,
+    n_models: int,
+    rng: np.random.Generator | int | None = None,
+) -> ResponsePatterns:
+    """Train `n_models` classifiers on random parts of noisy data and grade their answers.
+
+    Each draws a training size, uniform up to all of the data, and a noise η uniform on [0, ½];
+    each label turns into one of the other labels with probability η. One example of each class is
+    always there, with its own label, as most classifiers need two classes to learn from.
+
+    Parameters
+    ----------
+    classifier
+        With ``fit(X, y)`` and ``predict(X)`` as in scikit-learn; it is copied, never fitted
+        itself. Or a function without arguments that makes one.
+    rng
+        Each model has a stream of its own: more models leave the first ones as they are.
+
+    Raises
+    ------
+    DesignError
+        Fewer than two classes, or features and labels that differ in number.
+    """
+    data = [np.asarray(part) for part in (X_train, y_train, X_test, y_test)]
+    features, labels, test, answers = data
+    classes, codes = np.unique(labels, return_inverse=True)
+    _check(data, classes, n_models)
+    runs = [
+        _one(classifier, (features, codes, classes), test, stream)
+        for stream in np.random.default_rng(rng).spawn(n_models)
+    ]
+    predictions = np.stack([prediction for prediction, _, _ in runs])
+    return ResponsePatterns(
+        ResponseMatrix.from_array((predictions == answers).astype(np.float64), metric="accuracy"),
+        np.array([size for _, size, _ in runs]),
+        np.array([noise for _, _, noise in runs]),
+    )
+
+
+def _check(data: list[NDArray[Any]], classes: NDArray[Any], n_models: int) -> None:
+    for part, features, labels in (("training", *data[:2]), ("test", *data[2:])):
+        if len(features) != len(labels) or labels.ndim != 1:
+            msg = (
+                f"{len(features)} {part} examples with labels of shape {labels.shape}, expected "
+                "one label each"
+            )
+            raise DesignError(msg)
+    if len(classes) < 2 or n_models < 1:
+        msg = (
+            f"{len(classes)} classes and {n_models} models found, expected 2 or more classes and a "
+            "model"
+        )
+        raise DesignError(msg)
+
+
+def _one(
+    classifier: Any,
+    training: tuple[NDArray[Any], NDArray[np.int64], NDArray[Any]],
+    test: NDArray[Any],
+    rng: np.random.Generator,
+) -> tuple[NDArray[Any], int, float]:
+    """Predictions, training size and noise of one model."""
+    features, codes, classes = training
+    k = len(classes)
+    order = rng.permutation(len(codes))
+    first = np.unique(codes[order], return_index=True)[1]
+    # One example of each class in front, the others in their random order.
+    order = np.concatenate([order[first], np.delete(order, first)])
+    size = int(rng.integers(k, len(order), endpoint=True))
+    noise = float(rng.uniform(0, MOST_NOISE))
+    chosen = order[:size]
+    turned = rng.random(size) < noise
+    turned[:k] = False
+    shift = rng.integers(1, k, size=size)
+    noisy = np.where(turned, (codes[chosen] + shift) % k, codes[chosen])
+    model = _fresh(classifier)
+    model.fit(features[chosen], classes[noisy])
+    return np.asarray(model.predict(test)), size, noise
+
+
+def _fresh(classifier: Any) -> Any:
+    """Make an unfitted classifier: by its factory, or as a copy."""
+    if hasattr(classifier, "fit") and not isinstance(classifier, type):
+        return deepcopy(classifier)
+    make: Callable[[], Any] = classifier
+    return make()

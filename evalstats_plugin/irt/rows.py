@@ -1,0 +1,486 @@
+"""What a fitted scale of abilities says of each model and item, as records."""
+# PART ability_rows - From a fitted item response model to records: models, differences from a baseline, items.
+# PART ability_factors - From a fitted factor model to records: abilities of each model, and what items ask for.
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from evalstats_plugin.comparisons.rows import Comparison
+from evalstats_plugin.data.matrix import ResponseMatrix, part
+from evalstats_plugin.data.results import Results, finite, records
+from evalstats_plugin.data.runs import is_model
+from evalstats_plugin.errors import DesignError, SelectionError, few, no_such
+from evalstats_plugin.irt.answers import short
+from evalstats_plugin.stats.arrays import FloatArray
+from evalstats_plugin.stats.interval import normal_quantile
+from evalstats_plugin.stats.many import holm
+
+if TYPE_CHECKING:
+    from evalstats_plugin.irt.model.fit import FactorFit, IRTFit
+
+
+ODD_ORDER = 0.9
+"""Rank correlation of ability with score below which one ability may not be what items measure."""
+
+
+FEWEST_IN_ORDER = 10
+"""Models with all items, from which on their order tells that."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ability:
+    """How able one model is, on a scale that it shares with the others.
+
+    Numbers are finite or ``None``, never NaN.
+    """
+
+    model: str
+    task: str
+    """Names of the tasks whose items make the scale, joined by commas."""
+    metric: str
+    n_items: int
+    """Items of these that the model took."""
+    n_models: int
+    """On the scale."""
+    score: float | None
+    """Mean over the items taken, each the mean of its epochs."""
+    estimate: float | None
+    """The ability, θ."""
+    low: float | None
+    high: float | None
+    std_error: float | None
+    confidence_level: float
+    item_model: str
+    estimator: str
+    scale: str
+    """What fixes it, such as ``"abilities sum to 0"``."""
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemEstimate:
+    """How hard one item is, how well it tells models apart, and whether it fits.
+
+    Numbers are finite or ``None``, never NaN.
+    """
+
+    item: str
+    task: str
+    metric: str
+    n_models: int
+    """That took it."""
+    score: float | None
+    """Mean over models and epochs."""
+    difficulty: float | None
+    difficulty_std_error: float | None
+    discrimination: float | None
+    discrimination_std_error: float | None
+    guessing: float | None
+    infit: float | None
+    """Noise of the answers over what the model expects, those near the item's level counting most.
+    """
+    outfit: float | None
+    """The same with all answers counting alike."""
+    item_rest: float | None
+    """Correlation with the models' means on the other items."""
+    notes: tuple[str, ...] = ()
+    """Why a person should look at it, the gravest first; empty for most items."""
+
+
+@dataclass(frozen=True)
+class Abilities(Results[Ability]):
+    """The models, the ablest first, and what goes with them."""
+
+    items: tuple[ItemEstimate, ...] = ()
+    """Those to look at first; empty where they were not asked for."""
+    differences: tuple[Comparison, ...] = ()
+    """Of the other models' abilities to the baseline's."""
+    fit: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """What was fitted and how: see `IRTFit.summary`."""
+
+    @property
+    def flagged(self) -> tuple[ItemEstimate, ...]:
+        """Items that a person should look at."""
+        return tuple(item for item in self.items if item.notes)
+
+
+def abilities(
+    fit: IRTFit,
+    matrix: ResponseMatrix,
+    *,
+    confidence_level: float = 0.95,
+    baseline: str | None = None,
+    items: bool = False,
+) -> Abilities:
+    """Return the models of a fit with intervals, the ablest first.
+
+    Parameters
+    ----------
+    fit
+        Of the models of `matrix`; of its items, or of others too.
+    baseline
+        Model with which the others are compared, by the covariance of the two abilities.
+    items
+        Whether to give the items too, those to look at first.
+
+    Raises
+    ------
+    DesignError
+        The confidence level is not between 0 and 1.
+    SelectionError
+        No model has the baseline's name.
+    """
+    if not 0 < confidence_level < 1:
+        msg = f"confidence level {confidence_level} found, expected a number between 0 and 1"
+        raise DesignError(msg)
+    against = None if baseline is None else _baseline(fit.models, baseline)
+    return Abilities(
+        rows=tuple(_ability_rows(fit, matrix, confidence_level)),
+        notes=(*fit.notes, *_order(fit, matrix), *(_hardly_known(fit) if items else ())),
+        items=tuple(item_estimates(fit, matrix, confidence_level)) if items else (),
+        differences=(
+            () if against is None else tuple(_differences(fit, matrix, confidence_level, against))
+        ),
+        fit=fit.summary(),
+    )
+
+
+class _Totals(NamedTuple):
+    right: FloatArray
+    """Mean score of each model on each item over epochs, shape (N, M); 0 where missing."""
+    there: NDArray[np.bool_]
+    """Shape (N, M)."""
+
+    def mean(self, axis: int) -> FloatArray:
+        with np.errstate(invalid="ignore"):
+            return self.right.sum(axis=axis) / self.there.sum(axis=axis)
+
+
+def _totals(matrix: ResponseMatrix) -> _Totals:
+    trials = (~np.isnan(matrix.scores)).sum(axis=2)
+    return _Totals(np.nansum(matrix.scores, axis=2) / np.maximum(trials, 1), trials > 0)
+
+
+def _ability_rows(fit: IRTFit, matrix: ResponseMatrix, level: float) -> list[Ability]:
+    totals = _totals(matrix)
+    score = totals.mean(axis=1)
+    error = fit.ability_std_error
+    width = normal_quantile(level) * error
+    order = np.argsort(-fit.ability, kind="stable")
+    extreme = {0.0: ("no answer right",), 1.0: ("every answer right",)}
+    columns: dict[str, Sequence[Any]] = {
+        "model": [fit.models[i] for i in order],
+        "n_items": totals.there.sum(axis=1)[order].tolist(),
+        "score": _finite(score[order]),
+        "estimate": _finite(fit.ability[order]),
+        "low": _finite((fit.ability - width)[order]),
+        "high": _finite((fit.ability + width)[order]),
+        "std_error": _finite(error[order]),
+        "notes": [extreme.get(value, ()) for value in score[order].tolist()],
+    }
+    return records(Ability, columns, _scale(fit, matrix) | {"confidence_level": level})
+
+
+def _scale(fit: IRTFit, matrix: ResponseMatrix) -> dict[str, Any]:
+    return {
+        "task": _names(matrix.tasks),
+        "metric": _names(np.asarray([short(name) for name in matrix.metrics.astype(str)])),
+        "n_models": len(fit.models),
+        "item_model": fit.item_model,
+        "estimator": fit.estimator,
+        "scale": fit.identification,
+    }
+
+
+def _names(column: NDArray[Any]) -> str:
+    return ", ".join(dict.fromkeys(column.astype(str).tolist()))
+
+
+def _finite(values: FloatArray) -> list[float | None]:
+    return [finite(value) for value in values.tolist()]
+
+
+def _baseline(models: Sequence[str], name: str) -> int:
+    found = next((m for m in models if m == name), None)
+    found = found or next((m for m in models if is_model(m, name)), None)
+    if found is None:
+        raise SelectionError(no_such("model", name, models, few(models)))
+    return models.index(found)
+
+
+def _differences(
+    fit: IRTFit, matrix: ResponseMatrix, level: float, against: int
+) -> list[Comparison]:
+    """How much abler each other model is; p-values allow for all of them (Holm)."""
+    covariance = fit.ability_covariance
+    own = np.diagonal(covariance)
+    difference = fit.ability - fit.ability[against]
+    error = np.sqrt(np.maximum(own + own[against] - 2 * covariance[against], 0.0))
+    order = np.argsort(-fit.ability, kind="stable")
+    order = order[order != against]
+    difference, error = difference[order], error[order]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        z = np.where(difference == 0, 0.0, difference / error)
+    width = normal_quantile(level) * error
+    p = 2 * special.ndtr(-np.abs(z))
+    there = _totals(matrix).there
+    columns: dict[str, Sequence[Any]] = {
+        "model_b": [fit.models[i] for i in order],
+        "n_items": (there[order] & there[against]).sum(axis=1).tolist(),
+        "difference": _finite(difference),
+        "low": _finite(difference - width),
+        "high": _finite(difference + width),
+        "p_value": _finite(p),
+        "p_adjusted": _finite(holm(p)) if np.isfinite(p).all() else [None] * len(p),
+        "prob_better": _finite(special.ndtr(z)),
+    }
+    scale = _scale(fit, matrix)
+    same = {
+        "task": scale["task"],
+        "metric": f"ability on {scale['metric']}",
+        "model_a": fit.models[against],
+        "method": fit.estimator,
+        "confidence_level": level,
+        "higher_is_better": True,
+    }
+    return records(Comparison, columns, same)
+
+
+def item_estimates(fit: IRTFit, matrix: ResponseMatrix, level: float) -> list[ItemEstimate]:
+    """Return the items, those to look at first, the others by difficulty, the hardest first."""
+    from evalstats_plugin.irt.item_fit import cells_of, item_totals, mean_squares
+    from evalstats_plugin.irt.suspects import suspects
+
+    fit, matrix = _shared(fit, matrix)
+    cells = cells_of(fit, matrix)
+    squares = mean_squares(cells)
+    listed = suspects(fit, matrix, confidence_level=level)
+    reasons = {(row.task, row.item): row.reasons for row in listed}
+    place = {key: k for k, key in enumerate(reasons)}
+    keys = list(zip(matrix.tasks.astype(str), matrix.item_ids.astype(str), strict=True))
+    last = len(place)
+    order = sorted(
+        range(len(keys)), key=lambda j: (place.get(keys[j], last), -float(fit.difficulty[j]))
+    )
+    totals = _totals(matrix)
+    numbers = {
+        "score": totals.mean(axis=0),
+        "difficulty": fit.difficulty,
+        "difficulty_std_error": fit.difficulty_std_error,
+        "discrimination": fit.discrimination,
+        "discrimination_std_error": fit.discrimination_std_error,
+        "guessing": fit.guessing,
+        "infit": squares.infit,
+        "outfit": squares.outfit,
+        "item_rest": item_totals(cells.right, cells.trials).item_rest,
+    }
+    columns: dict[str, Sequence[Any]] = {
+        "item": [keys[j][1] for j in order],
+        "task": [keys[j][0] for j in order],
+        "metric": [short(str(matrix.metrics[j])) for j in order],
+        "n_models": totals.there.sum(axis=0)[order].tolist(),
+        "notes": [reasons.get(keys[j], ()) for j in order],
+        **{name: _finite(values[order]) for name, values in numbers.items()},
+    }
+    return records(ItemEstimate, columns, {})
+
+
+def _order(fit: IRTFit, matrix: ResponseMatrix) -> list[str]:
+    """Say where abilities order the models otherwise than their scores on the same items."""
+    totals = _totals(matrix)
+    same = totals.there.all(axis=1) & np.isfinite(fit.ability)
+    if same.sum() < FEWEST_IN_ORDER:
+        return []
+    score = totals.mean(axis=1)
+    correlation = float(np.corrcoef(_ranks(fit.ability[same]), _ranks(score[same]))[0, 1])
+    if correlation >= ODD_ORDER:
+        return []
+    return [
+        "abilities order the models otherwise than their scores on the same items (rank "
+        f"correlation {correlation:.2f}): these items may measure more than one ability; "
+        'look at those with negative discrimination, or fit item model "rasch"'
+    ]
+
+
+def _ranks(values: FloatArray) -> FloatArray:
+    """Rank from 1, ties in the middle; what differs by rounding is a tie."""
+    _, place, size = np.unique(values.round(9), return_inverse=True, return_counts=True)
+    return (np.cumsum(size) - (size - 1) / 2)[place]
+
+
+def _hardly_known(fit: IRTFit) -> list[str]:
+    """Say where infit, outfit and reasons that rest on them are computed at shaky estimates."""
+    unsure = int((fit.discrimination_std_error > np.abs(fit.discrimination)).sum())
+    return (
+        [
+            f"{unsure} of {len(fit.item_ids)} items have a discrimination with a standard error "
+            f"larger than itself: {len(fit.models)} models are too few to tell it, and infit and "
+            "outfit of these items mean little"
+        ]
+        if unsure
+        else []
+    )
+
+
+def _shared(fit: IRTFit, matrix: ResponseMatrix) -> tuple[IRTFit, ResponseMatrix]:
+    """Return the items that both have, in the matrix's order: a bank has others too."""
+    known = {key: j for j, key in enumerate(_keys(fit))}
+    there = [known.get(key, -1) for key in _keys(matrix)]
+    places = np.asarray(there, dtype=np.int64)
+    if np.array_equal(places, np.arange(len(fit.item_ids))):
+        return fit, matrix
+    here = np.flatnonzero(places >= 0)
+    at = places[here]
+    per_item = {"item_ids", "tasks", "item_covariance"} | {
+        name + suffix
+        for name in ("discrimination", "difficulty", "guessing")
+        for suffix in ("", "_std_error")
+    }
+    cut: Mapping[str, Any] = {
+        f.name: getattr(fit, f.name)[at]
+        for f in fields(fit)
+        if f.name in per_item and getattr(fit, f.name) is not None
+    }
+    return replace(fit, **cut), part(matrix, np.arange(len(matrix.models)), here)
+
+
+def _keys(of: IRTFit | ResponseMatrix) -> list[tuple[str, str]]:
+    return list(zip(of.tasks.astype(str).tolist(), of.item_ids.astype(str).tolist(), strict=True))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactorAbility:
+    """How able one model is in one dimension. Numbers are finite or ``None``."""
+
+    model: str
+    dimension: int
+    """From 1."""
+    task: str
+    metric: str
+    n_items: int
+    n_models: int
+    score: float | None
+    """Mean over the items taken, the same in each dimension."""
+    estimate: float | None
+    low: float | None
+    high: float | None
+    std_error: float | None
+    """Items taken as known."""
+    confidence_level: float
+    scale: str
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactorLoading:
+    """How much one item asks of one dimension. Numbers are finite or ``None``."""
+
+    item: str
+    dimension: int
+    task: str
+    metric: str
+    score: float | None
+    loading: float | None
+    std_error: float | None
+    """Abilities taken as known."""
+    intercept: float | None
+    """Logit of a model whose abilities are all 0."""
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class FactorAbilities(Results[FactorAbility]):
+    """The models, those of the highest score first, a row for each dimension."""
+
+    items: tuple[FactorLoading, ...] = ()
+    """Those that ask most of a dimension first."""
+    fit: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """What was fitted and how: see `FactorFit.summary`."""
+
+
+def factor_abilities(
+    fit: FactorFit, matrix: ResponseMatrix, *, confidence_level: float = 0.95
+) -> FactorAbilities:
+    """Return abilities and loadings of a fit to this matrix.
+
+    Raises
+    ------
+    DesignError
+        The confidence level is not between 0 and 1, or the matrix has other models or items.
+    """
+    from evalstats_plugin.irt.item_fit import cells_of
+
+    if not 0 < confidence_level < 1:
+        msg = f"confidence level {confidence_level} found, expected a number between 0 and 1"
+        raise DesignError(msg)
+    cells = cells_of(fit, matrix)
+    there: NDArray[np.bool_] = np.asarray(cells.trials > 0)
+    score = np.where(there, cells.right / np.maximum(cells.trials, 1), 0.0)
+    metrics = dict.fromkeys(short(str(name)) for name in matrix.metrics)
+    same = {
+        "task": ", ".join(dict.fromkeys(matrix.tasks.astype(str).tolist())),
+        "metric": ", ".join(metrics),
+        "n_models": len(fit.models),
+        "confidence_level": confidence_level,
+        "scale": fit.identification,
+    }
+    with np.errstate(invalid="ignore"):
+        by_model, by_item = (score.sum(axis=k) / there.sum(axis=k) for k in (1, 0))
+    return FactorAbilities(
+        rows=_factor_rows(fit, by_model.tolist(), there.sum(axis=1).tolist(), same),
+        notes=fit.notes,
+        items=_items(fit, matrix, by_item.tolist()),
+        fit=fit.summary(),
+    )
+
+
+def _factor_rows(
+    fit: FactorFit, score: list[float], n_items: list[int], same: Mapping[str, Any]
+) -> tuple[FactorAbility, ...]:
+    values = fit.ability
+    error = fit.ability_std_error
+    width = normal_quantile(same["confidence_level"]) * error
+    low, high = (values - width).tolist(), (values + width).tolist()
+    estimate, std_error = values.tolist(), error.tolist()
+    return tuple(
+        FactorAbility(
+            model=fit.models[i],
+            dimension=k + 1,
+            n_items=n_items[i],
+            score=finite(score[i]),
+            estimate=finite(estimate[i][k]),
+            low=finite(low[i][k]),
+            high=finite(high[i][k]),
+            std_error=finite(std_error[i][k]),
+            **same,
+        )
+        for i in sorted(range(len(score)), key=lambda i: -score[i])
+        for k in range(fit.n_dimensions)
+    )
+
+
+def _items(fit: FactorFit, matrix: ResponseMatrix, score: list[float]) -> tuple[FactorLoading, ...]:
+    loading: list[list[float]] = fit.loading.tolist()
+    error: list[list[float]] = fit.loading_std_error.tolist()
+    intercept: list[float] = fit.intercept.tolist()
+    return tuple(
+        FactorLoading(
+            item=str(fit.item_ids[j]),
+            dimension=k + 1,
+            task=str(fit.tasks[j]),
+            metric=short(str(matrix.metrics[j])),
+            score=finite(score[j]),
+            loading=finite(loading[j][k]),
+            std_error=finite(error[j][k]),
+            intercept=finite(intercept[j]),
+        )
+        for k in range(fit.n_dimensions)
+        for j in sorted(range(len(score)), key=lambda j: -abs(loading[j][k]))
+    )

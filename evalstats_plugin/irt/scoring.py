@@ -1,0 +1,159 @@
+"""How able are models that answered items fitted before?"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
+
+import numpy as np
+
+from evalstats_plugin.data.matrix import ResponseMatrix, part
+from evalstats_plugin.errors import DesignError, SelectionError, few, no_such
+from evalstats_plugin.runtime.lazy import need_torch
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from evalstats_plugin.irt.estimators.frozen import ScoreMethod
+    from evalstats_plugin.irt.model.fit import FactorFit, IRTFit
+
+
+FitT = TypeVar("FitT", "IRTFit", "FactorFit")
+
+
+METHODS = ("eap", "map", "ml", "wle")
+
+
+def score_models(
+    fit: FitT,
+    matrix: ResponseMatrix,
+    *,
+    method: Literal["auto", "eap", "map", "ml", "wle"] = "auto",
+    device: str = "auto",
+) -> FitT:
+    """Score models on the items of a fit, which stay as they are.
+
+    Items are matched by task and id; those that the fit does not know are left out, with a note.
+
+    Parameters
+    ----------
+    method
+        Mean or mode of the posterior, maximum likelihood, or Warm's estimate; ``"auto"`` is
+        ``"eap"``, and of a `FactorFit` ``"map"``, which it has alone.
+
+    Returns
+    -------
+    IRTFit
+        Or a `FactorFit`, as was given: the same items, and the models of `matrix`. Their errors are
+        those of their answers alone: the items count as known.
+
+    Raises
+    ------
+    DesignError
+        No item of the matrix is in the fit, or a model answered none of them.
+    SelectionError
+        No such method, or one that the fit does not have.
+    """
+    need_torch("item response models", "irt")
+    from evalstats_plugin.irt.model.data import counts_of
+
+    several = fit.item_model == "factor"
+    known = ("map",) if several else METHODS
+    if method not in ("auto", *known):
+        raise SelectionError(no_such("score", method, known, ", ".join(known)))
+    here, there, notes = _matched(fit, matrix)
+    counts: Any = counts_of(
+        part(matrix, np.arange(len(matrix.models)), here), device=device, linked=False
+    )
+    silent = [m for m, t in zip(matrix.models, counts.trials.sum(1).tolist(), strict=True) if not t]
+    if silent:
+        msg = f"no item of the fit was answered by {few(silent)}: they cannot be scored"
+        raise DesignError(msg)
+    how = "map" if several else "eap" if method == "auto" else method
+    scored: Any = (
+        _on_factors(cast("FactorFit", fit), matrix, counts, there)
+        if several
+        else _on_one(cast("IRTFit", fit), matrix, counts, there, how)
+    )
+    about = {"scored_by": how, "n_items": len(here)}
+    return replace(scored, diagnostics=about, notes=tuple(notes))
+
+
+def _on_one(
+    fit: IRTFit, matrix: ResponseMatrix, counts: Any, there: NDArray[np.int64], method: str
+) -> IRTFit:
+    need_torch("item response models", "irt")
+    from evalstats_plugin.irt.estimators.frozen import score
+
+    mean, sd = _ability_distribution(fit)
+    items = _items(fit, there, counts.right, mean, sd)
+    found = score(counts, items, cast("ScoreMethod", method))
+    std_error = sd * found.std_error.cpu().numpy()
+    return replace(
+        fit,
+        models=matrix.models,
+        ability=mean + sd * found.ability.cpu().numpy(),
+        ability_covariance=np.diag(std_error**2),
+    )
+
+
+def _on_factors(
+    fit: FactorFit, matrix: ResponseMatrix, counts: Any, there: NDArray[np.int64]
+) -> FactorFit:
+    need_torch("item response models", "irt")
+    from evalstats_plugin.irt.estimators.factor import score_on_factors
+
+    per_item = ("item_ids", "tasks", "loading", "intercept", "item_covariance")
+    cut: dict[str, Any] = {name: getattr(fit, name)[there] for name in per_item}
+    found: FactorFit = score_on_factors(replace(fit, **cut), matrix, counts)
+    return replace(
+        fit,
+        models=found.models,
+        ability=found.ability,
+        ability_covariance=found.ability_covariance,
+    )
+
+
+def _items(fit: IRTFit, at: NDArray[np.int64], like: Any, mean: float, sd: float) -> Any:
+    """The items of the fit, on the scale where abilities are N(0, 1)."""
+    need_torch("item response models", "irt")
+    from evalstats_plugin.irt.model.curves import Items
+
+    slope = fit.discrimination[at]
+    intercept = fit.intercept[at] + slope * mean
+    guess = None
+    if (fit.guessing > 0).any():
+        c = np.clip(fit.guessing[at], 1e-9, 1 - 1e-9)
+        guess = like.new_tensor(np.log(c / (1 - c)))
+    upper = float(fit.hyperparameters.get("upper", 1.0))
+    items = Items
+    return items(like.new_tensor(slope * sd), like.new_tensor(intercept), guess, upper)
+
+
+def _ability_distribution(fit: IRTFit) -> tuple[float, float]:
+    """Mean and standard deviation: of the fit, or of its models where it assumed none."""
+    known = fit.hyperparameters
+    if "ability_sd" in known:
+        return float(known.get("ability_mean", 0.0)), float(known["ability_sd"])
+    return float(fit.ability.mean()), max(float(fit.ability.std(ddof=1)), 1e-3)
+
+
+def _matched(
+    fit: IRTFit | FactorFit, matrix: ResponseMatrix
+) -> tuple[NDArray[np.int64], NDArray[np.int64], list[str]]:
+    """Places of the common items in the matrix and in the fit."""
+    known = {key: j for j, key in enumerate(_keys(fit.tasks, fit.item_ids))}
+    places = np.array([known.get(key, -1) for key in _keys(matrix.tasks, matrix.item_ids)])
+    here = np.flatnonzero(places >= 0)
+    if not len(here):
+        msg = (
+            f"none of the {len(places)} items is among the {len(known)} of the fit, expected the "
+            "same tasks and item ids"
+        )
+        raise DesignError(msg)
+    missed = len(places) - len(here)
+    return here, places[here], [f"{missed} items are not in the fit: left out"] if missed else []
+
+
+def _keys(tasks: NDArray[Any], ids: NDArray[Any]) -> list[tuple[str, str]]:
+    return list(zip(tasks.astype(str).tolist(), ids.astype(str).tolist(), strict=True))

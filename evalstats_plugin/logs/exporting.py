@@ -1,0 +1,109 @@
+"""Responses out: `export`, into the formats of whatever plugins are installed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from evalstats_plugin.data.matrix import ResponseMatrix
+from evalstats_plugin.data.responses import Responses
+from evalstats_plugin.data.runs import ResponseSet
+from evalstats_plugin.errors import SelectionError, WriteError, no_such
+from evalstats_plugin.hookspecs import Exporter
+from evalstats_plugin.plugins import Plugins, load_plugins
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """What `export` wrote."""
+
+    paths: tuple[Path, ...]
+    notes: tuple[str, ...] = ()
+    """What the format cannot hold, and so is not in the files."""
+
+
+def export(
+    responses: ResponseSet | ResponseMatrix | Sequence[Responses],
+    output: str | Path,
+    *,
+    to: str | None = None,
+    plugins: Plugins | None = None,
+    **options: Any,
+) -> Exported:
+    """Write responses in another format.
+
+    Parameters
+    ----------
+    responses
+        As `read` gave them, or a matrix.
+    output
+        File, or for ``"every-eval-ever"`` folder, to write.
+    to
+        ``"csv"``, ``"tsv"``, ``"jsonl"``, ``"parquet"``, ``"every-eval-ever"``, or the format of
+        another plugin. Default: by the ending of ``output``.
+    options
+        Of the format: ``matrix=True`` for a matrix of models × items (csv, tsv, parquet);
+        ``organization`` and ``relationship`` (every-eval-ever).
+
+    Raises
+    ------
+    SelectionError
+        No such format or option; the message has the closest.
+    WriteError
+        There is nothing that the format can hold, or the file cannot be written.
+    """
+    plugins = plugins or load_plugins()
+    exporter = exporter_of(to, Path(output), plugins)
+    module, _, name = exporter.function.partition(":")
+    write: Any = getattr(import_module(module), name)
+    known = list(write.__kwdefaults__ or {})
+    if unknown := [k for k in options if k not in known]:
+        if not known:
+            raise SelectionError(f"{exporter.name} has no options, but {unknown[0]!r} was given")
+        msg = no_such(f"option of {exporter.name}", unknown[0], known, ", ".join(known))
+        raise SelectionError(msg)
+    if isinstance(responses, ResponseMatrix):
+        responses = responses.to_responses()
+    held = responses if isinstance(responses, ResponseSet) else ResponseSet(tuple(responses))
+    if not len(held):
+        msg = f"nothing to export to {output}: no responses were selected"
+        raise WriteError(msg)
+    _refuse_source(held, Path(output))
+    paths, notes = write(held, Path(output), **options)
+    return Exported(tuple(paths), tuple(notes))
+
+
+def _refuse_source(responses: ResponseSet, output: Path) -> None:
+    """Raise `WriteError` where a file that was read would be lost."""
+    read = {r.source.path for r in responses}
+    if output.exists() and any(p.is_file() and p.samefile(output) for p in read):
+        msg = f"{output} is one of the files that were read, expected another name to write to"
+        raise WriteError(msg)
+
+
+def exporter_of(to: str | None, output: Path, plugins: Plugins) -> Exporter:
+    """Return the exporter of a name, or of a file's ending.
+
+    Raises
+    ------
+    SelectionError
+        There is none.
+    """
+    known = plugins.exporters()
+    name = to or output.suffix.removeprefix(".").lower()
+    if name in known:
+        return known[name]
+    if to is None:
+        msg = (
+            f"{output} does not say by its ending what to write, expected a format: "
+            f"--to {', --to '.join(known)} (in Python: to=)"
+        )
+        raise SelectionError(msg)
+    raise SelectionError(no_such("format", name, known, _listed(list(known.values()))))
+
+
+def _listed(exporters: Sequence[Exporter]) -> str:
+    return ", ".join(e.name for e in exporters) or "none"

@@ -1,0 +1,370 @@
+"""Logs in: `read`, through whatever adapters are installed."""
+# PART contest_logs - Judged comparisons in: `read_contests`, through whatever adapters are installed.
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import replace
+from difflib import get_close_matches
+from functools import partial
+from importlib import import_module
+from operator import attrgetter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from evalstats_plugin.data.responses import TABLES, Responses, Selection
+from evalstats_plugin.data.runs import ResponseSet, Runs, choose_runs, label_models
+from evalstats_plugin.errors import (
+    EvalStatsError,
+    IncompleteLogError,
+    LogError,
+    SelectionError,
+    few,
+)
+from evalstats_plugin.plugins import Plugins, load_plugins
+from evalstats_plugin.runtime.workers import mapped
+
+if TYPE_CHECKING:
+    from evalstats_plugin.ranking.contests.contests import Contests
+
+
+Columns = Mapping[str, str | Sequence[str]]
+"""Column, or columns, of a table by the part of a take that they hold."""
+
+
+OnLog = Callable[[Path, int, int], None]
+"""Called with each log before it is read, its number from 0, and how many there are."""
+
+
+# As paths sort themselves, which takes them apart anew for each comparison.
+_by_parts = attrgetter("parts")
+
+
+def read(  # noqa: PLR0913 - each is a choice of its own
+    *paths: str | Path,
+    task: str | Sequence[str] | None = None,
+    metric: str | Sequence[str] | None = None,
+    cluster: str | None = None,
+    runs: Runs = "latest",
+    include_incomplete: bool = False,
+    skip_broken: bool = False,
+    columns: Columns | None = None,
+    wide: Literal["", "models", "items"] = "",
+    plugins: Plugins | None = None,
+    on_log: OnLog | None = None,
+) -> ResponseSet:
+    """Read every response found under files, folders or globs.
+
+    Parameters
+    ----------
+    paths
+        Logs, folders searched to any depth, or patterns such as ``"out/*/results_*.json"``; with
+        universal-pathlib installed also URLs such as ``s3://bucket/logs``. Tables (CSV, TSV, JSONL,
+        Parquet) with a row for each take are logs too.
+    task, metric
+        Names or patterns (``*``, ``?``) to read; a metric also by the part before its comma, a
+        task also by the name of a group around it. Default: all.
+    cluster
+        Field of an item that says which items belong together, where the log does not say so.
+    runs
+        Several runs of one model on one task: ``"latest"`` keeps the last, ``"all"`` keeps each
+        apart, ``"epochs"`` stacks them as epochs of one, ``"error"`` refuses.
+    include_incomplete
+        Read runs that were cancelled or failed too, as far as they got.
+    skip_broken
+        Leave a log that cannot be read out, with a note, instead of stopping at it.
+    columns
+        Which column of a table holds which part of a take, where its name does not tell, such as
+        ``{"item": "question_id", "score": ["correct", "f1"]}``: several scores are metrics.
+    wide
+        Tables are matrices of scores: with a row for each model (``"models"``) and a column for
+        each item, or the other way round (``"items"``).
+
+    Raises
+    ------
+    LogError
+        When a path holds no log, or a log is broken.
+    SelectionError
+        When nothing matches ``task`` or ``metric``; the message has the closest names.
+    """
+    plugins = plugins or load_plugins()
+    selection = Selection(
+        _names(task), _names(metric), cluster, include_incomplete,
+        columns=_pairs(columns or {}), wide=wide,
+    )  # fmt: skip
+    logs, beside = _search(paths, plugins)
+    found: list[Responses] = []
+    notes = [*plugins.problems, *_about_tables(beside)]
+    broken: dict[Path, LogError] = {}
+    for log, outcome in zip(logs, _outcomes(logs, selection, plugins, on_log), strict=True):
+        if not isinstance(outcome, LogError):
+            found.extend(outcome)
+            continue
+        # A run that was given up may be done by another log.
+        if not (skip_broken or isinstance(outcome, IncompleteLogError)):
+            raise outcome
+        broken[log] = outcome
+    if broken and len(broken) == len(logs):
+        raise next(iter(broken.values()))
+    # In a folder a run that was given up is nothing unusual; named, it is asked for.
+    notes += _about_broken(broken, found, set() if skip_broken else set(map(str, paths)))
+    if not found:
+        raise next(iter(broken.values())) if broken else _nothing_selected(logs, selection, plugins)
+    _check_used(found, selection)
+    kept, about_runs = choose_runs(label_models(found), runs)
+    # A harness that logs each task apart mixes the models; a table wants them together.
+    order = {model: i for i, model in enumerate(dict.fromkeys(r.model for r in kept))}
+    kept.sort(key=lambda r: order[r.model])
+    return ResponseSet(tuple(kept), (*notes, *about_runs))
+
+
+def _outcomes(
+    logs: Sequence[Path], selection: Selection, plugins: Plugins, on_log: OnLog | None
+) -> Iterator[list[Responses] | LogError]:
+    """Read the logs in order, several at a time inside `workers`; errors are given, not raised."""
+    run = partial(_outcome, selection=selection, plugins=plugins)
+    outcomes = mapped(run, logs, here=not plugins.installed)
+    for i, log in enumerate(logs):
+        if on_log is not None:
+            on_log(log, i, len(logs))
+        yield next(outcomes)
+
+
+def _outcome(log: Path, selection: Selection, plugins: Plugins) -> list[Responses] | LogError:
+    try:
+        return read_log(log, selection, plugins)
+    except LogError as error:
+        return error
+
+
+def _about_broken(
+    broken: Mapping[Path, LogError], found: Sequence[Responses], asked: Set[str]
+) -> list[str]:
+    """Say which logs are left out; raise for one asked for, unless another went on with its run."""
+    done = {r.source.run for r in found} - {""}
+    notes: list[str] = []
+    done_since: list[str] = []
+    for log, error in broken.items():
+        if isinstance(error, IncompleteLogError) and error.run in done:
+            done_since.append(str(log))
+        elif str(log) in asked:
+            raise error
+        else:
+            notes.append(f"left out: {error}")
+    if done_since:
+        notes.append(f"runs broken off, which another log took to their end: {few(done_since)}")
+    return notes
+
+
+def _check_used(found: Sequence[Responses], selection: Selection) -> None:
+    """Raise where what was asked for is in none of the logs."""
+    if selection.cluster is not None and all(r.clusters is None for r in found):
+        msg = (
+            f"no item of these logs has the field {selection.cluster!r}, expected the name of a "
+            "field that says which items belong together, such as doc.passage_id"
+        )
+        raise SelectionError(msg)
+    about_tables = selection.columns or selection.wide
+    if about_tables and all(r.source.harness != TABLES for r in found):
+        msg = (
+            "columns or wide (--columns, --wide) given, which are about tables (CSV, TSV, JSONL, "
+            f"Parquet), but {found[0].source.path} is a log of {found[0].source.harness}"
+        )
+        raise SelectionError(msg)
+
+
+def read_results(
+    results: Mapping[str, Any], selection: Selection | None = None, plugins: Plugins | None = None
+) -> ResponseSet:
+    """Read what a harness returned in memory, such as lm-eval's ``simple_evaluate``."""
+    plugins = plugins or load_plugins()
+    responses = plugins.call(
+        "evalstats_read_results", results=results, selection=selection or Selection()
+    )
+    if responses is None:
+        msg = f"no installed adapter knows these results ({adapters(plugins)})"
+        raise LogError(msg)
+    return ResponseSet(tuple(label_models(responses)), plugins.problems)
+
+
+def _names(value: str | Sequence[str] | None) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    return (value,) if isinstance(value, str) else tuple(value)
+
+
+def _pairs(columns: Columns) -> tuple[tuple[str, str], ...]:
+    return tuple((part, name) for part, names in columns.items() for name in _names(names))
+
+
+def find_logs(paths: Iterable[str | Path], plugins: Plugins) -> list[Path]:
+    """Return the logs under the paths, in order, each once.
+
+    Tables in a folder of logs are passed over unless they are named: most were made from the logs,
+    and would count them twice.
+    """
+    return _search(paths, plugins)[0]
+
+
+def _search(paths: Iterable[str | Path], plugins: Plugins) -> tuple[list[Path], list[Path]]:
+    """Return the logs under the paths, and the tables beside them that are passed over."""
+    logs: dict[Path, None] = {}
+    passed_over: list[Path] = []
+    for given in paths:
+        path = as_path(given)
+        matches = [path] if path.exists() else _matches(path)
+        if not matches:
+            msg = f"{given} does not exist, expected a log, a folder of logs, or a pattern"
+            raise LogError(msg)
+        for match in matches:
+            inside, tables = _logs_in(match, plugins) if match.is_dir() else ([match], [])
+            if not (inside or tables):
+                msg = f"{match} holds no log that an installed adapter knows ({adapters(plugins)})"
+                raise LogError(msg)
+            logs.update(dict.fromkeys(inside or tables))
+            passed_over += tables if inside else []
+    return list(logs), [table for table in passed_over if table not in logs]
+
+
+def as_path(given: str | Path) -> Path:
+    """Return a path; for a URL one that reads from there.
+
+    Raises
+    ------
+    LogError
+        For a URL without the library that reads it.
+    """
+    if "://" not in str(given) or isinstance(given, Path):
+        return Path(given)
+    try:
+        upath: Any = import_module("upath")
+    except ImportError as error:
+        msg = f"{given} is a URL, which needs: pip install universal-pathlib and its file system"
+        raise LogError(msg) from error
+    return upath.UPath(given)
+
+
+def _matches(pattern: Path) -> list[Path]:
+    start = Path(pattern.anchor)
+    return sorted(start.glob(str(pattern.relative_to(start)))) if pattern.name else []
+
+
+def _logs_in(folder: Path, plugins: Plugins) -> tuple[list[Path], list[Path]]:
+    """Return the logs of harnesses in a folder, and its tables."""
+    harnesses = {name for name, _ in plugins.manager.list_name_plugin()} - {TABLES}
+    logs: list[Path] = []
+    tables: list[Path] = []
+    folders = [folder, *sorted((p for p in folder.rglob("*") if p.is_dir()), key=_by_parts)]
+    for each in folders:
+        for found in plugins.call("evalstats_find_logs", without=(TABLES,), folder=each):
+            logs.extend(found)
+        for found in plugins.call("evalstats_find_logs", without=harnesses, folder=each):
+            tables.extend(found)
+    return sorted(set(logs), key=_by_parts), sorted(set(tables), key=_by_parts)
+
+
+def _about_tables(beside: Sequence[Path]) -> list[str]:
+    if not beside:
+        return []
+    named = few([str(table) for table in beside])
+    return [f"tables beside logs are passed over (name them to read them too): {named}"]
+
+
+def adapters(plugins: Plugins, hook: str = "evalstats_read_log") -> str:
+    """Name the adapters that read logs, or have another hook, for messages."""
+    names = [p.name for p in plugins.listing if hook in p.hooks]
+    return ", ".join(names) or "none is installed"
+
+
+def read_log(path: Path, selection: Selection, plugins: Plugins) -> list[Responses]:
+    """Read one log, as it is: no choice between runs, no labels."""
+    responses = plugins.call("evalstats_read_log", path=path, selection=selection)
+    if responses is None:
+        problems = "".join(f"; {problem}" for problem in plugins.problems)
+        msg = f"{path} is not a log that an installed adapter knows ({adapters(plugins)}){problems}"
+        raise LogError(msg)
+    return list(responses)
+
+
+def _nothing_selected(
+    logs: Sequence[Path], selection: Selection, plugins: Plugins
+) -> EvalStatsError:
+    everything = Selection(header_only=True)
+    known = [r for log in logs for r in read_log(log, everything, plugins)]
+    if not known:
+        return LogError(f"{logs[0]} holds no scores at all: no task has a metric")
+    tasks = list(dict.fromkeys(n for r in known for n in (*(g.name for g in r.groups), r.task)))
+    metrics = list(dict.fromkeys(r.metric for r in known))
+    if not any(selection.wants_task(t) for t in tasks):
+        return SelectionError(_unknown("task", selection.tasks, tasks))
+    return SelectionError(_unknown("metric", selection.metrics, metrics))
+
+
+def _unknown(what: str, asked: Sequence[str], known: Sequence[str]) -> str:
+    close = [c for name in asked for c in get_close_matches(name, known, n=3, cutoff=0.5)]
+    closest, there = ", ".join(dict.fromkeys(close)), few(known, 20)
+    hint = f"closest: {closest}" if close else f"there are: {there}"
+    return f"no {what} called {', '.join(asked)} in the logs; {hint}"
+
+
+def read_contests(
+    *paths: str | Path,
+    columns: Mapping[str, str] | None = None,
+    players: Sequence[str] | None = None,
+    plugins: Plugins | None = None,
+) -> Contests:
+    """Read every comparison found in judges' logs and in files, as one.
+
+    Parameters
+    ----------
+    paths
+        Logs whose samples compare two models, folders or globs of them, and files as
+        `ranking.files.read_contests` takes them; ``"-"`` is standard input. Players, judges and
+        items of one name are the same.
+    columns
+        Column or field by what it holds, where its name does not tell, such as
+        ``{"first": "metadata.model_a", "winner": "scores.judge.value"}``.
+    players
+        Names in the order wanted, also of players without a comparison.
+
+    Raises
+    ------
+    LogError
+        A path holds nothing that can be read.
+    SelectionError
+        A column or player is not known.
+    DesignError
+        A row cannot be understood, or there are no comparisons.
+    """
+    from evalstats_plugin.ranking.contests import files as contests_files
+
+    plugins = plugins or load_plugins()
+    asked = dict(columns or {})
+    found: dict[str, Contests] = {}
+    for log in find_logs([p for p in paths if str(p) != "-"], plugins):
+        made = plugins.call("evalstats_read_contests", path=log, columns=asked)
+        found[str(log)] = contests_files.read_contests(log, columns=asked) if made is None else made
+    if any(str(p) == "-" for p in paths):
+        found["standard input"] = contests_files.read_contests("-", columns=asked)
+    merged = contests_files.merge(*_with_source(found))
+    if players is not None:
+        merged = contests_files.with_players(merged, players)
+    return replace(merged, notes=(*plugins.problems, *merged.notes))
+
+
+def _with_source(found: Mapping[str, Contests]) -> list[Contests]:
+    """Say of each note which of several files it is about."""
+    if len(found) < 2:
+        return list(found.values())
+    notes = [set(made.notes) for made in found.values()]
+    alike = notes[0].intersection(*notes[1:])
+    return [
+        replace(
+            made,
+            notes=tuple(
+                f"each of {len(found)} files: {note}" if note in alike else f"{name}: {note}"
+                for note in made.notes
+            ),
+        )
+        for name, made in found.items()
+    ]

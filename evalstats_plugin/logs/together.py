@@ -1,0 +1,283 @@
+"""What crosses logs: the models of several logs compared, and which log each row is about."""
+# PART ability_crossing - Abilities across logs: a scale for each metric, and which rows are about which log.
+# PART hierarchical_crossing - Pooled scores across logs: a hierarchical fit for each metric, and which rows are whose.
+# PART metric_fits - One fit for each metric, over all models and tasks of several logs.
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Generic, TypeVar
+
+from evalstats_plugin.comparisons.compare import compare
+from evalstats_plugin.comparisons.ranks import rank_sets
+from evalstats_plugin.comparisons.rows import Comparisons, RankSets
+from evalstats_plugin.data.responses import Responses
+from evalstats_plugin.data.runs import ResponseSet, choose_runs, is_model
+from evalstats_plugin.errors import DesignError, few
+from evalstats_plugin.hierarchical.fit import HierarchicalFit
+from evalstats_plugin.hierarchical.fitting import fit_hierarchical
+from evalstats_plugin.hierarchical.rows import PooledScores
+from evalstats_plugin.irt.answers import scored_part, short, usable
+from evalstats_plugin.irt.fitting import fit_irt
+from evalstats_plugin.irt.rows import Abilities, ItemEstimate, abilities
+from evalstats_plugin.runtime.lazy import need_torch
+from evalstats_plugin.runtime.workers import mapped
+from evalstats_plugin.scores.items import prefixes
+
+MOST_RANKED = 200
+"""Models of one task up to which their ranks are written into logs."""
+
+
+_PARAMETERS = ("difficulty", "discrimination")
+
+
+FitT = TypeVar("FitT")
+
+
+class Crossed:
+    """The comparisons of several logs' models, and which of them are about which log.
+
+    There are none (`comparisons` is None) where no task was answered by two models.
+    """
+
+    def __init__(
+        self, found: Mapping[str, Sequence[Responses]], baseline: str | None, **options: Any
+    ) -> None:
+        self._found = found
+        kept, notes = choose_runs([r for each in found.values() for r in each], "latest")
+        # A log that a later run replaces takes no part.
+        self._kept = {id(r) for r in kept}
+        places = {(r.model, r.task, r.metric) for r in kept}
+        self.comparisons: Comparisons | None = None
+        self.ranks: RankSets | None = None
+        if len(places) > len({place[1:] for place in places}):
+            named = _full_name(baseline, list(dict.fromkeys(r.model for r in kept)))
+            compared = compare(kept, baseline=named, rng=0, **options)
+            self.comparisons = replace(compared, notes=(*compared.notes, *notes))
+            self._rank(kept)
+
+    def _rank(self, kept: Sequence[Responses]) -> None:
+        """Rank the models, unless they are too many: pairs grow as the square."""
+        takers = Counter((r.task, r.metric) for r in kept)
+        if max(takers.values()) <= MOST_RANKED:
+            self.ranks = rank_sets(kept, rng=0)
+        elif self.comparisons is not None:
+            note = f"a task has more than {MOST_RANKED} models: no ranks, which rank_sets gives"
+            self.comparisons = replace(self.comparisons, notes=(*self.comparisons.notes, note))
+
+    def ranks_of_log(self, location: str) -> RankSets | None:
+        """Return the ranks, among all models, on the tasks that a log holds."""
+        if self.ranks is None:
+            return None
+        cells = {(r.task, r.metric) for r in self._found[location] if id(r) in self._kept}
+        rows = tuple(row for row in self.ranks if (row.task, row.metric) in cells)
+        return replace(self.ranks, rows=rows)
+
+    def of_log(self, location: str) -> Comparisons | None:
+        """Return the comparisons that a log's own model has a part in."""
+        if self.comparisons is None:
+            return None
+        own = [r for r in self._found[location] if id(r) in self._kept]
+        cells = {(r.model, r.task, r.metric) for r in own}
+        names = {r.model for r in own}
+        rows = tuple(
+            row
+            for row in self.comparisons
+            if {(row.model_a, row.task, row.metric), (row.model_b, row.task, row.metric)} & cells
+            # What is about several tasks is about each of their logs.
+            or (row.kind != "task" and {row.model_a, row.model_b} & names)
+        )
+        return replace(self.comparisons, rows=rows)
+
+
+def _full_name(model: str | None, models: Sequence[str]) -> str:
+    """Return the label of a model, the first without one; a name nobody has stays as it is."""
+    if model is None:
+        return models[0]
+    return next((label for label in models if is_model(label, model)), model)
+
+
+class CrossedAbilities:
+    """One scale of ability for each metric, over all tasks of several logs.
+
+    A metric under which no scale can be had, because models share no items or nothing tells them
+    apart, is left out with a note.
+
+    Raises
+    ------
+    DesignError
+        No metric has a scale, or torch is not installed.
+    """
+
+    def __init__(
+        self,
+        found: Mapping[str, Sequence[Responses]],
+        *,
+        confidence_level: float = 0.95,
+        items: bool = False,
+    ) -> None:
+        # With torch loaded, fits that are shared out keep to one thread.
+        need_torch("item response models", "irt")
+
+        def scale(under: ResponseSet) -> Abilities:
+            return _scale(under, confidence_level, items=items)
+
+        self._found = found
+        self._scales = MetricFits(
+            found, scale, nothing="no metric has a scale of ability", missing="no ability"
+        )
+
+    def of_log(self, location: str) -> Abilities:
+        """Return the abilities of the models of a log, and the items to look at of its tasks."""
+        own, of_metric = self._scales.of_log(location)
+        cells = {(r.model, short(r.metric)) for r in own}
+        tasks = {(r.task, short(r.metric)) for r in own}
+        scales = of_metric.values()
+        notes = [
+            f"ability on {m}: {note}" for m, scale in of_metric.items() for note in scale.notes
+        ]
+        return Abilities(
+            rows=tuple(
+                row for scale in scales for row in scale if (row.model, row.metric) in cells
+            ),
+            notes=(*notes, *self._scales.notes),
+            items=tuple(
+                item
+                for scale in scales
+                for item in scale.flagged
+                if (item.task, item.metric) in tasks
+            ),
+        )
+
+    def of_items(self, tasks: frozenset[str]) -> dict[str, dict[str, float | str]]:
+        """Return what there is to write beside each item of some tasks, by its id as text.
+
+        Names are as those of `item_statistics`: ``evalstats_difficulty``,
+        ``evalstats_discrimination``, and ``evalstats_suspect`` where a person should look.
+        """
+        every = [r for each in self._found.values() for r in each if r.task in tasks]
+        start = {short(metric): prefix for metric, prefix in prefixes(every).items()}
+        written: dict[str, dict[str, float | str]] = {}
+        for metric, scale in self._scales.by_metric.items():
+            for item in scale.items:
+                if item.task in tasks:
+                    written.setdefault(item.item, {}).update(_statistics(item, start[metric]))
+        return written
+
+
+def _scale(responses: ResponseSet, level: float, *, items: bool) -> Abilities:
+    matrix = scored_part(responses.matrix())
+    return abilities(fit_irt(matrix, rng=0), matrix, confidence_level=level, items=items)
+
+
+def _statistics(item: ItemEstimate, start: str) -> dict[str, float | str]:
+    numbers = {start + name: getattr(item, name) for name in _PARAMETERS}
+    known: dict[str, float | str] = {k: v for k, v in numbers.items() if v is not None}
+    return known | ({f"{start}suspect": "; ".join(item.notes)} if item.notes else {})
+
+
+class CrossedScores:
+    """One hierarchical fit for each metric, over all models and tasks of several logs.
+
+    A metric whose scores are not in [0, 1] is left out with a note.
+
+    Raises
+    ------
+    DesignError
+        No metric can be fitted, or torch is not installed.
+    """
+
+    def __init__(
+        self, found: Mapping[str, Sequence[Responses]], *, confidence_level: float = 0.95
+    ) -> None:
+        # With torch loaded, fits that are shared out keep to one thread.
+        need_torch("hierarchical models", "hierarchical")
+
+        def fitted(under: ResponseSet) -> HierarchicalFit:
+            return fit_hierarchical(under, confidence_level=confidence_level, rng=0)
+
+        self._fits = MetricFits(
+            found, fitted, nothing="no metric can be pooled", missing="no pooled score"
+        )
+
+    def of_log(self, location: str) -> PooledScores:
+        """Return the pooled scores of the models of a log, over all tasks and on its own."""
+        own, fits = self._fits.of_log(location)
+        cells = {(r.model, r.task, short(r.metric)) for r in own}
+        models = {(r.model, short(r.metric)) for r in own}
+        rows = tuple(
+            row
+            for metric, fit in fits.items()
+            for row in fit
+            if (row.model, row.task, metric) in cells
+            or (row.task is None and (row.model, metric) in models)
+        )
+        notes = [
+            f"pooled scores on {metric}: {note}" for metric, fit in fits.items()
+            for note in (fit.reason, *fit.notes)
+        ]  # fmt: skip
+        return PooledScores(rows, (*notes, *self._fits.notes))
+
+
+class MetricFits(Generic[FitT]):
+    """Fits by metric; a metric that cannot be fitted is left out with a note.
+
+    Parameters
+    ----------
+    found
+        Responses of each log.
+    fit
+        Raises `DesignError` where it cannot.
+    nothing, missing
+        What is said where no metric, or where one metric, has a fit.
+
+    Raises
+    ------
+    DesignError
+        No metric can be fitted.
+    """
+
+    def __init__(
+        self,
+        found: Mapping[str, Sequence[Responses]],
+        fit: Callable[[ResponseSet], FitT],
+        *,
+        nothing: str,
+        missing: str,
+    ) -> None:
+        self._found = found
+        kept, notes = choose_runs([r for each in found.values() for r in each], "latest")
+        # A log that a later run replaces takes no part.
+        self._kept = {id(r) for r in kept}
+        used, unused = usable(kept)
+        self.by_metric: dict[str, FitT] = {}
+        failed: dict[str, DesignError] = {}
+        metrics = list(dict.fromkeys(short(r.metric) for r in used))
+        under = (ResponseSet(tuple(r for r in used if short(r.metric) == m)) for m in metrics)
+        for metric, outcome in zip(metrics, mapped(partial(_outcome, fit), under), strict=True):
+            if isinstance(outcome, DesignError):
+                failed[metric] = outcome
+            else:
+                self.by_metric[metric] = outcome
+        if not self.by_metric:
+            reasons = few([f"{metric}: {error}" for metric, error in failed.items()], most=2)
+            msg = f"{nothing}: {reasons or 'no log holds scores of items'}"
+            raise DesignError(msg)
+        said = [f"{missing} on {metric}: {error}" for metric, error in failed.items()]
+        self.notes = (*notes, *unused, *said)
+
+    def of_log(self, location: str) -> tuple[list[Responses], dict[str, FitT]]:
+        """Return what a log has a part in: its responses, and the fits of their metrics."""
+        own = [r for r in self._found[location] if id(r) in self._kept]
+        metrics = dict.fromkeys(short(r.metric) for r in own)
+        return own, {m: self.by_metric[m] for m in metrics if m in self.by_metric}
+
+
+def _outcome(fit: Callable[[ResponseSet], FitT], under: ResponseSet) -> FitT | DesignError:
+    try:
+        return fit(under)
+    except DesignError as error:
+        return error

@@ -1,0 +1,249 @@
+"""Which model did better on which item, as contests between models."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evalstats_plugin.data.matrix import ResponseMatrix
+from evalstats_plugin.data.responses import Responses, mean_over_epochs
+from evalstats_plugin.data.runs import ResponseSet
+from evalstats_plugin.errors import DesignError, few
+from evalstats_plugin.ranking.contests.contests import Contests
+from evalstats_plugin.stats.arrays import FloatArray, IntArray
+
+Ties = Literal["drop", "half"]
+
+
+Epochs = Literal["mean", "each"]
+
+
+BYTES = 40
+"""Of memory for each contest: two players, outcome, weight and cluster."""
+
+
+_BLOCK = 1 << 22
+"""Contests that are looked at together."""
+
+
+_CLOSE = 1e-12
+"""Relative difference of two means of one and the same scores, added up in another order."""
+
+
+def contests_from_scores(
+    scores: ResponseMatrix | ResponseSet | Sequence[Responses],
+    *,
+    ties: Ties = "drop",
+    epochs: Epochs = "mean",
+    higher_is_better: bool = True,
+    most_bytes: int = 4 << 30,
+) -> Contests:
+    """Let every two models meet on every item that both answered; the better score wins.
+
+    Parameters
+    ----------
+    scores
+        What was read, one metric for each task.
+    ties
+        Equal scores are left out (``"drop"``) or half a win for each (``"half"``).
+    epochs
+        ``"mean"`` compares the means over the epochs, one contest for each item; ``"each"`` the
+        first epochs with each other, the second, and so on.
+    higher_is_better
+        Of a `ResponseMatrix`, which does not tell; other scores know it of their metric.
+    most_bytes
+        Of memory: more contests than fit are refused before they are made.
+
+    Returns
+    -------
+    Contests
+        Clustered by item, or by the items' clusters where these are known.
+
+    Raises
+    ------
+    DesignError
+        Fewer than two models, no item that two of them answered, only ties, or too many contests.
+
+    Notes
+    -----
+    Without its ties, what two models make of 0/1 items is a pairwise conditional likelihood of the
+    Rasch model: the items' difficulties cancel. But every item makes up to N(N−1)/2 contests that
+    depend on each other, so that intervals have to be clustered by item.
+    """
+    if ties not in ("drop", "half") or epochs not in ("mean", "each"):
+        msg = f"ties={ties!r}, epochs={epochs!r} found, expected 'drop' or 'half', 'mean' or 'each'"
+        raise ValueError(msg)
+    if isinstance(scores, ResponseMatrix):
+        matrix, better = scores, np.full(len(scores.item_ids), 1.0 if higher_is_better else -1.0)
+        notes = list(matrix.notes)
+    else:
+        matrix, better, notes = _joined(scores)
+    if len(matrix.models) < 2:
+        msg = f"{len(matrix.models)} model found ({few(matrix.models)}), expected two or more"
+        raise DesignError(msg)
+    array, place = _takes(matrix, better, epochs)
+    averaged = epochs == "mean" and matrix.scores.shape[2] > 1
+    found = _Meetings(array, ties == "half", averaged)
+    found.check_size(most_bytes)
+    first, second, outcome, take = found.contests()
+    if not len(first):
+        met = "no item that two models answered" if not found.n_met else "nothing but ties"
+        msg = f"{met} found in {len(matrix.models)} models and {len(matrix.item_ids)} items"
+        raise DesignError(msg + ", expected items on which they differ")
+    cluster, clusters = _clusters(matrix)
+    return Contests(
+        players=matrix.models,
+        first=first,
+        second=second,
+        outcome=outcome,
+        weight=np.ones(len(first)),
+        cluster=cluster[place[take]],
+        clusters=clusters,
+        notes=(*notes, *_about(matrix, array, found, ties, epochs)),
+    )
+
+
+def _joined(
+    responses: ResponseSet | Sequence[Responses],
+) -> tuple[ResponseMatrix, FloatArray, list[str]]:
+    """Join what has a score for each item; say of each item whether more is better, ±1."""
+    notes = list(responses.notes) if isinstance(responses, ResponseSet) else []
+    every = [r for r in responses if r.scores.size]
+    used = [r for r in every if r.aggregation == "mean"]
+    if other := [f"{r.task}/{r.metric}" for r in every if r.aggregation != "mean"]:
+        notes.append(f"not compared, no mean over items: {few(list(dict.fromkeys(other)))}")
+    matrix = ResponseSet(tuple(used)).matrix()
+    worse = {(r.task, r.metric) for r in used if r.higher_is_better is False}
+    silent = {f"{r.task}/{r.metric}" for r in used if r.higher_is_better is None}
+    if silent:
+        notes.append(f"higher is taken as better, the log does not say: {few(sorted(silent))}")
+    keys = zip(matrix.tasks.tolist(), matrix.metrics.tolist(), strict=True)
+    better = np.asarray([-1.0 if key in worse else 1.0 for key in keys])
+    return matrix, better, [*notes, *matrix.notes]
+
+
+def _takes(
+    matrix: ResponseMatrix, better: FloatArray, epochs: Epochs
+) -> tuple[FloatArray, IntArray]:
+    """Return scores, more is better, of shape (N, takes), and the item of each take."""
+    if epochs == "mean":
+        array = mean_over_epochs(matrix.scores) * better
+        return array, np.arange(len(better))
+    n, m, n_epochs = (int(size) for size in matrix.scores.shape)
+    array = (matrix.scores * better[:, None]).reshape(n, m * n_epochs)
+    return array, np.repeat(np.arange(m), n_epochs)
+
+
+def _clusters(matrix: ResponseMatrix) -> tuple[IntArray, tuple[str, ...]]:
+    """Return the cluster of each item, by its task and its own name or that of its cluster."""
+    own = matrix.item_ids if matrix.clusters is None else matrix.clusters
+    pairs = zip(matrix.tasks.tolist(), own.astype(str).tolist(), strict=True)
+    names = [f"{task}/{name}" for task, name in pairs]
+    places = {name: k for k, name in enumerate(dict.fromkeys(names))}
+    return np.asarray([places[name] for name in names], dtype=np.int64), tuple(places)
+
+
+@dataclass
+class _Meetings:
+    """Every two models on every take."""
+
+    array: FloatArray
+    """More is better, NaN where missing; shape (N, takes)."""
+    keep_ties: bool
+    averaged: bool
+    """Whether the scores are means, which may differ in their last digit and yet be equal."""
+    n_met: int = 0
+    n_ties: int = 0
+
+    def check_size(self, most_bytes: int) -> None:
+        """Refuse more contests than fit; they are counted only where they might."""
+        n, m = self.array.shape
+        if n * (n - 1) // 2 * m * BYTES <= most_bytes:
+            return
+        total = 0
+        for start, stop in self._blocks():
+            won, tied = self._compare(start, stop)
+            total += int(np.count_nonzero(won)) + (int(tied.sum()) if self.keep_ties else 0)
+        if total * BYTES > most_bytes:
+            advice = "leave out ties, or " if self.keep_ties else ""
+            msg = (
+                f"{n} models on {m} takes of items make {total:,} contests, which take "
+                f"{total * BYTES / 2**30:.2f} GiB; expected at most {most_bytes / 2**30:.2f}: "
+                f"{advice}take fewer models or items, or raise most_bytes"
+            )
+            raise DesignError(msg)
+
+    def contests(self) -> tuple[IntArray, IntArray, FloatArray, IntArray]:
+        """Return first, second, outcome and take of every contest, item after item."""
+        i, j = np.triu_indices(len(self.array), 1)
+        takes: list[IntArray] = []
+        pairs: list[IntArray] = []
+        outcomes: list[FloatArray] = []
+        for start, stop in self._blocks():
+            won, tied = self._compare(start, stop)
+            n_ties = int(tied.sum())
+            self.n_ties += n_ties
+            self.n_met += n_ties + int(np.count_nonzero(won))
+            take, pair = np.nonzero((won != 0) | tied if self.keep_ties else won)
+            takes.append((take + start).astype(np.int64))
+            pairs.append(pair.astype(np.int64))
+            outcomes.append((0.5 + 0.5 * won[take, pair]).astype(np.float64))
+        pair = np.concatenate(pairs)
+        return i[pair], j[pair], np.concatenate(outcomes), np.concatenate(takes)
+
+    def _blocks(self) -> list[tuple[int, int]]:
+        n, m = self.array.shape
+        width = max(1, _BLOCK // max(1, n * (n - 1) // 2))
+        return [(start, min(m, start + width)) for start in range(0, max(1, m), width)]
+
+    def _compare(self, start: int, stop: int) -> tuple[NDArray[np.int8], NDArray[np.bool_]]:
+        """Return who won, 1 the first and -1 the second, and ties; shapes (takes, pairs)."""
+        i, j = np.triu_indices(len(self.array), 1)
+        block = self.array[:, start:stop].T
+        one, two = block[:, i], block[:, j]
+        tied = one == two
+        if self.averaged:
+            # Infinities are close to everything.
+            with np.errstate(invalid="ignore"):
+                near = np.abs(one - two) <= _CLOSE * np.maximum(np.abs(one), np.abs(two))
+            tied |= near & np.isfinite(one) & np.isfinite(two)
+        won = (one > two).astype(np.int8) - (one < two).astype(np.int8)
+        return np.where(tied, 0, won).astype(np.int8), tied
+
+
+def _about(
+    matrix: ResponseMatrix, array: FloatArray, found: _Meetings, ties: Ties, epochs: Epochs
+) -> list[str]:
+    """Say what was done, and what a ranking of these contests can tell."""
+    notes: list[str] = []
+    if len(tasks := list(dict.fromkeys(matrix.tasks.tolist()))) > 1:
+        notes.append(
+            f"{len(tasks)} tasks together, every item counts the same whatever its task: "
+            f"{few(tasks)}"
+        )
+    if matrix.scores.shape[2] > 1:
+        how = "means over epochs are compared" if epochs == "mean" else "compared epoch by epoch"
+        notes.append(how)
+    if ties == "drop" and found.n_ties:
+        notes.append(f"{found.n_ties} ties of {found.n_met} meetings left out")
+    known = array[~np.isnan(array)]
+    binary = bool(np.isin(np.abs(known), (0.0, 1.0)).all())
+    complete = len(known) == array.size
+    if ties == "half" and complete:
+        what = "mean accuracy does" if binary else "the mean rank within items does"
+        notes.append(
+            "no score is missing: with ties as half wins Bradley-Terry orders the models as "
+            f"{what} and adds nothing to it"
+        )
+    if ties == "drop" and binary:
+        notes.append(
+            "items that one model got right and the other wrong: a conditional likelihood of the "
+            "Rasch model, in which the items' difficulties cancel"
+        )
+    of = "item" if matrix.clusters is None else "cluster of items"
+    notes.append(f"contests of one {of} depend on each other: intervals have to be clustered by it")
+    return notes

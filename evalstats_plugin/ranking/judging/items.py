@@ -1,0 +1,234 @@
+"""The items that somebody compares: one a line, one a file, or one a row of JSONL."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+from evalstats_plugin.errors import DesignError, LogError, few
+
+NAMES = ("name", "id", "model", "item")
+
+
+TEXTS = ("text", "answer", "output", "response", "completion")
+
+
+PROMPTS = ("prompt", "question", "input")
+
+
+LONGEST_NAME = 80
+"""Characters of a text that is its own name; a longer one is named by where it stands."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One thing to be compared."""
+
+    name: str
+    text: str
+    prompt: str | None = None
+    """What it answers, where that is told."""
+    place: str = ""
+    """Where it was found, for messages."""
+    markdown: bool = False
+    """Whether the text is laid out as Markdown."""
+
+
+@dataclass(frozen=True)
+class Items:
+    """Two or more items with different names."""
+
+    items: tuple[Item, ...]
+    source: str
+
+    def __post_init__(self) -> None:
+        """Refuse items that cannot be compared."""
+        if len(self.items) < 2:
+            found = f"one item ({self.items[0].name})" if self.items else "no items"
+            msg = f"{self.source}: {found} found, expected two or more to compare"
+            raise DesignError(msg)
+        places: dict[str, str] = {}
+        for item in self.items:
+            if item.name in places:
+                msg = (
+                    f"{self.source}: {item.name!r} found twice ({places[item.name]} and "
+                    f"{item.place}), expected every item once: remove or rename one"
+                )
+                raise DesignError(msg)
+            places[item.name] = item.place
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Their names, in the order they were given."""
+        return tuple(item.name for item in self.items)
+
+    @property
+    def prompt(self) -> str | None:
+        """The prompt that all items answer; None where there is none, or not one."""
+        prompts = {item.prompt for item in self.items}
+        return prompts.pop() if len(prompts) == 1 else None
+
+    def in_order(self, names: Sequence[str]) -> Items:
+        """Return the items in the order of these names, which must all be there."""
+        known = {item.name: item for item in self.items}
+        if missing := [name for name in names if name not in known]:
+            msg = (
+                f"answers on {len(missing)} items that {self.source} lacks found "
+                f"({few(missing)}), expected all items that were compared before"
+            )
+            raise DesignError(msg)
+        return Items(tuple(known[name] for name in names), self.source)
+
+
+def read_items(path: str | Path, prompt: str | None = None) -> Items:
+    """Read the items of a text file, a folder, a JSON or a JSONL file.
+
+    Parameters
+    ----------
+    path
+        A text file with one item a line, which is its own name; a folder with one item a file,
+        named by the file; JSONL (or JSON) rows with ``text`` and, if they like, ``name`` and
+        ``prompt``; ``-`` for lines from standard input.
+    prompt
+        What all items answer; replaces what the rows say.
+
+    Raises
+    ------
+    LogError
+        The file is not there, not UTF-8, or a row cannot be read.
+    DesignError
+        Fewer than two items, or one item twice.
+    """
+    where = Path(path)
+    if str(path) == "-":
+        found, source = _lines(sys.stdin.buffer.read(), "standard input"), "standard input"
+    else:
+        source = str(path)
+        try:
+            found = _folder(where) if where.is_dir() else _file(where)
+        except OSError as error:
+            msg = f"{path} cannot be read as items: {error.strerror or error}"
+            raise LogError(msg) from error
+    if prompt is not None:
+        found = [replace(item, prompt=prompt) for item in found]
+    elif len({item.prompt for item in found}) > 1:
+        # Each stands under its own, as nothing stands above both.
+        found = [_under_prompt(item) for item in found]
+    return Items(tuple(found), source)
+
+
+def _under_prompt(item: Item) -> Item:
+    if item.prompt is None:
+        return item
+    text = f"{item.prompt}\n\n---\n\n{item.text}"
+    return replace(item, text=text, prompt=None, markdown=True)
+
+
+def _file(path: Path) -> list[Item]:
+    content = path.read_bytes()
+    if path.suffix == ".jsonl":
+        lines = _numbered(content, str(path))
+        rows = ((f"line {n}", _json(text, f"{path}, line {n}")) for n, text in lines)
+        return [_row(row, place, str(path)) for place, row in rows]
+    if path.suffix == ".json":
+        whole = _json(decoded(content, str(path)), str(path))
+        if isinstance(whole, dict):
+            whole = cast("dict[str, Any]", whole).get("items")
+        if not isinstance(whole, list):
+            msg = f'{path}: no list of items found, expected a list or an object with "items"'
+            raise LogError(msg)
+        rows = enumerate(cast("list[Any]", whole), 1)
+        return [_row(row, f"item {n}", str(path)) for n, row in rows]
+    return _lines(content, str(path))
+
+
+def _lines(content: bytes, source: str) -> list[Item]:
+    return [Item(text, text, place=f"line {n}") for n, text in _numbered(content, source)]
+
+
+def _numbered(content: bytes, source: str) -> list[tuple[int, str]]:
+    """Return the lines that are not blank and their numbers, as editors count them."""
+    # Not splitlines: it also breaks at characters that JSON text may hold.
+    lines = enumerate(decoded(content, source).split("\n"), 1)
+    return [(n, text.strip()) for n, text in lines if text.strip()]
+
+
+def _folder(folder: Path) -> list[Item]:
+    files = sorted(p for p in folder.iterdir() if p.is_file() and not p.name.startswith("."))
+    # Names without their endings read better, where they stay different.
+    stems = {p.stem for p in files}
+    short = len(stems) == len(files)
+    return [
+        Item(
+            p.stem if short else p.name,
+            decoded(p.read_bytes(), str(p)),
+            place=p.name,
+            markdown=p.suffix.lower() in (".md", ".markdown"),
+        )
+        for p in files
+    ]
+
+
+def _json(text: str, where: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        msg = f"{where} is not JSON: {error}"
+        raise LogError(msg) from error
+
+
+def _row(row: Any, place: str, source: str) -> Item:
+    """Read one row: text alone, or an object with text and more."""
+    if isinstance(row, str):
+        return Item(_name(row, place), row, None, place, markdown="\n" in row.strip())
+    if not isinstance(row, dict):
+        msg = f"{source}, {place}: {type(row).__name__} found, expected text or an object"
+        raise LogError(msg)
+    fields = cast("dict[str, Any]", row)
+    text = _first(fields, TEXTS)
+    if text is None:
+        msg = (
+            f"{source}, {place}: the fields {few(list(fields)) or 'none'} found, expected one of "
+            f"{', '.join(TEXTS)} with the item's text"
+        )
+        raise LogError(msg)
+    name, prompt = _first(fields, NAMES) or _name(text, place), _first(fields, PROMPTS)
+    # What models answer is Markdown more often than not, and one line seldom is.
+    return Item(name, text, prompt, place, markdown="\n" in text.strip())
+
+
+def _first(fields: Mapping[str, Any], names: Iterable[str]) -> str | None:
+    """Return the first of the fields that is there, as text."""
+    there = [fields[name] for name in names if fields.get(name) is not None]
+    return str(there[0]) if there else None
+
+
+def _name(text: str, place: str) -> str:
+    """Name an item by itself if that fits one line, else by its place and first words."""
+    name = text.strip()
+    if name and "\n" not in name and len(name) <= LONGEST_NAME:
+        return name
+    return f"{place}: {' '.join(name.split())[:40]}".rstrip(": ")
+
+
+def decoded(content: bytes, source: str) -> str:
+    """Decode UTF-8, with or without a byte order mark, or say where it is not.
+
+    Raises
+    ------
+    LogError
+        Naming the line and the byte.
+    """
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        msg = (
+            f"{source}, line {line}: byte 0x{error.object[error.start]:02x} found, which is not "
+            "UTF-8: convert the file, for example by iconv -f latin1 -t utf-8"
+        )
+        raise LogError(msg) from error

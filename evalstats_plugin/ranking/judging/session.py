@@ -1,0 +1,512 @@
+"""A judge's work on one set of items: every answer is on disk before the next is asked."""
+# PART answers - A judge's answers as JSON: Fullrank's file, with more told about each answer.
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, cast
+
+from evalstats_plugin.errors import DesignError, LogError, SelectionError, few, no_such
+from evalstats_plugin.ranking.contests.contests import Contests
+from evalstats_plugin.ranking.contests.files import of_fullrank
+from evalstats_plugin.ranking.judging.items import decoded
+from evalstats_plugin.runtime.files import Revision, alone, revision, write_bytes
+
+_KEYS = ("winner", "loser", "first", "second", "tie", "outcome", "judge", "time")
+
+
+class Session:
+    """The answers in one file, and what a judge does to them.
+
+    Each change is written to the file as a whole (`evalstats_plugin.runtime.files`), so that whoever is
+    killed loses the answer being written at most. Before each change the file is read again if
+    somebody else wrote to it: several judges may share one.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        answers: Answers,
+        judge: str | None = None,
+        *,
+        seen: Revision | None = None,
+    ) -> None:
+        self.path = path
+        self.judge = judge
+        self._answers = answers
+        self._seen = seen
+
+    @classmethod
+    def open(
+        cls,
+        path: str | Path,
+        names: Sequence[str] | None = None,
+        *,
+        judge: str | None = None,
+        prior_variance: float | None = None,
+    ) -> Session:
+        """Take up the file, or start one on items of these names.
+
+        Parameters
+        ----------
+        names
+            Items to be compared, in any order; those that the file does not know are added to it.
+        judge
+            Who answers from now on.
+        prior_variance
+            Of the items' ratings; of a new file 1 unless told, of one that is there as it says.
+
+        Raises
+        ------
+        LogError
+            There is no file and no names; or it cannot be read.
+        DesignError
+            The file holds items that are not among the names.
+        """
+        where = Path(path)
+        # Before it is read: who writes meanwhile is to be noticed.
+        seen = revision(where)
+        if seen is None:
+            if names is None:
+                msg = f"{path} does not exist: name the items to start it (--items)"
+                raise LogError(msg)
+            answers = Answers(names=tuple(names), prior_variance=prior_variance or 1.0)
+            return cls(where, answers, judge, seen=seen)
+        answers = _read(where)
+        if names is not None:
+            _check_names(where, answers, names)
+            added = tuple(name for name in names if name not in set(answers.names))
+            answers.names = (*answers.names, *added)
+        if prior_variance is not None:
+            answers.prior_variance = prior_variance
+        return cls(where, answers, judge, seen=seen)
+
+    @property
+    def answers(self) -> Answers:
+        """All that the file holds."""
+        return self._answers
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The items; answers speak of places in this list."""
+        return self._answers.names
+
+    @property
+    def prior_variance(self) -> float:
+        """Of the items' ratings before any answer."""
+        return self._answers.prior_variance
+
+    @property
+    def given(self) -> tuple[Answer, ...]:
+        """Answers in force, oldest first."""
+        return tuple(self._answers.given)
+
+    @property
+    def skipped(self) -> tuple[Answer, ...]:
+        """Pairs that a judge did not want to decide."""
+        return tuple(self._answers.skipped)
+
+    @property
+    def undone(self) -> tuple[Answer, ...]:
+        """Answers taken back."""
+        return tuple(self._answers.undone)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What went wrong when the file was read."""
+        return self._answers.notes
+
+    def place(self, name: str) -> int:
+        """Return the place of an item by its name.
+
+        Raises
+        ------
+        SelectionError
+            No item is called so; the closest names are given.
+        """
+        if name not in self.names:
+            raise SelectionError(no_such("item", name, self.names, few(self.names)))
+        return self.names.index(name)
+
+    def answer(
+        self, first: int, second: int, outcome: float | None, *, placed: bool = True
+    ) -> None:
+        """Keep what the judge said of two items: 1 for the first, 0, ½ for a tie, None to skip.
+
+        Raises
+        ------
+        DesignError
+            Both are one item.
+        WriteError
+            It could not be written, and does not count.
+        """
+        if first == second:
+            msg = f"a comparison of {self.names[first]!r} with itself found, expected two items"
+            raise DesignError(msg)
+        said = Answer(
+            first=first,
+            second=second,
+            outcome=outcome,
+            judge=self.judge,
+            time=datetime.now(UTC).isoformat(timespec="milliseconds"),
+            placed=placed,
+        )
+        with self._changing() as answers:
+            (answers.skipped if outcome is None else answers.given).append(said)
+
+    def undo(self) -> Answer | None:
+        """Take back this judge's last answer or skip, and say which; None if there is none left."""
+        mine = [a for a in (*self.given, *self.skipped) if a.judge == self.judge]
+        if not mine:
+            return None
+        # Of answers without a time, those further on in the file are the later.
+        last = max(reversed(mine), key=lambda answer: answer.time or "")
+        with self._changing() as answers:
+            for said in (answers.given, answers.skipped):
+                if last in said:
+                    del said[len(said) - 1 - said[::-1].index(last)]
+                    break
+            answers.undone.append(last)
+        return last
+
+    def save(self) -> None:
+        """Write the file as it stands, even without answers."""
+        with self._changing():
+            pass
+
+    def contests(self) -> Contests:
+        """Return the answers in force as what rankings are fitted to.
+
+        Raises
+        ------
+        DesignError
+            There are none yet.
+        """
+        found = of_fullrank(as_value(self._answers), str(self.path)).contests
+        return replace(found, notes=(*self.notes, *found.notes))
+
+    @contextmanager
+    def _changing(self) -> Generator[Answers]:
+        """Give the newest answers to be changed, and write them; on failure nothing changed."""
+        folder = self.path.resolve().parent
+        folder.mkdir(parents=True, exist_ok=True)
+        with alone(folder):
+            if self.path.exists() and revision(self.path) != self._seen:
+                self._take_over(_read(self.path))
+            before = replace(
+                self._answers,
+                given=list(self._answers.given),
+                skipped=list(self._answers.skipped),
+                undone=list(self._answers.undone),
+            )
+            try:
+                yield self._answers
+                self._keep_broken()
+                write_bytes(self.path, encoded(self._answers))
+            except BaseException:
+                self._answers = before
+                raise
+            self._seen = revision(self.path)
+
+    def _take_over(self, newer: Answers) -> None:
+        """Go on from what somebody else wrote; our places in the list of items must hold there."""
+        both = min(len(newer.names), len(self.names))
+        if newer.names[:both] != self.names[:both]:
+            msg = f"{self.path} was replaced by one on other items: nothing was written to it"
+            raise LogError(msg)
+        if len(newer.names) < len(self.names):
+            newer.names = self.names
+        self._answers = newer
+
+    def _keep_broken(self) -> None:
+        """Put a broken file aside before it is replaced by what could be read of it."""
+        if not self.notes or not self.path.exists():
+            return
+        aside = self.path.with_name(f"{self.path.name}.broken")
+        if not aside.exists():
+            write_bytes(aside, self.path.read_bytes())
+        self._answers.notes = ()
+
+
+def _read(path: Path) -> Answers:
+    try:
+        return parse(decoded(path.read_bytes(), str(path)), str(path))
+    except OSError as error:
+        msg = f"{path} cannot be read: {error.strerror or error}"
+        raise LogError(msg) from error
+
+
+def _check_names(path: Path, answers: Answers, names: Sequence[str]) -> None:
+    """Refuse items that lack some of the file's: nobody could be shown those."""
+    if gone := [name for name in answers.names if name not in set(names)]:
+        msg = (
+            f"{path} holds {len(gone)} items that are not among those given ({few(gone)}): pass "
+            "the same items, or another file with -o"
+        )
+        raise DesignError(msg)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a judge said of two items as they were shown: places in a list of names."""
+
+    first: int
+    """The one shown first or left."""
+    second: int
+    outcome: float | None
+    """1 where the first is better, 0 where the second is, ½ for a tie; None: not decided."""
+    judge: str | None = None
+    time: str | None = None
+    """When, ISO 8601 with the offset from UTC."""
+    placed: bool = True
+    """Whether it is known which was shown first; Fullrank does not keep it."""
+    more: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """What else the file tells about it, such as a weight: kept as it is."""
+
+    @property
+    def share(self) -> float:
+        """Return the outcome of one that was decided."""
+        return 0.5 if self.outcome is None else self.outcome
+
+    @property
+    def weight(self) -> float:
+        """Return how often it counts."""
+        return float(self.more.get("weight", 1.0))
+
+    @property
+    def pair(self) -> frozenset[int]:
+        """Return both, however they were shown."""
+        return frozenset((self.first, self.second))
+
+
+@dataclass(kw_only=True)
+class Answers:
+    """All that a file of comparisons holds."""
+
+    names: tuple[str, ...]
+    prior_variance: float = 1.0
+    given: list[Answer] = field(default_factory=list[Answer])
+    """Answers in force, oldest first."""
+    skipped: list[Answer] = field(default_factory=list[Answer])
+    undone: list[Answer] = field(default_factory=list[Answer])
+    """What was said and taken back."""
+    notes: tuple[str, ...] = ()
+
+
+def answers_of(contests: Contests, prior_variance: float) -> Answers:
+    """Take over what a file of another kind tells, to ask for more."""
+    c = contests
+    columns = (c.first, c.second, c.outcome, c.weight)
+    given = [
+        Answer(first=i, second=j, outcome=y, placed=c.ordered, more={"weight": w})
+        for i, j, y, w in zip(*(column.tolist() for column in columns), strict=True)
+    ]
+    return Answers(names=c.players, prior_variance=prior_variance, given=given, notes=c.notes)
+
+
+def as_value(answers: Answers) -> dict[str, Any]:
+    """Return the value of a file that Fullrank reads too: see `evalstats_plugin.ranking.contests.files`.
+
+    What was skipped and what was undone stand in keys of their own.
+    """
+    whole: dict[str, Any] = {
+        "items": list(answers.names),
+        "prior_var": answers.prior_variance,
+        "comparisons": [_record(answer) for answer in answers.given],
+    }
+    rest = {"skipped": answers.skipped, "undone": answers.undone}
+    return {**whole, **{key: [_record(a) for a in said] for key, said in rest.items() if said}}
+
+
+def encoded(answers: Answers) -> bytes:
+    """Write the value as JSON, one answer a line, so that two states can be compared by eye."""
+    lines = [f"\t{json.dumps(key)}: {_one_a_line(v)}" for key, v in as_value(answers).items()]
+    return ("{\n" + ",\n".join(lines) + "\n}\n").encode()
+
+
+def _one_a_line(value: Any) -> str:
+    if not isinstance(value, list) or not value:
+        return json.dumps(value)
+    lines = (f"\t\t{json.dumps(v, ensure_ascii=False)}" for v in cast("list[Any]", value))
+    return "[\n" + ",\n".join(lines) + "\n\t]"
+
+
+def _record(answer: Answer) -> dict[str, Any]:
+    if answer.outcome is None:
+        record: dict[str, Any] = {"first": answer.first, "second": answer.second}
+    else:
+        sides = (answer.first, answer.second)
+        winner, loser = sides if answer.outcome >= 0.5 else sides[::-1]
+        share = max(answer.outcome, 1 - answer.outcome)
+        record = {"winner": winner, "loser": loser}
+        record |= {"tie": True} if share == 0.5 else {} if share == 1 else {"outcome": share}
+        record |= {"first": answer.first} if answer.placed else {}
+    told = {"judge": answer.judge, "time": answer.time}
+    return {**record, **{k: v for k, v in told.items() if v is not None}, **answer.more}
+
+
+def answers_in(content: bytes, source: str) -> Answers | None:
+    """Return what a file of this layout holds, or as much as is whole; None of another layout.
+
+    Raises
+    ------
+    LogError
+        It holds answers that cannot be.
+    """
+    if not (content.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{") and _laid_out(content)):
+        return None
+    return parse(decoded(content, source), source)
+
+
+def _laid_out(content: bytes) -> bool:
+    found = [re.search(rb'"%s"\s*:\s*\[' % key, content) for key in (b"items", b"comparisons")]
+    return all(found)
+
+
+def parse(text: str, source: str) -> Answers:
+    """Read what `encoded` or Fullrank wrote; of a broken file, all up to where it breaks.
+
+    Raises
+    ------
+    LogError
+        It is no file of comparisons, or not even its list of items is whole.
+    """
+    try:
+        whole = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        return _saved_from(text, source, str(error))
+    if not isinstance(whole, dict) or "items" not in whole:
+        msg = f'{source}: no "items" found, expected comparisons as `rank compare` writes them'
+        raise LogError(msg)
+    return _answers(cast("dict[str, Any]", whole), source)
+
+
+def _saved_from(text: str, source: str, problem: str) -> Answers:
+    """Read the items and all whole answers in front of the place where a file breaks off."""
+    names = _whole_values(text, "items")
+    ends = re.search(r'"items"\s*:\s*\[', text) and re.search(r'"comparisons"\s*:', text)
+    if not names or not ends:
+        msg = (
+            f"{source} is broken ({problem}) and its list of items is not whole: nothing in it "
+            "can be used; restore it from a copy, or start with another file"
+        )
+        raise LogError(msg)
+    # As JSON writes a number, and whole: something follows it.
+    variance = re.search(r'"prior_var"\s*:\s*(\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)\s*[,}]', text)
+    keys = ("comparisons", "skipped", "undone")
+    whole: dict[str, Any] = {"items": names, **{key: _whole_values(text, key) for key in keys}}
+    if variance:
+        whole["prior_var"] = float(variance[1])
+    found = _answers(whole, source)
+    note = (
+        f"{source} is broken ({problem}): the {len(found.given)} answers in front of that place "
+        "are kept"
+    )
+    return replace(found, notes=(*found.notes, note))
+
+
+def _whole_values(text: str, key: str) -> list[Any]:
+    """Return the values of a list up to where JSON breaks off."""
+    start = re.search(rf'"{key}"\s*:\s*\[', text)
+    values: list[Any] = []
+    if start is None:
+        return values
+    decoder, place = json.JSONDecoder(), start.end()
+    while True:
+        place = _after_blanks(text, place)
+        try:
+            value, place = decoder.raw_decode(text, place)
+        except (ValueError, RecursionError):
+            return values
+        # A number that the break cut short would still be a number.
+        after = _after_blanks(text, place)
+        if after == len(text) or text[after] not in ",]":
+            return values
+        values.append(value)
+        place = after + 1
+        if text[after] == "]":
+            return values
+
+
+def _after_blanks(text: str, place: int) -> int:
+    while place < len(text) and text[place] in " \t\r\n":
+        place += 1
+    return place
+
+
+def _answers(whole: Mapping[str, Any], source: str) -> Answers:
+    names = whole["items"]
+    if not isinstance(names, list) or not all(isinstance(n, str) for n in cast("list[Any]", names)):
+        msg = f'{source}: "items" is not a list of texts, expected the names of the items'
+        raise LogError(msg)
+    names = tuple(cast("list[str]", names))
+    if double := [name for name, count in Counter(names).items() if count > 1]:
+        msg = f"{source}: {few(double)} found twice among the items, expected every item once"
+        raise LogError(msg)
+    variance = whole.get("prior_var", 1.0)
+    if not isinstance(variance, int | float) or not 0 < variance < float("inf"):
+        msg = f'{source}: "prior_var" {variance!r} found, expected a number above 0'
+        raise LogError(msg)
+    lists = {key: whole.get(key, []) for key in ("comparisons", "skipped", "undone")}
+    if wrong := [key for key, values in lists.items() if not isinstance(values, list)]:
+        msg = f"{source}: {few(wrong)} found that are no lists, expected lists of answers"
+        raise LogError(msg)
+    read = {
+        key: [
+            _answer(v, len(names), f"{source}, {key} number {i}") for i, v in enumerate(values, 1)
+        ]
+        for key, values in lists.items()
+    }
+    return Answers(
+        names=names,
+        prior_variance=float(variance),
+        given=read["comparisons"],
+        skipped=read["skipped"],
+        undone=read["undone"],
+    )
+
+
+def _answer(record: Any, n: int, place: str) -> Answer:
+    """Read one answer on n items."""
+    fields = cast("dict[str, Any]", record) if isinstance(record, dict) else {}
+    decided = "winner" in fields
+    pair = [fields.get(k) for k in (("winner", "loser") if decided else ("first", "second"))]
+    if not all(type(i) is int and 0 <= i < n for i in pair):
+        msg = (
+            f"{place}: {json.dumps(record)} found, expected a winner and a loser, both places in "
+            f"the list of {n} items (0 to {n - 1})"
+        )
+        raise LogError(msg)
+    better, worse = cast("list[int]", pair)
+    first: int = fields.get("first", better)
+    share = 0.5 if fields.get("tie") is True else fields.get("outcome", 1.0)
+    if better == worse or first not in pair or not _is_share(share):
+        msg = (
+            f"{place}: {json.dumps(record)} found, expected two different items, one of them the "
+            "first, and an outcome from 0 to 1"
+        )
+        raise LogError(msg)
+    return Answer(
+        first=first,
+        second=better + worse - first,
+        outcome=None if not decided else float(share if first == better else 1 - share),
+        judge=_text(fields.get("judge")),
+        time=_text(fields.get("time")),
+        placed="first" in fields,
+        more={key: value for key, value in fields.items() if key not in _KEYS},
+    )
+
+
+def _is_share(value: Any) -> bool:
+    return isinstance(value, int | float) and 0 <= value <= 1
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else str(value)

@@ -1,0 +1,1 @@
+"""Ratings: Bradley–Terry and Plackett–Luce."""

@@ -1,0 +1,480 @@
+"""Posterior of Bradley–Terry ratings under a normal prior: drawn, or the normal one at its mode."""
+# PART bradley_terry_bootstrap - Bootstraps of Bradley–Terry ratings: contests, clusters or judges drawn anew, all fitted at once.
+# PART bradley_terry_profile - Profile likelihood intervals: values that the contests do not rule out, whatever the rest is.
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import optimize, special
+
+from evalstats_plugin.errors import DesignError, SelectionError, few, no_such
+from evalstats_plugin.ranking.contests.contests import Contests, Counted, counted
+from evalstats_plugin.ranking.contests.outcomes import TieModel, check_ties
+from evalstats_plugin.ranking.ratings.bradley_terry import (
+    Ratings,
+    as_fit,
+    check_connected,
+    fit_ratings,
+    notes_on_weights,
+)
+from evalstats_plugin.ranking.ratings.fit import RankingFit
+from evalstats_plugin.ranking.ratings.likelihood import (
+    WEAK_SD,
+    Covariance,
+    Prior,
+    Sample,
+    has_top,
+    inverse,
+    maximise,
+    start_of,
+)
+from evalstats_plugin.runtime.workers import mapped
+from evalstats_plugin.stats.arrays import FloatArray, IntArray
+from evalstats_plugin.stats.draws import UNLIKE, convergence
+from evalstats_plugin.stats.interval import Interval
+
+if TYPE_CHECKING:
+    from evalstats_plugin.ranking.ratings.gibbs import GibbsOptions
+
+
+Estimator = Literal["auto", "gibbs", "laplace"]
+
+
+POSITION_SD, TIE_SD = 1.0, 2.0
+"""Of the normal priors of the advantage of place, and of Davidson's log ν."""
+
+
+# Pólya–Gamma numbers of a sweep up to which "auto" draws: some 10 seconds.
+_DRAWN = 4000
+
+
+_ALL_DRAWN = 64
+
+
+Unit = Literal["contest", "cluster", "judge"]
+
+
+# Samples fitted together, at most; as many numbers in memory, about.
+_TOGETHER, _ROOM = 32, 2**22
+
+
+# Logits from the estimate beyond which a limit counts as infinite.
+_FAR = 40.0
+
+
+class _Normal(NamedTuple):
+    """At the mode: parameters (p,), covariance (p, p)."""
+
+    mode: FloatArray
+    covariance: FloatArray
+    log_likelihood: float
+    log_evidence: float
+    converged: bool
+
+
+def bradley_terry_posterior(
+    contests: Contests,
+    *,
+    prior_mean: ArrayLike = 0.0,
+    prior_covariance: ArrayLike | Literal["estimated"] = 1.0,
+    estimator: Estimator = "auto",
+    ties: TieModel = "half",
+    options: GibbsOptions | None = None,
+    rng: np.random.Generator | int | None = None,
+) -> RankingFit:
+    """Rate players by the posterior under a normal prior of the ratings.
+
+    Parameters
+    ----------
+    contests
+        Where these are ordered, standing first may be an advantage, with prior N(0, 1).
+    prior_mean : a number, or shape (n,)
+    prior_covariance
+        In squared logits: a variance, n variances, or shape (n, n); or ``"estimated"``: s² for all
+        ratings, where s has a half-Cauchy(0, 1) prior.
+    estimator
+        ``"gibbs"`` draws; ``"laplace"`` is the normal distribution at the mode, within .1 standard
+        deviations of it from some hundred contests of each player on. ``"auto"`` draws while that
+        takes seconds, ties being no model of their own.
+    ties
+        ``"half"``, ``"drop"``, or, by ``"laplace"``, ``"davidson"`` with prior N(0, 2²) of log ν.
+    options
+        Of the draws: chains, draws, warm_up, device.
+
+    Returns
+    -------
+    The ratings' posterior, whose place the prior gives: they need not have mean 0.
+
+    Raises
+    ------
+    DesignError
+        A prior that is none; weights that are no counts, where drawn.
+    SelectionError
+        An estimator, or a model of ties, that there is not.
+    """
+    start = perf_counter()
+    if estimator not in get_args(Estimator):
+        known = get_args(Estimator)
+        raise SelectionError(no_such("estimator", estimator, known, ", ".join(known)))
+    ties = check_ties(ties)
+    if ties == "rao-kupper" or (ties == "davidson" and estimator == "gibbs"):
+        msg = f"ties={ties!r} with estimator={estimator!r} found: a posterior knows 'half' and "
+        raise SelectionError(msg + "'drop', and with estimator='laplace' 'davidson'")
+    found = counted(contests, ties, position=contests.ordered)
+    estimated = isinstance(prior_covariance, str)
+    if estimated and prior_covariance != "estimated":
+        raise SelectionError(no_such("prior", str(prior_covariance), ["estimated"], "estimated"))
+    covariance: Any = 1.0 if estimated else prior_covariance
+    prior = _prior(found, prior_mean, np.asarray(covariance, dtype=np.float64))
+    reason = "asked for"
+    if estimator == "auto":
+        estimator, reason = _choose(found)
+    if estimator == "laplace":
+        fit = _laplace_fit(found, prior, estimated=estimated)
+    else:
+        drawn = np.random.default_rng(rng)
+        fit = _gibbs_fit(found, prior, estimated=estimated, options=options, rng=drawn)
+    about = {"reason": reason, "n_contests": len(found.contests), "ties": ties}
+    fit.diagnostics.update(about, seconds=perf_counter() - start)
+    return fit
+
+
+def _choose(found: Counted) -> tuple[Estimator, str]:
+    if found.design.with_ties:
+        return "laplace", "ties have a model of their own"
+    weights = found.weights()
+    trials = (weights.won + weights.lost)[:, 0]
+    if (np.abs(trials - np.round(trials)) > 1e-9).any():
+        return "laplace", "weights are not whole numbers"
+    work = int(np.where(trials > _ALL_DRAWN, 1, trials).sum())
+    if work > _DRAWN:
+        return "laplace", f"{work} numbers a sweep would take long to draw"
+    return "gibbs", f"{work} numbers a sweep are soon drawn"
+
+
+def _prior(found: Counted, mean: ArrayLike, covariance: FloatArray) -> Prior:
+    """Of all parameters: ratings as given, the others about 0."""
+    design = found.design
+    n, size = design.n, design.size
+    centre = np.zeros(size)
+    given = np.asarray(mean, dtype=np.float64)
+    if given.shape not in {(), (n,)} or covariance.shape not in {(), (n,), (n, n)}:
+        msg = (
+            f"a prior with mean of shape {given.shape} and covariance of shape {covariance.shape} "
+            f"found, expected numbers, or shapes ({n},) and ({n}, {n}) for {n} players"
+        )
+        raise DesignError(msg)
+    centre[:n] = given
+    full = np.diag(np.broadcast_to(covariance, n)) if covariance.ndim < 2 else covariance
+    value = np.linalg.eigvalsh(full) if np.isfinite(full).all() else np.array([-1.0])
+    if not np.allclose(full, full.T) or value.min() <= 0 or not np.isfinite(centre).all():
+        msg = "a prior covariance that is not positive definite found, or numbers not finite"
+        raise DesignError(msg)
+    precision = np.zeros((size, size))
+    precision[:n, :n] = np.linalg.inv(full)
+    for name, sd in (("position", POSITION_SD), ("tie", TIE_SD)):
+        if name in design.names:
+            k = n + design.names.index(name)
+            precision[k, k] = sd**-2
+    return Prior(centre, precision)
+
+
+def _laplace(found: Counted, prior: Prior) -> _Normal:
+    design = found.design
+    start = start_of(design) + prior.mean[:, None]
+    top = maximise(design, Sample(found.weights(), prior), start)
+    mode, information = top.parameters[:, 0], top.information[0]
+    away = mode - prior.mean
+    log_prior = (np.linalg.slogdet(prior.precision)[1] - away @ prior.precision @ away) / 2
+    log_likelihood = float(top.log_likelihood[0])
+    # The factors (2π)^{p/2} of the prior and of the integral cancel.
+    log_evidence = log_likelihood + log_prior - np.linalg.slogdet(information)[1] / 2
+    return _Normal(
+        mode, np.linalg.inv(information), log_likelihood, float(log_evidence),
+        bool(top.converged[0]),
+    )  # fmt: skip
+
+
+def _rescaled(prior: Prior, n: int, sd: float) -> Prior:
+    precision = prior.precision.copy()
+    precision[:n, :n] = np.eye(n) / sd**2
+    return Prior(prior.mean, precision)
+
+
+def _laplace_fit(found: Counted, prior: Prior, *, estimated: bool) -> RankingFit:
+    n, design = found.design.n, found.design
+    diagnostics: dict[str, Any] = {}
+    if estimated:
+
+        def lost(log_sd: float) -> float:
+            """Minus the log posterior of log s."""
+            evidence = _laplace(found, _rescaled(prior, n, math.exp(log_sd))).log_evidence
+            return -evidence - log_sd + math.log1p(math.exp(2 * log_sd))
+
+        best = optimize.minimize_scalar(lost, bounds=(-4.0, 4.0), method="bounded")
+        diagnostics["prior_sd"] = math.exp(float(best.x))
+        prior = _rescaled(prior, n, diagnostics["prior_sd"])
+    normal = _laplace(found, prior)
+    errors = np.sqrt(np.diagonal(normal.covariance))
+    return RankingFit(
+        model="bradley-terry",
+        estimator="laplace",
+        players=found.contests.players,
+        rating=normal.mode[:n],
+        covariance=normal.covariance[:n, :n],
+        parameters=dict(zip(design.names, normal.mode[n:].tolist(), strict=True)),
+        parameter_std_errors=dict(zip(design.names, errors[n:].tolist(), strict=True)),
+        log_likelihood=normal.log_likelihood,
+        diagnostics={"log_evidence": normal.log_evidence, "converged": normal.converged}
+        | diagnostics,
+        notes=found.contests.notes,
+    )
+
+
+def _gibbs_fit(
+    found: Counted,
+    prior: Prior,
+    *,
+    estimated: bool,
+    options: GibbsOptions | None,
+    rng: np.random.Generator,
+) -> RankingFit:
+    from evalstats_plugin.ranking.ratings.gibbs import GibbsOptions, gibbs
+
+    options = options or GibbsOptions()
+    drawn = gibbs(found, prior, estimated=estimated, options=options, rng=rng)
+    n, names = found.design.n, found.design.names
+    every = drawn.parameters.reshape(-1, drawn.parameters.shape[2])
+    mean, sd = every.mean(axis=0), every.std(axis=0, ddof=1)
+    told = convergence(drawn.parameters)
+    r_hat, ess = float(np.max(told.r_hat)), float(np.min(told.ess))
+    diagnostics: dict[str, Any] = {"r_hat": r_hat, "ess": ess, "converged": r_hat < UNLIKE}
+    diagnostics |= {"chains": options.chains, "draws": options.draws}
+    if drawn.prior_sd is not None:
+        diagnostics["prior_sd"] = float(drawn.prior_sd.mean())
+    notes = list(found.contests.notes)
+    if r_hat >= UNLIKE:
+        notes.append(f"chains disagree (R-hat {r_hat:.3f}, expected below {UNLIKE}): draw more")
+    return RankingFit(
+        model="bradley-terry",
+        estimator="gibbs",
+        players=found.contests.players,
+        rating=mean[:n],
+        covariance=np.atleast_2d(np.cov(every[:, :n], rowvar=False)),
+        draws=every[:, :n].copy(),
+        parameters=dict(zip(names, mean[n:].tolist(), strict=True)),
+        parameter_std_errors=dict(zip(names, sd[n:].tolist(), strict=True)),
+        diagnostics=diagnostics,
+        notes=tuple(notes),
+    )
+
+
+def bootstrap_bradley_terry(
+    contests: Contests,
+    *,
+    unit: Unit | None = None,
+    n_resamples: int = 1000,
+    ties: TieModel = "half",
+    position: bool = False,
+    features: Sequence[str] = (),
+    rng: np.random.Generator | int | None = None,
+) -> RankingFit:
+    """Rate players, and again in every bootstrap sample.
+
+    Parameters
+    ----------
+    unit
+        What is drawn: ``"contest"``, or whole ``"cluster"`` or ``"judge"`` with their contests.
+        Default: the cluster where contests have one.
+    ties, position, features
+        As for `fit_bradley_terry`.
+
+    Returns
+    -------
+    The fit to all contests, with ``draws`` (n_resamples, n) and their covariance. A sample is the
+    same whatever is drawn after it. Samples in which some are undefeated or not compared get the
+    weak prior that `fit_bradley_terry` states; a note says how many.
+    """
+    start = perf_counter()
+    rng = np.random.default_rng(rng)
+    if unit is None:
+        unit = "contest" if contests.cluster is None else "cluster"
+    found = counted(contests, check_ties(ties), position=position, features=features)
+    fitted = fit_ratings(found)
+    draws: list[FloatArray] = []
+    weak = stuck = 0
+    # Single contests, of which there may be a million, need not go to other processes.
+    slim = fitted._replace(found=replace(found, contests=contests.take(np.zeros(0, np.int64))))
+    samples = _samples(found, unit, n_resamples, rng)
+    for parameters, without_top, not_converged in mapped(partial(_refitted, slim), samples):
+        draws.append(parameters)
+        weak += without_top
+        stuck += not_converged
+    every = np.concatenate(draws, axis=1).T[:n_resamples]
+    spread = Covariance(np.atleast_2d(np.cov(every, rowvar=False)), None)
+    diagnostics = {
+        "covariance": "bootstrap",
+        "unit": unit,
+        "n_resamples": n_resamples,
+        "n_contests": len(found.contests),
+        "seconds": perf_counter() - start,
+    }
+    notes = [*fitted.notes, *notes_on_weights(found.contests)]
+    if fitted.sample.prior is not None:
+        notes.append("who wins always wins in every sample, too: a bootstrap cannot show how "
+                     "uncertain such ratings are; the sandwich and a posterior can")  # fmt: skip
+    if weak:
+        notes.append(
+            f"in {weak} of {n_resamples} bootstrap samples someone is undefeated, winless or not "
+            f"compared: there a normal prior with standard deviation {WEAK_SD:g} keeps ratings "
+            "finite"
+        )
+    if stuck:
+        notes.append(f"{stuck} of {n_resamples} bootstrap samples did not converge")
+    fit = as_fit(fitted._replace(notes=tuple(notes)), spread, diagnostics)
+    return replace(fit, draws=every[:, : found.design.n].copy())
+
+
+def _samples(
+    found: Counted, unit: Unit, n_resamples: int, rng: np.random.Generator
+) -> Iterator[tuple[FloatArray, int]]:
+    """Counts of rows, shape (R, B), and how many of the B samples are wanted."""
+    rows, cells = len(found.cell), len(found.design.first)
+    held = max(rows, cells, found.design.size**2)
+    # Of the problem alone: the same samples whatever n_resamples. The last samples are drawn in
+    # vain, so that all are fitted in company of the same size and get the same bits.
+    together = max(1, min(_TOGETHER, _ROOM // held))
+    groups = None if unit == "contest" else found.groups(unit)
+    for begin in range(0, n_resamples, together):
+        if groups is None:
+            counts = drawn_anew(found.count.astype(np.int64), together, rng)
+        else:
+            size = groups.shape[0]
+            drawn = rng.multinomial(size, np.full(size, 1 / size), size=together)
+            counts = groups.T @ drawn.T.astype(np.float64)
+        yield counts, min(together, n_resamples - begin)
+
+
+def drawn_anew(count: IntArray, samples: int, rng: np.random.Generator) -> FloatArray:
+    """How often each comes up when as many as there are, are drawn with replacement, (R, B).
+
+    Poisson counts given their sum are multinomial. They are drawn a little too few, which is
+    quicker than binomial ones, and one by one what is missing.
+
+    Parameters
+    ----------
+    count : shape (R,)
+        How many there are of each.
+    """
+    total = int(count.sum())
+    share = max(0.0, 1 - 3 / np.sqrt(total))
+    drawn = rng.poisson(share * count, size=(samples, len(count)))
+    while (many := np.flatnonzero(drawn.sum(axis=1) > total)).size:
+        drawn[many] = rng.poisson(share * count, size=(len(many), len(count)))
+    missing = total - drawn.sum(axis=1)
+    one_of = np.repeat(np.arange(len(count)), count)[rng.integers(total, size=missing.sum())]
+    cells = np.repeat(np.arange(samples), missing) * len(count) + one_of
+    drawn += np.bincount(cells, minlength=drawn.size).reshape(drawn.shape)
+    return drawn.T.astype(np.float64, order="C")
+
+
+def _refitted(fitted: Ratings, drawn: tuple[FloatArray, int]) -> tuple[FloatArray, int, int]:
+    """Parameters (p, B), how many needed a prior, and how many did not converge."""
+    found, design, (counts, wanted) = fitted.found, fitted.found.design, drawn
+    weights = found.weights(counts)
+    without_top = ~has_top(design, weights)
+    precision = np.diag((np.arange(design.size) < design.n) / WEAK_SD**2)
+    sample = Sample(
+        weights,
+        Prior(np.zeros(design.size), precision) if without_top.any() else None,
+        without_top.astype(np.float64),
+    )
+    if design.with_ties:
+        tied = weights.tied.any(axis=0)
+        one_kind = ~(tied & (weights.won + weights.lost).any(axis=0))
+        if one_kind.any():
+            sample = sample._replace(even=one_kind.astype(np.float64))
+    start = np.repeat(fitted.top.parameters, counts.shape[1], axis=1)
+    top = maximise(design, sample, start)
+    lost = (~top.converged)[:wanted].sum()
+    return top.parameters, int(without_top[:wanted].sum()), int(lost)
+
+
+def profile_interval(
+    contests: Contests,
+    player: str,
+    against: str | None = None,
+    *,
+    confidence_level: float = 0.95,
+    ties: TieModel = "half",
+    position: bool = False,
+) -> Interval:
+    """Interval of a rating, or of the difference between two, by the likelihood ratio [VM88]_.
+
+    Parameters
+    ----------
+    player
+        Whose rating, less the mean of all.
+    against
+        Whose rating is subtracted instead.
+
+    Raises
+    ------
+    SelectionError
+        No player is called so.
+    """
+    found = counted(contests, check_ties(ties), position=position)
+    check_connected(found.contests)
+    contrast = np.zeros(found.design.size)
+    contrast[_place(contests, player)] = 1
+    if against is None:
+        contrast[: found.design.n] -= 1 / found.design.n
+    else:
+        contrast[_place(contests, against)] -= 1
+    fitted = fit_ratings(found)
+    drop = special.chdtri(1, 1 - confidence_level)
+    return _interval(fitted, contrast, float(drop))
+
+
+def _place(contests: Contests, name: str) -> int:
+    if name not in contests.players:
+        raise SelectionError(no_such("player", name, contests.players, few(contests.players)))
+    return contests.players.index(name)
+
+
+def _interval(fitted: Ratings, contrast: FloatArray, drop: float) -> Interval:
+    design = fitted.found.design
+    # Without the prior that made ratings finite: close to the supremum, where there is no top.
+    plain = Sample(fitted.sample.weights, None, None, fitted.sample.even)
+    top = maximise(design, plain, fitted.top.parameters)
+    best, estimate = float(top.log_likelihood[0]), float(contrast @ top.parameters[:, 0])
+    covariance = inverse(fitted.top.information[0], design.n)
+    variance = float(contrast @ covariance @ contrast)
+    along = (covariance @ contrast / variance)[:, None]
+
+    def excess(value: float) -> float:
+        moved = top.parameters + along * (value - estimate)
+        found = maximise(design, plain, moved, contrast)
+        return 2 * (best - float(found.log_likelihood[0])) - drop
+
+    step = math.sqrt(variance * drop)
+    low, high = (_limit(excess, estimate, sign * step) for sign in (-1.0, 1.0))
+    return Interval(np.asarray(low), np.asarray(high))
+
+
+def _limit(excess: Callable[[float], float], estimate: float, step: float) -> float:
+    """Where the excess becomes positive, in the direction of the step."""
+    inside, length = estimate, step
+    while excess(estimate + length) < 0:
+        if abs(length) > _FAR:
+            return math.copysign(math.inf, step)
+        inside, length = estimate + length, 2 * length
+    return float(optimize.brentq(excess, inside, estimate + length, xtol=1e-8))

@@ -1,0 +1,1 @@
+"""Thurstone's model: expectation propagation, Laplace, exact draws."""

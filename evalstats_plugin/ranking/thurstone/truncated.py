@@ -1,0 +1,278 @@
+"""The standard normal between two bounds: probability, slopes, draws; exact far in the tails."""
+# PART tilting - Draws from a normal inside a box, and its probability, by minimax tilting [Bot17]_.
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy import special
+
+from evalstats_plugin.errors import DesignError
+from evalstats_plugin.stats.arrays import FloatArray, IntArray
+
+_LOG_ROOT_2PI = 0.5 * np.log(2 * np.pi)
+
+
+# Upper bound below which probabilities are kept as logarithms.
+_FAR = -30.0
+
+
+_MAX_STEPS = 100
+
+
+# Norm of the equations of μ at which they are solved.
+_TOLERANCE = 1e-9
+
+
+# Proposals at a time, divided by the dimension.
+_TOGETHER = 2_000_000
+
+
+def log_probability(low: FloatArray, high: FloatArray) -> FloatArray:
+    """log(Φ(high) - Φ(low)), for low < high of any size; bounds may be infinite."""
+    a, b, _ = _below(low, high)
+    log_b = log_ndtr(b)
+    return log_b + np.log(-np.expm1(log_ndtr(a) - log_b))
+
+
+class Slopes(NamedTuple):
+    """Of log P(low < d + e < high), e standard normal, in d; each of the shape of d."""
+
+    log_probability: FloatArray
+    first: FloatArray
+    second: FloatArray
+    """Below 0: the logarithm is concave."""
+
+
+def _below(low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Bounds mirrored into the lower tail, where the distribution function is exact, and how."""
+    flip = low > -high
+    return np.where(flip, -high, low), np.where(flip, -low, high), np.where(flip, -1.0, 1.0)
+
+
+def slopes(low: FloatArray, high: FloatArray) -> Slopes:
+    """Log probability of a standard normal between the bounds, and its slopes as both move down."""
+    log_p = log_probability(low, high)
+    at_low, at_high = (np.exp(-0.5 * x * x - _LOG_ROOT_2PI - log_p) for x in (low, high))
+    first = at_low - at_high
+    # An infinite bound has density 0, and no slope.
+    bent = np.where(np.isfinite(low), low, 0) * at_low
+    bent -= np.where(np.isfinite(high), high, 0) * at_high
+    return Slopes(log_p, first, bent - first * first)
+
+
+def draw_between(low: FloatArray, high: FloatArray, rng: np.random.Generator) -> FloatArray:
+    """Draw standard normals between the bounds by the inverse of the distribution function."""
+    a, b, sign = _below(low, high)
+    # In (0, 1], so that no draw is at minus infinity.
+    u = 1 - rng.random(a.shape)
+    at_a = special.ndtr(a)
+    drawn = special.ndtri(at_a + u * (special.ndtr(b) - at_a))
+    far = b < _FAR
+    if far.any():
+        log_a, log_b, u = log_ndtr(a[far]), log_ndtr(b[far]), u[far]
+        drawn[far] = special.ndtri_exp(log_b + np.log(u + (1 - u) * np.exp(log_a - log_b)))
+    return sign * np.clip(drawn, a, b)
+
+
+def draw_above(low: FloatArray, rng: np.random.Generator) -> FloatArray:
+    """Draw standard normals above a bound, as `draw_between` does with one bound, and faster."""
+    u = 1 - rng.random(low.shape)
+    drawn = special.ndtri(u * special.ndtr(-low))
+    far = low > -_FAR
+    if far.any():
+        drawn[far] = special.ndtri_exp(np.log(u[far]) + log_ndtr(-low[far]))
+    return -np.minimum(drawn, -low)
+
+
+def log_ndtr(x: FloatArray) -> FloatArray:
+    """Logarithm of the standard normal's distribution function."""
+    return special.log_ndtr(x)
+
+
+class TiltedBox(NamedTuple):
+    """A box of dimension m, its coordinates in the order in which they are drawn."""
+
+    order: IntArray
+    low: FloatArray
+    """Divided by the conditional standard deviation, as `factor` is; shape (m,)."""
+    high: FloatArray
+    factor: FloatArray
+    """Strictly lower triangle, shape (m, m): what coordinates add to those after them."""
+    scale: FloatArray
+    """Conditional standard deviations, shape (m,)."""
+    tilt: FloatArray
+    """μ, shape (m,)."""
+    log_bound: float
+    """Log of the largest ratio of target to proposal."""
+
+
+def acceptance(box: TiltedBox, size: int, rng: np.random.Generator) -> float:
+    """Estimate the share of proposals that are accepted."""
+    return float(np.exp(_propose(box, size, rng)[1] - box.log_bound).mean())
+
+
+class Draws(NamedTuple):
+    """Independent draws, and how many proposals they took."""
+
+    values: FloatArray
+    """Shape (S, m)."""
+    acceptance: float
+
+
+class LogProbability(NamedTuple):
+    """Of a box; the standard error is that of the logarithm, to first order."""
+
+    value: float
+    std_error: float
+
+
+def tilted_box(covariance: FloatArray, low: FloatArray, high: FloatArray) -> TiltedBox:
+    """Order the coordinates and find the tilt.
+
+    Parameters
+    ----------
+    covariance : shape (m, m)
+        Of a normal with mean 0.
+    low, high : shape (m,)
+        Bounds, which may be infinite.
+
+    Raises
+    ------
+    DesignError
+        The equations of the tilt have no solution that arithmetic finds.
+    """
+    order, lower, low, high = _ordered(covariance, low, high)
+    scale = np.diagonal(lower).copy()
+    factor = np.tril(lower, -1) / scale[:, None]
+    low, high = low / scale, high / scale
+    at, tilt = _saddle(factor, low, high)
+    moved = factor @ at + tilt
+    bound = log_probability(low - moved, high - moved) + 0.5 * tilt**2 - at * tilt
+    return TiltedBox(order, low, high, factor, scale, tilt, float(bound.sum()))
+
+
+def draw(box: TiltedBox, size: int, rng: np.random.Generator, *, least: float) -> Draws:
+    """Draw from the normal inside the box.
+
+    Parameters
+    ----------
+    least
+        Acceptance below which it gives up.
+
+    Raises
+    ------
+    DesignError
+        Fewer proposals are accepted.
+    """
+    kept: list[FloatArray] = []
+    found, proposed, together = 0, 0, max(min(_TOGETHER // len(box.low), 2 * size), 500)
+    while found < size:
+        values, log_ratio = _propose(box, together, rng)
+        accepted = log_ratio - box.log_bound > -rng.exponential(size=together)
+        kept.append(values[:, accepted])
+        found, proposed = found + int(accepted.sum()), proposed + together
+        if proposed * least > 10 and found < proposed * least:
+            msg = (
+                f"exact draws accept {found} of {proposed} proposals with {len(box.low)} "
+                "comparisons, which is too few: take estimator='hmc' or 'gibbs'"
+            )
+            raise DesignError(msg)
+    values = np.concatenate(kept, axis=1)[:, :size]
+    drawn = (box.factor @ values + values) * box.scale[:, None]
+    return Draws(drawn[np.argsort(box.order)].T, found / proposed)
+
+
+def box_probability(box: TiltedBox, size: int, rng: np.random.Generator) -> LogProbability:
+    """Estimate the log probability of the box from so many proposals, without bias before logs."""
+    log_ratio = _propose(box, size, rng)[1]
+    top = float(log_ratio.max())
+    ratio = np.exp(log_ratio - top)
+    mean = float(ratio.mean())
+    error = float(ratio.std(ddof=1)) / mean / size**0.5
+    return LogProbability(top + float(np.log(mean)), error)
+
+
+def _propose(box: TiltedBox, size: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+    """Proposals (m, S) and the log ratios of target to proposal (S,).
+
+    Each coordinate needs those before it, hence the loop; all proposals take each step together.
+    """
+    values = np.zeros((len(box.low), size))
+    log_ratio = np.zeros(size)
+    for k, mu in enumerate(box.tilt):
+        moved = box.factor[k, :k] @ values[:k] + mu
+        low, high = box.low[k] - moved, box.high[k] - moved
+        values[k] = mu + draw_between(low, high, rng)
+        log_ratio += log_probability(low, high) + 0.5 * mu**2 - mu * values[k]
+    return values, log_ratio
+
+
+def _ordered(
+    covariance: FloatArray, low: FloatArray, high: FloatArray
+) -> tuple[IntArray, FloatArray, FloatArray, FloatArray]:
+    """Cholesky factor with the coordinate least likely to be inside its bounds always next."""
+    s, low, high = covariance.copy(), low.copy(), high.copy()
+    m = len(s)
+    order, lower, z = np.arange(m), np.zeros((m, m)), np.zeros(m)
+    for k in range(m):
+        left = lower[k:, :k]
+        variance = np.maximum(np.diagonal(s)[k:] - (left**2).sum(axis=1), 1e-14)
+        shift, sd = left @ z[:k], np.sqrt(variance)
+        inside = log_probability((low[k:] - shift) / sd, (high[k:] - shift) / sd)
+        swap = [k, k + int(np.argmin(inside))]
+        for x in (order, low, high, lower, s, s.T):
+            x[swap] = x[swap[::-1]]
+        lower[k, k] = sd[swap[1] - k]
+        column = s[k + 1 :, k] - lower[k + 1 :, :k] @ lower[k, :k]
+        lower[k + 1 :, k] = column / lower[k, k]
+        shift = lower[k, :k] @ z[:k]
+        ends = np.array([low[k] - shift, high[k] - shift]) / lower[k, k]
+        z[k] = slopes(ends[:1], ends[1:]).first[0]
+    return order, lower, low, high
+
+
+def _saddle(factor: FloatArray, low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Point x and tilt μ at which the ratio is largest in x and smallest in μ.
+
+    Newton's method; a step counts as far as the equations come nearer to 0.
+    """
+    m = len(low) - 1
+    y = np.zeros(2 * m)
+    value, jacobian = _equations(y, factor, low, high)
+    for _ in range(_MAX_STEPS):
+        size = float(np.linalg.norm(value))
+        if size < _TOLERANCE:
+            break
+        step, share = np.linalg.solve(jacobian, -value), 1.0
+        while True:
+            there = _equations(y + share * step, factor, low, high)
+            if float(np.linalg.norm(there[0])) < size or share < 1e-8:
+                break
+            share /= 2
+        y = y + share * step
+        value, jacobian = there
+    if not float(np.linalg.norm(value)) < 1e-4:
+        msg = (
+            "exact draws: the equations of the tilt have not converged with "
+            f"{m + 1} comparisons; take estimator='hmc' or 'gibbs'"
+        )
+        raise DesignError(msg)
+    return np.append(y[:m], 0.0), np.append(y[m:], 0.0)
+
+
+def _equations(
+    y: FloatArray, factor: FloatArray, low: FloatArray, high: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Slopes of the log ratio in x and μ without their last entries, which are 0, and Jacobian."""
+    m = len(low) - 1
+    x, mu = y[:m], y[m:]
+    left = factor[:, :m]
+    moved = left @ x + np.append(mu, 0.0)
+    _, first, second = slopes(low - moved, high - moved)
+    value = np.concatenate([left.T @ first - mu, mu - x + first[:m]])
+    bent = second[:, None] * left
+    across = bent[:m] - np.eye(m)
+    blocks = [[left.T @ bent, across.T], [across, np.diag(1 + second[:m])]]
+    return value, np.block(blocks)

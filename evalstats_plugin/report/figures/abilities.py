@@ -1,0 +1,451 @@
+"""Item response curves, and where on the scale a test tells abilities well."""
+# PART item_fit - How items fit the model: infit against outfit, those to look at named.
+# PART scale - The scale that models and items share, as figures show it.
+# PART wright - The Wright map: models and items on one scale, side by side.
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy import special
+
+from evalstats_plugin.errors import DesignError, SelectionError, few, no_such
+from evalstats_plugin.report.figures import canvas
+from evalstats_plugin.report.figures.canvas import BLUE, FAINT, INK, ORANGE, SERIES, VERMILION
+from evalstats_plugin.stats.arrays import FloatArray
+from evalstats_plugin.stats.interval import normal_quantile
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from evalstats_plugin.irt.model.fit import IRTFit
+    from evalstats_plugin.irt.rows import Abilities, ItemEstimate
+
+
+MOST_CURVES = len(SERIES)
+"""Curves that can be told apart."""
+
+
+_POINTS = 201
+
+
+MOST_NAMED_ITEMS = 20
+
+
+NOISY = 1.3
+"""Noise over what the model expects from which on an item is listed."""
+
+
+_LEAST = 0.05
+
+
+FARTHEST = 8.0
+"""Logits from the middle of the scale beyond which nothing is drawn."""
+
+
+MOST_NAMED_MARKS = 150
+
+
+_MIDDLE, _ITEMS = 1.5, 2.4
+"""Inches for abilities with their leader lines, and for the items."""
+
+
+MOST_INTERVALS = 8
+"""Models up to which their intervals are drawn; of more they would hide one another."""
+
+
+@canvas.styled
+def plot_item_curves(fit: IRTFit, *, items: Sequence[str] = (), ax: Axes | None = None) -> Axes:
+    """Draw the probability of a right answer to every item, by ability.
+
+    Parameters
+    ----------
+    items
+        Ids of items to name; by default some from the easiest to the hardest, or all of a few.
+
+    Raises
+    ------
+    SelectionError
+        An item is not in the fit, or too many are to be named.
+    DesignError
+        The fit has several abilities, or Matplotlib is not installed.
+    """
+    check_one_ability(fit)
+    named = _places(fit, items)
+    at = span(fit)
+    right = _right(fit, at)
+    names = [canvas.shown(str(fit.item_ids[j]), 40) for j in named]
+    size = (5.2 + canvas.width_of(names) * bool(names), max(3.4, 0.2 * len(names) + 1.2))
+    axes: Any = canvas.axes_or_new(ax, *size)
+    others = np.setdiff1d(np.arange(len(fit.item_ids)), named)
+    # Thousands of curves are a cloud; a part shows its shape as well.
+    others = others[:: max(1, len(others) // 400)]
+    alpha = 0.6 if len(others) < 60 else 0.25
+    axes.plot(at, right[:, others], color=FAINT, linewidth=0.5, alpha=alpha, zorder=2)
+    for j, name, (color, marker, dashes) in zip(named, names, SERIES, strict=False):
+        axes.plot(at, right[:, j], color=color, linestyle=dashes, marker=marker, markersize=4,
+                  markevery=20, linewidth=1.5, label=name, zorder=3)  # fmt: skip
+    _rug(axes, fit)
+    axes.set_ylim(-0.04, 1.04)
+    axes.set_xlim(at[0], at[-1])
+    canvas.percent_axis(axes.yaxis)
+    axes.set_ylabel("probability of a right answer")
+    axes.set_xlabel("ability (logits); ticks above: the models")
+    canvas.title(axes, f"{right.shape[1]:,} items, {fit.item_model} ({fit.estimator})")
+    if names:
+        axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), title="items", alignment="left")
+    return axes
+
+
+@canvas.styled
+def plot_information(fit: IRTFit, *, ax: Axes | None = None) -> Axes:
+    """Draw the information of all items by ability, and the standard error that it makes.
+
+    An ability known from these items alone has a standard error of one over the root of the
+    information, if the items themselves were known.
+
+    Raises
+    ------
+    DesignError
+        The fit has several abilities, or Matplotlib is not installed.
+    """
+    check_one_ability(fit)
+    at = span(fit)
+    total = _information(fit, at)
+    axes: Any = canvas.axes_or_new(ax, 5.6, 3.4)
+    [line] = axes.plot(at, total, color=BLUE, linewidth=1.8, label="information (left)", zorder=3)
+    axes.set_ylim(0, None)
+    axes.set_xlim(at[0], at[-1])
+    axes.set_ylabel("information of all items")
+    axes.set_xlabel("ability (logits); ticks above: the models")
+    errors = axes.twinx()
+    if ax is None:
+        canvas.dressed(errors)
+    errors.spines["right"].set_visible(True)
+    with np.errstate(divide="ignore"):
+        error = np.minimum(total**-0.5, 4 * np.min(total**-0.5))
+    [dashes] = errors.plot(at, error, color=VERMILION, linestyle="--", linewidth=1.6,
+                           label="standard error (right)")  # fmt: skip
+    errors.set_ylim(0, None)
+    errors.set_ylabel("standard error of an ability")
+    _rug(axes, fit)
+    axes.legend(
+        handles=[line, dashes], loc="lower left", bbox_to_anchor=(0, 1), ncols=2, alignment="left",
+        title=f"{len(fit.item_ids):,} items, {fit.item_model} ({fit.estimator})",
+        title_fontproperties={"weight": "bold", "size": canvas.NORMAL},
+    )  # fmt: skip
+    return axes
+
+
+def _right(fit: IRTFit, at: FloatArray) -> FloatArray:
+    """P(right) at abilities, shape (Q, M)."""
+    upper = float(fit.hyperparameters.get("upper", 1.0))
+    logit = at[:, None] * fit.discrimination + fit.intercept
+    guessing = np.nan_to_num(fit.guessing)
+    return guessing + (upper - guessing) * special.expit(logit)
+
+
+def _information(fit: IRTFit, at: FloatArray) -> FloatArray:
+    """Fisher information of one answer to each item, summed; shape (Q,)."""
+    upper = float(fit.hyperparameters.get("upper", 1.0))
+    guessing = np.nan_to_num(fit.guessing)
+    p = _right(fit, at)
+    curve = special.expit(at[:, None] * fit.discrimination + fit.intercept)
+    slope = fit.discrimination * (upper - guessing) * curve * (1 - curve)
+    return np.nansum(slope**2 / np.maximum(p * (1 - p), 1e-12), axis=1)
+
+
+def _rug(axes: Any, fit: IRTFit) -> None:
+    known = fit.ability[np.isfinite(fit.ability)]
+    place = axes.get_xaxis_transform()
+    axes.vlines(known, 0.965, 1.0, transform=place, color=INK, linewidth=0.8, zorder=4)
+
+
+def _places(fit: IRTFit, items: Sequence[str]) -> list[int]:
+    ids = [str(name) for name in fit.item_ids]
+    if len(items) > MOST_CURVES:
+        msg = f"{len(items)} items to name found, expected at most {MOST_CURVES}"
+        raise SelectionError(msg)
+    for name in items:
+        if name not in ids:
+            raise SelectionError(no_such("item", name, ids, few(ids)))
+    if items:
+        return [ids.index(name) for name in items]
+    if len(ids) <= MOST_CURVES:
+        return list(range(len(ids)))
+    order = np.argsort(fit.difficulty)
+    order = order[np.isfinite(fit.difficulty[order])]
+    if not len(order):
+        return []
+    # The extremes are often items that nobody or everybody gets right.
+    shares = np.array([0.05, 0.25, 0.5, 0.75, 0.95])
+    return [int(j) for j in order[(shares * (len(order) - 1)).round().astype(int)]]
+
+
+@canvas.styled
+def plot_item_fit(results: Abilities | Sequence[ItemEstimate], *, ax: Axes | None = None) -> Axes:
+    """Draw infit and outfit of every item; 1 is what the model expects of both.
+
+    Items that a person should look at are triangles, the gravest of them named.
+
+    Raises
+    ------
+    DesignError
+        No items, or Matplotlib is not installed.
+    """
+    given: Any = results
+    items: Sequence[ItemEstimate] = getattr(given, "items", given)
+    known = [item for item in items if item.infit is not None and item.outfit is not None]
+    if not known:
+        msg = "no items with infit and outfit found: ask for items"
+        raise DesignError(msg)
+    infit, outfit = (
+        np.maximum([float(getattr(item, name)) for item in known], _LEAST)
+        for name in ("infit", "outfit")
+    )
+    flagged = np.array([bool(item.notes) for item in known])
+    # Those to look at come first, the gravest of all at the top.
+    named: list[int] = np.flatnonzero(flagged)[:MOST_NAMED_ITEMS].tolist()
+    several = len({item.task for item in known}) > 1
+    names = [
+        canvas.shown(f"{known[j].task} {known[j].item}" if several else known[j].item, 40)
+        for j in named
+    ]
+    lines = [1 + 0.82 * name.count("\n") for name in names]
+    height = max(3.4, sum(lines) * canvas.LINE * 1.1)
+    axes: Any = canvas.axes_or_new(ax, 4.6 + canvas.width_of(names) * bool(names), height + 0.9)
+    _draw(axes, infit, outfit, flagged)
+    _name(axes, infit[named], outfit[named], names, np.array(lines) * canvas.LINE / height)
+    hidden = len(items) - len(known)
+    more = f"; {hidden:,} have neither" if hidden else ""
+    clipped = int(((infit <= _LEAST) | (outfit <= _LEAST)).sum())
+    more += f"; {clipped:,} at {_LEAST:g} are lower" if clipped else ""
+    canvas.title(axes, f"{len(known):,} items, {int(flagged.sum()):,} to look at{more}")
+    return axes
+
+
+def _draw(axes: Any, infit: Any, outfit: Any, flagged: Any) -> None:
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(canvas.matplotlib().ticker.LogLocator(subs=(1, 1.5, 2, 3, 5, 7)))
+        axis.set_minor_locator(canvas.matplotlib().ticker.NullLocator())
+        axis.set_major_formatter("{x:g}")
+    for line, style in ((1.0, "-"), (NOISY, "--")):
+        axes.axvline(line, color=FAINT, linewidth=0.7, linestyle=style, zorder=1)
+        axes.axhline(line, color=FAINT, linewidth=0.7, linestyle=style, zorder=1)
+    many = len(infit) > 500
+    axes.plot(infit[~flagged], outfit[~flagged], linestyle="", marker="o", markersize=3,
+              color=BLUE, markeredgewidth=0, alpha=0.4 if many else 0.7, zorder=3,
+              label="fits")  # fmt: skip
+    axes.plot(infit[flagged], outfit[flagged], linestyle="", marker="^", markersize=5,
+              color=VERMILION, markeredgecolor=INK, markeredgewidth=0.5, zorder=4,
+              label="to look at")  # fmt: skip
+    for setter, values in ((axes.set_xlim, infit), (axes.set_ylim, outfit)):
+        low, high = min(float(values.min()), 0.8), max(float(values.max()), 1.5)
+        setter(low / 1.08, high * 1.08)
+    axes.set_xlabel(f"infit (dashed: {NOISY:g})")
+    axes.set_ylabel("outfit")
+
+
+def _name(axes: Any, infit: Any, outfit: Any, names: list[str], room: Any) -> None:
+    """Write names in a column at the right, each with a line to its item."""
+    if not names:
+        return
+    low, high = np.log(axes.get_ylim())
+    at = (np.log(outfit) - low) / (high - low)
+    order = np.argsort(at, kind="stable")
+    places = spread_out(at[order], room[order])
+    places += min(0.0, 1 - places[-1]) + max(0.0, -places[0])
+    for j, y in zip(order, places, strict=True):
+        axes.annotate(
+            names[j], (infit[j], outfit[j]), (1.03, y), textcoords="axes fraction", va="center",
+            fontsize=canvas.SMALL, linespacing=1.0, parse_math=False, annotation_clip=False,
+            arrowprops={"arrowstyle": "-", "color": FAINT, "linewidth": 0.5, "shrinkB": 3},
+        )  # fmt: skip
+
+
+def check_one_ability(fit: Any) -> None:
+    """Raise where a model has several abilities.
+
+    Raises
+    ------
+    DesignError
+        It has, or this is no fit.
+    """
+    if getattr(fit, "item_model", None) == "factor" or not hasattr(fit, "difficulty"):
+        what = getattr(fit, "item_model", type(fit).__name__)
+        msg = f"a fit of {what} found, expected one with one ability for each model"
+        raise DesignError(msg)
+
+
+def span(fit: Any, n: int = 201) -> FloatArray:
+    """Return n abilities from the left to the right of where models and most items are."""
+    ability = fit.ability[np.isfinite(fit.ability)]
+    difficulty = fit.difficulty[np.isfinite(fit.difficulty)]
+    most = np.quantile(difficulty, [0.05, 0.95]) if len(difficulty) else difficulty
+    ends: list[float] = [*ability.tolist(), *most.tolist()]
+    middle = float(np.median(ends)) if ends else 0.0
+    low, high = (min(ends), max(ends)) if ends else (-1.0, 1.0)
+    low, high = max(low - 1, middle - FARTHEST), min(high + 1, middle + FARTHEST)
+    return np.linspace(low, high, n)
+
+
+def spread_out(wanted: FloatArray, apart: FloatArray) -> FloatArray:
+    """Move labels as little as possible so that none overlaps the next.
+
+    Parameters
+    ----------
+    wanted : shape (n,), increasing
+        Where each should stand.
+    apart : shape (n,)
+        Room that each takes.
+
+    Returns
+    -------
+    FloatArray
+        Where each stands: neighbours at least half the room of both apart. Sums of squares of the
+        moves are least.
+
+    >>> spread_out(np.array([0.0, 0.0, 5.0]), np.array([1.0, 1.0, 1.0])).tolist()
+    [-0.5, 0.5, 5.0]
+    """
+    steps = np.concatenate([[0.0], np.cumsum((apart[1:] + apart[:-1]) / 2)])
+    # Less the room before it, a place only must not be left of the one before: isotonic regression.
+    blocks: list[tuple[float, int]] = []
+    for value in (wanted - steps).tolist():
+        mean, size = value, 1
+        while blocks and blocks[-1][0] >= mean:
+            before, many = blocks.pop()
+            mean, size = (before * many + mean * size) / (many + size), many + size
+        blocks.append((mean, size))
+    means, sizes = zip(*blocks, strict=True) if blocks else ((), ())
+    return np.repeat(np.array(means, dtype=np.float64), sizes) + steps
+
+
+@canvas.styled
+def plot_wright_map(fit: IRTFit, *, confidence_level: float = 0.95, ax: Axes | None = None) -> Axes:
+    """Draw abilities of models beside the difficulties of items [WS79]_.
+
+    A model at the height of an item gets it right half of the time (guessing aside). Names keep
+    the order of the abilities; a line leads from each to its ability. A few models have intervals;
+    those of many are in a forest plot.
+
+    Raises
+    ------
+    DesignError
+        The fit has several abilities, or Matplotlib is not installed.
+    """
+    check_one_ability(fit)
+    known = np.flatnonzero(np.isfinite(fit.ability))
+    order = known[np.argsort(fit.ability[known], kind="stable")]
+    few_enough: list[int] = order.tolist() if len(order) <= MOST_NAMED_MARKS else []
+    names = [canvas.shown(fit.models[i]) for i in few_enough]
+    lines = np.array([1 + 0.82 * name.count("\n") for name in names])
+    height = max(3.6, lines.sum() * canvas.LINE * 1.02 + 0.2)
+    axes: Any = canvas.axes_or_new(
+        ax, _MIDDLE + _ITEMS + 0.9 + canvas.width_of(names), height + 1.0
+    )
+    at = span(fit)
+    reach = normal_quantile(confidence_level)
+    low, high = _ends(fit, order, at, reach)
+    unit = (high - low) / height * canvas.LINE
+    _draw_models(axes, fit, order, reach)
+    if names:
+        places = _inside(spread_out(fit.ability[order], lines * unit), lines * unit, low, high)
+        _name_models(axes, fit.ability[order], places, names)
+    _draw_items(axes, fit, at)
+    axes.set_ylim(low, high)
+    axes.set_xlim(-_MIDDLE, _ITEMS)
+    axes.axvline(0, color=INK, linewidth=0.7)
+    axes.set_xticks([-_MIDDLE / 3, _ITEMS / 2], ["models", f"{len(fit.item_ids):,} items"])
+    axes.tick_params(axis="x", length=0)
+    axes.yaxis.tick_right()
+    axes.yaxis.set_label_position("right")
+    axes.set_ylabel("ability and difficulty (logits)")
+    axes.spines["right"].set_visible(True)
+    axes.spines[["left", "bottom"]].set_visible(False)
+    canvas.title(axes, "\n".join([f"{fit.item_model} ({fit.estimator})", *_left_out(fit, names)]))
+    return axes
+
+
+def _ends(fit: IRTFit, order: Any, at: FloatArray, reach: float) -> tuple[float, float]:
+    """Return the range of the scale, in which drawn intervals are whole."""
+    low, high = float(at[0]), float(at[-1])
+    if 0 < len(order) <= MOST_INTERVALS:
+        error = fit.ability_std_error[order]
+        half = 1.05 * reach * np.where(np.isfinite(error), error, 0.0)
+        low = min(low, float((fit.ability[order] - half).min()))
+        high = max(high, float((fit.ability[order] + half).max()))
+    return max(low, float(at[0]) - FARTHEST), min(high, float(at[-1]) + FARTHEST)
+
+
+def _left_out(fit: IRTFit, names: list[str]) -> list[str]:
+    """Say which models are not named, or not drawn."""
+    endless = [name for name, x in zip(fit.models, fit.ability, strict=True) if not np.isfinite(x)]
+    said = [f"no finite ability: {few(endless)}"] if endless else []
+    unnamed = len(fit.models) - len(endless)
+    more = [f"{unnamed} models, more than can be named"] if unnamed and not names else []
+    return [canvas.shown(text, 90) for text in (*said, *more)]
+
+
+def _inside(places: FloatArray, room: FloatArray, low: float, high: float) -> FloatArray:
+    """Move labels at the ends into the figure, and those that they meet."""
+    lifted = places.copy()
+    bottom, top = low + room[0] / 2, high - room[-1] / 2
+    steps = np.concatenate([[0.0], np.cumsum((room[1:] + room[:-1]) / 2)])
+    lifted = np.maximum(lifted, bottom + steps)
+    return np.minimum(lifted, top - (steps[-1] - steps))
+
+
+def _draw_models(axes: Any, fit: IRTFit, order: Any, reach: float) -> None:
+    ability, error = fit.ability[order], fit.ability_std_error[order]
+    x = _abreast(len(order))
+    if len(order) <= MOST_INTERVALS:
+        half = reach * np.where(np.isfinite(error), error, 0.0)
+        axes.vlines(x, ability - half, ability + half, color=BLUE, linewidth=1.2, zorder=3)
+    axes.plot(x, ability, linestyle="", marker="o", markersize=4, color=BLUE, zorder=4)
+
+
+def _abreast(n: int) -> FloatArray:
+    """Return where models stand: beside one another, as long as they have intervals."""
+    step = 0.1 if n <= MOST_INTERVALS else 0.0
+    return -0.16 - step * np.arange(n, dtype=np.float64)
+
+
+def _name_models(axes: Any, ability: FloatArray, places: FloatArray, names: list[str]) -> None:
+    ends = _abreast(len(names)) - 0.06
+    for end, value, y, name in zip(
+        ends.tolist(), ability.tolist(), places.tolist(), names, strict=True
+    ):
+        axes.plot([-_MIDDLE, -_MIDDLE + 0.2, end], [y, y, value], color=FAINT, linewidth=0.6)
+        axes.annotate(
+            name, (-_MIDDLE, y), (-3, 0), textcoords="offset points", ha="right", va="center",
+            fontsize=canvas.SMALL, linespacing=1.0, parse_math=False, annotation_clip=False,
+        )  # fmt: skip
+
+
+def _draw_items(axes: Any, fit: IRTFit, at: FloatArray) -> None:
+    difficulty = fit.difficulty[np.isfinite(fit.difficulty)]
+    if not len(difficulty):
+        return
+    bins: FloatArray = np.linspace(float(at[0]), float(at[-1]), 31)
+    # Items beyond either end are counted in the last bar there, which says so.
+    counts, _ = np.histogram(np.clip(difficulty, bins[0], bins[-1]), bins)
+    scale = 0.74 * _ITEMS / counts.max()
+    axes.barh(bins[:-1], counts * scale, height=np.diff(bins), align="edge", facecolor=ORANGE,
+              edgecolor=INK, linewidth=0.5, hatch="///", zorder=2)  # fmt: skip
+    for end, beyond, sign in (
+        (bins[0], int((difficulty < bins[0]).sum()), "below"),
+        (bins[-1], int((difficulty > bins[-1]).sum()), "above"),
+    ):
+        if beyond:
+            axes.annotate(
+                f"{beyond:,} of them {sign}", (counts[0 if sign == "below" else -1] * scale, end),
+                (4, 2 if sign == "below" else -2), textcoords="offset points", fontsize=7.5,
+                va="bottom" if sign == "below" else "top",
+            )  # fmt: skip
+    axes.text(counts.max() * scale, bins[int(np.argmax(counts))] + np.diff(bins)[0] / 2,
+              f" {counts.max():,} items", va="center", fontsize=7.5)  # fmt: skip

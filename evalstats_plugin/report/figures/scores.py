@@ -1,0 +1,537 @@
+"""Forest plots: an estimate and its interval on every row, models under their tasks."""
+# PART estimates - Results of all kinds as rows of a forest plot: a name, an estimate, its limits.
+# PART variance - Where the variance of scores comes from: items, or single takes of them.
+# PART coverage - Coverage of interval methods in a validation study: how often they held the truth.
+# PART shrinkage - The figure of a hierarchical fit: what was observed, and where it was pulled.
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from evalstats_plugin.data.results import Results
+from evalstats_plugin.errors import DesignError, few
+from evalstats_plugin.report.figures import canvas
+from evalstats_plugin.report.figures.canvas import (
+    BLUE,
+    FAINT,
+    INK,
+    ORANGE,
+    PAPER,
+    SERIES,
+    Rows,
+    frame,
+)
+from evalstats_plugin.report.text import number, percent, short_metric
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from evalstats_plugin.comparisons.rows import PowerRows
+    from evalstats_plugin.hierarchical.fit import HierarchicalFit
+    from evalstats_plugin.hierarchical.rows import Performance
+    from evalstats_plugin.scores.rows import VariancePart, VarianceParts
+
+
+_FOREST_PLOT, _FOREST_NUMBERS = 4.0, 1.7
+"""Inches for the intervals, and for the numbers beside them."""
+
+
+_LIFT = 0.3
+"""Of what was observed above the estimate that it was pulled to, in lines."""
+
+
+_VARIANCE_PLOT, _VARIANCE_NUMBERS = 3.6, 2.9
+"""Inches for the bars, and for the numbers beside them."""
+
+
+MOST_METHODS = 2 * len(SERIES)
+
+
+MOST_MODELS = 200
+
+
+_BAND = 0.8
+"""Height of a model's bar and the lines under it, of the distance between models."""
+
+
+_WIDTH = 5.0
+
+
+_PER_MODEL, _PER_TASK = 0.2, 0.05
+"""Inches."""
+
+
+_MANY_TASKS = 30
+
+
+@canvas.styled
+def plot_forest(results: Results[Any], *, ax: Axes | None = None) -> Axes:
+    """Draw estimates with their intervals.
+
+    Models stand under their tasks, the best first; of one model its tasks. Of a hierarchical model
+    an arrow leads from each observed score to the estimate; of adaptive tests a circle is what all
+    answers say.
+
+    Parameters
+    ----------
+    results
+        What `intervals`, `rank`, `fit_hierarchical`, abilities or adaptive tests gave.
+    ax
+        Where to draw; by default a new figure, as large as the names and rows need. There, metrics
+        on different scales get axes of their own, one under the other; the first is returned.
+
+    Raises
+    ------
+    DesignError
+        Nothing to draw, too much for one figure, or Matplotlib is not installed.
+    """
+    scales = marks_of(results)
+    if ax is not None and len(scales) > 1:
+        named = few([marks.axis for marks in scales])
+        msg = f"{len(scales)} scales found ({named}), expected one for these axes: choose a metric"
+        raise DesignError(msg)
+    laid = [Rows.of([(row.group, row.name) for row in marks.rows]) for marks in scales]
+    if ax is not None:
+        return _draw_forest(ax, scales[0], laid[0])
+    heights = [rows.height + 0.25 * bool(m.other) for m, rows in zip(scales, laid, strict=True)]
+    width = _FOREST_PLOT + _FOREST_NUMBERS + max(rows.width for rows in laid)
+    figure = canvas.new_figure(width, sum(heights))
+    parts = figure.subplots(len(laid), 1, height_ratios=heights, squeeze=False)[:, 0]
+    drawn = [
+        _draw_forest(canvas.dressed(part), marks, rows)
+        for part, marks, rows in zip(parts, scales, laid, strict=True)
+    ]
+    return drawn[0]
+
+
+def _draw_forest(axes: Any, marks: Marks, rows: Rows) -> Any:
+    rows.write(axes)
+    rows.beside(axes, [_forest_text(mark) for mark in marks.rows])
+    for y, mark in zip(rows.places, marks.rows, strict=True):
+        if mark.estimate is not None:
+            _draw_interval(axes, y, mark)
+        if mark.other is not None:
+            _draw_other(axes, y, mark, arrows=marks.arrows)
+    values = [value for mark in marks.rows for value in mark[2:] if value is not None]
+    share = marks.share and bool(values) and min(values) >= 0 and max(values) <= 1
+    frame(axes, values, share=share)
+    axes.set_xlabel(marks.axis, parse_math=False)
+    if marks.other:
+        _add_forest_legend(axes, marks, rows)
+    return axes
+
+
+def _draw_interval(axes: Any, y: float, mark: Mark) -> None:
+    if mark.low is not None and mark.high is not None:
+        axes.hlines(y, mark.low, mark.high, color=BLUE, linewidth=1.6, zorder=3)
+    axes.plot(mark.estimate, y, marker="o", markersize=4.6, color=BLUE, markeredgecolor=PAPER,
+              markeredgewidth=0.5, zorder=5)  # fmt: skip
+
+
+def _draw_other(axes: Any, y: float, mark: Mark, *, arrows: bool) -> None:
+    above = y - _LIFT if arrows else y
+    if arrows and mark.estimate is not None:
+        style = {"arrowstyle": "-|>,head_width=0.15,head_length=0.25", "color": FAINT,
+                 "linewidth": 0.8, "shrinkA": 2, "shrinkB": 2}  # fmt: skip
+        axes.annotate("", (mark.estimate, y), (mark.other, above), arrowprops=style, zorder=4)
+    axes.plot(mark.other, above, marker="o", markersize=4, markerfacecolor=PAPER,
+              markeredgecolor=INK, markeredgewidth=0.8, linestyle="", zorder=6)  # fmt: skip
+
+
+def _forest_text(mark: Mark) -> str:
+    if mark.estimate is None:
+        return "–"
+    if mark.low is None or mark.high is None:
+        return f"{number(mark.estimate)} (no interval)"
+    return f"{number(mark.estimate)} [{number(mark.low)}, {number(mark.high)}]"
+
+
+def _add_forest_legend(axes: Any, marks: Marks, rows: Rows) -> None:
+    from matplotlib.lines import Line2D
+
+    handles = [
+        Line2D([], [], color=BLUE, marker="o", markersize=4.6, linewidth=1.6, label=marks.estimate),
+        Line2D([], [], linestyle="", marker="o", markersize=4, markerfacecolor=PAPER,
+               markeredgecolor=INK, markeredgewidth=0.8, label=marks.other),
+    ]  # fmt: skip
+    rows.legend(axes, handles)
+
+
+class Mark(NamedTuple):
+    """One row, whatever it is of."""
+
+    group: str
+    name: str
+    estimate: float | None
+    low: float | None
+    high: float | None
+    other: float | None = None
+    """A second number to show, as an open circle."""
+
+
+class Marks(NamedTuple):
+    """All rows that share an axis, and what it says."""
+
+    rows: Sequence[Mark]
+    axis: str
+    estimate: str = ""
+    """What the filled mark is, where there are two."""
+    other: str = ""
+    arrows: bool = False
+    """From the other number to the estimate."""
+    share: bool = True
+    """Whether the numbers are shares of 1, when they look so."""
+
+
+def marks_of(results: Results[Any]) -> list[Marks]:
+    """Return the rows of results by scale.
+
+    Raises
+    ------
+    DesignError
+        There are none, or they are no estimates.
+    """
+    rows = list(getattr(results, "rows", ()))
+    if not rows:
+        raise DesignError("nothing to draw: there are no rows")
+    kind = type(rows[0]).__name__
+    if kind not in _KINDS:
+        msg = f"{kind} rows found, expected estimates with intervals: {', '.join(_KINDS)}"
+        raise DesignError(msg)
+    return list(_KINDS[kind](rows))
+
+
+def _of_intervals(rows: Sequence[Any]) -> Iterable[Marks]:
+    """One axis for all shares of 1, one for each other metric."""
+    by_metric: dict[str, list[Any]] = {}
+    for row in rows:
+        by_metric.setdefault(short_metric(row.metric), []).append(row)
+    shares = [name for name, own in by_metric.items() if all(map(_is_share, own))]
+    scales = [shares, *([name] for name in by_metric if name not in shares)]
+    level = percent(rows[0].confidence_level)
+    for names in filter(None, scales):
+        own = [row for name in names for row in by_metric[name]]
+        metrics = f"{few(names)}, " if len(names) <= 3 else ""
+        yield Marks(_best_first(own, several=len(names) > 1), f"{metrics}{level} intervals")
+
+
+def _is_share(row: Any) -> bool:
+    known = (value for value in (row.estimate, row.low, row.high) if value is not None)
+    return all(0 <= value <= 1 for value in known)
+
+
+def _best_first(rows: Sequence[Any], *, several: bool) -> list[Mark]:
+    groups: dict[str, list[Any]] = {}
+    for row in rows:
+        metric = f" {short_metric(row.metric)}" if several else ""
+        kind = " (group)" if row.kind == "group" else ""
+        groups.setdefault(f"{row.task}{kind}{metric}", []).append(row)
+
+    def standing(row: Any) -> float:
+        if row.estimate is None:
+            return float("inf")
+        return row.estimate if row.higher_is_better is False else -row.estimate
+
+    # A task of several groups is there once for each of them.
+    return list(
+        dict.fromkeys(
+            Mark(group, row.model, row.estimate, row.low, row.high)
+            for group, own in groups.items()
+            for row in sorted(own, key=standing)
+        )
+    )
+
+
+def _of_abilities(rows: Sequence[Any]) -> Iterable[Marks]:
+    task = few(rows[0].task.split(", "), 3)
+    marks = [Mark(task, row.model, row.estimate, row.low, row.high) for row in rows]
+    level = percent(rows[0].confidence_level)
+    yield Marks(marks, f"ability (logits), {level} intervals", share=False)
+
+
+def _of_ranking(rows: Sequence[Any]) -> Iterable[Marks]:
+    marks = [Mark(row.method, row.player, row.mean, row.low, row.high) for row in rows]
+    level = percent(rows[0].confidence_level)
+    yield Marks(marks, f"rating ({rows[0].scale}), {level} intervals", share=False)
+
+
+def _of_hierarchical(rows: Sequence[Any]) -> Iterable[Marks]:
+    by_task: dict[str, list[Mark]] = {}
+    # The mean over one task is that task again.
+    several = len({row.task for row in rows if row.task is not None}) > 1
+    for row in [row for row in rows if several or row.task is not None] or rows:
+        task = "all tasks" if row.task is None else row.task
+        mark = Mark(task, row.model, row.estimate, row.low, row.high, row.score)
+        by_task.setdefault(task, []).append(mark)
+    marks = [
+        mark for own in by_task.values() for mark in sorted(own, key=lambda x: -(x.estimate or 0.0))
+    ]
+    level = percent(rows[0].confidence_level)
+    axis = f"share of right answers ({short_metric(rows[0].metric)})"
+    yield Marks(marks, axis, f"estimate, {level} interval", "observed score", arrows=True)
+
+
+def _of_tests(rows: Sequence[Any]) -> Iterable[Marks]:
+    several = len({row.rule for row in rows}) > 1
+    by_task: dict[str, list[Mark]] = {}
+    for row in rows:
+        group = f"{row.task}, {row.rule}" if several else row.task
+        ends = (row.full_score, row.full_score_low, row.full_score_high)
+        by_task.setdefault(group, []).append(Mark(group, row.model, *ends, row.observed))
+    marks = [mark for own in by_task.values() for mark in own]
+    level = percent(rows[0].confidence_level)
+    axis = f"score on all items ({short_metric(rows[0].metric)})"
+    yield Marks(marks, axis, f"predicted, {level} interval", "all answers of the log")
+
+
+_KINDS: Mapping[str, Callable[[Sequence[Any]], Iterable[Marks]]] = {
+    "ScoreInterval": _of_intervals,
+    "Ability": _of_abilities,
+    "RankedPlayer": _of_ranking,
+    "Performance": _of_hierarchical,
+    "AdaptiveTest": _of_tests,
+}
+"""By the name of the record, so that nothing is loaded for those that are not there."""
+
+
+@canvas.styled
+def plot_variance_parts(results: VarianceParts | PowerRows, *, ax: Axes | None = None) -> Axes:
+    """Draw how much of the variance of single takes lies between items and how much within them.
+
+    Only more items make the part between them smaller, more epochs the other as well: the numbers
+    beside each bar are the standard error as it is, with twice the epochs, with twice the items. A
+    bar is empty where each item was taken once, which does not tell the parts apart.
+
+    Raises
+    ------
+    DesignError
+        Nothing to draw, too much for one figure, or Matplotlib is not installed.
+    """
+    # A task of several groups is there once for each of them.
+    found: Sequence[Any] = getattr(results, "parts", results.rows)
+    parts: Sequence[VariancePart] = list(dict.fromkeys(found))
+    if not parts or not hasattr(parts[0], "share_within"):
+        msg = "no variance parts found: they come of logs, not of assumptions"
+        raise DesignError(msg)
+    metrics = {part.metric for part in parts}
+
+    def task(part: VariancePart) -> str:
+        return f"{part.task} {short_metric(part.metric)}" if len(metrics) > 1 else part.task
+
+    groups: dict[str, list[VariancePart]] = {}
+    for part in parts:
+        groups.setdefault(task(part), []).append(part)
+    shown = [part for own in groups.values() for part in own]
+    rows = Rows.of([(task(part), part.model) for part in shown])
+    axes: Any = canvas.axes_or_new(
+        ax, _VARIANCE_PLOT + _VARIANCE_NUMBERS + rows.width, rows.height + 0.55
+    )
+    rows.write(axes)
+    rows.beside(axes, [_variance_text(part) for part in shown])
+    _draw_variance(axes, rows, shown)
+    axes.set_xlim(0, 1)
+    canvas.percent_axis(axes.xaxis)
+    axes.set_xlabel(
+        "share of a single take's variance\n"
+        "beside: std. error now → with twice the epochs | twice the items",
+        fontsize=canvas.SMALL,
+    )
+    _add_variance_legend(axes, rows)
+    return axes
+
+
+def _draw_variance(axes: Any, rows: Rows, parts: Sequence[VariancePart]) -> None:
+    for y, part in zip(rows.places, parts, strict=True):
+        share = part.share_within
+        if share is None:
+            axes.barh(y, 1, height=0.62, facecolor="none", edgecolor=FAINT, linestyle="--",
+                      linewidth=0.8)  # fmt: skip
+            why = "not known" if part.n_epochs == 1 else "no variance"
+            axes.text(0.5, y, why, ha="center", va="center", fontsize=7.5, color=INK)
+            continue
+        # An estimate of what lies between items may come out below 0.
+        within = min(max(share, 0.0), 1.0)
+        axes.barh(y, 1 - within, height=0.62, color=BLUE)
+        axes.barh(y, within, left=1 - within, height=0.62, facecolor=ORANGE, edgecolor=INK,
+                  hatch="////", linewidth=0)  # fmt: skip
+
+
+def _variance_text(part: VariancePart) -> str:
+    now, epochs, items = (
+        "–" if error is None else f"{error:.4f}"
+        for error in (part.std_error, part.std_error_more_epochs, part.std_error_more_items)
+    )
+    return f"{now} → {epochs} | {items}   {part.n_items:,}×{part.n_epochs}"
+
+
+def _add_variance_legend(axes: Any, rows: Rows) -> None:
+    from matplotlib.patches import Patch
+
+    between = Patch(facecolor=BLUE, label="between items")
+    within = Patch(facecolor=ORANGE, edgecolor=INK, hatch="////", linewidth=0, label="within items")
+    rows.legend(axes, [between, within])
+
+
+@canvas.styled
+def plot_coverage(
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    by: str = "method",
+    across: str = "n",
+    level: float = 0.95,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw how often the intervals of each method held the truth.
+
+    Marks are means over all settings with the same `across`; thin lines go from the least to the
+    greatest coverage of these settings, and down to ``least`` where a study has it: the worst over
+    all truths.
+
+    Parameters
+    ----------
+    rows
+        Of a study (``fixtures/validation/*.json``), each with a ``coverage``.
+    by, across
+        Which entries name the method, and where it stands from left to right.
+    level
+        That intervals claim: the dotted line.
+
+    Raises
+    ------
+    DesignError
+        Rows without these entries, too many methods, or Matplotlib is not installed.
+    """
+    known = [row for row in rows if {by, across, "coverage"} <= row.keys()]
+    if not known:
+        msg = f"{len(rows)} rows found, none with {by!r}, {across!r} and 'coverage'"
+        raise DesignError(msg)
+    methods = list(dict.fromkeys(str(row[by]) for row in known))
+    if len(methods) > MOST_METHODS:
+        msg = f"{len(methods)} methods found, expected at most {MOST_METHODS}: choose rows"
+        raise DesignError(msg)
+    places = sorted({row[across] for row in known}, key=lambda x: (isinstance(x, str), x))
+    names = [canvas.shown(name, 40) for name in methods]
+    size = (max(4.4, 0.13 * len(methods) * len(places) + 1.4), max(3.4, 0.19 * len(names) + 0.8))
+    axes: Any = canvas.axes_or_new(ax, size[0] + canvas.width_of(names) + 0.4, size[1])
+    for k, (method, name) in enumerate(zip(methods, names, strict=True)):
+        own = [row for row in known if str(row[by]) == method]
+        shift = 0.7 * ((k + 0.5) / len(methods) - 0.5)
+        _draw_coverage(axes, own, [row[across] for row in own], places, (k, name, shift))
+    axes.axhline(level, color=INK, linewidth=0.9, linestyle=(0, (2, 2)), zorder=2)
+    for border in np.arange(0.5, len(places) - 1):
+        axes.axvline(border, color=canvas.GRID, linewidth=0.6, alpha=0.5, zorder=1)
+    axes.set_xticks(range(len(places)), [f"{place}" for place in places])
+    axes.set_xlim(-0.5, len(places) - 0.5)
+    axes.tick_params(axis="x", length=0)
+    canvas.percent_axis(axes.yaxis)
+    axes.set_xlabel(across, parse_math=False)
+    axes.set_ylabel("intervals that held the truth")
+    axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), title=by, alignment="left")
+    return axes
+
+
+def _draw_coverage(
+    axes: Any,
+    rows: Sequence[Mapping[str, Any]],
+    at: Sequence[Any],
+    places: Sequence[Any],
+    drawn: tuple[int, str, float],
+) -> None:
+    k, name, shift = drawn
+    color, marker, _ = SERIES[k % len(SERIES)]
+    # The second time around the same marks are open.
+    filling = color if k < len(SERIES) else canvas.PAPER
+    means: list[tuple[float, float]] = []
+    for i, place in enumerate(places):
+        own = [row for row, where in zip(rows, at, strict=True) if where == place]
+        covered = [row["coverage"] for row in own if row["coverage"] is not None]
+        if not covered:
+            continue
+        least = [row["least"] for row in own if row.get("least") is not None]
+        means.append((i + shift, float(np.mean(covered))))
+        axes.vlines(i + shift, min(covered + least), max(covered), color=color, linewidth=1.0)
+    axes.plot(*zip(*means, strict=True), linestyle="", marker=marker, markersize=5, color=color,
+              markerfacecolor=filling, label=name, zorder=3)  # fmt: skip
+
+
+@canvas.styled
+def plot_shrinkage(fit: HierarchicalFit, *, ax: Axes | None = None) -> Axes:
+    """Draw scores as observed and as estimated, models from the best down.
+
+    Each model has a line for every task that it ran, from the observed score to the estimate, and
+    a bar over all tasks.
+
+    Parameters
+    ----------
+    ax
+        Where to draw; by default a new figure, as large as the names and the tasks need.
+
+    Raises
+    ------
+    DesignError
+        Too many models for one figure, or Matplotlib is not installed.
+    """
+    rows = [row for row in fit if row.task is None]
+    if len(rows) > MOST_MODELS:
+        msg = f"{len(rows)} models found, expected at most {MOST_MODELS} in this figure"
+        raise DesignError(msg)
+    names = [canvas.shown(row.model) for row in rows]
+    lines = max(name.count("\n") for name in names) + 1
+    step = max(_PER_MODEL + _PER_TASK * min(len(fit.tasks), _MANY_TASKS), canvas.LINE * lines)
+    # The axis, its label and the legend take a place of their own.
+    axes: Any = canvas.axes_or_new(ax, _WIDTH + canvas.width_of(names), 1.2 + step * len(rows))
+    for place, row in enumerate(rows):
+        own = [x for x in fit if x.model == row.model and x.task is not None]
+        _draw_tasks(axes, place, own)
+        _draw_model(axes, place, row)
+    axes.set_yticks(np.arange(len(rows)), names, fontsize=canvas.SMALL, parse_math=False,
+                    linespacing=1.0)  # fmt: skip
+    axes.set_ylim(len(rows) - 0.1, -0.4)
+    axes.set_xlim(-0.02, 1.02)
+    axes.set_xlabel(f"share of right answers ({short_metric(fit.counts.metric)})", parse_math=False)
+    axes.grid(axis="x")
+    axes.spines["left"].set_visible(False)
+    axes.tick_params(axis="y", length=0)
+    _add_shrinkage_legend(axes, percent(fit.confidence_level))
+    return axes
+
+
+def _draw_tasks(axes: Any, place: int, rows: list[Performance]) -> None:
+    """Draw lines from observed scores to estimates, in the order of the tasks, under the bar."""
+    step = _BAND / (len(rows) + 1)
+    known = [
+        (place + i * step, row.score, row.estimate)
+        for i, row in enumerate(rows, 1)
+        if row.score is not None
+    ]
+    if not known:
+        return
+    at, scores, estimates = zip(*known, strict=True)
+    axes.hlines(at, scores, estimates, color=FAINT, linewidth=0.8, zorder=2)
+    axes.scatter(scores, at, s=12, facecolors=PAPER, edgecolors=FAINT, linewidths=0.8, zorder=3)
+    axes.scatter(estimates, at, s=8, color=INK, linewidths=0, zorder=4)
+
+
+def _draw_model(axes: Any, place: int, row: Performance) -> None:
+    axes.hlines(place, row.low, row.high, color=BLUE, linewidth=2.2, zorder=5)
+    axes.scatter([row.estimate], [place], s=30, marker="D", color=BLUE, edgecolors=PAPER,
+                 linewidths=0.6, zorder=6)  # fmt: skip
+
+
+def _add_shrinkage_legend(axes: Any, level: str) -> None:
+    from matplotlib.lines import Line2D
+
+    def mark(label: str, **style: Any) -> Line2D:
+        return Line2D([], [], label=label, **style)
+
+    handles = [
+        mark("observed, one task", color=FAINT, marker="o", markerfacecolor=PAPER, markersize=4,
+             linewidth=0.8),
+        mark("estimate, one task", color=INK, marker="o", markersize=3, linewidth=0),
+        mark(f"all tasks, {level} interval", color=BLUE, marker="D", markersize=5, linewidth=2.2),
+    ]  # fmt: skip
+    axes.legend(handles=handles, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3,
+                handletextpad=0.4, columnspacing=1.2)  # fmt: skip

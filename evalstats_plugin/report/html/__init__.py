@@ -1,0 +1,1 @@
+"""Pages for browsers, one file each, without any request."""

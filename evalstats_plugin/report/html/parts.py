@@ -1,0 +1,552 @@
+"""The page's table of scores with their intervals, and what was read to get them."""
+# PART html_comparisons - The page's tables of comparisons, and of the ranks that they leave open.
+# PART html_items - The page's table of items, and every model's answer to each, packed tightly.
+# PART html_figures - Figures of the page: drawn by Matplotlib, set into the page as part of it.
+
+from __future__ import annotations
+
+import math
+import re
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from typing import Any, TypeVar
+from xml.etree import ElementTree as ET
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evalstats_plugin.comparisons.ranks import ranks_of
+from evalstats_plugin.comparisons.rows import Comparison, Comparisons, RankSet
+from evalstats_plugin.data.responses import Responses
+from evalstats_plugin.data.results import Results
+from evalstats_plugin.errors import DesignError, few
+from evalstats_plugin.report import text
+from evalstats_plugin.report.figures import FIGURES, canvas, draw
+from evalstats_plugin.report.figures.canvas import svg
+from evalstats_plugin.report.html.table import Column, Markup, Table, clean, element, shortened
+from evalstats_plugin.report.text import clusters, interval_text, number, percent, short_metric
+from evalstats_plugin.scores.items import ItemAnswers
+from evalstats_plugin.scores.rows import Intervals, ScoreInterval
+
+Axis = tuple[float, float]
+
+
+BETTER = {True: "↑", False: "↓", None: ""}
+"""Which way better scores lie."""
+
+
+MOST_PAIRS = 20_000
+"""Comparisons that a page holds; of more, those with the best model of each task."""
+
+
+MOST_ITEMS = 20_000
+
+
+MOST_LETTERS = 1_500_000
+"""Items that a page holds, and letters that answers take; flagged items come first."""
+
+
+ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+"""Six bits each."""
+
+
+_FINE = 12
+"""Bits of scores of many values: 4,095 steps from the least to the greatest."""
+
+
+RowT = TypeVar("RowT", ScoreInterval, Comparison)
+
+
+LARGEST = 1_000_000
+"""Letters of all figures together; those that go beyond are left out, and named."""
+
+
+MOST_ROWS = 400
+"""Rows of a figure of all tasks; of more, figures of one task each."""
+
+
+MOST_TASKS = 4
+"""Tasks that have figures of their own."""
+
+
+_LINK = "{http://www.w3.org/1999/xlink}href"
+
+
+def scores_table(results: Intervals, marks: Mapping[str, int]) -> Table:
+    """Return one row per score, in the order of the table on the terminal."""
+    rows = results.rows
+    level = percent(rows[0].confidence_level) if rows else "95 %"
+    axes, axis_of = _score_axes(rows)
+    depths, groups = [row.depth for row in rows], [row.kind == "group" for row in rows]
+    naive = [
+        f"[{number(row.naive_low)}, {number(row.naive_high)}]" if row.naive_low is not None else ""
+        for row in rows
+    ]
+    columns = [
+        Column(title="Model", values=[row.model for row in rows], role="model", heads=True),
+        Column(title="Task", values=[row.task for row in rows], role="task", indent=depths,
+               strong=groups),
+        Column(title="Metric", values=[text.short_metric(row.metric) for row in rows],
+               role="metric"),
+        Column(title="Items", kind="count", values=[row.n_items for row in rows]),
+        Column(title="Epochs", kind="count", hint="Takes of each item",
+               values=[row.n_epochs if row.n_epochs > 1 else None for row in rows]),
+        Column(title="Missing", kind="count", hint="Items without a score",
+               values=[row.n_missing or None for row in rows]),
+        Column(title="Estimate", kind="number", values=[row.estimate for row in rows]),
+        Column(title="Better", values=[BETTER[row.higher_is_better] for row in rows],
+               hint="↑ higher scores are better, ↓ lower"),
+        Column(title=f"{level} interval", kind="interval",
+               values=[None if interval_text(row) == "–" else (row.low, row.high) for row in rows],
+               middles=[row.estimate for row in rows], axes=axes, axis_of=axis_of),
+        Column(title="Std. error", kind="number", values=[row.std_error for row in rows]),
+        Column(title="Clusters", values=[clusters(row) for row in rows],
+               hint="deff: how many times larger clusters make the variance; ICC: how alike their "
+               "items are"),
+        Column(title="If independent", values=naive, hint="The interval without the clusters"),
+        Column(title="Method", values=[row.method for row in rows]),
+        Column(title="Notes", kind="notes",
+               values=[tuple(marks[note] for note in row.notes) for row in rows]),
+    ]  # fmt: skip
+    return Table(name="scores", caption="Scores with intervals", columns=columns)
+
+
+def _score_axes(rows: Sequence[ScoreInterval]) -> tuple[list[Axis], list[int]]:
+    """Return from where to where bars reach: 0 to 1, or as far as the task's intervals do."""
+    reach: dict[tuple[str, str], Axis] = {}
+    for row in rows:
+        known = [x for x in (row.low, row.high, row.estimate) if x is not None]
+        low, high = reach.get((row.task, row.metric), (math.inf, -math.inf))
+        reach[row.task, row.metric] = (min([low, *known]), max([high, *known]))
+    drawn = {key: (0.0, 1.0) if low >= 0 and high <= 1 else (low, high)
+             for key, (low, high) in reach.items()}  # fmt: skip
+    places = {axis: i for i, axis in enumerate(dict.fromkeys(drawn.values()))}
+    return list(places), [places[drawn[row.task, row.metric]] for row in rows]
+
+
+def logs_table(responses: Sequence[Responses]) -> Table:
+    """Return one row per log: where scores come from, and how many."""
+    logs: dict[tuple[str, str], list[Responses]] = {}
+    for r in responses:
+        logs.setdefault((str(r.source.path), r.model), []).append(r)
+    found = list(logs.items())
+    sources = [of_log[0].source for _, of_log in found]
+    items = [sum(len(r.item_ids) for r in _worst_by_task(of_log)) for _, of_log in found]
+    missing = [sum(_without_score(r) for r in _worst_by_task(of_log)) for _, of_log in found]
+    columns = [
+        Column(title="Log", values=[path for (path, _), _ in found], heads=True),
+        Column(title="Model", values=[model for (_, model), _ in found], role="model"),
+        Column(title="Harness", values=[source.harness for source in sources]),
+        Column(title="Version", values=[source.version or "" for source in sources]),
+        Column(title="Run at", values=[source.when for source in sources]),
+        Column(title="Tasks", kind="count",
+               values=[len({r.task for r in of_log}) for _, of_log in found]),
+        Column(title="Scores", kind="count", hint="Of tasks, by task and metric",
+               values=[len(_scores(of_log)) for _, of_log in found]),
+        Column(title="Items read", kind="count", values=items),
+        Column(title="Without score", kind="count", values=[n or None for n in missing],
+               hint="Items that have no score, under at least one metric"),
+    ]  # fmt: skip
+    return Table(name="logs", caption="Logs that were read", columns=columns)
+
+
+def _scores(responses: Sequence[Responses]) -> set[tuple[str, str]]:
+    return {(r.task, r.metric) for r in responses}
+
+
+def _worst_by_task(responses: Sequence[Responses]) -> list[Responses]:
+    """Of each task the metric with most items without a score: each item counts once."""
+    worst: dict[str, Responses] = {}
+    for r in responses:
+        other = worst.setdefault(r.task, r)
+        if (len(r.item_ids), _without_score(r)) > (len(other.item_ids), _without_score(other)):
+            worst[r.task] = r
+    return list(worst.values())
+
+
+def _without_score(r: Responses) -> int:
+    if not r.scores.size:
+        return 0
+    return int((~np.isfinite(r.scores)).all(axis=1).sum())
+
+
+def by_task(rows: Sequence[Comparison]) -> list[list[Comparison]]:
+    """Return the rows of each task and metric."""
+    return [list(own) for _, own in groupby(rows, key=lambda row: (row.task, row.metric))]
+
+
+def held(
+    rows: Sequence[Comparison], ranks: Sequence[RankSet], most: int = MOST_PAIRS
+) -> tuple[list[Comparison], str]:
+    """Return the comparisons that the page holds, and what it leaves out in words."""
+    if len(rows) <= most:
+        return list(rows), ""
+    best: dict[tuple[str, str], str] = {}
+    for rank in ranks:
+        best.setdefault((rank.task, rank.metric), rank.model)
+    kept = [row for row in rows if best.get((row.task, row.metric)) in (row.model_a, row.model_b)]
+    which = "those with the highest-ranked model of each task" if kept else "the first"
+    kept = (kept or list(rows))[:most]
+    return kept, (
+        f"This page holds {len(kept):,} of the {len(rows):,} comparisons: {which}. p-values are "
+        "adjusted over all of them; `evalstats-plugin compare --format csv` has every one."
+    )
+
+
+def ranks(rows: Sequence[Comparison]) -> list[RankSet]:
+    """Return the ranks of all models on every task where every two were compared, best first."""
+    return [one for own in by_task(rows) for one in ranks_of(own)]
+
+
+def comparisons_table(rows: Sequence[Comparison], marks: Mapping[str, int]) -> Table:
+    """Return one row per pair of models."""
+    level = percent(rows[0].confidence_level) if rows else "95 %"
+    measures = {row.measure for row in rows}
+    zero = {True: 0.0, False: 1.0}[measures == {"difference"}]
+    axes, axis_of = _difference_axes(rows, zero)
+    title = " or ".join(sorted(measures)).capitalize()
+    columns = [
+        Column(title="Model", values=[row.model_b for row in rows], role="model", heads=True),
+        Column(title="Against", values=[row.model_a for row in rows], role="model"),
+        Column(title="Task", values=[row.task for row in rows], role="task",
+               strong=[row.kind == "group" for row in rows]),
+        Column(title="Metric", values=[text.short_metric(row.metric) for row in rows],
+               role="metric"),
+        Column(title="Items", kind="count", values=[row.n_items for row in rows]),
+        Column(title=title, kind="number" if zero else "signed",
+               values=[row.difference for row in rows]),
+        Column(title=f"{level} interval", kind="interval", values=[_limits(row) for row in rows],
+               middles=[row.difference for row in rows], axes=axes, axis_of=axis_of,
+               zero=zero if len(measures) < 2 else None),
+        Column(title="p, adjusted", kind="p", values=[row.p_adjusted for row in rows],
+               hint="Of no difference, allowing for all pairs of the task"),
+        Column(title="P(better)", kind="percent", values=[row.prob_better for row in rows],
+               hint="How probable it is that the model is truly the better of the two"),
+        Column(title="Verdict", kind="verdict", values=[row.verdict for row in rows], role="flag"),
+        Column(title="Method", values=[row.method for row in rows]),
+        Column(title="Notes", kind="notes",
+               values=[tuple(marks[note] for note in row.notes) for row in rows]),
+    ]  # fmt: skip
+    return Table(name="comparisons", caption="Comparisons of models", columns=columns)
+
+
+def ranks_table(sets: Sequence[RankSet]) -> Table:
+    """Return the ranks that the comparisons leave open, and letters."""
+    columns = [
+        Column(title="Model", values=[one.model for one in sets], role="model", heads=True),
+        Column(title="Task", values=[one.task for one in sets], role="task"),
+        Column(title="Metric", values=[text.short_metric(one.metric) for one in sets],
+               role="metric"),
+        Column(title="Best rank", kind="count", values=[one.best_rank for one in sets]),
+        Column(title="Worst rank", kind="count", values=[one.worst_rank for one in sets]),
+        Column(title="Of", kind="count", values=[one.n_models for one in sets], hint="Models"),
+        Column(title="Letters", values=[one.letters for one in sets],
+               hint="Models of a task that share a letter cannot be told apart"),
+    ]  # fmt: skip
+    return Table(name="ranks", caption="Ranks that the items leave open", columns=columns)
+
+
+def _limits(row: Comparison) -> tuple[float, float] | None:
+    return None if row.low is None or row.high is None else (row.low, row.high)
+
+
+def _difference_axes(rows: Sequence[Comparison], zero: float) -> tuple[list[Axis], list[int]]:
+    """Return from where to where bars reach, with no difference in the middle.
+
+    Scores within 0 and 1 share one axis for each metric; others have one for each task.
+    """
+    reach: dict[tuple[str, str], float] = {}
+    for row in rows:
+        known = [x for x in (row.low, row.high, row.difference) if x is not None]
+        furthest = max((abs(x - zero) for x in known), default=0.0)
+        for key in ((row.metric, ""), (row.metric, row.task)):
+            reach[key] = max(reach.get(key, 0.0), furthest)
+    keys = [(row.metric, "" if reach[row.metric, ""] <= 1 else row.task) for row in rows]
+    half = {key: reach[key] or 1.0 for key in dict.fromkeys(keys)}
+    places = {key: i for i, key in enumerate(half)}
+    return [(zero - x, zero + x) for x in half.values()], [places[key] for key in keys]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class HeldItems:
+    """Of one task under one metric: which items the page holds."""
+
+    answers: ItemAnswers
+    places: NDArray[np.int64]
+    """Of the items that are held."""
+
+
+def held_items(
+    answers: Sequence[ItemAnswers], most: int = MOST_ITEMS, letters: int = MOST_LETTERS
+) -> tuple[list[HeldItems], str]:
+    """Return the items that the page holds, flagged ones first, and what it leaves out in words."""
+    cost = [_letters_per_item(one) for one in answers]
+    kept: list[list[int]] = [[] for _ in answers]
+    room, space = most, letters
+    for wanted in (True, False):
+        for k, one in enumerate(answers):
+            places = [j for j, flag in enumerate(one.flags) if bool(flag) is wanted]
+            fit = places[: max(min(room, space // cost[k]), 0)]
+            kept[k] += fit
+            room, space = room - len(fit), space - len(fit) * cost[k]
+    held = [
+        HeldItems(answers=one, places=np.array(_in_order(one, places), dtype=np.int64))
+        for one, places in zip(answers, kept, strict=True)
+        if places
+    ]
+    total, n_held = sum(len(one.flags) for one in answers), sum(map(len, kept))
+    if n_held == total:
+        return held, ""
+    said = f"This page holds {n_held:,} of the {total:,} items, flagged ones first."
+    return held, said
+
+
+def _in_order(one: ItemAnswers, places: Sequence[int]) -> list[int]:
+    """Put item_2 before item_10, as the page's script does when it sorts."""
+    return sorted(places, key=lambda j: natural(one.item_ids[j]))
+
+
+def natural(name: str) -> list[tuple[str, int, str]]:
+    """Return what sorts names with the numbers in them by size.
+
+    >>> sorted(["item_10", "item_2", "b", "10", "9"], key=natural)
+    ['9', '10', 'b', 'item_2', 'item_10']
+    """
+    texts = re.split("[0-9]+", name)
+    # Compared by length, then digit by digit: Python refuses numbers of thousands of digits.
+    digits = [found.lstrip("0") for found in re.findall("[0-9]+", name)]
+    lengths = [len(found) for found in digits]
+    return list(zip(texts, [*lengths, -1], [*digits, ""], strict=True))
+
+
+def items_table(held: Sequence[HeldItems]) -> Table:
+    """Return one row per item; what each model answered lies beside the rows."""
+    means = _gathered(held, "item_means")
+    within = all(x is None or 0 <= x <= 1 for x in means)
+    models = list(dict.fromkeys(model for one in held for model in one.answers.models))
+    columns = [
+        Column(title="Item", values=[name for one in held for name in _names(one)], heads=True),
+        Column(title="Task", values=_repeated(held, "task"), role="task"),
+        Column(title="Metric", values=[text.short_metric(m) for m in _repeated(held, "metric")],
+               role="metric"),
+        Column(title="Models", kind="count", values=_gathered(held, "n_models"),
+               hint="That have a score of the item"),
+        Column(title="Mean score", kind="share" if within else "number", values=means,
+               hint="Over the models; the share that is right, where scores are 0 and 1"),
+        Column(title="With the rest", kind="signed", values=_gathered(held, "rest_correlation"),
+               hint="Correlation of the models' scores on the item with those on the other items"),
+        Column(title="Flag", role="flag",
+               values=[one.answers.flags[j] for one in held for j in one.places.tolist()]),
+    ]  # fmt: skip
+    places = {model: i for i, model in enumerate(models)}
+    blocks: list[dict[str, Any]] = []
+    start = 0
+    for one in held:
+        blocks.append({"start": start, **_block(one, places)})
+        start += len(one.places)
+    extra = {"models": [clean(model) for model in models], "blocks": blocks}
+    return Table(name="items", caption="Items", columns=columns, extra=extra)
+
+
+def _names(one: HeldItems) -> list[str]:
+    return [one.answers.item_ids[j] for j in one.places.tolist()]
+
+
+def _repeated(held: Sequence[HeldItems], name: str) -> list[str]:
+    return [getattr(one.answers, name) for one in held for _ in range(len(one.places))]
+
+
+def _gathered(held: Sequence[HeldItems], name: str) -> list[Any]:
+    """Return one number per item held, None for NaN."""
+    found: list[Any] = []
+    for one in held:
+        found += getattr(one.answers, name)[one.places].tolist()
+    return [None if x != x else x for x in found]  # noqa: PLR0124 - NaN
+
+
+def _block(one: HeldItems, places: dict[str, int]) -> dict[str, Any]:
+    """Return the answers of one task: models best first, and a row of letters for each item."""
+    answers = one.answers
+    values, bits = packing(answers.scores)
+    levels = [shortened(v) for v in values.tolist()]
+    letters = packed(codes(answers.scores[:, one.places].T, values), bits)
+    return {
+        "models": [places[model] for model in answers.models],
+        "means": [None if x != x else shortened(x) for x in answers.means.tolist()],  # noqa: PLR0124
+        "lower": int(answers.higher_is_better is False),
+        "bits": bits,
+        # Of many values the ends are enough, as the steps between them are even.
+        "levels": levels if bits < _FINE else [levels[0], levels[-1]],
+        "letters": "".join(letters),
+    }
+
+
+def _letters_per_item(answers: ItemAnswers) -> int:
+    bits = packing(answers.scores)[1]
+    return _width(len(answers.models), bits)
+
+
+def _width(n: int, bits: int) -> int:
+    return n * 2 if bits == _FINE else -(-n // (6 // bits))
+
+
+def packing(scores: NDArray[np.float64]) -> tuple[NDArray[np.float64], int]:
+    """Return the values that codes from 1 stand for, and how many bits a code takes; 0 is missing.
+
+    Scores of more than 63 values are rounded to 4,095 even steps.
+    """
+    values: NDArray[np.float64] = np.unique(scores[~np.isnan(scores)])
+    for bits in (1, 2, 3, 6):
+        if len(values) < 2**bits:
+            return values, bits
+    low, high = float(values[0]), float(values[-1])
+    return np.linspace(low, high, 2**_FINE - 1), _FINE
+
+
+def codes(scores: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Return the place of the nearest value, from 1; 0 where there is no score."""
+    there = ~np.isnan(scores)
+    filled = np.where(there, scores, values[0])
+    middle = (values[1:] + values[:-1]) / 2
+    return np.where(there, np.searchsorted(middle, filled) + 1, 0).astype(np.int64)
+
+
+def packed(numbers: NDArray[np.int64], bits: int) -> list[str]:
+    """Write rows of codes in letters of six bits, the first code in the highest bits."""
+    per = max(6 // bits, 1)
+    n_rows, n = numbers.shape
+    if bits == _FINE:
+        sixes = np.stack([numbers >> 6, numbers & 63], axis=-1).reshape(n_rows, 2 * n)
+    else:
+        room = np.zeros((n_rows, _width(n, bits) * per), dtype=np.int64)
+        room[:, :n] = numbers
+        shifts = bits * np.arange(per - 1, -1, -1)
+        sixes = (room.reshape(n_rows, -1, per) << shifts).sum(axis=-1)
+    letters = np.frombuffer(ALPHABET.encode(), dtype=np.uint8)[sixes]
+    return [row.tobytes().decode() for row in letters]
+
+
+@dataclass(eq=False)
+class Drawn:
+    """Figures for a page, the styles they need, and what could not be drawn."""
+
+    figures: list[Markup] = field(default_factory=list[Markup])
+    missing: dict[tuple[str, str], list[str]] = field(
+        default_factory=dict[tuple[str, str], list[str]]
+    )
+    """Figures that are not there, and why: of which tasks."""
+    styles: dict[str, str] = field(default_factory=dict[str, str])
+    """Classes by what they say."""
+
+    @property
+    def css(self) -> str:
+        """Rules for the page's style sheet: what elements may not say themselves."""
+        return "\n".join(f".{name}{{{said}}}" for said, name in self.styles.items())
+
+    @property
+    def left_out(self) -> list[str]:
+        """What is not there, in words."""
+        return [
+            f"{what}{f' ({few(tasks)})' if tasks[0] else ''}{': ' if what else ''}{why}"
+            for (what, why), tasks in self.missing.items()
+        ]
+
+    def leave_out(self, what: str, why: str, task: str = "") -> None:
+        """Note that a figure is not there."""
+        self.missing.setdefault((what, why), []).append(task)
+
+    def add(self, name: str, results: Results[Any], task: str = "") -> None:
+        """Draw a figure, or note why not."""
+        summary = FIGURES[name].summary
+        summary = summary[0].upper() + summary[1:]
+        whole = f"{summary}, {task}" if task else summary
+        try:
+            with warnings.catch_warnings():
+                # Fonts that Matplotlib misses, those who look at the page may have.
+                warnings.simplefilter("ignore", UserWarning)
+                axes: Any = draw(name, Results(_cleaned(results.rows), results.notes))
+                text = inline(svg(axes.figure, title=clean(whole)), self.styles)
+        except DesignError as error:
+            self.leave_out(summary, str(error), task)
+            return
+        if sum(map(len, self.figures)) + len(text) > LARGEST:
+            self.leave_out(summary, "it would make this page too large", task)
+            return
+        inside = element("div", text, class_="scroll", role="region", tabindex="0",
+                         aria_label=whole)  # fmt: skip
+        shown = element("details", element("summary", whole), inside, open=not self.figures)
+        self.figures.append(shown)
+
+
+def drawn(intervals: Intervals, comparisons: Comparisons | None) -> Drawn:
+    """Draw scores and differences of all tasks, as far as one figure holds them; then task by task.
+
+    Tasks that have figures of their own are groups first, then in order.
+    """
+    found = Drawn()
+    try:
+        canvas.matplotlib()
+    except DesignError as error:
+        found.leave_out("", str(error))
+        return found
+    together = len(intervals) <= MOST_ROWS
+    if together:
+        found.add("forest", intervals)
+    scores = _by_task(intervals.rows)
+    pairs = _by_task(comparisons.rows if comparisons is not None else ())
+    several = [key for key, own in pairs.items() if len(own) > 1]
+    tasks = several if together else list(scores)
+    tasks.sort(key=lambda key: all(row.kind == "task" for row in scores.get(key, ())))
+    for key in tasks[:MOST_TASKS]:
+        task = f"{key[0]} {short_metric(key[1])}"
+        if not together:
+            found.add("forest", Results(tuple(scores[key])), task)
+        if key in several:
+            every_two = bool(ranks_of(pairs[key]))
+            for name in ("ranks", "matrix") if every_two else ("differences",):
+                found.add(name, Results(tuple(pairs[key])), task)
+    left = len(tasks) - MOST_TASKS
+    if left > 0 and found.figures:
+        why = f"{left:,} of {len(tasks):,} tasks and metrics on their own"
+        found.leave_out("", f"{why}; `report --figure` and `compare --figure` draw them")
+    return found
+
+
+def _by_task(rows: Sequence[RowT]) -> dict[tuple[str, str], list[RowT]]:
+    groups: dict[tuple[str, str], list[RowT]] = {}
+    for row in rows:
+        groups.setdefault((row.task, row.metric.removesuffix(",none")), []).append(row)
+    return groups
+
+
+def _cleaned(rows: Sequence[Any]) -> tuple[Any, ...]:
+    """Return rows whose names hold nothing that XML cannot."""
+    names = ("model_a", "model_b") if rows and isinstance(rows[0], Comparison) else ("model",)
+    names = (*names, "task", "metric")
+    return tuple(replace(row, **{n: clean(getattr(row, n)) for n in names}) for row in rows)
+
+
+def inline(text: str, styles: dict[str, str]) -> Markup:
+    """Return an SVG for a page that allows no ``style`` attributes: classes in their place.
+
+    Parameters
+    ----------
+    styles
+        Classes by what they say, which grow by those of this figure.
+    """
+    root = ET.fromstring(text)  # noqa: S314 - drawn by ourselves
+    for parent in list(root.iter()):
+        for child in list(parent):
+            if child.tag.endswith("}style"):
+                parent.remove(child)
+    for part in root.iter():
+        part.tag = part.tag.rpartition("}")[2]
+        said = part.attrib.pop("style", None)
+        if said is not None:
+            part.set("class", styles.setdefault(said, f"s{len(styles)}"))
+        link = part.attrib.pop(_LINK, None)
+        if link is not None:
+            part.set("href", link)
+    return Markup(ET.tostring(root, encoding="unicode"))

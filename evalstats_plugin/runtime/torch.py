@@ -1,0 +1,225 @@
+"""Where to compute, whether it fits there, and its random numbers."""
+# PART cholesky - Cholesky factors for loops that are not to wait for a device.
+# PART polya_gamma - Pólya–Gamma numbers, which turn logistic likelihoods into normal ones [PSW13]_.
+
+# torch's stubs leave parts of these calls untyped.
+# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
+# pyright: reportUnknownVariableType=false
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from evalstats_plugin.errors import DesignError, SelectionError, no_such
+
+_DTYPES: Mapping[str, torch.dtype] = MappingProxyType(
+    {"float64": torch.float64, "float32": torch.float32}
+)
+
+
+MANY = 64
+
+
+# Where the two series of the density change over.
+_TURN = 0.64
+
+
+# Φ(-1/√turn).
+_EDGE = 0.5 * math.erfc(math.sqrt(0.5 / _TURN))
+
+
+def resolve_device(device: str | torch.device) -> torch.device:
+    """Return the device named; ``"auto"`` is CUDA where there is one."""
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        found = torch.device(device)
+        if found.type == "cuda" and not torch.cuda.is_available():
+            msg = f"device {str(device)!r} asked for, but torch sees no CUDA; use device='cpu'"
+            raise SelectionError(msg)
+    except RuntimeError as error:
+        msg = f"no device is called {str(device)!r}; there are: auto, cpu, cuda"
+        raise SelectionError(msg) from error
+    return found
+
+
+def resolve_dtype(dtype: str | torch.dtype) -> torch.dtype:
+    """Return the floating-point numbers named, ``"float64"`` or ``"float32"``."""
+    if isinstance(dtype, torch.dtype):
+        return dtype
+    if dtype not in _DTYPES:
+        raise SelectionError(no_such("dtype", dtype, _DTYPES, ", ".join(_DTYPES)))
+    return _DTYPES[dtype]
+
+
+def generator_of(rng: np.random.Generator, device: torch.device) -> torch.Generator:
+    """Random numbers of torch on a device, seeded from NumPy's."""
+    return torch.Generator(device).manual_seed(int(rng.integers(2**62)))
+
+
+def check_memory(needed: int, device: torch.device, what: str, *, otherwise: str = "") -> None:
+    """Raise `DesignError` where a fit needs more bytes than there are.
+
+    `otherwise` is what else than fewer at a time would help.
+    """
+    free = _free_memory(device)
+    if free is None or needed <= free:
+        return
+    msg = (
+        f"{what} need about {needed / 2**30:.2f} GiB of memory on {device}, {free / 2**30:.2f} GiB "
+        f"are free: fit fewer at a time{', or ' * bool(otherwise)}{otherwise}"
+    )
+    raise DesignError(msg)
+
+
+def _free_memory(device: torch.device) -> int | None:
+    """Bytes free, or None where the system does not tell."""
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    table = Path("/proc/meminfo")
+    if not table.exists():
+        return None
+    lines = [line.split() for line in table.read_text().splitlines()]
+    return next((int(line[1]) * 1024 for line in lines if line[0] == "MemAvailable:"), None)
+
+
+def cholesky(matrix: Tensor) -> Tensor:
+    """Lower factors of matrices (..., n, n); NaN of those that are not positive definite.
+
+    ``torch.linalg.cholesky`` raises an error there, for which the host must wait for the device.
+
+    >>> cholesky(torch.tensor([[4.0, 2.0], [2.0, 5.0]]))
+    tensor([[2., 0.],
+            [1., 2.]])
+    >>> cholesky(-torch.eye(1))
+    tensor([[nan]])
+    """
+    factor, failed = torch.linalg.cholesky_ex(matrix)
+    return factor.masked_fill((failed != 0)[..., None, None], torch.nan)
+
+
+def mean(n: Tensor, z: Tensor) -> Tensor:
+    """E PG(n, z) = n tanh(z/2) / (2z)."""
+    x = z.abs().clamp_min(1e-4)
+    # Next to 0 the series, 1/4 - z²/48: the quotient would lose digits.
+    return n * torch.where(z.abs() < 1e-3, 0.25 - z * z / 48, torch.tanh(x / 2) / (2 * x))
+
+
+def variance(n: Tensor, z: Tensor) -> Tensor:
+    """Var PG(n, z) = n (sinh z - z) / (4 z³ cosh²(z/2)), without overflow."""
+    x = z.abs().clamp_min(0.05)
+    e = torch.exp(-x)
+    # sinh z / cosh²(z/2) = 2 tanh(z/2), and 1 / cosh²(z/2) = 4 e^-z / (1 + e^-z)².
+    value = (2 * torch.tanh(x / 2) - x * 4 * e / (1 + e) ** 2) / (4 * x**3)
+    series = 1 / 24 - z * z / 120 + 17 * z**4 / 13440
+    return n * torch.where(z.abs() < 0.05, series, value)
+
+
+def polya_gamma(n: Tensor, z: Tensor, generator: torch.Generator) -> Tensor:
+    """Draw PG(n, z), n whole numbers ≥ 0, of the shape of both; 0 where n is 0."""
+    n, z = torch.broadcast_tensors(n, z)
+    out = torch.zeros_like(z)
+    if not n.numel():
+        return out
+    many = n > MANY
+    # One wait for both.
+    top, most = torch.stack([n.max(), torch.where(many, 0, n).max()]).tolist()
+    if top > MANY:
+        noise = torch.randn(z.shape, generator=generator, dtype=z.dtype, device=z.device)
+        normal = mean(n, z) + variance(n, z).sqrt() * noise
+        out = torch.where(many, normal.clamp_min(1e-12), out)
+    for k in range(math.ceil(most)):
+        at = torch.nonzero(~many & (n > k), as_tuple=True)
+        out[at] += _one(z[at], generator)
+    return out
+
+
+def _one(z: Tensor, generator: torch.Generator) -> Tensor:
+    """PG(1, z) = J*(1, z/2) / 4, shape (K,), by rejection, all at once until all are drawn."""
+    half = z.abs() / 2
+    out, left = torch.empty_like(half), torch.arange(len(half), device=z.device)
+    rate = math.pi**2 / 8 + half * half / 2
+    right_mass = math.pi / (2 * rate) * torch.exp(-rate * _TURN)
+    left_mass = 2 * torch.exp(-half) * _inverse_gaussian_below(half)
+    share = right_mass / (right_mass + left_mass)
+    while len(left):
+        h = half[left]
+        u = _uniform(h, generator)
+        tail = _TURN - torch.log(_uniform(h, generator)) / rate[left]
+        x = torch.where(u < share[left], tail, _truncated(h, u >= share[left], generator))
+        # Those that are not kept are drawn over.
+        out[left] = x
+        left = left[~_accepted(x, generator)]
+    return out / 4
+
+
+def _uniform(like: Tensor, generator: torch.Generator) -> Tensor:
+    """On (0, 1), of which logarithms are finite."""
+    drawn = torch.rand(like.shape, generator=generator, dtype=like.dtype, device=like.device)
+    return drawn.clamp_min(1e-300)
+
+
+def _inverse_gaussian_below(h: Tensor) -> Tensor:
+    """P(X < turn) of an inverse Gaussian of mean 1/h and shape 1."""
+    root = 1 / math.sqrt(_TURN)
+    first = torch.special.ndtr(root * (_TURN * h - 1))
+    return first + torch.exp(2 * h + torch.special.log_ndtr(-root * (_TURN * h + 1)))
+
+
+def _truncated(h: Tensor, wanted: Tensor, generator: torch.Generator) -> Tensor:
+    """Inverse Gaussian of mean 1/h, shape 1, below the turn; 0 where none is wanted."""
+    out = torch.zeros_like(h)
+    left = wanted.nonzero()[:, 0]
+    while len(left):
+        at = h[left]
+        slow = at * _TURN < 1
+        x = torch.where(slow, _chi_tail(at, generator), _inverse_gaussian(at, generator))
+        # Below its mean the density is tilted from that of h = 0.
+        kept = torch.where(slow, _uniform(at, generator) < torch.exp(-at * at * x / 2), x < _TURN)
+        out[left] = x
+        left = left[~kept]
+    return out
+
+
+def _chi_tail(h: Tensor, generator: torch.Generator) -> Tensor:
+    """1/X² of a standard normal X beyond 1/√turn: inverse Gaussian with h = 0 below the turn."""
+    return torch.special.ndtri(_EDGE * _uniform(h, generator)) ** -2
+
+
+def _inverse_gaussian(h: Tensor, generator: torch.Generator) -> Tensor:
+    """Of mean 1/h and shape 1 [MSH76]_."""
+    m = 1 / h.clamp_min(1e-8)
+    y = torch.randn(h.shape, generator=generator, dtype=h.dtype, device=h.device).square()
+    # The smaller root, without subtracting nearly equal numbers.
+    x = m * 2 / (2 + m * y + torch.sqrt(4 * m * y + (m * y) ** 2))
+    return torch.where(_uniform(h, generator) * (m + x) <= m, x, m * m / x)
+
+
+def _accepted(x: Tensor, generator: torch.Generator) -> Tensor:
+    """Compare with the alternating series, whose partial sums bound it from both sides."""
+    first = _term(0, x)
+    y = _uniform(x, generator) * first
+    total, decided = first, torch.zeros_like(x, dtype=torch.bool)
+    accepted = torch.zeros_like(decided)
+    n = 0
+    while not bool(decided.all()):
+        n += 1
+        odd = n % 2 == 1
+        total = total - _term(n, x) if odd else total + _term(n, x)
+        settled = (y <= total) if odd else (y > total)
+        accepted = accepted | (settled & ~decided) if odd else accepted
+        decided = decided | settled
+    return accepted
+
+
+def _term(n: int, x: Tensor) -> Tensor:
+    k = n + 0.5
+    low = (2 / (math.pi * x)) ** 1.5 * torch.exp(-2 * k * k / x)
+    high = torch.exp(-k * k * math.pi**2 * x / 2)
+    return math.pi * k * torch.where(x <= _TURN, low, high)

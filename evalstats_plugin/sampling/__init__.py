@@ -1,1 +1,0 @@
-"""What model packages share: where to compute, random numbers, whether chains agree."""

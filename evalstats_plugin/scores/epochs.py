@@ -1,0 +1,192 @@
+"""What if items are taken several times: pass@k, and what more epochs would buy?"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from evalstats_plugin.data.matrix import ResponseMatrix
+from evalstats_plugin.data.responses import Responses
+from evalstats_plugin.data.results import finite
+from evalstats_plugin.data.runs import ResponseSet
+from evalstats_plugin.errors import DesignError, SelectionError, few
+from evalstats_plugin.scores.cells import Cell, make_cell, takes_are_binary
+from evalstats_plugin.scores.rows import VariancePart, VarianceParts
+
+AT_K = ("pass@k", "pass^k", "maj@k")
+"""What can be asked of k takes: is one right, are all, are most?"""
+
+
+Pilot = ResponseSet | ResponseMatrix | Iterable[Responses]
+
+
+_NOT_BINARY = "scores other than 0 and 1"
+
+
+def at_k(responses: Pilot, *names: str) -> ResponseSet:
+    """Derive what k takes of an item would show: ``"pass@4"``, ``"pass^4"``, ``"maj@3"``.
+
+    Each gives `Responses` whose item scores are unbiased and lie in [0, 1], under a metric such as
+    ``"pass@4 acc,none"``: `intervals` and `compare` take them as they are. What cannot be derived
+    is named in the notes.
+
+    Parameters
+    ----------
+    responses
+        With k epochs or more of 0/1 scores. Items with fewer than k takes get no score.
+    names
+        A tie of ``maj@k`` counts as half.
+
+    Raises
+    ------
+    SelectionError
+        For a name of another form.
+    DesignError
+        Where nothing has k epochs of 0/1 scores.
+    """
+    return _derived(responses, names, keep=False)
+
+
+def with_at_k(responses: ResponseSet, names: Sequence[str]) -> ResponseSet:
+    """Put what `at_k` derives below what it is derived from."""
+    return _derived(responses, names, keep=True)
+
+
+def variance_parts(responses: Pilot) -> VarianceParts:
+    """Split the variance of each score between and within items, and say what more would buy.
+
+    Gives the standard error now, with twice the epochs, and with twice the items. Where items come
+    in clusters it is the clustered one, and between stands for what epochs cannot remove.
+    """
+    cells = [make_cell(r, {}) for r in _listed(responses) if len(r.item_ids)]
+    rows = [_part(cell) for cell in cells if cell.kind not in (None, "ratio") and cell.n > 1]
+    if not rows:
+        msg = "no model with a mean of two or more item scores found, expected one or more"
+        raise DesignError(msg)
+    notes = responses.notes if isinstance(responses, (ResponseSet, ResponseMatrix)) else ()
+    return VarianceParts(tuple(rows), tuple(notes))
+
+
+def _listed(responses: Pilot) -> list[Responses]:
+    return responses.to_responses() if isinstance(responses, ResponseMatrix) else list(responses)
+
+
+def _derived(responses: Pilot, names: Sequence[str], *, keep: bool) -> ResponseSet:
+    asked = [(name, *_parsed(name)) for name in dict.fromkeys(names)]
+    listed = _listed(responses)
+    found: list[Responses] = []
+    unfit: dict[str, dict[str, dict[str, str]]] = {name: {} for name, _, _ in asked}
+    for r in listed:
+        found += [r] if keep else []
+        for name, kind, k in asked:
+            if why := _unfit(r, k):
+                place = f"{r.task} {r.metric.removesuffix(',none')}"
+                unfit[name].setdefault(why, {}).setdefault(place, place + _example(r, why))
+            else:
+                found.append(_derive(r, name, kind, k))
+    derived = {r.metric.partition(" ")[0] for r in found}
+    for name in (name for name in unfit if name not in derived):
+        why = "; ".join(f"{why}: {few([*at.values()])}" for why, at in unfit[name].items())
+        msg = f"{name} needs epochs of 0/1 scores, as many as it says; found {why or 'nothing'}"
+        raise DesignError(msg)
+    alike: dict[tuple[str, str], list[str]] = {}
+    for name, reasons in unfit.items():
+        for why, at in reasons.items():
+            alike.setdefault((why, few([*at.values()])), []).append(name)
+    said = [f"{', '.join(of)} not derived, {why}: {at}" for (why, at), of in alike.items()]
+    notes = responses.notes if isinstance(responses, (ResponseSet, ResponseMatrix)) else ()
+    return ResponseSet(tuple(found), (*notes, *said))
+
+
+def _parsed(name: str) -> tuple[str, int]:
+    match = re.fullmatch(r"(pass@|pass\^|maj@)([1-9][0-9]*)", name)
+    if match is None:
+        msg = f"{name!r} found, expected {', '.join(AT_K[:2])} or {AT_K[2]}, such as pass@4"
+        raise SelectionError(msg)
+    return match[1], int(match[2])
+
+
+def _unfit(r: Responses, k: int) -> str:
+    """Why k takes cannot be looked at; nothing if they can."""
+    n_epochs = int(r.scores.shape[1])
+    if not len(r.item_ids):
+        return "no item scores"
+    if r.aggregation != "mean":
+        return f"not a mean but {r.aggregation}"
+    if not takes_are_binary(r):
+        return _NOT_BINARY
+    if n_epochs < k:
+        return f"{n_epochs} epoch{'s' if n_epochs > 1 else ''} only"
+    if (~np.isnan(r.scores)).sum(axis=1).max() < k:
+        return f"no item with {k} scored takes"
+    return ""
+
+
+def _example(r: Responses, why: str) -> str:
+    if why != _NOT_BINARY:
+        return ""
+    other = r.scores[~np.isin(r.scores, (0.0, 1.0)) & ~np.isnan(r.scores)]
+    return f" (such as {other[0]:g})"
+
+
+def _derive(r: Responses, name: str, kind: str, k: int) -> Responses:
+    from evalstats_plugin.stats import clustered
+
+    formula = {
+        "pass@": clustered.pass_at_k,
+        "pass^": clustered.pass_hat_k,
+        "maj@": clustered.majority_at_k,
+    }[kind]
+    taken = ~np.isnan(r.scores)
+    n_takes = taken.sum(axis=1)
+    scores = formula(np.where(taken, r.scores, 0.0).sum(axis=1), n_takes, k=k)
+    short = int((n_takes < k).sum())
+    notes = (f"{short} items have fewer than {k} scored takes",) if short else ()
+    return replace(
+        r,
+        metric=f"{name} {r.metric}",
+        scores=scores[:, None],
+        weights=None,
+        bounds=(0.0, 1.0),
+        # What the harness logged of the metric and its groups is not of k takes.
+        groups=tuple(replace(g, logged=None, logged_std_error=None) for g in r.groups),
+        logged=None,
+        logged_std_error=None,
+        logged_n=None,
+        notes=(*r.notes, *notes),
+    )
+
+
+def _part(cell: Cell) -> VariancePart:
+    from evalstats_plugin.stats import clustered
+
+    r, n = cell.responses, cell.n
+    parts = clustered.variance_parts(r.scores)
+    within, noise = float(parts.within), float(parts.noise)
+    now = math.nan if cell.std_error is None else cell.std_error**2
+    # Takes of an item err on their own, whatever cluster it is in.
+    between = now * n - noise
+    known = max(between, 0.0) if math.isfinite(between) else math.nan
+    more_epochs = min((known + noise / 2) / n, now) if math.isfinite(known) else math.nan
+    notes = cell.notes
+    if between < 0:
+        notes = (*notes, "the variance between items is estimated below 0 and taken as 0")
+    return VariancePart(
+        model=r.model,
+        task=r.task,
+        metric=r.metric,
+        n_items=n,
+        n_epochs=max(r.scores.shape[1], 1),
+        estimate=finite(cell.estimate),
+        between=finite(between),
+        within=finite(within),
+        share_within=finite(within / (known + within)) if within + known > 0 else None,
+        std_error=finite(math.sqrt(now)),
+        std_error_more_epochs=finite(math.sqrt(more_epochs)),
+        std_error_more_items=finite(math.sqrt(now / 2)),
+        notes=notes,
+    )

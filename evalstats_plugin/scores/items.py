@@ -1,0 +1,237 @@
+"""Who got which item right, and which items look wrong: every model's answer to every item."""
+# PART items - What is there to say of each item: how hard, how often taken, how far from the others.
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evalstats_plugin.data.matrix import ResponseMatrix
+from evalstats_plugin.data.responses import Responses, mean_over_epochs
+from evalstats_plugin.data.runs import run_of
+from evalstats_plugin.stats.arrays import FloatArray
+
+SIGNIFICANCE = 0.05
+"""An item is flagged for a correlation with the rest that chance makes as negative so rarely."""
+
+
+ALL_RIGHT, ALL_WRONG, ALL_SAME = "all right", "all wrong", "all the same"
+
+
+AGAINST_REST = "against the rest"
+
+
+PREFIX = "evalstats_"
+"""Of every statistic's name, so that it stands alone wherever it is written."""
+
+
+Items = Mapping[str, Mapping[str, float]]
+"""By the item's id as text: statistics by name."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ItemAnswers:
+    """Answers of N models to the M items of one task under one metric."""
+
+    task: str
+    metric: str
+    models: tuple[str, ...]
+    """The best first, by `means`."""
+    means: FloatArray
+    """Shape (N,): over the items that the model has a score of."""
+    item_ids: tuple[str, ...]
+    scores: FloatArray
+    """Shape (N, M): means over the epochs, NaN where an item has no score."""
+    higher_is_better: bool | None
+    item_means: FloatArray
+    """Shape (M,): over the models that have a score of the item."""
+    n_models: NDArray[np.int64]
+    """Shape (M,): models that have a score of the item."""
+    rest_correlation: FloatArray
+    """Shape (M,): of the models' scores on the item with their means over the other items
+    [LN68]_; NaN where either does not vary."""
+    flags: tuple[str, ...]
+    """Of each item: why it should be looked at, or nothing."""
+
+
+def item_answers(responses: Iterable[Responses]) -> tuple[list[ItemAnswers], list[str]]:
+    """Join every model's answers, task by task and metric by metric; return also notes.
+
+    An item is flagged where all models are right, or all wrong: it tells none of them apart. It
+    is flagged as against the rest where models that do well on the other items do badly on it,
+    as when its key is wrong: a negative correlation beyond chance (one-sided t test at
+    `SIGNIFICANCE`), with models enough to find one: at least 1 / `SIGNIFICANCE` ways to say
+    which of them did better on it.
+
+    Parameters
+    ----------
+    responses
+        What was read; those whose value is no mean of item scores are passed over.
+    """
+    latest: dict[tuple[str, str, str], Responses] = {}
+    for r in sorted(responses, key=run_of):
+        if r.scores.size and r.aggregation == "mean" and np.isfinite(r.scores).any():
+            # Harnesses that have no filters log "acc" for what lm-eval logs as "acc,none".
+            latest[r.model, r.task, r.metric.removesuffix(",none")] = r
+    groups: dict[tuple[str, str], list[Responses]] = {}
+    for (_, task, metric), r in latest.items():
+        groups.setdefault((task, metric), []).append(r)
+    found: list[ItemAnswers] = []
+    notes: list[str] = []
+    for group in groups.values():
+        matrix = ResponseMatrix.join(group, on_conflict="drop")
+        notes += matrix.notes
+        if len(matrix.item_ids):
+            found.append(_answers(group, matrix))
+    return found, notes
+
+
+def _answers(group: Sequence[Responses], matrix: ResponseMatrix) -> ItemAnswers:
+    scores = mean_over_epochs(matrix.scores)
+    scores = np.where(np.isfinite(scores), scores, np.nan)
+    higher = next((h for r in group if (h := r.higher_is_better) is not None), None)
+    totals, counts = np.nansum(scores, axis=1), (~np.isnan(scores)).sum(axis=1)
+    means = np.divide(totals, counts, out=np.full(len(counts), np.nan), where=counts > 0)
+    order = np.argsort(means if higher is False else -means, kind="stable")
+    scores = scores[order]
+    n_models = (~np.isnan(scores)).sum(axis=0)
+    sums = np.nansum(scores, axis=0)
+    bounds = {r.bounds for r in group}
+    correlation = rest_correlations(scores)
+    return ItemAnswers(
+        task=group[0].task,
+        metric=group[0].metric,
+        models=tuple(matrix.models[int(i)] for i in order),
+        means=means[order],
+        item_ids=tuple(matrix.item_ids.astype(str).tolist()),
+        scores=scores,
+        higher_is_better=higher,
+        item_means=np.divide(sums, n_models, out=np.full(len(sums), np.nan), where=n_models > 0),
+        n_models=n_models.astype(np.int64),
+        rest_correlation=correlation,
+        flags=_flags(scores, correlation, bounds.pop() if len(bounds) == 1 else None, higher),
+    )
+
+
+def rest_correlations(scores: FloatArray) -> FloatArray:
+    """Correlate each item with the mean of the models' other items, shape (M,) from (N, M).
+
+    Over the models that have a score of the item and of another; NaN where either does not vary.
+    """
+    there = ~np.isnan(scores)
+    values = np.where(there, scores, 0.0)
+    others = there.sum(axis=1, keepdims=True) - 1
+    used = there & (others > 0)
+    rest = (values.sum(axis=1, keepdims=True) - values) / np.maximum(others, 1)
+    n = np.maximum(used.sum(axis=0), 1)
+
+    def centred(x: FloatArray) -> FloatArray:
+        mean = np.where(used, x, 0.0).sum(axis=0) / n
+        return np.where(used, x - mean, 0.0)
+
+    item, other = centred(values), centred(rest)
+    product = np.sqrt((item**2).sum(axis=0) * (other**2).sum(axis=0))
+    # What rounding leaves of scores that are all the same is no variation.
+    scale = n * np.abs(values).max(axis=0) * np.abs(rest).max(axis=0)
+    varies = product > 1e-12 * scale
+    together = (item * other).sum(axis=0)
+    return np.divide(together, product, out=np.full(len(product), np.nan), where=varies)
+
+
+def _flags(
+    scores: FloatArray,
+    correlation: FloatArray,
+    bounds: tuple[float, float] | None,
+    higher: bool | None,  # noqa: FBT001 - as in Responses
+) -> tuple[str, ...]:
+    there = ~np.isnan(scores)
+    n = there.sum(axis=0)
+    low = np.where(there, scores, np.inf).min(axis=0)
+    high = np.where(there, scores, -np.inf).max(axis=0)
+    same = (n > 1) & (low == high)
+    known = bounds or ((0.0, 1.0) if np.isin(scores[there], (0.0, 1.0)).all() else None)
+    worst, best = (None, None) if known is None else known if higher is not False else known[::-1]
+    flags = np.full(scores.shape[1], "", dtype=object)
+    flags[same] = ALL_SAME
+    if known is not None:
+        flags[same & (high == best)] = ALL_RIGHT
+        flags[same & (high == worst)] = ALL_WRONG
+    flags[against_rest(scores, correlation)] = AGAINST_REST
+    return tuple(flags.tolist())
+
+
+def against_rest(scores: FloatArray, correlation: FloatArray) -> NDArray[np.bool_]:
+    """Whether a correlation is negative beyond chance, shape (M,)."""
+    from scipy.special import gammaln, stdtr
+
+    there = ~np.isnan(scores)
+    n = there.sum(axis=0)
+    mean = np.where(there, scores, 0.0).sum(axis=0) / np.maximum(n, 1)
+    above = (there & (scores > mean)).sum(axis=0)
+    # With few models, or few of them right, a correlation of -1 is nothing unusual.
+    parts = np.stack([n, above, n - above]) + 1.0
+    log_factorials: FloatArray = np.asarray(gammaln(parts), dtype=np.float64)
+    arrangements = log_factorials[0] - log_factorials[1] - log_factorials[2]
+    enough = (arrangements >= -np.log(SIGNIFICANCE) - 1e-9) & ~np.isnan(correlation) & (n > 2)
+    r = np.where(enough, np.clip(correlation, -1, 1), 0.0)
+    freedom = np.maximum(n - 2, 1)
+    t = r * np.sqrt(freedom / np.maximum(1 - r**2, 1e-300))
+    p_values: FloatArray = np.asarray(stdtr(freedom, t), dtype=np.float64)
+    return enough & (p_values <= SIGNIFICANCE)
+
+
+def item_statistics(responses: Sequence[Responses]) -> dict[str, dict[str, float]]:
+    """Return the classical statistics of each item of one task, by the item's id as text.
+
+    ``evalstats_p`` is the item's mean score, every model counting the same however many epochs
+    it took; ``evalstats_n`` the number of takes scored; ``evalstats_right`` the share of takes
+    with the greatest score there is, where that is known and is not the mean score itself;
+    ``evalstats_z`` how many standard deviations of the items' means the item lies from their
+    mean. With several metrics each name holds the metric's: ``evalstats_match_p``.
+    """
+    found: dict[str, dict[str, float]] = {}
+    for metric, start in prefixes(responses).items():
+        ids, columns = _statistics([r for r in _averaged(responses) if r.metric == metric])
+        for name, values in columns.items():
+            for item, value in zip(ids, values.tolist(), strict=True):
+                found.setdefault(item, {})[start + name] = value
+    return found
+
+
+def prefixes(responses: Sequence[Responses]) -> dict[str, str]:
+    """Return what the names of statistics begin with, for each metric that has item scores."""
+    metrics = list(dict.fromkeys(r.metric for r in _averaged(responses)))
+    return {m: PREFIX if len(metrics) == 1 else f"{PREFIX}{m}_" for m in metrics}
+
+
+def _averaged(responses: Sequence[Responses]) -> list[Responses]:
+    return [r for r in responses if len(r.item_ids) and r.aggregation == "mean"]
+
+
+def _statistics(group: Sequence[Responses]) -> tuple[list[str], dict[str, NDArray[np.generic]]]:
+    """Return the items that were scored, in order of appearance, and columns of statistics."""
+    scored = [(r, np.isfinite(r.scores)) for r in group]
+    every = np.concatenate([r.item_ids.astype(str) for r in group])
+    names, first, place = np.unique(every, return_index=True, return_inverse=True)
+    takes = np.concatenate([there.sum(axis=1) for _, there in scored])
+    sums = np.concatenate([np.where(there, r.scores, 0.0).sum(axis=1) for r, there in scored])
+    taken = takes > 0
+    size = len(names)
+    models = np.bincount(place[taken], minlength=size)
+    means = np.bincount(place[taken], sums[taken] / takes[taken], minlength=size)
+    n = np.bincount(place, takes, minlength=size).astype(np.int64)
+    order = np.argsort(first)
+    order = order[n[order] > 0]
+    p = means[order] / models[order]
+    found: dict[str, NDArray[np.generic]] = {"p": p, "n": n[order]}
+    greatest = {r.bounds[1] if r.bounds else None for r in group}
+    if len(greatest) == 1 and (top := greatest.pop()) is not None:
+        full = np.concatenate([((r.scores >= top) & there).sum(axis=1) for r, there in scored])
+        right = np.bincount(place, full, minlength=size)[order] / n[order]
+        found |= {} if np.array_equal(right, p) else {"right": right}
+    if len(p) and p.std() > 0:
+        found["z"] = (p - p.mean()) / p.std()
+    return names[order].tolist(), found

@@ -1,0 +1,275 @@
+"""Methods for the mean of item scores, and for ratios of sums; the defaults, and why."""
+# PART clustered - Methods for scores whose items come in clusters; the defaults, and why.
+# PART sequential - Methods for scores that are looked at again and again while items come in.
+# PART composites - The table of methods for metrics that are not means, and which is the default, and why.
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from evalstats_plugin.data.methods import Kind, Method
+
+_BOUNDED = "evalstats_plugin.stats.bounded:"
+
+
+_MEANS = "evalstats_plugin.stats.means:"
+
+
+DEFAULTS: Mapping[Kind, tuple[str, str]] = MappingProxyType(
+    {
+        "binary": (
+            "beta-hpd",
+            "coverage averaged over all true scores is exactly the level at every n, it always "
+            "holds the estimate and is the shortest such interval",
+        ),
+        "bounded": (
+            "dp-jeffreys",
+            "of all that reach the level on average over six kinds of partial credit at n = 5 to "
+            "200 it is the narrowest, and it is never of zero width",
+        ),
+        "real": (
+            "t",
+            "without bounds, skewed scores need many items whatever the method: the bootstrap "
+            "covers less, its studentised form is twice as wide",
+        ),
+        "ratio": (
+            "jackknife-t",
+            "it keeps its level where a few long texts carry much of the weight",
+        ),
+    }
+)
+"""Method used for ``"auto"`` on each kind of score, and why (``make validate`` measures it)."""
+
+
+CLUSTERED: tuple[Method, ...] = (
+    Method(
+        "betabinomial", "clustered", "evalstats_plugin.stats.clustered_posterior:beta_binomial",
+        "Beta-Binomial posterior, intra-cluster correlation ~ U(0, 1)",
+        "Bowyer et al. 2025; docs/methods.md", options=MappingProxyType({"prior": "uniform-icc"}),
+    ),
+    Method(
+        "betabinomial-gamma", "clustered", "evalstats_plugin.stats.clustered_posterior:beta_binomial",
+        "the same with the paper's prior, dispersion ~ Gamma(1, 1): strong clusters expected",
+        "Bowyer et al. 2025", options=MappingProxyType({"prior": "gamma-dispersion"}),
+    ),
+    Method(
+        "logit-t-cr1", "clustered-bounded", "evalstats_plugin.stats.clustered:logit_t_cr1",
+        "t interval on the logit scale, clustered standard error",
+        "Liang, Zeger 1986; Miller 2024",
+    ),
+    Method(
+        "t-cr1", "clustered-real", "evalstats_plugin.stats.clustered:t_cr1",
+        "t interval with clustered standard error", "Liang, Zeger 1986; Miller 2024",
+    ),
+    Method(
+        "t-cr2", "clustered-real", "evalstats_plugin.stats.clustered:t_cr2",
+        "the same, corrected for few and unequal clusters", "Bell, McCaffrey 2002",
+    ),
+    Method(
+        "cluster-bootstrap", "clustered-resampling", "evalstats_plugin.stats.clustered:cluster_bootstrap",
+        "percentile bootstrap of whole clusters: only to compare with", "Efron, Tibshirani 1993",
+    ),
+)  # fmt: skip
+"""For scores whose items come in clusters."""
+
+
+CLUSTERED_DEFAULTS: Mapping[Kind, tuple[str, str]] = MappingProxyType(
+    {
+        "binary": (
+            "betabinomial",
+            "at the level from two clusters on, and narrower than the clustered t",
+        ),
+        "bounded": ("logit-t-cr1", "never of zero width, close to the level from 20 clusters on"),
+        "real": ("t-cr1", "without bounds there is nothing better for few clusters"),
+    }
+)
+"""The same, for items in clusters."""
+
+
+SEQUENTIAL: tuple[Method, ...] = (
+    Method(
+        "beta-mixture", "binary", "evalstats_plugin.stats.sequential:beta_mixture",
+        "confidence sequence: valid however often one looks", "Robbins 1970",
+    ),
+    Method(
+        "betting-mixture", "bounded", "evalstats_plugin.stats.sequential:betting_mixture",
+        "the same for scores between bounds; beta-mixture on binary scores",
+        "Howard et al. 2021; docs/methods.md",
+    ),
+)  # fmt: skip
+"""Intervals of a score that hold at all looks together."""
+
+
+_METRICS = "evalstats_plugin.stats.metric_intervals:"
+
+
+COMPOSITES: tuple[Method, ...] = (
+    Method(
+        "wilson-f1", "f1", _METRICS + "wilson_f1",
+        "score interval of the share of true positives among what is or is called positive",
+        "Wilson 1927; docs/methods.md",
+    ),
+    Method(
+        "dirichlet-f1", "f1", _METRICS + "dirichlet_f1",
+        "Dirichlet posterior of the confusion table (prior 1 on each cell), in closed form",
+        "Bowyer et al. 2025", options=MappingProxyType({"prior": 1.0}),
+    ),
+    Method(
+        "jeffreys-f1", "f1", _METRICS + "dirichlet_f1",
+        "the same with prior ½", "Bowyer et al. 2025", options=MappingProxyType({"prior": 0.5}),
+    ),
+    Method(
+        "dirichlet-table", "confusion", _METRICS + "dirichlet_interval",
+        "Dirichlet posterior of the confusion table (prior ½ right, ½ wrong for each gold label)",
+        "docs/methods.md", options=MappingProxyType({"prior": 1.0}),
+    ),
+    Method(
+        "newcombe-auc", "auc", _METRICS + "newcombe",
+        "score interval of the area under the curve, never of zero width", "Newcombe 2006",
+    ),
+    Method(
+        "delong", "auc", _METRICS + "delong_logit",
+        "DeLong's variance on the logit scale", "DeLong, DeLong, Clarke-Pearson 1988",
+    ),
+    Method(
+        "sums-jackknife-t", "sums", _METRICS + "jackknife_t",
+        "t interval with the jackknife's standard error, of any function of sums over units",
+        "Efron, Tibshirani 1993",
+    ),
+    Method(
+        "sums-percentile", "sums", _METRICS + "percentile_bootstrap",
+        "percentile bootstrap of the same", "Efron 1979; Koehn 2004",
+    ),
+)  # fmt: skip
+"""For metrics that are not means of item scores."""
+
+
+COMPOSITE_DEFAULTS: Mapping[Kind, tuple[str, str]] = MappingProxyType(
+    {
+        "f1": (
+            "wilson-f1",
+            "closed form, close to the level from 3 items on, and it holds the estimate even if "
+            "all are right",
+        ),
+        "confusion": (
+            "dirichlet-table",
+            "at the level or close to it where the bootstrap covers much too little",
+        ),
+        "auc": ("newcombe-auc", "it keeps its level for few items and for perfect separation"),
+        "corpus": (
+            "sums-jackknife-t",
+            "it needs no random numbers and covers no less than the bootstrap of documents",
+        ),
+    }
+)
+"""Method used for ``"auto"`` on each kind, and why."""
+
+
+CLUSTERED_COMPOSITE_DEFAULTS: Mapping[Kind, tuple[str, str]] = MappingProxyType(
+    dict.fromkeys(
+        ("f1", "confusion", "corpus"),
+        ("sums-jackknife-t", "it takes a whole cluster as one unit"),
+    )
+)
+"""The same, for items in clusters."""
+
+
+def _prior(a: float, b: float) -> Mapping[str, Any]:
+    return MappingProxyType({"prior": (a, b)})
+
+
+def _mass(mass: float) -> Mapping[str, Any]:
+    return MappingProxyType({"mass": mass})
+
+
+METHODS: tuple[Method, ...] = (
+    Method(
+        "beta-hpd", "binary", _BOUNDED + "beta_hpd",
+        "Beta posterior (prior 1, 1), shortest interval: always holds the estimate",
+        "Bowyer et al. 2025", options=_prior(1.0, 1.0),
+    ),
+    Method(
+        "beta", "binary", _BOUNDED + "beta_equal_tailed",
+        "Beta posterior (prior 1, 1), equal tails", "Bowyer et al. 2025", options=_prior(1.0, 1.0),
+    ),
+    Method(
+        "jeffreys", "binary", _BOUNDED + "jeffreys",
+        "Beta posterior (prior ½, ½), equal tails, open at 0 and n",
+        "Brown, Cai, DasGupta 2001",
+    ),
+    Method("wilson", "binary", _BOUNDED + "wilson", "score interval", "Wilson 1927"),
+    Method(
+        "wilson-cc", "binary", _BOUNDED + "wilson_cc",
+        "score interval with continuity correction", "Newcombe 1998",
+    ),
+    Method(
+        "clopper-pearson", "binary", _BOUNDED + "clopper_pearson",
+        "exact: never covers less than the level", "Clopper, Pearson 1934",
+    ),
+    Method(
+        "mid-p", "binary", _BOUNDED + "mid_p",
+        "Clopper–Pearson with half of the observed outcome", "Newcombe 1998",
+    ),
+    Method(
+        "agresti-coull", "binary", _BOUNDED + "agresti_coull",
+        "Wald after adding z²/2 successes and failures", "Agresti, Coull 1998",
+    ),
+    Method(
+        "wald", "binary", _BOUNDED + "wald",
+        "estimate ± z standard errors; zero width at 0 and n: only to compare with",
+        "Brown, Cai, DasGupta 2001",
+    ),
+    Method(
+        "dp-jeffreys", "bounded", _BOUNDED + "dirichlet_process",
+        "Dirichlet-process posterior of a bounded mean, mass ½ at each end",
+        "Ferguson 1973; docs/methods.md", options=_mass(0.5),
+    ),
+    Method(
+        "dp-uniform", "bounded", _BOUNDED + "dirichlet_process",
+        "the same with mass 1 at each end: Beta(1, 1) on binary scores",
+        "Ferguson 1973; docs/methods.md", options=_mass(1.0),
+    ),
+    Method(
+        "gaffke", "bounded", _BOUNDED + "gaffke",
+        "guarantee-style bound on a bounded mean; Clopper–Pearson on binary scores",
+        "Gaffke 2005; Learned-Miller, Thomas 2019",
+    ),
+    Method(
+        "logit-t", "bounded", _BOUNDED + "logit_t",
+        "t interval on the logit scale", "docs/methods.md",
+    ),
+    Method("t", "real", _MEANS + "t_interval", "Student's t interval of a mean", "Student 1908"),
+    Method(
+        "z", "real", _MEANS + "z_interval",
+        "mean ± z standard errors, the central limit theorem: only to compare with",
+        "Miller 2024",
+    ),
+    Method(
+        "percentile", "resampling", _MEANS + "percentile_bootstrap",
+        "percentile bootstrap", "Efron 1979",
+    ),
+    Method(
+        "bca", "resampling", _MEANS + "bca_bootstrap",
+        "bias-corrected and accelerated bootstrap", "Efron 1987",
+    ),
+    Method(
+        "bootstrap-t", "resampling", _MEANS + "studentised",
+        "studentised bootstrap", "Efron, Tibshirani 1993",
+    ),
+    Method(
+        "jackknife-t", "ratio", _MEANS + "ratio_jackknife",
+        "t interval of a ratio of sums, jackknife, effective number of items; "
+        "perplexities on the log scale",
+        "docs/methods.md",
+    ),
+    Method(
+        "ratio-t", "ratio", _MEANS + "ratio_t",
+        "the same by linearisation", "Cochran 1977, ch. 6",
+    ),
+)  # fmt: skip
+
+
+INTERVALS = (*METHODS, *CLUSTERED, *COMPOSITES, *SEQUENTIAL)
+"""Of one score."""

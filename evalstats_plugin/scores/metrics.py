@@ -1,0 +1,320 @@
+"""Metrics that are functions of sums over items: what each item adds, and what becomes of it."""
+# PART derive - Other metrics of labels that were logged: precision and recall from what an f1 is made of.
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evalstats_plugin.data.methods import Kind
+from evalstats_plugin.data.responses import Responses
+from evalstats_plugin.data.runs import run_of
+from evalstats_plugin.errors import DesignError, SelectionError, few, no_such
+from evalstats_plugin.stats import metrics
+from evalstats_plugin.stats.arrays import FloatArray
+from evalstats_plugin.stats.metrics import BINARY
+
+if TYPE_CHECKING:
+    from evalstats_plugin.stats.metrics import Value
+
+
+NAMES = {
+    "f1": "f1", "mcc": "mcc", "matthews_corrcoef": "mcc", "precision": "precision",
+    "recall": "recall", "balanced_accuracy": "balanced_accuracy", "macro_f1": "macro_f1",
+    "weighted_f1": "weighted_f1", "roc_auc": "roc_auc",
+    "bleu": "bleu", "chrf": "chrf", "chrf++": "chrf++", "ter": "ter",
+}  # fmt: skip
+"""What metrics are called here, by how `Responses.aggregation` may name them."""
+
+
+DERIVED = ("precision", "recall", "f1", "mcc", "balanced_accuracy", "macro_f1", "weighted_f1")
+"""What the same labels can be asked for besides the metric that was logged."""
+
+
+RECOGNISED = ("f1", "mcc", "balanced_accuracy", "macro_f1", "weighted_f1")
+
+
+MOST_LABELS = 30
+
+
+FEW_ITEMS = 5
+"""Of a label, below which no method keeps its level for averages over three or more labels."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Composite:
+    """One model's answers under a metric that is a function of sums over items."""
+
+    metric: str
+    kind: Kind
+    there: NDArray[np.bool_]
+    """Shape (M,): items that count; the arrays below are of these only."""
+    codes: NDArray[np.int64] | None = None
+    """Shape (M', 2): gold and predicted label by number."""
+    labels: tuple[Any, ...] = ()
+    counts: FloatArray | None = None
+    """Shape (M', S), for metrics without labels: what each item adds to the sums."""
+    ranked: tuple[NDArray[np.bool_], FloatArray] | None = None
+    """Whether items are positive and how sure the model is, both of shape (M',)."""
+    ratio: Value | None = None
+    """Makes the value out of sums, for metrics that no table of formulas holds."""
+
+    @property
+    def statistics(self) -> FloatArray:
+        """Shape (M', S): what each item adds to the sums."""
+        if self.codes is None:
+            return np.zeros((0, 0)) if self.counts is None else self.counts
+        return metrics.one_hot(self.codes[:, 0], self.codes[:, 1], len(self.labels))
+
+    @cached_property
+    def table(self) -> FloatArray:
+        """Shape (K, K): how often each gold label was predicted as each label."""
+        n = len(self.labels)
+        codes = np.zeros((0, 2), dtype=np.int64) if self.codes is None else self.codes
+        return np.bincount(codes @ [n, 1], minlength=n * n).reshape(n, n).astype(np.float64)
+
+    @property
+    def value(self) -> Value:
+        """From sums of shape (..., S) to values of shape (...)."""
+        if self.codes is None:
+            return self.ratio or metrics.CORPUS_METRICS[self.metric]
+        return partial(_of_flat_tables, metric=self.metric, n_labels=len(self.labels))
+
+    @property
+    def estimate(self) -> float:
+        """The metric's value; NaN where it is 0/0."""
+        if self.ranked is not None:
+            from evalstats_plugin.stats.metric_intervals import auc
+
+            return auc(*self.ranked)
+        sums = self.table.ravel() if self.codes is not None else self.statistics.sum(axis=0)
+        return float(self.value(sums)) if self.undefined is None else np.nan
+
+    @property
+    def undefined(self) -> str | None:
+        """Why the metric has no value, where it has none."""
+        if not self.there.any():
+            return "no item has an answer to judge"
+        if self.codes is None:
+            return None
+        table = self.table
+        gold = table.sum(axis=1)
+        if self.metric in ("mcc", "balanced_accuracy") and (gold > 0).sum() < 2:
+            only = self.labels[int(gold.argmax())]
+            return f"all items have gold label {only!r}: {self.metric} says nothing"
+        if self.metric not in BINARY:
+            return None
+        needed = {
+            "precision": (table[:, 1].sum(), "no item was predicted positive"),
+            "recall": (table[1].sum(), "no item is positive"),
+            "f1": (table.sum() - table[0, 0], "no item is positive or was predicted so"),
+        }
+        count, why = needed[self.metric]
+        return None if count else f"{why}: {self.metric} is 0/0"
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is to be known about the value."""
+        if self.codes is None or self.undefined is not None:
+            return () if self.undefined is None else (self.undefined,)
+        gold, predicted = self.table.sum(axis=1), self.table.sum(axis=0)
+        notes: list[str] = []
+        if self.metric == "mcc" and (predicted > 0).sum() < 2:
+            notes.append("one label for every item: mcc is 0/0, taken as 0")
+        rare = [f"{x!r}" for x, n in zip(self.labels, gold, strict=True) if n < FEW_ITEMS]
+        if rare and len(self.labels) > 2 and self.kind == "confusion":
+            names = few(rare)
+            notes.append(f"fewer than {FEW_ITEMS} items of label {names}: interval too optimistic")
+        return tuple(notes)
+
+
+def composites(group: Sequence[Responses]) -> list[Composite]:
+    """Prepare models' answers to one task under one metric, labels numbered alike.
+
+    Raises
+    ------
+    DesignError
+        If the answers are not what the metric needs, with what it needs.
+    """
+    metric = NAMES.get(group[0].aggregation)
+    if metric is None or any(r.pairs is None for r in group):
+        msg = f"no formula for the aggregation {group[0].aggregation!r}"
+        raise DesignError(msg)
+    pairs = [r.pairs for r in group if r.pairs is not None]
+    there = [np.array([None not in row for row in p.tolist()], dtype=bool) for p in pairs]
+    seen = [p[t] for p, t in zip(pairs, there, strict=True)]
+    if metric in metrics.CORPUS_METRICS:
+        counts = [_counts(metric, p) for p in seen]
+        return [
+            Composite(metric=metric, kind="corpus", there=t, counts=c)
+            for t, c in zip(there, counts, strict=True)
+        ]
+    if metric == "roc_auc":
+        return [
+            Composite(metric=metric, kind="auc", there=t, ranked=_ranked(p))
+            for t, p in zip(there, seen, strict=True)
+        ]
+    labels, codes = _codes(metric, seen)
+    kind: Kind = "f1" if metric == "f1" else "confusion"
+    return [
+        Composite(metric=metric, kind=kind, there=t, codes=c, labels=labels)
+        for t, c in zip(there, codes, strict=True)
+    ]
+
+
+def agree(a: float, b: float) -> bool:
+    """Whether two values are the same but for rounding."""
+    return math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-12)
+
+
+def recognise(responses: Responses) -> str | None:
+    """Name the one metric of labels that gives the logged value; None for several, or none.
+
+    For aggregations that are functions of a task's own.
+    """
+    if responses.logged is None:
+        return None
+    found: list[str] = []
+    for metric in RECOGNISED:
+        try:
+            (composite,) = composites([replace(responses, aggregation=metric)])
+        except DesignError:
+            continue
+        if composite.undefined is None and agree(composite.estimate, responses.logged):
+            found.append(metric)
+    return found[0] if len(found) == 1 else None
+
+
+def _of_flat_tables(sums: FloatArray, *, metric: str, n_labels: int) -> FloatArray:
+    """Value of tables of shape (..., K²).
+
+    An F1 or MCC of 0/0 is 0, as harnesses log it; a precision or recall has no value then.
+    """
+    values = metrics.CONFUSION_METRICS[metric](sums.reshape(*sums.shape[:-1], n_labels, n_labels))
+    return values if metric in ("precision", "recall") else np.where(np.isnan(values), 0.0, values)
+
+
+def _counts(metric: str, pairs: NDArray[Any]) -> FloatArray:
+    references = [_texts(x) for x in pairs[:, 0].tolist()]
+    answers = [_texts(x)[0] for x in pairs[:, 1].tolist()]
+    if not all(isinstance(x, str) for x in (*answers, *(r for rs in references for r in rs))):
+        msg = f"{metric} needs a reference text and an answer for each item"
+        raise DesignError(msg)
+    if len({len(rs) for rs in references}) > 1:
+        msg = f"{metric} needs the same number of references for each item"
+        raise DesignError(msg)
+    try:
+        return metrics.corpus_counts(metric, references, answers)
+    except ModuleNotFoundError as error:
+        raise DesignError(str(error)) from error
+
+
+def _texts(value: Any) -> list[Any]:
+    """Harnesses allow one text, or a list of them."""
+    return cast("list[Any]", value) if isinstance(value, list) and value else [value]
+
+
+def _ranked(pairs: NDArray[Any]) -> tuple[NDArray[np.bool_], FloatArray]:
+    try:
+        numbers = np.asarray(pairs, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        msg = "roc_auc needs a gold label 0 or 1 and a number for each item"
+        raise DesignError(msg) from error
+    if not np.isin(numbers[:, 0], (0.0, 1.0)).all() or np.isnan(numbers).any():
+        msg = "roc_auc needs a gold label 0 or 1 and a number for each item"
+        raise DesignError(msg)
+    return numbers[:, 0] == 1, numbers[:, 1]
+
+
+def _codes(
+    metric: str, pairs: Sequence[NDArray[Any]]
+) -> tuple[tuple[Any, ...], list[NDArray[np.int64]]]:
+    """Number the labels of all models alike; a positive label is number 1."""
+    rows = [_plain_labels(p) for p in pairs]
+    found = {x for r in rows for row in r for x in row}
+    labels = sorted(found, key=lambda x: (isinstance(x, str), x))
+    if len(labels) > MOST_LABELS:
+        msg = f"{len(labels)} different labels found, expected {MOST_LABELS} at most"
+        raise DesignError(msg)
+    if metric in BINARY:
+        if len(labels) > 2 or (1 not in labels and len(labels) > 1):
+            names = few([repr(x) for x in labels])
+            msg = f"{metric} needs two labels, of which 1 is the positive one; found {names}"
+            raise DesignError(msg)
+        labels = [next((x for x in labels if x != 1), 0), 1]
+    numbers = {label: i for i, label in enumerate(labels)}
+    codes = [np.array([[numbers[x] for x in row] for row in r], dtype=np.int64) for r in rows]
+    return tuple(labels), [c.reshape(-1, 2) for c in codes]
+
+
+def _plain_labels(pairs: NDArray[Any]) -> list[tuple[Any, Any]]:
+    rows = cast("list[list[Any]]", pairs.tolist())
+    for label in (x for row in rows for x in row):
+        if not isinstance(label, (bool, int, float, str)):
+            msg = f"labels must be numbers or texts, found {type(label).__name__}"
+            raise DesignError(msg)
+    return [(gold, predicted) for gold, predicted in rows]
+
+
+def derive(responses: Iterable[Responses], metric: str) -> list[Responses]:
+    """Return the responses to another metric of the labels that an f1 or mcc was logged with.
+
+    Parameters
+    ----------
+    responses
+        Those without labels are passed over; where several metrics of a task have the same labels,
+        the first is taken.
+    metric
+        One of `DERIVED`, such as ``"recall"``.
+
+    Raises
+    ------
+    SelectionError
+        For another metric, or if no responses have labels.
+    """
+    if metric not in DERIVED:
+        raise SelectionError(no_such("derived metric", metric, DERIVED, ", ".join(DERIVED)))
+    found: dict[tuple[str, ...], Responses] = {}
+    for r in responses:
+        if r.pairs is None or NAMES.get(r.aggregation) not in DERIVED:
+            continue
+        name = metric + r.metric[len(r.metric.partition(",")[0]) :]
+        key = (r.model, r.task, name, *run_of(r), *(g.name for g in r.groups))
+        # No harness logged it, and no group around the task has it.
+        groups = tuple(replace(g, logged=None, logged_std_error=None) for g in r.groups)
+        found.setdefault(
+            key,
+            replace(
+                r,
+                metric=name,
+                aggregation=metric,
+                higher_is_better=True,
+                groups=groups,
+                logged=None,
+                logged_std_error=None,
+                notes=(*r.notes, f"derived from the labels of {r.metric}"),
+            ),
+        )
+    if not found:
+        msg = f"no responses hold gold and predicted labels, from which {metric} could be derived"
+        raise SelectionError(msg)
+    return list(found.values())
+
+
+def with_derived(responses: Iterable[Responses], metrics: Iterable[str]) -> tuple[Responses, ...]:
+    """Return the responses, those of each task followed by what is derived from their labels."""
+    everything = list(responses)
+    more = [r for metric in metrics for r in derive(everything, metric)]
+    # Rows of a task stand together, in each log and group.
+    places = {_place(r): i for i, r in enumerate(everything)}
+    return tuple(sorted((*everything, *more), key=lambda r: places[_place(r)]))
+
+
+def _place(r: Responses) -> tuple[str, ...]:
+    return r.model, r.task, *run_of(r), *(g.name for g in r.groups)

@@ -1,0 +1,81 @@
+"""What intervals return: scores with intervals, variance parts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from evalstats_plugin.data.results import Results
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreInterval:
+    """How sure we are of one score: a model on a task (or group of tasks) under a metric.
+
+    Numbers are finite or ``None``, never NaN. ``std_error`` is s/√n, the number harnesses
+    log, and ``None`` where the scores do not vary: 15 right out of 15 is not certainty.
+    """
+
+    model: str
+    task: str
+    metric: str
+    n_items: int
+    n_epochs: int = 1
+    n_missing: int = 0
+    n_clusters: int | None = None
+    estimate: float | None
+    low: float | None
+    high: float | None
+    std_error: float | None
+    method: str
+    confidence_level: float
+    notes: tuple[str, ...] = ()
+    kind: str = "task"
+    """``"task"`` or ``"group"``."""
+    depth: int = 0
+    """How many groups enclose it in this log: the indent of a table."""
+    higher_is_better: bool | None = None
+    logged: float | None = None
+    """The value the harness wrote."""
+    logged_std_error: float | None = None
+    log: str = ""
+    """The log it was read from."""
+    naive_low: float | None = None
+    """Where items come in clusters: the limits if they were independent."""
+    naive_high: float | None = None
+    design_effect: float | None = None
+    """How many times larger clusters make the variance of the estimate."""
+    icc: float | None = None
+    """How much more alike items of one cluster are than others: intra-cluster correlation, by
+    analysis of variance, 0 for none and 1 where clusters stand or fall together."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VariancePart:
+    """Where the variance of one score comes from, and what more of either would buy.
+
+    ``between`` items and ``within`` them (of one take around its item's true mean) are unbiased;
+    the former may come out below 0. ``None`` where no item was taken twice, or nothing varies.
+    """
+
+    model: str
+    task: str
+    metric: str
+    n_items: int
+    n_epochs: int
+    estimate: float | None
+    between: float | None
+    within: float | None
+    share_within: float | None
+    """Of a single take's variance."""
+    std_error: float | None
+    std_error_more_epochs: float | None
+    """With twice as many epochs."""
+    std_error_more_items: float | None
+    """With twice as many items."""
+    notes: tuple[str, ...] = ()
+
+
+Intervals = Results[ScoreInterval]
+
+
+VarianceParts = Results[VariancePart]

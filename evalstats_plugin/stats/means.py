@@ -1,0 +1,275 @@
+"""Mean of unbounded scores: perplexities, rewards, token counts, Elo.
+
+`scores` has shape (..., M), NaN where missing; every cell has its own number of scores.
+"""
+# PART bootstrap - Bootstrap intervals for a mean, by resampling items [ET93]_. Kept to compare with.
+# PART ratio - Ratio of two sums over items: Σ numerator / Σ denominator.
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import special
+
+from evalstats_plugin.stats.arrays import FloatArray
+from evalstats_plugin.stats.interval import Interval, normal_quantile, tail_probability
+
+# Resamples are drawn in blocks of about this many numbers, which stay in the processor's cache;
+# results do not depend on it.
+BLOCK_SIZE = 2**18
+
+
+class Moments(NamedTuple):
+    """How many scores, their mean and their standard deviation (n - 1), each of shape (...)."""
+
+    n: FloatArray
+    mean: FloatArray
+    std: FloatArray
+
+
+def moments(scores: ArrayLike) -> Moments:
+    """Count, mean and standard deviation of what is not NaN.
+
+    The mean is NaN without scores, the standard deviation with fewer than two.
+    """
+    values = np.asarray(scores, dtype=np.float64)
+    seen = ~np.isnan(values)
+    n = seen.sum(axis=-1).astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        mean = np.where(seen, values, 0.0).sum(axis=-1) / n
+        deviations = np.where(seen, values - mean[..., None], 0.0)
+        # Equal scores have no spread, whatever the rounding of their mean.
+        equal = _range(values, seen) == 0
+        variance = np.where(equal, 0.0, (deviations**2).sum(axis=-1)) / np.maximum(n - 1, 0)
+    return Moments(n, mean, np.sqrt(variance))
+
+
+def std_error(scores: ArrayLike) -> FloatArray:
+    """Standard error of the mean: standard deviation (n - 1) over √n; NaN for n < 2.
+
+    >>> float(std_error([1.0, 2.0, 3.0]))
+    0.5773502691896258
+    """
+    n, _, std = moments(scores)
+    with np.errstate(invalid="ignore"):
+        return std / np.sqrt(n)
+
+
+def z_interval(scores: ArrayLike, *, confidence_level: float) -> Interval:
+    """Mean ± normal quantile × standard error: the central limit theorem's interval.
+
+    Kept to compare with: it is too short for few scores, and has no width when all are equal.
+    """
+    half = normal_quantile(confidence_level) * std_error(scores)
+    mean = moments(scores).mean
+    return Interval(mean - half, mean + half)
+
+
+def t_interval(scores: ArrayLike, *, confidence_level: float) -> Interval:
+    """Mean ± Student's t quantile × standard error [Stu08]_; NaN for n < 2."""
+    n, mean, std = moments(scores)
+    half = t_quantile(n - 1, confidence_level=confidence_level) * std / np.sqrt(n)
+    return Interval(mean - half, mean + half)
+
+
+def t_quantile(degrees_of_freedom: ArrayLike, *, confidence_level: float) -> FloatArray:
+    """Half-width, in standard errors, of a two-sided t interval; NaN below 1 degree of freedom.
+
+    >>> round(float(t_quantile(9, confidence_level=0.95)), 3)
+    2.262
+    """
+    df = np.asarray(degrees_of_freedom, dtype=np.float64)
+    df = np.where(df > 0, df, np.nan)
+    quantile = -special.stdtrit(df, tail_probability(confidence_level))
+    return np.asarray(quantile, dtype=np.float64)
+
+
+def _range(values: FloatArray, seen: FloatArray) -> FloatArray:
+    highest = np.where(seen, values, -np.inf).max(axis=-1, initial=-np.inf)
+    return highest - np.where(seen, values, np.inf).min(axis=-1, initial=np.inf)
+
+
+def percentile_bootstrap(
+    scores: ArrayLike, *, confidence_level: float, rng: np.random.Generator, n_resamples: int
+) -> Interval:
+    """Quantiles of the resampled means."""
+    tail = tail_probability(confidence_level)
+    cells = _cells(scores)
+    means, _ = _resample(cells, rng, n_resamples)
+    low, high = np.quantile(means, [tail, 1 - tail], axis=0)
+    return _where_spread(low, high, scores)
+
+
+def bca_bootstrap(
+    scores: ArrayLike, *, confidence_level: float, rng: np.random.Generator, n_resamples: int
+) -> Interval:
+    """Quantiles of the resampled means, at levels corrected for bias and skew."""
+    score = special.ndtri(tail_probability(confidence_level))
+    cells = _cells(scores)
+    mean = moments(cells).mean
+    means, _ = _resample(cells, rng, n_resamples)
+    share_below: FloatArray = ((means < mean).mean(axis=0) + (means <= mean).mean(axis=0)) / 2
+    deviations = np.where(np.isnan(cells), 0.0, cells - mean[:, None])
+    with np.errstate(invalid="ignore", divide="ignore"):
+        bias: FloatArray = special.ndtri(share_below)
+        # The jackknife's values of a mean deviate from theirs as the scores do, with opposite sign.
+        acceleration: FloatArray = (deviations**3).sum(axis=1) / (
+            6 * (deviations**2).sum(axis=1) ** 1.5
+        )
+        levels = [
+            special.ndtr(bias + (bias + z) / (1 - acceleration * (bias + z)))
+            for z in (score, -score)
+        ]
+    low, high = (_column_quantiles(means, level) for level in levels)
+    return _where_spread(low, high, scores)
+
+
+def studentised(
+    scores: ArrayLike, *, confidence_level: float, rng: np.random.Generator, n_resamples: int
+) -> Interval:
+    """Quantiles of the resampled t statistics, in units of the standard error.
+
+    A resample whose scores are all equal has a t of ±∞. Where so many do that a limit is not
+    finite, the limits are NaN.
+    """
+    tail = tail_probability(confidence_level)
+    cells = _cells(scores)
+    n, mean, std = moments(cells)
+    means, stds = _resample(cells, rng, n_resamples)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        statistics = (means - mean) / (stds / np.sqrt(n))
+        # 0/0: the resample hit the mean itself, without spread.
+        statistics = np.where(np.isnan(statistics), 0.0, statistics)
+        low_t, high_t = np.quantile(statistics, [tail, 1 - tail], axis=0, method="inverted_cdf")
+        low, high = mean - high_t * std / np.sqrt(n), mean - low_t * std / np.sqrt(n)
+    finite = np.isfinite(low_t) & np.isfinite(high_t)
+    return _where_spread(np.where(finite, low, np.nan), np.where(finite, high, np.nan), scores)
+
+
+def _cells(scores: ArrayLike) -> FloatArray:
+    """Shape (C, M), the scores of each cell first and NaN after them."""
+    values = np.asarray(scores, dtype=np.float64)
+    return np.sort(values.reshape(int(np.prod(values.shape[:-1])), values.shape[-1]), axis=1)
+
+
+def _resample(
+    cells: FloatArray, rng: np.random.Generator, n_resamples: int
+) -> tuple[FloatArray, FloatArray]:
+    """Means and standard deviations of resamples, shape (B, C)."""
+    n = (~np.isnan(cells)).sum(axis=1)[:, None]
+    missing = np.isnan(cells)
+    means, stds = np.empty((2, n_resamples, len(cells)))
+    step = max(BLOCK_SIZE // max(cells.size, 1), 1)
+    for start in range(0, n_resamples, step):
+        stop = min(start + step, n_resamples)
+        chosen = (rng.random((stop - start, *cells.shape)) * n).astype(np.int64)
+        drawn = np.take_along_axis(cells[None], chosen, axis=2)
+        _, means[start:stop], stds[start:stop] = moments(np.where(missing, np.nan, drawn))
+    return means, stds
+
+
+def _column_quantiles(values: FloatArray, levels: FloatArray) -> FloatArray:
+    """Quantile of each column at its own level; NaN where the level is."""
+    position = np.where(np.isnan(levels), 0.0, levels) * (len(values) - 1)
+    below = np.floor(position).astype(np.int64)
+    above = np.minimum(below + 1, len(values) - 1)
+    ordered = np.sort(values, axis=0)
+    column = np.indices(levels.shape)[0]
+    share = position - below
+    quantiles = (1 - share) * ordered[below, column] + share * ordered[above, column]
+    return np.where(np.isnan(levels), np.nan, quantiles)
+
+
+def _where_spread(low: FloatArray, high: FloatArray, scores: ArrayLike) -> Interval:
+    """Limits of the cells whose scores differ, in the shape of the leading axes."""
+    std = moments(scores).std
+    limits = [np.where(std > 0, limit.reshape(std.shape), np.nan) for limit in (low, high)]
+    return Interval(*limits)
+
+
+def ratio(numerator: ArrayLike, denominator: ArrayLike) -> FloatArray:
+    """Σ numerator / Σ denominator; NaN without items.
+
+    >>> float(ratio([1.0, 5.0], [10.0, 20.0]))
+    0.2
+    """
+    items = _items(numerator, denominator)
+    with np.errstate(invalid="ignore"):
+        return items.numerator.sum(axis=-1) / items.denominator.sum(axis=-1)
+
+
+def ratio_std_error(numerator: ArrayLike, denominator: ArrayLike) -> FloatArray:
+    """Standard error of the ratio by linearisation [Coc77]_; NaN for n < 2."""
+    items = _items(numerator, denominator)
+    estimate = ratio(numerator, denominator)
+    residuals = items.numerator - estimate[..., None] * items.denominator
+    n = items.seen.sum(axis=-1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        scale = np.sqrt(n / np.where(n > 1, n - 1, np.nan)) / items.denominator.sum(axis=-1)
+    return scale * np.sqrt((residuals**2).sum(axis=-1))
+
+
+def jackknife_std_error(numerator: ArrayLike, denominator: ArrayLike) -> FloatArray:
+    """Standard error of the ratio from leaving out one item at a time; NaN for n < 2.
+
+    Larger than the linearised one where a few items carry much of the denominator, and rightly so.
+    """
+    items = _items(numerator, denominator)
+    n = items.seen.sum(axis=-1)
+    left = items.denominator.sum(axis=-1, keepdims=True) - items.denominator
+    with np.errstate(invalid="ignore", divide="ignore"):
+        without = (items.numerator.sum(axis=-1, keepdims=True) - items.numerator) / left
+        without = np.where(items.seen, without, 0.0)
+        deviations = np.where(items.seen, without - (without.sum(axis=-1) / n)[..., None], 0.0)
+        variance = (n - 1) / n * (deviations**2).sum(axis=-1)
+    return np.where(n > 1, np.sqrt(variance), np.nan)
+
+
+def ratio_t(numerator: ArrayLike, denominator: ArrayLike, *, confidence_level: float) -> Interval:
+    """Student's t interval with the linearised standard error; NaN for n < 2."""
+    n = _items(numerator, denominator).seen.sum(axis=-1)
+    half = t_quantile(n - 1, confidence_level=confidence_level) * ratio_std_error(
+        numerator, denominator
+    )
+    estimate = ratio(numerator, denominator)
+    return Interval(estimate - half, estimate + half)
+
+
+def ratio_jackknife(
+    numerator: ArrayLike, denominator: ArrayLike, *, confidence_level: float
+) -> Interval:
+    """Student's t interval with the jackknife standard error and fewer degrees of freedom.
+
+    One less than Kish's effective number of items, (Σ w)² / Σ w² for denominators w: ten documents
+    of which one has half of all words know less than ten. With equal denominators this is the
+    t interval of the mean.
+    """
+    items = _items(numerator, denominator)
+    with np.errstate(invalid="ignore"):
+        effective = items.denominator.sum(axis=-1) ** 2 / (items.denominator**2).sum(axis=-1)
+    # Below one degree of freedom the t quantile explodes; two items are two items.
+    freedom = np.where(items.seen.sum(axis=-1) > 1, np.maximum(effective - 1, 1), np.nan)
+    half = t_quantile(freedom, confidence_level=confidence_level)
+    half = half * jackknife_std_error(numerator, denominator)
+    estimate = ratio(numerator, denominator)
+    return Interval(estimate - half, estimate + half)
+
+
+class _Items(NamedTuple):
+    """Both numbers of every item, 0 where it does not count."""
+
+    numerator: FloatArray
+    denominator: FloatArray
+    seen: FloatArray
+
+
+def _items(numerator: ArrayLike, denominator: ArrayLike) -> _Items:
+    y, w = np.broadcast_arrays(
+        np.asarray(numerator, dtype=np.float64), np.asarray(denominator, dtype=np.float64)
+    )
+    if np.any(w < 0):
+        raise ValueError("denominators must not be negative")
+    seen = ~(np.isnan(y) | np.isnan(w))
+    return _Items(np.where(seen, y, 0.0), np.where(seen, w, 0.0), seen.astype(np.float64))

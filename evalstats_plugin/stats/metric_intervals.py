@@ -1,0 +1,475 @@
+"""Intervals for metrics that are functions of sums over items: F1, AUC, BLEU and their like."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import special
+
+from evalstats_plugin.stats import bounded
+from evalstats_plugin.stats.arrays import FloatArray, IntArray
+from evalstats_plugin.stats.interval import (
+    Interval,
+    increasing_root,
+    normal_quantile,
+    tail_probability,
+)
+from evalstats_plugin.stats.means import t_quantile
+from evalstats_plugin.stats.metrics import CONFUSION_METRICS, Value
+
+# Weights are drawn in blocks of about this many numbers; results do not depend on it.
+BLOCK_SIZE = 2**22
+
+
+# Differences that differ by no more than rounding errors are ties.
+ROUNDING = 1e-12
+
+
+def percentile_bootstrap(
+    statistics: FloatArray,
+    value: Value,
+    *,
+    confidence_level: float,
+    rng: np.random.Generator,
+    n_resamples: int,
+) -> Interval:
+    """Quantiles of the values of resamples of the units, `statistics` of shape (U, S) [ET93]_.
+
+    NaN for fewer than two units, or where no resample differs from another.
+    """
+    tail = tail_probability(confidence_level)
+    once = np.ones(len(statistics), dtype=np.int64)
+    values = resampled(statistics[None], once, value, rng=rng, n_resamples=n_resamples)[:, 0]
+    low, high = np.quantile(values, [tail, 1 - tail])
+    return _where_wide(low, high)
+
+
+def jackknife_t(statistics: FloatArray, value: Value, *, confidence_level: float) -> Interval:
+    """Student's t interval with the jackknife standard error [ET93]_; the same shapes.
+
+    NaN for fewer than two units, or where leaving one out changes nothing.
+    """
+    estimate = value(statistics.sum(axis=-2))
+    return jackknife_limits(
+        estimate, leave_one_out(statistics, value), confidence_level=confidence_level
+    )
+
+
+def leave_one_out(statistics: FloatArray, value: Value) -> FloatArray:
+    """Value without each unit in turn, shape (..., U) from (..., U, S)."""
+    # Sums of whole numbers stay exact, others may fall below 0 by rounding.
+    left = statistics.sum(axis=-2, keepdims=True) - statistics
+    return value(left)
+
+
+def jackknife_limits(
+    estimate: FloatArray, without: FloatArray, *, confidence_level: float
+) -> Interval:
+    """Limits from the values without each unit, of shape (..., U)."""
+    n = int(without.shape[-1])
+    if n < 2:
+        nothing = np.full(estimate.shape, np.nan)
+        return Interval(nothing, nothing)
+    error = np.sqrt((n - 1) * without.var(axis=-1))
+    half = t_quantile(np.asarray(n - 1.0), confidence_level=confidence_level) * error
+    return _where_wide(estimate - half, estimate + half)
+
+
+def jackknife_difference(
+    difference: FloatArray, without: FloatArray, *, confidence_level: float
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Limits of P differences, and how probable it is that each is positive.
+
+    `without` has shape (P, U): the differences without each unit. The probability is that of the
+    t distribution behind the limits; ½ if leaving a unit out never changes anything.
+    """
+    low, high = jackknife_limits(difference, without, confidence_level=confidence_level)
+    n = int(without.shape[-1])
+    with np.errstate(invalid="ignore", divide="ignore"):
+        t = difference / np.sqrt((n - 1) * without.var(axis=-1))
+    told_apart = np.isfinite(low)
+    prob = special.stdtr(max(n - 1.0, 1.0), np.where(told_apart, t, 0.0))
+    unknown = ~told_apart & (difference != 0)
+    return low, high, np.where(unknown, np.nan, prob)
+
+
+def resampled(
+    statistics: FloatArray,
+    counts: IntArray,
+    value: Value,
+    *,
+    rng: np.random.Generator,
+    n_resamples: int,
+) -> FloatArray:
+    """Values of N models on common resamples of their units, shape (B, N).
+
+    Parameters
+    ----------
+    statistics : shape (N, U, S)
+    counts : shape (U,)
+        How often each unit was seen.
+    """
+    n_models, n_units, n_sums = statistics.shape
+    columns = statistics.transpose(1, 0, 2).reshape(n_units, n_models * n_sums)
+    values = np.empty((n_resamples, n_models))
+    unit_of: IntArray = np.repeat(np.arange(n_units, dtype=np.int64), counts)
+    step = max(BLOCK_SIZE // max(len(unit_of), n_models * n_sums), 1)
+    for start in range(0, n_resamples, step):
+        size = min(step, n_resamples - start)
+        drawn = unit_of[rng.integers(0, len(unit_of), size=(size, len(unit_of)))]
+        drawn += np.arange(size)[:, None] * n_units
+        weights = np.bincount(drawn.ravel(), minlength=size * n_units).reshape(size, n_units)
+        sums = (weights.astype(np.float64) @ columns).reshape(size, n_models, n_sums)
+        values[start : start + size] = value(sums)
+    return values
+
+
+class Prior(NamedTuple):
+    """What two models are taken to have answered before any data."""
+
+    first: FloatArray
+    """Shape (U, S), like `second`: statistics of units of both models."""
+    second: FloatArray
+    counts: FloatArray
+    """Shape (U,): how often each is taken to have been seen."""
+
+
+def posterior_differences(
+    statistics: FloatArray,
+    counts: FloatArray,
+    pairs: tuple[IntArray, IntArray],
+    prior: Prior,
+    value: Value,
+    *,
+    rng: np.random.Generator,
+    n_resamples: int,
+) -> FloatArray:
+    """Second model's value minus the first's, under a Dirichlet posterior of the units.
+
+    Parameters
+    ----------
+    statistics : shape (N, U, S)
+    counts : shape (U,)
+        How often each unit was seen.
+    pairs : two of shape (P,)
+        First and second models, by number.
+
+    Returns
+    -------
+    Shape (B, P); the pairs' data have common weights.
+    """
+    n_models, n_units, n_sums = statistics.shape
+    columns = statistics.transpose(1, 0, 2).reshape(n_units, n_models * n_sums)
+    a, b = pairs
+    differences = np.empty((n_resamples, len(a)))
+    step = max(BLOCK_SIZE // max(n_units, max(n_models, len(a)) * n_sums), 1)
+    for start in range(0, n_resamples, step):
+        size = min(step, n_resamples - start)
+        weights = rng.standard_gamma(counts, size=(size, n_units))
+        before = rng.standard_gamma(prior.counts, size=(size, len(prior.counts)))
+        sums = (weights @ columns).reshape(size, n_models, n_sums)
+        first = sums[:, a] + (before @ prior.first)[:, None]
+        second = sums[:, b] + (before @ prior.second)[:, None]
+        differences[start : start + size] = value(second) - value(first)
+    return differences
+
+
+def swap_p_values(
+    statistics: FloatArray,
+    counts: IntArray,
+    pairs: tuple[IntArray, IntArray],
+    value: Value,
+    *,
+    rng: np.random.Generator,
+    n_swaps: int,
+) -> FloatArray:
+    """Two-sided p-values of differences by exchanging models on units at random [Nor89]_.
+
+    If two models are alike, each one's answer could as well be the other's. What was seen counts
+    as one of the assignments, and the pairs have common ones; 1 if two models never differ.
+
+    Parameters
+    ----------
+    statistics : shape (N, U, S)
+    counts : shape (U,)
+        How often each unit was seen: every time is exchanged by itself.
+    pairs : two of shape (P,)
+    """
+    a, b = pairs
+    n_units, n_sums = statistics.shape[1:]
+    step = max(BLOCK_SIZE // max(n_units * n_sums, 1), 1)
+    parts = [
+        _swapped(
+            statistics[a[i : i + step]],
+            statistics[b[i : i + step]],
+            counts,
+            value,
+            rng=np.random.default_rng(seed),
+            n_swaps=n_swaps,
+        )
+        for seed in [rng.integers(2**63)]
+        for i in range(0, len(a), step)
+    ]
+    return np.concatenate([np.zeros(0), *parts])
+
+
+def _swapped(
+    first: FloatArray,
+    second: FloatArray,
+    counts: IntArray,
+    value: Value,
+    *,
+    rng: np.random.Generator,
+    n_swaps: int,
+) -> FloatArray:
+    """P-values of some pairs, from the statistics of both models, shape (P, U, S)."""
+    n_pairs, n_units, n_sums = first.shape
+    sums = [np.einsum("pus,u->ps", x, counts * 1.0) for x in (first, second)]
+    seen = np.abs(value(sums[1]) - value(sums[0]))
+    change = (second - first).transpose(1, 0, 2).reshape(n_units, n_pairs * n_sums)
+    as_far = np.ones(n_pairs)
+    step = max(BLOCK_SIZE // max(n_units, n_pairs * n_sums), 1)
+    for start in range(0, n_swaps, step):
+        size = min(step, n_swaps - start)
+        swaps = rng.binomial(counts, 0.5, size=(size, n_units)).astype(np.float64)
+        moved = (swaps @ change).reshape(size, n_pairs, n_sums)
+        differences = np.abs(value(sums[1] - moved) - value(sums[0] + moved))
+        # A swap that makes a value 0/0 is no reason to believe in a difference: it counts.
+        as_far += (~(differences < seen - ROUNDING * (1 + seen))).sum(axis=0)
+    return np.where(np.isnan(seen), np.nan, as_far / (n_swaps + 1))
+
+
+def _where_wide(low: FloatArray, high: FloatArray) -> Interval:
+    """Limits that differ; an interval without width says nothing."""
+    wide = high - low > ROUNDING * (1 + np.abs(low))
+    return Interval(np.where(wide, low, np.nan), np.where(wide, high, np.nan))
+
+
+def wilson_f1(true_positives: ArrayLike, n: ArrayLike, *, confidence_level: float) -> Interval:
+    """Interval of F1 by the score interval of a proportion [Wil27]_.
+
+    F1 = 2r/(1 + r), where r is the share of true positives among the `n` items that are positive
+    or predicted to be: a proportion, of a binomial number of items. NaN where `n` is 0.
+
+    >>> low, high = wilson_f1(35, 50, confidence_level=0.95)
+    >>> print(f"{low:.4f} {high:.4f}")
+    0.7200 0.8944
+    """
+    return _f1_of_share(bounded.wilson(true_positives, n, confidence_level=confidence_level))
+
+
+def dirichlet_f1(
+    true_positives: ArrayLike, n: ArrayLike, *, confidence_level: float, prior: float
+) -> Interval:
+    """Interval of F1 from the Dirichlet posterior of the table, in closed form [BAI25]_.
+
+    With `prior` on each of the four cells, r as in `wilson_f1` is Beta(tp + a, fp + fn + 2a).
+    Equal tails: where all are right, F1 = 1 is not in it.
+    """
+    share = bounded.beta_equal_tailed(
+        true_positives, n, confidence_level=confidence_level, prior=(prior, 2 * prior)
+    )
+    return _f1_of_share(share)
+
+
+def dirichlet_interval(
+    tables: FloatArray,
+    *,
+    metric: str,
+    prior: float,
+    confidence_level: float,
+    rng: np.random.Generator,
+    n_resamples: int,
+) -> Interval:
+    """Interval from the Dirichlet posterior of the table, equal tails, by drawing tables.
+
+    Parameters
+    ----------
+    tables : shape (C, K, K)
+        Counts.
+    metric
+        A name of `METRICS`.
+    prior
+        Counts added to each row: half of them to its right cell, half spread over the wrong ones,
+        so that 1 is Jeffreys' prior of the row where there are two labels. A row that has no
+        count gets none: a label that is never gold stays so.
+
+    Notes
+    -----
+    A prior spread evenly over the cells of a row would say that with K labels a model is right
+    once in K times: its intervals lie too low. The limits are moved to the estimate where they
+    would leave it out (no mistakes at all).
+    """
+    tail = tail_probability(confidence_level)
+    function, n_labels = CONFUSION_METRICS[metric], tables.shape[-1]
+    right = np.eye(n_labels)
+    per_row = prior * (right + (1 - right) / max(n_labels - 1, 1)) / 2
+    shapes = tables + np.where(tables.sum(axis=-1, keepdims=True) > 0, per_row, 0.0)
+    step = max(BLOCK_SIZE // (n_resamples * n_labels**2), 1)
+    limits = [
+        np.quantile(
+            function(rng.standard_gamma(block, size=(n_resamples, *block.shape))),
+            [tail, 1 - tail],
+            axis=0,
+        )
+        for block in (shapes[i : i + step] for i in range(0, len(shapes), step))
+    ]
+    low, high = np.concatenate([np.zeros((2, 0)), *limits], axis=1)
+    estimate = function(tables)
+    return Interval(np.fmin(low, estimate), np.fmax(high, estimate))
+
+
+def prior_of_pairs(table: FloatArray, *, prior: float) -> Prior:
+    """Counts that come before the data when two models label the same items.
+
+    For each gold label seen: `prior` each on both right, only the first, only the second, and
+    neither; wrong answers are spread evenly over the wrong labels.
+
+    Parameters
+    ----------
+    table : shape (K, K)
+        Counts of either model: its row sums tell the gold labels seen.
+    """
+    n_labels = len(table)
+    right = np.eye(n_labels)
+    wrong = (1 - right) / max(n_labels - 1, 1)
+    seen = table.sum(axis=1) > 0
+
+    def rows(cells: FloatArray) -> FloatArray:
+        """Put what is answered to each gold label into that row of a table of its own."""
+        return (right[:, :, None] * cells[:, None, :])[seen].reshape(-1, n_labels**2)
+
+    first = np.concatenate([rows(x) for x in (right, right, wrong, wrong)])
+    second = np.concatenate([rows(x) for x in (right, wrong, right, wrong)])
+    return Prior(first, second, np.full(len(first), prior))
+
+
+def _f1_of_share(share: Interval) -> Interval:
+    low, high = (2 * r / (1 + r) for r in share)
+    return Interval(low, high)
+
+
+class Placements(NamedTuple):
+    """What each item adds: the share of the other kind that it is on the right side of."""
+
+    positive: FloatArray
+    negative: FloatArray
+
+
+def auc(positive: NDArray[np.bool_], scores: FloatArray) -> float:
+    """Area under the curve; NaN if all items are positive, or none is.
+
+    >>> auc(np.array([False, False, True, True]), np.array([0.1, 0.4, 0.35, 0.8]))
+    0.75
+    """
+    placements = _placements(positive, scores)
+    if not len(placements.positive) or not len(placements.negative):
+        return float("nan")
+    return float(placements.positive.mean())
+
+
+def delong_logit(
+    positive: NDArray[np.bool_], scores: FloatArray, *, confidence_level: float
+) -> Interval:
+    """Interval on the logit scale with DeLong's variance [DDC88]_.
+
+    Where positive and negative items are separated (or only one of either is there), the variance
+    is 0 or unknown, and the limits are those of `newcombe`.
+    """
+    placements = _placements(positive, scores)
+    n_positive, n_negative = (len(p) for p in placements)
+    area = auc(positive, scores)
+    if n_positive < 2 or n_negative < 2 or not 0 < area < 1:
+        return newcombe(positive, scores, confidence_level=confidence_level)
+    variance = sum(p.var(ddof=1) / len(p) for p in placements)
+    half = normal_quantile(confidence_level) * np.sqrt(variance) / (area * (1 - area))
+    middle = special.logit(area)
+    return Interval(special.expit(middle - half), special.expit(middle + half))
+
+
+def newcombe(
+    positive: NDArray[np.bool_], scores: FloatArray, *, confidence_level: float
+) -> Interval:
+    """All areas that a z test with their own variance would not reject [New06]_ (method 5).
+
+    Never of zero width. The variance is that of scores that follow exponential distributions,
+    with both numbers of items replaced by their mean in the correction.
+    """
+    tail_probability(confidence_level)
+    m, n = int(positive.sum()), int((~positive).sum())
+    area = auc(positive, scores)
+    if not m or not n:
+        nothing = np.asarray(np.nan)
+        return Interval(nothing, nothing)
+    z, extra = normal_quantile(confidence_level), (m + n) / 2 - 1
+
+    def upper(area: float) -> float:
+        # In the logit, in which the limit can be as close to 1 as it will.
+        def excess(logit: FloatArray, _: IntArray) -> tuple[FloatArray, FloatArray]:
+            t, rest = special.expit(logit), special.expit(-logit)
+            spread = 1 + extra * (rest / (2 - t) + t / (1 + t))
+            error = z * np.sqrt(t * rest * spread / (m * n))
+            slope_spread = extra * (1 / (1 + t) ** 2 - 1 / (2 - t) ** 2)
+            slope_error = error / 2 * ((1 - 2 * t) + t * rest * slope_spread / spread)
+            return t - area - error, t * rest - slope_error
+
+        start = np.array([_logit(min(max(area, 0.01), 0.99)) + 1.0])
+        root = increasing_root(excess, start, bracket=(_logit(area), 700.0), tolerance=1e-10)
+        return float(np.asarray(special.expit(root))[0])
+
+    low = 0.0 if area == 0 else 1 - upper(1 - area)
+    high = 1.0 if area == 1 else upper(area)
+    return Interval(np.asarray(low), np.asarray(high))
+
+
+def bayesian_bootstrap(
+    positive: NDArray[np.bool_],
+    scores: FloatArray,
+    *,
+    confidence_level: float,
+    rng: np.random.Generator,
+    n_resamples: int,
+) -> Interval:
+    """Quantiles of the area with exponential weights on the items [Rub81]_.
+
+    NaN where positive and negative items are separated: no weights change that.
+    """
+    tail = tail_probability(confidence_level)
+    if not 0 < auc(positive, scores) < 1:
+        nothing = np.asarray(np.nan)
+        return Interval(nothing, nothing)
+    order = np.argsort(scores, kind="stable")
+    _, starts = np.unique(scores[order], return_index=True)
+    is_positive = positive[order] * 1.0
+    areas = np.empty(n_resamples)
+    step = max(BLOCK_SIZE // len(scores), 1)
+    for start in range(0, n_resamples, step):
+        weights = rng.standard_exponential((min(step, n_resamples - start), len(scores)))
+        above, below = (
+            np.add.reduceat(weights * kind, starts, axis=1)
+            for kind in (is_positive, 1 - is_positive)
+        )
+        lower = np.cumsum(below, axis=1) - below / 2
+        areas[start : start + len(weights)] = (above * lower).sum(axis=1) / (
+            above.sum(axis=1) * below.sum(axis=1)
+        )
+    low, high = np.quantile(areas, [tail, 1 - tail])
+    return Interval(low, high)
+
+
+def _logit(area: float) -> float:
+    return float(special.logit(area)) if area > 0 else -700.0
+
+
+def _placements(positive: NDArray[np.bool_], scores: FloatArray) -> Placements:
+    if np.isnan(scores).any():
+        raise ValueError("scores must not be missing")
+    negatives, positives = np.sort(scores[~positive]), np.sort(scores[positive])
+
+    def below(values: FloatArray, others: FloatArray) -> FloatArray:
+        sides = [np.searchsorted(others, values, side=side) for side in ("left", "right")]  # type: ignore[call-overload]
+        return (sides[0] + sides[1]) / (2 * max(len(others), 1))
+
+    return Placements(below(scores[positive], negatives), 1 - below(scores[~positive], positives))

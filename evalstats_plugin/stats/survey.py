@@ -1,0 +1,352 @@
+"""Weighted mean over tasks that were sampled independently: the score of a group of tasks.
+
+Weights are fixed numbers along the last axis, one per task, and are divided by their sum: items
+per task for a micro average, ones for a macro average. A NaN in any task makes the group NaN.
+"""
+# PART paired_strata - Two models on several tasks: the difference of their weighted means, each task a stratum.
+# PART finite_population - How sure of the full benchmark's score, when n of its N items were run (`--limit`).
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import special
+
+from evalstats_plugin.stats import bounded
+from evalstats_plugin.stats.arrays import FloatArray, IntArray
+from evalstats_plugin.stats.interval import Interval, tail_probability
+from evalstats_plugin.stats.means import moments, t_quantile
+
+# Items, of the most extreme differences there can be, that the whole group is taken to have more.
+PRIOR_ITEMS = 1.0
+
+
+# Indices of the first and last outcome, from the probabilities of all, shape (cells, outcomes).
+LimitsFunction: TypeAlias = Callable[[FloatArray], tuple[IntArray, IntArray]]
+
+
+# Cells are worked on in blocks of about this many numbers.
+BLOCK_SIZE = 2**21
+
+
+class Smoothed(NamedTuple):
+    """Means between 0 and 1, and the variances of their estimates, as `beta_effective` needs them.
+
+    As if one further item had scored 0 and one 1: no task then claims to be free of error.
+    """
+
+    mean: FloatArray
+    variance: FloatArray
+
+
+def weighted_mean(estimates: ArrayLike, weights: ArrayLike) -> FloatArray:
+    """Mean of the tasks' estimates, shape (..., T) to (...).
+
+    >>> float(weighted_mean([0.5, 1.0], [300, 100]))
+    0.625
+    """
+    return (np.asarray(estimates, dtype=np.float64) * _shares(weights)).sum(axis=-1)
+
+
+def std_error(std_errors: ArrayLike, weights: ArrayLike) -> FloatArray:
+    """Standard error of the weighted mean: √Σ w² se²."""
+    return np.sqrt(
+        ((np.asarray(std_errors, dtype=np.float64) * _shares(weights)) ** 2).sum(axis=-1)
+    )
+
+
+def mover(estimates: ArrayLike, intervals: Interval, weights: ArrayLike) -> Interval:
+    """Interval for the weighted mean from the tasks' own intervals, of any kind [ZD08]_.
+
+    Each side of the result is the root of the sum of squares of that side of the tasks' intervals,
+    times their weights: exact for normal estimates, and within bounds if the tasks' are.
+    """
+    shares = _shares(weights)
+    values = np.asarray(estimates, dtype=np.float64)
+    below = ((shares * (values - intervals.low)) ** 2).sum(axis=-1)
+    above = ((shares * (intervals.high - values)) ** 2).sum(axis=-1)
+    centre = weighted_mean(values, weights)
+    return Interval(centre - np.sqrt(below), centre + np.sqrt(above))
+
+
+def beta_effective(
+    estimates: ArrayLike, smoothed: Smoothed, weights: ArrayLike, *, confidence_level: float
+) -> Interval:
+    """Interval for the weighted mean of scores in [0, 1] by effective sample size [KG98]_.
+
+    As many items of one binary task as would give the weighted mean its variance: for those, the
+    highest-density interval with uniform prior. For a single binary task it is `binomial.beta_hpd`.
+    It keeps its level with many small tasks, where `mover` does not: the tasks' asymmetries cancel
+    in their mean, but not in the square roots of sums that `mover` takes.
+    """
+    shares = _shares(weights)
+    mean = (shares * smoothed.mean).sum(axis=-1)
+    variance = (shares**2 * smoothed.variance).sum(axis=-1)
+    n_effective = mean * (1 - mean) / variance
+    successes = np.clip(weighted_mean(estimates, weights), 0.0, 1.0) * n_effective
+    # `successes` is no whole number; the posterior does not ask for one.
+    return bounded.beta_hpd(
+        np.minimum(successes, n_effective),
+        n_effective,
+        confidence_level=confidence_level,
+        prior=(1, 1),
+    )
+
+
+def smoothed_binary(successes: ArrayLike, n: ArrayLike) -> Smoothed:
+    """Smoothed mean and variance of proportions."""
+    n_items = np.asarray(n, dtype=np.float64)
+    mean = (np.asarray(successes, dtype=np.float64) + 1) / (n_items + 2)
+    return Smoothed(mean, mean * (1 - mean) / np.where(n_items > 0, n_items, np.nan))
+
+
+def smoothed_scores(scores: ArrayLike) -> Smoothed:
+    """Smoothed mean and variance of means of scores in [0, 1], shape (..., M), NaN where missing.
+
+    For zeros and ones the same as `smoothed_binary`.
+    """
+    values = np.asarray(scores, dtype=np.float64)
+    ends = np.broadcast_to([0.0, 1.0], (*values.shape[:-1], 2))
+    n, mean, std = moments(np.concatenate([values, ends], axis=-1))
+    return Smoothed(mean, std**2 * (n - 1) / n / np.where(n > 2, n - 2, np.nan))
+
+
+def _shares(weights: ArrayLike) -> FloatArray:
+    values = np.asarray(weights, dtype=np.float64)
+    if np.any(values < 0):
+        raise ValueError("weights must not be negative")
+    return values / values.sum(axis=-1, keepdims=True)
+
+
+class Stratified(NamedTuple):
+    """Weighted mean difference, its variance and that variance's degrees of freedom, shape (P,)."""
+
+    difference: FloatArray
+    variance: FloatArray
+    degrees_of_freedom: FloatArray
+
+
+class BetaShape(NamedTuple):
+    """Parameters of a Beta distribution, shape (P,)."""
+
+    a: FloatArray
+    b: FloatArray
+
+
+def stratified(
+    means: ArrayLike, variances: ArrayLike, n_units: ArrayLike, weights: ArrayLike
+) -> Stratified:
+    """Σ w d, Σ w² v, and the degrees of freedom of the latter [Sat46]_.
+
+    >>> found = stratified([[0.1, 0.3]], [[0.01, 0.03]], [[20, 20]], [[1, 1]])
+    >>> print(*(f"{float(x[0]):.3f}" for x in found))
+    0.200 0.010 30.400
+    """
+    mean, variance, n = (np.asarray(x, dtype=np.float64) for x in (means, variances, n_units))
+    shares = _shares(weights)
+    parts = shares**2 * variance
+    total = parts.sum(axis=-1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        freedom = total**2 / (parts**2 / (n - 1)).sum(axis=-1)
+    return Stratified((shares * mean).sum(axis=-1), total, freedom)
+
+
+def t_interval(found: Stratified, *, confidence_level: float) -> Interval:
+    """Student's t interval with the degrees of freedom that the variance is worth [Sat46]_."""
+    half = t_quantile(found.degrees_of_freedom, confidence_level=confidence_level)
+    half = half * np.sqrt(found.variance)
+    half = np.where(half > 0, half, np.nan)
+    return Interval(found.difference - half, found.difference + half)
+
+
+def t_prob(found: Stratified) -> FloatArray:
+    """Posterior probability of a positive difference, of which `t_interval` gives quantiles."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        t = found.difference / np.sqrt(found.variance)
+    prob = special.stdtr(found.degrees_of_freedom, t)
+    return np.where(found.variance > 0, prob, np.where(found.difference == 0, 0.5, np.nan))
+
+
+def beta_shape(
+    means: ArrayLike,
+    variances: ArrayLike,
+    n_units: ArrayLike,
+    weights: ArrayLike,
+    *,
+    bounds: tuple[float, float],
+) -> BetaShape:
+    """Beta distribution, between the least and the greatest possible difference, of the truth.
+
+    It has the mean and variance of the weighted mean, as if half an item more of each bound had
+    been seen in the whole group: for a single task nearly `bounded.dirichlet_process` with mass ½.
+    A task of a single item is taken to vary as much as it can.
+    """
+    low, width = bounds[0], bounds[1] - bounds[0]
+    mean, n = ((np.asarray(x, dtype=np.float64)) for x in (means, n_units))
+    unit = (mean - low) / width
+    variance = np.asarray(variances, dtype=np.float64) / width**2
+    variance = np.where(np.isnan(variance) & (n > 0), 0.25 / np.maximum(n, 1), variance)
+    shares = _shares(weights)
+    # What one item more is to the group: 1/n if every item counts the same.
+    prior = PRIOR_ITEMS * (shares**2 / n).sum(axis=-1)
+    total = ((shares**2 * variance).sum(axis=-1) + prior**2 / 4) / (1 + prior)
+    centre = ((shares * unit).sum(axis=-1) + prior / 2) / (1 + prior)
+    n_effective = np.maximum(centre * (1 - centre) / total - 1, 0.0)
+    return BetaShape(centre * n_effective, (1 - centre) * n_effective)
+
+
+def beta_interval(
+    shape: BetaShape, *, bounds: tuple[float, float], confidence_level: float
+) -> Interval:
+    """Equal tails of the distribution."""
+    tail = tail_probability(confidence_level)
+    width = bounds[1] - bounds[0]
+    low = special.betaincinv(shape.a, shape.b, tail)
+    high = 1 - special.betaincinv(shape.b, shape.a, tail)
+    return Interval(
+        *(np.asarray(bounds[0] + width * limit, dtype=np.float64) for limit in (low, high))
+    )
+
+
+def beta_prob(shape: BetaShape, *, bounds: tuple[float, float]) -> FloatArray:
+    """Posterior probability of a positive difference; ½ exactly where both sides are alike."""
+    zero = -bounds[0] / (bounds[1] - bounds[0])
+    prob = special.betainc(shape.b, shape.a, 1 - zero)
+    return np.where((shape.a == shape.b) & (zero == 0.5), 0.5, prob)
+
+
+def predictive_equal_tailed(
+    successes: ArrayLike,
+    n: ArrayLike,
+    population: ArrayLike,
+    *,
+    confidence_level: float,
+    prior: tuple[float, float],
+) -> Interval:
+    """Beta-binomial prediction of the full score, equal tails, extended to hold k/n.
+
+    Whole items beyond each limit have at most half of the probability that the level leaves out.
+    """
+    tail = tail_probability(confidence_level)
+
+    def limits(pmf: FloatArray) -> tuple[IntArray, IntArray]:
+        below = np.cumsum(pmf, axis=1)
+        # Rounding errors must not move a limit by a whole item.
+        slack = 1e-12
+        return (below < tail - slack).sum(axis=1), (below < 1 - tail - slack).sum(axis=1)
+
+    return _predict(limits, successes, n, population, prior)
+
+
+def predictive_hpd(
+    successes: ArrayLike,
+    n: ArrayLike,
+    population: ArrayLike,
+    *,
+    confidence_level: float,
+    prior: tuple[float, float],
+) -> Interval:
+    """Beta-binomial prediction of the full score, most probable outcomes, extended to hold k/n.
+
+    >>> low, high = predictive_hpd(45, 50, 100, confidence_level=0.95, prior=(1, 1))
+    >>> print(f"{low:.2f} {high:.2f}")
+    0.83 0.94
+    """
+    tail_probability(confidence_level)
+
+    def limits(pmf: FloatArray) -> tuple[IntArray, IntArray]:
+        falling = -np.sort(-pmf, axis=1)
+        enough = (np.cumsum(falling, axis=1) < confidence_level - 1e-12).sum(axis=1, keepdims=True)
+        # Outcomes as probable as the last one needed belong to the set, whichever side they lie.
+        least = np.take_along_axis(falling, enough, axis=1) * (1 - 1e-9)
+        inside = pmf >= least
+        last = pmf.shape[1] - 1 - np.argmax(inside[:, ::-1], axis=1)
+        return np.argmax(inside, axis=1), last
+
+    return _predict(limits, successes, n, population, prior)
+
+
+def shrink(
+    estimates: ArrayLike, interval: Interval, n: ArrayLike, population: ArrayLike
+) -> Interval:
+    """Any interval for the mean of endless items, made one for these N: width times √(1 - n/N)."""
+    centre = np.asarray(estimates, dtype=np.float64)
+    factor = correction(n, population)
+    return Interval(
+        centre - factor * (centre - interval.low), centre + factor * (interval.high - centre)
+    )
+
+
+def correction(n: ArrayLike, population: ArrayLike) -> FloatArray:
+    """Finite-population correction of a standard error, √(1 - n/N) [Coc77]_.
+
+    >>> float(correction(75, 100))
+    0.5
+    """
+    n_items = np.asarray(n, dtype=np.float64)
+    total = np.asarray(population, dtype=np.float64)
+    if np.any(n_items > total):
+        raise ValueError("the items run cannot outnumber those there are")
+    return np.sqrt(1 - n_items / total)
+
+
+def _predict(
+    limits: LimitsFunction,
+    successes: ArrayLike,
+    n: ArrayLike,
+    population: ArrayLike,
+    prior: tuple[float, float],
+) -> Interval:
+    k, n_items, total = np.broadcast_arrays(
+        np.asarray(successes, dtype=np.float64),
+        np.asarray(n, dtype=np.float64),
+        np.asarray(population, dtype=np.float64),
+    )
+    if np.any((k < 0) | (k > n_items) | (n_items > total)):
+        raise ValueError("successes must lie between 0 and n, and n must not exceed the population")
+    cells = np.stack([k.ravel(), n_items.ravel(), total.ravel()], axis=1)
+    distinct, where = np.unique(cells, axis=0, return_inverse=True)
+    low, high = _in_blocks(limits, distinct, prior)
+    found_low, found_high = low[where.ravel()], high[where.ravel()]
+    with np.errstate(invalid="ignore"):
+        estimate = k / n_items
+    return Interval(
+        np.minimum(found_low.reshape(k.shape), estimate),
+        np.maximum(found_high.reshape(k.shape), estimate),
+    )
+
+
+def _in_blocks(
+    limits: LimitsFunction, cells: FloatArray, prior: tuple[float, float]
+) -> tuple[FloatArray, FloatArray]:
+    """Limits for rows (k, n, N), those with about as many items left together."""
+    left = cells[:, 2] - cells[:, 1]
+    low, high = np.empty(len(cells)), np.empty(len(cells))
+    order = np.argsort(left)
+    width = int(left.max(initial=0)) + 1
+    rows = max(BLOCK_SIZE // width, 1)
+    for start in range(0, len(cells), rows):
+        block = order[start : start + rows]
+        k, n_items, total = cells[block].T
+        first, last = limits(_beta_binomial(k + prior[0], n_items - k + prior[1], left[block]))
+        low[block], high[block] = (k + first) / total, (k + last) / total
+    return low, high
+
+
+def _beta_binomial(a: FloatArray, b: FloatArray, left: FloatArray) -> FloatArray:
+    """Probability of 0, 1, … further successes among `left`, shape (cells, most left + 1)."""
+    outcome: FloatArray = np.indices((int(left.max()) + 1,))[0].astype(np.float64)
+    a, b, left = a[:, None], b[:, None], left[:, None]
+    rest: FloatArray = np.maximum(left - outcome, 0)
+    log_mass = (
+        special.gammaln(outcome + a)
+        + special.gammaln(rest + b)
+        - special.gammaln(outcome + 1)
+        - special.gammaln(rest + 1)
+    )
+    log_mass = np.where(outcome <= left, log_mass, -np.inf)
+    mass = np.exp(log_mass - log_mass.max(axis=1, keepdims=True))
+    return mass / mass.sum(axis=1, keepdims=True)

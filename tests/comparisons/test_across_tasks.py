@@ -1,0 +1,164 @@
+"""Is model b better than model a on tasks like these?"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from evalstats_plugin import Group, Responses, Source, compare
+from evalstats_plugin.comparisons.design import Request
+from evalstats_plugin.comparisons.methods import COMPARISONS
+from evalstats_plugin.comparisons.tasks import across_tasks
+from evalstats_plugin.data import methods
+from evalstats_plugin.errors import DesignError, SelectionError
+
+
+def _request(**more: object) -> Request:
+    given = {
+        "baseline": None,
+        "confidence_level": 0.95,
+        "method": "auto",
+        "table": methods.table_of([], COMPARISONS),
+        "correction": "holm",
+        "bounds": {},
+        "rng": np.random.default_rng(0),
+    }
+    return Request(**{**given, **more})  # pyright: ignore[reportArgumentType]
+
+
+def _response(model: str, task: str, scores: np.ndarray, metric: str = "acc") -> Responses:
+    return Responses(
+        model=model,
+        task=task,
+        metric=metric,
+        item_ids=np.arange(len(scores)),
+        scores=np.asarray(scores, dtype=float)[:, None],
+        source=Source(path=Path(f"{model}.json"), harness="test"),
+    )
+
+
+def _responses(models: str = "ab", n_tasks: int = 8, *, seed: int = 0) -> list[Responses]:
+    rng = np.random.default_rng(seed)
+    ability = {m: rng.uniform(0.3, 0.9, n_tasks) for m in models}
+    return [
+        _response(m, f"t{i}", rng.random(20 + 10 * i) < ability[m][i])
+        for i in range(n_tasks)
+        for m in models
+    ]
+
+
+def test_it_is_a_paired_t_test_of_the_tasks_means() -> None:
+    """SciPy's, on the means; p-values by all 2^8 signs of the tasks."""
+    responses = _responses()
+    (row,), notes = across_tasks(responses, _request())
+    means = {(r.model, r.task): r.scores.mean() for r in responses}
+    differences = np.array([means["b", f"t{i}"] - means["a", f"t{i}"] for i in range(8)])
+    t = stats.ttest_1samp(differences, 0)
+    flipped = stats.permutation_test(
+        (differences,), np.mean, permutation_type="samples", n_resamples=np.inf
+    )
+
+    assert ("a", "b", "(8 tasks)", "acc", "tasks", "paired-t", 440) == (
+        row.model_a, row.model_b, row.task, row.metric, row.kind, row.method, row.n_items,
+    )  # fmt: skip
+    assert differences.mean() == pytest.approx(row.difference)
+    assert tuple(t.confidence_interval(0.95)) == pytest.approx((row.low, row.high))
+    assert flipped.pvalue == pytest.approx(row.p_value)
+    assert 1 - stats.t.sf(t.statistic, 7) == pytest.approx(row.prob_better)
+    assert [] == notes
+
+
+def test_the_note_says_how_much_tasks_as_random_cost() -> None:
+    """Standard errors by hand: of the tasks' differences, and within the tasks."""
+    responses = _responses()
+    (row,), _ = across_tasks(responses, _request())
+    scores = {(r.model, r.task): r.scores[:, 0] for r in responses}
+    items = [scores["b", f"t{i}"] - scores["a", f"t{i}"] for i in range(8)]
+    random = np.std([d.mean() for d in items], ddof=1) / np.sqrt(8)
+    fixed = np.sqrt(sum(d.var(ddof=1) / len(d) for d in items)) / 8
+
+    expected = f"tasks as random units: 8 tasks; standard errors are {random / fixed:.2f} times"
+    assert row.notes[-1].startswith(expected)
+
+
+def test_a_common_group_gives_the_row_its_name() -> None:
+    """Tasks in no group, or in several, are counted."""
+    group = Group("mmlu", 0, "micro", 8)
+    (row,), _ = across_tasks([replace(r, groups=(group,)) for r in _responses()], _request())
+
+    assert "mmlu" == row.task
+
+
+def test_only_tasks_that_both_answered_count() -> None:
+    """A pair with fewer tasks says so; items are paired before tasks are."""
+    responses = [r for r in _responses("abc") if (r.model, r.task) != ("c", "t0")]
+    rows, _ = across_tasks(responses, _request())
+    by_pair = {(row.model_a, row.model_b): row for row in rows}
+
+    assert 440 == by_pair["a", "b"].n_items
+    assert 420 == by_pair["a", "c"].n_items == by_pair["b", "c"].n_items
+    assert "both models answered 7 of the 8 tasks" in by_pair["a", "c"].notes
+    assert not any("both models" in note for note in by_pair["a", "b"].notes)
+
+
+def test_one_task_is_refused() -> None:
+    """With what to do instead; a task alone under its metric is named."""
+    with pytest.raises(DesignError, match="two or more under one metric, found t0 acc; with one"):
+        across_tasks(_responses(n_tasks=1), _request())
+    more = [*_responses(n_tasks=2), *(_response(m, "f", np.ones(3), "em") for m in "ab")]
+    rows, notes = across_tasks(more, _request())
+    assert 1 == len(rows)
+    assert ["not compared, the only task with this metric: f em"] == notes
+
+
+def test_few_tasks_cannot_be_told_apart_by_signs_and_the_row_says_so() -> None:
+    """Five tasks have 16 assignments of signs that differ: no p-value below 1/16."""
+    four, eight = (across_tasks(_responses(n_tasks=n), _request())[0][0] for n in (5, 8))
+
+    assert any("too few for sign flips" in note for note in four.notes)
+    assert not any("too few for sign flips" in note for note in eight.notes)
+
+
+def test_a_baseline_may_be_named_or_the_best() -> None:
+    """One that does not exist is refused with the closest names."""
+    responses = _responses("abc")
+    rows, _ = across_tasks(responses, _request(baseline="b"))
+    best, _ = across_tasks(responses, _request(baseline="best"))
+    every, _ = across_tasks(responses, _request())
+    totals = dict.fromkeys("abc", 0.0)
+    for row in every:
+        totals[row.model_b] += row.difference or 0.0
+        totals[row.model_a] -= row.difference or 0.0
+
+    assert [("b", "a"), ("b", "c")] == [(row.model_a, row.model_b) for row in rows]
+    assert {max(totals, key=totals.__getitem__)} == {row.model_a for row in best}
+    with pytest.raises(SelectionError, match="no model is called 'zz'"):
+        compare(responses, design="tasks", baseline="zz")
+
+
+@pytest.mark.parametrize("correction", ["holm", "maxt", "bh", "none"])
+def test_corrections_are_over_all_pairs(correction: str) -> None:
+    """Of three models; the Dirichlet process on request."""
+    rows, _ = across_tasks(_responses("abc"), _request(correction=correction))
+    by_mass, _ = across_tasks(_responses("abc"), _request(method="dp-jeffreys"))
+
+    for row in rows:
+        assert row.p_adjusted >= row.p_value - 0.02  # pyright: ignore[reportOptionalOperand, reportOperatorIssue]
+        assert (correction in ("bh", "none")) == (row.low_adjusted is None)
+        if row.low_adjusted is not None:
+            assert row.low_adjusted < row.low < row.high < row.high_adjusted  # pyright: ignore[reportOperatorIssue, reportOptionalOperand]
+    assert {"dp-jeffreys"} == {row.method for row in by_mass}
+
+
+def test_lower_may_be_better() -> None:
+    """P(better) turns round."""
+    plain = _responses()
+    lower = [replace(r, higher_is_better=False) for r in plain]
+    (one,), (other,) = (across_tasks(x, _request())[0] for x in (plain, lower))
+
+    assert 1 == pytest.approx(one.prob_better + other.prob_better)  # pyright: ignore[reportOptionalOperand, reportOperatorIssue]
+    assert one.difference == other.difference

@@ -1,0 +1,319 @@
+"""Is model b better than model a?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from evalstats_plugin import ResponseMatrix, Responses, Source, compare, read
+from evalstats_plugin.comparisons import Comparison
+from evalstats_plugin.comparisons.compare import NO_ITEM_IN_COMMON
+from evalstats_plugin.errors import DesignError, ItemConflictError, SelectionError
+from evalstats_plugin.stats import clustered, clustered_posterior, many, paired
+from evalstats_plugin.stats.paired import paired_counts
+
+LOGS = Path(__file__).parents[2] / "fixtures" / "logs" / "lm_eval" / "0.4.13"
+JEFFREYS = (0.5, 1.0)
+
+
+def _responses(model: str, scores: list[float] | np.ndarray, **more: object) -> Responses:
+    array = np.asarray(scores, dtype=float)
+    array = array[:, None] if array.ndim == 1 else array
+    source = Source(path=Path(f"{model}.json"), harness="test")
+    given = {"task": "t", "metric": "acc", "item_ids": np.arange(len(array)), **more}
+    return Responses(model=model, scores=array, source=source, **given)  # pyright: ignore[reportArgumentType]
+
+
+def _one(a: list[float] | np.ndarray, b: list[float] | np.ndarray, **more: object) -> Comparison:
+    """Compare two models on the same items."""
+    return compare([_responses("a", a), _responses("b", b)], rng=0, **more)[0]  # pyright: ignore[reportArgumentType]
+
+
+def test_binary_scores_are_compared_by_their_table() -> None:
+    """Difference, interval, P(better) and mid-p of the counts, b minus a."""
+    a = np.repeat([1.0, 1.0, 0.0, 0.0], [19, 2, 4, 5])
+    b = np.repeat([1.0, 0.0, 1.0, 0.0], [19, 2, 4, 5])
+    counts = paired_counts(19, 2, 4, 5)
+    low, high = paired.dirichlet(counts, confidence_level=0.95, prior=JEFFREYS)
+    row = _one(a, b)
+
+    assert ("a", "b", "t", "acc", 30) == (
+        row.model_a, row.model_b, row.task, row.metric, row.n_items,
+    )  # fmt: skip
+    assert 2 / 30 == pytest.approx(row.difference)
+    assert (float(low), float(high)) == pytest.approx((row.low, row.high), abs=1e-12)
+    assert float(paired.mcnemar_mid_p(counts)) == row.p_value == row.p_adjusted
+    assert 0.7910261816537514 == pytest.approx(row.prob_better, abs=1e-12)
+    assert "dirichlet" == row.method
+
+
+def test_the_same_scores_are_a_tie() -> None:
+    """Exactly: no difference, P(better) ½, p-value 1, of any kind of score."""
+    for scores in ([1, 0, 1], [1, 0.5, 0.25], [5.0, -3.0, 20.0]):
+        row = _one(scores, scores)
+
+        assert (0.0, 0.5, 1.0) == (row.difference, row.prob_better, row.p_value)
+
+
+@pytest.mark.parametrize(
+    ("scores", "method"),
+    [
+        ([1, 0, 1, 1], "dirichlet"),
+        ([1, 0.5, 1, 1], "dp-jeffreys"),
+        ([[1, 0], [1, 1], [0, 0], [1, 0]], "dp-jeffreys"),
+        ([1, 0.5, 3, -2], "paired-t"),
+    ],
+)
+def test_the_default_follows_what_the_scores_are_like(scores: list[float], method: str) -> None:
+    """Binary, partial credit, epochs, unbounded; the interval holds the difference."""
+    row = _one([0, 0, 1, 0], scores)
+
+    assert method == row.method
+    assert row.low < row.difference < row.high  # pyright: ignore[reportOperatorIssue, reportOptionalOperand]
+
+
+def test_epochs_are_averaged_and_need_not_be_equally_many() -> None:
+    """One take by a, three by b, one of them missing."""
+    row = _one([1, 0, 1], [[1, 0, 1], [1, 1, float("nan")], [1, 0, 0]])
+
+    assert (2 / 3 + 1 + 1 / 3) / 3 - 2 / 3 == pytest.approx(row.difference)
+
+
+def test_items_are_paired_by_name_and_missing_ones_are_said() -> None:
+    """Order does not matter; an item that only one model answered is left out."""
+    a = _responses("a", [1, 0, 1, 0], item_ids=np.array(["p", "q", "r", "s"]))
+    b = _responses("b", [1, 1, float("nan"), 0], item_ids=np.array(["s", "q", "r", "x"]))
+    row = compare([a, b])[0]
+
+    assert (2, 1.0) == (row.n_items, row.difference)
+    assert ("3 of 5 items lack one model's score: left out",) == row.notes
+
+
+def test_one_item_id_for_two_questions_is_refused_by_name() -> None:
+    """The hashes differ: these items must not be paired."""
+    a = _responses("a", [1, 0], item_hashes=np.array(["x", "y"]))
+    b = _responses("b", [1, 0], item_hashes=np.array(["x", "z"]))
+
+    with pytest.raises(ItemConflictError, match=r"item 1 is one question in a\.json and another"):
+        compare([a, b])
+
+
+def test_lower_may_be_better() -> None:
+    """The difference keeps its sign, P(better) turns round."""
+    more = {"higher_is_better": False}
+    a, b = [1, 1, 1, 0, 1, 1], [0, 0, 0, 0, 1, 0]
+    row = compare([_responses("a", a, **more), _responses("b", b, **more)])[0]
+    plain = _one(a, b)
+
+    assert row.difference == plain.difference == pytest.approx(-4 / 6)
+    assert 1.0 == pytest.approx(row.prob_better + plain.prob_better)  # pyright: ignore[reportOperatorIssue]
+    assert row.prob_better > 0.9  # pyright: ignore[reportOptionalOperand]
+
+
+def test_every_pair_is_compared_or_each_with_the_baseline() -> None:
+    """The baseline is model a of each."""
+    matrix = ResponseMatrix.from_array(np.eye(4, 9), models=["p", "q", "r", "s"])
+    every = [(row.model_a, row.model_b) for row in compare(matrix)]
+    against = [(row.model_a, row.model_b) for row in compare(matrix, baseline="r")]
+
+    assert [("p", "q"), ("p", "r"), ("p", "s"), ("q", "r"), ("q", "s"), ("r", "s")] == every
+    assert [("r", "p"), ("r", "q"), ("r", "s")] == against
+
+
+@pytest.mark.parametrize("correction", ["holm", "bh", "maxt", "none"])
+def test_a_correction_is_over_the_pairs_of_one_task(correction: str) -> None:
+    """Two tasks are two families; adjusted values are never below the others."""
+    scores = np.random.default_rng(0).integers(0, 2, (4, 60)).astype(float)
+    scores[3, :] = 1
+    matrix = ResponseMatrix.from_array(scores, tasks=["one"] * 30 + ["two"] * 30)
+    rows = list(compare(matrix, correction=correction, rng=0))  # pyright: ignore[reportArgumentType]
+    adjust = {"holm": many.holm, "bh": many.benjamini_hochberg}
+    for task in ("one", "two"):
+        p_values = np.array([row.p_value for row in rows if row.task == task])
+        adjusted = [row.p_adjusted for row in rows if row.task == task]
+
+        assert 6 == len(adjusted)
+        if correction == "maxt":
+            assert min(adjusted) < 0.01  # pyright: ignore[reportArgumentType]
+        else:
+            expected = adjust.get(correction, np.asarray)(p_values)
+            assert expected == pytest.approx(adjusted)
+
+
+def test_what_cannot_be_compared_is_said() -> None:
+    """A task of one model, a metric that is no mean, a baseline without scores."""
+    responses = [
+        _responses("a", [1, 0, 1]),
+        _responses("b", [1, 1, 1]),
+        _responses("a", [1, 0], task="alone"),
+        _responses("a", [1, 0], task="f", aggregation="f1"),
+        _responses("b", [1, 0], task="f", aggregation="f1"),
+        _responses("b", [1, 0], task="other"),
+        _responses("c", [1, 0], task="other"),
+    ]
+    found = compare(responses, baseline="a")
+
+    assert 1 == len(found)
+    assert found.notes == (
+        "not compared, one model only: alone acc",
+        "not compared, fewer than two models have a mean of item scores: f acc",
+        "not compared, a has no item scores: other acc",
+    )
+
+
+def test_a_pair_without_common_items_has_a_row_without_numbers() -> None:
+    """Beside pairs that have some."""
+    scores = np.array([[1, 0, 1, np.nan], [0, 1, np.nan, np.nan], [np.nan, np.nan, 1, 1]])
+    rows = list(compare(ResponseMatrix.from_array(scores)))
+
+    assert [2, 1, 0] == [row.n_items for row in rows]
+    assert (None, None, None, None, None) == (
+        rows[2].difference, rows[2].low, rows[2].p_value, rows[2].p_adjusted, rows[2].prob_better,
+    )  # fmt: skip
+    assert "the two models share no item" in rows[2].notes
+
+
+def test_models_without_a_common_item_are_taken_as_independent() -> None:
+    """And the row says so, beside other tasks that are paired."""
+    a = [_responses("a", [1, 0], item_ids=np.array([1, 2])), _responses("a", [1, 1], task="u")]
+    b = [
+        _responses("b", [1, 0, 1], item_ids=np.array([3, 4, 5])),
+        _responses("b", [0, 1], task="u"),
+    ]
+    apart, together = compare([*a, *b])
+
+    assert ("t", "newcombe-unpaired") == (apart.task, apart.method)
+    assert NO_ITEM_IN_COMMON in apart.notes
+    assert ("u", "dirichlet") == (together.task, together.method)
+    assert NO_ITEM_IN_COMMON not in together.notes
+
+
+def test_other_designs_need_common_items() -> None:
+    """With both names and counts."""
+    a = _responses("a", [1, 0], item_ids=np.array([1, 2]))
+    b = _responses("b", [1, 0, 1], item_ids=np.array([3, 4, 5]))
+
+    with pytest.raises(DesignError, match=r"'a' answered 2 items of 't' and 'b' 3, none of them"):
+        compare([a, b], design="sequential")
+
+
+def test_differences_without_spread_have_no_t_interval() -> None:
+    """A constant difference of unbounded scores says nothing of its error."""
+    row = _one([1.0, 5.0, -3.0], [3.0, 7.0, -1.0])
+
+    assert (2.0, None, None) == (row.difference, row.low, row.prob_better)
+    assert "no interval: one item or cluster, or differences that are all equal" in row.notes
+
+
+def test_clusters_stand_or_fall_together() -> None:
+    """A posterior that knows of them; p-values flip whole clusters."""
+    clusters = np.repeat(["p", "q", "r", "s", "t"], 6)
+    difference = np.repeat([1.0, 0.0, 1.0, 1.0, 0.0], 6)
+    a, b = np.zeros(30), difference
+    rows = [_responses(m, x, clusters=clusters) for m, x in (("a", a), ("b", b))]
+    row, plain = compare(rows, rng=0)[0], _one(a, b)
+    expected = clustered_posterior.dirichlet_multinomial(
+        [[0] * 5], [[6, 0, 6, 6, 0]], [[6] * 5], confidence_level=0.95, prior=(0.5, 1.0)
+    )
+    low, high = clustered.logit_t_cr1(
+        [6, 0, 6, 6, 0], [6] * 5, bounds=(-1, 1), confidence_level=0.95
+    )
+    named = compare(rows, rng=0, method="logit-t-cr1")[0]
+
+    assert ("dirichlet-multinomial", ("items in 5 clusters",)) == (row.method, row.notes)
+    assert tuple(x[0] for x in expected) == (row.low, row.high, row.prob_better)
+    assert (float(low), float(high)) == pytest.approx((named.low, named.high))
+    assert 2 / 2**3 == row.p_value
+    assert plain.p_value < 1e-4  # pyright: ignore[reportOptionalOperand]
+    assert 0.9 < row.prob_better < plain.prob_better  # pyright: ignore[reportOperatorIssue, reportOptionalOperand]
+    assert row.p_adjusted == row.p_value
+    flipped = compare(rows, rng=0, correction="maxt")[0].p_adjusted
+    assert 2 / 2**3 == pytest.approx(flipped, abs=0.02)
+
+
+def test_a_method_without_clusters_is_used_on_request_with_a_warning() -> None:
+    """And one for clusters nowhere else."""
+    clusters = np.array(["x", "x", "y"])
+    rows = [_responses(m, s, clusters=clusters) for m, s in (("a", [1, 0, 1]), ("b", [1, 1, 1]))]
+    row = compare(rows, method="tango")[0]
+
+    assert "tango" == row.method
+    assert ("tango takes items in 2 clusters as independent",) == row.notes
+    assert "dirichlet" == _one([1, 0, 1], [1, 1, 1], method="t-cr1").method
+
+
+@pytest.mark.parametrize(
+    ("more", "error", "message"),
+    [
+        ({"baseline": "modle_1"}, SelectionError, "no model is called 'modle_1'; did you mean mod"),
+        ({"method": "tonga"}, SelectionError, "did you mean tango"),
+        ({"correction": "bonferroni"}, SelectionError, "there are: holm, bh, maxt, none"),
+        ({"confidence_level": 1.0}, DesignError, r"confidence level 1\.0 found"),
+    ],
+)
+def test_bad_arguments_are_refused(
+    more: dict[str, object], error: type[Exception], message: str
+) -> None:
+    """With what was found, what was expected, and the closest names."""
+    matrix = ResponseMatrix.from_array(np.eye(3))
+
+    with pytest.raises(error, match=message):
+        compare(matrix, **more)  # pyright: ignore[reportArgumentType]
+
+
+def test_one_model_cannot_be_compared() -> None:
+    """Nor can none."""
+    with pytest.raises(DesignError, match=r"one model \(a\) found, expected two or more"):
+        compare([_responses("a", [1, 0])])
+    with pytest.raises(DesignError, match="no responses found"):
+        compare([])
+
+
+@pytest.mark.parametrize("correction", ["holm", "maxt"])
+def test_runs_are_repeatable(correction: str) -> None:
+    """To the bit, with one seed."""
+    matrix = ResponseMatrix.from_array(np.random.default_rng(1).normal(size=(3, 40)))
+    first, second = (compare(matrix, correction=correction, rng=3) for _ in range(2))  # pyright: ignore[reportArgumentType]
+
+    assert first == second
+    assert 3 == first.seed
+
+
+@pytest.mark.parametrize("method", ["tango", "newcombe", "bonett-price", "agresti-min", "paired-t"])
+def test_a_method_is_used_where_it_fits_and_the_row_says_what_ran(method: str) -> None:
+    """A table method on partial credit is not possible: the default runs there."""
+    a, b = [1, 0, 0, 1, 0, 0, 1, 0], [1, 1, 1, 0, 1, 1, 1, 1]
+    binary, partial = (
+        _one(a, b, method=method),
+        _one([0.5] * 8, np.linspace(0, 1, 8), method=method),
+    )
+
+    assert method == binary.method
+    assert binary.low < binary.difference < binary.high  # pyright: ignore[reportOperatorIssue, reportOptionalOperand]
+    assert ("paired-t" if method == "paired-t" else "dp-jeffreys") == partial.method
+
+
+def test_the_bundled_logs_are_compared() -> None:
+    """Three models, two at a time, on every mean of every task."""
+    found = compare(read(LOGS / "out"), rng=0)
+
+    assert len(found) % 3 == 0
+    assert len(found) > 60
+    for row in found:
+        assert row.low <= row.difference <= row.high  # pyright: ignore[reportOptionalOperand]
+    assert list(found.to_frame().columns[:4]) == ["model_a", "model_b", "task", "metric"]
+
+
+def test_fifty_models_on_sixty_tasks_take_seconds(within: Callable[..., Any]) -> None:
+    """73,500 pairs of 200 items: intervals, p-values, P(better) and records."""
+    rng = np.random.default_rng(0)
+    difficulty, able = rng.normal(0, 1.3, 12_000), rng.normal(1, 0.7, (50, 1))
+    scores = (able - difficulty + rng.normal(size=(50, 12_000)) > 0).astype(float)
+    tasks = [f"task_{i // 200}" for i in range(12_000)]
+    matrix = ResponseMatrix.from_array(scores, tasks=tasks)
+
+    assert 73_500 == len(within(1.3, lambda: compare(matrix, rng=0)))

@@ -1,0 +1,211 @@
+"""Is model b better than model a on a whole group of tasks?"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from evalstats_plugin import Group, Responses, Source
+from evalstats_plugin.comparisons import Comparison
+from evalstats_plugin.comparisons.design import Request
+from evalstats_plugin.comparisons.methods import COMPARISONS
+from evalstats_plugin.comparisons.tasks import group_comparisons
+from evalstats_plugin.data import methods
+from evalstats_plugin.stats import bounded, clustered, survey
+
+SIZES = {"x": 12, "y": 60, "z": 30}
+
+
+def _request(**more: object) -> Request:
+    given = {
+        "baseline": None,
+        "confidence_level": 0.95,
+        "method": "auto",
+        "table": methods.table_of([], COMPARISONS),
+        "correction": "holm",
+        "bounds": {},
+        "rng": np.random.default_rng(0),
+    }
+    return Request(**{**given, **more})  # pyright: ignore[reportArgumentType]
+
+
+def _responses(
+    ability: dict[str, float], weighting: str = "micro", *, seed: int = 0, whole: bool = True
+) -> list[Responses]:
+    rng = np.random.default_rng(seed)
+    group = Group("g", 0, weighting, len(SIZES), logged=0.5)  # pyright: ignore[reportArgumentType]
+    return [
+        Responses(
+            model=model,
+            task=task,
+            metric="acc",
+            item_ids=np.arange(n),
+            scores=(rng.random((n, 1)) < p).astype(float),
+            source=Source(path=Path(f"{model}.json"), harness="test"),
+            groups=(group,),
+        )
+        for model, p in ability.items()
+        for task, n in SIZES.items()
+        if whole or (model, task) != ("a", "x")
+    ]
+
+
+def _differences(responses: list[Responses], a: str, b: str) -> list[np.ndarray]:
+    scores = {(r.model, r.task): r.scores[:, 0] for r in responses}
+    return [scores[b, task] - scores[a, task] for task in SIZES]
+
+
+@pytest.mark.parametrize("weighting", ["micro", "macro"])
+def test_the_difference_is_that_of_the_groups_scores(weighting: str) -> None:
+    """And the p-value that of flipping all items' signs at once, listed by SciPy's own draws."""
+    responses = _responses({"a": 0.5, "b": 0.7}, weighting)
+    (row,) = group_comparisons(responses, _request())
+    parts = _differences(responses, "a", "b")
+    shares = {"micro": np.array([12, 60, 30]) / 102, "macro": np.ones(3) / 3}[weighting]
+    units = np.concatenate([w / len(d) * d for w, d in zip(shares, parts, strict=True)])
+    flipped = stats.permutation_test(
+        (units,), np.sum, permutation_type="samples", n_resamples=20_000,
+        random_state=np.random.default_rng(1),
+    )  # fmt: skip
+
+    assert ("a", "b", "g", "acc", "group", 102) == (
+        row.model_a, row.model_b, row.task, row.metric, row.kind, row.n_items,
+    )  # fmt: skip
+    assert units.sum() == pytest.approx(row.difference)
+    assert flipped.pvalue == pytest.approx(row.p_value, abs=0.006)
+    assert f"{weighting} mean of 3 tasks" in row.notes
+    assert row.p_adjusted == row.p_value
+    assert (row.low, row.high) == (row.low_adjusted, row.high_adjusted)
+
+
+def test_one_task_alone_is_nearly_its_dirichlet_process() -> None:
+    """The same mean, mass ½ at each bound; an interval of nearly the same limits."""
+    rng = np.random.default_rng(3)
+    differences = rng.choice([-1.0, 0.0, 1.0], p=[0.1, 0.6, 0.3], size=(1, 80))
+    expected = bounded.dirichlet_process(
+        differences, bounds=(-1, 1), mass=0.5, confidence_level=0.95
+    )
+    moments = differences.mean(axis=1), differences.var(axis=1, ddof=1) / 80
+    shape = survey.beta_shape(*(x[:, None] for x in moments), [[80.0]], [[1.0]], bounds=(-1, 1))
+    found = survey.beta_interval(shape, bounds=(-1, 1), confidence_level=0.95)
+
+    assert expected.low == pytest.approx(found.low, abs=0.005)
+    assert expected.high == pytest.approx(found.high, abs=0.005)
+
+
+def test_models_that_agree_on_everything_still_have_an_interval_of_some_width() -> None:
+    """Exactly a tie, and an interval around 0."""
+    responses = _responses({"a": 0.5})
+    twins = [*responses, *(replace(r, model="b") for r in responses)]
+    (row,) = group_comparisons(twins, _request())
+
+    assert (0.0, 1.0, 0.5) == (row.difference, row.p_value, row.prob_better)
+    assert -0.1 < row.low < -0.005 < 0.005 < row.high < 0.1  # pyright: ignore[reportOptionalOperand, reportOperatorIssue]
+    assert row.low == pytest.approx(-row.high)  # pyright: ignore[reportOptionalOperand]
+
+
+def test_exchanging_the_models_changes_the_sign() -> None:
+    """Of every number."""
+    responses = _responses({"a": 0.5, "b": 0.7})
+    swapped = [replace(r, model={"a": "b", "b": "a"}[r.model]) for r in responses]
+    (one,), (other,) = (group_comparisons(x, _request()) for x in (responses, swapped))
+
+    assert -one.difference == pytest.approx(other.difference)  # pyright: ignore[reportOptionalOperand]
+    assert (-one.high, -one.low) == pytest.approx((other.low, other.high))  # pyright: ignore[reportOptionalOperand]
+    assert 1 == pytest.approx(one.prob_better + other.prob_better)  # pyright: ignore[reportOptionalOperand, reportOperatorIssue]
+
+
+@pytest.mark.parametrize("correction", ["holm", "maxt", "bh", "none"])
+def test_adjusted_limits_are_wider_and_are_there_where_they_mean_something(
+    correction: str,
+) -> None:
+    """Of three models."""
+    rows = group_comparisons(
+        _responses({"a": 0.5, "b": 0.6, "c": 0.9}), _request(correction=correction)
+    )
+
+    assert 3 == len(rows)
+    for row in rows:
+        assert (correction in ("bh", "none")) == (row.low_adjusted is None)
+        if row.low_adjusted is not None:
+            assert row.low_adjusted < row.low < row.high < row.high_adjusted  # pyright: ignore[reportOperatorIssue, reportOptionalOperand]
+    assert ["better"] == [r.verdict for r in rows if (r.model_a, r.model_b) == ("a", "c")]
+
+
+def test_a_model_without_a_task_of_the_group_takes_no_part() -> None:
+    """Its group score would be of other items; with one model left there is no row at all."""
+    ability = {"a": 0.5, "b": 0.6, "c": 0.9}
+    rows = group_comparisons(_responses(ability, whole=False), _request())
+    unlogged = [
+        replace(r, groups=(replace(r.groups[0], logged=None),)) for r in _responses(ability)
+    ]
+
+    assert [("b", "c")] == [(row.model_a, row.model_b) for row in rows]
+    assert [] == group_comparisons(_responses({"a": 0.5, "b": 0.6}, whole=False), _request())
+    assert [] == group_comparisons(unlogged, _request())
+    assert [] == group_comparisons(_responses(ability, whole=False), _request(baseline="a"))
+
+
+def test_the_best_is_the_one_with_the_best_group_score() -> None:
+    """Whoever leads single tasks; the correction is over all pairs."""
+    responses = _responses({"a": 0.5, "b": 0.95, "c": 0.6}, "macro")
+    every = group_comparisons(responses, _request())
+    rows = group_comparisons(responses, _request(baseline="best"))
+
+    assert [("b", "a"), ("b", "c")] == [(row.model_a, row.model_b) for row in rows]
+    assert all("b was chosen as the best" in row.notes[-1] for row in rows)
+    adjusted = {frozenset((r.model_a, r.model_b)): r.p_adjusted for r in every}
+    assert [adjusted[frozenset("ab")], adjusted[frozenset("bc")]] == [r.p_adjusted for r in rows]
+
+
+def test_unbounded_scores_have_a_t_interval() -> None:
+    """Satterthwaite's degrees of freedom are those of Welch's test on two strata."""
+    first, second = (
+        np.random.default_rng(0).normal(size=20),
+        np.random.default_rng(1).normal(size=9),
+    )
+    welch = stats.ttest_ind(first, -second, equal_var=False)
+    found = survey.stratified(
+        [[first.mean(), second.mean()]],
+        [[first.var(ddof=1) / 20, second.var(ddof=1) / 9]],
+        [[20, 9]],
+        [[1, 1]],
+    )
+
+    assert welch.df == pytest.approx(found.degrees_of_freedom[0])
+    half = welch.confidence_interval(0.95).high - (first.mean() + second.mean())
+    interval = survey.t_interval(found, confidence_level=0.95)
+    assert half / 2 == pytest.approx((interval.high - found.difference)[0])
+    scaled = [replace(r, scores=20 * r.scores - 3) for r in _responses({"a": 0.5, "b": 0.7})]
+    (row,) = group_comparisons(scaled, _request())
+    assert "stratified-t" == row.method
+    assert row.low < row.difference < row.high  # pyright: ignore[reportOperatorIssue, reportOptionalOperand]
+
+
+def test_clusters_within_tasks_make_the_interval_wider() -> None:
+    """Sixty items that are really six, each ten times: as their clustered standard error says."""
+    rng = np.random.default_rng(0)
+    group = Group("g", 0, "micro", 1, logged=0.5)
+    few = rng.integers(0, 2, (2, 6)).astype(float)
+    clusters = np.repeat(list("pqrstu"), 10)
+    rows: list[Comparison] = []
+    for key in (None, clusters):
+        responses = [
+            Responses(
+                model=model, task="t", metric="acc", item_ids=np.arange(60),
+                scores=np.repeat(scores, 10)[:, None], clusters=key, groups=(group,),
+                source=Source(path=Path(f"{model}.json"), harness="test"),
+            )
+            for model, scores in zip("ab", few, strict=True)
+        ]  # fmt: skip
+        rows += group_comparisons(responses, _request())
+    plain, grouped = rows
+    error = clustered.cluster_moments(10 * (few[1] - few[0]), np.full(6, 10.0)).cr1
+
+    assert grouped.high - grouped.low > 2 * (plain.high - plain.low)  # pyright: ignore[reportOptionalOperand, reportOperatorIssue]
+    assert 4 * error > grouped.high - grouped.low > 2.5 * error  # pyright: ignore[reportOptionalOperand, reportOperatorIssue]
+    assert grouped.p_value >= 2 / 2**6 > plain.p_value or plain.difference == 0  # pyright: ignore[reportOptionalOperand, reportOperatorIssue]

@@ -1,0 +1,295 @@
+"""Planning from assumptions and from a pilot."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import evalstats_plugin as es
+from evalstats_plugin.comparisons import PowerAssumptions, PowerDesign
+from evalstats_plugin.comparisons.pilot import EXACT
+from evalstats_plugin.errors import DesignError, SelectionError
+from evalstats_plugin.stats.power import TAILS, paired_power
+
+LOGS = Path(__file__).parents[2] / "fixtures" / "logs" / "inspect_ai" / "0.3.285" / "models"
+MILLER = PowerAssumptions(between=1 / 9, within=1 / 6)
+
+
+def _matrix(scores: Any) -> es.ResponseMatrix:
+    return es.ResponseMatrix.from_array(scores)
+
+
+def _binary(n: int = 400, n_models: int = 2, seed: int = 0) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    return 1.0 * (rng.uniform(size=(n_models, n)) < rng.uniform(0.3, 1, size=n))
+
+
+def test_millers_numbers_come_out() -> None:
+    """Miller (2024): 969 questions without noise, 3,876 with one epoch."""
+    assert 3876 == es.power(MILLER, difference=0.03)[0].n_items
+    assert 969 == es.power(PowerAssumptions(between=1 / 9), difference=0.03)[0].n_items
+    found = [100 * (es.power(MILLER, n_items=198, n_epochs=k)[0].difference or 0) for k in (1, 10)]
+    assert [13.3, 7.6] == np.round(found, 1).tolist()
+
+
+def test_two_variances_within_are_added() -> None:
+    """σ_A² and σ_B²."""
+    both = es.power(PowerAssumptions(between=0.1, within=(0.3, 0.1)), difference=0.05)[0]
+
+    assert 0.4 == both.within
+    assert both.n_items == es.power(PowerAssumptions(between=0.5), difference=0.05)[0].n_items
+
+
+def test_difference_and_items_give_power_epochs_and_models() -> None:
+    """Each answer, put back in, is confirmed; one more or less is not enough."""
+    rows = {row.quantity: row for row in es.power(MILLER, difference=0.04, n_items=2000)}
+    epochs, models = rows["n_epochs"].n_epochs, rows["n_models"].n_models
+
+    def with_epochs(k: int) -> float:
+        return es.power(MILLER, difference=0.04, n_items=2000, n_epochs=k)[0].power or 0
+
+    assert epochs == 2
+    assert with_epochs(2) >= 0.8 > with_epochs(1) == rows["power"].power
+    assert models is None
+    many = {r.quantity: r for r in es.power(MILLER, difference=0.07, n_items=2000)}["n_models"]
+    assert many.n_models is not None
+    for n_models, enough in ((many.n_models, True), (many.n_models + 1, False)):
+        design = PowerDesign(n_models=n_models)
+        power = es.power(MILLER, difference=0.07, n_items=2000, design=design)[0].power or 0
+        assert (power >= 0.8) is enough
+
+
+def test_no_number_of_epochs_makes_up_for_items() -> None:
+    """Said in a note, with None in place of a number."""
+    row = es.power(MILLER, difference=0.03, n_items=900)[1]
+
+    assert ("n_epochs", None) == (row.quantity, row.n_epochs)
+    assert row.notes == ("no number of epochs will do: it takes more items",)
+
+
+def test_zero_one_scores_are_planned_exactly() -> None:
+    """152 items for .1 at a discordance of .2: with 151 the power is below 80 %."""
+    row = es.power(PowerAssumptions(discordance=0.2), difference=0.1)[0]
+
+    assert (152, "mcnemar-mid-p") == (row.n_items, row.method)
+    assert paired_power(152, 0.2, 0.1, tail=0.025) >= 0.8 > paired_power(151, 0.2, 0.1, tail=0.025)
+
+
+def test_ten_models_are_forty_five_comparisons() -> None:
+    """Bonferroni over all pairs."""
+    row = es.power(
+        PowerAssumptions(discordance=0.2), difference=0.1, design=PowerDesign(n_models=10)
+    )[0]
+
+    assert row.n_items is not None
+    assert paired_power(row.n_items, 0.2, 0.1, tail=0.025 / 45) >= 0.8
+    assert paired_power(row.n_items - 1, 0.2, 0.1, tail=0.025 / 45) < 0.8
+
+
+def test_few_items_are_planned_with_students_t() -> None:
+    """34 for half a standard deviation, where the normal approximation says 32."""
+    design = PowerDesign(method="miller")
+    half = PowerAssumptions(between=0.04)
+
+    assert (34, "t") == (
+        (row := es.power(half, difference=0.1)[0]).n_items, row.method,
+    )  # fmt: skip
+    assert 32 == es.power(half, difference=0.1, design=design)[0].n_items
+
+
+@pytest.mark.parametrize(
+    "pilot", [MILLER, PowerAssumptions(discordance=0.3), PowerAssumptions(between=0.04)]
+)
+@pytest.mark.parametrize("difference", [0.05, 0.1])
+@pytest.mark.parametrize("design_effect", [1.0, 2.5])
+def test_items_and_least_difference_undo_each_other(
+    pilot: PowerAssumptions, difference: float, design_effect: float
+) -> None:
+    """The least difference of the items that a difference needs is that difference, or less."""
+    design = PowerDesign(design_effect=design_effect)
+    n_items = es.power(pilot, difference=difference, design=design)[0].n_items
+    least = es.power(pilot, n_items=n_items, design=design)[0].difference
+
+    assert least == pytest.approx(difference, rel=0.03)
+    assert least is not None
+    assert least <= difference + 1e-6
+
+
+def test_clusters_multiply_the_items() -> None:
+    """By the design effect."""
+    plain = es.power(PowerAssumptions(discordance=0.2), difference=0.1)[0].n_items or 0
+    design = PowerDesign(design_effect=3.0)
+    row = es.power(PowerAssumptions(discordance=0.2), difference=0.1, design=design)[0]
+
+    assert 3 * plain == row.n_items
+
+
+def test_a_pilot_of_zero_one_scores_gives_its_discordance() -> None:
+    """Counted by hand; every pair of models, allowing for all of them."""
+    scores = _binary(n_models=3)
+    rows = es.power(_matrix(scores), difference=0.1)
+
+    assert [("model_0", "model_1"), ("model_0", "model_2"), ("model_1", "model_2")] == [
+        (row.model_a, row.model_b) for row in rows
+    ]
+    assert rows[1].discordance == pytest.approx(np.mean(scores[0] != scores[2]))
+    assumed = PowerAssumptions(discordance=rows[1].discordance)
+    expected = es.power(assumed, difference=0.1, design=PowerDesign(n_models=3))[0]
+    assert (3, expected.n_items) == (rows[1].n_models, rows[1].n_items)
+
+
+def test_a_pilot_in_epochs_gives_unbiased_parts() -> None:
+    """The true ω² and σ² of a simulated pair, from 3,000 items in 3 epochs."""
+    rng = np.random.default_rng(4)
+    theta = rng.uniform(0.2, 0.6, size=3000)
+    moved = theta + rng.uniform(0, 0.4, size=3000)
+    scores = 1.0 * (rng.uniform(size=(2, 3000, 3)) < np.stack([theta, moved])[:, :, None])
+    row = es.power(_matrix(scores), difference=0.05, n_epochs=2)[0]
+
+    assert row.between == pytest.approx(0.16 / 12, abs=0.006)
+    within = (theta * (1 - theta) + moved * (1 - moved)).mean()
+    assert row.within == pytest.approx(within, rel=0.02)
+    assert row.discordance == pytest.approx(np.mean(theta + moved - 2 * theta * moved), rel=0.05)
+    expected = PowerAssumptions(between=row.between, within=(row.within or 0) / 2)
+    design = PowerDesign(n_models=2)
+    assert row.n_items == es.power(expected, difference=0.05, n_epochs=2, design=design)[0].n_items
+
+
+def test_a_pilot_alone_tells_its_least_difference() -> None:
+    """With its own number of items, and the parts of each model's variance."""
+    rows = es.power(es.read(LOGS, task="arith_epochs"))
+
+    assert {("difference", 30, 3)} == {(r.quantity, r.n_items, r.n_epochs) for r in rows}
+    assert 4 == len(rows.parts)
+    assert rows.parts[3].share_within == pytest.approx(0.6148, abs=1e-4)
+
+
+def test_clusters_of_a_pilot_are_allowed_for() -> None:
+    """And the design effect can be overruled."""
+    responses = es.read(LOGS, task="reading")
+    row = es.power(responses, difference=0.1)[2]
+    alone = es.power(responses, difference=0.1, design=PowerDesign(design_effect=1.0))[2]
+
+    assert row.design_effect is not None
+    assert row.design_effect > 1.1
+    assert row.n_items == pytest.approx((alone.n_items or 0) * row.design_effect, abs=1)
+
+
+def test_different_items_need_many_more() -> None:
+    """Both models' variances are added; one model is enough to plan with."""
+    scores = _binary()
+    unpaired = PowerDesign(paired=False)
+    row = es.power(_matrix(scores), difference=0.1, design=unpaired)[0]
+    paired = es.power(_matrix(scores), difference=0.1)[0]
+    alone = es.power(_matrix(scores[:1]), difference=0.1, design=unpaired)[0]
+
+    assert row.between == pytest.approx(scores.var(axis=1, ddof=1).sum())
+    assert (row.n_items or 0) > (paired.n_items or 0)
+    assert ("", 2) == (alone.model_b, alone.n_models)
+    assert alone.between == pytest.approx(2 * scores[0].var(ddof=1))
+
+
+def test_a_discordance_below_the_difference_is_raised_to_it() -> None:
+    """Models that agree on every item of the pilot cannot differ by more than they disagree."""
+    scores = np.tile(_binary(30, 1), (2, 1))
+    row = es.power(_matrix(scores), difference=0.1)[0]
+
+    expected = es.power(PowerAssumptions(discordance=0.1), difference=0.1)[0]
+    assert expected.n_items == row.n_items
+    assert any("fewer of the pilot's items" in note for note in row.notes)
+
+
+def test_differences_that_do_not_vary_are_nothing_to_plan_with() -> None:
+    """Partial credit, the same of both."""
+    scores = np.tile(np.linspace(0, 1, 30), (2, 1))
+    row = es.power(_matrix(scores), difference=0.1)[0]
+
+    assert row.n_items is None
+    assert any("do not vary" in note for note in row.notes)
+
+
+def test_a_small_pilot_says_so() -> None:
+    """20 items tell a variance to ±65 %."""
+    rng = np.random.default_rng(0)
+    row = es.power(_matrix(rng.uniform(size=(2, 20))), difference=0.1)[0]
+
+    assert "the pilot tells how much differences vary to about ±60 % only" in row.notes
+
+
+def test_items_without_a_score_are_left_out_of_a_pair() -> None:
+    """What both models answered counts."""
+    scores = _binary()
+    scores[0, :100] = np.nan
+    row = es.power(_matrix(scores), difference=0.1)[0]
+
+    assert 300 == row.pilot_items
+    assert row.discordance == pytest.approx(np.mean(scores[0, 100:] != scores[1, 100:]))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"difference": 0.0}, "difference 0 found"),
+        ({"difference": 1.2}, "at most 1"),
+        ({"difference": 0.1, "power": 1.0}, "power 1 found"),
+        ({"difference": 0.1, "power": 0.04}, "than the 0.05 that chance gives"),
+        ({"difference": 0.1, "confidence_level": 1.0}, "confidence level 1 found"),
+        ({"n_items": 1}, "1 items found"),
+        ({"n_items": 9, "n_epochs": 0}, "0 epochs found"),
+        ({"n_items": 9, "design": PowerDesign(n_models=1)}, "1 models found"),
+        ({"n_items": 9, "design": PowerDesign(design_effect=0.0)}, "design effect 0 found"),
+        ({"n_items": 9, "design": PowerDesign(method="tango")}, "0/1 scores of the same items"),
+    ],
+)
+def test_numbers_that_make_no_sense_are_refused(arguments: Any, message: str) -> None:
+    with pytest.raises(DesignError, match=message):
+        es.power(MILLER, **arguments)
+
+
+@pytest.mark.parametrize(
+    ("assumed", "arguments", "error", "message"),
+    [
+        ({"discordance": 0.05}, {"difference": 0.1}, DesignError, "expected a share between"),
+        ({"discordance": 1.5}, {"n_items": 10}, DesignError, "expected a share between"),
+        ({"discordance": 0.2}, {"n_items": 10, "n_epochs": 2}, DesignError, "taken once"),
+        ({"between": -0.1}, {"n_items": 10}, DesignError, "expected 0 or more"),
+        ({"between": 0.1}, {}, SelectionError, "neither a difference nor a number"),
+        ({}, {"n_items": 10}, SelectionError, "either a discordance"),
+        ({"between": 0.1, "discordance": 0.1}, {"n_items": 10}, SelectionError, "either"),
+        (
+            {"between": 0.1},
+            {"n_items": 10, "design": PowerDesign(method="wald")},
+            SelectionError,
+            "no method is called 'wald'",
+        ),
+    ],
+)
+def test_assumptions_that_make_no_sense_are_refused(
+    assumed: Any, arguments: Any, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        es.power(PowerAssumptions(**assumed), **arguments)
+
+
+@pytest.mark.parametrize(
+    ("scores", "arguments", "message"),
+    [
+        ([[1, 0, 1.0]], {}, r"two models .* found 1 model \(model_0\)"),
+        ([[1, np.nan], [np.nan, 0]], {}, "found 2 models"),
+        ([[1, 0, 1], [0, 0, 1.0]], {"difference": 0.1, "n_epochs": 2}, "took each item once"),
+        ([[1, 0, 1], [0, 0, 1.0]], {"difference": 1.1}, "at most 1"),
+    ],
+)
+def test_pilots_that_hold_nothing_to_plan_with_are_refused(
+    scores: Any, arguments: Any, message: str
+) -> None:
+    with pytest.raises(DesignError, match=message):
+        es.power(_matrix(scores), **arguments)
+
+
+def test_the_tests_that_can_be_planned_are_those_of_the_formulas() -> None:
+    """One list of names."""
+    assert EXACT == tuple(TAILS)

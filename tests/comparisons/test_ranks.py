@@ -1,0 +1,117 @@
+"""Ranks that the items leave open, and no others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from evalstats_plugin import ResponseMatrix, compare
+from evalstats_plugin.comparisons import rank_sets
+from evalstats_plugin.comparisons.ranks import ranks_of
+from evalstats_plugin.errors import DesignError
+from evalstats_plugin.scores.intervals import intervals
+
+
+def test_models_far_apart_have_one_rank_each_and_twins_share_theirs() -> None:
+    """Two equal models between a far better and a far worse one."""
+    rng = np.random.default_rng(0)
+    middle = rng.permutation(np.arange(200) < 100).astype(float)
+    scores = [np.zeros(200), middle, middle, np.ones(200)]
+    found = rank_sets(ResponseMatrix.from_array(scores, models=["d", "b", "c", "a"]), rng=0)
+
+    assert {"a": (1, 1), "b": (2, 3), "c": (2, 3), "d": (4, 4)} == {
+        row.model: (row.best_rank, row.worst_rank) for row in found
+    }
+
+
+def test_few_items_leave_every_rank_open() -> None:
+    """Three items cannot rank three models."""
+    scores = [[1, 0, 1], [0, 0, 1], [1, 1, 1]]
+    for row in rank_sets(ResponseMatrix.from_array(scores), rng=0):
+        assert (1, 3) == (row.best_rank, row.worst_rank)
+
+
+def test_the_true_ranks_are_held_at_once_with_the_level() -> None:
+    """Simulated: five models of which two are equal; 95 % within three standard errors."""
+    rng = np.random.default_rng(1)
+    ability = np.array([0.8, 0.7, 0.7, 0.55, 0.4])
+    best = np.array([1, 2, 2, 4, 5])
+    worst = np.array([1, 3, 3, 4, 5])
+    held = []
+    for _ in range(100):
+        scores = (rng.random((5, 150)) < ability[:, None]).astype(float)
+        found = rank_sets(ResponseMatrix.from_array(scores), rng=0)
+        sets = sorted((row.model, row.best_rank, row.worst_rank) for row in found)
+        held.append(all(s[1] <= b and s[2] >= w for s, b, w in zip(sets, best, worst, strict=True)))
+
+    assert np.mean(held) >= 0.95 - 3 * np.sqrt(0.05 * 0.95 / 100)
+
+
+def test_one_model_cannot_be_ranked() -> None:
+    """There is nobody to compare it with; its interval is still there."""
+    matrix = ResponseMatrix.from_array([[1.0, 0.0, 1.0]])
+
+    assert 1 == len(intervals(matrix))
+    with pytest.raises(DesignError):
+        rank_sets(matrix)
+
+
+@pytest.mark.parametrize("correction", ["holm", "maxt", "bh", "none"])
+def test_ranks_and_letters_are_those_of_the_comparisons(correction: str) -> None:
+    """The two ways, by arrays and from the rows of every pair, agree on partial credit too."""
+    rng = np.random.default_rng(4)
+    level = np.linspace(0.2, 0.8, 6)[:, None]
+    scores = np.clip(rng.normal(level, 0.3, (6, 80)), 0, 1).round(1)
+    matrix = ResponseMatrix.from_array(scores)
+    found = {row.model: row for row in rank_sets(matrix, correction=correction, rng=0)}  # pyright: ignore[reportArgumentType]
+    rows = list(compare(matrix, correction=correction, rng=0))  # pyright: ignore[reportArgumentType]
+    by_rows = ranks_of(rows)
+
+    assert [f"model_{i}" for i in range(5, -1, -1)] == [row.model for row in by_rows]
+    for row in by_rows:
+        same = found[row.model]
+        assert (row.best_rank, row.worst_rank) == (same.best_rank, same.worst_rank)
+        assert row.letters == same.letters
+    for row in rows:
+        shared = set(found[row.model_a].letters) & set(found[row.model_b].letters)
+        assert (row.verdict == "unclear") == bool(shared)
+
+
+def test_lower_may_be_better_in_ranks() -> None:
+    """The lowest error rate has rank 1, letter a, and is probably the best."""
+    rng = np.random.default_rng(0)
+    matrix = ResponseMatrix.from_array(rng.random((3, 200)) < [[0.1], [0.5], [0.9]])
+    responses = [replace(r, higher_is_better=False) for r in matrix.to_responses()]
+    rows = list(rank_sets(responses, rng=0))
+
+    assert [("a", 1, 1), ("b", 2, 2), ("c", 3, 3)] == [
+        (row.letters, row.best_rank, row.worst_rank) for row in rows
+    ]
+    assert rows[0].prob_best > 0.999  # pyright: ignore[reportOptionalOperand]
+
+
+def test_p_best_is_over_the_items_that_all_models_answered_or_not_given() -> None:
+    """One model skipped items; another pair shares none."""
+    scores = np.random.default_rng(0).integers(0, 2, (3, 30)).astype(float)
+    scores[0, :10] = np.nan
+    some = rank_sets(ResponseMatrix.from_array(scores), rng=0)
+    scores[1, 10:] = np.nan
+    none = rank_sets(ResponseMatrix.from_array(scores), rng=0)
+
+    assert ("P(best) from the 20 of 30 items that all models answered",) == some[0].notes
+    assert 1 == pytest.approx(sum(row.prob_best for row in some))  # pyright: ignore[reportArgumentType]
+    assert [None] * 3 == [row.prob_best for row in none]
+    assert ("no P(best): of 30 items, 0 were answered by all models",) == none[0].notes
+
+
+def test_hundreds_of_models_are_ranked_without_a_row_for_each_pair() -> None:
+    """300 models, 44,850 pairs; ranks repeat with the seed to the bit."""
+    rng = np.random.default_rng(0)
+    matrix = ResponseMatrix.from_array(rng.random((300, 100)) < rng.uniform(0.2, 0.9, (300, 1)))
+    first, second = (rank_sets(matrix, correction="holm", rng=1) for _ in range(2))
+
+    assert first == second
+    assert 300 == len(first)
+    assert "" == first[0].letters

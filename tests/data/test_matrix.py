@@ -1,0 +1,129 @@
+"""Responses are joined on items, and only on items that are the same question."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from evalstats_plugin import ResponseMatrix, Responses, ResponseSet, Source, read
+from evalstats_plugin.errors import DesignError, ItemConflictError, LogError
+
+LOGS = Path(__file__).parents[2] / "fixtures" / "logs" / "lm_eval" / "0.4.13" / "out"
+
+
+def _responses(model: str, ids: list[int], scores: list[float], **more: object) -> Responses:
+    known = {
+        "model": model, "task": "t", "metric": "acc", "item_ids": np.array(ids),
+        "scores": np.array(scores)[:, None], "source": Source(path=Path(model), harness="x"),
+    }  # fmt: skip
+    return Responses(**{**known, **more})  # pyright: ignore[reportArgumentType]
+
+
+def test_models_are_joined_on_item_ids_in_any_order() -> None:
+    """What only one model answered is missing for the other."""
+    joined = ResponseSet(
+        (_responses("a", [2, 0, 1], [0.2, 0.0, 0.1]), _responses("b", [1, 3], [1.1, 1.3]))
+    ).matrix()
+
+    assert joined.item_ids.tolist() == ["0", "1", "2", "3"]
+    np.testing.assert_array_equal(
+        [[0.0, 0.1, 0.2, np.nan], [np.nan, 1.1, np.nan, 1.3]], joined.scores[:, :, 0]
+    )
+
+
+def test_one_id_with_two_questions_is_refused_or_dropped() -> None:
+    """The hashes differ: the error names both logs."""
+    same, other = np.array(["x", "y"], dtype="S"), np.array(["x", "z"], dtype="S")
+    found = ResponseSet(
+        (
+            _responses("a", [0, 1], [0, 1], item_hashes=same),
+            _responses("b", [0, 1], [1, 1], item_hashes=other),
+        )
+    )
+
+    with pytest.raises(ItemConflictError, match=r"item 1 is one question in a and another in b"):
+        found.matrix()
+    assert found.matrix(on_conflict="drop").item_ids.tolist() == ["0"]
+
+
+def test_several_metrics_or_no_scores_are_refused() -> None:
+    """What to pass is said."""
+    two = (_responses("a", [0], [1]), _responses("a", [0], [1], metric="f1"))
+
+    with pytest.raises(DesignError, match=r"has 2 metrics \(acc, f1\), .* with --metric"):
+        ResponseSet(two).matrix()
+    with pytest.raises(DesignError, match="no item scores to join"):
+        ResponseSet(two).matrix(task="u")
+
+
+def test_real_logs_are_joined_over_models_and_tasks(tmp_path: Path) -> None:
+    """Three models, and a task that was run in two groups is joined once."""
+    matrix = read(LOGS, metric="acc").matrix(metric="acc")
+    path = tmp_path / "matrix.parquet"
+    matrix.save(path)
+    loaded = ResponseMatrix.load(path)
+
+    assert matrix.scores.shape == (3, 60 + 30 + 12 + 80 + 60 + 60 + 40 + 1, 1)
+    assert not np.isnan(matrix.scores).any()
+    np.testing.assert_array_equal(matrix.scores, loaded.scores)
+    assert matrix.models == loaded.models
+    assert matrix.items.equals(loaded.items)
+
+
+def test_tidy_frame_has_one_take_per_line() -> None:
+    """model, task, metric, item, epoch, score, cluster."""
+    frame = read(LOGS, task="es_gen").to_frame()
+
+    assert list(frame.columns) == ["model", "task", "metric", "item", "epoch", "score", "cluster"]
+    assert len(frame) == 3 * 2 * 40
+
+
+def test_plain_arrays_become_a_matrix() -> None:
+    """Names default; wrong shapes are refused with the shapes."""
+    matrix = ResponseMatrix.from_array(np.zeros((2, 3, 4)), tasks=["t", "t", "u"])
+
+    assert matrix.models == ("model_0", "model_1")
+    assert [(r.model, r.task) for r in matrix.to_responses()] == [
+        ("model_0", "t"),
+        ("model_0", "u"),
+        ("model_1", "t"),
+        ("model_1", "u"),
+    ]
+    with pytest.raises(ValueError, match=r"1 axes, expected \(N, M\) or \(N, M, R\)"):
+        ResponseMatrix.from_array([1.0])
+    with pytest.raises(ValueError, match="3 items of scores, but 2 item names"):
+        ResponseMatrix.from_array(np.zeros((2, 3)), items=["a", "b"])
+    with pytest.raises(ValueError, match="3 items of scores, but 1 clusters"):
+        ResponseMatrix.from_array(np.zeros((2, 3)), clusters=["a"])
+    with pytest.raises(ValueError, match=r"scores have shape \(2,\), expected \(2, R\)"):
+        Responses(
+            model="a", task="t", metric="m", item_ids=np.arange(2), scores=np.zeros(2),
+            source=Source(path=Path(), harness="x"),
+        )  # fmt: skip
+
+
+def test_a_foreign_parquet_file_is_refused(tmp_path: Path) -> None:
+    """Not every table is a matrix of ours."""
+    import pandas as pd
+
+    path = tmp_path / "x.parquet"
+    pd.DataFrame({"a": [1]}).to_parquet(path)
+
+    with pytest.raises(LogError, match="but not a response matrix"):
+        ResponseMatrix.load(path)
+
+
+def test_epochs_are_stacked_with_the_same_check_on_questions() -> None:
+    """Two runs of a model become two epochs, unless an item changed between them."""
+    from evalstats_plugin.data.matrix import stack_epochs
+
+    first = _responses("a", [0, 1], [0, 1], item_hashes=np.array(["x", "y"], dtype="S"))
+    second = _responses("a", [1, 0], [0, 0], item_hashes=np.array(["y", "x"], dtype="S"))
+    [stacked] = stack_epochs([first, second])
+
+    np.testing.assert_array_equal([[0, 0], [1, 0]], stacked.scores)
+    changed = _responses("a", [0], [1], item_hashes=np.array(["z"], dtype="S"))
+    with pytest.raises(ItemConflictError):
+        stack_epochs([first, changed])

@@ -1,0 +1,217 @@
+"""Response stores: what is read is what was written, however it is cut."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from evalstats_plugin.data.importing import store_table, write_store
+from evalstats_plugin.data.matrix import ResponseMatrix
+from evalstats_plugin.data.runs import ResponseSet
+from evalstats_plugin.data.store import ROWS, Coding, ResponseStore
+from evalstats_plugin.errors import DesignError, LogError, SelectionError
+
+
+def drawn(n: int = 7, m: int = 2 * ROWS + 300, epochs: int = 2, missing: float = 0.1):
+    """0/1 scores with holes, in clusters."""
+    rng = np.random.default_rng(1)
+    scores = (rng.random((n, m, epochs)) < 0.5).astype(float)
+    scores[rng.random(scores.shape) < missing] = np.nan
+    return ResponseMatrix.from_array(scores, clusters=[f"c{j // 3}" for j in range(m)])
+
+
+def pieces(matrix: ResponseMatrix, size: int):
+    """The matrix in blocks of items."""
+    for a in range(0, matrix.scores.shape[1], size):
+        part = slice(a, a + size)
+        yield ResponseMatrix(
+            matrix.scores[:, part], matrix.models, matrix.item_ids[part], matrix.tasks[part],
+            matrix.metrics[part], None if matrix.clusters is None else matrix.clusters[part],
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.1])
+def test_what_is_read_is_what_was_written(tmp_path: Path, missing: float):
+    matrix = drawn(missing=missing)
+    store = write_store(tmp_path / "s.parquet", pieces(matrix, 700))
+
+    assert store.coding.levels == 1
+    assert store.shape == matrix.scores.shape
+    found = store.matrix()
+    np.testing.assert_array_equal(found.scores, matrix.scores)
+    for name in ("item_ids", "tasks", "metrics", "clusters"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(matrix, name))
+    assert found.models == matrix.models
+    assert found.item_hashes is None
+
+
+def test_any_cut_is_the_same_cut(tmp_path: Path):
+    matrix = drawn()
+    store = write_store(tmp_path / "s.parquet", matrix)
+    for a, b in [(0, 1), (ROWS - 1, ROWS + 1), (5, 2 * ROWS + 7), (2 * ROWS + 299, 9999), (9, 9)]:
+        cut = store.matrix(slice(a, b), slice(2, 5))
+        np.testing.assert_array_equal(cut.scores, matrix.scores[2:5, a:b])
+        np.testing.assert_array_equal(cut.item_ids, matrix.item_ids[a:b])
+    whole = np.concatenate([block.scores for block in store.blocks(333)], axis=1)
+    np.testing.assert_array_equal(whole, matrix.scores)
+
+
+def test_slices_are_of_whole_row_groups_where_these_fit(tmp_path: Path):
+    store = write_store(tmp_path / "s.parquet", pieces(drawn(m=1700), 700))
+
+    def edges(n_items: int) -> list[tuple[int, int]]:
+        return [(part.start, part.stop) for part in store.slices(n_items)]
+
+    assert edges(ROWS) == [(0, 700), (700, 1700)]
+    assert edges(700) == [(0, 700), (700, 1400), (1400, 1700)]
+    assert edges(1500) == [(0, 1400), (1400, 1700)]
+    assert edges(5000) == [(0, 1700)]
+    # A group that is too large is cut, and what is left of it stays apart.
+    assert edges(400) == [(0, 400), (400, 700), (700, 1100), (1100, 1400), (1400, 1700)]
+
+
+def test_scores_and_holes_can_be_read_apart(tmp_path: Path):
+    matrix = drawn(m=1500)
+    matrix.scores[:, :700] = 1.0  # the first row group has no hole
+    store = write_store(tmp_path / "s.parquet", pieces(matrix, 700))
+    for part in (slice(0, 600), slice(650, 1450), slice(1480, 1500), slice(9, 9)):
+        codes, missing = store.codes(part)
+        np.testing.assert_array_equal(store.filled(part), codes)
+        alone = store.missing(part)
+        assert (alone is None) == (missing is None) == (part.stop <= 700)
+        if missing is not None:
+            np.testing.assert_array_equal(alone, missing)
+    some = np.array([5, 0, 3])
+    np.testing.assert_array_equal(store.scores(slice(600, 800), some), matrix.scores[some, 600:800])
+
+
+def test_a_folder_of_files_is_one_store(tmp_path: Path):
+    matrix = drawn(m=100)
+    for k, block in enumerate(pieces(matrix, 40)):
+        write_store(tmp_path / f"part-{k}.parquet", block)
+
+    np.testing.assert_array_equal(ResponseStore(tmp_path).matrix().scores, matrix.scores)
+
+
+@pytest.mark.parametrize(
+    ("scores", "levels"),
+    [([0, 1], 1), ([0, 0.5, np.nan], 2), ([0.2, 0.25], 20), ([0.1234567, 1], None), ([0, 2], None)],
+)
+def test_bytes_only_where_they_hold_every_score(
+    tmp_path: Path, scores: list[float], levels: int | None
+):
+    store = write_store(tmp_path / "s.parquet", ResponseMatrix.from_array([scores]))
+
+    assert store.coding == Coding(levels)
+    np.testing.assert_allclose(store.matrix().scores[0, :, 0], scores, atol=1e-15)
+
+
+def test_0_1_scores_take_less_than_a_byte(tmp_path: Path):
+    matrix = drawn(n=64, m=4096, epochs=1)
+    write_store(tmp_path / "s.parquet", matrix)
+
+    assert (tmp_path / "s.parquet").stat().st_size < matrix.scores.nbytes / 8
+
+
+def test_what_cannot_be_written_leaves_what_was_there(tmp_path: Path):
+    path = tmp_path / "s.parquet"
+    write_store(path, ResponseMatrix.from_array([[0, 1, 1]]))
+    before = path.read_bytes()
+    with pytest.raises(DesignError, match="no block of items found"):
+        write_store(path, [])
+    other = [ResponseMatrix.from_array([[0, 1]]), ResponseMatrix.from_array([[0, 0.3]])]
+    with pytest.raises(DesignError, match=r"score 0\.3 found, expected multiples of 1/1"):
+        write_store(path, other)
+    other[1] = ResponseMatrix.from_array([[0, 1], [1, 0]])
+    with pytest.raises(DesignError, match="2 models and 1 epochs found, expected the 1 models"):
+        write_store(path, other)
+    with pytest.raises(DesignError, match="item 'item_0' of task 'task' found twice"):
+        write_store(path, other[:1] * 2)
+
+    assert path.read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir()] == ["s.parquet"]
+
+
+def test_what_is_no_store_is_said(tmp_path: Path):
+    with pytest.raises(LogError, match="cannot be read as a response store"):
+        ResponseStore(tmp_path / "none.parquet")
+    with pytest.raises(LogError, match="holds no Parquet file"):
+        ResponseStore(tmp_path)
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "a.parquet")
+    with pytest.raises(LogError, match="but no response store"):
+        ResponseStore(tmp_path)
+    (tmp_path / "a.parquet").unlink()
+    write_store(tmp_path / "a.parquet", ResponseMatrix.from_array([[0, 1]], models=["x"]))
+    write_store(tmp_path / "b.parquet", ResponseMatrix.from_array([[0, 1]], models=["y"]))
+    with pytest.raises(LogError, match="its files differ in models"):
+        ResponseStore(tmp_path)
+    (tmp_path / "b.parquet").write_bytes((tmp_path / "a.parquet").read_bytes())
+    with pytest.raises(LogError, match="item 'item_0' of task 'task' found twice"):
+        ResponseStore(tmp_path)
+    (tmp_path / "t.csv").write_text("model,item,score")
+    with pytest.raises(LogError, match=r"t\.csv cannot be read as a response store"):
+        ResponseStore(tmp_path / "t.csv")
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv"])
+def test_a_table_of_answers_becomes_a_store(tmp_path: Path, suffix: str):
+    matrix = drawn(n=5, m=1500, epochs=2)
+    rows = ResponseSet(tuple(matrix.to_responses())).to_frame().sample(frac=1, random_state=1)
+    source = tmp_path / f"answers.{suffix}"
+    writer = rows.to_parquet if suffix == "parquet" else rows.to_csv
+    writer(source, index=False)
+    found = store_table(source, tmp_path / "s.parquet").matrix()
+
+    models = [found.models.index(m) for m in matrix.models]
+    items = pd.Index(found.item_ids).get_indexer(matrix.item_ids)
+    np.testing.assert_array_equal(found.scores[models][:, items], matrix.scores)
+    assert sorted(p.name for p in tmp_path.iterdir()) == [f"answers.{suffix}", "s.parquet"]
+
+
+def test_columns_have_the_names_that_are_told(tmp_path: Path):
+    table = pd.DataFrame({"llm": ["a", "a", "b"], "question": [1, 2, 1], "correct": [0.31, 1, 0]})
+    table.to_parquet(tmp_path / "t.parquet")
+    names = {"model": "llm", "item": "question", "score": "correct"}
+    found = store_table(tmp_path / "t.parquet", tmp_path / "s.parquet", columns=names).matrix()
+
+    np.testing.assert_array_equal(found.scores[:, :, 0], [[0.31, 1], [0, np.nan]])
+    with pytest.raises(SelectionError, match=r"no column is called 'model'.*llm, question"):
+        store_table(tmp_path / "t.parquet", tmp_path / "s.parquet")
+    with pytest.raises(SelectionError, match="no part of a row is called 'scroe'; did you mean"):
+        store_table(tmp_path / "t.parquet", tmp_path / "s.parquet", columns={"scroe": "correct"})
+    pd.concat([table, table[:1]]).to_parquet(tmp_path / "u.parquet")
+    with pytest.raises(DesignError, match="1 rows answer for a model, item and epoch that"):
+        store_table(tmp_path / "u.parquet", tmp_path / "s2.parquet", columns=names)
+    assert not (tmp_path / "s2.parquet").exists()
+    with pytest.raises(LogError, match=r"none\.parquet does not exist"):
+        store_table(tmp_path / "none.parquet", tmp_path / "s2.parquet")
+    with pytest.raises(LogError, match="no file given"):
+        store_table([], tmp_path / "s2.parquet")
+    (tmp_path / "t.csv").write_text("model,item,score\n,1,0")
+    with pytest.raises(DesignError, match="rows without a model or an item"):
+        store_table(tmp_path / "t.csv", tmp_path / "s2.parquet")
+
+
+def test_a_pattern_stands_for_its_files(tmp_path: Path):
+    for k in range(2):
+        (tmp_path / f"{k}.csv").write_text(f"model,item,score\nm,{k},{k}\n")
+    store = store_table(tmp_path / "*.csv", tmp_path / "s.parquet")
+
+    assert store.item_ids.tolist() == ["0", "1"]
+    assert repr(store) == f"<ResponseStore {store.path}: 1 models, 2 items, epochs: 1>"
+
+
+def test_analyses_that_need_all_answers_say_what_to_do(tmp_path: Path) -> None:
+    """Rankings and pooled scores hold all answers in memory."""
+    from evalstats_plugin import fit_hierarchical, rank
+
+    store = write_store(tmp_path / "store.parquet", [drawn(3, 20, epochs=1)])
+
+    for analysis in (rank, fit_hierarchical):
+        with pytest.raises(SelectionError, match=r"store\.matrix\(items, models\)"):
+            analysis(store)

@@ -1,0 +1,132 @@
+"""P_MP on models whose evidence is known: unbiased, above global, with or without parents in Q."""
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from evalstats_plugin.hierarchical.engines.plates import evidence, particles
+from evalstats_plugin.hierarchical.engines.plates.distributions import Normal
+from evalstats_plugin.hierarchical.engines.plates.evidence import Scene, local, log_evidence
+from evalstats_plugin.hierarchical.engines.plates.model import Latent, Model, Observed, Plate, bind
+from evalstats_plugin.hierarchical.engines.plates.particles import first_proposals
+
+CPU = torch.device("cpu")
+X = np.array([1.2, -0.4, 2.0])
+# Replications at a time, as members of one more plate that nothing is shared across.
+TIMES = 2000
+
+
+def replicated(proposal=None):
+    """μ ~ N(½, 1), z ~ N(μ, .8), x ~ N(z, .6), the whole model TIMES over."""
+    return Model(
+        plates=[Plate("time", TIMES), Plate("task", 3, within="time")],
+        latents=[
+            Latent("mu", Normal(0.5, 1.0), "time", proposal=Normal(0.3, 1.2)),
+            Latent("z", lambda mu: Normal(mu, 0.8), "task", proposal=proposal or Normal(0.2, 1.5)),
+        ],
+        observed=[Observed("x", lambda z: Normal(z, 0.6), "task")],
+    )
+
+
+def exact():
+    covariance = np.ones((3, 3)) + (0.8**2 + 0.6**2) * np.eye(3)
+    return stats.multivariate_normal(np.full(3, 0.5), covariance).logpdf(X)
+
+
+def estimates(model, k, assignment="permutation", seed=0):
+    """Log P_MP − log P of each replication: the derivative-free message of its plate."""
+    bound = bind(model, {"x": np.tile(X, (TIMES, 1))}, CPU)
+    generator = torch.Generator().manual_seed(seed)
+    proposals = first_proposals(bound, generator)
+    drawn = particles.draw_particles(bound, proposals, k, generator, assignment)
+    scene = Scene(bound, drawn, {"time": TIMES, "task": 3})
+    found = by_replication(scene)
+    assert float(log_evidence(scene)) == pytest.approx(float(found.sum()), rel=1e-12)
+    return found.numpy() - exact()
+
+
+def by_replication(scene):
+    return local(scene, "time", {"time": (0, TIMES)}, {}).message.flatten()
+
+
+def follows(mu):
+    return Normal(0.4 + 0.6 * mu, 0.7)
+
+
+@pytest.mark.parametrize("k", [1, 3, 10])
+@pytest.mark.parametrize(
+    ("proposal", "assignment"),
+    [(None, "permutation"), (follows, "permutation"), (follows, "categorical")],
+)
+def test_the_evidence_is_unbiased(k, proposal, assignment):
+    ratio = np.exp(estimates(replicated(proposal), k, assignment))
+
+    assert abs(ratio.mean() - 1) < 4 * ratio.std() / TIMES**0.5
+
+
+def table(bound, proposals, group, values):
+    """Log density of each particle given each of its parents, not averaged over them."""
+    return particles.sum_of(
+        lambda x: bound.log_density(
+            particles.proposed(bound, proposals, x, values), values[x.name], x.name
+        ),
+        group.latents,
+    )
+
+
+def test_a_wrong_density_is_caught(monkeypatch):
+    """Negative control: the density given the parent of each combination, not the mixture."""
+    monkeypatch.setattr(particles, "mixture_log_density", table)
+    ratio = np.exp(estimates(replicated(follows), 10))
+
+    assert abs(ratio.mean() - 1) > 4 * ratio.std() / TIMES**0.5
+
+
+def test_the_mixture_spreads_less_than_the_density_given_the_parent_drawn_from(monkeypatch):
+    """Both are unbiased; the mixture averages the choice of the parent out."""
+    mixture = estimates(replicated(follows), 10)
+    own = []
+    assigned = particles._assigned
+
+    def remembered(*arguments):
+        own.append(assigned(*arguments))
+        return own[-1]
+
+    monkeypatch.setattr(particles, "_assigned", remembered)
+    monkeypatch.setattr(
+        particles, "mixture_log_density", lambda b, q, g, values: table(b, q, g, values | own[-1])
+    )
+    given_one = estimates(replicated(follows), 10)
+
+    assert given_one.std() > 1.2 * mixture.std()
+
+
+@pytest.mark.parametrize("k", [3, 10, 30])
+def test_global_is_below_massively_parallel_is_below_the_evidence(k):
+    parallel = estimates(replicated(), k)
+    single = Model(
+        plates=[Plate("task", 3)],
+        latents=[
+            Latent("mu", Normal(0.5, 1.0), proposal=Normal(0.3, 1.2)),
+            Latent("z", lambda mu: Normal(mu, 0.8), "task", proposal=Normal(0.2, 1.5)),
+        ],
+        observed=[Observed("x", lambda z: Normal(z, 0.6), "task")],
+    )
+    bound = bind(single, {"x": X}, CPU)
+    generator = torch.Generator().manual_seed(1)
+    weights = evidence.global_log_weights(
+        bound, first_proposals(bound, generator), TIMES * k, generator
+    )
+    of_sets = evidence.log_mean(weights.reshape(TIMES, k).T).numpy() - exact()
+    ratio = np.exp(of_sets)
+
+    assert abs(ratio.mean() - 1) < 4 * ratio.std() / TIMES**0.5
+    assert of_sets.mean() < parallel.mean() - 4 * parallel.std() / TIMES**0.5
+    assert parallel.mean() < 0
+
+
+def test_the_evidence_gets_nearer_with_particles():
+    errors = [estimates(replicated(), k).std() for k in (3, 10)]
+
+    assert errors[0] > 1.5 * errors[1]

@@ -1,0 +1,336 @@
+"""Sparse codes against definitions, other optimisers, what was planted, and nothing planted."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from scipy import optimize, special
+
+from evalstats_plugin.data.matrix import ResponseMatrix
+from evalstats_plugin.errors import DesignError, LogError, SelectionError
+from evalstats_plugin.hierarchical.engines.capabilities import (
+    CodeOptions,
+    candidates,
+    choose,
+    compare_held_out,
+    cosines,
+    fit_capabilities,
+    matched,
+    stability,
+)
+from evalstats_plugin.hierarchical.engines.posterior import CapabilityFit
+from evalstats_plugin.hierarchical.engines.sparse_codes import (
+    balanced,
+    fit_sparse_codes,
+    standardised,
+    start,
+)
+from evalstats_plugin.irt.estimators.factor import INTERCEPT_RIDGE
+from evalstats_plugin.irt.model.data import counts_of
+
+FIGURES = Path(__file__).parents[3] / "fixtures" / "validation" / "capabilities.json"
+
+
+def answers(n=40, m=400, n_features=3, *, seed=0, planted=True, epochs=1):
+    """Items ask for one of F capabilities, some or, where nothing is planted, all for none."""
+    r = np.random.default_rng(seed)
+    capability, code = 2.0 * r.normal(size=(n, n_features)), np.zeros((m, n_features + 1))
+    if planted:
+        code[np.arange(m), r.integers(0, n_features + 1, m)] = r.gamma(4, 0.25, m)
+    code = code[:, :n_features]
+    logit = 0.8 * r.normal(size=(n, 1)) + r.normal(size=m) + capability @ code.T
+    scores = r.random((n, m, epochs)) < special.expit(logit)[:, :, None]
+    return scores * 1.0, capability, code
+
+
+@pytest.fixture(scope="module")
+def data():
+    scores, capability, code = answers()
+    return ResponseMatrix.from_array(scores), capability, code
+
+
+@pytest.fixture(scope="module", params=["l1", "topk"])
+def fit(request, data):
+    options = CodeOptions(active=2 if request.param == "topk" else "auto")
+    asked = {"kind": request.param, "penalty": 4.0, "device": "cpu", "options": options}
+    return fit_capabilities(data[0], 3, **asked)
+
+
+def negative(parameters, right, trials, penalty, n_features):
+    """Minus the objective and its gradient by definition, in NumPy."""
+    n, m = right.shape
+    w, c, s, d = np.split(
+        parameters, np.cumsum([n * n_features, n, m * n_features])
+    )  # fmt: skip
+    w, s = w.reshape(n, -1), s.reshape(m, -1)
+    logit = c[:, None] + d + w @ s.T
+    left, off = right - trials * special.expit(logit), d - d.mean()
+    value = (right * logit - trials * np.logaddexp(0, logit)).sum() - penalty * s.sum()
+    value -= ((w**2).sum() + INTERCEPT_RIDGE * ((c**2).sum() + (off**2).sum())) / 2
+    gradient = (left @ s - w, left.sum(1) - INTERCEPT_RIDGE * c, left.T @ w - penalty,
+                left.sum(0) - INTERCEPT_RIDGE * off)  # fmt: skip
+    return -value, -np.concatenate([g.ravel() for g in gradient])
+
+
+def test_the_search_ends_where_a_bounded_quasi_newton_method_finds_no_better():
+    """L-BFGS-B, started there, hardly moves; started elsewhere nearby, it comes back."""
+    scores, _, _ = answers(10, 24, 2, epochs=2)
+    scores[:, :, 1][np.random.default_rng(1).random((10, 24)) < 0.3] = np.nan
+    counts = counts_of(ResponseMatrix.from_array(scores), device="cpu")
+    found = fit_sparse_codes(counts, start(counts, 2), 1.5, tolerance=1e-12, max_steps=2000)
+    at = np.concatenate([x.numpy().ravel() for x in found.codes])
+    bounds = [(None, None)] * (10 * 3) + [(0, None)] * 48 + [(None, None)] * 24
+    known = (counts.right.numpy(), counts.trials.numpy(), 1.5, 2)
+    value = negative(at, *known)[0]
+    options = {"maxiter": 5000, "maxfun": 10**5, "ftol": 1e-15, "gtol": 1e-9}
+    again = optimize.minimize(
+        negative, at, known, "L-BFGS-B", jac=True, bounds=bounds, options=options
+    )
+    wrong = negative(at, *known[:2], 3.0, 2)[0]
+
+    assert found.converged
+    assert -found.objective == pytest.approx(value, abs=1e-8)
+    assert value - again.fun < 1e-4
+    # With another penalty the same point is not where it ends.
+    assert (
+        wrong
+        - optimize.minimize(
+            negative, at, (*known[:2], 3.0, 2), "L-BFGS-B", jac=True, bounds=bounds, options=options
+        ).fun
+        > 0.5
+    )
+
+
+def test_balancing_changes_penalties_only_and_to_their_least(data):
+    counts = counts_of(data[0], device="cpu")
+    codes = start(counts, 3)
+    codes = codes._replace(code=codes.code * torch.tensor([3.0, 0.1, 1.0]))
+    best = balanced(codes, 4.0)
+
+    torch.testing.assert_close(best.logit(), codes.logit())
+    for factor in (0.99, 1.01):
+        away = best._replace(code=best.code * factor, capability=best.capability / factor)
+        assert away.objective(counts, 4.0) < best.objective(counts, 4.0)
+
+
+def test_standardising_keeps_predictions_and_puts_unused_features_last():
+    r = np.random.default_rng(0)
+    code = torch.from_numpy(r.gamma(1, 1, (30, 3)) * [0.1, 0, 1])
+    codes = start(counts_of(ResponseMatrix.from_array(answers(10, 30)[0]), device="cpu"), 3)
+    codes = codes._replace(code=code, capability=codes.capability + 2.0)
+    found, order, scale = standardised(codes)
+
+    torch.testing.assert_close(found.logit(), codes.logit())
+    assert order.tolist() == [2, 0, 1]
+    torch.testing.assert_close(found.capability.mean(0), torch.zeros(3).double())
+    torch.testing.assert_close(
+        found.capability.square().mean(0), torch.tensor([1.0, 1, 0]).double()
+    )
+    assert scale[2] == 0
+    assert float(found.performance.mean()) == pytest.approx(0, abs=1e-12)
+
+
+def test_planted_capabilities_are_found_again(data, fit):
+    _, capability, code = data
+    place, cosine = matched(fit.capability, capability)
+    mine = fit.code[:, place] > 0.25
+
+    assert cosine.min() > 0.9  # with their sign
+    assert 2 * (mine & (code > 0)).sum() / (mine.sum() + (code > 0).sum()) > 0.8
+    assert (np.diff(fit.use) <= 0).all()
+    found = fit.predict()
+    assert found.shape == (40, 400)
+    assert 0 < found.min() < found.max() < 1
+
+
+def test_stable_features_are_told_from_those_of_noise(data):
+    """Answers without capabilities: the penalty empties l1; top-k must use some, unstable ones."""
+    matrix = data[0]
+    noise = ResponseMatrix.from_array(answers(planted=False)[0])
+    real = fit_capabilities(matrix, 3, penalty=4.0, rng=0, device="cpu")
+    empty = fit_capabilities(noise, 3, penalty=13.0, rng=0, device="cpu")
+    forced = fit_capabilities(
+        noise, 3, kind="topk", rng=0, device="cpu", options=CodeOptions(active=1)
+    )
+    found, none, chance = (
+        stability(fit, of, rng=1, device="cpu")
+        for fit, of in ((real, matrix), (empty, noise), (forced, noise))
+    )
+
+    assert found.halves.min() > 0.85
+    assert found.whole.min() > 0.9
+    assert found.chance.max() < 0.45
+    assert empty.empty == (1, 2, 3)
+    assert "0 of 3 features are used" in empty.notes[-1]
+    assert np.isnan(none.halves).all()
+    assert (chance.halves < chance.chance).all()
+
+
+def test_a_penalty_is_chosen_by_answers_held_out(data):
+    """The strongest leaves nothing to predict with, the weakest fits noise: neither is taken."""
+    counts = counts_of(data[0], device="cpu")
+    rules = candidates("l1", 3, None, None)
+    tried = choose(counts, 3, rules, np.random.default_rng(0))
+    losses = [t.log_loss for t in tried]
+    best = int(np.argmin(losses))
+
+    assert tried == choose(counts, 3, rules, np.random.default_rng(0))
+    assert 0 < best
+    assert len(tried) in (best + 3, len(rules))
+    assert losses[0] > losses[best] + 0.01
+    assert candidates("topk", 3, None, None)[-1].active == 3
+
+
+def test_sparse_codes_predict_better_than_dense_ones_and_rasch(data):
+    rasch, dense, sparse = compare_held_out(data[0], 3, ("rasch", "dense", "l1"), rng=0)
+
+    assert rasch.n_cells == sparse.n_cells == 3200
+    assert sparse.auc > dense.auc + 0.004 > rasch.auc + 0.03
+    assert sparse.log_loss < dense.log_loss < rasch.log_loss
+
+
+def test_an_encoder_reads_the_codes_of_the_fit_and_of_other_items(data):
+    matrix, capability, _ = data
+    fit = fit_capabilities(matrix, 3, kind="topk", rng=0, device="cpu")
+    shares = matrix.scores.mean(axis=2)
+    r = np.random.default_rng(5)
+    asked = np.repeat(np.arange(3), 40)
+    fresh = (r.random((40, 120)) < special.expit(1.5 * capability[:, asked])) * 1.0
+    place = matched(fit.capability, capability)[0]
+    codes = fit.encode(fresh)[:, place]
+
+    np.testing.assert_allclose(fit.encode(shares), fit.code, atol=1e-9)
+    assert (fit.code > 0).sum(axis=1).max() <= fit.hyperparameters["active"]
+    assert (codes.argmax(axis=1) == asked).mean() > 0.9
+    with pytest.raises(DesignError, match="39, 400"):
+        fit.encode(shares[1:])
+    plain = fit_capabilities(matrix, 2, penalty=6.0, device="cpu")
+    with pytest.raises(DesignError, match="no encoder"):
+        plain.encode(shares)
+
+
+def test_tasks_have_codes_where_their_answers_are_summed():
+    """Tasks in the order in which they come; the sums of answers are all that counts."""
+    r = np.random.default_rng(3)
+    names = [f"task {k}" for k in (5, 2, 9, 1, 7, 3, 8, 4)]
+    code = np.zeros((8, 2))
+    code[np.arange(8), np.arange(8) % 2] = r.gamma(4, 0.25, 8)
+    capability = r.normal(size=(20, 2))
+    p = special.expit(r.normal(size=8) + capability @ code.T)
+    scores = np.repeat(r.binomial(50, p), 50, axis=1) > np.tile(np.arange(50), 8)
+    firsts, mixed = np.arange(0, 400, 50), r.permuted(np.arange(400))
+    options = CodeOptions(level="task")
+    fits = [
+        fit_capabilities(
+            ResponseMatrix.from_array(
+                scores[:, order] * 1.0, tasks=[names[k // 50] for k in order]
+            ), 2, penalty=3.0, device="cpu", options=options,
+        )
+        for order in (np.arange(400), np.r_[firsts, mixed[mixed % 50 > 0]])
+    ]  # fmt: skip
+
+    assert fits[0].item_ids.tolist() == fits[0].tasks.tolist() == names
+    assert matched(fits[0].capability, capability)[1].min() > 0.85
+    np.testing.assert_allclose(fits[1].code, fits[0].code, atol=1e-6)
+
+
+def test_missing_cells_and_epochs_are_counts():
+    """A cell with a right and a wrong answer is half a success, with the weight of two answers."""
+    scores, _, _ = answers(12, 40, 2, epochs=2)
+    scores[0, :20] = np.nan
+    both = fit_capabilities(ResponseMatrix.from_array(scores), 2, penalty=2.0, device="cpu")
+    swapped = fit_capabilities(
+        ResponseMatrix.from_array(scores[:, :, ::-1]), 2, penalty=2.0, device="cpu"
+    )
+    single = fit_capabilities(
+        ResponseMatrix.from_array(scores.mean(axis=2)), 2, penalty=2.0, device="cpu"
+    )
+
+    assert np.isfinite(both.predict()).all()
+    np.testing.assert_allclose(swapped.predict(), both.predict(), atol=1e-6)
+    assert np.abs(single.predict() - both.predict()).max() > 0.02
+
+
+def test_matched_finds_the_best_of_all_assignments():
+    r = np.random.default_rng(0)
+    found, truth = r.normal(size=(20, 4)), r.normal(size=(20, 3))
+    table = cosines(found, truth)
+    every = [
+        sum(table[p, k] for k, p in enumerate(places))
+        for places in np.ndindex(4, 4, 4) if len(set(places)) == 3
+    ]  # fmt: skip
+    place, cosine = matched(found, truth)
+
+    assert cosine.sum() == pytest.approx(max(every))
+    np.testing.assert_allclose(
+        cosine, [np.corrcoef(found[:, p], truth[:, k])[0, 1] for k, p in enumerate(place)]
+    )
+
+
+def test_a_fit_is_saved_and_told(fit, tmp_path):
+    again = CapabilityFit.load(fit.save(tmp_path / "fit.npz"))
+    told = json.loads(json.dumps(fit.to_dict()))
+    features = fit.to_frame()
+
+    assert again.to_dict() == fit.to_dict()
+    np.testing.assert_array_equal(again.predict(), fit.predict())
+    assert (again.encoder is None) == (fit.kind == "l1")
+    assert told["kind"] == fit.kind
+    assert len(told["items"]) == 400
+    assert features["n_items"].tolist() == (fit.code > 0).sum(axis=0).tolist()
+    first = fit.to_frame("items").sort_values("feature_1", ascending=False)["item"].iloc[0]
+    assert features["items"][0].startswith(f"{first},")
+    assert features["strong"][0].split(", ")[0] == fit.models[fit.capability[:, 0].argmax()]
+    with pytest.raises(SelectionError, match="modles"):
+        fit.to_frame("modles")
+    (tmp_path / "other").write_text("no fit")
+    for name in ("other", "missing"):
+        with pytest.raises(LogError, match="not a capability fit"):
+            CapabilityFit.load(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("error", "message", "asked"),
+    [
+        (SelectionError, "did you mean topk", {"kind": "topkk"}),
+        (SelectionError, "There are: item, task", {"options": CodeOptions(level="items")}),
+        (DesignError, "penalty is -1", {"penalty": -1}),
+        (DesignError, "makes codes of kind 'l1' sparse", {"options": CodeOptions(active=2)}),
+        (DesignError, "from 1 to 2", {"kind": "topk", "options": CodeOptions(active=3)}),
+        (DesignError, "40 dimensions asked for", {"n_features": 40}),
+    ],
+)
+def test_what_cannot_be_is_refused(data, error, message, asked):
+    with pytest.raises(error, match=message):
+        fit_capabilities(data[0], **{"n_features": 2, **asked}, device="cpu")
+
+
+def test_stability_is_of_the_matrix_that_was_fitted(fit):
+    other = ResponseMatrix.from_array(answers(40, 30)[0])
+    assert fit.level == "item"
+    with pytest.raises(DesignError, match="400 items, and the matrix 40 and 30"):
+        stability(fit, other)
+    few = ResponseMatrix.from_array(answers(20, 5)[0])
+    with pytest.raises(DesignError, match="too few for 3 features"):
+        stability(fit_capabilities(few, 3, penalty=1.0, device="cpu"), few)
+
+
+def test_the_validation_study_found_what_was_planted():
+    """Of `tests/validation/test_capabilities.py`; 60 × 1,500 is what was asked for."""
+    figures = json.loads(FIGURES.read_text(encoding="utf-8"))
+    by_size = {}
+    for row in figures["held_out"]:
+        by_size.setdefault((row["models"], row["seed"]), {})[row["item_model"]] = row["auc"]
+    for (models, _), auc in by_size.items():
+        least = 0.01 if models == 60 else 0.007
+        assert min(auc["l1"], auc["topk"]) >= auc["dense"] + least
+        assert auc["dense"] > auc["rasch"] + 0.03
+    sparse = [row for row in figures["recovered"] if row["fit"][:5] in ("l1, 6", "topk,")]
+    assert len(sparse) == 2 * len(by_size)
+    assert min(row["mean_cosine"] for row in sparse) >= 0.93
+    assert min(row["least_cosine"] for row in sparse) >= 0.9
+    assert all(row["least_of_halves"] > row["chance"] for row in sparse)
+    dense = [row["mean_cosine"] for row in figures["recovered"] if row["fit"] == "dense"]
+    assert max(dense) < 0.8

@@ -1,0 +1,132 @@
+"""Nested evals by particles: against sums over a grid, the other engine, and a wrong density."""
+
+import numpy as np
+import pytest
+from scipy import integrate, special, stats
+
+from evalstats_plugin.hierarchical.engines import nested
+from evalstats_plugin.hierarchical.engines.crossed_fit import (
+    Counts,
+    Length,
+    crossed_model_of,
+    fit_model,
+)
+from evalstats_plugin.hierarchical.engines.nested import Cells, fit_nested, log_marginal
+
+PRIORS = {"default": ("gamma", 2.0, 2.0)}
+MODEL = crossed_model_of("task", PRIORS)
+RIGHT, TRIALS = np.array([3.0, 18.0, 9.0, 25.0]), np.array([10.0, 20.0, 30.0, 30.0])
+
+
+def counts(right=RIGHT, trials=TRIALS, *, of_models=False, x=None):
+    """One model on these tasks, or these models on one task."""
+    none, given = np.zeros((1, 0)), np.zeros((len(right), 0)) if x is None else x
+    if of_models:
+        return Counts(right[:, None], trials[:, None], np.zeros(1, int), given, none)
+    return Counts(right[None], trials[None], np.arange(len(right)), none, given)
+
+
+def summed():
+    """Log evidence and mean accuracies, by sums over a grid of level, spread and each logit."""
+    gamma = stats.gamma(2, scale=0.5)
+    s = np.linspace(1e-3, 6, 1500)
+    level, spread = np.linspace(-4, 4, 161), np.linspace(0.01, 5, 200)
+    # Of the level: an intercept and one normal effect, whose standard deviation is unknown.
+    p_level = np.trapezoid(gamma.pdf(s) * stats.norm.pdf(level[:, None], 0, np.hypot(1, s)), s)
+    # Of the root of the sum of two squared standard deviations.
+    angle = np.linspace(0, np.pi / 2, 400)
+    sides = gamma.pdf(spread[:, None] * np.cos(angle)) * gamma.pdf(spread[:, None] * np.sin(angle))
+    p_spread = spread * np.trapezoid(sides, angle)
+    nodes, weights = np.polynomial.hermite_e.hermegauss(80)
+    theta = level[:, None, None] + spread[:, None] * nodes
+    weights = weights / weights.sum()
+    answers = np.array([
+        np.exp(r * theta - n * np.logaddexp(0, theta)) for r, n in zip(RIGHT, TRIALS, strict=True)
+    ])  # fmt: skip
+    cell = answers @ weights
+    accuracy = (answers * special.expit(theta)) @ weights / cell
+    joint = cell.prod(0) * p_level[:, None] * p_spread
+
+    def over(values):
+        return np.trapezoid(np.trapezoid(values, spread), level)
+
+    evidence = over(joint)
+    return float(np.log(evidence)), np.array([over(joint * a) for a in accuracy]) / evidence
+
+
+def fitted(given, seed=0, draws=1500):
+    return fit_nested(given, MODEL, np.random.default_rng(seed), (4, draws), "cpu")
+
+
+@pytest.mark.parametrize("of_models", [False, True])
+@pytest.mark.parametrize("informative", [0.0, 1e9], ids=["logits", "distances"])
+def test_evidence_and_means_are_those_of_sums_over_a_grid(monkeypatch, of_models, informative):
+    """Both ways to propose units; one model on tasks and models on one task are the same sum."""
+    monkeypatch.setattr(nested, "INFORMATIVE", informative)
+    evidence, mean = summed()
+    found = fitted(counts(of_models=of_models))
+
+    assert found.plated.log_evidence == pytest.approx(evidence, abs=0.06)
+    np.testing.assert_allclose(found.posterior.accuracy.mean((0, 1)).ravel(), mean, atol=0.01)
+    assert found.posterior.accuracy.shape == (4, 1500, *((4, 1) if of_models else (1, 4)))
+
+
+def test_a_density_without_the_volume_element_is_caught(monkeypatch):
+    """The negative control of the test above."""
+    right = nested.Ray.log_prob
+    monkeypatch.setattr(nested.Ray, "log_prob", lambda ray, s: right(ray, s) - s.log())
+    evidence, _ = summed()
+
+    assert abs(fitted(counts()).plated.log_evidence - evidence) > 0.1
+
+
+def test_the_other_engine_finds_the_same_effects():
+    """Effects are drawn apart again, with a covariate of the tasks."""
+    rng = np.random.default_rng(4)
+    x = np.linspace(-1.5, 1.5, 12)
+    trials = np.full(12, 40.0)
+    right = rng.binomial(40, special.expit(0.4 - 0.7 * x + rng.normal(0, 0.5, 12))).astype(float)
+    given = counts(right, trials, x=(x / x.std())[:, None])
+    ours = fitted(given).posterior
+    theirs = fit_model(given, MODEL, rng, Length(draws=250, warm_up=100), "cpu")
+
+    sd = theirs.accuracy.std((0, 1))
+    assert np.abs(ours.accuracy.mean((0, 1)) - theirs.accuracy.mean((0, 1))).max() < 0.2 * sd.min()
+    np.testing.assert_allclose(ours.accuracy.std((0, 1)) / sd, 1, atol=0.15)
+    assert set(ours.parameters) == set(theirs.parameters)
+    for name, values in ours.parameters.items():
+        other = theirs.parameters[name]
+        assert values.shape[2:] == other.shape[2:]
+        away = np.abs(values.mean((0, 1)) - other.mean((0, 1))) / other.std((0, 1))
+        assert away.max() < 0.3, name
+
+
+def test_other_priors_start_from_their_own_moments():
+    """Half-normal and log-normal standard deviations: their densities integrate to 1."""
+    for prior, mean in ((("half-normal", 0.5), 0.5 * np.sqrt(2 / np.pi)),
+                        (("lognormal", -1.0, 0.5), np.exp(-1 + 0.125))):  # fmt: skip
+        scale = nested.Scale(crossed_model_of("task", {"default": prior}).prior("task"))
+        torch = pytest.importorskip("torch")
+        s = torch.linspace(1e-4, 8, 20001, dtype=torch.float64)
+        density = scale.log_prob(s).exp().numpy()
+        concentration, rate = (float(x) for x in scale.start().parameters())
+
+        assert np.trapezoid(density, s.numpy()) == pytest.approx(1, abs=1e-3)
+        assert np.trapezoid(density * s.numpy(), s.numpy()) == pytest.approx(mean, rel=1e-3)
+        assert concentration / rate == pytest.approx(mean)
+
+
+@pytest.mark.parametrize(("right", "trials"), [(0.0, 5.0), (30.0, 40.0), (2.5, 5.0)])
+def test_the_probability_of_a_cell_is_an_integral(right, trials):
+    mean, sd = 0.3, 0.8
+
+    def density(t):
+        return np.exp(right * t - trials * np.logaddexp(0, t)) * stats.norm.pdf(t, mean, sd)
+
+    expected = np.log(integrate.quad(density, -8, 8, epsabs=1e-14)[0])
+    start = np.array([[-1.0, 2.0, 0.4]])
+    cells = Cells(start, np.full((1, 3), mean), np.full((1, 3), sd))
+    found = log_marginal(np.full(3, right), np.full(3, trials), cells)
+
+    np.testing.assert_allclose(found[0], expected, atol=1e-6)
+    assert log_marginal(np.zeros(3), np.zeros(3), cells).tolist() == [[0.0, 0.0, 0.0]]

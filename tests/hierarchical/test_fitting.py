@@ -1,0 +1,392 @@
+"""What `fit_hierarchical` reports, against closed forms and simulations, and what it refuses."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import special, stats
+
+from evalstats_plugin.data.matrix import ResponseMatrix
+from evalstats_plugin.errors import DesignError, SelectionError
+from evalstats_plugin.hierarchical import fitting
+from evalstats_plugin.hierarchical.fit import HierarchicalFit
+from evalstats_plugin.hierarchical.fitting import fit_hierarchical
+from evalstats_plugin.report.hierarchical import hierarchical_markdown, print_hierarchical, shown
+
+pytestmark = pytest.mark.needs("torch")
+
+SHORT = {"chains": 4, "draws": 150, "warm_up": 80, "device": "cpu"}
+BRIEF = {"chains": 2, "draws": 15, "warm_up": 10, "device": "cpu"}
+SIZES = (40, 10, 1, 60)
+COVERAGE = Path(__file__).parents[2] / "fixtures" / "validation" / "hierarchical_coverage.json"
+
+
+def evals(seed=0, n=5, sizes=SIZES, epochs=1):
+    """Model 0 did not run the last task, model 1 ran only the first."""
+    rng = np.random.default_rng(seed)
+    tasks = np.repeat([f"t{k}" for k in range(len(sizes))], sizes)
+    hard = np.repeat(np.linspace(-1, 1, len(sizes)), sizes)
+    p = special.expit(np.linspace(1, -0.5, n)[:, None] - hard)
+    scores = (rng.random((n, len(hard), epochs)) < p[..., None]).astype(float)
+    scores[0, tasks == "t3"] = np.nan
+    scores[1, tasks != "t0"] = np.nan
+    return ResponseMatrix.from_array(scores, tasks=tasks.tolist())
+
+
+@pytest.fixture(scope="module")
+def fit():
+    return fit_hierarchical(evals(), rng=1, options=SHORT)
+
+
+def cell(found, model, task):
+    return next(row for row in found if (row.model, row.task) == (model, task))
+
+
+def test_rows_are_those_of_every_model_on_every_task_and_over_all(fit):
+    assert len(fit) == 5 * (4 + 1)
+    assert fit.model == "task"
+    assert fit.inference == "gibbs"
+    assert "crossed" in fit.reason
+    overall = [row.estimate for row in fit if row.task is None]
+    assert overall == sorted(overall, reverse=True)
+    for row in fit:
+        assert 0 <= row.low < row.estimate < row.high <= 1
+        assert (row.score is None) == (row.shrinkage is None)
+    whole = cell(fit, "model_2", None)
+    tasks = [cell(fit, "model_2", f"t{k}") for k in range(4)]
+    assert whole.estimate == pytest.approx(np.mean([row.estimate for row in tasks]))
+    assert whole.n_items == sum(SIZES)
+
+
+def test_few_questions_are_pulled_further_than_many(fit):
+    pulls = {k: abs(cell(fit, "model_2", f"t{k}").shrinkage) for k in (0, 2)}
+
+    assert pulls[2] > 4 * pulls[0]
+
+
+def test_tasks_that_were_not_run_are_predicted_with_a_note(fit):
+    missing, run = cell(fit, "model_1", "t3"), cell(fit, "model_2", "t3")
+
+    assert missing.score is None
+    assert missing.notes == ("not run: predicted from the other models and tasks",)
+    assert missing.high - missing.low > 1.5 * (run.high - run.low)
+    assert "3 of 4 tasks not run" in cell(fit, "model_1", None).notes[0]
+
+
+def test_shares_of_one_cell_are_exact():
+    scores = evals()
+    found = fit_hierarchical(scores, "per-task", rng=0)
+    right = int(np.nansum(scores.scores[2, scores.tasks == "t0"]))
+    row, beta = cell(found, "model_2", "t0"), stats.beta(1 + right, 41 - right)
+
+    assert (row.low, row.high) == pytest.approx(beta.ppf([0.025, 0.975]).tolist(), abs=1e-12)
+    assert row.estimate == pytest.approx(beta.mean())
+    assert found.inference == "exact"
+    assert "only the prior speaks" in cell(found, "model_1", "t3").notes[0]
+    pooled = fit_hierarchical(scores, "beta-binomial", rng=0)
+    total = int(np.nansum(scores.scores[2]))
+    expected = stats.beta(1 + total, 112 - total).ppf([0.025, 0.975])
+    assert [getattr(cell(pooled, "model_2", None), k) for k in ("low", "high")] == pytest.approx(
+        expected.tolist(), abs=1e-12
+    )
+
+
+def test_loo_of_closed_forms_is_the_predictive_probability_of_each_cell():
+    """Beta-Binomial probabilities, by the ratio of evidences with and without the cell."""
+    scores = evals(sizes=(6, 4, 5, 3))
+    found = fit_hierarchical(scores, "beta-binomial", rng=0).loo()
+    right, trials = (
+        np.array([[f(scores.scores[i, scores.tasks == f"t{k}"]) for k in range(4)]
+                  for i in range(5)]) for f in (np.nansum, lambda x: (~np.isnan(x)).sum())
+    )  # fmt: skip
+    evidence = lambda s, n: special.betaln(1 + s, 1 + n - s)  # noqa: E731
+    whole = evidence(right.sum(1), trials.sum(1))[:, None]
+    without = evidence(right.sum(1)[:, None] - right, trials.sum(1)[:, None] - trials)
+
+    assert found.elpd == pytest.approx((whole - without)[trials > 0].sum())
+    assert found.n_cells == int((trials > 0).sum())
+
+
+def test_pooling_predicts_left_out_cells_better_than_closed_forms(fit):
+    alone = fit_hierarchical(evals(), "per-task", rng=0).loo()
+
+    assert fit.loo().elpd > alone.elpd
+    assert fit.waic().elpd == pytest.approx(fit.loo().elpd, abs=3)
+
+
+def test_contrasts_are_those_of_the_draws(fit):
+    found = fit.contrasts(baseline="model_4")
+    accuracy = fit.posterior.accuracy
+    difference = accuracy[:, :, 2] - accuracy[:, :, 4]
+    row = next(row for row in found if row.model_b == "model_2")
+
+    assert len(found) == 4
+    assert row.difference == pytest.approx(difference.mean())
+    assert row.prob_better == pytest.approx((difference.mean(2) > 0).mean())
+    assert row.prob_better_on_a_task == pytest.approx((difference > 0).mean())
+    assert len(fit.contrasts()) == 10
+    on_task = fit.contrasts(task="t0")[0]
+    assert on_task.difference == pytest.approx(
+        (accuracy[:, :, 1] - accuracy[:, :, 0])[..., 0].mean()
+    )
+    with pytest.raises(SelectionError, match="no task is called 't9'"):
+        fit.contrasts(task="t9")
+
+
+def test_harder_tasks_come_first(fit):
+    found = fit.difficulties()
+
+    assert {found[0].task, found[1].task} <= {"t2", "t3"}
+    assert [row.estimate for row in found] == sorted((r.estimate for r in found), reverse=True)
+
+
+def test_another_task_is_less_certain_than_those_that_were_run(fit):
+    other = {row.model: row for row in fit.predict_task()}
+    run = cell(fit, "model_2", "t0")
+
+    assert other["model_2"].high - other["model_2"].low > 1.5 * (run.high - run.low)
+    with pytest.raises(DesignError, match="covariates of the task: size, expected none"):
+        fit.predict_task({"size": 1.0})
+    with pytest.raises(DesignError, match="says nothing of tasks that were not run"):
+        fit_hierarchical(evals(), "per-task", rng=0).predict_task()
+
+
+def test_checks_find_what_a_model_misses(fit):
+    """One probability for all tasks cannot make tasks that differ so much."""
+    spread = "standard deviation of tasks"
+    found = {row.statistic: row.p_value for row in fit.check()}
+    flat = fit_hierarchical(evals(n=20), "beta-binomial", rng=0).check()
+
+    assert all(0.01 < p < 0.99 for p in found.values())
+    assert next(row for row in flat if row.statistic == spread).p_value < 0.01
+    prior = {row.statistic: row for row in fit.check(prior=True)}
+    own = {row.statistic: row for row in fit.check()}
+    assert prior[spread].high - prior[spread].low > own[spread].high - own[spread].low
+
+
+def test_reweighting_to_the_same_prior_changes_nothing_and_to_another_agrees_with_a_refit(fit):
+    same = fit.prior_sensitivity({"same": ("gamma", 2.0, 2.0)})
+    assert max(abs(row.change) for row in same) < 1e-9
+    assert same[0].ess == pytest.approx(600)
+
+    other = fit.prior_sensitivity({"half": ("gamma", 2.0, 4.0)})
+    again = fit_hierarchical(
+        evals(), rng=3, options={**SHORT, "priors": {"default": ("gamma", 2.0, 4.0)}}
+    )
+    for row in other:
+        assert row.how == "reweighted"
+        whole = cell(again, row.model, None)
+        assert abs(row.estimate - whole.estimate) < 0.3 * whole.std_error
+
+
+def test_draws_that_do_not_reach_are_drawn_anew(fit):
+    far = fit.prior_sensitivity({"far": ("lognormal", -4.0, 0.1)})
+
+    assert {row.how for row in far} == {"refitted"}
+    assert far[0].ess > 0
+
+
+def test_arviz_takes_the_draws_with_names(fit):
+    az = pytest.importorskip("arviz")
+    data = fit.to_arviz()
+
+    assert data.posterior["accuracy"].sel(model="model_2", task="t0").shape == (4, 150)
+    assert float(az.rhat(data, var_names=["intercept"])["intercept"]) < 1.2
+    assert set(data.groups()) >= {"posterior", "log_likelihood", "posterior_predictive"}
+
+
+def test_covariates_are_per_unit_of_the_covariate():
+    rng = np.random.default_rng(5)
+    size = rng.normal(10, 4, 30)
+    p = special.expit(0.2 * (size[:, None] - 10) - np.repeat(rng.normal(size=5), 60))
+    scores = ResponseMatrix.from_array(
+        (rng.random(p.shape) < p).astype(float), tasks=np.repeat(list("abcde"), 60).tolist()
+    )
+    given = {"models": {"size": {f"model_{i}": s for i, s in enumerate(size)}}}
+    short = {**SHORT, "draws": 60, "warm_up": 50}
+    found = fit_hierarchical(scores, covariates=given, rng=0, options=short).effects()[0]
+
+    assert found.low < 0.2 < found.high
+    assert found.high - found.low < 0.1
+    assert found.per_sd == pytest.approx(found.estimate * size.std())
+
+
+def test_takes_are_counted_where_questions_are_told_apart():
+    scores = evals(epochs=3)
+    found = fit_hierarchical(scores, "across-task", rng=0, options=BRIEF)
+    task = fit_hierarchical(scores, "task", rng=0, options=BRIEF)
+
+    assert found.counts.question_trials.max() == 3
+    assert task.counts.trials[2].tolist() == list(SIZES)
+    assert "sd_question" in found.posterior.parameters
+    assert any(note.startswith("too few draws") for note in found.notes)
+
+
+@pytest.mark.parametrize("model", ["task", "question", "across-task", "per-task"])
+@pytest.mark.parametrize("shape", [(1, (7,)), (1, (7, 1)), (3, (5,)), (2, (1, 1))], ids=str)
+def test_one_model_one_task_and_all_right_give_finite_numbers(model, shape):
+    n, sizes = shape
+    tasks = np.repeat([f"t{k}" for k in range(len(sizes))], sizes).tolist()
+    scores = ResponseMatrix.from_array(np.ones((n, sum(sizes))), tasks=tasks)
+    found = fit_hierarchical(scores, model, rng=0, options=BRIEF)
+
+    assert len(found) == n * (len(sizes) + 1)
+    assert all(0 < row.low <= row.estimate <= row.high <= 1 for row in found)
+    assert any("all right or all wrong" in note for note in found.notes)
+
+
+def test_auto_takes_the_simple_model_where_there_is_nothing_to_borrow():
+    found = fit_hierarchical(evals(n=5, sizes=(9, 9, 9, 9)), rng=0, options=BRIEF)
+    alone = fit_hierarchical(ResponseMatrix.from_array([[1, 0, 1]]), rng=0)
+
+    assert found.model == "task"
+    assert alone.model == "per-task"
+    assert "1 model on 1 task" in alone.reason
+
+
+def one_model(shares, size=40, seed=0):
+    rng = np.random.default_rng(seed)
+    right = rng.random((1, len(shares) * size)) < np.repeat(shares, size)
+    tasks = np.repeat([f"t{k}" for k in range(len(shares))], size).tolist()
+    return ResponseMatrix.from_array(right.astype(float), tasks=tasks)
+
+
+def test_auto_takes_particles_for_nested_evals_and_gibbs_for_crossed_ones(fit):
+    nested = fit_hierarchical(one_model([0.5, 0.6, 0.8]), rng=0, options=BRIEF)
+
+    assert (nested.model, nested.inference) == ("task", "mp")
+    assert "inference mp: nested, not crossed" in nested.reason
+    assert nested.diagnostics["least_ess"] > 100
+    assert nested.log_evidence_error < 0.1
+    assert (fit.inference, fit.log_evidence) == ("gibbs", None)
+    assert nested.predict_task()[0].high > nested.predict_task()[0].low
+    assert len(nested.difficulties()) == 3
+    assert len(nested.loo().notes) <= 1
+
+
+def test_the_evidence_speaks_for_the_model_that_the_answers_are_from():
+    """Shares alike: one for all tasks; unlike: one of its own each, or from a distribution."""
+    alike = fit_hierarchical(one_model([0.6] * 8), rng=0, options=BRIEF).evidence()
+    apart = fit_hierarchical(one_model([0.1, 0.9] * 4), "per-task", rng=0).evidence()
+
+    assert alike[0].model == "beta-binomial"
+    assert apart[-1].model == "beta-binomial"
+    assert apart[-1].probability < 1e-6
+    for rows in (alike, apart):
+        assert {row.model for row in rows} == {"beta-binomial", "per-task", "task"}
+        assert sum(row.probability for row in rows) == pytest.approx(1)
+        assert rows[0].log_bayes_factor == 0
+    right = one_model([0.6] * 8).scores.sum()
+    exact = next(row for row in alike if row.model == "beta-binomial")
+    assert exact.log_evidence == pytest.approx(special.betaln(1 + right, 321 - right))
+
+
+def test_evidence_of_a_crossed_eval_is_refused(fit):
+    with pytest.raises(DesignError, match="5 models on 4 tasks: the evidence is known of one"):
+        fit.evidence()
+
+
+def test_particles_that_are_asked_for_give_way_where_too_few_count():
+    """On many tasks of several models; on a part that would do; with questions told apart."""
+    rng = np.random.default_rng(2)
+    p = special.expit(rng.normal(size=(6, 1)) - np.repeat(rng.normal(size=7), 60))
+    tasks = np.repeat([f"t{k}" for k in range(7)], 60).tolist()
+    many = ResponseMatrix.from_array((rng.random(p.shape) < p).astype(float), tasks=tasks)
+    found = fit_hierarchical(many, inference="mp", rng=0, options=BRIEF)
+
+    assert found.inference == "gibbs"
+    (note,) = (note for note in found.notes if "massively parallel" in note)
+    assert "tried on 6 of 6 models × 7 of 7 tasks" in note
+    assert note.endswith("Gibbs sampling instead")
+    few = ResponseMatrix.from_array(many.scores[:2, :120], tasks=tasks[:120])
+    asked = fit_hierarchical(few, inference="mp", rng=0, options=BRIEF)
+    assert asked.inference == "mp"
+    apart = fit_hierarchical(few, "across-task", "mp", rng=0, options=BRIEF)
+    assert apart.inference == "gibbs"
+    assert any("but questions are told apart" in note for note in apart.notes)
+
+
+def test_poor_particles_of_a_nested_eval_give_way(monkeypatch):
+    """Too few, or weights without a mean."""
+    few, heavy = {"FEWEST": 1e9}, {"HEAVIEST": -9.0, "CARRIED": 2.0}
+    for bounds, said in ((few, "effective particles of"), (heavy, "without a mean")):
+        with monkeypatch.context() as patch:
+            for name, bound in bounds.items():
+                patch.setattr(fitting, name, bound)
+            found = fit_hierarchical(one_model([0.5, 0.6, 0.8]), rng=0, options=BRIEF)
+        assert found.inference == "gibbs"
+        assert any(said in note for note in found.notes)
+
+
+def test_where_pooling_buys_nothing_the_simple_model_is_recommended():
+    rng = np.random.default_rng(0)
+    p = np.repeat(rng.uniform(0.2, 0.8, (4, 3)), 1500, axis=1)
+    tasks = np.repeat(list("abc"), 1500).tolist()
+    scores = ResponseMatrix.from_array((rng.random(p.shape) < p).astype(float), tasks=tasks)
+    found = fit_hierarchical(scores, rng=0, options=SHORT)
+
+    assert any("use model 'per-task'" in note for note in found.notes)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"model": "tusk"}, SelectionError, "no model is called 'tusk'; did you mean task"),
+        ({"inference": "nuts"}, SelectionError, "no inference is called 'nuts'"),
+        ({"model": "task", "inference": "exact"}, SelectionError, "choose 'gibbs' or 'auto'"),
+        ({"model": "per-task", "inference": "mp"}, SelectionError, "choose 'exact' or 'auto'"),
+        ({"options": {"chain": 3}}, SelectionError, "no option is called 'chain'"),
+        ({"options": {"draws": 0}}, DesignError, "4 chains of 0 draws"),
+        ({"options": {"priors": {"task": ("gamma", -1.0, 2.0)}}}, DesignError, "prior"),
+        ({"options": {"priors": {"task": ("beta", 1.0, 2.0)}}}, SelectionError, "no prior"),
+        ({"options": {"priors": {"tusk": ("gamma", 1.0, 2.0)}}}, SelectionError, "no scale"),
+        ({"confidence_level": 95}, DesignError, "expected a number between 0 and 1"),
+        ({"covariates": {"models": {"size": {"model_0": 1.0}}}}, DesignError,
+         "no value for models model_1, model_2"),
+        ({"covariates": {"items": {}}}, DesignError, "expected of 'models' and 'tasks'"),
+        ({"model": "per-task", "covariates": {"tasks": {"n": dict.fromkeys(
+            ("t0", "t1", "t2"), 1.0) | {"t3": 2.0}}}}, DesignError, "takes no covariates"),
+    ],
+)  # fmt: skip
+def test_bad_input_is_named(arguments, error, message):
+    with pytest.raises(error, match=message):
+        fit_hierarchical(evals(), rng=0, **arguments)
+
+
+def test_scores_outside_the_unit_interval_are_refused():
+    with pytest.raises(DesignError, match="score 3 of model 'model_0' on item item_1"):
+        fit_hierarchical(ResponseMatrix.from_array([[1, 3.0], [0, 1]]))
+    with pytest.raises(DesignError, match="no scores found"):
+        fit_hierarchical(ResponseMatrix.from_array([[np.nan, np.nan]]))
+
+
+def test_the_table_fits_80_columns_and_shows_what_pooling_did(fit):
+    file = io.StringIO()
+    print_hierarchical(shown(fit), file, heading="made by a test", width=80)
+    text = file.getvalue()
+
+    assert max(map(len, text.splitlines())) <= 80
+    for word in ("Score", "Estimate", "Pull", "95 % interval", "R-hat at most"):
+        assert word in text
+    assert "| model_2 |" in hierarchical_markdown(shown(fit), "made by a test")
+
+
+def test_results_are_plain_numbers(fit):
+    assert isinstance(fit, HierarchicalFit)
+    json.dumps([fit.to_dict(), fit.summary(), fit.contrasts().to_dict()], allow_nan=False)
+    assert len(fit.to_frame()) == len(fit)
+
+
+def test_contrasts_cover_the_truth_in_simulated_evals():
+    """What tests/validation/test_hierarchical_coverage.py found."""
+    study = json.loads(COVERAGE.read_text(encoding="utf-8"))
+    by = {(row["intervals"], row["contrast"]): row for row in study["rows"]}
+
+    for what in ("overall", "task"):
+        assert 0.93 <= by["pooled", what]["coverage"] <= 0.97
+        assert by["pooled", what]["width"] < by["per-task", what]["width"]
+        assert by["pooled, limits a quarter narrower", what]["coverage"] < 0.93

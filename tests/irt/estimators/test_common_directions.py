@@ -1,0 +1,106 @@
+"""Few directions in place of an inverse: against the inverse, and Louis' identity."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from scipy import special
+
+from evalstats_plugin.irt.estimators import information
+from evalstats_plugin.irt.estimators.information import (
+    _exact,
+    _linearised,
+    eliminated,
+    nearly_eliminated,
+)
+from evalstats_plugin.irt.estimators.mml import MmlOptions, fit_marginal
+from evalstats_plugin.irt.model.data import Counts
+
+
+def joint(strong: float, r: int = 200, m: int = 150) -> tuple[torch.Tensor, torch.Tensor]:
+    """Edges (2, R, M) that share two directions, and the items' own parts."""
+    rng = np.random.default_rng(4)
+    shared = np.linalg.qr(rng.standard_normal((r, 2)))[0]
+    loads = np.sqrt(strong) * np.linalg.qr(rng.standard_normal((2 * m, 2)))[0].T
+    flat = shared @ loads + 0.004 * rng.standard_normal((r, 2 * m))
+    root = rng.standard_normal((m, 2, 4))
+    own = torch.from_numpy(root @ root.transpose(0, 2, 1))
+    half = torch.linalg.cholesky(own)
+    edges = torch.einsum("mpq,rqm->prm", half, torch.from_numpy(flat).view(r, 2, m))
+    return edges.contiguous(), own
+
+
+def test_they_give_what_the_inverse_gives():
+    edges, own = joint(0.95)
+    guess = torch.ones(len(edges[0]), 1, dtype=edges.dtype)
+    nothing = torch.zeros(len(edges[0]), dtype=edges.dtype)
+    exact = eliminated(torch.eye(len(edges[0]), dtype=edges.dtype), edges, own)
+    for given in (edges, edges.float()):
+        found = nearly_eliminated(given, own, guess, nothing)
+        assert found is not None
+        covariance = found.directions @ found.directions.T + torch.diag(found.spread)
+        torch.testing.assert_close(
+            covariance.diagonal(), exact.covariance.diagonal(), rtol=1e-3, atol=0
+        )
+        assert float((covariance - exact.covariance).abs().max()) < 0.005
+        torch.testing.assert_close(found.items, exact.items, rtol=1e-3, atol=1e-5)
+
+
+def test_where_they_are_not_few_or_nothing_is_known_there_is_no_answer():
+    edges, own = joint(0.95)
+    guess = torch.ones(len(edges[0]), 1, dtype=edges.dtype)
+    nothing = torch.zeros(len(edges[0]), dtype=edges.dtype)
+
+    assert nearly_eliminated(20 * edges, own, guess, nothing) is None
+    assert nearly_eliminated(joint(1.05)[0], own, guess, nothing) is None
+    rng = np.random.default_rng(1)
+    many = torch.from_numpy(rng.standard_normal((2, 40, 400))) * 0.05
+    alone = torch.eye(2, dtype=torch.float64).expand(400, 2, 2)
+    assert nearly_eliminated(many, alone, guess[:40], nothing[:40]) is None
+
+
+def test_what_is_known_anyway_is_known():
+    """Where sums say that a direction has less than no precision, it has what it had alone."""
+    edges, own = joint(1.05)
+    guess = torch.ones(len(edges[0]), 1, dtype=edges.dtype)
+    found = nearly_eliminated(edges, own, guess, torch.full_like(guess[:, 0], 0.01))
+
+    assert found is not None
+    assert float(found.directions.square().sum(dim=0).max()) == pytest.approx(99)
+    assert float(found.items.diagonal(dim1=1, dim2=2).min()) > 0
+
+
+@pytest.mark.parametrize("prior", ["none", "weak", "estimated"])
+def test_errors_are_those_of_the_information(prior: str, monkeypatch: pytest.MonkeyPatch):
+    """By Louis' identity, within 1 %; without the models' common square they were 3 % off."""
+    rng = np.random.default_rng(10)
+    theta, b, a = (
+        rng.standard_normal(300),
+        rng.standard_normal(240),
+        np.exp(0.3 * rng.standard_normal(240)),
+    )
+    right = rng.random((300, 240)) < special.expit(a * (theta[:, None] - b))
+    there = rng.random((300, 240)) < 0.8
+    counts = Counts(torch.from_numpy(right * there).double(), torch.from_numpy(there).double())
+    options = MmlOptions(prior=prior)  # type: ignore[arg-type]
+    found = fit_marginal(counts, options)
+    exact = _exact(found.answers, found, options, sandwich=False)
+    dense = _linearised(found.answers, found, options)
+    monkeypatch.setattr(information, "_DENSE_WORK", 0)
+    few = _linearised(found.answers, found, options)
+    monkeypatch.setattr(
+        information, "common_bows", lambda _, fit: fit.items.slope.new_zeros(2, 0, 240)
+    )
+    without = _linearised(found.answers, found, options)
+
+    def off(one: information.Covariances) -> float:
+        """Largest relative error of a standard error."""
+        pairs = [(one.abilities.diagonal(), exact.abilities.diagonal())]
+        pairs += [(one.items[:, k, k], exact.items[:, k, k]) for k in (0, 1)]
+        return max(float((x / y).sqrt().sub(1).abs().max()) for x, y in pairs)
+
+    assert not torch.equal(few.abilities, dense.abilities)
+    assert off(dense) < 0.01
+    assert off(few) < 0.01
+    assert off(without) > 2 * off(dense)

@@ -1,0 +1,291 @@
+"""Masks hold out what they say, two-stage fits use no held-out cell, and errors are measured."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from scipy import special, stats
+
+from evalstats_plugin.errors import DesignError
+from evalstats_plugin.irt.estimators.factor import fit_factor
+from evalstats_plugin.irt.estimators.frozen import (
+    calibration,
+    fit_curves,
+    predict_held_out,
+    score_held_out,
+    unseen_accuracy,
+    weighted_auc,
+)
+from evalstats_plugin.irt.estimators.items_integrated import items_integrated
+from evalstats_plugin.irt.model.data import Counts
+from evalstats_plugin.irt.model.masks import MASKS
+
+NEEDS = {
+    "shifted-rows": {"key": np.arange(20.0)},
+    "shifted-columns": {"key": np.arange(50.0)},
+    "temporal": {"released": np.arange(20.0)},
+}
+fit_one = partial(fit_factor, n_dimensions=1, ridge=5.0, tolerance=1e-3)
+
+
+def counts(right, trials=None):
+    trials = np.ones_like(right) if trials is None else trials
+    return Counts(torch.from_numpy(right * 1.0), torch.from_numpy(trials * 1.0))
+
+
+def simulated(n, m, rng):
+    """2PL with known probabilities."""
+    theta, b, a = rng.standard_normal(n), rng.standard_normal(m), rng.lognormal(0, 0.3, m)
+    p = special.expit(a * (theta[:, None] - b))
+    return (rng.random((n, m)) < p) * 1.0, p
+
+
+def split(name, observed, seed=0, **options):
+    return MASKS[name](observed, rng=np.random.default_rng(seed), **NEEDS.get(name, {}), **options)
+
+
+@pytest.mark.parametrize("name", MASKS)
+def test_every_mask_parts_observed_cells_and_follows_its_seed(name):
+    """No overlap, nothing missing in it, the same twice, and another with another seed."""
+    observed = np.random.default_rng(1).random((20, 50)) < 0.8
+    one, again, other = split(name, observed), split(name, observed), split(name, observed, 1)
+
+    assert (np.sum(one, axis=0) <= observed).all()
+    assert all(np.array_equal(a, b) for a, b in zip(one, again, strict=True))
+    assert not all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
+    assert one.train.any()
+    assert one.test.any()
+
+
+def test_masks_hold_out_the_cells_that_their_names_say():
+    """Counted by hand on a full 20 × 50 matrix: a fifth held out, 30 % of it exposed."""
+    full = np.ones((20, 50), dtype=bool)
+    cells = {name: tuple(int(part.sum()) for part in split(name, full)) for name in MASKS}
+
+    assert cells == {
+        "random": (800, 0, 200),
+        "rows": (800, 60, 140),
+        "columns": (800, 60, 140),
+        "block": (640, 4 * 12 + 10 * 5, 40),
+        "L": (960, 0, 40),
+        "shifted-rows": (800, 60, 140),
+        "shifted-columns": (800, 60, 140),
+        "temporal": (800, 60, 140),
+    }
+    assert (split("shifted-rows", full).train.any(1) == (np.arange(20) < 16)).all()
+    assert (split("shifted-columns", full).train.any(0) == (np.arange(50) < 40)).all()
+    assert (split("rows", full).exposed.sum(1)[~split("rows", full).train.any(1)] == 15).all()
+
+
+def test_block_and_union_differ_in_what_they_train_on():
+    """The book's trains on the corner alone; the union on all but the opposite corner."""
+    full = np.ones((20, 50), dtype=bool)
+    block, union = split("block", full), split("L", full)
+
+    assert np.array_equal(block.test, union.test)
+    assert not (block.train & (block.test.any(1)[:, None] | block.test.any(0))).any()
+    assert np.array_equal(union.train, ~union.test)
+
+
+def test_models_released_together_are_held_out_together():
+    """Half the models share the last date: all go, though a fifth was asked for."""
+    released = np.repeat([2023.0, 2024.0], 10)
+    full = np.ones((20, 50), dtype=bool)
+    found = MASKS["temporal"](full, released=released, rng=np.random.default_rng(0))
+
+    assert np.array_equal(found.test.any(1), released == 2024)
+
+
+def test_random_entries_leave_each_model_and_item_something():
+    """Items with one answer keep it, or nothing could be said of them."""
+    observed = np.zeros((30, 40), dtype=bool)
+    observed[np.arange(40) % 30, np.arange(40)] = True
+    observed[0] = True
+    found = MASKS["random"](observed, rng=np.random.default_rng(0), test_share=0.5)
+
+    assert found.train.any(0).all()
+    assert found.train.any(1).all()
+    assert found.test.any()
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0])
+def test_shares_and_keys_that_mean_nothing_are_refused(share):
+    """All or nothing cannot be held out; a key must have one number per model."""
+    full = np.ones((5, 6), dtype=bool)
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        MASKS["rows"](full, rng=np.random.default_rng(0), test_share=share)
+    with pytest.raises(ValueError, match=r"expected \(5,\)"):
+        MASKS["shifted-rows"](full, rng=np.random.default_rng(0), key=np.ones(4))
+    with pytest.raises(DesignError, match="cells are left"):
+        MASKS["rows"](full[:1], rng=np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("estimator", [fit_one, fit_curves], ids=["factor", "items-integrated"])
+@pytest.mark.parametrize("name", ["rows", "columns", "block"])
+def test_predictions_use_no_held_out_cell(estimator, name):
+    """Held-out answers turned round: bit for bit the same predictions, and good ones."""
+    right, p = simulated(40, 60, np.random.default_rng(2))
+    found = split(name, right > -1, exposure_rate=0.4)
+    other = np.where(found.test, 1 - right, right)
+    predicted = predict_held_out(estimator, counts(right), found)
+
+    assert np.array_equal(predicted, predict_held_out(estimator, counts(other), found))
+    assert np.corrcoef(predicted[found.test], p[found.test])[0, 1] > 0.75
+
+
+def test_two_stages_of_items_integrated_agree_with_the_fit_itself():
+    """Training items among training models: the posterior means that the estimator reports."""
+    right, _ = simulated(15, 80, np.random.default_rng(3))
+    fit, expected = fit_curves(counts(right)), items_integrated(counts(right), "2pl")
+    place = (expected.ability - fit.nodes[0]) / (fit.nodes[1] - fit.nodes[0])
+    before, share = place.long(), place.frac()[:, None]
+    between = (1 - share) * fit.curve[before] + share * fit.curve[before + 1]
+
+    torch.testing.assert_close(between, expected.probability, atol=2e-3, rtol=0)
+    torch.testing.assert_close(
+        fit.for_items(counts(right)).probability(), fit.probability(), atol=1e-12, rtol=0
+    )
+
+
+def test_predictions_are_averaged_over_the_errors_of_abilities():
+    """By a sum over the nodes, which lie closely; at the abilities themselves they are others."""
+    right, _ = simulated(15, 30, np.random.default_rng(3))
+    fit, at_estimates = fit_curves(counts(right)), items_integrated(counts(right), "2pl")
+    error = at_estimates.covariance.diagonal().sqrt()
+    away = (fit.nodes - at_estimates.ability[:, None]) / error[:, None]
+    weight = torch.softmax(-(away**2) / 2, dim=1)
+
+    torch.testing.assert_close(fit.probability(), weight @ fit.curve, atol=1e-3, rtol=0)
+    assert float((fit.probability() - at_estimates.probability).abs().max()) > 0.01
+
+
+def test_a_new_model_is_at_the_posterior_mean_of_a_direct_sum():
+    """Bayes' rule on the tabulated curves, one item at a time."""
+    rng = np.random.default_rng(4)
+    fit = fit_curves(counts(simulated(15, 30, rng)[0]), "rasch")
+    answers = (rng.random(30) < 0.5) * 1.0
+    scored = fit.for_models(counts(answers[None]))
+    nodes, curve, ability = (x.numpy() for x in (fit.nodes, fit.curve, fit.ability))
+    weight = stats.norm.pdf(nodes, ability.mean(), ability.std(ddof=1))
+    for j in range(30):
+        weight = weight * (curve[:, j] if answers[j] else 1 - curve[:, j])
+
+    assert float(scored.ability[0]) == pytest.approx(weight @ nodes / weight.sum(), abs=1e-10)
+    np.testing.assert_allclose(
+        scored.probability()[0].numpy(), weight @ curve / weight.sum(), atol=1e-10
+    )
+
+
+def test_a_function_that_gives_probabilities_is_fitted_to_exposed_cells_as_well():
+    """Any function will do: here item means, which the function itself must not see tested."""
+    right, _ = simulated(20, 50, np.random.default_rng(5))
+    found = split("rows", right > -1)
+    used = found.train | found.exposed
+
+    def means(data):
+        share = (data.right.sum(0) + 1) / (data.trials.sum(0) + 2)
+        return share.expand(data.right.shape)
+
+    expected = ((right * used).sum(0) + 1) / (used.sum(0) + 2)
+    predicted = predict_held_out(means, counts(right), found)
+
+    np.testing.assert_allclose(predicted, np.broadcast_to(expected, predicted.shape))
+
+
+def test_a_held_out_model_without_an_exposed_cell_is_refused():
+    """It could only be given the prior."""
+    right, _ = simulated(20, 50, np.random.default_rng(6))
+    found = split("rows", right > -1)
+    bare = found._replace(exposed=np.zeros_like(found.exposed))
+    with pytest.raises(DesignError, match="4 held-out models have no exposed cell"):
+        predict_held_out(fit_one, counts(right), bare)
+
+
+def test_auc_counts_pairs_and_ties_exactly():
+    """All pairs of single trials, by brute force; epochs and partial credit as weights."""
+    rng = np.random.default_rng(7)
+    score, right, wrong = rng.integers(0, 6, 40) / 6, rng.integers(0, 3, 40), rng.integers(0, 3, 40)
+    above = (score[:, None] > score) + 0.5 * (score[:, None] == score)
+    expected = (above * right[:, None] * wrong).sum() / (right.sum() * wrong.sum())
+
+    assert expected == pytest.approx(weighted_auc(score, right, wrong), abs=1e-14)
+    assert np.isnan(weighted_auc(score, right, np.zeros(40)))
+
+
+def test_scores_are_those_of_their_definitions():
+    """Every trial by itself: log loss and Brier score by hand."""
+    p = np.array([[0.2, 0.9], [0.5, 1.0]])
+    found = score_held_out(
+        counts(np.array([[1, 2], [0, 1]]), np.array([[1, 3], [0, 1]])), p, np.ones((2, 2), bool)
+    )
+
+    expected = -(np.log(0.2) + 2 * np.log(0.9) + np.log(0.1)) / 5
+    assert expected == pytest.approx(found.log_loss)
+    assert (0.64 + 2 * 0.01 + 0.81) / 5 == pytest.approx(found.brier)
+    assert found.n_cells == 3
+    sure = score_held_out(counts(np.array([[0.0]])), np.array([[1.0]]), np.ones((1, 1), bool))
+    assert sure.log_loss == np.inf
+    with pytest.raises(ValueError, match="no cell"):
+        score_held_out(counts(np.ones((1, 1))), np.ones((1, 1)), np.zeros((1, 1), bool))
+
+
+def test_calibration_tells_true_predictions_from_stretched_ones():
+    """With the truth, (observed - predicted) / error has variance 1; doubled logits are found."""
+    rng = np.random.default_rng(8)
+    right, p = simulated(200, 100, rng)
+    everything = np.ones_like(p, dtype=bool)
+
+    def misfit(probability):
+        table = calibration(counts(right), probability, everything, n_bins=20)
+        assert table.n_cells.sum() == 20_000
+        assert (np.diff(table.predicted) > 0).all()
+        return (((table.observed - table.predicted) / table.std_error) ** 2).sum()
+
+    assert stats.chi2.sf(misfit(p), 20) > 0.01
+    assert stats.chi2.sf(misfit(special.expit(2 * special.logit(p))), 20) < 1e-10
+
+
+def test_calibration_keeps_equal_predictions_together():
+    """Three values make three bins, however many were asked for."""
+    p = np.repeat([0.1, 0.5, 0.9], 10)[None]
+    right = np.tile([1.0, 0.0], 15)[None]
+    table = calibration(counts(right), p, np.ones_like(p, bool))
+
+    assert [10, 10, 10] == table.n_cells.tolist()
+    np.testing.assert_allclose(table.predicted, [0.1, 0.5, 0.9])
+
+
+def test_intervals_of_unseen_accuracy_hold_what_is_found():
+    """Coverage over 300 new models whose answers are drawn, and of chance alone as a control."""
+    rng = np.random.default_rng(9)
+    inside, alone = [], []
+    for _ in range(5):
+        right, _ = simulated(100, 150, rng)
+        seen = np.arange(150) < 30
+        known, new = counts(right[:40]), counts(right[40:] * seen, np.tile(seen * 1.0, (60, 1)))
+        found = unseen_accuracy(fit_one, known, new, rng=rng)
+        truth = right[40:, ~seen].mean(1)
+        inside.append((found.low <= truth) & (truth <= found.high))
+        error = np.sqrt(found.estimate * (1 - found.estimate) / 120)
+        alone.append(abs(truth - found.estimate) <= 1.96 * error)
+
+    # Each known set is one draw, so that the 300 are not independent: 4 points of room.
+    assert np.mean(inside) == pytest.approx(0.95, abs=0.04)
+    assert np.mean(alone) < 0.9
+    assert found.n_calibration == 40
+
+
+def test_unseen_accuracy_needs_one_pattern_and_models_to_learn_from():
+    """Different items seen, everything seen, or too few known models."""
+    right, _ = simulated(12, 20, np.random.default_rng(10))
+    rng = np.random.default_rng(0)
+    seen = np.tile(np.arange(20) < 5, (12, 1))
+    mixed = seen ^ (np.arange(12)[:, None] == 3)
+    for trials in (mixed, np.ones_like(seen)):
+        with pytest.raises(DesignError, match="same items for all"):
+            unseen_accuracy(fit_one, counts(right), counts(right * trials, trials), rng=rng)
+    with pytest.raises(DesignError, match="expected 40 or more"):
+        unseen_accuracy(fit_one, counts(right), counts(right * seen, seen), rng=rng, n_folds=20)

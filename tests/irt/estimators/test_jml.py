@@ -1,0 +1,139 @@
+"""Joint estimates against stored fits, general optimisers, and their known bias."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from scipy import optimize, special
+
+from evalstats_plugin.irt.estimators.joint import (
+    FARTHEST,
+    Penalty,
+    choose_strength,
+    joint_fit,
+    map_fit,
+)
+from evalstats_plugin.irt.model.data import Counts
+
+
+def counts(n, m, seed=0, *, missing=0.0, slopes=0.0, trials=1):
+    rng = np.random.default_rng(seed)
+    a = np.exp(slopes * rng.standard_normal(m))
+    p = special.expit(a * (rng.standard_normal((n, 1)) - rng.standard_normal(m)))
+    tried = trials * (rng.random((n, m)) >= missing)
+    return Counts(torch.tensor(1.0 * rng.binomial(tried, p)), torch.tensor(1.0 * tried))
+
+
+def negative(values, data, penalty, kind):
+    """The objective written out, for a general optimiser."""
+    right, trials = data.right.numpy(), data.trials.numpy()
+    n, m = right.shape
+    theta, d = values[:n], values[n : n + m]
+    a = values[n + m :] if kind == "2pl" else np.ones(m)
+    logit = theta[:, None] * a + d
+    held = penalty.ability * theta @ theta + penalty.intercept * d @ d
+    held += penalty.discrimination * ((a - 1) ** 2).sum()
+    return (trials * np.logaddexp(0, logit) - right * logit).sum() + held / 2
+
+
+@pytest.mark.parametrize("kind", ["rasch", "2pl"])
+@pytest.mark.parametrize("shape", [{}, {"missing": 0.2}, {"trials": 4}])
+def test_the_mode_is_that_of_a_general_optimiser(kind, shape):
+    data, penalty = counts(6, 25, slopes=0.3, **shape), Penalty(1.0, 0.5, 2.0)
+
+    fit = joint_fit(data, kind, penalty=penalty)
+
+    start = np.concatenate([np.zeros(31), np.ones(25 if kind == "2pl" else 0)])
+    best = optimize.minimize(negative, start, (data, penalty, kind), tol=1e-10)
+    theta = best.x[:6]
+    assert fit.converged
+    assert fit.ability.numpy() == pytest.approx(theta - theta.mean(), abs=2e-4)
+
+
+@pytest.mark.parametrize("kind", ["rasch", "2pl"])
+def test_the_gradient_vanishes_at_the_joint_maximum(kind):
+    data = counts(40, 40, slopes=0.2, trials=5)
+
+    fit = joint_fit(data, kind)
+
+    there = torch.isfinite(fit.intercept)
+    kept = Counts(data.right[:, there], data.trials[:, there])
+    slopes = fit.discrimination[there] if kind == "2pl" else torch.empty(0)
+    values = torch.cat([fit.ability, fit.intercept[there], slopes]).numpy()
+    gradient = optimize.approx_fprime(values, negative, 1e-6, kept, Penalty(), kind)
+    far = np.abs(values) > FARTHEST - 1
+    assert np.abs(gradient[~far]).max() < 2e-3
+
+
+def test_the_covariance_is_that_of_the_expected_information():
+    """Inverse of the whole Rasch information, by definition."""
+    data = counts(6, 40)
+
+    fit = map_fit(data, "rasch")
+
+    p = torch.sigmoid(fit.ability[:, None] + fit.intercept)
+    # The mode itself is not centred; the intercepts take that up.
+    full = joint_fit(data, "rasch", penalty=Penalty(1.0, 1.0))
+    assert torch.allclose(full.ability, fit.ability)
+    w = p * (1 - p)
+    information = torch.block_diag(torch.diag(w.sum(1) + 1), torch.diag(w.sum(0) + 1))
+    information[:6, 6:], information[6:, :6] = w, w.T
+    centre = torch.eye(6) - 1 / 6
+    expected = centre.double() @ torch.linalg.inv(information)[:6, :6] @ centre.double()
+    assert torch.allclose(fit.covariance, expected, atol=1e-7)
+
+
+def test_abilities_are_stretched_by_the_known_factor():
+    """Half as many wrong as there should be: with two models the stretch is exactly 2 [Hab77]_.
+
+    The conditional estimate for two models is log(n10 / n01).
+    """
+    right = np.zeros((2, 30))
+    right[0, :20], right[1, 20:] = 1, 1
+    data = Counts(torch.tensor(right), torch.ones(2, 30).double())
+
+    fit = joint_fit(data, "rasch")
+
+    assert float(fit.ability[0] - fit.ability[1]) == pytest.approx(2 * np.log(20 / 10), abs=1e-5)
+
+
+def test_many_fits_at_once_are_each_alone():
+    data = counts(8, 60, slopes=0.2)
+    weights = torch.tensor(np.random.default_rng(1).multinomial(60, np.full(60, 1 / 60), size=3))
+
+    together = joint_fit(data, "rasch", weights=weights)
+
+    for one, ability in zip(weights, together.ability, strict=True):
+        at = torch.repeat_interleave(torch.arange(60), one)
+        alone = joint_fit(Counts(data.right[:, at], data.trials[:, at]), "rasch")
+        assert torch.allclose(alone.ability, ability, atol=1e-6)
+
+
+def test_models_and_items_all_right_are_flagged_and_finite():
+    data = counts(6, 40)
+    data.right[0], data.right[:, 0] = 1, 1
+
+    fit = joint_fit(data, "rasch")
+
+    assert fit.extreme.tolist() == [1, 0, 0, 0, 0, 0]
+    assert torch.isfinite(fit.ability).all()
+    assert fit.ability.argmax() == 0
+    assert torch.isnan(fit.intercept[0])
+    # Under a prior both are finite of themselves.
+    assert torch.isfinite(map_fit(data, "2pl").intercept).all()
+
+
+def test_cross_validation_finds_the_prior_that_made_the_data():
+    """Intercepts of variance 1/8: a weak prior overfits with few models, a hard one underfits."""
+    rng = np.random.default_rng(2)
+    p = special.expit(rng.standard_normal((6, 1)) + rng.standard_normal(800) / np.sqrt(8))
+    right = torch.tensor(1.0 * (rng.random((6, 800)) < p))
+    data = Counts(right, torch.ones_like(right))
+
+    chosen = choose_strength(data, "rasch", rng, strengths=(0.01, 1.0, 8.0, 100000.0))
+
+    assert chosen.strength == 8
+    assert chosen.log_loss[0] > chosen.log_loss[2] + chosen.std_error[2]
+    with pytest.raises(ValueError, match="1 folds"):
+        choose_strength(data, "rasch", rng, folds=1)

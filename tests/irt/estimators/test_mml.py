@@ -1,0 +1,340 @@
+"""Marginal maximum likelihood against R, direct sums, and what must not matter."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from scipy import integrate, special
+
+from evalstats_plugin import ResponseMatrix
+from evalstats_plugin.irt.estimators.fitted import fit_mml
+from evalstats_plugin.irt.estimators.grid import arrange
+from evalstats_plugin.irt.estimators.information import _exact, _linearised
+from evalstats_plugin.irt.estimators.mml import MmlOptions, fit_marginal
+from evalstats_plugin.irt.fitting import fit_irt
+from evalstats_plugin.irt.model.data import Counts
+from evalstats_plugin.irt.scoring import score_models
+
+GOLDEN = json.loads(
+    (Path(__file__).parents[3] / "fixtures" / "golden" / "irt.json").read_text(encoding="utf-8")
+)
+AS_IN_R = {"nodes": 61, "tolerance": 1e-9}
+
+
+def lsat(name):
+    """Persons as models: each pattern as often as it occurred."""
+    rows = [
+        [int(c) for c in pattern] for pattern, n in GOLDEN["data"][name].items() for _ in range(n)
+    ]
+    return np.array(rows, dtype=float)
+
+
+def simulated(n, m, rng, *, missing=0.2, slopes=None):
+    theta, b = rng.standard_normal(n), rng.standard_normal(m)
+    a = np.exp(0.3 * rng.standard_normal(m)) if slopes is None else slopes
+    scores = (rng.random((n, m)) < special.expit(a * (theta[:, None] - b))).astype(float)
+    scores[rng.random((n, m)) < missing] = np.nan
+    return scores, theta, a, b
+
+
+def fit(scores, item_model="2pl", **options):
+    return fit_irt(ResponseMatrix.from_array(scores), item_model, "mml", options=options)
+
+
+def counts(scores):
+    there = ~np.isnan(scores)
+    return Counts(torch.from_numpy(np.nan_to_num(scores)), torch.from_numpy(there.astype(float)))
+
+
+@pytest.mark.parametrize("expected", GOLDEN["fits"], ids=lambda e: f"{e['data']}-{e['model']}")
+def test_estimates_errors_and_likelihood_agree_with_mirt(expected):
+    """R's mirt 1.47, same nodes: everything within 1e-4, as R prints it."""
+    found = fit(lsat(expected["data"]), expected["model"], **AS_IN_R)
+
+    assert found.diagnostics["converged"]
+    assert expected["log_likelihood"] == pytest.approx(
+        found.diagnostics["log_likelihood"], abs=1e-5
+    )
+    np.testing.assert_allclose(found.intercept, expected["intercept"], atol=1e-5)
+    np.testing.assert_allclose(
+        found.intercept_std_error, expected["intercept_std_error"], atol=1e-5
+    )
+    np.testing.assert_allclose(found.discrimination, expected["discrimination"], atol=1e-5)
+    if expected["model"] == "rasch":
+        known = found.hyperparameters
+        assert expected["variance"] == pytest.approx(known["ability_variance"], abs=3e-5)
+        assert expected["variance_std_error"] == pytest.approx(
+            known["ability_variance_std_error"], abs=1e-5
+        )
+    else:
+        np.testing.assert_allclose(
+            found.discrimination_std_error, expected["discrimination_std_error"], atol=1e-5
+        )
+
+
+@pytest.mark.parametrize("name", ["LSAT6", "LSAT7"])
+def test_scores_on_known_items_agree_with_mirt(name):
+    """Posterior means, modes and standard deviations of each pattern."""
+    table = GOLDEN["scores"][name]
+    patterns = np.array([[float(c) for c in row] for row in table["rows"]])
+    expected = np.array(list(table["rows"].values()))
+    one, two = (fit(lsat(name), model, **AS_IN_R) for model in ("1pl", "2pl"))
+    matrix = ResponseMatrix.from_array(patterns)
+
+    for column, (found, method) in {0: (one, "eap"), 2: (two, "eap"), 4: (two, "map")}.items():
+        scored = score_models(found, matrix, method=method)
+        np.testing.assert_allclose(scored.ability, expected[:, column], atol=2e-4)
+        np.testing.assert_allclose(scored.ability_std_error, expected[:, column + 1], atol=2e-4)
+
+
+@pytest.mark.parametrize("item_model", ["2pl", "3pl"])
+def test_the_likelihood_is_the_integral(item_model):
+    """Three models, four items, one missing cell, two trials: by adaptive quadrature."""
+    scores = np.array([[1, 0, 1, 1], [0, 0, 1, np.nan], [1, 1, 0, 0.0]])
+    scores = np.stack([scores, [[1, 1, 1, 0], [0, 1, 0, np.nan], [1, 0, 0, 0]]], axis=2)
+    found = fit(scores, item_model, prior="weak")
+    right, trials = np.nansum(scores, axis=2), (~np.isnan(scores)).sum(axis=2)
+
+    def joint(theta, i):
+        logit = found.discrimination * theta + found.intercept
+        p = found.guessing + (1 - found.guessing) * special.expit(logit)
+        terms = right[i] * np.log(p) + (trials[i] - right[i]) * np.log1p(-p)
+        return np.exp(terms.sum() - theta**2 / 2) / np.sqrt(2 * np.pi)
+
+    parts = [integrate.quad(joint, -9, 9, args=(i,), epsabs=1e-14)[0] for i in range(3)]
+    means = [
+        integrate.quad(lambda t, i: t * joint(t, i), -9, 9, args=(i,))[0] / parts[i]
+        for i in range(3)
+    ]
+
+    assert np.log(parts).sum() == pytest.approx(found.diagnostics["log_likelihood"], abs=1e-8)
+    np.testing.assert_allclose(found.ability, means, atol=1e-7)
+
+
+def test_no_small_change_of_any_parameter_is_better():
+    """The definition of a maximum, by brute force: and the curvature gives the errors."""
+    scores = lsat("LSAT7")
+    found = fit(scores, **AS_IN_R)
+    best = np.concatenate([found.discrimination, found.intercept])
+    at = np.linspace(-8, 8, 201)
+    patterns, often = np.unique(scores, axis=0, return_counts=True)
+
+    def log_likelihood(values):
+        logit = values[:5, None] * at + values[5:, None]
+        joint = patterns @ logit - np.logaddexp(0, logit).sum(axis=0) - at**2 / 2
+        return often @ special.logsumexp(joint, axis=1)
+
+    step = 1e-3
+    eye = np.eye(10) * step
+    top = log_likelihood(best)
+    assert all(log_likelihood(best + s * e) < top for e in eye for s in (-1, 1))
+    hessian = np.array(
+        [
+            [
+                sum(s * t * log_likelihood(best + s * e + t * f) for s in (-1, 1) for t in (-1, 1))
+                for f in eye
+            ]
+            for e in eye
+        ]
+    ) / (4 * step**2)
+    errors = np.sqrt(np.diagonal(np.linalg.inv(-hessian)))
+    mine = np.concatenate([found.discrimination_std_error, found.intercept_std_error])
+    np.testing.assert_allclose(mine, errors, rtol=1e-4)
+
+
+def test_the_order_of_models_and_items_does_not_matter():
+    """Relabelled, every estimate goes with its label."""
+    rng = np.random.default_rng(1)
+    scores = simulated(60, 12, rng)[0]
+    rows, columns = rng.permutation(60), rng.permutation(12)
+    expected, found = fit(scores, tolerance=1e-9), fit(scores[rows][:, columns], tolerance=1e-9)
+
+    np.testing.assert_allclose(found.ability, expected.ability[rows], atol=1e-6)
+    np.testing.assert_allclose(found.difficulty, expected.difficulty[columns], atol=1e-5)
+    np.testing.assert_allclose(
+        found.ability_covariance, expected.ability_covariance[rows][:, rows], atol=1e-6
+    )
+
+
+def test_the_same_data_give_the_same_numbers_to_the_bit():
+    """No randomness, no order of sums that changes."""
+    scores = simulated(50, 30, np.random.default_rng(2))[0]
+    first, second = fit(scores), fit(scores)
+
+    assert first.ability.tobytes() == second.ability.tobytes()
+    assert first.discrimination_std_error.tobytes() == second.discrimination_std_error.tobytes()
+
+
+def test_missing_cells_count_for_nothing():
+    """Models without an item have the likelihood of the items they took: patterns of it or not."""
+    rng = np.random.default_rng(3)
+    scores = simulated(80, 10, rng, missing=0)[0]
+    scores[:40, 7:] = np.nan
+    found = fit(scores, prior="weak")
+    shared = arrange(counts(scores))
+    scored = score_models(found, ResponseMatrix.from_array(scores[:40, :7]))
+
+    assert 2 == len(shared.trials)
+    np.testing.assert_allclose(scored.ability, found.ability[:40], atol=1e-8)
+
+
+def test_epochs_are_items_asked_again():
+    """Three epochs of an item with one set of parameters: the same likelihood as three items."""
+    rng = np.random.default_rng(4)
+    one = simulated(100, 6, rng, missing=0.1)[0]
+    again = np.repeat(one[:, :, None], 3, axis=2)
+    epochs, items = fit(again, prior="none"), fit(again.reshape(100, 18), prior="none")
+
+    np.testing.assert_allclose(
+        np.repeat(epochs.difficulty, 3), items.difficulty, atol=1e-3, rtol=1e-3
+    )
+    np.testing.assert_allclose(epochs.ability, items.ability, atol=1e-3)
+
+
+def test_an_item_with_its_key_turned_round_gets_a_negative_discrimination():
+    """And a note; the others keep theirs."""
+    rng = np.random.default_rng(5)
+    slopes = np.full(30, 1.2)
+    slopes[4] = -1.2
+    found = fit(simulated(500, 30, rng, slopes=slopes)[0])
+
+    assert [4] == np.flatnonzero(found.discrimination < 0).tolist()
+    assert any("1 items have negative discrimination" in note for note in found.notes)
+
+
+def test_stopping_early_is_said():
+    """The last estimate is there, and that it is not the best."""
+    found = fit(lsat("LSAT7"), max_steps=2)
+
+    assert not found.diagnostics["converged"]
+    assert any("not converged after" in note for note in found.notes)
+    assert np.isfinite(found.difficulty).all()
+
+
+@pytest.mark.parametrize("prior", ["none", "weak", "estimated"])
+def test_items_all_right_or_all_wrong_are_finite(prior):
+    """With a prior they are estimated, without one they are set aside."""
+    scores = simulated(40, 25, np.random.default_rng(6), missing=0)[0]
+    scores[:, 3], scores[:, 8] = 1, 0
+    found = fit(scores, prior=prior)
+    without = fit(np.delete(scores, [3, 8], axis=1), prior=prior)
+
+    assert np.isfinite(found.difficulty).all()
+    assert found.intercept[3] == found.intercept.max()
+    assert found.intercept[8] == found.intercept.min()
+    assert (prior == "none") == np.isnan(found.difficulty_std_error[[3, 8]]).all()
+    if prior == "none":
+        np.testing.assert_allclose(found.ability, without.ability, atol=1e-12)
+
+
+def test_few_nodes_are_noted_and_chosen_ones_are_close_enough():
+    """Long tests have narrow posteriors: 15 nodes miss them, the choice from the data does not."""
+    scores = simulated(60, 400, np.random.default_rng(7))[0]
+    few, chosen = fit(scores, nodes=15), fit(scores)
+
+    assert any("15 nodes are" in note for note in few.notes)
+    assert chosen.diagnostics["node_spacing"] <= 2
+    assert not any("nodes" in note for note in chosen.notes)
+    fine = fit(scores, nodes=1001, std_errors=False)
+    assert fine.diagnostics["log_likelihood"] == pytest.approx(
+        chosen.diagnostics["log_likelihood"], abs=0.01
+    )
+
+
+def test_long_tests_do_not_underflow():
+    """8,000 items: exp(-5,000) is 0, its logarithm is not."""
+    scores = simulated(12, 8000, np.random.default_rng(8))[0]
+    found = fit(scores, "rasch", std_errors=False)
+
+    assert np.isfinite(found.ability).all()
+    assert found.diagnostics["converged"]
+
+
+def test_truth_is_recovered_and_shuffled_answers_tell_nothing():
+    """A negative control: answers shuffled between models leave no ability to find."""
+    rng = np.random.default_rng(9)
+    scores, theta, a, b = simulated(600, 60, rng)
+    found = fit(scores, prior="estimated")
+    control = fit(np.array([rng.permutation(column) for column in scores.T]).T, prior="weak")
+
+    assert np.corrcoef(found.ability, theta)[0, 1] > 0.93
+    assert np.corrcoef(found.discrimination, a)[0, 1] > 0.8
+    assert np.sqrt(np.mean((found.difficulty - b) ** 2)) < 0.2
+    z = (found.ability - theta) / found.ability_std_error
+    assert 0.92 < np.mean(np.abs(z) < 1.96) < 0.98
+    assert np.abs(control.discrimination).mean() < 0.3
+
+
+@pytest.mark.parametrize("common_slope", [True, False])
+def test_large_problems_get_nearly_the_exact_errors(common_slope):
+    """The linearised information against Louis' identity on the same fit."""
+    data = counts(simulated(300, 60, np.random.default_rng(10))[0])
+    options = MmlOptions(common_slope=common_slope)
+    found = fit_marginal(data, options)
+    exact = _exact(arrange(data), found, options, sandwich=False)
+    quick = _linearised(arrange(data), found, options)
+
+    np.testing.assert_allclose(quick.items, exact.items, rtol=0.03, atol=2e-4)
+    np.testing.assert_allclose(quick.abilities.diagonal(), exact.abilities.diagonal(), rtol=0.01)
+
+
+def test_the_sandwich_agrees_where_the_model_is_true():
+    """Information and scores' cross-products estimate the same thing."""
+    scores = simulated(3000, 6, np.random.default_rng(11), missing=0)[0]
+    plain, sandwich = fit(scores), fit(scores, sandwich=True)
+
+    assert not np.array_equal(plain.intercept_std_error, sandwich.intercept_std_error)
+    np.testing.assert_allclose(plain.intercept_std_error, sandwich.intercept_std_error, rtol=0.15)
+
+
+def test_warm_and_ml_scores_solve_their_equations():
+    """Definitions: the derivative of the (weighted) log-likelihood is 0 at the estimate."""
+    found = fit(lsat("LSAT7"))
+    matrix = ResponseMatrix.from_array(list(itertools.product((0.0, 1.0), repeat=5)))
+    a, d, y = found.discrimination, found.intercept, matrix.scores[:, :, 0]
+
+    def weighted(theta, power):
+        p = special.expit(a * theta[:, None] + d)
+        information = (a**2 * p * (1 - p)).sum(axis=1)
+        log_likelihood = (y * np.log(p) + (1 - y) * np.log1p(-p)).sum(axis=1)
+        return log_likelihood + power * np.log(information)
+
+    for method, power in (("ml", 0.0), ("wle", 0.5)):
+        theta = score_models(found, matrix, method=method).ability
+        inside = np.isfinite(theta)
+        theta = np.where(inside, theta, 0)
+        slope = (weighted(theta + 1e-5, power) - weighted(theta - 1e-5, power)) / 2e-5
+        assert 30 == inside.sum() if method == "ml" else inside.all()
+        np.testing.assert_allclose(slope[inside], 0, atol=1e-6)
+
+
+def test_partial_credit_is_a_share_of_a_success():
+    """Half of one item: between wrong and right."""
+    scores = simulated(50, 8, np.random.default_rng(12), missing=0)[0]
+    abilities = []
+    for value in (0.0, 0.5, 1.0):
+        scores[0, 0] = value
+        matrix = ResponseMatrix.from_array(scores)
+        found = fit_mml(matrix, counts(scores), "rasch", {"prior": "none"})
+        abilities.append(found.ability[0])
+
+    assert abilities[0] < abilities[1] < abilities[2]
+
+
+@pytest.mark.parametrize("item_model", ["1pl", "2pl"])
+def test_an_estimated_prior_does_not_pin_the_scale(item_model):
+    """Counted as known, the items' distribution once made abilities' common errors too small.
+
+    The mean of N abilities is known from N(0, 1) alone: its variance is nearly 1/N.
+    """
+    scores = simulated(200, 150, np.random.default_rng(13))[0]
+    share = np.full(200, 1 / 200)
+    for prior in ("none", "estimated"):
+        covariance = fit(scores, item_model, prior=prior).ability_covariance
+
+        assert share @ covariance @ share == pytest.approx(1 / 200, rel=0.1)

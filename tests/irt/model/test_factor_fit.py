@@ -1,0 +1,185 @@
+"""A fitted factor model: predictions that no rotation moves, errors, files, and refusals."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from evalstats_plugin import ResponseMatrix
+from evalstats_plugin.errors import DesignError, LogError, SelectionError
+from evalstats_plugin.irt.fitting import fit_irt
+from evalstats_plugin.irt.model.fit import FactorFit, IRTFit
+from evalstats_plugin.irt.model.simulate import draw_responses, draw_truth, simulate_responses
+from evalstats_plugin.irt.scoring import score_models
+
+TWO = {"dimensions": 2, "ridge": 3.0}
+
+
+@pytest.fixture(scope="module")
+def matrix():
+    """Give 40 models in two dimensions."""
+    return simulate_responses(
+        rng=1, n_models=40, n_items=120, item_model="factor", n_epochs=2, missing=0.1
+    )[0]
+
+
+@pytest.fixture(scope="module")
+def fit(matrix):
+    """Give a fit without rotation."""
+    return fit_irt(matrix, "factor", rng=0, options=TWO)
+
+
+@pytest.mark.parametrize("how", ["varimax", "promax"])
+def test_rotations_keep_what_is_predicted_and_how_sure_it_is(fit, how):
+    """P(right), and the variance of each logit given the items."""
+    turned = fit.rotated(how)
+    before, after = (
+        np.einsum("mk,nkl,ml->nm", f.loading, f.ability_covariance, f.loading)
+        for f in (fit, turned)
+    )
+    own, other = (
+        np.einsum("nk,mkl,nl->nm", one, f.item_covariance, one)
+        for f in (fit, turned)
+        for one in [np.column_stack([f.ability, np.ones(len(f.ability))])]
+    )
+
+    np.testing.assert_allclose(turned.predict(), fit.predict(), atol=1e-10)
+    np.testing.assert_allclose(after, before, rtol=1e-8)
+    np.testing.assert_allclose(other, own, rtol=1e-8)
+    np.testing.assert_allclose(np.cov(turned.ability.T, ddof=0), turned.correlation, atol=1e-8)
+    assert not np.allclose(turned.loading, fit.loading, atol=0.05)
+    assert (turned.loading.sum(axis=0) >= 0).all()
+    with pytest.raises(SelectionError, match=f"turned by {how} already"):
+        turned.rotated("varimax")
+
+
+def test_models_scored_on_the_items_come_back_where_they_were(fit, matrix):
+    """Under the same prior; a prior of variance 1 would draw them in once more."""
+    scored = score_models(fit, matrix)
+
+    np.testing.assert_allclose(scored.ability, fit.ability, atol=0.01)
+    np.testing.assert_allclose(scored.ability_covariance, fit.ability_covariance, atol=1e-3)
+    assert scored.diagnostics == {"scored_by": "map", "n_items": 120}
+    with pytest.raises(SelectionError, match="no score is called 'eap'"):
+        score_models(fit, matrix, method="eap")
+
+
+def test_models_are_scored_on_the_items_they_share_with_the_fit(fit, matrix):
+    """In any order; the others are named."""
+    order = np.random.default_rng(0).permutation(120)[:100]
+    part = ResponseMatrix.from_array(
+        matrix.scores[:3, order], models=["x", "y", "z"], items=matrix.item_ids[order].tolist()
+    )
+    scored = score_models(fit, part)
+
+    assert ("x", "y", "z") == scored.models
+    assert 120 == len(scored.item_ids)
+    assert np.corrcoef(scored.ability[:, 0], fit.ability[:3, 0])[0, 1] > 0.9
+
+
+def test_errors_are_the_curvature_of_the_posterior(fit, matrix):
+    """Second differences of the log posterior of one model, and of one item."""
+    right = np.nansum(matrix.scores, axis=2)
+    trials = (~np.isnan(matrix.scores)).sum(axis=2)
+
+    def curvature(height, at):
+        k, h = len(at), 1e-3
+        steps = np.eye(k) * h
+        return -np.array(
+            [[(height(at + a + b) - height(at + a - b) - height(at - a + b) + height(at - a - b))
+              / (4 * h * h) for b in steps] for a in steps]
+        )  # fmt: skip
+
+    def of_model(theta):
+        logit = fit.loading @ theta + fit.intercept
+        fits = right[4] * logit - trials[4] * np.logaddexp(0, logit)
+        return fits.sum() - theta @ fit.prior_precision @ theta / 2
+
+    def of_item(item):
+        logit = fit.ability @ item[:-1] + item[-1]
+        return (right[:, 7] * logit - trials[:, 7] * np.logaddexp(0, logit)).sum()
+
+    items = np.column_stack([fit.loading, fit.intercept])
+    prior = np.linalg.inv(np.cov(items.T) + 1e-3 * np.eye(3))
+
+    np.testing.assert_allclose(
+        np.linalg.inv(curvature(of_model, fit.ability[4])), fit.ability_covariance[4], rtol=1e-4
+    )
+    np.testing.assert_allclose(
+        np.linalg.inv(curvature(of_item, items[7]) + prior), fit.item_covariance[7], rtol=1e-4
+    )
+
+
+def test_the_number_of_dimensions_is_chosen_by_answers_held_out():
+    """Two planted ones are found; of one, no second is."""
+    rng = np.random.default_rng(2)
+    truth = draw_truth(rng, 60, 150, "factor", n_dimensions=2)
+    two = draw_responses(truth._replace(discrimination=2 * truth.discrimination), rng)
+    one = draw_responses(draw_truth(rng, 60, 150, "rasch"), rng)
+    found, single = (fit_irt(m, "factor", rng=0) for m in (two, one))
+
+    assert 2 == found.n_dimensions
+    assert found.diagnostics["choices"]
+    assert 1 == single.n_dimensions
+    assert "item model 2pl fits it with errors that hold" in " ".join(single.notes)
+
+
+def test_a_saved_fit_comes_back(fit, tmp_path):
+    """To the bit; and is not taken for a fit of one ability."""
+    path = fit.rotated("promax").save(tmp_path / "f.parquet")
+    back = FactorFit.load(path)
+
+    assert back.to_dict() == fit.rotated("promax").to_dict()
+    for name in ("ability_covariance", "item_covariance", "prior_precision", "correlation"):
+        np.testing.assert_array_equal(getattr(fit.rotated("promax"), name), getattr(back, name))
+    with pytest.raises(LogError, match=r"holds a FactorFit, expected a IRTFit: read it with Fac"):
+        IRTFit.load(path)
+
+
+def test_tables_have_a_line_for_each_model_and_dimension(fit):
+    """And a column for each loading."""
+    models, items = fit.to_frame("models"), fit.to_frame("items")
+
+    assert 80 == len(models)
+    assert [1, 2] == models["dimension"].tolist()[:2]
+    np.testing.assert_array_equal(models["ability"], fit.ability.ravel())
+    assert {"loading_1", "loading_2_std_error", "intercept"} < set(items.columns)
+    with pytest.raises(SelectionError, match="models, items"):
+        fit.to_frame("factors")
+
+
+def test_dimensions_that_explain_nothing_are_noted_and_not_turned(matrix):
+    """A strong prior leaves only one of them."""
+    found = fit_irt(matrix, "factor", options={**TWO, "ridge": 1e4, "rotation": "promax"})
+
+    assert (2,) == found.empty
+    assert (
+        "1 of 2 dimensions explain nothing: fewer say as much; not turned by promax" in found.notes
+    )
+    with pytest.raises(DesignError, match="fit fewer"):
+        found.rotated("promax")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"dimensions": 40}, "40 dimensions asked for, 40 models and 120 items can tell 1 to 39"),
+        ({"dimensions": 0}, "0 dimensions asked for"),
+        ({"dimensions": "two"}, "expected a whole number or 'auto'"),
+        ({"dimensions": 2, "ridge": -1}, "expected a number above 0"),
+        ({"rotation": "oblimin"}, "no rotation is called 'oblimin'"),
+        ({"prior": "weak"}, "no option of item model 'factor' is called 'prior'"),
+    ],
+)
+def test_what_cannot_be_fitted_is_refused(matrix, options, message):
+    """With what there is."""
+    with pytest.raises((DesignError, SelectionError), match=message):
+        fit_irt(matrix, "factor", options=options)
+
+
+def test_other_estimators_and_responses_do_not_fit_factors(matrix):
+    """The mode is the one estimator."""
+    with pytest.raises(SelectionError, match="expected its only estimator, map"):
+        fit_irt(matrix, "factor", "mml")
+    with pytest.raises(SelectionError, match="do not go together"):
+        fit_irt(matrix, "factor", response="beta")

@@ -1,0 +1,111 @@
+"""Refits, answers held out and unlike items as records: the numbers are those of `irt`."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from evalstats_plugin import fit_irt
+from evalstats_plugin.errors import DesignError, SelectionError
+from evalstats_plugin.irt.bootstrap import bootstrap_abilities
+from evalstats_plugin.irt.dif import dif, differential_items, models_like
+from evalstats_plugin.irt.estimators.frozen import fit_curves, predict_held_out, score_held_out
+from evalstats_plugin.irt.estimators.refits import BootstrapOptions, bootstrap
+from evalstats_plugin.irt.fitting import expected_seconds, in_words
+from evalstats_plugin.irt.holdout import held_out
+from evalstats_plugin.irt.model.data import counts_of
+from evalstats_plugin.irt.model.masks import MASKS
+from evalstats_plugin.irt.model.simulate import simulate_responses
+from evalstats_plugin.irt.rows import factor_abilities
+
+MATRIX = simulate_responses(rng=5, n_models=12, n_items=80, item_model="rasch")[0]
+FIT = fit_irt(MATRIX, "rasch")
+
+
+def test_bootstrap_limits_are_the_percentiles_of_the_refits():
+    """Each model's own, wherever it stands in the table."""
+    results = bootstrap_abilities(FIT, MATRIX, n_resamples=80, rng=1, baseline="model_0")
+    options = BootstrapOptions(kind="rasch", n_resamples=80)
+    found = bootstrap(counts_of(MATRIX), options, np.random.default_rng(1))
+    for row in results:
+        i = MATRIX.models.index(row.model)
+        assert found.ability.low[i] == row.low
+        assert found.ability.high[i] == row.high
+        assert found.ability.std_error[i] == pytest.approx(row.std_error)
+    one = results.differences[0]
+    i = MATRIX.models.index(one.model_b)
+    spread = np.std(found.ability.replicates[:, i] - found.ability.replicates[:, 0], ddof=1)
+
+    assert one.high - one.low == pytest.approx(2 * 1.959964 * spread, rel=1e-5)
+
+
+def test_what_is_held_out_is_scored_as_the_parts_do():
+    """Same seed, same cells, same numbers."""
+    results = held_out(MATRIX, ("rows",), item_model="rasch", seeds=(3,))
+    counts = counts_of(MATRIX)
+    split = MASKS["rows"](np.ones((12, 80), dtype=bool), rng=np.random.default_rng(3))
+    p = predict_held_out(lambda c: fit_curves(c, "rasch"), counts, split)
+    scores = score_held_out(counts, p, split.test)
+
+    (row,) = results
+    assert (scores.auc, scores.log_loss, scores.brier, scores.n_cells) == (
+        row.auc, row.log_loss, row.brier, row.n_cells
+    )  # fmt: skip
+    share = MATRIX.scores[..., 0][split.test].mean()
+    entropy = -(share * np.log(share) + (1 - share) * np.log(1 - share))
+    assert row.base_log_loss == pytest.approx(entropy)
+
+
+def test_shifted_masks_hold_out_the_ablest_and_the_hardest():
+    """Whose answers are right more often, or less."""
+    results = held_out(MATRIX, ("shifted-rows", "shifted-columns"), item_model="rasch", seeds=(0,))
+    best, hardest = ([b for b in results.calibration if b.mask == row.mask] for row in results)
+    means = [np.average([b.observed for b in bins], weights=[b.n_cells for b in bins])
+             for bins in (best, hardest)]  # fmt: skip
+
+    assert means[0] > MATRIX.scores.mean() + 0.05
+    assert means[1] < MATRIX.scores.mean() - 0.2
+
+
+def test_unlike_items_are_those_of_dif_in_the_order_of_their_evidence():
+    """Patterns name the models."""
+    focal = models_like(["model_1*"], MATRIX.models)
+    results = differential_items(FIT, MATRIX, focal)
+    found = dif(FIT, MATRIX, focal)
+    p = [row.p_value for row in results if row.p_value is not None]
+
+    assert ("model_1", "model_10", "model_11") == focal
+    assert sorted(p) == p
+    for row in results:
+        j = MATRIX.item_ids.tolist().index(row.item)
+        assert row.log_odds is None or found.log_odds[j] == row.log_odds
+    assert 9 == results.n_others
+    with pytest.raises(SelectionError, match=r"no model is called 'gpt\*'"):
+        models_like(["model_1", "gpt*"], MATRIX.models)
+
+
+def test_factors_are_rows_of_models_by_score():
+    """The score of a model is the same in each of its dimensions."""
+    fit = fit_irt(MATRIX, "factor", options={"dimensions": 2, "ridge": 1.0})
+    results = factor_abilities(fit, MATRIX)
+    scores = [row.score for row in results]
+
+    assert sorted(scores, reverse=True) == scores
+    assert [1, 2] * 12 == [row.dimension for row in results]
+    i = fit.models.index(results[3].model)
+    assert fit.ability[i, 1] == results[3].estimate
+    top = [item for item in results.items if item.dimension == 2]
+    assert np.abs(fit.loading[:, 1]).max() == abs(top[0].loading)
+    with pytest.raises(DesignError, match="between 0 and 1"):
+        factor_abilities(fit, MATRIX, confidence_level=95)
+
+
+def test_costs_grow_with_models_and_items_and_are_said_roughly():
+    """Rates are of one core; draws are the dearest."""
+    small, large = (expected_seconds("2pl", "auto", "binomial", 50, m) for m in (500, 50_000))
+
+    assert 100 * small == pytest.approx(large)
+    assert expected_seconds("2pl", "mcmc", "binomial", 50, 500) > 20 * small
+    assert ["a second or less", "about 50 seconds", "about 20 minutes", "about 3 hours"] == [
+        in_words(x) for x in (0.2, 47, 1100, 9800)
+    ]

@@ -1,0 +1,296 @@
+"""Which estimator is chosen, why, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from evalstats_plugin import ResponseMatrix
+from evalstats_plugin.errors import DesignError, SelectionError
+from evalstats_plugin.irt.fitting import fit_irt
+from evalstats_plugin.irt.methods import ESTIMATORS, SERVES
+from evalstats_plugin.irt.scoring import score_models
+
+pytestmark = pytest.mark.needs("torch")
+
+
+def matrix(n, m, seed=0):
+    rng = np.random.default_rng(seed)
+    logit = rng.standard_normal((n, 1)) - rng.standard_normal(m)
+    return ResponseMatrix.from_array((rng.random((n, m)) < 1 / (1 + np.exp(-logit))).astype(float))
+
+
+@pytest.mark.parametrize(
+    ("shape", "item_model", "expected", "reason"),
+    [
+        ((8, 60), "rasch", "mml-items", "8 models, fewer than 300"),
+        ((300, 40), "2pl", "mml", "300 models, 300 or more"),
+        ((50, 10), "rasch", "mml", "50 models are more than 10 items"),
+        ((20, 30), "3pl", "mml", "only mml fits a 3pl"),
+    ],
+)
+def test_auto_goes_by_shape_and_says_why(shape, item_model, expected, reason):
+    """The measured rule: under 300 models items are integrated out."""
+    fit = fit_irt(matrix(*shape), item_model)
+
+    assert expected == fit.estimator
+    assert reason in fit.diagnostics["reason"]
+    assert expected == "mml-items" or fit.diagnostics["prior"] != "none"
+
+
+def test_what_does_not_exist_is_named_with_what_is_close():
+    """Estimators, item models, options, scores."""
+    with pytest.raises(SelectionError, match="did you mean mml"):
+        fit_irt(matrix(3, 5), estimator="mlm")
+    with pytest.raises(SelectionError, match="no item model is called '4pl'"):
+        fit_irt(matrix(3, 5), "4pl")
+    with pytest.raises(SelectionError, match=r"no option of mml is called 'node'.*nodes"):
+        fit_irt(matrix(3, 5), "2pl", "mml", options={"node": 3})
+    with pytest.raises(SelectionError, match="'mml-items' fits rasch, 2pl, not '3pl': choose mml"):
+        fit_irt(matrix(3, 5), "3pl", "mml-items")
+    fit = fit_irt(matrix(30, 5), "rasch", "mml")
+    with pytest.raises(SelectionError, match="no score is called 'mean'"):
+        score_models(fit, matrix(3, 5), method="mean")  # type: ignore[arg-type]
+
+
+NOTED = {
+    "jml": "stretches abilities",
+    "map": "shrink abilities",
+    "vi": "too narrow",
+    "mcmc": "posterior draws",
+    "cml-items": "conditional on item totals",
+    "cml": "conditional on model totals",
+}
+"""What each estimator that is taken on request only says of itself."""
+QUICK = {"mcmc": {"chains": 2, "draws": 60, "warm_up": 20}, "vi": {"max_steps": 400}}
+
+
+def graded(n=6, m=60):
+    """Models in the order of their ability, one unit apart."""
+    rng = np.random.default_rng(4)
+    logit = np.arange(n)[:, None] - (n - 1) / 2 - rng.standard_normal(m)
+    return ResponseMatrix.from_array((rng.random((n, m)) < 1 / (1 + np.exp(-logit))).astype(float))
+
+
+@pytest.mark.parametrize(
+    ("estimator", "item_model"),
+    [(name, m) for name in ESTIMATORS for m in SERVES[name] if m != "factor"],
+)
+def test_every_estimator_of_the_table_fits(estimator, item_model):
+    """In order, with errors, noted, the same again; a row that cannot be run is no row."""
+    options = {"prior": "weak"} if estimator == "mml" else QUICK.get(estimator)
+    data = graded()
+    fit, again = (fit_irt(data, item_model, estimator, rng=7, options=options) for _ in range(2))
+
+    assert (estimator, item_model) == (fit.estimator, fit.item_model)
+    assert (np.argsort(fit.ability) == np.arange(6)).all()
+    assert (fit.ability_std_error > 0).all()
+    assert np.isfinite(fit.predict()).all()
+    assert np.corrcoef(fit.predict().mean(axis=0), data.scores[..., 0].mean(axis=0))[0, 1] > 0.9
+    assert (np.isfinite(fit.difficulty_std_error) & (fit.difficulty_std_error > 0)).mean() > 0.7
+    assert NOTED.get(estimator, "") in " ".join(fit.notes)
+    assert fit.diagnostics["reason"] == "asked for"
+    assert item_model == "2pl" or estimator == "mcmc" or fit.diagnostics["converged"] is not False
+    if "sum to 0" in fit.identification:
+        assert fit.ability.sum() == pytest.approx(0, abs=1e-9)
+    np.testing.assert_array_equal(fit.ability, again.ability)
+    np.testing.assert_array_equal(fit.ability_covariance, again.ability_covariance)
+    np.testing.assert_array_equal(fit.difficulty, again.difficulty)
+
+
+def test_draws_go_by_the_generator_and_tell_whether_chains_were_compared():
+    one, other = (
+        fit_irt(graded(), "rasch", "mcmc", rng=seed, options=QUICK["mcmc"]) for seed in (1, 2)
+    )
+
+    assert not np.array_equal(one.ability, other.ability)
+    known = one.diagnostics["converged"] is not None
+    assert known == ("r_hat" in one.diagnostics)
+    assert known != any("chains agree was not checked" in note for note in one.notes)
+
+
+def test_chains_that_are_long_enough_agree_and_short_ones_are_said_not_to():
+    """The same answers: what a fit says of its chains goes by how many draws there are."""
+    options = {"sampler": "hmc", "chains": 4, "draws": 400, "warm_up": 100}
+    long, short = (
+        fit_irt(graded(), "rasch", "mcmc", rng=3, options=o) for o in (options, QUICK["mcmc"])
+    )
+
+    assert long.diagnostics["converged"] is True
+    assert long.diagnostics["r_hat"] < 1.01
+    assert short.diagnostics["converged"] is False
+    assert not any("chains disagree" in note for note in long.notes)
+    assert any("chains disagree" in note for note in short.notes)
+    assert long.ability == pytest.approx(fit_irt(graded(), "rasch", "mml-items").ability, abs=0.25)
+
+
+def test_conditional_fits_are_those_of_the_definition():
+    """Two models: log(n10 / n01), variance 1/n10 + 1/n01 of the difference."""
+    scores = np.repeat([[1, 0], [0, 1], [1, 1], [0, 0]], [20, 8, 5, 6], axis=0).T.astype(float)
+    fit = fit_irt(ResponseMatrix.from_array(scores), "rasch", "cml-items")
+    found = fit.ability_difference("model_1", "model_0")
+
+    assert found.difference == pytest.approx(np.log(20 / 8), abs=1e-9)
+    assert found.std_error == pytest.approx(np.sqrt(1 / 20 + 1 / 8), abs=1e-9)
+    # Of 20 items alike one difficulty: Warm's, half-way by symmetry.
+    assert fit.difficulty[:28] == pytest.approx(0, abs=1e-9)
+
+
+@pytest.mark.parametrize("estimator", ["cml", "cml-items"])
+def test_errors_of_what_was_conditioned_away_hold_both_uncertainties(estimator):
+    """Against the spread of 60 refits to answers drawn anew."""
+    rng = np.random.default_rng(0)
+    n, m = (60, 8) if estimator == "cml" else (8, 60)
+    theta, b = np.linspace(-1.2, 1.2, n), np.linspace(-1.2, 1.2, m)
+    p = 1 / (1 + np.exp(b - theta[:, None]))
+    fits = [
+        fit_irt(ResponseMatrix.from_array((rng.random((n, m)) < p) * 1.0), "rasch", estimator)
+        for _ in range(60)
+    ]
+    ability, difficulty = (
+        np.array([getattr(f, x) for f in fits]) for x in ("ability", "difficulty")
+    )
+    spread = {"ability": ability.std(0), "difficulty": difficulty.std(0)}
+    for name, seen in spread.items():
+        told = np.nanmean([getattr(f, f"{name}_std_error") for f in fits], axis=0)
+        assert (told / seen).mean() == pytest.approx(1, abs=0.15)
+
+
+@pytest.mark.parametrize("estimator", ["cml", "cml-items", "jml", "map", "vi", "mcmc"])
+def test_all_right_and_all_wrong_stay_finite(estimator):
+    """A model all right, an item all wrong but for it, an item all right."""
+    data = graded()
+    scores = data.scores.copy()
+    scores[:, 0] = 1
+    scores[5] = 1
+    odd = ResponseMatrix.from_array(scores)
+    fit = fit_irt(odd, "rasch", estimator, rng=0, options=QUICK.get(estimator))
+
+    assert np.isfinite(fit.ability).all()
+    assert np.isfinite(fit.ability_std_error).all()
+    assert np.isfinite(fit.difficulty).all()
+    assert fit.ability.argmax() == 5
+    assert fit.difficulty[0] == pytest.approx(fit.difficulty.min(), abs=1e-9)
+
+
+def test_what_an_estimator_cannot_fit_is_refused():
+    """Partial credit, an item model, a strength."""
+    half = ResponseMatrix.from_array([[0.5, 1, 0], [1, 0, 0.5]])
+    for name in ("cml", "cml-items"):
+        with pytest.raises(DesignError, match="needs whole numbers of right answers"):
+            fit_irt(half, "rasch", name)
+    with pytest.raises(SelectionError, match="'cml' fits rasch, not '2pl': choose mml-items"):
+        fit_irt(half, "2pl", "cml")
+    with pytest.raises(SelectionError, match=r"no option of cml is called 'x'.*there are: none"):
+        fit_irt(half, "rasch", "cml", options={"x": 1})
+    with pytest.raises(DesignError, match="strength is -1, expected a number above 0"):
+        fit_irt(half, "rasch", "map", options={"strength": -1})
+    with pytest.raises(DesignError, match="full-rank variational fits are of kind 'rasch'"):
+        fit_irt(half, "2pl", "vi", options={"family": "full-rank"})
+
+
+@pytest.mark.parametrize(
+    ("scores", "item_model", "estimator", "message"),
+    [
+        (np.ones((5, 12)), "2pl", "mml", "12 items found, each all right or all wrong"),
+        ([[1, 0], [1, 0]], "rasch", "mml", "2 items found, each all right or all wrong"),
+        (np.tri(8), "rasch", "cml", "no finite estimate: models and items are in perfect order"),
+        (np.tri(8), "rasch", "cml-items", "no finite estimate"),
+        ([[1, 0], [1, 0]], "rasch", "cml", "no finite estimate"),
+    ],
+)
+def test_answers_that_have_no_estimate_are_refused(
+    scores: Any, item_model: str, estimator: str, message: str
+):
+    with pytest.raises(DesignError, match=message):
+        fit_irt(ResponseMatrix.from_array(scores), item_model, estimator)
+
+
+def test_errors_that_are_not_finite_are_said():
+    fit = fit_irt(ResponseMatrix.from_array(np.eye(2)), "2pl", "mml")
+    missing = int(np.isnan(fit.discrimination_std_error).sum())
+
+    assert missing > 0
+    assert any(note.startswith(f"{missing} items have no standard error") for note in fit.notes)
+    rng = np.random.default_rng(0)
+    fine = fit_irt(ResponseMatrix.from_array(rng.random((40, 10)) < 0.5), "rasch", "mml")
+    assert not any("no standard error" in note for note in fine.notes)
+
+
+def test_a_prior_s_strength_can_be_cross_validated():
+    fit, again = (
+        fit_irt(graded(), "rasch", "map", rng=1, options={"strength": "cross-validated"})
+        for _ in range(2)
+    )
+
+    assert 0.1 <= fit.hyperparameters["strength"] <= 3
+    assert fit.hyperparameters == again.hyperparameters
+
+
+def test_models_are_scored_on_items_of_a_fit_in_any_order():
+    """Items go by task and id; those unknown are left out, with a note."""
+    calibration = matrix(200, 15)
+    fit = fit_irt(calibration, "2pl", "mml")
+    order = np.random.default_rng(1).permutation(15)
+    shuffled = ResponseMatrix.from_array(
+        np.c_[calibration.scores[:3, order, 0], np.ones(3)],
+        items=[*calibration.item_ids[order], "new"],
+    )
+    scored = score_models(fit, shuffled)
+
+    np.testing.assert_allclose(scored.ability, fit.ability[:3], atol=1e-9)
+    assert ("1 items are not in the fit: left out",) == scored.notes
+    assert score_models(fit, ResponseMatrix.from_array(calibration.scores[:1])).models
+
+
+def test_models_without_an_answer_cannot_be_scored():
+    """Nor those that took other items."""
+    fit = fit_irt(matrix(30, 5), "rasch", "mml")
+    scores = np.array([[1.0, 0, 1, 0, 1], [np.nan] * 5])
+    with pytest.raises(DesignError, match="no item of the fit was answered by model_1"):
+        score_models(fit, ResponseMatrix.from_array(scores))
+    with pytest.raises(DesignError, match="none of the 5 items is among the 5 of the fit"):
+        score_models(fit, ResponseMatrix.from_array(scores, tasks="another"))
+
+
+def test_abilities_of_a_rasch_fit_are_scored_on_its_scale():
+    """Standard deviation σ, not 1; and without the uncertainty of the items."""
+    data = matrix(400, 20)
+    fit = fit_irt(data, "rasch", "mml")
+    scored = score_models(fit, data)
+
+    np.testing.assert_allclose(scored.ability, fit.ability, atol=1e-8)
+    assert (scored.ability_std_error <= fit.ability_std_error).all()
+
+
+def test_draws_that_turn_the_scale_round_are_noted():
+    """Answers by chance do not tell able from unable; answers by ability do."""
+    rng = np.random.default_rng(5)
+    options = {"chains": 4, "draws": 150, "warm_up": 50}
+    chance = ResponseMatrix.from_array(rng.integers(0, 2, (4, 12)).astype(float))
+    ladder = (np.arange(12)[:, None] + rng.normal(size=(12, 60)) > 6).astype(float)
+    notes = [
+        fit_irt(matrix, "2pl", "mcmc", rng=1, options=options).notes
+        for matrix in (chance, ResponseMatrix.from_array(ladder))
+    ]
+
+    assert [True, False] == [any("turned round" in note for note in each) for each in notes]
+
+
+def test_two_samplers_draw_from_one_posterior():
+    """Gibbs and Hamiltonian Monte Carlo, to Monte Carlo error; another is refused."""
+    matrix = ResponseMatrix.from_array(
+        (np.arange(6)[:, None] / 3 + np.random.default_rng(4).logistic(size=(6, 80)) > 1) * 1.0
+    )
+    gibbs, hmc = (
+        fit_irt(matrix, "rasch", "mcmc", rng=0, options={"sampler": sampler})
+        for sampler in ("gibbs", "hmc")
+    )
+
+    assert gibbs.ability == pytest.approx(hmc.ability, abs=0.03)
+    assert gibbs.ability_std_error == pytest.approx(hmc.ability_std_error, rel=0.15)
+    assert hmc.diagnostics["divergent"] == 0
+    with pytest.raises(DesignError, match="sampler 'nuts' found"):
+        fit_irt(matrix, "rasch", "mcmc", options={"sampler": "nuts"})

@@ -1,0 +1,101 @@
+"""Records of a fitted scale: notes on the order, extreme models, items of a bank."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from evalstats_plugin import ResponseMatrix, fit_irt, score_models
+from evalstats_plugin.errors import DesignError, SelectionError
+from evalstats_plugin.irt import IRTFit
+from evalstats_plugin.irt.answers import scored_part
+from evalstats_plugin.irt.rows import abilities
+
+pytestmark = pytest.mark.needs("torch")
+
+
+@pytest.fixture(scope="module")
+def matrix() -> ResponseMatrix:
+    """Give twelve models of very different ability, the last all right."""
+    rng = np.random.default_rng(0)
+    logit = np.linspace(-2, 2, 12)[:, None] - rng.standard_normal(60)
+    scores = (rng.random((12, 60)) < 1 / (1 + np.exp(-logit))).astype(float)
+    scores[-1] = 1
+    return ResponseMatrix.from_array(scores)
+
+
+@pytest.fixture(scope="module")
+def fit(matrix: ResponseMatrix) -> IRTFit:
+    """Give its Rasch fit."""
+    return fit_irt(matrix, "rasch", rng=0)
+
+
+def test_an_order_unlike_that_of_scores_is_noted(fit: IRTFit, matrix: ResponseMatrix) -> None:
+    """The Rasch ability of complete data goes by the score; turned round it does not."""
+    turned = replace(fit, ability=-fit.ability)
+
+    assert not any("order the models otherwise" in n for n in abilities(fit, matrix).notes)
+    (note,) = (n for n in abilities(turned, matrix).notes if "order the models otherwise" in n)
+    assert "rank correlation -1.00" in note
+    few = ResponseMatrix.from_array(matrix.scores[:9])
+    part = replace(
+        turned, models=few.models, ability=turned.ability[:9],
+        ability_covariance=turned.ability_covariance[:9, :9],
+    )  # fmt: skip
+    assert not any("order the models otherwise" in n for n in abilities(part, few).notes)
+
+
+def test_models_all_right_are_marked(fit: IRTFit, matrix: ResponseMatrix) -> None:
+    """Their ability is finite by a convention only."""
+    rows = abilities(fit, matrix).rows
+
+    assert {"model_11": ("every answer right",)} == {r.model: r.notes for r in rows if r.notes}
+
+
+def test_items_of_a_bank_fit_new_models_as_defined(fit: IRTFit, matrix: ResponseMatrix) -> None:
+    """Outfit is the mean squared standardised residual, here by its formula over the part taken."""
+    some = np.array([40, 3, 17])
+    part = ResponseMatrix.from_array(
+        matrix.scores[:4, some], models=matrix.models[:4], items=list(matrix.item_ids[some])
+    )
+    scored = score_models(fit, part)
+    items = {item.item: item for item in abilities(scored, part, items=True).items}
+
+    assert set(matrix.item_ids[some]) == set(items)
+    for k, j in enumerate(some.tolist()):
+        logit = fit.discrimination[j] * (scored.ability - fit.difficulty[j])
+        p = 1 / (1 + np.exp(-logit))
+        expected = np.mean((part.scores[:, k, 0] - p) ** 2 / (p * (1 - p)))
+        item = items[str(matrix.item_ids[j])]
+        assert expected == pytest.approx(item.outfit)
+        assert fit.difficulty[j] == item.difficulty
+        assert part.scores[:, k].mean() == pytest.approx(item.score)
+
+
+def test_a_baseline_may_be_named_without_its_settings(fit: IRTFit, matrix: ResponseMatrix) -> None:
+    """As models in logs are labelled where settings differ."""
+    labelled = replace(fit, models=(*fit.models[:-1], "m (temperature=1)"))
+    found = abilities(labelled, matrix, baseline="m").differences
+
+    assert {"m (temperature=1)"} == {row.model_a for row in found}
+    with pytest.raises(SelectionError, match="no model is called 'model_99'; did you mean"):
+        abilities(fit, matrix, baseline="model_99")
+    with pytest.raises(DesignError, match="confidence level 1 found"):
+        abilities(fit, matrix, confidence_level=1)
+
+
+def test_what_has_no_score_is_left_out_and_told() -> None:
+    """Items and models alike; what stays keeps its names."""
+    scores = np.array([[1, 0, np.nan], [0, 1, np.nan], [np.nan] * 3])
+    kept = scored_part(ResponseMatrix.from_array(scores))
+
+    assert ("model_0", "model_1") == kept.models
+    assert ["item_0", "item_1"] == kept.item_ids.tolist()
+    assert (
+        "1 items that no model has a score of: not used",
+        "models without any score: model_2",
+    ) == kept.notes
+    with pytest.raises(DesignError, match=r"every score is 1 \(2 models, 1 items\)"):
+        scored_part(ResponseMatrix.from_array([[1.0], [1.0]]))

@@ -1,0 +1,70 @@
+"""Contests counted, tied together, and refused."""
+
+import numpy as np
+import pytest
+
+from evalstats_plugin.errors import DesignError
+from evalstats_plugin.ranking.contests.contests import Contests
+
+
+def test_wins_and_ties_are_counted_by_weight():
+    """0 beats 1 twice (weights 1 and 2), ties with 2; 2 beats 0."""
+    made = Contests.of([0, 1, 0, 2], [1, 0, 2, 0], [1, 0, 0.5, 1], weight=[1, 2, 1, 1])
+
+    np.testing.assert_array_equal(made.wins(), [[0, 3, 0.5], [0, 0, 0], [1.5, 0, 0]])
+    wins, ties = made.wins_and_ties()
+    np.testing.assert_array_equal(wins, [[0, 3, 0], [0, 0, 0], [1, 0, 0]])
+    np.testing.assert_array_equal(ties, [[0, 0, 1], [0, 0, 0], [1, 0, 0]])
+    with pytest.raises(DesignError, match="needs wins, losses and ties"):
+        Contests.of([0], [1], [0.3]).wins_and_ties()
+
+
+def test_groups_never_compared_are_found():
+    made = Contests.of([0, 1, 3, 2], [1, 0, 4, 1], [1, 1, 1, 1], players=6, weight=[1, 1, 1, 0])
+
+    parts = made.components()
+    assert parts[0] == parts[1]
+    assert parts[3] == parts[4]
+    assert len(set(parts.tolist())) == 4
+    # 0 and 1 beat each other; 3 beat 4 and not the other way round.
+    assert len(set(made.strong_components().tolist())) == 5
+
+
+def test_some_of_them():
+    made = Contests.of([0, 1, 0], [1, 2, 2], [1, 0, 0.5])
+
+    kept = made.take(made.tied)
+    assert len(kept) == 1
+    assert kept.players == made.players == ("player_0", "player_1", "player_2")
+    assert len(made.take([2, 2, 0])) == 3
+
+
+@pytest.mark.parametrize(
+    ("made", "message"),
+    [
+        (([], [], []), "no comparisons found"),
+        (([0, 1], [1, 1], [1, 1]), "comparisons of player_1 with itself found .the first is nu"),
+        (([0], [1], [1.5]), r"outcomes outside \[0, 1\]"),
+        (([0], [1], [float("nan")]), r"outcomes outside \[0, 1\]"),
+        (([0], [-1], [1]), "a place outside the list"),
+    ],
+)
+def test_what_is_no_contest_is_refused(made, message):
+    with pytest.raises(DesignError, match=message):
+        Contests.of(*made)
+
+
+def test_weights_are_numbers():
+    with pytest.raises(DesignError, match="weights below 0 or not finite"):
+        Contests.of([0], [1], [1], weight=[float("inf")])
+
+
+def test_every_comparison_needs_both_players():
+    with pytest.raises(DesignError, match="2 first players, 1 second players, 2 outcomes and 2"):
+        Contests.of([0, 1], [2], [1, 1])
+
+
+def test_of_all_of_them_nothing_is_copied():
+    made = Contests.of([0, 1, 0], [1, 2, 2], [1, 0, 0.5])
+
+    assert made.take(np.ones(3, dtype=bool)) is made

@@ -1,0 +1,195 @@
+"""Per-item scores of several models as contests between them."""
+
+from dataclasses import replace
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from evalstats_plugin.data.matrix import ResponseMatrix
+from evalstats_plugin.data.responses import Responses, Source
+from evalstats_plugin.data.runs import ResponseSet
+from evalstats_plugin.errors import DesignError
+from evalstats_plugin.ranking.contests.from_scores import BYTES, contests_from_scores
+
+NAN = float("nan")
+
+
+def meetings(scores, *, half):
+    """By hand: every pair on every item; (first, second, outcome, item)."""
+    found = []
+    for item in range(scores.shape[1]):
+        for i, j in combinations(range(len(scores)), 2):
+            a, b = scores[i, item], scores[j, item]
+            if np.isnan(a) or np.isnan(b) or (a == b and not half):
+                continue
+            found.append((i, j, 0.5 if a == b else float(a > b), item))
+    return found
+
+
+def shown(made):
+    columns = (made.first, made.second, made.outcome, made.cluster)
+    return list(zip(*(c.tolist() for c in columns), strict=True))
+
+
+@pytest.mark.parametrize("ties", ["drop", "half"])
+def test_every_pair_meets_on_every_item_both_answered(ties, monkeypatch):
+    """Also where the items do not fit into one block."""
+    rng = np.random.default_rng(0)
+    scores = rng.integers(0, 3, size=(5, 40)).astype(float)
+    scores[rng.random(scores.shape) < 0.2] = NAN
+    scores[0, 0], scores[1, 0], scores[2, 0] = np.inf, np.inf, -np.inf
+    matrix = ResponseMatrix.from_array(scores)
+    expected = meetings(scores, half=ties == "half")
+
+    assert shown(contests_from_scores(matrix, ties=ties)) == expected
+    monkeypatch.setattr("evalstats_plugin.ranking.contests.from_scores._BLOCK", 30)
+    assert shown(contests_from_scores(matrix, ties=ties)) == expected
+    worse = contests_from_scores(matrix, ties=ties, higher_is_better=False)
+    assert shown(worse) == [(i, j, 1 - y, c) for i, j, y, c in expected]
+
+
+def test_epochs_are_averaged_or_compared_one_by_one():
+    """.1 + .2 + .3 and its reverse are one mean, though not to the last digit."""
+    scores = [[[0.1, 0.2, 0.3], [1, 1, 0]], [[0.3, 0.2, 0.1], [1, 0, NAN]]]
+    matrix = ResponseMatrix.from_array(scores)
+    assert np.sum([0.1, 0.2, 0.3]) != np.sum([0.3, 0.2, 0.1])
+
+    assert shown(contests_from_scores(matrix, ties="half")) == [(0, 1, 0.5, 0), (0, 1, 1.0, 1)]
+    each = contests_from_scores(matrix, epochs="each")
+    assert shown(each) == [(0, 1, 0.0, 0), (0, 1, 1.0, 0), (0, 1, 1.0, 1)]
+    assert "compared epoch by epoch" in each.notes
+
+
+def test_items_of_a_cluster_share_one():
+    matrix = ResponseMatrix.from_array(
+        [[1, 1, 0, 1], [0, 0, 1, 0]], tasks=["s", "s", "t", "t"], clusters=["p", "p", "p", "q"]
+    )
+    made = contests_from_scores(matrix)
+
+    assert made.clusters == ("s/p", "t/p", "t/q")
+    assert made.cluster.tolist() == [0, 0, 1, 2]
+    assert not made.ordered
+
+
+def responses(model, task, scores, **more):
+    return Responses(
+        model=model,
+        task=task,
+        metric="m",
+        item_ids=np.arange(len(scores)),
+        scores=np.asarray(scores, dtype=float)[:, None],
+        source=Source(Path(), "test"),
+        **more,
+    )
+
+
+def test_of_a_metric_that_should_be_low_the_lower_wins():
+    """Each task its own way; a value that is no mean over items is left out, and this is said."""
+    found = ResponseSet(
+        (
+            responses("a", "up", [1, 0], higher_is_better=True),
+            responses("b", "up", [0, 0], higher_is_better=True),
+            responses("a", "down", [3, 1], higher_is_better=False),
+            responses("b", "down", [2, 2], higher_is_better=False),
+            responses("a", "f1", [1], aggregation="f1"),
+            responses("b", "silent", [1]),
+            responses("a", "silent", [2]),
+        )
+    )
+    made = contests_from_scores(found)
+
+    assert made.players == ("a", "b")
+    named = [(made.clusters[c], y) for c, y in zip(made.cluster, made.outcome, strict=True)]
+    assert named == [("up/0", 1.0), ("down/0", 0.0), ("down/1", 1.0), ("silent/0", 1.0)]
+    assert "not compared, no mean over items: f1/m" in made.notes
+    assert "higher is taken as better, the log does not say: silent/m" in made.notes
+
+
+def rasch(rng, n_models, n_items):
+    ability = np.linspace(-1, 1, n_models)
+    logit = ability[:, None] - rng.normal(size=n_items)
+    return ability, (rng.random((n_models, n_items)) < 1 / (1 + np.exp(-logit))).astype(float)
+
+
+def fitted(made):
+    """Bradley-Terry by Zermelo's fixed point, apart from the package's own estimators."""
+    wins = made.wins()
+    met = wins + wins.T
+    strength = np.ones(len(wins))
+    for _ in range(2000):
+        share = met / (strength[:, None] + strength)
+        strength = wins.sum(axis=1) / share.sum(axis=1)
+        strength /= np.exp(np.log(strength).mean())
+    return np.log(strength)
+
+
+def test_half_wins_on_complete_data_order_as_accuracy_does():
+    """What the note says, and that it is not said where it does not hold."""
+    rng = np.random.default_rng(1)
+    _, scores = rasch(rng, 6, 90)
+    made = contests_from_scores(ResponseMatrix.from_array(scores), ties="half")
+    said = "orders the models as mean accuracy does and adds nothing to it"
+
+    accuracy = scores.mean(axis=1)
+    assert len(set(accuracy)) == 6
+    assert np.argsort(fitted(made)).tolist() == np.argsort(accuracy).tolist()
+    assert any(said in note for note in made.notes)
+    scores[0, :30] = NAN
+    for ties in ("half", "drop"):
+        other = contests_from_scores(ResponseMatrix.from_array(scores), ties=ties)
+        assert not any(said in note for note in other.notes)
+
+
+def test_discordant_items_tell_the_abilities_of_a_rasch_model():
+    """Without ties Bradley-Terry has their scale; with half wins it is shrunk: the control."""
+    rng = np.random.default_rng(2)
+    ability, scores = rasch(rng, 8, 4000)
+    matrix = ResponseMatrix.from_array(scores)
+    dropped = contests_from_scores(matrix)
+    slopes = [
+        np.polyfit(ability, fitted(made), 1)[0]
+        for made in (dropped, contests_from_scores(matrix, ties="half"))
+    ]
+
+    assert slopes[0] == pytest.approx(1, abs=0.06)
+    assert slopes[1] < 0.6
+    assert any("conditional likelihood of the Rasch model" in note for note in dropped.notes)
+    assert any("of one item depend on each other" in note for note in dropped.notes)
+
+
+def test_what_would_not_fit_is_refused_before_it_is_made():
+    """49.5 million meetings at 40 bytes; only as many as there are count."""
+    rng = np.random.default_rng(3)
+    _, scores = rasch(rng, 30, 200)
+    matrix = ResponseMatrix.from_array(scores)
+    n = len(contests_from_scores(matrix))
+
+    assert len(contests_from_scores(matrix, most_bytes=n * BYTES)) == n
+    with pytest.raises(DesignError, match=f"{n:,} contests, which take .* take fewer models"):
+        contests_from_scores(matrix, most_bytes=n * BYTES - 1)
+    with pytest.raises(DesignError, match="leave out ties, or take fewer"):
+        contests_from_scores(matrix, ties="half", most_bytes=n * BYTES)
+
+
+@pytest.mark.parametrize(
+    ("scores", "message"),
+    [
+        ([[1, 0]], "1 model found"),
+        ([[1, NAN], [NAN, 1]], "no item that two models answered"),
+        ([[1, 0], [1, 0]], "nothing but ties found in 2 models and 2 items"),
+        (np.empty((2, 0)), "no item that two models answered"),
+    ],
+)
+def test_what_makes_no_contest_is_refused(scores, message):
+    with pytest.raises(DesignError, match=message):
+        contests_from_scores(ResponseMatrix.from_array(scores))
+    with pytest.raises(ValueError, match="expected 'drop' or 'half'"):
+        contests_from_scores(ResponseMatrix.from_array(scores), ties="win")
+
+
+def test_the_notes_of_what_was_read_are_kept():
+    matrix = replace(ResponseMatrix.from_array([[1], [0]]), notes=("3 items dropped",))
+
+    assert contests_from_scores(matrix).notes[0] == "3 items dropped"

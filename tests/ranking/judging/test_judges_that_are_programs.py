@@ -1,0 +1,156 @@
+"""`evalstats_plugin.ranking.judging.automatic` and `evalstats_plugin.ranking.judging.automatic`."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalstats_plugin.errors import PluginError, SelectionError
+from evalstats_plugin.ranking.judging.automatic import (
+    MOST_UNCLEAR,
+    Plan,
+    Question,
+    UnclearReplyError,
+    command_judge,
+    judge_items,
+    model_judge,
+    verdict,
+)
+from evalstats_plugin.ranking.judging.items import Item, Items
+from evalstats_plugin.ranking.judging.session import Session
+from evalstats_plugin.ranking.judging.standing import Goal
+
+ITEMS = Items(tuple(Item(f"n{k}", str(k)) for k in range(6)), "numbers")
+
+
+@pytest.mark.parametrize(
+    ("reply", "expected"),
+    [
+        ("first", 1.0), ("Second.", 0.0), (" TIE\n", 0.5), ("skip", None), (None, None),
+        ("A", 1.0), ("b", 0.0), ("C", 0.5), ("1", 1.0), (2, 0.0), (0.25, 0.25),
+        ("[[A]] would be too quick; on reflection [[B]]", 0.0),
+        ('{"winner": "left", "why": "shorter"}', 1.0), ({"winner": "tie"}, 0.5),
+    ],
+)  # fmt: skip
+def test_a_verdict_is_read(reply: Any, expected: float | None) -> None:
+    """As a word, within a longer reply, or as JSON."""
+    assert expected == verdict(reply)
+
+
+@pytest.mark.parametrize("reply", ["", "maybe", "A or B", '{"winner": 3}', "{", "[[D]]", 7])
+def test_what_is_no_verdict_is_told(reply: Any) -> None:
+    """And not guessed."""
+    with pytest.raises(UnclearReplyError, match="expected first, second, tie or skip"):
+        verdict(reply)
+
+
+def _larger(question: Question) -> str:
+    return "first" if int(question.first) > int(question.second) else "second"
+
+
+def _session(tmp_path: Path) -> Session:
+    return Session.open(tmp_path / "a.json", ITEMS.names, judge="program", prior_variance=9.0)
+
+
+def test_a_function_judges_until_the_goal(tmp_path: Path) -> None:
+    """Six numbers are put in order, with both places used, before the budget is spent."""
+    session = _session(tmp_path)
+    plan = Plan(goal=Goal("order", 0.95), budget=300)
+    judged = judge_items(session, ITEMS, _larger, plan, seed=1)
+
+    assert judged.reached
+    assert judged.certainty >= 0.95
+    assert 10 < judged.n_answers == len(session.given) < 300
+    assert {0.0, 1.0} == {answer.outcome for answer in session.given}
+    assert all(answer.judge == "program" and answer.placed for answer in session.given)
+    wins = session.contests().wins().sum(axis=1)
+    assert wins.argmax() == 5
+
+
+def test_both_orders_are_asked_and_agreement_is_counted(tmp_path: Path) -> None:
+    """A judge that always takes the first never agrees with itself; a good one always does."""
+    plan = Plan(goal=Goal("order", 0.999), budget=12, both_orders=True, at_once=2)
+    biased = judge_items(_session(tmp_path), ITEMS, lambda _: "first", plan, seed=1)
+    session = Session.open(tmp_path / "b.json", ITEMS.names)
+    good = judge_items(session, ITEMS, _larger, plan, seed=1)
+
+    assert (0.0, 1.0) == (biased.agreement, good.agreement)
+    assert 12 == good.n_answers
+    assert not good.reached
+    pairs = [(a.first, a.second) for a in session.given]
+    assert all(pairs[k] == pairs[k + 1][::-1] for k in range(0, 12, 2))
+
+
+def test_an_odd_budget_is_not_overspent(tmp_path: Path) -> None:
+    """Five questions are two pairs in both orders."""
+    plan = Plan(goal=Goal(), budget=5, both_orders=True, at_once=4)
+
+    assert 4 == judge_items(_session(tmp_path), ITEMS, _larger, plan, seed=1).n_answers
+
+
+def test_an_unclear_reply_is_a_skip_and_many_in_a_row_end_it(tmp_path: Path) -> None:
+    """Counted; what was answered before is kept."""
+    replies = iter(["first", "hm", "second", *["hm"] * MOST_UNCLEAR])
+    session = _session(tmp_path)
+    plan = Plan(goal=Goal(), budget=50)
+
+    with pytest.raises(PluginError, match="no verdict 5 times in a row; last: reply 'hm'"):
+        judge_items(session, ITEMS, lambda _: next(replies), plan, seed=1)
+    assert 2 == len(Session.open(session.path).given)
+    assert MOST_UNCLEAR == len(Session.open(session.path).skipped)
+
+
+def test_one_who_decides_nothing_ends_when_all_pairs_are_skipped(tmp_path: Path) -> None:
+    """15 pairs of 6 items."""
+    session = _session(tmp_path)
+    judged = judge_items(session, ITEMS, lambda _: None, Plan(goal=Goal(), budget=99), seed=1)
+
+    assert (0, 0, 15) == (judged.n_answers, judged.n_unclear, len(session.skipped))
+
+
+def test_a_program_gets_the_question_and_no_names() -> None:
+    """As JSON on standard input."""
+    code = "import json, sys; q = json.load(sys.stdin); print(json.dumps({'winner': 'tie', **q}))"
+    ask = command_judge(shlex.join([sys.executable, "-c", code]))
+    reply = ask(Question("é\n", "b", "P"))
+
+    assert {"winner": "tie", "prompt": "P", "first": "é\n", "second": "b"} == json.loads(reply)
+    assert 0.5 == verdict(reply)
+
+
+@pytest.mark.parametrize(
+    ("command", "timeout", "message"),
+    [
+        ([sys.executable, "-c", "import sys; sys.exit('no key')"], 60, "exit code 1: no key"),
+        (["/no/such/program"], 60, "cannot be asked: .*No such file"),
+        ([sys.executable, "-c", "import time; time.sleep(99)"], 0.5, "timed out after"),
+    ],
+)
+def test_a_program_that_fails_is_told(command: list[str], timeout: float, message: str) -> None:
+    """One error, with its last words."""
+    with pytest.raises(PluginError, match=message):
+        command_judge(shlex.join(command), timeout=timeout)(Question("a", "b"))
+    with pytest.raises(SelectionError, match="empty command"):
+        command_judge(" ")
+
+
+def test_a_model_is_told_what_to_compare_and_how_to_reply() -> None:
+    """In the order they are shown, under the prompt and the criterion."""
+    told: list[str] = []
+
+    def generate(text: str) -> str:
+        told.append(text)
+        return "The second cites its source.\n\n[[B]]"
+
+    ask = model_judge(generate, "Which is better founded?")
+
+    assert 0.0 == verdict(ask(Question("one", "two", "Explain.")))
+    [text] = told
+    places = [text.index(part) for part in ("Which is better founded?", "Explain.", "one", "two")]
+    assert sorted(places) == places
+    assert "[[C]] for a tie" in text

@@ -1,0 +1,383 @@
+"""Bradley–Terry against published tables, other programs, and what must not matter."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import optimize
+
+from evalstats_plugin.errors import DesignError, SelectionError
+from evalstats_plugin.ranking.contests.contests import Contests
+from evalstats_plugin.ranking.ratings.bradley_terry import chances, fit_bradley_terry, log_loss
+
+
+def table(rows, players):
+    """Contests of rows (first, second, {outcome: how often})."""
+    flat = [(i, j, y, w) for i, j, counts in rows for y, w in counts.items()]
+    i, j, y, w = zip(*flat, strict=True)
+    return Contests.of(i, j, y, players=players, weight=w, ordered=True)
+
+
+def won(matrix, players):
+    matrix = np.array(matrix)
+    i, j = np.nonzero(matrix)
+    return table([(a, b, {1.0: matrix[a, b]}) for a, b in zip(i, j, strict=True)], players)
+
+
+def against(fit, k):
+    """Ratings less that of player k, and their standard errors."""
+    v = fit.covariance
+    return fit.rating - fit.rating[k], np.sqrt(np.diagonal(v) + v[k, k] - 2 * v[k])
+
+
+def test_citations_of_stigler_1994(golden):
+    given = golden["citations"]
+    fit = fit_bradley_terry(won(given["wins"], given["items"]), covariance="model")
+    expected, (rating, error) = given["recomputed"], against(fit, 0)
+
+    np.testing.assert_allclose(rating, list(expected["log_ability"].values()), atol=1e-6)
+    np.testing.assert_allclose(error, list(expected["se"].values()), atol=1e-5)
+    assert fit.log_likelihood == pytest.approx(expected["loglik"], abs=1e-6)
+
+
+def baseball(golden):
+    given = golden["baseball"]
+    place = {name: k for k, name in enumerate(given["items"])}
+    rows = [(place[h], place[a], {1.0: x, 0.0: y}) for h, a, x, y in given["home_away"]]
+    return given["recomputed"], table(rows, given["items"])
+
+
+def test_baseball_of_agresti_2002(golden):
+    expected, made = baseball(golden)
+    fit = fit_bradley_terry(made, covariance="model")
+    rating, error = against(fit, 0)
+
+    np.testing.assert_allclose(rating, list(expected["log_ability"].values()), atol=1e-6)
+    np.testing.assert_allclose(error, list(expected["se"].values()), atol=1e-5)
+
+
+def test_baseball_with_the_advantage_of_playing_at_home(golden):
+    expected, made = baseball(golden)
+    fit = fit_bradley_terry(made, position=True, covariance="model")
+    home = expected["home_model"]
+
+    np.testing.assert_allclose(against(fit, 0)[0], list(home["log_ability"].values()), atol=1e-6)
+    assert fit.parameters["position"] == pytest.approx(home["home_advantage"], abs=1e-6)
+    assert fit.parameter_std_errors["position"] == pytest.approx(home["home_se"], abs=1e-5)
+    assert fit.log_likelihood == pytest.approx(home["loglik"], abs=1e-6)
+
+
+def test_puddings_of_davidson_1970(golden):
+    given = golden["pudding_ties"]
+    rows = [(i - 1, j - 1, {1.0: w, 0.0: v, 0.5: t}) for i, j, w, v, t in given["pairs"]]
+    expected, made = given["recomputed"], table(rows, 6)
+    davidson = fit_bradley_terry(made, ties="davidson", covariance="model")
+    rao_kupper = fit_bradley_terry(made, ties="rao-kupper", covariance="model")
+    worth = np.exp(davidson.rating)
+
+    np.testing.assert_allclose(worth / worth.sum(), expected["worth"], atol=1e-6)
+    assert np.exp(davidson.parameters["tie"]) == pytest.approx(expected["nu"], abs=1e-6)
+    assert davidson.log_likelihood == pytest.approx(expected["loglik"], abs=1e-6)
+    twin = expected["rao_kupper"]
+    np.testing.assert_allclose(against(rao_kupper, 0)[0], twin["log_ability"], atol=1e-6)
+    assert rao_kupper.parameters["tie"] == pytest.approx(twin["log_threshold_eta"], abs=1e-6)
+    assert rao_kupper.log_likelihood == pytest.approx(twin["loglik"], abs=1e-6)
+
+
+def test_the_example_of_wikipedia(golden):
+    given = golden["wikipedia_4"]
+    fit = fit_bradley_terry(won(given["wins"], given["items"]))
+    expected = given["recomputed"]["worth_geomean1"]
+
+    np.testing.assert_allclose(np.exp(fit.rating), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["testcase-pairwise-1.json", "testcase-pairwise-2.json"])
+def test_cases_of_choix(golden, name):
+    case = golden["choix_testcases"]["cases"][name]
+    fit = fit_bradley_terry(Contests.of(*np.array(case["data"]).T, 1.0))
+
+    np.testing.assert_allclose(fit.rating, case["ml_est"], atol=1e-8)
+
+
+def test_llmfao_ratings_are_those_of_evalica_and_arena_rank(golden, llmfao):
+    fit = fit_bradley_terry(llmfao)
+    worth, expected = np.exp(fit.rating), golden["llmfao"]["evalica_bradley_terry"]
+
+    shares = dict(zip(llmfao.players, worth / worth.sum(), strict=True))
+    assert shares == pytest.approx(expected, abs=1e-9)
+    stored = golden["llmfao"]["log_ability_centred"]
+    np.testing.assert_allclose(fit.rating, [stored[name] for name in fit.players], atol=1e-8)
+    arena = golden["llmfao"]["arena_rank_0_1_1"]
+    # Its optimiser stops early.
+    elo = 1000 + 400 / np.log(10) * fit.rating
+    np.testing.assert_allclose(elo, arena["rating"], atol=2e-2)
+
+
+def test_llmfao_standard_errors_clustered_by_prompt_are_one_and_a_half_times_as_large(
+    golden, llmfao
+):
+    given = golden["llmfao"]
+    plain = fit_bradley_terry(llmfao, covariance="sandwich").std_error
+    np.testing.assert_allclose(plain, given["se_sandwich_iid"], rtol=1e-5)
+
+    # The stored ones lack G / (G - 1).
+    prompt = fit_bradley_terry(llmfao, covariance="cluster")
+    without = prompt.std_error / np.sqrt(13 / 12)
+    np.testing.assert_allclose(without, given["se_cluster_prompt"], rtol=1e-5)
+    assert np.median(without / plain) == pytest.approx(1.53, abs=0.01)
+    assert "only 13 clusters" in prompt.notes[0]
+    assert prompt.diagnostics["degrees_of_freedom"] == 12
+    worker = fit_bradley_terry(llmfao, covariance="judge").std_error / np.sqrt(124 / 123)
+    np.testing.assert_allclose(worker, given["se_cluster_worker"], rtol=1e-5)
+    np.testing.assert_array_equal(fit_bradley_terry(llmfao).std_error, prompt.std_error)
+
+
+@pytest.mark.parametrize("ties", ["half", "davidson", "rao-kupper"])
+def test_estimates_with_place_and_features_are_those_of_a_plain_optimiser(simulated, ties):
+    _, made = simulated(4, 300, 3, ties=0.2)
+    rng = np.random.default_rng(1)
+    features = rng.normal(size=(300, 2)) * [1, 50]
+    made = replace(made, features=features, feature_names=("style", "length"))
+    fit = fit_bradley_terry(made, ties=ties, position=True, features=["length", "style"])
+    y = made.outcome
+
+    def lost(v):
+        rating = np.r_[v[:3], -v[:3].sum()]
+        x = rating[made.first] - rating[made.second] + v[3] + features @ [v[4], v[5] / 50]
+        if ties == "half":
+            return np.sum(np.log1p(np.exp(x)) - y * x)
+        if ties == "davidson":
+            parts = np.exp(np.stack([-x / 2, v[6] + 0 * x, x / 2]))
+            p = parts / parts.sum(axis=0)
+        else:
+            eta = np.exp(v[6])
+            up, down = 1 / (1 + np.exp(eta - x)), 1 / (1 + np.exp(eta + x))
+            p = np.stack([down, 1 - up - down, up])
+        return -np.log(p[(2 * y).astype(int), np.arange(300)]).sum()
+
+    best = optimize.minimize(lost, np.zeros(7), method="BFGS", options={"gtol": 1e-7})
+    names = ["position", "style", "length"]
+    expected = best.x[3:6] / [1, 1, 50]
+    np.testing.assert_allclose(fit.rating[:3], best.x[:3], atol=1e-5)
+    np.testing.assert_allclose([fit.parameters[k] for k in names], expected, atol=1e-5)
+    assert fit.log_likelihood == pytest.approx(-best.fun, abs=1e-6)
+    if ties != "half":
+        tie = best.x[6] if ties == "davidson" else np.exp(best.x[6])
+        assert fit.parameters["tie"] == pytest.approx(tie, abs=1e-5)
+    assert log_loss(fit, made) == pytest.approx(-fit.log_likelihood / 300, abs=1e-12)
+
+
+def test_style_control_finds_the_coefficient_and_unbiases_ratings():
+    """Of players as good as each other, one writes longer answers, and judges like that."""
+    rng = np.random.default_rng(0)
+    first, second = rng.permuted(np.tile([0, 1, 2], (20_000, 1)), axis=1)[:, :2].T
+    length = rng.normal(size=20_000) + (first == 0) - (second == 0)
+    outcome = rng.random(20_000) < 1 / (1 + np.exp(-0.5 * length))
+    made = Contests.of(first, second, outcome)
+    made = replace(made, features=length[:, None], feature_names=("length",))
+    fit = fit_bradley_terry(made, features=["length"])
+
+    assert fit_bradley_terry(made).rating[0] > 0.2
+    assert (np.abs(fit.rating) < 4 * fit.std_error).all()
+    error = fit.parameter_std_errors["length"]
+    assert error < 0.03
+    assert abs(fit.parameters["length"] - 0.5) < 4 * error
+
+
+def test_the_sandwich_by_hand(simulated):
+    _, made = simulated(4, 200, 8, ties=0.3)
+    made = replace(made, cluster=np.arange(200) // 5)
+    design = np.zeros((200, 4))
+    design[np.arange(200), made.first] = 1
+    design[np.arange(200), made.second] -= 1
+    fit = fit_bradley_terry(made, covariance="sandwich")
+    p = 1 / (1 + np.exp(-design @ fit.rating))
+    bread = np.linalg.pinv(design.T @ (design * (p * (1 - p))[:, None]))
+    scores = design * (made.outcome - p)[:, None]
+    groups = scores.reshape(40, 5, 4).sum(axis=1)
+
+    np.testing.assert_allclose(fit.covariance, bread @ scores.T @ scores @ bread, atol=1e-12)
+    clustered = fit_bradley_terry(made, covariance="cluster").covariance
+    np.testing.assert_allclose(clustered, bread @ groups.T @ groups @ bread * 40 / 39, atol=1e-12)
+    model = fit_bradley_terry(made, covariance="model").covariance
+    np.testing.assert_allclose(model, bread, atol=1e-12)
+
+
+def test_order_of_contests_players_and_sides_does_not_matter(simulated):
+    _, made = simulated(6, 400, 2, ties=0.2)
+    rng = np.random.default_rng(0)
+    names, order = rng.permutation(6), rng.permutation(400)
+    turned = Contests.of(
+        names[made.second][order], names[made.first][order], 1 - made.outcome[order], players=6
+    )
+    for ties in ("half", "drop", "davidson", "rao-kupper"):
+        fit, other = fit_bradley_terry(made, ties=ties), fit_bradley_terry(turned, ties=ties)
+        np.testing.assert_allclose(other.rating[names], fit.rating, atol=1e-10)
+        np.testing.assert_allclose(other.std_error[names], fit.std_error, atol=1e-10)
+
+
+def test_a_weight_is_worth_as_many_contests_to_the_estimate(simulated):
+    _, made = simulated(5, 300, 4, ties=0.1)
+    weight = np.random.default_rng(2).integers(0, 4, size=300)
+    heavy = replace(made, weight=weight.astype(float))
+    often = made.take(np.repeat(np.arange(300), weight))
+    fit, other = (fit_bradley_terry(c, covariance="model") for c in (heavy, often))
+
+    np.testing.assert_allclose(fit.rating, other.rating, atol=1e-10)
+    np.testing.assert_allclose(fit.covariance, other.covariance, atol=1e-12)
+    assert "counts as one observation" in fit_bradley_terry(heavy).notes[-1]
+
+
+def test_outcomes_may_be_shares():
+    shares = Contests.of([0, 1, 0], [1, 2, 2], [0.75, 0.6, 0.9])
+    split = Contests.of(
+        [0, 0, 1, 1, 0, 0], [1, 1, 2, 2, 2, 2], [1, 0] * 3, weight=[0.75, 0.25, 0.6, 0.4, 0.9, 0.1]
+    )
+
+    np.testing.assert_allclose(
+        fit_bradley_terry(shares).rating, fit_bradley_terry(split).rating, atol=1e-12
+    )
+    with pytest.raises(DesignError, match="needs wins, losses and ties"):
+        fit_bradley_terry(shares, ties="davidson")
+
+
+def test_an_undefeated_player_gets_a_finite_rating_and_a_note():
+    made = Contests.of([0] * 10 + [1, 2, 1], [1] * 5 + [2] * 5 + [2, 1, 2], [1] * 13)
+    for covariance in ("model", "sandwich"):
+        fit = fit_bradley_terry(made, covariance=covariance)
+        assert "player_0 won every comparison" in fit.notes[0]
+        assert "standard deviation 5" in fit.notes[0]
+        assert 2 < fit.rating[0] - fit.rating[1] < 10
+        # Ten wins leave open whether it is 2 or 8 logits better.
+        assert 1 < fit.std_error[0] < 3
+    groups = Contests.of([0, 1, 0, 1, 2, 3], [1, 0, 2, 3, 3, 2], [1] * 6)
+    assert "2 groups of players, of which one always beats" in fit_bradley_terry(groups).notes[0]
+
+
+@pytest.mark.parametrize("ties", ["davidson", "rao-kupper"])
+def test_without_ties_or_with_nothing_else_a_model_of_ties_stays_finite(simulated, ties):
+    _, made = simulated(4, 200, 1)
+    fit = fit_bradley_terry(made, ties=ties, covariance="model")
+    assert "no ties found" in fit.notes[0]
+    assert chances(fit, made)[:, 1].max() < 0.02
+    np.testing.assert_allclose(fit.rating, fit_bradley_terry(made).rating, atol=0.05)
+
+    tied = Contests.of(made.first, made.second, 0.5)
+    fit = fit_bradley_terry(tied, ties=ties, covariance="model")
+    assert any("only ties found" in note for note in fit.notes)
+    np.testing.assert_allclose(fit.rating, 0, atol=1e-6)
+    assert chances(fit, tied)[:, 1].min() > 0.9
+
+
+def test_players_that_nothing_connects_are_named():
+    made = Contests.of([0, 1, 2, 3], [1, 0, 3, 2], [1] * 4, players=["a", "b", "c", "d", "e"])
+    with pytest.raises(DesignError, match=r"another: e; no comparison connects \(a, b\), \(c, d\)"):
+        fit_bradley_terry(made)
+
+    with_prior = fit_bradley_terry(made, prior_sd=1.0)
+    np.testing.assert_allclose(with_prior.rating, 0, atol=1e-12)
+    assert with_prior.std_error[4] > with_prior.std_error[0]
+
+
+def test_what_the_contests_cannot_tell_is_refused(simulated):
+    _, made = simulated(4, 100, 0)
+    # Always the earlier one first, and 0 only against 3: the same as a rating.
+    one_way = Contests.of([0, 0, 0, 0], [1, 1, 1, 1], [1, 0, 1, 1], ordered=True)
+    with pytest.raises(DesignError, match="cannot tell position from the ratings"):
+        fit_bradley_terry(one_way, position=True)
+    own = (made.first == 1).astype(float) - (made.second == 1)
+    same = replace(made, features=own[:, None], feature_names=("is_b",))
+    with pytest.raises(DesignError, match="cannot tell is_b from the ratings"):
+        fit_bradley_terry(same, features=["is_b"])
+    with pytest.raises(DesignError, match="needs to know who was shown first"):
+        fit_bradley_terry(replace(made, ordered=False), position=True)
+    with pytest.raises(SelectionError, match="did you mean is_b"):
+        fit_bradley_terry(same, features=["is_B"])
+    gap = replace(same, features=np.where(np.arange(100)[:, None] < 3, np.nan, 1.0))
+    with pytest.raises(DesignError, match="'is_b' is not a finite number in 3 of 100"):
+        fit_bradley_terry(gap, features=["is_b"])
+
+
+@pytest.mark.parametrize(
+    ("keywords", "error", "message"),
+    [
+        ({"ties": "halves"}, SelectionError, "did you mean half"),
+        ({"covariance": "sandwitch"}, SelectionError, "did you mean sandwich"),
+        ({"covariance": "cluster"}, DesignError, "have no cluster"),
+        ({"covariance": "judge"}, DesignError, "have no judge"),
+        ({"judges": True}, DesignError, "need to know who judged"),
+        ({"prior_sd": -1}, DesignError, "expected a number above 0"),
+    ],
+)
+def test_wrong_settings_are_refused(simulated, keywords, error, message):
+    with pytest.raises(error, match=message):
+        fit_bradley_terry(simulated(3, 50, 0)[1], **keywords)
+
+
+def test_only_ties_leave_nothing_when_dropped():
+    with pytest.raises(DesignError, match="all comparisons are ties"):
+        fit_bradley_terry(Contests.of([0], [1], [0.5]), ties="drop")
+
+
+def test_a_player_that_was_not_fitted_has_no_chances(simulated):
+    _, made = simulated(3, 50, 0)
+    other = replace(made, players=("player_0", "stranger", "player_2"))
+    with pytest.raises(DesignError, match="were not fitted: stranger"):
+        chances(fit_bradley_terry(made), other)
+
+
+def test_players_a_long_way_apart_are_found():
+    """A ladder of 30 players, each 2 logits above the next, and meeting neighbours only."""
+    steps = np.arange(29)
+    made = Contests.of(
+        np.repeat(steps, 2), np.repeat(steps + 1, 2), np.tile([1.0, 0.0], 29),
+        weight=np.tile([np.exp(2.0), 1.0], 29),
+    )  # fmt: skip
+    fit = fit_bradley_terry(made, covariance="model")
+
+    np.testing.assert_allclose(fit.rating, 2 * (14.5 - np.arange(30)), atol=1e-8)
+
+
+def test_a_million_battles_take_less_than_a_second(simulated, within):
+    """About .007 s."""
+    truth, made = simulated(100, 1_000_000, 0)
+    fit = within(0.0135, lambda: fit_bradley_terry(made, covariance="sandwich"))
+
+    assert np.sqrt(np.mean(((fit.rating - truth) / fit.std_error) ** 2)) < 1.3
+
+
+def test_intervals_from_right_and_wrong_answers_hold_when_clustered_by_item():
+    """Of tests/validation/test_ranking_discordant.py; those taken as independent do not."""
+    file = Path(__file__).parents[3] / "fixtures" / "validation" / "ranking_discordant.json"
+    study = json.loads(file.read_text(encoding="utf-8"))
+    rows = {(r["items"], r["ties"], r["covariance"]): r for r in study["rows"]}
+
+    for items in (50, 200):
+        assert 0.93 <= rows[items, "drop", "cluster"]["coverage"] <= 0.97
+        assert 0.93 <= rows[items, "drop", "cluster"]["coverage_of_differences"] <= 0.97
+        assert rows[items, "drop", "model"]["coverage"] == pytest.approx(0.64, abs=0.03)
+        assert rows[items, "half", "cluster"]["ordered_as_accuracy"] == 1
+        assert rows[items, "half", "cluster"]["slope"] == pytest.approx(0.38, abs=0.02)
+
+
+def test_the_benchmark_holds_what_was_promised():
+    """Of the last `python -m benchmarks.ranking`: a million contests of 100 players."""
+    file = Path(__file__).parents[3] / "benchmarks" / "results" / "ranking.json"
+    runs = json.loads(file.read_text(encoding="utf-8"))["runs"]
+    alone, sure = (
+        {run["program"]: run for run in runs if run["job"] == job}
+        for job in ("ratings", "ratings with intervals")
+    )
+
+    assert {"choix", "evalica", "scikit-learn"} <= alone.keys()
+    assert {"choix", "evalica", "arena-rank", "scikit-learn"} <= sure.keys()
+    exact = alone["evalstats-plugin"]["rmse"]
+    for run in runs:
+        assert run["rmse"] == pytest.approx(exact, rel=0.01), run["program"]
+    for name in ("choix", "evalica", "arena-rank"):
+        assert sure[name]["ratio"]["median"] >= 3
+    assert sure["evalstats-plugin, bootstrap"]["cpu_seconds"]["median"] <= 5
+    assert 0.9 <= sure["evalstats-plugin"]["coverage"] <= 0.99

@@ -1,0 +1,161 @@
+"""Posterior of ratings: against sums over a grid, calibration, and a sampler that is broken."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from evalstats_plugin.errors import DesignError, SelectionError
+from evalstats_plugin.ranking.contests.contests import Contests
+from evalstats_plugin.ranking.ratings.bradley_terry import fit_bradley_terry
+from evalstats_plugin.ranking.ratings.gibbs import GibbsOptions
+from evalstats_plugin.ranking.ratings.uncertainty import bradley_terry_posterior
+
+SMALL = Contests.of([0, 0, 1, 0, 2, 1], [1, 1, 2, 2, 1, 0], [1, 1, 1, 0.5, 1, 0])
+MEAN = np.array([0.5, 0.0, -0.3])
+COVARIANCE = np.array([[1.5, 0.4, 0.0], [0.4, 1.0, -0.2], [0.0, -0.2, 0.8]])
+CPU = GibbsOptions(device="cpu", draws=600, warm_up=50)
+FIXTURES = Path(__file__).parents[3] / "fixtures"
+STUDY = json.loads(
+    (FIXTURES / "validation" / "ranking_bradley_terry.json").read_text(encoding="utf-8")
+)
+
+
+def summed_over_a_grid(made, mean, covariance):
+    """Evidence, mean and covariance of three ratings, to about 8 digits."""
+    node, weight = np.polynomial.hermite_e.hermegauss(60)
+    z = np.stack(np.meshgrid(node, node, node, indexing="ij")).reshape(3, -1)
+    w = np.prod(np.stack(np.meshgrid(weight, weight, weight, indexing="ij")), axis=0).ravel()
+    rating = mean[:, None] + np.linalg.cholesky(covariance) @ z
+    x = rating[made.first] - rating[made.second]
+    likelihood = np.exp((made.outcome[:, None] * x - np.logaddexp(0, x)).sum(axis=0))
+    p = w * likelihood
+    evidence = p.sum() / w.sum()
+    p = p / p.sum()
+    centre = rating @ p
+    away = rating - centre[:, None]
+    return np.log(evidence), centre, (away * p) @ away.T
+
+
+def test_draws_have_the_moments_of_the_posterior():
+    _, mean, covariance = summed_over_a_grid(SMALL, MEAN, COVARIANCE)
+    fit = bradley_terry_posterior(
+        SMALL, prior_mean=MEAN, prior_covariance=COVARIANCE, estimator="gibbs", options=CPU, rng=0
+    )
+
+    assert fit.diagnostics["ess"] > 800
+    assert fit.draws.shape == (2400, 3)
+    error = np.sqrt(np.diagonal(covariance) / fit.diagnostics["ess"])
+    assert (np.abs(fit.rating - mean) < 4 * error).all()
+    np.testing.assert_allclose(fit.covariance, covariance, atol=0.15)
+
+
+def test_laplace_is_close_with_few_contests_and_closer_with_many():
+    def furthest(made):
+        evidence, mean, covariance = summed_over_a_grid(made, MEAN, COVARIANCE)
+        fit = bradley_terry_posterior(
+            made, prior_mean=MEAN, prior_covariance=COVARIANCE, estimator="laplace"
+        )
+        away = np.abs(fit.rating - mean) / np.sqrt(np.diagonal(covariance))
+        return away.max(), abs(fit.diagnostics["log_evidence"] - evidence)
+
+    few, many = furthest(SMALL), furthest(SMALL.take(np.tile(np.arange(6), 10)))
+    assert few[0] < 0.1
+    assert few[1] < 0.1
+    assert many[0] < few[0]
+
+
+def test_the_study_of_calibration_holds():
+    """Of tests/validation/test_ranking_bradley_terry.py: even ranks, and a control that fails."""
+    rows = {row["sampler"]: row for row in STUDY["calibration"]}
+
+    assert rows["gibbs"]["p_value"] > 1e-3
+    assert rows["gibbs"]["std_dev"] == pytest.approx(12**-0.5, abs=0.02)
+    assert rows["broken"]["p_value"] < 1e-6
+
+
+def test_a_scale_of_ratings_is_estimated():
+    """Both ways, of ratings with standard deviation 1 and of ones 2.5 times as large."""
+    for factor in (1.0, 2.5):
+        rating = factor * np.random.default_rng(2).normal(size=20)
+        first, second = np.triu_indices(20, 1)
+        p = 1 / (1 + np.exp(rating[second] - rating[first]))
+        won = np.random.default_rng(0).random((4, 190)) < p
+        made = Contests.of(np.tile(first, 4), np.tile(second, 4), won.ravel(), players=20)
+        spread = {
+            estimator: bradley_terry_posterior(
+                made, prior_covariance="estimated", estimator=estimator, rng=0,
+                options=GibbsOptions(draws=60, warm_up=20, device="cpu"),
+            ).diagnostics["prior_sd"]
+            for estimator in ("gibbs", "laplace")
+        }  # fmt: skip
+        assert spread["gibbs"] == pytest.approx(rating.std(), rel=0.35)
+        assert spread["laplace"] == pytest.approx(spread["gibbs"], rel=0.15)
+
+
+def test_position_and_davidson_ties_are_close_to_maximum_likelihood_with_much_data(simulated):
+    _, made = simulated(4, 4000, 2, ties=0.2, position=0.4)
+    fit = bradley_terry_posterior(made, ties="davidson")
+    plain = fit_bradley_terry(made, ties="davidson", position=True, covariance="model")
+
+    assert fit.estimator == "laplace"
+    assert fit.diagnostics["reason"] == "ties have a model of their own"
+    np.testing.assert_allclose(fit.rating - fit.rating.mean(), plain.rating, atol=0.01)
+    for name, error in plain.parameter_std_errors.items():
+        assert fit.parameters[name] == pytest.approx(plain.parameters[name], abs=0.01)
+        assert fit.parameter_std_errors[name] == pytest.approx(error, rel=0.01)
+    half = bradley_terry_posterior(made, estimator="gibbs", options=replace(CPU, draws=150), rng=1)
+    ml = fit_bradley_terry(made, position=True, covariance="model")
+    error = ml.parameter_std_errors["position"]
+    assert half.parameters["position"] == pytest.approx(ml.parameters["position"], abs=0.3 * error)
+    assert half.parameter_std_errors["position"] == pytest.approx(error, rel=0.15)
+
+
+def test_groups_that_never_met_have_the_prior_between_them():
+    made = Contests.of([0, 2], [1, 3], [1, 1])
+    fit = bradley_terry_posterior(made, estimator="laplace", prior_covariance=2.0)
+
+    assert fit.covariance[0, 2] == pytest.approx(0, abs=1e-12)
+    np.testing.assert_allclose(fit.rating[:2], fit.rating[2:], atol=1e-12)
+    alone = bradley_terry_posterior(
+        Contests.of([0], [1], [1], players=3), prior_mean=[0, 0, 4], estimator="laplace"
+    )
+    assert (alone.rating[2], alone.std_error[2]) == pytest.approx((4, 1))
+
+
+def test_identical_seeds_draw_identical_numbers():
+    short = replace(CPU, draws=50)
+    a, b, c = (
+        bradley_terry_posterior(SMALL, estimator="gibbs", options=short, rng=k).draws
+        for k in (1, 1, 2)
+    )
+
+    assert np.array_equal(a, b)
+    assert not np.array_equal(a, c)
+
+
+@pytest.mark.parametrize(
+    ("keywords", "error", "message"),
+    [
+        ({"estimator": "gibs"}, SelectionError, "did you mean gibbs"),
+        ({"ties": "rao-kupper"}, SelectionError, "a posterior knows 'half'"),
+        ({"ties": "davidson", "estimator": "gibbs"}, SelectionError, "a posterior knows 'half'"),
+        ({"prior_covariance": -np.eye(3)}, DesignError, "not positive definite"),
+        ({"prior_covariance": [1.0, 0.0, 1.0]}, DesignError, "not positive definite"),
+        ({"prior_mean": [1.0, 2.0]}, DesignError, "for 3 players"),
+        ({"prior_covariance": "guessed"}, SelectionError, "estimated"),
+    ],
+)
+def test_wrong_settings_are_refused(keywords, error, message):
+    with pytest.raises(error, match=message):
+        bradley_terry_posterior(SMALL, **keywords)
+
+
+def test_weights_that_are_no_counts_are_for_laplace():
+    made = Contests.of([0, 1], [1, 0], [1, 1], weight=[0.5, 1.2])
+    with pytest.raises(DesignError, match="take estimator='laplace'"):
+        bradley_terry_posterior(made, estimator="gibbs")
+    fit = bradley_terry_posterior(made)
+    assert fit.diagnostics["reason"] == "weights are not whole numbers"

@@ -1,0 +1,115 @@
+"""Judges who differ: found again when simulated, left alone when alike, useful on real votes."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from evalstats_plugin.errors import DesignError
+from evalstats_plugin.ranking.contests.contests import Contests
+from evalstats_plugin.ranking.ratings.bradley_terry import fit_bradley_terry, log_loss
+
+
+def votes(judges, each, seed, *, sds=(0.7, 0.5, 0.8), players=8):
+    """Votes under Davidson's model, and the truth: ratings and effects."""
+    rng = np.random.default_rng(seed)
+    rating = rng.normal(size=players)
+    rating -= rating.mean()
+    a, p, t = (sd * rng.normal(size=judges) for sd in sds)
+    judge = np.repeat(np.arange(judges), each)
+    first = rng.integers(players, size=len(judge))
+    second = (first + rng.integers(1, players, size=len(judge))) % players
+    x = np.exp(a[judge]) * (rating[first] - rating[second]) + 0.3 + p[judge]
+    parts = np.exp(np.stack([-x / 2, t[judge] - 0.2, x / 2], axis=1))
+    above = (parts / parts.sum(axis=1, keepdims=True)).cumsum(axis=1)
+    outcome = (rng.random((len(judge), 1)) > above[:, :2]).sum(axis=1) / 2
+    made = Contests.of(first, second, outcome, players=players, ordered=True)
+    names = tuple(f"judge {k}" for k in range(judges))
+    return replace(made, judge=judge, judges=names), rating, (a, p, t)
+
+
+def test_effects_and_ratings_are_found_again():
+    made, rating, truth = votes(40, 200, 1)
+    fit = fit_bradley_terry(made, ties="davidson", position=True, judges=True, covariance="model")
+
+    assert fit.diagnostics["converged"]
+    assert not fit.notes
+    effects, sds = (fit.diagnostics[name] for name in ("judge_effects", "judge_sds"))
+    for name, true in zip(("discrimination", "position", "tie"), truth, strict=True):
+        assert sds[name] == pytest.approx(true.std(), abs=0.12)
+        assert np.corrcoef(effects[name], true)[0, 1] > 0.8
+    # On the scale of the average judge there.
+    expected = np.exp(truth[0].mean()) * rating
+    assert (np.abs(fit.rating - expected) < 4 * fit.std_error).all()
+
+
+def test_votes_are_better_foretold_than_without():
+    made, _, _ = votes(40, 60, 2)
+    held_out = np.arange(len(made)) % 5 == 0
+    train, test = made.take(~held_out), made.take(held_out)
+    settings = {"ties": "davidson", "position": True, "covariance": "model"}
+    without = fit_bradley_terry(train, **settings)
+    fit = fit_bradley_terry(train, judges=True, **settings)
+
+    assert log_loss(fit, test) < log_loss(without, test) - 0.03
+
+
+def test_judges_who_are_alike_have_no_effects():
+    made, _, _ = votes(20, 60, 3, sds=(0, 0, 0))
+    settings = {"ties": "davidson", "position": True, "covariance": "model"}
+    fit = fit_bradley_terry(made, judges=True, **settings)
+
+    assert max(fit.diagnostics["judge_sds"].values()) < 0.25
+    np.testing.assert_allclose(fit.rating, fit_bradley_terry(made, **settings).rating, atol=0.1)
+
+
+@pytest.mark.parametrize("ties", ["davidson", "rao-kupper"])
+def test_real_raters_differ_and_knowing_it_foretells_votes(llmfao, ties):
+    """The first of five folds; all five are in fixtures/validation/ranking_bradley_terry.json."""
+    fold = np.random.default_rng(0).integers(0, 5, len(llmfao))
+    train, test = llmfao.take(fold != 0), llmfao.take(fold == 0)
+    settings = {"ties": ties, "position": True, "covariance": "model"}
+    without = fit_bradley_terry(train, **settings)
+    fit = fit_bradley_terry(train, judges=True, **settings)
+
+    assert 1.0 < log_loss(without, test) < 1.03
+    assert log_loss(fit, test) < 0.93
+    assert fit.diagnostics["judge_sds"]["discrimination"] > 0.4
+
+
+def test_the_study_of_five_folds_holds_what_was_promised():
+    """Of tests/validation/test_ranking_bradley_terry.py."""
+    file = Path(__file__).parents[3] / "fixtures" / "validation" / "ranking_bradley_terry.json"
+    found = json.loads(file.read_text(encoding="utf-8"))["llmfao"]
+
+    assert found[0]["log_loss"] == pytest.approx(1.0906, abs=1e-3)
+    for row in found[1:]:
+        loss = row["log_loss"]
+        assert loss <= 0.925 if row["judges"] else 1.01 < loss < 1.02
+
+
+@pytest.mark.parametrize("kind", ["sandwich", "cluster", "judge"])
+def test_other_covariances_are_like_the_models_own_where_the_model_is_right(kind):
+    made, _, _ = votes(30, 60, 5)
+    made = replace(made, cluster=np.random.default_rng(0).integers(200, size=len(made)))
+    settings = {"ties": "davidson", "position": True, "judges": True}
+    errors = [fit_bradley_terry(made, covariance=k, **settings).std_error for k in ("model", kind)]
+
+    assert np.median(errors[1] / errors[0]) == pytest.approx(1, abs=0.2)
+
+
+def test_an_unknown_judge_is_an_average_one():
+    made, _, _ = votes(10, 60, 7)
+    fit = fit_bradley_terry(made, ties="davidson", judges=True)
+    stranger = replace(made, judges=tuple(f"other {k}" for k in range(10)))
+    nobody = replace(made, judge=None, judges=())
+
+    assert log_loss(fit, stranger) == log_loss(fit, nobody) > log_loss(fit, made)
+
+
+def test_one_judge_cannot_differ():
+    made, _, _ = votes(1, 100, 0)
+    with pytest.raises(DesignError, match="have one judge"):
+        fit_bradley_terry(made, judges=True)

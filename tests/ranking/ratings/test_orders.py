@@ -1,0 +1,202 @@
+"""Ranks, top sets, who is told apart, and the probability of whole orders."""
+
+from itertools import permutations
+from math import factorial, log2
+
+import numpy as np
+import pytest
+from scipy import special
+
+from evalstats_plugin.ranking.ratings import fit
+from evalstats_plugin.ranking.ratings.fit import (
+    entropy_bounds,
+    log_prob_order,
+    order_entropy,
+    told_apart,
+)
+from evalstats_plugin.stats.many import rank_limits
+
+
+def belief(n, seed=0, spread=1.0):
+    """Some ratings and a covariance that ties them together."""
+    rng = np.random.default_rng(seed)
+    root = rng.normal(size=(n, n)) / np.sqrt(n)
+    return spread * rng.normal(size=n), root @ root.T + 0.2 * np.eye(n)
+
+
+def drawn(rating, covariance, size, seed=1):
+    rng = np.random.default_rng(seed)
+    return rng.multivariate_normal(rating, covariance, size)
+
+
+def test_ranks_are_the_right_way_round():
+    """Rows are players, columns ranks, the first the best: the highest rating has rank 1."""
+    draws = np.array([[3.0, 1.0, 2.0], [3.0, 2.0, 1.0], [9.0, 5.0, 4.0], [1.0, 3.0, 2.0]])
+    ranks = fit.ranks_of(draws)
+
+    np.testing.assert_array_equal(ranks, [[1, 3, 2], [1, 2, 3], [1, 2, 3], [3, 1, 2]])
+    expected = [[0.75, 0, 0.25], [0.25, 0.5, 0.25], [0, 0.5, 0.5]]
+    np.testing.assert_array_equal(fit.rank_distribution(ranks), expected)
+    better = [[0.5, 0.75, 0.75], [0.25, 0.5, 0.75], [0.25, 0.25, 0.5]]
+    np.testing.assert_array_equal(fit.prob_better(draws), better)
+
+
+def test_equal_ratings_share_their_ranks():
+    draws = np.tile([1.0, 2.0, 1.0], (10, 1))
+    expected = [[0, 0.5, 0.5], [1, 0, 0], [0, 0.5, 0.5]]
+
+    np.testing.assert_array_equal(fit.rank_distribution(fit.ranks_of(draws)), expected)
+    assert fit.prob_better(draws)[0, 2] == 0.5
+
+
+def test_expected_rank_is_one_more_than_the_probabilities_of_the_others():
+    """An identity that holds draw by draw."""
+    draws = drawn(*belief(6), 500)
+    better = fit.prob_better(draws)
+
+    expected = 1 + (better - 0.5 * np.eye(6)).sum(axis=0)
+    np.testing.assert_allclose(fit.ranks_of(draws).mean(axis=0), expected)
+
+
+def test_pairs_of_normal_ratings_agree_with_their_draws():
+    rating, covariance = belief(5)
+    exact = fit.prob_better_if_normal(rating, covariance)
+    by_draws = fit.prob_better(drawn(rating, covariance, 40_000))
+
+    np.testing.assert_allclose(exact + exact.T, 1)
+    np.testing.assert_allclose(exact, by_draws, atol=4 * 0.5 / 200)
+
+
+def test_the_top_set_is_the_one_most_often_there():
+    draws = np.array([[3.0, 2, 1, 0], [2, 3, 1, 0], [3, 1, 2, 0], [0, 1, 3, 2]])
+    found = fit.top_k(fit.ranks_of(draws), 2)
+
+    assert ((0, 1), 0.5) == (found.members, found.set_probability)
+    np.testing.assert_array_equal(found.probability, [0.75, 0.5, 0.5, 0.25])
+    with pytest.raises(ValueError, match="k is 5, expected 1 to 4"):
+        fit.top_k(fit.ranks_of(draws), 5)
+
+
+def test_joint_ranges_hold_all_players_in_their_share_of_draws_and_single_ones_do_not():
+    rating, covariance = belief(12, spread=0.7)
+    ranks = fit.ranks_of(drawn(rating, covariance, 4000))
+    joint, single = (f(ranks, 0.9) for f in (fit.joint_rank_intervals, fit.rank_intervals))
+    share = [((ranks >= low) & (ranks <= high)).all(axis=1).mean() for low, high in (joint, single)]
+    alone = ((ranks >= single.best) & (ranks <= single.worst)).mean(axis=0)
+
+    assert 0.9 <= share[0] < 0.96
+    assert share[1] < 0.87
+    assert (alone >= 0.9).all()
+
+
+def test_a_known_order_has_one_rank_each():
+    ranks = fit.ranks_of(np.tile([2.0, 0.0, 1.0], (50, 1)))
+
+    for limits in (fit.joint_rank_intervals(ranks, 0.95), fit.rank_intervals(ranks, 0.95)):
+        np.testing.assert_array_equal(limits.best, [1, 3, 2])
+        np.testing.assert_array_equal(limits.worst, [1, 3, 2])
+
+
+def test_two_players_are_told_apart_at_the_quantile_of_a_normal():
+    """With one pair the largest of all differences, of either sign, is |Z|."""
+    deviations = np.random.default_rng(0).normal(size=(40_000, 2))
+    for gap, apart in ((1.92, False), (2.00, True)):
+        rating = np.array([gap * np.sqrt(2), 0.0])
+        found = told_apart(rating, np.eye(2), deviations, confidence_level=0.95)
+        np.testing.assert_array_equal(found, [[False, apart], [False, False]])
+
+
+def test_equal_players_are_told_apart_in_one_of_twenty_estimates():
+    """Tukey's studentised range for 10 known variances: 4.474 = √2 · 3.164 (tables, ν = ∞)."""
+    rng = np.random.default_rng(1)
+    deviations = rng.normal(size=(8000, 10))
+    gap = 4.474
+    for factor, apart in ((0.98, False), (1.02, True)):
+        rating = np.zeros(10)
+        rating[0] = gap * factor
+        found = told_apart(rating, np.eye(10), deviations, confidence_level=0.95)
+        assert bool(found[0].any()) is apart
+    held = [
+        not told_apart(z, np.eye(10), deviations[:2000], confidence_level=0.95).any()
+        for z in rng.normal(size=(300, 10))
+    ]
+    assert abs(np.mean(held) - 0.95) <= 3 * np.sqrt(0.05 * 0.95 / 300)
+
+
+def test_finds_are_left_aside_and_the_others_tried_again():
+    """Two far groups of two: 8 of 12 directed pairs are left, which need a smaller gap."""
+    deviations = np.random.default_rng(2).normal(size=(20_000, 4))
+    every = (deviations[:, :, None] - deviations[:, None]) / np.sqrt(2)
+    left = ~np.kron([[0, 1], [0, 0]], np.ones((2, 2))).astype(bool)
+    first, second = (np.quantile(every[:, part].max(axis=1), 0.95) for part in (left | True, left))
+    gap = np.sqrt(2) * (first + second) / 2
+    rating = np.array([20.0, 20 - gap, 0.0, -0.1])
+    limits = rank_limits(told_apart(rating, np.eye(4), deviations, confidence_level=0.95))
+
+    assert second < first - 0.05
+    np.testing.assert_array_equal(limits.best, [1, 2, 3, 3])
+    np.testing.assert_array_equal(limits.worst, [1, 2, 4, 4])
+    nearer = rating - np.array([gap * 0.1, 0, 0, 0])
+    assert not told_apart(nearer, np.eye(4), deviations, confidence_level=0.95)[0, 1]
+
+
+def test_probabilities_of_all_orders_add_up_and_agree_with_draws():
+    rating, covariance = belief(4)
+    every = np.array(list(permutations(range(4))))
+    found = np.exp(log_prob_order(rating, covariance, every, rng=np.random.default_rng(0)))
+    draws = drawn(rating, covariance, 40_000)
+    seen = (np.argsort(-draws, axis=1)[:, None] == every).all(axis=2).mean(axis=0)
+
+    assert found.sum() == pytest.approx(1, abs=0.02)
+    np.testing.assert_allclose(found, seen, atol=0.01)
+
+
+@pytest.mark.parametrize("n", [3, 8])
+def test_any_order_of_equal_players_is_one_of_all(n):
+    """Unbiased estimates: p̂, and 1/p̂ where a particle keeps to ratings drawn in that order."""
+    rng = np.random.default_rng(0)
+    ratings = rng.normal(size=(2000, n))
+    order = np.argsort(-ratings, axis=1)
+    for sign, kept in ((1, None), (-1, ratings)):
+        log_p = log_prob_order(np.zeros(n), np.eye(n), order, rng=rng, n_particles=16, drawn=kept)
+        ratio = np.exp(sign * (log_p + np.log(factorial(n))))
+        assert ratio.mean() == pytest.approx(1, abs=4 * ratio.std() / np.sqrt(2000))
+        assert ratio.std() < 5
+
+
+def test_hopeless_orders_have_finite_logarithms():
+    rating, covariance = np.array([9.0, 0, -9]), np.eye(3) / 100
+    found = log_prob_order(rating, covariance, [2, 1, 0], rng=np.random.default_rng(0))
+
+    assert -14_000 < found[0] < -5_000
+
+
+@pytest.mark.parametrize("n", [5, 20])
+def test_nothing_known_is_the_entropy_of_all_orders(n):
+    found = order_entropy(np.zeros(n), np.eye(n), rng=np.random.default_rng(0))
+
+    assert log2(factorial(n)) == pytest.approx(found.most)
+    assert found.most - 0.08 * n - 4 * found.std_error <= found.low <= found.most
+    assert found.high == pytest.approx(found.most, abs=4 * found.std_error + 0.01)
+
+
+def test_entropy_agrees_with_counting_the_orders_of_four():
+    rating, covariance = belief(4)
+    draws = drawn(rating, covariance, 100_000)
+    _, counts = np.unique(np.argsort(-draws, axis=1), axis=0, return_counts=True)
+    counted = special.entr(counts / counts.sum()).sum() / np.log(2)
+    found = order_entropy(rating, covariance, rng=np.random.default_rng(0), n_orders=1000)
+    bounds = entropy_bounds(draws)
+
+    assert found.low - 3 * found.std_error <= counted <= found.high + 3 * found.std_error
+    assert found.high - found.low < 0.05
+    assert bounds.low <= counted <= bounds.high
+    assert order_entropy([0.0], [[1.0]], rng=np.random.default_rng(0)).high == 0
+
+
+def test_bounds_close_where_two_players_are_all_there_is():
+    draws = np.array([[1.0, 0.0]] * 3 + [[0.0, 1.0]])
+    bounds = entropy_bounds(draws)
+
+    expected = -(0.75 * log2(0.75) + 0.25 * log2(0.25))
+    assert (expected, expected) == pytest.approx((bounds.low, bounds.high))

@@ -1,0 +1,101 @@
+"""Plackett–Luce against NASCAR's season, choix, Bradley–Terry and the definition."""
+
+from itertools import permutations
+
+import numpy as np
+import pytest
+
+from evalstats_plugin.errors import DesignError
+from evalstats_plugin.ranking.contests.contests import Contests
+from evalstats_plugin.ranking.ratings.bradley_terry import fit_bradley_terry
+from evalstats_plugin.ranking.ratings.plackett_luce import (
+    fit_plackett_luce,
+    plackett_luce_log_likelihood,
+)
+from evalstats_plugin.ranking.rows import elo
+
+
+def test_nascar_2002_of_hunter_2004(golden):
+    given = golden["nascar_plackett_luce"]
+    fit = fit_plackett_luce(given["rankings"], given["items_kept"])
+    expected = given["recomputed"]
+
+    assert fit.log_likelihood == pytest.approx(expected["loglik"], abs=1e-6)
+    np.testing.assert_allclose(fit.rating, expected["log_worth_centred"], atol=1e-6)
+    share = np.exp(fit.rating).max() / np.exp(fit.rating).sum()
+    assert share == pytest.approx(expected["gamma_sum_to_1_max"], abs=1e-6)
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_rankings_and_choices_of_choix(golden, number):
+    cases = golden["choix_testcases"]["cases"]
+    rankings = cases[f"testcase-rankings-{number}.json"]
+    fit = fit_plackett_luce(rankings["data"])
+    # Stored to what its optimiser reached.
+    np.testing.assert_allclose(fit.rating, rankings["ml_est"], atol=5e-5)
+    choices = cases[f"testcase-top1-{number}.json"]
+    picked = fit_plackett_luce([[best, *rest] for best, rest in choices["data"]], depth=1)
+    np.testing.assert_allclose(picked.rating, choices["ml_est"], atol=1e-6)
+
+
+def test_probabilities_of_all_orders_add_up_to_1():
+    rating = np.array([0.3, -1.2, 2.0, 0.4])
+    orders = list(permutations(range(4)))
+    each = [plackett_luce_log_likelihood([order], rating) for order in orders]
+
+    assert np.exp(each).sum() == pytest.approx(1, abs=1e-12)
+    first = [np.exp(x) for x, order in zip(each, orders, strict=True) if order[0] == 2]
+    share = np.exp(plackett_luce_log_likelihood([[2, 0, 1, 3]], rating, depth=1))
+    assert sum(first) == pytest.approx(share, abs=1e-12)
+
+
+def test_the_estimate_is_the_top():
+    rng = np.random.default_rng(0)
+    rankings = [rng.permutation(6)[: rng.integers(2, 7)].tolist() for _ in range(40)]
+    fit = fit_plackett_luce(rankings)
+    for k in range(6):
+        for step in (1e-3, -1e-3):
+            moved = fit.rating + step * (np.arange(6) == k)
+            assert plackett_luce_log_likelihood(rankings, moved) < fit.log_likelihood
+
+
+@pytest.mark.parametrize("covariance", ["model", "sandwich"])
+def test_rankings_of_two_are_bradley_terry(simulated, covariance):
+    _, made = simulated(5, 200, 1)
+    won = made.outcome == 1
+    pairs = np.where(won[:, None], np.c_[made.first, made.second], np.c_[made.second, made.first])
+    fit = fit_plackett_luce(pairs.tolist(), 5, covariance=covariance)
+    other = fit_bradley_terry(Contests.of(*pairs.T, 1.0, players=5), covariance=covariance)
+
+    np.testing.assert_allclose(fit.rating, other.rating, atol=1e-9)
+    np.testing.assert_allclose(fit.covariance, other.covariance, atol=1e-9)
+
+
+def test_one_always_last_is_finite_and_flagged():
+    fit = fit_plackett_luce([[0, 1, 2], [1, 0, 2], [0, 1, 2]])
+
+    assert "always ranked before" in fit.notes[0]
+    assert -8 < fit.rating[2] < -2
+
+
+@pytest.mark.parametrize(
+    ("rankings", "players", "message"),
+    [
+        ([], None, "no ranking of two"),
+        ([[0]], None, "no ranking of two"),
+        ([[0, 1, 0]], None, "twice in one ranking"),
+        ([[0, 5]], 3, "outside the list of 3"),
+        ([[0, 1], [1, 0]], 3, "apart from the rest: player_2"),
+    ],
+)
+def test_what_is_no_ranking_is_refused(rankings, players, message):
+    with pytest.raises(DesignError, match=message):
+        fit_plackett_luce(rankings, players)
+
+
+def test_elo_is_400_points_for_ten_to_one(llmfao):
+    points = elo(fit_bradley_terry(llmfao).rating)[llmfao.players.index("GPT 4")]
+
+    # As arena-rank 0.1.1 has it.
+    assert points == pytest.approx(1172.13, abs=0.02)
+    np.testing.assert_allclose(elo([0, np.log(10)], anchor=1500), [1500, 1900])

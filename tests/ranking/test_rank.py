@@ -1,0 +1,255 @@
+"""Rankings by comparisons: rows, probabilities, and what may be asked."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import special
+
+from evalstats_plugin import ResponseMatrix
+from evalstats_plugin.errors import DesignError, SelectionError
+from evalstats_plugin.ranking.contests.contests import Contests
+from evalstats_plugin.ranking.rank import rank
+from evalstats_plugin.ranking.ratings.bradley_terry import fit_bradley_terry
+
+NAMES = ("ada", "bea", "cai", "dan", "eva")
+TRUTH = np.array([1.5, 0.5, 0.4, -0.8, -1.6])
+
+
+def contests(count: int = 300, seed: int = 0, ties: float = 0.0) -> Contests:
+    rng = np.random.default_rng(seed)
+    i = rng.integers(0, 5, count)
+    j = (i + rng.integers(1, 5, count)) % 5
+    won = (rng.random(count) < special.expit(TRUTH[i] - TRUTH[j])).astype(float)
+    won[rng.random(count) < ties] = 0.5
+    return Contests.of(i, j, won, players=NAMES)
+
+
+def test_rows_are_those_of_the_fit_the_best_first() -> None:
+    """Normal limits around maximum likelihood estimates; ranks and weights counted by hand."""
+    given = contests()
+    fit = fit_bradley_terry(given)
+    found = rank(given, rng=0)
+    order = np.argsort(-fit.rating)
+
+    assert [NAMES[i] for i in order] == [row.player for row in found]
+    for row, i in zip(found, order, strict=True):
+        assert row.mean == pytest.approx(fit.rating[i])
+        assert row.std_error == pytest.approx(fit.std_error[i])
+        assert (row.high, row.low) == pytest.approx(
+            (
+                fit.rating[i] + 1.959964 * fit.std_error[i],
+                fit.rating[i] - 1.959964 * fit.std_error[i],
+            ),
+            abs=1e-6,
+        )
+        assert row.n_contests == ((given.first == i) | (given.second == i)).sum()
+        assert 1 <= row.rank_low <= row.rank_high <= 5
+        assert row.rank_low - 0.5 < (row.expected_rank or 0) < row.rank_high + 0.5
+    assert sum(row.prob_best or 0 for row in found) == pytest.approx(1)
+    assert sum(row.expected_rank or 0 for row in found) == pytest.approx(15)
+    # Far apart: ranks 1, 4 and 5 are sure; the two in the middle share a letter.
+    assert [(1, 1), (2, 3), (2, 3), (4, 4), (5, 5)] == [
+        (row.rank_low, row.rank_high) for row in rank(contests(3000), rng=0)
+    ]
+    assert ["a", "b", "b", "c", "d"] == [row.letters for row in rank(contests(3000), rng=0)]
+
+
+@pytest.mark.parametrize(
+    ("model", "estimator", "options"),
+    [
+        ("bradley-terry", "auto", {"ties": "davidson"}),
+        ("bradley-terry", "bootstrap", {"n_resamples": 300}),
+        ("bradley-terry", "laplace", {"prior_covariance": 4.0}),
+        ("thurstone", "ep", {"prior_covariance": 4.0}),
+        ("thurstone", "laplace", {}),
+    ],
+)
+def test_every_estimator_gives_the_same_order_and_repeats_with_the_seed(
+    model: str, estimator: str, options: dict[str, object]
+) -> None:
+    given = contests(800, ties=0.1)
+    first, second = (
+        rank(given, model=model, estimator=estimator, options=options, rng=3)  # pyright: ignore[reportArgumentType]
+        for _ in range(2)
+    )
+
+    assert first.rows == second.rows
+    assert 3 == first.seed
+    players = [row.player for row in first]
+    assert ("ada", {"bea", "cai"}, ["dan", "eva"]) == (players[0], set(players[1:3]), players[3:])
+    assert first[0].prob_best == pytest.approx(1, abs=0.01)
+    assert first[0].method.startswith(f"{model} ")
+    assert "reason" in first.fit.diagnostics
+    json.dumps(first.to_dict(), allow_nan=False)
+
+
+def test_draws_of_a_posterior_are_what_is_counted() -> None:
+    """40 comparisons: exact draws, whose shape the ranges and probabilities have."""
+    found = rank(contests(40), model="thurstone", estimator="exact", options={"draws": 800}, rng=0)
+    draws, place = found.draws, [NAMES.index(row.player) for row in found]
+
+    assert (800, 5) == draws.shape
+    raw = found.fit.draws
+    np.testing.assert_allclose(draws, raw - raw.mean(axis=1, keepdims=True), atol=1e-12)
+    shares = np.bincount(draws.argmax(axis=1), minlength=5)[place] / 800
+    np.testing.assert_allclose(shares, [row.prob_best for row in found])
+    low, high = np.quantile(draws, [0.025, 0.975], axis=0)
+    np.testing.assert_allclose([(r.low, r.high) for r in found], np.stack([low, high], 1)[place])
+    bounds, entropy = found.goodness.entropy_bounds, found.goodness.entropy
+    assert bounds is not None
+    assert entropy is not None
+    assert bounds.low < entropy.high
+    assert entropy.low < bounds.high
+
+
+def test_squares_have_players_in_order_and_agree_with_the_rows() -> None:
+    found = rank(contests(), rng=0)
+    names = [row.player for row in found]
+    ranks = found.rank_distribution()
+    better, scores = found.prob_better(), found.expected_scores()
+
+    assert names == list(ranks.index) == list(better.index) == list(better.columns)
+    assert [1, 2, 3, 4, 5] == list(ranks.columns)
+    assert [row.prob_best for row in found] == ranks[1].tolist()
+    assert better.loc["ada", "eva"] > 0.99
+    assert 0.5 < scores.loc["ada", "bea"] < better.loc["ada", "bea"]
+    np.testing.assert_allclose(scores + scores.T, 1)
+    joint, single = found.joint_rank_intervals(), found.rank_intervals()
+    assert (joint["rank_low"] <= single["rank_low"]).all()
+    assert (joint["rank_high"] >= single["rank_high"]).all()
+    top = found.top(1)
+    assert (NAMES.index("ada"),) == top.members
+    assert top.set_probability == found[0].prob_best
+
+
+def test_elo_points_are_logits_and_normal_units_in_another_measure() -> None:
+    """Odds of 10 to 1 are 400 points; one unit of the probit, a chance of .84, is 200√2."""
+    given = contests()
+    for model, points in (("bradley-terry", 400 / np.log(10)), ("thurstone", 200 * np.sqrt(2))):
+        plain, elo = (
+            rank(given, model=model, estimator="auto" if points < 200 else "ep", scale=scale, rng=0)  # pyright: ignore[reportArgumentType]
+            for scale in ("model", "elo")
+        )
+        for a, b in zip(plain, elo, strict=True):
+            assert b.mean == pytest.approx(1000 + points * (a.mean or 0))
+            assert (b.high or 0) - (b.low or 0) == pytest.approx(
+                points * ((a.high or 0) - (a.low or 0))
+            )
+            assert (a.prob_best, a.rank_high, "elo") == (b.prob_best, b.rank_high, b.scale)
+
+
+def test_few_clusters_widen_ranges_by_students_t() -> None:
+    """5 prompts: t with 4 degrees of freedom, 2.776 standard errors; P(best) is less sure."""
+    given = replace(contests(), cluster=np.arange(300) % 5, clusters=tuple("vwxyz"))
+    found = rank(given, rng=0)
+    widths = [(r.high or 0) - (r.low or 0) for r in found]
+    errors = [r.std_error or 0 for r in found]
+
+    np.testing.assert_allclose(widths, 2 * 2.776445 * np.array(errors), rtol=1e-6)
+    assert found[0].method == "bradley-terry ml, cluster"
+    assert any("only 5 clusters" in note for note in found.notes)
+
+
+def test_scores_files_and_frames_are_read(tmp_path) -> None:  # pyright: ignore  # noqa: PGH003
+    """Per-item results, where the better score wins; a CSV file; the same as a frame."""
+    rng = np.random.default_rng(0)
+    right = rng.random((3, 400)) < np.array([[0.8], [0.5], [0.2]])
+    matrix = ResponseMatrix.from_array(right.astype(float), models=["p", "q", "r"])
+    of_scores = rank(matrix, rng=0)
+    assert ["p", "q", "r"] == [row.player for row in of_scores]
+    assert "cluster" in of_scores[0].method
+
+    frame = pd.DataFrame({"left": ["x", "x", "y", "z"], "w": ["x", "z", "y", "y"]})
+    frame["right"] = ["y", "z", "z", "y"]
+    path = tmp_path / "votes.csv"
+    frame.to_csv(path, index=False)
+    columns = {"first": "left", "second": "right", "winner": "w"}
+    first, second = (rank(s, rng=0, options={"columns": columns}) for s in (path, frame))
+    assert first.rows == second.rows
+    assert {"x", "y", "z"} == {row.player for row in first}
+
+
+def test_one_scale_is_put_to_the_test() -> None:
+    """Judges, circles, log loss and entropy go with the ranking."""
+    given = contests(400)
+    judged = replace(given, judge=np.arange(400) % 4, judges=tuple("klmn"))
+    good = rank(judged, rng=0).goodness
+
+    assert good.entropy is not None
+    assert 0 < good.entropy.low <= good.entropy.high < good.entropy.most
+    assert good.entropy.most == pytest.approx(np.log2(120))
+    assert good.transitivity is not None
+    assert good.transitivity.n_triads <= 10
+    assert good.foretold is not None
+    assert good.foretold.log_loss < good.foretold.constant
+    assert good.agreement is not None
+    assert good.agreement.n_units == 10
+    assert rank(given, rng=0).goodness.agreement is None
+
+
+def test_what_there_is_not_is_named() -> None:
+    given = contests()
+    for wrong, words in (
+        ({"model": "bradley-tery"}, "no ranking model is called 'bradley-tery'"),
+        ({"estimator": "ep"}, "no estimator of bradley-terry is called 'ep'"),
+        ({"scale": "logit"}, "no scale is called 'logit'"),
+        ({"confidence_level": 95}, "confidence level 95 found"),
+        ({"options": {"tie": "half"}}, "no option of bradley-terry auto is called 'tie'; did you"),
+        ({"options": {"columns": {"first": "a"}}}, "only files and frames have columns"),
+    ):
+        with pytest.raises(SelectionError, match=words):
+            rank(given, **wrong)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(DesignError, match="never compared"):
+        rank(Contests.of([0], [1], [1], players=3))
+
+
+def test_two_players_and_one_undefeated_have_finite_rows() -> None:
+    found = rank(Contests.of([0, 0, 0], [1, 1, 1], [1, 1, 1]), rng=0)
+
+    assert [(1, 2), (1, 2)] == [(row.rank_low, row.rank_high) for row in found]
+    assert any("won every comparison" in note for note in found.notes)
+    json.dumps(found.to_dict(), allow_nan=False)
+    prior = rank(
+        Contests(
+            players=("x", "y"),
+            first=np.zeros(0, np.int64),
+            second=np.zeros(0, np.int64),
+            outcome=np.zeros(0),
+            weight=np.zeros(0),
+        ),
+        model="thurstone",
+        estimator="ep",
+        rng=0,
+    )
+    assert [0, 0] == [row.n_contests for row in prior]
+    assert prior[0].prob_best == pytest.approx(0.5, abs=0.05)
+
+
+def test_intervals_that_take_clusters_for_independent_say_so() -> None:
+    """Where there are several comparisons on an item, and only then."""
+    made = contests(60)
+    names = tuple("abcdef")
+    together = replace(made, cluster=np.arange(60) // 10, clusters=names)
+    alone = replace(made, cluster=np.arange(60), clusters=tuple(map(str, range(60))))
+    chosen = [("bradley-terry", "ml"), ("bradley-terry", "bootstrap"), ("thurstone", "ep")]
+    said = {
+        (by, c is alone): any(
+            "too narrow" in n for n in rank(c, model=m, estimator=by, rng=0).notes
+        )
+        for c in (together, alone)
+        for m, by in chosen
+    }
+
+    assert {key for key, value in said.items() if value} == {("ep", False)}
+
+
+def test_a_ranking_is_printed_without_its_arrays() -> None:
+    found = repr(rank(contests(30), rng=0))
+
+    assert "prob_best" in found
+    assert "array(" not in found

@@ -1,0 +1,295 @@
+"""Thurstone's model by every estimator: beside long runs of another method, and its refusals."""
+
+import json
+import re
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from evalstats_plugin.errors import DesignError, SelectionError
+from evalstats_plugin.ranking.contests.contests import Contests
+from evalstats_plugin.ranking.thurstone.model import fit_thurstone
+
+FIXTURES = Path(__file__).parents[3] / "fixtures"
+GOLDEN = json.loads((FIXTURES / "golden" / "thurstone.json").read_text(encoding="utf-8"))
+LONG = GOLDEN["long"]
+STUDY = FIXTURES / "validation" / "ranking_thurstone.json"
+TWENTY, HUNDRED, MANY, LOPSIDED = LONG
+
+
+def of(case):
+    return Contests.of(case["winner"], case["loser"], 1, players=case["players"])
+
+
+def simulated(n, m, *, tie=0.0, place=0.0, seed=1):
+    rng = np.random.default_rng(seed)
+    rating = rng.normal(size=n)
+    first = rng.integers(0, n, m)
+    second = (first + rng.integers(1, n, m)) % n
+    z = rating[first] - rating[second] + place + rng.normal(size=m)
+    outcome = np.where(z > tie, 1, np.where(z < -tie, 0, 0.5))
+    return rating, Contests.of(first, second, outcome, players=n, ordered=place != 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "estimator", "draws", "independent"),
+    [
+        # Draws per independent one, of the worst rating.
+        (TWENTY, "exact", 8000, 1),
+        (TWENTY, "gibbs", 8000, 4),
+        (TWENTY, "hmc", 4000, 1.5),
+        (HUNDRED, "exact", 2000, 1),
+        (HUNDRED, "hmc", 4000, 1.5),
+        (MANY, "gibbs", 8000, 8),
+        (MANY, "hmc", 4000, 1.5),
+        (LOPSIDED, "hmc", 6000, 3),
+    ],
+)
+def test_draws_agree_with_long_runs_of_another_method(name, estimator, draws, independent):
+    case = LONG[name]
+    fit = fit_thurstone(
+        of(case), prior_covariance=case["prior_sd"] ** 2, estimator=estimator, draws=draws, rng=3
+    )
+    variance = np.diagonal(case["covariance"])
+    error = np.hypot(case["mean_std_error"], np.sqrt(variance * independent / draws))
+    spread_error = np.hypot(
+        np.array(case["variance_std_error"]) / variance, np.sqrt(3 * independent / draws)
+    )
+    best = np.bincount(fit.draws.argmax(1), minlength=case["players"]) / draws
+    share = np.array(case["prob_best"])
+    best_error = np.sqrt(share * (1 - share) * independent / draws) + 1 / draws
+    correlation = np.array(case["covariance"]) / np.sqrt(np.outer(variance, variance))
+
+    assert fit.draws.shape == (draws, case["players"])
+    assert np.abs((fit.rating - case["mean"]) / error).max() < 4.5
+    assert np.abs((fit.std_error**2 / variance - 1) / spread_error).max() < 4.5
+    found = fit.covariance / np.outer(fit.std_error, fit.std_error)
+    assert np.abs(found - correlation).max() < 5 * np.sqrt(independent / draws) + 0.02
+    assert np.abs((best - share) / np.hypot(best_error, case["prob_best_std_error"])).max() < 4.5
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_moments_matched_are_within_a_twentieth_of_a_standard_deviation(name):
+    case = LONG[name]
+    matched, mode = (
+        fit_thurstone(of(case), prior_covariance=case["prior_sd"] ** 2, estimator=by)
+        for by in ("ep", "laplace")
+    )
+    sd = np.sqrt(np.diagonal(case["covariance"]))
+    away, mode_away = (np.abs(x.rating - case["mean"]) / sd for x in (matched, mode))
+
+    # The long run's own error apart.
+    assert (away - 2 * np.array(case["mean_std_error"]) / sd).max() < 0.05
+    # Of players who nearly always win, or lose, errors come out an eighth too small.
+    np.testing.assert_allclose(matched.std_error, sd, rtol=0.15 if name == LOPSIDED else 0.05)
+    np.testing.assert_allclose(np.median(matched.std_error / sd), 1, atol=0.03)
+    assert matched.draws is None
+    # Laplace is a fifth of a standard deviation off and more: the control.
+    assert mode_away.max() > 0.05
+
+
+def test_a_posterior_that_is_another_is_told_apart():
+    """A control: with one answer in ten turned round, the check above fails."""
+    case = LONG[MANY]
+    winner, loser = np.array(case["winner"]), np.array(case["loser"])
+    turned = np.arange(500) % 10 == 0
+    contests = Contests.of(winner, loser, ~turned, players=20)
+    fit = fit_thurstone(contests, estimator="ep")
+
+    assert (np.abs(fit.rating - case["mean"]) / np.sqrt(np.diagonal(case["covariance"]))).max() > 1
+
+
+def test_pairs_apart_have_closed_forms():
+    """Two pairs of four players: exact moments, whatever is drawn."""
+    fit = fit_thurstone(Contests.of([0, 2, 2], [1, 3, 3], 1), estimator="exact", draws=50, rng=0)
+
+    assert fit.diagnostics["closed_form"]
+    assert fit.rating[0] - fit.rating[1] == pytest.approx(0.9213177319235613, abs=1e-8)
+    # P(two wins) = ∫ Φ(d)² N(d; 0, 2) = P(both of two normals of correlation 2/3 are above 0).
+    two = 1 / 4 + np.arcsin(2 / 3) / (2 * np.pi)
+    assert fit.diagnostics["log_evidence"] == pytest.approx(np.log(0.5 * two), abs=1e-9)
+    assert fit.diagnostics["log_evidence_std_error"] == 0
+    apart = "no comparison connects (player_0, player_1), (player_2, player_3)"
+    assert fit.notes == (f"how these stand to each other rests on the prior alone: {apart}",)
+
+
+def test_without_contests_it_is_the_prior():
+    none = Contests.of([0], [1], 1, players=3).take([False])
+    covariance = [[2, 0.5, 0], [0.5, 1, 0], [0, 0, 1]]
+    for estimator in ("auto", "exact", "gibbs", "hmc", "ep", "laplace"):
+        fit = fit_thurstone(
+            none, prior_mean=[1, 0, 0], prior_covariance=covariance, estimator=estimator, rng=0
+        )
+        far = 0 if estimator in {"auto", "exact", "ep", "laplace"} else 0.15
+        np.testing.assert_allclose(fit.rating, [1, 0, 0], atol=far + 1e-12)
+        np.testing.assert_allclose(fit.covariance, covariance, atol=2 * far + 1e-12)
+        assert fit.notes[-1] == "no comparisons: the ratings are the prior"
+
+
+def test_ties_and_place_are_found_by_every_estimator():
+    """δ .4 and an advantage of .3, from 600 answers; standard errors are near .04 and .06."""
+    truth, contests = simulated(12, 600, tie=0.4, place=0.3)
+    fits = {
+        by: fit_thurstone(contests, estimator=by, rng=1) for by in ("ep", "laplace", "hmc", "gibbs")
+    }
+    drawn = fits["hmc"]
+
+    assert drawn.diagnostics["converged"]
+    assert np.corrcoef(drawn.rating, truth)[0, 1] > 0.95
+    for fit in fits.values():
+        for name, expected in (("tie", 0.4), ("position", 0.3)):
+            error = fit.parameter_std_errors[name]
+            assert fit.parameters[name] == pytest.approx(expected, abs=3 * error)
+            assert error == pytest.approx(drawn.parameter_std_errors[name], rel=0.15)
+            assert fit.parameters[name] == pytest.approx(drawn.parameters[name], abs=error / 3)
+        np.testing.assert_allclose(fit.rating, drawn.rating, atol=0.06)
+
+
+def test_exact_draws_with_ties_are_those_of_markov_chains():
+    """Given δ, which both hold: 30 answers of four players."""
+    _, contests = simulated(4, 30, tie=0.5)
+    exact = fit_thurstone(contests, estimator="exact", draws=6000, rng=1)
+    matched = fit_thurstone(contests, estimator="ep")
+
+    assert exact.notes == ("exact given δ of the largest evidence",)
+    np.testing.assert_allclose(exact.rating, matched.rating, atol=0.03)
+    np.testing.assert_allclose(exact.std_error, matched.std_error, rtol=0.04)
+    error = exact.diagnostics["log_evidence_std_error"]
+    assert exact.diagnostics["log_evidence"] == pytest.approx(
+        matched.diagnostics["log_evidence"], abs=4 * error + 0.02
+    )
+
+
+def test_ties_by_half_and_dropped():
+    _, contests = simulated(6, 200, tie=0.4)
+    half, dropped = (fit_thurstone(contests, ties=t, estimator="ep") for t in ("half", "drop"))
+    decided = fit_thurstone(contests.take(~contests.tied), estimator="ep")
+
+    np.testing.assert_allclose(dropped.rating, decided.rating, atol=1e-9)
+    assert dropped.diagnostics["n_contests"] == (~contests.tied).sum()
+    # Half wins pull ratings together.
+    assert half.rating.std() < dropped.rating.std()
+    assert "tie" not in half.parameters
+    for estimator in ("gibbs", "exact"):
+        with pytest.raises(DesignError, match="take estimator='ep', 'hmc' or 'laplace'"):
+            fit_thurstone(contests, ties="half", estimator=estimator)
+    assert fit_thurstone(contests, ties="half", rng=0).estimator == "hmc"
+
+
+def test_weights_are_answers_so_many_times():
+    _, contests = simulated(5, 20)
+    weight = np.random.default_rng(0).integers(0, 4, 20).astype(float)
+    weighted, repeated = (
+        replace(contests, weight=weight),
+        contests.take(np.repeat(np.arange(20), weight.astype(int))),
+    )
+    for estimator in ("ep", "laplace", "exact"):
+        fits = [fit_thurstone(c, estimator=estimator, rng=1) for c in (weighted, repeated)]
+        np.testing.assert_allclose(fits[0].rating, fits[1].rating, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("contests", "estimator", "reason"),
+    [
+        (simulated(6, 30)[1], "exact", "30 answers: .* of exact proposals are accepted"),
+        (simulated(6, 30, tie=0.4)[1], "hmc", "pairs of players, at most 10000"),
+        (simulated(20, 500)[1], "hmc", "pairs of players, at most 10000"),
+        (simulated(400, 12_000)[1], "ep", "pairs of players, more than the 10000"),
+    ],
+)
+def test_the_estimator_is_chosen_by_what_there_is(contests, estimator, reason):
+    fit = fit_thurstone(contests, draws=400, rng=0)
+
+    assert fit.estimator == estimator
+    assert np.isfinite(fit.rating).all()
+    assert re.search(reason, fit.diagnostics["reason"])
+
+
+def test_the_same_seed_gives_the_same_draws():
+    _, contests = simulated(6, 40)
+    for estimator in ("hmc", "gibbs", "exact"):
+        one, other = (
+            fit_thurstone(contests, estimator=estimator, draws=200, rng=5) for _ in range(2)
+        )
+        np.testing.assert_array_equal(one.draws, other.draws)
+
+
+def test_answers_that_contradict_each_other_or_never_lose_are_fine():
+    cycle = fit_thurstone(Contests.of([0, 1, 2, 0, 1], [1, 2, 0, 1, 0], 1), rng=0)
+    winner = fit_thurstone(Contests.of([0] * 40, [1, 2] * 20, 1), estimator="hmc", rng=0)
+    all_tied = fit_thurstone(Contests.of([0, 1, 2] * 4, [1, 2, 0] * 4, 0.5), rng=0)
+
+    assert np.abs(cycle.rating).max() < 0.5
+    assert 1 < winner.rating[0] < 4
+    assert winner.diagnostics["converged"]
+    # All ties tell that δ is large; the prior holds it.
+    assert 0.8 < all_tied.parameters["tie"] < 3
+
+
+def test_chains_too_short_are_said():
+    _, contests = simulated(20, 500)
+    fit = fit_thurstone(contests, estimator="gibbs", draws=100, rng=0)
+
+    assert not fit.diagnostics["converged"]
+    assert fit.notes[0].startswith("chains disagree, R-hat 1.")
+
+
+def test_without_arviz_chains_are_not_checked_and_that_is_said(monkeypatch):
+    monkeypatch.setitem(sys.modules, "arviz", None)
+    fit = fit_thurstone(simulated(5, 30)[1], estimator="hmc", rng=0)
+
+    assert "whether chains agree was not checked" in fit.notes[0]
+    assert "r_hat" not in fit.diagnostics
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"prior_covariance": -1.0}, DesignError, "symmetric and positive definite"),
+        ({"prior_covariance": [[1, 2], [2, 1]]}, DesignError, r"shape \(2, 2\) found, expected"),
+        ({"prior_covariance": np.ones((4, 4))}, DesignError, "symmetric and positive definite"),
+        ({"prior_covariance": np.eye(4) + np.eye(4, k=1)}, DesignError, "symmetric and positive"),
+        ({"prior_mean": float("nan")}, DesignError, "not finite"),
+        ({"prior_mean": [0, 1]}, DesignError, r"mean of shape \(2,\)"),
+        ({"estimator": "gips"}, SelectionError, "did you mean gibbs"),
+        ({"ties": "halve"}, SelectionError, "no way with ties is called 'halve'"),
+        ({"draws": 0}, DesignError, "draws=0 found"),
+    ],
+)
+def test_what_cannot_be_fitted_is_said(changes, error, message):
+    with pytest.raises(error, match=message):
+        fit_thurstone(simulated(4, 10)[1], **changes)
+
+
+def test_exact_draws_of_too_many_answers_are_refused():
+    many = of(LONG[LOPSIDED]).take(np.arange(250))
+    with pytest.raises(DesignError, match=r"proposals with 250 comparisons.*'hmc' or 'gibbs'"):
+        fit_thurstone(many, prior_covariance=9, estimator="exact", rng=0)
+    with pytest.raises(DesignError, match="1001 answers found, exact draws take 1000 at most"):
+        fit_thurstone(simulated(5, 1001)[1], estimator="exact")
+
+
+def test_the_study_of_sizes_and_calibration_says_what_is_claimed():
+    study = json.loads(STUDY.read_text(encoding="utf-8"))
+    rows = {(r["players"], r["answers"], r["prior_sd"], r["estimator"]): r for r in study["times"]}
+
+    # 3,000 effective draws of 500 answers in 2 seconds.
+    many = rows[20, 500, 1.0, "hmc"]
+    assert many["ess"] >= 3000
+    assert many["seconds"] <= 2
+    # Where some nearly always win, Gibbs sampling crawls and Hamiltonian steps do not.
+    assert rows[20, 500, 3.0, "gibbs"]["ess"] < 500 < rows[20, 500, 3.0, "hmc"]["ess"]
+    # Exact draws get rare as answers get many.
+    shares = [rows[20, m, 1.0, "exact"]["acceptance"] for m in (20, 50, 100)]
+    assert shares[0] > 0.5 > shares[1] > shares[2] > 0.02
+    assert "refused" in rows[20, 500, 3.0, "exact"]
+    # Moments matched are a twentieth of a standard deviation away, and thousands take a second.
+    assert max(r["away"] for k, r in rows.items() if k[3] == "ep") < 0.05
+    assert max(r["seconds"] for k, r in rows.items() if k[3] == "ep") < 1
+    assert max(r["median"] for r in study["updates"]) < 0.05
+    for row in study["calibration"]:
+        even = "turned" not in row["draws"] and "half" not in row["draws"]
+        assert (row["p_value"] > 1e-3) == even, row

@@ -1,0 +1,237 @@
+"""All that is done in pieces gives in two processes what it gives in one, to the last digit."""
+
+from __future__ import annotations
+
+import shutil
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import special
+
+from evalstats_plugin import annotate, strip
+from evalstats_plugin.adaptive.bank import ItemBank
+from evalstats_plugin.adaptive.misfit import calibrate_misfit
+from evalstats_plugin.adaptive.plan import Plan
+from evalstats_plugin.adaptive.replay import ANCHORS, RAW, Drawing, replay, simulation
+from evalstats_plugin.data.matrix import ResponseMatrix
+from evalstats_plugin.data.responses import Responses, Source
+from evalstats_plugin.errors import LogError, WriteError
+from evalstats_plugin.hierarchical.engines.capabilities import (
+    compare_held_out,
+    fit_capabilities,
+    stability,
+)
+from evalstats_plugin.hierarchical.fitting import fit_hierarchical
+from evalstats_plugin.irt.estimators.frozen import fit_curves, unseen_accuracy
+from evalstats_plugin.irt.holdout import held_out
+from evalstats_plugin.irt.model.data import Counts, counts_of
+from evalstats_plugin.irt.model.simulate import draw_responses, draw_truth
+from evalstats_plugin.ranking.contests.contests import Contests
+from evalstats_plugin.ranking.ratings.uncertainty import bootstrap_bradley_terry
+from evalstats_plugin.runtime.workers import workers
+from evalstats_plugin.scores.intervals import intervals
+
+LOGS = Path(__file__).parents[2] / "fixtures" / "logs"
+LM_EVAL = LOGS / "lm_eval" / "0.4.13" / "out"
+INSPECT = LOGS / "inspect_ai" / "0.3.285" / "tiny_perfect"
+
+
+def answers(n: int = 24, m: int = 60) -> ResponseMatrix:
+    """Of a Rasch model with one dimension."""
+    rng = np.random.default_rng(5)
+    return draw_responses(draw_truth(rng, n, m), rng)
+
+
+def bank(m: int = 60) -> ItemBank:
+    rng = np.random.default_rng(0)
+    spread = np.tile(0.03 * np.eye(2), (m, 1, 1))
+    a, d = rng.uniform(0.8, 2, m), rng.normal(size=m)
+    return ItemBank.from_arrays(a, d, tasks="t", item_covariance=spread)
+
+
+def predicted() -> Any:
+    return held_out(answers(), ("random", "rows"), seeds=range(2), device="cpu")
+
+
+def unseen() -> Any:
+    right = counts_of(answers(), device="cpu").right
+    seen = (right.new_ones(60).cumsum(0) <= 20).to(right)
+    known, new = (
+        Counts(right[:18], right[:18] * 0 + 1),
+        Counts(right[18:] * seen, seen.expand(6, 60)),
+    )
+    return unseen_accuracy(
+        partial(fit_curves, kind="rasch"), known, new, rng=np.random.default_rng(1), n_folds=3
+    )
+
+
+def capable() -> Any:
+    matrix = answers(20, 50)
+    fit = fit_capabilities(matrix, 2, rng=0, device="cpu")
+    scores = compare_held_out(matrix, 2, ("rasch", "dense"), rng=0, device="cpu")
+    halves = stability(fit, matrix, rng=1, device="cpu")
+    tried = [(t["penalty"], t["log_loss"]) for t in fit.diagnostics["choices"]]
+    return tried, [row[:4] for row in scores], *halves
+
+
+def misfit() -> Any:
+    rng, items = np.random.default_rng(3), bank(80)
+    theta = rng.normal(size=40)
+    factor = rng.normal(size=(40, 1)) * np.where(np.arange(80) % 2, 1.0, -1.0)
+    p = special.expit(theta[:, None] * items.discrimination + items.intercept + factor)
+    right = (rng.random(p.shape) < p).astype(np.float64)
+    return calibrate_misfit(items, theta, right, np.ones_like(right), rng=rng)[:2]
+
+
+def simulated() -> Any:
+    drawing = Drawing(n_models=20)
+    return simulation(bank(), (5, 10), ("information", RAW, ANCHORS), drawing=drawing, rng=1)
+
+
+def replayed() -> Any:
+    items, rng = bank(), np.random.default_rng(1)
+    source = Source(path="a.json", harness="lm_eval")
+    logs = [
+        Responses(
+            model=f"model_{k}", task="t", metric="acc", item_ids=items.item_ids,
+            scores=(rng.random((60, 1)) < 0.3 + 0.2 * k).astype(np.float64),
+            higher_is_better=True, bounds=(0.0, 1.0), aggregation="mean", source=source,
+        )
+        for k in range(3)
+    ]  # fmt: skip
+    return replay(items, logs, Plan(bank=Path("bank"), max_items=8), rules=("auto", "random"))
+
+
+def rated() -> Any:
+    """So many players that a product of matrices is shared by threads, were there several."""
+    rng = np.random.default_rng(0)
+    first = rng.integers(0, 120, 8000)
+    second = (first + rng.integers(1, 120, 8000)) % 120
+    won = (rng.random(8000) < special.expit((second - first) / 60)).astype(np.float64)
+    return bootstrap_bradley_terry(Contests.of(first, second, won), n_resamples=70, rng=1).draws
+
+
+def other_priors() -> Any:
+    """One near prior, which is reweighted, and one far away, which is fitted again."""
+    options = {"chains": 2, "draws": 40, "warm_up": 10, "device": "cpu"}
+    matrix = answers(4, 60)
+    tasks = np.repeat(["a", "b", "c"], 20).tolist()
+    evals = ResponseMatrix.from_array(matrix.scores, tasks=tasks)
+    fit = fit_hierarchical(evals, "task", "gibbs", rng=1, options=options)
+    priors = {"near": ("gamma", 2.0, 2.1), "far": ("lognormal", -4.0, 0.1)}
+    found = fit.prior_sensitivity(priors)
+    assert {row.how for row in found} == {"reweighted", "refitted"}
+    return found
+
+
+@pytest.mark.parametrize(
+    "work",
+    [predicted, unseen, capable, misfit, simulated, replayed, rated, other_priors],
+    ids=lambda work: work.__name__,
+)
+def test_two_processes_find_the_same_numbers(work: Any):
+    alone = work()
+    with workers(2):
+        found = work()
+
+    np.testing.assert_equal(_plain(found), _plain(alone))
+
+
+def _plain(found: Any) -> Any:
+    """Arrays or lists of plain values."""
+    return found.to_dict() if hasattr(found, "to_dict") else found
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Path:
+    """Logs of two harnesses."""
+    shutil.copytree(LM_EVAL, tmp_path / "logs" / "lm_eval")
+    shutil.copytree(INSPECT, tmp_path / "logs" / "inspect_ai")
+    return tmp_path / "logs"
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {
+        str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()
+    }
+
+
+@pytest.mark.parametrize("options", [{}, {"compare": True, "irt": True}])
+def test_logs_are_annotated_with_the_same_bytes(tmp_path: Path, options: dict[str, Any]):
+    alone = annotate(LM_EVAL, output=tmp_path / "alone", **options)
+    with workers(2):
+        found = annotate(LM_EVAL, output=tmp_path / "found", **options)
+
+    names = [[str(p.relative_to(tmp_path / folder)) for p in paths]
+             for folder, paths in (("alone", alone), ("found", found))]  # fmt: skip
+    assert names[0] == names[1]
+    assert len(names[0]) >= 3
+    assert contents(tmp_path / "found") == contents(tmp_path / "alone")
+
+
+def test_annotations_are_taken_out_again(logs: Path):
+    before = contents(logs / "lm_eval")
+    with workers(2):
+        written = annotate(logs, in_place=True)
+        assert {path.suffix for path in written} == {".json", ".eval"}
+        assert contents(logs / "lm_eval") != before
+        strip(logs, in_place=True)
+
+    assert contents(logs / "lm_eval") == before
+
+
+def test_a_broken_log_leaves_all_as_they_are(logs: Path):
+    """It is the last one that is read."""
+    last = max(logs.rglob("results_*.json"))
+    last.write_bytes(last.read_bytes()[:500])
+    before = contents(logs)
+    with workers(2), pytest.raises(LogError, match="is not JSON"):
+        annotate(logs, in_place=True)
+
+    assert contents(logs) == before
+
+
+def test_the_others_are_written_where_one_cannot_be(tmp_path: Path):
+    folders = sorted({path.parent for path in LM_EVAL.rglob("results_*.json")})
+    logs = [p for folder in folders for p in sorted(folder.glob("results_*.json"))]
+    # A folder lies where the second log is to go.
+    blocked = tmp_path / logs[1].relative_to(LM_EVAL)
+    (blocked / "in the way").mkdir(parents=True)
+    n = len(logs)
+    said = f"{n - 1} of {n} logs were written all the same"
+    with workers(2), pytest.raises(WriteError, match=said):
+        annotate(LM_EVAL, output=tmp_path)
+
+    assert sum(p.is_file() for p in tmp_path.rglob("results_*.json")) == n - 1
+
+
+def test_one_log_of_two_names_is_written_by_one_process(tmp_path: Path):
+    log = tmp_path / "results_2026-11-21T00-00-00.000000.json"
+    log.write_bytes(min(LM_EVAL.rglob("results_*.json")).read_bytes())
+    samples = min(LM_EVAL.rglob("results_*.json")).parent
+    for path in samples.glob("samples_*"):
+        shutil.copy(path, tmp_path)
+    link = tmp_path / "results_2026-11-21T00-00-01.000000.json"
+    link.symlink_to(log)
+    with workers(2):
+        assert len(annotate(log, link, in_place=True)) == 2
+
+    assert link.is_symlink()
+    assert b'"evalstats"' in log.read_bytes()
+
+
+def test_an_analysis_of_ones_own_goes_to_other_processes(tmp_path: Path):
+    level = 0.8
+
+    def at_that_level(responses: Any) -> Any:
+        return intervals(responses, confidence_level=level, rng=0)
+
+    alone = annotate(LM_EVAL, output=tmp_path / "alone", analysis=at_that_level)
+    with workers(2):
+        found = annotate(LM_EVAL, output=tmp_path / "found", analysis=at_that_level)
+
+    assert [p.read_bytes() for p in found] == [p.read_bytes() for p in alone]
+    assert b'"confidence_level": 0.8' in alone[0].read_bytes()

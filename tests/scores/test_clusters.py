@@ -1,0 +1,155 @@
+"""Items that stand or fall together widen the interval, and the row says by how much."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from evalstats_plugin import Responses, Source, intervals
+from evalstats_plugin.data.responses import as_clusters
+from evalstats_plugin.scores.rows import ScoreInterval
+from evalstats_plugin.stats import clustered, clustered_posterior
+
+CLUSTERS = np.repeat(np.arange(8), 5)
+RIGHT = (np.random.default_rng(0).random(40) < np.repeat([1, 0.9, 0.2, 0.8, 1, 0, 0.7, 1], 5)) * 1.0
+SOURCE = Source(path=Path(), harness="test")
+
+
+def _one(scores: np.ndarray, groups: np.ndarray | None = CLUSTERS, **more: object) -> ScoreInterval:
+    array = np.asarray(scores, dtype=float)
+    array = array[:, None] if array.ndim == 1 else array
+    r = Responses(
+        model="m", task="t", metric="acc", item_ids=np.arange(len(array)), scores=array,
+        clusters=groups, source=SOURCE,
+    )  # fmt: skip
+    return intervals([r], **more)[0]  # pyright: ignore[reportArgumentType]
+
+
+def test_binary_scores_get_the_beta_binomial_posterior() -> None:
+    """Side by side with what the interval would be without clusters, and the design effect."""
+    right = RIGHT.reshape(8, 5).sum(axis=1)
+    expected = clustered_posterior.beta_binomial(
+        right, np.full(8, 5), confidence_level=0.95, prior="uniform-icc"
+    )
+    row, naive = _one(RIGHT), _one(RIGHT, None)
+
+    assert ("betabinomial", 8, 40) == (row.method, row.n_clusters, row.n_items)
+    assert (float(expected.low), float(expected.high)) == (row.low, row.high)
+    assert float(clustered.cluster_moments(right, np.full(8, 5)).cr1) == pytest.approx(
+        row.std_error
+    )
+    assert row.high - row.low > naive.high - naive.low  # pyright: ignore[reportOperatorIssue, reportOptionalOperand]
+    effect = (row.std_error / naive.std_error) ** 2  # pyright: ignore[reportOperatorIssue, reportOptionalOperand]
+    assert (naive.low, naive.high) == (row.naive_low, row.naive_high)
+    assert effect == pytest.approx(row.design_effect)
+    assert row.notes[0].startswith("items come in clusters, which the interval allows for")
+    assert naive.n_clusters is None
+
+
+@pytest.mark.parametrize(
+    ("scores", "method"),
+    [
+        (np.stack([RIGHT, RIGHT[::-1]], axis=1), "logit-t-cr1"),
+        (RIGHT * 0.7 + 0.1, "logit-t-cr1"),
+        (RIGHT * 20 - 3, "t-cr1"),
+    ],
+)
+def test_other_scores_get_a_clustered_t(scores: np.ndarray, method: str) -> None:
+    """Epochs are averaged first."""
+    row = _one(scores)
+
+    assert (method, 8) == (row.method, row.n_clusters)
+    assert row.low < row.estimate < row.high  # pyright: ignore[reportOperatorIssue, reportOptionalOperand]
+
+
+def test_missing_scores_leave_their_cluster() -> None:
+    """A cluster without any score is none."""
+    scores = RIGHT.copy()
+    scores[:7] = np.nan
+    row = _one(scores)
+
+    assert (33, 7, 7) == (row.n_items, row.n_missing, row.n_clusters)
+
+
+def test_a_method_without_clusters_is_used_on_request_with_a_warning() -> None:
+    """And one for clusters nowhere else."""
+    row = _one(RIGHT, method="wilson")
+
+    assert ("wilson", 8) == (row.method, row.n_clusters)
+    assert "wilson takes items that come in clusters as independent, perhaps too short" in row.notes
+    assert "betabinomial-gamma" == _one(RIGHT, method="betabinomial-gamma", prior=(1, 1)).method
+    assert "beta-hpd" == _one(RIGHT, None, method="betabinomial").method
+
+
+def test_one_cluster_says_next_to_nothing() -> None:
+    """Wide, and with a note."""
+    row = _one(np.ones(50), np.full(50, "passage"))
+
+    assert row.high - row.low > 0.5  # pyright: ignore[reportOperatorIssue, reportOptionalOperand]
+    assert row.notes[0].endswith("one cluster, which tells next to nothing of others")
+
+
+def test_unbounded_scores_of_one_cluster_have_no_interval() -> None:
+    """There is nothing to judge the error by."""
+    row = _one(RIGHT * 20, np.zeros(40))
+
+    assert (None, None, None) == (row.low, row.high, row.std_error)
+    assert "t-cr1 gives no interval for these 40 items" in row.notes
+
+
+def test_design_effect_and_correlation_stand_side_by_side() -> None:
+    """By analysis of variance, for scores of any kind; unknown where every cluster is one item."""
+    right = RIGHT.reshape(8, 5).sum(axis=1)
+    expected = clustered.anova_icc(right, right, np.full(8, 5))
+    row, scaled = _one(RIGHT), _one(RIGHT * 20 - 3)
+
+    assert float(expected) == pytest.approx(row.icc) == pytest.approx(scaled.icc)
+    assert row.icc > 0.2  # pyright: ignore[reportOptionalOperand, reportOperatorIssue]
+    assert row.design_effect > 1.5  # pyright: ignore[reportOptionalOperand, reportOperatorIssue]
+    assert _one(RIGHT, np.arange(40)).icc is None
+    assert _one(RIGHT, None).icc is None
+
+
+def test_clusters_of_one_item_give_nearly_the_interval_without_clusters() -> None:
+    """Equal tails of the same posterior, and a design effect of 1."""
+    row = _one(RIGHT, np.arange(40))
+    naive = _one(RIGHT, None, method="beta")
+
+    assert (naive.low, naive.high) == pytest.approx((row.low, row.high), abs=1e-8)
+    assert row.design_effect == pytest.approx(1)
+
+
+def test_clusters_that_all_agree_have_no_design_effect() -> None:
+    """Every answer right: an interval, but no spread to speak of."""
+    row = _one(np.ones(40))
+
+    assert (None, None) == (row.design_effect, row.icc)
+    assert row.high == pytest.approx(1, abs=0.01)
+    assert 0.5 < row.low < 0.9  # pyright: ignore[reportOptionalOperand, reportOperatorIssue]
+
+
+@pytest.mark.parametrize("method", ["t-cr2", "cluster-bootstrap"])
+def test_other_methods_are_used_by_name(method: str) -> None:
+    """Reproducibly, where they resample."""
+    row, again = (_one(RIGHT, method=method, rng=5) for _ in range(2))
+
+    assert (method, row.low, row.high) == (again.method, again.low, again.high)
+    assert row.method == method
+    assert row.low < row.estimate < row.high  # pyright: ignore[reportOperatorIssue, reportOptionalOperand]
+
+
+def test_items_without_a_cluster_are_clusters_of_their_own() -> None:
+    """An empty key says that an item stands alone."""
+    keys = np.repeat(["p", "q", "r", ""], [12, 12, 12, 4])
+    row = _one(RIGHT, keys)
+    alone = _one(RIGHT, np.repeat(["p", "q", "r", "w", "x", "y", "z"], [12, 12, 12, 1, 1, 1, 1]))
+
+    named, notes = as_clusters(["p", None, "p", None], "passage")
+
+    assert named is not None
+    assert 3 == len(set(named.tolist()))
+    assert ("2 items without 'passage' are clusters of their own",) == notes
+    assert 7 == row.n_clusters
+    assert (alone.low, alone.high) == (row.low, row.high)

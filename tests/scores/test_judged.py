@@ -1,0 +1,153 @@
+"""How good is a model, by a judge and few human labels?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from evalstats_plugin import Responses, Source
+from evalstats_plugin.errors import DesignError, SelectionError
+from evalstats_plugin.scores.judged import METHOD, prediction_powered
+from evalstats_plugin.scores.rows import Intervals
+from evalstats_plugin.stats.control_variate import ppi
+
+
+def _responses(metric: str, scores: np.ndarray, **more: object) -> Responses:
+    source = Source(path=Path("log.json"), harness="test")
+    given = {"model": "m", "task": "t", "item_ids": np.arange(len(scores)), **more}
+    return Responses(metric=metric, scores=scores[:, None], source=source, **given)  # pyright: ignore[reportArgumentType]
+
+
+def _data(n: int = 40, n_judged: int = 400) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return all true labels, those known, and what the judge says."""
+    rng = np.random.default_rng(5)
+    truth = (rng.uniform(size=n_judged) < 0.7) * 1.0
+    judged = np.where(rng.uniform(size=n_judged) < 0.9, truth, 1 - truth)
+    return truth, np.where(np.arange(n_judged) < n, truth, np.nan), judged
+
+
+def _both(n: int = 40) -> list[Responses]:
+    _, labels, judged = _data(n)
+    return [_responses("human,strict", labels), _responses("llm_judge", judged)]
+
+
+def _run(responses: list[Responses], **more: object) -> Intervals:
+    given: dict[str, object] = {"human": "human", "judge": "llm_judge", **more}
+    return prediction_powered(responses, **given)  # pyright: ignore[reportArgumentType]
+
+
+def test_a_judge_sharpens_few_labels() -> None:
+    """The numbers of the formula, around the truth, and what they rest on."""
+    truth, labels, judged = _data()
+    found = ppi(labels, judged, bounds=(0, 1), confidence_level=0.95)
+    (row,) = _run(_both())
+
+    assert (METHOD, 40, "human,strict") == (row.method, row.n_items, row.metric)
+    assert (float(found.estimate), *map(float, found.interval)) == pytest.approx(
+        (row.estimate, row.low, row.high), abs=1e-12
+    )
+    assert row.low <= truth.mean() <= row.high  # pyright: ignore[reportOptionalOperand]
+    assert len(row.notes) == 1
+    assert row.notes[0].startswith(
+        "40 human labels, a random part of 400 items scored by llm_judge, whose weight is λ = 0."
+    )
+    assert "worth ×" in row.notes[0]
+
+
+def test_labels_may_come_from_elsewhere() -> None:
+    """By item id: the same as if they were a metric."""
+    _, labels, judged = _data()
+    known = {str(i): float(x) for i, x in enumerate(labels) if not np.isnan(x)}
+    (metric,) = _run(_both())
+    (row,) = prediction_powered([_responses("llm_judge", judged)], judge="llm_judge", labels=known)
+
+    assert (metric.estimate, metric.low, metric.high) == (row.estimate, row.low, row.high)
+    assert "human" == row.metric
+
+
+def test_each_model_and_task_has_a_row() -> None:
+    """Where both metrics are there; the others have none."""
+    _, labels, judged = _data()
+    more = [_responses(m, s, model="other") for m, s in (("human", labels), ("llm_judge", judged))]
+    alone = _responses("llm_judge", judged, model="third")
+
+    assert ["m", "other"] == [row.model for row in _run([*_both(), *more, alone])]
+
+
+def test_labels_of_all_items_make_a_note() -> None:
+    """The judge has nothing to add."""
+    (row,) = _run(_both(400))
+
+    assert "all 400 items that llm_judge scored have a human label: it adds nothing" in row.notes
+
+
+def test_grades_without_known_bounds_get_a_t_interval() -> None:
+    """Symmetric; with bounds it is not."""
+    _, labels, judged = _data()
+    grades = [_responses("human", 1 + 4 * labels), _responses("llm_judge", 100 * judged)]
+    (free,), (bounded,) = _run(grades), _run(grades, bounds={"human": (1.0, 5.0)})
+
+    assert (free.low or 0) + (free.high or 0) == pytest.approx(2 * (free.estimate or 0))
+    assert (bounded.low or 0) + (bounded.high or 0) != pytest.approx(2 * (free.estimate or 0))
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"human": "humann"}, "did you mean human,strict"),
+        ({"judge": "judge"}, "did you mean llm_judge"),
+        ({"human": None}, "pass one of human and labels"),
+        ({"labels": {"1": 1.0}}, "pass one of human and labels"),
+    ],
+)
+def test_metrics_that_are_not_there_get_the_closest_names(
+    more: dict[str, object], message: str
+) -> None:
+    """And labels come from one place."""
+    with pytest.raises(SelectionError, match=message):
+        _run(_both(), **more)
+
+
+def test_too_few_labels_are_refused() -> None:
+    """Four; five are enough."""
+    with pytest.raises(DesignError, match="4 human labels found for 'm' on 't', expected at least"):
+        _run(_both(4))
+    assert 5 == _run(_both(5))[0].n_items
+
+
+def test_labelled_items_that_the_judge_has_not_scored_are_named() -> None:
+    """Leaving them out unasked could leave out the hard ones."""
+    _, labels, judged = _data()
+    judged[[3, 7]] = np.nan
+
+    with pytest.raises(DesignError, match=r"2 of 40 labelled items .* \(3, 7\)"):
+        _run([_responses("human", labels), _responses("llm_judge", judged)])
+
+
+def test_no_item_in_common_is_refused() -> None:
+    """Labels of other items."""
+    _, labels, judged = _data()
+    elsewhere = _responses("human", labels, item_ids=np.arange(1000, 1400))
+
+    with pytest.raises(DesignError, match="none of them the same"):
+        _run([elsewhere, _responses("llm_judge", judged)])
+
+
+def test_labels_of_one_model_do_not_serve_two() -> None:
+    """They are of its answers."""
+    _, _, judged = _data()
+    two = [_responses("llm_judge", judged, model=m) for m in "ab"]
+
+    with pytest.raises(DesignError, match="one model's answers"):
+        prediction_powered(two, judge="llm_judge", labels={"1": 1.0})
+
+
+def test_human_and_judge_must_meet() -> None:
+    """One labelled model, another judged one."""
+    _, labels, judged = _data()
+    apart = [_responses("human", labels), _responses("llm_judge", judged, model="b")]
+
+    with pytest.raises(DesignError, match="expected both for one model and task"):
+        _run(apart)

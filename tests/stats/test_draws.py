@@ -1,0 +1,42 @@
+"""R-hat and effective draws of chains that agree, that do not, and that stick."""
+
+import sys
+
+import numpy as np
+import pytest
+from scipy import signal
+
+from evalstats_plugin.errors import DesignError
+from evalstats_plugin.stats.draws import UNLIKE, convergence
+
+
+@pytest.mark.needs("arviz")
+def test_independent_draws_count_in_full():
+    found = convergence(np.random.default_rng(0).normal(size=(4, 1000, 3)))
+
+    assert found.r_hat.shape == found.ess.shape == (3,)
+    assert (found.r_hat < UNLIKE).all()
+    np.testing.assert_allclose(found.ess, 4000, rtol=0.15)
+
+
+@pytest.mark.needs("arviz")
+def test_draws_that_follow_each_other_count_for_less():
+    """AR(1) draws with correlation ρ are worth (1 - ρ) / (1 + ρ) of their number."""
+    noise = np.random.default_rng(1).normal(size=(4, 5000, 1))
+    walk = signal.lfilter([1], [1, -0.8], noise, axis=1)
+
+    np.testing.assert_allclose(convergence(walk).ess, 20_000 / 9, rtol=0.15)
+
+
+@pytest.mark.needs("arviz")
+def test_chains_apart_are_found():
+    draws = np.random.default_rng(2).normal(size=(4, 500, 1))
+    draws[0] += 1
+
+    assert convergence(draws).r_hat[0] > 1.05
+
+
+def test_without_arviz_it_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "arviz", None)
+    with pytest.raises(DesignError, match="need ArviZ: pip install"):
+        convergence(np.zeros((2, 10, 1)))
