@@ -109,7 +109,7 @@ def _of_refits(n: int, m: int, device: torch.device, dtype: torch.dtype) -> Iter
     weights = torch.zeros(REFITS, m, dtype=dtype, device=device)
     weights.scatter_add_(1, drawn, torch.ones_like(weights))
     steps = ready.refit(item_weights=weights).steps
-    points = len(ready.model.u)
+    points = len(ready.quadrature.u)
     # In each step, scores of all items at all points, and sums over the items.
     work = 2.0 * REFITS * steps * m * points * (2 * few + 1)
     places = float(dtype.itemsize) * REFITS * steps * m * points

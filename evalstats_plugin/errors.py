@@ -1,10 +1,10 @@
-"""Every error a user can cause, and nothing else.
+"""Errors that a user can cause, and how messages name things.
 
 ::
 
-    EvalStatsError                what was found, what was expected, what to do
+    EvalStatsError                the problem, and how to fix it
     ├── LogError                  a log is broken, cut off, or of an unsupported version
-    │   └── IncompleteLogError    its run was cancelled or failed, and nobody asked for such runs
+    │   └── IncompleteLogError    its run was cancelled or failed; read on request only
     ├── SelectionError            nothing matches what was asked for (closest names given)
     ├── DesignError               these data cannot answer this question
     │   └── ItemConflictError     one item id, two different questions: must not be paired
@@ -14,7 +14,6 @@
 The command line turns each into one message and exit code 2. Programming mistakes
 (a negative count, a wrong shape) stay ``ValueError`` and ``TypeError``.
 """
-# PART wording - How messages name things: a few of many, and what was meant by a name that is not there.
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ from difflib import get_close_matches
 
 
 class EvalStatsError(Exception):
-    """Base of everything this package raises on purpose."""
+    """Base class of the errors below."""
 
 
 class LogError(EvalStatsError):
@@ -54,7 +53,7 @@ class ItemConflictError(DesignError):
 
 
 class PluginError(EvalStatsError):
-    """A plugin cannot be loaded, or does not keep the contract."""
+    """A plugin cannot be loaded or breaks the plugin contract."""
 
 
 class WriteError(EvalStatsError):
@@ -72,7 +71,7 @@ def few(names: Sequence[str], most: int = 6) -> str:
 
 
 def no_such(what: str, name: str, known: Iterable[str], shown: str) -> str:
-    """Say that a name does not exist, which ones are close, and which there are.
+    """Return a message that a name does not exist, with close and known names.
 
     >>> no_such("method", "wison", ["wilson", "t"], "wilson, t")
     "no method is called 'wison'; did you mean wilson? There are: wilson, t"
@@ -83,7 +82,7 @@ def no_such(what: str, name: str, known: Iterable[str], shown: str) -> str:
 
 
 def missing_column(column: str, names: Sequence[str], where: str) -> str:
-    """Say that a column is not there, and which ones are close."""
+    """Return a message that a column is missing, with close names."""
     close = get_close_matches(column, names, n=3, cutoff=0.5)
     ends = [n for n in names if n.rpartition(".")[2] == column.rpartition(".")[2]]
     hint = dict.fromkeys((*ends[:3], *close))

@@ -1,4 +1,4 @@
-"""THE PLUGIN CONTRACT: what an adapter or a method package may implement.
+"""The plugin contract: hooks that an adapter or a package of methods may implement.
 
 Implement any of these functions, decorate them with ``evalstats_plugin.hookimpl``, and name
 the module under the entry-point group ``evalstats_plugin``. An implementation may take fewer
@@ -29,49 +29,8 @@ if TYPE_CHECKING:
 
 
 PROJECT = "evalstats_plugin"
-
-
 hookspec = pluggy.HookspecMarker(PROJECT)
-
-
 hookimpl = pluggy.HookimplMarker(PROJECT)
-
-
-SCHEMA_VERSION = 1
-"""Of the annotation block."""
-
-
-# What is written of each result, in this order.
-_INTERVAL = (
-    "kind", "task", "metric", "n_items", "n_epochs", "n_missing", "n_clusters", "estimate", "low",
-    "high", "std_error", "design_effect", "icc", "method", "notes",
-)  # fmt: skip
-
-
-_COMPARISON = (
-    "task", "metric", "model_a", "model_b", "n_items", "difference", "low", "high", "p_value",
-    "p_adjusted", "low_adjusted", "high_adjusted", "prob_better", "method", "notes",
-)  # fmt: skip
-
-
-_RANK = (
-    "task", "metric", "model", "n_models", "best_rank", "worst_rank", "letters", "prob_best",
-)  # fmt: skip
-
-
-_ABILITY = (
-    "task", "metric", "model", "n_items", "n_models", "estimate", "low", "high", "std_error",
-    "item_model", "estimator", "scale", "notes",
-)  # fmt: skip
-
-
-_ITEM = ("task", "metric", "item", "difficulty", "discrimination")
-
-
-_POOLED = (
-    "task", "metric", "model", "n_items", "score", "estimate", "low", "high", "std_error", "method",
-    "notes",
-)  # fmt: skip
 
 
 @hookspec
@@ -158,6 +117,37 @@ class Exporter:
     summary: str
     function: str
     """``"module:function"``, loaded when it is used."""
+
+
+SCHEMA_VERSION = 1
+"""Version of the layout of the annotation block."""
+
+# What is written of each result, in this order.
+_INTERVAL = (
+    "kind", "task", "metric", "n_items", "n_epochs", "n_missing", "n_clusters", "estimate", "low",
+    "high", "std_error", "design_effect", "icc", "method", "notes",
+)  # fmt: skip
+
+_COMPARISON = (
+    "task", "metric", "model_a", "model_b", "n_items", "difference", "low", "high", "p_value",
+    "p_adjusted", "low_adjusted", "high_adjusted", "prob_better", "method", "notes",
+)  # fmt: skip
+
+_RANK = (
+    "task", "metric", "model", "n_models", "best_rank", "worst_rank", "letters", "prob_best",
+)  # fmt: skip
+
+_ABILITY = (
+    "task", "metric", "model", "n_items", "n_models", "estimate", "low", "high", "std_error",
+    "item_model", "estimator", "scale", "notes",
+)  # fmt: skip
+
+_ITEM = ("task", "metric", "item", "difficulty", "discrimination")
+
+_POOLED = (
+    "task", "metric", "model", "n_items", "score", "estimate", "low", "high", "std_error", "method",
+    "notes",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Finds adapters and methods by entry point, and keeps a broken one from hurting the others."""
+"""Find plugins by entry point, and isolate those that fail."""
 
 from __future__ import annotations
 
@@ -22,15 +22,14 @@ from evalstats_plugin.scores.methods import INTERVALS
 BLOCK_VARIABLE = "EVALSTATS_NO_PLUGINS"
 """Environment variable: names of plugins not to load, separated by commas."""
 
-
 BLOCKED = "blocked by name"
-
 
 PURPOSES: Mapping[str, tuple[Method, ...]] = {
     "the interval of one score": INTERVALS,
     "models on the same items": PAIRED,
     "models on items of their own (unpaired)": UNPAIRED,
 }
+"""Methods by what they are for: names that another table holds are explained in messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,18 +43,18 @@ class LoadedPlugin:
 
     @property
     def name(self) -> str:
-        """As it is blocked by."""
+        """Name of the entry point, by which it can be blocked."""
         return self.entry.name
 
     # A distribution's metadata are a file, which is read when somebody asks.
     @property
     def distribution(self) -> str:
-        """Name of what was installed; "" where that is not known."""
+        """Name of the distribution; "" where unknown."""
         return self.entry.dist.name if self.entry.dist else ""
 
     @property
     def version(self) -> str:
-        """Of the distribution."""
+        """Version of the distribution; "" where unknown."""
         return self.entry.dist.version if self.entry.dist else ""
 
 
@@ -122,11 +121,11 @@ class Plugins:
 
     @property
     def installed(self) -> bool:
-        """Whether they are as `load` finds them, in other processes as in this one."""
+        """Whether `load_plugins` finds the same plugins, here and in other processes."""
         return self is load_plugins(self.blocked())
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Go to another process by name: it has them installed as well."""
+        """Pickle by name: other processes load the same installed plugins."""
         if not self.installed:
             msg = "plugins made by hand cannot be sent to another process"
             raise PluginError(msg)

@@ -127,7 +127,8 @@ def test_an_installed_plugin_asks_a_model(toybench: dict[str, str]) -> None:
     """evalstats_generator gives what puts a text to a model of its own, and to no other."""
     code = (
         "from evalstats_plugin.plugins import load_plugins\n"
-        "made = [load_plugins().call('evalstats_generator', model=m) for m in ('toy/first', 'toy/other')]\n"
+        "call, names = load_plugins().call, ('toy/first', 'toy/other')\n"
+        "made = [call('evalstats_generator', model=name) for name in names]\n"
         "print(made[0]('Which?'), made[1])"
     )
     done = subprocess.run(
@@ -316,7 +317,7 @@ def test_every_hook_is_documented_with_its_signature(hook: str) -> None:
     import inspect
 
     names = ", ".join(inspect.signature(getattr(hookspecs, hook)).parameters)
-    page = (HERE.parent / "docs" / "plugins.md").read_text()
+    page = (HERE.parent / "docs" / "guides" / "plugins.md").read_text()
 
     assert f"{hook}({names})" in page
 
@@ -326,7 +327,8 @@ def test_every_public_name_is_there_and_listed() -> None:
     """`__all__` is complete, sorted, and loads."""
     assert sorted(evalstats_plugin.__all__) == evalstats_plugin.__all__
     assert [*dir(evalstats_plugin), "__version__"] == [
-        *(name for name in evalstats_plugin.__all__ if name != "__version__"), "__version__"
+        *(name for name in evalstats_plugin.__all__ if name != "__version__"),
+        "__version__",
     ]
     for name in evalstats_plugin.__all__:
         assert getattr(evalstats_plugin, name) is not None

@@ -1,4 +1,14 @@
-"""Every Eval Ever: reads, annotates and writes the shared schema of eval results, 0.3."""
+"""Every Eval Ever: read, annotate and write the shared schema of eval results, version 0.3.
+
+A run is an aggregate file (JSON, one result per metric) and a file of instances (JSONL).
+
+========= ==========================================================================
+layout    recognition of files, versions, models and metrics, our block in a result
+instances files of instances, and which result each instance belongs to
+reader    aggregate file and instances → `Responses`
+writer    uncertainty in an aggregate file;  exporting: responses of any harness
+========= ==========================================================================
+"""
 
 from __future__ import annotations
 
@@ -30,7 +40,7 @@ def evalstats_read_log(path: Path, selection: Selection) -> Sequence[Responses] 
 
 @hookimpl
 def evalstats_annotate_log(path: Path, annotation: Annotation | None, output: Path) -> Path | None:
-    """Set the uncertainty of each result of an aggregate file, or put back what was there."""
+    """Set the uncertainty of each result of an aggregate file, or restore the original."""
     from evalstats_plugin.adapters.every_eval_ever.writer import annotate_log
 
     return annotate_log(path, annotation, output)

@@ -1,5 +1,4 @@
-"""Writes responses of any harness as aggregate and instance files of the shared schema."""
-# PART records - Instances of the shared schema, one line for each take of an item.
+"""Export responses of any harness as aggregate and instance files of the shared schema."""
 
 from __future__ import annotations
 
@@ -19,27 +18,19 @@ from numpy.typing import NDArray
 
 from evalstats_plugin.adapters.every_eval_ever.instances import CLUSTER, EPOCH, SCORE, WEIGHT
 from evalstats_plugin.adapters.every_eval_ever.layout import EXTRA, SAMPLES, WRITTEN
-from evalstats_plugin.data.responses import TABLES, Responses, metadata_of
+from evalstats_plugin.data.responses import TABULAR, Responses, metadata_of
 from evalstats_plugin.data.runs import ResponseSet, one_of_each
 from evalstats_plugin.errors import SelectionError, WriteError, few, no_such
 from evalstats_plugin.runtime import files
 
 Relationship = Literal["first_party", "third_party", "collaborative", "other"]
-
-
 _UNKNOWN = "unknown"
 
-
 _NOW = "SOURCE_DATE_EPOCH"
-"""Environment variable that says the time, where files are to be the same whenever made."""
-
+"""Environment variable with the time to write, for reproducible files."""
 
 _NOT_PORTABLE = re.compile(r'[<>:"/\\|?*\x00-\x1f]+')
-
-
 _LM_EVAL_TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d)-(\d\d)-(\d\d)")
-
-
 _LABEL = re.compile(r" \(.*\)$")
 
 
@@ -52,18 +43,25 @@ def write_folder(
 ) -> tuple[list[Path], list[str]]:
     """Write one aggregate file for each model and task, with its instances beside it.
 
-    Files are laid out and named as the public database has them, under ``output/data``; writing the
-    same responses again replaces them.
+    Files have the paths and names of the public database, under ``output/data``; writing the same
+    responses again replaces them.
 
     Parameters
     ----------
     organization
-        Who made the evaluation.
+        The organization that made the evaluation.
     relationship
-        Of the evaluator to the model's developer: first_party, third_party, collaborative, other.
+        The evaluator's relationship to the model's developer: first_party, third_party,
+        collaborative or other.
+
+    Returns
+    -------
+    The aggregate files, and notes on what could not be written.
 
     Raises
     ------
+    SelectionError
+        There is no such relationship.
     WriteError
         No response has a value, or a file cannot be written.
     """
@@ -99,7 +97,7 @@ def _notes(
 
 
 def _write(group: Sequence[Responses], output: Path, about: dict[str, str]) -> Path:
-    """Write one aggregate file and its instances; return the former."""
+    """Write one aggregate file and its instances; return the path of the aggregate file."""
     first = group[0]
     model_id = model_id_of(first)
     developer, _, name = model_id.rpartition("/")
@@ -127,11 +125,11 @@ def _write(group: Sequence[Responses], output: Path, about: dict[str, str]) -> P
 
 
 def _aggregate(r: Responses, evaluation_id: str, about: dict[str, str]) -> dict[str, Any]:
-    """Return what is the same for all results of a model on a task."""
+    """Return the fields that all results of a model on a task share."""
     when = _iso(r.source.when)
-    # A table was written by nobody in particular.
-    harness = _UNKNOWN if r.source.harness == TABLES else r.source.harness
-    version = None if r.source.harness == TABLES else r.source.version
+    # A table has no harness.
+    harness = _UNKNOWN if r.source.harness == TABULAR else r.source.harness
+    version = None if r.source.harness == TABULAR else r.source.version
     return {
         "schema_version": WRITTEN,
         "evaluation_id": evaluation_id,
@@ -141,11 +139,6 @@ def _aggregate(r: Responses, evaluation_id: str, about: dict[str, str]) -> dict[
         "eval_library": {"name": harness, "version": version or _UNKNOWN},
         "model_info": _model_info(r),
     }
-
-
-def model_id_of(r: Responses) -> str:
-    """Return a model's own name, without the settings that a label tells it apart by."""
-    return (_LABEL.sub("", r.model) if r.settings else r.model).strip("/") or r.model
 
 
 def _model_info(r: Responses) -> dict[str, Any]:
@@ -162,6 +155,11 @@ def _model_info(r: Responses) -> dict[str, Any]:
             "model_availability": _UNKNOWN,
         },
     }
+
+
+def model_id_of(r: Responses) -> str:
+    """Return a model's own name, without the settings in parentheses that labels add."""
+    return (_LABEL.sub("", r.model) if r.settings else r.model).strip("/") or r.model
 
 
 def _result(r: Responses) -> dict[str, Any]:
@@ -198,14 +196,14 @@ def _result(r: Responses) -> dict[str, Any]:
 
 
 def _extra(r: Responses) -> str:
-    """Return what the schema has no field for, as the text that its details are to be."""
+    """Return the fields that the schema lacks, as JSON text, because details must be texts."""
     n_items = len(r.item_ids) if r.scores.size else 0
     known = {"model": r.model, "metric": r.metric, "n_items": n_items, **metadata_of(r)}
     return json.dumps(known, ensure_ascii=False)
 
 
 def _score(r: Responses) -> float | None:
-    """Return the logged value, else the mean over items; None where neither is a number."""
+    """Return the logged value, else the mean over items; None if neither is a finite number."""
     if r.logged is not None:
         return r.logged if math.isfinite(r.logged) else None
     means = r.item_means if r.scores.size and r.aggregation == "mean" else r.scores.ravel()[:0]
@@ -214,29 +212,13 @@ def _score(r: Responses) -> float | None:
     return mean if math.isfinite(mean) else None
 
 
-def _uuid_of(text: str) -> str:
-    """Return a UUID of version 4, as the database asks for, that is always the same for a text."""
-    return str(uuid.UUID(bytes=hashlib.sha256(text.encode()).digest()[:16], version=4))
-
-
-def _portable(name: str) -> str:
-    """Return a name that every file system takes, as a folder of the database."""
-    tidy = _NOT_PORTABLE.sub("_", name).rstrip(". ")
-    return tidy if tidy and tidy.casefold() != "data" else f"{tidy}_"
-
-
-def _iso(when: str) -> str:
-    """Return a time as ISO has it: lm-eval's file names cannot have colons."""
-    return _LM_EVAL_TIME.sub(r"\1:\2:\3", when)
-
-
 def instance_lines(r: Responses, evaluation_id: str, model_id: str, result_id: str) -> bytes:
-    """Return the instances of one result.
+    """Return the instances of one result as lines of JSON, one per item and epoch.
 
-    Responses know no texts, so inputs and outputs are empty. Takes that were not scored are left
-    out where their item has others; else the item's first stands for it, marked as an error.
+    Responses have no texts, so inputs and outputs are empty. Epochs without a score are left out;
+    an item without any score is written once, marked as an error.
     """
-    same = {
+    shared = {
         "schema_version": WRITTEN,
         "evaluation_id": evaluation_id,
         "model_id": model_id,
@@ -257,7 +239,7 @@ def instance_lines(r: Responses, evaluation_id: str, model_id: str, result_id: s
         if r.weights is not None:
             metadata[WEIGHT] = repr(float(r.weights[i]))
         record: dict[str, Any] = {
-            **same,
+            **shared,
             "sample_id": str(r.item_ids[i]),
             "sample_hash": None if hashes is None else str(hashes[i]),
             "interaction_type": "single_turn",
@@ -276,7 +258,7 @@ def instance_lines(r: Responses, evaluation_id: str, model_id: str, result_id: s
 
 
 def _written(scores: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Return which takes are written, shape (M, R)."""
+    """Return which epochs are written, shape (M, R)."""
     there = ~np.isnan(scores)
     if scores.shape[1]:
         there[~there.any(axis=1), 0] = True
@@ -287,3 +269,19 @@ def _best(r: Responses) -> float:
     """Return the score of a right answer."""
     low, high = r.bounds or (0.0, 1.0)
     return low if r.higher_is_better is False else high
+
+
+def _uuid_of(text: str) -> str:
+    """Return a UUID of version 4, as the database requires, that depends only on the text."""
+    return str(uuid.UUID(bytes=hashlib.sha256(text.encode()).digest()[:16], version=4))
+
+
+def _portable(name: str) -> str:
+    """Return a folder name that is valid on every file system."""
+    tidy = _NOT_PORTABLE.sub("_", name).rstrip(". ")
+    return tidy if tidy and tidy.casefold() != "data" else f"{tidy}_"
+
+
+def _iso(when: str) -> str:
+    """Return a time in ISO format; lm-eval writes hyphens for colons in file names."""
+    return _LM_EVAL_TIME.sub(r"\1:\2:\3", when)

@@ -1,5 +1,8 @@
-"""Streams files of instances: of each line only the ids, the score and the metadata."""
-# PART matching - Which instances belong to which result of the aggregate file.
+"""Files of instances, streamed, and which result of the aggregate file they belong to.
+
+`read_instances` keeps of each line the ids, the score and the metadata; `match` assigns instances
+to results by id, name or score.
+"""
 
 from __future__ import annotations
 
@@ -15,34 +18,21 @@ import numpy as np
 from evalstats_plugin.adapters.every_eval_ever.layout import Json, check_version, is_number, section
 from evalstats_plugin.errors import LogError
 
+# Keys of an instance's metadata.
 EPOCH = "epoch"
-
-
 CLUSTER = "cluster"
-
-
 WEIGHT = "weight"
-
-
 SCORE = "score"
-"""Keys of an instance's metadata; the last holds what JSON has no number for."""
-
-
-_BUFFER = 1 << 20
-
-
-_NO_NUMBERS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
-
-
-_TOLERANCE = 1e-6
-
+"""Key of a score that is no number in JSON: nan, inf or -inf."""
 
 PERCENT = 100.0
+_BUFFER = 1 << 20
+_NO_NUMBERS = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
 @dataclass(slots=True)
 class Column:
-    """Instances that are of one result, in the order of the file."""
+    """The instances of one result, in the order of the file."""
 
     ids: list[str] = field(default_factory=list[str])
     scores: list[float] = field(default_factory=list[float])
@@ -51,13 +41,13 @@ class Column:
     errors: int = 0
 
     def texts(self, name: str) -> list[str | None]:
-        """Return one part of the metadata of each."""
+        """Return one metadata field of each instance."""
         return [None if m.get(name) is None else str(m[name]) for m in self.metadata]
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """What an instance says it belongs to."""
+    """The result that an instance names."""
 
     result_id: str | None
     name: str
@@ -69,8 +59,8 @@ def read_instances(path: Path, aggregate: Json) -> dict[Key, Column]:
     Raises
     ------
     LogError
-        A line is cut off, no JSON or no instance, is of another model or evaluation than the
-        aggregate file, or there are fewer lines than the aggregate file says.
+        A line is cut off, no JSON or no instance; it is of another model or evaluation than the
+        aggregate file; or the number of lines differs from that in the aggregate file.
     """
     found: dict[Key, Column] = {}
     lines = 0
@@ -134,7 +124,7 @@ def _add(found: dict[Key, Column], record: Json, where: str) -> None:
     score = section(record, "evaluation").get("score")
     if score is None or not is_number(score):
         raise LogError(f"{where} has the score {score!r}, expected a number (evaluation.score)")
-    # JSON has no NaN: what stands in for a missing score is marked.
+    # JSON has no NaN: the metadata marks scores that replace one.
     number = _NO_NUMBERS.get(str(metadata.get(SCORE)), float(score))
     column.ids.append(str(record["sample_id"]))
     column.scores.append(number)
@@ -145,7 +135,7 @@ def _add(found: dict[Key, Column], record: Json, where: str) -> None:
 
 
 def match(results: Sequence[Json], found: Mapping[Key, Column]) -> tuple[dict[int, Key], list[Key]]:
-    """Return the instances of each result by its place, and those of none."""
+    """Return the instances of each result, by its index, and the instances of no result."""
     matched: dict[int, Key] = {}
     left: list[Key] = []
     for key, column in found.items():
@@ -153,7 +143,8 @@ def match(results: Sequence[Json], found: Mapping[Key, Column]) -> tuple[dict[in
         fits = _candidates(results, key, free, alone=len(found) == 1)
         if len(fits) > 1:
             mean = mean_of(column)
-            fits = [i for i in fits if scale_of(_score(results[i]), mean) is not None][:1]
+            scores = {i: float(results[i]["score_details"]["score"]) for i in fits}
+            fits = [i for i in fits if scale_of(scores[i], mean) is not None][:1]
         if fits:
             matched[fits[0]] = key
         else:
@@ -169,16 +160,12 @@ def _candidates(
         if by_id:
             return by_id
     named = [i for i in free if results[i].get("evaluation_name") == key.name]
-    # Converters of single evaluations may name instances otherwise than results.
+    # Converters of single evaluations may give instances and results different names.
     return named or (list(free) if alone else [])
 
 
-def _score(result: Json) -> float:
-    return float(result["score_details"]["score"])
-
-
 def mean_of(column: Column) -> float:
-    """Return the mean over items of the means over their takes; NaN without a score."""
+    """Return the mean over items of the means over their epochs; NaN without a score."""
     scores = np.asarray(column.scores)
     items = np.unique(np.asarray(column.ids), return_inverse=True)[1]
     there = ~np.isnan(scores)
@@ -189,11 +176,11 @@ def mean_of(column: Column) -> float:
 
 
 def scale_of(score: float, mean: float) -> float | None:
-    """Return what an aggregate score must be divided by to be the mean of its items' scores.
+    """Return the factor between an aggregate score and the mean of its items' scores.
 
-    1, or 100 where it is a percentage; None where it is neither.
+    1, or 100 if the score is a percentage; None if it is neither.
     """
     for scale in (1.0, PERCENT):
-        if math.isclose(score, mean * scale, rel_tol=_TOLERANCE, abs_tol=_TOLERANCE):
+        if math.isclose(score, mean * scale, rel_tol=1e-6, abs_tol=1e-6):
             return scale
     return None

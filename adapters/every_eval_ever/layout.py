@@ -1,6 +1,9 @@
-"""Which files are Every Eval Ever's, by content; versions; and where the instances lie."""
-# PART identity - Who the model is, what the metric is called, and what of ours a file carries.
-# PART block - What an annotation leaves in a result, and how to read the file as if it were not there.
+"""Files of Every Eval Ever: recognition by content, versions, and what they say of models.
+
+`load_aggregate` parses and checks an aggregate file, `instances_of` finds its instances;
+`metric_of` and `settings_of` name metric and model settings. Files that we annotate have our block
+in each result (`block_of`, `logged_results`); files that we export have more details (`extra_of`).
+"""
 
 from __future__ import annotations
 
@@ -11,77 +14,49 @@ from pathlib import Path
 from typing import Any, cast
 
 from evalstats_plugin.errors import LogError
-from evalstats_plugin.runtime.files import parsed
+from evalstats_plugin.runtime.files import parse_json
 
 HARNESS = "every_eval_ever"
 
-
 READ = ("0.2", "0.3")
-"""Versions of the schema that are read; the latest is written and annotated."""
-
+"""Versions of the schema that can be read; only the latest is written and annotated."""
 
 WRITTEN = "0.3.0"
-
-
 SAMPLES = "_samples.jsonl"
 
+KEY = "evalstats"
+"""Key of our block in the score details of a result."""
 
-_SNIFFED = 65536
-
-
-_KEYS = (b'"schema_version"', b'"evaluation_id"')
-
-
-_OF_AGGREGATE = (b'"evaluation_results"', b'"retrieved_timestamp"')
-
-
-_OF_INSTANCE = b'"sample_id"'
-
-
-# The schema itself names all of its keys, and says first that it is one.
-_OBJECT = re.compile(rb'\s*\{(?!\s*"\$schema"\s*:)')
-
-
-_VERSION = re.compile(r"(\d+)\.(\d+)")
-
-
-Json = Mapping[str, Any]
-
+ORIGINAL = "original"
+"""Key in the block: the score details before the annotation."""
 
 EXTRA = "evalstats"
-"""Key of a metric's additional details in files we write: what the schema has no field for."""
+"""Key of a metric's additional details in exported files: what the schema has no field for."""
 
+Json = Mapping[str, Any]
+Settings = tuple[tuple[str, str], ...]
+_SNIFFED = 65536
+_KEYS = (b'"schema_version"', b'"evaluation_id"')
+_OF_AGGREGATE = (b'"evaluation_results"', b'"retrieved_timestamp"')
+_OF_INSTANCE = b'"sample_id"'
 
+# The schema itself contains all of its keys, but begins with "$schema".
+_OBJECT = re.compile(rb'\s*\{(?!\s*"\$schema"\s*:)')
+_VERSION = re.compile(r"(\d+)\.(\d+)")
 _LONGEST_NAME = 60
 
-
-# What makes another model of the same name, as far as converters write it.
+# Details that distinguish models of one name, as converters write them.
 _OF_MODEL = ("dtype", "precision", "quantization", "revision", "sha")
-
-
 _OF_RUN = ("temperature", "top_p", "top_k", "max_tokens", "reasoning", "num_fewshot")
 
 
-Settings = tuple[tuple[str, str], ...]
-
-
-KEY = "evalstats"
-
-
-ORIGINAL = "original"
-
-
 def find_logs(folder: Path) -> list[Path]:
-    """Return the aggregate files directly in a folder, and instance files without one."""
+    """Return the aggregate files directly in a folder, and instance files without aggregate."""
     files = [p for p in sorted(folder.iterdir()) if p.is_file() and not p.name.startswith(".")]
     aggregates = [p for p in files if p.suffix == ".json" and is_aggregate(p)]
     stems = {p.stem for p in aggregates}
     lines = [p for p in files if p.suffix == ".jsonl" and _stem(p) not in stems]
     return [*aggregates, *(p for p in lines if is_instances(p))]
-
-
-def _stem(instances: Path) -> str:
-    return instances.name.removesuffix(".jsonl").removesuffix("_samples")
 
 
 def is_aggregate(path: Path) -> bool:
@@ -92,9 +67,13 @@ def is_aggregate(path: Path) -> bool:
 
 
 def is_instances(path: Path) -> bool:
-    """Whether a file holds instances, one a line."""
+    """Whether a file holds instances, one per line."""
     line = _head(path).lstrip().partition(b"\n")[0]
     return line[:1] == b"{" and all(key in line for key in (*_KEYS, _OF_INSTANCE))
+
+
+def _stem(instances: Path) -> str:
+    return instances.name.removesuffix(".jsonl").removesuffix("_samples")
 
 
 def _head(path: Path) -> bytes:
@@ -103,17 +82,16 @@ def _head(path: Path) -> bytes:
 
 
 def load_aggregate(path: Path) -> Json | None:
-    """Parse an aggregate file; None for others' files.
+    """Parse an aggregate file; None if the file is no aggregate file.
 
     Raises
     ------
     LogError
-        It is cut off, not UTF-8, of another version of the schema, or lacks what the schema asks
-        for.
+        It is cut off, not UTF-8, of another version of the schema, or lacks a required field.
     """
     if not is_aggregate(path):
         return None
-    found = parsed(path.read_bytes(), path)
+    found = parse_json(path.read_bytes(), path)
     if not isinstance(found, dict):
         return None
     aggregate = cast("Json", found)
@@ -140,47 +118,23 @@ def _check(found: Json, path: Path) -> None:
             raise LogError(msg)
 
 
-def check_version(said: object, where: str) -> tuple[int, int]:
-    """Return the version of the schema, such as ``(0, 3)``.
-
-    Raises
-    ------
-    LogError
-        It is missing, or none that is read.
-    """
-    found = _VERSION.search(str(said))
-    version = f"{found[1]}.{found[2]}" if found else ""
-    if found is None or version not in READ:
+def check_version(version: object, where: str) -> tuple[int, int]:
+    """Return the version of the schema, such as ``(0, 3)``; raise `LogError` if not supported."""
+    found = _VERSION.search(str(version))
+    if found is None or f"{found[1]}.{found[2]}" not in READ:
         msg = (
-            f"{where} is of schema version {said!r}, expected {' or '.join(READ)} of Every Eval "
+            f"{where} is of schema version {version!r}, expected {' or '.join(READ)} of Every Eval "
             "Ever: convert it with that project's own tools"
         )
         raise LogError(msg)
     return int(found[1]), int(found[2])
 
 
-def _at(value: Any, *keys: str) -> Any:
-    for key in keys:
-        value = cast("Json", value).get(key) if isinstance(value, Mapping) else None
-    return value
-
-
-def is_number(value: object) -> bool:
-    """Whether a value of JSON is a number."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def section(found: Json, *keys: str) -> Json:
-    """Return an object inside a file, empty where it is missing or null."""
-    value = _at(found, *keys)
-    return cast("Json", value) if isinstance(value, Mapping) else {}
-
-
 def instances_of(path: Path, found: Json) -> Path | None:
-    """Return the file of an aggregate's instances, None where there is none here.
+    """Return the file of an aggregate's instances, None if it is not found.
 
-    It is named in the aggregate by its place in the public database, of which a part may have been
-    copied: so it is looked for beside the aggregate first.
+    The aggregate names it by its path in the public database, of which only a part may have been
+    copied: so the folder of the aggregate is searched first.
     """
     named = str(section(found, "detailed_evaluation_results").get("file_path") or "")
     names = [Path(named).name] if named else []
@@ -203,14 +157,14 @@ def aggregate_beside(instances: Path) -> Path | None:
 
 
 def metric_of(result: Json) -> str:
-    """Return the name of a result's metric: converters put it into one of three fields."""
+    """Return the name of a result's metric, from the first of three fields that converters use."""
     config = section(result, "metric_config")
     names = (config.get(key) for key in ("metric_name", "metric_id", "evaluation_description"))
     return next((str(n) for n in names if n and len(str(n)) <= _LONGEST_NAME), "score")
 
 
 def settings_of(found: Json, result: Json) -> Settings:
-    """Return what makes another model of one name: platform, engine, precision, sampling."""
+    """Return settings that distinguish models of one name, such as platform and sampling."""
     model = section(found, "model_info")
     engine = section(model, "inference_engine")
     details = section(model, "additional_details")
@@ -229,22 +183,39 @@ def settings_of(found: Json, result: Json) -> Settings:
 
 
 def extra_of(result: Json) -> dict[str, Any] | None:
-    """Return what we wrote of a result's responses; None where somebody else wrote the file."""
+    """Return the extra details of a result in a file that we exported; None in other files."""
     text = section(result, "metric_config", "additional_details").get(EXTRA)
     return json.loads(text) if text else None
 
 
 def block_of(result: Json) -> dict[str, Any] | None:
-    """Return our block in a result."""
+    """Return our block in a result, None if it is not annotated."""
     text = section(result, "score_details", "details").get(KEY)
     return json.loads(text) if isinstance(text, str) else None
 
 
 def logged_results(found: Json) -> list[Json]:
-    """Return the results of a file as they were logged."""
-    return [_logged(result) for result in found["evaluation_results"]]
+    """Return the results of a file as they were before any annotation."""
+    logged: list[Json] = []
+    for result in found["evaluation_results"]:
+        block = block_of(result)
+        restored = {} if block is None else {"score_details": json.loads(block[ORIGINAL])}
+        logged.append({**result, **restored})
+    return logged
 
 
-def _logged(result: Json) -> Json:
-    block = block_of(result)
-    return result if block is None else {**result, "score_details": json.loads(block[ORIGINAL])}
+def section(found: Json, *keys: str) -> Json:
+    """Return an object inside a file, empty if it is missing or null."""
+    value = _at(found, *keys)
+    return cast("Json", value) if isinstance(value, Mapping) else {}
+
+
+def _at(value: Any, *keys: str) -> Any:
+    for key in keys:
+        value = cast("Json", value).get(key) if isinstance(value, Mapping) else None
+    return value
+
+
+def is_number(value: object) -> bool:
+    """Whether a JSON value is a number."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -1,5 +1,4 @@
-"""Turns an aggregate file and its instances into `Responses`: one for each result."""
-# PART items - Makes arrays of items and epochs out of the instances of one result.
+"""Read `Responses` from an aggregate file and its instances: one for each result."""
 
 from __future__ import annotations
 
@@ -41,33 +40,29 @@ from evalstats_plugin.adapters.every_eval_ever.layout import (
     settings_of,
 )
 from evalstats_plugin.data.responses import (
-    Codes,
     Responses,
     Selection,
     Source,
     as_clusters,
     as_item_ids,
     first_rows,
-    in_order,
-    number_takes,
-    rows_of_one_take,
-    spread,
+    number_epochs,
+    repeated_rows,
+    score_matrix,
+    unique_in_order,
     with_metadata,
 )
 from evalstats_plugin.errors import LogError
-from evalstats_plugin.runtime.files import rebuilding
+from evalstats_plugin.runtime.files import reporting_damage
+from evalstats_plugin.stats.arrays import IntArray
 
-NO_INSTANCES = "aggregate only: no file of instances beside it, so no scores of items"
-
-
-OF_NO_RESULT = "instances that fit no one result of the aggregate file"
-
-
-UNFIT = "no instances of this result"
+_NO_INSTANCES = "aggregate only: no file of instances beside it, so no scores of items"
+_OF_NO_RESULT = "instances that fit no one result of the aggregate file"
+_UNMATCHED = "no instances of this result"
 
 
 def read_log(path: Path, selection: Selection) -> list[Responses] | None:
-    """Read an aggregate file, or the one that a file of instances is of; None for others' files."""
+    """Read an aggregate file, or the one of a file of instances; None for files of others."""
     if path.suffix == ".jsonl" and is_instances(path):
         beside = aggregate_beside(path)
         if beside is None:
@@ -80,12 +75,12 @@ def read_log(path: Path, selection: Selection) -> list[Responses] | None:
     found = load_aggregate(path)
     if found is None:
         return None
-    with rebuilding(path):
+    with reporting_damage(path):
         return _Log(found, path, selection).responses()
 
 
 class _Log:
-    """One aggregate file, and where its instances are."""
+    """One aggregate file and its instances."""
 
     def __init__(self, found: Json, path: Path, selection: Selection) -> None:
         self.found = found
@@ -100,7 +95,7 @@ class _Log:
         )
 
     def responses(self) -> list[Responses]:
-        bare = _told_apart([self._bare(result) for result in self.results], self.results)
+        bare = _with_unique_metrics([self._bare(result) for result in self.results], self.results)
         wanted = [i for i, r in enumerate(bare) if self._wants(r)]
         if self.selection.header_only or not wanted:
             return [bare[i] for i in wanted]
@@ -108,14 +103,14 @@ class _Log:
         columns = read_instances(instances, self.found) if instances else {}
         matched, left = match(self.results, columns)
         if not columns:
-            return [_noted(bare[i], NO_INSTANCES, self.results[i]) for i in wanted]
+            return [_without_items(bare[i], _NO_INSTANCES, self.results[i]) for i in wanted]
         made = [
             fill(bare[i], columns[matched[i]], self.found, self.results[i], self.selection.cluster)
             if i in matched
-            else _noted(bare[i], UNFIT, self.results[i])
+            else _without_items(bare[i], _UNMATCHED, self.results[i])
             for i in wanted
         ]
-        return [*made, *self._left(columns, left)]
+        return [*made, *self._unmatched(columns, left)]
 
     def _wants(self, r: Responses) -> bool:
         return self.selection.wants_task(r.task) and self.selection.wants_metric(r.metric)
@@ -143,8 +138,8 @@ class _Log:
             return made
         return with_metadata(replace(made, model=extra["model"], metric=extra["metric"]), extra)
 
-    def _left(self, columns: Mapping[Key, Column], left: Sequence[Key]) -> list[Responses]:
-        """Return what instances give that no result accounts for, under a name of their own."""
+    def _unmatched(self, columns: Mapping[Key, Column], left: Sequence[Key]) -> list[Responses]:
+        """Return responses of instances that match no result, under the metric "instances"."""
         made: list[Responses] = []
         for key in left:
             bare = Responses(
@@ -152,22 +147,22 @@ class _Log:
                 task=key.name,
                 metric="instances",
                 source=self.source,
-                notes=(OF_NO_RESULT,),
+                notes=(_OF_NO_RESULT,),
             )
             if self._wants(bare):
                 made.append(fill(bare, columns[key], self.found, {}, self.selection.cluster))
         return made
 
 
-def _noted(r: Responses, note: str, result: Json) -> Responses:
-    """Say that there are no items, but not where none were ever there."""
-    of_ours = extra_of(result)
-    never = of_ours is not None and of_ours["n_items"] == 0
+def _without_items(r: Responses, note: str, result: Json) -> Responses:
+    """Note that there are no items, unless we exported the result without items."""
+    extra = extra_of(result)
+    never = extra is not None and extra["n_items"] == 0
     return r if never else replace(r, notes=(*r.notes, note))
 
 
-def _told_apart(bare: Sequence[Responses], results: Sequence[Json]) -> list[Responses]:
-    """Add the result's own id, or its number, to metrics that would have one name."""
+def _with_unique_metrics(bare: Sequence[Responses], results: Sequence[Json]) -> list[Responses]:
+    """Add the result's own id, or a number, to metrics of the same task and name."""
     count = Counter((r.task, r.metric) for r in bare)
     seen: Counter[tuple[str, str]] = Counter()
     made: list[Responses] = []
@@ -187,12 +182,12 @@ def _bounds(config: Json) -> tuple[float, float] | None:
     return (float(low), float(high)) if low < high else None
 
 
-def _when(said: Any) -> str:
-    """Return a time in a form that sorts: the schema has seconds since 1970, and ISO."""
+def _when(value: Any) -> str:
+    """Return a time in ISO format; the schema allows seconds since 1970 too."""
     try:
-        return datetime.fromtimestamp(float(said), UTC).isoformat()
+        return datetime.fromtimestamp(float(value), UTC).isoformat()
     except (TypeError, ValueError, OverflowError, OSError):
-        return str(said or "")
+        return str(value or "")
 
 
 def fill(
@@ -203,12 +198,12 @@ def fill(
     Raises
     ------
     LogError
-        An item is there twice in one epoch.
+        An item occurs twice in one epoch.
     """
     names, inverse = np.unique(np.asarray(column.ids, dtype=str), return_inverse=True)
-    order, places = in_order(inverse)
+    order, places = unique_in_order(inverse)
     epochs, notes = _epochs(column, places)
-    twice = rows_of_one_take(places, epochs)
+    twice = repeated_rows(places, epochs)
     if twice is not None:
         msg = (
             f"{bare.source.path}: item {column.ids[twice[0]]!r} is there twice in one epoch among "
@@ -222,7 +217,7 @@ def fill(
     made = replace(
         bare,
         item_ids=as_item_ids(names[order].tolist()),
-        scores=spread(places, epochs, _scores(column, result)),
+        scores=score_matrix(places, epochs, _scores(column, result)),
         weights=_weights(column, first),
         clusters=clusters,
         item_hashes=_hashes(column, first, section(found, "eval_library") if foreign else None),
@@ -234,59 +229,58 @@ def fill(
 def _scores(column: Column, result: Json) -> NDArray[np.float64]:
     scores = np.asarray(column.scores, dtype=np.float64)
     if section(result, "metric_config").get("has_unknown_level"):
-        # What the schema says of -1 under a metric of levels.
+        # By the schema, -1 is the unknown level of a metric with levels.
         return np.where(scores == -1, np.nan, scores)
     return scores
 
 
-def _epochs(column: Column, places: Codes) -> tuple[Codes, tuple[str, ...]]:
-    """Return each instance's epoch: the schema has no field, converters put it into metadata."""
-    said = column.texts(EPOCH)
-    if None not in said:
-        labels = np.asarray(said)
+def _epochs(column: Column, places: IntArray) -> tuple[IntArray, tuple[str, ...]]:
+    """Return each instance's epoch; the schema has no field for it, but our exports' metadata."""
+    labelled = column.texts(EPOCH)
+    if None not in labelled:
+        labels = np.asarray(labelled)
         try:
             keys = labels.astype(np.float64)
         except ValueError:
             keys = labels
         return np.unique(keys, return_inverse=True)[1], ()
-    epochs = number_takes(places)
+    epochs = number_epochs(places)
     notes = ("items that are there again are taken for further epochs",) if epochs.any() else ()
     return epochs, notes
 
 
 def _clusters(
-    column: Column, first: Codes, field: str | None
+    column: Column, first: IntArray, field: str | None
 ) -> tuple[NDArray[Any] | None, tuple[str, ...]]:
-    said = column.texts(field or CLUSTER)
-    names = [said[k] for k in map(int, first)]
+    labels = column.texts(field or CLUSTER)
+    names = [labels[k] for k in map(int, first)]
     if field is None and None in names:
         return None, ()
-    # Ours are written as they shall be read.
+    # The clusters in our exports are used as they are.
     return (np.asarray(names), ()) if field is None else as_clusters(names, field)
 
 
-def _weights(column: Column, first: Codes) -> NDArray[np.float64] | None:
-    said = column.texts(WEIGHT)
-    return (
-        None if None in said else np.asarray([said[k] for k in map(int, first)], dtype=np.float64)
-    )
+def _weights(column: Column, first: IntArray) -> NDArray[np.float64] | None:
+    texts = column.texts(WEIGHT)
+    if None in texts:
+        return None
+    return np.asarray([texts[k] for k in map(int, first)], dtype=np.float64)
 
 
-def _hashes(column: Column, first: Codes, library: Json | None) -> NDArray[Any] | None:
-    """Return the fingerprint of each item's question.
+def _hashes(column: Column, first: IntArray, library: Json | None) -> NDArray[Any] | None:
+    """Return the hash of each item's question, prefixed with the converter's name.
 
-    Converters make theirs by recipes of their own, so that those of two say nothing about each
-    other: the part before the colon tells them apart.
+    Each converter computes hashes in its own way, so only hashes of one converter are comparable.
     """
     found = [column.hashes[k] for k in map(int, first)]
     if None in found:
         return None
-    before = "" if library is None else f"every_eval_ever {library.get('name')}:"
-    return np.asarray([before + str(text) for text in found])
+    prefix = "" if library is None else f"every_eval_ever {library.get('name')}:"
+    return np.asarray([prefix + str(text) for text in found])
 
 
 def _compared(r: Responses, column: Column) -> Responses:
-    """Set the aggregate score beside that of the instances."""
+    """Compare the aggregate score with the mean of the instances; convert percentages."""
     notes = [f"{column.errors} instances with an error: scores as logged"] * (column.errors > 0)
     mean = mean_of(column)
     if r.logged is None or math.isnan(mean):
@@ -295,7 +289,7 @@ def _compared(r: Responses, column: Column) -> Responses:
     if scale == PERCENT:
         error = None if r.logged_std_error is None else r.logged_std_error / PERCENT
         bounds = r.bounds
-        # Those of the instances may have been given instead.
+        # The bounds may be those of the instances already.
         if bounds is not None and bounds[0] <= r.logged <= bounds[1]:
             bounds = bounds[0] / PERCENT, bounds[1] / PERCENT
         notes.append("the aggregate score is a percentage of what the instances give")

@@ -1,9 +1,8 @@
-"""Sets the uncertainty of each result of an aggregate file, and puts back what was there.
+"""Annotate an aggregate file: set the uncertainty of each result, or restore the original.
 
-Only the score details of results that have an interval are written anew; everything around them
-stays as it was to the byte, whatever its layout.
+Only the score details of results that have an interval are replaced, in the text of the file
+(`replaced`); everything around them keeps every byte. The original details are kept in our block.
 """
-# PART spans - Where values lie in the text of a JSON file, so that one can be replaced and the rest stays.
 
 from __future__ import annotations
 
@@ -11,7 +10,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from evalstats_plugin.adapters.every_eval_ever.instances import scale_of
 from evalstats_plugin.adapters.every_eval_ever.layout import (
@@ -29,38 +28,32 @@ from evalstats_plugin.data.responses import Selection
 from evalstats_plugin.errors import LogError, WriteError
 from evalstats_plugin.hookspecs import Annotation
 from evalstats_plugin.runtime import files
-from evalstats_plugin.runtime.files import rebuilding
+from evalstats_plugin.runtime.files import reporting_damage
 from evalstats_plugin.scores.rows import ScoreInterval
+
+Span = tuple[int, int]
+"""Position of a value in a text: its first character and the one after its last."""
 
 _BOM = b"\xef\xbb\xbf"
 
-
-# The parts of an annotation that are of one task and metric.
+# The parts of an annotation whose rows are about one task and metric.
 _OF_RESULT = ("intervals", "comparisons", "ranks", "abilities", "suspect_items", "pooled")
-
-
 _INDENT = 4
-
-
 _DECODER = json.JSONDecoder()
-
-
 _SPACE = re.compile(r"[ \t\r\n]*")
 
 
-Span = tuple[int, int]
-"""First character and the one after the last."""
-
-
 def annotate_log(path: Path, annotation: Annotation | None, output: Path) -> Path | None:
-    """Write an aggregate file with uncertainty (or as it was) to output; None for others' files.
+    """Write an aggregate file with uncertainty (None: as it was) to ``output``.
+
+    Returns None if the file is no aggregate file.
 
     Raises
     ------
     LogError
-        The file is of a version of the schema that has no place for it.
+        The file is damaged, holds instances, or its version of the schema has no uncertainty.
     WriteError
-        Statistics of items are to be written, or the file cannot be.
+        Items are to be annotated, or the file cannot be written.
     """
     if path.suffix == ".jsonl" and is_instances(path):
         msg = f"{path}: instances are never changed, annotate the aggregate file beside it"
@@ -77,7 +70,7 @@ def annotate_log(path: Path, annotation: Annotation | None, output: Path) -> Pat
         raise WriteError(msg)
     content = path.read_bytes()
     bom = content[: len(_BOM)] if content.startswith(_BOM) else b""
-    with rebuilding(path):
+    with reporting_damage(path):
         text = stripped(content[len(bom) :].decode())
     if annotation is not None:
         if check_version(found["schema_version"], str(path)) < check_version(WRITTEN, ""):
@@ -104,14 +97,8 @@ def stripped(text: str) -> str:
     )
 
 
-def _spans(text: str) -> list[Span]:
-    """Return where the score details of each result lie."""
-    start = member(text, text.index("{"), "evaluation_results")[0]
-    return [member(text, begin, "score_details") for begin, _ in entries(text, start)]
-
-
 def _annotated(text: str, path: Path, annotation: Annotation) -> str:
-    # The results' own order and names, as they were read.
+    # The tasks and metrics of the results, in their order.
     read = read_log(path, Selection(header_only=True)) or []
     whole = annotation.block()
     rows = {(row.task, row.metric): row for row in annotation.intervals if row.kind == "task"}
@@ -126,22 +113,25 @@ def _annotated(text: str, path: Path, annotation: Annotation) -> str:
             **{k: [x for x in whole[k] if _is_about(x, key)] for k in _OF_RESULT},
             ORIGINAL: details,
         }
-        score = _scored(json.loads(details), row, rescore=annotation.rescore)
-        score["details"] = {**section(score, "details"), KEY: _dumped(block)}
-        return _laid_out(score, text)
+        score = _with_uncertainty(json.loads(details), row, rescore=annotation.rescore)
+        dumped = json.dumps(block, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        score["details"] = {**section(score, "details"), KEY: dumped}
+        return _formatted(score, text)
 
     return replaced(text, _spans(text), new)
 
 
 def _is_about(row: Mapping[str, Any], key: tuple[str, str]) -> bool:
-    """Whether a row is of a task and metric; those over all tasks are of each."""
+    """Whether a row is about a task and metric; rows over all tasks are about each task."""
     return row["metric"] == key[1] and row["task"] in (key[0], None, "")
 
 
-def _scored(details: dict[str, Any], row: ScoreInterval, *, rescore: bool) -> dict[str, Any]:
+def _with_uncertainty(
+    details: dict[str, Any], row: ScoreInterval, *, rescore: bool
+) -> dict[str, Any]:
     """Return score details with the interval's uncertainty, in the units of the score.
 
-    A score that its items contradict keeps its uncertainty: ours is of another number.
+    A score that its items contradict keeps its uncertainty, because ours is of another number.
     """
     assert row.estimate is not None and row.low is not None and row.high is not None  # noqa: S101, PT018
     scale = scale_of(float(details["score"]), row.estimate)
@@ -153,7 +143,8 @@ def _scored(details: dict[str, Any], row: ScoreInterval, *, rescore: bool) -> di
     for name in ("standard_error", "num_bootstrap_samples"):
         kept.pop(name, None)
     if row.std_error is not None:
-        kept["standard_error"] = {"value": row.std_error * scale, "method": _error_method(row)}
+        method = "analytic" if row.n_clusters is None else "analytic, clustered"
+        kept["standard_error"] = {"value": row.std_error * scale, "method": method}
     kept["confidence_interval"] = {
         "lower": row.low * scale,
         "upper": row.high * scale,
@@ -164,24 +155,37 @@ def _scored(details: dict[str, Any], row: ScoreInterval, *, rescore: bool) -> di
     return {**details, "uncertainty": kept}
 
 
-def _error_method(row: ScoreInterval) -> Literal["analytic", "analytic, clustered"]:
-    return "analytic" if row.n_clusters is None else "analytic, clustered"
-
-
-def _dumped(block: Mapping[str, Any]) -> str:
-    return json.dumps(block, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-
-
-def _laid_out(value: Mapping[str, Any], text: str) -> str:
-    """Write an object as the file around it is: in one line, or indented as deep as it stands."""
+def _formatted(value: Mapping[str, Any], text: str) -> str:
+    """Write an object in the layout of the file: in one line, or indented to its depth."""
     if "\n" not in text.strip():
         return json.dumps(value, ensure_ascii=False, allow_nan=False)
     lines = json.dumps(value, indent=_INDENT, ensure_ascii=False, allow_nan=False)
     return lines.replace("\n", "\n" + " " * 3 * _INDENT)
 
 
+def replaced(text: str, spans: list[Span], new: Callable[[int, str], str]) -> str:
+    """Return a text in which each span is replaced by ``new(number, text)``."""
+    parts: list[str] = []
+    at = 0
+    for number, (begin, end) in enumerate(spans):
+        parts += [text[at:begin], new(number, text[begin:end])]
+        at = end
+    return "".join([*parts, text[at:]])
+
+
+def _spans(text: str) -> list[Span]:
+    """Return the positions of the score details of each result."""
+    start = member(text, text.index("{"), "evaluation_results")[0]
+    return [member(text, begin, "score_details") for begin, _ in entries(text, start)]
+
+
+def member(text: str, start: int, name: str) -> Span:
+    """Return the position of one value of an object: the last of its name, as in `json`."""
+    return dict(members(text, start))[name]
+
+
 def members(text: str, start: int) -> Iterator[tuple[str, Span]]:
-    """Give the names and the places of the values of an object that begins at a character."""
+    """Yield the names and positions of the values of an object that begins at ``start``."""
     at = _after_space(text, start + 1)
     while text[at] != "}":
         name, at = _DECODER.raw_decode(text, at)
@@ -192,27 +196,12 @@ def members(text: str, start: int) -> Iterator[tuple[str, Span]]:
 
 
 def entries(text: str, start: int) -> Iterator[Span]:
-    """Give the places of the values of a list that begins at a character."""
+    """Yield the positions of the values of a list that begins at ``start``."""
     at = _after_space(text, start + 1)
     while text[at] != "]":
         _, end = _DECODER.raw_decode(text, at)
         yield at, end
         at = _after_comma(text, end)
-
-
-def member(text: str, start: int, name: str) -> Span:
-    """Return the place of one value of an object: the last of its name, as JSON has it."""
-    return dict(members(text, start))[name]
-
-
-def replaced(text: str, spans: list[Span], new: Callable[[int, str], str]) -> str:
-    """Return a text with what is at some places replaced, given each one's number and text."""
-    parts: list[str] = []
-    at = 0
-    for number, (begin, end) in enumerate(spans):
-        parts += [text[at:begin], new(number, text[begin:end])]
-        at = end
-    return "".join([*parts, text[at:]])
 
 
 def _after_space(text: str, at: int) -> int:

@@ -1,4 +1,14 @@
-"""Inspect (inspect_ai): reads its logs and annotates them so that its viewer shows it."""
+"""Inspect (inspect_ai): read its logs, and annotate them so that its viewer shows the results.
+
+========= ===================================================================================
+archive/  logs as files: recognised, read within limits, edited in place
+reader    logs → `Responses`;  scorers: scorers and their values;  judging: comparisons, judges
+writer    annotations in a log's header and samples
+registry  what Inspect loads in every process: hooks (with live), metrics, the adaptive task
+frames    columns and operations for data frames of ``inspect_ai.analysis``
+adaptive/ adaptive tests inside Inspect
+========= ===================================================================================
+"""
 
 from __future__ import annotations
 
@@ -31,7 +41,7 @@ def evalstats_read_log(path: Path, selection: Selection) -> Sequence[Responses] 
 
 @hookimpl
 def evalstats_read_contests(path: Path, columns: Mapping[str, str]) -> Contests | None:
-    """Return the comparisons that the samples of a log hold."""
+    """Return the comparisons in the samples of a log."""
     from evalstats_plugin.adapters.inspect_ai.judging import read_contests
 
     return read_contests(path, columns)
@@ -39,7 +49,7 @@ def evalstats_read_contests(path: Path, columns: Mapping[str, str]) -> Contests 
 
 @hookimpl
 def evalstats_annotate_log(path: Path, annotation: Annotation | None, output: Path) -> Path | None:
-    """Put intervals into a log's metadata, tags and header metrics, or take them out."""
+    """Add intervals to a log's metadata, tags and header metrics, or remove them."""
     from evalstats_plugin.adapters.inspect_ai.writer import annotate_log
 
     return annotate_log(path, annotation, output)
@@ -47,7 +57,7 @@ def evalstats_annotate_log(path: Path, annotation: Annotation | None, output: Pa
 
 @hookimpl
 def evalstats_generator(model: str) -> Callable[[str], str] | None:
-    """Let a model judge."""
+    """Return a function that asks a model of Inspect, such as a judge."""
     from evalstats_plugin.adapters.inspect_ai.judging import generator
 
     return generator(model)

@@ -5,11 +5,10 @@
     evals = evals_df("logs", columns=EvalInfo + EvalModel + EvalStatsColumns)
     evals = prepare(evals_df("logs"), [add_intervals(), paired_vs("openai/m")])
 
-The columns read what annotations hold; the operations compute anew from the logs that a frame's
-``log`` column names. Both put beside the limits of an interval their distances from the estimate
-(``..._ci_minus``, ``..._ci_plus``), which is what Inspect Viz draws.
+Columns read annotations in logs; operations compute from the logs in a frame's ``log`` column. Both
+give, with the limits of an interval, their distances from the estimate (``..._ci_minus``,
+``..._ci_plus``), which Inspect Viz draws.
 """
-# PART frame_columns - Columns for ``evals_df`` and ``samples_df``: what an annotation holds, one number per column.
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from inspect_ai.analysis import Column, EvalColumn, Operation, SampleColumn
 
-from evalstats_plugin.adapters.inspect_ai.writer import KEY
+from evalstats_plugin.adapters.inspect_ai.writer import KEY, PREFIX
 from evalstats_plugin.data.runs import is_model
 from evalstats_plugin.errors import SelectionError
 
@@ -29,11 +28,9 @@ if TYPE_CHECKING:
 
 
 LOG = "log"
-"""Column that says where the log of a row lies, in the frames of evals and of samples."""
-
+"""Column with the location of a row's log, in frames of evals and of samples."""
 
 Record = Mapping[str, Any]
-
 
 _INTERVAL = {
     "estimate": "estimate",
@@ -42,7 +39,6 @@ _INTERVAL = {
     "ci_minus": "minus",
     "ci_plus": "plus",
 }
-
 
 _COMPARISON = {
     "difference": "difference",
@@ -55,14 +51,8 @@ _COMPARISON = {
     "prob_better": "prob_better",
 }
 
-
-ITEM_PREFIX = "evalstats_"
-"""Of what is known of an item, in its sample's metadata."""
-
-
 HEADLINE = "score_headline"
-"""What Inspect calls the one score that stands for an eval."""
-
+"""Inspect's name of the one score that represents an eval."""
 
 Number = float | int | str | None
 
@@ -80,19 +70,18 @@ def add_intervals(
     method, confidence_level
         As for `evalstats_plugin.intervals`.
     metric
-        Which score: a scorer, or ``"scorer:key"``; the columns are then called after it. Default:
-        the headline score, where the frame names it, else the first.
+        Which score: a scorer, or ``"scorer:key"``; the columns are then named after it. Default:
+        the headline score if the frame names it, else the first.
     """
 
     def transform(df: pd.DataFrame) -> pd.DataFrame:
         if df.empty:
             return df
-        locations = _locations(df)
         from evalstats_plugin.adapters.inspect_ai.live import read_each
         from evalstats_plugin.scores.intervals import intervals
 
         records: dict[str, list[Record]] = {}
-        for location, responses in read_each(locations).items():
+        for location, responses in read_each(_locations(df)).items():
             rows = intervals(responses, method=method, confidence_level=confidence_level, rng=0)
             records[location] = [r for r in rows.to_dict() if r["kind"] == "task"]
         return _with_columns(df, records, metric, _INTERVAL, of="estimate")
@@ -113,7 +102,7 @@ def paired_vs(
     Parameters
     ----------
     baseline
-        Name of a model. Default: that of the first log.
+        Name of a model. Default: the model of the first log.
     confidence_level
         As for `evalstats_plugin.intervals`.
     metric
@@ -123,11 +112,10 @@ def paired_vs(
     def transform(df: pd.DataFrame) -> pd.DataFrame:
         if df.empty:
             return df
-        locations = _locations(df)
         from evalstats_plugin.adapters.inspect_ai.live import read_each
         from evalstats_plugin.logs.together import Crossed
 
-        found = read_each(locations)
+        found = read_each(_locations(df))
         crossed = Crossed(found, baseline, confidence_level=confidence_level)
         records: dict[str, list[Record]] = {}
         for location, responses in found.items():
@@ -158,8 +146,10 @@ def _with_columns(
     """Return a copy with a column of plain numbers for each name."""
     import pandas as pd
 
-    if metric is not None:
-        _check_metric(metric, {str(r["metric"]): None for rows in records.values() for r in rows})
+    known = dict.fromkeys(str(r["metric"]) for rows in records.values() for r in rows)
+    if metric is not None and known and metric not in known:
+        msg = f"no metric is called {metric!r} in these logs; there are: {', '.join(known)}"
+        raise SelectionError(msg)
     prefix = HEADLINE if metric is None else f"score_{metric}"
     chosen: list[Record] = []
     for location, metrics in zip(df[LOG], _metrics(df, metric), strict=True):
@@ -173,14 +163,8 @@ def _with_columns(
     return df
 
 
-def _check_metric(metric: str, known: Mapping[str, None]) -> None:
-    if known and metric not in known:
-        msg = f"no metric is called {metric!r} in these logs; there are: {', '.join(known)}"
-        raise SelectionError(msg)
-
-
 def _metrics(df: pd.DataFrame, metric: str | None) -> list[tuple[str, ...]]:
-    """Say for each row which metrics are asked for, the most wanted first."""
+    """Return for each row the metrics that its headline score may be, in order of preference."""
     columns = [f"{HEADLINE}_name", f"{HEADLINE}_score"]
     if metric is not None or not set(columns) <= set(df.columns):
         return [()] * len(df)
@@ -189,12 +173,12 @@ def _metrics(df: pd.DataFrame, metric: str | None) -> list[tuple[str, ...]]:
 
 
 def headline_metrics(scorer: object, score: object) -> tuple[str, ...]:
-    """Return what a score may be called as a metric: scorer and key, or the scorer alone."""
+    """Return the possible metric names of a score: scorer and key, or either alone."""
     return f"{scorer}:{score}", f"{score}", f"{scorer}"
 
 
 def pick(rows: Sequence[Record], metrics: Sequence[str]) -> Record:
-    """Return the row of the first of these metrics that has one; of no metrics, the first row."""
+    """Return the row of the first of these metrics that has one; without metrics, the first row."""
     by_metric: dict[str, Record] = {}
     for row in rows:
         by_metric.setdefault(str(row.get("metric")), row)
@@ -203,21 +187,17 @@ def pick(rows: Sequence[Record], metrics: Sequence[str]) -> Record:
 
 
 def offsets(record: Record, of: str) -> dict[str, float | None]:
-    """Return how far below and above an estimate its limits lie."""
+    """Return the distances of the limits below and above an estimate."""
     estimate, low, high = record.get(of), record.get("low"), record.get("high")
     if estimate is None or low is None or high is None:
         return {"minus": None, "plus": None}
     return {"minus": estimate - low, "plus": high - estimate}
 
 
-def _block(log: EvalLog) -> Record:
-    block = (log.metadata or {}).get(KEY)
-    return cast(Record, block) if isinstance(block, dict) else {}
-
-
 def _rows(log: EvalLog, part: str) -> list[Record]:
-    # Nobody promises that the metadata of a log is ours, or still as it was written.
-    rows = _block(log).get(part)
+    # The metadata of a log may be somebody else's, or edited.
+    block = (log.metadata or {}).get(KEY)
+    rows = cast(Record, block).get(part) if isinstance(block, dict) else None
     if not isinstance(rows, list):
         return []
     return [cast(Record, row) for row in cast(list[Any], rows) if isinstance(row, dict)]
@@ -227,11 +207,11 @@ def _of_headline(log: EvalLog, part: str) -> Record:
     rows = _rows(log, part)
     if part == "comparisons":
         rows = [row for row in rows if is_model(str(row.get("model_b")), log.eval.model)]
-    # Logs of Inspect before it had headline metrics: the first score stands for the eval.
+    # In logs of Inspect before headline metrics, the first score represents the eval.
     headline = getattr(log.results, "headline", None)
     if headline is None:
         return pick(rows, ())
-    # Ours is the interval of a mean: it says nothing of pass@k or of the best of k.
+    # Ours is the interval of a mean, not of pass@k or of the best of k.
     if headline.reducer not in (None, "mean"):
         return {}
     return pick(rows, headline_metrics(headline.scorer, headline.score))
@@ -253,51 +233,36 @@ def _every_metric(log: EvalLog) -> dict[str, dict[str, Number]]:
 
 def _item(sample: EvalSample | EvalSampleSummary) -> dict[str, Any]:
     return {
-        name.removeprefix(ITEM_PREFIX): value
+        name.removeprefix(PREFIX): value
         for name, value in (sample.metadata or {}).items()
-        if name.startswith(ITEM_PREFIX)
+        if name.startswith(PREFIX)
     }
 
 
-def _interval(name: str, key: str) -> Column:
-    read = partial(_headline, part="intervals", key=key, of="estimate")
-    return EvalColumn(f"{HEADLINE}_{name}", path=read)
-
-
-def _comparison(name: str, key: str) -> Column:
-    read = partial(_headline, part="comparisons", key=key, of="difference")
-    return EvalColumn(f"{HEADLINE}_{name}", path=read)
+def _columns(names: Mapping[str, str], part: str, of: str) -> list[Column]:
+    """Return a column of the headline score for each name, from a part of the annotation."""
+    return [
+        EvalColumn(f"{HEADLINE}_{name}", path=partial(_headline, part=part, key=key, of=of))
+        for name, key in names.items()
+    ]
 
 
 EvalStatsColumns: list[Column] = [
     EvalColumn("evalstats_version", path=f"metadata.{KEY}.evalstats_plugin_version"),
     EvalColumn("evalstats_confidence_level", path=f"metadata.{KEY}.confidence_level"),
-    _interval("estimate", "estimate"),
-    _interval("ci_low", "low"),
-    _interval("ci_high", "high"),
-    _interval("ci_minus", "minus"),
-    _interval("ci_plus", "plus"),
-    _interval("ci_method", "method"),
-    _interval("n_items", "n_items"),
-    _interval("n_missing", "n_missing"),
+    *_columns(
+        _INTERVAL | {"ci_method": "method", "n_items": "n_items", "n_missing": "n_missing"},
+        "intervals",
+        of="estimate",
+    ),
     EvalColumn("evalstats_*_*", path=_every_metric),
 ]
 """The headline score's interval, and every score's as ``evalstats_SCORE_low`` and so on."""
 
-
-ComparisonColumns: list[Column] = [
-    _comparison("baseline", "model_a"),
-    _comparison("difference", "difference"),
-    _comparison("difference_low", "low"),
-    _comparison("difference_high", "high"),
-    _comparison("difference_ci_minus", "minus"),
-    _comparison("difference_ci_plus", "plus"),
-    _comparison("p_value", "p_value"),
-    _comparison("p_adjusted", "p_adjusted"),
-    _comparison("prob_better", "prob_better"),
-]
+ComparisonColumns: list[Column] = _columns(
+    {"baseline": "model_a"} | _COMPARISON, "comparisons", of="difference"
+)
 """The headline score's paired difference from the baseline model; empty for the baseline."""
 
-
 ItemStatsColumns: list[Column] = [SampleColumn("item_*", path=_item)]
-"""What is known of each item: metadata ``evalstats_difficulty`` as ``item_difficulty``, ..."""
+"""Statistics of each item: metadata ``evalstats_difficulty`` as ``item_difficulty`` and so on."""

@@ -1,9 +1,9 @@
-"""The hook: annotates logs while Inspect runs, where an environment variable asks for it.
+"""Hooks of Inspect that annotate logs while it runs, turned on by an environment variable.
 
 ``EVALSTATS_ANNOTATE=1`` writes intervals into each log when its task ends;
 ``EVALSTATS_ANNOTATE=intervals,compare`` adds, when the run or the eval set ends, the paired
-comparisons of its models with ``EVALSTATS_BASELINE`` (default: the first model of the run). A run
-must never suffer from it: whatever goes wrong is one warning.
+comparisons of its models with ``EVALSTATS_BASELINE`` (default: the first model of the run). Errors
+never reach the run; they are logged as one warning. The blocking work is in `live`.
 """
 
 from __future__ import annotations
@@ -25,31 +25,23 @@ if TYPE_CHECKING:
 
 
 VARIABLE = "EVALSTATS_ANNOTATE"
-"""Environment variable: what is to be written, words separated by commas; unset: nothing."""
-
+"""Environment variable: what to write, words separated by commas; nothing if unset."""
 
 BASELINE_VARIABLE = "EVALSTATS_BASELINE"
-"""Environment variable: the model that the others are compared with."""
-
+"""Environment variable: the baseline model of comparisons."""
 
 INTERVALS, COMPARE = "intervals", "compare"
-
-
 _ON, _OFF = frozenset({"1", "true", "yes", "on"}), frozenset({"0", "false", "no", "off"})
-
-
 _log = logging.getLogger(__name__)
-
-
 T = TypeVar("T")
 
 
 @lru_cache(maxsize=8)
 def wanted(value: str) -> frozenset[str]:
-    """Return what the variable's value asks for: nothing, intervals, or comparisons too.
+    """Return what a value of the variable asks for: nothing, intervals, or comparisons too.
 
-    An unknown word is said once (the answer is cached) and turns everything off: half of what
-    was asked for would be mistaken for all of it.
+    An unknown word is reported once (the result is cached) and turns everything off, because a
+    part of what was asked for could be mistaken for all of it.
     """
     words = {word.strip().lower() for word in value.split(",")} - {""}
     if words <= _OFF:
@@ -70,34 +62,32 @@ def wanted(value: str) -> frozenset[str]:
     description=f"Intervals and comparisons written into the logs ({VARIABLE}=1 turns it on)",
 )
 class EvalStatsHooks(Hooks):
-    """Annotates each log when its task ends, and what crosses logs when the run ends."""
+    """Writes intervals when a task ends, and comparisons between logs when the run ends."""
 
     def __init__(self) -> None:
         self._returned: dict[str, EvalLog] = {}
-        self._said: set[str] = set()
+        self._reported: set[str] = set()
 
     def enabled(self) -> bool:
         """Whether there is anything to do; Inspect asks before every event of every sample."""
         return bool(wanted(os.environ.get(VARIABLE, "")))
 
     async def on_eval_set_start(self, data: EvalSetStart) -> None:  # noqa: ARG002 - Inspect's signature
-        """Forget the logs of a set that never came to its end."""
+        """Forget the logs of an earlier eval set that did not end."""
         self._returned.clear()
 
     async def on_run_start(self, data: RunStart) -> None:  # noqa: ARG002 - Inspect's signature
-        """Let each run say its own troubles."""
-        self._said.clear()
+        """Report each error again in a new run."""
+        self._reported.clear()
 
     async def on_task_end(self, data: TaskEnd) -> None:
         """Write intervals into the log of a task that ended well."""
         log = data.log
         if not _is_complete(log):
             return
-        from evalstats_plugin.adapters.inspect_ai import live as inspect_ai_live
+        from evalstats_plugin.adapters.inspect_ai import live
 
-        header = await self._in_thread(
-            log.location, partial(inspect_ai_live.annotate_alone, log.location)
-        )
+        header = await self._in_thread(log.location, partial(live.annotate_alone, log.location))
         if header is not None:
             _carry_over(header, log)
 
@@ -107,52 +97,50 @@ class EvalStatsHooks(Hooks):
         if COMPARE not in wanted(os.environ.get(VARIABLE, "")) or not logs:
             return
         if data.eval_set_id is not None:
-            # The set returns these objects, but tells its hooks only where the files lie.
+            # The set returns these objects, but gives its hooks only the folder of the files.
             self._returned |= logs
             return
-        from evalstats_plugin.adapters.inspect_ai import live as inspect_ai_live
+        from evalstats_plugin.adapters.inspect_ai import live
 
-        await self._compare(inspect_ai_live.RunLogs(list(logs), data.logs[0].eval.model), logs)
+        await self._compare(live.RunLogs(list(logs), data.logs[0].eval.model), logs)
 
     async def on_eval_set_end(self, data: EvalSetEnd) -> None:
         """Write comparisons into all logs of an eval set, those of earlier runs too."""
         returned, self._returned = self._returned, {}
         if COMPARE not in wanted(os.environ.get(VARIABLE, "")):
             return
-        from evalstats_plugin.adapters.inspect_ai import live as inspect_ai_live
+        from evalstats_plugin.adapters.inspect_ai import live
 
-        found = await self._in_thread(
-            data.log_dir, partial(inspect_ai_live.logs_of_set, data.log_dir)
-        )
+        found = await self._in_thread(data.log_dir, partial(live.logs_of_set, data.log_dir))
         if found is not None:
             await self._compare(found, returned)
 
     async def _compare(self, run: RunLogs, returned: dict[str, EvalLog]) -> None:
-        from evalstats_plugin.adapters.inspect_ai import live as inspect_ai_live
+        from evalstats_plugin.adapters.inspect_ai import live
 
         baseline = os.environ.get(BASELINE_VARIABLE) or None
-        work = partial(inspect_ai_live.annotate_together, run, baseline, self._say)
+        work = partial(live.annotate_together, run, baseline, self._warn)
         for location, header in (await self._in_thread("the run's logs", work) or {}).items():
             if location in returned:
                 _carry_over(header, returned[location])
 
     async def _in_thread(self, what: str, work: Callable[[], T]) -> T | None:
-        """Do blocking work beside the event loop, which all running samples share."""
-        # A context of its own: in the run's, Inspect would reach for connections to remote disks
-        # that belong to this event loop, and wait for ever.
+        """Run blocking work in a thread, off the event loop that all samples share."""
+        # A new context: in that of the run, Inspect would use connections to remote disks that
+        # belong to this event loop, and wait without end.
         alone = partial(Context().run, work)
         try:
-            # A limiter of its own: remote disks are slow, and the threads that Inspect itself
-            # asks for must not wait behind them.
+            # A limiter of its own: remote disks are slow, and must not hold up the threads that
+            # Inspect itself asks for.
             return await anyio.to_thread.run_sync(alone, limiter=anyio.CapacityLimiter(1))
-        except Exception as error:  # noqa: BLE001 - a run must not suffer, whatever it is
-            self._say(what, error)
+        except Exception as error:  # noqa: BLE001 - no error may reach the run
+            self._warn(what, error)
             return None
 
-    def _say(self, what: str, error: Exception) -> None:
+    def _warn(self, what: str, error: Exception) -> None:
         text = f"{type(error).__name__}: {error}"
-        if text not in self._said:
-            self._said.add(text)
+        if text not in self._reported:
+            self._reported.add(text)
             _log.warning("evalstats did not annotate %s: %s", what, text)
 
 
@@ -164,8 +152,8 @@ def _is_complete(log: EvalLog) -> bool:
 
 
 def _carry_over(header: EvalLog, log: EvalLog) -> None:
-    """Put what was written into the log that eval() is about to return."""
+    """Copy the annotation into the log object that ``eval()`` is about to return."""
     log.results, log.log_updates = header.results, header.log_updates
     log.tags, log.metadata = header.tags, header.metadata
-    # The file has changed: a conditional write with the old one would be refused.
+    # The file has changed: a conditional write with the old etag would be refused.
     log.etag = header.etag

@@ -1,5 +1,7 @@
-"""What the hook does beside the event loop: blocking reads, statistics and writes."""
-# PART crossing - Reads the logs of a run together, those that ended well.
+"""Blocking work of the hooks: read several logs, compare their models, write annotations.
+
+`read_each` is used by data frames too.
+"""
 
 from __future__ import annotations
 
@@ -25,23 +27,19 @@ if TYPE_CHECKING:
 
 
 EVAL_SET = "eval-set.json"
-"""Where Inspect writes down the tasks of an eval set, in the order they were asked for."""
+"""File in which Inspect lists the tasks of an eval set, in the order requested."""
 
+OnError = Callable[[str, Exception], None]
+"""Called with the log that could not be read or written, and the error."""
 
-# Tasks that end together are annotated in threads of their own, and each brings the one
-# logs.json of their eval set up to date.
+# Tasks that end together are annotated in several threads, which all update the one logs.json of
+# their eval set.
 _WRITING = threading.Lock()
-
-
 _log = logging.getLogger(__name__)
 
 
-OnError = Callable[[str, Exception], None]
-"""Told which log could not be read or written, and why."""
-
-
 class RunLogs(NamedTuple):
-    """The logs of a run or eval set, and the model it was asked for first, where that is known."""
+    """The logs of a run or eval set, and its first model, if known."""
 
     locations: list[str]
     first_model: str | None
@@ -55,11 +53,11 @@ def annotate_alone(location: str) -> EvalLog:
 
 
 def annotate_together(run: RunLogs, baseline: str | None, on_error: OnError) -> dict[str, EvalLog]:
-    """Compare the models of several logs and write that into each; return the new headers.
+    """Compare the models of several logs and annotate each log; return the new headers.
 
-    A log that cannot be read or written is told to `on_error`, and the others go on. Where no
-    task was answered by two models nothing is written. Without a `baseline` the first model of
-    the run is it, or if that did not end well the first that did.
+    A log that cannot be read or written is reported to ``on_error``, and the others are processed.
+    If no task was answered by two models, nothing is written. The default ``baseline`` is the first
+    model of the run, or if its run did not end well the first that did.
     """
     from evalstats_plugin.logs.together import Crossed
 
@@ -86,21 +84,8 @@ def annotate_together(run: RunLogs, baseline: str | None, on_error: OnError) -> 
     return headers
 
 
-def logs_of_set(folder: str) -> RunLogs:
-    """Return the logs of an eval set's folder."""
-    found = reading.find_logs([folder], load_plugins())
-    return RunLogs([str(path) for path in found], _first_model(reading.as_path(folder)))
-
-
 def _is_of(responses: Sequence[Responses], model: str | None) -> bool:
     return model is not None and any(is_model(r.model, model) for r in responses)
-
-
-def _first_model(folder: Path) -> str | None:
-    # Without the file, or with one of another shape, the first log decides.
-    with suppress(OSError, ValueError, LookupError, TypeError):
-        return str(json.loads((folder / EVAL_SET).read_text())["tasks"][0]["model"])
-    return None
 
 
 def _header(location: str) -> EvalLog:
@@ -109,17 +94,30 @@ def _header(location: str) -> EvalLog:
     return read_eval_log(location, header_only=True)
 
 
+def logs_of_set(folder: str) -> RunLogs:
+    """Return the logs of an eval set's folder."""
+    found = reading.find_logs([folder], load_plugins())
+    return RunLogs([str(path) for path in found], _first_model(reading.as_path(folder)))
+
+
+def _first_model(folder: Path) -> str | None:
+    # None if the file is missing or of another shape; then the first log decides.
+    with suppress(OSError, ValueError, LookupError, TypeError):
+        return str(json.loads((folder / EVAL_SET).read_text())["tasks"][0]["model"])
+    return None
+
+
 def read_each(
     locations: Sequence[str], on_error: OnError | None = None
 ) -> dict[str, list[Responses]]:
-    """Read several logs, each still known by its location, models told apart across them.
+    """Read several logs, by location, with models labelled so that they differ between logs.
 
-    Logs of runs that did not end well are passed over.
+    Logs of runs that did not end well are skipped.
 
     Raises
     ------
     EvalStatsError
-        For a log that cannot be read, unless there is an `on_error` to tell it to.
+        A log cannot be read, and there is no ``on_error`` to report it to.
     """
     plugins = load_plugins()
     found: dict[str, list[Responses]] = {}

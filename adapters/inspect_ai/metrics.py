@@ -1,11 +1,11 @@
-"""Metrics for a task's ``metrics=[...]``: the interval beside the score while it is counted.
+"""Metrics for a task's ``metrics=[...]``: confidence intervals computed while the task runs.
 
-Inspect calls a metric again and again for its live display, first with no scores at all, and a
-metric that raises ends the whole run. So none of these does: what cannot be read as a number is
-left out, and where nothing is left there is no interval. The keys stand alone (``ci95_low``),
-because Inspect logs the keys of a dict as the names of metrics. Numbers are those of
-`evalstats_plugin.intervals`: a method for right or wrong answers is used on those, and partial
-credit (or epochs, which Inspect averages first) gets the default for its kind.
+Inspect calls a metric repeatedly for its live display, first without scores, and a metric that
+raises ends the whole run. So these never raise: a value that is no number is left out, and without
+any numbers there is no interval. The keys stand alone (``ci95_low``), because Inspect logs the keys
+of a dict as the names of metrics. The numbers are those of `evalstats_plugin.intervals`: a method
+for right or wrong answers is used on those, and partial credit (or epochs, which Inspect averages
+first) gets the default for its kind.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from inspect_ai.scorer import Metric, SampleScore, Value, ValueToFloat, metric
 
-from evalstats_plugin.adapters.inspect_ai.archive.takes import as_score
+from evalstats_plugin.adapters.inspect_ai.archive.samples import field_of
+from evalstats_plugin.adapters.inspect_ai.scorers import as_score
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -36,27 +37,27 @@ def beta_interval(level: float = 0.95, to_float: ValueToFloat | None = None) -> 
     level
         Confidence level, between 0 and 1; it is part of the keys.
     to_float
-        Turns a score's value into a number. Default: Inspect's own, save that a value it does
-        not know is left out instead of counted as 0.
+        Converts a score's value to a number. Default: Inspect's own conversion, except that a
+        value it does not know is left out instead of counted as 0.
     """
     return _interval_metric("beta-hpd", level, to_float)
 
 
 @metric
 def jeffreys(level: float = 0.95, to_float: ValueToFloat | None = None) -> Metric:
-    """Equal-tailed interval of the Beta(½, ½) posterior; arguments as of `beta_interval`."""
+    """Equal-tailed interval of the Beta(½, ½) posterior; arguments as for `beta_interval`."""
     return _interval_metric("jeffreys", level, to_float)
 
 
 @metric
 def wilson(level: float = 0.95, to_float: ValueToFloat | None = None) -> Metric:
-    """Wilson's score interval; arguments as of `beta_interval`."""
+    """Wilson's score interval; arguments as for `beta_interval`."""
     return _interval_metric("wilson", level, to_float)
 
 
 @metric
 def clopper_pearson(level: float = 0.95, to_float: ValueToFloat | None = None) -> Metric:
-    """Exact interval, never covering less than its level; arguments as of `beta_interval`."""
+    """Exact (Clopper–Pearson) interval, conservative; arguments as for `beta_interval`."""
     return _interval_metric("clopper-pearson", level, to_float)
 
 
@@ -64,16 +65,16 @@ def clopper_pearson(level: float = 0.95, to_float: ValueToFloat | None = None) -
 def cluster_interval(
     cluster: str, level: float = 0.95, to_float: ValueToFloat | None = None
 ) -> Metric:
-    """Interval for items that stand or fall together: ``cluster_ci95_low`` and ``..._high``.
+    """Interval for clustered items: ``cluster_ci95_low`` and ``cluster_ci95_high``.
 
     Parameters
     ----------
     cluster
-        Field of a sample's metadata, or a dotted path to it, that says which samples belong
-        together (a passage, a repository); a sample without it is a cluster of its own. Reports
-        on the log take the field from here.
+        Field of a sample's metadata, or a dotted path to it, that names the sample's cluster (a
+        passage, a repository); a sample without it is a cluster of its own. Reports on the log
+        use the same field.
     level, to_float
-        As of `beta_interval`.
+        As for `beta_interval`.
     """
     return _interval_metric("auto", level, to_float, cluster)
 
@@ -89,13 +90,12 @@ def _interval_metric(
 
     def compute(scores: list[SampleScore]) -> Value:
         if not scores:
-            # An empty dict would be logged as NaN, and None is an error in a dict of metrics;
-            # that nothing is known of a share yet is also true.
+            # An empty dict would be logged as NaN, and None is an error in a dict of metrics.
             return {low_key: 0.0, high_key: 1.0}
         try:
             limits = _limits(scores, method, level, to_float, cluster)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it must not end the run
-            _say_once(f"no interval: {type(error).__name__}: {error}")
+        except Exception as error:  # noqa: BLE001 - no error may end the run
+            _warn_once(f"no interval: {type(error).__name__}: {error}")
             return {}
         return {} if limits is None else {low_key: limits[0], high_key: limits[1]}
 
@@ -103,7 +103,7 @@ def _interval_metric(
 
 
 @lru_cache(maxsize=64)
-def _say_once(text: str) -> None:
+def _warn_once(text: str) -> None:
     """Warn, but not again at every update of the display."""
     _log.warning(text)
 
@@ -137,7 +137,6 @@ def _limits(
 
 
 def _clusters(scores: list[SampleScore], field: str) -> NDArray[Any]:
-    from evalstats_plugin.adapters.inspect_ai.archive.takes import field_of
     from evalstats_plugin.data.responses import as_clusters
 
     values = [field_of(score.sample_metadata or {}, field) for score in scores]

@@ -1,5 +1,8 @@
-"""What was scored: scorers, the keys of those that give several values, and their logged values."""
-# PART columns - Item statistics as columns of the viewer's sample list: a score of their own, declared.
+"""Scorers of a log, the keys of those with several values, and how their values are read.
+
+`scorers_of` lists the scorers of a log; `logged_of` is the mean that its header gives; `as_score`
+reads one value as Inspect's metrics do.
+"""
 
 from __future__ import annotations
 
@@ -8,25 +11,23 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from evalstats_plugin.adapters.inspect_ai.archive.guard import printable
-from evalstats_plugin.adapters.inspect_ai.archive.takes import is_unscored
 
 if TYPE_CHECKING:
     from inspect_ai.log import EvalLog, EvalScore
-    from inspect_ai.viewer import ViewerConfig
 
-    from evalstats_plugin.adapters.inspect_ai.archive.takes import Take
+    from evalstats_plugin.adapters.inspect_ai.archive.samples import LoggedSample
 
 
 AVERAGES = ("accuracy", "mean")
 """Metrics that are the mean of the scores."""
 
-
 SCORE = "evalstats_item"
-"""Name of the score, in samples and among the header's scorers."""
+"""Name of our score with item statistics, in samples and among the header's scorers."""
 
+LETTERS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
+"""Correct, partial, incorrect, no answer."""
 
-VIEW = "evalstats"
-"""Name of the sample list's view, by which we know our own."""
+_WORDS = {"yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
 
 
 class Scorer(NamedTuple):
@@ -44,43 +45,43 @@ class Scorer(NamedTuple):
         """Whether a logged result is of this scorer."""
         return of_result(score) == self
 
-    def value_in(self, take: Take) -> Any:
-        """Return its value as logged; NaN where there is none."""
-        value = take.scores.get(self.name, math.nan)
+    def value_in(self, sample: LoggedSample) -> Any:
+        """Return its value as logged; NaN if there is none."""
+        value = sample.scores.get(self.name, math.nan)
         if self.key is None:
             return value
-        # Where a dict was expected and something else is, nothing of it is this key's.
+        # A value that is no dict has nothing for this key.
         return value.get(self.key, math.nan) if isinstance(value, Mapping) else math.nan  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
 
 
 def of_result(score: EvalScore) -> Scorer:
-    """Return the scorer a logged result is of."""
+    """Return the scorer of a logged result."""
     return Scorer(score.scorer, None if score.name == score.scorer else score.name)
 
 
-def scorers_of(log: EvalLog, takes: Iterable[Take] = ()) -> list[Scorer]:
-    """Return what the header and the samples between them were scored by, in order."""
+def scorers_of(log: EvalLog, samples: Iterable[LoggedSample] = ()) -> list[Scorer]:
+    """Return all scorers in the header and the samples, in order."""
     found = dict.fromkeys(of_result(s) for s in (log.results.scores if log.results else ()))
     if not found:
         found.update(dict.fromkeys(Scorer(s.name) for s in log.eval.scorers or ()))
     plain: set[str] = set()
     keyed: set[str] = set()
-    for take in takes:
-        for name, value in take.scores.items():
+    for sample in samples:
+        for name, value in sample.scores.items():
             if isinstance(value, Mapping):
                 keyed.add(name)
                 found.update(dict.fromkeys(Scorer(name, str(k)) for k in value))  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
             elif not is_unscored(value):
                 plain.add(name)
                 found.setdefault(Scorer(name))
-    # A scorer that gives several values has no value of its own, whatever the header says of it.
-    # What we wrote about an item beside its scores is no metric of the task.
+    # A scorer with several values has no value of its own, even if the header lists it. The item
+    # statistics that we wrote beside the scores are no metric of the task.
     found = [s for s in found if s.name != SCORE]
     return [s for s in found if s.key is not None or s.name not in keyed - plain]
 
 
 class Logged(NamedTuple):
-    """What the header says a scorer's mean is."""
+    """The mean of a scorer as logged in the header."""
 
     value: float | None = None
     std_error: float | None = None
@@ -90,7 +91,7 @@ class Logged(NamedTuple):
 
 
 def logged_of(log: EvalLog, scorer: Scorer) -> Logged:
-    """Return the logged mean over items of the mean over epochs, and what else was logged."""
+    """Return the logged mean over items of the mean over epochs, with notes on other results."""
     results = [s for s in (log.results.scores if log.results else ()) if scorer.is_of(s)]
     others = sorted({str(s.reducer) for s in results} - {"None", "mean"})
     notes = (f"epochs are also reduced by {', '.join(others)} in the log",) if others else ()
@@ -116,38 +117,41 @@ def logged_of(log: EvalLog, scorer: Scorer) -> Logged:
     )
 
 
-def with_columns(log: EvalLog, names: Iterable[str]) -> EvalLog:
-    """Return the log with columns for the item statistics (no names: without), or the same.
+def as_score(value: object) -> float | None:
+    """Return a value as a number, NaN if it was not scored, None if it is no number.
 
-    Inspect takes a score of a sample that no scorer is declared for as one more scorer, and makes
-    an accuracy out of it when it recomputes metrics. A view that the task's author made stays.
+    This is Inspect's ``value_to_float``, except that Inspect counts what is no number as 0, after
+    a warning.
+
+    >>> as_score("P"), as_score("Yes"), as_score(" 3e-1"), as_score("correct")
+    (0.5, 1.0, 0.3, None)
     """
-    names = list(names)
-    spec = log.eval.model_dump()
-    scorers: list[dict[str, Any]] = spec["scorers"] or []
-    scorers = [s for s in scorers if s["name"] != SCORE]
-    viewer = None if _is_ours(log.eval.viewer) else log.eval.viewer
-    if names:
-        viewer = viewer or _view([s["name"] for s in scorers], names)
-        scorers.append({"name": SCORE, "metrics": {"*": [{"name": "inspect_ai/mean"}]}})
-    spec |= {"viewer": viewer, "scorers": scorers if scorers or log.eval.scorers else None}
-    edited = type(log.eval).model_validate(spec)
-    return log if edited == log.eval else log.model_copy(update={"eval": edited})
+    if isinstance(value, str):
+        known = LETTERS.get(value, _WORDS.get(value.lower()))
+        return _number(value) if known is None else known
+    if isinstance(value, (bool, int, float)):
+        try:
+            return float(value)
+        except OverflowError:
+            return None
+    return None
 
 
-def _is_ours(viewer: ViewerConfig | None) -> bool:
-    views = viewer and viewer.task_samples_view
-    return bool(views) and not isinstance(views, list) and views.name == VIEW
+def _number(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
 
 
-def _view(scorers: list[str], names: list[str]) -> ViewerConfig:
-    from inspect_ai.viewer import TaskSamplesColumn, TaskSamplesView, ViewerConfig
+def is_unscored(value: object) -> bool:
+    """Whether a value is NaN, Inspect's mark of a sample that could not be scored."""
+    return isinstance(value, float) and math.isnan(value)
 
-    columns = [
-        *(TaskSamplesColumn(id=each) for each in ("sampleId", "epoch", "input", "target")),
-        *(TaskSamplesColumn.score(scorer) for scorer in scorers),
-        *(TaskSamplesColumn.score(SCORE, name) for name in names),
-    ]
-    titles = {name: f"item {name}" for name in names}
-    view = TaskSamplesView(name=VIEW, columns=columns, multiline=False, score_labels=titles)
-    return ViewerConfig(task_samples_view=view)
+
+def is_grade(value: object) -> bool:
+    """Whether a value is a grade between 0 and 1: a letter, yes or no, or a boolean."""
+    if isinstance(value, str):
+        return value in LETTERS or value.lower() in _WORDS
+    return isinstance(value, bool)

@@ -1,11 +1,10 @@
-"""Writes annotations into Inspect logs, and takes them out again.
+"""Annotate logs of Inspect: write annotations, and remove them.
 
-What is derived from samples is never recomputed through Inspect: that can run a file which the
-log names. Only the header changes, and the samples where item annotations go in or out.
+An annotation has a visible part, bounds among the metrics of the header (`with_display`), and a
+durable part, metadata and a tag with their history (`with_payload`). Statistics of items go into
+the samples (`edited`), and on request into a score that the viewer shows as columns
+(`with_columns`). Inspect never recomputes metrics here, as that can run a file named in the log.
 """
-# PART display - The visible part of an annotation: bounds among the metrics of a log's header.
-# PART payload - The durable part of an annotation: log metadata and a tag, with who wrote them and why.
-# PART items - Writes per-item statistics into the samples of a log, and takes them out again.
 
 from __future__ import annotations
 
@@ -16,61 +15,49 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from evalstats_plugin.adapters.inspect_ai.adaptive.logged import found_in
 from evalstats_plugin.adapters.inspect_ai.archive.editing import edit_log
-from evalstats_plugin.adapters.inspect_ai.archive.guard import found_in
 from evalstats_plugin.adapters.inspect_ai.archive.members import Sample
-from evalstats_plugin.adapters.inspect_ai.scorers import SCORE, with_columns
+from evalstats_plugin.adapters.inspect_ai.scorers import SCORE
 from evalstats_plugin.adaptive.records import sentence, with_record
 from evalstats_plugin.comparisons.rows import Comparison
 from evalstats_plugin.hookspecs import Annotation
+from evalstats_plugin.runtime import VERSION
 from evalstats_plugin.scores.rows import Intervals, ScoreInterval
 
 if TYPE_CHECKING:
     from inspect_ai.log import EvalLog, EvalMetric, EvalScore, LogUpdate
+    from inspect_ai.viewer import ViewerConfig
 
     from evalstats_plugin.hierarchical.rows import Performance
     from evalstats_plugin.irt.rows import Ability
 
 
 GROUP = "evalstats"
-
-
 PREFIX = "evalstats_"
-
-
 _SHOWN_IN_HEADER = 5
-
-
 KEY = "evalstats"
-
-
 SUMMARY_KEY = "evalstats_summary"
-
-
 TAG = "evalstats"
-
-
 _MOST_IN_SUMMARY = 6
 
-
 _AUTHOR = "evalstats_plugin "
-"""What our entries in the history are signed with, before the version."""
-
+"""Author of our entries in the history, followed by the version."""
 
 _EXPLANATION = "Statistics of this item over all its takes, by evalstats_plugin."
-
-
 Scalar = str | bool | int | float
 
-
 Items = Mapping[str, Mapping[str, Scalar]]
-"""Of each item, by ``str(sample id)``: statistics by names that start with ``evalstats_``."""
+"""By ``str(sample id)``: the item's statistics, with names that start with ``evalstats_``."""
+
+VIEW = "evalstats"
+"""Name of our view of the sample list."""
 
 
 def annotate_log(path: Path, annotation: Annotation | None, output: Path) -> Path | None:
-    """Write a log with an annotation (None: without any) to output; None for others' files.
+    """Write a log with an annotation (None: without any) to ``output``; None if not Inspect's.
 
-    A log that would not change is not written again; header and samples change in one step.
+    A log in place is not written if nothing changes; header and samples change in one step.
     """
     items: Items | None = {} if annotation is None else annotation.items
     columns = annotation is not None and annotation.item_columns
@@ -84,8 +71,31 @@ def annotate_log(path: Path, annotation: Annotation | None, output: Path) -> Pat
     return edit_log(path, output, edit_header, edit)
 
 
+def annotate_items(path: Path, items: Items, output: Path, *, columns: bool = False) -> Path | None:
+    """Write a log with statistics of its items to ``output``; None if it is not Inspect's.
+
+    They become scalars in each sample's metadata, which Inspect's data frames show as columns.
+    Earlier ones are removed, also from samples without new ones. A log in place is not written if
+    nothing changes.
+
+    Parameters
+    ----------
+    columns
+        Show them in the viewer's sample list too, as a score ``evalstats_item``.
+
+    Raises
+    ------
+    WriteError
+        The log is still being written, or keeps its samples in chunks.
+    """
+    check_items(items)
+    names = columns_of(items, shown=columns)
+    edit = partial(edited, items=items, columns=columns)
+    return edit_log(path, output, lambda log: with_columns(log, names), edit)
+
+
 def with_display(log: EvalLog, intervals: Intervals | None) -> EvalLog:
-    """Return the log with the intervals' bounds in its header (None: without), or the same."""
+    """Return the log with the intervals' bounds in its header (None: without), or the same log."""
     if log.results is None:
         return log
     rows = {row.metric: row for row in intervals or () if row.kind == "task"}
@@ -95,7 +105,7 @@ def with_display(log: EvalLog, intervals: Intervals | None) -> EvalLog:
         score.metrics = {k: m for k, m in score.metrics.items() if not _is_our_metric(k, m)}
     for label, score in averages(results.scores):
         if found is not None and label == found["metric"]:
-            # Not bounds of the mean: items were chosen for what they tell.
+            # No bounds of the mean: the items were chosen for their information.
             score.metrics = _placed(score.metrics, _predicted(found))
         elif label in rows:
             score.metrics = _placed(score.metrics, _bounds(rows[label]))
@@ -121,6 +131,22 @@ def _is_our_metric(key: str, metric: EvalMetric) -> bool:
     return metric.group == GROUP and key.startswith(PREFIX)
 
 
+def _placed(
+    metrics: Mapping[str, EvalMetric], bounds: Mapping[str, EvalMetric]
+) -> dict[str, EvalMetric]:
+    """Insert the bounds after the first ungrouped metrics, so that the header shows both of them.
+
+    Never first, because log lists and leaderboards take the first metric for the score.
+    """
+    items = list(metrics.items())
+    place = 0
+    while place < len(items) and items[place][1].group is None:
+        place += 1
+    # If all metrics are in groups, those stay together.
+    place = min(place, _SHOWN_IN_HEADER - len(bounds)) or len(items)
+    return dict([*items[:place], *bounds.items(), *items[place:]])
+
+
 def _bounds(row: ScoreInterval) -> dict[str, EvalMetric]:
     from inspect_ai.log import EvalMetric
 
@@ -137,7 +163,7 @@ def _bounds(row: ScoreInterval) -> dict[str, EvalMetric]:
 
 
 def _predicted(found: Mapping[str, Any]) -> dict[str, EvalMetric]:
-    """Return the score of all items that an adaptive test predicts, and its bounds."""
+    """Return the score on all items that an adaptive test predicts, and its bounds."""
     from inspect_ai.log import EvalMetric
 
     level = f"{100 * found['confidence_level']:g}"
@@ -155,53 +181,35 @@ def _predicted(found: Mapping[str, Any]) -> dict[str, EvalMetric]:
     }
 
 
-def _placed(
-    metrics: Mapping[str, EvalMetric], bounds: Mapping[str, EvalMetric]
-) -> dict[str, EvalMetric]:
-    """Put the bounds after the metrics that start the header, so that it shows both of them.
-
-    Never first: what comes first is what log lists and leaderboards take for the score.
-    """
-    items = list(metrics.items())
-    place = 0
-    while place < len(items) and items[place][1].group is None:
-        place += 1
-    # Metrics that form a group from the start stay together.
-    place = min(place, _SHOWN_IN_HEADER - len(bounds)) or len(items)
-    return dict([*items[:place], *bounds.items(), *items[place:]])
-
-
 def with_payload(log: EvalLog, annotation: Annotation | None) -> EvalLog:
     """Return the log with an annotation's block (None: without any), or the same object.
 
-    The block goes through JSON first: what Inspect reads back must be equal to it, or every run
+    The block is converted to JSON and back: it must equal what Inspect reads later, or every run
     would add an update to the history.
     """
     from inspect_ai.log import MetadataEdit, ProvenanceData, TagsEdit, edit_eval_log
 
-    from evalstats_plugin.runtime import VERSION
-
     if annotation is None:
         log = _without_our_updates(log)
-        # What somebody else has put there under our name.
+        # These remain only if somebody else wrote them.
         tags = TagsEdit(tags_remove=[TAG])
         metadata = MetadataEdit(metadata_remove=[KEY, SUMMARY_KEY])
         reason = "statistical annotation removed"
     else:
         found = found_in(log)
         block = json.loads(json.dumps(with_record(annotation.block(), found), allow_nan=False))
-        told = summary(annotation)
+        text = summary(annotation)
         if found is not None:
-            told = f"{sentence(found)}; of the items asked: {told}"
+            text = f"{sentence(found)}; of the items asked: {text}"
         tags = TagsEdit(tags_add=[TAG])
-        metadata = MetadataEdit(metadata_set={KEY: block, SUMMARY_KEY: told})
+        metadata = MetadataEdit(metadata_set={KEY: block, SUMMARY_KEY: text})
         reason = "statistical annotation"
     author = f"{_AUTHOR}{VERSION if annotation is None else annotation.version}"
     return edit_eval_log(log, [tags, metadata], ProvenanceData(author=author, reason=reason))
 
 
 def _without_our_updates(log: EvalLog) -> EvalLog:
-    """Return the log with a history as if it had never been annotated, or the same object."""
+    """Return the log without our entries in its history, or the same object."""
     updates = log.log_updates or []
     kept = [update for update in updates if not _is_our_edit(update)]
     if len(kept) == len(updates):
@@ -212,7 +220,7 @@ def _without_our_updates(log: EvalLog) -> EvalLog:
 
 
 def _is_our_edit(update: LogUpdate) -> bool:
-    """Whether an entry of the history is by us, and about nothing but our annotation."""
+    """Whether an entry of the history is ours, and edits only our annotation."""
     from inspect_ai.log import MetadataEdit, TagsEdit
 
     names: set[str] = set()
@@ -225,7 +233,7 @@ def _is_our_edit(update: LogUpdate) -> bool:
 
 
 def summary(annotation: Annotation) -> str:
-    """Return the intervals and comparisons as one line for people."""
+    """Return the intervals and comparisons as one line of text."""
     sentences = [_sentence(row) for row in annotation.intervals]
     sentences += [_comparison(row) for row in annotation.comparisons or ()]
     sentences += [_ability(row) for row in annotation.abilities or ()]
@@ -269,68 +277,74 @@ def _pooled(row: Performance) -> str:
     return f"{what} {row.estimate:.3f} {limits} (hierarchical {row.method})"
 
 
-def annotate_items(path: Path, items: Items, output: Path, *, columns: bool = False) -> Path | None:
-    """Write a log with statistics of its items to output; None for others' files.
-
-    They become scalars in each sample's metadata, which Inspect's data frames show as columns;
-    earlier ones go, also from samples without new ones. A log that would not change is not
-    written again.
-
-    Parameters
-    ----------
-    columns
-        Show them in the viewer's sample list too: as a score ``evalstats_item`` after the others.
-
-    Raises
-    ------
-    WriteError
-        For a log that is still being written, or keeps its samples in chunks.
-    """
-    check_items(items)
-    names = columns_of(items, shown=columns)
-    edit = partial(edited, items=items, columns=columns)
-    return edit_log(path, output, lambda log: with_columns(log, names), edit)
-
-
-def columns_of(items: Items, *, shown: bool) -> list[str]:
-    """Return the titles of the columns that the statistics make, where they are shown."""
-    names = dict.fromkeys(name for item in items.values() for name in item) if shown else ()
-    return [short(name) for name in names]
-
-
 def edited(sample: Sample, *, items: Items, columns: bool) -> Sample:
-    """Return a sample (or a summary of one) with its statistics, and no earlier ones."""
+    """Return a sample, or the summary of one, with its statistics and without earlier ones."""
     statistics = dict(items.get(str(sample["id"]), {}))
     metadata: dict[str, Any] = sample.get("metadata") or {}
     scores: dict[str, Any] = sample.get("scores") or {}
-    metadata = {k: v for k, v in metadata.items() if not _is_our_key(k)} | statistics
+    metadata = {k: v for k, v in metadata.items() if not k.startswith(PREFIX)} | statistics
     scores = {k: v for k, v in scores.items() if k != SCORE}
     if columns and statistics:
-        value = {short(name): _shown(value) for name, value in statistics.items()}
+        # Rounded, because the sample list shows every digit and has little room.
+        value = {
+            name.removeprefix(PREFIX): round(each, 3) if isinstance(each, float) else each
+            for name, each in statistics.items()
+        }
         scores[SCORE] = {"value": value, "explanation": _EXPLANATION, "history": []}
     changed = {"metadata": metadata, "scores": scores}
-    # What was absent or null stays so.
+    # Absent or null fields stay so.
     return {**sample, **{k: v for k, v in changed.items() if v or sample.get(k)}}
 
 
-def short(name: str) -> str:
-    """Return a statistic's name as a column's title."""
-    return name.removeprefix(PREFIX)
-
-
-def _shown(value: Scalar) -> Scalar:
-    # The sample list shows every digit there is, and has little room.
-    return round(value, 3) if isinstance(value, float) else value
-
-
-def _is_our_key(key: str) -> bool:
-    return key.startswith(PREFIX)
+def columns_of(items: Items, *, shown: bool) -> list[str]:
+    """Return the titles of the columns with statistics, if they are to be shown."""
+    names = dict.fromkeys(name for item in items.values() for name in item) if shown else ()
+    return [name.removeprefix(PREFIX) for name in names]
 
 
 def check_items(items: Items) -> None:
-    """Refuse statistics that are not ours by name, or no finite numbers."""
+    """Raise `ValueError` on statistics whose name is not ours or whose value is not finite."""
     for item, statistics in items.items():
         for name, value in statistics.items():
-            if not _is_our_key(name) or (isinstance(value, float) and not math.isfinite(value)):
+            ours = name.startswith(PREFIX)
+            if not ours or (isinstance(value, float) and not math.isfinite(value)):
                 msg = f"item {item!r} has {name}={value!r}, expected {PREFIX}…=a finite number"
                 raise ValueError(msg)
+
+
+def with_columns(log: EvalLog, names: Iterable[str]) -> EvalLog:
+    """Return the log with columns for item statistics (no names: without), or the same log.
+
+    The score is declared among the header's scorers: Inspect takes an undeclared score of a sample
+    as one more scorer, and computes its accuracy when it recomputes metrics. A view that the task's
+    author made is kept.
+    """
+    names = list(names)
+    spec = log.eval.model_dump()
+    scorers: list[dict[str, Any]] = spec["scorers"] or []
+    scorers = [s for s in scorers if s["name"] != SCORE]
+    viewer = None if _is_ours(log.eval.viewer) else log.eval.viewer
+    if names:
+        viewer = viewer or _view([s["name"] for s in scorers], names)
+        scorers.append({"name": SCORE, "metrics": {"*": [{"name": "inspect_ai/mean"}]}})
+    spec |= {"viewer": viewer, "scorers": scorers if scorers or log.eval.scorers else None}
+    edited = type(log.eval).model_validate(spec)
+    return log if edited == log.eval else log.model_copy(update={"eval": edited})
+
+
+def _is_ours(viewer: ViewerConfig | None) -> bool:
+    views = viewer and viewer.task_samples_view
+    return bool(views) and not isinstance(views, list) and views.name == VIEW
+
+
+def _view(scorers: list[str], names: list[str]) -> ViewerConfig:
+    from inspect_ai.viewer import TaskSamplesColumn, TaskSamplesView, ViewerConfig
+
+    columns = [
+        *(TaskSamplesColumn(id=each) for each in ("sampleId", "epoch", "input", "target")),
+        *(TaskSamplesColumn.score(scorer) for scorer in scorers),
+        *(TaskSamplesColumn.score(SCORE, name) for name in names),
+    ]
+    titles = {name: f"item {name}" for name in names}
+    view = TaskSamplesView(name=VIEW, columns=columns, multiline=False, score_labels=titles)
+    return ViewerConfig(task_samples_view=view)

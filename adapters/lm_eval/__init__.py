@@ -1,4 +1,15 @@
-"""lm-eval (lm-evaluation-harness): reads, annotates and rescores what it logged, 0.4.0 to 0.5."""
+"""lm-eval (lm-evaluation-harness): read, annotate and rescore its logs, versions 0.4.0 to 0.5.
+
+========== ==================================================================================
+layout     which files belong to a run, and the shape of a results file
+samples    samples files, streamed
+values     scores and pairs as logged, lm-eval's own standard errors, groups of tasks
+reader     results and samples → `Responses`;  contests: samples → comparisons of players
+writer     the annotation block in a results file
+replay/    score logged responses again, without a model
+adaptive/  adaptive tests inside lm-eval;  run_harness: lm-eval's own command, then annotation
+========== ==================================================================================
+"""
 
 from __future__ import annotations
 
@@ -13,12 +24,9 @@ if TYPE_CHECKING:
     from evalstats_plugin.ranking.contests.contests import Contests
 
 
-_COMMANDS = "evalstats_plugin.adapters.lm_eval.replay.command:"
-
-
 @hookimpl
 def evalstats_find_logs(folder: Path) -> Sequence[Path]:
-    """Return the results files of a folder, and samples files that have lost theirs."""
+    """Return the results files of a folder, and samples files without a results file."""
     from evalstats_plugin.adapters.lm_eval.layout import find_logs
 
     return find_logs(folder)
@@ -53,7 +61,7 @@ def evalstats_read_contests(path: Path, columns: Mapping[str, str]) -> Contests 
 
 @hookimpl
 def evalstats_annotate_log(path: Path, annotation: Annotation | None, output: Path) -> Path | None:
-    """Put an ``"evalstats"`` block into a results file, or take it out."""
+    """Add the ``"evalstats"`` block to a results file, or remove it."""
     from evalstats_plugin.adapters.lm_eval.writer import annotate_log
 
     return annotate_log(path, annotation, output)
@@ -79,10 +87,12 @@ def evalstats_commands() -> Sequence[Command]:
         Command(
             "rescore",
             "Score lm-eval's logged responses again, without a model.",
-            _COMMANDS + "rescore",
+            "evalstats_plugin.adapters.lm_eval.replay.command:rescore",
         ),
         Command(
-            "lm-eval", "Run lm-eval with its own arguments, then annotate.", _COMMANDS + "lm_eval"
+            "lm-eval",
+            "Run lm-eval with its own arguments, then annotate.",
+            "evalstats_plugin.adapters.lm_eval.run_harness:lm_eval",
         ),
     )
 

@@ -1,4 +1,4 @@
-"""Comparisons that samples hold: two models in the doc, a verdict as metric or answer."""
+"""Read pairwise comparisons from samples: two models in the doc, a verdict as metric or answer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from evalstats_plugin.adapters.lm_eval import layout
 from evalstats_plugin.adapters.lm_eval.reader import model_identity
 from evalstats_plugin.adapters.lm_eval.samples import read_records
 from evalstats_plugin.errors import LogError, SelectionError
-from evalstats_plugin.ranking.contests.assembly import COLUMNS, RESULTS, contests_of_samples
+from evalstats_plugin.ranking.contests.assembly import COLUMNS, RESULTS, contests_from_samples
 from evalstats_plugin.ranking.contests.files import merge
 
 if TYPE_CHECKING:
@@ -19,28 +19,25 @@ if TYPE_CHECKING:
 
 
 FILTER = "filter"
-"""May stand among the columns: the filter whose lines are read, where there are several."""
-
+"""A column name for the filter whose lines are read, if there are several filters."""
 
 _ANSWER = "filtered_resps"
-
-
 _LEFT_OUT = frozenset({"arguments", "doc_hash", "prompt_hash", "target_hash", "metrics"})
 
 
 def read_contests(path: Path, columns: Mapping[str, str]) -> Contests | None:
-    """Read the comparisons of one results file, or one samples file; None for others' files.
+    """Read the comparisons of a results file or a samples file; None if it is not lm-eval's.
 
-    Fields are called ``doc_id``, ``doc.NAME``, ``filtered_resps``, ``target``, by the names of
-    metrics, ``model`` (who ran) and ``task``. Of a run with several tasks, those are read that
-    compare two models.
+    Columns name fields of a sample: ``doc_id``, ``doc.NAME``, ``filtered_resps``, ``target``, a
+    metric, ``model`` (that ran) or ``task``. Of a run with several tasks, only those that compare
+    two models are read.
 
     Raises
     ------
     LogError
-        The log is broken, or has no samples.
+        The log is damaged, or has no samples.
     SelectionError
-        It cannot be told who was compared, or where the verdict is.
+        The players or the verdict cannot be found.
     """
     if path.suffix != ".json" and layout.looks_like_samples(path):
         results = layout.results_beside(path)
@@ -58,7 +55,7 @@ def read_contests(path: Path, columns: Mapping[str, str]) -> Contests | None:
         try:
             made.append(_of_task(samples, columns, model, task))
         except SelectionError as error:
-            # A task that compares nothing is no error beside one that does.
+            # A task without comparisons is no error if another task has some.
             refused.append(error)
     if not made and refused:
         raise refused[0]
@@ -92,14 +89,11 @@ def _of_task(path: Path, columns: Mapping[str, str], model: str | None, task: st
         for record in records
         if FILTER not in record or record[FILTER] == wanted
     ]
-    metrics = [n for n in dict.fromkeys(n for s in samples for n in s) if _is_result(n)]
+    names = dict.fromkeys(name for sample in samples for name in sample)
+    metrics = [name for name in names if any(name in COLUMNS[part] for part in RESULTS)]
     defaults = {"item": "doc_id"} | ({} if model is None else {"judge": "model"})
     asked = {part: name for part, name in columns.items() if part != FILTER}
-    made = contests_of_samples(samples, str(path), asked, metrics or [_ANSWER], defaults)
+    made = contests_from_samples(samples, str(path), asked, metrics or [_ANSWER], defaults)
     if len(filters) < 2:
         return made
     return replace(made, notes=(f"lines of filter {wanted!r} of {filters}", *made.notes))
-
-
-def _is_result(name: str) -> bool:
-    return any(name in COLUMNS[part] for part in RESULTS)

@@ -1,6 +1,9 @@
-"""Which files belong to one lm-eval run, under every layout since 0.4.0."""
-# PART shape - What results look like inside, checked once, so that nothing further on need doubt it.
-# PART block - Our block inside a results file, and how to read the file as if it were not there.
+"""Files of an lm-eval run, in every layout since 0.4.0, and the shape of a results file.
+
+`find_logs` and the ``looks_like`` functions recognise files by their first bytes; `load_results`
+parses a results file, checks its shape once, so that no other code has to, and returns it as
+lm-eval logged it: without our block, and with replaced values restored (`without_block`).
+"""
 
 from __future__ import annotations
 
@@ -13,47 +16,25 @@ from pathlib import Path
 from typing import Any, cast
 
 from evalstats_plugin.errors import LogError
-from evalstats_plugin.runtime.files import parsed
+from evalstats_plugin.runtime.files import parse_json
+
+KEY = "evalstats"
+"""Key of our block in a results file."""
+
+Change = dict[str, Any]
+"""A replaced value: task, key, the logged value as JSON text, the new value (null for "N/A")."""
 
 _STAMP = r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d(?:\.\d+)?"
-
-
 _RESULTS_NAME = re.compile(rf"results_{_STAMP}\.json")
-
-
 _ENDS_IN_STAMP = re.compile(rf"_({_STAMP})\.json$")
-
-
 _SAMPLES_NAME = re.compile(rf"samples_(.+)_({_STAMP})\.jsonl")
-
-
 _RESULTS_FIRST = re.compile(rb'\s*\{\s*"results"\s*:\s*\{')
-
-
 _VERSION_KEY = b'"lm_eval_version"'
-
-
 _SNIFFED = 65536
 
 
-Is = Callable[[Any], bool]
-
-
-_OBJECT = "an object"
-
-
-_LONGEST = 40
-
-
-KEY = "evalstats"
-
-
-Change = dict[str, Any]
-"""task, key, the logged value as JSON text, the new value (null for "N/A")."""
-
-
 def find_logs(folder: Path) -> list[Path]:
-    """Return the results files directly in a folder, and samples files without one."""
+    """Return the results files directly in a folder, and samples files without a results file."""
     names = [p for p in sorted(folder.iterdir(), key=lambda p: p.name) if p.is_file()]
     logs = [p for p in names if p.suffix == ".json" and looks_like_results(p)]
     stamps = {stamp_of(p) for p in logs}
@@ -64,7 +45,7 @@ def find_logs(folder: Path) -> list[Path]:
 
 
 def looks_like_results(path: Path) -> bool:
-    """Whether a file is lm-eval's, by its first bytes; a broken one by its name."""
+    """Whether a file is lm-eval's, by its first bytes; a damaged one by its name."""
     with path.open("rb") as file:
         head = file.read(_SNIFFED)
     if _RESULTS_FIRST.match(head) or (head.lstrip()[:1] == b"{" and _VERSION_KEY in head):
@@ -73,7 +54,7 @@ def looks_like_results(path: Path) -> bool:
 
 
 def looks_like_samples(path: Path) -> bool:
-    """Whether a file holds lm-eval's samples: the first record begins as they do."""
+    """Whether a file holds lm-eval's samples, by its name or the start of its first record."""
     with path.open("rb") as file:
         head = file.read(256).lstrip().removeprefix(b"[").lstrip()
     by_name = bool(_SAMPLES_NAME.fullmatch(path.name))
@@ -81,33 +62,19 @@ def looks_like_samples(path: Path) -> bool:
 
 
 def is_results(data: object) -> bool:
-    """Whether a value is what lm-eval calls results."""
+    """Whether a value is a results object of lm-eval."""
     if not isinstance(data, Mapping):
         return False
     return isinstance(data.get("results"), Mapping) and ("versions" in data or "configs" in data)  # pyright: ignore[reportUnknownMemberType]
 
 
-def section(data: Mapping[str, Any], *keys: str) -> Mapping[str, Any]:
-    """Return an object inside results, empty where it is missing or null."""
-    found: Any = data
-    for key in keys:
-        found = found.get(key) if isinstance(found, Mapping) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-    return found if isinstance(found, Mapping) else {}  # pyright: ignore[reportUnknownVariableType]
-
-
-def stamp_of(path: Path) -> str:
-    """Return the time in a results file's name, which its samples files share; or nothing."""
-    found = _ENDS_IN_STAMP.search(path.name)
-    return found.group(1) if found else ""
-
-
 def load_results(path: Path) -> dict[str, Any] | None:
-    """Parse a results file; None if it is somebody else's.
+    """Parse a results file; None if it is not lm-eval's.
 
     Raises
     ------
     LogError
-        When the file is named as lm-eval's, but is no JSON, or comes from lm-eval 0.3 or older.
+        The file is damaged, not as lm-eval writes it, or of lm-eval 0.3 or older.
     """
     if not looks_like_results(path):
         return None
@@ -115,7 +82,7 @@ def load_results(path: Path) -> dict[str, Any] | None:
     if not content.strip():
         msg = f"{path} is empty, expected lm-eval's results; the run may have been killed"
         raise LogError(msg)
-    data = parsed(content, path)
+    data = parse_json(content, path)
     if not is_results(data):
         return None
     if "configs" not in data:
@@ -128,61 +95,28 @@ def load_results(path: Path) -> dict[str, Any] | None:
     return without_block(data)
 
 
-def results_beside(samples: Path) -> Path | None:
-    """Return the results file of the run that wrote a samples file."""
-    name = _SAMPLES_NAME.fullmatch(samples.name)
-    if name is None:
-        old = samples.with_name("results.json")
-        return old if old.exists() else None
-    for path in sorted(samples.parent.glob("*.json")):
-        if stamp_of(path) == name.group(2) and looks_like_results(path):
-            return path
-    return None
-
-
-def task_of(samples: Path, data: Mapping[str, Any]) -> str | None:
-    """Return the task a samples file is of."""
-    name = _SAMPLES_NAME.fullmatch(samples.name)
-    if name is not None:
-        return name.group(1)
-    by_path = {samples_path(samples.with_name("results.json"), t, data): t for t in data["configs"]}
-    return by_path.get(samples)
-
-
-def samples_path(results: Path, task: str, data: Mapping[str, Any]) -> Path:
-    """Return where a run logged the samples of a task, whether or not it did."""
-    stamp = stamp_of(results)
-    # lm-eval cannot log samples of a task with a slash in its name, and no name leads elsewhere.
-    task = task.replace("/", "_")
-    if stamp:
-        return results.with_name(f"samples_{task}_{stamp}.jsonl")
-    # 0.4.0 to 0.4.2: named after the model's arguments, no time anywhere.
-    arguments = section(data, "config").get("model_args") or ""
-    return results.with_name(f"{re.sub('/|=', '__', str(arguments))}_{task}.jsonl")
-
-
 def check_shape(data: Mapping[str, Any], path: Path) -> None:
-    """Refuse results whose parts are not what lm-eval writes.
-
-    Raises
-    ------
-    LogError
-        The first part that is not, and what it should be.
-    """
+    """Raise `LogError` on the first part of results that is not of the type lm-eval writes."""
     parts: dict[str, Any] = {}
     for name in ("groups", "n-samples", "group_subtasks"):
         part = data.get(name)
         parts[name] = {} if part is None else part
     parts |= {name: data[name] for name in ("results", "configs")}
     for name, part in parts.items():
-        _expect(part, _is_object, _OBJECT, name, path)
+        _expect(part, _is_object, "an object", name, path)
         for inner, value in part.items():
             if name == "group_subtasks":
                 _expect(value, _is_names, "a list of names", f"{name}.{inner}", path)
             else:
-                _expect(value, _is_object, _OBJECT, f"{name}.{inner}", path)
+                _expect(value, _is_object, "an object", f"{name}.{inner}", path)
     for task, config in parts["configs"].items():
-        _check_config(config, f"configs.{task}", path)
+        for name in ("filter_list", "metric_list"):
+            if config.get(name) is not None:
+                where = f"configs.{task}.{name}"
+                _expect(config[name], _is_objects, "a list of objects", where, path)
+        for entry in config.get("filter_list") or ():
+            where = f"configs.{task}.filter_list: name"
+            _expect(entry.get("name", ""), _is_text, "a text", where, path)
     for name, sizes in (("n-samples", ("original", "effective")), ("results", ("sample_len",))):
         for task, inside in parts[name].items():
             for size in sizes:
@@ -191,18 +125,9 @@ def check_shape(data: Mapping[str, Any], path: Path) -> None:
     _check_block(data.get(KEY, {}), path)
 
 
-def _check_config(config: Mapping[str, Any], where: str, path: Path) -> None:
-    for name in ("filter_list", "metric_list"):
-        entries = config.get(name)
-        if entries is not None:
-            _expect(entries, _is_objects, "a list of objects", f"{where}.{name}", path)
-    for entry in config.get("filter_list") or ():
-        _expect(entry.get("name", ""), _is_text, "a text", f"{where}.filter_list: name", path)
-
-
 def _check_block(block: Any, path: Path) -> None:
-    """Of our own, what is read again: the values that were replaced."""
-    _expect(block, _is_object, _OBJECT, KEY, path)
+    """Check the part of our own block that is read again: the replaced values."""
+    _expect(block, _is_object, "an object", KEY, path)
     changes = block.get("rescored", [])
     _expect(changes, _is_objects, "a list of objects", f"{KEY}.rescored", path)
     for change in changes:
@@ -211,10 +136,10 @@ def _check_block(block: Any, path: Path) -> None:
         _expect(change["logged"], _is_json, "a value as JSON", f"{KEY}.rescored: logged", path)
 
 
-def _expect(value: Any, fits: Is, expected: str, where: str, path: Path) -> None:
+def _expect(value: Any, fits: Callable[[Any], bool], expected: str, where: str, path: Path) -> None:
     if not fits(value):
         shown = repr(value)
-        shown = shown if len(shown) <= _LONGEST else shown[:_LONGEST] + "…"
+        shown = shown if len(shown) <= 40 else shown[:40] + "…"
         raise LogError(f"{path}: {where} is {shown}, expected {expected}, as lm-eval writes it")
 
 
@@ -247,7 +172,7 @@ def _is_json(text: str) -> bool:
 
 
 def without_block(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return results as lm-eval logged them: no block, and replaced values put back."""
+    """Return results as lm-eval logged them: without our block, with replaced values restored."""
     block: dict[str, Any] = data.get(KEY) or {}
     clean = {key: value for key, value in data.items() if key != KEY}
     changes: list[Change] = block.get("rescored") or []
@@ -262,8 +187,65 @@ def without_block(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def places(data: Mapping[str, Any], task: str) -> Iterator[dict[str, Any]]:
-    """Yield every object that holds the values of a task or group."""
+    """Yield every object in results that holds the values of a task or group."""
     for part in ("results", "groups"):
         inside: Mapping[str, Any] = data.get(part) or {}
         if task in inside:
             yield inside[task]
+
+
+def section(data: Mapping[str, Any], *keys: str) -> Mapping[str, Any]:
+    """Return an object inside results, empty if it is missing or null."""
+    found: Any = data
+    for key in keys:
+        found = found.get(key) if isinstance(found, Mapping) else None  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+    return found if isinstance(found, Mapping) else {}  # pyright: ignore[reportUnknownVariableType]
+
+
+def stderr_key(key: str) -> str:
+    """Return the key of a metric's standard error.
+
+    >>> stderr_key("acc,none")
+    'acc_stderr,none'
+    """
+    name, _, filter_name = key.partition(",")
+    return f"{name}_stderr,{filter_name}"
+
+
+def stamp_of(path: Path) -> str:
+    """Return the time in a results file's name, which its samples files share; "" if none."""
+    found = _ENDS_IN_STAMP.search(path.name)
+    return found.group(1) if found else ""
+
+
+def samples_path(results: Path, task: str, data: Mapping[str, Any]) -> Path:
+    """Return where a run logs the samples of a task, whether or not the file exists."""
+    stamp = stamp_of(results)
+    # lm-eval cannot log samples of a task with a slash in its name; no name may lead elsewhere.
+    task = task.replace("/", "_")
+    if stamp:
+        return results.with_name(f"samples_{task}_{stamp}.jsonl")
+    # 0.4.0 to 0.4.2: named after the model's arguments, no time anywhere.
+    arguments = section(data, "config").get("model_args") or ""
+    return results.with_name(f"{re.sub('/|=', '__', str(arguments))}_{task}.jsonl")
+
+
+def results_beside(samples: Path) -> Path | None:
+    """Return the results file of the run that wrote a samples file, or None."""
+    name = _SAMPLES_NAME.fullmatch(samples.name)
+    if name is None:
+        old = samples.with_name("results.json")
+        return old if old.exists() else None
+    for path in sorted(samples.parent.glob("*.json")):
+        if stamp_of(path) == name.group(2) and looks_like_results(path):
+            return path
+    return None
+
+
+def task_of(samples: Path, data: Mapping[str, Any]) -> str | None:
+    """Return the task that a samples file belongs to, or None."""
+    name = _SAMPLES_NAME.fullmatch(samples.name)
+    if name is not None:
+        return name.group(1)
+    by_path = {samples_path(samples.with_name("results.json"), t, data): t for t in data["configs"]}
+    return by_path.get(samples)

@@ -1,16 +1,17 @@
-"""Turns a results file and its samples files into `Responses`."""
-# PART identity - Who the model is.
-# PART answers - Metrics made of labels or texts: what was expected of each item, and what was answered.
+"""Read `Responses` from a results file and its samples files, or from results in memory.
+
+`read_log` finds the results of a file, `_Run` reads one run of lm-eval task by task and metric by
+metric, and `model_identity` names the model and the settings that distinguish it from others.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evalstats_plugin.adapters.lm_eval import layout
 from evalstats_plugin.adapters.lm_eval.layout import section
@@ -24,6 +25,7 @@ from evalstats_plugin.adapters.lm_eval.samples import (
 from evalstats_plugin.adapters.lm_eval.values import (
     Tree,
     aggregation_of,
+    as_answers,
     as_number,
     as_pairs,
     as_scores,
@@ -36,25 +38,14 @@ from evalstats_plugin.data.responses import Group, Responses, Selection, Source,
 from evalstats_plugin.errors import LogError
 from evalstats_plugin.scores.metrics import NAMES, recognise
 
-SamplesOf = Callable[[str], Mapping[str, FilterSamples] | None]
-"""Gives a task's samples by filter, or None where none were logged."""
+Settings = tuple[tuple[str, str], ...]
 
-
-NO_SAMPLES = "no samples logged (run lm-eval with --log_samples)"
-
-
-# In lm-eval's order of precedence (loggers/evaluation_tracker.py).
+# Model arguments that name the model, in lm-eval's precedence (loggers/evaluation_tracker.py).
 _NAMES = ("peft", "delta", "pretrained", "model", "path", "engine")
 
 
-_SHORT = 8
-
-
-Settings = tuple[tuple[str, str], ...]
-
-
 def read_log(path: Path, selection: Selection) -> list[Responses] | None:
-    """Read one results file, or the one task of a samples file; None for others' files."""
+    """Read a results file, or the one task of a samples file; None if it is not lm-eval's."""
     if path.suffix != ".json" and layout.looks_like_samples(path):
         return _read_one_samples_file(path, selection)
     data = layout.load_results(path)
@@ -75,7 +66,7 @@ def _read_one_samples_file(path: Path, selection: Selection) -> list[Responses]:
 
 
 def read_results(data: Mapping[str, Any], path: Path, selection: Selection) -> list[Responses]:
-    """Read results, from a file or in memory; samples may lie inside them."""
+    """Read results, from a file or in memory; they may contain the samples."""
     found = _Run(data, path, selection).responses()
     record = layout.section(data, RECORD)
     return [replace(r, notes=(*r.notes, *biased(record))) for r in found] if record else found
@@ -95,11 +86,11 @@ class _Metric:
 
     @property
     def stderr_key(self) -> str:
-        return f"{self.name}_stderr,{self.filter}"
+        return layout.stderr_key(self.key)
 
 
 class _Run:
-    """One run of lm-eval: its results, and where its samples are."""
+    """One run of lm-eval: its results and its samples."""
 
     def __init__(self, data: Mapping[str, Any], path: Path, selection: Selection) -> None:
         self.data = data
@@ -121,48 +112,53 @@ class _Run:
         if not self.selection.wants_task(task, *self.tree.groups_around(task)):
             return
         logged = layout.section(self.data, "results", task)
-        keys = [_metric(task, key) for key in sorted(logged) if _is_value(key)]
-        keys = [m for m in keys if self.selection.wants_metric(m.key)]
+        metrics: list[_Metric] = []
+        for key in sorted(logged):
+            name, comma, filter_name = key.partition(",")
+            if comma and not name.endswith("_stderr") and self.selection.wants_metric(key):
+                metrics.append(_Metric(task, name, filter_name))
         if self.selection.header_only:
-            yield from (self._base(m) for m in keys)
+            yield from (self._base(m) for m in metrics)
             return
-        samples = self._samples(task) if keys or task in self.data["configs"] else None
-        for m in keys:
+        samples = self._samples(task) if metrics or task in self.data["configs"] else None
+        for m in metrics:
             yield self._of_metric(m, samples)
-        yield from self._repeats(task, samples or {}, {m.key for m in keys})
+        yield from self._repeats(task, samples or {}, {m.key for m in metrics})
 
     def _samples(self, task: str) -> Mapping[str, FilterSamples] | None:
-        filters = _filter_names(layout.section(self.data, "configs", task))
+        pipelines = layout.section(self.data, "configs", task).get("filter_list") or ()
+        filters = [f["name"] for f in pipelines if "name" in f] or ["none"]
         if "samples" in self.data:
             inside = layout.section(self.data, "samples")
             if task not in inside:
                 return None
             where = f"{self.path}, samples of {task}"
-            return collect(number_records(inside[task], where), filters, where, self._field(task))
+            records = number_records(inside[task], where)
+            return collect(records, filters, where, self._cluster_field(task))
         if not self.path.name:
-            # In memory, where there is no folder to look into.
-            return None
+            return None  # results in memory have no samples files
         path = layout.samples_path(self.path, task, self.data)
         if not path.is_file():
             return None
-        samples = read_samples(path, filters, self._field(task))
+        samples = read_samples(path, filters, self._cluster_field(task))
         expected = layout.section(self.data, "n-samples", task).get("effective")
         if not samples and expected:
             msg = f"{path} is empty, expected {expected} items; the run may have been killed"
             raise LogError(msg)
         return samples
 
-    def _field(self, task: str) -> str | None:
+    def _cluster_field(self, task: str) -> str | None:
         config = layout.section(self.data, "configs", task)
         return cluster_field(self.selection.cluster, config)
 
     def _items(self, task: str, column: FilterSamples) -> tuple[dict[str, Any], tuple[str, ...]]:
-        """Say what the items of a filter are, and what is to be noted about them."""
-        known: dict[str, Any] = {
-            "item_ids": np.asarray(column.doc_ids),
-            "item_hashes": _hashes(column),
-        }
-        field = self._field(task)
+        """Return ids, hashes and clusters of a filter's items, and notes on the clusters."""
+        hashes = None
+        if None not in column.doc_hashes:
+            texts = [str(h).encode(errors="surrogatepass") for h in column.doc_hashes]
+            hashes = np.asarray(texts, dtype="S")
+        known: dict[str, Any] = {"item_ids": np.asarray(column.doc_ids), "item_hashes": hashes}
+        field = self._cluster_field(task)
         if field is None:
             return known, ()
         clusters, notes = as_clusters(column.clusters, field)
@@ -207,7 +203,7 @@ class _Run:
     def _of_metric(self, m: _Metric, samples: Mapping[str, FilterSamples] | None) -> Responses:
         base = self._base(m)
         if base.aggregation == "bypass":
-            # lm-eval logs 999 for it, which is no score.
+            # lm-eval logs 999 here, which is no score.
             note = "--predict_only: nothing was scored (evalstats-plugin rescore can)"
             return self._base(m, logged=None, logged_std_error=None, notes=(note,))
         if samples is None:
@@ -236,11 +232,11 @@ class _Run:
             note = f"not averaged: what is logged for an item is not its score ({kind_of(values)})"
             return self._base(m, aggregation=aggregation, notes=(note,))
         aggregation = base.aggregation
-        # Other aggregations have a bootstrapped standard error, or none.
+        # Other aggregations have a bootstrap standard error, or none.
         stderr = base.logged_std_error if aggregation == "mean" else None
         problem = disagreement(scores, base.logged, stderr)
         if aggregation not in ("mean", "nanmean", "perplexity"):
-            # A function of the task's own: it is a mean if it gives what a mean gives.
+            # The task's own function: taken for a mean if its value is the mean.
             if problem or base.logged is None:
                 note = f"not averaged: its aggregation ({aggregation}) is not a mean"
                 return self._base(m, notes=(note,))
@@ -252,14 +248,14 @@ class _Run:
 
     def _why_no_samples(self, task: str) -> str:
         if not self.path.name or layout.section(self.data, "task_hashes").get(task) is None:
-            return NO_SAMPLES
+            return "no samples logged (run lm-eval with --log_samples)"
         missing = layout.samples_path(self.path, task, self.data).name
         return f"samples were logged, but {missing} is not there"
 
     def _repeats(
         self, task: str, samples: Mapping[str, FilterSamples], known: set[str]
     ) -> Iterator[Responses]:
-        """Scores of each repeat (0.5), for metrics that have no value of their own."""
+        """Yield the scores of each repeat (0.5), for metrics without a logged value."""
         for name, column in samples.items():
             for metric, rows in column.repeats.items():
                 m = _Metric(task, metric, name)
@@ -276,65 +272,10 @@ class _Run:
                 )
 
 
-def _metric(task: str, key: str) -> _Metric:
-    name, _, filter_name = key.partition(",")
-    return _Metric(task, name, filter_name)
-
-
-def _is_value(key: str) -> bool:
-    name, comma, _ = key.partition(",")
-    return bool(comma) and not name.endswith("_stderr")
-
-
-def _filter_names(config: Mapping[str, Any]) -> list[str]:
-    return [f["name"] for f in config.get("filter_list") or () if "name" in f] or ["none"]
-
-
-def _hashes(column: FilterSamples) -> np.ndarray[Any, Any] | None:
-    if None in column.doc_hashes:
-        return None
-    return np.asarray([str(h).encode(errors="surrogatepass") for h in column.doc_hashes], dtype="S")
-
-
-def model_identity(data: Mapping[str, Any]) -> tuple[str, Settings]:
-    """Return a model's name and the settings that make it another model under that name."""
-    config = section(data, "config")
-    arguments = model_arguments(config.get("model_args"))
-    key = next((k for k in _NAMES if k in arguments), None)
-    # Without a name among the arguments lm-eval makes up a random one for the folder.
-    name = arguments[key] if key else str(config.get("model", "model"))
-    settings = {k: v for k, v in arguments.items() if k != key}
-    if config.get("model") and key:
-        settings["backend"] = str(config["model"])
-    for label, value in (
-        ("revision", config.get("model_revision")),
-        ("sha", config.get("model_sha")),
-        ("chat_template", data.get("chat_template_sha")),
-        ("system_instruction", data.get("system_instruction_sha")),
-    ):
-        if value:
-            settings[label] = str(value)[:_SHORT] if label != "revision" else str(value)
-    return name, tuple(sorted(settings.items()))
-
-
-def model_arguments(arguments: Any) -> dict[str, str]:
-    """Read ``--model_args``: an object since 0.4.10, a text ``a=1,b=2`` before."""
-    if isinstance(arguments, Mapping):
-        return {str(k): str(v) for k, v in arguments.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-    pairs = (part.partition("=") for part in str(arguments or "").split(",") if "=" in part)
-    return {k.strip(): v.strip() for k, _, v in pairs}
-
-
-def task_settings(data: Mapping[str, Any], task: str) -> Settings:
-    """Return what makes a task another task for the model: the number of examples shown."""
-    shots = section(data, "n-shot").get(task)
-    return () if shots is None else (("task.num_fewshot", str(shots)),)
-
-
 def with_answers(
     base: Responses, values: Sequence[Any], items: Mapping[str, Any]
 ) -> Responses | None:
-    """Add what was logged for each item; None if there is no formula that makes a value of it."""
+    """Add (expected, answered) pairs to responses; None if no known metric aggregates them."""
     pairs = as_answers(values)
     if pairs is None:
         return None
@@ -348,25 +289,36 @@ def with_answers(
     return replace(found, aggregation=name, notes=(*found.notes, note))
 
 
-def as_answers(values: Sequence[Any]) -> NDArray[Any] | None:
-    """Read [expected, answered] of all items, shape (M, 2), None where missing.
+def model_identity(data: Mapping[str, Any]) -> tuple[str, Settings]:
+    """Return a model's name, and the settings that distinguish models of the same name."""
+    config = section(data, "config")
+    arguments = model_arguments(config.get("model_args"))
+    key = next((k for k in _NAMES if k in arguments), None)
+    # Without a name among the arguments lm-eval gives the folder a random one.
+    name = arguments[key] if key else str(config.get("model", "model"))
+    settings = {k: v for k, v in arguments.items() if k != key}
+    if config.get("model") and key:
+        settings["backend"] = str(config["model"])
+    for label, value in (
+        ("revision", config.get("model_revision")),
+        ("sha", config.get("model_sha")),
+        ("chat_template", data.get("chat_template_sha")),
+        ("system_instruction", data.get("system_instruction_sha")),
+    ):
+        if value:
+            settings[label] = str(value)[:8] if label != "revision" else str(value)  # short hashes
+    return name, tuple(sorted(settings.items()))
 
-    None if that is not what was logged for each: two labels, or two texts.
-    """
-    rows: list[tuple[Any, Any]] = []
-    for value in values:
-        pair = (None, None) if value is None else value
-        if not isinstance(pair, (list, tuple)) or len(pair) != 2:  # pyright: ignore[reportUnknownArgumentType]
-            return None
-        rows.append((_plain(pair[0]), _plain(pair[1])))
-    if all(row == (None, None) for row in rows):
-        return None
-    answers = np.empty((len(rows), 2), dtype=object)
-    for i, row in enumerate(rows):
-        answers[i, 0], answers[i, 1] = row
-    return answers
+
+def model_arguments(arguments: Any) -> dict[str, str]:
+    """Read logged ``model_args``: an object since 0.4.10, a text ``a=1,b=2`` before."""
+    if isinstance(arguments, Mapping):
+        return {str(k): str(v) for k, v in arguments.items()}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    pairs = (part.partition("=") for part in str(arguments or "").split(",") if "=" in part)
+    return {k.strip(): v.strip() for k, _, v in pairs}
 
 
-def _plain(value: Any) -> Any:
-    """In memory, labels are NumPy numbers."""
-    return cast("Any", value).item() if isinstance(value, np.generic) else value
+def task_settings(data: Mapping[str, Any], task: str) -> Settings:
+    """Return the settings of a task that change the question: the number of few-shot examples."""
+    shots = section(data, "n-shot").get(task)
+    return () if shots is None else (("task.num_fewshot", str(shots)),)

@@ -1,21 +1,44 @@
-"""lm-eval's own command, with annotation when it has ended."""
+"""Run lm-eval itself: its command followed by annotation, and imports of its modules.
+
+`lm_eval` (the command) runs lm-eval to its end, with its own arguments, then annotates the results
+files that it saved. `harness` imports a module of lm-eval; `replay` and `adaptive` use it too.
+"""
 
 from __future__ import annotations
 
+import logging
+import os
 import sys
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import click
+
 from evalstats_plugin.errors import EvalStatsError
+
+
+@click.command(
+    "lm-eval",
+    add_help_option=False,
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def lm_eval(arguments: tuple[str, ...]) -> None:
+    """Run lm-eval with its own arguments, then annotate the results files it wrote.
+
+    lm-eval runs to its end first: its files, output and exit code are its own whatever happens
+    to the annotation.
+    """
+    run_and_annotate(arguments)
 
 
 @dataclass
 class Saved:
-    """What lm-eval saved while it was watched."""
+    """The results files that lm-eval saved while it was watched."""
 
     files: list[Path] = field(default_factory=list[Path])
     missing: int = 0
@@ -25,7 +48,7 @@ class Saved:
 def run_and_annotate(arguments: Sequence[str]) -> None:
     """Run lm-eval with these arguments to its end, then annotate the results files it wrote.
 
-    Whatever lm-eval raises, its exit code included, is passed on.
+    Exceptions of lm-eval, its exit code included, are passed on.
     """
     cli_evaluate = harness("__main__").cli_evaluate
     with _watched() as saved:
@@ -39,14 +62,14 @@ def run_and_annotate(arguments: Sequence[str]) -> None:
 
 @contextmanager
 def _watched() -> Generator[Saved, None, None]:
-    """Learn which results files lm-eval saves, without a chance to disturb the saving."""
+    """Record which results files lm-eval saves; errors in recording never disturb the saving."""
     tracker: Any = harness("loggers.evaluation_tracker").EvaluationTracker
     save = tracker.save_results_aggregated
     saved = Saved()
 
     def save_and_note(self: Any, *args: Any, **kwargs: Any) -> Any:
         outcome = save(self, *args, **kwargs)
-        # The samples are saved after this: an error here would cost them.
+        # The samples are saved after this: an error here would lose them.
         with suppress(Exception):
             path = saved_by(self)
             if path is None:
@@ -63,7 +86,7 @@ def _watched() -> Generator[Saved, None, None]:
 
 
 def saved_by(tracker: Any) -> Path | None:
-    """Return the file a tracker has just written; it swallows errors, so there may be none."""
+    """Return the results file a tracker has just written; None if its saving failed silently."""
     output, when = getattr(tracker, "output_path", None), getattr(tracker, "date_id", None)
     if not output or not when:
         return None
@@ -77,33 +100,37 @@ def saved_by(tracker: Any) -> Path | None:
 
 
 def _annotate(saved: Saved) -> None:
-    """Annotate in place; a failure is told on standard error and changes nothing else."""
+    """Annotate in place; a failure is reported on standard error and changes nothing else."""
     for path in saved.files:
         try:
             import evalstats_plugin
 
             evalstats_plugin.annotate(path, in_place=True)
-        # The user's run is worth more than our annotation: nothing may get past here.
+        # The user's run is worth more than our annotation: no error may pass.
         except (Exception, SystemExit) as error:  # noqa: BLE001
-            _tell(f"{path} is as lm-eval wrote it: not annotated ({_why(error)})")
+            why = str(error) or type(error).__name__
+            _print_error(f"{path} is as lm-eval wrote it: not annotated ({why})")
         else:
-            _tell(f"annotated {path}")
+            _print_error(f"annotated {path}")
     if saved.missing:
-        _tell("lm-eval wrote no results file, so nothing is annotated (is --output_path given?)")
+        _print_error(
+            "lm-eval wrote no results file, so nothing is annotated (is --output_path given?)"
+        )
 
 
-def _why(error: BaseException) -> str:
-    return str(error) or type(error).__name__
-
-
-def _tell(text: str) -> None:
+def _print_error(text: str) -> None:
     sys.stderr.write(f"evalstats: {text}\n")
 
 
 def harness(module: str) -> Any:
-    """Import a module of lm-eval ("" is the package), or say what to install.
+    """Import a module of lm-eval ("" is the package itself).
 
-    Untyped on purpose: lm-eval's own types are partial.
+    Returned as `Any`, because lm-eval's own types are partial.
+
+    Raises
+    ------
+    EvalStatsError
+        lm-eval is not installed; the message says how to install it.
     """
     try:
         return import_module(f"lm_eval.{module}" if module else "lm_eval")
@@ -123,3 +150,17 @@ def check_harness() -> None:
             f"scoring again needs lm-eval 0.4.12 or later, found {harness('').__version__}: "
             "pip install --upgrade 'evalstats-plugin[lm-eval]'"
         )
+
+
+@contextmanager
+def quiet_harness() -> Generator[None, None, None]:
+    """Silence lm-eval's log and progress bars, and send its prints to standard error."""
+    os.environ.setdefault("TQDM_DISABLE", "1")
+    logger = logging.getLogger("lm_eval")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        logger.setLevel(level)

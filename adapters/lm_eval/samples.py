@@ -1,11 +1,10 @@
-"""Streams samples files: of each line only the ids, the hash and the metric values.
+"""Samples files, streamed: of each line the ids, the hash, the metric values and the cluster.
 
-A line holds the whole few-shot prompt once per choice, often 95 % of it, and what matters comes
-after. So each line is cut at its last ``, "filter": "`` and only the tail is parsed. This is
-sound: quotes inside JSON strings are escaped, so the bytes cannot occur in a text, and a tail
+A line holds the whole few-shot prompt once per choice, often 95 % of its length, before the fields
+that are needed. So each line is cut at its last ``, "filter": "`` and only the tail is parsed. This
+is sound: quotes inside JSON strings are escaped, so the bytes cannot occur in a text, and a tail
 without ``target_hash`` (a metric value that is an object with such a key) is parsed in full.
 """
-# PART clusters - Which items belong together: a field of the doc, named by the caller or by the task.
 
 from __future__ import annotations
 
@@ -20,21 +19,14 @@ from evalstats_plugin.adapters.lm_eval.layout import section
 from evalstats_plugin.errors import LogError
 
 MAX_LINE = 1 << 28
-"""Bytes; far above any real line (64 answers of 16,000 tokens take 4 MB)."""
-
+"""Bytes of the longest line; far above any real one (64 answers of 16,000 tokens are 4 MB)."""
 
 MAX_NAME = 1000
-"""Characters of an item's id or fingerprint."""
-
+"""Characters of the longest item id or hash."""
 
 _BUFFER = 1 << 20
-
-
 _TAIL = b', "filter": "'
-
-
 _DOC_ID = re.compile(rb'\{"doc_id": (-?\d+), ')
-
 
 _FIXED = frozenset(
     {
@@ -44,22 +36,44 @@ _FIXED = frozenset(
 )  # fmt: skip
 
 
-MISSING = None
-"""Value of a metric that a line lacks."""
+def read_samples(
+    path: Path, filters: Sequence[str], cluster: str | None = None
+) -> dict[str, FilterSamples]:
+    """Read one samples file of any layout, by filter.
+
+    Parameters
+    ----------
+    filters
+        Names of the task's filters, for layouts before 0.4.7, which do not log them: there the
+        k-th line of an item belongs to the k-th filter.
+    cluster
+        Field of the doc to read too, as a dotted path; lines are then parsed in full.
+
+    Raises
+    ------
+    LogError
+        A line is cut off, not JSON, not UTF-8, too long, or a duplicate.
+    """
+    return collect(_records(path, in_full=cluster is not None), filters, str(path), cluster)
+
+
+def read_records(path: Path) -> Iterator[Mapping[str, Any]]:
+    """Yield the samples of a file of any layout in full; raises `LogError` as `read_samples`."""
+    return (record for _, _, record in _records(path, in_full=True))
 
 
 @dataclass(slots=True)
 class FilterSamples:
-    """The samples of one task under one filter, column by column."""
+    """The samples of one task under one filter, as columns of equal length."""
 
     doc_ids: list[Any] = field(default_factory=list[Any])
     doc_hashes: list[str | None] = field(default_factory=list[str | None])
     values: dict[str, list[Any]] = field(default_factory=dict[str, list[Any]])
-    """Per metric, as logged; `MISSING` where a line lacks it."""
+    """Per metric, the values as logged; None where a line lacks the metric."""
     repeats: dict[str, list[Any]] = field(default_factory=dict[str, list[Any]])
     """Per metric, the scores of each repeat, where logged."""
     clusters: list[str | None] = field(default_factory=list[str | None])
-    """The field that says which items belong together, where one was asked for."""
+    """The field of the doc that names the item's cluster; empty if none was requested."""
     seen: set[Any] = field(default_factory=set[Any])
 
     def add(self, record: Mapping[str, Any], doc_id: Any) -> None:
@@ -71,64 +85,22 @@ class FilterSamples:
         names = record.get("metrics")
         logged: Iterable[str] = (k for k in record if k not in _FIXED) if names is None else names
         for name in logged:
-            _put(self.values.setdefault(name, []), row, record.get(name, MISSING))
+            _put(self.values.setdefault(name, []), row, record.get(name))
         repeats: Mapping[str, Any] = record.get("scores_per_repeat") or {}
         for name, scores in repeats.items():
             _put(self.repeats.setdefault(name, []), row, scores)
 
     def finish(self) -> None:
-        """Make all columns of one length."""
+        """Pad all columns to the same length."""
         for column in (*self.values.values(), *self.repeats.values()):
-            column.extend([MISSING] * (len(self.doc_ids) - len(column)))
+            column.extend([None] * (len(self.doc_ids) - len(column)))
 
 
 def _put(column: list[Any], row: int, value: Any) -> None:
-    if len(column) > row:
-        # A line that names a metric twice has one value of it.
-        return
-    if len(column) < row:
-        column.extend([MISSING] * (row - len(column)))
-    column.append(value)
-
-
-def read_samples(
-    path: Path, filters: Sequence[str], cluster: str | None = None
-) -> dict[str, FilterSamples]:
-    """Read one samples file, whichever layout it has.
-
-    Parameters
-    ----------
-    filters
-        Names of the task's filters, for layouts before 0.4.7, which do not log them: there the
-        k-th line of an item is that under the k-th filter.
-    cluster
-        Field of the doc to read too, as a dotted path; lines are then parsed in full.
-
-    Raises
-    ------
-    LogError
-        For a line that is cut off, not JSON, not UTF-8, too long, or there twice.
-    """
-    with path.open("rb", buffering=_BUFFER) as file:
-        first = file.read(64).lstrip()[:1]
-    if first == b"[":
-        return collect(_records_of_list(path), filters, str(path), cluster)
-    lines = _records_of_lines(path, in_full=cluster is not None)
-    return collect(lines, filters, str(path), cluster)
-
-
-def read_records(path: Path) -> Iterator[Mapping[str, Any]]:
-    """Give the lines of a samples file in full, whichever layout it has.
-
-    Raises
-    ------
-    LogError
-        As for `read_samples`.
-    """
-    with path.open("rb", buffering=_BUFFER) as file:
-        first = file.read(64).lstrip()[:1]
-    lines = _records_of_list(path) if first == b"[" else _records_of_lines(path, in_full=True)
-    return (record for _, _, record in lines)
+    # A line that names a metric twice still has one value of it.
+    if len(column) <= row:
+        column.extend([None] * (row - len(column)))
+        column.append(value)
 
 
 def collect(
@@ -137,17 +109,23 @@ def collect(
     where: str,
     cluster: str | None = None,
 ) -> dict[str, FilterSamples]:
-    """Sort records (line number, item id, line) by filter, each item once per filter."""
+    """Group records (line number, item id, sample) by filter, each item once per filter."""
     found: dict[str, FilterSamples] = {}
-    takes: dict[Any, int] = {}
+    n_lines: dict[Any, int] = {}
     number, record = 0, dict[str, Any]()
     try:
         for number, doc_id, record in records:
             name = record.get("filter")
             if name is None:
-                take = takes.get(doc_id, 0)
-                takes[doc_id] = take + 1
-                name = _filter_of_take(take, filters, f"{where}: line {number}", doc_id)
+                nth = n_lines.get(doc_id, 0)
+                n_lines[doc_id] = nth + 1
+                if nth >= len(filters):
+                    msg = (
+                        f"{where}: line {number} is line {nth + 1} of item {doc_id}, expected one "
+                        f"for each filter ({', '.join(filters)})"
+                    )
+                    raise LogError(msg)
+                name = filters[nth]
             samples = found.get(name)
             if samples is None:
                 samples = found[name] = FilterSamples()
@@ -161,10 +139,12 @@ def collect(
             if cluster is not None:
                 samples.clusters.append(field_of(record.get("doc"), cluster))
     except (AttributeError, TypeError) as error:
-        # Fields are not looked at one by one, which would take longer than all the rest.
+        # Checking the type of each field would take longer than reading the file.
+        names = ("doc_id", "filter", "metrics", "scores_per_repeat")
+        shown = ", ".join(f"{name} {record[name]!r:.40}" for name in names if name in record)
         msg = (
-            f"{where}: line {number} holds {_told(record)}, expected a sample as lm-eval logs it: "
-            "an id, the name of a filter, a list of metrics, an object of scores"
+            f"{where}: line {number} holds {shown or 'none of its fields'}, expected a sample as "
+            "lm-eval logs it: an id, the name of a filter, a list of metrics, an object of scores"
         )
         raise LogError(msg) from error
     for samples in found.values():
@@ -175,26 +155,8 @@ def collect(
     return found
 
 
-def _filter_of_take(take: int, filters: Sequence[str], where: str, doc_id: Any) -> str:
-    """Return the filter of a line that does not name it, by how many of its item came before."""
-    if take >= len(filters):
-        msg = (
-            f"{where} is line {take + 1} of item {doc_id}, expected one for each filter "
-            f"({', '.join(filters)})"
-        )
-        raise LogError(msg)
-    return filters[take]
-
-
-def _told(record: Mapping[str, Any]) -> str:
-    """Show the fields of which one is of a wrong kind, for people."""
-    names = ("doc_id", "filter", "metrics", "scores_per_repeat")
-    shown = [f"{name} {record[name]!r:.40}" for name in names if name in record]
-    return ", ".join(shown) or "none of its fields"
-
-
 def _check_names(samples: FilterSamples, where: str) -> None:
-    """Refuse ids and fingerprints that are none: in an array all take the room of the longest."""
+    """Refuse item ids and hashes of a wrong type or length: an array is as wide as its longest."""
     for what, values, kinds in (
         ("doc_id", samples.doc_ids, {int, str}),
         ("doc_hash", samples.doc_hashes, {str, type(None)}),
@@ -210,25 +172,32 @@ def _check_names(samples: FilterSamples, where: str) -> None:
             raise LogError(msg)
 
 
+def number_records(
+    records: Iterable[Any], where: str
+) -> Iterator[tuple[int, Any, Mapping[str, Any]]]:
+    """Yield parsed samples with their number and item id."""
+    for number, record in enumerate(records, 1):
+        if not isinstance(record, dict) or "doc_id" not in record:
+            msg = f"{where}: record {number} has no doc_id, expected a sample as lm-eval logs it"
+            raise LogError(msg)
+        yield number, record["doc_id"], record
+
+
+def _records(path: Path, *, in_full: bool) -> Iterator[tuple[int, Any, Mapping[str, Any]]]:
+    """Yield line number, item id and sample."""
+    with path.open("rb", buffering=_BUFFER) as file:
+        first = file.read(64).lstrip()[:1]
+    return _records_of_list(path) if first == b"[" else _records_of_lines(path, in_full=in_full)
+
+
 def _records_of_list(path: Path) -> Iterator[tuple[int, Any, Mapping[str, Any]]]:
-    """0.4.0 to 0.4.2: one JSON list, despite the name .jsonl."""
+    """Read the layout of 0.4.0 to 0.4.2: one JSON list, despite the name .jsonl."""
     try:
         records = json.loads(path.read_bytes())
     except (ValueError, RecursionError) as error:
         msg = f"{path} is not a JSON list of samples ({error}); it may have been cut off"
         raise LogError(msg) from error
     yield from number_records(records, str(path))
-
-
-def number_records(
-    records: Iterable[Any], where: str
-) -> Iterator[tuple[int, Any, Mapping[str, Any]]]:
-    """Give records that are already parsed their number and item id."""
-    for number, record in enumerate(records, 1):
-        if not isinstance(record, dict) or "doc_id" not in record:
-            msg = f"{where}: record {number} has no doc_id, expected a sample as lm-eval logs it"
-            raise LogError(msg)
-        yield number, record["doc_id"], record
 
 
 def _records_of_lines(path: Path, *, in_full: bool) -> Iterator[tuple[int, Any, Mapping[str, Any]]]:
@@ -241,7 +210,7 @@ def _records_of_lines(path: Path, *, in_full: bool) -> Iterator[tuple[int, Any, 
             head = find_id(line)
             if cut > 0 and head is not None:
                 try:
-                    # Of bytes json would guess the encoding first, a quarter of the time.
+                    # Decoded first: `json` would guess the encoding of bytes, 25 % of the time.
                     record = loads((b"{" + line[cut + 2 :]).decode())
                 except (ValueError, RecursionError):
                     record = {}
@@ -273,7 +242,7 @@ def _parse_in_full(line: bytes, path: Path, number: int) -> dict[str, Any]:
             )
         raise LogError(msg) from error
     except (ValueError, RecursionError) as error:
-        # Numbers of thousands of digits, and thousands of brackets.
+        # Numbers of thousands of digits; thousands of nested brackets.
         raise LogError(f"{where} cannot be read as JSON ({error}); it may be damaged") from error
     if not isinstance(record, dict) or "doc_id" not in record:
         msg = f"{where} has no doc_id, expected a sample as lm-eval logs it"
@@ -282,7 +251,7 @@ def _parse_in_full(line: bytes, path: Path, number: int) -> dict[str, Any]:
 
 
 def cluster_field(asked: str | None, config: Mapping[str, Any]) -> str | None:
-    """Return the field to use: the caller's, else the task's own."""
+    """Return the doc field that names clusters: the caller's, else the task's ``cluster_key``."""
     return asked or section(config, "metadata").get("cluster_key")
 
 

@@ -1,25 +1,24 @@
-"""What a logged value is: a score of its item, a pair for a ratio, or neither.
+"""Logged values: scores, pairs and labels of items, lm-eval's own errors, and groups of tasks.
 
-The metric's name does not tell (drop's f1 is a number, that of multiple choice is a pair): the
-value and the task's aggregation do.
+What an item's value is (a score, a pair for a ratio, two labels) does not follow from the metric's
+name (drop's f1 is a number, that of multiple choice a pair): the ``as_`` functions look at the
+values, `aggregation_of` at the task. `disagreement` compares logged means and standard errors with
+the items, by lm-eval's formulas. `Tree` is the groups of tasks of one run.
 """
-# PART recompute - lm-eval's own mean and standard error, computed again from the items.
-# PART tree - Groups of tasks: who contains whom, in the order of lm-eval's own table.
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 _SPARSEST = 64
-"""Cells per score of a repeat."""
+"""Cells allowed per score when rows of repeats are padded to one length."""
 
-
-# What lm-eval's registry uses where a task names no aggregation (0.4.13, api/metrics.py).
+# lm-eval's aggregations where a task names none, if not the mean (0.4.13, api/metrics.py).
 _REGISTRY = {
     "acc_all": "acc_all",
     "bits_per_byte": "bits_per_byte",
@@ -37,16 +36,11 @@ _REGISTRY = {
     "word_perplexity": "weighted_perplexity",
 }
 
-
-TOLERANCE = 1e-9
-"""Relative: what rounding can explain."""
-
-
 Weighting = Literal["micro", "macro"]
 
 
 def as_number(value: Any) -> float | None:
-    """Read one number as logged: JSON number, truth value, or any of them as a text.
+    """Read one logged number: a JSON number or boolean, or the text of one; None if it is neither.
 
     lm-eval up to 0.4.12 writes NumPy values as texts, and "N/A" where there is no number.
     """
@@ -70,17 +64,13 @@ def as_scores(values: Sequence[Any]) -> NDArray[np.float64] | None:
     try:
         array = np.asarray(values, dtype=np.float64)
     except (OverflowError, TypeError, ValueError):
-        return _one_by_one(values)
+        numbers = [math.nan if v is None else as_number(v) for v in values]
+        return None if None in numbers else np.array(numbers, dtype=np.float64)
     return array if array.ndim == 1 else None
 
 
-def _one_by_one(values: Sequence[Any]) -> NDArray[np.float64] | None:
-    numbers = [math.nan if v is None else as_number(v) for v in values]
-    return None if None in numbers else np.array(numbers, dtype=np.float64)
-
-
 def as_pairs(values: Sequence[Any]) -> NDArray[np.float64] | None:
-    """Read (log-likelihood, length) pairs, shape (M, 2); None if they are not."""
+    """Read (log-likelihood, length) pairs, shape (M, 2); None if they are no pairs."""
     rows = [(math.nan, math.nan) if v is None else v for v in values]
     try:
         array = np.asarray(rows, dtype=np.float64)
@@ -89,31 +79,37 @@ def as_pairs(values: Sequence[Any]) -> NDArray[np.float64] | None:
     return array if array.ndim == 2 and array.shape[1] == 2 else None
 
 
-def aggregation_of(metric: str, config: Mapping[str, Any]) -> str:
-    """Return the name of a metric's aggregation; ``"custom"`` for a function of the task's own."""
-    for entry in config.get("metric_list") or ():
-        if entry.get("metric") == metric and entry.get("aggregation") is not None:
-            name = str(entry["aggregation"])
-            return name if name.isidentifier() or name == "chrf++" else "custom"
-    return _REGISTRY.get(metric, "mean")
+def as_answers(values: Sequence[Any]) -> NDArray[Any] | None:
+    """Read (expected, answered) labels or texts, shape (M, 2), None where missing.
+
+    None if the values are no such pairs.
+    """
+    rows: list[tuple[Any, Any]] = []
+    for value in values:
+        pair = (None, None) if value is None else value
+        if not isinstance(pair, (list, tuple)) or len(pair) != 2:  # pyright: ignore[reportUnknownArgumentType]
+            return None
+        rows.append((_plain(pair[0]), _plain(pair[1])))
+    if all(row == (None, None) for row in rows):
+        return None
+    answers = np.empty((len(rows), 2), dtype=object)
+    for i, row in enumerate(rows):
+        answers[i, 0], answers[i, 1] = row
+    return answers
 
 
-def kind_of(values: Sequence[Any]) -> str:
-    """Name what was logged instead of a score, for people."""
-    value = next((v for v in values if v is not None and as_scores([v]) is None), None)
-    if isinstance(value, (list, tuple)):
-        inner = {"text" if isinstance(v, str) else type(v).__name__ for v in value}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-        return f"a list of {len(value)}: {', '.join(sorted(inner))}"  # pyright: ignore[reportUnknownArgumentType]
-    return {"dict": "an object", "str": "a text"}.get(type(value).__name__, type(value).__name__)
+def _plain(value: Any) -> Any:
+    """Return a label as a Python value; in results in memory, labels are NumPy numbers."""
+    return cast("Any", value).item() if isinstance(value, np.generic) else value
 
 
 def repeat_scores(rows: Sequence[Any]) -> np.ndarray[Any, Any] | None:
-    """Shape (M, R), NaN where an item has fewer repeats; None if they are no scores."""
+    """Read scores of repeats, shape (M, R), NaN where an item has fewer; None if not scores."""
     if not all(r is None or isinstance(r, Sequence) for r in rows):
         return None
     sizes = [len(r) for r in rows if r is not None]
     width = max(sizes, default=0)
-    # One endless row would have to be made room for in all.
+    # One very long row would make the whole array as wide.
     if width * len(rows) > _SPARSEST * (sum(sizes) + _SPARSEST):
         return None
     scores = np.full((len(rows), width), np.nan)
@@ -123,6 +119,24 @@ def repeat_scores(rows: Sequence[Any]) -> np.ndarray[Any, Any] | None:
             return None
         scores[i, : len(one)] = one
     return scores if width else None
+
+
+def kind_of(values: Sequence[Any]) -> str:
+    """Describe, for messages, what was logged instead of a score."""
+    value = next((v for v in values if v is not None and as_scores([v]) is None), None)
+    if isinstance(value, (list, tuple)):
+        inner = {"text" if isinstance(v, str) else type(v).__name__ for v in value}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        return f"a list of {len(value)}: {', '.join(sorted(inner))}"  # pyright: ignore[reportUnknownArgumentType]
+    return {"dict": "an object", "str": "a text"}.get(type(value).__name__, type(value).__name__)
+
+
+def aggregation_of(metric: str, config: Mapping[str, Any]) -> str:
+    """Return the name of a metric's aggregation; ``"custom"`` for the task's own function."""
+    for entry in config.get("metric_list") or ():
+        if entry.get("metric") == metric and entry.get("aggregation") is not None:
+            name = str(entry["aggregation"])
+            return name if name.isidentifier() or name == "chrf++" else "custom"
+    return _REGISTRY.get(metric, "mean")
 
 
 def mean_and_stderr(scores: NDArray[Any]) -> tuple[float, float]:
@@ -146,7 +160,7 @@ def mean_and_stderr(scores: NDArray[Any]) -> tuple[float, float]:
 def disagreement(
     scores: NDArray[np.float64], logged: float | None, logged_stderr: float | None
 ) -> str | None:
-    """Say how the items and what was logged of them disagree; None where they agree.
+    """Describe how a logged mean or standard error disagrees with the items; None if it agrees.
 
     Parameters
     ----------
@@ -156,39 +170,38 @@ def disagreement(
     """
     with np.errstate(over="ignore"):
         exact, rounded = (mean_and_stderr(scores.astype(d)) for d in (np.float64, np.float32))
-    for what, position, said in (("value", 0, logged), ("stderr", 1, logged_stderr)):
-        if said is None or same(exact[position], said) or same(rounded[position], said):
-            continue
-        return f"the log gives {what} {said:.6g}, its items {exact[position]:.6g}"
+    for i, (name, value) in enumerate((("value", logged), ("stderr", logged_stderr))):
+        if value is not None and not same(exact[i], value) and not same(rounded[i], value):
+            return f"the log gives {name} {value:.6g}, its items {exact[i]:.6g}"
     return None
 
 
 def same(a: float, b: float) -> bool:
-    """Whether two numbers agree to rounding; NaN agrees with NaN."""
+    """Whether two numbers agree up to rounding; NaN agrees with NaN."""
     if math.isnan(a) or math.isnan(b):
         return math.isnan(a) and math.isnan(b)
-    return math.isclose(a, b, rel_tol=TOLERANCE, abs_tol=1e-12)
+    return math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-12)
 
 
 def pooled_stderr(stderrs: Sequence[float], sizes: Sequence[float]) -> float:
-    """lm-eval's standard error of a micro mean: ``pooled_sample_stderr``."""
+    """Return lm-eval's standard error of a micro mean: ``pooled_sample_stderr``."""
     s, n = np.asarray(stderrs), np.asarray(sizes, dtype=np.float64)
     variance = ((n - 1) * s**2 * n).sum() / (n.sum() - len(n))
     return math.sqrt(variance / n.sum())
 
 
 def unweighted_stderr(stderrs: Sequence[float]) -> float:
-    """lm-eval's standard error of a macro mean since 0.4.13: ``unweighted_mean_stderr``."""
+    """Return lm-eval's standard error of a macro mean (0.4.13): ``unweighted_mean_stderr``."""
     return math.sqrt(sum(s**2 for s in stderrs)) / len(stderrs)
 
 
 class Tree:
-    """The groups of one run."""
+    """The groups of tasks of one run, in the order of lm-eval's own table."""
 
     def __init__(self, data: Mapping[str, Any]) -> None:
         self.results: Mapping[str, Any] = data["results"]
         self.sizes: Mapping[str, Any] = data.get("n-samples") or {}
-        # Up to 0.4.11 plain tasks are listed too, with no children.
+        # Up to 0.4.11 plain tasks are listed too, without children.
         subtasks: Mapping[str, list[str]] = data.get("group_subtasks") or {}
         self.children = {name: sorted(inside) for name, inside in subtasks.items() if inside}
         self._around: dict[str, tuple[str, ...]] = {}
@@ -209,15 +222,15 @@ class Tree:
                 self._visit(child, (*around, name))
 
     def tasks(self) -> list[str]:
-        """Return the tasks, not groups, in table order: groups first, each from the top down."""
+        """Return the tasks, not groups, in table order: those in groups first, top down."""
         return [task for task in self._around if task in self.results]
 
     def groups_around(self, task: str) -> tuple[str, ...]:
-        """Return the groups that hold a task, outermost first."""
+        """Return the groups that contain a task, outermost first."""
         return self._around.get(task, ())
 
     def leaves(self, group: str) -> Iterator[str]:
-        """Yield the tasks of a group and of the groups in it."""
+        """Yield the tasks of a group and of its subgroups."""
         for child in self.children.get(group, ()):
             if child in self.children:
                 yield from self.leaves(child)
@@ -229,9 +242,9 @@ class Tree:
         return sum(key in (self.results.get(task) or {}) for task in self.leaves(group))
 
     def weighting(self, group: str, key: str) -> tuple[Weighting, tuple[str, ...]]:
-        """Find out how a group was configured, which is not logged: by what its value is.
+        """Return a group's weighting, and a note if its logged value is neither mean.
 
-        Returns the weighting, and a note where the logged value is neither mean.
+        The weighting is not logged; it is inferred from the group's logged value.
         """
         logged = as_number(self.results.get(group, {}).get(key))
         if logged is None:
@@ -257,6 +270,6 @@ class Tree:
         )
 
     def size(self, task: str) -> float:
-        """Return the number of items lm-eval weights a task by."""
+        """Return the number of items that lm-eval weights a task by."""
         logged = self.results.get(task, {}).get("sample_len")
         return float(self.sizes.get(task, {}).get("effective", logged) or 0)

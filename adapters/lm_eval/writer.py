@@ -1,10 +1,10 @@
-"""Puts a block into a results file, and takes it out again to the byte.
+"""Annotate a results file: add our block, or remove it and restore every byte.
 
 The block is spliced in before the file's last brace, so that everything else stays exactly as
-lm-eval wrote it, whatever the text looks like. Extra keys inside ``results`` would show up as
-metrics in lm-eval's table and in leaderboards; a top-level key is invisible to both.
+lm-eval wrote it. It is a top-level key, which lm-eval's table and leaderboards ignore; extra keys
+inside ``results`` would be shown as metrics. With rescoring, `corrected` also replaces logged means
+and standard errors that the samples contradict, and those of the groups above them.
 """
-# PART correction - Makes logged values agree with the samples: means, their standard errors, and groups of them.
 
 from __future__ import annotations
 
@@ -20,7 +20,14 @@ from typing import Any
 import numpy as np
 
 from evalstats_plugin.adapters.lm_eval import layout
-from evalstats_plugin.adapters.lm_eval.layout import KEY, Change, places, section, without_block
+from evalstats_plugin.adapters.lm_eval.layout import (
+    KEY,
+    Change,
+    places,
+    section,
+    stderr_key,
+    without_block,
+)
 from evalstats_plugin.adapters.lm_eval.reader import read_results
 from evalstats_plugin.adapters.lm_eval.values import (
     Tree,
@@ -39,21 +46,21 @@ from evalstats_plugin.runtime import files
 
 # In a JSON text a line break can stand only outside of strings.
 _START = re.compile(rb',\n  "evalstats": \{')
-
-
 _END = re.compile(rb"\s*\}\s*$")
-
-
 _CHUNK = 1 << 20
 
 
-NOT_A_NUMBER = "N/A"
-
-
 def annotate_log(path: Path, annotation: Annotation | None, output: Path) -> Path | None:
-    """Write a results file with a new block (or none) to output; None for others' files.
+    """Write a results file with a new block (or none) to ``output``; None if it is not lm-eval's.
 
-    One that would not change is not written again; one that changed meanwhile is left alone.
+    A file in place is not written if nothing would change.
+
+    Raises
+    ------
+    LogError
+        The file is damaged, or was reformatted since it was annotated.
+    WriteError
+        Items are to be annotated, or the file changed meanwhile or cannot be written.
     """
     read = files.revision(path)
     clean = layout.load_results(path)
@@ -87,7 +94,7 @@ def _written(output: Path, content: bytes, path: Path, read: files.Revision | No
 
 
 def original_bytes(path: Path) -> bytes:
-    """Return a results file as lm-eval wrote it, without our block and our rescoring."""
+    """Return a results file as lm-eval wrote it, without our block and our replaced values."""
     content = path.read_bytes()
     data: dict[str, Any] = json.loads(content)
     if KEY not in data:
@@ -106,7 +113,7 @@ def original_bytes(path: Path) -> bytes:
 
 def _is_json_of(content: bytes, data: Mapping[str, Any]) -> bool:
     try:
-        # Compared as text: NaN, which is not equal to itself, must count as the same.
+        # Compared as text, because NaN does not equal itself.
         return json.dumps(json.loads(content)) == json.dumps(data)
     except ValueError:
         return False
@@ -121,7 +128,7 @@ def _with_block(content: bytes, block: Mapping[str, Any]) -> bytes:
 
 
 def _dumped(data: Mapping[str, Any], like: bytes, path: Path) -> bytes:
-    """Write data in the text form of another version of itself."""
+    """Write data in the JSON layout of another version of the file."""
     for indent in (2, None):
         if json.dumps(json.loads(like), indent=indent, ensure_ascii=False).encode() == like:
             return json.dumps(data, indent=indent, ensure_ascii=False).encode()
@@ -133,7 +140,7 @@ def _dumped(data: Mapping[str, Any], like: bytes, path: Path) -> bytes:
 
 
 def _sources(path: Path, original: bytes, data: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Name and fingerprint what the numbers come from."""
+    """Return name, SHA-256 and size of the results file and its samples files."""
     found = [(path.name, hashlib.sha256(original).hexdigest(), len(original))]
     for task in sorted(data["configs"]):
         samples = layout.samples_path(path, task, data)
@@ -151,7 +158,7 @@ def _sha256(path: Path) -> str:
 
 
 def corrected(data: Mapping[str, Any], path: Path) -> tuple[dict[str, Any], list[Change]]:
-    """Return the results with every mean that its items contradict replaced, and what that was."""
+    """Return results in which means that their items contradict are replaced, and the changes."""
     changed = copy.deepcopy(dict(data))
     tree = Tree(data)
     changes: list[Change] = []
@@ -169,21 +176,16 @@ def corrected(data: Mapping[str, Any], path: Path) -> tuple[dict[str, Any], list
 
 
 def _of_task(r: Responses) -> Iterator[tuple[str, float]]:
-    """Yield the keys of a task that its items contradict, with what they should say."""
+    """Yield the keys of a task that its items contradict, with the correct values."""
     scores = r.scores[:, 0]
     value, stderr = mean_and_stderr(scores)
     wrong = disagreement(scores, r.logged, None) is not None
     if wrong:
         yield r.metric, value
-    # With gaps (nanmean) the logged standard error is a bootstrap's, right as long as its value is.
+    # With missing scores (nanmean) the standard error is a bootstrap's, valid if the value is.
     gaps = bool(np.isnan(scores).any())
     if wrong or (not gaps and disagreement(scores, None, r.logged_std_error) is not None):
-        yield _stderr_key(r.metric), stderr
-
-
-def _stderr_key(metric: str) -> str:
-    name, _, filter_name = metric.partition(",")
-    return f"{name}_stderr,{filter_name}"
+        yield stderr_key(r.metric), stderr
 
 
 def _of_group(
@@ -194,7 +196,7 @@ def _of_group(
         return
     tasks = [t for t in tree.leaves(group) if metric in section(changed, "results", t)]
     values = [as_number(changed["results"][t][metric]) for t in tasks]
-    errors = [as_number(changed["results"][t].get(_stderr_key(metric))) for t in tasks]
+    errors = [as_number(changed["results"][t].get(stderr_key(metric))) for t in tasks]
     means = [v for v in values if v is not None]
     known = [e for e in errors if e is not None]
     sizes = [tree.size(t) for t in tasks]
@@ -206,16 +208,14 @@ def _of_group(
     else:
         yield metric, sum(means) / len(means)
     if len(known) < len(tasks):
-        yield _stderr_key(metric), math.nan
+        yield stderr_key(metric), math.nan
     else:
-        yield (
-            _stderr_key(metric),
-            pooled_stderr(known, sizes) if micro else unweighted_stderr(known),
-        )
+        error = pooled_stderr(known, sizes) if micro else unweighted_stderr(known)
+        yield stderr_key(metric), error
 
 
 def _put(data: Mapping[str, Any], task: str, key: str, value: float) -> list[Change]:
-    """Replace one value wherever it stands; return the change, or nothing if there is none."""
+    """Replace a value in results and groups; return the change, or nothing if the values agree."""
     logged = data["results"][task].get(key)
     before = as_number(logged)
     undefined = before is None and math.isnan(value)
@@ -223,7 +223,7 @@ def _put(data: Mapping[str, Any], task: str, key: str, value: float) -> list[Cha
         return []
     for place in places(data, task):
         if key in place:
-            place[key] = NOT_A_NUMBER if math.isnan(value) else value
+            place[key] = "N/A" if math.isnan(value) else value  # as lm-eval writes it
     new = value if math.isfinite(value) else None
-    said = json.dumps(logged, ensure_ascii=False)
-    return [{"task": task, "key": key, "logged": said, "rescored": new}]
+    text = json.dumps(logged, ensure_ascii=False)
+    return [{"task": task, "key": key, "logged": text, "rescored": new}]

@@ -1,8 +1,10 @@
-"""Turns tables into `Responses`: one for each model, task and metric."""
-# PART opening - How tables are opened: CSV and its kin, JSONL, Parquet.
-# PART cells - How tables spell scores: numbers, percentages, decimal commas, truth values, nothing.
-# PART wide - Matrices of scores: a row for each model and a column for each item, or the other way round.
-# PART stores - Reads response stores, where their answers fit into memory.
+"""Read `Responses` from tables: one for each model, task and metric.
+
+`read_table` reads a file: a table with a row per item and epoch (`_Reader`), a matrix of models and
+items (`read_wide`), or a file of ours. `open_table` opens CSV, JSONL and Parquet; `scores_of` reads
+scores in any spelling (numbers, percentages, decimal commas, words); `read_store` reads response
+stores that fit into memory.
+"""
 
 from __future__ import annotations
 
@@ -34,16 +36,16 @@ from evalstats_plugin.adapters.tabular.recognition import (
     names_of_line,
 )
 from evalstats_plugin.adapters.tabular.rows import (
-    Takes,
+    Rows,
     default_names,
     fill,
-    filled,
     groups_of,
     metric_of,
+    without_empty_rows,
 )
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.responses import (
-    TABLES,
+    TABULAR,
     Responses,
     Selection,
     Source,
@@ -51,7 +53,7 @@ from evalstats_plugin.data.responses import (
     origin,
     with_metadata,
 )
-from evalstats_plugin.data.store import KEY, LARGE, ResponseStore, StoredTask, tasks_of
+from evalstats_plugin.data.store import KEY, LARGE, ResponseStore, tasks_of
 from evalstats_plugin.data.tables import (
     Column,
     Table,
@@ -61,23 +63,18 @@ from evalstats_plugin.data.tables import (
     record_table,
 )
 from evalstats_plugin.errors import DesignError, LogError, SelectionError, few, missing_column
-from evalstats_plugin.runtime.files import rebuilding
+from evalstats_plugin.runtime.files import reporting_damage
 
 METADATA = b"evalstats_takes"
-"""Of Parquet files we write: what is known besides scores."""
-
+"""Key in the metadata of exported Parquet files: what is known besides scores."""
 
 _MATRIX = b"evalstats"
-"""Of files of a `ResponseMatrix`."""
-
+"""Key in the metadata of a saved `ResponseMatrix`."""
 
 _WORKBOOKS = (".xlsx", ".xls", ".ods")
-
-
 _PACKED = (".gz", ".zip", ".bz2", ".xz", ".zst")
 
-
-# Among them what spreadsheets in other languages write for true and false.
+# Spellings of scores, also of spreadsheets in other languages.
 _BY_WORD = {
     1.0: "true, t, yes, y, correct, right, pass, passed, success, ✓, "
     "wahr, vrai, verdadero, verdadeiro, vero, waar",
@@ -85,28 +82,22 @@ _BY_WORD = {
     math.nan: "nan, na, n/a, #n/a, none, null, nil, missing, -, ?",
 }
 
-
 WORDS = {word: number for number, words in _BY_WORD.items() for word in words.split(", ")}
-"""Score by how it is spelt in small letters."""
-
+"""Score by its spelling in lower case."""
 
 _DECIMAL_COMMA = re.compile(r"[-+]?\d*,\d+(?:e[-+]?\d+)?\s*%?", re.IGNORECASE)
-
 
 _EXPECTED = (
     "a number, a percentage (85%), true or false, yes or no, correct or incorrect, pass or fail, "
     "or nothing (empty, NaN, NA, null) where there is no score"
 )
 
-
 Scores = tuple[NDArray[np.float64], tuple[str, ...]]
-
-
 _METRIC = "score"
 
 
 def read_table(path: Path, selection: Selection) -> list[Responses] | None:
-    """Read a table, or a response store in one file; None for files that are neither."""
+    """Read a table, a saved matrix, or a response store in one file; None for other files."""
     known = metadata_in(path)
     if (_MATRIX in known or KEY in known) and (selection.columns or selection.wide):
         msg = (
@@ -116,7 +107,7 @@ def read_table(path: Path, selection: Selection) -> list[Responses] | None:
         raise SelectionError(msg)
     if _MATRIX in known:
         found = ResponseMatrix.load(path).to_responses()
-        source = Source(path=path, harness=TABLES)
+        source = Source(path=path, harness=TABULAR)
         return [replace(r, source=source) for r in found if _wanted(selection, r.task, r.metric)]
     if KEY in known:
         return read_store(path, selection)
@@ -134,7 +125,7 @@ def read_table(path: Path, selection: Selection) -> list[Responses] | None:
 
 
 def _refuse_others_of_ours(known: Mapping[bytes, bytes], path: Path) -> None:
-    """Raise `LogError` for fits and item banks, which are Parquet too."""
+    """Raise `LogError` for saved fits and item banks, which are Parquet files too."""
     ours = [key.decode() for key in known if key.startswith(_MATRIX + b"_")]
     if ours and METADATA not in known:
         msg = (
@@ -151,95 +142,37 @@ def _wanted(selection: Selection, task: str, metric: str) -> bool:
 def _with_known(
     found: list[Responses], metadata: bytes, path: Path, selection: Selection
 ) -> list[Responses]:
-    """Add what a Parquet file of ours tells of its responses, those without items among them."""
+    """Add the metadata of an exported Parquet file, and its responses without items."""
     by_key = {(r.model, r.task, r.metric): r for r in found}
     made: list[Responses] = []
-    with rebuilding(path):
+    with reporting_damage(path):
         for known in json.loads(metadata)["responses"]:
             model, task, metric = known["model"], known["task"], known["metric"]
             if not _wanted(selection, task, metric):
                 continue
-            source = Source(path=path, harness=TABLES, version=origin(known))
+            source = Source(path=path, harness=TABULAR, version=origin(known))
             bare = Responses(model=model, task=task, metric=metric, source=source)
             held = by_key.pop((model, task, metric), bare)
             made.append(with_metadata(replace(held, source=source), known))
     return [*made, *by_key.values()]
 
 
-@dataclass(frozen=True, eq=False)
-class _Reader:
-    takes: Takes
-    scores: Mapping[str, Column]
-    path: Path
-    selection: Selection
-    defaults: Mapping[str, str]
-
-    @classmethod
-    def of(cls, table: Table, path: Path, selection: Selection, *, may_be_empty: bool) -> _Reader:
-        layout = layout_of(table.names, selection.columns, selection.cluster, table.where)
-        loaded, about_rows = filled(table.load(layout.used))
-        parts = {part: loaded[name] for part, name in layout.columns.items()}
-        size = len(parts["item"].codes)
-        if not size and not may_be_empty:
-            msg = f"{table.where} has columns and no rows, expected one row for each take"
-            raise DesignError(msg)
-        defaults, about_names = default_names(path, layout, table.names)
-        notes = (*table.notes, *layout.notes, *about_names, *about_rows)
-        takes = Takes(table.where, layout, parts, size, notes)
-        return cls(takes, {n: loaded[n] for n in layout.scores}, path, selection, defaults)
-
-    def responses(self) -> Iterator[Responses]:
-        takes = self.takes
-        if "metric" in takes.parts and len(self.scores) > 1:
-            msg = (
-                f"{takes.where}: {len(self.scores)} columns of scores asked for and a column of "
-                "metrics found, expected one or the other: name one score"
-            )
-            raise SelectionError(msg)
-        takes.refuse_empty("item")
-        ids = as_item_ids(takes.parts["item"].values)
-        models = takes.names("model", self.defaults["model"])
-        tasks = takes.names("task", self.defaults["task"])
-        for name, column in self.scores.items():
-            metrics = takes.names("metric", metric_of(name))
-            groups = [
-                (self._bare(models.values[m], tasks.values[t], metrics.values[k]), rows)
-                for (m, t, k), rows in groups_of((models, tasks, metrics))
-            ]
-            wanted = [g for g in groups if _wanted(self.selection, g[0].task, g[0].metric)]
-            if self.selection.header_only:
-                yield from (bare for bare, _ in wanted)
-            elif wanted:
-                scores, notes = scores_of(column, name, takes.where)
-                for bare, rows in wanted:
-                    noted = replace(bare, notes=(*bare.notes, *notes))
-                    yield fill(noted, takes, rows, ids=ids, scores=scores)
-
-    def _bare(self, model: str, task: str, metric: str) -> Responses:
-        return Responses(
-            model=model,
-            task=task,
-            metric=metric,
-            source=Source(path=self.path, harness=TABLES),
-            notes=self.takes.notes,
-        )
-
-
 def open_table(path: Path, *, announced: bool) -> Table | None:
-    """Open a table; None for a file that is none.
+    """Open a table; None if the file is no table.
 
     Parameters
     ----------
     announced
-        Whether the caller knows it for a table, whatever it is called.
+        Whether the caller says that it is a table, whatever its name.
 
     Raises
     ------
     LogError
-        It is a table by its name, but empty, packed, a workbook, or not UTF-8.
+        It is a table by its name, but empty, compressed, a workbook, or not UTF-8.
     """
     ending = path.suffix.lower()
-    if ending in _WORKBOOKS or (ending in _PACKED and _ending_inside(path) in (*TEXTS, *LINES)):
+    inner = Path(path.stem).suffix.lower()
+    if ending in _WORKBOOKS or (ending in _PACKED and inner in (*TEXTS, *LINES)):
         what = "a workbook: save the sheet as CSV" if ending in _WORKBOOKS else "packed: unpack it"
         raise LogError(f"{path} is {what} first")
     head = head_of(path)
@@ -252,7 +185,7 @@ def open_table(path: Path, *, announced: bool) -> Table | None:
         msg = f"{path} is empty, expected a table with a heading and a row for each take"
         raise LogError(msg)
     if head.lstrip().startswith((b"{", b"[")):
-        if not _are_takes(head, announced=announced, by_name=ending in LINES):
+        if not _are_scores(head, announced=announced, by_name=ending in LINES):
             return None
         records, notes = read_lines(path.read_bytes(), str(path))
         return record_table(records, str(path), notes)
@@ -261,44 +194,94 @@ def open_table(path: Path, *, announced: bool) -> Table | None:
     return None
 
 
-def _are_takes(head: bytes, *, announced: bool, by_name: bool) -> bool:
-    """Whether JSONL is a table, and not a harness's log or anything else."""
+def _are_scores(head: bytes, *, announced: bool, by_name: bool) -> bool:
+    """Whether JSONL is a table of scores, and no log of a harness or something else."""
     names = names_of_line(head)
     if is_foreign(names):
         return False
     return announced or (bool(names) and (is_of_scores(names) or (by_name and looks_flat(head))))
 
 
-def _ending_inside(path: Path) -> str:
-    return Path(path.stem).suffix.lower()
+@dataclass(frozen=True, eq=False)
+class _Reader:
+    table: Rows
+    scores: Mapping[str, Column]
+    path: Path
+    selection: Selection
+    defaults: Mapping[str, str]
+
+    @classmethod
+    def of(cls, table: Table, path: Path, selection: Selection, *, may_be_empty: bool) -> _Reader:
+        layout = layout_of(table.names, selection.columns, selection.cluster, table.where)
+        loaded, about_rows = without_empty_rows(table.load(layout.used))
+        parts = {part: loaded[name] for part, name in layout.columns.items()}
+        size = len(parts["item"].codes)
+        if not size and not may_be_empty:
+            msg = f"{table.where} has columns and no rows, expected one row for each take"
+            raise DesignError(msg)
+        defaults, about_names = default_names(path, layout, table.names)
+        notes = (*table.notes, *layout.notes, *about_names, *about_rows)
+        rows = Rows(table.where, layout, parts, size, notes)
+        return cls(rows, {n: loaded[n] for n in layout.scores}, path, selection, defaults)
+
+    def responses(self) -> Iterator[Responses]:
+        table = self.table
+        if "metric" in table.parts and len(self.scores) > 1:
+            msg = (
+                f"{table.where}: {len(self.scores)} columns of scores asked for and a column of "
+                "metrics found, expected one or the other: name one score"
+            )
+            raise SelectionError(msg)
+        table.refuse_empty("item")
+        ids = as_item_ids(table.parts["item"].values)
+        models = table.names("model", self.defaults["model"])
+        tasks = table.names("task", self.defaults["task"])
+        for name, column in self.scores.items():
+            metrics = table.names("metric", metric_of(name))
+            groups = [
+                (self._bare(models.values[m], tasks.values[t], metrics.values[k]), rows)
+                for (m, t, k), rows in groups_of((models, tasks, metrics))
+            ]
+            wanted = [g for g in groups if _wanted(self.selection, g[0].task, g[0].metric)]
+            if self.selection.header_only:
+                yield from (bare for bare, _ in wanted)
+            elif wanted:
+                scores, notes = scores_of(column, name, table.where)
+                for bare, rows in wanted:
+                    noted = replace(bare, notes=(*bare.notes, *notes))
+                    yield fill(noted, table, rows, ids=ids, scores=scores)
+
+    def _bare(self, model: str, task: str, metric: str) -> Responses:
+        return Responses(
+            model=model,
+            task=task,
+            metric=metric,
+            source=Source(path=self.path, harness=TABULAR),
+            notes=self.table.notes,
+        )
 
 
 def scores_of(column: Column, name: str, where: str) -> Scores:
-    """Return the scores of all rows, shape (C,), NaN where missing, and notes on their spelling.
+    """Return the scores of all rows, NaN where missing, and notes on their spelling.
 
     Raises
     ------
     DesignError
-        One is no score, or percentages stand beside numbers above 1; the message has the row.
+        A text is no score, or there are percentages and numbers above 1; the message has the row.
     """
-    numbers, notes = _plain(column.values), ()
-    if numbers is None:
-        numbers, notes = _spelt(column, name, where)
+    try:
+        # Fast if all texts are plain numbers.
+        numbers, notes = np.asarray(column.values, dtype=str).astype(np.float64), ()
+    except ValueError:
+        numbers, notes = _parsed(column, name, where)
     return np.append(numbers, math.nan)[column.codes], notes
 
 
-def _plain(texts: Sequence[str]) -> NDArray[np.float64] | None:
-    """Read texts that are all numbers as computers write them, which is quick."""
-    try:
-        return np.asarray(texts, dtype=str).astype(np.float64)
-    except ValueError:
-        return None
-
-
-def _spelt(column: Column, name: str, where: str) -> Scores:
+def _parsed(column: Column, name: str, where: str) -> Scores:
+    """Return the scores of the distinct texts in a column, in any spelling, and notes."""
     texts = column.values
     commas = [t for t in texts if _DECIMAL_COMMA.fullmatch(t)]
-    # "1,5" beside "1.5" could be one and a half or fifteen: not for us to say.
+    # "1,5" beside "1.5" is ambiguous: one and a half, or fifteen.
     decimal = bool(commas) and not any("." in t and t.casefold() not in WORDS for t in texts)
     parsed = [_number(t, decimal=decimal) for t in texts]
     wrong = [k for k, number in enumerate(parsed) if number is None]
@@ -351,14 +334,14 @@ def _refuse_mixed(
 def read_wide(table: Table, path: Path, selection: Selection) -> list[Responses]:
     """Read a matrix of one task, named as the file, under the metric ``score``.
 
-    The names of the rows are in the column of that name (``model`` or ``item``), else in the first.
+    The names of the rows are in the column ``model`` or ``item``, else in the first column.
 
     Raises
     ------
     SelectionError
-        A column that was asked for is not there.
+        A requested column does not exist.
     DesignError
-        Two rows have one name, a row has none, there are no scores, or a cell is none.
+        Two rows have the same name, a row has no name, there are no scores, or a cell is no score.
     """
     if not table.names:
         raise LogError(f"{table.where} has no heading, expected names in its first row")
@@ -368,7 +351,7 @@ def read_wide(table: Table, path: Path, selection: Selection) -> list[Responses]
     if not names:
         msg = f"{table.where} has one column, expected a column for each {columns_are} beside it"
         raise DesignError(msg)
-    loaded, about_rows = filled(table.load([heads, *names]))
+    loaded, about_rows = without_empty_rows(table.load([heads, *names]))
     rows = _row_names(loaded[heads], heads, rows_are, table.where)
     try:
         parsed = [scores_of(loaded[name], name, table.where) for name in names]
@@ -384,8 +367,8 @@ def read_wide(table: Table, path: Path, selection: Selection) -> list[Responses]
         return []
     ids = as_item_ids(items)
     notes = (*table.notes, *dict.fromkeys(note for _, each in parsed for note in each))
-    said = (f"{len(notes)} columns: {few(notes, 1)}",) if len(notes) > 1 else notes
-    said += (*about_rows, *_about_heads(heads, rows_are, columns_are))
+    shown = (f"{len(notes)} columns: {few(notes, 1)}",) if len(notes) > 1 else notes
+    shown += (*about_rows, *_notes_on_heads(heads, rows_are, columns_are))
     return [
         Responses(
             model=model,
@@ -393,15 +376,15 @@ def read_wide(table: Table, path: Path, selection: Selection) -> list[Responses]
             metric=_METRIC,
             item_ids=ids if not selection.header_only else ids[:0],
             scores=scores[i][:, None] if not selection.header_only else np.empty((0, 1)),
-            source=Source(path=path, harness=TABLES),
-            notes=said,
+            source=Source(path=path, harness=TABULAR),
+            notes=shown,
         )
         for i, model in enumerate(models)
     ]
 
 
 def _heads(table: Table, path: Path, asked: Sequence[tuple[str, str]], rows_are: str) -> str:
-    """Return the column that names the rows: often an index, which has no name itself."""
+    """Return the column with the names of the rows; often an index column without a name."""
     for part, name in asked:
         if part != rows_are:
             msg = (
@@ -413,13 +396,13 @@ def _heads(table: Table, path: Path, asked: Sequence[tuple[str, str]], rows_are:
             raise SelectionError(missing_column(name, table.names, table.where))
         return name
     first, *others = names_of(path) or ("",)
-    # The heading of thousands of items is longer than what is looked at first.
+    # The heading of thousands of items is longer than the bytes that `names_of` reads.
     unnamed = not first and tuple(others[:2]) == table.names[:2]
     return find(table.names, COLUMNS[rows_are], set()) or ("" if unnamed else table.names[0])
 
 
-def _about_heads(heads: str, rows_are: str, columns_are: str) -> tuple[str, ...]:
-    """Note a column of names that sounds as if rows and columns were the other way round."""
+def _notes_on_heads(heads: str, rows_are: str, columns_are: str) -> tuple[str, ...]:
+    """Note if the name of the column of names suggests that the matrix is transposed."""
     if find([heads], COLUMNS[rows_are], set()) or not find([heads], COLUMNS[columns_are], set()):
         return ()
     return (
@@ -448,15 +431,15 @@ def _row_names(column: Column, name: str, rows_are: str, where: str) -> list[str
 
 
 def read_store(path: Path, selection: Selection) -> list[Responses]:
-    """Read what each model answered to each task.
+    """Read a response store: each model's scores on each task.
 
     Raises
     ------
     LogError
-        More answers than are read at once, or a damaged file.
+        It is damaged, or has more answers than may be read at once.
     """
     store = ResponseStore(path)
-    source = Source(path=path, harness=TABLES)
+    source = Source(path=path, harness=TABULAR)
     tasks = [t for t in tasks_of(store) if selection.wants_task(t.task)]
     tasks = [t for t in tasks if selection.wants_metric(t.metric)]
     if selection.header_only:
@@ -465,17 +448,8 @@ def read_store(path: Path, selection: Selection) -> list[Responses]:
             for t in tasks
             for model in store.models
         ]
-    _check_size(store, tasks)
-    return [
-        replace(r, source=source, notes=store.notes)
-        for task in tasks
-        for r in task.responses(np.arange(len(store.models)))
-    ]
-
-
-def _check_size(store: ResponseStore, tasks: list[StoredTask]) -> None:
-    n, _, n_epochs = store.shape
-    size = n * n_epochs * sum(len(task.places) for task in tasks)
+    n_models, _, n_epochs = store.shape
+    size = n_models * n_epochs * sum(len(task.places) for task in tasks)
     if size > LARGE:
         msg = (
             f"{store.path} holds {size:,} answers, expected {LARGE:,} at most to read at once: "
@@ -483,3 +457,8 @@ def _check_size(store: ResponseStore, tasks: list[StoredTask]) -> None:
             "as intervals, compare and fit_irt do in Python, given ResponseStore(path)"
         )
         raise LogError(msg)
+    return [
+        replace(r, source=source, notes=store.notes)
+        for task in tasks
+        for r in task.responses(np.arange(len(store.models)))
+    ]

@@ -1,5 +1,8 @@
-"""Which files are tables: told by their first bytes, without loading anything."""
-# PART parts - Which column of a table is what.
+"""Recognise tables by their first bytes, without loading them, and find the parts of a score.
+
+`find_tables` lists the tables of a folder; `names_of` gives a table's columns; `layout_of` decides
+which column holds which part (model, task, item, score and so on), by name or as requested.
+"""
 
 from __future__ import annotations
 
@@ -17,26 +20,17 @@ from evalstats_plugin.data.store import KEY
 from evalstats_plugin.errors import LogError, SelectionError, few, missing_column, no_such
 
 TEXTS = (".csv", ".tsv", ".tab", ".psv")
-
-
 LINES = (".jsonl", ".ndjson")
-
-
 PARQUET = ".parquet"
 
+MAGIC = b"PAR1"
+"""First bytes of a Parquet file."""
 
 _SNIFFED = 1 << 16
-
-
-MAGIC = b"PAR1"
-
-
 _BOM = b"\xef\xbb\xbf"
 
-
-# Records of harnesses, which other adapters read.
+# Keys of harnesses' records, which other adapters read.
 _FOREIGN = ({"doc_id", "doc", "target"}, {"schema_version", "evaluation_id"})
-
 
 COLUMNS: Mapping[str, tuple[str, ...]] = {
     "model": ("model", "model_name", "model_id", "llm", "system"),
@@ -59,25 +53,22 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "max_score": ("max_score",),
     "aggregation": ("aggregation",),
 }  # fmt: skip
-"""Names by which each part of a take is known, the most telling first."""
-
+"""Known names of the columns of each part of a row, the most specific first."""
 
 OF_NO_METRIC = frozenset({"score", "value", "result"})
-"""Names of a score that do not say under which metric it was given."""
+"""Names of a column of scores that do not name a metric."""
 
+BY_ORDER = "order"
+"""Value of ``epoch=`` instead of a column: rows of an item are numbered in order."""
 
 _OF_ANYTHING = frozenset({"id", "idx", "value", "result"})
 
 
-BY_ORDER = "order"
-"""What ``epoch=`` takes besides a column: takes of an item are numbered as they come."""
-
-
 def find_tables(folder: Path) -> list[Path]:
-    """Return the tables directly in a folder whose columns are, by their names, those of scores.
+    """Return the tables directly in a folder whose columns have known names of scores.
 
-    Others may be anything, and are read where they are named. A response store in several files
-    is its folder.
+    Other tables are read only if they are named. A response store in several files is returned as
+    its folder.
     """
     endings = (*TEXTS, *LINES, PARQUET)
     files = [p for p in sorted(folder.iterdir()) if p.suffix.lower() in endings and p.is_file()]
@@ -97,7 +88,7 @@ def is_part_of_store(path: Path) -> bool:
 
 
 def metadata_in(path: Path) -> dict[bytes, bytes]:
-    """Return the metadata of a Parquet file; nothing for other files."""
+    """Return the metadata of a Parquet file; empty for other files."""
     if not head_of(path, len(MAGIC)).startswith(MAGIC):
         return {}
     return _schema(path).metadata or {}
@@ -109,7 +100,7 @@ def _schema(path: Path) -> Any:
     try:
         with path.open("rb") as file:
             schema = pq.read_schema(file)
-        # Names are text only once they are looked at.
+        # Invalid UTF-8 in names raises only when they are used.
         repr(schema.names)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         msg = f"{path} cannot be read as Parquet: {error}"
@@ -118,7 +109,7 @@ def _schema(path: Path) -> Any:
 
 
 def names_of(path: Path) -> Sequence[str]:
-    """Return the names of a table's columns as far as its first bytes tell, unnamed ones too."""
+    """Return the names of a table's columns in its first bytes, "" for columns without a name."""
     head = head_of(path)
     if head.startswith(MAGIC):
         try:
@@ -138,7 +129,7 @@ def head_of(path: Path, size: int = _SNIFFED) -> bytes:
 
 
 def names_of_line(head: bytes) -> list[str]:
-    """Return the names in the first line of JSONL; none if it is no object."""
+    """Return the keys in the first line of JSONL; none if it is no object."""
     try:
         record: Any = json.loads(head.lstrip().partition(b"\n")[0])
     except (ValueError, RecursionError):
@@ -147,7 +138,7 @@ def names_of_line(head: bytes) -> list[str]:
 
 
 def names_of_heading(head: bytes) -> list[str]:
-    """Return the names in the heading of a text, as far as it was read."""
+    """Return the names in the heading of a delimited text, as far as it was read."""
     line = head.lstrip(b"\r\n").partition(b"\n")[0].decode(errors="replace").rstrip("\r")
     bare = "".join(line.split('"')[::2])
     separator = max(",;\t|", key=bare.count)
@@ -156,24 +147,36 @@ def names_of_heading(head: bytes) -> list[str]:
 
 
 def looks_flat(head: bytes) -> bool:
-    """Whether the first record holds plain values alone, as a table's do."""
+    """Whether the first record has only plain values, as those of a table."""
     record: Any = json.loads(head.lstrip().partition(b"\n")[0])
     return not any(isinstance(value, (dict, list)) for value in record.values())
 
 
 def is_foreign(names: Sequence[str]) -> bool:
-    """Whether a record is one that a harness's adapter reads."""
+    """Whether a record is one of a harness, which another adapter reads."""
     return any(signature <= set(names) for signature in _FOREIGN)
+
+
+def is_of_scores(names: Sequence[str]) -> bool:
+    """Whether columns have known names of items and scores."""
+    return all(find(names, COLUMNS[part], set()) for part in ("item", "score"))
+
+
+def is_surely_of_scores(names: Sequence[str]) -> bool:
+    """Whether columns are of scores, with at least one name that is not generic, as id or value."""
+    telling = [name for name in names if name.casefold() not in _OF_ANYTHING]
+    either = any(find(telling, COLUMNS[part], set()) for part in ("model", "item", "score"))
+    return is_of_scores(names) and either
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Which column holds which part of a take."""
+    """Which column holds which part of a row."""
 
     columns: Mapping[str, str]
-    """Column by part, but for scores."""
+    """Column by part, without scores."""
     scores: tuple[str, ...]
-    """Columns of scores: several are metrics of the same takes."""
+    """Columns of scores; several are several metrics."""
     by_order: bool = False
     notes: tuple[str, ...] = ()
 
@@ -186,12 +189,12 @@ class Layout:
 def layout_of(
     names: Sequence[str], asked: Sequence[tuple[str, str]], cluster: str | None, where: str
 ) -> Layout:
-    """Say which column is what: as asked, and the others by their names.
+    """Return which column holds which part: as requested, and the others by their names.
 
     Raises
     ------
     SelectionError
-        No such part or column, or none for items or scores; the message has the closest.
+        There is no such part or column, or no column of items or scores; the message suggests one.
     """
     by_order = ("epoch", BY_ORDER) in asked and BY_ORDER not in names
     asked = [pair for pair in asked if not (by_order and pair[0] == "epoch")]
@@ -210,34 +213,6 @@ def layout_of(
             columns[part] = found
     _check_enough(columns, scores, names, where)
     return Layout(columns, scores, by_order, _not_read(names, columns, scores))
-
-
-def find(names: Sequence[str], known: Sequence[str], used: set[str]) -> str | None:
-    """Return the first of the known names that a column has, whatever its capitals."""
-    for name in known:
-        found = [n for n in names if n.casefold().replace(" ", "_") == name and n not in used]
-        if len(found) == 1:
-            return found[0]
-    return None
-
-
-def closest(part: str, names: Sequence[str]) -> str | None:
-    """Return the column that was perhaps meant to be that of a part."""
-    by_small = {name.casefold(): name for name in names}
-    found = (get_close_matches(known, by_small, n=1, cutoff=0.75) for known in COLUMNS[part])
-    return next((by_small[each[0]] for each in found if each), None)
-
-
-def is_surely_of_scores(names: Sequence[str]) -> bool:
-    """Whether they are so beyond names that tables of anything have, such as id and value."""
-    telling = [name for name in names if name.casefold() not in _OF_ANYTHING]
-    either = any(find(telling, COLUMNS[part], set()) for part in ("model", "item", "score"))
-    return is_of_scores(names) and either
-
-
-def is_of_scores(names: Sequence[str]) -> bool:
-    """Whether columns are, by their names, those of scores of items."""
-    return all(find(names, COLUMNS[part], set()) for part in ("item", "score"))
 
 
 def _check_asked(names: Sequence[str], asked: Sequence[tuple[str, str]], where: str) -> None:
@@ -271,10 +246,26 @@ def _check_enough(
 def _not_read(
     names: Sequence[str], columns: Mapping[str, str], scores: Sequence[str]
 ) -> tuple[str, ...]:
-    """Note columns that could have been meant too."""
+    """Note columns that could also be scores."""
     used = {*columns.values(), *scores}
     more = [n for n in names if n not in used and n.casefold() in COLUMNS["score"]]
     if not more:
         return ()
     pairs = ",".join(f"score={n}" for n in (*scores, *more))
     return (f"{scores[0]} is read as the score and {few(more)} is not (--columns {pairs})",)
+
+
+def find(names: Sequence[str], known: Sequence[str], used: set[str]) -> str | None:
+    """Return the column with the first of the known names that is unique, ignoring case."""
+    for name in known:
+        found = [n for n in names if n.casefold().replace(" ", "_") == name and n not in used]
+        if len(found) == 1:
+            return found[0]
+    return None
+
+
+def closest(part: str, names: Sequence[str]) -> str | None:
+    """Return the column whose name is most similar to the known names of a part."""
+    by_small = {name.casefold(): name for name in names}
+    found = (get_close_matches(known, by_small, n=1, cutoff=0.75) for known in COLUMNS[part])
+    return next((by_small[each[0]] for each in found if each), None)

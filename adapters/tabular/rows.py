@@ -1,5 +1,8 @@
-"""Fills `Responses` from the rows that are of one model, task and metric."""
-# PART takes - Rows of a table as takes: which model, task and metric, which item, which epoch.
+"""Rows of a table, each an item in one epoch, and `Responses` made from them.
+
+`Rows` holds the columns; `groups_of` finds the rows of each model, task and metric; `fill` makes
+responses from one group, and checks that its rows are consistent.
+"""
 
 from __future__ import annotations
 
@@ -14,58 +17,53 @@ from numpy.typing import NDArray
 
 from evalstats_plugin.adapters.tabular.recognition import OF_NO_METRIC, Layout, closest
 from evalstats_plugin.data.responses import (
-    Codes,
     Responses,
     as_clusters,
     first_rows,
-    in_order,
-    number_takes,
-    rows_of_one_take,
-    spread,
+    number_epochs,
+    repeated_rows,
+    score_matrix,
+    unique_in_order,
 )
 from evalstats_plugin.data.tables import Column
 from evalstats_plugin.errors import DesignError
+from evalstats_plugin.stats.arrays import IntArray
 
 Floats = NDArray[np.float64]
-
-
 _TRUTH = {"true": True, "1": True, "false": False, "0": False}
 
 
-_NO_TASK = "task"
-
-
 def fill(
-    bare: Responses, takes: Takes, rows: Codes, *, ids: NDArray[Any], scores: Floats
+    bare: Responses, table: Rows, rows: IntArray, *, ids: NDArray[Any], scores: Floats
 ) -> Responses:
-    """Return responses with the scores of these rows, and all else the table has of them.
+    """Return responses with the scores of some rows, and their clusters, hashes, weights and so on.
 
     Parameters
     ----------
     rows
-        Places of the rows in the table, in order.
+        Indices of the rows in the table, in order.
     ids
         Names of all items of the table, by their codes.
     scores
-        Of every row of the table.
+        Scores of all rows of the table.
 
     Raises
     ------
     DesignError
-        Two rows are the same take, what is of an item differs between its rows, or a score is out
-        of the bounds.
+        Two rows are of the same item and epoch, a property of an item differs between its rows, or
+        a score is out of the bounds.
     """
-    items, places = in_order(takes.parts["item"].codes[rows])
-    epoch = _epochs(takes, rows, places)
-    _refuse_twice(bare, takes, rows, rows_of_one_take(places, epoch))
-    of_items = _OfItems(bare, takes, rows, places)
+    items, places = unique_in_order(table.parts["item"].codes[rows])
+    epoch = _epochs(table, rows, places)
+    _refuse_twice(bare, table, rows, repeated_rows(places, epoch))
+    of_items = _OfItems(bare, table, rows, places)
     clusters, about_clusters = of_items.clusters()
     bounds = of_items.bounds()
-    _check_bounds(bare, takes, rows, scores, bounds)
+    _check_bounds(bare, table, rows, scores, bounds)
     return replace(
         bare,
         item_ids=ids[items],
-        scores=spread(places, epoch, scores[rows]),
+        scores=score_matrix(places, epoch, scores[rows]),
         weights=of_items.numbers("weight"),
         clusters=clusters,
         item_hashes=of_items.hashes(),
@@ -76,30 +74,30 @@ def fill(
     )
 
 
-def _epochs(takes: Takes, rows: Codes, places: Codes) -> Codes:
-    if takes.epochs is not None:
-        return np.unique(takes.epochs[rows], return_inverse=True)[1]
-    return number_takes(places) if takes.layout.by_order else np.zeros_like(places)
+def _epochs(table: Rows, rows: IntArray, places: IntArray) -> IntArray:
+    if table.epochs is not None:
+        return np.unique(table.epochs[rows], return_inverse=True)[1]
+    return number_epochs(places) if table.layout.by_order else np.zeros_like(places)
 
 
 def _refuse_twice(
-    r: Responses, takes: Takes, rows: Codes, twice: tuple[int, int, int] | None
+    r: Responses, table: Rows, rows: IntArray, twice: tuple[int, int, int] | None
 ) -> None:
     if twice is None:
         return
     one, other = rows[twice[0]], rows[twice[1]]
-    item = takes.parts["item"]
-    numbered = "epoch" in takes.parts
+    item = table.parts["item"]
+    numbered = "epoch" in table.parts
     cure = "remove all but one"
     if not numbered:
         cure += (
             ", name the column that numbers the takes (--columns epoch=COLUMN), or have them "
             "numbered as they come (--columns epoch=order)"
         )
-    lacking = [note for note in takes.notes if note.startswith("no column says the")]
+    lacking = [note for note in table.notes if note.startswith("no column says the")]
     cure += "".join(f"; {note}" for note in lacking)
     msg = (
-        f"{takes.where}: rows {one + 1} and {other + 1} are both of model {r.model!r}, task "
+        f"{table.where}: rows {one + 1} and {other + 1} are both of model {r.model!r}, task "
         f"{r.task!r}, item {item.values[item.codes[one]]!r}{', and one epoch' if numbered else ''} "
         f"({twice[2]} rows too many), expected one row for each take: {cure}"
     )
@@ -107,7 +105,7 @@ def _refuse_twice(
 
 
 def _check_bounds(
-    r: Responses, takes: Takes, rows: Codes, scores: Floats, bounds: tuple[float, float] | None
+    r: Responses, table: Rows, rows: IntArray, scores: Floats, bounds: tuple[float, float] | None
 ) -> None:
     if bounds is None:
         return
@@ -115,7 +113,7 @@ def _check_bounds(
     if len(outside):
         row = rows[outside[0]]
         msg = (
-            f"{takes.where}: score {scores[row]:g} in row {row + 1} (model {r.model!r}, task "
+            f"{table.where}: score {scores[row]:g} in row {row + 1} (model {r.model!r}, task "
             f"{r.task!r}) is out of the bounds {bounds[0]:g} to {bounds[1]:g} that the table gives "
             f"({len(outside)} such rows): mend the scores or the bounds"
         )
@@ -123,32 +121,26 @@ def _check_bounds(
 
 
 class _OfItems:
-    """What the rows say of their items, and of all of them together."""
+    """Properties of the items in some rows, and properties shared by all of the rows."""
 
-    def __init__(self, r: Responses, takes: Takes, rows: Codes, places: Codes) -> None:
+    def __init__(self, r: Responses, table: Rows, rows: IntArray, places: IntArray) -> None:
         self.r = r
-        self.takes = takes
+        self.table = table
         self.rows = rows
         self.places = places
         self.first = first_rows(places)
 
-    def codes(self, part: str) -> Codes:
-        """Return what each item has of a part, shape (M,): the same in all its rows.
-
-        Raises
-        ------
-        DesignError
-            It has two.
-        """
-        column = self.takes.parts[part]
+    def codes(self, part: str) -> IntArray:
+        """Return each item's code of a part, shape (M,); `DesignError` if its rows differ."""
+        column = self.table.parts[part]
         codes = column.codes[self.rows]
         mine = codes[self.first]
         differ = np.flatnonzero(codes != mine[self.places])
         if len(differ):
             row = self.rows[differ[0]]
-            item = self.takes.parts["item"]
+            item = self.table.parts["item"]
             msg = (
-                f"{self.takes.where}: item {item.values[item.codes[row]]!r} of task "
+                f"{self.table.where}: item {item.values[item.codes[row]]!r} of task "
                 f"{self.r.task!r} has another {part} in row {row + 1} than before "
                 f"({len(differ)} such rows), expected the same in all its rows"
             )
@@ -156,21 +148,21 @@ class _OfItems:
         return mine
 
     def numbers(self, part: str) -> Floats | None:
-        """Return the number that each item has of a part, shape (M,)."""
-        column = self.takes.parts.get(part)
+        """Return each item's number of a part, shape (M,); None if the table has none."""
+        column = self.table.parts.get(part)
         if column is None or column.empty[self.rows].all():
             return None
         self.codes(part)
-        return column.numbers(part, self.takes.where, "a number")[self.rows][self.first]
+        return column.numbers(part, self.table.where, "a number")[self.rows][self.first]
 
     def clusters(self) -> tuple[NDArray[Any] | None, tuple[str, ...]]:
-        """Return the cluster of each item; one without is a cluster of its own."""
-        column = self.takes.parts.get("cluster")
+        """Return the cluster of each item, shape (M,); an item without one is its own cluster."""
+        column = self.table.parts.get("cluster")
         if column is None:
             return None, ()
         codes = self.codes("cluster")
         missing = np.flatnonzero(codes < 0)
-        name = self.takes.layout.columns["cluster"]
+        name = self.table.layout.columns["cluster"]
         if len(missing) == len(codes):
             return as_clusters([None] * len(codes), name)
         short, _ = as_clusters(column.values, name)
@@ -180,56 +172,50 @@ class _OfItems:
         return found.astype(str), notes if len(missing) else ()
 
     def hashes(self) -> NDArray[Any] | None:
-        """Return the fingerprint of each item's question, where all have one."""
-        column = self.takes.parts.get("hash")
+        """Return the hash of each item's question, None unless all have one."""
+        column = self.table.parts.get("hash")
         if column is None:
             return None
         codes = self.codes("hash")
         return None if (codes < 0).any() else np.asarray(column.values)[codes]
 
     def same(self, part: str) -> str | None:
-        """Return what all rows have of a part, None for nothing.
-
-        Raises
-        ------
-        DesignError
-            They differ.
-        """
-        column = self.takes.parts.get(part)
+        """Return the value of a part in all rows, None if empty; `DesignError` if they differ."""
+        column = self.table.parts.get(part)
         if column is None:
             return None
         codes = list(map(int, np.unique(column.codes[self.rows])))
         if len(codes) > 1:
             shown = ", ".join(column.values[k] if k >= 0 else "nothing" for k in codes[:3])
             msg = (
-                f"{self.takes.where}: {part} is {shown} in rows of model {self.r.model!r}, task "
+                f"{self.table.where}: {part} is {shown} in rows of model {self.r.model!r}, task "
                 f"{self.r.task!r} and metric {self.r.metric!r}, expected the same in all of them"
             )
             raise DesignError(msg)
         return column.values[codes[0]] if codes[0] >= 0 else None
 
     def direction(self) -> bool | None:
-        """Return whether higher scores are better, None where not said."""
-        said = self.same("higher_is_better")
-        if said is None:
+        """Return whether higher scores are better, None if the table does not say."""
+        text = self.same("higher_is_better")
+        if text is None:
             return None
-        if said.casefold() not in _TRUTH:
-            msg = f"{self.takes.where}: higher_is_better is {said!r}, expected true or false"
+        if text.casefold() not in _TRUTH:
+            msg = f"{self.table.where}: higher_is_better is {text!r}, expected true or false"
             raise DesignError(msg)
-        return _TRUTH[said.casefold()]
+        return _TRUTH[text.casefold()]
 
     def bounds(self) -> tuple[float, float] | None:
-        """Return the least and greatest possible score, None where not both are said."""
-        said = self.same("min_score"), self.same("max_score")
-        if said[0] is None or said[1] is None:
+        """Return the least and greatest possible score, None unless the table gives both."""
+        least, greatest = self.same("min_score"), self.same("max_score")
+        if least is None or greatest is None:
             return None
         try:
-            low, high = float(said[0]), float(said[1])
+            low, high = float(least), float(greatest)
         except ValueError:
             low, high = 1.0, 0.0
         if not low < high:
             msg = (
-                f"{self.takes.where}: min_score {said[0]!r} and max_score {said[1]!r} found, "
+                f"{self.table.where}: min_score {least!r} and max_score {greatest!r} found, "
                 "expected two numbers, the first below the second"
             )
             raise DesignError(msg)
@@ -237,23 +223,23 @@ class _OfItems:
 
 
 @dataclass(frozen=True, eq=False)
-class Takes:
-    """The rows of a table, of which each is one take of an item by a model."""
+class Rows:
+    """The rows of a table, each of one model, item and epoch."""
 
     where: str
     layout: Layout
     parts: dict[str, Column]
-    """Column by part, but for scores."""
+    """Column by part, without scores."""
     size: int
     notes: tuple[str, ...] = ()
 
     def names(self, part: str, default: str) -> Column:
-        """Return whose a take is: of each row, or the same for all where the table does not say.
+        """Return the model, task or metric of each row; the default for all if there is no column.
 
         Raises
         ------
         DesignError
-            A row has none where others have one.
+            The column is empty in a row.
         """
         column = self.parts.get(part)
         if column is None:
@@ -262,7 +248,7 @@ class Takes:
         return column
 
     def refuse_empty(self, part: str) -> None:
-        """Raise `DesignError` where a row lacks a part of a take."""
+        """Raise `DesignError` if a part is empty in a row."""
         rows = np.flatnonzero(self.parts[part].empty)
         if len(rows):
             msg = (
@@ -272,8 +258,8 @@ class Takes:
             raise DesignError(msg)
 
     @cached_property
-    def epochs(self) -> Codes | None:
-        """Return the place of each row's epoch among all epochs; None without any."""
+    def epochs(self) -> IntArray | None:
+        """Index of each row's epoch among all epochs; None without a column of epochs."""
         column = self.parts.get("epoch")
         if column is None:
             return None
@@ -285,8 +271,23 @@ class Takes:
         return np.unique(keys, return_inverse=True)[1][column.codes]
 
 
-def filled(columns: Mapping[str, Column]) -> tuple[dict[str, Column], tuple[str, ...]]:
-    """Leave out the rows at the end that hold nothing, as spreadsheets write them, with a note."""
+def groups_of(columns: Sequence[Column]) -> list[tuple[tuple[int, ...], IntArray]]:
+    """Return the codes and rows of each combination of values, in order of first occurrence."""
+    whole = np.zeros(len(columns[0].codes), dtype=np.int64)
+    if not len(whole):
+        return []
+    for column in columns:
+        whole = whole * len(column.values) + column.codes
+    keys, places = unique_in_order(whole)
+    rows = np.argsort(places, kind="stable")
+    bounds = np.searchsorted(places[rows], np.arange(1, len(keys)))
+    return [
+        (tuple(int(c.codes[mine[0]]) for c in columns), mine) for mine in np.split(rows, bounds)
+    ]
+
+
+def without_empty_rows(columns: Mapping[str, Column]) -> tuple[dict[str, Column], tuple[str, ...]]:
+    """Remove empty rows at the end, as spreadsheets write them, with a note."""
     held = ~np.all([column.empty for column in columns.values()], axis=0)
     last = int(np.flatnonzero(held)[-1]) + 1 if held.any() else 0
     more = len(held) - last
@@ -300,12 +301,12 @@ def filled(columns: Mapping[str, Column]) -> tuple[dict[str, Column], tuple[str,
 def default_names(
     path: Path, layout: Layout, columns: Sequence[str]
 ) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return names for what a table does not tell, and what is to be noted about them.
+    """Return names of model and task if the table has no columns for them, with notes.
 
-    The file's name is that of the model, or of the task where there are several models.
+    The file's name is the model's name, or the task's if there is a column of models.
     """
     stem = path.name.partition(".")[0] or path.name
-    names = {"model": stem, "task": _NO_TASK if "model" not in layout.columns else stem}
+    names = {"model": stem, "task": "task" if "model" not in layout.columns else stem}
     lacking = [part for part in ("model", "task") if part not in layout.columns]
     unused = [name for name in columns if name not in layout.used]
     notes: list[str] = []
@@ -317,20 +318,5 @@ def default_names(
 
 
 def metric_of(column: str) -> str:
-    """Return the metric that a column of scores is of, where no other column says it."""
+    """Return the metric of a column of scores, if there is no column of metrics."""
     return "score" if column.casefold() in OF_NO_METRIC else column
-
-
-def groups_of(columns: Sequence[Column]) -> list[tuple[tuple[int, ...], Codes]]:
-    """Return the rows of each combination of values, as the combinations first come."""
-    whole = np.zeros(len(columns[0].codes), dtype=np.int64)
-    if not len(whole):
-        return []
-    for column in columns:
-        whole = whole * len(column.values) + column.codes
-    keys, places = in_order(whole)
-    rows = np.argsort(places, kind="stable")
-    bounds = np.searchsorted(places[rows], np.arange(1, len(keys)))
-    return [
-        (tuple(int(c.codes[mine[0]]) for c in columns), mine) for mine in np.split(rows, bounds)
-    ]

@@ -1,4 +1,4 @@
-"""Writes responses as tables: a row for each take, or a matrix of models and items."""
+"""Export responses as tables: a row per item and epoch, or a matrix of models and items."""
 
 from __future__ import annotations
 
@@ -18,13 +18,10 @@ from evalstats_plugin.data.responses import Responses, mean_over_epochs, metadat
 from evalstats_plugin.data.runs import ResponseSet, one_of_each
 from evalstats_plugin.errors import WriteError, few
 from evalstats_plugin.runtime import files
-from evalstats_plugin.runtime.files import write_ours
+from evalstats_plugin.runtime.files import write_signed
 
 Written = tuple[list[Path], list[str]]
-
-
 _Cells = Callable[[Responses], Any]
-
 
 _ALWAYS: dict[str, _Cells] = {
     "model": lambda r: _all(r, r.model),
@@ -34,7 +31,6 @@ _ALWAYS: dict[str, _Cells] = {
     "epoch": lambda r: np.indices(r.scores.shape)[1].ravel(),
     "score": lambda r: r.scores.ravel(),
 }
-
 
 _SOMETIMES: dict[str, tuple[Callable[[Responses], bool], _Cells]] = {
     "cluster": (lambda r: r.clusters is not None, lambda r: _texts(r, r.clusters)),
@@ -60,17 +56,17 @@ _SOMETIMES: dict[str, tuple[Callable[[Responses], bool], _Cells]] = {
 
 
 def write_csv(responses: ResponseSet, output: Path, *, matrix: bool = False) -> Written:
-    """Write a CSV file with a row for each take, or for each model."""
+    """Write a CSV file with a row per item and epoch, or a matrix with a row per model."""
     return _write_text(responses, output, ",", matrix=matrix)
 
 
 def write_tsv(responses: ResponseSet, output: Path, *, matrix: bool = False) -> Written:
-    """Write the same with tabs between the cells."""
+    """Write the same as `write_csv`, separated by tabs."""
     return _write_text(responses, output, "\t", matrix=matrix)
 
 
 def write_jsonl(responses: ResponseSet, output: Path) -> Written:
-    """Write a JSON object for each take; a missing score is null."""
+    """Write a JSON object per item and epoch; a missing score is null."""
     every = one_of_each(responses.responses)
     table = _tidy(every, output)
     columns = {name: table[name].to_pylist() for name in table.column_names}
@@ -79,11 +75,11 @@ def write_jsonl(responses: ResponseSet, output: Path) -> Written:
         for row in zip(*columns.values(), strict=True)
     ]
     written = files.write_bytes(output, "".join(lines).encode())
-    return [written], [*_about_twice(responses, every), *_about_missing(every)]
+    return [written], [*_notes_on_duplicates(responses, every), *_notes_on_missing(every)]
 
 
 def write_parquet(responses: ResponseSet, output: Path, *, matrix: bool = False) -> Written:
-    """Write a Parquet file with a row for each take and all else in its metadata; or a matrix."""
+    """Write a Parquet file with a row per item and epoch and all else as metadata; or a matrix."""
     if matrix:
         joined, notes = _joined(responses)
         joined.save(output)
@@ -93,8 +89,8 @@ def write_parquet(responses: ResponseSet, output: Path, *, matrix: bool = False)
         {"model": r.model, "task": r.task, "metric": r.metric, **metadata_of(r)} for r in every
     ]
     table = _tidy(every, output, may_be_empty=True)
-    written = write_ours(table, output, METADATA, {"responses": known})
-    return [written], [*_about_twice(responses, every), *_about_pairs(every)]
+    written = write_signed(table, output, METADATA, {"responses": known})
+    return [written], [*_notes_on_duplicates(responses, every), *_notes_on_pairs(every)]
 
 
 def _write_text(responses: ResponseSet, output: Path, separator: str, *, matrix: bool) -> Written:
@@ -103,20 +99,16 @@ def _write_text(responses: ResponseSet, output: Path, separator: str, *, matrix:
     else:
         every = one_of_each(responses.responses)
         table = _tidy(every, output)
-        notes = [*_about_twice(responses, every), *_about_missing(every)]
-    return [files.write_bytes(output, _text(table, separator))], notes
-
-
-def _text(table: Any, separator: str) -> bytes:
+        notes = [*_notes_on_duplicates(responses, every), *_notes_on_missing(every)]
     pa_csv: Any = import_module("pyarrow.csv")
     buffer = io.BytesIO()
     form = pa_csv.WriteOptions(delimiter=separator, quoting_style="needed")
     pa_csv.write_csv(table, buffer, form)
-    return buffer.getvalue()
+    return [files.write_bytes(output, buffer.getvalue())], notes
 
 
 def _tidy(every: Sequence[Responses], output: Path, *, may_be_empty: bool = False) -> Any:
-    """Return one row for each take, as an Arrow table."""
+    """Return an Arrow table with a row per item and epoch."""
     pa: Any = import_module("pyarrow")
     held = [r for r in every if r.scores.size]
     if not held and not may_be_empty:
@@ -142,7 +134,7 @@ def _column(held: Sequence[Responses], of: _Cells) -> Any:
 
 
 def _each(r: Responses, values: Any) -> Any:
-    """Repeat what is of an item for each of its epochs."""
+    """Repeat an item's value for each of its epochs."""
     return np.repeat(np.asarray(values), r.scores.shape[1])
 
 
@@ -155,41 +147,13 @@ def _texts(r: Responses, values: NDArray[Any] | None) -> Any:
     return _all(r, None) if values is None else _each(r, values.astype(str))
 
 
-def _about_twice(responses: ResponseSet, every: Sequence[Responses]) -> list[str]:
-    more = len(responses) - len(every)
-    if not more:
-        return []
-    return [f"{more} more responses of the same model, task and metric: the latest are written"]
-
-
-def _about_missing(every: Sequence[Responses]) -> list[str]:
-    without = [r for r in every if not r.scores.size]
-    if not without:
-        return []
-    return [
-        f"{len(without)} of the responses have no scores of items, so no rows ({_named(without)}): "
-        "only every-eval-ever and parquet hold their values"
-    ]
-
-
-def _about_pairs(every: Sequence[Responses]) -> list[str]:
-    paired = [r for r in every if r.pairs is not None]
-    if not paired:
-        return []
-    return [f"of labels and texts of items only the value they make is held: {_named(paired)}"]
-
-
-def _named(some: Sequence[Responses]) -> str:
-    return few(list(dict.fromkeys(f"{r.task} {r.metric}" for r in some)))
-
-
 def _joined(responses: ResponseSet) -> tuple[ResponseMatrix, list[str]]:
     joined = responses.matrix()
-    return joined, [*joined.notes, *_about_missing(list(responses))]
+    return joined, [*joined.notes, *_notes_on_missing(list(responses))]
 
 
 def _wide(responses: ResponseSet) -> tuple[Any, list[str]]:
-    """Return one row for each model and one column for each item, and notes."""
+    """Return an Arrow table with a row per model and a column per item, and notes."""
     pa: Any = import_module("pyarrow")
     joined, notes = _joined(responses)
     names = [str(item) for item in joined.item_ids]
@@ -203,3 +167,31 @@ def _wide(responses: ResponseSet) -> tuple[Any, list[str]]:
     scores = mean_over_epochs(joined.scores)
     columns = [pa.array(joined.models), *(pa.array(s, from_pandas=True) for s in scores.T)]
     return pa.table(columns, names=["model", *names]), notes
+
+
+def _notes_on_duplicates(responses: ResponseSet, every: Sequence[Responses]) -> list[str]:
+    more = len(responses) - len(every)
+    if not more:
+        return []
+    return [f"{more} more responses of the same model, task and metric: the latest are written"]
+
+
+def _notes_on_missing(every: Sequence[Responses]) -> list[str]:
+    without = [r for r in every if not r.scores.size]
+    if not without:
+        return []
+    return [
+        f"{len(without)} of the responses have no scores of items, so no rows ({_named(without)}): "
+        "only every-eval-ever and parquet hold their values"
+    ]
+
+
+def _notes_on_pairs(every: Sequence[Responses]) -> list[str]:
+    paired = [r for r in every if r.pairs is not None]
+    if not paired:
+        return []
+    return [f"of labels and texts of items only the value they make is held: {_named(paired)}"]
+
+
+def _named(some: Sequence[Responses]) -> str:
+    return few(list(dict.fromkeys(f"{r.task} {r.metric}" for r in some)))

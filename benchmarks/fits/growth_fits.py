@@ -92,10 +92,12 @@ def pairs_partial(models: int, tasks: int, items: int) -> Work:
 
 def bootstrap_t(items: int, resamples: int) -> Work:
     """Studentised bootstrap of one mean."""
-    from evalstats_plugin.stats.means import studentised
+    from evalstats_plugin.stats.means import studentised_bootstrap
 
     scores, rng = data.beta_scores(1, items), np.random.default_rng(0)
-    return lambda: studentised(scores, confidence_level=0.95, rng=rng, n_resamples=resamples)
+    return lambda: studentised_bootstrap(
+        scores, confidence_level=0.95, rng=rng, n_resamples=resamples
+    )
 
 
 def bca(items: int, resamples: int) -> Work:
@@ -197,11 +199,11 @@ def adaptive(items: int) -> Work:
 
 def simulate(items: int, models: int) -> Work:
     """Simulate adaptive tests of 20 items."""
-    from evalstats_plugin.adaptive.replay import Drawing, simulation
+    from evalstats_plugin.adaptive import simulate as run_simulation
 
     bank = data.bank(items)
-    at, drawing = [min(items, ASKED)], Drawing(n_models=models)
-    return lambda: simulation(bank, at, ["auto"], drawing=drawing, rng=0)
+    at = [min(items, ASKED)]
+    return lambda: run_simulation(bank, at, ["auto"], n_models=models, rng=0)
 
 
 JOBS: Mapping[str, tuple[Callable[..., Work], tuple[int, ...]]] = MappingProxyType(

@@ -66,15 +66,15 @@ def write_for_r(data: Data, what: str, folder: Path) -> None:
 
 def counted(data: Data) -> np.ndarray:
     """Rows of first, second (from 1) and how often each of them won."""
-    from evalstats_plugin.ranking.contests.contests import ENDS, pair_table
+    from evalstats_plugin.ranking.contests.contests import OUTCOMES, pair_table
 
     n = int(data["players"])
     table = pair_table(data["first"], data["second"], data["outcome"], n)
     if table is None:
         sys.exit("shares, or fewer contests than pairs: expected wins, ties and losses of many")
-    ends = table.reshape(n * n, len(ENDS))
+    ends = table.reshape(n * n, len(OUTCOMES))
     seen = np.flatnonzero(ends.any(axis=1))
-    won, met = ends[seen] @ ENDS, ends[seen].sum(axis=1)
+    won, met = ends[seen] @ OUTCOMES, ends[seen].sum(axis=1)
     return np.column_stack([seen // n + 1, seen % n + 1, won, met - won])
 
 

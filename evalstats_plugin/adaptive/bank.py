@@ -1,9 +1,13 @@
-"""The item bank: what is known of every item before a new model is tested."""
-# PART bank_file - Item banks on disk: one Parquet file each.
-# PART merging - Two item banks on one scale, through the items or models that both of them have.
+"""Item banks: calibrated items, what is known of each before a new model is tested.
+
+* `ItemBank`: parameters with their errors, usability, costs, and the calibrated models
+* `save_bank`, `load_bank`: one Parquet file per bank
+* `merge`: two banks on one scale, linked through common items or common models
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -16,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from evalstats_plugin.adaptive.curves import Items
 from evalstats_plugin.errors import DesignError, ItemConflictError, few
-from evalstats_plugin.runtime.files import read_ours, rebuilding, write_ours
+from evalstats_plugin.runtime.files import read_signed, reporting_damage, write_signed
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
 
 if TYPE_CHECKING:
@@ -26,43 +30,38 @@ if TYPE_CHECKING:
 ALL_TASKS = ""
 """Key of `ItemBank.misfit` for the score over all items."""
 
+DRIFT = "drift"
+"""Reason for not asking an item whose parameters have changed."""
 
-_OF_ITEMS = ("tasks", "discrimination", "intercept", "guessing", "upper", "usable", "reasons")
+_PER_ITEM = (
+    "item_ids", "tasks", "discrimination", "intercept", "guessing", "upper", "misfit_loadings",
+    "usable", "reasons",
+)  # fmt: skip
+"""Fields with an entry for each item, along their first axis."""
 
-
+_PER_ITEM_OR_NONE = ("hashes", "item_covariance", "dispersion", "cost")
 _META = b"evalstats_bank"
-
-
 _FIT = "fit_"
-
+"""Prefix of the columns of `ItemBank.item_fit`."""
 
 _NUMBERS = ("discrimination", "intercept", "guessing", "upper", "cost", "dispersion")
-
-
 _MATRICES = ("item_covariance", "misfit_loadings")
-
-
-DRIFT = "drift"
-
-
 _LEAST_COMMON = 3
-
-
 _P_DRIFT = 1e-3
-"""Of a difference as large by chance, over the number of common items."""
+"""Significance level of the test for drift, divided by the number of common items (Bonferroni)."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ItemBank:
     """Calibrated items: ``P(right) = c + (u - c) / (1 + exp(-(aθ + d + λ·f)))``.
 
-    θ is the ability. f is what a model is better or worse at than its ability says, on items that
-    share it: K misfit factors, each N(0, 1) over models. They matter little for θ, and much for
-    the score on items not asked.
+    θ is the ability. f are K misfit factors, each N(0, 1) over models: how much better or worse a
+    model is than its ability predicts, on the items that load on the factor. They matter little
+    for θ and much for the score on items not asked.
     """
 
     item_ids: NDArray[Any]
-    """Shape (M,), like all that follow but where another shape is named."""
+    """Shape (M,), as all fields that follow unless another shape is given."""
     tasks: NDArray[Any]
     hashes: NDArray[Any] | None = None
     discrimination: FloatArray
@@ -71,21 +70,21 @@ class ItemBank:
     guessing: FloatArray
     upper: FloatArray
     item_covariance: FloatArray | None = None
-    """Shape (M, p, p), p at least 2: of a and d first."""
+    """Shape (M, p, p), p at least 2; a and d come first."""
     dispersion: FloatArray | None = None
-    """Variance of scores over that of right or wrong answers; 1 where None."""
+    """Variance of scores as a share of that of right or wrong answers; 1 if None."""
     misfit_loadings: FloatArray
     """λ, shape (M, K); K may be 0."""
     misfit: Mapping[str, float] = field(default_factory=dict[str, float])
-    """Standard deviation of models' scores around all that the bank can say, by task; see
-    `ALL_TASKS`. The interval of the full score holds it."""
+    """Standard deviation of models' scores around the bank's predictions, by task; see `ALL_TASKS`.
+    Intervals of the full score include it."""
     usable: NDArray[np.bool_]
     reasons: NDArray[Any]
-    """Why an item is not asked; "" where it may be. It counts in the full score all the same."""
+    """Why an item is not asked; "" if it may be. All items count in the full score."""
     item_fit: Mapping[str, FloatArray] = field(default_factory=dict[str, FloatArray])
     """Statistics of item fit, by name; each of shape (M,)."""
     cost: FloatArray | None = None
-    """Of asking each item, such as tokens."""
+    """Cost of asking each item, such as tokens."""
     ability_mean: float = 0.0
     ability_sd: float = 1.0
     models: tuple[str, ...] = ()
@@ -99,7 +98,8 @@ class ItemBank:
 
     def __post_init__(self) -> None:
         m, n = len(self.item_ids), len(self.models)
-        shapes = {"abilities": (n,), "scores": (n,)} | dict.fromkeys(_OF_ITEMS, (m,))
+        vectors = [name for name in _PER_ITEM if name != "misfit_loadings"]
+        shapes = {"abilities": (n,), "scores": (n,)} | dict.fromkeys(vectors, (m,))
         for name, expected in shapes.items():
             found = np.shape(getattr(self, name))
             if found != expected:
@@ -122,11 +122,9 @@ class ItemBank:
         **others: Any,
     ) -> ItemBank:
         """Build a bank from plain arrays of shape (M,); `others` are further fields."""
+        parameters = (discrimination, intercept, guessing, others.pop("upper", 1.0))
         a, d, c, u = np.broadcast_arrays(
-            *(
-                np.asarray(value, dtype=np.float64)
-                for value in (discrimination, intercept, guessing, others.pop("upper", 1.0))
-            )
+            *(np.asarray(value, dtype=np.float64) for value in parameters)
         )
         m = len(a)
         ids = [f"item_{j}" for j in range(m)] if item_ids is None else list(item_ids)
@@ -151,7 +149,7 @@ class ItemBank:
 
     @cached_property
     def items(self) -> Items:
-        """Parameters as the curves need them."""
+        """Parameters in the form that `curves` takes."""
         covariance = self.item_covariance
         spread = np.zeros((len(self), 3))
         if covariance is not None:
@@ -163,8 +161,7 @@ class ItemBank:
             self.intercept,
             self.guessing,
             self.upper,
-            # What is not known of an item's errors is left out. In memory every column lies in one
-            # piece: curves of all items are computed column by column.
+            # Unknown errors count as 0. Column-major, as curves are computed column by column.
             np.asfortranarray(np.where(np.isfinite(spread).all(-1, keepdims=True), spread, 0.0)),
             np.asfortranarray(self.misfit_loadings),
             np.ones(len(self)) if self.dispersion is None else self.dispersion,
@@ -177,7 +174,7 @@ class ItemBank:
 
     @cached_property
     def task_places(self) -> IntArray:
-        """Place of each item's task among `task_names`, shape (M,)."""
+        """Index of each item's task in `task_names`, shape (M,)."""
         order = {name: place for place, name in enumerate(self.task_names)}
         return np.array([order[name] for name in self.tasks.astype(str).tolist()], dtype=np.int64)
 
@@ -188,7 +185,7 @@ class ItemBank:
         )
 
     def require_usable(self) -> None:
-        """Raise DesignError, naming the reasons, where no item may be asked."""
+        """Raise DesignError with the reasons if no item may be asked."""
         if self.usable.any():
             return
         if not len(self):
@@ -199,7 +196,7 @@ class ItemBank:
         raise DesignError(f"{msg}; calibrate it from logs of more models, or of this task version")
 
     def without(self, left_out: NDArray[np.bool_], reason: str) -> ItemBank:
-        """Return a bank that does not ask some items, given as a mask of shape (M,)."""
+        """Return the bank with the items of a mask, shape (M,), marked as not to be asked."""
         reasons = np.where(left_out & (self.reasons == ""), reason, self.reasons).astype(object)
         return replace(self, usable=self.usable & ~left_out, reasons=reasons)
 
@@ -209,11 +206,7 @@ class ItemBank:
 
     def subset(self, kept: NDArray[np.bool_]) -> ItemBank:
         """Return the bank of the items of a mask, shape (M,)."""
-        names = (
-            "item_ids", "tasks", "hashes", "discrimination", "intercept", "guessing", "upper",
-            "item_covariance", "dispersion", "misfit_loadings", "usable", "reasons", "cost",
-        )  # fmt: skip
-        old = {name: getattr(self, name) for name in names}
+        old = {name: getattr(self, name) for name in (*_PER_ITEM, *_PER_ITEM_OR_NONE)}
         new = {name: None if value is None else value[kept] for name, value in old.items()}
         fit = {name: values[kept] for name, values in self.item_fit.items()}
         return replace(self, **new, item_fit=fit)
@@ -224,12 +217,12 @@ class ItemBank:
         item_ids: Sequence[str],
         hashes: Sequence[str | None] | None = None,
     ) -> ItemBank:
-        """Return the bank for the items a harness has; what it lacks is not asked.
+        """Return the bank for the items a harness has; items that it lacks are not asked.
 
         Raises
         ------
         ItemConflictError
-            An item has another hash: its question is not the one that was calibrated.
+            An item has another hash: its question is not the calibrated one.
         DesignError
             The harness has none of the bank's items that may be asked.
         """
@@ -264,7 +257,7 @@ class ItemBank:
             raise ItemConflictError(f"{msg}: calibrate a bank from logs of this version")
 
     def to_frame(self) -> pd.DataFrame:
-        """One line per item."""
+        """Return a table with one row per item."""
         import pandas as pd
 
         safe = np.where(self.discrimination == 0, np.nan, self.discrimination)
@@ -283,7 +276,7 @@ class ItemBank:
         return pd.DataFrame(table | dict(self.item_fit))
 
     def save(self, path: str | Path) -> Path:
-        """Write to one Parquet file: a line per item; the rest in its metadata."""
+        """Write to one Parquet file: a row per item, everything else in its metadata."""
         return save_bank(self, Path(path))
 
     @classmethod
@@ -298,9 +291,18 @@ class ItemBank:
         return load_bank(Path(path))
 
 
+def left_out(bank: ItemBank) -> list[str]:
+    """Return a note on how many items are never asked and why, if there are any."""
+    reasons: Counter[str] = Counter(map(str, bank.reasons[~bank.usable].tolist()))
+    if not reasons:
+        return []
+    named = ", ".join(f"{count} for {reason}" for reason, count in reasons.most_common())
+    return [f"{reasons.total()} of the bank's {len(bank)} items are never asked: {named}"]
+
+
 def save_bank(bank: ItemBank, path: Path) -> Path:
-    """Write a line per item; what is not of items is in the metadata of the schema."""
-    # pyarrow has no types of its own.
+    """Write a row per item; everything else goes into the metadata of the schema."""
+    # pyarrow has no type stubs.
     pa: Any = import_module("pyarrow")
     columns: dict[str, Any] = {
         "item": pa.array(bank.item_ids.astype(str).tolist()),
@@ -330,7 +332,7 @@ def save_bank(bank: ItemBank, path: Path) -> Path:
         "provenance": dict(bank.provenance),
         "notes": list(bank.notes),
     }
-    return write_ours(pa.table(columns), path, _META, meta)
+    return write_signed(pa.table(columns), path, _META, meta)
 
 
 def load_bank(path: Path) -> ItemBank:
@@ -342,12 +344,12 @@ def load_bank(path: Path) -> ItemBank:
         No such file, not a bank, or a damaged one.
     """
     expected = "expected an item bank that `evalstats-plugin adapt bank` wrote"
-    table, meta = read_ours(path, _META, expected=expected, other=f"not an item bank; {expected}")
-    with rebuilding(path):
-        return _bank_of(table, meta)
+    table, meta = read_signed(path, _META, expected=expected, other=f"not an item bank; {expected}")
+    with reporting_damage(path):
+        return _from_table(table, meta)
 
 
-def _bank_of(table: Any, meta: dict[str, Any]) -> ItemBank:
+def _from_table(table: Any, meta: dict[str, Any]) -> ItemBank:
     m = table.num_rows
     names: list[str] = table.column_names
 
@@ -369,7 +371,9 @@ def _bank_of(table: Any, meta: dict[str, Any]) -> ItemBank:
         hashes=np.asarray(table["hash"].to_pylist(), dtype=object) if "hash" in names else None,
         usable=np.array(table["usable"].to_pylist(), dtype=np.bool_),
         reasons=np.asarray(table["reason"].to_pylist(), dtype=object),
-        item_fit={name.removeprefix(_FIT): numbers(name) for name in names if name[:4] == _FIT},
+        item_fit={
+            name.removeprefix(_FIT): numbers(name) for name in names if name.startswith(_FIT)
+        },
         misfit=meta["misfit"],
         ability_mean=meta["ability_mean"],
         ability_sd=meta["ability_sd"],
@@ -394,30 +398,34 @@ class Scale(NamedTuple):
 def merge(
     bank_a: ItemBank, bank_b: ItemBank, *, through: Literal["items", "models"] = "items"
 ) -> ItemBank:
-    """Return one bank of both, on the scale of the first.
+    """Return one bank of the items of both, on the scale of the first.
 
-    Common items keep the parameters of the first bank, as do their misfit loadings; where both
-    calibrations differ by more than their errors an item has drifted and is not asked. Misfit
-    factors of the two banks are different factors.
+    Common items keep the parameters and misfit loadings of the first bank. An item whose two
+    calibrations differ by more than their errors has drifted and is not asked. Misfit factors of
+    the two banks are different factors.
+
+    Parameters
+    ----------
+    through
+        Whether common items or common models link the two scales.
 
     Raises
     ------
     DesignError
-        Fewer than 3 items or models in common; ItemConflictError where a common item has another
-        hash.
+        Fewer than 3 items or models in common.
+    ItemConflictError
+        A common item has another hash.
     """
     i, j = _common(bank_a.keys(), bank_b.keys())
-    _check_hashes(bank_a, bank_b, i, j)
+    _check_common_hashes(bank_a, bank_b, i, j)
     scale = _scale(bank_a, bank_b, (i, j), through)
-    moved = on_scale(bank_b, scale)
+    moved = _on_scale(bank_b, scale)
     drifted = np.zeros(len(bank_a), dtype=np.bool_)
     if len(i):
         drifted[i] = _differs(bank_a, moved, i, j)
-    first = bank_a.without(drifted, DRIFT)
     new = np.ones(len(bank_b), dtype=np.bool_)
     new[j] = False
-    second = moved.subset(new)
-    joined = _joined(first, second, int(drifted.sum()))
+    joined = _joined(bank_a.without(drifted, DRIFT), moved.subset(new), int(drifted.sum()))
     link = scale._asdict() | {"through": through, "drifted": int(drifted.sum())}
     origins = [dict(bank_a.provenance), dict(bank_b.provenance)]
     metrics = {str(name) for origin in origins for name in origin.get("metrics", ())}
@@ -425,8 +433,64 @@ def merge(
     return replace(joined, provenance=origin)
 
 
-def on_scale(bank: ItemBank, scale: Scale) -> ItemBank:
-    """Return a bank with abilities and items transformed."""
+def _common(a: list[Any], b: list[Any]) -> tuple[IntArray, IntArray]:
+    """Places in each list of what both hold."""
+    where = {key: place for place, key in enumerate(b)}
+    pairs = [(place, where[key]) for place, key in enumerate(a) if key in where]
+    found = np.array(pairs, dtype=np.int64).reshape(-1, 2)
+    return found[:, 0], found[:, 1]
+
+
+def _check_common_hashes(a: ItemBank, b: ItemBank, i: IntArray, j: IntArray) -> None:
+    if a.hashes is None or b.hashes is None:
+        return
+    mine, other = a.hashes[i].astype(str), b.hashes[j].astype(str)
+    unknown = np.isin(mine, ["", "None"]) | np.isin(other, ["", "None"])
+    wrong = np.flatnonzero((mine != other) & ~unknown)
+    if len(wrong):
+        keys = a.keys()
+        named = few([" / ".join(keys[int(i[k])]) for k in wrong], 3)
+        msg = f"{len(wrong)} items are other questions in the two banks (hash differs): {named}"
+        raise ItemConflictError(f"{msg}; merge banks of the same version of a task")
+
+
+def _scale(a: ItemBank, b: ItemBank, common: tuple[IntArray, IntArray], through: str) -> Scale:
+    """Mean-geometric-mean slope of common items, or ratio of spreads; weighted median intercept."""
+    if through == "models":
+        i, j = _common(list(a.models), list(b.models))
+        x, y = a.abilities[i], b.abilities[j]
+        weights = np.ones(len(i))
+    else:
+        both = a.usable[common[0]] & b.usable[common[1]]
+        i, j = (places[both] for places in common)
+        x, y = -a.intercept[i] / a.discrimination[i], -b.intercept[j] / b.discrimination[j]
+        # Items whose difficulty is uncertain count little.
+        variances = _difficulty_variance(a, i, x) + _difficulty_variance(b, j, y)
+        weights = 1 / (variances + 1e-3)
+    if len(i) < _LEAST_COMMON:
+        msg = f"{len(i)} {through} in common, expected at least {_LEAST_COMMON}"
+        other = "models" if through == "items" else "items"
+        raise DesignError(f"{msg} to put two banks on one scale; link through {other} instead?")
+    if through == "items":
+        slope = float(np.exp(np.mean(np.log(b.discrimination[j] / a.discrimination[i]))))
+    else:
+        slope = float(np.std(x) / np.std(y))
+    gap = x - slope * y
+    # A weighted median, so that items that drifted do not move the scale.
+    order = np.argsort(gap)
+    half = np.cumsum(weights[order]) >= weights.sum() / 2
+    return Scale(slope, float(gap[order][half.argmax()]), len(i))
+
+
+def _difficulty_variance(bank: ItemBank, places: IntArray, difficulty: FloatArray) -> FloatArray:
+    """Variance of b = -d / a by the delta method."""
+    spread = bank.items.spread[places]
+    total = spread[:, 0] * difficulty**2 + 2 * spread[:, 1] * difficulty + spread[:, 2]
+    return total / bank.discrimination[places] ** 2
+
+
+def _on_scale(bank: ItemBank, scale: Scale) -> ItemBank:
+    """Return a bank with abilities and items transformed to another scale."""
     slope, intercept = scale.slope, scale.intercept
     a = bank.discrimination / slope
     covariance = bank.item_covariance
@@ -445,58 +509,6 @@ def on_scale(bank: ItemBank, scale: Scale) -> ItemBank:
     )
 
 
-def _common(a: list[Any], b: list[Any]) -> tuple[IntArray, IntArray]:
-    where = {key: place for place, key in enumerate(b)}
-    pairs = [(place, where[key]) for place, key in enumerate(a) if key in where]
-    found = np.array(pairs, dtype=np.int64).reshape(-1, 2)
-    return found[:, 0], found[:, 1]
-
-
-def _check_hashes(a: ItemBank, b: ItemBank, i: IntArray, j: IntArray) -> None:
-    if a.hashes is None or b.hashes is None:
-        return
-    mine, other = a.hashes[i].astype(str), b.hashes[j].astype(str)
-    unknown = np.isin(mine, ["", "None"]) | np.isin(other, ["", "None"])
-    wrong = np.flatnonzero((mine != other) & ~unknown)
-    if len(wrong):
-        keys = a.keys()
-        named = few([" / ".join(keys[int(i[k])]) for k in wrong], 3)
-        msg = f"{len(wrong)} items are other questions in the two banks (hash differs): {named}"
-        raise ItemConflictError(f"{msg}; merge banks of the same version of a task")
-
-
-def _scale(a: ItemBank, b: ItemBank, common: tuple[IntArray, IntArray], through: str) -> Scale:
-    if through == "models":
-        i, j = _common(list(a.models), list(b.models))
-        x, y = a.abilities[i], b.abilities[j]
-        weights = np.ones(len(i))
-    else:
-        both = a.usable[common[0]] & b.usable[common[1]]
-        i, j = (places[both] for places in common)
-        x, y = -a.intercept[i] / a.discrimination[i], -b.intercept[j] / b.discrimination[j]
-        # Hard to place items count little: the variance of b is about that of d over a².
-        weights = 1 / (_of_difficulty(a, i, x) + _of_difficulty(b, j, y) + 1e-3)
-    if len(i) < _LEAST_COMMON:
-        msg = f"{len(i)} {through} in common, expected at least {_LEAST_COMMON}"
-        other = "models" if through == "items" else "items"
-        raise DesignError(f"{msg} to put two banks on one scale; link through {other} instead?")
-    if through == "items":
-        slope = float(np.exp(np.mean(np.log(b.discrimination[j] / a.discrimination[i]))))
-    else:
-        slope = float(np.std(x) / np.std(y))
-    gap = x - slope * y
-    # A median, as items that drifted should not move the scale.
-    order = np.argsort(gap)
-    half = np.cumsum(weights[order]) >= weights.sum() / 2
-    return Scale(slope, float(gap[order][half.argmax()]), len(i))
-
-
-def _of_difficulty(bank: ItemBank, places: IntArray, difficulty: FloatArray) -> FloatArray:
-    spread = bank.items.spread[places]
-    total = spread[:, 0] * difficulty**2 + 2 * spread[:, 1] * difficulty + spread[:, 2]
-    return total / bank.discrimination[places] ** 2
-
-
 def _differs(a: ItemBank, b: ItemBank, i: IntArray, j: IntArray) -> NDArray[np.bool_]:
     """Whether (a, d) of common items differ beyond chance, by χ² with 2 degrees of freedom."""
     gap = np.stack(
@@ -509,6 +521,8 @@ def _differs(a: ItemBank, b: ItemBank, i: IntArray, j: IntArray) -> NDArray[np.b
 
 
 def _joined(a: ItemBank, b: ItemBank, n_drifted: int) -> ItemBank:
+    """Bank of the items of two banks without common items, on one scale."""
+
     def both(name: str) -> Any:
         x, y = getattr(a, name), getattr(b, name)
         return None if x is None or y is None else np.concatenate([x, y])
@@ -516,10 +530,7 @@ def _joined(a: ItemBank, b: ItemBank, n_drifted: int) -> ItemBank:
     ka, kb = a.misfit_loadings.shape[1], b.misfit_loadings.shape[1]
     loadings = np.zeros((len(a) + len(b), ka + kb))
     loadings[: len(a), :ka], loadings[len(a) :, ka:] = a.misfit_loadings, b.misfit_loadings
-    names = (
-        "item_ids", "tasks", "hashes", "discrimination", "intercept", "guessing", "upper",
-        "usable", "reasons", "cost", "dispersion",
-    )  # fmt: skip
+    names = {*_PER_ITEM, *_PER_ITEM_OR_NONE} - {"misfit_loadings", "item_covariance"}
     kept = [k for k, name in enumerate(b.models) if name not in a.models]
     covariance = None
     if a.item_covariance is not None and b.item_covariance is not None:
@@ -543,7 +554,7 @@ def _joined(a: ItemBank, b: ItemBank, n_drifted: int) -> ItemBank:
         },
         models=(*a.models, *(b.models[k] for k in kept)),
         abilities=np.concatenate([a.abilities, b.abilities[kept]]),
-        # Of other items: the mean score on all is not known of any model.
+        # No model answered all items, so no mean score over all of them is known.
         scores=np.full(len(a.models) + len(kept), np.nan),
         notes=tuple(dict.fromkeys(notes)),
     )

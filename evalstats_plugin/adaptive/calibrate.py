@@ -1,12 +1,16 @@
-"""Which items must a new model answer, and what would it score on all of them?"""
-# PART adaptive_bank - What an item bank holds, task by task, and what it leaves out and why.
+"""Item banks from fitted models, and adaptive sessions on them.
+
+* `item_bank`: an item bank from a fit and the answers it was fitted to; which items are not asked
+* `adaptive_session`: begin a test of a new model; `pilot_items`: what to ask without a bank
+* `recent_models`, `without_drift`: leave out items that have changed over time
+* `contents`: what a bank holds, a row per task
+"""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +18,7 @@ from numpy.typing import NDArray
 from evalstats_plugin.adaptive.bank import DRIFT, ItemBank
 from evalstats_plugin.adaptive.curves import respond
 from evalstats_plugin.adaptive.misfit import calibrate_misfit
-from evalstats_plugin.adaptive.session import AdaptiveSession
+from evalstats_plugin.adaptive.session import AdaptiveSession, Settings
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.results import Results
 from evalstats_plugin.data.runs import ResponseSet
@@ -25,25 +29,40 @@ if TYPE_CHECKING:
     from evalstats_plugin.irt.model.fit import FactorFit, IRTFit
 
 
-NEGATIVE = "negative discrimination"
-
-
-UNCALIBRATED = "not calibrated"
-
-
-MISFIT = "misfit"
-
-
+_NEGATIVE = "negative discrimination"
+_UNCALIBRATED = "not calibrated"
+_MISFIT = "misfit"
 _WIDEST_FIT = 1.4
-"""Mean square of an item that distorts more than it tells [WL94]_."""
-
+"""Infit mean square above which an item degrades the measurement [WL94]_."""
 
 _SURE = 3.0
-"""z value beyond which a mean square is no chance."""
-
+"""z value beyond which a deviation is not put down to chance."""
 
 _FEW = 30
-"""Models with which item parameters are still rough."""
+"""Number of models below which item parameters are still rough."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BankTask:
+    """One task of an item bank."""
+
+    task: str
+    metric: str
+    n_items: int
+    n_usable: int
+    """Items that may be asked."""
+    n_models: int
+    """Calibrated models."""
+    difficulty: float | None
+    """Median over usable items, as `discrimination`."""
+    discrimination: float | None
+    std_error: float | None
+    """Of the ability of an average model after all usable items."""
+    cost: float | None
+    """Of asking all usable items."""
+    left_out: tuple[str, ...]
+    """Items that are not asked, each as ``item: reason``."""
+    notes: tuple[str, ...] = ()
 
 
 def item_bank(
@@ -54,30 +73,30 @@ def item_bank(
     provenance: dict[str, Any] | None = None,
     rng: Rng = None,
 ) -> ItemBank:
-    """Make an item bank of a fitted model and the answers it was fitted to.
+    """Make an item bank from a fitted model and the answers it was fitted to.
 
     Parameters
     ----------
     fit
-        Of any item model. A factor model's main direction becomes the ability, the others its
+        Of any item model. A factor model's main direction becomes the ability, the others become
         misfit factors.
     matrix
-        The answers: for item fit, for misfit factors and for how far off predicted scores are,
-        by cross-validation over models. Items are as `fit` has them.
+        The answers, from which item fit, misfit factors and the error of predicted scores are
+        estimated, by cross-validation over models. Item parameters are those of `fit`.
     cost
-        Of asking each item once, such as tokens.
+        Cost of asking each item once, such as tokens.
     provenance
         Where the answers are from; estimator, metric and number of models are added.
 
     Raises
     ------
     DesignError
-        Fit and matrix are of other models or items; no item may be asked.
+        Fit and matrix have different models or items, or no item may be asked.
     """
     source = np.random.default_rng(rng)
     if fit.item_model == "factor":
         bank = _of_factors(cast("FactorFit", fit), matrix)
-        bank = bank.without(bank.discrimination < 0, NEGATIVE)
+        bank = bank.without(bank.discrimination < 0, _NEGATIVE)
     else:
         bank = _flagged(_of_one_ability(cast("IRTFit", fit), matrix), cast("IRTFit", fit), matrix)
     bank = replace(
@@ -86,28 +105,33 @@ def item_bank(
         hashes=matrix.item_hashes,
         provenance=_provenance(fit, matrix) | (provenance or {}),
     )
-    bank = replace(bank, dispersion=dispersion_of(bank, matrix))
+    bank = replace(bank, dispersion=_dispersion(bank, matrix))
     bank.require_usable()
     if fit.item_model == "factor":
         note = "a factor model's misfit is its own dimensions; intervals hold no more than these"
         return replace(bank, notes=(*bank.notes, note))
-    right, trials = counts_of_scores(matrix)
+    right, trials = _counts(matrix)
     found = calibrate_misfit(bank, bank.abilities, right, trials, rng=source)
     notes = (*bank.notes, *found.notes)
     return replace(bank, misfit_loadings=found.loadings, misfit=found.misfit, notes=notes)
 
 
 def adaptive_session(
-    bank: ItemBank, *, tasks: Sequence[str] | None = None, rng: Rng = None, **settings: Any
+    bank: ItemBank,
+    *,
+    tasks: Sequence[str] | None = None,
+    rng: Rng = None,
+    **settings: Unpack[Settings],
 ) -> AdaptiveSession:
     """Begin an adaptive test of one model.
 
     Parameters
     ----------
     tasks
-        Of the bank, to be tested; all by default.
+        Tasks of the bank to test; all by default.
     settings
-        rule, stop, scoring, batch, content, exposure, confidence_level; see `AdaptiveSession`.
+        ``rule``, ``stop``, ``scoring``, ``batch``, ``content``, ``exposure`` and
+        ``confidence_level``, as for `AdaptiveSession`.
 
     Raises
     ------
@@ -126,14 +150,17 @@ def adaptive_session(
 
 
 def pilot_items(n_items: int, size: int, *, rng: Rng = None) -> NDArray[np.int64]:
-    """Draw the items of a random pilot: where there is no bank yet, ask these of some models.
+    """Draw a random pilot sample of items: ask these of some models to calibrate a first bank.
 
-    Fit the answers and make a bank of them; of its items it is as good as any.
+    Returns
+    -------
+    NDArray[np.int64]
+        Indices of `size` of the `n_items` items, ascending.
 
     Raises
     ------
     DesignError
-        No item, or more than there are.
+        `size` is not between 1 and `n_items`.
     """
     if not 0 < size <= n_items:
         raise DesignError(f"pilot of {size} items found, expected 1 to {n_items}")
@@ -141,168 +168,8 @@ def pilot_items(n_items: int, size: int, *, rng: Rng = None) -> NDArray[np.int64
     return np.sort(source.permutation(n_items)[:size])
 
 
-def counts_of_scores(matrix: ResponseMatrix) -> tuple[FloatArray, FloatArray]:
-    """Sum of scores and epochs scored, each of shape (N, M)."""
-    there = np.isfinite(matrix.scores)
-    return np.where(there, matrix.scores, 0.0).sum(axis=2), there.sum(axis=2).astype(np.float64)
-
-
-def dispersion_of(bank: ItemBank, matrix: ResponseMatrix) -> FloatArray:
-    """Variance of scores as a share of that of right or wrong answers: 1 without partial credit.
-
-    Squared residuals of the calibrated models; shape (M,). A few answers' worth of doubt draw it
-    towards 1.
-    """
-    scores = np.where(np.isfinite(matrix.scores), matrix.scores, 0.0)
-    partial = ((scores > 0) & (scores < 1)).any(axis=(0, 2))
-    right, trials = counts_of_scores(matrix)
-    found = respond(bank.items, bank.abilities[:, None], 0.0)
-    p = found.probability
-    squared = ((right - trials * p) ** 2 / np.maximum(trials, 1)).sum(axis=0)
-    binary = (np.minimum(trials, 1) * p * (1 - p)).sum(axis=0)
-    n = (trials > 0).sum(axis=0)
-    # Two parameters were fitted to the same answers.
-    squared = squared * n / np.maximum(n - 2, 1)
-    return np.where(partial, np.clip((squared + 1) / (binary + 1), 0.05, 1.0), 1.0)
-
-
-def _means(matrix: ResponseMatrix) -> FloatArray:
-    right, trials = counts_of_scores(matrix)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        each = right / trials
-    there = trials > 0
-    return np.where(there, each, 0.0).sum(axis=1) / np.maximum(there.sum(axis=1), 1)
-
-
-def _of_one_ability(fit: IRTFit, matrix: ResponseMatrix) -> ItemBank:
-    known = fit.hyperparameters
-    error = float(np.nanmean(fit.ability_std_error**2))
-    spread = float(np.sqrt(max(fit.ability.var() - error, 0.05 * fit.ability.var(), 1e-6)))
-    covariance = None if fit.item_covariance is None else fit.item_covariance[:, :2, :2]
-    guessing = np.where(np.isfinite(fit.guessing), fit.guessing, 0.0)
-    bank = _raw_bank(fit, matrix, fit.discrimination, fit.intercept, covariance)
-    upper = np.full(len(bank), float(known.get("upper", 1.0)))
-    return replace(
-        bank,
-        guessing=guessing,
-        upper=upper,
-        ability_mean=float(known.get("ability_mean", fit.ability.mean())),
-        ability_sd=float(known.get("ability_sd", spread)),
-        abilities=fit.ability,
-    )
-
-
-def _of_factors(fit: FactorFit, matrix: ResponseMatrix) -> ItemBank:
-    # Dimensions are turned so that the first is the mean direction of the items.
-    root = np.linalg.cholesky(np.linalg.inv(fit.prior_precision))
-    loading = fit.loading @ root
-    k = loading.shape[1]
-    main = loading.mean(axis=0)
-    main = main / np.linalg.norm(main)
-    basis = np.linalg.qr(np.column_stack([main, np.eye(k)]))[0][:, :k]
-    basis[:, 0] = main
-    turned = loading @ basis
-    ability = np.linalg.solve(root, fit.ability.T).T @ basis
-    project = np.zeros((2, k + 1))
-    project[0, :k], project[1, k] = root @ main, 1.0
-    covariance = project @ fit.item_covariance @ project.T
-    bank = _raw_bank(fit, matrix, turned[:, 0], fit.intercept, covariance)
-    return replace(bank, misfit_loadings=turned[:, 1:], abilities=ability[:, 0])
-
-
-def _raw_bank(
-    fit: IRTFit | FactorFit,
-    matrix: ResponseMatrix,
-    a: FloatArray,
-    d: FloatArray,
-    covariance: FloatArray | None,
-) -> ItemBank:
-    # An item that could not be calibrated is predicted by its mean score, and not asked.
-    unknown = ~(np.isfinite(a) & np.isfinite(d))
-    right, trials = counts_of_scores(matrix)
-    total, n = right.sum(axis=0), trials.sum(axis=0)
-    logit = np.log((total + 0.5) / (n - total + 0.5))
-    return ItemBank.from_arrays(
-        np.where(unknown, 0.0, a),
-        np.where(unknown, logit, d),
-        item_ids=fit.item_ids.tolist(),
-        tasks=fit.tasks.tolist(),
-        item_covariance=covariance,
-        reasons=np.where(unknown, UNCALIBRATED, "").astype(object),
-        models=tuple(fit.models),
-        abilities=np.zeros(len(fit.models)),
-        scores=_means(matrix),
-    )
-
-
-def _flagged(bank: ItemBank, fit: IRTFit, matrix: ResponseMatrix) -> ItemBank:
-    """Leave out items that fit badly or tell the wrong way round."""
-    from evalstats_plugin.irt import item_fit
-
-    found = item_fit.item_fit(fit, matrix)
-    names = ("n_models", "mean", "outfit", "infit", "infit_z")
-    table = {name: found[name].to_numpy(dtype=np.float64) for name in names}
-    right, trials = counts_of_scores(matrix)
-    table["item_rest"] = item_fit.item_totals(right, trials).item_rest
-    # Estimators that know that items tell abilities draw discriminations above 0 in any case.
-    bank = bank.without((bank.discrimination < 0) | _backwards(table), NEGATIVE)
-    wide = (table["infit"] > _WIDEST_FIT) & (table["infit_z"] > _SURE)
-    bank = bank.without(wide, MISFIT)
-    return replace(bank, item_fit=table)
-
-
-def _backwards(table: dict[str, FloatArray]) -> NDArray[np.bool_]:
-    """Items that are right where the others are wrong, beyond chance by Fisher's z."""
-    correlation = np.clip(np.nan_to_num(table["item_rest"]), -1 + 1e-12, 1 - 1e-12)
-    return np.arctanh(correlation) * np.sqrt(np.maximum(table["n_models"] - 3, 0)) < -_SURE
-
-
-def _provenance(fit: IRTFit | FactorFit, matrix: ResponseMatrix) -> dict[str, Any]:
-    from evalstats_plugin.runtime import VERSION
-
-    return {
-        "item_model": fit.item_model,
-        "estimator": fit.estimator,
-        "n_models": len(fit.models),
-        "metrics": sorted(set(matrix.metrics.astype(str).tolist())),
-        "version": VERSION,
-    }
-
-
-def left_out(bank: ItemBank) -> list[str]:
-    """Say in a note how many items are never asked and why, where there are some."""
-    reasons: Counter[str] = Counter(map(str, bank.reasons[~bank.usable].tolist()))
-    if not reasons:
-        return []
-    named = ", ".join(f"{count} for {reason}" for reason, count in reasons.most_common())
-    return [f"{reasons.total()} of the bank's {len(bank)} items are never asked: {named}"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BankTask:
-    """One task of an item bank."""
-
-    task: str
-    metric: str
-    n_items: int
-    n_usable: int
-    """Items that may be asked."""
-    n_models: int
-    """Calibrated."""
-    difficulty: float | None
-    """Median, of the items that may be asked; like `discrimination`."""
-    discrimination: float | None
-    std_error: float | None
-    """Of the ability of a model like the calibrated ones, were all these items asked."""
-    cost: float | None
-    """Of asking all of them."""
-    left_out: tuple[str, ...]
-    """Items that are not asked, each as ``item: reason``."""
-    notes: tuple[str, ...] = ()
-
-
 def contents(bank: ItemBank, notes: Sequence[str] = ()) -> Results[BankTask]:
-    """Say what a bank holds; `notes` come before its own."""
+    """Return a row per task of a bank; `notes` come before the bank's own."""
     rows = tuple(_row(bank.of_tasks([task]), task) for task in bank.task_names)
     few = f"calibrated on {len(bank.models)} models, where {_FEW} are few: intervals may be too"
     shaky = [f"{few} narrow"] if 0 < len(bank.models) < _FEW else []
@@ -331,12 +198,12 @@ def _row(own: ItemBank, task: str) -> BankTask:
 
 
 def recent_models(matrix: ResponseMatrix, responses: ResponseSet) -> list[str]:
-    """Return the models of the later half of the logs, by the time of each model's last.
+    """Return the later half of the models, by the time of each model's last log.
 
     Raises
     ------
     DesignError
-        The logs do not say when they are from, or all of one time.
+        The logs have no times, or all the same.
     """
     latest: dict[str, str] = {}
     for each in responses.responses:
@@ -353,13 +220,138 @@ def recent_models(matrix: ResponseMatrix, responses: ResponseSet) -> list[str]:
 def without_drift(
     bank: ItemBank, fit: IRTFit, matrix: ResponseMatrix, recent: Sequence[str]
 ) -> ItemBank:
-    """Leave out items that have become easier or harder for recent models of the same ability.
+    """Leave out items that became easier or harder for recent models of equal ability.
 
-    By logistic regression, see `evalstats_plugin.irt.dif`. Items that differ beyond chance, and by
-    much, are not asked: their answers may have leaked into training data, or their question may
-    have changed.
+    Tests for differential item functioning by logistic regression, see `evalstats_plugin.irt.dif`.
+    Items with a large and significant difference are not asked: their answers may have leaked into
+    training data, or their question may have changed.
     """
     from evalstats_plugin.irt.dif import dif
 
     found = dif(fit, matrix, recent)
     return bank.without(found.flagged & (found.size == "C"), DRIFT)
+
+
+def _of_one_ability(fit: IRTFit, matrix: ResponseMatrix) -> ItemBank:
+    """Bank of a fit with one ability per model."""
+    known = fit.hyperparameters
+    error = float(np.nanmean(fit.ability_std_error**2))
+    spread = float(np.sqrt(max(fit.ability.var() - error, 0.05 * fit.ability.var(), 1e-6)))
+    covariance = None if fit.item_covariance is None else fit.item_covariance[:, :2, :2]
+    guessing = np.where(np.isfinite(fit.guessing), fit.guessing, 0.0)
+    bank = _raw_bank(fit, matrix, fit.discrimination, fit.intercept, covariance)
+    upper = np.full(len(bank), float(known.get("upper", 1.0)))
+    return replace(
+        bank,
+        guessing=guessing,
+        upper=upper,
+        ability_mean=float(known.get("ability_mean", fit.ability.mean())),
+        ability_sd=float(known.get("ability_sd", spread)),
+        abilities=fit.ability,
+    )
+
+
+def _of_factors(fit: FactorFit, matrix: ResponseMatrix) -> ItemBank:
+    """Bank of a factor model, rotated so that the first dimension is the items' mean direction."""
+    root = np.linalg.cholesky(np.linalg.inv(fit.prior_precision))
+    loading = fit.loading @ root
+    k = loading.shape[1]
+    main = loading.mean(axis=0)
+    main = main / np.linalg.norm(main)
+    basis = np.linalg.qr(np.column_stack([main, np.eye(k)]))[0][:, :k]
+    basis[:, 0] = main
+    turned = loading @ basis
+    ability = np.linalg.solve(root, fit.ability.T).T @ basis
+    project = np.zeros((2, k + 1))
+    project[0, :k], project[1, k] = root @ main, 1.0
+    covariance = project @ fit.item_covariance @ project.T
+    bank = _raw_bank(fit, matrix, turned[:, 0], fit.intercept, covariance)
+    return replace(bank, misfit_loadings=turned[:, 1:], abilities=ability[:, 0])
+
+
+def _raw_bank(
+    fit: IRTFit | FactorFit,
+    matrix: ResponseMatrix,
+    a: FloatArray,
+    d: FloatArray,
+    covariance: FloatArray | None,
+) -> ItemBank:
+    """Bank without abilities or item fit.
+
+    An item that could not be calibrated is predicted by its mean score and not asked.
+    """
+    unknown = ~(np.isfinite(a) & np.isfinite(d))
+    right, trials = _counts(matrix)
+    total, n = right.sum(axis=0), trials.sum(axis=0)
+    logit = np.log((total + 0.5) / (n - total + 0.5))
+    there = trials > 0
+    means = np.divide(right, trials, out=np.zeros_like(right), where=there)
+    return ItemBank.from_arrays(
+        np.where(unknown, 0.0, a),
+        np.where(unknown, logit, d),
+        item_ids=fit.item_ids.tolist(),
+        tasks=fit.tasks.tolist(),
+        item_covariance=covariance,
+        reasons=np.where(unknown, _UNCALIBRATED, "").astype(object),
+        models=tuple(fit.models),
+        abilities=np.zeros(len(fit.models)),
+        scores=means.sum(axis=1) / np.maximum(there.sum(axis=1), 1),
+    )
+
+
+def _flagged(bank: ItemBank, fit: IRTFit, matrix: ResponseMatrix) -> ItemBank:
+    """Leave out items that fit badly or discriminate negatively."""
+    from evalstats_plugin.irt import fit_statistics as irt_fit_statistics
+
+    found = irt_fit_statistics.item_fit(fit, matrix)
+    names = ("n_models", "mean", "outfit", "infit", "infit_z")
+    table = {name: found[name].to_numpy(dtype=np.float64) for name in names}
+    right, trials = _counts(matrix)
+    table["item_rest"] = irt_fit_statistics.item_totals(right, trials).item_rest
+    # Estimators with a prior on discriminations keep them above 0 whatever the answers.
+    bank = bank.without((bank.discrimination < 0) | _backwards(table), _NEGATIVE)
+    wide = (table["infit"] > _WIDEST_FIT) & (table["infit_z"] > _SURE)
+    bank = bank.without(wide, _MISFIT)
+    return replace(bank, item_fit=table)
+
+
+def _backwards(table: dict[str, FloatArray]) -> NDArray[np.bool_]:
+    """Whether an item's correlation with the rest is below 0 beyond chance, by Fisher's z."""
+    correlation = np.clip(np.nan_to_num(table["item_rest"]), -1 + 1e-12, 1 - 1e-12)
+    return np.arctanh(correlation) * np.sqrt(np.maximum(table["n_models"] - 3, 0)) < -_SURE
+
+
+def _provenance(fit: IRTFit | FactorFit, matrix: ResponseMatrix) -> dict[str, Any]:
+    from evalstats_plugin.runtime import VERSION
+
+    return {
+        "item_model": fit.item_model,
+        "estimator": fit.estimator,
+        "n_models": len(fit.models),
+        "metrics": sorted(set(matrix.metrics.astype(str).tolist())),
+        "version": VERSION,
+    }
+
+
+def _counts(matrix: ResponseMatrix) -> tuple[FloatArray, FloatArray]:
+    """Sum of scores and number of scored epochs, each of shape (N, M)."""
+    there = np.isfinite(matrix.scores)
+    return np.where(there, matrix.scores, 0.0).sum(axis=2), there.sum(axis=2).astype(np.float64)
+
+
+def _dispersion(bank: ItemBank, matrix: ResponseMatrix) -> FloatArray:
+    """Variance of scores as a share of that of right or wrong answers: 1 without partial credit.
+
+    From squared residuals of the calibrated models, shrunk a little towards 1; shape (M,).
+    """
+    scores = np.where(np.isfinite(matrix.scores), matrix.scores, 0.0)
+    partial = ((scores > 0) & (scores < 1)).any(axis=(0, 2))
+    right, trials = _counts(matrix)
+    found = respond(bank.items, bank.abilities[:, None], 0.0)
+    p = found.probability
+    squared = ((right - trials * p) ** 2 / np.maximum(trials, 1)).sum(axis=0)
+    binary = (np.minimum(trials, 1) * p * (1 - p)).sum(axis=0)
+    n = (trials > 0).sum(axis=0)
+    # Two parameters were fitted to the same answers.
+    squared = squared * n / np.maximum(n - 2, 1)
+    return np.where(partial, np.clip((squared + 1) / (binary + 1), 0.05, 1.0), 1.0)

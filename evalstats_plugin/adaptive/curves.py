@@ -1,4 +1,4 @@
-"""How likely a right answer is, given ability and misfit, when items are only known so well."""
+"""Item response curves: P(right) by ability, with the errors of item parameters averaged out."""
 
 from __future__ import annotations
 
@@ -9,26 +9,21 @@ from numpy.typing import NDArray
 
 from evalstats_plugin.stats.arrays import FloatArray
 
-# Of a logistic curve averaged over a normal logit [Mac92]_.
 _FLATTENING = np.pi / 8
-
+"""Of a logistic curve averaged over a normal logit [Mac92]_."""
 
 _LEAST = 1e-9
-
-
 _FARTHEST = -700.0
 """Logit below which exp(-logit) would overflow."""
 
-
-# Of a normal distribution, for an item's own error.
 _HERMITE: tuple[FloatArray, FloatArray] = np.polynomial.hermite_e.hermegauss(7)
-
+"""Gauss–Hermite nodes and weights, for the normal error of an item's logit."""
 
 _POINTS, _LOG_WEIGHTS = _HERMITE[0], np.log(_HERMITE[1] / _HERMITE[1].sum())
 
 
 class Items(NamedTuple):
-    """Parameters of items; arrays of shape (..., M), all of the same."""
+    """Parameters of items; arrays of the same shape (..., M)."""
 
     discrimination: FloatArray
     intercept: FloatArray
@@ -43,14 +38,14 @@ class Items(NamedTuple):
     credit."""
 
     def take(self, places: NDArray[Any]) -> Items:
-        """Items at places of any shape, of a bank's items."""
+        """Items at an array of indices."""
         return Items(*(values[places] for values in self))
 
     @property
     def directions(self) -> FloatArray:
-        """What the logit takes of (θ, f): shape (..., M, 1 + K).
+        """Coefficients of (θ, f) in the logit, shape (..., M, 1 + K).
 
-        In memory every dimension lies in one piece, which sums over items are quickest with.
+        Each dimension is contiguous in memory, for fast sums over items.
         """
         loadings = np.moveaxis(self.loadings, -1, 0)
         return np.moveaxis(np.concatenate([self.discrimination[None], loadings]), 0, -1)
@@ -61,11 +56,11 @@ class Response(NamedTuple):
 
     probability: FloatArray
     slope: FloatArray
-    """Its derivative by the ability."""
+    """Derivative of the probability in the ability."""
     scale: FloatArray
-    """By the logit, misfit being a part of it."""
+    """Derivative in the logit, which includes misfit."""
     variance: FloatArray
-    """Of one score."""
+    """Variance of one score."""
 
     @property
     def information(self) -> FloatArray:
@@ -79,22 +74,22 @@ def respond(
     shift: FloatArray | float = 0.0,
     spread: FloatArray | float = 0.0,
 ) -> Response:
-    """Curves of items at abilities; all broadcast.
+    """Evaluate the curves of items at abilities; all arguments broadcast.
 
     Parameters
     ----------
     ability
         θ, with an axis for the items.
     shift
-        What misfit adds to the logit.
+        Contribution of misfit to the logit.
     spread
-        Variance of the logit beyond that by the errors of the item, to average over as well.
+        Further variance of the logit to average over, besides that of the item's errors.
 
     Notes
     -----
     The logit of an item is normal around aθ + d by the errors of a and d; the mean of P over it is
-    nearly the curve of a logit drawn towards 0 [Mac92]_. An item known badly tells less, and
-    pretends less.
+    nearly the curve of a logit shrunk towards 0 [Mac92]_. A poorly calibrated item therefore has
+    less information.
     """
     logit = items.discrimination * ability + items.intercept + shift
     variance, variance_slope = _variance(items.spread, ability)
@@ -109,20 +104,20 @@ def respond(
 
 
 def expit(logit: FloatArray) -> FloatArray:
-    """1 / (1 + exp(-logit)): in NumPy's vector instructions, which SciPy's does not use."""
+    """1 / (1 + exp(-logit)), vectorised by NumPy, unlike SciPy's."""
     return 1 / (1 + np.exp(-np.maximum(logit, _FARTHEST)))
 
 
 def log_likelihood(
     items: Items, ability: FloatArray, right: FloatArray, trials: FloatArray
 ) -> FloatArray:
-    """Log P(answers) of items at abilities, each item's error integrated out.
+    """Log P(answers) of items at abilities, with each item's error integrated out.
 
     Parameters
     ----------
     right, trials
-        Sum of the scores, and how many: broadcast with items and abilities. Scores between 0 and 1
-        count as a fraction of a success (a quasi-likelihood).
+        Sum and number of the scores, which broadcast with items and abilities. Scores between 0
+        and 1 count as a fraction of a success (a quasi-likelihood).
 
     Returns
     -------
@@ -138,7 +133,7 @@ def log_likelihood(
         p = np.clip(c + h * expit(shifted), _LEAST, 1 - _LEAST)
         return r * np.log(p) + (n - r) * np.log1p(-p)
 
-    # A quasi-likelihood: scores that vary less tell more.
+    # A quasi-likelihood: scores that vary less carry more information.
     weighed = (right / items.dispersion, trials / items.dispersion)
     own = (items.guessing, height, *weighed)
     if not items.spread.any():
@@ -150,7 +145,7 @@ def log_likelihood(
 
 
 def _variance(spread: FloatArray, ability: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Of an item's logit, by errors of its parameters; and its derivative by the ability."""
+    """Variance of an item's logit by the errors of its parameters; its derivative in θ."""
     a, both, d = (spread[..., k] for k in range(3))
     variance = np.maximum(a * ability**2 + 2 * both * ability + d, 0.0)
     return variance, 2 * (a * ability + both)

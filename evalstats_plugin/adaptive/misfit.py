@@ -1,11 +1,12 @@
-"""What models share beyond ability: factors of misfit, from the models of the calibration.
+"""Misfit factors: what models of equal ability differ in, estimated from the calibration.
 
-An ability explains how well a model does on the whole; on a family of items models that are
-equally able differ together. Those factors are found in the answers that calibrated the items, at
-the abilities and items as estimated, and tell of a new model's items not asked what its ability
-cannot.
+* `calibrate_misfit`: the number of factors by cross-validation over models, and the error of
+  predicted full scores that they leave
+* `fit_factors`: EM with a Laplace approximation, at given abilities and item parameters
+* `leave_out`: item parameters as calibrated without some models, for the cross-validation
+
+The factors predict a new model's scores on items not asked better than its ability alone.
 """
-# PART misfit_calibration - How many factors of misfit there are, and how wrong predicted full scores still are.
 
 from __future__ import annotations
 
@@ -19,30 +20,30 @@ from numpy.typing import NDArray
 from evalstats_plugin.adaptive.bank import ItemBank
 from evalstats_plugin.adaptive.curves import Items, Response, respond
 from evalstats_plugin.adaptive.scoring import Shares
-from evalstats_plugin.adaptive.simulate import Options, run_sessions
-from evalstats_plugin.runtime.workers import mapped
+from evalstats_plugin.adaptive.simulation import Options, run_sessions
+from evalstats_plugin.runtime.workers import parallel_map
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
 
 _STEPS = 40
-
-
 _MOST_FACTORS = 4
-
-
 _AT = (10, 25, 50)
-
+"""Numbers of items asked at which full scores are predicted."""
 
 _FOLDS = 4
-
-
 _LEAST_MODELS = 12
-
-
 _MOST_ITEMS = 3000
-
-
 _BETTER = 0.97
-"""Of the mean squared error that one more factor must leave at most."""
+"""Largest ratio of mean squared errors that makes one more factor worth having."""
+
+
+class Calibrated(NamedTuple):
+    """Misfit of a bank."""
+
+    loadings: FloatArray
+    """λ, shape (M, K)."""
+    misfit: dict[str, float]
+    """Standard deviation that the factors leave, by task; see `ItemBank.misfit`."""
+    notes: tuple[str, ...]
 
 
 class Factors(NamedTuple):
@@ -56,120 +57,12 @@ class Factors(NamedTuple):
     """Standard deviation of loadings, shape (K,)."""
 
 
-def fit_factors(
-    items: Items, ability: FloatArray, right: FloatArray, trials: FloatArray, n_factors: int
-) -> Factors:
-    """Find factors by EM around the mode (a Laplace approximation).
-
-    Loadings of a factor are N(0, s²), s² estimated: what is no more than noise shrinks away.
-
-    Parameters
-    ----------
-    items
-        Of the bank; their loadings are not looked at.
-    ability
-        Shape (N,).
-    right, trials
-        Shape (N, M); no trials where a score is missing.
-    """
-    n, m = right.shape
-    if n_factors == 0:
-        return Factors(np.zeros((m, 0)), np.zeros((n, 0)), np.zeros(0))
-    base = respond(items, ability[:, None])
-    loadings: FloatArray
-    scores: FloatArray
-    loadings, scores = _start(base, (right, trials), n_factors)
-    spread: FloatArray = np.full(n_factors, max(float(loadings.var()), 1e-3))
-    for _ in range(_STEPS):
-        pull, weight = _pull(items, ability, (loadings, scores), (right, trials))
-        scores, of_scores = _newton(scores, (pull, weight), loadings, np.eye(n_factors))
-        pull, weight = _pull(items, ability, (loadings, scores), (right, trials))
-        # Scores that are only known so well explain less.
-        extra = np.einsum("nm,nkl->mkl", weight, of_scores, optimize=True)
-        loadings, of_loadings = _newton(
-            loadings, (pull.T, weight.T), scores, np.diag(1 / spread), extra
-        )
-        variances = np.diagonal(of_loadings, axis1=1, axis2=2)
-        spread = np.maximum((loadings**2 + variances).mean(axis=0), 1e-6)
-        # Both sides of the product are free up to a scale: scores have variance 1.
-        second = scores.T @ scores / n + of_scores.mean(axis=0)
-        turn = np.asarray(np.linalg.cholesky(second), dtype=np.float64)
-        turned = np.asarray(np.linalg.solve(turn, scores.T), dtype=np.float64)
-        scores = turned.T
-        loadings = loadings @ turn
-        spread = spread * np.diagonal(second)
-    return Factors(loadings, scores, np.sqrt(spread))
-
-
-def _start(
-    base: Response, answers: tuple[FloatArray, FloatArray], k: int
-) -> tuple[FloatArray, FloatArray]:
-    right, trials = answers
-    p = base.probability
-    noise = np.sqrt(trials * base.variance)
-    residual = np.where(trials > 0, (right - trials * p) / np.maximum(noise, 1e-9), 0.0)
-    residual = np.clip(residual, -5, 5)
-    u, s, v = np.linalg.svd(residual, full_matrices=False)
-    # Singular values of noise alone reach √N + √M.
-    kept = np.sqrt(np.maximum(s[:k] ** 2 - np.square(np.sqrt(len(p)) + np.sqrt(p.shape[1])), 1e-2))
-    unit = np.sqrt(len(p))
-    slope = np.sqrt(np.mean(base.scale**2 / base.variance))
-    return v[:k].T * kept / unit / slope, u[:, :k] * unit
-
-
-def _pull(
-    items: Items,
-    ability: FloatArray,
-    factors: tuple[FloatArray, FloatArray],
-    answers: tuple[FloatArray, FloatArray],
-) -> tuple[FloatArray, FloatArray]:
-    """Gradient and information of the log likelihood by the logit: each (N, M)."""
-    loadings, scores = factors
-    right, trials = answers
-    found = respond(items, ability[:, None], scores @ loadings.T)
-    noise = found.variance
-    return (
-        (right - trials * found.probability) * found.scale / noise,
-        trials * found.scale**2 / noise,
-    )
-
-
-def _newton(
-    at: FloatArray,
-    derivatives: tuple[FloatArray, FloatArray],
-    along: FloatArray,
-    precision: FloatArray,
-    extra: FloatArray | float = 0.0,
-) -> tuple[FloatArray, FloatArray]:
-    """One step of Fisher scoring for each row; rows, and their covariances."""
-    pull, weight = derivatives
-    k = along.shape[1]
-    squares = (along[:, :, None] * along[:, None, :]).reshape(len(along), k * k)
-    curvature = (weight @ squares).reshape(len(at), k, k) + precision + extra
-    gradient = pull @ along - at @ precision
-    if not np.isscalar(extra):
-        gradient = gradient - np.einsum("mkl,ml->mk", extra, at)
-    solved = np.asarray(np.linalg.solve(curvature, gradient[..., None]), dtype=np.float64)
-    step = solved[..., 0]
-    length = np.abs(step).max(axis=-1, keepdims=True)
-    found = np.asarray(np.linalg.inv(curvature), dtype=np.float64)
-    return at + step / np.maximum(length, 1.0), found
-
-
-class Calibrated(NamedTuple):
-    """The misfit that a bank should know of."""
-
-    loadings: FloatArray
-    misfit: dict[str, float]
-    notes: tuple[str, ...]
-
-
 class _Errors(NamedTuple):
-    """Of full scores, by number of items asked; arrays of shape (C, 1 + T)."""
+    """Mean errors of predicted full scores by number of items asked, shape (C, 1 + T)."""
 
     squared: FloatArray
     excess: FloatArray
-    """Squared errors beyond the variance claimed, per share of items not asked squared."""
+    """Squared error minus claimed variance, over the squared share of items not asked."""
 
 
 def calibrate_misfit(
@@ -180,14 +73,14 @@ def calibrate_misfit(
     *,
     rng: np.random.Generator,
 ) -> Calibrated:
-    """Find the misfit factors of a bank without any, and the standard deviation of the rest.
+    """Estimate the misfit factors of a bank that has none, and the misfit that they leave.
 
     Parameters
     ----------
     ability
-        Of the calibrated models, shape (N,).
+        Abilities of the calibrated models, shape (N,).
     right, trials
-        Their answers, shape (N, M); no trials where one is missing.
+        Their answers, shape (N, M); 0 trials where one is missing.
     """
     rows, columns = _complete(trials > 0, rng)
     n_items = int(columns.sum())
@@ -214,7 +107,7 @@ def calibrate_misfit(
 def _complete(
     there: NDArray[np.bool_], rng: np.random.Generator
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Models and items without a missing answer: items most models have, models that have them."""
+    """Masks of models and items without missing answers: common items, then complete models."""
     rows = np.asarray(there.mean(axis=1) >= 0.5)
     columns = np.asarray(there[rows].mean(axis=0) >= 0.8 if rows.any() else there.any(axis=0))
     if columns.sum() > _MOST_ITEMS:
@@ -231,9 +124,10 @@ def _errors(
     at: tuple[int, ...],
     n_factors: int,
 ) -> _Errors:
+    """Errors for models left out of the estimation, fold by fold."""
     run = partial(_errors_of_fold, bank, answers, at, n_factors)
     folds = [fold == one for one in range(_FOLDS)]
-    squared, excess = zip(*mapped(run, enumerate(folds)), strict=True)
+    squared, excess = zip(*parallel_map(run, enumerate(folds)), strict=True)
     joined = [np.concatenate(each, axis=1).mean(axis=1) for each in (squared, excess)]
     return _Errors(*joined)
 
@@ -270,12 +164,120 @@ def _errors_of_fold(
     return _Errors(error, (error - claimed) / np.maximum(left, 0.1) ** 2)
 
 
-def leave_out(items: Items, ability: FloatArray, right: FloatArray, trials: FloatArray) -> Items:
-    """Items as calibrated without some models: one Newton step back from where they are.
+def fit_factors(
+    items: Items, ability: FloatArray, right: FloatArray, trials: FloatArray, n_factors: int
+) -> Factors:
+    """Estimate misfit factors by EM with a Laplace approximation.
 
-    Their information is that of the covariance known; without one, items stay as they are.
+    Loadings of a factor are N(0, s²) with s² estimated, which shrinks noise to 0.
+
+    Parameters
+    ----------
+    items
+        Items of the bank; their loadings are ignored.
+    ability
+        Shape (N,).
+    right, trials
+        Shape (N, M); 0 trials where a score is missing.
     """
-    # As the calibration saw them: their errors and partial credit were not looked at.
+    n, m = right.shape
+    if n_factors == 0:
+        return Factors(np.zeros((m, 0)), np.zeros((n, 0)), np.zeros(0))
+    base = respond(items, ability[:, None])
+    loadings: FloatArray
+    scores: FloatArray
+    loadings, scores = _start(base, (right, trials), n_factors)
+    spread: FloatArray = np.full(n_factors, max(float(loadings.var()), 1e-3))
+    for _ in range(_STEPS):
+        pull, weight = _pull(items, ability, (loadings, scores), (right, trials))
+        scores, of_scores = _newton(scores, (pull, weight), loadings, np.eye(n_factors))
+        pull, weight = _pull(items, ability, (loadings, scores), (right, trials))
+        # The uncertainty of the scores adds to the curvature.
+        extra = np.einsum("nm,nkl->mkl", weight, of_scores, optimize=True)
+        loadings, of_loadings = _newton(
+            loadings, (pull.T, weight.T), scores, np.diag(1 / spread), extra
+        )
+        variances = np.diagonal(of_loadings, axis1=1, axis2=2)
+        spread = np.maximum((loadings**2 + variances).mean(axis=0), 1e-6)
+        # The product is identified up to a scale: scores get variance 1.
+        second = scores.T @ scores / n + of_scores.mean(axis=0)
+        turn = np.asarray(np.linalg.cholesky(second), dtype=np.float64)
+        turned = np.asarray(np.linalg.solve(turn, scores.T), dtype=np.float64)
+        scores = turned.T
+        loadings = loadings @ turn
+        spread = spread * np.diagonal(second)
+    return Factors(loadings, scores, np.sqrt(spread))
+
+
+def _start(
+    base: Response, answers: tuple[FloatArray, FloatArray], k: int
+) -> tuple[FloatArray, FloatArray]:
+    """Loadings and scores from a singular value decomposition of the residuals."""
+    right, trials = answers
+    p = base.probability
+    noise = np.sqrt(trials * base.variance)
+    residual = np.where(trials > 0, (right - trials * p) / np.maximum(noise, 1e-9), 0.0)
+    residual = np.clip(residual, -5, 5)
+    u, s, v = np.linalg.svd(residual, full_matrices=False)
+    # Pure noise has singular values up to √N + √M.
+    kept = np.sqrt(np.maximum(s[:k] ** 2 - np.square(np.sqrt(len(p)) + np.sqrt(p.shape[1])), 1e-2))
+    unit = np.sqrt(len(p))
+    slope = np.sqrt(np.mean(base.scale**2 / base.variance))
+    return v[:k].T * kept / unit / slope, u[:, :k] * unit
+
+
+def _pull(
+    items: Items,
+    ability: FloatArray,
+    factors: tuple[FloatArray, FloatArray],
+    answers: tuple[FloatArray, FloatArray],
+) -> tuple[FloatArray, FloatArray]:
+    """Gradient and information of the log likelihood in the logits, each of shape (N, M)."""
+    loadings, scores = factors
+    right, trials = answers
+    found = respond(items, ability[:, None], scores @ loadings.T)
+    noise = found.variance
+    return (
+        (right - trials * found.probability) * found.scale / noise,
+        trials * found.scale**2 / noise,
+    )
+
+
+def _newton(
+    at: FloatArray,
+    derivatives: tuple[FloatArray, FloatArray],
+    along: FloatArray,
+    precision: FloatArray,
+    extra: FloatArray | float = 0.0,
+) -> tuple[FloatArray, FloatArray]:
+    """One Fisher-scoring step for each row: new rows, and their covariances."""
+    pull, weight = derivatives
+    k = along.shape[1]
+    squares = (along[:, :, None] * along[:, None, :]).reshape(len(along), k * k)
+    curvature = (weight @ squares).reshape(len(at), k, k) + precision + extra
+    gradient = pull @ along - at @ precision
+    if not np.isscalar(extra):
+        gradient = gradient - np.einsum("mkl,ml->mk", extra, at)
+    solved = np.asarray(np.linalg.solve(curvature, gradient[..., None]), dtype=np.float64)
+    step = solved[..., 0]
+    length = np.abs(step).max(axis=-1, keepdims=True)
+    found = np.asarray(np.linalg.inv(curvature), dtype=np.float64)
+    return at + step / np.maximum(length, 1.0), found
+
+
+def leave_out(items: Items, ability: FloatArray, right: FloatArray, trials: FloatArray) -> Items:
+    """Item parameters without the answers of some models, by one Newton step.
+
+    The information is the inverse of the parameters' covariance; items without one stay unchanged.
+
+    Parameters
+    ----------
+    ability
+        Abilities of the models to leave out, shape (N,).
+    right, trials
+        Their answers, shape (N, M).
+    """
+    # The calibration ignored errors of the items and partial credit.
     plain = items._replace(
         spread=np.zeros_like(items.spread), dispersion=np.ones_like(items.dispersion)
     )
@@ -290,7 +292,7 @@ def leave_out(items: Items, ability: FloatArray, right: FloatArray, trials: Floa
     covariance = np.stack([np.stack([a, both], -1), np.stack([both, d], -1)], -2)
     known = np.linalg.det(covariance) > 1e-12
     covariance = np.where(known[:, None, None], covariance, np.eye(2))
-    # (C⁻¹ - I)⁻¹ g with C known, and never more than 4 C, should these models be all there is.
+    # (C⁻¹ - I)⁻¹ g with C known, at most 4 C if nearly all information is from these models.
     kept = np.eye(2) - covariance @ own
     values = np.linalg.det(kept)
     safe = (values > 0.06) & (np.trace(kept, axis1=1, axis2=2) > 0)

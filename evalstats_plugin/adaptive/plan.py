@@ -1,5 +1,4 @@
-"""How an adaptive test is to go, as people say it: on a command line or in a task's arguments."""
-# PART forecast - What a test will cost before it starts: what models drawn from the bank would take.
+"""Plans for adaptive tests: the options of a command line or task, checked; and what they cost."""
 
 from __future__ import annotations
 
@@ -19,10 +18,9 @@ from evalstats_plugin.adaptive.stopping import Above, StdError, StopRule, stop_r
 from evalstats_plugin.errors import DesignError, SelectionError, few, no_such
 
 STD_ERROR = 0.3
-"""Where to stop if nothing else says so: reliability .91 for abilities that vary by 1."""
+"""Standard error to stop at by default: reliability .91 for abilities of variance 1."""
 
-
-_RULES = {
+_STOP_RULES = {
     "stop_at": "std_error",
     "reliability": "reliability",
     "score_width": "score_width",
@@ -30,55 +28,53 @@ _RULES = {
     "budget": "cost",
     "max_seconds": "seconds",
 }
+"""Name in `stopping.STOP_RULES` of each option of `Plan` that is a number."""
 
-
-_NUMBERS = frozenset({*_RULES, "batch", "randomesque", "confidence_level", "seed"})
-
-
+_NUMBERS = frozenset({*_STOP_RULES, "batch", "randomesque", "confidence_level", "seed"})
 _SECONDS = 1.5
-"""Time for each model, after which a forecast gives up."""
+"""Time limit of a forecast for each model."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What a user decides about a test; the rule that is met first ends it."""
+    """Options of an adaptive test; the first stop rule that holds ends it."""
 
     bank: str | Path
     stop_at: float | None = None
-    """Standard error of the ability; `STD_ERROR` where no rule is given at all."""
+    """Standard error of the ability; `STD_ERROR` if no stop rule is given."""
     reliability: float | None = None
     """Share of the ability's variance that is not error."""
     score_width: float | None = None
     """Width of the interval of the full score."""
     max_items: int | None = None
     budget: float | None = None
-    """In the bank's unit of cost."""
+    """Total cost, in the bank's unit."""
     max_seconds: float | None = None
     above: str | None = None
-    """A calibrated model: stop once it is clear whether the ability is above or below its own."""
+    """A calibrated model: stop once the ability is probably above or below its own."""
     rule: str = "auto"
     scoring: str = "eap"
     batch: int = 1
-    """Items that are out at a time."""
+    """Number of items asked together."""
     balance: bool = False
     """Whether tasks get the shares they have in the bank."""
     randomesque: int | None = None
-    """Take one of so many best items at random, so that models see different ones."""
+    """Choose at random among this many best items, so that models see different ones."""
     confidence_level: float = 0.95
     seed: int = 0
     metric: str | None = None
-    """What to score by; that of the bank where none is given."""
+    """Metric to score items by; the bank's own by default."""
     state: str | Path | None = None
-    """File of answers, to take a test up where it was broken off."""
+    """File of answers, to resume an interrupted test."""
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Plan:
-        """Make a plan of options by name.
+        """Make a plan from options by name.
 
         Raises
         ------
         SelectionError
-            An option that there is not, or no number where one is expected.
+            An unknown option, or a value that is not a number where one is expected.
         """
         known = [field.name for field in fields(cls)]
         for name, value in options.items():
@@ -89,7 +85,7 @@ class Plan:
         return cls(**options)
 
     def load(self) -> ItemBank:
-        """Read the bank, and make sure that the plan can work with it."""
+        """Read the bank and check that the plan suits it."""
         bank = ItemBank.load(self.bank)
         bank.require_usable()
         self.rules(bank)
@@ -104,12 +100,11 @@ class Plan:
         Raises
         ------
         SelectionError
-            A number that makes no sense, such as a budget of 0, or a model that is not in the
-            bank.
+            A number out of range, such as a budget of 0, or a model that is not in the bank.
         DesignError
-            A budget, and a bank that does not know what its items cost.
+            A budget for a bank without costs.
         """
-        given = {option: getattr(self, option) for option in _RULES}
+        given = {option: getattr(self, option) for option in _STOP_RULES}
         found = [_rule(option, value) for option, value in given.items() if value is not None]
         if self.budget is not None and bank.cost is None:
             msg = f"a budget of {self.budget:g} found, but the bank does not know what items cost"
@@ -123,13 +118,13 @@ class Plan:
         return tuple(found) or (StdError(STD_ERROR),)
 
     def metrics(self, bank: ItemBank) -> tuple[str, ...]:
-        """Return the metrics that may score an item: the one asked for, or those of the bank."""
+        """Return the metrics that may score an item: the plan's own, or those of the bank."""
         if self.metric is not None:
             return (self.metric,)
         return tuple(str(name) for name in bank.provenance.get("metrics", ()))
 
     def session(self, bank: ItemBank, answers: Sequence[str] = ()) -> AdaptiveSession:
-        """Begin a session, or take one up from its answers."""
+        """Begin a session, or resume one from its answers."""
         return AdaptiveSession.resume(
             bank,
             answers,
@@ -150,7 +145,7 @@ def _is_number(value: object) -> bool:
 
 def _rule(option: str, value: float) -> StopRule:
     try:
-        return stop_rule(_RULES[option], value)
+        return stop_rule(_STOP_RULES[option], value)
     except SelectionError as error:
         expected = "between 0 and 1" if option == "reliability" else "above 0"
         msg = f"{option} of {value:g} found, expected a number {expected}"
@@ -158,9 +153,9 @@ def _rule(option: str, value: float) -> StopRule:
 
 
 def forecast(plan: Plan, bank: ItemBank) -> str:
-    """Say how many items, and at what cost, tests of three models would take.
+    """Return a sentence on how many items tests of three simulated models take, and their cost.
 
-    Their abilities are the mean of calibrated models and one standard deviation either way;
+    Their abilities are the mean of the calibrated models and one standard deviation either side;
     answers are drawn from the bank's curves.
     """
     rng = np.random.default_rng(plan.seed)

@@ -1,10 +1,11 @@
-"""What answers so far say of a model's ability: EAP, MAP and WLE with standard errors.
+"""Abilities (EAP, MAP, WLE) and predicted full scores of models in adaptive tests.
 
-Many sessions at once: arrays have an axis of S sessions first, each of which has answered as many
-items as the others.
+* `Belief`: the answers of S sessions and the posterior of their abilities on a grid; all sessions
+  have answered equally many items, and arrays have an axis of sessions first
+* `score`: abilities with standard errors, by a name of `SCORINGS`
+* `laplace`, `project`: ability and misfit factors jointly, and from them the score on all items
+* `anchor_points`, `anchor_scores`: tinyBenchmarks' fixed weighted set of items [Pol24]_
 """
-# PART projection - What the full benchmark would say: scores of items asked, and those expected of the rest.
-# PART anchors - Anchor points: a fixed weighted set of items that stands for the whole benchmark [Pol24]_.
 
 from __future__ import annotations
 
@@ -23,35 +24,24 @@ from evalstats_plugin.errors import DesignError, SelectionError, no_such
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
 from evalstats_plugin.stats.interval import normal_quantile, tail_probability
 
-N_NODES = 201
-
-
+_NODES = 201
 _REACH = 6.0
 """Of the grid, in standard deviations of the prior to each side."""
 
-
 _STEPS = 30
-
+"""Largest number of Newton steps to the posterior mode."""
 
 _ROUNDS = 50
-
-
 _STARTS = 5
-
-
-class Scored(NamedTuple):
-    """Abilities of sessions, shape (S,)."""
-
-    ability: FloatArray
-    std_error: FloatArray
+"""Of k-means."""
 
 
 @dataclass(frozen=True, eq=False)
 class Belief:
-    """Answers of S sessions and what they say of the abilities, on a grid of G nodes."""
+    """Answers of S sessions and the posterior of their abilities, on a grid of G nodes."""
 
     items: Items
-    """Of the bank."""
+    """All items of the bank."""
     nodes: FloatArray
     """Abilities, shape (G,)."""
     log_prior: FloatArray
@@ -66,22 +56,22 @@ class Belief:
 
     @classmethod
     def prior(cls, bank: ItemBank, n_sessions: int = 1) -> Belief:
-        """What is believed before the first answer: abilities as those of the bank's models."""
-        nodes = bank.ability_mean + bank.ability_sd * np.linspace(-_REACH, _REACH, N_NODES)
+        """The belief before the first answer: abilities as those of the bank's models."""
+        nodes = bank.ability_mean + bank.ability_sd * np.linspace(-_REACH, _REACH, _NODES)
         log_prior = -0.5 * ((nodes - bank.ability_mean) / bank.ability_sd) ** 2
         empty = np.zeros((n_sessions, 0))
         return cls(
             bank.items,
             nodes,
             log_prior - special.logsumexp(log_prior),
-            np.zeros((n_sessions, N_NODES)),
+            np.zeros((n_sessions, _NODES)),
             empty.astype(np.int64),
             empty,
             empty,
         )
 
     def answered(self, places: IntArray, right: FloatArray, trials: FloatArray) -> Belief:
-        """Return the belief after further answers, arrays of shape (S, k)."""
+        """Return the belief after further answers; arrays of shape (S, k)."""
         items = self.items.take(places[..., None])
         found = log_likelihood(items, self.nodes, right[..., None], trials[..., None])
         return replace(
@@ -103,7 +93,7 @@ class Belief:
         """Equal-tailed limits of the abilities, each of shape (S,)."""
         tail = tail_probability(confidence_level)
         at = self.posterior
-        # A node stands for what is around it: half of it lies below.
+        # A node stands for the interval around it: half of it lies below.
         below = np.cumsum(at, axis=-1) - at / 2
         return _crossing(below, self.nodes, tail), _crossing(below, self.nodes, 1 - tail)
 
@@ -114,7 +104,7 @@ class Belief:
         return at @ np.clip((self.nodes - ability) / step + 0.5, 0, 1)
 
     def log_ratio(self, above: float, below: float) -> FloatArray:
-        """Log likelihood ratio of one ability to another, between nodes by a line, shape (S,)."""
+        """Log likelihood ratio of two abilities, by linear interpolation, shape (S,)."""
         at = np.interp([above, below], self.nodes, np.arange(len(self.nodes)))
         left = np.minimum(at.astype(np.int64), len(self.nodes) - 2)
         values = self.log_likelihood
@@ -122,8 +112,28 @@ class Belief:
         return found[:, 0] - found[:, 1]
 
     def entropy(self) -> FloatArray:
-        """Of the posterior over the nodes, in nats, shape (S,)."""
+        """Entropy of the posterior over the nodes, in nats, shape (S,)."""
         return special.entr(self.posterior).sum(axis=-1)
+
+
+class Scored(NamedTuple):
+    """Abilities of sessions, shape (S,)."""
+
+    ability: FloatArray
+    std_error: FloatArray
+
+
+def score(belief: Belief, scoring: str = "eap") -> Scored:
+    """Estimate abilities by a name of `SCORINGS`.
+
+    Raises
+    ------
+    SelectionError
+        No such name.
+    """
+    if scoring not in SCORINGS:
+        raise SelectionError(no_such("scoring", scoring, SCORINGS, ", ".join(SCORINGS)))
+    return SCORINGS[scoring](belief)
 
 
 def eap(belief: Belief) -> Scored:
@@ -134,15 +144,15 @@ def eap(belief: Belief) -> Scored:
 
 
 def maximum_a_posteriori(belief: Belief) -> Scored:
-    """Mode of the posterior, and its curvature there."""
+    """Mode of the posterior, with the standard error from its curvature there."""
     return _peak(belief.log_likelihood + belief.log_prior, belief.nodes)
 
 
 def weighted_likelihood(belief: Belief) -> Scored:
-    """Mode of the likelihood weighted by the root of the information [War89]_.
+    """Mode of the likelihood weighted by the square root of the information [War89]_.
 
-    No prior: nearly unbiased whatever the ability. Before the first answer it is the prior's mean,
-    with an infinite standard error.
+    Uses no prior and is nearly unbiased at every ability. Before the first answer it is the
+    prior's mean, with an infinite standard error.
     """
     n_sessions, n = belief.places.shape
     if n == 0:
@@ -162,19 +172,6 @@ SCORINGS: Mapping[str, Callable[[Belief], Scored]] = MappingProxyType(
 )
 
 
-def score(belief: Belief, scoring: str = "eap") -> Scored:
-    """Abilities by a name of `SCORINGS`.
-
-    Raises
-    ------
-    SelectionError
-        No such name.
-    """
-    if scoring not in SCORINGS:
-        raise SelectionError(no_such("scoring", scoring, SCORINGS, ", ".join(SCORINGS)))
-    return SCORINGS[scoring](belief)
-
-
 def _peak(values: FloatArray, nodes: FloatArray) -> Scored:
     """Vertex of the parabola through the highest node and its neighbours."""
     top = np.clip(values.argmax(axis=-1), 1, len(nodes) - 2)[:, None]
@@ -186,7 +183,7 @@ def _peak(values: FloatArray, nodes: FloatArray) -> Scored:
 
 
 def _crossing(below: FloatArray, nodes: FloatArray, probability: float) -> FloatArray:
-    """Where distribution functions, shape (S, G), pass a probability."""
+    """Quantiles of distribution functions on the grid, shape (S, G)."""
     after = np.clip((below < probability).sum(axis=-1), 1, len(nodes) - 1)[:, None]
     low = np.take_along_axis(below, after - 1, axis=-1)[:, 0]
     high = np.take_along_axis(below, after, axis=-1)[:, 0]
@@ -195,7 +192,7 @@ def _crossing(below: FloatArray, nodes: FloatArray, probability: float) -> Float
 
 
 class State(NamedTuple):
-    """Normal approximation of (θ, f) of S sessions, in D = 1 + K dimensions."""
+    """Normal approximation to the posterior of (θ, f) of S sessions; D = 1 + K dimensions."""
 
     mean: FloatArray
     """Shape (S, D)."""
@@ -203,48 +200,11 @@ class State(NamedTuple):
     """Shape (S, D, D)."""
 
 
-class FullScore(NamedTuple):
-    """Scores on all items, over all of them and by task: arrays of shape (S, 1 + T)."""
-
-    estimate: FloatArray
-    low: FloatArray
-    high: FloatArray
-    std_error: FloatArray
-
-
-@dataclass(frozen=True, eq=False)
-class Shares:
-    """How much an item counts in each score: the mean of all items, and of each task's."""
-
-    names: tuple[str, ...]
-    """`ALL_TASKS`, then tasks."""
-    weights: FloatArray
-    """Shape (M, 1 + T)."""
-    misfit: FloatArray
-    """Standard deviation of scores that nothing else explains, shape (1 + T,)."""
-
-    @classmethod
-    def of(cls, bank: ItemBank) -> Shares:
-        """Scores of a bank's tasks; of one task alone there is no other than that of all items."""
-        tasks = bank.task_names
-        names = (ALL_TASKS, *tasks) if len(tasks) > 1 else (ALL_TASKS,)
-        own = bank.tasks.astype(str)[:, None] == np.asarray(names)[None, :]
-        own[:, 0] = True
-        misfit = np.array([float(bank.misfit.get(name, 0.0)) for name in names])
-        # A score lies in memory in one piece: sums over items are quickest so.
-        return cls(names, np.asfortranarray(own / own.sum(axis=0)), misfit)
-
-    @cached_property
-    def squares(self) -> FloatArray:
-        """Of the weights."""
-        return self.weights**2
-
-
 def laplace(belief: Belief, start: State | None = None) -> State:
-    """Mode and curvature of the joint posterior of ability and misfit factors.
+    """Laplace approximation to the joint posterior of ability and misfit factors.
 
-    Fisher scoring, from the ability as estimated where there is no better start; items' errors
-    flatten their curves as in `curves.respond`.
+    Fisher scoring from the EAP ability, unless a better start is given; items' errors flatten
+    their curves as in `curves.respond`.
     """
     n_sessions = len(belief.places)
     k = belief.items.loadings.shape[-1]
@@ -259,7 +219,7 @@ def laplace(belief: Belief, start: State | None = None) -> State:
     directions = items.directions
     curvature = np.broadcast_to(precision, (n_sessions, 1 + k, 1 + k))
     for _ in range(_STEPS):
-        found = _at(items, mean)
+        found = respond(items, mean[:, :1], (items.loadings @ mean[:, 1:, None])[..., 0])
         noise = found.variance
         pull = (belief.right - belief.trials * found.probability) * found.scale / noise
         weight = belief.trials * found.scale**2 / noise
@@ -275,42 +235,42 @@ def laplace(belief: Belief, start: State | None = None) -> State:
     return State(mean, np.asarray(np.linalg.inv(curvature), dtype=np.float64))
 
 
-def _at(items: Items, mean: FloatArray) -> Response:
-    shift = (items.loadings @ mean[:, 1:, None])[..., 0]
-    return respond(items, mean[:, :1], shift)
+@dataclass(frozen=True, eq=False)
+class Shares:
+    """Weight of each item in each score: the mean over all items, and over each task's."""
+
+    names: tuple[str, ...]
+    """`ALL_TASKS`, then the tasks."""
+    weights: FloatArray
+    """Shape (M, 1 + T)."""
+    misfit: FloatArray
+    """Standard deviation of scores around their predictions, shape (1 + T,); see
+    `ItemBank.misfit`."""
+
+    @classmethod
+    def of(cls, bank: ItemBank) -> Shares:
+        """Scores of a bank's tasks; a single task has only the score over all items."""
+        tasks = bank.task_names
+        names = (ALL_TASKS, *tasks) if len(tasks) > 1 else (ALL_TASKS,)
+        own = bank.tasks.astype(str)[:, None] == np.asarray(names)[None, :]
+        own[:, 0] = True
+        misfit = np.array([float(bank.misfit.get(name, 0.0)) for name in names])
+        # Column-major: sums over items are fastest that way.
+        return cls(names, np.asfortranarray(own / own.sum(axis=0)), misfit)
+
+    @cached_property
+    def squares(self) -> FloatArray:
+        """Squared weights."""
+        return self.weights**2
 
 
-def expected(belief: Belief, state: State, spread: FloatArray | float = 0.0) -> Response:
-    """Curves of all items at the state of each session, shape (S, M), `spread` averaged over."""
-    shift = state.mean[:, 1:] @ belief.items.loadings.T
-    return respond(belief.items, state.mean[:, :1], shift, spread)
+class FullScore(NamedTuple):
+    """Scores on all items, over all of them and by task: arrays of shape (S, 1 + T)."""
 
-
-def rest_of(belief: Belief) -> FloatArray:
-    """1 where an item has not been asked: shape (S, M)."""
-    rest = np.ones((len(belief.places), len(belief.items.discrimination)))
-    np.put_along_axis(rest, belief.places, 0.0, axis=1)
-    return rest
-
-
-def sensitivity(slopes: FloatArray, directions: FloatArray, weights: FloatArray) -> FloatArray:
-    """Derivative of scores by (θ, f): (S, 1 + T, D).
-
-    Parameters
-    ----------
-    slopes
-        Of the curves not answered yet by their logits, shape (S, M).
-    directions
-        Shape (M, D).
-    weights
-        Shape (M, 1 + T).
-    """
-    return np.swapaxes((slopes[:, None] * directions.T) @ weights, 1, 2)
-
-
-def along(covariance: FloatArray, directions: FloatArray) -> FloatArray:
-    """Covariance of a state with each item's logit: (S, D, M) for directions (M, D)."""
-    return covariance @ directions.T
+    estimate: FloatArray
+    low: FloatArray
+    high: FloatArray
+    std_error: FloatArray
 
 
 def project(
@@ -319,13 +279,13 @@ def project(
     """Expected score on all items, with an interval for the score that asking all would give.
 
     The item response projection (p-IRT) of tinyBenchmarks [Pol24]_, with misfit factors in place
-    of its mixture with the mean of the items asked. The variance is that of the state, of the
-    answers not seen yet, and of misfit that the factors do not tell.
+    of its mixture with the mean over the items asked. The variance has three parts: uncertainty of
+    ability and factors, chance in the answers not seen, and misfit beyond the factors.
     """
     state = laplace(belief) if state is None else state
     rest, directions = rest_of(belief), belief.items.directions
     spread = (along(state.covariance, directions) * directions.T).sum(axis=1)
-    # The mean of a curve over a normal logit: flatter than the curve at its mean.
+    # The mean of a curve over a normal logit is flatter than the curve at the mean logit.
     p = rest * expected(belief, state, spread).probability
     asked = shares.weights[belief.places]
     scores = belief.right / np.maximum(belief.trials, 1e-9)
@@ -342,8 +302,44 @@ def project(
     return FullScore(estimate, low, high, std_error)
 
 
+def expected(belief: Belief, state: State, spread: FloatArray | float = 0.0) -> Response:
+    """Curves of all items at the mean state of each session, shape (S, M).
+
+    `spread` is a variance of the logits to average over, as in `curves.respond`.
+    """
+    shift = state.mean[:, 1:] @ belief.items.loadings.T
+    return respond(belief.items, state.mean[:, :1], shift, spread)
+
+
+def rest_of(belief: Belief) -> FloatArray:
+    """1 for items that have not been asked, else 0: shape (S, M)."""
+    rest = np.ones((len(belief.places), len(belief.items.discrimination)))
+    np.put_along_axis(rest, belief.places, 0.0, axis=1)
+    return rest
+
+
+def sensitivity(slopes: FloatArray, directions: FloatArray, weights: FloatArray) -> FloatArray:
+    """Derivatives of scores in (θ, f), shape (S, 1 + T, D).
+
+    Parameters
+    ----------
+    slopes
+        Derivatives of the curves in their logits, 0 for items asked; shape (S, M).
+    directions
+        Shape (M, D).
+    weights
+        Shape (M, 1 + T).
+    """
+    return np.swapaxes((slopes[:, None] * directions.T) @ weights, 1, 2)
+
+
+def along(covariance: FloatArray, directions: FloatArray) -> FloatArray:
+    """Covariance of (θ, f) with each item's logit: (S, D, M) for directions (M, D)."""
+    return covariance @ directions.T
+
+
 class Anchors(NamedTuple):
-    """Items to ask of every model, and the share of the benchmark each stands for."""
+    """Items to ask every model, and the share of the benchmark that each represents."""
 
     places: IntArray
     """Shape (k,)."""
@@ -354,7 +350,7 @@ class Anchors(NamedTuple):
 def anchor_points(
     bank: ItemBank, k: int, *, rng: np.random.Generator | int | None = None
 ) -> Anchors:
-    """Find anchors by k-means on the parameters (a, d, λ) of the items that may be asked.
+    """Choose k anchor items by k-means on the parameters (a, d, λ) of usable items [Pol24]_.
 
     Raises
     ------
@@ -378,7 +374,7 @@ def anchor_points(
 def anchor_scores(
     bank: ItemBank, anchors: Anchors, answers: FloatArray
 ) -> tuple[FloatArray, FullScore]:
-    """Full scores of S models by anchors: weighted mean, and projected from the answers.
+    """Predict full scores of S models from anchors: weighted means, and projections (p-IRT).
 
     Parameters
     ----------
@@ -391,14 +387,8 @@ def anchor_scores(
     return right @ anchors.weights, project(belief, Shares.of(bank))
 
 
-def _distances(points: FloatArray, centres: FloatArray) -> FloatArray:
-    """Squared, shape (P, k)."""
-    squares = (points**2).sum(axis=1)[:, None] + (centres**2).sum(axis=1)
-    return np.maximum(squares - 2 * points @ centres.T, 0.0)
-
-
 def _k_means(points: FloatArray, k: int, rng: np.random.Generator) -> tuple[FloatArray, float]:
-    """Lloyd's rounds from points drawn at random; centres and the sum of squares left."""
+    """Lloyd's algorithm from random points; centres and the remaining sum of squares."""
     centres = points[rng.permutation(len(points))[:k]].copy()
     for _ in range(_ROUNDS):
         own = _distances(points, centres).argmin(axis=1)
@@ -412,8 +402,14 @@ def _k_means(points: FloatArray, k: int, rng: np.random.Generator) -> tuple[Floa
     return centres, float(_distances(points, centres).min(axis=1).sum())
 
 
+def _distances(points: FloatArray, centres: FloatArray) -> FloatArray:
+    """Squared distances, shape (P, k)."""
+    squares = (points**2).sum(axis=1)[:, None] + (centres**2).sum(axis=1)
+    return np.maximum(squares - 2 * points @ centres.T, 0.0)
+
+
 def _distinct_nearest(distance: FloatArray) -> IntArray:
-    """Nearest point of each centre, no point twice: by least total distance."""
+    """Assign each centre a point of its own, with the least total distance."""
     from scipy.optimize import linear_sum_assignment
 
     rows, columns = linear_sum_assignment(distance.T)

@@ -1,5 +1,10 @@
-"""Which item to ask next: how much each is worth, by rule."""
-# PART constraints - Which of the good items to take: content balanced over tasks, exposure held down.
+"""Item selection: rules that value items, content balancing and exposure control.
+
+* `RULES`, `worth`: the value of each item for the next question, from `Candidates`
+* `Targets`: content balancing over tasks
+* `Randomesque`, `SympsonHetter`: exposure control
+* `pick`: the best item allowed
+"""
 
 from __future__ import annotations
 
@@ -30,37 +35,27 @@ from evalstats_plugin.errors import SelectionError, no_such
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
 
 _NOTHING = 1e-16
-"""Probability of a node that changes no digit of a mean."""
-
+"""Probability below which a node is ignored: it changes no digit of a mean."""
 
 _AT_HAND, _MOST_AT_HAND = 128, 30_000_000
-"""Bytes: of each item in the arrays that a step makes and drops; and what glibc keeps at most."""
-
+"""Bytes per item of the temporary arrays of a step; and the largest block that glibc reuses."""
 
 _COARSE = 4
-"""Nodes of the grid to one of the tables of curves: curves bend less than posteriors."""
-
+"""Nodes of the grid for each node of the tables: curves are smoother than posteriors."""
 
 _TABLES: WeakKeyDictionary[ItemBank, Tables] = WeakKeyDictionary()
-
-
-MIXED = "mixed"
-"""Every other item by ``"full-score"``, the others at random."""
-
+_SLACK = 2.0
+"""Items that a task may be ahead of its share under the rule ``"auto"``: the best items still come
+first, but no single task dominates the ability."""
 
 Content: TypeAlias = Mapping[str, float] | Literal["tasks"] | None
-"""Share of the questions by task; ``"tasks"``: as in the bank; None: whatever the rule likes,
-which for the rule ``"auto"`` means near the shares of the bank."""
-
-
-_SLACK = 2.0
-"""Items that a task may be ahead of its share for the rule ``"auto"``: the best items still come
-first, and abilities of a kind of their own do not pass for the ability."""
+"""Share of the questions by task; ``"tasks"``: as in the bank; None: no balancing, except that the
+rule ``"auto"`` keeps near the shares of the bank."""
 
 
 @dataclass(frozen=True, eq=False)
 class Tables:
-    """Curves of a bank's items at a few nodes, each of shape (Q, M): made when asked for, once."""
+    """Curves of a bank's items at a few nodes, each of shape (Q, M), computed once on first use."""
 
     items: Items
     nodes: FloatArray
@@ -71,15 +66,15 @@ class Tables:
     def of(cls, bank: ItemBank) -> Tables:
         """Tables of a bank; sessions on the same bank share them."""
         if bank not in _TABLES:
-            # Once a block has been freed, the C library keeps smaller ones at hand; it would
-            # return those of each step to the system and fetch them again, at twice the time.
+            # After a large block was freed, glibc reuses smaller ones. Without that it returns the
+            # arrays of each step to the system, and steps take twice as long.
             np.empty(min(_AT_HAND * len(bank), _MOST_AT_HAND), dtype=np.uint8)
             _TABLES[bank] = cls(bank.items, Belief.prior(bank).nodes, Shares.of(bank))
         return _TABLES[bank]
 
     @cached_property
     def spreading(self) -> FloatArray:
-        """How a node of the grid is shared out among the few: shape (G, Q)."""
+        """Interpolation weights of the grid's nodes on the table's nodes, shape (G, Q)."""
         few = self._few
         return np.maximum(1 - np.abs(self.nodes[:, None] - few) / (few[1] - few[0]), 0)
 
@@ -109,7 +104,7 @@ class Tables:
 
 @dataclass(frozen=True, eq=False)
 class Candidates:
-    """What rules look at: the belief of S sessions, the tables, and the state of abilities."""
+    """What rules use: the belief of S sessions, the tables, and the state of the abilities."""
 
     belief: Belief
     tables: Tables
@@ -125,22 +120,21 @@ class Candidates:
 
     @cached_property
     def state(self) -> State:
-        """Of abilities and misfit factors; not every rule asks for it."""
+        """Normal approximation of ability and misfit factors, computed on first use."""
         return self.find_state()
 
     def averaged(self, table: Callable[[Tables], FloatArray]) -> FloatArray:
         """Mean of a table over the posterior: shape (S, M)."""
         few = self.belief.posterior @ self.tables.spreading
         reached = np.flatnonzero((few > _NOTHING).any(axis=0))
-        # What is believed lies in one piece of the grid.
+        # The posterior's mass lies in one slice of the grid.
         piece = slice(reached[0], reached[-1] + 1)
         return few[:, piece] @ table(self.tables)[piece]
 
     def expecting(self, chosen: np.ndarray) -> Candidates:
-        """Return what will be believed once an item of each session, shape (S,), is answered.
+        """Return the candidates expected after one item per session, shape (S,), is answered.
 
-        Of the answer only its information counts: posteriors become narrower, around where they
-        are.
+        Only the answer's information is used: posteriors narrow around their present means.
         """
         ability, _ = eap(self.belief)
         items = self.belief.items.take(chosen[:, None])
@@ -163,22 +157,22 @@ class Candidates:
 
 
 Rule = Callable[[Candidates], FloatArray]
-"""Gives the worth of every item for every session, shape (S, M)."""
+"""Returns the worth of every item for every session, shape (S, M)."""
 
 
 def information(candidates: Candidates) -> FloatArray:
-    """Fisher information at the ability as estimated [Lor80]_."""
+    """Fisher information at the estimated ability [Lor80]_."""
     ability, _ = eap(candidates.belief)
     return respond(candidates.belief.items, ability[:, None]).information
 
 
 def posterior_information(candidates: Candidates) -> FloatArray:
-    """Fisher information averaged over what the ability and the item's parameters may be."""
+    """Fisher information averaged over the posterior of the ability and the item's errors."""
     return candidates.averaged(lambda tables: tables.information)
 
 
 def kullback_leibler(candidates: Candidates) -> FloatArray:
-    """How well answers tell the ability as estimated from all it may be [CY96]_."""
+    """Kullback–Leibler information: the estimated ability against the posterior [CY96]_."""
     ability, _ = eap(candidates.belief)
     p = respond(candidates.belief.items, ability[:, None]).probability
     right = candidates.averaged(lambda tables: tables.log_right)
@@ -188,22 +182,21 @@ def kullback_leibler(candidates: Candidates) -> FloatArray:
 
 
 def d_optimal(candidates: Candidates) -> FloatArray:
-    """Fall of the log volume of what ability and misfit factors may be [Seg96]_."""
+    """D-optimality: log determinant gained for ability and misfit factors [Seg96]_."""
     gain, _ = _gain_and_along(candidates)
     return np.log1p(gain)
 
 
 def a_optimal(candidates: Candidates) -> FloatArray:
-    """Fall of the summed variances of ability and misfit factors."""
+    """A-optimality: reduction of the summed variances of ability and misfit factors."""
     gain, squares = _gain_and_along(candidates)
     return squares / (1 + gain)
 
 
 def full_score(candidates: Candidates) -> FloatArray:
-    """Fall of the variance of the full score that asking an item brings.
+    """Reduction of the variance of the full score by asking an item (c-optimality).
 
-    Optimal for one function of the state (c-optimality): items count as far as they tell what the
-    model would score on those not asked.
+    Items are worth as much as they reveal of the model's score on the items not asked.
     """
     belief, state = candidates.belief, candidates.state
     found, directions = expected(belief, state), belief.items.directions
@@ -213,12 +206,12 @@ def full_score(candidates: Candidates) -> FloatArray:
     weight = found.scale**2 / found.variance
     total = 1 + weight * (towards * directions.T).sum(axis=1)
     told = (slope @ towards)[:, 0]
-    # An item asked is no longer to be predicted, which counts where few are left.
+    # An item asked need not be predicted any more, which matters when few are left.
     return weight * told**2 / total + found.variance * share[:, 0] ** 2
 
 
 def at_random(candidates: Candidates) -> FloatArray:
-    """Any item is as good as another: the baseline."""
+    """Random worth: the baseline."""
     shape = len(candidates.belief.places), len(candidates.belief.items.discrimination)
     return candidates.rng.random(shape)
 
@@ -234,13 +227,14 @@ RULES: Mapping[str, Rule] = MappingProxyType(
         "random": at_random,
     }
 )
-
+MIXED = "mixed"
+"""Every other item by ``"full-score"``, the others at random."""
 
 RULE_NAMES = (*RULES, MIXED)
 
 
 def rule_for(bank: ItemBank, rule: str) -> str:
-    """Name of the rule; ``"auto"`` goes by what the bank knows.
+    """Resolve a rule's name; ``"auto"`` depends on whether the bank has misfit factors.
 
     Raises
     ------
@@ -262,60 +256,19 @@ def worth(candidates: Candidates, rule: str, n_asked: int) -> FloatArray:
 
 
 def _gain_and_along(candidates: Candidates) -> tuple[FloatArray, FloatArray]:
-    """Information of each item times variance of its logit, and times covariances squared."""
-    found, directions = (
-        expected(candidates.belief, candidates.state),
-        candidates.belief.items.directions,
-    )
+    """Information of each item times its logit's variance, and times squared covariances."""
+    found = expected(candidates.belief, candidates.state)
+    directions = candidates.belief.items.directions
     weight = found.scale**2 / found.variance
     towards = along(candidates.state.covariance, directions)
     return weight * (towards * directions.T).sum(axis=1), weight * (towards**2).sum(axis=1)
-
-
-@dataclass(frozen=True)
-class Randomesque:
-    """One of the best `size` items, at random [KZ89]_."""
-
-    size: int = 5
-
-    def __post_init__(self) -> None:
-        if self.size < 1:
-            raise SelectionError(f"randomesque of {self.size} items found, expected at least 1")
-
-
-@dataclass(frozen=True, eq=False)
-class SympsonHetter:
-    """An item that is chosen is asked with its own probability, else the next best [SH85]_.
-
-    An item that was refused is refused for the whole test, so all items are drawn for before it
-    [vdLV04]_.
-    """
-
-    probability: FloatArray
-    """Shape (M,); `exposure.exposure_control` finds them."""
-
-
-Exposure: TypeAlias = Randomesque | SympsonHetter | None
-
-
-def eligible(exposure: Exposure, shape: tuple[int, int], rng: np.random.Generator) -> BoolArray:
-    """Draw the items that S sessions may be asked at all: shape (S, M)."""
-    if not isinstance(exposure, SympsonHetter):
-        return np.ones(shape, dtype=np.bool_)
-    return np.asarray(rng.random(shape) < exposure.probability)
-
-
-def preferring(allowed: BoolArray, eligible_ones: BoolArray) -> BoolArray:
-    """Keep of the items allowed, (S, M), those eligible; where there is none, all of them."""
-    found = allowed & eligible_ones
-    return np.where(found.any(axis=1, keepdims=True), found, allowed)
 
 
 @dataclass(frozen=True, eq=False)
 class Targets:
     """Content balancing: the task furthest behind its share is next [KZ89]_.
 
-    With slack any task is allowed that is not so many items ahead of its share.
+    With slack, every task is allowed that is less than so many items ahead of its share.
     """
 
     task: IntArray
@@ -326,12 +279,12 @@ class Targets:
 
     @classmethod
     def of(cls, bank: ItemBank, content: Content, rule: str = "") -> Targets | None:
-        """Targets of a bank, for a rule as it was asked for.
+        """Targets of a bank, or None for no balancing; `rule` is the unresolved name.
 
         Raises
         ------
         SelectionError
-            A task that is not in the bank, or shares that no question can have.
+            A task that is not in the bank, or shares that are negative or all 0.
         """
         loose = rule == "auto" and len(bank.task_names) > 1
         if content is None and not loose:
@@ -356,30 +309,69 @@ class Targets:
         return cls(task, share / share.sum())
 
     def described(self, names: tuple[str, ...]) -> str:
-        """Say how questions are shared out over the bank's tasks."""
+        """Describe the shares of the tasks in words."""
         if self.slack is not None:
             return "near the shares of the bank"
         shares = zip(names, self.share.tolist(), strict=True)
         return ", ".join(f"{name} {share:.0%}" for name, share in shares if share > 0)
 
     def allowed(self, open_items: NDArray[np.bool_], asked: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Keep of the items open to each session, (S, M), those of the tasks that are due."""
+        """Keep the items of tasks that are due, of those open to each session, (S, M)."""
         counts = self._counts(asked)
         behind = self.share * (counts.sum(axis=1, keepdims=True) + 1) - counts
         left = (self._counts(open_items) > 0) & (self.share > 0)
         due = np.where(left, behind, -np.inf)
-        # Some task is always behind its share, or just on it.
+        # At least one task is always behind or at its share.
         bar = due.max(axis=1, keepdims=True)
         bar = bar if self.slack is None else np.minimum(bar, 1 - self.slack)
         found = open_items & (left & (due >= bar)).take(self.task, axis=1)
-        # Where all tasks with a share are used up, whatever is left.
+        # If all tasks with a share are exhausted, whatever is left.
         return np.where(left.any(axis=1, keepdims=True), found, open_items)
 
     def _counts(self, items: BoolArray) -> IntArray:
-        """Items of a mask, (S, M), by task: shape (S, T)."""
+        """Number of items of a mask, (S, M), by task: shape (S, T)."""
         shape = len(items), len(self.share)
         codes = self.task + shape[1] * np.arange(shape[0])[:, None]
         return np.bincount(codes[items], minlength=shape[0] * shape[1]).reshape(shape)
+
+
+@dataclass(frozen=True)
+class Randomesque:
+    """Ask one of the best `size` items, at random [KZ89]_."""
+
+    size: int = 5
+
+    def __post_init__(self) -> None:
+        if self.size < 1:
+            raise SelectionError(f"randomesque of {self.size} items found, expected at least 1")
+
+
+@dataclass(frozen=True, eq=False)
+class SympsonHetter:
+    """Ask a chosen item with its own probability, else the next best [SH85]_.
+
+    An item refused once is refused for the whole test, so eligibility of all items is drawn before
+    it starts [vdLV04]_.
+    """
+
+    probability: FloatArray
+    """Shape (M,); see `simulation.exposure_control`."""
+
+
+Exposure: TypeAlias = Randomesque | SympsonHetter | None
+
+
+def eligible(exposure: Exposure, shape: tuple[int, int], rng: np.random.Generator) -> BoolArray:
+    """Draw the items that each of S sessions may be asked, shape (S, M)."""
+    if not isinstance(exposure, SympsonHetter):
+        return np.ones(shape, dtype=np.bool_)
+    return np.asarray(rng.random(shape) < exposure.probability)
+
+
+def preferring(allowed: BoolArray, eligible_ones: BoolArray) -> BoolArray:
+    """Keep the eligible ones of the items allowed, (S, M); all of them if none is eligible."""
+    found = allowed & eligible_ones
+    return np.where(found.any(axis=1, keepdims=True), found, allowed)
 
 
 def pick(
@@ -388,12 +380,12 @@ def pick(
     exposure: Exposure,
     rng: np.random.Generator,
 ) -> IntArray:
-    """Take one item for each session: shape (S,).
+    """Choose one item for each session, shape (S,).
 
     Parameters
     ----------
     worth, allowed
-        Shape (S, M); every session has an item allowed.
+        Shape (S, M); every session needs at least one item allowed.
     """
     values = np.where(allowed, worth, -np.inf)
     if not isinstance(exposure, Randomesque):

@@ -1,6 +1,8 @@
-"""One model's adaptive test: next item, answer, ability, and why it stopped."""
-# PART settings - How a session chooses, scores and stops.
-# PART answers_file - The answers of a session on disk, each as soon as it is in: what a killed run leaves behind.
+"""The adaptive test of one model: `AdaptiveSession` and its answers on disk.
+
+* `AdaptiveSession`: gives the next items, takes answers, estimates, and stops
+* `AnswersFile`: answers on disk as soon as they are in, so that a killed run can be resumed
+"""
 
 from __future__ import annotations
 
@@ -12,10 +14,9 @@ import sys
 import weakref
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import Any, ClassVar, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,47 +46,61 @@ from evalstats_plugin.adaptive.stopping import (
     StopRule,
     Trace,
 )
+from evalstats_plugin.data.results import Drawable
 from evalstats_plugin.errors import DesignError, LogError, SelectionError, WriteError
 from evalstats_plugin.stats.arrays import IntArray
 
 EXHAUSTED = "no item left to ask"
-
+"""Reason to stop when every item has been asked."""
 
 _RECENT = 5
-
+"""Number of last answers over which the information gain is averaged."""
 
 _MOST_TRIALS = 2**53
-"""Answers over which information gained is averaged."""
-
+"""Largest number of epochs that a float holds exactly."""
 
 _KEY = "evalstats_adaptive"
-
+"""Key of the format version in the header of an answers file."""
 
 _FACTS = "facts"
 
 
-class AdaptiveSession:
+class Settings(TypedDict, total=False):
+    """How a session chooses, scores and stops; see `AdaptiveSession` for their meaning."""
+
+    rule: str
+    stop: Sequence[StopRule]
+    scoring: str
+    batch: int
+    content: Content
+    exposure: Exposure
+    confidence_level: float
+
+
+class AdaptiveSession(Drawable):
     """An adaptive test of one model.
 
-    Ask for items with `next`, tell answers with `record`, until `stopped` says why. Items that
-    were given out and not answered yet are not given out again.
+    Ask the items of `next` and report their answers with `record`, until `stopped` gives a reason.
+    Items that were given out and not answered yet are not given out again.
 
     Parameters
     ----------
     bank
-        See `ItemBank.matched` for what the harness has of it.
+        Calibrated items; see `ItemBank.matched` to keep those that a harness has.
     rule
         A name of `selection.RULE_NAMES`, or ``"auto"``.
     stop
-        Rules of `stopping`; the first that is met stops. Without any, all items are asked.
+        Rules of `stopping`; the first that holds stops. Without any, all items are asked.
     scoring
-        ``"eap"``, ``"map"`` or ``"wle"``. Stopping and intervals go by the posterior.
+        ``"eap"``, ``"map"`` or ``"wle"``. Stop rules and intervals use the posterior.
     batch
         How many items `next` gives, chosen jointly.
     content
-        Shares of the tasks; see `constraints.Content`.
+        Shares of the tasks; see `selection.Content`.
     exposure
-        `constraints.Randomesque` or `SympsonHetter`.
+        `selection.Randomesque` or `selection.SympsonHetter`.
+    confidence_level
+        Of the intervals.
 
     Raises
     ------
@@ -95,25 +110,34 @@ class AdaptiveSession:
         No such rule or scoring; a batch below 1.
     """
 
+    drawn_as: ClassVar[tuple[str, ...]] = ("trace",)
+
     def __init__(
         self,
         bank: ItemBank,
         *,
+        rule: str = "auto",
+        stop: Sequence[StopRule] = (),
+        scoring: str = "eap",
+        batch: int = 1,
+        content: Content = None,
+        exposure: Exposure = None,
+        confidence_level: float = 0.95,
         rng: np.random.Generator | int | None = None,
-        **settings: Any,
     ) -> None:
         bank.require_usable()
-        known = Settings(**settings)
-        if known.batch < 1:
-            raise SelectionError(f"batch of {known.batch} items found, expected at least 1")
+        if batch < 1:
+            raise SelectionError(f"batch of {batch} items found, expected at least 1")
         self.bank = bank
-        self.rule = rule_for(bank, known.rule)
-        self.settings = known
+        self.rule = rule_for(bank, rule)
+        self.scoring = scoring
+        self.confidence_level = confidence_level
+        self.batch, self._exposure = batch, exposure
         self._trace = Trace()
-        self._stop = tuple(known.stop)
-        self._targets = Targets.of(bank, known.content, known.rule)
+        self._stop = tuple(stop)
+        self._targets = Targets.of(bank, content, rule)
         self._rng = np.random.default_rng(rng)
-        self._eligible = eligible(known.exposure, (1, len(bank)), self._rng)
+        self._eligible = eligible(exposure, (1, len(bank)), self._rng)
         self._tables = Tables.of(bank)
         self._out: NDArray[np.bool_] = np.zeros(len(bank), dtype=np.bool_)
         self._began = monotonic()
@@ -123,12 +147,13 @@ class AdaptiveSession:
         self._believe(Belief.prior(bank))
 
     def next(self, k: int | None = None, *, among: NDArray[np.bool_] | None = None) -> IntArray:
-        """Give places in the bank of the items to ask now: `k`, or as many as a batch has.
+        """Give the indices in the bank of the items to ask now: `k`, by default a batch.
 
-        Fewer where the rules stop sooner, none once the session has stopped. `among`, shape (M,),
-        are items that can be asked at this moment, where others can later.
+        Fewer if a limit on the number of items or the budget allows no more; none once the session
+        has stopped. `among`, a mask of shape (M,), restricts the choice to items that can be asked
+        at this moment.
         """
-        wanted = self._allowance(self.settings.batch if k is None else k)
+        wanted = self._allowance(self.batch if k is None else k)
         places: list[int] = []
         outlook = self._outlook
         candidates = Candidates(outlook.belief, self._tables, self._rng, lambda: outlook.state)
@@ -140,7 +165,7 @@ class AdaptiveSession:
             if self._targets is not None:
                 allowed = self._targets.allowed(allowed, self._out[None])
             values = worth(candidates, self.rule, int(self._out.sum()))
-            chosen = pick(values, allowed, self.settings.exposure, self._rng)
+            chosen = pick(values, allowed, self._exposure, self._rng)
             places.append(int(chosen[0]))
             self._out[places[-1]] = True
             if len(places) < wanted:
@@ -151,16 +176,16 @@ class AdaptiveSession:
         return np.array(places, dtype=np.int64)
 
     def record(self, place: int, score: float, trials: int = 1) -> str | None:
-        """Take the answer to an item; return why the session stops, or None.
+        """Record the answer to an item; return why the session stops, or None.
 
         Parameters
         ----------
         place
-            In the bank; an item that `next` did not give is taken as well.
+            Index in the bank; it need not be one that `next` gave.
         score
-            Mean of the item's epochs, in [0, 1].
+            Mean over the item's epochs, in [0, 1].
         trials
-            Epochs.
+            Number of epochs.
 
         Raises
         ------
@@ -189,7 +214,7 @@ class AdaptiveSession:
         return self.stopped
 
     def give_back(self, place: int) -> None:
-        """Take back an item that was given out and could not be asked: it may come again."""
+        """Take back an item that was given out and could not be asked: it may be given again."""
         if place not in self._belief.places[0]:
             self._out[place] = False
 
@@ -200,7 +225,7 @@ class AdaptiveSession:
 
     @property
     def trace(self) -> list[Step]:
-        """What was known after each answer: with the full score, which is predicted for it now."""
+        """Estimates after each answer; full scores are computed on request."""
         return self._trace.steps(self._outlook)
 
     @property
@@ -220,18 +245,18 @@ class AdaptiveSession:
 
     def interval(self) -> tuple[float, float]:
         """Limits of the ability at the session's confidence level, of equal tails."""
-        low, high = self._belief.interval(self.settings.confidence_level)
+        low, high = self._belief.interval(self.confidence_level)
         return float(low[0]), float(high[0])
 
     def full_score(self) -> dict[str, ScoreEstimate]:
-        """Expected score on all items, by task; "" is over all tasks.
+        """Predicted score on all items, by task; "" is over all tasks.
 
-        The interval is for what asking every item would have given.
+        The interval is for the score that asking every item would have given.
         """
         return self._outlook.scores()
 
     def result(self) -> dict[str, Any]:
-        """What was found, ready for JSON."""
+        """Return the estimates, ready for JSON."""
         low, high = self.interval()
         scores = {name or "all": each._asdict() for name, each in self.full_score().items()}
         own = {key: value for key, value in scores.items() if key != "all"}
@@ -241,12 +266,12 @@ class AdaptiveSession:
             "stopped": self.stopped,
             "rule": self.rule,
             "content": self._targets and self._targets.described(self.bank.task_names),
-            "scoring": self.settings.scoring,
+            "scoring": self.scoring,
             "ability": self.ability,
             "std_error": self.std_error if np.isfinite(self.std_error) else None,
             "low": low,
             "high": high,
-            "confidence_level": self.settings.confidence_level,
+            "confidence_level": self.confidence_level,
             "full_score": scores["all"],
             "full_score_by_task": own,
             "cost": None if self.bank.cost is None else self._cost,
@@ -254,7 +279,7 @@ class AdaptiveSession:
         }
 
     def to_json(self) -> str:
-        """Answers so far, a line each, for `resume`."""
+        """Return the answers so far as JSON lines, for `resume`."""
         lines = [
             {"task": each.task, "item": each.item, "score": each.score, "trials": each.trials}
             for each in self.answers
@@ -262,15 +287,22 @@ class AdaptiveSession:
         return "".join(json.dumps(line) + "\n" for line in lines)
 
     @classmethod
-    def resume(cls, bank: ItemBank, lines: Sequence[str], **settings: Any) -> AdaptiveSession:
-        """Take up a session from the lines of `to_json`.
+    def resume(
+        cls,
+        bank: ItemBank,
+        lines: Sequence[str],
+        *,
+        rng: np.random.Generator | int | None = None,
+        **settings: Unpack[Settings],
+    ) -> AdaptiveSession:
+        """Rebuild a session from the lines of `to_json`.
 
         Raises
         ------
         LogError
-            A line is none of `to_json`, or of an item that the bank does not hold.
+            A line is not from `to_json`, or its item is not in the bank.
         """
-        session = cls(bank, **settings)
+        session = cls(bank, rng=rng, **settings)
         places = {key: place for place, key in enumerate(bank.keys())}
         for number, line in enumerate(lines, 1):
             if not line.strip():
@@ -292,12 +324,13 @@ class AdaptiveSession:
         return self._outlook.belief
 
     def _believe(self, belief: Belief) -> None:
-        level = self.settings.confidence_level
+        level = self.confidence_level
         self._outlook = Outlook(belief, self._tables.shares, level)
-        self._scored: Scored = score(belief, self.settings.scoring)
+        self._scored: Scored = score(belief, self.scoring)
         self._entropies.append(float(belief.entropy()[0]))
 
     def _waiting(self) -> bool:
+        """Whether items are out that have not been answered."""
         return int(self._out.sum()) > self.n
 
     def _open(self) -> NDArray[np.bool_]:
@@ -320,7 +353,7 @@ class AdaptiveSession:
         return next((why for rule in self._stop if (why := rule(standing)) is not None), None)
 
     def standing(self) -> Standing:
-        """How the session stands, as stop rules see it."""
+        """The state of the session, as stop rules see it."""
         recent = self._entropies[-_RECENT - 1 :]
         return Standing(
             n=self.n,
@@ -334,45 +367,32 @@ class AdaptiveSession:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    """How a session chooses, scores and stops."""
-
-    rule: str = "auto"
-    stop: tuple[StopRule, ...] = ()
-    scoring: str = "eap"
-    batch: int = 1
-    content: Content = None
-    exposure: Exposure = None
-    confidence_level: float = 0.95
-
-
 class AnswersFile:
-    """Lines of `AdaptiveSession.to_json` behind a line that says what they are answers to.
+    """A file of the lines of `AdaptiveSession.to_json`, after a header that identifies the test.
 
-    A run has its file for itself until it is closed or forgotten. A file that nothing was
-    written to is removed again.
+    The file is locked for one run until it is closed or garbage-collected. A file to which
+    nothing was written is removed again.
 
     Parameters
     ----------
     path
-        Made where it is not there yet.
+        Created if it does not exist.
     about
-        What must be the same to go on, such as model and task.
+        What must be equal to resume, such as model and task.
 
     Attributes
     ----------
     answers
         Lines for `AdaptiveSession.resume`.
     facts
-        What else has been noted; of facts of one name the last.
+        Other notes by name; the last of each name counts.
 
     Raises
     ------
     LogError
-        The file is none of these, is of another bank, model or task, or another run uses it.
+        The file is of another kind, bank, model or task, or another run uses it.
     WriteError
-        It cannot be made there.
+        It cannot be created.
     """
 
     def __init__(self, path: str | Path, bank: ItemBank, about: Mapping[str, str]) -> None:
@@ -380,8 +400,8 @@ class AnswersFile:
         self.answers: list[str] = []
         self.facts: dict[str, str] = {}
         self._head = _head(bank, about)
-        self._descriptor = _held(self.path)
-        # A run that breaks off in the middle of a program never gets to close its file.
+        self._descriptor = _opened(self.path)
+        # A run that fails in the middle of a program never closes its file itself.
         self._closing = weakref.finalize(self, os.close, self._descriptor)
         try:
             self._size = self._read()
@@ -390,23 +410,23 @@ class AnswersFile:
             raise
 
     def append(self, session: AdaptiveSession) -> None:
-        """Write the last answer of a session down, to the disk itself."""
+        """Write the last answer of a session and flush it to disk."""
         line = session.to_json().splitlines()[-1]
         self._write(line)
         self.answers.append(line)
 
     def note(self, **facts: str) -> None:
-        """Write down what is no answer, such as where the run has its log."""
+        """Write facts that are not answers, such as where the run has its log."""
         if any(self.facts.get(name) != value for name, value in facts.items()):
             self._write(json.dumps({_FACTS: facts}))
             self.facts |= facts
 
     def is_for(self, bank: ItemBank, about: Mapping[str, str]) -> bool:
-        """Whether it is open, and of just this."""
+        """Whether the file is open and belongs to this test."""
         return self._closing.alive and self._head == _head(bank, about)
 
     def close(self) -> None:
-        """Let other runs have the file; a second time does nothing."""
+        """Release the file to other runs; closing twice does nothing."""
         if self._closing.alive:
             with suppress(OSError):
                 if os.fstat(self._descriptor).st_size == 0:
@@ -414,10 +434,10 @@ class AnswersFile:
             self._closing()
 
     def _read(self) -> int:
-        """Return the length of what is whole in it."""
+        """Read answers and facts; return the length of the complete lines in bytes."""
         try:
             content = self.path.read_bytes()
-            # A line without its end was being written when the run was killed.
+            # The run was killed while it wrote a line without an end.
             whole, end, torn = content.rpartition(b"\n")
             lines = whole.decode().splitlines() if end else []
         except (OSError, UnicodeDecodeError) as error:
@@ -433,6 +453,7 @@ class AnswersFile:
         return len(whole) + len(end)
 
     def _check(self, head: str) -> None:
+        """Raise unless a header is of the same bank and test."""
         try:
             found: dict[str, Any] = json.loads(head)
             found.pop(_KEY)
@@ -446,11 +467,11 @@ class AnswersFile:
                 raise LogError(f"{msg}: name another state file, or remove this one")
 
     def _write(self, line: str) -> None:
-        # The head is not there before there is something to say.
+        # The header is written together with the first line.
         text = f"{line}\n" if self._size else f"{self._head}{line}\n"
         content = memoryview(text.encode())
         try:
-            # What was torn is cut off only now: reading alone changes nothing.
+            # An incomplete line is cut off only now: reading alone changes nothing.
             os.ftruncate(self._descriptor, self._size)
             os.lseek(self._descriptor, self._size, os.SEEK_SET)
             while content:
@@ -461,8 +482,8 @@ class AnswersFile:
         self._size += len(text.encode())
 
 
-def fingerprint(bank: ItemBank) -> str:
-    """Tell a bank from others: by its items and what is known of them."""
+def _fingerprint(bank: ItemBank) -> str:
+    """Hash of a bank's items and their parameters."""
     digest = hashlib.sha256(json.dumps(bank.keys()).encode())
     for values in (bank.discrimination, bank.intercept, bank.guessing, bank.upper):
         digest.update(np.ascontiguousarray(values).tobytes())
@@ -470,15 +491,15 @@ def fingerprint(bank: ItemBank) -> str:
 
 
 def _head(bank: ItemBank, about: Mapping[str, str]) -> str:
-    return json.dumps({_KEY: 1, "bank": fingerprint(bank), **about}) + "\n"
+    return json.dumps({_KEY: 1, "bank": _fingerprint(bank), **about}) + "\n"
 
 
 def _foreign(path: Path) -> str:
     return f"{path} is no file of answers of an adaptive test; name another file"
 
 
-def _held(path: Path) -> int:
-    """Open a file that no other run has open."""
+def _opened(path: Path) -> int:
+    """Open and lock a file that no other run uses; return its descriptor."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         while True:
@@ -488,7 +509,7 @@ def _held(path: Path) -> int:
             if free and _lies_at(path, descriptor):
                 return descriptor
             os.close(descriptor)
-            # Runs of this very program that broke off may be forgotten and not cleared away yet.
+            # A failed run of this same process may not have been garbage-collected yet.
             if not free and not gc.collect():
                 msg = f"{path} is in use by another adaptive run: wait for its end"
                 raise LogError(f"{msg}, or name another state file")
@@ -497,7 +518,7 @@ def _held(path: Path) -> int:
 
 
 def _lies_at(path: Path, descriptor: int) -> bool:
-    """Whether a file is still there: the run that had it may have removed it just now."""
+    """Whether the path still is this file: the run that had it may have just removed it."""
     try:
         return os.path.samestat(os.fstat(descriptor), path.stat())
     except FileNotFoundError:
@@ -505,11 +526,11 @@ def _lies_at(path: Path, descriptor: int) -> bool:
 
 
 def _locked(descriptor: int) -> bool:
-    """Lock an open file, and say whether it was free."""
+    """Lock an open file; return whether it was free."""
     if sys.platform == "win32":
         import msvcrt
 
-        # A byte far behind the end: what is locked cannot be read.
+        # A byte far behind the end: a locked range cannot be read.
         os.lseek(descriptor, 1 << 40, os.SEEK_SET)
         try:
             msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
@@ -523,6 +544,6 @@ def _locked(descriptor: int) -> bool:
     except BlockingIOError:
         return False
     except OSError:
-        # Where a file system has no locks, such as some network drives, go on without.
+        # Some file systems, such as network drives, have no locks: go on without.
         return True
     return True

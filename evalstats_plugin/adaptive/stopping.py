@@ -1,5 +1,10 @@
-"""When to stop asking, and why."""
-# PART trace - What was believed after each answer of a session, and what follows when somebody asks.
+"""Stop rules of adaptive tests, and the state of a session that they look at.
+
+* `StdError`, `Reliability`, …: rules, each a callable that takes a `Standing` and returns a reason
+  to stop or None; `STOP_RULES` lists those made from one number
+* `Standing`, `Outlook`: estimates of a session so far
+* `Trace`: estimates after each answer, computed on request
+"""
 
 from __future__ import annotations
 
@@ -24,9 +29,44 @@ from evalstats_plugin.errors import SelectionError, no_such
 from evalstats_plugin.stats.arrays import FloatArray
 
 
+class ScoreEstimate(NamedTuple):
+    """A score on all items of the benchmark, or of a task of it."""
+
+    estimate: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, eq=False)
+class Outlook:
+    """Predictions that follow from a belief, computed on first use."""
+
+    belief: Belief
+    shares: Shares
+    confidence_level: float
+
+    @cached_property
+    def state(self) -> State:
+        """Normal approximation of ability and misfit factors."""
+        return laplace(self.belief)
+
+    @cached_property
+    def full(self) -> FullScore:
+        """Scores on all items."""
+        level = self.confidence_level
+        return project(self.belief, self.shares, state=self.state, confidence_level=level)
+
+    def scores(self) -> dict[str, ScoreEstimate]:
+        """Scores of one session by task."""
+        limits = zip(*(values[0].tolist() for values in self.full[:3]), strict=True)
+        return {
+            name: ScoreEstimate(*each) for name, each in zip(self.shares.names, limits, strict=True)
+        }
+
+
 @dataclass(frozen=True, eq=False)
 class Standing:
-    """How a session stands after n answers."""
+    """State of a session after n answers."""
 
     n: int
     ability: float
@@ -34,17 +74,12 @@ class Standing:
     """Posterior standard deviation."""
     prior_sd: float
     gained: float
-    """How much less uncertain the ability has become by the last answers, in nats per item."""
+    """Decrease of the posterior entropy over the last answers, in nats per item."""
     cost: float
-    """Of all items asked."""
+    """Cost of all items asked."""
     seconds: float
     outlook: Outlook
-    """Of one session."""
-
-    @property
-    def belief(self) -> Belief:
-        """Of one session."""
-        return self.outlook.belief
+    """Of this one session."""
 
     @property
     def score_low(self) -> float:
@@ -53,20 +88,20 @@ class Standing:
 
     @property
     def score_high(self) -> float:
-        """Upper limit of it."""
+        """Upper limit of the score on the full benchmark."""
         return float(self.outlook.full.high[0, 0])
 
     def prob_above(self, ability: float) -> float:
         """Posterior probability that the ability lies above a value."""
-        return float(self.belief.prob_above(ability)[0])
+        return float(self.outlook.belief.prob_above(ability)[0])
 
     def log_ratio(self, above: float, below: float) -> float:
         """Log likelihood ratio of one ability to another."""
-        return float(self.belief.log_ratio(above, below)[0])
+        return float(self.outlook.belief.log_ratio(above, below)[0])
 
 
 class StopRule(Protocol):
-    """Gives the reason to stop, or None to go on."""
+    """Returns the reason to stop, or None to go on."""
 
     def __call__(self, standing: Standing) -> str | None:
         """Reason to stop, or None."""
@@ -75,7 +110,7 @@ class StopRule(Protocol):
 
 @dataclass(frozen=True)
 class _Threshold:
-    """What every rule of one number has: a positive number, and items to ask before it counts."""
+    """Base of rules with one positive threshold, checked from `min_items` answers on."""
 
     value: float
     min_items: int = 5
@@ -116,7 +151,7 @@ class Reliability(_Threshold):
 
 @dataclass(frozen=True)
 class InformationGain(_Threshold):
-    """The last answers told next to nothing: fewer nats per item than this."""
+    """The last answers gained at most so much information, in nats per item."""
 
     min_items: int = 10
 
@@ -152,7 +187,7 @@ class ScoreWidth(_Threshold):
 
 @dataclass(frozen=True)
 class Cost(_Threshold):
-    """The budget is spent; `AdaptiveSession.next` offers nothing that would exceed it."""
+    """The budget is spent; `AdaptiveSession.next` gives no item that would exceed it."""
 
     def __call__(self, standing: Standing) -> str | None:
         """Reason to stop, or None."""
@@ -163,7 +198,7 @@ class Cost(_Threshold):
 
 @dataclass(frozen=True)
 class Seconds(_Threshold):
-    """The time is over."""
+    """The time limit has passed."""
 
     def __call__(self, standing: Standing) -> str | None:
         """Reason to stop, or None."""
@@ -174,7 +209,7 @@ class Seconds(_Threshold):
 
 @dataclass(frozen=True)
 class Above:
-    """Above or below an ability, such as another model's, by posterior probability."""
+    """The ability is probably above, or below, a value such as another model's ability."""
 
     ability: float
     probability: float = 0.95
@@ -198,9 +233,9 @@ class Above:
 
 @dataclass(frozen=True)
 class SequentialRatio:
-    """Above or below an ability by Wald's sequential probability ratio test [Wal45]_.
+    """Wald's sequential probability ratio test: above or below an ability [Wal45]_.
 
-    Abilities closer than `indifference` to it may be called either.
+    Abilities within `indifference` of it may be classified either way.
     """
 
     ability: float
@@ -249,19 +284,23 @@ def stop_rule(name: str, value: float) -> StopRule:
     Raises
     ------
     SelectionError
-        No such rule, or a number that makes no sense.
+        No such rule, or a number out of range.
     """
     if name not in STOP_RULES:
         raise SelectionError(no_such("stop rule", name, STOP_RULES, ", ".join(STOP_RULES)))
     return STOP_RULES[name](value)
 
 
-class ScoreEstimate(NamedTuple):
-    """A score on all items of the benchmark, or of a task of it."""
+class Answer(NamedTuple):
+    """An answered item, and the ability after it."""
 
-    estimate: float
-    low: float
-    high: float
+    task: str
+    item: str
+    score: float
+    trials: int
+    scored: Scored
+    log_likelihood: FloatArray
+    """On the grid of abilities, shape (1, G)."""
 
 
 class Step(NamedTuple):
@@ -279,54 +318,15 @@ class Step(NamedTuple):
     high: float
 
 
-@dataclass(frozen=True, eq=False)
-class Outlook:
-    """What a belief says beyond the ability."""
-
-    belief: Belief
-    shares: Shares
-    confidence_level: float
-
-    @cached_property
-    def state(self) -> State:
-        """Of ability and misfit factors."""
-        return laplace(self.belief)
-
-    @cached_property
-    def full(self) -> FullScore:
-        """Scores on all items."""
-        level = self.confidence_level
-        return project(self.belief, self.shares, state=self.state, confidence_level=level)
-
-    def scores(self) -> dict[str, ScoreEstimate]:
-        """Scores of one session by task."""
-        limits = zip(*(values[0].tolist() for values in self.full[:3]), strict=True)
-        return {
-            name: ScoreEstimate(*each) for name, each in zip(self.shares.names, limits, strict=True)
-        }
-
-
-class Answer(NamedTuple):
-    """An item answered, and the ability after it."""
-
-    task: str
-    item: str
-    score: float
-    trials: int
-    scored: Scored
-    log_likelihood: FloatArray
-    """Of the abilities on the grid, shape (1, G)."""
-
-
 class Trace:
-    """Answers of a session in order, and the steps they make."""
+    """Answers of a session in order, and the estimates after each."""
 
     def __init__(self) -> None:
         self.answers: list[Answer] = []
         self._steps: list[Step] = []
 
     def steps(self, last: Outlook) -> list[Step]:
-        """Steps so far; `last` is what the last answer left."""
+        """Return the steps so far; `last` is the outlook after the last answer."""
         for number in range(len(self._steps), len(self.answers)):
             outlook = last if number + 1 == len(self.answers) else self._before(last, number)
             answer = self.answers[number]
@@ -337,7 +337,7 @@ class Trace:
         return self._steps
 
     def _before(self, last: Outlook, number: int) -> Outlook:
-        """What was believed when fewer answers were there."""
+        """Outlook after an earlier answer."""
         n, belief = number + 1, last.belief
         earlier = replace(
             belief,

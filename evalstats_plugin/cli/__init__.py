@@ -1,10 +1,8 @@
 """The command line: parse, call, print. Each command is loaded when it is run."""
-# PART lazy_group - A command of commands, each of which is imported when it is run.
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,22 +17,22 @@ if TYPE_CHECKING:
 
 
 COMMANDS = {
-    "adapt": "Ask a model only the items that tell most, until enough is known.",
-    "annotate": "Write the intervals into the harness's own results files.",
-    "compare": "Show which models differ for certain, item by item.",
-    "completion": "Print what makes a shell complete commands, options and files.",
-    "export": "Write what was logged as a table or in the shared schema.",
-    "irt": "Show how able each model and how hard each item is, on one scale.",
+    "adapt": "Adaptive testing: ask a model only the most informative items.",
+    "annotate": "Write intervals and comparisons into the harness's own results files.",
+    "compare": "Compare models on the same items (paired).",
+    "completion": "Print the shell-completion script.",
+    "export": "Export item scores as CSV, Parquet or Every Eval Ever.",
+    "judge": "Estimate human scores from a judge on all items and human labels on a few.",
+    "irt": "Fit item response models: model abilities and item difficulties.",
     "plugins": "List the installed adapters and methods.",
-    "power": "Plan a comparison: items, epochs or models for a difference.",
-    "rank": "Rank models or items by comparisons of two: read them, or ask for them.",
-    "report": "Show every score with an interval that holds at any n.",
+    "pool": "Pool models and tasks in a hierarchical model: scores borrow from each other.",
+    "power": "Plan a comparison: power, items and epochs for a difference.",
+    "rank": "Rank models or items from pairwise comparisons.",
+    "report": "Report every score with a confidence interval.",
 }
-
 
 _ELSEWHERE = {"completion": "evalstats_plugin.cli.shell.completion:completion"}
 """Commands that are not in a module of their own name."""
-
 
 _COMPLETE = "_EVALSTATS_PLUGIN_COMPLETE"
 
@@ -145,19 +143,19 @@ def _load(function: str) -> click.Command:
     is_flag=True,
     envvar="EVALSTATS_NO_CONFIG",
     show_envvar=True,
-    help="Take no defaults of options from pyproject.toml or ~/.config/evalstats-plugin.toml.",
+    help="Ignore option defaults in pyproject.toml and ~/.config/evalstats-plugin.toml.",
 )
 @click.option(
     "--jobs",
     type=int,
     metavar="N",
-    help="Processes for what is done in pieces, as logs, bootstraps and folds; -1 for all cores.",
+    help="Number of processes for logs, bootstraps and folds; -1 for all cores.",
 )
 @click.option(
     "--scheduler",
     metavar="ADDRESS",
-    help="Let a running Dask cluster do these, such as tcp://host:8786; it finds logs under the "
-    "same paths.",
+    help="Address of a running Dask scheduler that does this work instead, such as "
+    "tcp://host:8786; its workers must find the logs under the same paths.",
 )
 @click.pass_context
 def main(
@@ -168,7 +166,7 @@ def main(
     *,
     no_config: bool,  # noqa: ARG001 - read where a command is found, which comes first
 ) -> None:
-    """Honest statistics on LLM eval results that a harness already logged."""
+    """Statistics for LLM evaluation results that a harness already logged."""
     ctx.obj = no_plugin
     if jobs is not None or scheduler is not None:
         from evalstats_plugin.runtime.workers import workers
@@ -177,37 +175,3 @@ def main(
         ctx.with_resource(workers(-1 if jobs is None else jobs, backend, scheduler))
     if os.environ.get("NO_COLOR"):
         ctx.color = False
-
-
-class LazyGroup(click.Group):
-    """Lists commands without importing them.
-
-    `functions` has the function and the summary of each command by name; functions are
-    ``"module:function"``.
-    """
-
-    def __init__(
-        self, *args: Any, functions: Mapping[str, tuple[str, str]] | None = None, **extra: Any
-    ) -> None:
-        super().__init__(*args, **extra)
-        self.functions = functions or {}
-
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - as click calls it
-        """Return the names, in the order they are given in."""
-        return list(self.functions)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - as click calls it
-        """Import a command; None where there is none of this name."""
-        if cmd_name not in self.functions:
-            return None
-        module, _, name = self.functions[cmd_name][0].partition(":")
-        return getattr(import_module(module), name)
-
-    def format_commands(
-        self,
-        ctx: click.Context,  # noqa: ARG002 - as click calls it
-        formatter: click.HelpFormatter,
-    ) -> None:
-        """Write the summaries."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in self.functions.items()])

@@ -22,15 +22,14 @@ if TYPE_CHECKING:
     "--output", "-o", type=click.Path(path_type=Path), help="Folder for annotated copies."
 )
 @click.option("--in-place", is_flag=True, help="Annotate the results files themselves.")
-@click.option("--strip", "take_out", is_flag=True, help="Take annotations out again.")
+@click.option("--strip", "take_out", is_flag=True, help="Remove annotations.")
 @click.option(
     "--rescore",
     is_flag=True,
-    help="Replace logged values that their items contradict; the old ones are kept in the block.",
+    help="Replace logged values that disagree with their items; the old values are "
+    "kept in the evalstats block.",
 )
-@click.option(
-    "--compare", is_flag=True, help="Write into each log how its model compares with the baseline."
-)
+@click.option("--compare", is_flag=True, help="Write comparisons with the baseline into each log.")
 @click.option(
     "--baseline",
     metavar="MODEL",
@@ -42,19 +41,19 @@ if TYPE_CHECKING:
     type=click.Choice(["no", "metadata", "columns"]),
     default="no",
     show_default=True,
-    help="Write statistics of each item into its metadata, or show them as columns too (Inspect).",
+    help="Write item statistics into each sample's metadata, or also show them as "
+    "columns (Inspect).",
 )
 @click.option(
     "--irt",
     is_flag=True,
-    help="Write how able each model is, over all these logs; with --items also how hard items are "
-    "and which to look at.",
+    help="Write item response theory (IRT) abilities over all these logs; with "
+    "--items also item difficulties and flags.",
 )
 @click.option(
     "--hierarchical",
     is_flag=True,
-    help="Write what each model is expected to score when models and tasks, over all these logs, "
-    "borrow from each other.",
+    help="Write pooled scores from a hierarchical model over all these logs.",
 )
 @options.cluster
 @options.include_incomplete
@@ -62,7 +61,7 @@ if TYPE_CHECKING:
 @options.quiet
 @click.pass_context
 def annotate(ctx: click.Context, paths: tuple[str, ...], **chosen: Any) -> None:
-    """Write the intervals into the harness's own results files.
+    """Write intervals and comparisons into the harness's own results files.
 
     lm-eval's samples files are never touched, and no file is added beside the harness's own.
     """

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 @options.reading
 @click.option(
     "--baseline", metavar="MODEL",
-    help="Compare the others with this model, not every two; best: with the best of each task.",
+    help="Compare the others with this model instead of every pair; best: with the "
+        "best model of each task.",
 )  # fmt: skip
 @options.comparison
 @options.at_k
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 @options.quiet
 @click.pass_context
 def compare(ctx: click.Context, paths: tuple[str, ...], **chosen: Any) -> None:
-    """Show which models differ for certain, item by item.
+    """Compare models on the same items (paired), or with --unpaired on their own.
 
     PATHS are results files, folders or patterns; together they hold two models or more.
     """

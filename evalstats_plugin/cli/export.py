@@ -9,14 +9,14 @@ from typing import Any
 import click
 
 from evalstats_plugin.cli.shell import options
-from evalstats_plugin.cli.shell.options import READING, Sectioned
+from evalstats_plugin.cli.shell.commands import Sectioned
+from evalstats_plugin.cli.shell.options import READING
 from evalstats_plugin.errors import SelectionError
 
 _SECTIONS = {
     "What is written": ("to", "output", "matrix", "intervals", "organization", "relationship"),
     **READING,
 }  # fmt: skip
-
 
 _OF_FORMAT = ("matrix", "organization", "relationship")
 """Options that not every format has."""
@@ -40,26 +40,28 @@ _OF_FORMAT = ("matrix", "organization", "relationship")
 @click.option(
     "--matrix",
     is_flag=True,
-    help="A row for each model and a column for each item (in Parquet our own file of a matrix), "
-    "not a row for each take.",
+    help="Write one row per model and one column per item (in Parquet our own "
+    "matrix file) instead of one row per epoch.",
 )
 @click.option(
     "--intervals",
     is_flag=True,
-    help="every-eval-ever: set each score's uncertainty to our interval, as annotate does.",
+    help="every-eval-ever: write our interval as each score's uncertainty, as annotate does.",
 )
-@click.option("--organization", metavar="NAME", help="every-eval-ever: who made the evaluation.")
+@click.option(
+    "--organization", metavar="NAME", help="every-eval-ever: organization that made the evaluation."
+)
 @click.option(
     "--relationship",
     metavar="KIND",
-    help="every-eval-ever: the evaluator's to the model's developer: first_party, third_party, "
-    "collaborative or other.  [default: other]",
+    help="every-eval-ever: relationship of the evaluator to the model's developer: "
+    "first_party, third_party, collaborative or other.  [default: other]",
 )
 @options.reading
 @options.quiet
 @click.pass_context
 def export(ctx: click.Context, paths: tuple[str, ...], **chosen: Any) -> None:  # fmt: skip
-    """Write what was logged as a table or in the shared schema of eval results.
+    """Export item scores as CSV, TSV, JSONL or Parquet, or in the Every Eval Ever schema.
 
     PATHS are results files, folders or patterns of any harness. Notes on what the format cannot
     hold go to standard error, the files written to standard output.

@@ -1,5 +1,4 @@
-"""Analyses of ``evalstats-plugin report`` that get more out of the same items."""
-# PART labels - Reads human labels from a file.
+"""``evalstats-plugin judge``: a judge on all items, corrected by human labels on a few."""
 
 from __future__ import annotations
 
@@ -7,69 +6,78 @@ import csv
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import click
+
+from evalstats_plugin.cli.shell import options, output
+from evalstats_plugin.cli.shell.commands import Sectioned
+from evalstats_plugin.cli.shell.options import READING
 from evalstats_plugin.errors import LogError, SelectionError
-
-if TYPE_CHECKING:
-    from evalstats_plugin.data.runs import ResponseSet
-    from evalstats_plugin.plugins import Plugins
-    from evalstats_plugin.scores.rows import Intervals
-
 
 EXPECTED = "expected one object or line per item with the fields 'item' and 'score'"
 
+_SECTIONS = {
+    "Labels": ("judge", "human", "labels"),
+    "Intervals": ("confidence_level", "bounds"),
+    "Output": ("figure", "figure_file", "form", "quiet"),
+    **READING,
+}
 
-def analyse_saving(
-    responses: ResponseSet, chosen: Mapping[str, Any], plugins: Plugins
-) -> Intervals | None:
-    """Run the analysis that the options ask for; None if they ask for neither."""
-    given = [f"--{name}" for name in ("judge", "human", "labels") if chosen[name] is not None]
-    _check(given, chosen)
-    if chosen["control_variate"]:
-        from evalstats_plugin.data.methods import check_name
-        from evalstats_plugin.plugins import PURPOSES
-        from evalstats_plugin.scores.control_variate import control_variate
 
-        table, name = plugins.methods(), chosen["method"]
-        check_name(name, table, PURPOSES)
-        return control_variate(
-            responses,
-            confidence_level=chosen["confidence_level"],
-            method=name if name == "auto" else table[name],
-            bounds=chosen["bounds"],
-            rng=chosen["seed"],
-        )
-    if not given:
-        return None
+@click.command(cls=Sectioned, sections=_SECTIONS)
+@click.argument("paths", nargs=-1, required=True, metavar="PATHS...")
+@click.option(
+    "--judge", metavar="METRIC", required=True, help="Metric of the judge, which scored all items."
+)
+@click.option("--human", metavar="METRIC", help="Metric of the human labels, which few items have.")
+@click.option(
+    "--labels",
+    metavar="FILE",
+    help="Human labels from a CSV or JSONL file with the fields item and score.",
+)
+@output.figure_option("intervals")
+@options.reading
+@options.confidence_level
+@options.bounds
+@options.form
+@options.quiet
+@click.pass_context
+def judge(ctx: click.Context, paths: tuple[str, ...], **chosen: Any) -> None:
+    """Estimate human scores from a judge on all items and human labels on a few.
+
+    Prediction-powered inference (PPI++): the judge's mean, corrected by how it differs from the
+    labels. Pass the labels as a metric of the logs (--human) or from a file (--labels).
+    """
+    from evalstats_plugin.cli.shell.output import show
+    from evalstats_plugin.cli.shell.reading import read_logs
+    from evalstats_plugin.plugins import load_plugins
+    from evalstats_plugin.report.text import intervals_markdown, print_intervals
     from evalstats_plugin.scores.judged import prediction_powered
 
-    return prediction_powered(
-        responses,
+    if (chosen["human"] is None) == (chosen["labels"] is None):
+        both = "both --human and --labels" if chosen["human"] else "neither --human nor --labels"
+        msg = f"{both} given: pass one of them, the source of the human labels"
+        raise SelectionError(msg)
+    output.check_figure(chosen, "intervals")
+    labels = None if chosen["labels"] is None else read_labels(chosen["labels"])
+    results = prediction_powered(
+        read_logs(paths, chosen, load_plugins(ctx.obj or ())),
         human=chosen["human"],
         judge=chosen["judge"],
-        labels=None if chosen["labels"] is None else read_labels(chosen["labels"]),
+        labels=labels,
         confidence_level=chosen["confidence_level"],
         bounds=chosen["bounds"],
     )
-
-
-def _check(given: list[str], chosen: Mapping[str, Any]) -> None:
-    """Refuse options that do not go together."""
-    if given and (chosen["judge"] is None or len(given) != 2):
-        msg = f"{', '.join(given)} found, expected --judge with one of --human and --labels"
-        raise SelectionError(msg)
-    asked = [*(["--control-variate"] if chosen["control_variate"] else []), *given[:1]]
-    if asked and chosen["population"] is not None:
-        asked.append("--population")
-    if asked and chosen["prior"] is not None:
-        asked.append("--prior")
-    if len(asked) > 1:
-        msg = f"{' and '.join(asked)} found, which do not go together: pass one of them"
-        raise SelectionError(msg)
-    if given and chosen["method"] != "auto":
-        msg = f"{given[0]} and --method found: a judge and labels have one method, ppi++"
-        raise SelectionError(msg)
+    output.save_asked(chosen, {"intervals": lambda: results})
+    show(
+        ctx,
+        results,
+        chosen,
+        ("judge", "confidence_level"),
+        print_table=print_intervals,
+        to_markdown=intervals_markdown,
+    )
 
 
 def read_labels(path: str) -> dict[str, float]:

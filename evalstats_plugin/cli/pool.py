@@ -1,5 +1,4 @@
-"""``evalstats-plugin report --model hierarchical``: options that go together, and the answer."""
-# PART covariates - Reads what is known of models and tasks beside their scores.
+"""``evalstats-plugin pool``: hierarchical models, in which scores borrow from each other."""
 
 from __future__ import annotations
 
@@ -11,93 +10,87 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from evalstats_plugin.cli.shell import output
-from evalstats_plugin.errors import LogError, SelectionError
+from evalstats_plugin.cli.shell import options, output
+from evalstats_plugin.cli.shell.commands import Sectioned
+from evalstats_plugin.cli.shell.options import READING
+from evalstats_plugin.errors import LogError, SelectionError, no_such
+from evalstats_plugin.hierarchical.methods import HIERARCHICAL_MODELS, INFERENCES
 
 if TYPE_CHECKING:
     from evalstats_plugin.data.runs import ResponseSet
     from evalstats_plugin.hierarchical.fit import HierarchicalFit
 
-
-FAMILY = "hierarchical"
-
-
 LONG = 20.0
-"""Seconds from which on the time is told before a fit starts."""
-
-
-OWN = ("inference", "chains", "draws", "warm_up", "covariates", "baseline")
-"""Options that only a hierarchical model has."""
-
-
-_OTHERS = (
-    "prior", "bounds", "population", "derive", "at_k", "control_variate", "judge", "human",
-    "labels",
-)  # fmt: skip
-"""Options that it has no use for."""
-
+"""Expected seconds from which on the cost is printed before a fit starts."""
 
 _KINDS = {"model": "models", "task": "tasks"}
-
-
 _EXPECTED = "expected a CSV file with a column 'model' or 'task' and columns of numbers"
 
+_SECTIONS = {
+    "Model": ("model", "inference", "chains", "draws", "warm_up", "covariates"),
+    "Output": (
+        "baseline", "confidence_level", "seed", "figure", "figure_file", "form", "quiet",
+    ),
+    **READING,
+}  # fmt: skip
 
-def hierarchical_model(chosen: Mapping[str, Any]) -> str | None:
-    """Return the name of the model that ``--model`` asks for, None without it.
 
-    Raises
-    ------
-    SelectionError
-        There is no such model, or options do not go together.
+@click.command(cls=Sectioned, sections=_SECTIONS)
+@click.argument("paths", nargs=-1, required=True, metavar="PATHS...")
+@click.option(
+    "--model",
+    metavar="NAME",
+    default="auto",
+    help=f"Hierarchical model: auto, {', '.join(HIERARCHICAL_MODELS)}.  [default: auto, by data]",
+)
+@click.option(
+    "--inference",
+    metavar="NAME",
+    default="auto",
+    help=f"How it is inferred: auto, {', '.join(INFERENCES)}.  [default: auto, by structure]",
+)
+@click.option("--chains", type=int, metavar="N", help="Number of Markov chains.  [default: 4]")
+@click.option("--draws", type=int, metavar="N", help="Draws kept of each chain.  [default: 1000]")
+@click.option(
+    "--warm-up", type=int, metavar="N", help="Warm-up draws of each chain.  [default: 300]"
+)
+@click.option(
+    "--covariates",
+    metavar="CSV",
+    multiple=True,
+    help="Table with a column model (or task) and columns of numbers that may explain "
+    "performance (or difficulty); may be repeated.",
+)
+@click.option("--baseline", metavar="MODEL", help="Compare the others with this model.")
+@output.figure_option("hierarchical")
+@options.reading
+@options.confidence_level
+@options.seed
+@options.form
+@options.quiet
+@click.pass_context
+def pool(ctx: click.Context, paths: tuple[str, ...], **chosen: Any) -> None:
+    """Pool models and tasks: hierarchical models, in which each score borrows from the others.
+
+    Partial pooling helps most where tasks have few items. PATHS are as of `report`.
     """
-    from evalstats_plugin.errors import no_such
-    from evalstats_plugin.hierarchical.methods import HIERARCHICAL_MODELS
-
-    given = [name for name, value in chosen.items() if value not in (None, (), {}, False)]
-    if chosen["model"] is None:
-        own = [name for name in OWN if name in given]
-        if own:
-            msg = f"--{_spelt(own[0])} found without --model {FAMILY}, which it is an option of"
-            raise SelectionError(msg)
-        return None
-    family, _, name = str(chosen["model"]).partition(":")
-    if family != FAMILY:
-        shown = f"{FAMILY}, {', '.join(f'{FAMILY}:{known}' for known in HIERARCHICAL_MODELS)}"
-        raise SelectionError(no_such("model", chosen["model"], (FAMILY,), shown))
-    name = name or "auto"
-    if name not in ("auto", *HIERARCHICAL_MODELS):
-        shown = ", ".join(HIERARCHICAL_MODELS)
-        raise SelectionError(no_such("hierarchical model", name, HIERARCHICAL_MODELS, shown))
-    idle = [other for other in _OTHERS if other in given]
-    idle += ["method"] if chosen["method"] != "auto" else []
-    if idle:
-        msg = (
-            f"--model {FAMILY} and --{_spelt(idle[0])} found together: it has no use for that; "
-            "pass one of them"
-        )
-        raise SelectionError(msg)
-    return name
-
-
-def _spelt(name: str) -> str:
-    return name.replace("_", "-")
-
-
-def show_hierarchical(
-    ctx: click.Context, responses: ResponseSet, chosen: Mapping[str, Any], model: str
-) -> None:
-    """Fit, draw the figure asked for, and print."""
     from evalstats_plugin.cli.shell.output import show
+    from evalstats_plugin.cli.shell.reading import read_logs
+    from evalstats_plugin.plugins import load_plugins
     from evalstats_plugin.report import hierarchical
 
-    fit = _fitted(responses, chosen, model)
+    if chosen["model"] not in ("auto", *HIERARCHICAL_MODELS):
+        shown = ", ".join(HIERARCHICAL_MODELS)
+        raise SelectionError(
+            no_such("hierarchical model", chosen["model"], HIERARCHICAL_MODELS, shown)
+        )
+    output.check_figure(chosen, "hierarchical")
+    fit = _fitted(read_logs(paths, chosen, load_plugins(ctx.obj or ())), chosen)
     output.save_asked(chosen, {"hierarchical": lambda: fit})
-    shown = hierarchical.shown(fit, baseline=chosen["baseline"])
     show(
         ctx,
-        fit if chosen["form"] == "csv" else shown,
-        {**chosen, "model": f"{FAMILY}:{fit.model}", "inference": fit.inference},
+        fit if chosen["form"] == "csv" else hierarchical.shown(fit, baseline=chosen["baseline"]),
+        {**chosen, "model": fit.model, "inference": fit.inference},
         ("model", "inference", "confidence_level", "seed"),
         print_table=hierarchical.print_hierarchical,
         to_markdown=hierarchical.hierarchical_markdown,
@@ -105,12 +98,12 @@ def show_hierarchical(
     )
 
 
-def _fitted(responses: ResponseSet, chosen: Mapping[str, Any], model: str) -> HierarchicalFit:
+def _fitted(responses: ResponseSet, chosen: Mapping[str, Any]) -> HierarchicalFit:
     from evalstats_plugin.cli.shell.reading import progress_on_work
     from evalstats_plugin.hierarchical.fitting import fit_hierarchical
-    from evalstats_plugin.runtime.workers import telling
+    from evalstats_plugin.runtime.workers import listening
 
-    inference = chosen["inference"] or "auto"
+    model, inference = chosen["model"], chosen["inference"]
     length = ("chains", "draws", "warm_up")
     options = {name: chosen[name] for name in length if chosen[name] is not None}
     given = chosen["covariates"]
@@ -119,7 +112,7 @@ def _fitted(responses: ResponseSet, chosen: Mapping[str, Any], model: str) -> Hi
         _tell_cost(responses, model, inference, options)
     with (
         progress_on_work("fitting", quiet=chosen["quiet"]) as on_step,
-        telling(on_step),
+        listening(on_step),
     ):
         return fit_hierarchical(
             responses,
@@ -137,13 +130,14 @@ def _tell_cost(
 ) -> None:
     from evalstats_plugin.hierarchical.data import eval_counts
     from evalstats_plugin.hierarchical.fitting import expected_seconds, options_of
-    from evalstats_plugin.irt.fitting import in_words
+    from evalstats_plugin.irt.fitting import duration_in_words
 
     counts = eval_counts(responses)
     seconds = expected_seconds(counts, model, inference, options_of(options)[0])
     if seconds >= LONG:
         n, t, m = len(counts.models), len(counts.tasks), len(counts.task)
-        text = f"{n:,} models × {t:,} tasks ({m:,} questions): {in_words(seconds)} on one core"
+        cost = duration_in_words(seconds)
+        text = f"{n:,} models × {t:,} tasks ({m:,} questions): {cost} on one core"
         click.echo(text, file=sys.stderr)
 
 

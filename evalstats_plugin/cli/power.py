@@ -20,36 +20,37 @@ METHODS = ("auto", "miller", "t", "mcnemar-mid-p", "dirichlet", "tango")
 """Those of `evalstats_plugin.comparisons.pilot`, which costs NumPy to import; a test compares.
 """
 
-
 _SAID = ("difference", "items", "epochs", "power", "models", "confidence_level", "method")
 
 
 @click.command()
 @click.argument("paths", nargs=-1, metavar="[PATHS...]")
-@click.option("--difference", "-d", type=float, help="True difference of scores to be found.")
-@click.option("--items", "-n", type=int, help="Items that each model answers.")
-@click.option("--epochs", "-k", type=int, help="Takes of each item; by default as in the logs.")
+@click.option("--difference", "-d", type=float, help="True difference of scores to detect.")
+@click.option("--items", "-n", type=int, help="Number of items per model.")
+@click.option(
+    "--epochs", "-k", type=int, help="Number of epochs per item.  [default: as in the logs]"
+)
 @click.option(
     "--power",
     "-p",
     type=float,
     default=0.8,
     show_default=True,
-    help="Probability to find the difference.",
+    help="Statistical power: probability of detecting the difference.",
 )
 @click.option(
-    "--models", type=int, help="Models to compare, every two of them; by default as in the logs."
+    "--models", type=int, help="Number of models, every pair compared.  [default: as in the logs]"
 )
-@click.option("--unpaired", is_flag=True, help="Each model answers items of its own.")
+@click.option("--unpaired", is_flag=True, help="Unpaired design: each model answers its own items.")
 @click.option(
     "--design-effect",
     type=float,
-    help="How many times larger clusters make the variance; by default as in the logs.",
+    help="Design effect: variance with clusters over variance without.  [default: as in the logs]",
 )
 @click.option(
     "--discordance",
     type=float,
-    help="Without logs: share of items that just one of two models gets right.",
+    help="Without logs: discordance, the share of items that exactly one of two models gets right.",
 )
 @click.option(
     "--omega2", type=float, help="Without logs: variance of true differences between items."
@@ -58,7 +59,7 @@ _SAID = ("difference", "items", "epochs", "power", "models", "confidence_level",
     "--within",
     type=float,
     multiple=True,
-    help="With --omega2: variance of one take of an item; twice where the models differ in it.",
+    help="With --omega2: within-item variance of one epoch; give it twice if the models differ.",
 )
 @click.option(
     "--confidence-level",
@@ -66,14 +67,14 @@ _SAID = ("difference", "items", "epochs", "power", "models", "confidence_level",
     type=float,
     default=0.95,
     show_default=True,
-    help="Of the comparison, between 0 and 1.",
+    help="Confidence level of the comparison, between 0 and 1.",
 )
 @click.option(
     "--method",
     type=click.Choice(METHODS),
     default="auto",
     show_default=True,
-    help="What finds a difference: a test, or the interval of that name without 0.",
+    help="Test or interval method that detects the difference (an interval that excludes 0).",
 )
 @options.reading
 @output.figure_option("power", "variance parts")
@@ -81,7 +82,7 @@ _SAID = ("difference", "items", "epochs", "power", "models", "confidence_level",
 @options.quiet
 @click.pass_context
 def power(ctx: click.Context, paths: tuple[str, ...], **chosen: Any) -> None:  # fmt: skip
-    """Plan a comparison: items, epochs or models for a difference.
+    """Plan a comparison: power, items and epochs for a difference.
 
     With --difference, tells how many items find it; with --items, the least difference that they
     find; with both, how often they do. PATHS are logs of a pilot with two models or more; without

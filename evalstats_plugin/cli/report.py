@@ -1,5 +1,4 @@
-"""``evalstats-plugin report``."""
-# PART html_report - ``evalstats-plugin report --html``: where the page goes, and what is put on it.
+"""``evalstats-plugin report``: scores with intervals, and the page for browsers."""
 
 from __future__ import annotations
 
@@ -14,110 +13,80 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from evalstats_plugin.cli.shell import options, output
-from evalstats_plugin.cli.shell.options import READING, Sectioned, analyse
+from evalstats_plugin.cli.shell.commands import Sectioned
+from evalstats_plugin.cli.shell.options import READING, analyse
 from evalstats_plugin.errors import DesignError, SelectionError
-from evalstats_plugin.hierarchical.methods import HIERARCHICAL_MODELS, INFERENCES
 
 if TYPE_CHECKING:
     from evalstats_plugin.comparisons.rows import Comparisons
     from evalstats_plugin.data.runs import ResponseSet
+    from evalstats_plugin.plugins import Plugins
     from evalstats_plugin.scores.rows import Intervals, VarianceParts
 
+PAGE_SUFFIXES = (".html", ".htm")
+
+MOST_PAIRS = 600_000
+"""Number of comparisons up to which the page compares every two models; beyond, each model is
+compared with the best of its task."""
 
 _SECTIONS = {
     "Intervals": ("confidence_level", "method", "prior", "bounds", "population", "seed"),
-    "More scores, and more out of them": (
-        "derive", "at_k", "control_variate", "judge", "human", "labels",
-    ),
-    "Borrowing strength": (
-        "model", "inference", "chains", "draws", "warm_up", "covariates", "baseline",
-    ),
-    "What is shown": ("html", "figure", "figure_file", "form", "quiet"),
+    "More scores": ("derive", "at_k", "control_variate"),
+    "Output": ("html", "baseline", "figure", "figure_file", "form", "quiet"),
     **READING,
 }  # fmt: skip
-
-
-SUFFIXES = (".html", ".htm")
-
-
-MOST_PAIRS = 600_000
-"""Comparisons up to which every two models are; of more, each with the best of its task."""
 
 
 @click.command(cls=Sectioned, sections=_SECTIONS)
 @click.argument("paths", nargs=-1, required=True, metavar="PATHS...")
 @click.option(
-    "--model",
-    metavar="NAME",
-    help="hierarchical: every score borrows from the other models and tasks; or "
-    f"hierarchical:NAME, of {', '.join(HIERARCHICAL_MODELS)}.",
+    "--control-variate",
+    is_flag=True,
+    help="For models that ran a part of what others ran: intervals for all of it, corrected by "
+    "how hard the others found each item.",
 )
-@click.option(
-    "--inference",
-    metavar="NAME",
-    help=f"How it is inferred: auto, {', '.join(INFERENCES)}.  [default: auto, by structure]",
-)
-@click.option("--chains", type=int, metavar="N", help="Of draws.  [default: 4]")
-@click.option("--draws", type=int, metavar="N", help="Of each chain.  [default: 1000]")
-@click.option(
-    "--warm-up", type=int, metavar="N", help="Draws of each chain not kept.  [default: 300]"
-)
-@click.option(
-    "--covariates",
-    metavar="CSV",
-    multiple=True,
-    help="Table with a column model (or task) and columns of numbers that may explain "
-    "performance (or difficulty); may be repeated.",
-)
-@click.option("--baseline", metavar="MODEL", help="Compare the others with this model.")
-@output.figure_option("intervals", "variance parts", "hierarchical")
+@output.figure_option("intervals", "variance parts")
 @click.option(
     "--html",
     metavar="FILE",
-    help="Also write a page for browsers, one file: tables to sort and filter, comparisons (with "
-    "--baseline of the others with it), figures, items.",
+    help="Also write a page for browsers, one file: tables to sort and filter, comparisons, "
+    "figures, items.",
+)
+@click.option(
+    "--baseline", metavar="MODEL", help="On the page, compare the others with this model only."
 )
 @options.reading
 @options.analysis
 @options.derive
 @options.at_k
-@options.saving
 @options.form
 @options.quiet
 @click.pass_context
 def report(ctx: click.Context, paths: tuple[str, ...], **chosen: Any) -> None:
-    """Show every score with an interval that holds at any n.
+    """Report every score with a confidence interval that holds at any n.
 
     PATHS are results files, folders or patterns; "-" reads one JSON object from standard input.
     """
-    from evalstats_plugin.cli.judge import analyse_saving
-    from evalstats_plugin.cli.pool import hierarchical_model, show_hierarchical
     from evalstats_plugin.cli.shell.output import show
     from evalstats_plugin.cli.shell.reading import read_logs
     from evalstats_plugin.plugins import load_plugins
     from evalstats_plugin.report.text import intervals_markdown, print_intervals
 
-    page = page_of(chosen)
-    # A page has comparisons of its own, which may have a baseline.
-    model = hierarchical_model({**chosen, "baseline": None} if page else chosen)
-    kinds = ("intervals", "variance parts") if model is None else ("hierarchical",)
-    output.check_figure(chosen, *kinds)
+    page = _place_of_page(chosen)
+    output.check_figure(chosen, "intervals", "variance parts")
     plugins = load_plugins(ctx.obj or ())
     responses = read_logs(paths, chosen, plugins)
-    if model is not None:
-        show_hierarchical(ctx, responses, chosen, model)
-        return
     if chosen["at_k"]:
         from evalstats_plugin.scores.epochs import with_at_k
 
         responses = with_at_k(responses, chosen["at_k"])
-    results = analyse_saving(responses, chosen, plugins)
-    results = analyse(responses, chosen, plugins) if results is None else results
+    run = _with_control_variate if chosen["control_variate"] else analyse
+    results = run(responses, chosen, plugins)
     output.save_asked(
         chosen, {"intervals": lambda: results, "variance parts": lambda: _variance_parts(responses)}
     )
     if page is not None:
-        write_html(responses, results, chosen, page)
+        _write_page(responses, results, chosen, page)
     show(
         ctx,
         results,
@@ -128,38 +97,51 @@ def report(ctx: click.Context, paths: tuple[str, ...], **chosen: Any) -> None:
     )
 
 
+def _with_control_variate(
+    responses: ResponseSet, chosen: Mapping[str, Any], plugins: Plugins
+) -> Intervals:
+    from evalstats_plugin.data.methods import check_name
+    from evalstats_plugin.plugins import PURPOSES
+    from evalstats_plugin.scores.control_variate import control_variate
+
+    for name in ("population", "prior"):
+        if chosen[name] is not None:
+            msg = f"--control-variate and --{name} do not go together: pass one of them"
+            raise SelectionError(msg)
+    table, name = plugins.methods(), chosen["method"]
+    check_name(name, table, PURPOSES)
+    return control_variate(
+        responses,
+        confidence_level=chosen["confidence_level"],
+        method=name if name == "auto" else table[name],
+        bounds=chosen["bounds"],
+        rng=chosen["seed"],
+    )
+
+
 def _variance_parts(responses: ResponseSet) -> VarianceParts:
     from evalstats_plugin.scores.epochs import variance_parts
 
     return variance_parts(responses)
 
 
-def page_of(chosen: Mapping[str, Any]) -> Path | None:
-    """Return where the page is to go, None without one; refuse before the work, not after it.
-
-    Raises
-    ------
-    SelectionError
-        There is no page of what is asked for. Or the name does not end as those of pages do: it
-        might be that of a log.
-    WriteError
-        No file of this name can be written.
-    """
+def _place_of_page(chosen: Mapping[str, Any]) -> Path | None:
+    """Return where the page goes, None without one; a bad place is refused before the work."""
     name = chosen["html"]
     if name is None:
+        if chosen["baseline"] is not None:
+            msg = "--baseline is for the page: pass --html FILE too, or use `compare --baseline`"
+            raise SelectionError(msg)
         return None
-    if chosen["model"] is not None:
-        msg = f"--html and --model {chosen['model']} found together: there is no page of that yet"
-        raise SelectionError(msg)
     if name == "-":
         msg = "--html - found, expected the name of a file, such as report.html: a page is a file"
         raise SelectionError(msg)
-    from evalstats_plugin.runtime.files import check_place
+    from evalstats_plugin.runtime.files import check_output_path
 
-    return check_place(name, SUFFIXES, asked="--html")
+    return check_output_path(name, PAGE_SUFFIXES, asked="--html")
 
 
-def write_html(
+def _write_page(
     responses: ResponseSet, intervals: Intervals, chosen: Mapping[str, Any], path: Path
 ) -> None:
     """Compare the models, look at the items, and write the page."""

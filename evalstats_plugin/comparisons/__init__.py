@@ -1,11 +1,12 @@
-"""Which model is better? Paired, unpaired, across tasks, sequential; power.
+"""Comparisons of models: paired, unpaired, across tasks, sequential; ranks and power analysis.
 
-* `compare`: the public function; `design`: which models can be compared, and how;
+* `compare`: the public function; `design`: which models can be compared on which items;
   `methods`: the methods, the defaults and why
-* `paired`, `unpaired`, `tasks`, `metrics`, `sequential`: a design each; `stored`: of a store
-* `ranks`: ranks that the comparisons leave open
-* `power`, `pilot`: how many items, epochs or models are needed
-* `rows`: what is returned
+* `paired`, `unpaired`, `tasks`, `metrics`, `sequential`: an analysis each; `stored`: the paired
+  one for a store on disk
+* `ranks`: sets of possible ranks
+* `power`: how many items, epochs or models are needed; `pilot`: variances estimated from logs
+* `rows`: the records that are returned
 """
 
 from typing import TYPE_CHECKING
@@ -13,18 +14,14 @@ from typing import TYPE_CHECKING
 from evalstats_plugin.runtime.lazy import public_names
 
 if TYPE_CHECKING:
-    from evalstats_plugin.comparisons.compare import compare
-    from evalstats_plugin.comparisons.power import PowerAssumptions, PowerDesign, power, power_curve
+    from evalstats_plugin.comparisons.power import PowerAssumptions, PowerDesign, power_curve
     from evalstats_plugin.comparisons.ranks import rank_sets
-    from evalstats_plugin.comparisons.rows import Comparison, Comparisons
+    from evalstats_plugin.comparisons.rows import Comparison
 
 __all__ = [
     "Comparison",
-    "Comparisons",
     "PowerAssumptions",
     "PowerDesign",
-    "compare",
-    "power",
     "power_curve",
     "rank_sets",
 ]
@@ -32,11 +29,8 @@ __getattr__, __dir__ = public_names(
     __name__,
     {
         "Comparison": "rows",
-        "Comparisons": "rows",
         "PowerAssumptions": "power",
         "PowerDesign": "power",
-        "compare": "compare",
-        "power": "power",
         "power_curve": "power",
         "rank_sets": "ranks",
     },

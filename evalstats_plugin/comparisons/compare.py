@@ -1,5 +1,9 @@
-"""Is model b better than model a, by how much, and among how many?"""
-# PART same_items - Models that answered the same items: whatever their metrics, and the groups of their tasks.
+"""Compare models: `compare` chooses the analysis of a design and prepares its arguments.
+
+The designs are in `DESIGNS`; `same_items`, the paired one, brings together metrics that are means
+(`paired`), metrics that are not (`metrics`), groups of tasks (`tasks`), and models that share no
+item of a task (`unpaired`).
+"""
 
 from __future__ import annotations
 
@@ -19,24 +23,26 @@ from evalstats_plugin.comparisons.sequential import sequential
 from evalstats_plugin.comparisons.stored import stored_comparisons
 from evalstats_plugin.comparisons.tasks import across_tasks, group_comparisons
 from evalstats_plugin.comparisons.unpaired import unpaired
-from evalstats_plugin.data import methods
 from evalstats_plugin.data.matrix import ResponseMatrix
-from evalstats_plugin.data.methods import Method
+from evalstats_plugin.data.methods import Method, table_of
 from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.data.runs import ResponseSet
 from evalstats_plugin.data.store import ResponseStore
 from evalstats_plugin.errors import DesignError, SelectionError, no_such
-from evalstats_plugin.scores.cells import RATIOS, Bounds
+from evalstats_plugin.scores.cells import (
+    RATIOS,
+    Bounds,
+    by_task,
+    responses_and_notes,
+    task_and_metric,
+)
 from evalstats_plugin.stats.arrays import Rng
 
 Design = Literal["paired", "unpaired", "tasks", "sequential"]
 
-
 Analysis: TypeAlias = Callable[[Sequence[Responses], Request], tuple[list[Comparison], list[str]]]
 
-
 NO_ITEM_IN_COMMON = "no two models share an item here: taken as independent samples"
-
 
 _UNPAIRED: Mapping[str, Method] = MappingProxyType({m.name: m for m in UNPAIRED})
 
@@ -44,12 +50,12 @@ _UNPAIRED: Mapping[str, Method] = MappingProxyType({m.name: m for m in UNPAIRED}
 def same_items(
     responses: Sequence[Responses], request: Request
 ) -> tuple[list[Comparison], list[str]]:
-    """Compare models item by item, under metrics that are means and others, tasks and groups.
+    """Compare models item by item, on tasks and groups, under metrics that are means and others.
 
-    Where no two models share an item of a task, its scores are taken as independent samples, and
-    the rows say so. Return also notes on what was left out.
+    Models that share no item of a task are compared as independent samples there, and the rows say
+    so. Return also notes on what was left out.
     """
-    together, apart, composite = _sorted(responses)
+    together, apart, composite = _parts(responses)
     rows, notes = compare_composite(composite, request)
     found, left_out = _as_far_as_possible(unpaired, apart, _of_own_items(request), needed=False)
     rows += [replace(row, notes=(*row.notes, NO_ITEM_IN_COMMON)) for row in found]
@@ -61,7 +67,7 @@ def same_items(
         rows += [*found, *group_comparisons(together, request)]
         notes += left_out
     if apart or composite:
-        # In the order of the logs, groups last.
+        # Rows in the order of the logs, groups last.
         keys = dict.fromkeys((r.task, r.metric) for r in responses)
         place = {key: i for i, key in enumerate(keys)}
         rows.sort(key=lambda row: place.get((row.task, row.metric), len(place)))
@@ -76,10 +82,10 @@ DESIGNS: Mapping[Design, tuple[Analysis, Sequence[Method]]] = MappingProxyType(
         "sequential": (sequential, COMPARISONS),
     }
 )
-"""What is done for each design of a comparison, and the methods that it can use."""
+"""Analysis of each design of a comparison, and the methods that it can use."""
 
 
-def compare(  # noqa: PLR0913 - each is a choice of its own
+def compare(
     responses: ResponseSet | ResponseMatrix | ResponseStore | Iterable[Responses],
     *,
     design: Design = "paired",
@@ -146,29 +152,49 @@ def compare(  # noqa: PLR0913 - each is a choice of its own
         baseline=baseline,
         confidence_level=confidence_level,
         method=method.name if isinstance(method, Method) else method,
-        table=methods.table_of(extra, own),
+        table=table_of(extra, own),
         correction=correction,
         bounds=bounds or {},
         rng=np.random.default_rng(rng),
     )
-    known = (ResponseSet, ResponseMatrix, ResponseStore)
-    notes = responses.notes if isinstance(responses, known) else ()
     seed = rng if isinstance(rng, int) else None
     if isinstance(responses, ResponseStore):
+        notes = responses.notes
         rows, left_out = stored_comparisons(responses, design, request)
-        return Comparisons(tuple(rows), (*notes, *left_out), seed)
-    if isinstance(responses, ResponseMatrix):
-        responses = responses.to_responses()
-    responses = list(responses)
-    check_baseline(baseline, [r.model for r in responses])
-    rows, left_out = analysis(responses, request)
+    else:
+        listed, notes = responses_and_notes(responses)
+        check_baseline(baseline, [r.model for r in listed])
+        rows, left_out = analysis(listed, request)
     return Comparisons(tuple(rows), (*notes, *left_out), seed)
+
+
+def _parts(
+    responses: Sequence[Responses],
+) -> tuple[list[Responses], list[Responses], list[Responses]]:
+    """Return means on items that models share, means on items they do not, and other metrics."""
+    composite = [r for r in responses if r.pairs is not None or r.aggregation in RATIOS]
+    means = [r for r in responses if r.pairs is None and r.aggregation not in RATIOS]
+    disjoint = {place for place, group in by_task(means).items() if _share_nothing(group)}
+    together = [r for r in means if task_and_metric(r) not in disjoint]
+    return together, [r for r in means if task_and_metric(r) in disjoint], composite
+
+
+def _share_nothing(group: Sequence[Responses]) -> bool:
+    """Whether several models have items, and every item is one model's alone."""
+    with_items = [r for r in group if len(r.item_ids)]
+    if len({r.model for r in with_items}) < 2:
+        return False
+    if np.array_equal(with_items[0].item_ids, with_items[-1].item_ids):
+        # The usual case needs no look at all items.
+        return False
+    ids = np.concatenate([r.item_ids.astype(str) for r in with_items])
+    return len(np.unique(ids)) == len(ids)
 
 
 def _as_far_as_possible(
     analysis: Analysis, responses: list[Responses], request: Request, *, needed: bool
 ) -> tuple[list[Comparison], list[str]]:
-    """Run an analysis on a part of the responses, which another part may do without."""
+    """Run an analysis on a part of the responses; if not `needed`, an error becomes a note."""
     if not (responses or needed):
         return [], []
     try:
@@ -180,34 +206,6 @@ def _as_far_as_possible(
 
 
 def _of_own_items(request: Request) -> Request:
-    """Return what the request is for models that share no item: signs of pairs do not exist."""
+    """Return the request for models that share no item, which have no pairs whose signs to flip."""
     correction = "holm" if request.correction == "maxt" else request.correction
     return replace(request, method="auto", table=_UNPAIRED, correction=correction)
-
-
-def _sorted(
-    responses: Sequence[Responses],
-) -> tuple[list[Responses], list[Responses], list[Responses]]:
-    """Return means on items that models share, on items they do not, and other metrics."""
-    composite = [r for r in responses if r.pairs is not None or r.aggregation in RATIOS]
-    means = [r for r in responses if r.pairs is None and r.aggregation not in RATIOS]
-    groups: dict[tuple[str, str], list[Responses]] = {}
-    for r in means:
-        groups.setdefault((r.task, r.metric.removesuffix(",none")), []).append(r)
-    disjoint = {place for place, group in groups.items() if _share_nothing(group)}
-    parts: tuple[list[Responses], list[Responses]] = ([], [])
-    for r in means:
-        parts[(r.task, r.metric.removesuffix(",none")) in disjoint].append(r)
-    return *parts, composite
-
-
-def _share_nothing(group: Sequence[Responses]) -> bool:
-    """Whether several models have items, and every item is one model's alone."""
-    with_items = [r for r in group if len(r.item_ids)]
-    if len({r.model for r in with_items}) < 2:
-        return False
-    if np.array_equal(with_items[0].item_ids, with_items[-1].item_ids):
-        # As it is most often: no need to look at all of them.
-        return False
-    ids = np.concatenate([r.item_ids.astype(str) for r in with_items])
-    return len(np.unique(ids)) == len(ids)

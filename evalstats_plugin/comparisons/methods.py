@@ -1,5 +1,11 @@
-"""The table of methods for comparisons of two models, and which is the default, and why."""
-# PART unpaired - Methods for two models that were given items of their own; the defaults, and why.
+"""The methods for comparisons of two models, and which is the default, and why.
+
+* `COMPARISONS`: means on the same items; `COMPARISON_DEFAULTS`, `CLUSTERED_COMPARISON_DEFAULTS`,
+  `TASK_DEFAULTS`
+* `COMPOSITE_COMPARISONS`: metrics that are not means; `COMPOSITE_COMPARISON_DEFAULTS`
+* `PAIRED`: both of these
+* `UNPAIRED`: different items; `UNPAIRED_DEFAULTS`, `MEASURES`
+"""
 
 from __future__ import annotations
 
@@ -8,16 +14,21 @@ from types import MappingProxyType
 from typing import Literal
 
 from evalstats_plugin.data.methods import Kind, Method
+from evalstats_plugin.scores.methods import CLUSTER_FAMILIES
 
 _PAIRED = "evalstats_plugin.stats.paired:"
+_UNPAIRED = "evalstats_plugin.stats.unpaired:"
+_BOUNDED = "evalstats_plugin.stats.bounded:"
+_MEANS = "evalstats_plugin.stats.means:"
+_CLUSTERED = "evalstats_plugin.stats.clustered:"
+_POSTERIOR = "evalstats_plugin.stats.clustered_posterior:"
 _METRICS = "evalstats_plugin.stats.metric_intervals:"
-
 
 COMPARISONS: tuple[Method, ...] = (
     Method(
         "dirichlet", "paired", _PAIRED + "dirichlet",
         "Dirichlet posterior of who gets an item right (prior ½ on each of the four cells)",
-        "Bowyer et al. 2025; docs/methods.md", "comparison",
+        "Bowyer et al. 2025; docs/explanation/methods.md", "comparison",
         MappingProxyType({"prior": (0.5, 1.0)}),
     ),
     Method(
@@ -42,54 +53,52 @@ COMPARISONS: tuple[Method, ...] = (
         "Fagerland, Lydersen, Laake 2014", "comparison",
     ),
     Method(
-        "latent", "paired", "evalstats_plugin.stats.paired:latent",
+        "latent", "paired", _PAIRED + "latent",
         "posterior of a latent bivariate normal model, both scores uniform a priori",
         "Bowyer et al. 2025", "comparison",
     ),
     Method(
-        "dp-jeffreys", "bounded", "evalstats_plugin.stats.bounded:dirichlet_process",
+        "dp-jeffreys", "bounded", _BOUNDED + "dirichlet_process",
         "Dirichlet-process posterior of the mean difference, mass ½ at each end",
-        "Ferguson 1973; docs/methods.md", "comparison", MappingProxyType({"mass": 0.5}),
+        "Ferguson 1973; docs/explanation/methods.md", "comparison", MappingProxyType({"mass": 0.5}),
     ),
     Method(
-        "paired-t", "real", "evalstats_plugin.stats.means:t_interval",
+        "paired-t", "real", _MEANS + "t_interval",
         "Student's t interval of the mean difference", "Student 1908", "comparison",
     ),
     Method(
-        "percentile", "resampling", "evalstats_plugin.stats.means:percentile_bootstrap",
+        "percentile", "resampling", _MEANS + "percentile_bootstrap",
         "percentile bootstrap of the mean difference: only to compare with", "Efron 1979",
         "comparison",
     ),
     Method(
-        "bca", "resampling", "evalstats_plugin.stats.means:bca_bootstrap",
+        "bca", "resampling", _MEANS + "bca_bootstrap",
         "bias-corrected and accelerated bootstrap of the mean difference", "Efron 1987",
         "comparison",
     ),
     Method(
-        "logit-t-cr1", "clustered-bounded", "evalstats_plugin.stats.clustered:logit_t_cr1",
+        "logit-t-cr1", "clustered-bounded", _CLUSTERED + "logit_t_cr1",
         "t interval on the logit scale, clustered standard error",
         "Liang, Zeger 1986; Miller 2024", "comparison",
     ),
     Method(
-        "t-cr1", "clustered-real", "evalstats_plugin.stats.clustered:t_cr1",
+        "t-cr1", "clustered-real", _CLUSTERED + "t_cr1",
         "t interval with clustered standard error", "Liang, Zeger 1986; Miller 2024", "comparison",
     ),
     Method(
-        "t-cr2", "clustered-real", "evalstats_plugin.stats.clustered:t_cr2",
+        "t-cr2", "clustered-real", _CLUSTERED + "t_cr2",
         "the same, corrected for few and unequal clusters", "Bell, McCaffrey 2002", "comparison",
     ),
     Method(
-        "dirichlet-multinomial", "clustered-paired",
-        "evalstats_plugin.stats.clustered_posterior:dirichlet_multinomial",
+        "dirichlet-multinomial", "clustered-paired", _POSTERIOR + "dirichlet_multinomial",
         "posterior of who gets an item right, intra-cluster correlation ~ U(0, 1)",
-        "docs/methods.md", "comparison", MappingProxyType({"prior": (0.5, 1.0)}),
+        "docs/explanation/methods.md", "comparison", MappingProxyType({"prior": (0.5, 1.0)}),
     ),
 )  # fmt: skip
+"""For the mean difference of two models on the same items."""
 
-
-CLUSTERED_NAMES = frozenset({"logit-t-cr1", "t-cr1", "t-cr2", "dirichlet-multinomial"})
-"""Those that are told which items belong together."""
-
+CLUSTERED_NAMES = frozenset(m.name for m in COMPARISONS if m.family in CLUSTER_FAMILIES)
+"""Names of those that allow for clusters."""
 
 COMPARISON_DEFAULTS: Mapping[Kind, tuple[str, str]] = MappingProxyType(
     {
@@ -106,8 +115,7 @@ COMPARISON_DEFAULTS: Mapping[Kind, tuple[str, str]] = MappingProxyType(
         "real": ("paired-t", "without bounds there is nothing better for few items"),
     }
 )
-"""Method of a comparison used for ``"auto"`` on each kind of score, and why."""
-
+"""Method used for ``"auto"`` on each kind of score, and why (``make validate`` measures it)."""
 
 CLUSTERED_COMPARISON_DEFAULTS: Mapping[Kind, tuple[str, str]] = MappingProxyType(
     {
@@ -120,11 +128,49 @@ CLUSTERED_COMPARISON_DEFAULTS: Mapping[Kind, tuple[str, str]] = MappingProxyType
         "real": ("t-cr1", "without bounds there is nothing better for few clusters"),
     }
 )
-"""The same, for items in clusters."""
+"""The same as `COMPARISON_DEFAULTS`, for items in clusters."""
 
+TASK_DEFAULTS: Mapping[Kind, tuple[str, str]] = MappingProxyType(
+    {
+        "binary": ("paired-t", "mean differences of tasks are few, and far from their bounds"),
+        "bounded": ("paired-t", "the same"),
+        "real": ("paired-t", "without bounds there is nothing better for few tasks"),
+    }
+)
+"""The same as `COMPARISON_DEFAULTS`, for mean differences of tasks as a random sample."""
 
-_UNPAIRED = "evalstats_plugin.stats.unpaired:"
+COMPOSITE_COMPARISONS: tuple[Method, ...] = (
+    Method(
+        "dirichlet-joint", "confusion", _METRICS + "posterior_differences",
+        "Dirichlet posterior of what both models answer (prior ½ on each of both right, one, "
+        "the other, neither, for each gold label)",
+        "docs/explanation/methods.md", "comparison", MappingProxyType({"prior": 0.5}),
+    ),
+    Method(
+        "sums-jackknife-t", "sums", _METRICS + "jackknife_t",
+        "t interval with the jackknife's standard error of the difference, unit by unit",
+        "Efron, Tibshirani 1993", "comparison",
+    ),
+    Method(
+        "sums-percentile", "sums", _METRICS + "percentile_bootstrap",
+        "percentile bootstrap of the difference, both models on the same units",
+        "Koehn 2004", "comparison",
+    ),
+)  # fmt: skip
+"""For metrics that are not means, such as F1, BLEU and perplexity, on the same items."""
 
+COMPOSITE_COMPARISON_DEFAULTS: Mapping[Kind, tuple[str, str]] = MappingProxyType(
+    {
+        "f1": ("dirichlet-joint", "close to the level for few items, where resampling is not"),
+        "confusion": ("dirichlet-joint", "the same"),
+        "corpus": ("sums-jackknife-t", "it covers no less than the bootstrap of documents"),
+        "ratio": ("sums-jackknife-t", "the same"),
+    }
+)
+"""The same as `COMPARISON_DEFAULTS`, for metrics that are not means."""
+
+PAIRED = (*COMPARISONS, *COMPOSITE_COMPARISONS)
+"""All methods for two models on the same items."""
 
 UNPAIRED: tuple[Method, ...] = (
     Method(
@@ -139,7 +185,7 @@ UNPAIRED: tuple[Method, ...] = (
     Method(
         "beta-difference", "unpaired", _UNPAIRED + "beta_difference",
         "difference of two Beta posteriors (prior ½, ½)",
-        "Brown, Cai, DasGupta 2001; docs/methods.md", "comparison",
+        "Brown, Cai, DasGupta 2001; docs/explanation/methods.md", "comparison",
         MappingProxyType({"prior": (0.5, 0.5)}),
     ),
     Method(
@@ -151,25 +197,27 @@ UNPAIRED: tuple[Method, ...] = (
         "Miettinen, Nurminen 1985", "comparison",
     ),
     Method(
-        "beta-ratio", "unpaired", _UNPAIRED + "ratio",
+        "beta-ratio", "unpaired", _UNPAIRED + "beta_ratio",
         "ratio of two Beta posteriors (prior 1, 1)",
-        "Bowyer et al. 2025; docs/methods.md", "comparison",
+        "Bowyer et al. 2025; docs/explanation/methods.md", "comparison",
         MappingProxyType({"prior": (1.0, 1.0)}),
     ),
     Method(
-        "beta-odds", "unpaired", _UNPAIRED + "odds_ratio",
-        "odds ratio of two Beta posteriors (prior 1, 1)", "Bowyer et al. 2025; docs/methods.md",
-        "comparison", MappingProxyType({"prior": (1.0, 1.0)}),
+        "beta-odds", "unpaired", _UNPAIRED + "beta_odds_ratio",
+        "odds ratio of two Beta posteriors (prior 1, 1)",
+        "Bowyer et al. 2025; docs/explanation/methods.md", "comparison",
+        MappingProxyType({"prior": (1.0, 1.0)}),
     ),
     Method(
         "dp-difference", "unpaired-bounded", _UNPAIRED + "dp_difference",
         "difference of two Dirichlet-process posteriors, a Beta variable standing for each",
-        "Ferguson 1973; docs/methods.md", "comparison", MappingProxyType({"mass": 0.5}),
+        "Ferguson 1973; docs/explanation/methods.md", "comparison", MappingProxyType({"mass": 0.5}),
     ),
     Method(
         "mover-dp", "unpaired-bounded", _UNPAIRED + "mover_dp",
-        "two Dirichlet-process intervals, squared and added", "Zou, Donner 2008; docs/methods.md",
-        "comparison", MappingProxyType({"mass": 0.5}),
+        "two Dirichlet-process intervals, squared and added",
+        "Zou, Donner 2008; docs/explanation/methods.md", "comparison",
+        MappingProxyType({"mass": 0.5}),
     ),
     Method(
         "welch-t", "unpaired-real", _UNPAIRED + "welch_t",
@@ -177,19 +225,7 @@ UNPAIRED: tuple[Method, ...] = (
         "Welch 1947; Miller 2024", "comparison",
     ),
 )  # fmt: skip
-"""For models that were given items of their own."""
-
-
-MEASURES: Mapping[str, Literal["ratio", "odds ratio"]] = MappingProxyType(
-    {
-        "mn-ratio": "ratio",
-        "beta-ratio": "ratio",
-        "mn-odds": "odds ratio",
-        "beta-odds": "odds ratio",
-    }
-)
-"""What methods give an interval of, where that is not the difference."""
-
+"""For two models on different items: independent samples."""
 
 UNPAIRED_DEFAULTS: Mapping[Kind, tuple[str, str]] = MappingProxyType(
     {
@@ -206,39 +242,14 @@ UNPAIRED_DEFAULTS: Mapping[Kind, tuple[str, str]] = MappingProxyType(
         "real": ("welch-t", "without bounds there is nothing better for few items"),
     }
 )
-"""The same as `COMPARISON_DEFAULTS`, for models that were given items of their own."""
+"""The same as `COMPARISON_DEFAULTS`, for models on different items."""
 
-
-COMPOSITE_COMPARISONS: tuple[Method, ...] = (
-    Method(
-        "dirichlet-joint", "confusion", _METRICS + "posterior_differences",
-        "Dirichlet posterior of what both models answer (prior ½ on each of both right, one, "
-        "the other, neither, for each gold label)",
-        "docs/methods.md", "comparison", MappingProxyType({"prior": 0.5}),
-    ),
-    Method(
-        "sums-jackknife-t", "sums", _METRICS + "jackknife_t",
-        "t interval with the jackknife's standard error of the difference, unit by unit",
-        "Efron, Tibshirani 1993", "comparison",
-    ),
-    Method(
-        "sums-percentile", "sums", _METRICS + "percentile_bootstrap",
-        "percentile bootstrap of the difference, both models on the same units",
-        "Koehn 2004", "comparison",
-    ),
-)  # fmt: skip
-
-
-COMPOSITE_COMPARISON_DEFAULTS: Mapping[Kind, tuple[str, str]] = MappingProxyType(
+MEASURES: Mapping[str, Literal["ratio", "odds ratio"]] = MappingProxyType(
     {
-        "f1": ("dirichlet-joint", "close to the level for few items, where resampling is not"),
-        "confusion": ("dirichlet-joint", "the same"),
-        "corpus": ("sums-jackknife-t", "it covers no less than the bootstrap of documents"),
-        "ratio": ("sums-jackknife-t", "the same"),
+        "mn-ratio": "ratio",
+        "beta-ratio": "ratio",
+        "mn-odds": "odds ratio",
+        "beta-odds": "odds ratio",
     }
 )
-"""Method of a comparison used for ``"auto"`` on each kind, and why."""
-
-
-PAIRED = (*COMPARISONS, *COMPOSITE_COMPARISONS)
-"""Of two models on the same items."""
+"""What a method gives an interval of, where that is not the difference."""

@@ -1,58 +1,61 @@
-"""Is model b better than model a under a metric that is not a mean?"""
-# PART composite_pairing - Models on the same items under one metric that is a function of sums: what is common to them.
+"""Comparisons under metrics that are not means: F1, MCC, BLEU, perplexity, on the same items.
+
+`join` brings the models of one task together: what each item adds to each model's sums. Intervals
+come from the jackknife, resamples or a Dirichlet posterior, p-values from swapping the models'
+answers to random items.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evalstats_plugin.comparisons.design import BEST, Request, pair_indices
+from evalstats_plugin.comparisons.design import BEST, Request, is_chosen_from_data, pair_indices
 from evalstats_plugin.comparisons.methods import (
     COMPOSITE_COMPARISON_DEFAULTS,
     COMPOSITE_COMPARISONS,
 )
+from evalstats_plugin.comparisons.paired import adjusted
 from evalstats_plugin.comparisons.rows import Comparison
-from evalstats_plugin.data import methods
 from evalstats_plugin.data.matrix import ResponseMatrix
-from evalstats_plugin.data.methods import Kind, Method
+from evalstats_plugin.data.methods import Kind, Method, choose
 from evalstats_plugin.data.responses import Responses
-from evalstats_plugin.data.results import finite
-from evalstats_plugin.data.runs import run_of
+from evalstats_plugin.data.results import finite_values, records
+from evalstats_plugin.data.runs import one_of_each
 from evalstats_plugin.errors import DesignError, few
-from evalstats_plugin.scores.cells import RATIOS
+from evalstats_plugin.scores.cells import RATIOS, by_task, direction
 from evalstats_plugin.scores.metrics import NAMES, Composite, composites
-from evalstats_plugin.stats.arrays import FloatArray, IntArray
+from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
 from evalstats_plugin.stats.metrics import Value
 
 N_RESAMPLES = 9999
-"""Draws, and swaps; with what was seen, 10,000."""
+"""Resamples, posterior draws and random swaps: with what was observed, 10,000."""
 
 
 def compare_composite(
     responses: Sequence[Responses], request: Request
 ) -> tuple[list[Comparison], list[str]]:
-    """Compare models on the same items under metrics that are not means; others are passed over.
+    """Compare models under metrics that are not means; others are passed over.
 
-    Returns the comparisons, and notes on what was left out.
+    Return also notes on what was left out.
 
     Raises
     ------
     ItemConflictError
         If an item id is one question for one model and another for the other.
     """
-    latest = {(r.model, r.task, r.metric): r for r in sorted(responses, key=run_of)}
-    groups: dict[tuple[str, str], list[Responses]] = {}
-    for r in responses:
-        composite = r.pairs is not None or r.aggregation in RATIOS
-        if composite and len(r.item_ids) and latest[r.model, r.task, r.metric] is r:
-            groups.setdefault((r.task, r.metric.removesuffix(",none")), []).append(r)
+    chosen = [
+        r
+        for r in one_of_each(responses)
+        if len(r.item_ids) and (r.pairs is not None or r.aggregation in RATIOS)
+    ]
     rows: list[Comparison] = []
     notes: list[str] = []
-    for (task, metric), group in groups.items():
+    for (task, metric), group in by_task(chosen).items():
         if request.baseline not in (None, BEST, *(r.model for r in group)):
             notes.append(f"not compared, {request.baseline} has no answers: {task} {metric}")
             continue
@@ -85,27 +88,6 @@ class _Found(NamedTuple):
     n_items: IntArray
 
 
-def _pairs(
-    joined: Joined, group: Sequence[Responses], request: Request
-) -> tuple[IntArray, IntArray, int, tuple[str, ...]]:
-    """Return the pairs to compute, how many of them to show, and a note.
-
-    With the best model as the baseline the pairs among which it won are computed too: what is
-    found of all pairs at once holds for this choice.
-    """
-    if request.baseline != BEST or BEST in joined.models:
-        a, b = pair_indices(joined.models, request.baseline)
-        return a, b, len(a), ()
-    values = joined.value(joined.statistics.sum(axis=1))
-    lower = any(r.higher_is_better is False for r in group)
-    best = int(np.nanargmin(values) if lower else np.nanargmax(values))
-    a, b = pair_indices(joined.models, joined.models[best])
-    rest_a, rest_b = pair_indices(joined.models, None)
-    rest = (rest_a != best) & (rest_b != best)
-    note = f"{joined.models[best]} was chosen as the best: only p, adjusted, allows for that"
-    return np.append(a, rest_a[rest]), np.append(b, rest_b[rest]), len(a), (note,)
-
-
 def _compared(joined: Joined, group: Sequence[Responses], request: Request) -> list[Comparison]:
     method = _choose(joined, request)
     a, b, n_shown, note = _pairs(joined, group, request)
@@ -123,31 +105,89 @@ def _compared(joined: Joined, group: Sequence[Responses], request: Request) -> l
                 column[where] = values
     n_either = (joined.there[a] | joined.there[b]).sum(axis=1)
     notes = [(*note, *_notes(joined, request, found, i, int(n))) for i, n in enumerate(n_either)]
-    names = [
-        (joined.models[i], joined.models[j])
-        for i, j in cast("list[list[int]]", np.stack([a, b], axis=1).tolist())
-    ]
-    rows = _rows(group, names, found, notes, method=method.name, request=request)
-    return rows[:n_shown]
+    higher_is_better = direction(group)
+    prob = 1 - found.prob_higher if higher_is_better is False else found.prob_higher
+    models = np.asarray(joined.models, dtype=object)
+    columns: dict[str, Sequence[Any]] = {
+        "model_a": models[a].tolist(),
+        "model_b": models[b].tolist(),
+        "n_items": found.n_items.tolist(),
+        "difference": finite_values(found.difference),
+        "low": finite_values(found.low),
+        "high": finite_values(found.high),
+        "p_value": finite_values(found.p_value),
+        "p_adjusted": finite_values(adjusted(found.p_value, request.correction)),
+        "prob_better": finite_values(prob),
+        "notes": notes,
+    }
+    same = {
+        "task": group[0].task,
+        "metric": group[0].metric,
+        "method": method.name,
+        "confidence_level": request.confidence_level,
+        "higher_is_better": higher_is_better,
+    }
+    return records(Comparison, columns, same)[:n_shown]
+
+
+def _pairs(
+    joined: Joined, group: Sequence[Responses], request: Request
+) -> tuple[IntArray, IntArray, int, tuple[str, ...]]:
+    """Return the pairs to compute, how many of them to show, and a note.
+
+    With the best model as the baseline, the pairs among which it was chosen are computed too: the
+    correction is over all pairs, so that it holds for this choice.
+    """
+    if not is_chosen_from_data(request.baseline, joined.models):
+        a, b = pair_indices(joined.models, request.baseline)
+        return a, b, len(a), ()
+    values = joined.value(joined.statistics.sum(axis=1))
+    lower = any(r.higher_is_better is False for r in group)
+    best = int(np.nanargmin(values) if lower else np.nanargmax(values))
+    a, b = pair_indices(joined.models, joined.models[best])
+    rest_a, rest_b = pair_indices(joined.models, None)
+    rest = (rest_a != best) & (rest_b != best)
+    note = f"{joined.models[best]} was chosen as the best: only p, adjusted, allows for that"
+    return np.append(a, rest_a[rest]), np.append(b, rest_b[rest]), len(a), (note,)
 
 
 def _choose(joined: Joined, request: Request) -> Method:
     table = {m.name: m for m in COMPOSITE_COMPARISONS} | dict(request.table)
     name = request.method
     if joined.clusters is not None and (name == "auto" or table[name].family != "sums"):
-        # Whole clusters as units; a Dirichlet posterior has none.
+        # Units are whole clusters; a Dirichlet posterior has no such thing.
         name = "sums-jackknife-t"
-    return methods.choose(joined.kind, name, table, COMPOSITE_COMPARISON_DEFAULTS)
+    return choose(joined.kind, name, table, COMPOSITE_COMPARISON_DEFAULTS)
+
+
+def _notes(
+    joined: Joined, request: Request, found: _Found, i: int, n_either: int
+) -> tuple[str, ...]:
+    n = int(found.n_items[i])
+    notes: list[str] = []
+    if joined.clusters is not None:
+        notes.append(f"items in {len(np.unique(joined.clusters))} clusters")
+    if request.correction == "maxt":
+        notes.append("maxt is for means: p-values are adjusted by holm's method")
+    if n_either > n:
+        notes.append(f"{n_either - n} of {n_either} items lack one model's answer: left out")
+    if not n:
+        notes.append("the two models share no item")
+    elif np.isnan(found.difference[i]):
+        notes.append(f"no difference: {joined.metric} is 0/0 for one of the models")
+    elif not np.isfinite(found.low[i]):
+        notes.append("no interval: one item or cluster, or answers that do not differ")
+    return tuple(notes)
 
 
 def _solved(
     joined: Joined,
-    items: NDArray[np.bool_],
+    items: BoolArray,
     pairs: tuple[IntArray, IntArray],
     method: Method,
     request: Request,
 ) -> _Found:
-    """Find out what the items say of the pairs that share them."""
+    """Compute everything for the pairs whose common items are `items`, a mask of shape (M,)."""
     from evalstats_plugin.stats import metric_intervals
 
     statistics, counts = joined.units(items)
@@ -161,7 +201,7 @@ def _solved(
     else:
         drawn = _drawn(joined, (statistics, counts), pairs, method, request.rng)
         low, high, prob = _of_draws(drawn, request.confidence_level)
-        # Models that answer alike are exactly as likely either way, whatever was drawn.
+        # For models with the same answers the limits are symmetric, whatever was drawn.
         alike = (statistics[pairs[0]] == statistics[pairs[1]]).all(axis=(1, 2))
         half = np.maximum(np.abs(low), np.abs(high))
         low, high = np.where(alike, -half, low), np.where(alike, half, high)
@@ -175,7 +215,7 @@ def _solved(
 
 def _by_jackknife(
     joined: Joined,
-    items: NDArray[np.bool_],
+    items: BoolArray,
     pairs: tuple[IntArray, IntArray],
     confidence_level: float,
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -185,10 +225,8 @@ def _by_jackknife(
     a, b = pairs
 
     def solved(value: Value) -> tuple[FloatArray, FloatArray, FloatArray]:
-        values, without = (
-            value(statistics.sum(axis=1)),
-            metric_intervals.leave_one_out(statistics, value),
-        )
+        values = value(statistics.sum(axis=1))
+        without = metric_intervals.leave_one_out(statistics, value)
         return metric_intervals.jackknife_difference(
             values[b] - values[a], without[b] - without[a], confidence_level=confidence_level
         )
@@ -237,70 +275,6 @@ def _of_draws(
     return np.where(wide, low, np.nan), np.where(wide, high, np.nan), prob
 
 
-def _adjusted(p_values: FloatArray, correction: str) -> FloatArray:
-    from evalstats_plugin.stats import many
-
-    if correction == "bh":
-        return many.benjamini_hochberg(p_values)
-    return p_values if correction == "none" else many.holm(p_values)
-
-
-def _rows(
-    group: Sequence[Responses],
-    names: Sequence[tuple[str, str]],
-    found: _Found,
-    notes: Sequence[tuple[str, ...]],
-    *,
-    method: str,
-    request: Request,
-) -> list[Comparison]:
-    higher = next((h for r in group if (h := r.higher_is_better) is not None), None)
-    prob = 1 - found.prob_higher if higher is False else found.prob_higher
-    adjusted = _adjusted(found.p_value, request.correction)
-    numbers = (found.difference, found.low, found.high, found.p_value, adjusted, prob)
-    columns = zip(names, notes, found.n_items.tolist(), *(x.tolist() for x in numbers), strict=True)
-    return [
-        Comparison(
-            model_a=a,
-            model_b=b,
-            task=group[0].task,
-            metric=group[0].metric,
-            n_items=n,
-            difference=finite(difference),
-            low=finite(low),
-            high=finite(high),
-            p_value=finite(p_value),
-            p_adjusted=finite(p_adjusted),
-            prob_better=finite(prob_better),
-            method=method,
-            confidence_level=request.confidence_level,
-            notes=said,
-            higher_is_better=higher,
-        )
-        for (a, b), said, n, difference, low, high, p_value, p_adjusted, prob_better in columns
-    ]
-
-
-def _notes(
-    joined: Joined, request: Request, found: _Found, i: int, n_either: int
-) -> tuple[str, ...]:
-    n = int(found.n_items[i])
-    notes: list[str] = []
-    if joined.clusters is not None:
-        notes.append(f"items in {len(np.unique(joined.clusters))} clusters")
-    if request.correction == "maxt":
-        notes.append("maxt is for means: p-values are adjusted by holm's method")
-    if n_either > n:
-        notes.append(f"{n_either - n} of {n_either} items lack one model's answer: left out")
-    if not n:
-        notes.append("the two models share no item")
-    elif np.isnan(found.difference[i]):
-        notes.append(f"no difference: {joined.metric} is 0/0 for one of the models")
-    elif not np.isfinite(found.low[i]):
-        notes.append("no interval: one item or cluster, or answers that do not differ")
-    return tuple(notes)
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Joined:
     """N models' answers to M items."""
@@ -309,19 +283,19 @@ class Joined:
     kind: Kind
     value: Value
     ordering: Value
-    """Which of two models is higher, on a scale where differences behave better if there is one."""
+    """Increases with the value; if possible on a scale where differences are closer to normal."""
     statistics: FloatArray
     """Shape (N, M, S): what each item adds to each model's sums, 0 where it is missing."""
-    there: NDArray[np.bool_]
+    there: BoolArray
     """Shape (N, M)."""
-    codes: NDArray[np.int64] | None
+    codes: IntArray | None
     """Shape (N, M): gold and predicted label as one number, where there are labels."""
     n_labels: int
     clusters: NDArray[Any] | None
     """Shape (M,)."""
     metric: str
 
-    def units(self, items: NDArray[np.bool_]) -> tuple[FloatArray, NDArray[np.int64]]:
+    def units(self, items: BoolArray) -> tuple[FloatArray, IntArray]:
         """Statistics of what is sampled, shape (N, U, S), and how often each was seen, (U,).
 
         Clusters where items come in them; items otherwise, those with the same answers as one.
@@ -353,7 +327,7 @@ def join(group: Sequence[Responses]) -> Joined:
     if parts[0].kind == "auc":
         msg = "there is no paired method for areas under the curve yet"
         raise DesignError(msg)
-    # Scores that say where an item is among its model's go through the join like any others.
+    # The scores joined are the items' positions among those of their model.
     matrix = ResponseMatrix.join(
         [
             replace(r, scores=np.where(p.there, np.arange(len(p.there)), np.nan)[:, None])
@@ -366,7 +340,7 @@ def join(group: Sequence[Responses]) -> Joined:
     statistics = np.zeros((*there.shape, n_sums))
     codes = np.zeros(there.shape, dtype=np.int64)
     for i, part in enumerate(parts):
-        # Place among the model's items that count.
+        # Position among the model's items that have an answer.
         rank = np.cumsum(part.there) - 1
         at = rank[position[i, there[i]].astype(np.int64)]
         statistics[i, there[i]] = part.statistics[at]
@@ -386,14 +360,8 @@ def join(group: Sequence[Responses]) -> Joined:
     )
 
 
-def _negative_mean(sums: FloatArray) -> FloatArray:
-    """Perplexities and bits per byte all rise as the mean loglikelihood falls, some explode."""
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return -sums[..., 0] / sums[..., 1]
-
-
 def _ratio(r: Responses) -> Composite:
-    """Sums of loglikelihoods and of words, and what the metric makes of their ratio."""
+    """Sums of loglikelihoods and of weights, and the metric as a function of their ratio."""
     scores = r.item_means
     weights = np.ones(len(scores)) if r.weights is None else r.weights
     there = np.isfinite(scores) & np.isfinite(weights)
@@ -404,3 +372,9 @@ def _ratio(r: Responses) -> Composite:
 
     counts = np.stack([scores, weights], axis=1)[there]
     return Composite(metric=r.aggregation, kind="ratio", there=there, counts=counts, ratio=value)
+
+
+def _negative_mean(sums: FloatArray) -> FloatArray:
+    """Negative mean loglikelihood: increases with every perplexity and bits per byte."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return -sums[..., 0] / sums[..., 1]

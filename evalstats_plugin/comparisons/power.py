@@ -1,39 +1,47 @@
-"""How many items are needed, and which difference do so many find?"""
-# PART power_curve - Power, or the least difference that is found, for many numbers of items: what a figure shows.
-# PART power_rows - Writes the answers of a power analysis as records.
+"""Power analysis: numbers of items, epochs or models for a difference, and the reverse.
+
+`power` and `power_curve` get the variances of differences from a pilot (`comparisons.pilot`) or
+from `PowerAssumptions`. `PowerSolver` answers for all pairs of models of a task: by sums over
+outcomes for 0/1 scores, by Student's t for few items, else by the normal approximation [Mil24]_.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from evalstats_plugin.comparisons.pilot import (
-    METHODS,
-    MOST_MODELS,
-    Aim,
-    PowerSolver,
-    Spread,
-    spreads,
-    with_design_effect,
-)
+from evalstats_plugin.comparisons.pilot import Spread, spreads, with_design_effect
 from evalstats_plugin.comparisons.rows import PowerRow, PowerRows
-from evalstats_plugin.data.matrix import ResponseMatrix
-from evalstats_plugin.data.results import finite, records
-from evalstats_plugin.data.runs import ResponseSet
+from evalstats_plugin.data.results import finite, finite_values, records
 from evalstats_plugin.errors import DesignError, SelectionError, no_such
-from evalstats_plugin.scores.epochs import Pilot, variance_parts
+from evalstats_plugin.scores.cells import InMemory, responses_and_notes
+from evalstats_plugin.scores.epochs import variance_parts
 from evalstats_plugin.scores.rows import VariancePart
-from evalstats_plugin.stats.arrays import FloatArray
+from evalstats_plugin.stats.arrays import BoolArray, FloatArray
+
+EXACT = ("mcnemar-mid-p", "dirichlet", "tango")
+"""Tests of 0/1 scores in one epoch: the names in `evalstats_plugin.stats.power.TAILS`."""
+
+METHODS = ("auto", "miller", "t", *EXACT)
+"""Tests that find a difference. ``"auto"``: McNemar's mid-p test for 0/1 scores in one epoch, else
+Miller's normal approximation, and Student's t test below 100 items."""
+
+NORMAL_FROM = 100
+"""Fewest items for the normal approximation, which is then good to one item in 50."""
+
+EXACT_UP_TO = 10_000
+"""Most items for sums over outcomes; beyond, the normal approximation is as good."""
+
+MOST_MODELS = 100
+"""Largest number of models searched for."""
 
 POINTS = 24
 """Numbers of items that a curve has by default."""
 
-
 Quantity = Literal["n_items", "n_epochs", "n_models", "difference", "power"]
-
 
 _NOTHING: dict[Quantity, str] = {
     "n_items": "the differences do not vary: nothing to plan with",
@@ -46,7 +54,7 @@ _NOTHING: dict[Quantity, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PowerAssumptions:
-    """What is assumed of the differences between two models, where no pilot was run.
+    """Assumptions on the differences between two models, in place of a pilot.
 
     Either ``discordance``, the share of items that only one of the two gets right, for 0/1 scores
     taken once; or the variances of [Mil24]_.
@@ -54,14 +62,14 @@ class PowerAssumptions:
 
     discordance: float | None = None
     between: float | None = None
-    """ω²: of the true differences, between items."""
+    """ω²: variance of the true differences, between items."""
     within: float | tuple[float, float] = 0.0
-    """σ²: of one take around its item's true mean, for each model or for both alike."""
+    """σ²: variance of one epoch around its item's true mean, one for each model or for both."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PowerDesign:
-    """How models are going to be compared."""
+    """How models will be compared."""
 
     paired: bool = True
     """Both answer the same items, rather than as many different ones each."""
@@ -70,11 +78,11 @@ class PowerDesign:
     design_effect: float | None = None
     """How many times larger clusters make the variance: by default as in the pilot, or 1."""
     method: str = "auto"
-    """What finds a difference: one of the names in `METHODS`."""
+    """Test that finds a difference: one of the names in `METHODS`."""
 
 
 def power(
-    pilot: Pilot | PowerAssumptions,
+    pilot: InMemory | PowerAssumptions,
     *,
     difference: float | None = None,
     n_items: int | None = None,
@@ -122,49 +130,88 @@ def power(
     design = design or PowerDesign()
     aim = Aim(difference, n_items, n_epochs, power, confidence_level)
     found = spreads_of(pilot, aim, design)
-    rows = [
-        row
-        for spread in found.spreads
-        for row in power_rows(
-            solver_of(spread, aim, design), "paired" if design.paired else "unpaired"
-        )
-    ]
+    rows = [row for spread in found.spreads for row in _rows(PowerSolver(spread, aim, design))]
     return PowerRows(tuple(rows), found.notes, parts=found.parts)
 
 
-class PilotSpreads(NamedTuple):
-    """What a pilot, or assumptions in its place, tells of how differences vary."""
+@dataclass(frozen=True)
+class PowerCurve(PowerRows):
+    """Answers for several numbers of items, and the target power."""
 
-    spreads: list[Spread]
-    """One for each task and metric."""
-    notes: tuple[str, ...]
-    parts: tuple[VariancePart, ...]
-    """Of single scores; none of assumptions."""
+    drawn_as: ClassVar[tuple[str, ...]] = ("power", "variance parts")
+
+    power: float = 0.8
 
 
-def spreads_of(pilot: Pilot | PowerAssumptions, aim: Aim, design: PowerDesign) -> PilotSpreads:
-    """Say how much the differences vary that are to be found.
+def power_curve(
+    pilot: InMemory | PowerAssumptions,
+    *,
+    difference: float | None = None,
+    at: Sequence[int] | None = None,
+    n_epochs: int | None = None,
+    power: float = 0.8,
+    confidence_level: float = 0.95,
+    design: PowerDesign | None = None,
+) -> PowerCurve:
+    """Power for a difference, or without one the smallest difference found, by number of items.
+
+    Parameters
+    ----------
+    pilot, difference, n_epochs, power, confidence_level, design
+        As of `evalstats_plugin.power`.
+    at
+        Numbers of items, each 2 or more; by default from very few to more than are needed.
 
     Raises
     ------
     DesignError, SelectionError
-        As of `power`.
+        As of `evalstats_plugin.power`; or a number of items is below 2.
     """
-    _check(aim)
-    _check_design(design)
-    if isinstance(pilot, PowerAssumptions):
-        if aim.difference is None and aim.n_items is None:
-            msg = "neither a difference nor a number of items found, expected one of them or both"
-            raise SelectionError(msg)
-        return PilotSpreads([_assumed(pilot, design, aim.difference, aim.n_epochs or 1)], (), ())
-    responses = pilot if isinstance(pilot, (ResponseSet, ResponseMatrix)) else list(pilot)
-    listed = responses.to_responses() if isinstance(responses, ResponseMatrix) else responses
-    found, left_out = spreads(list(listed), paired=design.paired)
-    read = () if isinstance(responses, list) else responses.notes
-    return PilotSpreads(found, (*read, *left_out), variance_parts(responses).rows)
+    design = design or PowerDesign()
+    if at is not None and (not len(at) or min(at) < 2):
+        msg = f"numbers of items {list(at)} found, expected some, each 2 or more"
+        raise DesignError(msg)
+    if at is None and difference is None and isinstance(pilot, PowerAssumptions):
+        at = _around(200)
+    aim = Aim(difference, None if difference is not None else (at or [2])[0], n_epochs, power,
+              confidence_level)  # fmt: skip
+    found = spreads_of(pilot, aim, design)
+    solvers = [PowerSolver(spread, aim, design) for spread in found.spreads]
+    rows = [
+        row
+        for solver in solvers
+        for n in (at or _numbers(solver))
+        for row in _curve_rows(solver, n)
+    ]
+    return PowerCurve(tuple(rows), found.notes, parts=found.parts, power=power)
 
 
-def _check(aim: Aim) -> None:
+def _numbers(solver: PowerSolver) -> list[int]:
+    """Numbers of items of interest: around those needed, or those of the pilot."""
+    if solver.aim.difference is None:
+        return _around(float(np.median(solver.spread.n_items)))
+    needed = solver.items(solver.aim.difference)
+    known = needed[np.isfinite(needed)]
+    return _around(float(np.median(known)) if len(known) else 200.0)
+
+
+def _around(middle: float) -> list[int]:
+    found = np.geomspace(max(middle / 12, 4), max(middle * 3, 40), POINTS)
+    return np.unique(found.round().astype(int)).tolist()
+
+
+@dataclass(frozen=True, slots=True)
+class Aim:
+    """What is known and what is asked for: the checked arguments of `power`."""
+
+    difference: float | None
+    n_items: int | None
+    n_epochs: int | None
+    power: float
+    confidence_level: float
+
+
+def _check(aim: Aim, design: PowerDesign) -> None:
     chance = 1 - aim.confidence_level
     wrong = ""
     if aim.difference is not None and (aim.difference == 0 or not np.isfinite(aim.difference)):
@@ -181,9 +228,6 @@ def _check(aim: Aim) -> None:
         wrong = f"{aim.n_epochs} epochs found, expected one or more"
     if wrong:
         raise DesignError(wrong)
-
-
-def _check_design(design: PowerDesign) -> None:
     if design.method not in METHODS:
         raise SelectionError(no_such("method", design.method, METHODS, ", ".join(METHODS)))
     if design.n_models is not None and design.n_models < 2:
@@ -195,10 +239,39 @@ def _check_design(design: PowerDesign) -> None:
         raise DesignError(msg)
 
 
+class PilotSpreads(NamedTuple):
+    """How much differences vary, by a pilot or by assumptions."""
+
+    spreads: list[Spread]
+    """One for each task and metric."""
+    notes: tuple[str, ...]
+    parts: tuple[VariancePart, ...]
+    """Of single scores; none for assumptions."""
+
+
+def spreads_of(pilot: InMemory | PowerAssumptions, aim: Aim, design: PowerDesign) -> PilotSpreads:
+    """Get the variances of the differences, from a pilot or from assumptions.
+
+    Raises
+    ------
+    DesignError, SelectionError
+        As of `power`.
+    """
+    _check(aim, design)
+    if isinstance(pilot, PowerAssumptions):
+        if aim.difference is None and aim.n_items is None:
+            msg = "neither a difference nor a number of items found, expected one of them or both"
+            raise SelectionError(msg)
+        return PilotSpreads([_assumed(pilot, design, aim.difference, aim.n_epochs or 1)], (), ())
+    responses, notes = responses_and_notes(pilot)
+    found, left_out = spreads(responses, paired=design.paired)
+    return PilotSpreads(found, (*notes, *left_out), variance_parts(responses).rows)
+
+
 def _assumed(
     given: PowerAssumptions, design: PowerDesign, difference: float | None, n_epochs: int
 ) -> Spread:
-    """Write assumptions as if a pilot had given them."""
+    """Return assumptions as the spread of one pair of models."""
     apart, between = given.discordance, given.between
     pair = given.within if isinstance(given.within, tuple) else (given.within, given.within)
     if (apart is None) == (between is None):
@@ -235,131 +308,176 @@ def _assumed(
     )
 
 
-def solver_of(spread: Spread, aim: Aim, design: PowerDesign) -> PowerSolver:
-    """Return what answers for the pairs of one task.
+class PowerSolver:
+    """Answers for the P pairs of one task; every array has shape (P,)."""
 
-    Raises
-    ------
-    DesignError
-        The difference is larger than the scores allow.
-    """
-    if aim.difference is not None and abs(aim.difference) > spread.bounded:
-        msg = (
-            f"difference {aim.difference:g} found, expected at most {spread.bounded:g}, the range "
-            f"of the scores{f' of {spread.task}' if spread.task else ''}"
+    def __init__(self, spread: Spread, aim: Aim, design: PowerDesign) -> None:
+        if aim.difference is not None and abs(aim.difference) > spread.bounded:
+            msg = (
+                f"difference {aim.difference:g} found, expected at most {spread.bounded:g}, the "
+                f"range of the scores{f' of {spread.task}' if spread.task else ''}"
+            )
+            raise DesignError(msg)
+        if design.design_effect is not None:
+            spread = with_design_effect(spread, design.design_effect)
+        self.spread, self.aim, self.method = spread, aim, design.method
+        self.design: Literal["paired", "unpaired"] = "paired" if design.paired else "unpaired"
+        self.n_models = design.n_models or max(len(spread.models), 2)
+        self.n_epochs = aim.n_epochs or spread.n_epochs
+        if self.n_epochs != spread.n_epochs and np.isnan(spread.within).any():
+            msg = (
+                f"{spread.task} {spread.metric}: {self.n_epochs} epochs asked for, but the pilot "
+                "took each item once, which does not tell how takes of an item vary; run it in two "
+                "epochs or more"
+            )
+            raise DesignError(msg)
+        within = np.nan_to_num(spread.within) / self.n_epochs
+        self.variance = np.maximum(spread.between, 0.0) + within
+        once = self.n_epochs == 1 and self.method in ("auto", *EXACT)
+        self.exact: BoolArray = ~np.isnan(spread.discordance) & once
+        if self.method in EXACT and not self.exact.all():
+            msg = (
+                f"{self.method} is for 0/1 scores of the same items, taken once; for anything else "
+                "leave the method to auto"
+            )
+            raise DesignError(msg)
+
+    def tail(self, n_models: int) -> float:
+        """Probability in each tail of a comparison, by Bonferroni over all pairs of models."""
+        from evalstats_plugin.stats.interval import tail_probability
+
+        n_pairs = n_models * (n_models - 1) // 2
+        return tail_probability(self.aim.confidence_level) / n_pairs
+
+    def name(self, pair: int, n_items: float) -> str:
+        """Return the method that is used for a pair with so many items."""
+        n = np.full(len(self.exact), n_items)
+        if self._exact_at(n)[pair]:
+            return self._test
+        return "t" if self._small(n)[pair] else "miller"
+
+    def items(self, difference: float) -> FloatArray:
+        """Return the numbers of items that find a difference; NaN where nothing varies."""
+        from evalstats_plugin.stats import power as stats_power
+
+        goal = {"tail": self.tail(self.n_models), "power": self.aim.power}
+        found = np.maximum(
+            np.ceil(stats_power.items_needed(difference, self.variance, **goal)), 2.0
         )
-        raise DesignError(msg)
-    if design.design_effect is not None:
-        spread = with_design_effect(spread, design.design_effect)
-    n_models = design.n_models or max(len(spread.models), 2)
-    return PowerSolver(spread, aim, method=design.method, n_models=n_models)
+        few = self._small(found)
+        if few.any():
+            variance = self.variance[few]
+
+            def power_of(n: FloatArray) -> FloatArray:
+                return stats_power.t_power(n, difference, variance, tail=goal["tail"])
+
+            found[few] = stats_power.least_items(power_of, found[few], power=self.aim.power)
+        found = np.where(self.variance > 0, found, np.nan)
+        exact = self._exact_at(
+            stats_power.items_needed(difference, self._apart(difference), **goal)
+        )
+        if exact.any():
+            apart, place = np.unique(self._apart(difference)[exact], return_inverse=True)
+            of_counts = stats_power.paired_items_needed(apart, difference, test=self._test, **goal)
+            # A sum of two roundings can pass a whole number by a last bit.
+            inflated = of_counts[place] * self.spread.design_effect[exact]
+            found[exact] = np.ceil(inflated - 1e-9)
+        return found
+
+    def difference(self, n_items: FloatArray) -> FloatArray:
+        """Return the smallest differences that so many items find; NaN where none is possible."""
+        from evalstats_plugin.stats import power as stats_power
+
+        tail, goal, top = self.tail(self.n_models), self.aim.power, self.spread.bounded
+        found = stats_power.difference_needed(n_items, self.variance, tail=tail, power=goal)
+        few = self._small(n_items)
+        if few.any():
+            n, variance = n_items[few], self.variance[few]
+
+            def of_t(size: FloatArray) -> FloatArray:
+                return stats_power.t_power(n, size, variance, tail=tail)
+
+            highest = np.full(len(n), top) if np.isfinite(top) else 1e3 * np.sqrt(variance)
+            found[few] = stats_power.least_difference(of_t, highest, power=goal)
+        found = np.where((found <= top) & (self.variance > 0), found, np.nan)
+        exact = self._exact_at(n_items)
+        if exact.any():
+            keys = np.stack([self._effective(n_items)[exact], self.spread.discordance[exact]])
+            (size, apart), place = np.unique(keys, axis=1, return_inverse=True)
+
+            def of_counts(by: FloatArray) -> FloatArray:
+                return stats_power.paired_power(
+                    size, np.maximum(apart, by), by, tail=tail, test=self._test
+                )
+
+            least = stats_power.least_difference(of_counts, np.ones(len(size)), power=goal)
+            found[exact] = least[place.ravel()]
+        return found
+
+    def power(
+        self, n_items: FloatArray, difference: float, n_models: int | None = None
+    ) -> FloatArray:
+        """Return the power to find a difference."""
+        from evalstats_plugin.stats import power as stats_power
+
+        tail = self.tail(n_models or self.n_models)
+        found = stats_power.normal_power(n_items, difference, self.variance, tail=tail)
+        t = stats_power.t_power(n_items, difference, self.variance, tail=tail)
+        found = np.where(self._small(n_items), t, found)
+        found = np.where(self.variance > 0, found, np.nan)
+        exact = self._exact_at(n_items)
+        if exact.any():
+            n, apart = self._effective(n_items)[exact], self._apart(difference)[exact]
+            found[exact] = stats_power.paired_power(
+                n, apart, difference, tail=tail, test=self._test
+            )
+        return found
+
+    def epochs(self, n_items: FloatArray, difference: float) -> FloatArray:
+        """Return the epochs that so many items need; inf where none suffice, NaN if unknown."""
+        from evalstats_plugin.stats.power import epochs_needed
+
+        epochs = epochs_needed(
+            difference,
+            n_items,
+            between=self.spread.between,
+            within=self.spread.within,
+            tail=self.tail(self.n_models),
+            power=self.aim.power,
+        )
+        return np.maximum(np.ceil(epochs), 1.0)
+
+    def models(self, n_items: FloatArray, difference: float) -> FloatArray:
+        """Return how many models can be compared, every two of them; 1 where not even two can."""
+        found = np.ones(len(n_items))
+        for n_models in range(2, MOST_MODELS + 1):
+            enough = self.power(n_items, difference, n_models) >= self.aim.power
+            found[enough] = n_models
+            if not enough.any():
+                break
+        return np.where(np.isnan(self.power(n_items, difference)), np.nan, found)
+
+    @property
+    def _test(self) -> str:
+        return EXACT[0] if self.method == "auto" else self.method
+
+    def _apart(self, difference: float) -> FloatArray:
+        """Discordance, which cannot be less than the difference."""
+        return np.maximum(self.spread.discordance, abs(difference))
+
+    def _effective(self, n_items: FloatArray) -> FloatArray:
+        """Number of independent items that tell as much as so many in clusters."""
+        return np.maximum(np.floor(n_items / self.spread.design_effect + 1e-9), 1.0)
+
+    def _exact_at(self, n_items: FloatArray) -> BoolArray:
+        return self.exact & ((n_items <= EXACT_UP_TO) | (self.method in EXACT))
+
+    def _small(self, n_items: FloatArray) -> BoolArray:
+        """Whether Student's t is used, if outcomes are not summed."""
+        return (n_items < NORMAL_FROM) & (self.method != "miller") | (self.method == "t")
 
 
-@dataclass(frozen=True)
-class PowerCurve(PowerRows):
-    """Answers for several numbers of items, and the power that is wanted."""
-
-    power: float = 0.8
-
-
-def power_curve(
-    pilot: Pilot | PowerAssumptions,
-    *,
-    difference: float | None = None,
-    at: Sequence[int] | None = None,
-    n_epochs: int | None = None,
-    power: float = 0.8,
-    confidence_level: float = 0.95,
-    design: PowerDesign | None = None,
-) -> PowerCurve:
-    """Return the power for a difference, or without one the least difference, item by item.
-
-    Parameters
-    ----------
-    pilot, difference, n_epochs, power, confidence_level, design
-        As of `evalstats_plugin.power`.
-    at
-        Numbers of items, each 2 or more; by default from very few to more than are needed.
-
-    Raises
-    ------
-    DesignError, SelectionError
-        As of `evalstats_plugin.power`; or a number of items is below 2.
-    """
-    design = design or PowerDesign()
-    if at is not None and (not len(at) or min(at) < 2):
-        msg = f"numbers of items {list(at)} found, expected some, each 2 or more"
-        raise DesignError(msg)
-    if at is None and difference is None and isinstance(pilot, PowerAssumptions):
-        at = _around(200)
-    aim = Aim(difference, None if difference is not None else (at or [2])[0], n_epochs, power,
-              confidence_level)  # fmt: skip
-    found = spreads_of(pilot, aim, design)
-    solvers = [solver_of(spread, aim, design) for spread in found.spreads]
-    rows = [
-        row
-        for solver in solvers
-        for n in (at or _numbers(solver))
-        for row in _rows(solver, n, "paired" if design.paired else "unpaired")
-    ]
-    return PowerCurve(tuple(rows), found.notes, parts=found.parts, power=power)
-
-
-def _numbers(solver: PowerSolver) -> list[int]:
-    """Numbers of items of interest: around those needed, or those of the pilot."""
-    if solver.aim.difference is None:
-        return _around(float(np.median(solver.spread.n_items)))
-    needed = solver.items(solver.aim.difference)
-    known = needed[np.isfinite(needed)]
-    return _around(float(np.median(known)) if len(known) else 200.0)
-
-
-def _around(middle: float) -> list[int]:
-    found = np.geomspace(max(middle / 12, 4), max(middle * 3, 40), POINTS)
-    return np.unique(found.round().astype(int)).tolist()
-
-
-def _rows(solver: PowerSolver, n: int, design: Literal["paired", "unpaired"]) -> list[PowerRow]:
-    """Answer for every pair, with n items each."""
-    spread, aim = solver.spread, solver.aim
-    items = np.full(len(spread.a), float(n))
-    of_power = aim.difference is not None
-    values = solver.power(items, aim.difference) if aim.difference else solver.difference(items)
-    quantity: Literal["power", "difference"] = "power" if of_power else "difference"
-    pairs = list(zip(spread.a.tolist(), spread.b.tolist(), strict=True))
-    columns: dict[str, Any] = {
-        "model_a": [spread.models[a] for a, _ in pairs],
-        "model_b": [spread.models[b] if a != b else "" for a, b in pairs],
-        "method": _methods(solver, n),
-        quantity: _finite(values),
-    }
-    same = {
-        "quantity": quantity,
-        "task": spread.task,
-        "metric": spread.metric,
-        "design": design,
-        "n_items": n,
-        "n_epochs": solver.n_epochs,
-        "n_models": solver.n_models,
-        "difference": aim.difference,
-        "power": aim.power,
-        "confidence_level": aim.confidence_level,
-    }
-    return records(PowerRow, columns, {k: v for k, v in same.items() if k not in columns})
-
-
-def _methods(solver: PowerSolver, n: int) -> list[str]:
-    """Pairs whose outcomes are summed have one method, the others another."""
-    kinds, first, place = np.unique(solver.exact, return_index=True, return_inverse=True)
-    names = [solver.name(int(pair), float(n)) for pair in first[: len(kinds)]]
-    return [names[i] for i in place.tolist()]
-
-
-def _finite(values: FloatArray) -> list[float | None]:
-    return [finite(value) for value in values.tolist()]
-
-
-def power_rows(solver: PowerSolver, design: Literal["paired", "unpaired"]) -> list[PowerRow]:
+def _rows(solver: PowerSolver) -> list[PowerRow]:
     """Answer for every pair of one task; the answers of a pair together."""
     spread, aim = solver.spread, solver.aim
     columns = [
@@ -377,7 +495,7 @@ def power_rows(solver: PowerSolver, design: Literal["paired", "unpaired"]) -> li
             "metric": spread.metric,
             "model_a": spread.models[a],
             "model_b": spread.models[b] if a != b else "",
-            "design": design,
+            "design": solver.design,
             "confidence_level": aim.confidence_level,
             "discordance": finite(float(spread.discordance[pair])),
             "between": finite(float(spread.between[pair])),
@@ -390,7 +508,7 @@ def power_rows(solver: PowerSolver, design: Literal["paired", "unpaired"]) -> li
 
 
 def _answers(solver: PowerSolver) -> list[tuple[Quantity, FloatArray, FloatArray]]:
-    """Return what is asked for, the items that each pair answers, and the answers."""
+    """Return the quantities asked for, the items that each pair answers, and the answers."""
     aim = solver.aim
     pilot = solver.spread.n_items.astype(np.float64)
     n = pilot if aim.n_items is None else np.full_like(pilot, float(aim.n_items))
@@ -456,7 +574,7 @@ def _notes(solver: PowerSolver, pair: int, quantity: Quantity, value: float) -> 
 
 
 def _doubts(solver: PowerSolver) -> list[str]:
-    """Say how well a pilot tells a variance: two standard errors, relative to it."""
+    """Return a note on how well a pilot estimates a variance: two relative standard errors."""
     n = solver.spread.n_items
     if not n.all():
         return []
@@ -471,3 +589,39 @@ def _doubts(solver: PowerSolver) -> list[str]:
     if error >= 0.95:
         return ["so few items in the pilot hardly tell how much the differences vary"]
     return [f"the pilot tells how much differences vary to about ±{10 * round(10 * error)} % only"]
+
+
+def _curve_rows(solver: PowerSolver, n: int) -> list[PowerRow]:
+    """Answer for every pair of one task, with n items each."""
+    spread, aim = solver.spread, solver.aim
+    items = np.full(len(spread.a), float(n))
+    of_power = aim.difference is not None
+    values = solver.power(items, aim.difference) if aim.difference else solver.difference(items)
+    quantity: Literal["power", "difference"] = "power" if of_power else "difference"
+    pairs = list(zip(spread.a.tolist(), spread.b.tolist(), strict=True))
+    columns: dict[str, Any] = {
+        "model_a": [spread.models[a] for a, _ in pairs],
+        "model_b": [spread.models[b] if a != b else "" for a, b in pairs],
+        "method": _methods(solver, n),
+        quantity: finite_values(values),
+    }
+    same = {
+        "quantity": quantity,
+        "task": spread.task,
+        "metric": spread.metric,
+        "design": solver.design,
+        "n_items": n,
+        "n_epochs": solver.n_epochs,
+        "n_models": solver.n_models,
+        "difference": aim.difference,
+        "power": aim.power,
+        "confidence_level": aim.confidence_level,
+    }
+    return records(PowerRow, columns, {k: v for k, v in same.items() if k not in columns})
+
+
+def _methods(solver: PowerSolver, n: int) -> list[str]:
+    """Return the method of each pair: one if its outcomes are summed, else another."""
+    kinds, first, place = np.unique(solver.exact, return_index=True, return_inverse=True)
+    names = [solver.name(int(pair), float(n)) for pair in first[: len(kinds)]]
+    return [names[i] for i in place.tolist()]

@@ -1,4 +1,8 @@
-"""In what order are the models, and which orders cannot be told apart?"""
+"""Sets of possible ranks of models, with letters for models that cannot be distinguished.
+
+`rank_sets` compares the models of each task and ranks them; `ranks_of` ranks the models of
+comparisons that were made before.
+"""
 
 from __future__ import annotations
 
@@ -6,29 +10,28 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evalstats_plugin.comparisons.design import Correction, Pairing, Request, pairings
 from evalstats_plugin.comparisons.methods import COMPARISONS
-from evalstats_plugin.comparisons.paired import PairSolver, units
+from evalstats_plugin.comparisons.paired import PairSolver, adjusted, units
 from evalstats_plugin.comparisons.rows import Comparison, RankSet, RankSets
-from evalstats_plugin.data import methods
 from evalstats_plugin.data.matrix import ResponseMatrix
+from evalstats_plugin.data.methods import table_of
 from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.data.results import records
 from evalstats_plugin.data.runs import ResponseSet
-from evalstats_plugin.stats.arrays import BoolArray, FloatArray, Rng
+from evalstats_plugin.scores.cells import responses_and_notes
+from evalstats_plugin.stats import many
+from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray, Rng
 
 MOST_LETTERED = 200
-"""Models of one task up to which they are given letters; nobody could read more."""
-
+"""Most models of one task that are given letters; more would be unreadable."""
 
 N_FLIPS = 1999
-"""Fewer than where p-values are shown: here only whether they pass the level matters."""
-
+"""Random sign flips: fewer than for p-values that are shown, as only the verdict matters."""
 
 N_DRAWS = 10_000
-"""Of all models' true scores together, for the probability to be best."""
+"""Posterior draws of all models' true scores, for the probability of being best."""
 
 
 def rank_sets(
@@ -38,32 +41,31 @@ def rank_sets(
     correction: Correction = "maxt",
     rng: Rng = None,
 ) -> RankSets:
-    """Give every model on every task the ranks that the items leave open [MRS24]_.
+    """Return the ranks each model may have on each task, given the sampling of items [MRS24]_.
 
     A model's best possible rank is one more than the number of models that are better beyond
     chance; its worst, the number of models less those that are worse beyond chance. With a
-    correction that guards all pairs of a task (``"maxt"``, ``"holm"``), all sets of the task hold
-    the true ranks at once with the confidence level. Models that share a letter cannot be told
-    apart. How probable each is to be the best is judged on the items that all models answered.
+    correction over all pairs of a task (``"maxt"``, ``"holm"``), all sets of the task contain the
+    true ranks at once with the confidence level. Models that share a letter cannot be
+    distinguished. The probability of being the best is computed on the items that all models
+    answered.
 
     Parameters
     ----------
     responses, confidence_level, correction, rng
-        As for `compare`. Here ``"maxt"`` is the default: it leaves fewer ranks open.
+        As for `compare`. Here ``"maxt"`` is the default: it gives smaller sets.
     """
     request = Request(
         baseline=None,
         confidence_level=confidence_level,
         method="auto",
-        table=methods.table_of([], COMPARISONS),
+        table=table_of([], COMPARISONS),
         correction=correction,
         bounds={},
         rng=np.random.default_rng(rng),
     )
-    notes = responses.notes if isinstance(responses, (ResponseSet, ResponseMatrix)) else ()
-    if isinstance(responses, ResponseMatrix):
-        responses = responses.to_responses()
-    pairs, left_out = pairings(list(responses), {}, None)
+    listed, notes = responses_and_notes(responses)
+    pairs, left_out = pairings(listed, {}, None)
     sets = [row for pairing in pairs for row in _of_task(pairing, request)]
     seed = rng if isinstance(rng, int) else None
     return RankSets(tuple(sets), (*notes, *left_out), seed)
@@ -72,10 +74,8 @@ def rank_sets(
 def ranks_of(rows: Sequence[Comparison]) -> list[RankSet]:
     """Rank the models of one task under one metric, best first, from the rows of every two.
 
-    Empty where some pairs are not there, such as with a baseline.
+    Empty where some pairs are missing, as with a baseline.
     """
-    from evalstats_plugin.stats import many
-
     models = list(dict.fromkeys(name for row in rows for name in (row.model_a, row.model_b)))
     n = len(models)
     if len(rows) != n * (n - 1) // 2 or n > MOST_LETTERED:
@@ -109,8 +109,6 @@ def ranks_of(rows: Sequence[Comparison]) -> list[RankSet]:
 
 def _of_task(pairing: Pairing, request: Request) -> list[RankSet]:
     """Rank the models of one task under one metric."""
-    from evalstats_plugin.stats import many
-
     n = len(pairing.models)
     beats = _beats(pairing, request)
     limits = many.rank_limits(beats)
@@ -140,17 +138,12 @@ def _of_task(pairing: Pairing, request: Request) -> list[RankSet]:
 
 def _beats(pairing: Pairing, request: Request) -> BoolArray:
     """Whether the model of the row is better than that of the column beyond chance, (N, N)."""
-    from evalstats_plugin.stats import many
-
     solver = PairSolver(request)
     if request.correction == "maxt":
         of_units = units(pairing, solver.choose(pairing).name)
         p_values = many.max_t_of_pairs(*of_units, rng=request.rng, n_flips=N_FLIPS)
     else:
-        p_values = solver.p_values(pairing)
-        if request.correction != "none":
-            adjust = {"holm": many.holm, "bh": many.benjamini_hochberg}
-            p_values = adjust[request.correction](p_values)
+        p_values = adjusted(solver.p_values(pairing), request.correction)
     higher = pairing.mean_differences()
     sign = -1 if pairing.higher_is_better is False else 1
     found = p_values <= 1 - request.confidence_level
@@ -162,17 +155,13 @@ def _beats(pairing: Pairing, request: Request) -> BoolArray:
 
 def _letters(beats: BoolArray) -> list[str]:
     """Give letters to models in this order."""
-    from evalstats_plugin.stats import many
-
     return many.letters(many.groups_alike(beats | beats.T))
 
 
 def _prob_best(
     pairing: Pairing, rng: np.random.Generator
 ) -> tuple[FloatArray | None, tuple[str, ...]]:
-    """P(best) on the items that all models answered, and what there is to say of it."""
-    from evalstats_plugin.stats import many
-
+    """P(best) on the items that all models answered, and notes on it."""
     scores = pairing.scores
     common = ~np.isnan(scores).any(axis=0)
     n_common, n_items = int(common.sum()), scores.shape[1]
@@ -189,8 +178,8 @@ def _prob_best(
     return prob, notes if n_common < n_items else ()
 
 
-def _cluster_means(scores: FloatArray, clusters: NDArray[np.int64]) -> FloatArray:
-    """One value per cluster, with the mean of the items and a spread as of the clusters' sums."""
+def _cluster_means(scores: FloatArray, clusters: IntArray) -> FloatArray:
+    """One value per cluster, shape (N, C): the mean of the items plus the deviation of its sum."""
     _, where = np.unique(clusters, return_inverse=True)
     membership = np.eye(int(where.max()) + 1)[where]
     sizes = membership.sum(axis=0)

@@ -1,9 +1,9 @@
-"""What comparisons return: comparisons, rank sets, power."""
+"""Records of comparisons, sets of ranks, and answers of power analyses."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from evalstats_plugin.data.results import Results
 from evalstats_plugin.scores.rows import VariancePart
@@ -11,11 +11,13 @@ from evalstats_plugin.scores.rows import VariancePart
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Is model b better than model a, on one task under one metric, and by how much?
+    """Difference of two models on one task under one metric, with interval and p-value.
 
-    Numbers are finite or ``None``, never NaN. Both models are judged on the ``n_items`` items
+    Numbers are finite or ``None``, never NaN. Both models are compared on the ``n_items`` items
     that have a score of both.
     """
+
+    drawn_as: ClassVar[tuple[str, ...]] = ("comparisons",)
 
     model_a: str
     """The baseline, where there is one."""
@@ -28,35 +30,35 @@ class Comparison:
     low: float | None
     high: float | None
     p_value: float | None
-    """Of no difference, two-sided."""
+    """Two-sided, of no difference."""
     p_adjusted: float | None
-    """The same, for all pairs of this task and metric together."""
+    """The same, corrected for all pairs of this task and metric."""
     low_adjusted: float | None = None
-    """Limits that hold the true differences of all these pairs at once, with the confidence level.
+    """Simultaneous limits: they hold the true differences of all these pairs at once.
 
-    None with a correction that has none (``"bh"``, ``"none"``). The verdict goes by `p_adjusted`,
-    which steps down and so finds a little more than these limits show.
+    None with a correction that has none (``"bh"``, ``"none"``). The verdict is by `p_adjusted`,
+    a step-down procedure that finds a little more than these limits show.
     """
     high_adjusted: float | None = None
     prob_better: float | None
-    """That b is truly better: a higher score, or a lower one where lower is better."""
+    """Probability that b is truly better: a higher score, or a lower one where lower is better."""
     method: str
-    """Of the interval."""
+    """Method of the interval."""
     confidence_level: float
     notes: tuple[str, ...] = ()
     higher_is_better: bool | None = None
     kind: str = "task"
     """``"task"``, ``"group"``, or ``"tasks"``: the tasks themselves are the sample."""
     measure: str = "difference"
-    """What `difference` and its limits are: or the ``"ratio"`` b : a, or the ``"odds ratio"``."""
+    """What `difference` and its limits measure: or the ``"ratio"`` b : a, or ``"odds ratio"``."""
 
     @property
     def verdict(self) -> Literal["better", "worse", "unclear"]:
-        """Whether b is better or worse than a beyond chance, all pairs of the task considered."""
+        """Whether b is better or worse than a, by the p-value adjusted for all pairs."""
         if self.p_adjusted is None or self.p_adjusted > 1 - self.confidence_level:
             return "unclear"
         if self.measure != "difference":
-            # A ratio may be infinite, and so not be there.
+            # An infinite ratio is None.
             return "better" if (self.prob_better or 0) > 0.5 else "worse"
         if not self.difference:
             return "unclear"
@@ -65,7 +67,9 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankSet:
-    """Which ranks a model can have on one task under one metric, 1 being the best."""
+    """Ranks that a model may have on one task under one metric, 1 being the best."""
+
+    drawn_as: ClassVar[tuple[str, ...]] = ("rank sets",)
 
     model: str
     task: str
@@ -74,9 +78,9 @@ class RankSet:
     best_rank: int
     worst_rank: int
     confidence_level: float
-    """Of all sets of the task together."""
+    """Joint level of all sets of the task."""
     letters: str = ""
-    """Two models of the task that share a letter cannot be told apart; two that share none can."""
+    """Models of the task that share a letter cannot be distinguished, those that share none can."""
     prob_best: float | None = None
     """Posterior probability of the highest true score, or the lowest where lower is better."""
     notes: tuple[str, ...] = ()
@@ -84,11 +88,13 @@ class RankSet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PowerRow:
-    """What it takes to find a difference between two models.
+    """An answer of a power analysis, for two models on one task.
 
-    ``quantity`` names the field that was asked for, which is ``None`` where nothing will do; the
+    ``quantity`` names the field that was asked for, which is ``None`` where no value is enough; the
     others were given. Task, metric and models are empty where all comes from assumptions.
     """
+
+    drawn_as: ClassVar[tuple[str, ...]] = ("variance parts",)
 
     quantity: Literal["n_items", "n_epochs", "n_models", "difference", "power"]
     task: str = ""
@@ -119,7 +125,6 @@ class PowerRow:
 
 
 Comparisons = Results[Comparison]
-
 
 RankSets = Results[RankSet]
 

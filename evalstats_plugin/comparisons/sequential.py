@@ -1,21 +1,22 @@
-"""Which model is better, asked again and again while items come in?"""
+"""Sequential comparisons: confidence sequences, valid at every look while items come in."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from evalstats_plugin.comparisons.design import Pairing, Request, pairings, refuse_best
+from evalstats_plugin.comparisons.paired import adjusted
 from evalstats_plugin.comparisons.rows import Comparison
 from evalstats_plugin.data.responses import Responses
-from evalstats_plugin.data.results import finite
+from evalstats_plugin.data.results import finite_values, records
 from evalstats_plugin.errors import DesignError, SelectionError
 from evalstats_plugin.stats.arrays import FloatArray
 from evalstats_plugin.stats.interval import Interval
 
 METHOD = "confidence-sequence"
-
 
 VALID = (
     "stays valid however often you look and whenever you stop; items must come in random order, "
@@ -28,16 +29,16 @@ def sequential(
 ) -> tuple[list[Comparison], list[str]]:
     """Compare models item by item, valid at every look; return also notes on what was left out.
 
-    Differences have a confidence sequence, and no difference a p-value that is one over what a
-    bettor against it would have won: both hold at all looks together, so that one may stop as
-    soon as the answer is clear. They need bounds of the scores, and no more.
+    The interval is a confidence sequence, and the p-value one over the wealth of a bettor against
+    no difference. Both hold at all looks together, so that one may stop as soon as the answer is
+    clear. They only need bounds of the scores.
 
     Raises
     ------
     DesignError
-        For a method of the interval, which belongs to a number of items fixed beforehand.
+        For a method that holds for a number of items fixed beforehand.
     SelectionError
-        For the correction ``"maxt"``, which flips signs of such a number.
+        For the correction ``"maxt"``, which does so, too.
     """
     if request.method not in ("auto", METHOD):
         msg = (
@@ -60,41 +61,39 @@ def sequential(
 
 
 def _rows(pairing: Pairing, request: Request) -> list[Comparison]:
-    interval, p_value = _solve(pairing, request.confidence_level)
-    differences = pairing.differences()
-    n_items = pairing.n_items
-    seen = ~np.isnan(differences)
-    total = np.where(seen, differences, 0.0).sum(axis=1)
-    numbers = (total / np.where(n_items > 0, n_items, np.nan), *interval, p_value)
-    columns = (*numbers, _adjusted(p_value, request))
-    return [
-        Comparison(
-            model_a=pairing.models[int(pairing.a[i])],
-            model_b=pairing.models[int(pairing.b[i])],
-            task=pairing.task,
-            metric=pairing.metric,
-            n_items=int(n_items[i]),
-            difference=finite(float(columns[0][i])),
-            low=finite(float(columns[1][i])),
-            high=finite(float(columns[2][i])),
-            p_value=finite(float(columns[3][i])),
-            p_adjusted=finite(float(columns[4][i])),
-            prob_better=None,
-            method=METHOD,
-            confidence_level=request.confidence_level,
-            notes=_notes(pairing, i),
-            higher_is_better=pairing.higher_is_better,
-        )
-        for i in range(len(pairing.a))
-    ]
+    differences, n_items = pairing.differences(), pairing.n_items
+    interval, p_value = _solve(pairing, differences, request.confidence_level)
+    total = np.nansum(differences, axis=1)
+    models = np.asarray(pairing.models, dtype=object)
+    columns: dict[str, Sequence[Any]] = {
+        "model_a": models[pairing.a].tolist(),
+        "model_b": models[pairing.b].tolist(),
+        "n_items": n_items.tolist(),
+        "difference": finite_values(total / np.where(n_items > 0, n_items, np.nan)),
+        "low": finite_values(interval.low),
+        "high": finite_values(interval.high),
+        "p_value": finite_values(p_value),
+        "p_adjusted": finite_values(adjusted(p_value, request.correction)),
+        "notes": _notes(pairing),
+    }
+    same = {
+        "task": pairing.task,
+        "metric": pairing.metric,
+        "prob_better": None,
+        "method": METHOD,
+        "confidence_level": request.confidence_level,
+        "higher_is_better": pairing.higher_is_better,
+    }
+    return records(Comparison, columns, same)
 
 
-def _solve(pairing: Pairing, confidence_level: float) -> tuple[Interval, FloatArray]:
+def _solve(
+    pairing: Pairing, differences: FloatArray, confidence_level: float
+) -> tuple[Interval, FloatArray]:
     """Interval and p-value of every pair; NaN without bounds or common items."""
     from evalstats_plugin.stats import sequential as stats_sequential
     from evalstats_plugin.stats.paired import paired_counts
 
-    differences = pairing.differences()
     if pairing.kind == "binary":
         counts = paired_counts(
             0 * pairing.n_items,
@@ -107,33 +106,26 @@ def _solve(pairing: Pairing, confidence_level: float) -> tuple[Interval, FloatAr
     if pairing.bounds is None:
         nothing = np.full(len(differences), np.nan)
         return Interval(nothing, nothing), nothing
-    span = pairing.bounds[1] - pairing.bounds[0]
     interval = stats_sequential.betting_mixture(
-        differences, bounds=(-span, span), confidence_level=confidence_level
+        differences, bounds=pairing.span, confidence_level=confidence_level
     )
-    return interval, stats_sequential.p_value(differences, bounds=(-span, span), mean=0.0)
+    return interval, stats_sequential.p_value(differences, bounds=pairing.span, mean=0.0)
 
 
-def _adjusted(p_value: FloatArray, request: Request) -> FloatArray:
-    from evalstats_plugin.stats import many
-
-    if request.correction == "holm":
-        return many.holm(p_value)
-    if request.correction == "bh":
-        return many.benjamini_hochberg(p_value)
-    return p_value
-
-
-def _notes(pairing: Pairing, pair: int) -> tuple[str, ...]:
-    notes = pairing.notes
-    n, n_either = int(pairing.n_items[pair]), int(pairing.n_either[pair])
+def _notes(pairing: Pairing) -> list[tuple[str, ...]]:
+    common = pairing.notes
     if pairing.clusters is not None:
         n_clusters = len(np.unique(pairing.clusters))
-        notes = (*notes, f"{METHOD} takes items in {n_clusters} clusters as independent")
-    if n < n_either:
-        notes = (*notes, f"{n_either - n} of {n_either} items lack one model's score: left out")
-    if not n:
-        return (*notes, "the two models share no item")
-    if pairing.bounds is None:
-        return (*notes, "no interval: it needs the scores' bounds, pass --bounds METRIC=LOW,HIGH")
-    return (*notes, VALID)
+        common = (*common, f"{METHOD} takes items in {n_clusters} clusters as independent")
+    last = (
+        "no interval: it needs the scores' bounds, pass --bounds METRIC=LOW,HIGH"
+        if pairing.bounds is None
+        else VALID
+    )
+    notes: list[tuple[str, ...]] = []
+    for n, n_either in zip(pairing.n_items.tolist(), pairing.n_either.tolist(), strict=True):
+        missing = n_either - n
+        lacking = f"{missing} of {n_either} items lack one model's score: left out"
+        own = (lacking,) if missing else ()
+        notes.append((*common, *own, last if n else "the two models share no item"))
+    return notes

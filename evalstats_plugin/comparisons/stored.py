@@ -1,10 +1,9 @@
-"""Models of a response store on the same items: the answers stay on disk.
+"""Paired comparisons of the models of a response store, whose scores stay on disk.
 
-For 0/1 scores all that comparisons need is how many items each of two models gets right, which one
-pass over the items counts. Clusters and partial credit need the differences themselves: they are
-read for some pairs at a time, in a pass for each.
+For 0/1 scores the numbers of items that two models get right are enough: `PairTally` counts them
+for all pairs in one pass over the items. Clusters and partial credit need the differences
+themselves, which `StoredPairing` reads for some pairs at a time, in a pass for each.
 """
-# PART pair_tallies - Who of two models gets an item right, counted while items come in block by block.
 
 from __future__ import annotations
 
@@ -21,10 +20,10 @@ from evalstats_plugin.comparisons.design import (
     check_baseline,
     common_kind,
     has_item_scores,
-    named_baseline,
+    is_chosen_from_data,
+    notes_on_left_out,
     numbered,
     pair_indices,
-    said_of,
     settled,
     why_left_out,
 )
@@ -34,19 +33,16 @@ from evalstats_plugin.data.methods import Kind
 from evalstats_plugin.data.responses import mean_over_epochs
 from evalstats_plugin.data.store import ResponseStore, StoredTask, tasks_of
 from evalstats_plugin.errors import DesignError, SelectionError
-from evalstats_plugin.scores.cells import Bounds, make_cell
-from evalstats_plugin.stats.arrays import FloatArray
+from evalstats_plugin.scores.cells import Bounds, known_bounds, make_cell
+from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
 
 MOST_PAIRS = 4_000_000
-"""Pairs of models that are compared at once."""
-
+"""Pairs of models that are compared at most."""
 
 MOST_DIFFERENCES = 2**32
-"""Differences of two models on an item, where counts of items do not do: a thousand passes."""
-
+"""Differences by pair and item that are read from a store at most: a thousand passes."""
 
 IN_MEMORY = "take a part into memory, compare(store.matrix(items, models))"
-
 
 _Kind: TypeAlias = tuple[Kind, tuple[float, float] | None, tuple[str, ...]]
 
@@ -64,16 +60,120 @@ def stored_comparisons(
         Nothing to compare, or more than can be compared without all answers in memory.
     """
     if design != "paired":
-        raise SelectionError(_needs_memory("design", design, "paired"))
+        msg = f"design {design!r} found, expected paired for answers in a store; or {IN_MEMORY}"
+        raise SelectionError(msg)
     if request.correction == "maxt":
-        raise SelectionError(_needs_memory("correction", "maxt", "holm, bh or none"))
+        msg = (
+            "correction 'maxt' found, expected holm, bh or none for answers in a store; "
+            f"or {IN_MEMORY}"
+        )
+        raise SelectionError(msg)
     check_baseline(request.baseline, store.models)
     pairs, notes = _pairings(store, request)
     return paired_rows(pairs, request), notes
 
 
-def _needs_memory(what: str, found: str, fitting: str) -> str:
-    return f"{what} {found!r} found, expected {fitting} for answers in a store; or {IN_MEMORY}"
+def _pairings(store: ResponseStore, request: Request) -> tuple[list[StoredPairing], list[str]]:
+    """Pair the models on each task and metric, as `design.pairings` does."""
+    best = is_chosen_from_data(request.baseline, store.models)
+    named = None if best else request.baseline
+    tasks = tasks_of(store)
+    n_models = len(store.models)
+    n_pairs = n_models * (n_models - 1) // 2 if named is None else n_models - 1
+    if n_pairs * len(tasks) > MOST_PAIRS:
+        msg = (
+            f"{n_pairs * len(tasks):,} pairs found ({n_models:,} models, tasks: {len(tasks):,}), "
+            f"expected {MOST_PAIRS:,} at most: name a baseline, or {IN_MEMORY}"
+        )
+        raise DesignError(msg)
+    found: list[StoredPairing] = []
+    left_out: dict[str, list[str]] = {}
+    for task, tally in zip(tasks, _tallies(tasks, named), strict=True):
+        likeness = _likeness(task, tally, request.bounds)
+        models = _names(store, likeness.usable)
+        why = why_left_out(len(store.models), models, named)
+        if why:
+            place = f"{task.task} {task.metric.removesuffix(',none')}"
+            left_out.setdefault(why, []).append(place)
+            continue
+        found.append(_pairing(task, tally, likeness, pair_indices(models, named)))
+    notes = notes_on_left_out(left_out, store.models, nothing_left=not found)
+    return settled(found, against_best_of_each=best), notes
+
+
+def _pairing(
+    task: StoredTask,
+    tally: PairTally,
+    likeness: _Likeness,
+    pairs: tuple[IntArray, IntArray],
+) -> StoredPairing:
+    store, usable = task.store, likeness.usable
+    order = np.argsort(store.item_ids[task.places])
+    clusters = None if store.clusters is None else store.clusters[task.places[order]]
+    return StoredPairing(
+        task=task.task,
+        metric=task.metric,
+        models=_names(store, usable),
+        a=pairs[0],
+        b=pairs[1],
+        kind=likeness.kind,
+        bounds=likeness.bounds,
+        higher_is_better=None,
+        clusters=None if clusters is None else numbered(clusters),
+        notes=likeness.notes,
+        of=task,
+        order=order,
+        at=usable,
+        tally=tally,
+        mean_scores=likeness.means,
+    )
+
+
+def _names(store: ResponseStore, at: IntArray) -> tuple[str, ...]:
+    places: list[int] = at.tolist()
+    return tuple(store.models[i] for i in places)
+
+
+class _Likeness(NamedTuple):
+    """What the scores of a task are like."""
+
+    usable: IntArray
+    """Indices of the models that have item scores."""
+    means: FloatArray
+    """Mean score of each of them."""
+    kind: Kind
+    bounds: tuple[float, float] | None
+    notes: tuple[str, ...]
+
+
+def _likeness(task: StoredTask, tally: PairTally, bounds: Bounds) -> _Likeness:
+    if tally.is_binary and known_bounds(bounds, task.metric) in (None, (0.0, 1.0)):
+        answered = np.flatnonzero(tally.n_answered)
+        shares = tally.right[answered] / tally.n_answered[answered]
+        return _Likeness(answered, shares, "binary", (0.0, 1.0), ())
+    found: list[int] = []
+    means: list[float] = []
+    kinds: list[_Kind] = []
+    for models in task.models_at_once():
+        cells = [make_cell(r, bounds) for r in task.responses(models)]
+        usable = [k for k, cell in enumerate(cells) if has_item_scores(cell)]
+        found += models[usable].tolist()
+        means += [cells[k].estimate for k in usable]
+        if usable:
+            kinds.append(common_kind([cells[k] for k in usable]))
+    kind = _joint_kind(kinds) if kinds else ("real", None, ())
+    return _Likeness(np.array(found, dtype=np.int64), np.array(means), *kind)
+
+
+def _joint_kind(kinds: Sequence[_Kind]) -> _Kind:
+    """Return what `common_kind` would of all models, from what it returns of some at a time."""
+    if all(kind == "binary" for kind, _, _ in kinds):
+        return kinds[0]
+    bounds = {span for _, span, _ in kinds}
+    if any(kind == "real" for kind, _, _ in kinds) or len(bounds) > 1:
+        return "real", None, ()
+    notes = dict.fromkeys(note for _, _, notes in kinds for note in notes)
+    return "bounded", bounds.pop(), tuple(notes)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -81,10 +181,10 @@ class StoredPairing(Pairs):
     """Pairs of models whose scores are on disk."""
 
     of: StoredTask
-    order: NDArray[np.int64]
-    """Shape (M,): the task's items by their ids, the order that a matrix's are joined in. Random
-    signs are drawn for one item after the other."""
-    at: NDArray[np.int64]
+    order: IntArray
+    """Shape (M,): order of the task's items by their ids, as in a matrix: random signs are drawn
+    for one item after the other."""
+    at: IntArray
     """Shape (N,): the place of each model in the store."""
     tally: PairTally
     mean_scores: FloatArray
@@ -92,16 +192,16 @@ class StoredPairing(Pairs):
 
     @property
     def n_of_task(self) -> int:
-        """M: the task's items, whoever has a score of them."""
+        """M: the items of the task that any model has."""
         return len(self.of.places)
 
     @property
-    def n_answered(self) -> NDArray[np.int64]:
+    def n_answered(self) -> IntArray:
         """Shape (N,): items with a score of each model."""
         return self.tally.n_answered[self.at].astype(np.int64)
 
     @property
-    def n_items(self) -> NDArray[np.int64]:
+    def n_items(self) -> IntArray:
         """Shape (P,): items with a score of both models."""
         return self.tally.n_items(self.at[self.a], self.at[self.b])
 
@@ -136,71 +236,8 @@ class StoredPairing(Pairs):
         return scores[b] - scores[a]
 
 
-def _pairings(store: ResponseStore, request: Request) -> tuple[list[StoredPairing], list[str]]:
-    """Pair the models on each task and metric, as `pairing.pairings` does."""
-    named = named_baseline(request.baseline, store.models)
-    tasks = tasks_of(store)
-    _check_number(len(store.models), len(tasks), named)
-    found: list[StoredPairing] = []
-    left_out: dict[str, list[str]] = {}
-    for task, tally in zip(tasks, _tallies(tasks, named), strict=True):
-        likeness = _likeness(task, tally, request.bounds)
-        models = _names(store, likeness.usable)
-        why = why_left_out(len(store.models), models, named)
-        if why:
-            place = f"{task.task} {task.metric.removesuffix(',none')}"
-            left_out.setdefault(why, []).append(place)
-            continue
-        found.append(_pairing(task, tally, likeness, pair_indices(models, named)))
-    notes = said_of(left_out, store.models, nothing_left=not found)
-    return settled(found, request.baseline, named), notes
-
-
-def _pairing(
-    task: StoredTask,
-    tally: PairTally,
-    likeness: _Likeness,
-    pairs: tuple[NDArray[np.int64], NDArray[np.int64]],
-) -> StoredPairing:
-    store, usable = task.store, likeness.usable
-    order = np.argsort(store.item_ids[task.places])
-    clusters = None if store.clusters is None else store.clusters[task.places[order]]
-    return StoredPairing(
-        task=task.task,
-        metric=task.metric,
-        models=_names(store, usable),
-        a=pairs[0],
-        b=pairs[1],
-        kind=likeness.kind,
-        bounds=likeness.bounds,
-        higher_is_better=None,
-        clusters=None if clusters is None else numbered(clusters),
-        notes=likeness.notes,
-        of=task,
-        order=order,
-        at=usable,
-        tally=tally,
-        mean_scores=likeness.means,
-    )
-
-
-def _names(store: ResponseStore, at: NDArray[np.int64]) -> tuple[str, ...]:
-    places: list[int] = at.tolist()
-    return tuple(store.models[i] for i in places)
-
-
-def _check_number(n_models: int, n_tasks: int, baseline: str | None) -> None:
-    of_each = n_models * (n_models - 1) // 2 if baseline is None else n_models - 1
-    if of_each * n_tasks > MOST_PAIRS:
-        msg = (
-            f"{of_each * n_tasks:,} pairs found ({n_models:,} models, tasks: {n_tasks:,}), "
-            f"expected {MOST_PAIRS:,} at most: name a baseline, or {IN_MEMORY}"
-        )
-        raise DesignError(msg)
-
-
 def _tallies(tasks: Sequence[StoredTask], baseline: str | None) -> list[PairTally]:
-    """Count in one pass over the items."""
+    """Count right answers of each task, in one pass over the items."""
     if not tasks:
         return []
     store = tasks[0].store
@@ -224,57 +261,14 @@ def _tallies(tasks: Sequence[StoredTask], baseline: str | None) -> list[PairTall
     return tallies
 
 
-class _Likeness(NamedTuple):
-    """What the scores of a task are like."""
-
-    usable: NDArray[np.int64]
-    """The models that have any."""
-    means: FloatArray
-    """Of each of them."""
-    kind: Kind
-    bounds: tuple[float, float] | None
-    notes: tuple[str, ...]
-
-
-def _likeness(task: StoredTask, tally: PairTally, bounds: Bounds) -> _Likeness:
-    known = bounds.get(task.metric, bounds.get(task.metric.partition(",")[0]))
-    if tally.is_binary and known in (None, (0.0, 1.0)):
-        answered = np.flatnonzero(tally.n_answered)
-        shares = tally.right[answered] / tally.n_answered[answered]
-        return _Likeness(answered, shares, "binary", (0.0, 1.0), ())
-    found: list[int] = []
-    means: list[float] = []
-    kinds: list[_Kind] = []
-    for models in task.models_at_once():
-        cells = [make_cell(r, bounds) for r in task.responses(models)]
-        usable = [k for k, cell in enumerate(cells) if has_item_scores(cell)]
-        found += models[usable].tolist()
-        means += [cells[k].estimate for k in usable]
-        if usable:
-            kinds.append(common_kind([cells[k] for k in usable]))
-    kind = _together(kinds) if kinds else ("real", None, ())
-    return _Likeness(np.array(found, dtype=np.int64), np.array(means), *kind)
-
-
-def _together(kinds: Sequence[_Kind]) -> _Kind:
-    """What `common_kind` says of all models, from what it says of some at a time."""
-    if all(kind == "binary" for kind, _, _ in kinds):
-        return kinds[0]
-    bounds = {span for _, span, _ in kinds}
-    if any(kind == "real" for kind, _, _ in kinds) or len(bounds) > 1:
-        return "real", None, ()
-    notes = dict.fromkeys(note for _, _, notes in kinds for note in notes)
-    return "bounded", bounds.pop(), tuple(notes)
-
-
 class PairTally:
-    """Counts of items for K models paired with all N: what a comparison of 0/1 scores goes by.
+    """Counts of right answers for K models paired with all N, updated with blocks of items.
 
-    Items that every model answered add to counts of single models; only those that some lack add
-    to counts of pairs.
+    Items that all models answered add to counts of single models; only items that some models lack
+    need counts of pairs.
     """
 
-    def __init__(self, n_models: int, rows: NDArray[np.int64]) -> None:
+    def __init__(self, n_models: int, rows: IntArray) -> None:
         self.rows = rows
         """Shape (K,): the models that are paired."""
         self.is_binary = True
@@ -283,11 +277,11 @@ class PairTally:
         """Shape (N,): items with a score, items right, and those right that all answered."""
         self._n_of_all = 0
         self._both = np.zeros((len(rows), n_models))
-        self._some: _Some | None = None
+        self._partly: _PartlyAnswered | None = None
         self._row_of = np.full(n_models, -1)
         self._row_of[rows] = np.arange(len(rows))
 
-    def add(self, codes: NDArray[Any], there: NDArray[np.bool_] | None, top: float) -> None:
+    def add(self, codes: NDArray[Any], there: BoolArray | None, top: float) -> None:
         """Count a block of items.
 
         Parameters
@@ -299,7 +293,7 @@ class PairTally:
         top
             The code of score 1.
         """
-        seen: NDArray[np.bool_] | None = None if there is None else np.any(there, axis=2)
+        seen: BoolArray | None = None if there is None else np.any(there, axis=2)
         self.n_answered += len(codes) if seen is None else seen.sum(axis=0)
         if self.is_binary and (codes.shape[2] > 1 or not _are_binary(codes, there, top)):
             self.is_binary = False
@@ -307,14 +301,12 @@ class PairTally:
         if seen is None:
             self._n_of_all += len(codes)
             return
-        if self._some is None:
-            self._some = _Some.of(*self._both.shape)
+        if self._partly is None:
+            self._partly = _PartlyAnswered.of(*self._both.shape)
         numbers: NDArray[np.float32] = seen.astype(np.float32)
-        self._some.add(right, numbers, self.rows)
+        self._partly.add(right, numbers, self.rows)
 
-    def _add_right(
-        self, right: NDArray[np.bool_], seen: NDArray[np.bool_] | None
-    ) -> NDArray[np.float32]:
+    def _add_right(self, right: BoolArray, seen: BoolArray | None) -> NDArray[np.float32]:
         right = right if seen is None else right & seen
         # Whole numbers below 2^24 are exact in single precision, and twice as fast.
         numbers = right.astype(np.float32)
@@ -325,46 +317,46 @@ class PairTally:
             self._right_of_all += count
         return numbers
 
-    def n_items(self, a: NDArray[np.int64], b: NDArray[np.int64]) -> NDArray[np.int64]:
+    def n_items(self, a: IntArray, b: IntArray) -> IntArray:
         """Items with a score of both models of each pair, shape (P,); `a` are among the rows."""
         n = np.full(len(a), self._n_of_all)
-        if self._some is not None:
-            n = n + self._some.seen[self._row_of[a], b].astype(np.int64)
+        if self._partly is not None:
+            n = n + self._partly.seen[self._row_of[a], b].astype(np.int64)
         return n
 
-    def tables(self, a: NDArray[np.int64], b: NDArray[np.int64]) -> FloatArray:
+    def tables(self, a: IntArray, b: IntArray) -> FloatArray:
         """Items that both get right, only a, only b, and neither; shape (4, P)."""
         rows = self._row_of[a]
         both = self._both[rows, b]
         # Of the items that have a score of both.
         of_a, of_b = self._right_of_all[a], self._right_of_all[b]
-        if self._some is not None:
-            of_a, of_b = of_a + self._some.of_row[rows, b], of_b + self._some.of_other[rows, b]
+        if self._partly is not None:
+            of_a, of_b = of_a + self._partly.of_row[rows, b], of_b + self._partly.of_other[rows, b]
         return np.stack([both, of_a - both, of_b - both, self.n_items(a, b) - of_a - of_b + both])
 
 
 @dataclass(eq=False)
-class _Some:
-    """Of the items that some model lacks; each of shape (K, N)."""
+class _PartlyAnswered:
+    """Counts of the items that some model lacks; each of shape (K, N)."""
 
     seen: FloatArray
     """Items with a score of both."""
     of_row: FloatArray
-    """Of those, right by the model of the row."""
+    """Of those, items that the model of the row gets right."""
     of_other: FloatArray
-    """Right by the other."""
+    """Of those, items that the other model gets right."""
 
     @classmethod
-    def of(cls, k: int, n: int) -> _Some:
+    def of(cls, k: int, n: int) -> _PartlyAnswered:
         of_row = np.zeros((k, n))
-        # Where all are paired with all, what holds for the other is the transpose.
+        # If all models are paired with all, the counts of the other model are the transpose.
         return cls(np.zeros((k, n)), of_row, of_row.T if k == n else np.zeros((k, n)))
 
     def add(
         self,
         right: NDArray[np.float32] | None,
         seen: NDArray[np.float32],
-        rows: NDArray[np.int64],
+        rows: IntArray,
     ) -> None:
         self.seen += (of_rows := seen[:, rows].T) @ seen
         if right is None:
@@ -374,7 +366,7 @@ class _Some:
             self.of_other += of_rows @ right
 
 
-def _are_binary(codes: NDArray[Any], there: NDArray[np.bool_] | None, top: float) -> bool:
+def _are_binary(codes: NDArray[Any], there: BoolArray | None, top: float) -> bool:
     if top == 1 and codes.dtype == np.uint8:
         return True
     plain = (codes == 0) | (codes == top)

@@ -1,25 +1,27 @@
-"""Is model b better than model a on a whole group of tasks?"""
-# PART across_tasks - Is model b better than model a on tasks like these? The tasks themselves are the sample.
+"""Comparisons of models over several tasks.
+
+* `group_comparisons`: on groups that the harness aggregates, the tasks being fixed strata
+* `across_tasks`: on all tasks of a metric, the tasks being a random sample
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evalstats_plugin.comparisons.design import (
-    BEST,
     Pairing,
     Request,
     against_best,
+    is_chosen_from_data,
     pair_indices,
     pairings,
 )
+from evalstats_plugin.comparisons.methods import TASK_DEFAULTS
 from evalstats_plugin.comparisons.paired import (
     BLOCK_SIZE,
     N_FLIPS,
@@ -29,37 +31,24 @@ from evalstats_plugin.comparisons.paired import (
     correct,
 )
 from evalstats_plugin.comparisons.rows import Comparison
-from evalstats_plugin.data import methods
-from evalstats_plugin.data.methods import Kind, Method
+from evalstats_plugin.data.methods import Kind, Method, choose
 from evalstats_plugin.data.responses import Group, Responses
 from evalstats_plugin.data.runs import run_of
 from evalstats_plugin.errors import DesignError, few
-from evalstats_plugin.scores.cells import CLUSTER_FAMILIES, Bounds, make_cell
+from evalstats_plugin.scores.cells import Bounds, make_cell, task_and_metric
+from evalstats_plugin.scores.methods import CLUSTER_FAMILIES
+from evalstats_plugin.stats import many
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
 
 if TYPE_CHECKING:
     from evalstats_plugin.stats.interval import Interval
 
 
-Key = tuple[tuple[str, ...], str]
-"""Names of the groups from the outermost to this one, and the metric."""
-
-
-TASK_DEFAULTS: Mapping[Kind, tuple[str, str]] = MappingProxyType(
-    {
-        "binary": ("paired-t", "mean differences of tasks are few, and far from their bounds"),
-        "bounded": ("paired-t", "the same"),
-        "real": ("paired-t", "without bounds there is nothing better for few tasks"),
-    }
-)
-"""Method of the interval, and why."""
-
-
 def group_comparisons(responses: Sequence[Responses], request: Request) -> list[Comparison]:
     """Compare models on groups of tasks that the harness gives a score, the tasks being fixed.
 
-    The difference of the groups' scores, paired by item: Σ w d over the tasks, each a stratum. Only
-    models that have every task of the group take part.
+    The difference of the groups' scores is Σ w d over the tasks, each a stratum with its own
+    differences by item. Only models that have every task of the group are compared.
     """
     rows: list[Comparison] = []
     for group, members in _members(responses):
@@ -74,7 +63,7 @@ class _Strata:
     """Models that answered all tasks of a group."""
 
     tasks: tuple[Pairing, ...]
-    """Each with the same models and the same pairs."""
+    """Of the same models and the same pairs."""
     whole: Pairing
     """All items of the group side by side."""
     weighting: str
@@ -84,7 +73,7 @@ class _Strata:
         return n_items if self.weighting == "micro" else np.ones_like(n_items)
 
     def blocks(self) -> Iterator[list[FloatArray]]:
-        """Yield the tasks' differences, of shape (P, M) each, for some pairs at a time."""
+        """Yield the tasks' differences, each of shape (P, M), for some pairs at a time."""
         step = max(BLOCK_SIZE // max(self.whole.scores.shape[1], 1), 1)
         for start in range(0, len(self.tasks[0].a), step):
             yield [one.differences(start, start + step) for one in self.tasks]
@@ -92,13 +81,14 @@ class _Strata:
 
 def _members(responses: Sequence[Responses]) -> list[tuple[Group, list[Responses]]]:
     """Return the groups that have a score, and the latest responses to each of their tasks."""
-    found: dict[Key, dict[tuple[str, str], tuple[Group, Responses]]] = {}
+    # By the names of the groups from the outermost to this one, and the metric.
+    found: dict[tuple[Any, ...], dict[tuple[str, str], tuple[Group, Responses]]] = {}
     for r in sorted(responses, key=run_of):
         for i, group in enumerate(r.groups):
             if group.logged is not None:
                 names = tuple(g.name for g in r.groups[: i + 1])
-                place = found.setdefault((names, r.metric.removesuffix(",none")), {})
-                place[r.model, r.task] = (group, r)
+                metric = task_and_metric(r)[1]
+                found.setdefault((names, metric), {})[r.model, r.task] = (group, r)
     return [
         (next(iter(place.values()))[0], [r for _, r in place.values()]) for place in found.values()
     ]
@@ -106,19 +96,20 @@ def _members(responses: Sequence[Responses]) -> list[tuple[Group, list[Responses
 
 def _joined(responses: Sequence[Responses], group: Group, request: Request) -> _Strata | None:
     """Join the models that have the whole group; None where fewer than two can be compared."""
-    of_model = {model: [r for r in responses if r.model == model] for model in _models(responses)}
-    complete = [m for m, own in of_model.items() if _is_whole(own, group, request.bounds)]
+    models = dict.fromkeys(r.model for r in responses)
+    of_model = {model: [r for r in responses if r.model == model] for model in models}
+    complete = [m for m, own in of_model.items() if _is_complete(own, group, request.bounds)]
     chosen = sorted((r for m in complete for r in of_model[m]), key=lambda r: (r.task, r.model))
-    baseline = request.baseline
-    best = baseline == BEST and BEST not in _models(responses)
-    if len(complete) < 2 or (baseline is not None and not best and baseline not in complete):
+    best = is_chosen_from_data(request.baseline, models)
+    baseline = None if best else request.baseline
+    if len(complete) < 2 or baseline not in (None, *complete):
         return None
     try:
         tasks, _ = pairings(chosen, request.bounds, None)
     except DesignError:
-        # No items in common, which the tasks' own rows say.
+        # No items in common: the tasks' own rows say so.
         return None
-    whole = _side_by_side(tasks, group, None if best else baseline)
+    whole = _all_items(tasks, group, baseline)
     strata = _Strata(tasks=tuple(tasks), whole=whole, weighting=group.weighting)
     if best:
         means = np.stack([one.means() for one in tasks], axis=1)
@@ -129,21 +120,16 @@ def _joined(responses: Sequence[Responses], group: Group, request: Request) -> _
     return replace(strata, tasks=tuple(replace(one, a=family.a, b=family.b) for one in tasks))
 
 
-def _models(responses: Sequence[Responses]) -> list[str]:
-    return list(dict.fromkeys(r.model for r in responses))
-
-
-def _is_whole(responses: Sequence[Responses], group: Group, bounds: Bounds) -> bool:
-    """Whether a model has item scores, and a mean of them, on every task of a group."""
+def _is_complete(responses: Sequence[Responses], group: Group, bounds: Bounds) -> bool:
+    """Whether a model has a mean of item scores on every task of a group."""
     cells = [make_cell(r, bounds) for r in responses]
     usable = [c for c in cells if c.kind in ("binary", "bounded", "real") and len(c.values)]
     return len(usable) == group.n_tasks
 
 
-def _side_by_side(tasks: Sequence[Pairing], group: Group, baseline: str | None) -> Pairing:
+def _all_items(tasks: Sequence[Pairing], group: Group, baseline: str | None) -> Pairing:
     """All items of the tasks as those of one."""
-    bounds = {one.bounds for one in tasks}
-    alike = len(bounds) == 1 and None not in bounds
+    kind, bounds = _common_kind(tasks)
     first = tasks[0]
     a, b = pair_indices(first.models, baseline)
     notes = dict.fromkeys(note for one in tasks for note in one.notes)
@@ -153,8 +139,8 @@ def _side_by_side(tasks: Sequence[Pairing], group: Group, baseline: str | None) 
         scores=np.concatenate([one.scores for one in tasks], axis=1),
         a=a,
         b=b,
-        kind="bounded" if alike else "real",
-        bounds=first.bounds if alike else None,
+        kind=kind,
+        bounds=bounds,
         clusters=None,
         notes=(*notes, f"{group.weighting} mean of {len(tasks)} tasks"),
     )
@@ -165,15 +151,15 @@ def _group_rows(strata: _Strata, request: Request) -> list[Comparison]:
     found, interval = _solve_groups(strata, request)
     corrected = correct(found.p_value, partial(_units_of_models, strata), request)
     limits = None if corrected.level is None else interval(corrected.level)
-    n_items: NDArray[np.int64] = whole.n_items
+    n_items: IntArray = whole.n_items
     columns = {"n_items": n_items.tolist(), "notes": _group_notes(whole, found)}
     same = {"confidence_level": request.confidence_level, "kind": "group"}
-    return comparison_rows(whole, (found, corrected.p_values, limits), columns, same)
+    return comparison_rows(whole, found, corrected.p_values, limits, columns=columns, same=same)
 
 
 def _group_notes(whole: Pairing, found: Found) -> list[tuple[str, ...]]:
     notes: list[tuple[str, ...]] = [whole.notes] * len(whole.a)
-    missing: NDArray[np.int64] = whole.n_either - whole.n_items
+    missing: IntArray = whole.n_either - whole.n_items
     for i in np.flatnonzero(missing).tolist():
         n = int(missing[i] + whole.n_items[i])
         lacking = f"{missing[i]} of {n} items lack one model's score: left out"
@@ -185,7 +171,8 @@ def _group_notes(whole: Pairing, found: Found) -> list[tuple[str, ...]]:
 
 def _solve_groups(strata: _Strata, request: Request) -> tuple[Found, Callable[[float], Interval]]:
     """Return what was found of each pair, and a function that gives intervals at any level."""
-    from evalstats_plugin.stats import paired, survey
+    from evalstats_plugin.stats import paired
+    from evalstats_plugin.stats import survey as stats_survey
 
     parts = [_moments(strata, block) for block in strata.blocks()]
     means, variances, n_units, n_items = np.concatenate(parts, axis=1)
@@ -194,21 +181,20 @@ def _solve_groups(strata: _Strata, request: Request) -> tuple[Found, Callable[[f
         paired.sign_flip(units, rng=request.rng, n_flips=N_FLIPS)
         for units in _units(strata, weights, n_items)
     ]
-    found = survey.stratified(means, variances, n_units, weights)
+    found = stats_survey.stratified(means, variances, n_units, weights)
     p_value = np.where(np.isnan(found.difference), np.nan, np.concatenate(flips))
     if strata.whole.bounds is None:
-        name, prob = "stratified-t", survey.t_prob(found)
+        name, prob = "stratified-t", stats_survey.t_prob(found)
 
         def interval(level: float) -> Interval:
-            return survey.t_interval(found, confidence_level=level)
+            return stats_survey.t_interval(found, confidence_level=level)
     else:
-        low, high = strata.whole.bounds
-        span = (low - high, high - low)
-        shape = survey.beta_shape(means, variances, n_units, weights, bounds=span)
-        name, prob = "beta-neff", survey.beta_prob(shape, bounds=span)
+        span = strata.whole.span
+        shape = stats_survey.beta_shape(means, variances, n_units, weights, bounds=span)
+        name, prob = "beta-neff", stats_survey.beta_prob(shape, bounds=span)
 
         def interval(level: float) -> Interval:
-            return survey.beta_interval(shape, bounds=span, confidence_level=level)
+            return stats_survey.beta_interval(shape, bounds=span, confidence_level=level)
 
     limits = interval(request.confidence_level)
     return Found(name, *limits, p_value, prob, found.difference), interval
@@ -216,54 +202,44 @@ def _solve_groups(strata: _Strata, request: Request) -> tuple[Found, Callable[[f
 
 def _moments(strata: _Strata, differences: Sequence[FloatArray]) -> FloatArray:
     """Means, their variances, numbers of units and of items: shape (4, P, T)."""
-    from evalstats_plugin.stats import clustered as stats_clustered
-    from evalstats_plugin.stats import means
+    from evalstats_plugin.stats import clustered
+    from evalstats_plugin.stats import means as stats_means
 
     found: list[FloatArray] = []
     for one, values in zip(strata.tasks, differences, strict=True):
-        n, centre, std = means.moments(values)
+        n, centre, std = stats_means.moments(values)
         with np.errstate(invalid="ignore", divide="ignore"):
             units, variance = n, std**2 / n
         if one.clusters is not None:
-            moments = stats_clustered.cluster_moments(*one.cluster_sums(values))
+            moments = clustered.cluster_moments(*one.cluster_sums(values))
             units, variance = moments.n, moments.cr1**2
         found.append(np.stack([centre, variance, units, n]))
     return np.stack(found, axis=-1)
 
 
 def _units(strata: _Strata, weights: FloatArray, n_items: FloatArray) -> Iterator[FloatArray]:
-    """Yield what each item or cluster adds to the weighted difference, for some pairs at a time."""
+    """Yield what each unit adds to the weighted difference, for some pairs at a time."""
     with np.errstate(invalid="ignore", divide="ignore"):
         factors = weights / weights.sum(axis=1, keepdims=True) / n_items
     start = 0
     for block in strata.blocks():
         rows = slice(start, start + len(block[0]))
         parts = [
-            _flipped_together(one, values) * factors[rows, t, None]
+            _flipped(one, values) * factors[rows, t, None]
             for t, (one, values) in enumerate(zip(strata.tasks, block, strict=True))
         ]
         yield np.concatenate(parts, axis=1)
         start = rows.stop
 
 
-def _flipped_together(task: Pairing, values: FloatArray) -> FloatArray:
-    """Sums of what has one sign: a cluster, or an item."""
-    if task.clusters is None:
-        return values
-    totals, sizes = task.cluster_sums(values)
-    return np.where(sizes > 0, totals, np.nan)
-
-
 def _units_of_models(strata: _Strata) -> Units:
-    """Scores and pairs as `stats.max_t` takes them, each score times what it counts in the mean."""
-    from evalstats_plugin.stats import many
-
+    """Scores times their weights in the group's mean, and the pairs: as `stats.many` expects."""
     scores = strata.whole.scores
     n_items = np.array([[float(one.scores.shape[1]) for one in strata.tasks]])
     if not np.isnan(scores).any():
         factors = (strata.weights(n_items) / n_items)[0].tolist()
         parts = [
-            _flipped_together(one, one.scores) * factor
+            _flipped(one, one.scores) * factor
             for one, factor in zip(strata.tasks, factors, strict=True)
         ]
         return np.concatenate(parts, axis=1), strata.tasks[0].a, strata.tasks[0].b
@@ -275,7 +251,7 @@ def _units_of_models(strata: _Strata) -> Units:
 def across_tasks(
     responses: Sequence[Responses], request: Request
 ) -> tuple[list[Comparison], list[str]]:
-    """Compare models by their mean differences on tasks, which count as drawn from many such.
+    """Compare models by their mean differences on tasks, as a random sample of such tasks.
 
     Every task has the same weight, and is one observation: the difference of the two models on the
     items that both answered. Return also notes on what was left out.
@@ -285,8 +261,8 @@ def across_tasks(
     DesignError
         For fewer than two tasks under one metric.
     """
-    model_order = list(dict.fromkeys(r.model for r in responses))
-    best = request.baseline == BEST and BEST not in model_order
+    models = list(dict.fromkeys(r.model for r in responses))
+    best = is_chosen_from_data(request.baseline, models)
     baseline = None if best else request.baseline
     tasks, left_out = pairings(responses, request.bounds, None)
     by_metric: dict[str, list[Pairing]] = {}
@@ -302,10 +278,11 @@ def across_tasks(
         raise DesignError(msg)
     if alone:
         left_out = [*left_out, f"not compared, the only task with this metric: {few(alone)}"]
-    groups = _common_groups(responses)
+    # Outermost groups of all tasks; an empty name for a task in none.
+    groups = list(dict.fromkeys(r.groups[0].name if r.groups else "" for r in responses))
     rows: list[Comparison] = []
     for some in found.values():
-        sample = _sample(some, [m for m in model_order if any(m in one.models for one in some)])
+        sample = _sample(some, [m for m in models if any(m in one.models for one in some)])
         table = _table(sample, some, groups)
         chosen = against_best(table) if best else _against(table, baseline)
         if chosen is not None:
@@ -315,13 +292,13 @@ def across_tasks(
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class _Sample:
-    """Every two models on every task: shapes (N, N, T), NaN where they share no item."""
+    """Every two models on every task: shape (N, N, T), NaN where they share no item."""
 
     models: tuple[str, ...]
     differences: FloatArray
     """Mean score of the column's model minus that of the row's."""
     variances: FloatArray
-    """Of these means over items, were other items drawn from the same tasks."""
+    """Of these mean differences, over the items of a task."""
     n_items: IntArray
 
 
@@ -356,12 +333,11 @@ def _table(sample: _Sample, tasks: Sequence[Pairing], groups: Sequence[str]) -> 
     scores = np.full((len(sample.models), len(tasks)), np.nan)
     for t, one in enumerate(tasks):
         scores[[sample.models.index(model) for model in one.models], t] = one.means()
-    bounds = {one.bounds for one in tasks}
+    kind, bounds = _common_kind(tasks)
     higher = {one.higher_is_better for one in tasks} - {None}
     if len(higher) > 1:
         msg = f"{tasks[0].metric}: higher is better on some tasks and lower on others"
         raise DesignError(msg)
-    alike = len(bounds) == 1 and None not in bounds
     a, b = pair_indices(sample.models, None)
     return Pairing(
         task=groups[0] if len(groups) == 1 and groups[0] else f"({len(tasks)} tasks)",
@@ -370,8 +346,8 @@ def _table(sample: _Sample, tasks: Sequence[Pairing], groups: Sequence[str]) -> 
         scores=scores,
         a=a,
         b=b,
-        kind="bounded" if alike else "real",
-        bounds=tasks[0].bounds if alike else None,
+        kind=kind,
+        bounds=bounds,
         higher_is_better=higher.pop() if higher else None,
         clusters=None,
         notes=tuple(dict.fromkeys(note for one in tasks for note in one.notes)),
@@ -387,14 +363,7 @@ def _against(table: Pairing, baseline: str | None) -> Pairing | None:
     return replace(table, a=a, b=b)
 
 
-def _common_groups(responses: Sequence[Responses]) -> list[str]:
-    """Names of the outermost groups of all tasks; an empty one for a task in none."""
-    return list(dict.fromkeys(r.groups[0].name if r.groups else "" for r in responses))
-
-
 def _across_rows(table: Pairing, sample: _Sample, request: Request) -> list[Comparison]:
-    from evalstats_plugin.stats import many
-
     family = table.family
     differences = sample.differences[family.a, family.b]
     method = _method(table, request)
@@ -413,14 +382,14 @@ def _across_rows(table: Pairing, sample: _Sample, request: Request) -> list[Comp
         notes = [(*own, few_signs) for own in notes]
     columns = {"n_items": n_items.tolist(), "notes": notes}
     same = {"confidence_level": request.confidence_level, "kind": "tasks"}
-    return comparison_rows(table, (found, corrected.p_values, limits), columns, same)
+    return comparison_rows(table, found, corrected.p_values, limits, columns=columns, same=same)
 
 
 def _method(table: Pairing, request: Request) -> Method:
-    """Return the method asked for where it is one for independent differences, else the default."""
+    """Return the method asked for, or the default where that one is for clusters."""
     named = request.method != "auto" and request.table[request.method].family in CLUSTER_FAMILIES
     name = "auto" if named else request.method
-    return methods.choose(table.kind, name, request.table, TASK_DEFAULTS)
+    return choose(table.kind, name, request.table, TASK_DEFAULTS)
 
 
 def _solve_across(
@@ -433,16 +402,11 @@ def _solve_across(
     p_value = paired.sign_flip(differences, rng=request.rng, n_flips=N_FLIPS)
     if method.family == "bounded":
         prob = paired.dirichlet_process_prob(
-            differences, bounds=_span(table), mass=method.options.get("mass", 0.5)
+            differences, bounds=table.span, mass=method.options.get("mass", 0.5)
         )
     else:
         prob = paired.t_prob(differences)
     return Found(method.name, low, high, p_value, prob, moments(differences).mean)
-
-
-def _span(table: Pairing) -> tuple[float, float]:
-    low, high = table.bounds or (-np.inf, np.inf)
-    return low - high, high - low
 
 
 def _interval(
@@ -450,18 +414,18 @@ def _interval(
 ) -> Interval:
     from evalstats_plugin.stats.interval import Interval
 
-    more = {"bounds": _span(table)} if method.family == "bounded" else {}
+    more = {"bounds": table.span} if method.family == "bounded" else {}
     low, high = method.load()(differences, confidence_level=confidence_level, **more)
-    # Tasks that all differ by the same have no spread to make a t interval of.
+    # Equal differences on all tasks have no spread to make a t interval of.
     flat = (high - low == 0) & (method.family == "real")
-    low, high = (np.clip(limit, *_span(table)) for limit in (low, high))
+    low, high = (np.clip(limit, *table.span) for limit in (low, high))
     return Interval(np.where(flat, np.nan, low), np.where(flat, np.nan, high))
 
 
 def _across_notes(
     table: Pairing, differences: FloatArray, variances: FloatArray
 ) -> list[tuple[str, ...]]:
-    """Return the notes of each row; how tasks as random compare with fixed is said for all."""
+    """Return the notes of each row; all compare tasks as a random sample with fixed tasks."""
     n_tasks = differences.shape[1]
     seen = (~np.isnan(differences)).sum(axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -476,3 +440,16 @@ def _across_notes(
     for i in np.flatnonzero(seen < n_tasks).tolist():
         notes[i] = (*notes[i], f"both models answered {seen[i]} of the {n_tasks} tasks")
     return notes
+
+
+def _common_kind(tasks: Sequence[Pairing]) -> tuple[Kind, tuple[float, float] | None]:
+    """Bounded where all tasks have the same bounds, else real."""
+    bounds = {one.bounds for one in tasks}
+    if len(bounds) == 1 and None not in bounds:
+        return "bounded", tasks[0].bounds
+    return "real", None
+
+
+def _flipped(task: Pairing, values: FloatArray) -> FloatArray:
+    """Values of the units whose signs are flipped: items, or clusters of items."""
+    return values if task.clusters is None else task.cluster_totals(values)

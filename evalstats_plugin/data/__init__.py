@@ -1,9 +1,9 @@
-"""What was answered: responses, their join to a matrix, stores, and what all results share.
+"""Data: responses of models to tasks, matrices and stores of them, and the base of results.
 
-* `responses`: what one model answered to one task; `runs`: which runs count
+* `responses`: scores of one model on one task; `runs`: sets of them, labels, repeated runs
 * `matrix`: models × items × epochs; `store`: the same on disk, larger than memory
-* `importing`, `tables`: from CSV, JSONL and Parquet
-* `results`: what all results share; `methods`: what a method is
+* `tables`: CSV, JSON and Parquet as columns; `importing`: large tables to stores
+* `results`: the base of all results; `methods`: what a statistical method is
 """
 
 from typing import TYPE_CHECKING
@@ -11,16 +11,13 @@ from typing import TYPE_CHECKING
 from evalstats_plugin.runtime.lazy import public_names
 
 if TYPE_CHECKING:
-    from evalstats_plugin.data.importing import store_table as store_table
-    from evalstats_plugin.data.importing import write_store as write_store
-    from evalstats_plugin.data.matrix import ResponseMatrix as ResponseMatrix
-    from evalstats_plugin.data.methods import Method as Method
-    from evalstats_plugin.data.responses import Group as Group
-    from evalstats_plugin.data.responses import Responses as Responses
-    from evalstats_plugin.data.responses import Source as Source
-    from evalstats_plugin.data.results import Results as Results
-    from evalstats_plugin.data.runs import ResponseSet as ResponseSet
-    from evalstats_plugin.data.store import ResponseStore as ResponseStore
+    from evalstats_plugin.data.importing import store_table, write_store
+    from evalstats_plugin.data.matrix import ResponseMatrix
+    from evalstats_plugin.data.methods import Method
+    from evalstats_plugin.data.responses import Group, Responses, Source
+    from evalstats_plugin.data.results import Results
+    from evalstats_plugin.data.runs import ResponseSet
+    from evalstats_plugin.data.store import ResponseStore
 
 __all__ = [
     "Group",

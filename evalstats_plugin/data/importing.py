@@ -1,5 +1,8 @@
-"""Tables of single answers, larger than memory, into a response store."""
-# PART store_writing - Response stores, written block by block: see `response_store`.
+"""Import tables with one answer per row into response stores, without holding them in memory.
+
+`store_table` reads CSV, Parquet or Feather files twice: once for the axes, once to scatter the
+scores into a temporary file. `write_store` writes matrices, block by block, as a response store.
+"""
 
 from __future__ import annotations
 
@@ -21,19 +24,20 @@ from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.store import KEY, ROWS, TEXTS, Coding, ResponseStore, first_twice
 from evalstats_plugin.errors import DesignError, LogError, SelectionError, WriteError, no_such
 from evalstats_plugin.runtime import files
-from evalstats_plugin.runtime.files import signed
+from evalstats_plugin.runtime.files import signed_metadata
+from evalstats_plugin.stats.arrays import BoolArray, FloatArray
 
 _NEEDED = ("model", "item", "score")
-
+"""Parts of a row that must be there."""
 
 _KNOWN = (*_NEEDED, "task", "epoch")
+"""All parts of a row."""
 
-
-_CELLS = 2**24
-
+_CHUNK = 2**24
+"""Scores that are counted at a time."""
 
 _BETWEEN = "\x1f"
-"""Between a task and an item in the key of both."""
+"""Separator of task and item in a key."""
 
 
 def store_table(
@@ -43,10 +47,10 @@ def store_table(
     columns: Mapping[str, str] | None = None,
     metric: str = "score",
 ) -> ResponseStore:
-    """Turn a table with one answer per row into a response store, without holding either.
+    """Convert a table with one answer per row to a response store, without holding either.
 
-    The table is read twice. The scores lie meanwhile in an unnamed file beside the output: a byte
-    each (eight, where they are other than multiples of 1/k).
+    The table is read twice. Scores are collected in a temporary file beside the output, a byte
+    each (eight if they are not multiples of 1/k).
 
     Parameters
     ----------
@@ -54,19 +58,19 @@ def store_table(
         Parquet, Feather or CSV files, a pattern such as ``"answers/*.parquet"``, or a folder of
         Parquet files, as pyarrow datasets read them.
     columns
-        Column by what it holds, where it has another name: model, item and score, and optionally
-        task and epoch.
+        Names of columns that differ from the default, by part: model, item and score, and
+        optionally task and epoch.
 
     Raises
     ------
     LogError
-        No such file, or none that pyarrow reads.
+        No such file, or not a file that pyarrow reads.
     SelectionError
-        A column that is not there.
+        No such column.
     DesignError
         No rows, or two answers of one model to one item in one epoch.
     WriteError
-        The store cannot be written, or there is no room for the scores beside it.
+        The store cannot be written, or the disk has no room for the temporary file.
     """
     table = _Table.open(source, columns or {})
     axes = _Axes.of(table)
@@ -85,10 +89,10 @@ def store_table(
 
 @contextmanager
 def _room_beside(output: Path, size: int) -> Generator[IO[bytes]]:
-    """Give an unnamed file of some size, in the folder that a result goes to.
+    """Yield an unnamed temporary file of this size, in the folder of the output.
 
-    All of it is there from the start: a full disk that is found out about by writing to memory
-    ends the program.
+    The space is allocated at the start, because writing to mapped memory on a full disk kills the
+    process.
     """
     folder = output.resolve().parent
     try:
@@ -108,7 +112,7 @@ def _room_beside(output: Path, size: int) -> Generator[IO[bytes]]:
 class _Table:
     dataset: Any
     columns: Mapping[str, str]
-    """Column by what it holds; only those that are there."""
+    """Name of the column of each part that the table has."""
 
     @classmethod
     def open(cls, source: Any, asked: Mapping[str, str]) -> _Table:
@@ -131,11 +135,11 @@ class _Table:
         return cls(dataset, {what: name for what, name in found.items() if name in names})
 
     def batches(self) -> Iterator[dict[str, Any]]:
-        """Model, key of the item, epoch and score of some rows each, as arrow arrays."""
+        """Yield model, key of the item, epoch and score of batches of rows, as Arrow arrays."""
         pa: Any = import_module("pyarrow")
         try:
             for batch in self.dataset.to_batches(columns=list(self.columns.values())):
-                # Of Feather files nobody has looked at the offsets of texts: wrong ones end Python.
+                # Offsets of texts in Feather files are unchecked; wrong ones crash Python.
                 batch.validate(full=True)
                 if batch.num_rows:
                     yield self._parts(batch)
@@ -158,13 +162,7 @@ class _Table:
 
 
 def _paths(source: str | Path | Sequence[str | Path]) -> list[str]:
-    """Return the files, or the folder, that are meant.
-
-    Raises
-    ------
-    LogError
-        None there.
-    """
+    """Return the files, or the folder; raise `LogError` where there is none."""
     given = [source] if isinstance(source, (str, Path)) else source
     found = [path for one in map(str, given) for path in _matches(one)]
     if not found:
@@ -185,7 +183,7 @@ def _matches(one: str) -> list[str]:
 
 @dataclass(frozen=True)
 class _Axes:
-    """What the rows are about, each in the order it is first seen in."""
+    """Models, items and epochs of the rows, in order of first appearance."""
 
     models: list[str]
     keys: list[str]
@@ -197,7 +195,7 @@ class _Axes:
         models: dict[Any, None] = {}
         keys: dict[Any, None] = {}
         epochs: dict[Any, None] = {}
-        values: NDArray[np.float64] = np.empty(0)
+        values: FloatArray = np.empty(0)
         for part in table.batches():
             models.update(dict.fromkeys(part["model"].unique().to_pylist()))
             keys.update(dict.fromkeys(part["key"].unique().to_pylist()))
@@ -205,18 +203,18 @@ class _Axes:
                 epochs.update(dict.fromkeys(part["epoch"].unique().to_pylist()))
             if len(values) <= 256:
                 values = np.unique(np.concatenate([values, part["score"]]))
-        # Of CSV files an empty text is no name either.
+        # In CSV files an empty text is a missing name, too.
         if {None, ""} & models.keys() or any((key or _BETWEEN).endswith(_BETWEEN) for key in keys):
             msg = "rows without a model or an item found, expected both in each row"
             raise DesignError(msg)
         coding = Coding.of(values)
-        # 255 stands for what is missing.
+        # 255 marks a missing score.
         coding = Coding(None) if coding.levels == 255 else coding
         return cls(list(models), list(keys), sorted(epochs) or [None], coding)
 
     @property
     def empty(self) -> float:
-        """What a cell without an answer holds."""
+        """Code of a cell without an answer."""
         return np.nan if self.coding.levels is None else 255
 
 
@@ -234,7 +232,7 @@ def _scatter(table: _Table, axes: _Axes, scores: NDArray[Any]) -> None:
         there = ~np.isnan(part["score"])
         scores[at[there]] = axes.coding.encode(part["score"][there])
         n_rows += int(there.sum())
-    parts = (scores[a : a + _CELLS] for a in range(0, scores.size, _CELLS))
+    parts = (scores[a : a + _CHUNK] for a in range(0, scores.size, _CHUNK))
     filled = scores.size - sum(int(_is_empty(part, axes).sum()) for part in parts)
     if filled < n_rows:
         msg = (
@@ -244,7 +242,7 @@ def _scatter(table: _Table, axes: _Axes, scores: NDArray[Any]) -> None:
         raise DesignError(msg)
 
 
-def _is_empty(scores: NDArray[Any], axes: _Axes) -> NDArray[np.bool_]:
+def _is_empty(scores: NDArray[Any], axes: _Axes) -> BoolArray:
     return np.isnan(scores) if axes.coding.levels is None else scores == axes.empty
 
 
@@ -267,23 +265,23 @@ def _blocks(axes: _Axes, metric: str, scores: NDArray[Any]) -> Iterator[Response
 def write_store(
     path: str | Path, blocks: ResponseMatrix | Iterable[ResponseMatrix], *, as_float: bool = False
 ) -> ResponseStore:
-    """Write blocks of items of the same models, one after the other, and open what was written.
+    """Write blocks of items of the same models to a response store, and open it.
 
     Parameters
     ----------
     blocks
         A matrix, or matrices of the same models and epochs; one at a time is in memory.
     as_float
-        Keep 64-bit floats. Default: a byte for each score where the first block's are multiples
-        of 1/k for some k up to 255, as later blocks' must then be.
+        Store 64-bit floats. Default: one byte for each score if those of the first block are
+        multiples of 1/k for some k up to 255; later blocks must then be, too.
 
     Raises
     ------
     DesignError
-        No block, blocks of different models or epochs, an item that is there twice, or a score
-        that the bytes cannot hold.
+        No block, blocks of different models or epochs, an item that occurs twice, or a score that
+        is not a multiple of 1/k.
     WriteError
-        The file cannot be written; what was there is still there.
+        The file cannot be written; an existing file is unchanged.
     """
     pq: Any = import_module("pyarrow.parquet")
     given = iter([blocks] if isinstance(blocks, ResponseMatrix) else blocks)
@@ -325,7 +323,7 @@ def _schema(first: ResponseMatrix, coding: Coding) -> Any:
     fields = [pa.field(name, pa.string()) for name in TEXTS]
     fields.append(pa.field("scores", pa.binary(cells * np.dtype(coding.dtype).itemsize)))
     fields.append(pa.field("missing", pa.binary(-(-cells // 8))))
-    return pa.schema(fields, metadata=signed(KEY, meta))
+    return pa.schema(fields, metadata=signed_metadata(KEY, meta))
 
 
 def _table(block: ResponseMatrix, coding: Coding, schema: Any) -> Any:
@@ -347,7 +345,7 @@ def _table(block: ResponseMatrix, coding: Coding, schema: Any) -> Any:
 
 
 def _binary(rows: NDArray[Any], of_type: Any) -> Any:
-    """One value of so many bytes per row."""
+    """Return an Arrow array with one binary value per row."""
     pa: Any = import_module("pyarrow")
     import_module("pyarrow.compute")
     return pa.Array.from_buffers(

@@ -1,6 +1,8 @@
-"""The join: many `Responses` into one array of models × items × epochs."""
-# PART questions - Whether items of one id are one question: by the hashes that logs give them.
-# PART score_range - Whether scores are such as models of right and wrong answers take.
+"""Response matrices: many `Responses` joined into one array of models × items × epochs.
+
+`ResponseMatrix.join` matches items by task and id, and checks by hashes (`Questions`) that an id
+means the same question in all logs. `stack_epochs` joins several runs of one model into epochs.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +17,18 @@ from numpy.typing import ArrayLike, NDArray
 
 from evalstats_plugin.data.responses import Responses, Source, as_clusters
 from evalstats_plugin.errors import DesignError, ItemConflictError
-from evalstats_plugin.runtime.files import read_ours, rebuilding, write_ours
+from evalstats_plugin.runtime.files import read_signed, reporting_damage, write_signed
+from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
 OnConflict = Literal["error", "drop"]
-
+"""What `join` does with an id that stands for different questions."""
 
 _META = b"evalstats"
+"""Key of our metadata in Parquet files."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -37,7 +41,7 @@ class ResponseMatrix:
     many and items few. NaN is the one code for a missing score.
     """
 
-    scores: NDArray[np.float64]
+    scores: FloatArray
     """Shape (N, M, R)."""
     models: tuple[str, ...]
     item_ids: NDArray[Any]
@@ -87,7 +91,7 @@ class ResponseMatrix:
         >>> ResponseMatrix.from_array([[1, 0, 1], [1, 1, float("nan")]]).models
         ('model_0', 'model_1')
         """
-        array: NDArray[np.float64] = np.asarray(scores, dtype=np.float64)
+        array: FloatArray = np.asarray(scores, dtype=np.float64)
         array = array[:, :, None] if array.ndim == 2 else array
         if array.ndim != 3:
             msg = f"scores have {array.ndim} axes, expected (N, M) or (N, M, R)"
@@ -146,16 +150,16 @@ class ResponseMatrix:
         )
 
     def to_responses(self) -> list[Responses]:
-        """Take apart again: one `Responses` per model × task × metric, in order."""
+        """Split into one `Responses` per model × task × metric, in order."""
         places: dict[tuple[Any, Any], list[int]] = {}
         for j, key in enumerate(zip(self.tasks.tolist(), self.metrics.tolist(), strict=True)):
             places.setdefault(key, []).append(j)
         source = Source(path=Path(), harness="matrix")
 
-        def cut(values: NDArray[Any] | None, at: NDArray[np.int64]) -> NDArray[Any] | None:
+        def cut(values: NDArray[Any] | None, at: IntArray) -> NDArray[Any] | None:
             return None if values is None else values[at]
 
-        # What all models have in common is taken apart once.
+        # Slices that all models share are made once.
         parts = [
             (*key, at, self.item_ids[at], cut(self.clusters, at), cut(self.item_hashes, at))
             for key, of_key in places.items()
@@ -178,12 +182,53 @@ class ResponseMatrix:
 
     def save(self, path: str | Path) -> None:
         """Write to Parquet: one line per item, one column per model, names in the metadata."""
-        save_matrix(self, Path(path))
+        # pyarrow has no types of its own.
+        pa: Any = import_module("pyarrow")
+        n, m, n_epochs = self.scores.shape
+        columns: dict[str, Any] = {
+            "item": self.item_ids.astype(str),
+            "task": self.tasks.astype(str),
+            "metric": self.metrics.astype(str),
+        }
+        for name, values in (("cluster", self.clusters), ("hash", self.item_hashes)):
+            if values is not None:
+                columns[name] = values.astype(str)
+        for i in range(n):
+            flat = pa.array(self.scores[i].ravel())
+            columns[f"score_{i}"] = pa.FixedSizeListArray.from_arrays(flat, n_epochs)
+        meta = {"models": self.models, "shape": [n, m, n_epochs], "notes": self.notes}
+        write_signed(pa.table(columns), Path(path), _META, meta)
 
     @classmethod
     def load(cls, path: str | Path) -> ResponseMatrix:
-        """Read what `save` wrote."""
-        return load_matrix(Path(path))
+        """Read what `save` wrote.
+
+        Raises
+        ------
+        LogError
+            No such file, or not a response matrix.
+        """
+        expected = "expected a response matrix that evalstats-plugin wrote"
+        other = "not a response matrix written by evalstats-plugin"
+        table, meta = read_signed(Path(path), _META, expected=expected, other=other)
+
+        def texts(name: str) -> NDArray[Any]:
+            return np.asarray(table[name].to_pylist())
+
+        with reporting_damage(Path(path)):
+            n, m, n_epochs = meta["shape"]
+            columns = [table[f"score_{i}"].combine_chunks() for i in range(n)]
+            flat = [column.flatten().to_numpy(zero_copy_only=False) for column in columns]
+            return cls(
+                scores=np.array(flat, dtype=np.float64).reshape(n, m, n_epochs),
+                models=tuple(meta["models"]),
+                item_ids=texts("item"),
+                tasks=texts("task"),
+                metrics=texts("metric"),
+                clusters=texts("cluster") if "cluster" in table.column_names else None,
+                item_hashes=texts("hash") if "hash" in table.column_names else None,
+                notes=tuple(meta["notes"]),
+            )
 
 
 def _check_distinct(names: Sequence[Any], what: str) -> None:
@@ -191,11 +236,6 @@ def _check_distinct(names: Sequence[Any], what: str) -> None:
         twice = next(name for name in names if list(names).count(name) > 1)
         msg = f"{what} {twice!r} found twice, expected different names"
         raise ValueError(msg)
-
-
-def _concatenated(parts: Sequence[NDArray[Any] | None]) -> NDArray[Any] | None:
-    known = [part for part in parts if part is not None]
-    return np.concatenate([p.astype(str) for p in known]) if len(known) == len(parts) else None
 
 
 def _join_task(
@@ -241,13 +281,6 @@ def _join_task(
     )
 
 
-def _ids_of_one_type(responses: Sequence[Responses]) -> Sequence[Responses]:
-    """Leave numbers numbers, so that items stay in their order; otherwise make all texts."""
-    if all(np.issubdtype(r.item_ids.dtype, np.integer) for r in responses):
-        return responses
-    return [replace(r, item_ids=r.item_ids.astype(str)) for r in responses]
-
-
 def _check_one_metric(responses: Sequence[Responses]) -> None:
     # Harnesses that have no filters log "acc" for what lm-eval logs as "acc,none".
     metrics = sorted({r.metric.removesuffix(",none") for r in responses})
@@ -264,12 +297,72 @@ def _check_one_metric(responses: Sequence[Responses]) -> None:
         raise DesignError(msg)
 
 
+def _ids_of_one_type(responses: Sequence[Responses]) -> Sequence[Responses]:
+    """Keep integer ids, so that items stay in their order; otherwise convert all to texts."""
+    if all(np.issubdtype(r.item_ids.dtype, np.integer) for r in responses):
+        return responses
+    return [replace(r, item_ids=r.item_ids.astype(str)) for r in responses]
+
+
+def places_of(
+    item_ids: Sequence[NDArray[Any]],
+) -> tuple[NDArray[Any], list[IntArray]]:
+    """Return all distinct ids in order, and the place of each model's items among them."""
+    # Usually all models have the same items: then one look-up is enough.
+    first = item_ids[0]
+    alike = [np.array_equal(ids, first) for ids in item_ids]
+    others = [ids for ids, same in zip(item_ids, alike, strict=True) if not same]
+    every = np.unique(np.concatenate([first, *others]))
+    place = np.searchsorted(every, first)
+    return every, [
+        place if same else np.searchsorted(every, ids)
+        for ids, same in zip(item_ids, alike, strict=True)
+    ]
+
+
+class Questions:
+    """Hashes of the items of one task, and the responses in which each was first seen."""
+
+    def __init__(self, n_items: int) -> None:
+        self._n_items = n_items
+        self._of_kind: dict[str, tuple[NDArray[Any], IntArray]] = {}
+
+    def compare(self, at: IntArray, mine: NDArray[Any], owner: int) -> tuple[BoolArray, IntArray]:
+        """Return where hashes differ from earlier ones of their kind, and the earlier owners or -1.
+
+        Hashes not seen before are stored with this owner.
+        """
+        kind = _kind(mine)
+        if kind not in self._of_kind:
+            unseen = np.full(self._n_items, "", dtype=object)
+            self._of_kind[kind] = unseen, np.full(self._n_items, -1)
+        hashes, owners = self._of_kind[kind]
+        earlier = owners[at]
+        differ = (mine != "") & (earlier >= 0) & (hashes[at] != mine)
+        new = (mine != "") & (earlier < 0)
+        hashes[at[new]], owners[at[new]] = mine[new], owner
+        return differ, earlier
+
+
+def _kind(hashes: NDArray[Any]) -> str:
+    """Return the part before the colon, which names the way a harness makes its hashes.
+
+    Hashes of different kinds cannot be compared, and empty ones not at all.
+    """
+    return next((str(h) for h in hashes if h), "").rpartition(":")[0]
+
+
 def _conflict(first: Responses, second: Responses, item: object, count: int) -> str:
     return (
         f"task {first.task!r}: item {item} is one question in {first.source.path} and another in "
         f"{second.source.path} ({count} such items). They must not be paired; score both models "
         'on the same data, or pass on_conflict="drop" to leave these items out'
     )
+
+
+def _concatenated(parts: Sequence[NDArray[Any] | None]) -> NDArray[Any] | None:
+    known = [part for part in parts if part is not None]
+    return np.concatenate([p.astype(str) for p in known]) if len(known) == len(parts) else None
 
 
 def stack_epochs(responses: Sequence[Responses]) -> list[Responses]:
@@ -285,7 +378,7 @@ def _stacked(runs: list[Responses]) -> Responses:
     with_items = [r for r in runs if len(r.item_ids) and r.aggregation == "mean"]
     if len(with_items) < 2:
         return with_items[0] if with_items else last
-    # As if each run were a model of its own: the same join, with the same check on hashes.
+    # Join the runs as if each were a model, with the same check of hashes.
     names = tuple(str(i) for i in range(len(with_items)))
     width = max(r.scores.shape[1] for r in with_items)
     apart = [replace(r, model=name) for r, name in zip(with_items, names, strict=True)]
@@ -303,54 +396,18 @@ def _stacked(runs: list[Responses]) -> Responses:
     )
 
 
-class Questions:
-    """The hashes that items of one task have been seen with, and in whose responses first."""
-
-    def __init__(self, n_items: int) -> None:
-        self._n_items = n_items
-        self._of_kind: dict[str, tuple[NDArray[Any], NDArray[np.int64]]] = {}
-
-    def compare(
-        self, at: NDArray[np.int64], mine: NDArray[Any], owner: int
-    ) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
-        """Say where hashes differ from those seen of the same kind, and whose those are (or -1).
-
-        What was not seen before is kept as the owner's.
-        """
-        kind = _kind(mine)
-        if kind not in self._of_kind:
-            unseen = np.full(self._n_items, "", dtype=object)
-            self._of_kind[kind] = unseen, np.full(self._n_items, -1)
-        hashes, owners = self._of_kind[kind]
-        earlier = owners[at]
-        differ = (mine != "") & (earlier >= 0) & (hashes[at] != mine)
-        new = (mine != "") & (earlier < 0)
-        hashes[at[new]], owners[at[new]] = mine[new], owner
-        return differ, earlier
-
-
-def _kind(hashes: NDArray[Any]) -> str:
-    """Return the part before the colon, by which harnesses tell how they make their hashes.
-
-    Hashes of two kinds say nothing about each other, an empty one nothing at all.
-    """
-    return next((str(h) for h in hashes if h), "").rpartition(":")[0]
-
-
-def places_of(
-    item_ids: Sequence[NDArray[Any]],
-) -> tuple[NDArray[Any], list[NDArray[np.int64]]]:
-    """Return all ids in order, each once, and where each model's items stand among them."""
-    # Most often all models took the same items: then one look-up is enough.
-    first = item_ids[0]
-    alike = [np.array_equal(ids, first) for ids in item_ids]
-    others = [ids for ids, same in zip(item_ids, alike, strict=True) if not same]
-    every = np.unique(np.concatenate([first, *others]))
-    place = np.searchsorted(every, first)
-    return every, [
-        place if same else np.searchsorted(every, ids)
-        for ids, same in zip(item_ids, alike, strict=True)
-    ]
+def submatrix(matrix: ResponseMatrix, models: IntArray, items: IntArray) -> ResponseMatrix:
+    """Return the models and items at these places, in this order."""
+    return ResponseMatrix(
+        scores=matrix.scores[np.ix_(models, items)],
+        models=tuple(matrix.models[int(i)] for i in models),
+        item_ids=matrix.item_ids[items],
+        tasks=matrix.tasks[items],
+        metrics=matrix.metrics[items],
+        clusters=None if matrix.clusters is None else matrix.clusters[items],
+        item_hashes=None if matrix.item_hashes is None else matrix.item_hashes[items],
+        notes=matrix.notes,
+    )
 
 
 def check_unit_range(matrix: ResponseMatrix) -> None:
@@ -365,69 +422,3 @@ def check_unit_range(matrix: ResponseMatrix) -> None:
         f"({int(outside.sum())} such scores): rescale them, or choose another metric"
     )
     raise DesignError(msg)
-
-
-def save_matrix(matrix: ResponseMatrix, path: Path) -> None:
-    """Write one line per item and one column of scores per model."""
-    # pyarrow has no types of its own.
-    pa: Any = import_module("pyarrow")
-    n, m, n_epochs = matrix.scores.shape
-    columns: dict[str, Any] = {
-        "item": matrix.item_ids.astype(str),
-        "task": matrix.tasks.astype(str),
-        "metric": matrix.metrics.astype(str),
-    }
-    for name, values in (("cluster", matrix.clusters), ("hash", matrix.item_hashes)):
-        if values is not None:
-            columns[name] = values.astype(str)
-    for i in range(n):
-        flat = pa.array(matrix.scores[i].ravel())
-        columns[f"score_{i}"] = pa.FixedSizeListArray.from_arrays(flat, n_epochs)
-    meta = {"models": matrix.models, "shape": [n, m, n_epochs], "notes": matrix.notes}
-    write_ours(pa.table(columns), path, _META, meta)
-
-
-def load_matrix(path: Path) -> ResponseMatrix:
-    """Read what `save_matrix` wrote."""
-    expected = "expected a response matrix that evalstats-plugin wrote"
-    other = "not a response matrix written by evalstats-plugin"
-    table, meta = read_ours(path, _META, expected=expected, other=other)
-    with rebuilding(path):
-        return _matrix_of(table, meta)
-
-
-def _matrix_of(table: Any, meta: dict[str, Any]) -> ResponseMatrix:
-    n, m, n_epochs = meta["shape"]
-    columns = [table[f"score_{i}"].combine_chunks() for i in range(n)]
-    flat = [column.flatten().to_numpy(zero_copy_only=False) for column in columns]
-    scores = np.array(flat, dtype=np.float64).reshape(n, m, n_epochs)
-
-    def texts(name: str) -> NDArray[Any]:
-        return np.asarray(table[name].to_pylist())
-
-    return ResponseMatrix(
-        scores=scores,
-        models=tuple(meta["models"]),
-        item_ids=texts("item"),
-        tasks=texts("task"),
-        metrics=texts("metric"),
-        clusters=texts("cluster") if "cluster" in table.column_names else None,
-        item_hashes=texts("hash") if "hash" in table.column_names else None,
-        notes=tuple(meta["notes"]),
-    )
-
-
-def part(
-    matrix: ResponseMatrix, models: NDArray[np.int64], items: NDArray[np.int64]
-) -> ResponseMatrix:
-    """Return the models and items at these places, in this order."""
-    return ResponseMatrix(
-        scores=matrix.scores[np.ix_(models, items)],
-        models=tuple(matrix.models[int(i)] for i in models),
-        item_ids=matrix.item_ids[items],
-        tasks=matrix.tasks[items],
-        metrics=matrix.metrics[items],
-        clusters=None if matrix.clusters is None else matrix.clusters[items],
-        item_hashes=None if matrix.item_hashes is None else matrix.item_hashes[items],
-        notes=matrix.notes,
-    )

@@ -1,7 +1,7 @@
-"""What a method is, and the one place that picks one; `tables` lists them, with the defaults.
+"""Statistical methods as table rows: `Method`, and the choice of a method for given scores.
 
-A method is a plain function named by ``"module:function"`` and loaded when it is used. What it
-is called with depends on its family:
+A method is a plain function, named by ``"module:function"`` and loaded on use. Its arguments depend
+on its family:
 
 ========== ==============================================================================
 binary     ``f(successes, n, *, confidence_level)``, arrays of one length
@@ -17,10 +17,10 @@ unpaired   ``f(counts, *, confidence_level)``, the `Counts` of `stats.unpaired`;
            -real: ``f(totals, sizes, a, b, *, confidence_level)``, both (N, C)
 ========== ==============================================================================
 
-and it answers ``Interval(low, high)``, clustered-paired ``Difference(low, high, prob_better)``.
-Other families may answer ``prob_better`` too, which is then what a comparison shows. A method whose
-question is a comparison is given the differences of two models' scores, or of 0/1 scores the
-counts; unpaired methods get both models' scores.
+It returns ``Interval(low, high)``, or ``Difference(low, high, prob_better)`` for
+clustered-paired. Other families may return ``prob_better`` too, which a comparison then shows.
+Methods for comparisons receive the differences of two models' scores, or counts for 0/1 scores;
+unpaired methods receive the scores of both models.
 """
 
 from __future__ import annotations
@@ -35,8 +35,7 @@ from typing import Any, Literal
 from evalstats_plugin.errors import PluginError, SelectionError, no_such
 
 Kind = Literal["binary", "bounded", "real", "ratio", "f1", "confusion", "auc", "corpus"]
-"""What the scores of one model on one task are like."""
-
+"""Kind of the scores of one model on one task."""
 
 Family = Literal[
     "binary", "bounded", "real", "resampling", "ratio",
@@ -45,9 +44,8 @@ Family = Literal[
     "f1", "confusion", "auc", "sums",
 ]  # fmt: skip
 
-
 Question = Literal["interval", "comparison"]
-
+"""What a method estimates."""
 
 _SERVES: Mapping[Family, tuple[Kind, ...]] = MappingProxyType(
     {
@@ -69,11 +67,12 @@ _SERVES: Mapping[Family, tuple[Kind, ...]] = MappingProxyType(
         "sums": ("f1", "confusion", "corpus"),
     }
 )  # fmt: skip
+"""Kinds of scores that each family accepts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """One statistical method: what it is called, what it answers, and where it comes from."""
+    """One statistical method: its name, family, question, function and source."""
 
     name: str
     family: Family
@@ -86,7 +85,7 @@ class Method:
     """Fixed arguments, such as ``{"prior": (1.0, 1.0)}``."""
 
     def serves(self, kind: Kind) -> bool:
-        """Whether the method can be used on scores of this kind."""
+        """Return whether the method applies to scores of this kind."""
         return kind in _SERVES[self.family]
 
     def load(self) -> Callable[..., Any]:
@@ -113,9 +112,12 @@ def choose(
 
 
 def table_of(extra: Iterable[Method], own: Iterable[Method]) -> dict[str, Method]:
-    """Return our own methods for one question, and what others add, by name.
+    """Return our own methods for one question and those that plugins add, by name.
 
-    Two of one name are an error.
+    Raises
+    ------
+    PluginError
+        Two methods of one name.
     """
     table: dict[str, Method] = {}
     own = tuple(own)
@@ -135,9 +137,9 @@ def check_name(
     table: Mapping[str, Method],
     elsewhere: Mapping[str, tuple[Method, ...]] = MappingProxyType({}),
 ) -> None:
-    """Raise `SelectionError`, with the closest names, for a method that the table does not hold.
+    """Raise `SelectionError`, with the closest names, for a method that is not in the table.
 
-    ``elsewhere`` has the methods of other questions, by what they are for.
+    ``elsewhere`` has the methods of other questions, by purpose.
     """
     if name == "auto" or name in table:
         return

@@ -1,6 +1,10 @@
-"""What one model answered to one task under one metric."""
-# PART response_metadata - What `Responses` know besides scores of items, as JSON values: for formats that carry it.
-# PART takes - Rows that are takes of items: where each stands among M items and R epochs.
+"""Responses: the scores of one model on one task under one metric.
+
+* `Responses`, with its `Source`, `Group` and `Selection`: what readers of logs make
+* `as_clusters`, `as_item_ids`: clusters and item ids from the texts of a log
+* `metadata_of`, `with_metadata`: all but the scores as JSON values, for formats that store it
+* `unique_in_order` … `score_matrix`: rows of a table to arrays of M items × R epochs
+"""
 
 from __future__ import annotations
 
@@ -16,23 +20,18 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-TABLES = "tabular"
-"""Harness of what was read from a table, which no harness wrote."""
+from evalstats_plugin.stats.arrays import FloatArray, IntArray
 
+TABULAR = "tabular"
+"""Harness name of responses read from tables, which no harness wrote."""
 
 _LONGEST_CLUSTER = 80
 """Characters of a cluster's name that are kept."""
 
-
 _LONGEST_NUMBER = 18
 """Characters that always fit into 64 bits."""
 
-
-_NUMBER = (int, float, NoneType)
-
-
-_COUNT = (int, NoneType)
-
+_NUMBER, _COUNT = (int, float, NoneType), (int, NoneType)
 
 _PLAIN: Mapping[str, tuple[type, ...]] = {
     "aggregation": (str,),
@@ -42,8 +41,7 @@ _PLAIN: Mapping[str, tuple[type, ...]] = {
     "logged_n": _COUNT,
     "population": _COUNT,
 }
-"""What is taken over as it is, and of what types it may be."""
-
+"""Fields of `Responses` that are copied as they are, and their types."""
 
 _GROUP: Mapping[str, tuple[type, ...]] = {
     "name": (str,),
@@ -53,21 +51,113 @@ _GROUP: Mapping[str, tuple[type, ...]] = {
     "logged": _NUMBER,
     "logged_std_error": _NUMBER,
 }
+"""Fields of `Group` besides its notes, and their types."""
 
 
-Codes = NDArray[np.int64]
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Responses:
+    """Scores of one model on one task under one metric.
+
+    Shape letters: M items, R epochs (repeated answers to an item).
+
+    Notes
+    -----
+    ``aggregation`` names how item scores are combined to the task's value: ``"mean"``, or the
+    metric's own aggregation. Where ``scores`` is empty only the logged value is known: the log has
+    no items, or its items have no scores of their own (F1 pairs, texts).
+    """
+
+    model: str
+    task: str
+    metric: str
+    item_ids: NDArray[Any] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    """Shape (M,): names of the items, unique."""
+    scores: FloatArray = field(default_factory=lambda: np.empty((0, 1)))
+    """Shape (M, R): NaN where missing."""
+    weights: FloatArray | None = None
+    """Shape (M,): denominators, where the value is a ratio of sums (words of a text)."""
+    pairs: NDArray[Any] | None = None
+    """Shape (M, 2), objects: expected and given answer of each item, where `aggregation` needs
+    them: labels (f1), texts (bleu), a label and its probability (roc_auc). None where missing.
+    `scores` then have shape (M, 0)."""
+    clusters: NDArray[Any] | None = None
+    """Shape (M,): cluster of each item; items of a cluster are dependent."""
+    item_hashes: NDArray[Any] | None = None
+    """Shape (M,): fingerprint of each item's question."""
+    higher_is_better: bool | None = None
+    bounds: tuple[float, float] | None = None
+    """Smallest and largest possible score, where known."""
+    aggregation: str = "mean"
+    source: Source
+    settings: tuple[tuple[str, str], ...] = ()
+    """Settings that distinguish models of one name: arguments, revision, chat template."""
+    groups: tuple[Group, ...] = ()
+    """Groups around the task, outermost first."""
+    logged: float | None = None
+    logged_std_error: float | None = None
+    logged_n: int | None = None
+    population: int | None = None
+    """Items in the whole benchmark, where only a part of it was run."""
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        n = len(self.item_ids)
+        if self.scores.ndim != 2 or len(self.scores) != n:
+            msg = f"scores have shape {self.scores.shape}, expected ({n}, R) for {n} item ids"
+            raise ValueError(msg)
+        if self.pairs is not None and self.pairs.shape != (n, 2):
+            msg = f"pairs have shape {self.pairs.shape}, expected ({n}, 2)"
+            raise ValueError(msg)
+        for name in ("weights", "clusters", "item_hashes"):
+            value = getattr(self, name)
+            if value is not None and value.shape != (n,):
+                msg = f"{name} have shape {value.shape}, expected ({n},)"
+                raise ValueError(msg)
+
+    @property
+    def item_means(self) -> FloatArray:
+        """Shape (M,): mean over the epochs that were scored, NaN where none was."""
+        return mean_over_epochs(self.scores)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Origin of responses."""
+
+    path: Path
+    harness: str
+    version: str | None = None
+    when: str = ""
+    """Time of the run, in a form that sorts by time."""
+    run: str = ""
+    """Id that the logs of an interrupted and resumed run share; empty where unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A group that a task is a part of, under one metric, as the harness was configured."""
+
+    name: str
+    depth: int
+    """0 for the outermost."""
+    weighting: Literal["micro", "macro"]
+    """micro: every item counts the same; macro: every task counts the same."""
+    n_tasks: int
+    """Tasks of the group that have the metric; without all of them it has no score."""
+    logged: float | None = None
+    logged_std_error: float | None = None
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What the caller wants read. Names may hold ``*`` and ``?``; empty means everything.
+    """What to read. Names may hold the wildcards ``*`` and ``?``; empty means everything.
 
     A metric matches by its full name (``"acc,none"``) or by the part before the comma.
-    ``cluster`` names the field of an item that says which items belong together,
-    ``include_incomplete`` asks for runs that did not end well too, and ``header_only`` for names
-    without scores: cheap, and enough to list what there is. ``columns`` says which column of a
-    table holds which part of a take, and ``wide`` that tables are matrices of scores, and what
-    their rows are.
+    ``cluster`` names the field of an item that holds its cluster, ``include_incomplete`` includes
+    runs that failed or were cancelled, and ``header_only`` reads names without scores, which is
+    fast and enough to list the contents. ``columns`` maps parts of a response to columns of a
+    table; ``wide`` means that tables are matrices of scores, and says what their rows are.
     """
 
     tasks: tuple[str, ...] = ()
@@ -89,106 +179,10 @@ class Selection:
         return not self.metrics or any(fnmatchcase(n, p) for p in self.metrics for n in names)
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
-    """Where responses come from."""
-
-    path: Path
-    harness: str
-    version: str | None = None
-    when: str = ""
-    """When the run was made, in a form that sorts by time."""
-    run: str = ""
-    """What the logs of a run that was broken off and taken up again share; empty where unknown."""
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """A group that a task is a part of, under one metric, as the harness was configured."""
-
-    name: str
-    depth: int
-    """0 for the outermost."""
-    weighting: Literal["micro", "macro"]
-    """micro: every item counts the same; macro: every task counts the same."""
-    n_tasks: int
-    """Tasks of the group that have the metric; without all of them it has no score."""
-    logged: float | None = None
-    logged_std_error: float | None = None
-    notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Responses:
-    """What one model answered to one task under one metric.
-
-    Shape letters: M items, R epochs (takes of an item by the model).
-
-    Notes
-    -----
-    ``aggregation`` says how item scores make the task's value: ``"mean"``, or the metric's
-    own way by name. Where ``scores`` is empty only the logged value is known: the log holds
-    no items, or what it holds for an item is not a score of that item (F1 pairs, texts).
-    """
-
-    model: str
-    task: str
-    metric: str
-    item_ids: NDArray[Any] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
-    """Shape (M,): names of the items, unique."""
-    scores: NDArray[np.float64] = field(default_factory=lambda: np.empty((0, 1)))
-    """Shape (M, R): NaN where missing."""
-    weights: NDArray[np.float64] | None = None
-    """Shape (M,): denominators, where the value is a ratio of sums (words of a text)."""
-    pairs: NDArray[Any] | None = None
-    """Shape (M, 2), objects: what was expected of each item and what was answered, where
-    `aggregation` makes the value out of these: labels (f1), texts (bleu), a label and how sure the
-    model is of it (roc_auc). None where missing. `scores` then have shape (M, 0)."""
-    clusters: NDArray[Any] | None = None
-    """Shape (M,): what stands or falls together."""
-    item_hashes: NDArray[Any] | None = None
-    """Shape (M,): fingerprint of each item's question."""
-    higher_is_better: bool | None = None
-    bounds: tuple[float, float] | None = None
-    """The least and greatest possible score, where known."""
-    aggregation: str = "mean"
-    source: Source
-    settings: tuple[tuple[str, str], ...] = ()
-    """What makes two models of one name differ: arguments, revision, chat template."""
-    groups: tuple[Group, ...] = ()
-    """Groups around the task, outermost first."""
-    logged: float | None = None
-    logged_std_error: float | None = None
-    logged_n: int | None = None
-    population: int | None = None
-    """Items in the whole benchmark, where the run took only a part of it."""
-    notes: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        n = len(self.item_ids)
-        if self.scores.ndim != 2 or len(self.scores) != n:
-            msg = f"scores have shape {self.scores.shape}, expected ({n}, R) for {n} item ids"
-            raise ValueError(msg)
-        if self.pairs is not None and self.pairs.shape != (n, 2):
-            msg = f"pairs have shape {self.pairs.shape}, expected ({n}, 2)"
-            raise ValueError(msg)
-        for name in ("weights", "clusters", "item_hashes"):
-            value = getattr(self, name)
-            if value is not None and value.shape != (n,):
-                msg = f"{name} have shape {value.shape}, expected ({n},)"
-                raise ValueError(msg)
-
-    @property
-    def item_means(self) -> NDArray[np.float64]:
-        """Shape (M,): mean over the epochs that were scored, NaN where none was."""
-        return mean_over_epochs(self.scores)
-
-
-def mean_over_epochs(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+def mean_over_epochs(scores: FloatArray) -> FloatArray:
     """Mean over the epochs that were scored, shape (..., M) from (..., M, R); NaN where none was.
 
-    An infinite score makes the mean infinite, or NaN beside one of the other sign: it is not lost
-    among the other epochs.
+    An infinite score makes the mean infinite, or NaN with infinities of both signs.
     """
     if scores.shape[-1] == 1:
         return scores[..., 0]
@@ -214,10 +208,21 @@ def as_clusters(
     return np.asarray(alone), notes
 
 
-def as_item_ids(names: Sequence[str]) -> NDArray[Any]:
-    """Return names of items from texts: numbers if all are numbers as Python writes them.
+def _short(value: str) -> str:
+    """Return the name of a cluster, with a hash in place of the end of long texts."""
+    if len(value) <= _LONGEST_CLUSTER:
+        return value
+    return (
+        value[:_LONGEST_CLUSTER]
+        + " "
+        + hashlib.sha256(value.encode(errors="replace")).hexdigest()[:16]
+    )
 
-    So that items which a harness numbers stay in their order, wherever they were written down.
+
+def as_item_ids(names: Sequence[str]) -> NDArray[Any]:
+    """Return item ids from texts: integers where all are written as Python writes integers.
+
+    Numbered items then keep their order.
 
     >>> as_item_ids(["3", "12"]), as_item_ids(["3", "012"])
     (array([ 3, 12]), array(['3', '012'], dtype='<U3'))
@@ -229,17 +234,6 @@ def as_item_ids(names: Sequence[str]) -> NDArray[Any]:
             if (numbers.astype(str) == found).all():
                 return numbers
     return found
-
-
-def _short(value: str) -> str:
-    """Return a name for a cluster; a whole passage would take its length for every item."""
-    if len(value) <= _LONGEST_CLUSTER:
-        return value
-    return (
-        value[:_LONGEST_CLUSTER]
-        + " "
-        + hashlib.sha256(value.encode(errors="replace")).hexdigest()[:16]
-    )
 
 
 def metadata_of(r: Responses) -> dict[str, Any]:
@@ -257,12 +251,12 @@ def metadata_of(r: Responses) -> dict[str, Any]:
 
 
 def with_metadata(r: Responses, found: Mapping[str, Any]) -> Responses:
-    """Return responses with what `metadata_of` gave, but their own source.
+    """Return responses with the metadata that `metadata_of` returned, keeping their source.
 
     Raises
     ------
     TypeError, KeyError, ValueError
-        `metadata_of` never gave that.
+        The mapping is not one that `metadata_of` returns.
     """
     bounds: list[float] | None = found["bounds"]
     settings = found["settings"].items()
@@ -303,10 +297,10 @@ def origin(found: Mapping[str, Any]) -> str:
     return f"{found['harness']} {found['version'] or ''}".strip()
 
 
-def in_order(codes: Codes) -> tuple[Codes, Codes]:
-    """Return the different codes as they first come, and the place of each row's among them.
+def unique_in_order(codes: IntArray) -> tuple[IntArray, IntArray]:
+    """Return the distinct codes by first appearance, and the place of each row's code among them.
 
-    >>> in_order(np.array([7, 3, 7]))
+    >>> unique_in_order(np.array([7, 3, 7]))
     (array([7, 3]), array([0, 1, 0]))
     """
     values, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
@@ -316,7 +310,7 @@ def in_order(codes: Codes) -> tuple[Codes, Codes]:
     return values[order], rank[inverse]
 
 
-def first_rows(items: Codes) -> Codes:
+def first_rows(items: IntArray) -> IntArray:
     """Return the first row of each item, shape (M,).
 
     >>> first_rows(np.array([0, 0, 1]))
@@ -325,10 +319,10 @@ def first_rows(items: Codes) -> Codes:
     return np.unique(items, return_index=True)[1].astype(np.int64)
 
 
-def number_takes(items: Codes) -> Codes:
-    """Number the takes of each item, from 0, in the order of the rows.
+def number_epochs(items: IntArray) -> IntArray:
+    """Number the epochs of each item from 0, in the order of the rows.
 
-    >>> number_takes(np.array([0, 1, 0, 0]))
+    >>> number_epochs(np.array([0, 1, 0, 0]))
     array([0, 0, 1, 2])
     """
     rows = np.argsort(items, kind="stable")
@@ -340,8 +334,8 @@ def number_takes(items: Codes) -> Codes:
     return number
 
 
-def rows_of_one_take(items: Codes, epochs: Codes) -> tuple[int, int, int] | None:
-    """Return two rows that are the same take, and how many rows are too many; None without any."""
+def repeated_rows(items: IntArray, epochs: IntArray) -> tuple[int, int, int] | None:
+    """Return two rows of the same item and epoch, and the number of surplus rows, or None."""
     cells = items * (int(epochs.max(initial=0)) + 1) + epochs
     order = np.argsort(cells, kind="stable")
     again = np.flatnonzero(cells[order][1:] == cells[order][:-1])
@@ -350,8 +344,8 @@ def rows_of_one_take(items: Codes, epochs: Codes) -> tuple[int, int, int] | None
     return int(order[again[0]]), int(order[again[0] + 1]), len(again)
 
 
-def spread(items: Codes, epochs: Codes, scores: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the scores of takes as an array of items and epochs, shape (M, R), NaN for no take."""
+def score_matrix(items: IntArray, epochs: IntArray, scores: FloatArray) -> FloatArray:
+    """Return scores as an array of items and epochs, shape (M, R), NaN where missing."""
     matrix = np.full((int(items.max()) + 1, int(epochs.max()) + 1), np.nan)
     matrix[items, epochs] = scores
     return matrix

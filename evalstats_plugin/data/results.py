@@ -6,18 +6,52 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, fields, make_dataclass
 from functools import cache
+from importlib import import_module
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.axes import Axes
+
+    from evalstats_plugin.stats.arrays import FloatArray
 
 
 RowT = TypeVar("RowT")
 
 
+class Drawable:
+    """A result that figures show."""
+
+    drawn_as: ClassVar[tuple[str, ...]] = ()
+    """Kinds of results that it is, as figures name them."""
+
+    def plot(self, figure: str | None = None, *, ax: Axes | None = None, **options: Any) -> Axes:
+        """Draw the result with Matplotlib; needs ``pip install 'evalstats-plugin[figures]'``.
+
+        Parameters
+        ----------
+        figure
+            Name of a figure (`evalstats_plugin.report.FIGURES`); the first that shows such
+            results where it is left out.
+        ax
+            Axes to draw into; by default those of a new figure.
+        options
+            Of the figure, such as ``items`` of ``"curves"``.
+
+        Raises
+        ------
+        SelectionError
+            No such figure, or none of such results.
+        """
+        # Loaded on use: results know nothing of how they are shown, but for this door.
+        return import_module("evalstats_plugin.report.figures").draw_result(
+            self, figure, ax=ax, **options
+        )
+
+
 @dataclass(frozen=True)
-class Results(Generic[RowT]):
+class Results(Drawable, Generic[RowT]):
     """An ordered collection of result records with what is common to all of them."""
 
     rows: tuple[RowT, ...]
@@ -90,3 +124,15 @@ def _plain(row: Any) -> dict[str, Any]:
 def finite(value: float | None) -> float | None:
     """Return the number, or None where there is none: how results hold what is undefined."""
     return None if value is None or not math.isfinite(value) else float(value)
+
+
+def finite_values(values: FloatArray) -> list[float | None]:
+    """Return the numbers of an array, None where one is not finite (`finite`)."""
+    import numpy as np
+
+    there = np.isfinite(values)
+    if there.all():
+        return values.tolist()
+    found = values.astype(object)
+    found[~there] = None
+    return found.tolist()

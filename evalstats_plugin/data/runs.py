@@ -1,5 +1,8 @@
-"""Which model is which, and which of its runs count."""
-# PART response_set - Everything that was read: many `Responses`, not yet joined.
+"""Sets of responses: all that was read, with model labels and a choice among repeated runs.
+
+`ResponseSet` holds everything that was read and joins it to a matrix. `choose_runs` chooses among
+several runs of a model on a task; `label_models` labels models of one name by their settings.
+"""
 
 from __future__ import annotations
 
@@ -18,116 +21,22 @@ if TYPE_CHECKING:
 
 
 Runs = Literal["latest", "all", "epochs", "error"]
-
+"""Which runs to use where a model ran a task several times."""
 
 PER_TASK = "task."
 """Prefix of settings that belong to a task rather than to the model."""
 
-
 _Place = tuple[str, str, str]
-
-
-def label_models(responses: Iterable[Responses]) -> list[Responses]:
-    """Tell apart models that share a name but not their settings, by what differs.
-
-    ``m`` run in two precisions becomes ``m (dtype=float16)`` and ``m (dtype=float32)``; a model
-    whose settings never vary keeps its bare name. Settings that begin with ``task.`` (such as the
-    number of examples shown) count only against other runs of the same task.
-    """
-    responses = list(responses)
-    keys: dict[str, set[str]] = {}
-    for r in responses:
-        keys.setdefault(r.model, set()).update(dict(r.settings))
-    values: dict[tuple[str, str, str], set[str]] = {}
-    for r in responses:
-        mine = dict(r.settings)
-        for key in keys[r.model]:
-            scope = r.task if key.startswith(PER_TASK) else ""
-            values.setdefault((r.model, key, scope), set()).add(mine.get(key, "unset"))
-    return [_labelled(r, sorted(keys[r.model]), values) for r in responses]
-
-
-def _labelled(
-    r: Responses, keys: Sequence[str], values: Mapping[tuple[str, str, str], set[str]]
-) -> Responses:
-    mine = dict(r.settings)
-    differing = [
-        f"{key.removeprefix(PER_TASK)}={mine.get(key, 'unset')}"
-        for key in keys
-        if len(values[r.model, key, r.task if key.startswith(PER_TASK) else ""]) > 1
-    ]
-    return replace(r, model=f"{r.model} ({', '.join(differing)})") if differing else r
-
-
-def is_model(label: str, model: str) -> bool:
-    """Whether a label is that of a model: ``m`` may be labelled ``m (temperature=1)``."""
-    return label == model or label.startswith(f"{model} (")
-
-
-def choose_runs(responses: Iterable[Responses], runs: Runs) -> tuple[list[Responses], list[str]]:
-    """Settle several runs of one model on one task: keep the latest, all, or refuse.
-
-    Returns the responses kept, in their order, and notes on what was left out.
-    """
-    responses = list(responses)
-    runs_of: dict[_Place, set[tuple[str, str]]] = {}
-    for r in responses:
-        runs_of.setdefault(_place(r), set()).add(run_of(r))
-    repeated = {key: sorted(found) for key, found in runs_of.items() if len(found) > 1}
-    if not repeated:
-        return responses, []
-    if runs == "error":
-        (model, task, _), found = next(iter(repeated.items()))
-        logs = ", ".join(path for _, path in found)
-        msg = (
-            f"model {model!r} answered task {task!r} in {len(found)} runs ({logs}), expected one; "
-            "ask for the latest, for all of them, or for all as epochs"
-        )
-        raise DesignError(msg)
-    if runs == "all":
-        return [_dated(r) if _place(r) in repeated else r for r in responses], []
-    if runs == "epochs":
-        return stack_epochs(responses), [f"runs stacked as epochs: {_list(repeated)}"]
-    last = {key: found[-1] for key, found in repeated.items()}
-    kept = [r for r in responses if last.get(_place(r)) in (None, run_of(r))]
-    return kept, [f"several runs, the latest is shown (--runs all shows each): {_list(repeated)}"]
-
-
-def _place(r: Responses) -> _Place:
-    """Model, task and outermost group: a task run alone and in a group has a row in each place."""
-    return r.model, r.task, r.groups[0].name if r.groups else ""
-
-
-def _list(repeated: Iterable[_Place]) -> str:
-    """Name the tasks and models that have several runs, the first few of them."""
-    return few([f"{task} by {model}" for model, task, _ in repeated])
-
-
-def run_of(r: Responses) -> tuple[str, str]:
-    """Return when and where a run was logged; sorts by time."""
-    return r.source.when, str(r.source.path)
-
-
-def one_of_each(responses: Sequence[Responses]) -> list[Responses]:
-    """Return the latest responses of each model, task and metric, in order.
-
-    A task that was run in several groups has a row in each.
-    """
-    latest = {(r.model, r.task, r.metric): r for r in sorted(responses, key=run_of)}
-    return [r for r in responses if latest[r.model, r.task, r.metric] is r]
-
-
-def _dated(r: Responses) -> Responses:
-    return replace(r, model=f"{r.model} @ {r.source.when}")
+"""Model, task and outermost group."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class ResponseSet:
-    """Everything that was read, in the order of the logs."""
+    """All responses that were read, in the order of the logs."""
 
     responses: tuple[Responses, ...]
     notes: tuple[str, ...] = ()
-    """What was dropped or could not be read, and why."""
+    """What was dropped or not readable, and why."""
 
     def __iter__(self) -> Iterator[Responses]:
         return iter(self.responses)
@@ -163,7 +72,7 @@ class ResponseSet:
         return ResponseMatrix.join(one_of_each(chosen), on_conflict=on_conflict)
 
     def to_frame(self) -> pd.DataFrame:
-        """Tidy scores: model, task, metric, item, epoch, score, cluster; one take per line."""
+        """Tidy scores, one epoch per row: model, task, metric, item, epoch, score, cluster."""
         import pandas as pd
 
         columns = ["model", "task", "metric", "item", "epoch", "score", "cluster"]
@@ -187,3 +96,97 @@ def _tidy(r: Responses) -> pd.DataFrame:
         "cluster": None if r.clusters is None else np.repeat(r.clusters.astype(str), n_epochs),
     }
     return pd.DataFrame(columns)
+
+
+def choose_runs(responses: Iterable[Responses], runs: Runs) -> tuple[list[Responses], list[str]]:
+    """Choose among several runs of one model on one task: keep the latest or all, or raise.
+
+    Returns the responses kept, in their order, and notes on what was left out.
+    """
+    responses = list(responses)
+    runs_of: dict[_Place, set[tuple[str, str]]] = {}
+    for r in responses:
+        runs_of.setdefault(_place(r), set()).add(run_of(r))
+    repeated = {key: sorted(found) for key, found in runs_of.items() if len(found) > 1}
+    if not repeated:
+        return responses, []
+    if runs == "error":
+        (model, task, _), found = next(iter(repeated.items()))
+        logs = ", ".join(path for _, path in found)
+        msg = (
+            f"model {model!r} answered task {task!r} in {len(found)} runs ({logs}), expected one; "
+            "ask for the latest, for all of them, or for all as epochs"
+        )
+        raise DesignError(msg)
+    if runs == "all":
+        return [_dated(r) if _place(r) in repeated else r for r in responses], []
+    if runs == "epochs":
+        return stack_epochs(responses), [f"runs stacked as epochs: {_list(repeated)}"]
+    last = {key: found[-1] for key, found in repeated.items()}
+    kept = [r for r in responses if last.get(_place(r)) in (None, run_of(r))]
+    return kept, [f"several runs, the latest is shown (--runs all shows each): {_list(repeated)}"]
+
+
+def _place(r: Responses) -> _Place:
+    """Return model, task and outermost group; a task run alone and in a group counts as two."""
+    return r.model, r.task, r.groups[0].name if r.groups else ""
+
+
+def _list(repeated: Iterable[_Place]) -> str:
+    """List the first few tasks and models that have several runs."""
+    return few([f"{task} by {model}" for model, task, _ in repeated])
+
+
+def _dated(r: Responses) -> Responses:
+    return replace(r, model=f"{r.model} @ {r.source.when}")
+
+
+def run_of(r: Responses) -> tuple[str, str]:
+    """Return time and path of a run's log, which sort by time."""
+    return r.source.when, str(r.source.path)
+
+
+def one_of_each(responses: Sequence[Responses]) -> list[Responses]:
+    """Return the latest responses of each model, task and metric, in order.
+
+    A task that was run in several groups has a row in each.
+    """
+    latest = {(r.model, r.task, r.metric): r for r in sorted(responses, key=run_of)}
+    return [r for r in responses if latest[r.model, r.task, r.metric] is r]
+
+
+def label_models(responses: Iterable[Responses]) -> list[Responses]:
+    """Label models of one name but different settings by the settings that differ.
+
+    ``m`` run in two precisions becomes ``m (dtype=float16)`` and ``m (dtype=float32)``; a model
+    whose settings never vary keeps its bare name. Settings that begin with ``task.`` (such as the
+    number of examples shown) count only against other runs of the same task.
+    """
+    responses = list(responses)
+    keys: dict[str, set[str]] = {}
+    for r in responses:
+        keys.setdefault(r.model, set()).update(dict(r.settings))
+    values: dict[tuple[str, str, str], set[str]] = {}
+    for r in responses:
+        mine = dict(r.settings)
+        for key in keys[r.model]:
+            scope = r.task if key.startswith(PER_TASK) else ""
+            values.setdefault((r.model, key, scope), set()).add(mine.get(key, "unset"))
+    return [_labelled(r, sorted(keys[r.model]), values) for r in responses]
+
+
+def _labelled(
+    r: Responses, keys: Sequence[str], values: Mapping[tuple[str, str, str], set[str]]
+) -> Responses:
+    mine = dict(r.settings)
+    differing = [
+        f"{key.removeprefix(PER_TASK)}={mine.get(key, 'unset')}"
+        for key in keys
+        if len(values[r.model, key, r.task if key.startswith(PER_TASK) else ""]) > 1
+    ]
+    return replace(r, model=f"{r.model} ({', '.join(differing)})") if differing else r
+
+
+def is_model(label: str, model: str) -> bool:
+    """Return whether a label belongs to a model: ``m`` may be labelled ``m (temperature=1)``."""
+    return label == model or label.startswith(f"{model} (")

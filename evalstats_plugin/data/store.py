@@ -1,6 +1,9 @@
-"""Response matrices larger than memory: Parquet on disk, read in blocks of items."""
-# PART score_coding - Scores as bytes, where that loses nothing.
-# PART stored - Response stores for analyses of one task or model at a time: some models are read at once.
+"""Response stores: matrices larger than memory, in Parquet files read in blocks of items.
+
+`ResponseStore` reads scores of some items and models; `Coding` keeps a score as a byte where that
+loses nothing. `by_models`, `tasks_of` and `StoredTask` read one task at a time, for some models.
+`importing.write_store` writes stores.
+"""
 
 from __future__ import annotations
 
@@ -16,50 +19,46 @@ from typing import Any, NoReturn, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from evalstats_plugin.data.matrix import ResponseMatrix
-from evalstats_plugin.data.matrix import part as cut
+from evalstats_plugin.data.matrix import ResponseMatrix, submatrix
 from evalstats_plugin.data.responses import Responses, Source
 from evalstats_plugin.errors import DesignError, LogError, SelectionError
-from evalstats_plugin.runtime.files import rebuilding, signed_meta
+from evalstats_plugin.runtime.files import reporting_damage, verified_metadata
+from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
 
 KEY = b"evalstats_responses"
-
+"""Key of our metadata in Parquet files."""
 
 _MAGIC = b"PAR1"
-
+"""First bytes of a Parquet file."""
 
 ROWS = 1024
-"""Items of a row group: what is read at once."""
-
+"""Items of a row group, which is read at once."""
 
 LARGE = 2**27
-"""Answers from which on commands leave them on disk: a gigabyte of numbers."""
+"""Number of scores (1 GiB of floats) above which commands leave them on disk."""
 
-
-Models: TypeAlias = slice | NDArray[np.int64]
-"""Some of the models: a slice, or their numbers."""
-
+Models: TypeAlias = slice | IntArray
+"""Some of the models: a slice, or their indices."""
 
 _CELLS = ("scores", "missing")
-
+"""Columns of fixed width: scores and what is missing."""
 
 TEXTS = ("item", "task", "metric", "cluster", "hash")
-
+"""Columns of texts."""
 
 Codes = NDArray[Any]
 """Bytes, or 64-bit floats."""
 
-
 _BLOCK_CELLS = 2**24
-"""Scores in memory at once: 128 MB of them, and about as much again while they are read."""
+"""Most scores in memory at once: 128 MB, and about as much again while reading."""
 
 
 class ResponseStore:
     """Scores of N models on M items in R epochs, in one Parquet file or a folder of them.
 
     Only names are in memory; `blocks` reads the scores, some items at a time. Written by
-    `write_store`; `fit_irt` and `intervals` take it where they take a matrix, and a part of it is
-    a matrix for whatever else.
+    `write_store`. `fit_irt`, `intervals` and `compare` accept a store in place of a matrix; for
+    other analyses, `matrix` reads a part of it.
 
     Raises
     ------
@@ -85,7 +84,7 @@ class ResponseStore:
             self.coding = Coding(metas[0]["levels"])
             self.notes: tuple[str, ...] = tuple(metas[0]["notes"])
             files = [pq.ParquetFile(part, page_checksum_verification=True) for part in parts]
-            # Both are there, and of a fixed width, or what was written has been lost since.
+            # Raises where a column is missing or not of a fixed width: the file is damaged.
             _ = [f.schema_arrow.field(n).type.byte_width for f in files for n in _CELLS]
             self._groups = [(f, g) for f in files for g in range(f.metadata.num_row_groups)]
             sizes = [f.metadata.row_group(g).num_rows for f, g in self._groups]
@@ -103,7 +102,7 @@ class ResponseStore:
         return f"<ResponseStore {self.path}: {n:,} models, {m:,} items, epochs: {n_epochs}>"
 
     def __iter__(self) -> NoReturn:
-        """Refuse: analyses that hold all answers look for responses in whatever they are given."""
+        """Raise: analyses in memory would iterate over all scores."""
         msg = (
             "a response store found, which fit_irt, intervals and compare read a part at a time; "
             "for anything else take a part into memory: store.matrix(items, models)"
@@ -115,15 +114,13 @@ class ResponseStore:
         """N, M and R."""
         return len(self.models), self._starts[-1], self.n_epochs
 
-    def codes(
-        self, items: slice, models: Models = slice(None)
-    ) -> tuple[Codes, NDArray[np.bool_] | None]:
-        """Codes and what is missing, both (m, n, R); None where nothing is.
+    def codes(self, items: slice, models: Models = slice(None)) -> tuple[Codes, BoolArray | None]:
+        """Codes and the mask of missing scores, both (m, n, R); None where none are missing.
 
-        An item is a row: the transpose of a matrix's scores.
+        Items are rows: the transpose of the scores of a matrix.
         """
         found: list[Codes] = []
-        masks: list[NDArray[np.bool_] | None] = []
+        masks: list[BoolArray | None] = []
         for k, inside in self._groups_of(items):
             table = self._group(k, ("scores", "missing"))
             found.append(self._codes_in(table)[inside, models])
@@ -134,19 +131,19 @@ class ResponseStore:
         return _joined(found, shape, self.coding.dtype), _joined_masks(shapes, masks)
 
     def filled(self, items: slice) -> Codes:
-        """Codes of all models alone, (m, N, R): 0 where missing, NaN in place of floats."""
+        """Codes of all models, (m, N, R): where missing 0, or NaN for floats."""
         found = [self._codes_in(self._group(k, ("scores",)))[i] for k, i in self._groups_of(items)]
         return _joined(found, (len(self.models), self.n_epochs), self.coding.dtype)
 
-    def missing(self, items: slice) -> NDArray[np.bool_] | None:
-        """Which scores of all models are missing, (m, N, R), without reading any; None for none."""
+    def missing(self, items: slice) -> BoolArray | None:
+        """Mask of missing scores of all models, (m, N, R), or None; does not read scores."""
         tables = [(self._group(k, ("missing",)), i) for k, i in self._groups_of(items)]
         masks = [None if (m := self._missing_in(t)) is None else m[i] for t, i in tables]
         shapes = [(i.stop - i.start, len(self.models), self.n_epochs) for _, i in tables]
         return _joined_masks(shapes, masks)
 
     def _groups_of(self, items: slice) -> Iterator[tuple[int, slice]]:
-        """Row groups that hold some of the items, and where in them."""
+        """Yield row groups that hold some of the items, and the slice of these items in each."""
         start, stop, _ = items.indices(self._starts[-1])
         for k in range(max(bisect_right(self._starts, start) - 1, 0), len(self._groups)):
             if self._starts[k] >= stop:
@@ -163,7 +160,7 @@ class ResponseStore:
         shape = (table.num_rows, len(self.models), self.n_epochs)
         return _bytes_of(table["scores"]).view(self.coding.dtype).reshape(shape)
 
-    def _missing_in(self, table: Any) -> NDArray[np.bool_] | None:
+    def _missing_in(self, table: Any) -> BoolArray | None:
         if table["missing"].null_count == table.num_rows:
             return None
         cells = len(self.models) * self.n_epochs
@@ -172,7 +169,7 @@ class ResponseStore:
         bits = np.unpackbits(packed, axis=1, count=cells, bitorder="little")
         return bits.view(np.bool_).reshape(table.num_rows, len(self.models), self.n_epochs)
 
-    def scores(self, items: slice, models: Models = slice(None)) -> NDArray[np.float64]:
+    def scores(self, items: slice, models: Models = slice(None)) -> FloatArray:
         """Scores of some models on some items, shape (n, m, R), NaN where missing."""
         codes, missing = self.codes(items, models)
         scores = codes.transpose(1, 0, 2).astype(np.float64) / (self.coding.levels or 1)
@@ -194,7 +191,7 @@ class ResponseStore:
         )
 
     def slices(self, n_items: int = ROWS) -> Iterator[slice]:
-        """Slices of so many items at most, as few as read each row group once where these fit."""
+        """Yield slices of at most this many items, aligned with row groups where these fit."""
         starts = self._starts
         at = 0
         while at < starts[-1]:
@@ -204,30 +201,15 @@ class ResponseStore:
             at = stop
 
     def blocks(self, n_items: int = ROWS) -> Iterator[ResponseMatrix]:
-        """Matrices of so many items each, one after the other."""
+        """Yield matrices of at most this many items, one after the other."""
         return (self.matrix(part) for part in self.slices(n_items))
-
-
-def is_store(path: Path) -> bool:
-    """Whether a file, or the first of a folder, is of a response store."""
-    parts = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
-    if not parts or not parts[0].is_file():
-        return False
-    with parts[0].open("rb") as file:
-        if file.read(len(_MAGIC)) != _MAGIC:
-            return False
-    pa: Any = import_module("pyarrow")
-    pq: Any = import_module("pyarrow.parquet")
-    with suppress(OSError, pa.ArrowException):
-        return KEY in (pq.read_schema(parts[0]).metadata or {})
-    return False
 
 
 @contextmanager
 def _opened(path: Path) -> Generator[None, None, None]:
-    """Turn what goes wrong with a file into an error about it."""
+    """Turn errors of pyarrow into a `LogError` that names the file."""
     pa: Any = import_module("pyarrow")
-    with rebuilding(path):
+    with reporting_damage(path):
         try:
             yield
         except (OSError, pa.ArrowException) as error:
@@ -235,21 +217,10 @@ def _opened(path: Path) -> Generator[None, None, None]:
 
 
 def _metadata(pq: Any, path: Path) -> dict[str, Any]:
-    """Check whose file it is."""
+    """Read our metadata, and check that the file is a response store."""
     other = "no response store of evalstats-plugin"
     with _opened(path):
-        return signed_meta(path, pq.read_schema(path).metadata, KEY, other)
-
-
-def first_twice(
-    item_ids: NDArray[Any], tasks: NDArray[Any], metrics: NDArray[Any], *, seen: set[Any]
-) -> str:
-    """Say which item is there twice, or has been `seen` before, to which the others are added."""
-    for key in zip(item_ids.tolist(), tasks.tolist(), metrics.tolist(), strict=True):
-        if key in seen:
-            return f"item {key[0]!r} of task {key[1]!r} found twice"
-        seen.add(key)
-    return ""
+        return verified_metadata(path, pq.read_schema(path).metadata, KEY, other)
 
 
 def _texts(files: list[Any], name: str) -> list[str | None]:
@@ -260,8 +231,19 @@ def _all_or_none(values: list[str | None]) -> NDArray[Any] | None:
     return None if any(value is None for value in values) else np.asarray(values)
 
 
+def first_twice(
+    item_ids: NDArray[Any], tasks: NDArray[Any], metrics: NDArray[Any], *, seen: set[Any]
+) -> str:
+    """Name the first item that occurs twice or in `seen`; items are added to `seen`."""
+    for key in zip(item_ids.tolist(), tasks.tolist(), metrics.tolist(), strict=True):
+        if key in seen:
+            return f"item {key[0]!r} of task {key[1]!r} found twice"
+        seen.add(key)
+    return ""
+
+
 def _bytes_of(column: Any) -> NDArray[np.uint8]:
-    """The bytes of a column of fixed width, without a copy where it lies in one piece."""
+    """Return the bytes of a column of fixed width, without a copy where it has one chunk."""
     pieces = [
         np.frombuffer(piece.buffers()[1], np.uint8)[
             piece.offset * piece.type.byte_width : (piece.offset + len(piece))
@@ -279,27 +261,42 @@ def _joined(found: list[Codes], shape: tuple[int, int], dtype: Any) -> Codes:
 
 
 def _joined_masks(
-    shapes: Sequence[tuple[int, ...]], masks: list[NDArray[np.bool_] | None]
-) -> NDArray[np.bool_] | None:
+    shapes: Sequence[tuple[int, ...]], masks: list[BoolArray | None]
+) -> BoolArray | None:
     if all(mask is None for mask in masks):
         return None
-    whole: list[NDArray[np.bool_]] = [
+    whole: list[BoolArray] = [
         np.zeros(shape, dtype=bool) if mask is None else mask
         for shape, mask in zip(shapes, masks, strict=True)
     ]
     return whole[0] if len(whole) == 1 else np.concatenate(whole)
 
 
+def is_store(path: Path) -> bool:
+    """Return whether a file, or the first of a folder, is a response store."""
+    parts = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
+    if not parts or not parts[0].is_file():
+        return False
+    with parts[0].open("rb") as file:
+        if file.read(len(_MAGIC)) != _MAGIC:
+            return False
+    pa: Any = import_module("pyarrow")
+    pq: Any = import_module("pyarrow.parquet")
+    with suppress(OSError, pa.ArrowException):
+        return KEY in (pq.read_schema(parts[0]).metadata or {})
+    return False
+
+
 @dataclass(frozen=True)
 class Coding:
-    """How a score is kept: as a byte, score = code / levels, or as it is."""
+    """How a score is stored: as a byte, score = code / levels, or as a 64-bit float."""
 
     levels: int | None
     """1 for scores 0 and 1; None for 64-bit floats."""
 
     @classmethod
-    def of(cls, scores: NDArray[np.float64]) -> Coding:
-        """The least number of levels that holds these scores exactly.
+    def of(cls, scores: FloatArray) -> Coding:
+        """Return the coding with the fewest levels that represents these scores exactly.
 
         >>> Coding.of(np.array([0, .25, 1, np.nan])).levels
         4
@@ -309,13 +306,13 @@ class Coding:
             return cls(None)
         return cls(next((k for k in range(1, 256) if _are_whole(values * k)), None))
 
-    def encode(self, scores: NDArray[np.float64]) -> Codes:
-        """Missing scores become 0 where bytes are kept: the mask tells them.
+    def encode(self, scores: FloatArray) -> Codes:
+        """Encode scores; missing ones become 0 in bytes, and are stored in the mask.
 
         Raises
         ------
         DesignError
-            A score that is none of the levels.
+            A score that is not one of the levels.
         """
         if self.levels is None:
             return scores
@@ -331,18 +328,18 @@ class Coding:
 
     @property
     def dtype(self) -> type[np.uint8 | np.float64]:
-        """Of the codes."""
+        """Type of the codes."""
         return np.float64 if self.levels is None else np.uint8
 
 
-def _are_whole(values: NDArray[np.float64]) -> bool:
+def _are_whole(values: FloatArray) -> bool:
     return bool(np.allclose(values, np.round(values), rtol=0, atol=1e-9))
 
 
 def by_models(store: ResponseStore, cells: int = _BLOCK_CELLS) -> Iterator[ResponseMatrix]:
-    """Matrices of all items of a task, and of as many models as fit, task after task.
+    """Yield matrices of all items of one task and as many models as fit, task after task.
 
-    A task whose items are not one after the other is read along with what lies between.
+    For a task whose items are not contiguous, the items in between are read too.
     """
     n, _, n_epochs = store.shape
     tasks, first = np.unique(store.tasks, return_index=True)
@@ -353,20 +350,40 @@ def by_models(store: ResponseStore, cells: int = _BLOCK_CELLS) -> Iterator[Respo
         for start in range(0, n, size):
             part = store.matrix(span, slice(start, start + size))
             whole = len(at) == span.stop - span.start
-            yield part if whole else cut(part, np.arange(len(part.models)), at - span.start)
+            yield part if whole else submatrix(part, np.arange(len(part.models)), at - span.start)
+
+
+def tasks_of(store: ResponseStore) -> list[StoredTask]:
+    """Return the tasks under each of their metrics, in the order of their first items."""
+    tasks, of_task = np.unique(store.tasks, return_inverse=True)
+    metrics, of_metric = np.unique(store.metrics, return_inverse=True)
+    keys = of_task * len(metrics) + of_metric
+    distinct, first, sizes = np.unique(keys, return_index=True, return_counts=True)
+    order: IntArray = np.argsort(keys, kind="stable")
+    places: list[IntArray] = np.split(order, np.cumsum(sizes)[:-1])
+    in_order: list[int] = np.argsort(first).tolist()
+    return [
+        StoredTask(
+            store,
+            str(tasks[distinct[k] // len(metrics)]),
+            str(metrics[distinct[k] % len(metrics)]),
+            places[k],
+        )
+        for k in in_order
+    ]
 
 
 @dataclass(frozen=True, eq=False)
 class StoredTask:
-    """A task of a store, under one metric."""
+    """One task of a store, under one metric."""
 
     store: ResponseStore
     task: str
     metric: str
-    places: NDArray[np.int64]
-    """Shape (M,): its items, ascending."""
+    places: IntArray
+    """Shape (M,): indices of its items, ascending."""
 
-    def scores(self, models: NDArray[np.int64]) -> NDArray[np.float64]:
+    def scores(self, models: IntArray) -> FloatArray:
         """Scores of some models on its items, shape (n, M, R)."""
         found = np.empty((len(models), len(self.places), self.store.n_epochs))
         for part in self.store.slices():
@@ -376,8 +393,8 @@ class StoredTask:
                 found[:, start:stop] = self.store.scores(part, models)[:, inside]
         return found
 
-    def responses(self, models: NDArray[np.int64]) -> list[Responses]:
-        """What some models answered."""
+    def responses(self, models: IntArray) -> list[Responses]:
+        """Return the responses of some models."""
         store, at = self.store, self.places
         item_ids = store.item_ids[at]
         clusters = None if store.clusters is None else store.clusters[at]
@@ -398,28 +415,8 @@ class StoredTask:
             for i, scores in zip(places, self.scores(models), strict=True)
         ]
 
-    def models_at_once(self) -> Iterator[NDArray[np.int64]]:
-        """All models, by their numbers: as many at a time as fit."""
+    def models_at_once(self) -> Iterator[IntArray]:
+        """Yield indices of all models, as many at a time as fit in memory."""
         size = max(1, _BLOCK_CELLS // max(1, len(self.places) * self.store.n_epochs))
         every = np.arange(len(self.store.models))
         return (every[start : start + size] for start in range(0, len(every), size))
-
-
-def tasks_of(store: ResponseStore) -> list[StoredTask]:
-    """Tasks under each of their metrics, in the order of their first items."""
-    tasks, of_task = np.unique(store.tasks, return_inverse=True)
-    metrics, of_metric = np.unique(store.metrics, return_inverse=True)
-    keys = of_task * len(metrics) + of_metric
-    distinct, first, sizes = np.unique(keys, return_index=True, return_counts=True)
-    order: NDArray[np.int64] = np.argsort(keys, kind="stable")
-    places: list[NDArray[np.int64]] = np.split(order, np.cumsum(sizes)[:-1])
-    in_order: list[int] = np.argsort(first).tolist()
-    return [
-        StoredTask(
-            store,
-            str(tasks[distinct[k] // len(metrics)]),
-            str(metrics[distinct[k] % len(metrics)]),
-            places[k],
-        )
-        for k in in_order
-    ]

@@ -1,6 +1,9 @@
-"""Columns of a table of comparisons: few different values in many rows, and numbers."""
-# PART tabular - Tables of comparisons in CSV and Parquet, read column by column.
-# PART records - Comparisons as JSON: one object each, in a list or one a line.
+"""Tables as columns of coded texts: CSV, Parquet, and JSON records.
+
+A `Column` stores each distinct text once, with a code per row. A `Table` loads columns on request;
+`csv_table`, `parquet_table` and `record_table` make one. `read_lines`, `json_value` and
+`records_of` read JSON and JSONL as records.
+"""
 
 from __future__ import annotations
 
@@ -14,44 +17,41 @@ from importlib import import_module
 from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evalstats_plugin.errors import DesignError, LogError
-from evalstats_plugin.stats.arrays import FloatArray, IntArray
+from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
 
 MISSING = -1
-"""Code of a cell that holds nothing."""
-
+"""Code of an empty cell."""
 
 _LARGEST_EXACT = 2.0**53
-
+"""Largest float up to which all integers are exact."""
 
 _SEPARATORS = ",;\t|"
-
+"""Separators of CSV files that are recognised."""
 
 _BLOCK = 1 << 24
-"""Bytes that are parsed at a time; a longer row needs a longer block."""
-
+"""Bytes parsed at a time; increased by the longest row."""
 
 _LONGEST_HEADING = 1 << 16
-
+"""Characters in which the separator is looked for."""
 
 Record = Mapping[str, Any]
-
+"""A JSON object."""
 
 _LOOKED_INTO = 100
-"""Records whose inner objects are searched for names."""
-
+"""Records that are searched for names inside objects."""
 
 _DEEPEST = 4
+"""Most levels of nested objects that are searched."""
 
 
 @dataclass(frozen=True, eq=False)
 class Column:
-    """Texts of C rows, each different one kept once."""
+    """Texts of C rows, with each distinct text stored once."""
 
     codes: IntArray
-    """Place in `values`, `MISSING` for an empty cell; shape (C,)."""
+    """Index into `values`, `MISSING` for an empty cell; shape (C,)."""
     values: tuple[str, ...]
 
     @classmethod
@@ -67,22 +67,22 @@ class Column:
 
     @classmethod
     def encoded(cls, codes: IntArray, values: Sequence[Any]) -> Column:
-        """Make a column from codes and what they stand for, which may need tidying."""
+        """Make a column from codes and their values, which may be untrimmed, empty or repeated."""
         texts = [as_text(value) for value in values]
         different = set(texts)
         if len(different) == len(texts) and "" not in different:
             return cls(codes, tuple(texts))
         tidy = cls.of(texts)
-        # The code of an empty cell, -1, takes the entry that is put last.
+        # The code of an empty cell, -1, selects the appended last entry.
         return cls(np.append(tidy.codes, MISSING)[codes], tidy.values)
 
     @property
-    def empty(self) -> NDArray[np.bool_]:
-        """Whether each row holds nothing, shape (C,)."""
+    def empty(self) -> BoolArray:
+        """Whether each row is empty, shape (C,)."""
         return self.codes == MISSING
 
     def translated(self, by: Mapping[str, float]) -> FloatArray:
-        """Return what each row's value, in small letters, stands for; NaN where it is not known."""
+        """Return the number for each row's value in lower case; NaN for unknown values."""
         known = [by.get(value.casefold(), math.nan) for value in self.values]
         return np.append(known, math.nan)[self.codes]
 
@@ -92,7 +92,7 @@ class Column:
         Raises
         ------
         DesignError
-            One is no number; the message has its row.
+            A value is not a number; the message has its row.
         """
         parsed = [_number(value) for value in self.values]
         found = np.append([math.nan if p is None else p for p in parsed], math.nan)[self.codes]
@@ -100,7 +100,7 @@ class Column:
             self.refuse(np.isnan(found) & ~self.empty, name, where, expected)
         return found
 
-    def refuse(self, wrong: NDArray[np.bool_], name: str, where: str, expected: str) -> None:
+    def refuse(self, wrong: BoolArray, name: str, where: str, expected: str) -> None:
         """Raise `DesignError` on the first of the rows that are wrong, if any is."""
         rows = np.flatnonzero(wrong)
         if len(rows):
@@ -114,25 +114,25 @@ class Column:
         places = {name: i for i, name in enumerate(names)}
         return np.asarray([*(places[v] for v in self.values), MISSING], dtype=np.int64)[self.codes]
 
-    def take(self, which: NDArray[np.bool_]) -> Column:
+    def take(self, which: BoolArray) -> Column:
         """Return some rows."""
         return Column(self.codes[which], self.values)
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A table, of which only the columns that are asked for are loaded."""
+    """A table whose columns are loaded on request."""
 
     where: str
-    """What messages call it."""
+    """Name of the table in messages."""
     names: tuple[str, ...]
-    """Of the columns; those inside others are dotted, ``"metadata.model_a"``."""
+    """Names of columns; dotted for nested ones, such as ``"metadata.model_a"``."""
     load: Callable[[Sequence[str]], Mapping[str, Column]]
     notes: tuple[str, ...] = ()
 
 
 def as_text(cell: Any) -> str:
-    """Return a cell as text, nothing for one that is empty.
+    """Return a cell as text, ``""`` for an empty one.
 
     >>> as_text(3.0), as_text(True), as_text(float("nan")), as_text(" x ")
     ('3', 'true', '', 'x')
@@ -143,11 +143,11 @@ def as_text(cell: Any) -> str:
         return ""
     if isinstance(cell, (bool, np.bool_)):
         return "true" if cell else "false"
-    if isinstance(cell, float):  # NumPy's are too
+    if isinstance(cell, float):  # includes NumPy's floats
         number = float(cell)
         if math.isnan(number):
             return ""
-        # Whole numbers beside empty cells have become floats on the way here.
+        # Whole numbers in a column with empty cells arrive as floats.
         whole = number.is_integer() and abs(number) < _LARGEST_EXACT
         return str(int(number)) if whole else repr(number)
     return str(cell)
@@ -167,13 +167,13 @@ def csv_table(content: bytes, where: str) -> Table:
     Raises
     ------
     LogError
-        The text is not UTF-8, a name of the heading is there twice, or a row has too few or too
-        many cells.
+        The text is not UTF-8, a name occurs twice in the heading, or a row has too few or too many
+        cells.
     """
     content = content.removeprefix(b"\xef\xbb\xbf")
     text = decoded(content, where)
     separator = _separator(text)
-    # A matrix has a heading as long as its items are many.
+    # The heading of a matrix may be long: parse it by itself.
     with io.StringIO(text, newline="") as start:
         rows = csv.reader(start, delimiter=separator)
         heading = next((row for row in rows if row), list[str]())
@@ -191,35 +191,15 @@ def csv_table(content: bytes, where: str) -> Table:
     return Table(where, tuple(n for n in names if n), load)
 
 
-def decoded(content: bytes, where: str) -> str:
-    """Return text from its bytes in UTF-8.
-
-    Raises
-    ------
-    LogError
-        It is not UTF-8; the message says where, and how to convert it.
-    """
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        code = "UTF-16" if content[:2] in {b"\xff\xfe", b"\xfe\xff"} else "WINDOWS-1252"
-        line = content.count(b"\n", 0, error.start) + 1
-        msg = (
-            f"{where}: byte {content[error.start]:#04x} at position {error.start} (line {line}) is "
-            f"not UTF-8; convert the file, as with: iconv -f {code} -t UTF-8 FILE > NEW"
-        )
-        raise LogError(msg) from error
-
-
 def _separator(text: str) -> str:
-    """Return the separator that the heading has most of, outside of quotes."""
+    """Return the most frequent separator in the heading, outside of quotes."""
     line = text[:_LONGEST_HEADING].lstrip("\r\n").partition("\n")[0]
     bare = "".join(line.split('"')[::2])
     return max(_SEPARATORS, key=bare.count)
 
 
 def _parsed(content: bytes, separator: str, wanted: Sequence[str], where: str) -> Any:
-    """Return the columns wanted as an Arrow table of texts, each different one kept once."""
+    """Return the requested columns as an Arrow table of dictionary-encoded texts."""
     # pyarrow has no types of its own.
     pa: Any = import_module("pyarrow")
     pa_csv: Any = import_module("pyarrow.csv")
@@ -234,7 +214,7 @@ def _parsed(content: bytes, separator: str, wanted: Sequence[str], where: str) -
     try:
         return pa_csv.read_csv(
             pa.BufferReader(content),
-            # The number of a wrong row is known to one thread only.
+            # With several threads, the number of a wrong row is unknown.
             read_options=pa_csv.ReadOptions(use_threads=False, block_size=_BLOCK + 2 * longest),
             parse_options=pa_csv.ParseOptions(
                 delimiter=separator,
@@ -267,7 +247,7 @@ def parquet_table(content: bytes, where: str) -> Table:
     Raises
     ------
     LogError
-        The file is broken, or holds no plain values where they are needed.
+        The file is damaged, or a requested column holds nested values.
     """
     pa: Any = import_module("pyarrow")
     pq: Any = import_module("pyarrow.parquet")
@@ -281,7 +261,7 @@ def parquet_table(content: bytes, where: str) -> Table:
     def load(wanted: Sequence[str]) -> Mapping[str, Column]:
         try:
             found = file.read(columns=list(wanted))
-            # Names are text only once they are looked at.
+            # Texts are not checked on reading.
             found.validate(full=True)
         except (pa.ArrowException, OSError) as error:
             msg = f"{where} cannot be read as Parquet: {error}; it may be damaged"
@@ -310,7 +290,7 @@ def _column(values: Any) -> Column:
 
 
 def record_table(records: Sequence[Record], where: str, notes: tuple[str, ...] = ()) -> Table:
-    """Return a table of records; what lies inside an object is named by a dotted path."""
+    """Return a table of records; values inside objects are named by dotted paths."""
     names = dict.fromkeys(name for record in records for name in record)
     inside = [path for record in records[:_LOOKED_INTO] for path in _paths(record)]
 
@@ -323,23 +303,21 @@ def record_table(records: Sequence[Record], where: str, notes: tuple[str, ...] =
 def _cells(records: Sequence[Record], name: str, *, inside: bool) -> Iterator[Any]:
     if inside:
         keys = name.split(".")
-        return (plain(value_at(record, keys)) for record in records)
+        return (json_cell(value_at(record, keys)) for record in records)
     found = (record.get(name) for record in records)
-    return (cell if isinstance(cell, str) else plain(cell) for cell in found)
+    return (cell if isinstance(cell, str) else json_cell(cell) for cell in found)
 
 
-def plain(value: Any) -> Any:
-    """Return a value of JSON as a text or number: a list of one as its only entry."""
-    if not isinstance(value, (dict, list)):
-        return value
-    inside = cast("dict[str, Any] | list[Any]", value)
-    if isinstance(inside, list) and len(inside) == 1:
-        return plain(inside[0])
-    return json.dumps(inside, sort_keys=True)
+def _paths(record: Record, before: str = "", depth: int = 1) -> Iterator[str]:
+    for name, value in record.items():
+        if isinstance(value, Mapping) and depth < _DEEPEST:
+            yield from _paths(cast("Record", value), f"{before}{name}.", depth + 1)
+        elif before:
+            yield before + name
 
 
 def value_at(whole: Any, keys: Sequence[str]) -> Any:
-    """Return what lies at a path into objects and lists, None where nothing does.
+    """Return the value at a path into objects and lists, None where there is none.
 
     >>> value_at({"a": [{"b": 3}]}, ["a", "0", "b"])
     3
@@ -348,7 +326,7 @@ def value_at(whole: Any, keys: Sequence[str]) -> Any:
     for at, key in enumerate(keys):
         if isinstance(value, Mapping):
             inside = cast("Record", value)
-            # A name may have dots of its own, as those of models have.
+            # Names, such as those of models, may contain dots.
             rest = ".".join(keys[at:])
             if rest in inside:
                 return inside[rest]
@@ -361,12 +339,14 @@ def value_at(whole: Any, keys: Sequence[str]) -> Any:
     return value
 
 
-def _paths(record: Record, before: str = "", depth: int = 1) -> Iterator[str]:
-    for name, value in record.items():
-        if isinstance(value, Mapping) and depth < _DEEPEST:
-            yield from _paths(cast("Record", value), f"{before}{name}.", depth + 1)
-        elif before:
-            yield before + name
+def json_cell(value: Any) -> Any:
+    """Return a JSON value as a text or number; a list of one is its only entry."""
+    if not isinstance(value, (dict, list)):
+        return value
+    inside = cast("dict[str, Any] | list[Any]", value)
+    if isinstance(inside, list) and len(inside) == 1:
+        return json_cell(inside[0])
+    return json.dumps(inside, sort_keys=True)
 
 
 def json_value(content: bytes, where: str) -> Any:
@@ -375,7 +355,7 @@ def json_value(content: bytes, where: str) -> Any:
     Raises
     ------
     LogError
-        It is not JSON, or cut off.
+        The content is not JSON, or truncated.
     """
     text = decoded(content, where)
     try:
@@ -385,30 +365,6 @@ def json_value(content: bytes, where: str) -> Any:
         problem = f"{error.msg} in line {error.lineno}" if known else error
         msg = f"{where} is not JSON: {problem}; it may have been cut off"
         raise LogError(msg) from error
-
-
-def records_of(value: Any, where: str) -> list[Record]:
-    """Return the objects of a JSON list, or those that an object of columns stands for.
-
-    Raises
-    ------
-    LogError
-        It is neither.
-    """
-    if isinstance(value, Mapping):
-        columns = cast("Mapping[str, Any]", value)
-        lists = [cast("list[Any]", c) for c in columns.values() if isinstance(c, list)]
-        sizes = {len(each) for each in lists} if len(lists) == len(columns) else set[int]()
-        if len(sizes) == 1:
-            rows = zip(*columns.values(), strict=True)
-            return [dict(zip(columns, row, strict=True)) for row in rows]
-        value = [columns]
-    rows = cast("list[Any]", value) if isinstance(value, list) else [value]
-    for number, row in enumerate(rows, 1):
-        if not isinstance(row, Mapping):
-            msg = f"{where}: comparison {number} is {str(row)[:40]}, expected an object with names"
-            raise LogError(msg)
-    return rows
 
 
 def read_lines(content: bytes, where: str) -> tuple[list[Record], tuple[str, ...]]:
@@ -423,7 +379,7 @@ def read_lines(content: bytes, where: str) -> tuple[list[Record], tuple[str, ...
     whole, _, last = content.rpartition(b"\n")
     notes: tuple[str, ...] = ()
     if last.strip() and not _is_json(last):
-        # Whoever wrote it was stopped; everything before it is whole.
+        # The writer was interrupted; the lines before are complete.
         content, notes = whole, ("the last line is half written: left out",)
     lines = [line for line in decoded(content, where).split("\n") if line.strip()]
     try:
@@ -452,3 +408,47 @@ def _one_by_one(content: bytes, where: str) -> Iterator[Any]:
         except (ValueError, RecursionError) as error:
             msg = f"{where}: line {number} is not JSON ({error}): {line[:40]!r}"
             raise LogError(msg) from error
+
+
+def records_of(value: Any, where: str) -> list[Record]:
+    """Return the objects of a JSON list, or the rows of an object of columns.
+
+    Raises
+    ------
+    LogError
+        The value is neither.
+    """
+    if isinstance(value, Mapping):
+        columns = cast("Mapping[str, Any]", value)
+        lists = [cast("list[Any]", c) for c in columns.values() if isinstance(c, list)]
+        sizes = {len(each) for each in lists} if len(lists) == len(columns) else set[int]()
+        if len(sizes) == 1:
+            rows = zip(*columns.values(), strict=True)
+            return [dict(zip(columns, row, strict=True)) for row in rows]
+        value = [columns]
+    rows = cast("list[Any]", value) if isinstance(value, list) else [value]
+    for number, row in enumerate(rows, 1):
+        if not isinstance(row, Mapping):
+            msg = f"{where}: comparison {number} is {str(row)[:40]}, expected an object with names"
+            raise LogError(msg)
+    return rows
+
+
+def decoded(content: bytes, where: str) -> str:
+    """Return text from its bytes in UTF-8.
+
+    Raises
+    ------
+    LogError
+        The bytes are not UTF-8; the message says where, and how to convert them.
+    """
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        code = "UTF-16" if content[:2] in {b"\xff\xfe", b"\xfe\xff"} else "WINDOWS-1252"
+        line = content.count(b"\n", 0, error.start) + 1
+        msg = (
+            f"{where}: byte {content[error.start]:#04x} at position {error.start} (line {line}) is "
+            f"not UTF-8; convert the file, as with: iconv -f {code} -t UTF-8 FILE > NEW"
+        )
+        raise LogError(msg) from error

@@ -1,4 +1,4 @@
-"""From what was read to counts of models × tasks, and of models × questions."""
+"""Data of hierarchical models: counts of right answers by task and question, and covariates."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from evalstats_plugin.data.matrix import ResponseMatrix, check_unit_range, part
+from evalstats_plugin.data.matrix import ResponseMatrix, check_unit_range, submatrix
 from evalstats_plugin.data.responses import Responses, mean_over_epochs
 from evalstats_plugin.data.runs import ResponseSet
 from evalstats_plugin.errors import DesignError, SelectionError, few
-from evalstats_plugin.irt.answers import metrics_of_tasks, short, usable
+from evalstats_plugin.irt.answers import metrics_of_tasks, short_metric, usable
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
 
 Responded = ResponseSet | ResponseMatrix | Iterable[Responses]
-
+"""Scores in any of the forms that `fit_hierarchical` accepts."""
 
 Covariates = Mapping[str, Mapping[str, Mapping[str, float]]]
-"""Under ``"models"`` and ``"tasks"``, by covariate: the number of each model, or of each task."""
+"""For ``"models"`` and ``"tasks"``, by covariate: the value of each model, or of each task."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -35,19 +35,19 @@ class Standardised:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class EvalCounts:
-    """Right answers of N models on T tasks, and on their M questions."""
+    """Counts of right answers of N models on T tasks, and on their M questions."""
 
     models: tuple[str, ...]
     tasks: tuple[str, ...]
     metric: str
     right: FloatArray
-    """Shape (N, T): sums over questions of the mean over takes."""
+    """Shape (N, T): sums over questions of the mean over epochs."""
     trials: FloatArray
     """Shape (N, T): questions with a score."""
     question_right: FloatArray
-    """Shape (N, M): sums over takes."""
+    """Shape (N, M): sums over epochs."""
     question_trials: FloatArray
-    """Shape (N, M): takes."""
+    """Shape (N, M): epochs with a score."""
     task: IntArray
     """Shape (M,): the task of each question."""
     notes: tuple[str, ...]
@@ -76,7 +76,7 @@ def eval_counts(responses: Responded) -> EvalCounts:
     starts = np.searchsorted(task[order], np.arange(len(tasks)))
     means = mean_over_epochs(matrix.scores)
     there = ~np.isnan(matrix.scores)
-    metrics = dict.fromkeys(short(name) for name in matrix.metrics.astype(str).tolist())
+    metrics = dict.fromkeys(short_metric(name) for name in matrix.metrics.astype(str).tolist())
     return EvalCounts(
         models=matrix.models,
         tasks=tuple(tasks),
@@ -123,12 +123,12 @@ def _scored(matrix: ResponseMatrix) -> ResponseMatrix:
     if not models.all():
         silent = [matrix.models[i] for i in np.flatnonzero(~models)]
         notes.append(f"models without any score: {few(silent)}")
-    kept = part(matrix, np.flatnonzero(models), np.flatnonzero(items))
+    kept = submatrix(matrix, np.flatnonzero(models), np.flatnonzero(items))
     return replace(kept, notes=tuple(notes))
 
 
 def _notes(matrix: ResponseMatrix, task: IntArray) -> list[str]:
-    """What is odd about the data, though they can be used."""
+    """Return notes on properties of the data that affect the results."""
     notes: list[str] = []
     known = matrix.scores[~np.isnan(matrix.scores)]
     if not np.isin(known, (0.0, 1.0)).all():

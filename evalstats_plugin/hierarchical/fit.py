@@ -1,7 +1,9 @@
-"""A fitted hierarchical model, and the questions that it answers."""
-# PART hierarchical_rows - From posterior draws to records: performance, difficulty, contrasts, predictions.
-# PART hierarchical_evidence - Which of several models makes the answers most probable?
-# PART hierarchical_checks - Does the model make such data, how well does it predict, and what does its prior matter?
+"""Results of hierarchical models: `HierarchicalFit` and what it answers.
+
+A fit holds posterior draws. From them come records of performance, difficulty, contrasts, effects
+of covariates and predictions for a new task. Model checks: posterior and prior predictive checks,
+leave-one-out cross-validation, model evidence, and sensitivity to priors of standard deviations.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -18,7 +20,7 @@ from evalstats_plugin.data.results import Results, finite, records
 from evalstats_plugin.data.runs import is_model
 from evalstats_plugin.errors import DesignError, SelectionError, few, no_such
 from evalstats_plugin.hierarchical.data import EvalCounts, Standardised
-from evalstats_plugin.hierarchical.methods import CLOSED_FORM
+from evalstats_plugin.hierarchical.methods import CLOSED_FORM, SCALES, Prior
 from evalstats_plugin.hierarchical.rows import (
     Check,
     Contrast,
@@ -26,12 +28,12 @@ from evalstats_plugin.hierarchical.rows import (
     Elpd,
     Evidence,
     Performance,
-    Prior,
     PriorChange,
     TaskDifficulty,
 )
-from evalstats_plugin.runtime.workers import mapped
+from evalstats_plugin.runtime.workers import parallel_map
 from evalstats_plugin.stats.arrays import FloatArray
+from evalstats_plugin.stats.draws import PARETO_K_LIMIT
 from evalstats_plugin.stats.interval import tail_probability
 
 if TYPE_CHECKING:
@@ -40,62 +42,55 @@ if TYPE_CHECKING:
 
 NOT_RUN = "not run: predicted from the other models and tasks"
 
-
 _NOT_RUN_BY: Mapping[str, str] = {
     "per-task": "not run: only the prior speaks, any score is as likely",
     "beta-binomial": "not run: taken to be as the others",
 }
 
-
 COMPARED = ("task", *CLOSED_FORM)
-"""Models whose evidence is known of nested evals."""
+"""Models whose evidence is known for nested evals."""
 
-
-OTHER_PRIORS: Mapping[str, tuple[str, float] | tuple[str, float, float]] = {
+OTHER_PRIORS: Mapping[str, Prior] = {
     "half as wide, gamma(2, 4)": ("gamma", 2.0, 4.0),
     "twice as wide, gamma(2, 1)": ("gamma", 2.0, 1.0),
     "half-normal(1)": ("half-normal", 1.0),
 }
-"""Tried by default beside the prior of the fit."""
-
-
-UNRELIABLE = 0.7
-"""Pareto k from which on reweighted draws are not trusted [VSG24]_."""
-
+"""Priors that the sensitivity analysis tries by default."""
 
 _PRIOR_NUMBERS = 20_000_000
+"""Most numbers drawn from the prior at once."""
 
-
-_SCALES = ("performance", "difficulty", "interaction", "question")
-
-
-_NAMES = ("model", "task", "interaction", "question")
+_PARAMETERS = ("sd_performance", "sd_difficulty", "sd_interaction", "sd_question")
+"""Standard deviations in a posterior, in the order of `SCALES`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class HierarchicalFit(Results[Performance]):
-    """Rows of each model on each task and over all, the best first, and what goes with them.
+    """A fitted hierarchical model; its rows are each model's accuracy over all tasks and on each.
 
-    Accuracy is the expected share of right answers: on all questions like those of a task, and,
-    over tasks, the mean over the tasks of the fit.
+    Rows are ordered by accuracy over all tasks, the best model first. Accuracy is the expected
+    share of right answers on all questions like those of a task; over tasks it is the mean over
+    the tasks of the fit.
     """
+
+    drawn_as: ClassVar[tuple[str, ...]] = ("hierarchical",)
 
     model: str
     """A name of `HIERARCHICAL_MODELS`."""
     inference: str
     """A name of `INFERENCES`."""
     reason: str
-    """Why this model and this engine."""
+    """Why this model and this inference."""
     counts: EvalCounts
     posterior: Posterior
     diagnostics: Mapping[str, Any]
-    """R-hat, effective number of draws, length; plain numbers, ready for JSON."""
+    """R-hat, effective sample size, number of draws; plain numbers, ready for JSON."""
     confidence_level: float
     priors: Mapping[str, Prior]
-    """Of standard deviations; ``"default"`` of those not named."""
+    """Priors of standard deviations; ``"default"`` for those not named."""
     covariates: Mapping[str, Standardised]
     log_evidence: float | None
-    """Log probability of the answers under the model, where the engine knows it."""
+    """Log marginal likelihood of the answers, where the engine computes it."""
     log_evidence_error: float | None
     """Its standard error."""
     refit: Callable[[Mapping[str, Prior], int], HierarchicalFit]
@@ -105,101 +100,102 @@ class HierarchicalFit(Results[Performance]):
 
     @property
     def models(self) -> tuple[str, ...]:
-        """Names, in the order of axes."""
+        """Names, in the order of the axes of arrays."""
         return self.counts.models
 
     @property
     def tasks(self) -> tuple[str, ...]:
-        """Names, in the order of axes."""
+        """Names, in the order of the axes of arrays."""
         return self.counts.tasks
 
     def difficulties(self) -> Results[TaskDifficulty]:
-        """Return the tasks, the hardest first; empty for models that know no difficulty."""
-        return Results(tuple(difficulty_rows(self)), self.notes, self.seed)
+        """Return task difficulties, the hardest first; empty for models without difficulties."""
+        return Results(tuple(_difficulty_rows(self)), self.notes, self.seed)
 
     def contrasts(
         self, *, baseline: str | None = None, task: str | None = None
     ) -> Results[Contrast]:
-        """Compare every two models, or all with a baseline, over all tasks or on one.
+        """Compare every pair of models, or all with a baseline, over all tasks or on one.
 
         Raises
         ------
         SelectionError
             No model, or no task, has the name.
         """
-        found = contrast_rows(self, baseline, task)
+        found = _contrast_rows(self, baseline, task)
         return Results(tuple(found), self.notes, self.seed)
 
     def effects(self) -> Results[Effect]:
-        """Return what covariates of models and tasks do."""
-        return Results(tuple(effect_rows(self)), self.notes, self.seed)
+        """Return the effects of covariates of models and tasks."""
+        return Results(tuple(_effect_rows(self)), self.notes, self.seed)
 
     def predict_task(
         self, covariates: Mapping[str, float] | None = None, *, rng: int = 0
     ) -> Results[Performance]:
-        """Predict each model's accuracy on a task that is not in the fit, drawn as these were.
+        """Predict each model's accuracy on a new task from the same population of tasks.
 
         Parameters
         ----------
         covariates
-            Of the task, where the fit has some.
+            Covariates of the new task, where the fit has covariates of tasks.
 
         Raises
         ------
         DesignError
-            The model knows no other tasks, or a covariate is missing.
+            The model has no distribution of tasks, or a covariate is missing.
         """
-        found = prediction_rows(self, covariates or {}, np.random.default_rng(rng))
+        found = _prediction_rows(self, covariates or {}, np.random.default_rng(rng))
         return Results(tuple(found), (), rng)
 
     def check(self, *, prior: bool = False, rng: int = 0) -> Results[Check]:
-        """Compare the data with data drawn from the posterior, or from the prior."""
-        return Results(tuple(predictive(self, np.random.default_rng(rng), prior=prior)))
+        """Posterior (or prior) predictive checks: compare the data with replicated data."""
+        return Results(tuple(_predictive_checks(self, np.random.default_rng(rng), prior=prior)))
 
     def loo(self) -> Elpd:
-        """Predict each cell, a model's answers to one task, from all others [VGG17]_.
+        """Leave-one-out cross-validation over cells, a model's answers to one task [VGG17]_.
 
         Exact in closed form; otherwise by Pareto-smoothed importance sampling.
         """
-        return expected_density(self, "loo")
+        return _expected_density(self, "loo")
 
     def waic(self) -> Elpd:
-        """Estimate the same by the widely applicable information criterion [Wat10]_."""
-        return expected_density(self, "waic")
+        """Widely applicable information criterion [Wat10]_, on the scale of `loo`."""
+        return _expected_density(self, "waic")
 
     def evidence(self, *, rng: int = 0) -> Results[Evidence]:
-        """Compare models by how probable they make these answers, the best first.
+        """Compare models by their marginal likelihood, the best first.
 
-        For one model, or one task: of crossed evals no engine gives the evidence.
+        For one model or one task: no engine computes the evidence of crossed evals.
 
         Raises
         ------
         DesignError
-            Several models on several tasks: compare by `loo`.
+            Several models on several tasks: compare fits by `loo`.
         """
-        return Results(tuple(evidence_rows(self, rng)), (), rng)
+        return Results(tuple(_evidence_rows(self, rng)), (), rng)
 
     def prior_sensitivity(
         self, priors: Mapping[str, Prior] | None = None, *, rng: int = 0
     ) -> Results[PriorChange]:
-        """Say what other priors of the standard deviations would change.
+        """Estimate how much other priors of the standard deviations change the results.
 
-        Draws are reweighted; where too few of them carry the weight, the model is fitted again.
+        Draws are reweighted by importance sampling; where the weights are unreliable, the model is
+        fitted again.
 
         Parameters
         ----------
         priors
-            By any name, each for all standard deviations; by default half as wide and twice as
-            wide as Gamma(2, 2), and half-normal.
+            Priors by any name, each for all standard deviations. Default: half as wide and twice
+            as wide as Gamma(2, 2), and half-normal.
         """
-        return Results(tuple(prior_changes(self, priors, rng)), (), rng)
+        return Results(tuple(_prior_sensitivity(self, priors, rng)), (), rng)
 
     def to_arviz(self) -> Any:
         """Return ArviZ's InferenceData: posterior, log likelihood, predictions and data."""
-        return inference_data(self)
+        return _inference_data(self)
 
     def summary(self) -> dict[str, Any]:
-        """What was fitted and how, in plain values."""
+        """Return the model, inference, priors and diagnostics as plain values."""
         return {
             "model": self.model,
             "inference": self.inference,
@@ -211,7 +207,7 @@ class HierarchicalFit(Results[Performance]):
 
 
 class Spread(NamedTuple):
-    """Of draws, by quantity."""
+    """Summaries of draws, by quantity."""
 
     mean: FloatArray
     low: FloatArray
@@ -234,7 +230,7 @@ def performance_rows(
     n, t = counts.right.shape
     run = counts.trials > 0
     scores = counts.scores
-    # Of a model that missed a task there is no score over the same tasks.
+    # A model that missed a task has no score over all of them.
     total = np.where(run.all(axis=1), np.where(run, scores, 0.0).mean(axis=1), np.nan)
 
     def beside(whole: FloatArray, by_task: FloatArray) -> FloatArray:
@@ -270,7 +266,7 @@ def performance_rows(
     return records(Performance, made, same)
 
 
-def difficulty_rows(fit: HierarchicalFit) -> list[TaskDifficulty]:
+def _difficulty_rows(fit: HierarchicalFit) -> list[TaskDifficulty]:
     """Tasks, the hardest first, covariates included."""
     draws = _difficulty(fit)
     if draws is None:
@@ -303,18 +299,18 @@ def _difficulty(fit: HierarchicalFit) -> FloatArray | None:
     return known["difficulty"] + own @ tasks.values.T
 
 
-def contrast_rows(fit: HierarchicalFit, baseline: str | None, task: str | None) -> list[Contrast]:
+def _contrast_rows(fit: HierarchicalFit, baseline: str | None, task: str | None) -> list[Contrast]:
     """Every two models in the order of the fit, or the others against the baseline."""
     counts, n = fit.counts, len(fit.models)
     if baseline is None:
         a, b = np.triu_indices(n, 1)
     else:
-        base = _place(baseline, fit.models, "model")
+        base = _index_of(baseline, fit.models, "model")
         b = np.delete(np.arange(n), base)
         a = np.full(n - 1, base)
     accuracy = fit.posterior.accuracy
     if task is not None:
-        at = _place(task, fit.tasks, "task")
+        at = _index_of(task, fit.tasks, "task")
         accuracy = accuracy[:, :, :, at : at + 1]
     made: list[Contrast] = []
     same = {
@@ -323,7 +319,7 @@ def contrast_rows(fit: HierarchicalFit, baseline: str | None, task: str | None) 
         "confidence_level": fit.confidence_level,
         "method": fit.model,
     }
-    # One row of pairs at a time: those of all would be many times as large as the draws.
+    # One row of pairs at a time: all differences would be many times as large as the draws.
     for first in dict.fromkeys(a.tolist()):
         others = b[a == first]
         difference = accuracy[:, :, others] - accuracy[:, :, first : first + 1]
@@ -344,7 +340,7 @@ def contrast_rows(fit: HierarchicalFit, baseline: str | None, task: str | None) 
     return made
 
 
-def _place(name: str, names: Sequence[str], what: str) -> int:
+def _index_of(name: str, names: Sequence[str], what: str) -> int:
     found = next((x for x in names if x == name), None)
     if found is None and what == "model":
         found = next((x for x in names if is_model(x, name)), None)
@@ -353,7 +349,7 @@ def _place(name: str, names: Sequence[str], what: str) -> int:
     return names.index(found)
 
 
-def effect_rows(fit: HierarchicalFit) -> list[Effect]:
+def _effect_rows(fit: HierarchicalFit) -> list[Effect]:
     """Covariates of models first; those of tasks count as what makes answers right, too."""
     if "coefficients" not in fit.posterior.parameters:
         return []
@@ -375,11 +371,11 @@ def effect_rows(fit: HierarchicalFit) -> list[Effect]:
     return records(Effect, columns, {"confidence_level": fit.confidence_level})
 
 
-def prediction_rows(
+def _prediction_rows(
     fit: HierarchicalFit, covariates: Mapping[str, float], rng: np.random.Generator
 ) -> list[Performance]:
     """Models in order of their predicted accuracy on another task."""
-    found = spread(_on_another_task(fit, covariates, rng), fit.confidence_level)
+    found = spread(_new_task(fit, covariates, rng), fit.confidence_level)
     order = np.argsort(-found.mean, kind="stable")
     columns: dict[str, Sequence[Any]] = {
         "model": [fit.models[i] for i in order],
@@ -400,7 +396,7 @@ def prediction_rows(
     return records(Performance, columns, same)
 
 
-def _on_another_task(
+def _new_task(
     fit: HierarchicalFit, covariates: Mapping[str, float], rng: np.random.Generator
 ) -> FloatArray:
     """Draw accuracies (K, S, N), with the task's difficulty and interactions drawn anew."""
@@ -424,53 +420,34 @@ def _on_another_task(
     return new_task(fit.posterior.parameters, level, fit.priors, rng)
 
 
-def is_known(fit: HierarchicalFit) -> bool:
-    """Tell whether the evidence of models of these data can be had."""
-    return min(fit.counts.right.shape) == 1
-
-
-def evidence_rows(fit: HierarchicalFit, seed: int) -> list[Evidence]:
-    """Fit the models that are not there yet, and order them by evidence."""
-    if not is_known(fit):
-        n, t = fit.counts.right.shape
-        msg = (
-            f"{n} models on {t} tasks: the evidence is known of one model or of one task only; "
-            "compare the loo() of fits"
-        )
-        raise DesignError(msg)
-    fits = [fit if fit.model == name else fit.with_model(name, seed) for name in COMPARED]
-    known = [
-        (x, x.log_evidence, x.log_evidence_error or 0.0) for x in fits if x.log_evidence is not None
-    ]
-    values = np.array([value for _, value, _ in known])
-    relative = np.exp(values - values.max())
-    share = relative / relative.sum()
-    rows = [
-        Evidence(model=x.model, log_evidence=value, std_error=error,
-                 log_bayes_factor=value - float(values.max()), probability=float(p),
-                 inference=x.inference)
-        for (x, value, error), p in zip(known, share, strict=True)
-    ]  # fmt: skip
-    return sorted(rows, key=lambda row: -row.log_evidence)
-
-
-def arviz() -> Any:
-    """Return the library.
-
-    Raises
-    ------
-    DesignError
-        It is not installed.
-    """
-    try:
-        return import_module("arviz")
-    except ModuleNotFoundError as error:
-        msg = "this needs ArviZ: pip install 'evalstats-plugin[hierarchical]'"
-        raise DesignError(msg) from error
+def _predictive_checks(
+    fit: HierarchicalFit, rng: np.random.Generator, *, prior: bool
+) -> list[Check]:
+    """Compare the scores of models and tasks with those of data drawn anew."""
+    counts = fit.counts
+    # Models with effects of questions replicate every epoch, not the mean over epochs.
+    right, trials = (counts.right, counts.trials)
+    if fit.model not in (*CLOSED_FORM, "task"):
+        member = (counts.task[:, None] == np.arange(len(counts.tasks))).astype(np.float64)
+        right, trials = counts.question_right @ member, counts.question_trials @ member
+    drawn = _prior_draws(fit, rng) if prior else fit.posterior.replicated
+    drawn = drawn.reshape(-1, *right.shape)
+    observed, predicted = _statistics(right, trials), _statistics(drawn, trials)
+    tail = tail_probability(fit.confidence_level)
+    found: list[Check] = []
+    for name, values in predicted.items():
+        own = float(observed[name])
+        low, high = np.quantile(values, [tail, 1 - tail]).tolist()
+        p = float((values > own + 1e-9).mean() + (np.abs(values - own) <= 1e-9).mean() / 2)
+        found.append(
+            Check(statistic=name, observed=own, predicted=float(values.mean()), low=low, high=high,
+                  p_value=p)
+        )  # fmt: skip
+    return found
 
 
 def _statistics(right: FloatArray, trials: FloatArray) -> dict[str, FloatArray]:
-    """Of right answers (..., N, T): what the model may miss, each (...)."""
+    """Return test statistics of right answers (..., N, T) and trials, each of shape (...)."""
     run = trials > 0
     with np.errstate(invalid="ignore", divide="ignore"):
         share = np.where(run, right / trials, np.nan)
@@ -494,31 +471,7 @@ def _statistics(right: FloatArray, trials: FloatArray) -> dict[str, FloatArray]:
     }  # fmt: skip
 
 
-def predictive(fit: HierarchicalFit, rng: np.random.Generator, *, prior: bool) -> list[Check]:
-    """Compare the scores of models and tasks with those of data drawn anew."""
-    counts = fit.counts
-    # Replications are of takes where questions are told apart.
-    right, trials = (counts.right, counts.trials)
-    if fit.model not in (*CLOSED_FORM, "task"):
-        member = (counts.task[:, None] == np.arange(len(counts.tasks))).astype(np.float64)
-        right, trials = counts.question_right @ member, counts.question_trials @ member
-    drawn = _from_the_prior(fit, rng) if prior else fit.posterior.replicated
-    drawn = drawn.reshape(-1, *right.shape)
-    observed, predicted = _statistics(right, trials), _statistics(drawn, trials)
-    tail = tail_probability(fit.confidence_level)
-    found: list[Check] = []
-    for name, values in predicted.items():
-        own = float(observed[name])
-        low, high = np.quantile(values, [tail, 1 - tail]).tolist()
-        p = float((values > own + 1e-9).mean() + (np.abs(values - own) <= 1e-9).mean() / 2)
-        found.append(
-            Check(statistic=name, observed=own, predicted=float(values.mean()), low=low, high=high,
-                  p_value=p)
-        )  # fmt: skip
-    return found
-
-
-def _from_the_prior(fit: HierarchicalFit, rng: np.random.Generator) -> FloatArray:
+def _prior_draws(fit: HierarchicalFit, rng: np.random.Generator) -> FloatArray:
     """Right answers (S, N, T) drawn from the prior."""
     counts = fit.counts
     if fit.model in CLOSED_FORM:
@@ -543,29 +496,29 @@ def _from_the_prior(fit: HierarchicalFit, rng: np.random.Generator) -> FloatArra
     return drawn @ member
 
 
-def expected_density(fit: HierarchicalFit, criterion: Literal["loo", "waic"]) -> Elpd:
-    """Sum over the cells that were run."""
+def _expected_density(fit: HierarchicalFit, criterion: Literal["loo", "waic"]) -> Elpd:
+    """Return the expected log predictive density, summed over the cells that were run."""
     run = fit.counts.trials > 0
     if criterion == "loo" and fit.model in CLOSED_FORM:
-        return _exact(fit, run)
-    az = arviz()
+        return _exact_loo(fit, run)
+    az = _arviz()
     cells = fit.posterior.log_likelihood[:, :, run]
     data = az.from_dict(
         posterior={"overall": fit.posterior.overall[:, : cells.shape[1]]},
         log_likelihood={"cell": cells},
     )
     with warnings.catch_warnings():
-        # What ArviZ warns of goes into the notes.
+        # Warnings of ArviZ go into the notes.
         warnings.simplefilter("ignore")
         found: Any = getattr(az, criterion)(data, pointwise=True)
     elpd, se, p = (float(found[k]) for k in (f"elpd_{criterion}", "se", f"p_{criterion}"))
     notes: list[str] = []
     worst = float(np.max(found["pareto_k"])) if criterion == "loo" else None
-    if worst is not None and worst > UNRELIABLE:
-        bad = int((np.asarray(found["pareto_k"]) > UNRELIABLE).sum())
+    if worst is not None and worst > PARETO_K_LIMIT:
+        bad = int((np.asarray(found["pareto_k"]) > PARETO_K_LIMIT).sum())
         notes.append(
-            f"{bad} of {int(run.sum())} cells have a Pareto k above {UNRELIABLE}: what is said of "
-            "them is not reliable"
+            f"{bad} of {int(run.sum())} cells have a Pareto k above {PARETO_K_LIMIT}: what is said "
+            "of them is not reliable"
         )
     if criterion == "waic" and bool(found["warning"]):
         notes.append("a cell's log likelihood varies by more than .4 among draws: prefer loo")
@@ -573,7 +526,7 @@ def expected_density(fit: HierarchicalFit, criterion: Literal["loo", "waic"]) ->
                 n_cells=int(run.sum()), worst_k=worst, notes=tuple(notes))  # fmt: skip
 
 
-def _exact(fit: HierarchicalFit, run: Any) -> Elpd:
+def _exact_loo(fit: HierarchicalFit, run: Any) -> Elpd:
     from scipy import special
 
     from evalstats_plugin.hierarchical.engines.posterior import log_left_out, shares
@@ -590,7 +543,37 @@ def _exact(fit: HierarchicalFit, run: Any) -> Elpd:
                 worst_k=None)  # fmt: skip
 
 
-def prior_changes(
+def has_evidence(fit: HierarchicalFit) -> bool:
+    """Return whether the evidence of models can be computed for these data."""
+    return min(fit.counts.right.shape) == 1
+
+
+def _evidence_rows(fit: HierarchicalFit, seed: int) -> list[Evidence]:
+    """Fit the other models, and order all by evidence."""
+    if not has_evidence(fit):
+        n, t = fit.counts.right.shape
+        msg = (
+            f"{n} models on {t} tasks: the evidence is known of one model or of one task only; "
+            "compare the loo() of fits"
+        )
+        raise DesignError(msg)
+    fits = [fit if fit.model == name else fit.with_model(name, seed) for name in COMPARED]
+    known = [
+        (x, x.log_evidence, x.log_evidence_error or 0.0) for x in fits if x.log_evidence is not None
+    ]
+    values = np.array([value for _, value, _ in known])
+    relative = np.exp(values - values.max())
+    share = relative / relative.sum()
+    rows = [
+        Evidence(model=x.model, log_evidence=value, std_error=error,
+                 log_bayes_factor=value - float(values.max()), probability=float(p),
+                 inference=x.inference)
+        for (x, value, error), p in zip(known, share, strict=True)
+    ]  # fmt: skip
+    return sorted(rows, key=lambda row: -row.log_evidence)
+
+
+def _prior_sensitivity(
     fit: HierarchicalFit, priors: Mapping[str, Prior] | None, seed: int
 ) -> list[PriorChange]:
     """Estimates over all tasks with each other prior."""
@@ -598,25 +581,27 @@ def prior_changes(
         msg = f"model {fit.model!r} has no standard deviations whose prior could be changed"
         raise DesignError(msg)
     tried = priors or OTHER_PRIORS
-    smoothed = {name: _smoothed(_log_ratio(fit, prior).ravel()) for name, prior in tried.items()}
-    far = [name for name, (_, k) in smoothed.items() if not k < UNRELIABLE]
-    again = mapped(partial(_refitted, fit.refit, seed), [tried[name] for name in far])
+    smoothed = {
+        name: _smoothed_weights(_log_ratio(fit, prior).ravel()) for name, prior in tried.items()
+    }
+    far = [name for name, (_, k) in smoothed.items() if not k < PARETO_K_LIMIT]
+    again = parallel_map(partial(_refitted, fit.refit, seed), [tried[name] for name in far])
     refitted = dict(zip(far, again, strict=True))
     found: list[PriorChange] = []
     for name, (weights, _) in smoothed.items():
-        found += _changed(fit, name, weights, refitted.get(name))
+        found += _prior_change_rows(fit, name, weights, refitted.get(name))
     return found
 
 
 def _refitted(
     refit: Callable[[Mapping[str, Prior], int], HierarchicalFit], seed: int, prior: Prior
 ) -> tuple[FloatArray, float]:
-    """Draws over all tasks, and how many they are worth."""
+    """Return draws over all tasks and their effective sample size."""
     again = refit({"default": prior}, seed)
     return again.posterior.overall, float(again.diagnostics["least_ess"])
 
 
-def _changed(
+def _prior_change_rows(
     fit: HierarchicalFit,
     name: str,
     weights: FloatArray,
@@ -640,13 +625,13 @@ def _changed(
     ]  # fmt: skip
 
 
-def _smoothed(log_ratio: FloatArray) -> tuple[FloatArray, float]:
+def _smoothed_weights(log_ratio: FloatArray) -> tuple[FloatArray, float]:
     """Weights that sum to 1, their largest ones smoothed, and Pareto k [VSG24]_."""
     if np.ptp(log_ratio) < 1e-9:
         return np.full(len(log_ratio), 1 / len(log_ratio)), -np.inf
-    az = arviz()
+    az = _arviz()
     with warnings.catch_warnings():
-        # A large k, of which it warns, is acted on.
+        # ArviZ warns of a large k, which is handled by the caller.
         warnings.simplefilter("ignore")
         smoothed, k = az.psislw(log_ratio)
     weights = np.exp(np.asarray(smoothed))
@@ -654,12 +639,12 @@ def _smoothed(log_ratio: FloatArray) -> tuple[FloatArray, float]:
 
 
 def _log_ratio(fit: HierarchicalFit, prior: Prior) -> FloatArray:
-    """Of the new prior to the old, at each draw (K, S)."""
+    """Log ratio of the new prior to the old, at each draw (K, S)."""
     from evalstats_plugin.hierarchical.engines.crossed import log_prior, scale_prior
 
     total = np.zeros(fit.posterior.accuracy.shape[:2])
-    for effect, scale in zip(_SCALES, _NAMES, strict=True):
-        sd = fit.posterior.parameters.get(f"sd_{effect}")
+    for parameter, scale in zip(_PARAMETERS, SCALES, strict=True):
+        sd = fit.posterior.parameters.get(parameter)
         if sd is None:
             continue
         new, old = (scale_prior(p, scale) for p in ({"default": prior}, fit.priors))
@@ -675,9 +660,9 @@ def _weighted_quantile(draws: FloatArray, weights: FloatArray, level: float) -> 
         order, reached.argmax(axis=0)[None], axis=0), axis=0)[0]  # fmt: skip
 
 
-def inference_data(fit: HierarchicalFit) -> Any:
+def _inference_data(fit: HierarchicalFit) -> Any:
     """Posterior, log likelihood, predictions and data, with names of models and tasks."""
-    az = arviz()
+    az = _arviz()
     known = fit.posterior.parameters
     cells = ("accuracy", "cell", "right", "trials")
     dims = {name: ["model", "task"] for name in cells}
@@ -697,3 +682,12 @@ def inference_data(fit: HierarchicalFit) -> Any:
         coords=coords,
         dims=dims,
     )
+
+
+def _arviz() -> Any:
+    """Import ArviZ, or raise `DesignError` where it is not installed."""
+    try:
+        return import_module("arviz")
+    except ModuleNotFoundError as error:
+        msg = "this needs ArviZ: pip install 'evalstats-plugin[hierarchical]'"
+        raise DesignError(msg) from error

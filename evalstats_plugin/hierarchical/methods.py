@@ -1,4 +1,4 @@
-"""Hierarchical models by name, and the engines that infer them."""
+"""Names of hierarchical models, of inference methods, and priors of standard deviations."""
 
 from __future__ import annotations
 
@@ -16,12 +16,11 @@ HIERARCHICAL_MODELS: Mapping[str, str] = MappingProxyType(
 )
 """Models of `fit_hierarchical`, besides ``"auto"``."""
 
-
 CLOSED_FORM = ("beta-binomial", "per-task")
-
+"""Models whose posterior is known in closed form."""
 
 BY_QUESTION = ("question", "across-task")
-
+"""Models with an effect for each question."""
 
 INFERENCES: Mapping[str, str] = MappingProxyType(
     {
@@ -31,3 +30,10 @@ INFERENCES: Mapping[str, str] = MappingProxyType(
     }
 )
 """Engines of `fit_hierarchical`, besides ``"auto"``."""
+
+Prior = tuple[str, float] | tuple[str, float, float]
+"""Prior of a standard deviation: ``("gamma", shape, rate)``, ``("half-normal", scale)`` or
+``("lognormal", mean, sd)`` of its logarithm."""
+
+SCALES = ("model", "task", "interaction", "question")
+"""Effects whose standard deviation has a prior of its own."""

@@ -1,4 +1,4 @@
-"""What a hierarchical model says of models, tasks and pairs, as records."""
+"""Records of hierarchical models: performance, difficulty, contrasts, effects, and checks."""
 
 from __future__ import annotations
 
@@ -6,26 +6,22 @@ from dataclasses import dataclass
 
 from evalstats_plugin.data.results import Results
 
-Prior = tuple[str, float] | tuple[str, float, float]
-"""Of a standard deviation: ``("gamma", shape, rate)``, ``("half-normal", scale)`` or
-``("lognormal", mean, sd)`` of its logarithm."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Performance:
-    """How often one model is right on one task, or over all tasks.
+    """Accuracy of one model on one task, or over all tasks.
 
     Numbers are finite or ``None``, never NaN.
     """
 
     model: str
     task: str | None
-    """None: the mean over all tasks of the fit, each weighing the same."""
+    """None: the mean over all tasks of the fit, with equal weights."""
     metric: str
     n_items: int
-    """With a score of this model."""
+    """Items with a score of this model."""
     score: float | None
-    """As it was observed; None where a task was not run."""
+    """Observed mean score; None where a task was not run."""
     estimate: float | None
     """Posterior mean of the expected score."""
     low: float | None
@@ -33,7 +29,7 @@ class Performance:
     std_error: float | None
     """Posterior standard deviation."""
     shrinkage: float | None
-    """Estimate less observed score: how far the other models and tasks pull it."""
+    """Estimate less observed score: the effect of partial pooling."""
     confidence_level: float
     method: str
     notes: tuple[str, ...] = ()
@@ -41,17 +37,17 @@ class Performance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskDifficulty:
-    """How hard one task is among those of the fit, on the logit scale."""
+    """Difficulty of one task relative to those of the fit, on the logit scale."""
 
     task: str
     metric: str
     n_items: int
     n_models: int
-    """That took it."""
+    """Models that ran the task."""
     score: float | None
-    """Mean of the models that took it."""
+    """Mean score of the models that ran the task."""
     estimate: float
-    """Posterior mean of difficulty; 0 for a middling task."""
+    """Posterior mean of difficulty; 0 for an average task."""
     low: float
     high: float
     std_error: float
@@ -60,7 +56,7 @@ class TaskDifficulty:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contrast:
-    """How much better one model is than another on one task, or over all tasks."""
+    """Difference between two models on one task, or over all tasks."""
 
     model_a: str
     """The baseline, where there is one."""
@@ -69,27 +65,27 @@ class Contrast:
     """None: the mean over all tasks."""
     metric: str
     difference: float
-    """Of expected scores, b minus a: posterior mean."""
+    """Posterior mean of the difference of expected scores, b minus a."""
     low: float
     high: float
     std_error: float
     prob_better: float
-    """That b has the higher expected score, over draws of the posterior."""
+    """Posterior probability that b has the higher expected score."""
     prob_better_on_a_task: float
-    """The same on a task drawn from those of the fit, a mean over draws and tasks."""
+    """The same on a random task of the fit: a mean over draws and tasks."""
     confidence_level: float
     method: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effect:
-    """What a covariate does to the logit of a right answer."""
+    """Effect of a covariate on the logit of a right answer."""
 
     covariate: str
     of: str
     """``"models"`` or ``"tasks"``."""
     estimate: float
-    """For one unit of the covariate: posterior mean."""
+    """Posterior mean, for one unit of the covariate."""
     low: float
     high: float
     per_sd: float
@@ -100,26 +96,26 @@ class Effect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriorChange:
-    """What another prior of the standard deviations would change."""
+    """Change of an estimate under another prior of the standard deviations."""
 
     prior: str
     model: str
     metric: str
     estimate: float
-    """Over all tasks, with the other prior."""
+    """Accuracy over all tasks, with the other prior."""
     low: float
     high: float
     change: float
-    """Of the estimate, in posterior standard deviations."""
+    """Change of the estimate, in posterior standard deviations."""
     how: str
-    """``"reweighted"`` draws, or ``"refitted"`` where they do not reach."""
+    """``"reweighted"``, or ``"refitted"`` where the weights were unreliable."""
     ess: float
-    """Effective number of draws."""
+    """Effective sample size."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """Whether the model makes data like those at hand, in one respect."""
+    """Predictive check of one statistic."""
 
     statistic: str
     observed: float
@@ -128,13 +124,13 @@ class Check:
     low: float
     high: float
     p_value: float
-    """Share of draws at least as large as what was observed, ties counting half; near 0 or 1 the
-    model misses this respect."""
+    """Share of draws at least as large as the observed value, ties counting half; near 0 or 1, the
+    model does not fit this statistic."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Elpd:
-    """How well left-out cells (a model's answers to a task) are predicted."""
+    """Expected log predictive density of left-out cells (a model's answers to a task)."""
 
     criterion: str
     """``"loo"`` or ``"waic"``."""
@@ -151,18 +147,19 @@ class Elpd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """How probable one model makes the answers, beside others that are as likely beforehand."""
+    """Marginal likelihood of one model, and its probability among models with equal priors."""
 
     model: str
     log_evidence: float
-    """Log probability of the answers in the order given, unknowns integrated out."""
+    """Log marginal likelihood of the answers in the order given."""
     std_error: float
-    """Of the estimate; 0 where it is exact."""
+    """Standard error of the estimate; 0 where it is exact."""
     log_bayes_factor: float
-    """Log evidence less that of the best."""
+    """Log evidence less that of the best model."""
     probability: float
-    """Of the model, if one of these is true and all are as likely beforehand."""
+    """Posterior probability of the model, with equal prior probabilities."""
     inference: str
 
 
 PooledScores = Results[Performance]
+"""Estimates with partial pooling, as exporters receive them."""

@@ -1,31 +1,35 @@
-"""From what was read to the one matrix that abilities are estimated from."""
+"""The response matrix that a fit is made of: tasks joined, what cannot be used left out."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evalstats_plugin.data.matrix import ResponseMatrix, part
+from evalstats_plugin.data.matrix import ResponseMatrix, submatrix
 from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.data.runs import ResponseSet
 from evalstats_plugin.errors import DesignError, SelectionError, few
 
+if TYPE_CHECKING:
+    from evalstats_plugin.irt.model.fit import SavedFit
+
 
 def ability_matrix(responses: ResponseSet) -> ResponseMatrix:
-    """Join all tasks, each under its one metric; leave out what has no scores.
+    """Join all tasks, each under its one metric, and leave out what has no scores.
 
-    Metrics that no mean over items makes, or where lower is better, are not used, with a note.
+    Metrics that are not means over items, or where lower is better, are left out with a note.
 
     Raises
     ------
     SelectionError
         A task has several metrics.
     DesignError
-        No scores, or all the same.
+        There are no scores, or all are the same.
     """
     used, notes = usable(responses.responses)
     _check_one_metric(used)
@@ -34,7 +38,7 @@ def ability_matrix(responses: ResponseSet) -> ResponseMatrix:
 
 
 def usable(responses: Sequence[Responses]) -> tuple[list[Responses], list[str]]:
-    """Return the responses that tell how able a model is, and notes on the others."""
+    """Return the responses from which ability can be estimated, and notes on the others."""
     with_items = [r for r in responses if r.scores.size]
     other = [r for r in with_items if r.aggregation != "mean"]
     reverse = [r for r in with_items if r.aggregation == "mean" and r.higher_is_better is False]
@@ -50,20 +54,20 @@ def usable(responses: Sequence[Responses]) -> tuple[list[Responses], list[str]]:
     return [r for r in with_items if id(r) not in unused], notes
 
 
-def short(metric: str) -> str:
-    """Leave out lm-eval's default filter, as harnesses without filters do."""
+def short_metric(metric: str) -> str:
+    """Return a metric's name without lm-eval's default filter."""
     return metric.removesuffix(",none")
 
 
 def _name(r: Responses) -> str:
-    return f"{r.task} {short(r.metric)}"
+    return f"{r.task} {short_metric(r.metric)}"
 
 
 def metrics_of_tasks(responses: Iterable[Responses]) -> tuple[dict[str, list[str]], list[str]]:
-    """Return the metrics of each task, and the tasks that have several, with their names."""
+    """Return the metrics of each task, and descriptions of the tasks that have several."""
     found: dict[str, dict[str, None]] = {}
     for r in responses:
-        found.setdefault(r.task, {})[short(r.metric)] = None
+        found.setdefault(r.task, {})[short_metric(r.metric)] = None
     of_task = {task: list(names) for task, names in found.items()}
     return of_task, [f"{t} ({', '.join(names)})" for t, names in of_task.items() if len(names) > 1]
 
@@ -83,22 +87,22 @@ def _check_one_metric(responses: Sequence[Responses]) -> None:
 
 
 def scored_part(matrix: ResponseMatrix) -> ResponseMatrix:
-    """Leave out items and models without any score, and say so.
+    """Leave out items and models without any score, with a note.
 
     Raises
     ------
     DesignError
-        Nothing is left, or nothing varies: every score is the same.
+        Every score is the same.
     """
-    takes: NDArray[np.int64] = (~np.isnan(matrix.scores)).sum(axis=2, dtype=np.int64)
-    items, models = takes.sum(axis=0) > 0, takes.sum(axis=1) > 0
+    epochs: NDArray[np.int64] = (~np.isnan(matrix.scores)).sum(axis=2, dtype=np.int64)
+    items, models = epochs.sum(axis=0) > 0, epochs.sum(axis=1) > 0
     notes = list(matrix.notes)
     if not items.all():
         notes.append(f"{int((~items).sum())} items that no model has a score of: not used")
     if not models.all():
         silent = [matrix.models[i] for i in np.flatnonzero(~models)]
         notes.append(f"models without any score: {few(silent)}")
-    kept = part(matrix, np.flatnonzero(models), np.flatnonzero(items))
+    kept = submatrix(matrix, np.flatnonzero(models), np.flatnonzero(items))
     known = kept.scores[~np.isnan(kept.scores)]
     if len(known) and len(kept.models) > 1 and known.min() == known.max():
         msg = (
@@ -107,3 +111,8 @@ def scored_part(matrix: ResponseMatrix) -> ResponseMatrix:
         )
         raise DesignError(msg)
     return replace(kept, notes=tuple(notes))
+
+
+def item_keys(of: SavedFit | ResponseMatrix) -> list[tuple[str, str]]:
+    """Return the task and id of each item, by which items of fits and matrices are matched."""
+    return list(zip(of.tasks.astype(str).tolist(), of.item_ids.astype(str).tolist(), strict=True))

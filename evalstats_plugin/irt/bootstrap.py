@@ -1,4 +1,7 @@
-"""How sure are abilities, by refits to items, models, clusters or answers drawn anew?"""
+"""Bootstrap intervals of abilities: refits to resampled items, models or clusters.
+
+Resampled answers may also be simulated from the fit (parametric bootstrap).
+"""
 
 from __future__ import annotations
 
@@ -20,16 +23,13 @@ if TYPE_CHECKING:
 
 
 Over = Literal["items", "models", "clusters", "parametric"]
-
-
 OVER: dict[str, str] = {
     "items": "items drawn anew",
     "models": "models drawn anew",
     "clusters": "clusters of items drawn anew",
     "parametric": "answers to new items, simulated from the fit",
 }
-"""What refits are made to."""
-
+"""What is resampled, with a description for notes."""
 
 _REFITTED = ("mml-items", "cml-items")
 
@@ -44,23 +44,36 @@ def bootstrap_abilities(
     device: str = "auto",
     **shown: Any,
 ) -> Abilities:
-    """Return the models of a fit with percentile intervals of refits; see `abilities`.
+    """Return the abilities of a fit with percentile bootstrap intervals; see `abilities`.
 
-    Differences from a baseline take the covariance of the refits, and items their spread.
+    Differences from a baseline use the covariance of the refits, and items their standard errors.
 
     Parameters
     ----------
     fit
-        By estimator ``"mml-items"``, or ``"cml-items"`` over items or clusters.
+        Fit by estimator ``"mml-items"``, or by ``"cml-items"`` over items or clusters.
+    matrix
+        The matrix that was fitted.
+    over
+        What is resampled: a name of `OVER`.
     shown
-        confidence_level, baseline and items, as of `abilities`.
+        confidence_level, baseline and items, as in `abilities`.
 
     Raises
     ------
     SelectionError
-        Another estimator, or something to draw that does not exist.
+        Another estimator, or no such thing to resample.
     DesignError
-        Fewer than 2 resamples.
+        Too few resamples for limits at this confidence level.
+
+    Examples
+    --------
+    >>> from evalstats_plugin.irt import bootstrap_abilities, fit_irt, simulate_responses
+    >>> matrix, _ = simulate_responses(rng=0, n_models=5, n_items=30, item_model="rasch")
+    >>> fit = fit_irt(matrix, "rasch")
+    >>> row = bootstrap_abilities(fit, matrix, n_resamples=50, rng=0)[0]
+    >>> row.low < row.estimate < row.high
+    True
     """
     need_torch("item response models", "irt")
     from evalstats_plugin.irt.estimators.refits import bootstrap
@@ -73,13 +86,13 @@ def bootstrap_abilities(
     found = bootstrap(counts, options, source, clusters=clusters)
     spread = np.nan_to_num(found.ability.std_error, nan=np.inf)
     whole = np.isfinite(found.covariance).all()
-    told = replace(
+    resampled = replace(
         fit,
         ability_covariance=found.covariance if whole else np.diag(spread**2),
         **_items(found),
         notes=(*fit.notes, *found.notes, *_notes(over, n_resamples, whole=bool(whole))),
     )
-    results = abilities(told, matrix, **shown)
+    results = abilities(resampled, matrix, **shown)
     limits = {
         model: (finite(low), finite(high))
         for model, low, high in zip(fit.models, found.ability.low, found.ability.high, strict=True)
@@ -89,7 +102,6 @@ def bootstrap_abilities(
 
 
 def _options(fit: IRTFit, over: str, n_resamples: int, level: float) -> Any:
-    need_torch("item response models", "irt")
     from evalstats_plugin.irt.estimators.refits import BootstrapOptions
 
     if over not in OVER:
@@ -119,7 +131,7 @@ def _options(fit: IRTFit, over: str, n_resamples: int, level: float) -> Any:
 
 
 def _clusters(matrix: ResponseMatrix) -> NDArray[np.int64]:
-    """Number the clusters; an item without one stands alone."""
+    """Number the clusters of items; an item without one is a cluster of its own."""
     names = None if matrix.clusters is None else matrix.clusters.astype(str)
     if names is None or not (names != "").any():
         msg = "no item has a cluster, expected some: name the field that tells (--cluster)"
@@ -131,7 +143,7 @@ def _clusters(matrix: ResponseMatrix) -> NDArray[np.int64]:
 
 
 def _items(found: Any) -> dict[str, Any]:
-    """Errors of the items, where the estimator has any."""
+    """Standard errors of the items, if the estimator has items."""
     if found.difficulty is None:
         return {}
     return {
@@ -141,14 +153,14 @@ def _items(found: Any) -> dict[str, Any]:
 
 
 def _notes(over: str, n_resamples: int, *, whole: bool) -> Sequence[str]:
-    said = [
+    notes = [
         f"intervals are percentiles of {n_resamples:,} refits to {OVER[over]}; what the estimator "
         "gets wrong every time they do not show"
     ]
     if over == "models":
-        said.append("a model's ability varies only where it was drawn; items vary as models do")
+        notes.append("a model's ability varies only where it was drawn; items vary as models do")
     elif not whole:
-        said.append(
+        notes.append(
             "too few refits have all abilities finite: differences take them as independent"
         )
-    return said
+    return notes

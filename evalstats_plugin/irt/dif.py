@@ -1,7 +1,12 @@
-"""Which items are harder for one group of models than for others as able?"""
-# PART dif - Do items treat two groups of models alike? Differential item functioning.
-# PART firth - Logistic regressions of many items at once, finite even where groups separate perfectly [Fir93]_.
-# PART mantel_haenszel - Do two groups of equal ability get an item right equally often? Mantel and Haenszel's test.
+"""Differential item functioning (DIF): items that are harder for one group of models than another.
+
+Models of a focal group are compared with all others at the same ability, item by item.
+
+* `item_dif`: the items as records, most significant first; `dif`: the same as arrays
+* `firth_logistic`: logistic regression of many items with Firth's penalty, finite even where
+  groups separate perfectly [Fir93]_
+* `mantel_haenszel`: common odds ratio of 2 × 2 tables in strata [MH59]_
+"""
 
 from __future__ import annotations
 
@@ -15,12 +20,13 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from evalstats_plugin.data.matrix import ResponseMatrix
-from evalstats_plugin.data.results import Results, finite
+from evalstats_plugin.data.results import Results, finite, records
 from evalstats_plugin.errors import DesignError, SelectionError, few, no_such
-from evalstats_plugin.irt.answers import short
-from evalstats_plugin.irt.item_fit import cells_of
+from evalstats_plugin.irt.answers import short_metric
+from evalstats_plugin.irt.fit_statistics import cells_of
 from evalstats_plugin.irt.model.fit import IRTFit
 from evalstats_plugin.stats.arrays import FloatArray
+from evalstats_plugin.stats.interval import normal_quantile
 from evalstats_plugin.stats.many import benjamini_hochberg, holm
 
 if TYPE_CHECKING:
@@ -29,126 +35,78 @@ if TYPE_CHECKING:
 
 Method = Literal["logistic", "mantel-haenszel"]
 
-
 ETS_SCALE = 2.35
-"""Of log odds to the delta scale of ETS [HT88]_."""
+"""Factor from log odds to the delta scale of ETS [HT88]_."""
 
-
+# Groups of fewer models are noted.
 _FEW = 10
-
-
+# Most rounds of purification.
 _ROUNDS = 10
-
-
-# Cells of items × models at a time.
+# Cells of items × models held at a time.
 _BLOCK = 2**18
-
-
+# Of Newton steps: convergence, and the longest one.
 _TOLERANCE = 1e-9
-
-
 _LONGEST = 5.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ItemDifference:
-    """What an item does to the focal group, ability aside. Numbers are finite or ``None``."""
-
-    item: str
-    task: str
-    metric: str
-    log_odds: float | None
-    """Of a right answer, focal group over the others, at the same ability."""
-    low: float | None
-    high: float | None
-    std_error: float | None
-    delta: float | None
-    """The same on the scale of ETS; below 0 the item is harder for the focal group."""
-    p_value: float | None
-    p_adjusted: float | None
-    """All items considered (Holm)."""
-    size: str
-    """``"A"`` negligible, ``"B"`` moderate, ``"C"`` large, by its own p-value."""
-    flagged: bool
-    """Beyond chance, all items considered."""
-    method: str
-    confidence_level: float
-    notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class ItemDifferences(Results[ItemDifference]):
-    """The items, the surest differences first."""
-
-    focal: tuple[str, ...] = ()
-    """Models of the focal group."""
-    n_others: int = 0
-
-    @property
-    def flagged(self) -> tuple[ItemDifference, ...]:
-        """Items that differ beyond chance."""
-        return tuple(row for row in self.rows if row.flagged)
-
-
-def models_like(patterns: Sequence[str], models: Sequence[str]) -> tuple[str, ...]:
-    """Return the models that any of the patterns names; ``*`` and ``?`` stand for others.
-
-    Raises
-    ------
-    SelectionError
-        A pattern that no model matches.
-    """
-    for pattern in patterns:
-        if not any(fnmatchcase(name, pattern) for name in models):
-            raise SelectionError(no_such("model", pattern, models, few(list(models))))
-    return tuple(name for name in models if any(fnmatchcase(name, p) for p in patterns))
-
-
-def differential_items(
+def item_dif(
     fit: IRTFit,
     matrix: ResponseMatrix,
     focal: Sequence[str],
     *,
-    method: Literal["logistic", "mantel-haenszel"] = "logistic",
+    method: Method = "logistic",
     confidence_level: float = 0.95,
 ) -> ItemDifferences:
-    """Compare the models in `focal` with all others, item by item, at the same ability; see `dif`.
+    """Test items for DIF: harder or easier for focal models than for others of equal ability.
+
+    Parameters
+    ----------
+    fit
+        Fit of the same models and items as the matrix.
+    focal
+        Names of the models of the focal group; all others are the reference group.
+    method
+        ``"logistic"`` suits few models or groups of unequal size; ``"mantel-haenszel"`` hundreds of
+        models. See `dif`.
 
     Raises
     ------
     SelectionError
         A model of the group is not in the matrix.
     DesignError
-        Fewer than 2 models on either side.
-    """
-    from evalstats_plugin.stats.interval import normal_quantile
+        Fewer than 2 models in either group.
 
+    Examples
+    --------
+    >>> from evalstats_plugin.irt import fit_irt, item_dif, simulate_responses
+    >>> matrix, _ = simulate_responses(rng=0, n_models=30, n_items=8, item_model="rasch")
+    >>> found = item_dif(fit_irt(matrix, "rasch"), matrix, matrix.models[:15])
+    >>> len(found), found.flagged
+    (8, ())
+    """
     found = dif(fit, matrix, focal, method=method, confidence_level=confidence_level)
-    z = normal_quantile(confidence_level)
     doubtful = np.nan_to_num(found.p_value, nan=2)
-    order: list[int] = np.lexsort((-np.abs(np.nan_to_num(found.log_odds)), doubtful)).tolist()
-    low, high = (found.log_odds + sign * z * found.std_error for sign in (-1, 1))
-    table = (found.log_odds, low, high, found.std_error, found.delta, found.p_value)
-    numbers: list[list[float]] = np.stack([*table, found.p_adjusted], axis=1).tolist()
-    rows = tuple(
-        ItemDifference(
-            item=str(found.item_ids[j]),
-            task=str(found.tasks[j]),
-            metric=short(str(matrix.metrics[j])),
-            log_odds=finite(numbers[j][0]),
-            low=finite(numbers[j][1]),
-            high=finite(numbers[j][2]),
-            std_error=finite(numbers[j][3]),
-            delta=finite(numbers[j][4]),
-            p_value=finite(numbers[j][5]),
-            p_adjusted=finite(numbers[j][6]),
-            size=str(found.size[j]),
-            flagged=bool(found.flagged[j]),
-            method=found.method,
-            confidence_level=confidence_level,
-        )
-        for j in order
-    )
+    order = np.lexsort((-np.abs(np.nan_to_num(found.log_odds)), doubtful))
+    width = normal_quantile(confidence_level) * found.std_error
+    numbers = {
+        "log_odds": found.log_odds,
+        "low": found.log_odds - width,
+        "high": found.log_odds + width,
+        "std_error": found.std_error,
+        "delta": found.delta,
+        "p_value": found.p_value,
+        "p_adjusted": found.p_adjusted,
+    }
+    columns: dict[str, Sequence[Any]] = {
+        "item": found.item_ids[order].astype(str).tolist(),
+        "task": found.tasks[order].astype(str).tolist(),
+        "metric": [short_metric(name) for name in matrix.metrics[order].astype(str).tolist()],
+        "size": found.size[order].tolist(),
+        "flagged": found.flagged[order].tolist(),
+        **{name: [finite(v) for v in values[order].tolist()] for name, values in numbers.items()},
+    }
+    same = {"method": found.method, "confidence_level": confidence_level}
+    rows = tuple(records(ItemDifference, columns, same))
     silent = int(np.isnan(found.log_odds).sum())
     notes = [f"{silent} items tell nothing: all right, all wrong, or not taken by both groups"]
     return ItemDifferences(
@@ -159,63 +117,58 @@ def differential_items(
     )
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class DIF:
-    """What the items do; arrays of shape (M,), NaN where an item tells nothing."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemDifference:
+    """DIF of one item. Numbers are finite or ``None``."""
 
-    item_ids: NDArray[Any]
-    tasks: NDArray[Any]
-    log_odds: FloatArray
-    """Of the focal group over those of the reference group, at the same ability."""
-    std_error: FloatArray
-    p_value: FloatArray
-    """Of no difference, two-sided."""
-    p_adjusted: FloatArray
-    anchor: NDArray[np.bool_]
-    """Items that ability was matched on: those without sign of a difference, where purified."""
+    item: str
+    task: str
+    metric: str
+    log_odds: float | None
+    """Log odds ratio of a right answer, focal group over the others, at the same ability."""
+    low: float | None
+    high: float | None
+    std_error: float | None
+    delta: float | None
+    """`log_odds` on the delta scale of ETS; below 0 the item is harder for the focal group."""
+    p_value: float | None
+    p_adjusted: float | None
+    """Adjusted for all items (Holm)."""
+    size: str
+    """ETS class ``"A"`` negligible, ``"B"`` moderate or ``"C"`` large, by `p_value`."""
+    flagged: bool
+    """Whether `p_adjusted` is significant."""
     method: str
     confidence_level: float
     notes: tuple[str, ...] = ()
 
-    @property
-    def delta(self) -> FloatArray:
-        """Log odds on ETS' delta scale; below 0 the item is harder for the focal group."""
-        return ETS_SCALE * self.log_odds
+
+@dataclass(frozen=True)
+class ItemDifferences(Results[ItemDifference]):
+    """DIF of all items, the smallest p-values first."""
+
+    focal: tuple[str, ...] = ()
+    """Models of the focal group."""
+    n_others: int = 0
 
     @property
-    def flagged(self) -> NDArray[np.bool_]:
-        """Items that differ beyond chance, all items considered."""
-        return self.p_adjusted <= 1 - self.confidence_level
-
-    @property
-    def size(self) -> NDArray[np.str_]:
-        """ETS' classes: "A" negligible, "B" moderate, "C" large [HT88]_; by each p-value."""
-        delta = np.abs(self.delta)
-        negligible = (delta < 1) | ~(self.p_value < 0.05)
-        large = (delta >= 1.5) & (delta - 1.645 * ETS_SCALE * self.std_error > 1)
-        return np.where(negligible, "A", np.where(large, "C", "B"))
-
-    def to_frame(self) -> pd.DataFrame:
-        """One line per item."""
-        import pandas as pd
-
-        names = ("log_odds", "std_error", "delta", "p_value", "p_adjusted", "size", "flagged")
-        table = {"item": self.item_ids, "task": self.tasks}
-        return pd.DataFrame(table | {name: getattr(self, name) for name in names})
+    def flagged(self) -> tuple[ItemDifference, ...]:
+        """Items with significant DIF."""
+        return tuple(row for row in self.rows if row.flagged)
 
 
-class _Test(NamedTuple):
-    log_odds: FloatArray
-    std_error: FloatArray
-    p_value: FloatArray
+def models_like(patterns: Sequence[str], models: Sequence[str]) -> tuple[str, ...]:
+    """Return the models that match any of the patterns, in which ``*`` and ``?`` are wildcards.
 
-
-class _Data(NamedTuple):
-    right: FloatArray
-    trials: FloatArray
-    score: FloatArray
-    """Mean of the epochs, expected where the cell is missing."""
-    focal: NDArray[np.bool_]
+    Raises
+    ------
+    SelectionError
+        No model matches a pattern.
+    """
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name in models):
+            raise SelectionError(no_such("model", pattern, models, few(list(models))))
+    return tuple(name for name in models if any(fnmatchcase(name, p) for p in patterns))
 
 
 def dif(
@@ -228,27 +181,28 @@ def dif(
     confidence_level: float = 0.95,
     purify: bool = True,
 ) -> DIF:
-    """Compare a focal group of models with all others, item by item, at the same ability.
+    """Test items for DIF between a focal group of models and all others; arrays of `item_dif`.
 
     Parameters
     ----------
     fit
-        Of the same models and items; it fills in missing cells when models are matched.
+        Fit of the same models and items; its predictions stand in for missing cells when models
+        are matched.
     focal
-        Names of the models of the group.
+        Names of the models of the focal group.
     method
         ``"logistic"`` regresses answers on ability and group [SR90]_, with Firth's penalty and its
         likelihood-ratio test [HS02]_: for few models, or unequal groups. ``"mantel-haenszel"``
-        compares models within strata of about ten of like scores: for hundreds of models.
+        compares models within strata of about ten with similar scores: for hundreds of models.
     purify
-        Match on the items without sign of a difference, and look again.
+        Match on the items without sign of DIF, and repeat until these stay the same.
 
     Raises
     ------
     SelectionError
         A model of the group is not in the matrix, or there is no such method.
     DesignError
-        Fewer than 2 models on either side.
+        Fewer than 2 models in either group.
     """
     if method not in _TESTS:
         raise SelectionError(no_such("DIF method", method, _TESTS, ", ".join(_TESTS)))
@@ -260,7 +214,7 @@ def dif(
         test = _TESTS[method](data, anchor)
         p_adjusted = adjust(test.p_value)
         tried.add(anchor.tobytes())
-        # Before adjusting: an unfair anchor does harm, a fair item left out of it hardly any.
+        # Unadjusted p-values: an anchor item with DIF does harm, a sound one left out hardly any.
         clean = ~(test.p_value <= 1 - confidence_level)
         if not purify or clean.tobytes() in tried or len(tried) >= _ROUNDS:
             break
@@ -282,6 +236,65 @@ def dif(
     )
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class DIF:
+    """DIF of all items; arrays of shape (M,), NaN where an item is not informative."""
+
+    item_ids: NDArray[Any]
+    tasks: NDArray[Any]
+    log_odds: FloatArray
+    """Log odds ratio, focal over reference group, at the same ability."""
+    std_error: FloatArray
+    p_value: FloatArray
+    """Two-sided, for no difference."""
+    p_adjusted: FloatArray
+    anchor: NDArray[np.bool_]
+    """Items on which models were matched: those without sign of DIF, if purified."""
+    method: str
+    confidence_level: float
+    notes: tuple[str, ...] = ()
+
+    @property
+    def delta(self) -> FloatArray:
+        """`log_odds` on the delta scale of ETS; below 0 the item is harder for the focal group."""
+        return ETS_SCALE * self.log_odds
+
+    @property
+    def flagged(self) -> NDArray[np.bool_]:
+        """Whether each item has significant DIF, adjusted for all items."""
+        return self.p_adjusted <= 1 - self.confidence_level
+
+    @property
+    def size(self) -> NDArray[np.str_]:
+        """ETS classes "A" negligible, "B" moderate, "C" large [HT88]_, by each p-value."""
+        delta = np.abs(self.delta)
+        negligible = (delta < 1) | ~(self.p_value < 0.05)
+        large = (delta >= 1.5) & (delta - 1.645 * ETS_SCALE * self.std_error > 1)
+        return np.where(negligible, "A", np.where(large, "C", "B"))
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return a table with one line per item."""
+        import pandas as pd
+
+        names = ("log_odds", "std_error", "delta", "p_value", "p_adjusted", "size", "flagged")
+        table = {"item": self.item_ids, "task": self.tasks}
+        return pd.DataFrame(table | {name: getattr(self, name) for name in names})
+
+
+class _Data(NamedTuple):
+    right: FloatArray
+    trials: FloatArray
+    score: FloatArray
+    """Mean of the epochs, or the prediction where the cell is missing."""
+    focal: NDArray[np.bool_]
+
+
+class _Test(NamedTuple):
+    log_odds: FloatArray
+    std_error: FloatArray
+    p_value: FloatArray
+
+
 def _data(fit: IRTFit, matrix: ResponseMatrix, focal: Sequence[str]) -> tuple[_Data, list[str]]:
     for name in focal:
         if name not in matrix.models:
@@ -301,34 +314,13 @@ def _data(fit: IRTFit, matrix: ResponseMatrix, focal: Sequence[str]) -> tuple[_D
 
 
 def _matching(data: _Data, anchor: NDArray[np.bool_]) -> FloatArray:
-    """Share of right answers of each model, (N, M): on the anchor items and the item itself.
+    """Share of right answers of each model, (N, M), on the anchor items and the item itself.
 
-    Without the item itself, groups that differ in ability would differ on items that are fair.
+    Without the item itself, groups that differ in ability would seem to differ on sound items.
     """
     total = data.score @ anchor.astype(np.float64)
     own = ~anchor
     return (total[:, None] + own * data.score + 0.5) / (anchor.sum() + own + 1)
-
-
-def _by_strata(data: _Data, anchor: NDArray[np.bool_]) -> _Test:
-    matched = _matching(data, anchor)
-    n, m = matched.shape
-    count = int(np.clip(n // 10, 2, 100))
-    edges = np.quantile(matched[:, anchor][:, 0], np.linspace(0, 1, count + 1)[1:-1])
-    stratum = np.searchsorted(edges, matched, side="right")
-    other = (~data.focal).astype(np.int64)[:, None]
-    place = (np.arange(m, dtype=np.int64) * count + stratum.astype(np.int64)) * 2 + other
-    tables = [
-        np.bincount(place.ravel(), weights=part.ravel(), minlength=m * count * 2)
-        for part in (data.right, data.trials - data.right)
-    ]
-    found = mantel_haenszel(np.stack(tables, axis=-1).reshape(m, count, 2, 2))
-    finite = np.isfinite(found.log_odds)
-    return _Test(
-        np.where(finite, found.log_odds, np.nan),
-        np.where(finite, found.std_error, np.nan),
-        found.p_value,
-    )
 
 
 def _by_regression(data: _Data, anchor: NDArray[np.bool_]) -> _Test:
@@ -339,7 +331,7 @@ def _by_regression(data: _Data, anchor: NDArray[np.bool_]) -> _Test:
     for start in range(0, m, step):
         at = slice(start, start + step)
         right, trials = data.right[:, at].T, data.trials[:, at].T
-        # Measured from the models of the item, so that the intercept is not far out.
+        # Centred at the models of the item, so that the intercept is not extreme.
         weight = trials.sum(axis=1, keepdims=True)
         level = ability[at] - (ability[at] * trials).sum(axis=1, keepdims=True) / np.maximum(
             weight, 1
@@ -365,38 +357,45 @@ def _by_regression(data: _Data, anchor: NDArray[np.bool_]) -> _Test:
     return _Test(*(np.where(tells, part, np.nan) for part in found))
 
 
+def _by_strata(data: _Data, anchor: NDArray[np.bool_]) -> _Test:
+    matched = _matching(data, anchor)
+    n, m = matched.shape
+    count = int(np.clip(n // 10, 2, 100))
+    edges = np.quantile(matched[:, anchor][:, 0], np.linspace(0, 1, count + 1)[1:-1])
+    stratum = np.searchsorted(edges, matched, side="right")
+    other = (~data.focal).astype(np.int64)[:, None]
+    place = (np.arange(m, dtype=np.int64) * count + stratum.astype(np.int64)) * 2 + other
+    tables = [
+        np.bincount(place.ravel(), weights=part.ravel(), minlength=m * count * 2)
+        for part in (data.right, data.trials - data.right)
+    ]
+    found = mantel_haenszel(np.stack(tables, axis=-1).reshape(m, count, 2, 2))
+    finite = np.isfinite(found.log_odds)
+    return _Test(
+        np.where(finite, found.log_odds, np.nan),
+        np.where(finite, found.std_error, np.nan),
+        found.p_value,
+    )
+
+
 _TESTS = {"logistic": _by_regression, "mantel-haenszel": _by_strata}
-
-
-class Regression(NamedTuple):
-    """Of M items on P columns."""
-
-    coefficients: FloatArray
-    """Shape (M, P)."""
-    covariance: FloatArray
-    """Inverse information, shape (M, P, P)."""
-    log_likelihood: FloatArray
-    """Penalised, shape (M,)."""
-
-
-class _Point(NamedTuple):
-    log_likelihood: FloatArray
-    score: FloatArray
-    information: FloatArray
 
 
 def firth_logistic(
     columns: FloatArray, right: FloatArray, trials: FloatArray, free: NDArray[np.bool_]
 ) -> Regression:
-    """Fit by Newton steps, halved where the penalised likelihood would fall.
+    """Fit logistic regressions with Firth's penalty by Newton steps [Fir93]_.
+
+    Steps are halved where the penalised likelihood would fall.
 
     Parameters
     ----------
     columns : shape (M, N, P)
     right, trials : shape (M, N)
-        Successes, and trials: 0 leaves a cell out.
+        Successes and trials; a cell with 0 trials is left out.
     free : shape (P,)
-        The others stay 0, but count in the penalty, as likelihood-ratio tests need it [HS02]_.
+        Columns to estimate. The others stay 0 but count in the penalty, as likelihood-ratio tests
+        need [HS02]_.
     """
     m, _, p = columns.shape
     at = np.zeros((m, p))
@@ -420,12 +419,29 @@ def firth_logistic(
     return Regression(at, np.linalg.inv(here.information).astype(np.float64), here.log_likelihood)
 
 
+class Regression(NamedTuple):
+    """Regressions of M items on P columns."""
+
+    coefficients: FloatArray
+    """Shape (M, P)."""
+    covariance: FloatArray
+    """Inverse information, shape (M, P, P)."""
+    log_likelihood: FloatArray
+    """Penalised, shape (M,)."""
+
+
+class _Point(NamedTuple):
+    log_likelihood: FloatArray
+    score: FloatArray
+    information: FloatArray
+
+
 def _evaluate(columns: FloatArray, right: FloatArray, trials: FloatArray, at: FloatArray) -> _Point:
     logit = np.einsum("mnp,mp->mn", columns, at)
     probability = np.asarray(special.expit(logit), dtype=np.float64)
     weight = trials * probability * (1 - probability)
     information = np.einsum("mnp,mn,mnr->mpr", columns, weight, columns, optimize=True)
-    # Keeps a column that does not vary among the models of an item from making it singular.
+    # Keep the matrix regular where a column does not vary among the models of an item.
     information += 1e-10 * np.eye(at.shape[1])
     inverse = np.linalg.inv(np.asarray(information, dtype=np.float64))
     leverage = weight * np.einsum("mnp,mpr,mnr->mn", columns, inverse, columns, optimize=True)
@@ -438,21 +454,8 @@ def _evaluate(columns: FloatArray, right: FloatArray, trials: FloatArray, at: Fl
     )
 
 
-class MantelHaenszel(NamedTuple):
-    """Each of the shape of the leading axes; NaN where no stratum tells anything."""
-
-    log_odds: FloatArray
-    """Log of the common odds ratio: odds of the first group over those of the second."""
-    std_error: FloatArray
-    """Of Robins, Breslow and Greenland [RBG86]_."""
-    chi_square: FloatArray
-    """Corrected for continuity, one degree of freedom."""
-    p_value: FloatArray
-    """Of equal odds, two-sided."""
-
-
 def mantel_haenszel(tables: ArrayLike) -> MantelHaenszel:
-    """Combine S strata of 2 × 2 tables [MH59]_.
+    """Estimate and test the common odds ratio of S strata of 2 × 2 tables [MH59]_.
 
     Parameters
     ----------
@@ -485,3 +488,16 @@ def mantel_haenszel(tables: ArrayLike) -> MantelHaenszel:
         return MantelHaenszel(
             np.log(up) - np.log(down), np.sqrt(squared), chi_square, special.chdtrc(1, chi_square)
         )
+
+
+class MantelHaenszel(NamedTuple):
+    """Mantel-Haenszel estimates of the leading axes; NaN where no stratum is informative."""
+
+    log_odds: FloatArray
+    """Log of the common odds ratio, first group over second."""
+    std_error: FloatArray
+    """By Robins, Breslow and Greenland [RBG86]_."""
+    chi_square: FloatArray
+    """Continuity-corrected, one degree of freedom."""
+    p_value: FloatArray
+    """Two-sided, for equal odds."""

@@ -1,6 +1,4 @@
-"""How able is each model, and how hard is each item?"""
-# PART ability_choice - Which estimator fits these answers, with which options, and why?
-# PART ability_cost - How long will a fit take? Said before a long one starts.
+"""Fit item response models: `fit_irt`, its choice of estimator, and the time a fit takes."""
 
 from __future__ import annotations
 
@@ -18,10 +16,8 @@ from evalstats_plugin.errors import SelectionError, no_such
 from evalstats_plugin.irt.methods import (
     ESTIMATORS,
     ITEM_MODELS,
-    OPTIONS,
     OPTIONS_OF_MODEL,
     RESPONSES,
-    SERVES,
 )
 from evalstats_plugin.runtime.lazy import need_torch
 from evalstats_plugin.stats.arrays import Rng
@@ -31,40 +27,14 @@ if TYPE_CHECKING:
 
 
 ItemModel = Literal["rasch", "1pl", "2pl", "3pl"]
-
-
 Response = Literal["binomial", "beta"]
-
-
 Precision = Literal["float64", "float32"]
 
-
-_HOME: Mapping[str, str] = MappingProxyType(
-    {
-        "mml": "evalstats_plugin.irt.estimators.fitted:fit_mml",
-        "mml-items": "evalstats_plugin.irt.estimators.fitted:fit_mml_items",
-        "cml-items": "evalstats_plugin.irt.estimators.cml:fit_cml_items",
-        "cml": "evalstats_plugin.irt.estimators.cml:fit_cml",
-        "map": "evalstats_plugin.irt.estimators.joint:fit_map",
-        "jml": "evalstats_plugin.irt.estimators.joint:fit_jml",
-        "vi": "evalstats_plugin.irt.estimators.joint:fit_vi",
-        "mcmc": "evalstats_plugin.irt.estimators.joint:fit_mcmc",
-    }
-)
-"""The function of each estimator, ``"module:function"``."""
-
-
-_DRAWS = ("map", "mcmc")
-"""Those that need random numbers: to set cells aside, or to draw from the posterior."""
-
-
 FEW_MODELS = 300
-"""Below so many, items are integrated out: measured on real matrices (docs/abilities.md)."""
-
+"""With fewer models items are integrated out; see docs/guides/abilities.md."""
 
 FEW_ITEMS = 20
-"""Below so many, an item prior cannot be estimated; a weak one is taken."""
-
+"""With fewer items an item prior cannot be estimated; a weak one is used."""
 
 _MICROSECONDS: Mapping[str, float] = MappingProxyType(
     {
@@ -72,10 +42,10 @@ _MICROSECONDS: Mapping[str, float] = MappingProxyType(
         "vi": 30.0, "mcmc": 1800.0, "factor": 50.0, "beta": 20.0,
     }
 )  # fmt: skip
-"""For each model and item, on one core, defaults taken: 50 to 1,000 models and items timed."""
+"""Time per model and item on one core with default options, for 50 to 1,000 models and items."""
 
-
-_STEPS = ((90.0, 1.0, "seconds"), (5400.0, 60.0, "minutes"), (float("inf"), 3600.0, "hours"))
+# Upper limit in seconds, length and name of each unit of time.
+_UNITS = ((90.0, 1.0, "seconds"), (5400.0, 60.0, "minutes"), (float("inf"), 3600.0, "hours"))
 
 
 @overload
@@ -106,7 +76,7 @@ def fit_irt(
 ) -> FactorFit: ...
 
 
-def fit_irt(  # noqa: PLR0913 - each is a choice of its own
+def fit_irt(
     matrix: ResponseMatrix | ResponseStore,
     item_model: ItemModel | Literal["factor"] = "2pl",
     estimator: str = "auto",
@@ -122,40 +92,45 @@ def fit_irt(  # noqa: PLR0913 - each is a choice of its own
     Parameters
     ----------
     matrix
-        Scores in [0, 1]; epochs are Binomial trials, missing cells are left out. Of a store the
-        estimator ``"mml"`` reads a few items at a time; the others read it into memory.
+        Scores in [0, 1]; epochs are Binomial trials, missing cells are left out. Estimator
+        ``"mml"`` reads a store a few items at a time; the others read it into memory.
     item_model
         A name of `ITEM_MODELS`. ``"factor"`` gives each model several abilities.
     estimator
-        A name of `ESTIMATORS`, or ``"auto"``, which goes by the number of models and says why in
-        ``fit.diagnostics["reason"]``.
+        A name of `ESTIMATORS`, or ``"auto"``, which chooses by the number of models and gives its
+        reason in ``fit.diagnostics["reason"]``.
     response
-        ``"binomial"`` takes a score between 0 and 1 as a fraction of a success, which needs its
-        mean only (a quasi-likelihood). ``"beta"`` fits how scores spread as well; it predicted
-        scores no better, and worse where many are exactly 0 or 1.
+        ``"binomial"`` treats a score between 0 and 1 as a fraction of a success, which needs its
+        mean only (a quasi-likelihood). ``"beta"`` fits the spread of scores as well; it predicts
+        scores no better, and worse if many are exactly 0 or 1.
     device
-        ``"cpu"``, ``"cuda"``, or ``"auto"``: CUDA where there is one.
+        ``"cpu"``, ``"cuda"``, or ``"auto"``: CUDA if available.
     dtype
-        ``"float32"`` takes half the memory; where the optimum is flat (``"map"``, ``"factor"``,
+        ``"float32"`` needs half the memory; where the optimum is flat (``"map"``, ``"factor"``,
         ``"3pl"``) estimates then differ by up to .02. ``"mcmc"`` draws in ``"float64"`` only.
     rng
-        For ``"mcmc"``, and for ``"map"`` and ``"factor"`` that choose by cells held out.
+        Used by ``"mcmc"``, and by ``"map"`` and ``"factor"`` to hold out cells.
     options
-        Of the estimator. ``"mml"`` knows prior ("none", "weak", "estimated"), guessing_prior,
-        upper, nodes, tolerance, max_steps, std_errors, sandwich, and groups (a group's name for
-        each model, or by model: each group has its own mean and spread of abilities, the first is
-        N(0, 1)); ``"mml-items"`` kind ("2pl-signed" lets discriminations be negative) and max_iter;
-        ``"map"`` strength (of the item prior, or "cross-validated"); ``"jml"`` max_iter; ``"vi"``
-        family ("mean-field", "full-rank"), prior ("hierarchical", "vague"), tolerance and
-        max_steps; ``"mcmc"`` sampler ("gibbs", "hmc"), chains, draws and warm_up. Item model
-        ``"factor"`` knows dimensions (a number, or "auto" for as many as predict best), rotation
-        ("none", "varimax", "promax") and ridge; response ``"beta"`` standard deviations of its
-        priors (intercept_sd, discrimination_sd, precision_sd), adjusted and max_steps.
+        Options of the estimator, item model or response:
+
+        * ``"mml"``: prior ("none", "weak", "estimated"), guessing_prior, upper, nodes, tolerance,
+          max_steps, std_errors, sandwich, and groups (the group of each model, as a sequence or by
+          model; each group has its own mean and spread of abilities, the first is N(0, 1))
+        * ``"mml-items"``: kind ("2pl-signed" allows negative discriminations), max_iter
+        * ``"map"``: strength of the item prior, or "cross-validated"
+        * ``"jml"``: max_iter
+        * ``"vi"``: family ("mean-field", "full-rank"), prior ("hierarchical", "vague"), tolerance,
+          max_steps
+        * ``"mcmc"``: sampler ("gibbs", "hmc"), chains, draws, warm_up
+        * item model ``"factor"``: dimensions (a number, or "auto" for as many as predict best),
+          rotation ("none", "varimax", "promax"), ridge
+        * response ``"beta"``: intercept_sd, discrimination_sd and precision_sd of the priors,
+          adjusted, max_steps
 
     Returns
     -------
     IRTFit
-        Or, of item model ``"factor"``, a `FactorFit`.
+        Or a `FactorFit`, for item model ``"factor"``.
 
     Raises
     ------
@@ -163,6 +138,14 @@ def fit_irt(  # noqa: PLR0913 - each is a choice of its own
         No such item model, estimator, response, option, device or dtype.
     DesignError
         The data cannot be fitted; see `counts_of`.
+
+    Examples
+    --------
+    >>> from evalstats_plugin.irt import fit_irt, simulate_responses
+    >>> matrix, _ = simulate_responses(rng=0, n_models=12, n_items=60, item_model="rasch")
+    >>> fit = fit_irt(matrix, "rasch")
+    >>> fit.estimator, fit.identification
+    ('mml-items', 'abilities sum to 0')
     """
     need_torch("item response models", "irt")
     from evalstats_plugin.irt.model.data import counts_of, stored_counts
@@ -174,7 +157,7 @@ def fit_irt(  # noqa: PLR0913 - each is a choice of its own
         raise SelectionError(msg)
     if isinstance(matrix, ResponseStore) and chosen.estimator == "mml":
         counts = stored_counts(matrix, chosen.options, device=device, dtype=dtype)
-        # Errors need products that only a matrix in memory has.
+        # Standard errors need products that only a matrix in memory has.
         chosen = chosen._replace(options={**chosen.options, "std_errors": False})
     else:
         matrix = matrix.matrix() if isinstance(matrix, ResponseStore) else matrix
@@ -190,15 +173,16 @@ def fit_irt(  # noqa: PLR0913 - each is a choice of its own
 
         fit = fit_beta(cast("ResponseMatrix", matrix), counts, item_model, chosen.options)
     else:
-        module, _, function = _HOME[chosen.estimator].partition(":")
+        known = ESTIMATORS[chosen.estimator]
+        module, _, function = known.function.partition(":")
         run = getattr(import_module(module), function)
-        draws = (source,) if chosen.estimator in _DRAWS else ()
+        draws = (source,) if known.draws else ()
         fit = run(matrix, counts, item_model, chosen.options, *draws)
     return replace(fit, diagnostics=fit.diagnostics | {"reason": chosen.reason})
 
 
 class Chosen(NamedTuple):
-    """An estimator by name, why, and its options."""
+    """Name of an estimator, the reason for it, and its options."""
 
     estimator: str
     reason: str
@@ -212,7 +196,7 @@ def choose(
     shape: tuple[int, int],
     options: dict[str, Any],
 ) -> Chosen:
-    """Choose the estimator, and check that all names go together.
+    """Choose the estimator, and check that the names fit together.
 
     Parameters
     ----------
@@ -222,28 +206,30 @@ def choose(
     Raises
     ------
     SelectionError
-        A name that does not exist, or an estimator that does not fit what is asked.
+        A name that does not exist, or an estimator that cannot fit this model.
     """
     check_names(item_model, estimator, response)
     if item_model == "factor" or response == "beta":
-        return _only_one(item_model, estimator, response, options)
+        return _single_estimator(item_model, estimator, response, options)
     name, reason = estimator, "asked for"
     if estimator == "auto":
-        name, reason = _by_shape(item_model, *shape, grouped="groups" in options)
+        name, reason = _estimator_by_shape(item_model, *shape, grouped="groups" in options)
         if name == "mml":
             options = {"prior": "estimated" if shape[1] >= FEW_ITEMS else "weak", **options}
-    if item_model not in SERVES[name]:
+    known = ESTIMATORS[name]
+    if item_model not in known.item_models:
+        others = (other for other, each in ESTIMATORS.items() if item_model in each.item_models)
         msg = (
-            f"estimator {name!r} fits {', '.join(SERVES[name])}, not {item_model!r}: choose "
-            f"{' or '.join(e for e in ESTIMATORS if item_model in SERVES[e])}"
+            f"estimator {name!r} fits {', '.join(known.item_models)}, not {item_model!r}: choose "
+            f"{' or '.join(others)}"
         )
         raise SelectionError(msg)
-    _check_options(name, OPTIONS[name], options)
+    _check_options(name, known.options, options)
     return Chosen(name, reason, options)
 
 
 def check_names(item_model: str, estimator: str, response: str) -> None:
-    """Raise `SelectionError` for a name that does not exist, with those there are."""
+    """Raise `SelectionError` for a name that does not exist, listing the valid ones."""
     known = (
         ("item model", item_model, tuple(ITEM_MODELS)),
         ("estimator", estimator, ("auto", *ESTIMATORS)),
@@ -254,8 +240,10 @@ def check_names(item_model: str, estimator: str, response: str) -> None:
             raise SelectionError(no_such(what, name, names, ", ".join(names)))
 
 
-def _only_one(item_model: str, estimator: str, response: str, options: dict[str, Any]) -> Chosen:
-    """What has no other estimator than the posterior mode."""
+def _single_estimator(
+    item_model: str, estimator: str, response: str, options: dict[str, Any]
+) -> Chosen:
+    """Models that have a single estimator, the posterior mode."""
     factor = item_model == "factor"
     what = "item model 'factor'" if factor else "response 'beta'"
     if factor and response == "beta":
@@ -278,14 +266,14 @@ def _check_options(of: str, known: tuple[str, ...], options: Mapping[str, Any]) 
             raise SelectionError(no_such(f"option of {of}", key, known, ", ".join(known) or "none"))
 
 
-def _by_shape(item_model: str, n: int, m: int, *, grouped: bool) -> tuple[str, str]:
+def _estimator_by_shape(item_model: str, n: int, m: int, *, grouped: bool) -> tuple[str, str]:
     if grouped:
         return "mml", "groups of models have distributions of ability; with an item prior"
     if n >= FEW_MODELS:
         return "mml", f"{n} models, {FEW_MODELS} or more: items are estimated well, with a prior"
     if n > m:
         return "mml", f"{n} models are more than {m} items, too few to tell how items vary"
-    if item_model not in SERVES["mml-items"]:
+    if item_model not in ESTIMATORS["mml-items"].item_models:
         return "mml", f"{n} models are few, but only mml fits a {item_model}; with an item prior"
     return "mml-items", (
         f"{n} models, fewer than {FEW_MODELS}: abilities estimated along with items would be "
@@ -296,20 +284,20 @@ def _by_shape(item_model: str, n: int, m: int, *, grouped: bool) -> tuple[str, s
 def expected_seconds(
     item_model: str, estimator: str, response: str, n_models: int, n_items: int
 ) -> float:
-    """Estimate the time of a fit to full data of this size, right within a factor of about 3."""
+    """Estimate the time of a fit to complete data of this size, within a factor of about 3."""
     name = choose(item_model, estimator, response, (n_models, n_items), {}).estimator
     kind = item_model if item_model == "factor" else response if response == "beta" else name
     return 1e-6 * _MICROSECONDS[kind] * n_models * n_items
 
 
-def in_words(seconds: float) -> str:
-    """Say how long, as roughly as it is known.
+def duration_in_words(seconds: float) -> str:
+    """Write a duration in words, rounded to one digit.
 
-    >>> in_words(47.3), in_words(1000)
+    >>> duration_in_words(47.3), duration_in_words(1000)
     ('about 50 seconds', 'about 20 minutes')
     """
     if seconds <= 1:
         return "a second or less"
-    _, unit, name = next(step for step in _STEPS if seconds < step[0])
+    _, unit, name = next(step for step in _UNITS if seconds < step[0])
     count = float(f"{max(seconds / unit, 1):.1g}")
     return f"about {count:g} {name}"

@@ -1,4 +1,4 @@
-"""How well do item response models predict answers that were held out?"""
+"""Hold-out validation: fit without some cells, models or items, and predict these."""
 
 from __future__ import annotations
 
@@ -14,56 +14,57 @@ from evalstats_plugin.data.results import Results, finite
 from evalstats_plugin.errors import SelectionError, no_such
 from evalstats_plugin.irt.methods import MASKS
 from evalstats_plugin.runtime.lazy import need_torch
-from evalstats_plugin.runtime.workers import mapped, tell_progress
+from evalstats_plugin.runtime.workers import parallel_map, report_progress
 from evalstats_plugin.stats.arrays import FloatArray
 
-ITEM_MODELS = ("rasch", "2pl", "factor")
+_ITEM_MODELS = ("rasch", "2pl", "factor")
+"""Item models that can predict what was held out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldOut:
-    """Scores of the predictions of one part that was held out. Numbers are finite or ``None``."""
+    """Accuracy of the predictions of one held-out part. Numbers are finite or ``None``."""
 
     mask: str
-    """A name of `MASKS`: what was held out."""
+    """What was held out, a name of `MASKS`."""
     seed: int
-    """Of what was drawn; the same one holds out the same cells."""
+    """Seed of the draw; the same seed holds out the same cells."""
     item_model: str
     n_models: int
     n_items: int
     n_cells: int
-    """Held out and predicted."""
+    """Cells that were held out and predicted."""
     auc: float | None
-    """Chance that a right answer was given a higher probability than a wrong one."""
+    """Area under the ROC curve: the chance that a right answer has the higher prediction."""
     log_loss: float | None
     """Per answer, in nats."""
     brier: float | None
     """Mean squared error of the probability."""
     base_log_loss: float | None
-    """Of the share of right answers as the one probability of all."""
+    """Log loss of predicting the share of right answers for every cell."""
     notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalibrationBin:
-    """Held-out cells of like probability, all seeds of a mask together."""
+    """Held-out cells of similar predicted probability, all seeds of a mask together."""
 
     mask: str
     predicted: float
     observed: float
     std_error: float
-    """Of the observed share, if the predictions are true and the cells independent."""
+    """Standard error of `observed` if predictions are true and cells independent."""
     n_cells: int
 
 
 @dataclass(frozen=True)
 class HeldOuts(Results[HeldOut]):
-    """One row per mask and seed, and how well probabilities are calibrated."""
+    """One row per mask and seed, and the calibration of the predictions."""
 
     calibration: tuple[CalibrationBin, ...] = ()
 
 
-def held_out(
+def hold_out(
     matrix: ResponseMatrix,
     masks: Sequence[str] = ("random",),
     *,
@@ -77,21 +78,29 @@ def held_out(
     Parameters
     ----------
     masks
-        Names of `MASKS`. Held-out models and items show 30 % of their answers, by which they are
-        placed, the rest of the fit being frozen.
+        Names of `MASKS`. Of held-out models and items 30 % of the answers are shown, from which
+        they are estimated with the rest of the fit fixed.
     item_model
         ``"rasch"`` or ``"2pl"``, with items integrated out, or ``"factor"``.
     dimensions
-        Of ``"factor"``.
+        Number of dimensions of ``"factor"``, or ``"auto"``.
     seeds
-        Of the draws: one row for each.
+        Seeds of the random splits; one row for each.
 
     Raises
     ------
     SelectionError
-        No such mask, or an item model that cannot be asked.
+        No such mask, or an item model that cannot predict.
     DesignError
-        Too little is left to fit or to predict.
+        Too few cells are left to fit or to predict.
+
+    Examples
+    --------
+    >>> from evalstats_plugin.irt import hold_out, simulate_responses
+    >>> matrix, _ = simulate_responses(rng=0, n_models=12, n_items=40, item_model="rasch")
+    >>> (found,) = hold_out(matrix, item_model="rasch", seeds=[0])
+    >>> found.n_cells, found.log_loss < found.base_log_loss
+    (96, True)
     """
     need_torch("item response models", "irt")
     from evalstats_plugin.irt.model.data import counts_of
@@ -99,21 +108,23 @@ def held_out(
     _check(masks, item_model)
     counts = counts_of(matrix, device=device)
     observed = np.asarray((~np.isnan(matrix.scores)).any(axis=2))
-    told = _Told(counts, observed, _keys(matrix), item_model, dimensions)
-    outcomes = mapped(partial(_predicted, told), [(mask, seed) for mask in masks for seed in seeds])
+    data = _Data(counts, observed, _keys(matrix), item_model, dimensions)
+    outcomes = parallel_map(
+        partial(_predicted, data), [(mask, seed) for mask in masks for seed in seeds]
+    )
     rows: list[HeldOut] = []
     bins: list[CalibrationBin] = []
     for mask in masks:
         tests: list[tuple[FloatArray, Any]] = []
         for place, seed in enumerate(seeds, 1):
-            tell_progress(f"draw of {mask}", place, len(seeds))
+            report_progress(f"draw of {mask}", place, len(seeds))
             tests.append(next(outcomes))
             rows.append(_row(mask, seed, item_model, counts, tests[-1]))
         bins += _bins(mask, counts, tests)
     return HeldOuts(tuple(rows), counts.notes, calibration=tuple(bins))
 
 
-class _Told(NamedTuple):
+class _Data(NamedTuple):
     """What all draws have in common."""
 
     counts: Any
@@ -123,30 +134,30 @@ class _Told(NamedTuple):
     dimensions: int | str
 
 
-def _predicted(told: _Told, draw: tuple[str, int]) -> tuple[FloatArray, Any]:
-    """Hold out by one mask and seed: predictions of all cells, and which were held out."""
+def _predicted(data: _Data, draw: tuple[str, int]) -> tuple[FloatArray, Any]:
+    """Return predictions of all cells (N, M), and which were held out."""
     from evalstats_plugin.irt.estimators.frozen import predict_held_out
     from evalstats_plugin.irt.model.masks import MASKS
 
     mask, seed = draw
     rng = np.random.default_rng(seed)
-    split = MASKS[mask](told.observed, rng=rng, **told.keys.get(mask, {}))
-    fit = _estimator(told.item_model, told.dimensions, rng)
-    return predict_held_out(fit, told.counts, split), split.test
+    split = MASKS[mask](data.observed, rng=rng, **data.keys.get(mask, {}))
+    fit = _estimator(data.item_model, data.dimensions, rng)
+    return predict_held_out(fit, data.counts, split), split.test
 
 
 def _check(masks: Sequence[str], item_model: str) -> None:
     for mask in masks:
         if mask not in MASKS:
             raise SelectionError(no_such("mask", mask, MASKS, ", ".join(MASKS)))
-    if item_model not in ITEM_MODELS:
-        shown = ", ".join(ITEM_MODELS)
+    if item_model not in _ITEM_MODELS:
+        shown = ", ".join(_ITEM_MODELS)
         msg = f"answers are held out for item models {shown}, found {item_model!r}: choose of these"
         raise SelectionError(msg)
 
 
 def _keys(matrix: ResponseMatrix) -> dict[str, dict[str, FloatArray]]:
-    """What shifted masks go by: the ablest models, and the hardest items."""
+    """Keys of the shifted masks: largest for the most able models and the hardest items."""
     there = ~np.isnan(matrix.scores)
     right = np.where(there, matrix.scores, 0.0)
     by_model, by_item = (
@@ -156,7 +167,6 @@ def _keys(matrix: ResponseMatrix) -> dict[str, dict[str, FloatArray]]:
 
 
 def _estimator(item_model: str, dimensions: int | str, rng: np.random.Generator) -> Any:
-    need_torch("item response models", "irt")
     from evalstats_plugin.irt.estimators.factor import fit_factor
     from evalstats_plugin.irt.estimators.frozen import fit_curves
 
@@ -169,13 +179,13 @@ def _estimator(item_model: str, dimensions: int | str, rng: np.random.Generator)
 def _row(
     mask: str, seed: int, item_model: str, counts: Any, tested: tuple[FloatArray, Any]
 ) -> HeldOut:
-    from evalstats_plugin.irt.estimators import frozen
+    from evalstats_plugin.irt.estimators.frozen import score_held_out
 
     found, test = tested
-    scores = frozen.score_held_out(counts, found, test)
+    scores = score_held_out(counts, found, test)
     right, trials = (x.cpu().numpy()[test].sum() for x in (counts.right, counts.trials))
     share = np.full_like(found, right / trials)
-    base = frozen.score_held_out(counts, share, test)
+    base = score_held_out(counts, share, test)
     return HeldOut(
         mask=mask,
         seed=seed,
@@ -191,10 +201,14 @@ def _row(
 
 
 def _bins(mask: str, counts: Any, tests: list[tuple[FloatArray, Any]]) -> list[CalibrationBin]:
-    """Calibration over all seeds, as if they were more models."""
+    """Calibration over all seeds, as if each had models of its own."""
     from evalstats_plugin.irt.estimators.frozen import calibration
 
-    repeated = _repeated(counts, len(tests))
+    repeated = replace(
+        counts,
+        right=counts.right.repeat(len(tests), 1),
+        trials=counts.trials.repeat(len(tests), 1),
+    )
     predicted, test = (np.concatenate(x) for x in zip(*tests, strict=True))
     found = calibration(repeated, predicted, test)
     rows = zip(*(x.tolist() for x in found), strict=True)
@@ -202,8 +216,3 @@ def _bins(mask: str, counts: Any, tests: list[tuple[FloatArray, Any]]) -> list[C
         CalibrationBin(mask=mask, predicted=p, observed=o, std_error=s, n_cells=n)
         for p, o, s, n in rows
     ]
-
-
-def _repeated(counts: Any, times: int) -> Any:
-    """The same answers so many times, one below the other."""
-    return replace(counts, **{k: getattr(counts, k).repeat(times, 1) for k in ("right", "trials")})

@@ -1,57 +1,29 @@
-"""Put two separate calibrations on one scale, through items or models that both of them have.
+"""Linking: bring separate calibrations to one scale, through common items or models.
 
-A scale of ability is fixed up to ``θ → Aθ + B``. A joint fit of all answers, with missing cells,
-needs none of this where the groups of models are alike; unlike ones it draws together, as it
-takes them for one population.
+A scale of ability is fixed up to ``θ → Aθ + B``. `link` estimates A and B and transforms a fit;
+`linking_constants` and `on_scale_of` are its two steps. A joint fit of all answers, with missing
+cells, needs no linking if the groups of models are alike; if not, it shrinks them towards each
+other, as it treats them as one population. `seed_spread` compares fits from several seeds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Sequence
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from scipy import special
 
 from evalstats_plugin.errors import DesignError, SelectionError, no_such
+from evalstats_plugin.irt.answers import item_keys
 from evalstats_plugin.irt.model.fit import IRTFit
 from evalstats_plugin.stats.arrays import FloatArray
 
 Method = Literal["mean-mean", "mean-sigma", "haebara", "stocking-lord"]
-
-
-# Of the distribution of abilities, in standard deviations.
+METHODS: tuple[Method, ...] = ("mean-mean", "mean-sigma", "haebara", "stocking-lord")
+# Quadrature nodes over ability, in standard deviations of its distribution.
 _NODES = np.linspace(-4, 4, 41)
-
-
-class Link(NamedTuple):
-    """``θ_a = slope · θ_b + intercept``."""
-
-    slope: float
-    intercept: float
-    covariance: FloatArray
-    """Of slope and intercept, shape (2, 2): from how far the common items disagree (infinitesimal
-    jackknife), be it by errors of estimation or because an item has changed."""
-    n_common: int
-    method: str
-
-
-class CommonItems(NamedTuple):
-    """Parameters of the K common items in one calibration, each of shape (K,)."""
-
-    discrimination: FloatArray
-    difficulty: FloatArray
-    guessing: FloatArray
-    upper: float = 1.0
-
-
-class _Solution(NamedTuple):
-    slope: float
-    intercept: float
-    influence: FloatArray
-    """Shape (K, 2): how slope and intercept move with the weight of each item, times K."""
 
 
 def link(
@@ -66,25 +38,36 @@ def link(
     Parameters
     ----------
     method
-        ``"mean-mean"`` and ``"mean-sigma"`` [Mar77]_ compare averages of parameters;
-        ``"haebara"`` [Hae80]_ brings item curves together and ``"stocking-lord"`` [SL83]_ their
-        sum, which noisy parameters disturb less. Rasch scales only differ by a shift.
+        ``"mean-mean"`` and ``"mean-sigma"`` [Mar77]_ compare moments of the parameters;
+        ``"haebara"`` [Hae80]_ matches item curves and ``"stocking-lord"`` [SL83]_ their sum, which
+        is less sensitive to noisy parameters. Two Rasch scales differ by a shift only.
     through
         What both have in common. Through models only ``"mean-sigma"`` is possible.
 
     Returns
     -------
     IRTFit
-        Its covariance of abilities has the error of the link in it; the constants are in
+        Its covariance of abilities includes the error of the link; the constants are in
         ``hyperparameters["link"]``.
 
     Raises
     ------
+    SelectionError
+        No such method, or one that cannot link through models.
     DesignError
         Fewer than 3 items or models in common.
+
+    Examples
+    --------
+    >>> from evalstats_plugin import ResponseMatrix
+    >>> from evalstats_plugin.irt import fit_irt, link, simulate_responses
+    >>> scores = simulate_responses(rng=0, n_models=40, n_items=9, item_model="rasch")[0].scores
+    >>> old, new = map(ResponseMatrix.from_array, (scores[:20], scores[20:]))
+    >>> linked = link(fit_irt(old, "rasch"), fit_irt(new, "rasch"))
+    >>> linked.identification
+    'linked to another fit: ability ~ N(0, σ²), discriminations are 1'
     """
-    found = linking_constants(fit_a, fit_b, method, through=through)
-    return on_scale_of(fit_a, fit_b, found)
+    return on_scale_of(fit_a, fit_b, linking_constants(fit_a, fit_b, method, through=through))
 
 
 def linking_constants(
@@ -94,7 +77,7 @@ def linking_constants(
     *,
     through: Literal["items", "models"] = "items",
 ) -> Link:
-    """Find slope and intercept that bring `fit_b` to the scale of `fit_a`; see `link`."""
+    """Estimate the slope and intercept that bring `fit_b` to the scale of `fit_a`; see `link`."""
     if method not in METHODS:
         raise SelectionError(no_such("linking method", method, METHODS, ", ".join(METHODS)))
     shift_only = fit_a.item_model == fit_b.item_model == "rasch"
@@ -105,20 +88,23 @@ def linking_constants(
         i, j = _common(list(fit_a.models), list(fit_b.models), through)
         found = _by_spread(fit_a.ability[i], fit_b.ability[j], shift_only=shift_only)
         return _link(found, len(i), method)
-    keys = [
-        list(zip(f.tasks.astype(str), f.item_ids.astype(str), strict=True)) for f in (fit_a, fit_b)
-    ]
-    i, j = _common(keys[0], keys[1], through)
+    i, j = _common(item_keys(fit_a), item_keys(fit_b), through)
     known = fit_a.hyperparameters
     centre = float(known.get("ability_mean", fit_a.ability.mean()))
     sd = float(known.get("ability_sd", fit_a.ability.std()))
     at = centre + sd * _NODES
-    found = METHODS[method](_items(fit_a, i), _items(fit_b, j), at, shift_only)
+    a, b = _items(fit_a, i), _items(fit_b, j)
+    if method == "mean-sigma":
+        found = _by_spread(a.difficulty, b.difficulty, shift_only=shift_only)
+    elif method == "mean-mean":
+        found = _mean_mean(a, b)
+    else:
+        found = _by_curves(a, b, at, shift_only=shift_only, summed=method == "stocking-lord")
     return _link(found, len(i), method)
 
 
 def on_scale_of(fit_a: IRTFit, fit_b: IRTFit, found: Link) -> IRTFit:
-    """Return `fit_b` with abilities and items transformed by a link."""
+    """Return `fit_b` with its abilities and items transformed by the link `found`."""
     slope, intercept = found.slope, found.intercept
     known = fit_b.hyperparameters
     kept: dict[str, Any] = {"link": found._asdict() | {"covariance": found.covariance.tolist()}}
@@ -148,13 +134,25 @@ def on_scale_of(fit_a: IRTFit, fit_b: IRTFit, found: Link) -> IRTFit:
     )
 
 
-def _link(found: _Solution, count: int, method: str) -> Link:
-    if not found.slope > 0:
-        msg = f"linking slope is {found.slope:.3g}, expected above 0: what is common disagrees"
-        raise DesignError(msg)
-    fitted = 2 if found.influence[:, 0].any() else 1
-    covariance = found.influence.T @ found.influence / (count * (count - fitted))
-    return Link(found.slope, found.intercept, covariance, count, method)
+class Link(NamedTuple):
+    """``θ_a = slope · θ_b + intercept``."""
+
+    slope: float
+    intercept: float
+    covariance: FloatArray
+    """Of slope and intercept, shape (2, 2), by the infinitesimal jackknife: it shows how far common
+    items disagree, because of estimation errors or because an item has changed."""
+    n_common: int
+    method: str
+
+
+class CommonItems(NamedTuple):
+    """Parameters of the K common items in one calibration, each of shape (K,)."""
+
+    discrimination: FloatArray
+    difficulty: FloatArray
+    guessing: FloatArray
+    upper: float = 1.0
 
 
 def _common(a: list[Any], b: list[Any], what: str) -> tuple[list[int], list[int]]:
@@ -170,12 +168,27 @@ def _common(a: list[Any], b: list[Any], what: str) -> tuple[list[int], list[int]
 
 
 def _items(fit: IRTFit, at: list[int]) -> CommonItems:
-    upper = float(fit.hyperparameters.get("upper", 1.0))
-    return CommonItems(fit.discrimination[at], fit.difficulty[at], fit.guessing[at], upper)
+    return CommonItems(fit.discrimination[at], fit.difficulty[at], fit.guessing[at], fit.upper)
+
+
+def _link(found: _Solution, count: int, method: str) -> Link:
+    if not found.slope > 0:
+        msg = f"linking slope is {found.slope:.3g}, expected above 0: what is common disagrees"
+        raise DesignError(msg)
+    fitted = 2 if found.influence[:, 0].any() else 1
+    covariance = found.influence.T @ found.influence / (count * (count - fitted))
+    return Link(found.slope, found.intercept, covariance, count, method)
+
+
+class _Solution(NamedTuple):
+    slope: float
+    intercept: float
+    influence: FloatArray
+    """Derivatives of slope and intercept by the weight of each item, times K, shape (K, 2)."""
 
 
 def _by_spread(a: FloatArray, b: FloatArray, *, shift_only: bool) -> _Solution:
-    """Equal means, and unless `shift_only` equal standard deviations."""
+    """Match means and, unless `shift_only`, standard deviations (mean-sigma)."""
     a_off, b_off = a - a.mean(), b - b.mean()
     slope, of_slope = 1.0, np.zeros_like(a)
     if not shift_only:
@@ -186,12 +199,8 @@ def _by_spread(a: FloatArray, b: FloatArray, *, shift_only: bool) -> _Solution:
     return _Solution(slope, intercept, np.stack([of_slope, of_intercept], axis=1))
 
 
-def _mean_sigma(a: CommonItems, b: CommonItems, at: FloatArray, shift_only: bool) -> _Solution:  # noqa: ARG001, FBT001
-    return _by_spread(a.difficulty, b.difficulty, shift_only=shift_only)
-
-
-def _mean_mean(a: CommonItems, b: CommonItems, at: FloatArray, shift_only: bool) -> _Solution:  # noqa: ARG001, FBT001
-    # Rasch discriminations are all 1, which makes the slope 1 as well.
+def _mean_mean(a: CommonItems, b: CommonItems) -> _Solution:
+    """Match mean discriminations and difficulties; the slope of two Rasch scales is 1."""
     mean_a, mean_b = a.discrimination.mean(), b.discrimination.mean()
     slope = float(mean_b / mean_a)
     of_slope = (b.discrimination - mean_b - slope * (a.discrimination - mean_a)) / mean_a
@@ -202,18 +211,10 @@ def _mean_mean(a: CommonItems, b: CommonItems, at: FloatArray, shift_only: bool)
     return _Solution(slope, intercept, np.stack([of_slope, of_intercept], axis=1))
 
 
-def _haebara(a: CommonItems, b: CommonItems, at: FloatArray, shift_only: bool) -> _Solution:  # noqa: FBT001
-    return _by_curves(a, b, at, shift_only=shift_only, together=False)
-
-
-def _stocking_lord(a: CommonItems, b: CommonItems, at: FloatArray, shift_only: bool) -> _Solution:  # noqa: FBT001
-    return _by_curves(a, b, at, shift_only=shift_only, together=True)
-
-
 def _by_curves(
-    a: CommonItems, b: CommonItems, at: FloatArray, *, shift_only: bool, together: bool
+    a: CommonItems, b: CommonItems, at: FloatArray, *, shift_only: bool, summed: bool
 ) -> _Solution:
-    """Least squares between item curves, or between their sums."""
+    """Least squares between item curves (Haebara) or their sums (Stocking and Lord)."""
     from scipy import optimize
 
     weight = np.exp(-(_NODES**2) / 4)
@@ -230,17 +231,17 @@ def _by_curves(
 
     def residual(point: FloatArray) -> FloatArray:
         found = apart(point)[0]
-        return found.sum(axis=0) if together else found.ravel()
+        return found.sum(axis=0) if summed else found.ravel()
 
     def jacobian(point: FloatArray) -> FloatArray:
         found = apart(point)[1]
-        return found.sum(axis=0) if together else found.reshape(-1, found.shape[-1])
+        return found.sum(axis=0) if summed else found.reshape(-1, found.shape[-1])
 
     first = _by_spread(a.difficulty, b.difficulty, shift_only=True)
     start = np.array([0.0, first.intercept])[free]
     best = optimize.least_squares(residual, start, jac=jacobian, xtol=1e-14, ftol=1e-14, gtol=1e-14)
     apart_items, by_items = apart(best.x)
-    if together:
+    if summed:
         pulls = np.einsum("kq,qp->kp", apart_items, by_items.sum(axis=0))
         pulls += np.einsum("q,kqp->kp", apart_items.sum(axis=0), by_items)
     else:
@@ -263,13 +264,63 @@ def _curves(items: CommonItems, at: FloatArray) -> tuple[FloatArray, FloatArray]
     )
 
 
-METHODS: Mapping[str, Callable[[CommonItems, CommonItems, FloatArray, bool], _Solution]] = (
-    MappingProxyType(
-        {
-            "mean-mean": _mean_mean,
-            "mean-sigma": _mean_sigma,
-            "haebara": _haebara,
-            "stocking-lord": _stocking_lord,
-        }
+def seed_spread(fits: Sequence[IRTFit], *, scale: bool = True) -> SeedSpread:
+    """Link fits from several seeds, and measure how far their abilities lie apart.
+
+    Each fit is shifted, and with `scale` stretched and turned, to the mean and standard deviation
+    of the first one (mean-sigma linking [KB14]_).
+
+    Parameters
+    ----------
+    fits
+        Fits of the same models, in the same order.
+
+    Raises
+    ------
+    DesignError
+        Fewer than two fits, fits of other models, or a fit in which all abilities are equal.
+
+    Examples
+    --------
+    >>> from dataclasses import replace
+    >>> from evalstats_plugin.irt import fit_irt, seed_spread, simulate_responses
+    >>> fit = fit_irt(simulate_responses(rng=0, n_models=5, n_items=30)[0], "rasch")
+    >>> found = seed_spread([fit, replace(fit, ability=3 - 2 * fit.ability)])
+    >>> found.turned, bool(found.spread.max() < 1e-9)
+    (1, True)
+    """
+    if len(fits) < 2 or any(fit.models != fits[0].models for fit in fits):
+        what = "fit" if len(fits) == 1 else "fits of different models" if fits else "fits"
+        raise DesignError(f"{len(fits)} {what} found, expected 2 seeds or more of the same models")
+    theta: FloatArray = np.stack([fit.ability for fit in fits])
+    centre = theta - theta.mean(axis=1, keepdims=True)
+    sd = centre.std(axis=1, keepdims=True)
+    if scale and not (sd > 0).all():
+        raise DesignError("in a fit all models are equally able, so that it has no scale to link")
+    sign = np.where(centre @ centre[0] < 0, -1.0, 1.0) if scale else np.ones(len(theta))
+    factor = sign[:, None] * (sd[0] / sd if scale else 1.0)
+    linked = factor * centre + theta[0].mean()
+    return SeedSpread(
+        models=fits[0].models,
+        mean=linked.mean(axis=0),
+        spread=linked.std(axis=0, ddof=1),
+        lowest=linked.min(axis=0),
+        highest=linked.max(axis=0),
+        turned=int((sign < 0).sum()),
     )
-)
+
+
+class SeedSpread(NamedTuple):
+    """How far fits from different seeds lie apart on a common scale; arrays of shape (N,).
+
+    Not an interval: seeds differ by the optimiser's luck, which says nothing about other items.
+    """
+
+    models: tuple[str, ...]
+    mean: FloatArray
+    spread: FloatArray
+    """Standard deviation between seeds."""
+    lowest: FloatArray
+    highest: FloatArray
+    turned: int
+    """Fits that counted ability in the other direction."""

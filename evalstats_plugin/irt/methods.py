@@ -1,9 +1,9 @@
-"""What `fit_irt` can fit, and with what: names, a line on each, and what each one takes."""
-# PART masks - What can be held out of a response matrix by name, with a line on each.
+"""Item models, responses, estimators with their options, and masks; loads nothing else."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 
 ITEM_MODELS: Mapping[str, str] = MappingProxyType(
@@ -16,60 +16,71 @@ ITEM_MODELS: Mapping[str, str] = MappingProxyType(
     }
 )
 
-
 RESPONSES: Mapping[str, str] = MappingProxyType(
     {
         "binomial": "right or wrong; a score in between counts as a fraction of a success",
         "beta": "scores anywhere in [0, 1], whose spread is fitted too; predicts no better",
     }
 )
-"""How scores vary around what is expected of them."""
+"""How scores vary around their expectation."""
 
 
-ESTIMATORS: Mapping[str, str] = MappingProxyType(
+@dataclass(frozen=True, slots=True)
+class Estimator:
+    """One estimator of `fit_irt`."""
+
+    summary: str
+    function: str
+    """``"module:function"``, loaded on use."""
+    item_models: tuple[str, ...]
+    options: tuple[str, ...] = ()
+    draws: bool = False
+    """Whether it takes random numbers."""
+
+
+_HERE = "evalstats_plugin.irt.estimators."
+
+ESTIMATORS: Mapping[str, Estimator] = MappingProxyType(
     {
-        "mml-items": "marginal maximum likelihood, items integrated out: for few models",
-        "mml": "marginal maximum likelihood, models integrated out: for hundreds of models",
-        "cml-items": "conditional on how many models get each item right: for few models",
-        "cml": "conditional on how many items each model gets right: for hundreds of models",
-        "map": "posterior mode under normal priors: shrinks, only to compare with",
-        "jml": "joint maximum likelihood: stretches, only to compare with",
-        "vi": "variational posterior: shrinks, only to compare with",
-        "mcmc": "posterior draws by Gibbs sampling: slow, assumes no shape of the posterior",
-    }
-)
-"""What `fit_irt` can fit with, besides ``"auto"``."""
-
-
-_JOINT = ("rasch", "2pl")
-
-
-SERVES: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "mml-items": _JOINT, "mml": ("rasch", "1pl", "2pl", "3pl"), "cml-items": ("rasch",),
-        "cml": ("rasch",), "map": (*_JOINT, "factor"), "jml": _JOINT, "vi": _JOINT, "mcmc": _JOINT,
-    }
-)  # fmt: skip
-"""The item models of each estimator."""
-
-
-OPTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "mml": (
-            "prior", "guessing_prior", "upper", "nodes", "tolerance", "max_steps",
-            "std_errors", "sandwich", "groups",
+        "mml-items": Estimator(
+            "marginal maximum likelihood, items integrated out: for few models",
+            _HERE + "items_integrated:fit_mml_items", ("rasch", "2pl"), ("kind", "max_iter"),
         ),
-        "mml-items": ("kind", "max_iter"),
-        "cml-items": (),
-        "cml": (),
-        "map": ("strength",),
-        "jml": ("max_iter",),
-        "vi": ("family", "prior", "tolerance", "max_steps"),
-        "mcmc": ("sampler", "chains", "draws", "warm_up"),
+        "mml": Estimator(
+            "marginal maximum likelihood, models integrated out: for hundreds of models",
+            _HERE + "fitted:fit_mml", ("rasch", "1pl", "2pl", "3pl"),
+            ("prior", "guessing_prior", "upper", "nodes", "tolerance", "max_steps", "std_errors",
+             "sandwich", "groups"),
+        ),
+        "cml-items": Estimator(
+            "conditional on how many models get each item right: for few models",
+            _HERE + "cml:fit_cml_items", ("rasch",),
+        ),
+        "cml": Estimator(
+            "conditional on how many items each model gets right: for hundreds of models",
+            _HERE + "cml:fit_cml", ("rasch",),
+        ),
+        "map": Estimator(
+            "posterior mode under normal priors: shrinks, only to compare with",
+            _HERE + "joint:fit_map", ("rasch", "2pl", "factor"), ("strength",), draws=True,
+        ),
+        "jml": Estimator(
+            "joint maximum likelihood: stretches, only to compare with",
+            _HERE + "joint:fit_jml", ("rasch", "2pl"), ("max_iter",),
+        ),
+        "vi": Estimator(
+            "variational posterior: shrinks, only to compare with",
+            _HERE + "variational:fit_vi", ("rasch", "2pl"),
+            ("family", "prior", "tolerance", "max_steps"),
+        ),
+        "mcmc": Estimator(
+            "posterior draws by Gibbs sampling: slow, assumes no shape of the posterior",
+            _HERE + "draws:fit_mcmc", ("rasch", "2pl"), ("sampler", "chains", "draws", "warm_up"),
+            draws=True,
+        ),
     }
 )  # fmt: skip
-"""The options of each estimator."""
-
+"""Estimators of `fit_irt`, besides ``"auto"``."""
 
 OPTIONS_OF_MODEL: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -77,8 +88,7 @@ OPTIONS_OF_MODEL: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "beta": ("intercept_sd", "discrimination_sd", "precision_sd", "adjusted", "max_steps"),
     }
 )
-"""The options of an item model or a response that has one estimator, in place of those above."""
-
+"""The options of an item model or a response that has a single estimator."""
 
 MASKS: Mapping[str, str] = MappingProxyType(
     {
@@ -91,4 +101,4 @@ MASKS: Mapping[str, str] = MappingProxyType(
         "shifted-columns": "the hardest items",
     }
 )
-"""Those of `irt.masks.MASKS` that need nothing but the answers; ``"temporal"`` needs dates."""
+"""Masks of `irt.model.masks` that need nothing but the answers; ``"temporal"`` needs dates."""

@@ -1,23 +1,27 @@
-"""What a fitted scale of abilities says of each model and item, as records."""
-# PART ability_rows - From a fitted item response model to records: models, differences from a baseline, items.
-# PART ability_factors - From a fitted factor model to records: abilities of each model, and what items ask for.
+"""Tables of a fit: abilities of models with intervals, and the items, as records.
+
+* `abilities`: models of an `IRTFit`, most able first, with differences from a baseline and items
+* `factor_abilities`: models and loadings of a `FactorFit`
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
 from evalstats_plugin.comparisons.rows import Comparison
-from evalstats_plugin.data.matrix import ResponseMatrix, part
+from evalstats_plugin.data.matrix import ResponseMatrix, submatrix
 from evalstats_plugin.data.results import Results, finite, records
 from evalstats_plugin.data.runs import is_model
 from evalstats_plugin.errors import DesignError, SelectionError, few, no_such
-from evalstats_plugin.irt.answers import short
+from evalstats_plugin.irt.answers import item_keys, short_metric
+from evalstats_plugin.irt.fit_statistics import cells_of, item_totals, mean_squares
+from evalstats_plugin.irt.suspects import suspect_items
 from evalstats_plugin.stats.arrays import FloatArray
 from evalstats_plugin.stats.interval import normal_quantile
 from evalstats_plugin.stats.many import holm
@@ -26,89 +30,10 @@ if TYPE_CHECKING:
     from evalstats_plugin.irt.model.fit import FactorFit, IRTFit
 
 
-ODD_ORDER = 0.9
-"""Rank correlation of ability with score below which one ability may not be what items measure."""
-
-
-FEWEST_IN_ORDER = 10
-"""Models with all items, from which on their order tells that."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ability:
-    """How able one model is, on a scale that it shares with the others.
-
-    Numbers are finite or ``None``, never NaN.
-    """
-
-    model: str
-    task: str
-    """Names of the tasks whose items make the scale, joined by commas."""
-    metric: str
-    n_items: int
-    """Items of these that the model took."""
-    n_models: int
-    """On the scale."""
-    score: float | None
-    """Mean over the items taken, each the mean of its epochs."""
-    estimate: float | None
-    """The ability, θ."""
-    low: float | None
-    high: float | None
-    std_error: float | None
-    confidence_level: float
-    item_model: str
-    estimator: str
-    scale: str
-    """What fixes it, such as ``"abilities sum to 0"``."""
-    notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ItemEstimate:
-    """How hard one item is, how well it tells models apart, and whether it fits.
-
-    Numbers are finite or ``None``, never NaN.
-    """
-
-    item: str
-    task: str
-    metric: str
-    n_models: int
-    """That took it."""
-    score: float | None
-    """Mean over models and epochs."""
-    difficulty: float | None
-    difficulty_std_error: float | None
-    discrimination: float | None
-    discrimination_std_error: float | None
-    guessing: float | None
-    infit: float | None
-    """Noise of the answers over what the model expects, those near the item's level counting most.
-    """
-    outfit: float | None
-    """The same with all answers counting alike."""
-    item_rest: float | None
-    """Correlation with the models' means on the other items."""
-    notes: tuple[str, ...] = ()
-    """Why a person should look at it, the gravest first; empty for most items."""
-
-
-@dataclass(frozen=True)
-class Abilities(Results[Ability]):
-    """The models, the ablest first, and what goes with them."""
-
-    items: tuple[ItemEstimate, ...] = ()
-    """Those to look at first; empty where they were not asked for."""
-    differences: tuple[Comparison, ...] = ()
-    """Of the other models' abilities to the baseline's."""
-    fit: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """What was fitted and how: see `IRTFit.summary`."""
-
-    @property
-    def flagged(self) -> tuple[ItemEstimate, ...]:
-        """Items that a person should look at."""
-        return tuple(item for item in self.items if item.notes)
+# Rank correlation of ability and score below which items may measure more than one ability, and
+# the least number of models with all items to judge it by.
+_ODD_ORDER = 0.9
+_FEWEST_IN_ORDER = 10
 
 
 def abilities(
@@ -119,16 +44,16 @@ def abilities(
     baseline: str | None = None,
     items: bool = False,
 ) -> Abilities:
-    """Return the models of a fit with intervals, the ablest first.
+    """Return the abilities of the models of a fit with intervals, the most able first.
 
     Parameters
     ----------
     fit
-        Of the models of `matrix`; of its items, or of others too.
+        Fit of the models of `matrix`; it may have further items.
     baseline
-        Model with which the others are compared, by the covariance of the two abilities.
+        Name of a model to which the others are compared, by the covariance of the abilities.
     items
-        Whether to give the items too, those to look at first.
+        Whether to return the items as well, those to look at first.
 
     Raises
     ------
@@ -136,14 +61,25 @@ def abilities(
         The confidence level is not between 0 and 1.
     SelectionError
         No model has the baseline's name.
+
+    Examples
+    --------
+    >>> from evalstats_plugin.irt import abilities, fit_irt, simulate_responses
+    >>> matrix, _ = simulate_responses(rng=0, n_models=5, n_items=30, item_model="rasch")
+    >>> for row in abilities(fit_irt(matrix, "rasch"), matrix)[:2]:
+    ...     print(row.model, round(row.low, 1), round(row.estimate, 1), round(row.high, 1))
+    model_2 0.0 0.8 1.6
+    model_0 -0.1 0.6 1.4
     """
-    if not 0 < confidence_level < 1:
-        msg = f"confidence level {confidence_level} found, expected a number between 0 and 1"
-        raise DesignError(msg)
+    _check_level(confidence_level)
     against = None if baseline is None else _baseline(fit.models, baseline)
     return Abilities(
         rows=tuple(_ability_rows(fit, matrix, confidence_level)),
-        notes=(*fit.notes, *_order(fit, matrix), *(_hardly_known(fit) if items else ())),
+        notes=(
+            *fit.notes,
+            *_note_on_order(fit, matrix),
+            *(_note_on_discriminations(fit) if items else ()),
+        ),
         items=tuple(item_estimates(fit, matrix, confidence_level)) if items else (),
         differences=(
             () if against is None else tuple(_differences(fit, matrix, confidence_level, against))
@@ -152,20 +88,155 @@ def abilities(
     )
 
 
-class _Totals(NamedTuple):
-    right: FloatArray
-    """Mean score of each model on each item over epochs, shape (N, M); 0 where missing."""
-    there: NDArray[np.bool_]
-    """Shape (N, M)."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ability:
+    """Ability of one model, on a scale shared with the others. Numbers are finite or ``None``."""
 
-    def mean(self, axis: int) -> FloatArray:
-        with np.errstate(invalid="ignore"):
-            return self.right.sum(axis=axis) / self.there.sum(axis=axis)
+    model: str
+    task: str
+    """Names of the tasks whose items make the scale, joined by commas."""
+    metric: str
+    n_items: int
+    """Items that the model answered."""
+    n_models: int
+    """Models on the scale."""
+    score: float | None
+    """Mean over the answered items, each the mean of its epochs."""
+    estimate: float | None
+    """The ability, θ."""
+    low: float | None
+    high: float | None
+    std_error: float | None
+    confidence_level: float
+    item_model: str
+    estimator: str
+    scale: str
+    """What fixes the scale, such as ``"abilities sum to 0"``."""
+    notes: tuple[str, ...] = ()
 
 
-def _totals(matrix: ResponseMatrix) -> _Totals:
-    trials = (~np.isnan(matrix.scores)).sum(axis=2)
-    return _Totals(np.nansum(matrix.scores, axis=2) / np.maximum(trials, 1), trials > 0)
+@dataclass(frozen=True)
+class Abilities(Results[Ability]):
+    """Abilities of the models, the most able first."""
+
+    drawn_as: ClassVar[tuple[str, ...]] = ("abilities", "items")
+
+    items: tuple[ItemEstimate, ...] = ()
+    """Those to look at first; empty unless requested."""
+    differences: tuple[Comparison, ...] = ()
+    """Each other model's ability minus that of the baseline."""
+    fit: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """What was fitted and how, see `IRTFit.summary`."""
+
+    @property
+    def flagged(self) -> tuple[ItemEstimate, ...]:
+        """Items that a person should look at."""
+        return tuple(item for item in self.items if item.notes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemEstimate:
+    """Parameters and fit of one item. Numbers are finite or ``None``."""
+
+    item: str
+    task: str
+    metric: str
+    n_models: int
+    """Models that answered it."""
+    score: float | None
+    """Mean over models and epochs."""
+    difficulty: float | None
+    difficulty_std_error: float | None
+    discrimination: float | None
+    discrimination_std_error: float | None
+    guessing: float | None
+    infit: float | None
+    """Information-weighted mean square; 1 is as the model expects, more is noise."""
+    outfit: float | None
+    """Unweighted mean square."""
+    item_rest: float | None
+    """Correlation with the models' mean scores on the other items."""
+    notes: tuple[str, ...] = ()
+    """Why a person should look at it, the most serious reason first; empty for most items."""
+
+
+def factor_abilities(
+    fit: FactorFit, matrix: ResponseMatrix, *, confidence_level: float = 0.95
+) -> FactorAbilities:
+    """Return the abilities and loadings of a factor model fitted to this matrix.
+
+    Raises
+    ------
+    DesignError
+        The confidence level is not between 0 and 1, or the matrix has other models or items.
+    """
+    _check_level(confidence_level)
+    # Checks that the matrix is that of the fit.
+    cells_of(fit, matrix)
+    totals = _totals(matrix)
+    same = {
+        **_tasks_and_metrics(matrix),
+        "n_models": len(fit.models),
+        "confidence_level": confidence_level,
+        "scale": fit.identification,
+    }
+    n_items: list[int] = totals.there.sum(axis=1).tolist()
+    return FactorAbilities(
+        rows=_factor_rows(fit, totals.mean(axis=1).tolist(), n_items, same),
+        notes=fit.notes,
+        items=_loading_rows(fit, matrix, totals.mean(axis=0).tolist()),
+        fit=fit.summary(),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactorAbility:
+    """Ability of one model in one dimension. Numbers are finite or ``None``."""
+
+    model: str
+    dimension: int
+    """From 1."""
+    task: str
+    metric: str
+    n_items: int
+    n_models: int
+    score: float | None
+    """Mean over the answered items, the same in each dimension."""
+    estimate: float | None
+    low: float | None
+    high: float | None
+    std_error: float | None
+    """Given the items."""
+    confidence_level: float
+    scale: str
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class FactorAbilities(Results[FactorAbility]):
+    """A row per model and dimension, models of the highest score first."""
+
+    items: tuple[FactorLoading, ...] = ()
+    """Loadings by dimension, the largest first."""
+    fit: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """What was fitted and how, see `FactorFit.summary`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactorLoading:
+    """Loading of one item on one dimension. Numbers are finite or ``None``."""
+
+    item: str
+    dimension: int
+    task: str
+    metric: str
+    score: float | None
+    loading: float | None
+    std_error: float | None
+    """Given the abilities."""
+    intercept: float | None
+    """Logit at abilities 0."""
+    notes: tuple[str, ...] = ()
 
 
 def _ability_rows(fit: IRTFit, matrix: ResponseMatrix, level: float) -> list[Ability]:
@@ -188,25 +259,6 @@ def _ability_rows(fit: IRTFit, matrix: ResponseMatrix, level: float) -> list[Abi
     return records(Ability, columns, _scale(fit, matrix) | {"confidence_level": level})
 
 
-def _scale(fit: IRTFit, matrix: ResponseMatrix) -> dict[str, Any]:
-    return {
-        "task": _names(matrix.tasks),
-        "metric": _names(np.asarray([short(name) for name in matrix.metrics.astype(str)])),
-        "n_models": len(fit.models),
-        "item_model": fit.item_model,
-        "estimator": fit.estimator,
-        "scale": fit.identification,
-    }
-
-
-def _names(column: NDArray[Any]) -> str:
-    return ", ".join(dict.fromkeys(column.astype(str).tolist()))
-
-
-def _finite(values: FloatArray) -> list[float | None]:
-    return [finite(value) for value in values.tolist()]
-
-
 def _baseline(models: Sequence[str], name: str) -> int:
     found = next((m for m in models if m == name), None)
     found = found or next((m for m in models if is_model(m, name)), None)
@@ -218,7 +270,7 @@ def _baseline(models: Sequence[str], name: str) -> int:
 def _differences(
     fit: IRTFit, matrix: ResponseMatrix, level: float, against: int
 ) -> list[Comparison]:
-    """How much abler each other model is; p-values allow for all of them (Holm)."""
+    """Each other model's ability minus that of model `against`; p-values adjusted by Holm."""
     covariance = fit.ability_covariance
     own = np.diagonal(covariance)
     difference = fit.ability - fit.ability[against]
@@ -254,17 +306,14 @@ def _differences(
 
 
 def item_estimates(fit: IRTFit, matrix: ResponseMatrix, level: float) -> list[ItemEstimate]:
-    """Return the items, those to look at first, the others by difficulty, the hardest first."""
-    from evalstats_plugin.irt.item_fit import cells_of, item_totals, mean_squares
-    from evalstats_plugin.irt.suspects import suspects
-
-    fit, matrix = _shared(fit, matrix)
+    """Return the items, those to look at first, then the others from the hardest."""
+    fit, matrix = _common_items(fit, matrix)
     cells = cells_of(fit, matrix)
     squares = mean_squares(cells)
-    listed = suspects(fit, matrix, confidence_level=level)
+    listed = suspect_items(fit, matrix, confidence_level=level)
     reasons = {(row.task, row.item): row.reasons for row in listed}
     place = {key: k for k, key in enumerate(reasons)}
-    keys = list(zip(matrix.tasks.astype(str), matrix.item_ids.astype(str), strict=True))
+    keys = item_keys(matrix)
     last = len(place)
     order = sorted(
         range(len(keys)), key=lambda j: (place.get(keys[j], last), -float(fit.difficulty[j]))
@@ -284,7 +333,7 @@ def item_estimates(fit: IRTFit, matrix: ResponseMatrix, level: float) -> list[It
     columns: dict[str, Sequence[Any]] = {
         "item": [keys[j][1] for j in order],
         "task": [keys[j][0] for j in order],
-        "metric": [short(str(matrix.metrics[j])) for j in order],
+        "metric": [short_metric(str(matrix.metrics[j])) for j in order],
         "n_models": totals.there.sum(axis=0)[order].tolist(),
         "notes": [reasons.get(keys[j], ()) for j in order],
         **{name: _finite(values[order]) for name, values in numbers.items()},
@@ -292,47 +341,10 @@ def item_estimates(fit: IRTFit, matrix: ResponseMatrix, level: float) -> list[It
     return records(ItemEstimate, columns, {})
 
 
-def _order(fit: IRTFit, matrix: ResponseMatrix) -> list[str]:
-    """Say where abilities order the models otherwise than their scores on the same items."""
-    totals = _totals(matrix)
-    same = totals.there.all(axis=1) & np.isfinite(fit.ability)
-    if same.sum() < FEWEST_IN_ORDER:
-        return []
-    score = totals.mean(axis=1)
-    correlation = float(np.corrcoef(_ranks(fit.ability[same]), _ranks(score[same]))[0, 1])
-    if correlation >= ODD_ORDER:
-        return []
-    return [
-        "abilities order the models otherwise than their scores on the same items (rank "
-        f"correlation {correlation:.2f}): these items may measure more than one ability; "
-        'look at those with negative discrimination, or fit item model "rasch"'
-    ]
-
-
-def _ranks(values: FloatArray) -> FloatArray:
-    """Rank from 1, ties in the middle; what differs by rounding is a tie."""
-    _, place, size = np.unique(values.round(9), return_inverse=True, return_counts=True)
-    return (np.cumsum(size) - (size - 1) / 2)[place]
-
-
-def _hardly_known(fit: IRTFit) -> list[str]:
-    """Say where infit, outfit and reasons that rest on them are computed at shaky estimates."""
-    unsure = int((fit.discrimination_std_error > np.abs(fit.discrimination)).sum())
-    return (
-        [
-            f"{unsure} of {len(fit.item_ids)} items have a discrimination with a standard error "
-            f"larger than itself: {len(fit.models)} models are too few to tell it, and infit and "
-            "outfit of these items mean little"
-        ]
-        if unsure
-        else []
-    )
-
-
-def _shared(fit: IRTFit, matrix: ResponseMatrix) -> tuple[IRTFit, ResponseMatrix]:
-    """Return the items that both have, in the matrix's order: a bank has others too."""
-    known = {key: j for j, key in enumerate(_keys(fit))}
-    there = [known.get(key, -1) for key in _keys(matrix)]
+def _common_items(fit: IRTFit, matrix: ResponseMatrix) -> tuple[IRTFit, ResponseMatrix]:
+    """Restrict both to their common items, in the order of the matrix: a bank has others, too."""
+    known = {key: j for j, key in enumerate(item_keys(fit))}
+    there = [known.get(key, -1) for key in item_keys(matrix)]
     places = np.asarray(there, dtype=np.int64)
     if np.array_equal(places, np.arange(len(fit.item_ids))):
         return fit, matrix
@@ -348,96 +360,43 @@ def _shared(fit: IRTFit, matrix: ResponseMatrix) -> tuple[IRTFit, ResponseMatrix
         for f in fields(fit)
         if f.name in per_item and getattr(fit, f.name) is not None
     }
-    return replace(fit, **cut), part(matrix, np.arange(len(matrix.models)), here)
+    return replace(fit, **cut), submatrix(matrix, np.arange(len(matrix.models)), here)
 
 
-def _keys(of: IRTFit | ResponseMatrix) -> list[tuple[str, str]]:
-    return list(zip(of.tasks.astype(str).tolist(), of.item_ids.astype(str).tolist(), strict=True))
+def _note_on_order(fit: IRTFit, matrix: ResponseMatrix) -> list[str]:
+    """Note abilities that order the models otherwise than their scores on the same items."""
+    totals = _totals(matrix)
+    same = totals.there.all(axis=1) & np.isfinite(fit.ability)
+    if same.sum() < _FEWEST_IN_ORDER:
+        return []
+    score = totals.mean(axis=1)
+    correlation = float(np.corrcoef(_ranks(fit.ability[same]), _ranks(score[same]))[0, 1])
+    if correlation >= _ODD_ORDER:
+        return []
+    return [
+        "abilities order the models otherwise than their scores on the same items (rank "
+        f"correlation {correlation:.2f}): these items may measure more than one ability; "
+        'look at those with negative discrimination, or fit item model "rasch"'
+    ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FactorAbility:
-    """How able one model is in one dimension. Numbers are finite or ``None``."""
-
-    model: str
-    dimension: int
-    """From 1."""
-    task: str
-    metric: str
-    n_items: int
-    n_models: int
-    score: float | None
-    """Mean over the items taken, the same in each dimension."""
-    estimate: float | None
-    low: float | None
-    high: float | None
-    std_error: float | None
-    """Items taken as known."""
-    confidence_level: float
-    scale: str
-    notes: tuple[str, ...] = ()
+def _ranks(values: FloatArray) -> FloatArray:
+    """Rank from 1, with mean ranks for ties; values that differ by rounding are tied."""
+    _, place, size = np.unique(values.round(9), return_inverse=True, return_counts=True)
+    return (np.cumsum(size) - (size - 1) / 2)[place]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FactorLoading:
-    """How much one item asks of one dimension. Numbers are finite or ``None``."""
-
-    item: str
-    dimension: int
-    task: str
-    metric: str
-    score: float | None
-    loading: float | None
-    std_error: float | None
-    """Abilities taken as known."""
-    intercept: float | None
-    """Logit of a model whose abilities are all 0."""
-    notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class FactorAbilities(Results[FactorAbility]):
-    """The models, those of the highest score first, a row for each dimension."""
-
-    items: tuple[FactorLoading, ...] = ()
-    """Those that ask most of a dimension first."""
-    fit: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """What was fitted and how: see `FactorFit.summary`."""
-
-
-def factor_abilities(
-    fit: FactorFit, matrix: ResponseMatrix, *, confidence_level: float = 0.95
-) -> FactorAbilities:
-    """Return abilities and loadings of a fit to this matrix.
-
-    Raises
-    ------
-    DesignError
-        The confidence level is not between 0 and 1, or the matrix has other models or items.
-    """
-    from evalstats_plugin.irt.item_fit import cells_of
-
-    if not 0 < confidence_level < 1:
-        msg = f"confidence level {confidence_level} found, expected a number between 0 and 1"
-        raise DesignError(msg)
-    cells = cells_of(fit, matrix)
-    there: NDArray[np.bool_] = np.asarray(cells.trials > 0)
-    score = np.where(there, cells.right / np.maximum(cells.trials, 1), 0.0)
-    metrics = dict.fromkeys(short(str(name)) for name in matrix.metrics)
-    same = {
-        "task": ", ".join(dict.fromkeys(matrix.tasks.astype(str).tolist())),
-        "metric": ", ".join(metrics),
-        "n_models": len(fit.models),
-        "confidence_level": confidence_level,
-        "scale": fit.identification,
-    }
-    with np.errstate(invalid="ignore"):
-        by_model, by_item = (score.sum(axis=k) / there.sum(axis=k) for k in (1, 0))
-    return FactorAbilities(
-        rows=_factor_rows(fit, by_model.tolist(), there.sum(axis=1).tolist(), same),
-        notes=fit.notes,
-        items=_items(fit, matrix, by_item.tolist()),
-        fit=fit.summary(),
+def _note_on_discriminations(fit: IRTFit) -> list[str]:
+    """Note uncertain discriminations, at which infit and outfit mean little."""
+    unsure = int((fit.discrimination_std_error > np.abs(fit.discrimination)).sum())
+    return (
+        [
+            f"{unsure} of {len(fit.item_ids)} items have a discrimination with a standard error "
+            f"larger than itself: {len(fit.models)} models are too few to tell it, and infit and "
+            "outfit of these items mean little"
+        ]
+        if unsure
+        else []
     )
 
 
@@ -466,7 +425,9 @@ def _factor_rows(
     )
 
 
-def _items(fit: FactorFit, matrix: ResponseMatrix, score: list[float]) -> tuple[FactorLoading, ...]:
+def _loading_rows(
+    fit: FactorFit, matrix: ResponseMatrix, score: list[float]
+) -> tuple[FactorLoading, ...]:
     loading: list[list[float]] = fit.loading.tolist()
     error: list[list[float]] = fit.loading_std_error.tolist()
     intercept: list[float] = fit.intercept.tolist()
@@ -475,7 +436,7 @@ def _items(fit: FactorFit, matrix: ResponseMatrix, score: list[float]) -> tuple[
             item=str(fit.item_ids[j]),
             dimension=k + 1,
             task=str(fit.tasks[j]),
-            metric=short(str(matrix.metrics[j])),
+            metric=short_metric(str(matrix.metrics[j])),
             score=finite(score[j]),
             loading=finite(loading[j][k]),
             std_error=finite(error[j][k]),
@@ -484,3 +445,47 @@ def _items(fit: FactorFit, matrix: ResponseMatrix, score: list[float]) -> tuple[
         for k in range(fit.n_dimensions)
         for j in sorted(range(len(score)), key=lambda j: -abs(loading[j][k]))
     )
+
+
+def _check_level(confidence_level: float) -> None:
+    if not 0 < confidence_level < 1:
+        msg = f"confidence level {confidence_level} found, expected a number between 0 and 1"
+        raise DesignError(msg)
+
+
+class _Totals(NamedTuple):
+    right: FloatArray
+    """Mean score over epochs, shape (N, M); 0 where missing."""
+    there: NDArray[np.bool_]
+    """Whether there is a score, shape (N, M)."""
+
+    def mean(self, axis: int) -> FloatArray:
+        with np.errstate(invalid="ignore"):
+            return self.right.sum(axis=axis) / self.there.sum(axis=axis)
+
+
+def _totals(matrix: ResponseMatrix) -> _Totals:
+    trials = (~np.isnan(matrix.scores)).sum(axis=2)
+    return _Totals(np.nansum(matrix.scores, axis=2) / np.maximum(trials, 1), trials > 0)
+
+
+def _scale(fit: IRTFit, matrix: ResponseMatrix) -> dict[str, Any]:
+    return {
+        **_tasks_and_metrics(matrix),
+        "n_models": len(fit.models),
+        "item_model": fit.item_model,
+        "estimator": fit.estimator,
+        "scale": fit.identification,
+    }
+
+
+def _tasks_and_metrics(matrix: ResponseMatrix) -> dict[str, str]:
+    metrics = (short_metric(name) for name in matrix.metrics.astype(str).tolist())
+    return {
+        "task": ", ".join(dict.fromkeys(matrix.tasks.astype(str).tolist())),
+        "metric": ", ".join(dict.fromkeys(metrics)),
+    }
+
+
+def _finite(values: FloatArray) -> list[float | None]:
+    return [finite(value) for value in values.tolist()]

@@ -1,4 +1,4 @@
-"""How able are models that answered items fitted before?"""
+"""Score models on items fitted before: EAP, MAP, maximum likelihood or Warm's estimate."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 import numpy as np
 
-from evalstats_plugin.data.matrix import ResponseMatrix, part
+from evalstats_plugin.data.matrix import ResponseMatrix, submatrix
 from evalstats_plugin.errors import DesignError, SelectionError, few, no_such
+from evalstats_plugin.irt.answers import item_keys
 from evalstats_plugin.runtime.lazy import need_torch
 
 if TYPE_CHECKING:
@@ -17,10 +18,7 @@ if TYPE_CHECKING:
     from evalstats_plugin.irt.estimators.frozen import ScoreMethod
     from evalstats_plugin.irt.model.fit import FactorFit, IRTFit
 
-
 FitT = TypeVar("FitT", "IRTFit", "FactorFit")
-
-
 METHODS = ("eap", "map", "ml", "wle")
 
 
@@ -31,21 +29,21 @@ def score_models(
     method: Literal["auto", "eap", "map", "ml", "wle"] = "auto",
     device: str = "auto",
 ) -> FitT:
-    """Score models on the items of a fit, which stay as they are.
+    """Estimate the abilities of new models on the items of a fit, which stay fixed.
 
-    Items are matched by task and id; those that the fit does not know are left out, with a note.
+    Items are matched by task and id; those that are not in the fit are left out, with a note.
 
     Parameters
     ----------
     method
-        Mean or mode of the posterior, maximum likelihood, or Warm's estimate; ``"auto"`` is
-        ``"eap"``, and of a `FactorFit` ``"map"``, which it has alone.
+        Posterior mean (``"eap"``) or mode (``"map"``), maximum likelihood (``"ml"``) or Warm's
+        weighted likelihood (``"wle"``). ``"auto"`` is ``"eap"``; a `FactorFit` has ``"map"`` only.
 
     Returns
     -------
     IRTFit
-        Or a `FactorFit`, as was given: the same items, and the models of `matrix`. Their errors are
-        those of their answers alone: the items count as known.
+        Or a `FactorFit`, if one was given: the same items, and the models of `matrix`. Standard
+        errors are given the items.
 
     Raises
     ------
@@ -53,6 +51,15 @@ def score_models(
         No item of the matrix is in the fit, or a model answered none of them.
     SelectionError
         No such method, or one that the fit does not have.
+
+    Examples
+    --------
+    >>> from evalstats_plugin.irt import fit_irt, score_models, simulate_responses
+    >>> matrix, _ = simulate_responses(rng=0, n_models=20, n_items=30, item_model="rasch")
+    >>> fit = fit_irt(matrix, "rasch")
+    >>> again = score_models(fit, matrix, method="ml")
+    >>> again.models == fit.models, again.diagnostics
+    (True, {'scored_by': 'ml', 'n_items': 30})
     """
     need_torch("item response models", "irt")
     from evalstats_plugin.irt.model.data import counts_of
@@ -63,7 +70,7 @@ def score_models(
         raise SelectionError(no_such("score", method, known, ", ".join(known)))
     here, there, notes = _matched(fit, matrix)
     counts: Any = counts_of(
-        part(matrix, np.arange(len(matrix.models)), here), device=device, linked=False
+        submatrix(matrix, np.arange(len(matrix.models)), here), device=device, linked=False
     )
     silent = [m for m, t in zip(matrix.models, counts.trials.sum(1).tolist(), strict=True) if not t]
     if silent:
@@ -82,7 +89,6 @@ def score_models(
 def _on_one(
     fit: IRTFit, matrix: ResponseMatrix, counts: Any, there: NDArray[np.int64], method: str
 ) -> IRTFit:
-    need_torch("item response models", "irt")
     from evalstats_plugin.irt.estimators.frozen import score
 
     mean, sd = _ability_distribution(fit)
@@ -100,7 +106,6 @@ def _on_one(
 def _on_factors(
     fit: FactorFit, matrix: ResponseMatrix, counts: Any, there: NDArray[np.int64]
 ) -> FactorFit:
-    need_torch("item response models", "irt")
     from evalstats_plugin.irt.estimators.factor import score_on_factors
 
     per_item = ("item_ids", "tasks", "loading", "intercept", "item_covariance")
@@ -115,8 +120,7 @@ def _on_factors(
 
 
 def _items(fit: IRTFit, at: NDArray[np.int64], like: Any, mean: float, sd: float) -> Any:
-    """The items of the fit, on the scale where abilities are N(0, 1)."""
-    need_torch("item response models", "irt")
+    """The items of the fit on the scale where abilities are N(0, 1)."""
     from evalstats_plugin.irt.model.curves import Items
 
     slope = fit.discrimination[at]
@@ -125,13 +129,11 @@ def _items(fit: IRTFit, at: NDArray[np.int64], like: Any, mean: float, sd: float
     if (fit.guessing > 0).any():
         c = np.clip(fit.guessing[at], 1e-9, 1 - 1e-9)
         guess = like.new_tensor(np.log(c / (1 - c)))
-    upper = float(fit.hyperparameters.get("upper", 1.0))
-    items = Items
-    return items(like.new_tensor(slope * sd), like.new_tensor(intercept), guess, upper)
+    return Items(like.new_tensor(slope * sd), like.new_tensor(intercept), guess, fit.upper)
 
 
 def _ability_distribution(fit: IRTFit) -> tuple[float, float]:
-    """Mean and standard deviation: of the fit, or of its models where it assumed none."""
+    """Mean and standard deviation of abilities: of the fit, or of its models if it has none."""
     known = fit.hyperparameters
     if "ability_sd" in known:
         return float(known.get("ability_mean", 0.0)), float(known["ability_sd"])
@@ -141,9 +143,9 @@ def _ability_distribution(fit: IRTFit) -> tuple[float, float]:
 def _matched(
     fit: IRTFit | FactorFit, matrix: ResponseMatrix
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], list[str]]:
-    """Places of the common items in the matrix and in the fit."""
-    known = {key: j for j, key in enumerate(_keys(fit.tasks, fit.item_ids))}
-    places = np.array([known.get(key, -1) for key in _keys(matrix.tasks, matrix.item_ids)])
+    """Indices of the common items in the matrix and in the fit, and notes."""
+    known = {key: j for j, key in enumerate(item_keys(fit))}
+    places = np.array([known.get(key, -1) for key in item_keys(matrix)])
     here = np.flatnonzero(places >= 0)
     if not len(here):
         msg = (
@@ -153,7 +155,3 @@ def _matched(
         raise DesignError(msg)
     missed = len(places) - len(here)
     return here, places[here], [f"{missed} items are not in the fit: left out"] if missed else []
-
-
-def _keys(tasks: NDArray[Any], ids: NDArray[Any]) -> list[tuple[str, str]]:
-    return list(zip(tasks.astype(str).tolist(), ids.astype(str).tolist(), strict=True))

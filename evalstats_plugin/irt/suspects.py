@@ -1,5 +1,9 @@
-"""Which items should a person look at, and why?"""
-# PART dimensionality - Do items share more than the ability? Yen's Q3: correlations of what the fit leaves unexplained.
+"""Suspect items: reversed keys, unanswered or noisy items, and pairs that go together (Q3).
+
+* `suspect_items` lists the items to look at, with reasons
+* `slope_tests`: is an item's relation to ability absent or negative?
+* `q3` and `local_dependence`: residual correlations of pairs of items [Yen84]_
+"""
 
 from __future__ import annotations
 
@@ -13,86 +17,65 @@ from scipy import special
 
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.results import Results, finite
-from evalstats_plugin.irt.item_fit import Cells, MeanSquares, cells_of, item_totals, mean_squares
+from evalstats_plugin.irt.fit_statistics import (
+    Cells,
+    MeanSquares,
+    cells_of,
+    item_totals,
+    mean_squares,
+)
 from evalstats_plugin.irt.model.fit import IRTFit
 from evalstats_plugin.stats.arrays import FloatArray
 from evalstats_plugin.stats.many import benjamini_hochberg
 
 NOISY = 1.3
-"""Mean square from which on misfit matters, not only shows [WL94]_."""
+"""Mean square from which on misfit is large, not only significant [WL94]_."""
 
-
-# Chance of so negative a slope where there is none, for an item seen by itself.
+# Level of an item's own test of a negative slope.
 _OWN = 0.05
-
-
-# Of discriminations, in units of their mean: items of little discrimination are no suspects yet.
+# Least standard deviation of discriminations, in units of their mean: an item of low
+# discrimination is no suspect yet.
 _LEAST_SPREAD = 0.5
-
-
-# At which the Chernoff bound is tried: it holds at each, and is best at one.
+# Exponents at which the Chernoff bound is computed: it holds at each, the smallest is used.
 _TILTS = np.geomspace(0.1, 300, 60)
-
-
 # Pairs of items held at a time.
 _BLOCK = 2**22
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SuspectItem:
-    """An item that does not behave as the others do. Numbers are finite or None."""
-
-    item: str
-    task: str
-    reasons: tuple[str, ...]
-    """In words, the gravest first."""
-    mean: float | None
-    """Share of right answers."""
-    discrimination: float | None
-    difficulty: float | None
-    infit: float | None
-    outfit: float | None
-    item_rest: float | None
-    """Correlation with the mean of the other items."""
-
-
-@dataclass(frozen=True)
-class Suspects(Results[SuspectItem]):
-    """Items to look at, those with the gravest reasons first."""
-
-    def by_item(self, task: str | None = None) -> dict[str, dict[str, float | str]]:
-        """By the item's id as text: a ``suspect`` text and the numbers there are, by name."""
-        numbers = ("discrimination", "difficulty", "infit", "outfit", "item_rest")
-        return {
-            row.item: {"suspect": "; ".join(row.reasons)}
-            | {name: v for name in numbers if (v := getattr(row, name)) is not None}
-            for row in self.rows
-            if task is None or row.task == task
-        }
-
-
-class _Reason(NamedTuple):
-    gravity: float
-    text: str
-
-
-_Reasons: TypeAlias = list[list[_Reason]]
-"""Of each item."""
-
-
-def suspects(fit: IRTFit, matrix: ResponseMatrix, *, confidence_level: float = 0.95) -> Suspects:
+def suspect_items(
+    fit: IRTFit, matrix: ResponseMatrix, *, confidence_level: float = 0.95
+) -> Suspects:
     """List the items to look at, each with its reasons.
 
-    An item is listed if, among all items at a false discovery rate of ``1 - confidence_level``
-    [BH95]_: abler models get it right *less* often (its key may be wrong); its answers are noisier
-    than the model allows (infit or outfit of 1.3 or more); no model gets it right although its
-    neighbours, the items of its cluster or task, make that hardly possible; or it goes together
-    with another item beyond ability (Q3), as copies do.
+    An item is listed if, at a false discovery rate of ``1 - confidence_level`` over all items
+    [BH95]_,
+
+    * more able models get it right *less* often: its key may be wrong;
+    * no model gets it right, although that is improbable for its neighbours (the items of its
+      cluster or task): it may be broken;
+    * its answers are noisier than the model allows: infit or outfit of 1.3 or more;
+    * its residuals correlate with those of another item (Q3), as copies do.
 
     Parameters
     ----------
     fit
-        Of the same models and items as the matrix.
+        Fit of the same models and items as the matrix.
+
+    Raises
+    ------
+    DesignError
+        The matrix has other models or items than the fit.
+
+    Examples
+    --------
+    >>> from evalstats_plugin import ResponseMatrix
+    >>> from evalstats_plugin.irt import fit_irt, simulate_responses, suspect_items
+    >>> matrix, _ = simulate_responses(rng=0, n_models=60, n_items=12, item_model="rasch")
+    >>> scores = matrix.scores[:, :, 0].copy()
+    >>> scores[:, 3] = 1 - scores[:, 3]  # a wrong key
+    >>> matrix = ResponseMatrix.from_array(scores)
+    >>> [row.item for row in suspect_items(fit_irt(matrix, "rasch"), matrix)]
+    ['item_3']
     """
     cells = cells_of(fit, matrix)
     level = 1 - confidence_level
@@ -123,53 +106,46 @@ def suspects(fit: IRTFit, matrix: ResponseMatrix, *, confidence_level: float = 0
     return Suspects(rows, notes=fit.notes)
 
 
-class SlopeTest(NamedTuple):
-    """Does ability matter for an item? Score tests, shape (M,), standard normal if so it is."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuspectItem:
+    """An item to look at, with its reasons. Numbers are finite or ``None``."""
 
-    none: FloatArray
-    """Of no discrimination: below 0 abler models get it right less often."""
-    typical: FloatArray
-    """Of a discrimination such as others have: below 0 the item has less."""
-
-
-def slope_tests(cells: Cells, ability: FloatArray, mean: float, sd: float) -> SlopeTest:
-    """Correlate answers with ability; needs no estimate of the item's own discrimination.
-
-    So it tells of reversed items even where a fit holds all discriminations equal, or positive.
-
-    Parameters
-    ----------
-    mean, sd
-        Of the discriminations of items.
-    """
-    known = np.isfinite(ability)
-    theta, trials = ability[known, None], cells.trials[known]
-    right = cells.right[known].sum(axis=0)
-    total = np.maximum(trials.sum(axis=0), 1)
-    share = right / total
-    off = theta - (trials * theta).sum(axis=0) / total
-    seen = (cells.right[known] * off).sum(axis=0)
-    p = _curve(off, trials, right, mean)
-    information = (trials * p * (1 - p) * off**2).sum(axis=0)
-    spread = share * (1 - share) * (trials * off**2).sum(axis=0)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        less = (seen - (trials * p * off).sum(axis=0)) / np.sqrt(
-            information + (sd * information) ** 2
-        )
-        none = seen / np.sqrt(spread)
-    return SlopeTest(*(np.where(spread > 0, z, np.nan) for z in (none, less)))
+    item: str
+    task: str
+    reasons: tuple[str, ...]
+    """In words, the most serious first."""
+    mean: float | None
+    """Share of right answers."""
+    discrimination: float | None
+    difficulty: float | None
+    infit: float | None
+    outfit: float | None
+    item_rest: float | None
+    """Correlation with the mean of the other items."""
 
 
-def _curve(off: FloatArray, trials: FloatArray, right: FloatArray, slope: float) -> FloatArray:
-    """P(right) with the slope given, and as many right answers as were seen."""
-    total = np.maximum(trials.sum(axis=0), 1)
-    share = np.clip(right / total, 1e-3, 1 - 1e-3)
-    level = np.log(share / (1 - share))
-    for _ in range(10):
-        p = np.asarray(special.expit(slope * off + level), dtype=np.float64)
-        variance = np.maximum((trials * p * (1 - p)).sum(axis=0), 1e-9)
-        level = np.clip(level + (right - (trials * p).sum(axis=0)) / variance, -30, 30)
-    return np.asarray(special.expit(slope * off + level), dtype=np.float64)
+@dataclass(frozen=True)
+class Suspects(Results[SuspectItem]):
+    """Items to look at, those with the most serious reasons first."""
+
+    def by_item(self, task: str | None = None) -> dict[str, dict[str, float | str]]:
+        """Return, by the item's id as text, a ``suspect`` text and the numbers that are known."""
+        numbers = ("discrimination", "difficulty", "infit", "outfit", "item_rest")
+        return {
+            row.item: {"suspect": "; ".join(row.reasons)}
+            | {name: v for name in numbers if (v := getattr(row, name)) is not None}
+            for row in self.rows
+            if task is None or row.task == task
+        }
+
+
+class _Reason(NamedTuple):
+    gravity: float
+    text: str
+
+
+_Reasons: TypeAlias = list[list[_Reason]]
+"""Of each item."""
 
 
 def _reversed(fit: IRTFit, cells: Cells, level: float, reasons: _Reasons) -> None:
@@ -177,8 +153,8 @@ def _reversed(fit: IRTFit, cells: Cells, level: float, reasons: _Reasons) -> Non
     sd = max(float(np.std(fit.discrimination)), _LEAST_SPREAD * mean)
     found = slope_tests(cells, fit.ability, mean, sd)
     sure = benjamini_hochberg(special.ndtr(found.none)) <= level
-    # Few models seldom show among many items that a slope is negative, but soon that it is not as
-    # others are: then the item's own evidence is enough.
+    # With few models and many items a negative slope is seldom significant, but one unlike the
+    # others soon is: then the item's own test is enough.
     own = special.ndtr(found.none) <= _OWN
     less = (benjamini_hochberg(special.ndtr(found.typical)) <= level) & own
     for j in np.flatnonzero(sure | less):
@@ -189,7 +165,7 @@ def _reversed(fit: IRTFit, cells: Cells, level: float, reasons: _Reasons) -> Non
 
 
 def _neighbours(matrix: ResponseMatrix) -> NDArray[np.int64]:
-    """Number of each item's group: its cluster, or else its task."""
+    """Number each item's group: its cluster, or its task if the cluster is small."""
     names = matrix.tasks.astype(str)
     if matrix.clusters is not None:
         clusters = matrix.clusters.astype(str)
@@ -201,7 +177,7 @@ def _neighbours(matrix: ResponseMatrix) -> NDArray[np.int64]:
 
 
 def _unanswered(cells: Cells, group: NDArray[np.int64], level: float, reasons: _Reasons) -> None:
-    """Items that no model gets right, though neighbours would be so only by a rare chance."""
+    """Items that no model gets right, although that is improbable for their neighbours."""
     right, total = cells.right.sum(axis=0), cells.trials.sum(axis=0)
     none = (right == 0) & (total > 0)
     with np.errstate(divide="ignore"):
@@ -233,7 +209,7 @@ def _noisy(squares: MeanSquares, level: float, reasons: _Reasons) -> None:
 
 
 def _together(cells: Cells, confidence_level: float, names: list[str], reasons: _Reasons) -> None:
-    """The strongest partner of each item."""
+    """The item of the strongest residual correlation with each item."""
     found = local_dependence(cells, confidence_level=confidence_level)
     named: set[int] = set()
     pairs: list[tuple[int, int]] = np.stack([found.first, found.second], axis=1).tolist()
@@ -245,40 +221,88 @@ def _together(cells: Cells, confidence_level: float, names: list[str], reasons: 
                 reasons[one].append(_Reason(float(value), text))
 
 
-def q3(cells: Cells) -> FloatArray:
-    """Correlate the residuals of every two items over the models that took both [Yen84]_.
+def slope_tests(cells: Cells, ability: FloatArray, mean: float, sd: float) -> SlopeTest:
+    """Test the slope of each item, without an estimate of its discrimination.
 
-    Shape (M, M); NaN where fewer than 3 models took both or nothing varies. Epochs are averaged.
+    This finds reversed items even if the fit holds all discriminations equal or positive.
+
+    Parameters
+    ----------
+    ability : shape (N,)
+    mean, sd
+        Mean and standard deviation of the discriminations of items.
     """
+    known = np.isfinite(ability)
+    theta, trials = ability[known, None], cells.trials[known]
+    right = cells.right[known].sum(axis=0)
+    total = np.maximum(trials.sum(axis=0), 1)
+    share = right / total
+    off = theta - (trials * theta).sum(axis=0) / total
+    seen = (cells.right[known] * off).sum(axis=0)
+    p = _curve(off, trials, right, mean)
+    information = (trials * p * (1 - p) * off**2).sum(axis=0)
+    spread = share * (1 - share) * (trials * off**2).sum(axis=0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        less = (seen - (trials * p * off).sum(axis=0)) / np.sqrt(
+            information + (sd * information) ** 2
+        )
+        none = seen / np.sqrt(spread)
+    return SlopeTest(*(np.where(spread > 0, z, np.nan) for z in (none, less)))
+
+
+class SlopeTest(NamedTuple):
+    """Score tests of an item's slope, z values of shape (M,)."""
+
+    none: FloatArray
+    """Against no discrimination: below 0, more able models get it right less often."""
+    typical: FloatArray
+    """Against the discrimination of other items: below 0, the item has less."""
+
+
+def _curve(off: FloatArray, trials: FloatArray, right: FloatArray, slope: float) -> FloatArray:
+    """P(right) with this slope, and levels that match the observed numbers of right answers."""
+    total = np.maximum(trials.sum(axis=0), 1)
+    share = np.clip(right / total, 1e-3, 1 - 1e-3)
+    level = np.log(share / (1 - share))
+    for _ in range(10):
+        p = np.asarray(special.expit(slope * off + level), dtype=np.float64)
+        variance = np.maximum((trials * p * (1 - p)).sum(axis=0), 1e-9)
+        level = np.clip(level + (right - (trials * p).sum(axis=0)) / variance, -30, 30)
+    return np.asarray(special.expit(slope * off + level), dtype=np.float64)
+
+
+def q3(fit: IRTFit, matrix: ResponseMatrix) -> FloatArray:
+    """Yen's Q3: residual correlation of every pair of items, shape (M, M) [Yen84]_.
+
+    Correlations are over the models that answered both, with epochs averaged; NaN where fewer than
+    3 models did or nothing varies. High values mean items that have more in common than ability.
+
+    Parameters
+    ----------
+    fit
+        Fit of the same models and items as the matrix.
+
+    Raises
+    ------
+    DesignError
+        The matrix has other models or items than the fit.
+    """
+    return residual_correlations(cells_of(fit, matrix))
+
+
+def residual_correlations(cells: Cells) -> FloatArray:
+    """Correlate the residuals of every pair of items; see `q3`."""
     return np.concatenate([part for _, part, _ in _blocks(cells)])
-
-
-class LocalDependence(NamedTuple):
-    """Pairs of items that go together beyond ability, strongest first."""
-
-    first: NDArray[np.int64]
-    """Place of the item, shape (P,), like the next four."""
-    second: NDArray[np.int64]
-    q3: FloatArray
-    n_models: FloatArray
-    """Models that took both."""
-    p_adjusted: FloatArray
-    """For all pairs together (Holm)."""
-    mean: float
-    """Of all pairs: below 0, as abilities are fitted to the same answers."""
-    sd: float
-    n_pairs: int
-    """Pairs looked at."""
 
 
 def local_dependence(
     cells: Cells, *, threshold: float = 0.2, confidence_level: float = 0.95
 ) -> LocalDependence:
-    """Find pairs of items whose Q3 lies above the mean Q3 by more than `threshold` [CMH17]_.
+    """Find pairs of items whose Q3 exceeds the mean Q3 by more than `threshold` [CMH17]_.
 
-    Such a pair must also be beyond chance among all pairs: by Fisher's z, and, as that is not to be
-    relied on with few models or rare answers, by a Chernoff bound on the sum of the products of
-    residuals, which holds for any number of models if their abilities are known.
+    Such a pair must also be significant among all pairs by Fisher's z and by a Chernoff bound on
+    the sum of the products of residuals. Fisher's z is not valid with few models or rare answers;
+    the bound holds for any number of models if their abilities are known.
     """
     count, total, square = 0, 0.0, 0.0
     for rows, part, _ in _blocks(cells):
@@ -313,13 +337,31 @@ def local_dependence(
     )
 
 
+class LocalDependence(NamedTuple):
+    """Pairs of items with correlated residuals, the most significant first."""
+
+    first: NDArray[np.int64]
+    """Index of the item, shape (P,), like the next four."""
+    second: NDArray[np.int64]
+    q3: FloatArray
+    n_models: FloatArray
+    """Models that answered both."""
+    p_adjusted: FloatArray
+    """Adjusted for all pairs (Holm)."""
+    mean: float
+    """Of Q3 over all pairs; below 0, since abilities are fitted to the same answers."""
+    sd: float
+    n_pairs: int
+    """Pairs examined."""
+
+
 def _chance_of_products(
     cells: Cells, first: NDArray[np.int64], second: NDArray[np.int64]
 ) -> FloatArray:
-    """Upper bound on the chance of as large a sum of products of two items' residuals.
+    """Upper bound on the p-value of the sum of products of two items' residuals.
 
-    Answers are Binomial and independent given ability; partial credit varies less, so that the
-    bound holds for it as well.
+    Answers are Binomial and independent given ability; partial credit varies less, so the bound
+    holds for it as well.
     """
     best = np.zeros(len(first))
     step = max(_BLOCK // (8 * len(cells.right)), 1)
@@ -355,10 +397,10 @@ def _log_mean_exp(
 
 
 def _blocks(cells: Cells) -> Iterator[tuple[slice, FloatArray, FloatArray]]:
-    """Rows of the matrix of correlations, and of how many models took both."""
+    """Yield rows of the matrix of correlations, and of how many models answered both items."""
     there = (cells.trials > 0).astype(np.float64)
     residual = cells.residual / np.maximum(cells.trials, 1)
-    # Centred beforehand, sums of squares lose no digits.
+    # Centre first, so that sums of squares lose no digits.
     residual = (residual - residual.sum(0) / np.maximum(there.sum(0), 1)) * there
     squares = residual**2
     m = there.shape[1]
@@ -375,7 +417,7 @@ def _blocks(cells: Cells) -> Iterator[tuple[slice, FloatArray, FloatArray]]:
 
 
 def _above(rows: slice, part: FloatArray) -> NDArray[np.bool_]:
-    """Each pair once: the later item second."""
+    """Select each pair once, with the later item second."""
     start, stop, _ = rows.indices(int(part.shape[1]))
     later = np.arange(part.shape[1], dtype=np.int64)
     return later > np.arange(start, stop, dtype=np.int64)[:, None]

@@ -1,40 +1,35 @@
-"""Results back into logs: `annotate`, `strip` and their in-memory twin."""
-# PART annotated_logs - Logs that are annotated: each looked at, then each written, several at a time inside `workers`.
+"""Writing results back into logs: `annotate`, `annotate_results` and `strip`.
+
+Each log is read and analysed (`_analyse_all`), then, once the analyses across logs are done, each
+is written (`_write_all`); both run in parallel inside `workers`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from evalstats_plugin.comparisons.rows import Comparisons, RankSets
-from evalstats_plugin.data.responses import TABLES, Responses, Selection
+from evalstats_plugin.data.responses import TABULAR, Responses, Selection
 from evalstats_plugin.data.runs import label_models
 from evalstats_plugin.errors import EvalStatsError, IncompleteLogError, LogError, WriteError, few
 from evalstats_plugin.hookspecs import Annotation
 from evalstats_plugin.logs.reading import adapters, as_path, find_logs, read_log, read_results
 from evalstats_plugin.plugins import Plugins, load_plugins
 from evalstats_plugin.runtime import files
-from evalstats_plugin.runtime.workers import mapped, n_workers
+from evalstats_plugin.runtime.workers import n_workers, parallel_map
 from evalstats_plugin.scores.rows import Intervals
 
 if TYPE_CHECKING:
-    from evalstats_plugin.logs.together import CrossedAbilities, CrossedScores
+    from evalstats_plugin.logs.together import CrossedAbilities
 
 
 Analysis = Callable[[Sequence[Responses]], Intervals]
 
 
-def default_analysis() -> Analysis:
-    """Return `intervals` with its defaults and seed 0, so that annotating twice is the same."""
-    from evalstats_plugin.scores.intervals import intervals
-
-    return partial(intervals, rng=0)
-
-
-def annotate(  # noqa: PLR0913 - each is a choice of its own
+def annotate(
     *paths: str | Path,
     output: str | Path | None = None,
     in_place: bool = False,
@@ -48,60 +43,68 @@ def annotate(  # noqa: PLR0913 - each is a choice of its own
     analysis: Analysis | None = None,
     plugins: Plugins | None = None,
 ) -> list[Path]:
-    """Write the intervals into the logs, or into copies of them; return the files written.
+    """Write intervals into logs, or into copies of them; return the files written.
 
-    Logs of runs that were cancelled or failed are passed over where they lie in a folder.
+    Logs of runs that were cancelled or failed are skipped, unless they are named themselves.
 
     Parameters
     ----------
     output
         Folder for annotated copies, laid out as the originals.
     in_place
-        Replace the logs themselves; each is replaced as a whole or not at all.
+        Replace the logs themselves, each atomically.
     rescore
-        Replace logged values that the items contradict, keeping the old ones in the annotation.
+        Replace logged values that the items contradict; the annotation keeps the old ones.
     compare, baseline
-        Write into each log how its model compares with a baseline on the same items (`compare`
-        may hold arguments of `evalstats_plugin.compare`, such as the design): the named
-        one, or the first of the logs.
+        Also write how each log's model compares with a baseline on the same items: the named
+        model, or the first of the logs. `compare` may hold arguments of
+        `evalstats_plugin.compare`, such as the design.
     items
-        Write statistics of each item beside it, over all models here: into its metadata, or as
-        columns of the harness's list of items too.
+        Also write statistics of each item over all models: into its metadata, or in addition as
+        columns of the harness's list of items.
     irt
-        Write into each log how able its model is, on one scale of ability for each metric over
-        all logs here; with `items` also difficulty, discrimination and why to look at an item.
-        In lm-eval's logs the items to look at are listed in the results file.
+        Also write the ability of each log's model, on one scale per metric over all logs; with
+        `items` also difficulty, discrimination and why to inspect an item. In lm-eval's logs the
+        results file lists the items to inspect.
     hierarchical
-        Write into each log what its model is expected to score on each of its tasks, and over all
-        tasks of all logs here, when scores under one metric borrow from each other.
+        Also write pooled scores, from a hierarchical model per metric over all logs: of each log's
+        model on each of its tasks, and over all tasks.
     selection
         What to read of each log, such as the field that groups its items.
     analysis
-        What to write: `intervals`, with arguments fixed by `functools.partial` where wanted. Each
-        log is analysed apart, inside `workers` by several processes: `rng` is best a number.
+        The analysis of one log: `intervals`, with other arguments by `functools.partial`. Inside
+        `workers` several processes run it, so that `rng` should be a number.
 
     Raises
     ------
     WriteError
-        When neither or both of ``output`` and ``in_place`` are given, or writing fails.
+        Neither or both of ``output`` and ``in_place`` are given, or writing fails.
     """
     from evalstats_plugin.runtime import VERSION
 
     plugins = plugins or load_plugins()
     analysis = analysis or default_analysis()
-    targets = targets_of(paths, output, in_place=in_place, plugins=plugins)
-    states = {log: state_of(log) for log in targets}
-    # What the logs tell together needs all of them; else one at a time is in memory.
+    targets = _targets(paths, output, in_place=in_place, plugins=plugins)
+    states = {log: _revision(log) for log in targets}
+    # Analyses across logs need all responses; without them one log at a time is in memory.
     together = bool(compare or baseline or irt or hierarchical or items != "no")
-    look = Look(selection or Selection(), analysis, plugins, keep=together)
-    seen = look_at_all(targets, set(map(str, paths)), look)
+    run = partial(_analyse, selection or Selection(), analysis, plugins, keep=together)
+    seen = _analyse_all(list(targets), run, named=set(map(str, paths)), plugins=plugins)
     found = {log: one.responses for log, one in seen.items()}
     labelled = _labelled(found) if together else {}
     options: Mapping[str, Any] = compare if isinstance(compare, Mapping) else {}
     about = _comparisons(labelled, baseline, options) if compare or baseline else {}
     results = {log: one.intervals for log, one in seen.items()}
-    scales = _scales(labelled, results, items=items != "no") if irt else None
-    pooled = _pooled(labelled, results) if hierarchical else None
+    scales = pooled = None
+    if irt or hierarchical:
+        # Both load SciPy and torch.
+        from evalstats_plugin.logs.together import CrossedAbilities, CrossedScores
+
+        level = next((row.confidence_level for each in results.values() for row in each), 0.95)
+        if irt:
+            scales = CrossedAbilities(labelled, confidence_level=level, items=items != "no")
+        if hierarchical:
+            pooled = CrossedScores(labelled, confidence_level=level)
     statistics = _items(found, scales) if items != "no" else {}
     annotations = {
         log: Annotation(
@@ -116,66 +119,7 @@ def annotate(  # noqa: PLR0913 - each is a choice of its own
         )
         for log, responses in found.items()
     }
-    return write_all(annotations, targets, states, plugins)
-
-
-def _tasks(responses: Sequence[Responses]) -> frozenset[str]:
-    return frozenset(r.task for r in responses)
-
-
-def _items(
-    found: Mapping[Path, Sequence[Responses]], scales: CrossedAbilities | None
-) -> dict[frozenset[str], dict[str, dict[str, float | str]]]:
-    """Statistics of the items of the tasks that logs hold together, from every log of them."""
-    from evalstats_plugin.scores.items import item_statistics
-
-    every = [r for each in found.values() for r in each]
-    held = {_tasks(responses) for responses in found.values()}
-    statistics: dict[frozenset[str], dict[str, dict[str, float | str]]] = {}
-    for tasks in held:
-        classical = item_statistics([r for r in every if r.task in tasks])
-        fitted = scales.of_items(tasks) if scales else {}
-        statistics[tasks] = {
-            item: {**values, **fitted.get(item, {})} for item, values in classical.items()
-        }
-    return statistics
-
-
-def _labelled(found: Mapping[Path, Sequence[Responses]]) -> dict[str, list[Responses]]:
-    """Tell apart models of one name in several logs, which are named by their paths."""
-    labelled = iter(label_models(r for each in found.values() for r in each))
-    return {str(log): [next(labelled) for _ in each] for log, each in found.items()}
-
-
-def _comparisons(
-    labelled: Mapping[str, Sequence[Responses]], baseline: str | None, options: Mapping[str, Any]
-) -> dict[str, tuple[Comparisons | None, RankSets | None]]:
-    from evalstats_plugin.logs.together import Crossed
-
-    crossed = Crossed(labelled, baseline, **options)
-    return {log: (crossed.of_log(log), crossed.ranks_of_log(log)) for log in labelled}
-
-
-def _scales(
-    labelled: Mapping[str, Sequence[Responses]], results: Mapping[Path, Intervals], *, items: bool
-) -> CrossedAbilities:
-    """Return scales of ability at the confidence level of the intervals."""
-    from evalstats_plugin.logs.together import CrossedAbilities
-
-    return CrossedAbilities(labelled, confidence_level=_level(results), items=items)
-
-
-def _pooled(
-    labelled: Mapping[str, Sequence[Responses]], results: Mapping[Path, Intervals]
-) -> CrossedScores:
-    """Return pooled scores at the confidence level of the intervals."""
-    from evalstats_plugin.logs.together import CrossedScores
-
-    return CrossedScores(labelled, confidence_level=_level(results))
-
-
-def _level(results: Mapping[Path, Intervals]) -> float:
-    return next((row.confidence_level for each in results.values() for row in each), 0.95)
+    return _write_all(annotations, targets, states, plugins)
 
 
 def strip(
@@ -184,22 +128,21 @@ def strip(
     in_place: bool = False,
     plugins: Plugins | None = None,
 ) -> list[Path]:
-    """Take annotations out again.
+    """Remove annotations; return the files written.
 
-    What is left of a log is the original, byte for byte; what others wrote into an Inspect log
-    since then stays.
+    This restores the original log byte for byte; later changes by others to an Inspect log stay.
     """
     plugins = plugins or load_plugins()
-    targets = targets_of(paths, output, in_place=in_place, plugins=plugins)
-    return write_all(dict.fromkeys(targets), targets, {}, plugins)
+    targets = _targets(paths, output, in_place=in_place, plugins=plugins)
+    return _write_all(dict.fromkeys(targets), targets, {}, plugins)
 
 
 def annotate_results(
     results: Mapping[str, Any], *, analysis: Analysis | None = None, plugins: Plugins | None = None
 ) -> Mapping[str, Any]:
-    """Annotate what a harness returned in memory, such as lm-eval's ``simple_evaluate``.
+    """Annotate results in memory, such as those of lm-eval's ``simple_evaluate``.
 
-    The results given are left as they are; the annotated ones share their parts.
+    The results given are not changed; the annotated ones share their parts.
     """
     from evalstats_plugin.runtime import VERSION
 
@@ -210,19 +153,26 @@ def annotate_results(
     return plugins.call("evalstats_annotate_results", results=results, annotation=annotation)
 
 
-def targets_of(
+def default_analysis() -> Analysis:
+    """Return `intervals` with its defaults and seed 0, so that annotating is reproducible."""
+    from evalstats_plugin.scores.intervals import intervals
+
+    return partial(intervals, rng=0)
+
+
+def _targets(
     paths: Sequence[str | Path],
     output: str | Path | None,
     *,
     in_place: bool,
     plugins: Plugins,
 ) -> Mapping[Path, Path]:
-    """Where each log goes.
+    """Return where each log is written.
 
     Raises
     ------
     WriteError
-        Neither or both of ``output`` and ``in_place`` are given, or two logs go to one place.
+        Neither or both of ``output`` and ``in_place`` are given, or two logs have one target.
     """
     if (output is None) == (not in_place):
         found = "neither was" if output is None else "both were"
@@ -240,64 +190,40 @@ def targets_of(
     return targets
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
-    """How to look at a log."""
-
-    selection: Selection
-    analysis: Analysis
-    plugins: Plugins
-    keep: bool
-    """Whether responses are wanted too, or their analysis alone."""
-
-
-class Seen(NamedTuple):
-    """What there is in a log."""
+class _Analysed(NamedTuple):
+    """A log that was read."""
 
     responses: Sequence[Responses]
-    """None of them where they were not to be kept."""
+    """Empty unless they are kept for analyses across logs."""
     intervals: Intervals
 
 
-def look_at_all(logs: Iterable[Path], named: set[str], look: Look) -> dict[Path, Seen]:
-    """Read and analyse each log.
-
-    Runs that were cancelled or failed are left out, unless they are `named`.
+def _analyse_all(
+    logs: Sequence[Path],
+    run: Callable[[Path], _Analysed | IncompleteLogError | None],
+    *,
+    named: set[str],
+    plugins: Plugins,
+) -> dict[Path, _Analysed]:
+    """Read and analyse each log; skip cancelled and failed runs unless they are `named`.
 
     Raises
     ------
     LogError
         A log is broken.
     WriteError
-        Tables, which have no place for intervals.
+        A log is a table, which has no place for intervals.
     """
-    logs = list(logs)
-    seen: dict[Path, Seen] = {}
+    seen: dict[Path, _Analysed] = {}
     tables: list[Path] = []
-    outcomes = mapped(partial(_looked_at, look), logs, here=not look.plugins.installed)
+    outcomes = parallel_map(run, logs, here=not plugins.installed)
     for log, outcome in zip(logs, outcomes, strict=True):
-        if isinstance(outcome, Seen):
+        if isinstance(outcome, _Analysed):
             seen[log] = outcome
         elif outcome is None:
             tables.append(log)
         elif str(log) in named:
             raise outcome
-    _refuse(tables)
-    return seen
-
-
-def _looked_at(look: Look, log: Path) -> Seen | IncompleteLogError | None:
-    """None for a table."""
-    try:
-        responses = read_log(log, look.selection, look.plugins)
-    except IncompleteLogError as error:
-        return error
-    if any(r.source.harness == TABLES for r in responses):
-        return None
-    return Seen(responses if look.keep else (), look.analysis(responses))
-
-
-def _refuse(tables: Sequence[Path]) -> None:
     if tables:
         msg = (
             f"{few([str(table) for table in tables])}: a table of scores has no place for "
@@ -306,11 +232,57 @@ def _refuse(tables: Sequence[Path]) -> None:
             "-o FOLDER' writes both"
         )
         raise WriteError(msg)
+    return seen
 
 
-def state_of(log: Path) -> files.Revision | None:
-    """What tells whether a log has changed; None for one that is not on disk."""
-    return None if getattr(log, "protocol", "") else files.revision(log)
+def _analyse(
+    selection: Selection, analysis: Analysis, plugins: Plugins, log: Path, *, keep: bool
+) -> _Analysed | IncompleteLogError | None:
+    """Read and analyse one log; None for a table."""
+    try:
+        responses = read_log(log, selection, plugins)
+    except IncompleteLogError as error:
+        return error
+    if any(r.source.harness == TABULAR for r in responses):
+        return None
+    return _Analysed(responses if keep else (), analysis(responses))
+
+
+def _labelled(found: Mapping[Path, Sequence[Responses]]) -> dict[str, list[Responses]]:
+    """Responses by log, with models of one name in several logs labelled by their paths."""
+    labelled = iter(label_models(r for each in found.values() for r in each))
+    return {str(log): [next(labelled) for _ in each] for log, each in found.items()}
+
+
+def _comparisons(
+    labelled: Mapping[str, Sequence[Responses]], baseline: str | None, options: Mapping[str, Any]
+) -> dict[str, tuple[Comparisons | None, RankSets | None]]:
+    from evalstats_plugin.logs.together import Crossed
+
+    crossed = Crossed(labelled, baseline, **options)
+    return {log: (crossed.of_log(log), crossed.ranks_of_log(log)) for log in labelled}
+
+
+def _items(
+    found: Mapping[Path, Sequence[Responses]], scales: CrossedAbilities | None
+) -> dict[frozenset[str], dict[str, dict[str, float | str]]]:
+    """Statistics of items by the set of tasks that a log holds, over all logs of these tasks."""
+    from evalstats_plugin.scores.items import item_statistics
+
+    every = [r for each in found.values() for r in each]
+    held = {_tasks(responses) for responses in found.values()}
+    statistics: dict[frozenset[str], dict[str, dict[str, float | str]]] = {}
+    for tasks in held:
+        classical = item_statistics([r for r in every if r.task in tasks])
+        fitted = scales.of_items(tasks) if scales else {}
+        statistics[tasks] = {
+            item: {**values, **fitted.get(item, {})} for item, values in classical.items()
+        }
+    return statistics
+
+
+def _tasks(responses: Sequence[Responses]) -> frozenset[str]:
+    return frozenset(r.task for r in responses)
 
 
 class _Writing(NamedTuple):
@@ -320,10 +292,10 @@ class _Writing(NamedTuple):
     annotation: Annotation | None
     target: Path
     state: files.Revision | None
-    """When it was read; None where that does not matter."""
+    """Revision when it was read; None if changes since then do not matter."""
 
 
-def write_all(
+def _write_all(
     annotations: Mapping[Path, Annotation | None],
     targets: Mapping[Path, Path],
     states: Mapping[Path, files.Revision | None],
@@ -331,8 +303,8 @@ def write_all(
 ) -> list[Path]:
     """Write each log, unless it has changed since it was read.
 
-    One after the other, up to the first that cannot be written. Several processes write the
-    others all the same.
+    In one process, stops at the first log that cannot be written; several processes write the
+    others nevertheless.
 
     Raises
     ------
@@ -340,11 +312,11 @@ def write_all(
         A log cannot be written; the message says how many were.
     """
     each = [_Writing(log, a, targets[log], states.get(log)) for log, a in annotations.items()]
-    together = [each] if _entangled(each) else [[one] for one in each]
+    together = [each] if _overlapping(each) else [[one] for one in each]
     several = plugins.installed and n_workers() > 1
     written: list[Path] = []
     failed: list[EvalStatsError] = []
-    for paths, error in mapped(partial(_write_some, plugins), together, here=not several):
+    for paths, error in parallel_map(partial(_write_some, plugins), together, here=not several):
         written += paths
         if error is not None:
             failed.append(error)
@@ -359,8 +331,8 @@ def write_all(
     raise type(failed[0])(f"{failed[0]}; {done}") from failed[0]
 
 
-def _entangled(each: Sequence[_Writing]) -> bool:
-    """Whether one log has several names, by links, or is written over another."""
+def _overlapping(each: Sequence[_Writing]) -> bool:
+    """Whether one log has several names, by links, or overwrites another."""
     local = [one for one in each if not getattr(one.log, "protocol", "")]
     logs = [one.log.resolve() for one in local]
     targets = [one.target.resolve() for one in local]
@@ -372,14 +344,14 @@ def _entangled(each: Sequence[_Writing]) -> bool:
 def _write_some(
     plugins: Plugins, some: Sequence[_Writing]
 ) -> tuple[list[Path], EvalStatsError | None]:
-    """Write one after the other up to the first that cannot be; what was written, and why not."""
+    """Write logs in order up to the first error; return the files written, and the error."""
     written: list[Path] = []
-    # One log may have several names, by links: what we wrote ourselves has not been changed.
+    # One log may have several names, by links: our own writing is no change.
     ours: set[Path] = set()
     for log, annotation, target, state in some:
         try:
-            if state is not None and log.resolve() not in ours and state_of(log) != state:
-                raise files.changed(log)
+            if state is not None and log.resolve() not in ours and _revision(log) != state:
+                raise files.changed_error(log)
             written.append(write_annotated(log, annotation, target, plugins))
         except EvalStatsError as error:
             return written, error
@@ -388,10 +360,15 @@ def _write_some(
     return written, None
 
 
+def _revision(log: Path) -> files.Revision | None:
+    """Revision of a log, to notice changes; None for one that is not on a local disk."""
+    return None if getattr(log, "protocol", "") else files.revision(log)
+
+
 def write_annotated(
     log: Path, annotation: Annotation | None, target: Path, plugins: Plugins
 ) -> Path:
-    """Write one log with an annotation, or without any, through the adapter that knows it."""
+    """Write one log with an annotation, or without one, through its adapter."""
     written = plugins.call("evalstats_annotate_log", path=log, annotation=annotation, output=target)
     if written is None:
         msg = (

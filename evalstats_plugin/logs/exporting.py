@@ -1,4 +1,4 @@
-"""Responses out: `export`, into the formats of whatever plugins are installed."""
+"""Exporting responses: `export` writes the formats of the installed plugins."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Exported:
 
     paths: tuple[Path, ...]
     notes: tuple[str, ...] = ()
-    """What the format cannot hold, and so is not in the files."""
+    """What the format cannot represent and the files therefore lack."""
 
 
 def export(
@@ -38,14 +38,14 @@ def export(
     Parameters
     ----------
     responses
-        As `read` gave them, or a matrix.
+        From `read`, or a matrix.
     output
-        File, or for ``"every-eval-ever"`` folder, to write.
+        File to write; a folder for ``"every-eval-ever"``.
     to
         ``"csv"``, ``"tsv"``, ``"jsonl"``, ``"parquet"``, ``"every-eval-ever"``, or the format of
-        another plugin. Default: by the ending of ``output``.
+        another plugin. Default: by the extension of ``output``.
     options
-        Of the format: ``matrix=True`` for a matrix of models × items (csv, tsv, parquet);
+        Options of the format: ``matrix=True`` for a matrix of models × items (csv, tsv, parquet);
         ``organization`` and ``relationship`` (every-eval-ever).
 
     Raises
@@ -53,7 +53,7 @@ def export(
     SelectionError
         No such format or option; the message has the closest.
     WriteError
-        There is nothing that the format can hold, or the file cannot be written.
+        There is nothing that the format can represent, or the file cannot be written.
     """
     plugins = plugins or load_plugins()
     exporter = exporter_of(to, Path(output), plugins)
@@ -77,7 +77,7 @@ def export(
 
 
 def _refuse_source(responses: ResponseSet, output: Path) -> None:
-    """Raise `WriteError` where a file that was read would be lost."""
+    """Raise `WriteError` if the output would overwrite a file that was read."""
     read = {r.source.path for r in responses}
     if output.exists() and any(p.is_file() and p.samefile(output) for p in read):
         msg = f"{output} is one of the files that were read, expected another name to write to"
@@ -85,7 +85,7 @@ def _refuse_source(responses: ResponseSet, output: Path) -> None:
 
 
 def exporter_of(to: str | None, output: Path, plugins: Plugins) -> Exporter:
-    """Return the exporter of a name, or of a file's ending.
+    """Return the exporter by name, or by a file's extension.
 
     Raises
     ------
@@ -102,8 +102,5 @@ def exporter_of(to: str | None, output: Path, plugins: Plugins) -> Exporter:
             f"--to {', --to '.join(known)} (in Python: to=)"
         )
         raise SelectionError(msg)
-    raise SelectionError(no_such("format", name, known, _listed(list(known.values()))))
-
-
-def _listed(exporters: Sequence[Exporter]) -> str:
-    return ", ".join(e.name for e in exporters) or "none"
+    listed = ", ".join(each.name for each in known.values()) or "none"
+    raise SelectionError(no_such("format", name, known, listed))

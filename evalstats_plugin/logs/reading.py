@@ -1,5 +1,9 @@
-"""Logs in: `read`, through whatever adapters are installed."""
-# PART contest_logs - Judged comparisons in: `read_contests`, through whatever adapters are installed.
+"""Reading logs through the installed adapters: `read`, `read_results` and `read_contests`.
+
+* `read`: every response under files, folders or globs; `read_log`: one log
+* `read_results`: the same from results in memory; `read_contests`: pairwise comparisons
+* `find_logs`: the logs under paths
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from evalstats_plugin.data.responses import TABLES, Responses, Selection
+from evalstats_plugin.data.responses import TABULAR, Responses, Selection
 from evalstats_plugin.data.runs import ResponseSet, Runs, choose_runs, label_models
 from evalstats_plugin.errors import (
     EvalStatsError,
@@ -22,25 +26,23 @@ from evalstats_plugin.errors import (
     few,
 )
 from evalstats_plugin.plugins import Plugins, load_plugins
-from evalstats_plugin.runtime.workers import mapped
+from evalstats_plugin.runtime.workers import parallel_map
 
 if TYPE_CHECKING:
     from evalstats_plugin.ranking.contests.contests import Contests
 
 
 Columns = Mapping[str, str | Sequence[str]]
-"""Column, or columns, of a table by the part of a take that they hold."""
-
+"""Column, or columns, of a table by the part of a response that they hold."""
 
 OnLog = Callable[[Path, int, int], None]
 """Called with each log before it is read, its number from 0, and how many there are."""
 
+# The order of paths themselves, without splitting them again for each comparison.
+_BY_PARTS = attrgetter("parts")
 
-# As paths sort themselves, which takes them apart anew for each comparison.
-_by_parts = attrgetter("parts")
 
-
-def read(  # noqa: PLR0913 - each is a choice of its own
+def read(
     *paths: str | Path,
     task: str | Sequence[str] | None = None,
     metric: str | Sequence[str] | None = None,
@@ -60,21 +62,21 @@ def read(  # noqa: PLR0913 - each is a choice of its own
     paths
         Logs, folders searched to any depth, or patterns such as ``"out/*/results_*.json"``; with
         universal-pathlib installed also URLs such as ``s3://bucket/logs``. Tables (CSV, TSV, JSONL,
-        Parquet) with a row for each take are logs too.
+        Parquet) with a row for each response are logs too.
     task, metric
         Names or patterns (``*``, ``?``) to read; a metric also by the part before its comma, a
         task also by the name of a group around it. Default: all.
     cluster
-        Field of an item that says which items belong together, where the log does not say so.
+        Field of an item that says which items belong together, if the log does not say so.
     runs
         Several runs of one model on one task: ``"latest"`` keeps the last, ``"all"`` keeps each
         apart, ``"epochs"`` stacks them as epochs of one, ``"error"`` refuses.
     include_incomplete
-        Read runs that were cancelled or failed too, as far as they got.
+        Also read runs that were cancelled or failed, as far as they got.
     skip_broken
-        Leave a log that cannot be read out, with a note, instead of stopping at it.
+        Skip logs that cannot be read, with a note, instead of raising.
     columns
-        Which column of a table holds which part of a take, where its name does not tell, such as
+        Which column of a table holds which part of a response, if its name does not say, such as
         ``{"item": "question_id", "score": ["correct", "f1"]}``: several scores are metrics.
     wide
         Tables are matrices of scores: with a row for each model (``"models"``) and a column for
@@ -88,89 +90,38 @@ def read(  # noqa: PLR0913 - each is a choice of its own
         When nothing matches ``task`` or ``metric``; the message has the closest names.
     """
     plugins = plugins or load_plugins()
+    parts = (columns or {}).items()
     selection = Selection(
-        _names(task), _names(metric), cluster, include_incomplete,
-        columns=_pairs(columns or {}), wide=wide,
+        _names(task), _names(metric), cluster, include_incomplete, wide=wide,
+        columns=tuple((part, name) for part, names in parts for name in _names(names)),
     )  # fmt: skip
     logs, beside = _search(paths, plugins)
     found: list[Responses] = []
-    notes = [*plugins.problems, *_about_tables(beside)]
+    notes = [*plugins.problems]
+    if beside:
+        named = few([str(table) for table in beside])
+        notes.append(f"tables beside logs are passed over (name them to read them too): {named}")
     broken: dict[Path, LogError] = {}
     for log, outcome in zip(logs, _outcomes(logs, selection, plugins, on_log), strict=True):
         if not isinstance(outcome, LogError):
             found.extend(outcome)
             continue
-        # A run that was given up may be done by another log.
+        # Another log may have completed a run that was cancelled.
         if not (skip_broken or isinstance(outcome, IncompleteLogError)):
             raise outcome
         broken[log] = outcome
     if broken and len(broken) == len(logs):
         raise next(iter(broken.values()))
-    # In a folder a run that was given up is nothing unusual; named, it is asked for.
+    # Cancelled runs in a folder are skipped with a note; one that was named raises.
     notes += _about_broken(broken, found, set() if skip_broken else set(map(str, paths)))
     if not found:
         raise next(iter(broken.values())) if broken else _nothing_selected(logs, selection, plugins)
     _check_used(found, selection)
     kept, about_runs = choose_runs(label_models(found), runs)
-    # A harness that logs each task apart mixes the models; a table wants them together.
+    # Harnesses with a log per task interleave the models; tables list each model together.
     order = {model: i for i, model in enumerate(dict.fromkeys(r.model for r in kept))}
     kept.sort(key=lambda r: order[r.model])
     return ResponseSet(tuple(kept), (*notes, *about_runs))
-
-
-def _outcomes(
-    logs: Sequence[Path], selection: Selection, plugins: Plugins, on_log: OnLog | None
-) -> Iterator[list[Responses] | LogError]:
-    """Read the logs in order, several at a time inside `workers`; errors are given, not raised."""
-    run = partial(_outcome, selection=selection, plugins=plugins)
-    outcomes = mapped(run, logs, here=not plugins.installed)
-    for i, log in enumerate(logs):
-        if on_log is not None:
-            on_log(log, i, len(logs))
-        yield next(outcomes)
-
-
-def _outcome(log: Path, selection: Selection, plugins: Plugins) -> list[Responses] | LogError:
-    try:
-        return read_log(log, selection, plugins)
-    except LogError as error:
-        return error
-
-
-def _about_broken(
-    broken: Mapping[Path, LogError], found: Sequence[Responses], asked: Set[str]
-) -> list[str]:
-    """Say which logs are left out; raise for one asked for, unless another went on with its run."""
-    done = {r.source.run for r in found} - {""}
-    notes: list[str] = []
-    done_since: list[str] = []
-    for log, error in broken.items():
-        if isinstance(error, IncompleteLogError) and error.run in done:
-            done_since.append(str(log))
-        elif str(log) in asked:
-            raise error
-        else:
-            notes.append(f"left out: {error}")
-    if done_since:
-        notes.append(f"runs broken off, which another log took to their end: {few(done_since)}")
-    return notes
-
-
-def _check_used(found: Sequence[Responses], selection: Selection) -> None:
-    """Raise where what was asked for is in none of the logs."""
-    if selection.cluster is not None and all(r.clusters is None for r in found):
-        msg = (
-            f"no item of these logs has the field {selection.cluster!r}, expected the name of a "
-            "field that says which items belong together, such as doc.passage_id"
-        )
-        raise SelectionError(msg)
-    about_tables = selection.columns or selection.wide
-    if about_tables and all(r.source.harness != TABLES for r in found):
-        msg = (
-            "columns or wide (--columns, --wide) given, which are about tables (CSV, TSV, JSONL, "
-            f"Parquet), but {found[0].source.path} is a log of {found[0].source.harness}"
-        )
-        raise SelectionError(msg)
 
 
 def read_results(
@@ -187,27 +138,80 @@ def read_results(
     return ResponseSet(tuple(label_models(responses)), plugins.problems)
 
 
-def _names(value: str | Sequence[str] | None) -> tuple[str, ...]:
-    if value is None:
-        return ()
-    return (value,) if isinstance(value, str) else tuple(value)
+def read_contests(
+    *paths: str | Path,
+    columns: Mapping[str, str] | None = None,
+    players: Sequence[str] | None = None,
+    plugins: Plugins | None = None,
+) -> Contests:
+    """Read all pairwise comparisons found in judges' logs and in files, merged.
+
+    Parameters
+    ----------
+    paths
+        Logs whose samples compare two models, folders or globs of them, and files as
+        `ranking.files.read_contests` takes them; ``"-"`` is standard input. Players, judges and
+        items of one name are the same.
+    columns
+        Column or field by what it holds, where its name does not tell, such as
+        ``{"first": "metadata.model_a", "winner": "scores.judge.value"}``.
+    players
+        Names in the order wanted, including players without a comparison.
+
+    Raises
+    ------
+    LogError
+        Nothing under a path can be read.
+    SelectionError
+        An unknown column or player.
+    DesignError
+        A row is malformed, or there are no comparisons.
+    """
+    from evalstats_plugin.ranking.contests import files
+
+    plugins = plugins or load_plugins()
+    asked = dict(columns or {})
+    found: dict[str, Contests] = {}
+    for log in find_logs([p for p in paths if str(p) != "-"], plugins):
+        made = plugins.call("evalstats_read_contests", path=log, columns=asked)
+        found[str(log)] = files.read_contests(log, columns=asked) if made is None else made
+    if any(str(p) == "-" for p in paths):
+        found["standard input"] = files.read_contests("-", columns=asked)
+    merged = files.merge(*_with_source(found))
+    if players is not None:
+        merged = files.with_players(merged, players)
+    return replace(merged, notes=(*plugins.problems, *merged.notes))
 
 
-def _pairs(columns: Columns) -> tuple[tuple[str, str], ...]:
-    return tuple((part, name) for part, names in columns.items() for name in _names(names))
+def _with_source(found: Mapping[str, Contests]) -> list[Contests]:
+    """Prefix each note with the file it is about, if there are several."""
+    if len(found) < 2:
+        return list(found.values())
+    notes = [set(made.notes) for made in found.values()]
+    alike = notes[0].intersection(*notes[1:])
+    return [
+        replace(
+            made,
+            notes=tuple(
+                f"each of {len(found)} files: {note}" if note in alike else f"{name}: {note}"
+                for note in made.notes
+            ),
+        )
+        for name, made in found.items()
+    ]
 
 
 def find_logs(paths: Iterable[str | Path], plugins: Plugins) -> list[Path]:
     """Return the logs under the paths, in order, each once.
 
-    Tables in a folder of logs are passed over unless they are named: most were made from the logs,
-    and would count them twice.
+    Tables in a folder of logs are skipped unless they are named: most were made from the logs and
+    would count them twice.
     """
     return _search(paths, plugins)[0]
 
 
 def _search(paths: Iterable[str | Path], plugins: Plugins) -> tuple[list[Path], list[Path]]:
-    """Return the logs under the paths, and the tables beside them that are passed over."""
+    """Return the logs under the paths, and the tables beside them that are skipped."""
     logs: dict[Path, None] = {}
     passed_over: list[Path] = []
     for given in paths:
@@ -226,13 +230,32 @@ def _search(paths: Iterable[str | Path], plugins: Plugins) -> tuple[list[Path], 
     return list(logs), [table for table in passed_over if table not in logs]
 
 
+def _logs_in(folder: Path, plugins: Plugins) -> tuple[list[Path], list[Path]]:
+    """Return the logs of harnesses in a folder, and its tables."""
+    harnesses = {name for name, _ in plugins.manager.list_name_plugin()} - {TABULAR}
+    logs: list[Path] = []
+    tables: list[Path] = []
+    folders = [folder, *sorted((p for p in folder.rglob("*") if p.is_dir()), key=_BY_PARTS)]
+    for each in folders:
+        for found in plugins.call("evalstats_find_logs", without=(TABULAR,), folder=each):
+            logs.extend(found)
+        for found in plugins.call("evalstats_find_logs", without=harnesses, folder=each):
+            tables.extend(found)
+    return sorted(set(logs), key=_BY_PARTS), sorted(set(tables), key=_BY_PARTS)
+
+
+def _matches(pattern: Path) -> list[Path]:
+    start = Path(pattern.anchor)
+    return sorted(start.glob(str(pattern.relative_to(start)))) if pattern.name else []
+
+
 def as_path(given: str | Path) -> Path:
-    """Return a path; for a URL one that reads from there.
+    """Return a path; for a URL a `upath.UPath`.
 
     Raises
     ------
     LogError
-        For a URL without the library that reads it.
+        The library that reads URLs is not installed.
     """
     if "://" not in str(given) or isinstance(given, Path):
         return Path(given)
@@ -244,46 +267,69 @@ def as_path(given: str | Path) -> Path:
     return upath.UPath(given)
 
 
-def _matches(pattern: Path) -> list[Path]:
-    start = Path(pattern.anchor)
-    return sorted(start.glob(str(pattern.relative_to(start)))) if pattern.name else []
-
-
-def _logs_in(folder: Path, plugins: Plugins) -> tuple[list[Path], list[Path]]:
-    """Return the logs of harnesses in a folder, and its tables."""
-    harnesses = {name for name, _ in plugins.manager.list_name_plugin()} - {TABLES}
-    logs: list[Path] = []
-    tables: list[Path] = []
-    folders = [folder, *sorted((p for p in folder.rglob("*") if p.is_dir()), key=_by_parts)]
-    for each in folders:
-        for found in plugins.call("evalstats_find_logs", without=(TABLES,), folder=each):
-            logs.extend(found)
-        for found in plugins.call("evalstats_find_logs", without=harnesses, folder=each):
-            tables.extend(found)
-    return sorted(set(logs), key=_by_parts), sorted(set(tables), key=_by_parts)
-
-
-def _about_tables(beside: Sequence[Path]) -> list[str]:
-    if not beside:
-        return []
-    named = few([str(table) for table in beside])
-    return [f"tables beside logs are passed over (name them to read them too): {named}"]
-
-
-def adapters(plugins: Plugins, hook: str = "evalstats_read_log") -> str:
-    """Name the adapters that read logs, or have another hook, for messages."""
-    names = [p.name for p in plugins.listing if hook in p.hooks]
-    return ", ".join(names) or "none is installed"
-
-
 def read_log(path: Path, selection: Selection, plugins: Plugins) -> list[Responses]:
-    """Read one log, as it is: no choice between runs, no labels."""
+    """Read one log as it is, without choosing between runs or labelling models."""
     responses = plugins.call("evalstats_read_log", path=path, selection=selection)
     if responses is None:
         problems = "".join(f"; {problem}" for problem in plugins.problems)
         msg = f"{path} is not a log that an installed adapter knows ({adapters(plugins)}){problems}"
         raise LogError(msg)
     return list(responses)
+
+
+def _outcomes(
+    logs: Sequence[Path], selection: Selection, plugins: Plugins, on_log: OnLog | None
+) -> Iterator[list[Responses] | LogError]:
+    """Read the logs in order, in parallel inside `workers`; yield errors instead of raising."""
+    run = partial(_outcome, selection=selection, plugins=plugins)
+    outcomes = parallel_map(run, logs, here=not plugins.installed)
+    for i, log in enumerate(logs):
+        if on_log is not None:
+            on_log(log, i, len(logs))
+        yield next(outcomes)
+
+
+def _outcome(log: Path, selection: Selection, plugins: Plugins) -> list[Responses] | LogError:
+    try:
+        return read_log(log, selection, plugins)
+    except LogError as error:
+        return error
+
+
+def _about_broken(
+    broken: Mapping[Path, LogError], found: Sequence[Responses], asked: Set[str]
+) -> list[str]:
+    """Return notes on skipped logs; raise for a named one unless another log completed its run."""
+    done = {r.source.run for r in found} - {""}
+    notes: list[str] = []
+    done_since: list[str] = []
+    for log, error in broken.items():
+        if isinstance(error, IncompleteLogError) and error.run in done:
+            done_since.append(str(log))
+        elif str(log) in asked:
+            raise error
+        else:
+            notes.append(f"left out: {error}")
+    if done_since:
+        notes.append(f"runs broken off, which another log took to their end: {few(done_since)}")
+    return notes
+
+
+def _check_used(found: Sequence[Responses], selection: Selection) -> None:
+    """Raise if the cluster field or the table options apply to none of the logs."""
+    if selection.cluster is not None and all(r.clusters is None for r in found):
+        msg = (
+            f"no item of these logs has the field {selection.cluster!r}, expected the name of a "
+            "field that says which items belong together, such as doc.passage_id"
+        )
+        raise SelectionError(msg)
+    about_tables = selection.columns or selection.wide
+    if about_tables and all(r.source.harness != TABULAR for r in found):
+        msg = (
+            "columns or wide (--columns, --wide) given, which are about tables (CSV, TSV, JSONL, "
+            f"Parquet), but {found[0].source.path} is a log of {found[0].source.harness}"
+        )
+        raise SelectionError(msg)
 
 
 def _nothing_selected(
@@ -307,64 +353,13 @@ def _unknown(what: str, asked: Sequence[str], known: Sequence[str]) -> str:
     return f"no {what} called {', '.join(asked)} in the logs; {hint}"
 
 
-def read_contests(
-    *paths: str | Path,
-    columns: Mapping[str, str] | None = None,
-    players: Sequence[str] | None = None,
-    plugins: Plugins | None = None,
-) -> Contests:
-    """Read every comparison found in judges' logs and in files, as one.
-
-    Parameters
-    ----------
-    paths
-        Logs whose samples compare two models, folders or globs of them, and files as
-        `ranking.files.read_contests` takes them; ``"-"`` is standard input. Players, judges and
-        items of one name are the same.
-    columns
-        Column or field by what it holds, where its name does not tell, such as
-        ``{"first": "metadata.model_a", "winner": "scores.judge.value"}``.
-    players
-        Names in the order wanted, also of players without a comparison.
-
-    Raises
-    ------
-    LogError
-        A path holds nothing that can be read.
-    SelectionError
-        A column or player is not known.
-    DesignError
-        A row cannot be understood, or there are no comparisons.
-    """
-    from evalstats_plugin.ranking.contests import files as contests_files
-
-    plugins = plugins or load_plugins()
-    asked = dict(columns or {})
-    found: dict[str, Contests] = {}
-    for log in find_logs([p for p in paths if str(p) != "-"], plugins):
-        made = plugins.call("evalstats_read_contests", path=log, columns=asked)
-        found[str(log)] = contests_files.read_contests(log, columns=asked) if made is None else made
-    if any(str(p) == "-" for p in paths):
-        found["standard input"] = contests_files.read_contests("-", columns=asked)
-    merged = contests_files.merge(*_with_source(found))
-    if players is not None:
-        merged = contests_files.with_players(merged, players)
-    return replace(merged, notes=(*plugins.problems, *merged.notes))
+def adapters(plugins: Plugins, hook: str = "evalstats_read_log") -> str:
+    """Return the names of the adapters that have a hook, for messages."""
+    names = [p.name for p in plugins.listing if hook in p.hooks]
+    return ", ".join(names) or "none is installed"
 
 
-def _with_source(found: Mapping[str, Contests]) -> list[Contests]:
-    """Say of each note which of several files it is about."""
-    if len(found) < 2:
-        return list(found.values())
-    notes = [set(made.notes) for made in found.values()]
-    alike = notes[0].intersection(*notes[1:])
-    return [
-        replace(
-            made,
-            notes=tuple(
-                f"each of {len(found)} files: {note}" if note in alike else f"{name}: {note}"
-                for note in made.notes
-            ),
-        )
-        for name, made in found.items()
-    ]
+def _names(value: str | Sequence[str] | None) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    return (value,) if isinstance(value, str) else tuple(value)

@@ -1,7 +1,10 @@
-"""What crosses logs: the models of several logs compared, and which log each row is about."""
-# PART ability_crossing - Abilities across logs: a scale for each metric, and which rows are about which log.
-# PART hierarchical_crossing - Pooled scores across logs: a hierarchical fit for each metric, and which rows are whose.
-# PART metric_fits - One fit for each metric, over all models and tasks of several logs.
+"""Analyses across several logs, and the part of their results that belongs to each log.
+
+* `Crossed`: comparisons of models and their ranks
+* `CrossedAbilities`: item response models, one scale per metric
+* `CrossedScores`: hierarchical models, one fit per metric
+* `MetricFits`: what the last two share: one fit per metric over all models and tasks
+"""
 
 from __future__ import annotations
 
@@ -20,27 +23,24 @@ from evalstats_plugin.errors import DesignError, few
 from evalstats_plugin.hierarchical.fit import HierarchicalFit
 from evalstats_plugin.hierarchical.fitting import fit_hierarchical
 from evalstats_plugin.hierarchical.rows import PooledScores
-from evalstats_plugin.irt.answers import scored_part, short, usable
+from evalstats_plugin.irt.answers import scored_part, short_metric, usable
 from evalstats_plugin.irt.fitting import fit_irt
 from evalstats_plugin.irt.rows import Abilities, ItemEstimate, abilities
 from evalstats_plugin.runtime.lazy import need_torch
-from evalstats_plugin.runtime.workers import mapped
+from evalstats_plugin.runtime.workers import parallel_map
 from evalstats_plugin.scores.items import prefixes
 
 MOST_RANKED = 200
 """Models of one task up to which their ranks are written into logs."""
 
-
 _PARAMETERS = ("difficulty", "discrimination")
-
-
 FitT = TypeVar("FitT")
 
 
 class Crossed:
-    """The comparisons of several logs' models, and which of them are about which log.
+    """Comparisons of the models of several logs, and those that concern each log.
 
-    There are none (`comparisons` is None) where no task was answered by two models.
+    `comparisons` is None if no task was answered by two models.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Crossed:
     ) -> None:
         self._found = found
         kept, notes = choose_runs([r for each in found.values() for r in each], "latest")
-        # A log that a later run replaces takes no part.
+        # Logs that a later run replaces are left out.
         self._kept = {id(r) for r in kept}
         places = {(r.model, r.task, r.metric) for r in kept}
         self.comparisons: Comparisons | None = None
@@ -60,9 +60,9 @@ class Crossed:
             self._rank(kept)
 
     def _rank(self, kept: Sequence[Responses]) -> None:
-        """Rank the models, unless they are too many: pairs grow as the square."""
-        takers = Counter((r.task, r.metric) for r in kept)
-        if max(takers.values()) <= MOST_RANKED:
+        """Rank the models, unless there are too many: the number of pairs grows quadratically."""
+        models = Counter((r.task, r.metric) for r in kept)
+        if max(models.values()) <= MOST_RANKED:
             self.ranks = rank_sets(kept, rng=0)
         elif self.comparisons is not None:
             note = f"a task has more than {MOST_RANKED} models: no ranks, which rank_sets gives"
@@ -77,7 +77,7 @@ class Crossed:
         return replace(self.ranks, rows=rows)
 
     def of_log(self, location: str) -> Comparisons | None:
-        """Return the comparisons that a log's own model has a part in."""
+        """Return the comparisons that involve a log's own model."""
         if self.comparisons is None:
             return None
         own = [r for r in self._found[location] if id(r) in self._kept]
@@ -87,24 +87,24 @@ class Crossed:
             row
             for row in self.comparisons
             if {(row.model_a, row.task, row.metric), (row.model_b, row.task, row.metric)} & cells
-            # What is about several tasks is about each of their logs.
+            # A row over several tasks belongs to each of their logs.
             or (row.kind != "task" and {row.model_a, row.model_b} & names)
         )
         return replace(self.comparisons, rows=rows)
 
 
 def _full_name(model: str | None, models: Sequence[str]) -> str:
-    """Return the label of a model, the first without one; a name nobody has stays as it is."""
+    """Return the full label of a model, by default the first; an unknown name stays as it is."""
     if model is None:
         return models[0]
     return next((label for label in models if is_model(label, model)), model)
 
 
 class CrossedAbilities:
-    """One scale of ability for each metric, over all tasks of several logs.
+    """Item response models of several logs: one scale of ability per metric, over all tasks.
 
-    A metric under which no scale can be had, because models share no items or nothing tells them
-    apart, is left out with a note.
+    A metric that cannot be fitted, because models share no items or do not differ, is left out
+    with a note.
 
     Raises
     ------
@@ -119,7 +119,7 @@ class CrossedAbilities:
         confidence_level: float = 0.95,
         items: bool = False,
     ) -> None:
-        # With torch loaded, fits that are shared out keep to one thread.
+        # With torch loaded, fits in worker processes keep to one thread.
         need_torch("item response models", "irt")
 
         def scale(under: ResponseSet) -> Abilities:
@@ -131,10 +131,10 @@ class CrossedAbilities:
         )
 
     def of_log(self, location: str) -> Abilities:
-        """Return the abilities of the models of a log, and the items to look at of its tasks."""
+        """Return the abilities of a log's models, and the items of its tasks to inspect."""
         own, of_metric = self._scales.of_log(location)
-        cells = {(r.model, short(r.metric)) for r in own}
-        tasks = {(r.task, short(r.metric)) for r in own}
+        cells = {(r.model, short_metric(r.metric)) for r in own}
+        tasks = {(r.task, short_metric(r.metric)) for r in own}
         scales = of_metric.values()
         notes = [
             f"ability on {m}: {note}" for m, scale in of_metric.items() for note in scale.notes
@@ -153,13 +153,13 @@ class CrossedAbilities:
         )
 
     def of_items(self, tasks: frozenset[str]) -> dict[str, dict[str, float | str]]:
-        """Return what there is to write beside each item of some tasks, by its id as text.
+        """Return statistics to write beside each item of some tasks, by its id as text.
 
         Names are as those of `item_statistics`: ``evalstats_difficulty``,
-        ``evalstats_discrimination``, and ``evalstats_suspect`` where a person should look.
+        ``evalstats_discrimination``, and ``evalstats_suspect`` for items to inspect.
         """
         every = [r for each in self._found.values() for r in each if r.task in tasks]
-        start = {short(metric): prefix for metric, prefix in prefixes(every).items()}
+        start = {short_metric(metric): prefix for metric, prefix in prefixes(every).items()}
         written: dict[str, dict[str, float | str]] = {}
         for metric, scale in self._scales.by_metric.items():
             for item in scale.items:
@@ -180,7 +180,7 @@ def _statistics(item: ItemEstimate, start: str) -> dict[str, float | str]:
 
 
 class CrossedScores:
-    """One hierarchical fit for each metric, over all models and tasks of several logs.
+    """Hierarchical models of several logs: one fit per metric, over all models and tasks.
 
     A metric whose scores are not in [0, 1] is left out with a note.
 
@@ -193,7 +193,7 @@ class CrossedScores:
     def __init__(
         self, found: Mapping[str, Sequence[Responses]], *, confidence_level: float = 0.95
     ) -> None:
-        # With torch loaded, fits that are shared out keep to one thread.
+        # With torch loaded, fits in worker processes keep to one thread.
         need_torch("hierarchical models", "hierarchical")
 
         def fitted(under: ResponseSet) -> HierarchicalFit:
@@ -204,10 +204,10 @@ class CrossedScores:
         )
 
     def of_log(self, location: str) -> PooledScores:
-        """Return the pooled scores of the models of a log, over all tasks and on its own."""
+        """Return the pooled scores of a log's models, on its tasks and over all tasks."""
         own, fits = self._fits.of_log(location)
-        cells = {(r.model, r.task, short(r.metric)) for r in own}
-        models = {(r.model, short(r.metric)) for r in own}
+        cells = {(r.model, r.task, short_metric(r.metric)) for r in own}
+        models = {(r.model, short_metric(r.metric)) for r in own}
         rows = tuple(
             row
             for metric, fit in fits.items()
@@ -230,9 +230,9 @@ class MetricFits(Generic[FitT]):
     found
         Responses of each log.
     fit
-        Raises `DesignError` where it cannot.
+        Raises `DesignError` if it cannot.
     nothing, missing
-        What is said where no metric, or where one metric, has a fit.
+        Message if no metric can be fitted; start of the note on a metric that cannot.
 
     Raises
     ------
@@ -250,14 +250,18 @@ class MetricFits(Generic[FitT]):
     ) -> None:
         self._found = found
         kept, notes = choose_runs([r for each in found.values() for r in each], "latest")
-        # A log that a later run replaces takes no part.
+        # Logs that a later run replaces are left out.
         self._kept = {id(r) for r in kept}
         used, unused = usable(kept)
         self.by_metric: dict[str, FitT] = {}
         failed: dict[str, DesignError] = {}
-        metrics = list(dict.fromkeys(short(r.metric) for r in used))
-        under = (ResponseSet(tuple(r for r in used if short(r.metric) == m)) for m in metrics)
-        for metric, outcome in zip(metrics, mapped(partial(_outcome, fit), under), strict=True):
+        metrics = list(dict.fromkeys(short_metric(r.metric) for r in used))
+        under = (
+            ResponseSet(tuple(r for r in used if short_metric(r.metric) == m)) for m in metrics
+        )
+        for metric, outcome in zip(
+            metrics, parallel_map(partial(_outcome, fit), under), strict=True
+        ):
             if isinstance(outcome, DesignError):
                 failed[metric] = outcome
             else:
@@ -270,9 +274,9 @@ class MetricFits(Generic[FitT]):
         self.notes = (*notes, *unused, *said)
 
     def of_log(self, location: str) -> tuple[list[Responses], dict[str, FitT]]:
-        """Return what a log has a part in: its responses, and the fits of their metrics."""
+        """Return a log's responses, and the fits of their metrics."""
         own = [r for r in self._found[location] if id(r) in self._kept]
-        metrics = dict.fromkeys(short(r.metric) for r in own)
+        metrics = dict.fromkeys(short_metric(r.metric) for r in own)
         return own, {m: self.by_metric[m] for m in metrics if m in self.by_metric}
 
 

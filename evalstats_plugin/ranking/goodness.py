@@ -1,5 +1,9 @@
-"""Does one scale describe the contests? Cyclic triads, and how well outcomes are foretold."""
-# PART agreement - How far judges agree on the pairs that several of them judged: Krippendorff's alpha [Kri70]_.
+"""Goodness of fit of a ranking: predicted outcomes, transitivity, and agreement of judges.
+
+* `predictive_fit`: log loss of the outcomes under the fit and under a constant prediction
+* `transitivity`: cyclic triads, observed and expected from the fit [KBS40]_
+* `judge_agreement`: Krippendorff's alpha of the judges [Kri70]_
+"""
 
 from __future__ import annotations
 
@@ -10,56 +14,59 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from evalstats_plugin.ranking.contests.contests import Contests
+from evalstats_plugin.ranking.contests.outcomes import check_ties, probabilities
+from evalstats_plugin.ranking.ratings.bradley_terry import predict_outcomes
 from evalstats_plugin.ranking.ratings.fit import BLOCK_SIZE, RankingFit
 from evalstats_plugin.stats.arrays import FloatArray
 
-N_SIMULATIONS = 199
-
-
-MOST_WORK = 4e9
-"""Products of triads to form over all simulations; fewer are made of many players."""
-
-
 Metric = Literal["nominal", "interval"]
-
-
+N_SIMULATIONS = 199
+MOST_WORK = 4e9
+"""Most products of triads over all simulations; with many players, fewer are simulated."""
 N_RESAMPLES = 1000
 
 
-class Transitivity(NamedTuple):
-    """Triads in which a beat b, b beat c, and c beat a, by the majority of each pair [KBS40]_."""
-
-    n_triads: int
-    """Of three players each of whom has a majority over, or against, the other two."""
-    cyclic: float
-    """Share of these; NaN without any."""
-    expected: float
-    """The share in simulations from the fit: chance turns close pairs around."""
-    p_value: float
-    """Probability of so many or more cyclic ones by the fit."""
-
-
-class Foretold(NamedTuple):
-    """Mean log loss of the outcomes, in nats per contest, on the contests fitted to."""
+class PredictiveFit(NamedTuple):
+    """Mean log loss of outcomes, in nats per contest."""
 
     log_loss: float
     constant: float
-    """Of foretelling the same for every pair: the shares of wins, ties and losses."""
+    """Log loss of predicting the shares of wins, ties and losses for every pair."""
+
+
+def predictive_fit(fit: RankingFit, contests: Contests) -> PredictiveFit:
+    """Log loss of the contests' outcomes, by weight, compared to a constant prediction.
+
+    A share counts partly as a win and partly as a loss, as do ties if the model has none. The
+    contests may be those fitted to or new ones.
+    """
+    p = outcome_probabilities(fit, contests)
+    tied = contests.tied & (p[:, 1] > 0)
+    kept = contests.tied if fit.diagnostics.get("ties") == "drop" else np.zeros_like(tied)
+    weight = np.where(kept, 0.0, contests.weight)
+    won = np.where(tied, 0.0, contests.outcome)
+    parts = np.stack([won, tied.astype(np.float64), 1 - won - tied], axis=-1) * weight[:, None]
+    total = parts.sum()
+    share = parts.sum(axis=0) / total
+    if not contests.ordered:
+        share[[0, 2]] = (share[0] + share[2]) / 2
+    log_p = np.log(np.maximum(p, np.finfo(float).tiny))
+    even = share[share > 0]
+    constant = -float(even @ np.log(even))
+    return PredictiveFit(-float((parts * log_p).sum() / total), constant)
 
 
 def outcome_probabilities(fit: RankingFit, contests: Contests) -> FloatArray:
-    """P(the first wins), P(tie) and P(it loses) at the estimates, shape (C, 3)."""
+    """Probabilities of a win, a tie and a loss of the first at the estimates, shape (C, 3)."""
     if fit.model == "bradley-terry":
-        from evalstats_plugin.ranking.ratings.bradley_terry import chances
-
-        return chances(fit, contests)
+        return predict_outcomes(fit, contests)
     x = fit.rating[contests.first] - fit.rating[contests.second]
     x = x + fit.parameters.get("position", 0.0)
     return _probabilities(fit, x)
 
 
 def expected_scores(fit: RankingFit, draws: FloatArray) -> FloatArray:
-    """P(win) + ½ P(tie) of row against column, on average over draws of ratings; shape (n, n).
+    """P(win) + ½ P(tie) of row against column, averaged over draws of ratings; shape (n, n).
 
     Parameters
     ----------
@@ -76,35 +83,25 @@ def expected_scores(fit: RankingFit, draws: FloatArray) -> FloatArray:
 
 
 def _probabilities(fit: RankingFit, x: FloatArray) -> FloatArray:
-    """Win, tie and loss of one who is ahead by x, along a new last axis."""
+    """Probabilities of a win, a tie and a loss at a difference x, along a new last axis."""
     tie = fit.parameters.get("tie", 0.0)
     if fit.model == "bradley-terry":
-        from evalstats_plugin.ranking.contests.outcomes import check_ties, probabilities
-
         return probabilities(check_ties(fit.diagnostics["ties"]), x, np.full_like(x, tie))
     won, lost = special.ndtr(x - tie), special.ndtr(-x - tie)
     return np.stack([won, np.maximum(1 - won - lost, 0), lost], axis=-1)
 
 
-def foretold(fit: RankingFit, contests: Contests) -> Foretold:
-    """How much better the fit foretells outcomes than a constant does.
+class Transitivity(NamedTuple):
+    """Cyclic triads: a beat b, b beat c, and c beat a, by the majority of each pair [KBS40]_."""
 
-    A share counts in part for a win and a loss, as do ties where the fit has none.
-    """
-    p = outcome_probabilities(fit, contests)
-    tied = contests.tied & (p[:, 1] > 0)
-    kept = contests.tied if fit.diagnostics.get("ties") == "drop" else np.zeros_like(tied)
-    weight = np.where(kept, 0.0, contests.weight)
-    won = np.where(tied, 0.0, contests.outcome)
-    parts = np.stack([won, tied.astype(np.float64), 1 - won - tied], axis=-1) * weight[:, None]
-    total = parts.sum()
-    share = parts.sum(axis=0) / total
-    if not contests.ordered:
-        share[[0, 2]] = (share[0] + share[2]) / 2
-    log_p = np.log(np.maximum(p, np.finfo(float).tiny))
-    even = share[share > 0]
-    constant = -float(even @ np.log(even))
-    return Foretold(-float((parts * log_p).sum() / total), constant)
+    n_triads: int
+    """Triads of players in which every pair has a majority winner."""
+    cyclic: float
+    """Share of cyclic triads; NaN if there are no triads."""
+    expected: float
+    """Mean share in simulations from the fit: close pairs are reversed by chance."""
+    p_value: float
+    """Probability of at least this share under the fit."""
 
 
 def transitivity(
@@ -114,12 +111,12 @@ def transitivity(
     rng: np.random.Generator,
     n_simulations: int | None = None,
 ) -> Transitivity:
-    """Count cyclic triads, and how many the fit expects with as many contests of each pair.
+    """Share of cyclic triads, and its distribution under the fit.
 
     Parameters
     ----------
     n_simulations
-        None: as many as are quick, 199 at most.
+        Default: as many as are fast, at most 199.
     """
     n = len(contests.players)
     i, j = np.minimum(contests.first, contests.second), np.maximum(contests.first, contests.second)
@@ -134,16 +131,18 @@ def transitivity(
     drawn = rng.multinomial(counts, each / each.sum(axis=1, keepdims=True), (size, len(pair)))
     ahead = contests.wins() - contests.wins().T
     seen, n_triads = _cyclic(ahead[pair // n, pair % n][None].round(9), pair, n)
-    by_fit, of = _cyclic(drawn[..., 0] - drawn[..., 2], pair, n)
-    expected = float(np.mean(by_fit[of > 0] / of[of > 0])) if (of > 0).any() else np.nan
+    by_fit, triads = _cyclic(drawn[..., 0] - drawn[..., 2], pair, n)
+    expected = (
+        float(np.mean(by_fit[triads > 0] / triads[triads > 0])) if (triads > 0).any() else np.nan
+    )
     cyclic = float(seen[0] / n_triads[0]) if n_triads[0] else np.nan
-    share = np.divide(by_fit, of, out=np.zeros(size), where=of > 0)
+    share = np.divide(by_fit, triads, out=np.zeros(size), where=triads > 0)
     p_value = (1 + float((share >= cyclic - 1e-12).sum())) / (1 + size) if n_triads[0] else np.nan
     return Transitivity(int(n_triads[0]), cyclic, expected, p_value)
 
 
 def _cyclic(ahead: Any, pair: NDArray[np.int64], n: int) -> tuple[FloatArray, ...]:
-    """Cyclic triads and all triads, shapes (B,), of net wins over the pairs (B, P)."""
+    """Numbers of cyclic triads and of all triads, shapes (B,), from net wins (B, P) of pairs."""
     beats = np.zeros((len(ahead), n * n), dtype=np.float32)
     beats[:, pair] = ahead > 0
     beats[:, pair % n * n + pair // n] = ahead < 0
@@ -154,15 +153,16 @@ def _cyclic(ahead: Any, pair: NDArray[np.int64], n: int) -> tuple[FloatArray, ..
 
 
 class Agreement(NamedTuple):
-    """1 where judges always agree, 0 where no more than by chance, below 0 where less."""
+    """Krippendorff's alpha: 1 is perfect agreement, 0 agreement by chance; it may be below 0."""
 
     alpha: float
     low: float
     high: float
-    """Limits from bootstraps of the units [Efr79]_; NaN with fewer than two units."""
+    """Bootstrap limits over units [Efr79]_; NaN with fewer than two units."""
     n_units: int
-    """That two judges or more judged."""
+    """Units with at least two judges."""
     n_values: int
+    """Judgements of these units."""
 
 
 def judge_agreement(
@@ -172,14 +172,14 @@ def judge_agreement(
     metric: Metric = "interval",
     rng: np.random.Generator | int | None = None,
 ) -> Agreement | None:
-    """Agreement of judges on who won; a tie lies halfway between a win and a loss.
+    """Agreement of judges on who won; a tie is halfway between a win and a loss.
 
-    A unit is a pair of players, on one item (cluster) where items are known. A judge who judged
-    one unit several times has the mean of it, as a win, tie or loss.
+    A unit is a pair of players, on one item (cluster) if items are known. Several judgements of a
+    unit by one judge are averaged and rounded to a win, tie or loss.
 
     Returns
     -------
-    None where there are no judges, or no unit that two of them judged.
+    None if there are no judges, or no unit with two of them.
     """
     if contests.judge is None:
         return None
@@ -214,9 +214,9 @@ def krippendorff_alpha(
     values : shape (V,)
         One judgement each.
     units : shape (V,)
-        What was judged, any integers. Units judged once say nothing about agreement.
+        Unit of each judgement, any integers. Units with a single judgement are ignored.
     metric
-        ``"nominal"``: two values agree or do not; ``"interval"``: by their squared difference.
+        ``"nominal"``: values agree or do not; ``"interval"``: squared difference of values.
     """
     kinds, kind = np.unique(np.asarray(values, dtype=np.float64), return_inverse=True)
     _, unit = np.unique(np.asarray(units), return_inverse=True)
@@ -241,11 +241,11 @@ def krippendorff_alpha(
 
 
 def _alpha(counts: FloatArray, distance: FloatArray, times: FloatArray) -> FloatArray:
-    """Alpha with each unit counted so many times, `times` of shape (B, units)."""
+    """Alpha with each unit counted ``times``, shape (B, units); shape (B,)."""
     within = np.einsum("uk,kl,ul->u", counts, distance, counts) / (counts.sum(axis=1) - 1)
     total = times @ counts
     n = total.sum(axis=1)
     observed = times @ within / n
     expected = np.einsum("bk,kl,bl->b", total, distance, total) / (n * (n - 1))
-    # Judges who all say the same of everything agree, though chance would not tell.
+    # If all judgements are equal, chance agreement is perfect, too; alpha is then 1.
     return 1 - np.divide(observed, expected, out=np.zeros_like(n), where=expected > 0)

@@ -1,10 +1,11 @@
-"""Which comparison to ask next: the pair whose outcome is worth most.
+"""Active ranking: which pairs to compare next, and when to stop.
 
-Ratings are believed to be N(rating, covariance); outcomes follow one link, as in `outcome`. Rules
-look at all n (n - 1) / 2 pairs at once.
+Ratings are believed to be N(rating, covariance); outcomes follow one link (`contests.outcomes`).
+
+* `next_contests`: choose pairs by one of `RULES`, alone or several together
+* `order_information` to `fullrank_scores`: the scores behind the rules, for all n (n - 1) / 2 pairs
+* `certainty`, `Stopping`: how certain the order and the best player are, and whether that suffices
 """
-# PART pair_information - What the outcome of each comparison would be worth: all pairs of n players at once.
-# PART stopping - When to stop comparing: how sure the order or the best is by now, and whether that will do.
 
 from __future__ import annotations
 
@@ -27,8 +28,32 @@ from evalstats_plugin.ranking.contests.outcomes import (
     prob_win_and_ahead,
     shrinkage,
 )
-from evalstats_plugin.ranking.ratings.fit import log_prob_order
+from evalstats_plugin.ranking.ratings.fit import log_prob_order, normal_draws
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
+
+THOMPSON_DRAWS = 32
+"""Draws among which two with different best players are sought."""
+BEST_DRAWS = 400
+"""Draws for the probability to be the best, in rule "best"."""
+DUELS = 16
+"""Duels drawn at once, so that one is left if some pairs were asked before."""
+LEAST_SHARE = 1e-6
+"""Weight of pairs whose players are never both the best in a draw; below 1 / `BEST_DRAWS`²."""
+
+PAIR_SCORES: Mapping[str, Callable[[Pairs, Link], FloatArray]] = MappingProxyType(
+    {
+        "order": lambda pairs, link: order_information(pairs.mean, pairs.variance, link),
+        "gain": lambda pairs, link: information_gain(pairs.mean, pairs.variance, link),
+        "closest": lambda pairs, _: -np.abs(pairs.mean) / np.sqrt(pairs.variance),
+        "entropy": lambda pairs, link: entropy(prob_win(pairs.mean, pairs.variance, link)),
+    }
+)
+"""Rules that score each pair by its difference alone."""
+
+N_PARTICLES = 1024
+"""Particles for the probability of the order."""
+N_DRAWS = 4000
+"""Draws for the best player and the regret: P(best) has a standard error of at most .008."""
 
 RULES: Mapping[str, str] = MappingProxyType(
     {
@@ -45,42 +70,8 @@ RULES: Mapping[str, str] = MappingProxyType(
 """Rules by name, and what they choose."""
 
 
-THOMPSON_DRAWS = 32
-"""Drawn until two disagree on the best; the runner-up of the last one if all agree."""
-
-
-BEST_DRAWS = 400
-
-
-DUELS = 16
-"""Drawn at once, so that one is left where some pairs were asked before."""
-
-
-LEAST_SHARE = 1e-6
-"""Of pairs whose players are never both the best in a draw: below 1 over the draws squared."""
-
-
-SCORES: Mapping[str, Callable[[Pairs, Link], FloatArray]] = MappingProxyType(
-    {
-        "order": lambda pairs, link: order_information(pairs.mean, pairs.variance, link),
-        "gain": lambda pairs, link: information_gain(pairs.mean, pairs.variance, link),
-        "closest": lambda pairs, _: -np.abs(pairs.mean) / np.sqrt(pairs.variance),
-        "entropy": lambda pairs, link: entropy(prob_win(pairs.mean, pairs.variance, link)),
-    }
-)
-"""Rules that go by each pair alone."""
-
-
-N_PARTICLES = 1024
-"""For the probability of one order."""
-
-
-N_DRAWS = 4000
-"""For who is the best and by how much: P(best) to a standard error of .008 at most."""
-
-
 class Belief(Protocol):
-    """What is believed of the ratings: a `RankingFit`, or a state updated answer by answer."""
+    """Normal belief about the ratings: a `RankingFit`, or a state updated answer by answer."""
 
     @property
     def rating(self) -> FloatArray: ...  # noqa: D102 - means, shape (n,)
@@ -89,23 +80,12 @@ class Belief(Protocol):
 
 
 class NextContest(NamedTuple):
-    """A comparison to ask for: places of two players, and what it is expected to tell."""
+    """A pair of players to compare, by index, and its expected information."""
 
     first: int
     second: int
     bits: float
-    """About which of the two is better, given the pairs chosen before; at most 1."""
-
-
-def expected_after(
-    rating: ArrayLike, covariance: ArrayLike, pair: tuple[int, int], link: Link
-) -> FloatArray:
-    """Covariance that an answer on a pair is expected to leave, before it is known; (n, n)."""
-    (i, j), m = pair, np.asarray(rating, dtype=np.float64)
-    cov = np.asarray(covariance, dtype=np.float64)
-    toward = cov[:, i] - cov[:, j]
-    factor = shrinkage(m[i] - m[j], toward[i] - toward[j], link)
-    return cov - factor * np.outer(toward, toward)
+    """Expected information about which of the two is better, given the pairs chosen before."""
 
 
 def next_contests(
@@ -118,22 +98,22 @@ def next_contests(
     counts: ArrayLike | None = None,
     avoided: Sequence[tuple[int, int]] = (),
 ) -> list[NextContest]:
-    """Choose the next k pairs to compare, all different, the most telling first.
+    """Choose the next k pairs to compare, all different, the most informative first.
 
-    Several are chosen together: after each, the covariance is taken to be what an answer is
-    expected to leave, so that the next is not about the same.
+    Pairs are chosen greedily: after each, the covariance is replaced by the expected covariance
+    after its answer, so that the pairs of a batch complement each other.
 
     Parameters
     ----------
     rule
-        A name of `RULES`.
+        A name from `RULES`.
     link
-        ``"probit"`` where the belief is of a Thurstone model, ``"logit"`` of a Bradley–Terry one.
+        ``"probit"`` for ratings of a Thurstone model, ``"logit"`` for Bradley–Terry.
     counts : shape (n, n)
-        Comparisons of each two so far, for rule ``"fullrank"``.
+        Number of comparisons of each pair so far, for rule ``"fullrank"``.
     avoided
-        Pairs not to be chosen: skipped, or asked already. What the answers to some still out will
-        tell is reckoned with by `expected_after`.
+        Pairs that are not chosen: skipped, or asked already. Use `expected_covariance` to account
+        for pending answers.
 
     Raises
     ------
@@ -141,6 +121,14 @@ def next_contests(
         No such rule or link.
     DesignError
         Fewer than k pairs are left, or ``"fullrank"`` without counts.
+
+    Examples
+    --------
+    >>> from evalstats_plugin.ranking import Contests, fit_thurstone
+    >>> played = Contests.of([0, 0, 1, 1], [2, 2, 2, 2], [1, 1, 1, 0], players=3)
+    >>> [pair] = next_contests(fit_thurstone(played, estimator="laplace"))
+    >>> pair.first, pair.second
+    (0, 1)
     """
     generator = np.random.default_rng(rng)
     if rule not in RULES:
@@ -157,7 +145,7 @@ def next_contests(
 
 
 class _Batch:
-    """Pairs chosen one after the other, each changing what the next is expected to tell."""
+    """Pairs chosen one after the other, with the expected covariance after each."""
 
     def __init__(
         self,
@@ -181,28 +169,26 @@ class _Batch:
         self.free: NDArray[np.bool_] = np.triu(np.ones((n, n), dtype=np.bool_), 1)
 
     def choose(self) -> NextContest:
-        """Choose one pair, and suppose it asked."""
+        """Choose one pair, and assume that it is asked."""
         pairs = all_pairs(self.rating, self.covariance)
         open_pairs = self.free[pairs.first, pairs.second]
         scores = np.where(open_pairs, self._scores(pairs), -np.inf)
-        # Ties to any, each as likely.
+        # Break ties at random.
         at = int(self.rng.choice(np.flatnonzero(scores == scores.max())))
-        one = (int(pairs.first[at]), int(pairs.second[at]))
+        first, second = int(pairs.first[at]), int(pairs.second[at])
         bits = float(order_information(pairs.mean[at], pairs.variance[at], self.link))
-        self.take(*one)
-        return NextContest(*one, bits)
-
-    def take(self, first: int, second: int) -> None:
-        """Suppose a pair asked: the covariance becomes what an answer is expected to leave."""
-        self.free[min(first, second), max(first, second)] = False
+        self.free[first, second] = False
         self.counts[[first, second], [second, first]] += 1
-        self.covariance = expected_after(self.rating, self.covariance, (first, second), self.link)
+        self.covariance = expected_covariance(
+            self.rating, self.covariance, (first, second), self.link
+        )
+        return NextContest(first, second, bits)
 
     def _scores(self, pairs: Pairs) -> FloatArray:
-        if self.rule in SCORES:
-            return pair_scores(self.rule, pairs, self.link)
+        if self.rule in PAIR_SCORES:
+            return PAIR_SCORES[self.rule](pairs, self.link)
         if self.rule == "fullrank":
-            return rare(self.counts)
+            return fullrank_scores(self.counts)
         if self.rule == "random":
             return self.rng.random(len(pairs.mean))
         if self.rule == "best":
@@ -210,37 +196,48 @@ class _Batch:
         return self._duel(pairs)
 
     def _draws(self, *shape: int) -> FloatArray:
-        """Draw ratings from what is believed, shape (*shape, n)."""
-        value, vectors = np.linalg.eigh(self.covariance)
-        noise = self.rng.normal(size=(*shape, len(value))) * np.sqrt(np.clip(value, 0, None))
-        return self.rating + noise @ vectors.T
+        """Draw ratings from the belief, shape (*shape, n)."""
+        return normal_draws(self.rating, self.covariance, shape, self.rng)
 
     def _duel(self, pairs: Pairs) -> FloatArray:
-        """Score highest the first duel not yet asked; the others by how good both are."""
+        """Scores of Thompson sampling: drawn duels in order, then pairs by the sum of ratings."""
         n = len(self.rating)
-        i, j = np.sort(thompson(self._draws(DUELS, THOMPSON_DRAWS)), axis=0)
+        i, j = np.sort(thompson_duel(self._draws(DUELS, THOMPSON_DRAWS)), axis=0)
         duel = np.full((n, n), -1.0)
-        # Written last to first, so that the first duel of a pair counts.
+        # Assigned from last to first, so that the first duel of a pair counts.
         duel[i[::-1], j[::-1]] = np.arange(DUELS)
         both = self.rating[pairs.first] + self.rating[pairs.second]
         asked = duel[pairs.first, pairs.second]
         by_rating = both - both.max()
-        # All below 1, in the order of the ratings.
+        # Scores by rating are at most 0, below those of all duels.
         return np.where(asked >= 0, 1 + asked, by_rating)
 
 
+def expected_covariance(
+    rating: ArrayLike, covariance: ArrayLike, pair: tuple[int, int], link: Link
+) -> FloatArray:
+    """Expected posterior covariance after an answer on a pair, shape (n, n)."""
+    (i, j), m = pair, np.asarray(rating, dtype=np.float64)
+    cov = np.asarray(covariance, dtype=np.float64)
+    direction = cov[:, i] - cov[:, j]
+    factor = shrinkage(m[i] - m[j], direction[i] - direction[j], link)
+    return cov - factor * np.outer(direction, direction)
+
+
 class Pairs(NamedTuple):
-    """Differences of the ratings of every two players, arrays over leading axes and P pairs."""
+    """Differences of the ratings of all P pairs of players."""
 
     mean: FloatArray
+    """Shape (..., P)."""
     variance: FloatArray
+    """Shape (..., P)."""
     first: IntArray
-    """Places, shape (P,); always less than `second`."""
+    """Index of the player, shape (P,); always less than `second`."""
     second: IntArray
 
 
 def all_pairs(rating: ArrayLike, covariance: ArrayLike) -> Pairs:
-    """Differences of every two of n players.
+    """Differences of all pairs of n players.
 
     Parameters
     ----------
@@ -255,7 +252,7 @@ def all_pairs(rating: ArrayLike, covariance: ArrayLike) -> Pairs:
 
 
 def order_information(mean: ArrayLike, variance: ArrayLike, link: Link) -> FloatArray:
-    """Bits that the outcome tells about which player is better: I(outcome; sign of d)."""
+    """Mutual information, in bits, of the outcome and which player is better (sign of d)."""
     ahead = special.ndtr(np.asarray(mean) / np.sqrt(variance))
     win = prob_win(mean, variance, link)
     both = prob_win_and_ahead(mean, variance, link)
@@ -265,7 +262,7 @@ def order_information(mean: ArrayLike, variance: ArrayLike, link: Link) -> Float
 
 
 def information_gain(mean: ArrayLike, variance: ArrayLike, link: Link) -> FloatArray:
-    """Bits that the outcome tells about the ratings, by 32-point Gauss–Hermite [Lin56]_."""
+    """Expected information gain about the ratings in bits [Lin56]_, by 32-point Gauss–Hermite."""
     m, v = np.asarray(mean, dtype=np.float64), np.asarray(variance, dtype=np.float64)
     nodes, weights = np.polynomial.hermite_e.hermegauss(32)
     d = m[..., None] + np.sqrt(v)[..., None] * nodes
@@ -274,14 +271,33 @@ def information_gain(mean: ArrayLike, variance: ArrayLike, link: Link) -> FloatA
     return np.maximum(entropy(prob_win(m, v, link)) - noise, 0)
 
 
-def thompson(draws: ArrayLike) -> tuple[IntArray, IntArray]:
-    """Return the best of the first draw, and of the next draw that has another [WL16]_ [Rus20]_.
+def best_information(pairs: Pairs, draws: ArrayLike, link: Link) -> FloatArray:
+    """Order information of each pair, weighted by both players' probabilities to be the best.
 
     Parameters
     ----------
     draws : shape (..., D, n)
-        Ratings drawn from what is believed. Where all have the same best, its opponent is the
-        second best of the last draw.
+        Ratings drawn from the belief.
+    """
+    value = np.asarray(draws, dtype=np.float64)
+    winner = value.argmax(axis=-1)[..., None]
+    wins = np.asarray(winner == np.arange(value.shape[-1]), dtype=np.float64)
+    best = wins.mean(axis=-2)
+    both = best[..., pairs.first] * best[..., pairs.second]
+    # If one player is the best in all draws, it still meets the most informative opponent.
+    return order_information(pairs.mean, pairs.variance, link) * (both + LEAST_SHARE)
+
+
+def thompson_duel(draws: ArrayLike) -> tuple[IntArray, IntArray]:
+    """Double Thompson sampling [WL16]_ [Rus20]_: two players that may both be the best.
+
+    The best player of the first draw, and that of the next draw with another best player. If all
+    draws agree, the opponent is the second best of the last draw.
+
+    Parameters
+    ----------
+    draws : shape (..., D, n)
+        Ratings drawn from the belief.
     """
     value = np.asarray(draws, dtype=np.float64)
     best = value.argmax(axis=-1)
@@ -292,33 +308,16 @@ def thompson(draws: ArrayLike) -> tuple[IntArray, IntArray]:
     return best[..., 0], np.where(second == best[..., 0], runner_up, second)
 
 
-def best_information(pairs: Pairs, draws: ArrayLike, link: Link) -> FloatArray:
-    """Order information of each pair, by the probabilities of both to be the best.
+def fullrank_scores(counts: ArrayLike) -> FloatArray:
+    """Fullrank's rule, which depends on counts only: highest for players rarely compared.
 
-    Parameters
-    ----------
-    draws : shape (..., D, n)
-        Ratings drawn from what is believed.
-    """
-    value = np.asarray(draws, dtype=np.float64)
-    winner = value.argmax(axis=-1)[..., None]
-    wins = np.asarray(winner == np.arange(value.shape[-1]), dtype=np.float64)
-    best = wins.mean(axis=-2)
-    both = best[..., pairs.first] * best[..., pairs.second]
-    # Where one player always is the best, it still meets the likeliest other.
-    return order_information(pairs.mean, pairs.variance, link) * (both + LEAST_SHARE)
-
-
-def rare(counts: ArrayLike) -> FloatArray:
-    """Score pairs of players that were compared rarely: Fullrank's rule, which no outcome changes.
-
-    It minimises (eᵢ - eⱼ)' ΔΔ' (eᵢ - eⱼ) for Δ = ΣD', with D the pairs compared: for a prior
-    Σ = v I that is v² times the comparisons of i and of j, those of the two with each other thrice.
+    It minimises (eᵢ - eⱼ)' ΔΔ' (eᵢ - eⱼ) for Δ = ΣD', with D the pairs compared. For a prior
+    Σ = v I this is v² (dᵢ + dⱼ + 2 nᵢⱼ), with d the numbers of comparisons of each player.
 
     Parameters
     ----------
     counts : shape (..., n, n)
-        Comparisons of each two so far, symmetric.
+        Number of comparisons of each pair so far, symmetric.
 
     Returns
     -------
@@ -330,51 +329,81 @@ def rare(counts: ArrayLike) -> FloatArray:
     return -(degree[..., i] + degree[..., j] + 2 * n_each[..., i, j])
 
 
-def pair_scores(rule: str, pairs: Pairs, link: Link) -> FloatArray:
-    """Score every pair by one of the rules that go by each pair alone; shape as `pairs.mean`."""
-    return SCORES[rule](pairs, link)
-
-
 class Certainty(NamedTuple):
-    """How sure what a normal belief says is."""
+    """Certainty of the order and of the best player under a normal belief."""
 
     prob_order: float
-    """That all players are in the order of their ratings."""
+    """Probability that all players are in the order of their ratings."""
     expected_tau: float
-    """Kendall's tau of that order with the true one: 1 less twice the share of wrong pairs."""
+    """Expected Kendall's tau of this order with the true one: 1 - 2 × share of wrong pairs."""
     best: int
-    """Place of the player that is most probably the best."""
+    """Index of the player that is most probably the best."""
     prob_best: float
-    """That it is."""
+    """Probability that this player is the best."""
     regret: float
-    """How much higher the best rating is expected to be than this player's."""
+    """Expected difference of the highest rating and this player's."""
+
+
+def certainty(state: Belief, *, rng: np.random.Generator | int | None = None) -> Certainty:
+    """Certainty of the order of the ratings and of the best player.
+
+    Parameters
+    ----------
+    state
+        A `RankingFit`, or anything else with a rating and its covariance.
+    rng
+        For simulating the probabilities of the order and of being the best.
+    """
+    generator = np.random.default_rng(rng)
+    rating = np.asarray(state.rating, dtype=np.float64)
+    covariance = np.asarray(state.covariance, dtype=np.float64)
+    if len(rating) < 2:
+        return Certainty(1.0, 1.0, 0, 1.0, 0.0)
+    order = np.argsort(-rating, kind="stable")
+    log_p = log_prob_order(rating, covariance, order, rng=generator, n_particles=N_PARTICLES)[0]
+    pairs = all_pairs(rating, covariance)
+    right = special.ndtr(np.abs(pairs.mean) / np.sqrt(pairs.variance))
+    draws = normal_draws(rating, covariance, (N_DRAWS,), generator)
+    share = np.bincount(draws.argmax(axis=1), minlength=len(rating)) / N_DRAWS
+    best = int(share.argmax())
+    regret = float((draws.max(axis=1) - draws[:, best]).mean())
+    prob_order = float(min(np.exp(log_p), 1.0))
+    return Certainty(prob_order, float(2 * right.mean() - 1), best, float(share[best]), regret)
 
 
 class Stop(NamedTuple):
-    """Why comparing may stop."""
+    """Reason to stop comparing."""
 
     goal: str
-    """The field of `Stopping` that was reached."""
+    """Field of `Stopping` that was reached."""
     reason: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stopping:
-    """What will do: comparing stops at whatever of these comes first; None is no bar.
+    """Stopping rule: stop as soon as one of these goals is reached; None is no goal.
 
     Raises
     ------
     SelectionError
-        A bar that nothing, or anything, passes.
+        A goal that is outside its range.
+
+    Examples
+    --------
+    >>> from evalstats_plugin.ranking import Contests, fit_thurstone
+    >>> played = Contests.of([0] * 20, [1] * 20, [1] * 18 + [0] * 2, players=2)
+    >>> found = certainty(fit_thurstone(played, estimator="laplace"), rng=0)
+    >>> Stopping(prob_best=0.95, budget=500).reached(found, n_contests=20).goal
+    'prob_best'
     """
 
     prob_order: float | None = None
     expected_tau: float | None = None
     prob_best: float | None = None
     regret: float | None = None
-    """Stops at or below."""
+    """Largest expected regret, in the unit of the ratings."""
     budget: int | None = None
-    """Comparisons."""
+    """Number of comparisons."""
 
     def __post_init__(self) -> None:
         for name in ("prob_order", "expected_tau", "prob_best"):
@@ -389,13 +418,13 @@ class Stopping:
                 raise SelectionError(msg)
 
     def reached(self, found: Certainty, n_contests: float) -> Stop | None:
-        """Return why to stop, or None to go on."""
-        sure = {
+        """Return the reason to stop, or None to go on."""
+        wordings = {
             "prob_order": "the ranking is right with probability",
             "expected_tau": "the ranking's expected Kendall's tau is",
             "prob_best": "the best is right with probability",
         }
-        for name, words in sure.items():
+        for name, words in wordings.items():
             bar, value = getattr(self, name), getattr(found, name)
             if bar is not None and value >= bar:
                 return Stop(name, f"{words} {value:.3f}, {bar:g} was asked for")
@@ -405,24 +434,3 @@ class Stopping:
         if self.budget is not None and n_contests >= self.budget:
             return Stop("budget", f"{n_contests:g} comparisons made, {self.budget} were allowed")
         return None
-
-
-def certainty(state: Belief, *, rng: np.random.Generator | int | None = None) -> Certainty:
-    """How sure the order of the ratings and the best player are."""
-    generator = np.random.default_rng(rng)
-    rating = np.asarray(state.rating, dtype=np.float64)
-    covariance = np.asarray(state.covariance, dtype=np.float64)
-    if len(rating) < 2:
-        return Certainty(1.0, 1.0, 0, 1.0, 0.0)
-    order = np.argsort(-rating, kind="stable")
-    log_p = log_prob_order(rating, covariance, order, rng=generator, n_particles=N_PARTICLES)[0]
-    pairs = all_pairs(rating, covariance)
-    right = special.ndtr(np.abs(pairs.mean) / np.sqrt(pairs.variance))
-    value, vectors = np.linalg.eigh(covariance)
-    noise = generator.normal(size=(N_DRAWS, len(rating))) * np.sqrt(np.clip(value, 0, None))
-    draws = rating + noise @ vectors.T
-    share = np.bincount(draws.argmax(axis=1), minlength=len(rating)) / N_DRAWS
-    best = int(share.argmax())
-    regret = float((draws.max(axis=1) - draws[:, best]).mean())
-    prob_order = float(min(np.exp(log_p), 1.0))
-    return Certainty(prob_order, float(2 * right.mean() - 1), best, float(share[best]), regret)

@@ -1,4 +1,8 @@
-"""In what order are those who were compared two by two, and how sure is it?"""
+"""Rank models, answers or other players from pairwise comparisons: the `rank` function.
+
+It reads or makes the contests, runs the estimator of a model, and collects ratings, ranks and
+goodness of fit in a `Ranking`.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +21,7 @@ from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.data.runs import ResponseSet
 from evalstats_plugin.errors import SelectionError, no_such
 from evalstats_plugin.ranking.contests.contests import Contests
-from evalstats_plugin.ranking.goodness import foretold, judge_agreement, transitivity
+from evalstats_plugin.ranking.goodness import judge_agreement, predictive_fit, transitivity
 from evalstats_plugin.ranking.ratings.fit import RankingFit, entropy_bounds, order_entropy
 from evalstats_plugin.ranking.rows import Goodness, Ranking, Scale, ranked
 from evalstats_plugin.stats.arrays import Rng
@@ -27,11 +31,8 @@ if TYPE_CHECKING:
 
 
 RankingModel = Literal["bradley-terry", "thurstone"]
-
-
 MOST_FOR_ENTROPY = 40
-"""Players up to which the entropy of their order is simulated: bounds are wide beyond."""
-
+"""Most players for which the entropy of the order is simulated; beyond, its bounds are wide."""
 
 _HOME: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {
@@ -47,14 +48,10 @@ _HOME: Mapping[str, Mapping[str, str]] = MappingProxyType(
         ),
     }
 )
-"""The function of each estimator, ``"module:function"``."""
+"""Function of each estimator, ``"module:function"``."""
 
 
-_COLUMNS = "columns"
-"""The one option that is not of the estimator: how a file names its columns."""
-
-
-def rank(  # noqa: PLR0913 - each is a choice of its own
+def rank(
     contests: Contests
     | pd.DataFrame
     | str
@@ -71,37 +68,38 @@ def rank(  # noqa: PLR0913 - each is a choice of its own
     rng: Rng = None,
     options: Mapping[str, Any] | None = None,
 ) -> Ranking:
-    """Rank players by contests of two: ratings, ranks that are open, and who may be the best.
+    """Rank players from pairwise comparisons: ratings, possible ranks, and P(best).
 
     Parameters
     ----------
     contests
-        Comparisons; or a file or frame of them, one a row, as `read_contests` knows; or results of
-        models item by item, where of two models the one with the better score wins: equal scores
-        are left out, and intervals are clustered by item.
+        Comparisons; or a file or frame of them, one a row, as for `read_contests`; or item scores
+        of models, where the better score of two models wins: equal scores are left out, and
+        intervals are clustered by item.
     model
         ``"bradley-terry"`` (log odds) or ``"thurstone"`` (probit, with a prior).
     estimator
-        Of Bradley–Terry ``"ml"``, ``"bootstrap"``, or with a prior ``"laplace"`` or ``"gibbs"``; of
-        Thurstone ``"exact"``, ``"gibbs"``,
-        ``"hmc"``, ``"ep"`` or ``"laplace"``. ``"auto"`` is ``"ml"`` for the one, by size for the
-        other; ``fit.diagnostics["reason"]`` says why.
+        For Bradley–Terry ``"ml"``, ``"bootstrap"``, or with a prior ``"laplace"`` or ``"gibbs"``;
+        for Thurstone ``"exact"``, ``"gibbs"``, ``"hmc"``, ``"ep"`` or ``"laplace"``. ``"auto"`` is
+        ``"ml"`` for Bradley–Terry and depends on the size for Thurstone;
+        ``fit.diagnostics["reason"]`` says why.
     confidence_level
-        Of each rating's limits; of the ranges of ranks, and of who is told apart, all at once.
+        Of each rating's limits (pointwise), and of the ranges of ranks and the letters
+        (simultaneous).
     scale
-        ``"model"``, or ``"elo"``: points, 1000 on average, odds of 10 to 1 being 400. Of Thurstone,
-        Elo's own normal scale: one unit, a chance of .84, is 283.
+        ``"model"``, or ``"elo"``: points with mean 1000, odds of 10 to 1 being 400 points. For
+        Thurstone, Elo's own normal scale: one unit, a probability of .84, is 283 points.
     device
-        Of Bradley–Terry's ``"gibbs"``: ``"cpu"``, ``"cuda"``, or ``"auto"``, CUDA where there is
-        one. The others are fitted on the CPU.
+        For Bradley–Terry's ``"gibbs"``: ``"cpu"``, ``"cuda"``, or ``"auto"``, CUDA if available.
+        All other estimators use the CPU.
     rng
         For draws and simulations.
     options
-        Of the estimator. `fit_bradley_terry` knows ties, position, features, judges, covariance
-        (``"cluster"``, ``"judge"``, ``"sandwich"``, ``"model"``) and prior_sd;
+        Options of the estimator. `fit_bradley_terry` has ties, position, features, judges,
+        covariance (``"cluster"``, ``"judge"``, ``"sandwich"``, ``"model"``) and prior_sd;
         `bootstrap_bradley_terry` unit, n_resamples, ties, position and features;
         `bradley_terry_posterior` and `fit_thurstone` prior_mean, prior_covariance and ties, the
-        latter also draws. For a file or frame also columns.
+        latter also draws. For a file or frame also columns, as for `read_contests`.
 
     Raises
     ------
@@ -109,6 +107,13 @@ def rank(  # noqa: PLR0913 - each is a choice of its own
         No such model, estimator, scale, option or device.
     DesignError
         There are no contests, or they cannot be fitted.
+
+    Examples
+    --------
+    >>> played = Contests.of([0, 0, 0, 1], [1, 1, 1, 0], [1, 1, 1, 1], players=["ant", "bee"])
+    >>> ranking = rank(played, rng=0)
+    >>> [(row.player, round(row.mean, 2)) for row in ranking]
+    [('ant', 0.55), ('bee', -0.55)]
     """
     given = dict(options or {})
     generator = np.random.default_rng(rng)
@@ -118,7 +123,7 @@ def rank(  # noqa: PLR0913 - each is a choice of its own
         msg = f"confidence level {confidence_level:g} found, expected one between 0 and 1"
         raise SelectionError(msg)
     run = _chosen(model, estimator)
-    read = contests_of(contests, given.pop(_COLUMNS, None))
+    read = to_contests(contests, given.pop("columns", None))
     _check(run, given, f"{model} {estimator}")
     if device != "auto":
         _place(given, device, f"{model} {estimator}")
@@ -131,13 +136,13 @@ def rank(  # noqa: PLR0913 - each is a choice of its own
     return Ranking(tuple(rows), notes, seed, fit=fit, draws=draws, goodness=goodness)
 
 
-def contests_of(source: Any, columns: Mapping[str, str] | None = None) -> Contests:
-    """Return contests, read or made from what was given.
+def to_contests(source: Any, columns: Mapping[str, str] | None = None) -> Contests:
+    """Return contests: as given, read from a file, or made from a frame or from scores.
 
     Raises
     ------
     SelectionError
-        Columns are named, but there are none.
+        Columns are named, but the source has none.
     """
     if isinstance(source, (str, Path)):
         from evalstats_plugin.ranking.contests.files import read_contests
@@ -145,11 +150,11 @@ def contests_of(source: Any, columns: Mapping[str, str] | None = None) -> Contes
         return read_contests(source, columns=columns)
     if hasattr(source, "columns") and hasattr(source, "dtypes"):
         from evalstats_plugin.data.tables import Column, Table
-        from evalstats_plugin.ranking.contests.assembly import contests_of as of_table
+        from evalstats_plugin.ranking.contests.assembly import contests_from_table
 
         names = tuple(str(name) for name in source.columns)
         table = Table("the frame", names, lambda want: {n: Column.of(source[n]) for n in want})
-        return of_table(table, columns)
+        return contests_from_table(table, columns)
     if columns:
         msg = f"columns {', '.join(columns)} named, but only files and frames have columns"
         raise SelectionError(msg)
@@ -181,7 +186,7 @@ def _check(run: Callable[..., RankingFit], given: Mapping[str, Any], name: str) 
 
 
 def _place(given: dict[str, Any], device: str, name: str) -> None:
-    """Write the device into the options of the one estimator that may draw elsewhere."""
+    """Set the device in the options of the only estimator that has one."""
     if name == "bradley-terry gibbs":
         from evalstats_plugin.ranking.ratings.gibbs import GibbsOptions
 
@@ -210,11 +215,11 @@ def _fitted(
 
 
 def _not_clustered(contests: Contests, fit: RankingFit) -> tuple[str, ...]:
-    """Say where intervals take contests of one cluster for independent."""
+    """Note if the intervals assume that contests of one cluster are independent."""
     about, cluster = fit.diagnostics, contests.cluster
     if cluster is None or about.get("unit", about.get("covariance")) in ("cluster", "judge"):
         return ()
-    # What has no cluster is numbered -1.
+    # Contests without a cluster have the number -1.
     if not (np.bincount(cluster + 1)[1:] > 1).any():
         return ()
     return (
@@ -227,15 +232,15 @@ def _goodness(
     fit: RankingFit, contests: Contests, confidence_level: float, rng: np.random.Generator
 ) -> Goodness:
     n = len(fit.players)
-    told = bool((contests.weight > 0).any()) if len(contests) else False
+    compared = bool((contests.weight > 0).any()) if len(contests) else False
     return Goodness(
         entropy=order_entropy(fit.rating, fit.covariance, rng=rng)
         if n <= MOST_FOR_ENTROPY
         else None,
         entropy_bounds=None if fit.draws is None else entropy_bounds(fit.draws),
-        transitivity=transitivity(fit, contests, rng=rng) if told else None,
-        foretold=foretold(fit, contests) if told else None,
+        transitivity=transitivity(fit, contests, rng=rng) if compared else None,
+        predictive_fit=predictive_fit(fit, contests) if compared else None,
         agreement=judge_agreement(contests, confidence_level=confidence_level, rng=rng)
-        if told
+        if compared
         else None,
     )

@@ -1,19 +1,26 @@
-"""What a ranking by comparisons says of each player, as records."""
-# PART elo - Elo's scale: 400 points are odds of 10 to 1 [Elo78]_.
+"""Result of a ranking: one `RankedPlayer` per player, in a `Ranking` with the fit behind them.
+
+`ranked` makes the rows of a `RankingFit`. On Elo's scale, 400 points are odds of 10 to 1 [Elo78]_.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy import special
 
 from evalstats_plugin.data.results import Results, finite, records
 from evalstats_plugin.ranking.contests.contests import Contests
-from evalstats_plugin.ranking.goodness import Agreement, Foretold, Transitivity
+from evalstats_plugin.ranking.goodness import (
+    Agreement,
+    PredictiveFit,
+    Transitivity,
+    expected_scores,
+)
 from evalstats_plugin.ranking.ratings import fit as ratings_fit
 from evalstats_plugin.ranking.ratings.fit import EntropyBounds, OrderEntropy, RankingFit
 from evalstats_plugin.stats import many
@@ -24,87 +31,78 @@ if TYPE_CHECKING:
 
 
 Scale = Literal["model", "elo"]
-
-
-MOST_LETTERED = 200
-"""Players up to which they are given letters; nobody could read more."""
-
-
-N_DRAWS = 4000
-"""Of ratings where the fit has none: probabilities to a standard error of .008 at most."""
-
-
-MOST_WORK = 4e8
-"""Differences of pairs over all draws that are looked at for who is told apart."""
-
-
 ELO_ANCHOR = 1000.0
-
-
+"""Elo points of a rating of 0."""
 POINTS = 400 / math.log(10)
 """Elo points of one logit."""
-
+MOST_LETTERED = 200
+"""Most players that get letters."""
+N_DRAWS = 4000
+"""Draws of the ratings if the fit has none: probabilities have a standard error of at most .008."""
+MOST_WORK = 4e8
+"""Most differences of pairs, over all draws, for the simultaneous tests of all pairs."""
 
 _ELO = {"bradley-terry": POINTS, "thurstone": 200 * 2**0.5}
-"""Points of one unit. Elo's own model is the normal one, an answer's noise being 200√2 [Elo78]_."""
-
-
+"""Elo points of one unit. In Elo's own normal model, the noise of an answer is 200√2 [Elo78]_."""
 _BY_SAMPLING = ("exact", "gibbs", "hmc")
+"""Estimators whose draws come from the posterior."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankedPlayer:
-    """Where one player stands among those compared.
+    """Rating and rank of one player.
 
     Numbers are finite or ``None``, never NaN.
     """
 
     player: str
     mean: float | None
-    """Estimate, or posterior mean, of the rating less the mean of all ratings."""
+    """Estimate, or posterior mean, of the rating relative to the mean of all ratings."""
     std_error: float | None
     low: float | None
     high: float | None
-    """Limits of this rating alone."""
+    """Limits of this rating alone (pointwise)."""
     expected_rank: float | None
     rank_low: int
-    """The best rank that is open; 1 is the best of all."""
+    """Best possible rank; 1 is the best of all."""
     rank_high: int
-    """The worst; the ranges of all players hold together with the confidence level."""
+    """Worst possible rank; the ranges of all players hold simultaneously."""
     prob_best: float | None
     letters: str = ""
-    """Two players that share a letter cannot be told apart; two that share none can."""
+    """Two players that share a letter are not distinguishable; two that share none are."""
     n_contests: float
-    """By weight."""
+    """Total weight of the player's contests."""
     n_players: int
     confidence_level: float
     scale: str
-    """What the rating counts: ``"log odds"``, ``"probit"`` or ``"elo"``."""
+    """Unit of the rating: ``"log odds"``, ``"probit"`` or ``"elo"``."""
     method: str
     notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Goodness:
-    """What can be said of the ranking as a whole; None where it cannot."""
+    """Goodness of fit of the whole ranking; None if not computed."""
 
     entropy: OrderEntropy | None = None
-    """Of the order, as if ratings were normal."""
+    """Entropy of the order, for normal ratings."""
     entropy_bounds: EntropyBounds | None = None
-    """The same from draws of the posterior, whatever its shape."""
+    """Entropy of the order, from the fit's draws of any distribution."""
     transitivity: Transitivity | None = None
-    foretold: Foretold | None = None
+    predictive_fit: PredictiveFit | None = None
     agreement: Agreement | None = None
 
 
 @dataclass(frozen=True)
 class Ranking(Results[RankedPlayer]):
-    """The players, the best first, and what goes with them."""
+    """The players, the best first, with the fit and its draws."""
+
+    drawn_as: ClassVar[tuple[str, ...]] = ("ranking",)
 
     fit: RankingFit = field(kw_only=True, compare=False, repr=False)
-    """On the model's own scale, players as in the contests."""
+    """On the model's own scale, players in the order of the contests."""
     draws: FloatArray = field(kw_only=True, compare=False, repr=False)
-    """Of the ratings, shape (S, n), players as in the fit."""
+    """Draws of the ratings, shape (S, n), players in the order of the fit."""
     goodness: Goodness = field(default_factory=Goodness, kw_only=True, compare=False)
 
     def prob_better(self) -> pd.DataFrame:
@@ -112,29 +110,27 @@ class Ranking(Results[RankedPlayer]):
         return self._square(ratings_fit.prob_better(self.draws), self.fit.players)
 
     def rank_distribution(self) -> pd.DataFrame:
-        """Probability of each player (row) to have each rank (column, 1 is the best)."""
+        """Probability that the player of the row has the rank of the column; 1 is the best."""
         found = ratings_fit.rank_distribution(ratings_fit.ranks_of(self.draws))
         return self._square(found, tuple(range(1, len(found) + 1)))
 
     def expected_scores(self) -> pd.DataFrame:
-        """Share of contests the player of the row is to win from that of the column, ties half.
+        """Expected share of wins of the player of the row against the column's, ties half.
 
-        An average over what is not known of the ratings; places and judges even.
+        Averaged over the draws of the ratings, without a position effect or judge effects.
         """
-        from evalstats_plugin.ranking.goodness import expected_scores
-
         return self._square(expected_scores(self.fit, self.draws), self.fit.players)
 
     def top(self, k: int) -> ratings_fit.TopK:
-        """Who is among the k best; places are those of ``fit.players``."""
+        """Probabilities of being among the k best; players are indices into ``fit.players``."""
         return ratings_fit.top_k(ratings_fit.ranks_of(self.draws), k)
 
     def joint_rank_intervals(self) -> pd.DataFrame:
-        """Ranges of ranks that hold all players' ranks at once in the share of draws asked for."""
+        """Simultaneous rank intervals at the ranking's confidence level."""
         return self._limits(ratings_fit.joint_rank_intervals)
 
     def rank_intervals(self) -> pd.DataFrame:
-        """Range of ranks of each player alone, with equal tails."""
+        """Equal-tailed rank interval of each player alone (pointwise)."""
         return self._limits(ratings_fit.rank_intervals)
 
     def _limits(self, of: Any) -> pd.DataFrame:
@@ -161,13 +157,13 @@ def ranked(
     scale: Scale,
     rng: np.random.Generator,
 ) -> tuple[list[RankedPlayer], FloatArray]:
-    """Rows of a fit, the best first, and the draws they are made from."""
+    """Rows of a centred fit, the best first, and the draws they are based on."""
     draws, deviations = _draws(fit, rng)
     found = ratings_fit.ranks_of(draws)
     distribution = ratings_fit.rank_distribution(found)
-    # Of hundreds of players fewer draws do, evenly out of all: a thousand at least.
+    # With hundreds of players, thin the draws to save time, but keep at least a thousand.
     thin = max(min(len(draws) // 1000, int(len(draws) * len(fit.rating) ** 2 / MOST_WORK)), 1)
-    apart = ratings_fit.told_apart(
+    apart = ratings_fit.significantly_better(
         fit.rating, fit.covariance, deviations[::thin], confidence_level=confidence_level
     )
     limits = many.rank_limits(apart)
@@ -193,26 +189,21 @@ def ranked(
         "letters": letters,
         "n_contests": met[order].tolist(),
     }
+    covariance = fit.diagnostics.get("covariance")
     own = "log odds" if fit.model == "bradley-terry" else "probit"
     same = {
         "n_players": n,
         "confidence_level": confidence_level,
         "scale": "elo" if scale == "elo" else own,
-        "method": _method(fit),
+        "method": f"{fit.model} {fit.estimator}" + (f", {covariance}" if covariance else ""),
     }
     return records(RankedPlayer, columns, same), draws
 
 
-def _method(fit: RankingFit) -> str:
-    """Name the model, the estimator, and what the covariance is by where there is a choice."""
-    by = fit.diagnostics.get("covariance")
-    return f"{fit.model} {fit.estimator}" + (f", {by}" if by else "")
-
-
 def _draws(fit: RankingFit, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
-    """Ratings as they may be, and what chance does to them, both of shape (S, n).
+    """Draws of the ratings, and their sampling errors, both of shape (S, n).
 
-    With few clusters the covariance is itself uncertain, and normal draws become Student's t.
+    With few clusters the covariance itself is uncertain, and Student's t replaces the normal.
     """
     if fit.draws is not None:
         centre = fit.draws.mean(axis=0) if fit.estimator in _BY_SAMPLING else fit.rating
@@ -225,7 +216,7 @@ def _draws(fit: RankingFit, rng: np.random.Generator) -> tuple[FloatArray, Float
 
 
 def _limits(fit: RankingFit, confidence_level: float) -> tuple[FloatArray, FloatArray]:
-    """Equal-tailed limits of each rating: of the draws, or normal or Student's t."""
+    """Equal-tailed limits of each rating: quantiles of the draws, or normal or Student's t."""
     tail = (1 - confidence_level) / 2
     if fit.draws is not None:
         low, high = np.quantile(fit.draws, [tail, 1 - tail], axis=0)
@@ -237,14 +228,3 @@ def _limits(fit: RankingFit, confidence_level: float) -> tuple[FloatArray, Float
 
 def _numbers(values: NDArray[np.float64]) -> list[float | None]:
     return [finite(value) for value in values.tolist()]
-
-
-def elo(rating: ArrayLike, *, anchor: float = 1000.0) -> FloatArray:
-    """Ratings in Elo points, those of rating 0 having `anchor` points.
-
-    Differences, standard errors and limits of differences are multiplied by `POINTS`.
-
-    >>> print(elo([0.0, math.log(10)]))
-    [1000. 1400.]
-    """
-    return anchor + POINTS * np.asarray(rating, dtype=np.float64)

@@ -1,1 +1,16 @@
-"""What people see: the only code that formats."""
+"""What people see: tables, notes, file formats, figures and pages.
+
+* `text`: numbers, notes, tables and file formats that all reports share; tables of scores
+* `comparisons`, `abilities`, `hierarchical`, `rankings`, `adaptive`: tables by kind of result
+* `figures`: Matplotlib figures; `html`: the report as one HTML page
+"""
+
+from typing import TYPE_CHECKING
+
+from evalstats_plugin.runtime.lazy import public_names
+
+if TYPE_CHECKING:
+    from evalstats_plugin.report.figures import FIGURES, draw
+
+__all__ = ["FIGURES", "draw"]
+__getattr__, __dir__ = public_names(__name__, {"FIGURES": "figures", "draw": "figures"})

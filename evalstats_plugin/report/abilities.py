@@ -1,11 +1,13 @@
-"""Abilities of models and what items are like, for people: tables, and sentences that explain."""
-# PART ability_tables - How tables of abilities are laid out, on the terminal and in Markdown.
-# PART ability_factors - Several abilities of each model, for people: tables, and sentences that explain.
-# PART ability_checks - For people: what fits predicted of answers held out, and items that treat groups unlike.
+"""Tables of item response models, and paragraphs that explain them.
+
+* `print_abilities`, `abilities_markdown`: models, differences and items of a scale of one ability
+* `print_factors`, …: several abilities per model; `print_held_out`, …: predictions of held-out
+  answers; `print_differences`, …: differential item functioning
+* `Page`, `print_page`, `page_markdown`: titled tables with a legend, which the last three use
+"""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from itertools import groupby
@@ -34,53 +36,40 @@ from evalstats_plugin.report.comparisons import p_value, probability
 from evalstats_plugin.report.text import percent, print_all, titled
 
 MOST_ITEMS = 25
-"""Lines of a table of items; the items to look at come first."""
-
+"""Lines of a table of items; items to inspect come first."""
 
 _MODELS = ("Model", "Ability", "interval", "Std. error", "Score", "Items")
-
-
 _DIFFERENCES = ("Model", "Abler by", "interval", "p, adj.", "P(abler)")
-
-
 _ITEMS = ("Difficulty", "± s.e.", "Discr.", "± s.e.", "Score", "Infit", "Outfit")
-
-
 _VERDICTS = {"better": "abler", "worse": "less able", "unclear": "unclear"}
-
-
 Lines = list[list[str]]
-"""Of a table: headers first."""
-
+"""Rows of a table, the header first."""
 
 WITH_ERRORS = 3
-"""Dimensions up to which a table of 80 columns has room for standard errors."""
-
+"""Number of dimensions up to which 80 columns have room for standard errors."""
 
 MOST_FACTOR_ITEMS = 5
-"""Shown of each dimension."""
-
+"""Items shown for each dimension."""
 
 _SIZES = {"A": "negligible", "B": "moderate", "C": "large"}
 
 
 def print_abilities(results: Abilities, file: TextIO, *, heading: str, width: int | None) -> None:
-    """Print the models, the differences and the items, then the notes and what it all means."""
+    """Print the models, the differences and the items, then the notes and a legend."""
     marks = _marks(results, MOST_ITEMS)
     tables = [filled(_title(results), _model_lines(results, marks), left=(0, 2))]
     if results.differences:
         title = f"Ability compared with {results.differences[0].model_a}"
         tables.append(filled(title, _difference_lines(results.differences), left=(0, 2, 5)))
     if results.items:
-        several = _several_tasks(results.items)
-        left = (0, 1) if several else (0,)
+        left = (0, 1) if _several_tasks(results.items) else (0,)
         lines = _item_lines(results.items[:MOST_ITEMS], marks)
         tables.append(filled(_items_title(results), lines, left=left))
     print_all(tables, _said(results, marks), [*legend(results), heading], file=file, width=width)
 
 
 def abilities_markdown(results: Abilities, heading: str) -> str:
-    """Return Markdown tables, the notes, what the words mean, and how it was made."""
+    """Return Markdown tables, the notes, a legend, and how it was made."""
     marks = _marks(results)
     blocks = [markdown(_title(results), _model_lines(results, marks))]
     if results.differences:
@@ -95,20 +84,22 @@ def abilities_markdown(results: Abilities, heading: str) -> str:
 
 def abilities_json(results: Abilities, about: Mapping[str, Any]) -> str:
     """Return one JSON object: what was run, models, differences, items, and the fit."""
-    whole = json.loads(text.to_json(results, about))
-    whole["differences"] = Results(results.differences).to_dict()
-    whole["items"] = Results(results.items).to_dict()
-    whole["fit"] = results.fit
-    return json.dumps(whole, indent=2, ensure_ascii=False, allow_nan=False)
+    return text.to_json(
+        results,
+        about,
+        differences=Results(results.differences).to_dict(),
+        items=Results(results.items).to_dict(),
+        fit=results.fit,
+    )
 
 
 def one_table(results: Abilities) -> Results[Any]:
-    """Return the one kind of rows that a CSV file holds: items, differences or models."""
+    """Return the rows for a CSV file: items if there are any, else differences, else models."""
     return Results(results.items or results.differences or results.rows, results.notes)
 
 
 def legend(results: Abilities) -> list[str]:
-    """Say what the numbers mean, to those who have never heard of the method."""
+    """Explain the numbers to readers who do not know the method."""
     fit = results.fit
     sharp = "" if fit["item_model"] == "rasch" else " of discrimination 1"
     guess = ", guessing aside," if fit["item_model"] == "3pl" else ""
@@ -132,11 +123,22 @@ def legend(results: Abilities) -> list[str]:
             "less often, as when its key is wrong. Infit, outfit: 1 where answers vary as the "
             "model expects, well above 1 where they are noisier."
         )
-    return [*said, fitted(fit)]
+    return [*said, fit_summary(fit)]
 
 
-def fitted(fit: Mapping[str, Any]) -> str:
-    """Say what was fitted, how, why so, and whether it worked."""
+def _zero(fit: Mapping[str, Any]) -> str:
+    scale = str(fit["identification"])
+    if "scored_by" in fit["diagnostics"]:
+        return f"The scale is that of the saved fit ({scale})."
+    if "sum to 0" in scale:
+        return f"0 is the mean of these models ({scale})."
+    if "N(0, 1)" in scale:
+        return f"0 is the mean of such models, and 1 is how far they spread ({scale})."
+    return f"0 is the mean of such models ({scale})."
+
+
+def fit_summary(fit: Mapping[str, Any]) -> str:
+    """Return what was fitted, how and why, and whether it converged."""
     how: Mapping[str, Any] = fit["diagnostics"]
     if "scored_by" in how:
         return (
@@ -153,17 +155,6 @@ def fitted(fit: Mapping[str, Any]) -> str:
     return f"{ran} {', '.join(went)}." if went else ran
 
 
-def _zero(fit: Mapping[str, Any]) -> str:
-    scale = str(fit["identification"])
-    if "scored_by" in fit["diagnostics"]:
-        return f"The scale is that of the saved fit ({scale})."
-    if "sum to 0" in scale:
-        return f"0 is the mean of these models ({scale})."
-    if "N(0, 1)" in scale:
-        return f"0 is the mean of such models, and 1 is how far they spread ({scale})."
-    return f"0 is the mean of such models ({scale})."
-
-
 def _title(results: Abilities) -> str:
     if not results.rows:
         return "Ability"
@@ -178,12 +169,6 @@ def _items_title(results: Abilities) -> str:
     return f"{title}; {more} more are in --format csv" if more > 0 else title
 
 
-def _limits(row: Ability | Comparison) -> str:
-    if row.low is None or row.high is None:
-        return "–"
-    return f"[{signed(row.low)}, {signed(row.high)}]"
-
-
 def _model_lines(results: Abilities, marks: Mapping[str, int]) -> Lines:
     level = percent(results.rows[0].confidence_level) if results.rows else ""
     lines = [[*_MODELS, ""]]
@@ -192,6 +177,12 @@ def _model_lines(results: Abilities, marks: Mapping[str, int]) -> Lines:
         cells = [row.model, signed(row.estimate), _limits(row), plain(row.std_error)]
         lines.append([*cells, share(row.score), f"{row.n_items:,}", _marked(row, marks)])
     return lines
+
+
+def _limits(row: Ability | Comparison | ItemDifference) -> str:
+    if row.low is None or row.high is None:
+        return "–"
+    return f"[{signed(row.low)}, {signed(row.high)}]"
 
 
 def _difference_lines(rows: Sequence[Comparison]) -> Lines:
@@ -219,10 +210,6 @@ def _several_tasks(items: Sequence[ItemEstimate]) -> bool:
     return len({item.task for item in items}) > 1
 
 
-def _item_name(item: ItemEstimate, *, several: bool) -> str:
-    return f"{item.task} item {item.item}" if several else f"item {item.item}"
-
-
 def _marks(results: Abilities, most_items: int | None = None) -> dict[str, int]:
     """Footnote number of each note on a model or item shown."""
     rows: list[Ability | ItemEstimate] = [*results.rows, *results.items[:most_items]]
@@ -238,7 +225,9 @@ def _said(results: Abilities, marks: Mapping[str, int]) -> list[str]:
     about: dict[str, list[str]] = {}
     names = [(row.model, row.notes) for row in results.rows]
     several = _several_tasks(results.items)
-    names += [(_item_name(item, several=several), item.notes) for item in results.items]
+    for item in results.items:
+        name = f"{item.task} item {item.item}" if several else f"item {item.item}"
+        names.append((name, item.notes))
     for name, noted in names:
         for note in noted:
             about.setdefault(note, []).append(name)
@@ -248,96 +237,34 @@ def _said(results: Abilities, marks: Mapping[str, int]) -> list[str]:
     ]
 
 
-def filled(title: str, lines: Lines, *, left: Sequence[int]) -> Table:
-    """Lay lines out; the columns of names fold, those of numbers stand right but for `left`."""
-    table = titled(title)
-    names = 2 if lines[0][1] == "Task" else 1
-    for k, header in enumerate(lines[0]):
-        if k < names:
-            table.add_column(header, overflow="fold", min_width=6)
-        else:
-            table.add_column(header, justify="left" if k in left else "right", no_wrap=True)
-    for line in lines[1:]:
-        table.add_row(*(Text(cell) for cell in line))
-    return table
-
-
-def markdown(title: str, lines: Lines) -> list[str]:
-    """Lay the same lines out in Markdown, with an empty one after them."""
-    header, *rows = lines
-    rule = ["---", *["---:"] * (len(header) - 1)]
-    written = [text.markdown_line([text.markdown_cell(cell) for cell in row]) for row in rows]
-    return [f"**{title}**", "", text.markdown_line(header), text.markdown_line(rule), *written, ""]
-
-
-def signed(value: float | None) -> str:
-    """Write a number on a scale that has no end."""
-    return "–" if value is None else f"{value:+.2f}" if abs(value) < 1000 else f"{value:+.1e}"
-
-
-def plain(value: float | None) -> str:
-    """Write a number that is not negative."""
-    return "–" if value is None else f"{value:.2f}" if value < 1000 else f"{value:.0e}"
-
-
-def share(value: float | None) -> str:
-    """Write a score as a percentage."""
-    return "–" if value is None else f"{100 * value:.1f} %"
-
-
-class Page(NamedTuple):
-    """All there is to show of some results."""
-
-    tables: Sequence[tuple[str, Lines, Sequence[int]]]
-    """Title, lines, and which columns stand left."""
-    legend: Sequence[str]
-    """What the words mean."""
-
-
-def print_page(
-    page: Page, results: Results[Any], file: TextIO, *, heading: str, width: int | None
-) -> None:
-    """Print the tables, the notes, and what the words mean."""
-    tables = [filled(title, lines, left=left) for title, lines, left in page.tables]
-    said = [f"* {note}" for note in results.notes]
-    print_all(tables, said, [*page.legend, heading], file=file, width=width)
-
-
-def page_markdown(page: Page, results: Results[Any], heading: str) -> str:
-    """Return the same as Markdown."""
-    blocks = [text for title, lines, _ in page.tables for text in markdown(title, lines)]
-    said = [f"- {note}" for note in results.notes]
-    ends = [part for text in page.legend for part in (text, "")]
-    return "\n".join([*blocks, *said, "", *ends, heading, ""])
-
-
 def print_factors(
     results: FactorAbilities, file: TextIO, *, heading: str, width: int | None
 ) -> None:
-    """Print models, the items that ask most of each dimension, and what it all means."""
-    print_page(_page(results), results, file, heading=heading, width=width)
+    """Print the models, the items that load most on each dimension, and a legend."""
+    print_page(_factors(results), results, file, heading=heading, width=width)
 
 
 def factors_markdown(results: FactorAbilities, heading: str) -> str:
-    """Return the same as Markdown."""
-    return page_markdown(_page(results), results, heading)
+    """Return the same in Markdown."""
+    return page_markdown(_factors(results), results, heading)
 
 
 def factors_json(results: FactorAbilities, about: Mapping[str, Any]) -> str:
     """Return one JSON object: what was run, models, items, and the fit."""
-    whole = json.loads(text.to_json(results, about))
-    whole["items"] = Results(results.items).to_dict()
-    whole["fit"] = results.fit
-    return json.dumps(whole, indent=2, ensure_ascii=False, allow_nan=False)
+    return text.to_json(results, about, items=Results(results.items).to_dict(), fit=results.fit)
 
 
-def _page(results: FactorAbilities) -> Page:
+def _factors(results: FactorAbilities) -> Page:
     first = results.rows[0]
     k = int(results.fit["n_dimensions"])
     title = f"Abilities on {few(first.task.split(', '), 3)} ({first.metric}), {k} dimensions"
-    tables: list[tuple[str, Lines, Sequence[int]]] = [(title, _models(results.rows, k), (0,))]
+    tables: list[tuple[str, Lines, Sequence[int]]] = [(title, _factor_lines(results.rows, k), (0,))]
     tables += [
-        (f"Dimension {j + 1}: items that ask most of it", _items(results.items, j + 1), (0,))
+        (
+            f"Dimension {j + 1}: items that ask most of it",
+            _loading_lines(results.items, j + 1),
+            (0,),
+        )
         for j in range(k)
     ]
     correlation = results.fit["correlation"]
@@ -352,25 +279,25 @@ def _page(results: FactorAbilities) -> Page:
         "that ability; items with a negative one ask for the opposite. Without a rotation the "
         "first dimension is what most items share."
         f"{oblique}",
-        _fitted(results.fit),
+        _factor_fit_line(results.fit),
     )
     return Page(tables, legend)
 
 
-def _models(rows: Sequence[FactorAbility], k: int) -> Lines:
+def _factor_lines(rows: Sequence[FactorAbility], k: int) -> Lines:
     lines = [["Model", *(f"Dim. {j + 1}" for j in range(k)), "Score"]]
     for start in range(0, len(rows), k):
         own = rows[start : start + k]
-        lines.append([own[0].model, *(_cell(row, k) for row in own), share(own[0].score)])
+        lines.append([own[0].model, *(_factor_cell(row, k) for row in own), share(own[0].score)])
     return lines
 
 
-def _cell(row: FactorAbility, k: int) -> str:
+def _factor_cell(row: FactorAbility, k: int) -> str:
     number = signed(row.estimate)
     return f"{number} ±{plain(row.std_error)}" if k <= WITH_ERRORS else number
 
 
-def _items(items: Sequence[FactorLoading], dimension: int) -> Lines:
+def _loading_lines(items: Sequence[FactorLoading], dimension: int) -> Lines:
     own = [item for item in items if item.dimension == dimension][:MOST_FACTOR_ITEMS]
     lines = [["Item", "Task", "Loading", "± s.e.", "Score"]]
     lines += [
@@ -380,7 +307,7 @@ def _items(items: Sequence[FactorLoading], dimension: int) -> Lines:
     return lines
 
 
-def _fitted(fit: Mapping[str, Any]) -> str:
+def _factor_fit_line(fit: Mapping[str, Any]) -> str:
     how: Mapping[str, Any] = fit["diagnostics"]
     chosen = {row["n_dimensions"]: row["log_loss"] for row in how.get("choices", [])}
     for row in how.get("choices", []):
@@ -395,39 +322,18 @@ def _fitted(fit: Mapping[str, Any]) -> str:
 
 
 def print_held_out(results: HeldOuts, file: TextIO, *, heading: str, width: int | None) -> None:
-    """Print scores by mask, and calibration."""
+    """Print prediction scores by mask, and calibration."""
     print_page(_held_out(results), results, file, heading=heading, width=width)
 
 
 def held_out_markdown(results: HeldOuts, heading: str) -> str:
-    """Return the same as Markdown."""
+    """Return the same in Markdown."""
     return page_markdown(_held_out(results), results, heading)
 
 
 def held_out_json(results: HeldOuts, about: Mapping[str, Any]) -> str:
     """Return one JSON object: what was run, a row for each mask and seed, and calibration."""
-    whole = json.loads(text.to_json(results, about))
-    whole["calibration"] = [asdict(part) for part in results.calibration]
-    return json.dumps(whole, indent=2, ensure_ascii=False, allow_nan=False)
-
-
-def print_differences(
-    results: ItemDifferences, file: TextIO, *, heading: str, width: int | None
-) -> None:
-    """Print the items that differ first."""
-    print_page(_differences(results), results, file, heading=heading, width=width)
-
-
-def differences_markdown(results: ItemDifferences, heading: str) -> str:
-    """Return the same as Markdown, with all items."""
-    return page_markdown(_differences(results, len(results)), results, heading)
-
-
-def differences_json(results: ItemDifferences, about: Mapping[str, Any]) -> str:
-    """Return one JSON object: what was run, the items, and the models of the focal group."""
-    whole = json.loads(text.to_json(results, about))
-    whole["focal"] = list(results.focal)
-    return json.dumps(whole, indent=2, ensure_ascii=False, allow_nan=False)
+    return text.to_json(results, about, calibration=[asdict(part) for part in results.calibration])
 
 
 def _held_out(results: HeldOuts) -> Page:
@@ -477,10 +383,27 @@ def _spread(values: Sequence[float | None], *, alone: bool = False) -> str:
     return text if alone or len(known) < 2 else f"{text} ± {stdev(known):.4f}"
 
 
+def print_differences(
+    results: ItemDifferences, file: TextIO, *, heading: str, width: int | None
+) -> None:
+    """Print the items, those that differ first."""
+    print_page(_differences(results), results, file, heading=heading, width=width)
+
+
+def differences_markdown(results: ItemDifferences, heading: str) -> str:
+    """Return the same as Markdown, with all items."""
+    return page_markdown(_differences(results, len(results)), results, heading)
+
+
+def differences_json(results: ItemDifferences, about: Mapping[str, Any]) -> str:
+    """Return one JSON object: what was run, the items, and the models of the focal group."""
+    return text.to_json(results, about, focal=list(results.focal))
+
+
 def _differences(results: ItemDifferences, most: int = MOST_ITEMS) -> Page:
     level = percent(results.rows[0].confidence_level) if results.rows else ""
     lines = [["Item", "Task", "Log odds", f"{level} interval", "p, adj.", "Size", "Verdict"]]
-    lines += [_item_line(row) for row in results.rows[:most]]
+    lines += [_dif_line(row) for row in results.rows[:most]]
     more = len(results) - most
     title = (
         f"Items: {len(results)}, of which {len(results.flagged)} differ between "
@@ -496,10 +419,7 @@ def _differences(results: ItemDifferences, most: int = MOST_ITEMS) -> Page:
     return Page([(title, lines, (0, 1, 3))], legend)
 
 
-def _item_line(row: ItemDifference) -> list[str]:
-    limits = (
-        "–" if row.low is None or row.high is None else f"[{signed(row.low)}, {signed(row.high)}]"
-    )
+def _dif_line(row: ItemDifference) -> list[str]:
     verdict = "unclear"
     if row.flagged:
         verdict = "harder" if (row.log_odds or 0) < 0 else "easier"
@@ -508,8 +428,70 @@ def _item_line(row: ItemDifference) -> list[str]:
         row.item,
         row.task,
         signed(row.log_odds),
-        limits,
+        _limits(row),
         p_value(row.p_adjusted),
         size,
         verdict,
     ]
+
+
+class Page(NamedTuple):
+    """Titled tables and a legend."""
+
+    tables: Sequence[tuple[str, Lines, Sequence[int]]]
+    """Title, lines, and the left-aligned columns."""
+    legend: Sequence[str]
+    """Paragraphs that explain the tables."""
+
+
+def print_page(
+    page: Page, results: Results[Any], file: TextIO, *, heading: str, width: int | None
+) -> None:
+    """Print the tables, the notes, and the legend."""
+    tables = [filled(title, lines, left=left) for title, lines, left in page.tables]
+    said = [f"* {note}" for note in results.notes]
+    print_all(tables, said, [*page.legend, heading], file=file, width=width)
+
+
+def page_markdown(page: Page, results: Results[Any], heading: str) -> str:
+    """Return the same in Markdown."""
+    blocks = [text for title, lines, _ in page.tables for text in markdown(title, lines)]
+    said = [f"- {note}" for note in results.notes]
+    ends = [part for text in page.legend for part in (text, "")]
+    return "\n".join([*blocks, *said, "", *ends, heading, ""])
+
+
+def filled(title: str, lines: Lines, *, left: Sequence[int]) -> Table:
+    """Make a table for the terminal; names fold, other columns align right except those `left`."""
+    table = titled(title)
+    names = 2 if lines[0][1] == "Task" else 1
+    for k, header in enumerate(lines[0]):
+        if k < names:
+            table.add_column(header, overflow="fold", min_width=6)
+        else:
+            table.add_column(header, justify="left" if k in left else "right", no_wrap=True)
+    for line in lines[1:]:
+        table.add_row(*(Text(cell) for cell in line))
+    return table
+
+
+def markdown(title: str, lines: Lines) -> list[str]:
+    """Return the same table in Markdown, followed by an empty line."""
+    header, *rows = lines
+    right = range(1, len(header))
+    return [f"**{title}**", "", *text.markdown_table(header, rows, right=right), ""]
+
+
+def signed(value: float | None) -> str:
+    """Format a number of an unbounded scale with its sign."""
+    return "–" if value is None else f"{value:+.2f}" if abs(value) < 1000 else f"{value:+.1e}"
+
+
+def plain(value: float | None) -> str:
+    """Format a nonnegative number."""
+    return "–" if value is None else f"{value:.2f}" if value < 1000 else f"{value:.0e}"
+
+
+def share(value: float | None) -> str:
+    """Format a score as a percentage."""
+    return "–" if value is None else f"{100 * value:.1f} %"

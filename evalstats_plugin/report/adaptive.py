@@ -1,5 +1,9 @@
-"""Adaptive tests, for people: what was asked, and what it says about all items."""
-# PART adaptive_bank - Item banks, for people: what may be asked, and what is left out and why.
+"""Tables of adaptive tests, of their simulated accuracy, and of item banks.
+
+* `print_tests`, `tests_markdown`, `tests_json`: tests, and the accuracy of each rule
+* `print_accuracy`, `accuracy_markdown`: simulated tests by rule and number of items
+* `print_bank`, `bank_markdown`: what a bank holds
+"""
 
 from __future__ import annotations
 
@@ -19,12 +23,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from evalstats_plugin.adaptive.calibrate import BankTask
-    from evalstats_plugin.adaptive.replay import (
-        AdaptiveTest,
-        AdaptiveTests,
-        RuleError,
-        SimulatedAccuracy,
-    )
+    from evalstats_plugin.adaptive.replaying import AdaptiveTest, AdaptiveTests, RuleError
+    from evalstats_plugin.adaptive.simulation import SimulatedAccuracy
     from evalstats_plugin.data.results import Results
 
 
@@ -32,53 +32,33 @@ TESTS_LEGEND = (
     "Asked: items asked, of all in the bank. (Full) score: what the model would score on all of "
     "them, predicted from those asked{log}."
 )
-
-
 _LOG = "; Log: what all answers in the log say"
-
-
 _MOST_REASONS = 10
-"""Stop reasons shown in a table; JSON and CSV have them all."""
-
+"""Number of tests up to which stop reasons are shown; JSON and CSV always have them."""
 
 RULES_LEGEND = (
     "Error: mean absolute error of the predicted full score, against the log; Held: how often the "
     "prediction's interval holds the log's score; Rank: Spearman's correlation of both."
 )
-
-
 _BY_RULE = ("Rule", "Models", "Asked", "Error", "Width", "Held", "Rank")
-
-
 ACCURACY_LEGEND = (
     "Ability: root mean squared error; Rank: Spearman's correlation of estimated and true "
     "abilities; Score: mean absolute error of the predicted full score, with its interval over "
     "models; Width: of the prediction's own interval. Held: how often the test's own interval "
     "holds the truth, first of the ability, then of the score."
 )
-
-
 _ACCURACY = ("Rule", "n", "Ability", "Held", "Rank", "Score", "", "Width", "Held")
-
-
 BANK_LEGEND = (
     "Asked: items that may be asked; the others count in the full score all the same. Difficulty, "
     "Discr.: medians of these; S.e.: standard error of an average model's ability, were all of "
     "them asked."
 )
-
-
 _MOST_NAMES = 5
-
-
 _COLUMNS = ("Task", "Items", "Asked", "Difficulty", "Discr.", "S.e.", "Cost")
 
 
 def print_tests(results: AdaptiveTests, file: TextIO, *, heading: str, width: int | None) -> None:
-    """Print one table per task, how right each rule was, then the notes.
-
-    Of tests by several rules one per model.
-    """
+    """Print one table per task, or per model for several rules; accuracy by rule; the notes."""
     marks = report_text.note_numbers(results.rows)
     several = len({row.rule for row in results.rows}) > 1
     groups = groupby(results.rows, key=lambda row: (row.task, row.model if several else ""))
@@ -87,9 +67,9 @@ def print_tests(results: AdaptiveTests, file: TextIO, *, heading: str, width: in
     if results.by_rule:
         tables.append(_rules_table(results.by_rule))
         said.append(RULES_LEGEND)
-    stops = [f"{row.model}: stopped, {row.stopped}" for row in results.rows[:_MOST_REASONS]]
-    if len(results.rows) > _MOST_REASONS:
-        stops = []
+    stops: list[str] = []
+    if len(results.rows) <= _MOST_REASONS:
+        stops = [f"{row.model}: stopped, {row.stopped}" for row in results.rows]
     print_all(
         tables, report_text.note_lines(results), [*stops, *said, heading], file=file, width=width
     )
@@ -102,7 +82,7 @@ def _legend(rows: Sequence[AdaptiveTest]) -> str:
 def _table(model: str, rows: list[AdaptiveTest], marks: dict[str, int]) -> Table:
     """Make a table of models, or of one model's tests by several rules."""
     level = percent(rows[0].confidence_level)
-    title = f"{rows[0].task} {report_text.short_metric(rows[0].metric)}"
+    title = report_text.task_and_metric(rows[0])
     table = titled(f"{model}: {title}" if model else title)
     table.add_column("Rule" if model else "Model", overflow="fold", min_width=8)
     table.add_column("Asked", justify="right", no_wrap=True)
@@ -155,33 +135,29 @@ def _rule_cells(rule: RuleError) -> list[str]:
 
 
 def tests_markdown(results: AdaptiveTests, heading: str) -> str:
-    """Return one Markdown table, how right each rule was, the notes, and how it was made."""
+    """Return one Markdown table, the accuracy of each rule, the notes, and how it was made."""
     marks = report_text.note_numbers(results.rows)
     level = percent(results.rows[0].confidence_level if results.rows else 0.95)
     titles = ["Model", "Task", "Rule", "Asked", "Ability", f"{level} interval", "Full score"]
     titles += [f"{level} interval", "Log", "Stopped", ""]
-    lines = [
-        report_text.markdown_line(titles),
-        report_text.markdown_line(["---"] * 3 + ["---:"] * 6 + ["---"] * 2),
+    cells = [
+        [
+            *(row.model, row.task, row.rule, *_test_cells(row), row.stopped),
+            ", ".join(str(marks[note]) for note in row.notes),
+        ]
+        for row in results
     ]
-    for row in results:
-        mark = ", ".join(str(marks[note]) for note in row.notes)
-        cells = [row.model, row.task, row.rule, *_test_cells(row), row.stopped, mark]
-        lines.append(report_text.markdown_line([report_text.markdown_cell(text) for text in cells]))
+    lines = report_text.markdown_table(titles, cells, right=range(3, 9))
     lines += ["", _legend(results.rows), ""]
     if results.by_rule:
-        lines += [
-            report_text.markdown_line([*_BY_RULE]),
-            report_text.markdown_line(["---", *["---:"] * 6]),
-        ]
-        lines += [report_text.markdown_line(_rule_cells(rule)) for rule in results.by_rule]
+        rules = map(_rule_cells, results.by_rule)
+        lines += report_text.markdown_table(_BY_RULE, rules, right=range(1, 7))
         lines += ["", RULES_LEGEND, ""]
-    said = [text.replace("* ", "- ", 1) for text in report_text.note_lines(results)]
-    return "\n".join([*lines, *said, "", heading, ""])
+    return "\n".join([*lines, *report_text.markdown_notes(results), "", heading, ""])
 
 
 def tests_json(results: AdaptiveTests, about: Mapping[str, Any]) -> str:
-    """Return one JSON object: what was run, the tests, and how right each rule was."""
+    """Return one JSON object: what was run, the accuracy of each rule, and the tests."""
     return report_text.to_json(
         results, {**about, "rules": [asdict(rule) for rule in results.by_rule]}
     )
@@ -203,15 +179,10 @@ def print_accuracy(
     print_all([table], said, [ACCURACY_LEGEND, heading], file=file, width=width)
 
 
-def accuracy_to_markdown(results: Results[SimulatedAccuracy], heading: str) -> str:
-    """Return one Markdown table, what the words mean, and how it was made."""
-    lines = [
-        _drawn(results),
-        "",
-        report_text.markdown_line([*_ACCURACY]),
-        report_text.markdown_line(["---", *["---:"] * 8]),
-    ]
-    lines += [report_text.markdown_line([row.rule, *_accuracy_cells(row)]) for row in results]
+def accuracy_markdown(results: Results[SimulatedAccuracy], heading: str) -> str:
+    """Return one Markdown table, a legend, and how it was made."""
+    cells = [[row.rule, *_accuracy_cells(row)] for row in results]
+    lines = [_drawn(results), "", *report_text.markdown_table(_ACCURACY, cells, right=range(1, 9))]
     said = [f"- {note}" for note in results.notes]
     return "\n".join([*lines, "", ACCURACY_LEGEND, "", *said, "", heading, ""])
 
@@ -244,7 +215,7 @@ def _accuracy_cells(row: SimulatedAccuracy) -> list[str]:
 def print_bank(
     results: Results[BankTask], file: TextIO, *, heading: str, width: int | None
 ) -> None:
-    """Print a line for each task, then what is left out."""
+    """Print a line for each task, then the items that are not asked."""
     table = titled(f"{results.rows[0].n_models} models calibrated, by {results.rows[0].metric}")
     for name in _shown(results):
         left = name == "Task"
@@ -258,18 +229,10 @@ def print_bank(
 
 
 def bank_markdown(results: Results[BankTask], heading: str) -> str:
-    """Return one Markdown table, what is left out, and how it was made."""
+    """Return one Markdown table, the items that are not asked, and how it was made."""
     names = _shown(results)
-    lines = [
-        report_text.markdown_line(names),
-        report_text.markdown_line(["---", *["---:"] * (len(names) - 1)]),
-    ]
-    lines += [
-        report_text.markdown_line(
-            [report_text.markdown_cell(c) for c in _bank_cells(row)[: len(names)]]
-        )
-        for row in results
-    ]
+    cells = [_bank_cells(row)[: len(names)] for row in results]
+    lines = report_text.markdown_table(names, cells, right=range(1, len(names)))
     said = [
         f"- {report_text.markdown_cell(text)}" for text in (*_left_out(results), *results.notes)
     ]
@@ -293,7 +256,7 @@ def _bank_cells(row: BankTask) -> list[str]:
 
 
 def _left_out(results: Results[BankTask]) -> list[str]:
-    """Say of each task and reason how many items are not asked, and name a few."""
+    """Return, for each task and reason, how many items are not asked, with a few names."""
     said: list[str] = []
     for row in results.rows:
         parts = [text.partition(": ") for text in row.left_out]

@@ -1,10 +1,12 @@
-"""Comparisons of models, for people: on the terminal and in Markdown."""
-# PART ranks - The order of models in words: who shares a letter with whom, and who may be the best.
-# PART power - Power analyses, for people: what it takes to find a difference, in tables and sentences.
+"""Tables of comparisons and power analyses, on the terminal and in Markdown.
+
+* `print_comparisons`, `comparisons_markdown`: models compared, with their order in words
+* `print_power`, `power_markdown`: items needed, differences found or power; sentences if all was
+  assumed; variance parts of a pilot
+"""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any, TextIO
@@ -17,28 +19,21 @@ from evalstats_plugin.comparisons.rows import Comparison, Comparisons, PowerRow,
 from evalstats_plugin.data.results import Results
 from evalstats_plugin.errors import few
 from evalstats_plugin.report import text as report_text
-from evalstats_plugin.report.text import number, percent, print_all, titled
+from evalstats_plugin.report.text import number, percent, print_all, task_and_metric, titled
 from evalstats_plugin.scores.rows import VariancePart
 
 _STYLES = {"better": "green", "worse": "red", "unclear": "dim"}
-
-
 LEGEND = (
     "Each model is set against another, on the items that both answered unless a note says "
     "otherwise. better, worse: beyond chance at the confidence level, allowing for the number of "
     "pairs as the correction named below does. unclear: these items do not tell the two apart."
 )
-
-
 PROBABILITY = (
     " P(better): how probable it is that the model is truly the better of the two, looking at this "
     "pair alone."
 )
-
-
 MOST_NAMED = 30
 """Models of one task up to which their order is written out."""
-
 
 PARTS_LEGEND = (
     "Std. error: of each model's score, as it is, with twice as many epochs, and with twice as "
@@ -46,11 +41,8 @@ PARTS_LEGEND = (
     "out; unknown where each item was taken once. The rest lies between items, where only more "
     "items help."
 )
-
-
 Header = tuple[str, str]
-"""Title of a column, and the quantity that it holds."""
-
+"""Title of a column, and the quantity in it."""
 
 _PARTS = ("n", "Within", "Std. error", "epochs ×2", "items ×2")
 
@@ -58,7 +50,7 @@ _PARTS = ("n", "Within", "Std. error", "epochs ×2", "items ×2")
 def print_comparisons(
     results: Comparisons, file: TextIO, *, heading: str, width: int | None
 ) -> None:
-    """Print one table per task and metric, then the notes and what the words mean."""
+    """Print one table per task and metric, then the notes and a legend."""
     marks = report_text.note_numbers(results.rows)
     by_metric = groupby(results.rows, key=lambda row: (row.task, row.metric))
     tables = [_comparison_table(list(rows), marks) for _, rows in by_metric]
@@ -67,69 +59,36 @@ def print_comparisons(
     )
 
 
-def _legend(results: Comparisons) -> str:
-    known = any(row.prob_better is not None for row in results)
-    return LEGEND + PROBABILITY if known else LEGEND
-
-
 def comparisons_markdown(results: Comparisons, heading: str) -> str:
-    """Return one Markdown table, the notes, what the words mean, and how it was made."""
+    """Return one Markdown table, orders in words, the notes, a legend, and how it was made."""
     level = results.rows[0].confidence_level if results.rows else 0.95
     header = ["Task", "Metric", "Model", "Against", "n", "Difference", f"{percent(level)} interval"]
     header += ["p, adjusted", "P(better)", "Verdict", "Method", ""]
     marks = report_text.note_numbers(results.rows)
-    lines = [
-        report_text.markdown_line(header),
-        report_text.markdown_line(["---"] * 4 + ["---:"] * 5 + ["---"] * 3),
-    ]
     orders: list[str] = []
-    for (task, metric), rows in groupby(results.rows, key=lambda row: (row.task, row.metric)):
-        if line := order_line(list(rows)):
-            orders += [f"{task} {report_text.short_metric(metric)}: {line}", ""]
-    for row in results:
-        cells = [row.task, report_text.short_metric(row.metric), row.model_b, row.model_a]
-        cells += [str(row.n_items), size(row, row.difference), difference_interval(row)]
-        cells += [p_value(row.p_adjusted), probability(row.prob_better), row.verdict, row.method]
-        cells += [", ".join(str(marks[n]) for n in row.notes)]
-        lines.append(report_text.markdown_line([report_text.markdown_cell(text) for text in cells]))
-    said = [text.replace("* ", "- ", 1) for text in report_text.note_lines(results)]
+    for _, rows in groupby(results.rows, key=lambda row: (row.task, row.metric)):
+        own = list(rows)
+        if line := order_line(own):
+            orders += [f"{task_and_metric(own[0])}: {line}", ""]
+    cells = [
+        [
+            *(row.task, report_text.short_metric(row.metric), row.model_b, row.model_a),
+            *(str(row.n_items), size(row, row.difference), difference_interval(row)),
+            *(p_value(row.p_adjusted), probability(row.prob_better), row.verdict, row.method),
+            ", ".join(str(marks[n]) for n in row.notes),
+        ]
+        for row in results
+    ]
+    lines = report_text.markdown_table(header, cells, right=range(4, 9))
+    said = report_text.markdown_notes(results)
     return "\n".join([*lines, "", *orders, *said, "", _legend(results), "", heading, ""])
-
-
-def size(row: Comparison, value: float | None) -> str:
-    """Write a difference with its sign; a ratio has none."""
-    text = number(value)
-    return f"+{text}" if row.measure == "difference" and value is not None and value > 0 else text
-
-
-def difference_interval(row: Comparison) -> str:
-    """Write the interval of a difference, or a dash."""
-    if row.low is None or row.high is None:
-        return "–"
-    return f"[{size(row, row.low)}, {size(row, row.high)}]"
-
-
-def p_value(value: float | None) -> str:
-    """Write a p-value: four decimals, and no zero."""
-    if value is None:
-        return "–"
-    return f"{value:.4f}" if value >= 0.00005 else "<0.0001"
-
-
-def probability(value: float | None) -> str:
-    """Write a probability in per cent, never as a certainty."""
-    if value is None:
-        return "–"
-    if value < 0.001:
-        return "<0.1 %"
-    return f"{100 * value:.1f} %" if value <= 0.999 else ">99.9 %"
 
 
 def _comparison_table(rows: Sequence[Comparison], marks: dict[str, int]) -> Table:
     first = rows[0]
     baselines = {row.model_a for row in rows}
     sizes = {row.n_items for row in rows}
-    title = f"{first.task} {report_text.short_metric(first.metric)}"
+    title = task_and_metric(first)
     title += f", {first.n_items} items" if len(sizes) == 1 else ""
     title += f", against {first.model_a}" if len(baselines) == 1 else ""
     title += ", lower is better" if first.higher_is_better is False else ""
@@ -147,7 +106,6 @@ def _comparison_table(rows: Sequence[Comparison], marks: dict[str, int]) -> Tabl
     table.add_column("Verdict", no_wrap=True)
     table.add_column("", no_wrap=True)
     for row in rows:
-        word = row.verdict
         table.add_row(
             Text(row.model_b),
             *([Text(row.model_a)] if len(baselines) > 1 else []),
@@ -156,7 +114,7 @@ def _comparison_table(rows: Sequence[Comparison], marks: dict[str, int]) -> Tabl
             difference_interval(row),
             p_value(row.p_adjusted),
             probability(row.prob_better),
-            Text(word, style=_STYLES[word]),
+            Text(row.verdict, style=_STYLES[row.verdict]),
             Text(",".join(str(marks[n]) for n in row.notes), style="dim"),
         )
     if line := order_line(rows):
@@ -164,8 +122,13 @@ def _comparison_table(rows: Sequence[Comparison], marks: dict[str, int]) -> Tabl
     return table
 
 
+def _legend(results: Comparisons) -> str:
+    known = any(row.prob_better is not None for row in results)
+    return LEGEND + PROBABILITY if known else LEGEND
+
+
 def order_line(rows: Sequence[Comparison]) -> str:
-    """Say the order of the models of one task; nothing without every pair of three or more."""
+    """Return the order of the models of one task in words; "" unless all pairs were compared."""
     ranks = ranks_of(rows)
     if not 2 < len(ranks) <= MOST_NAMED:
         return ""
@@ -177,65 +140,85 @@ def order_line(rows: Sequence[Comparison]) -> str:
     )
 
 
+def size(row: Comparison, value: float | None) -> str:
+    """Format a difference with its sign; ratios have none."""
+    text = number(value)
+    return f"+{text}" if row.measure == "difference" and value is not None and value > 0 else text
+
+
+def difference_interval(row: Comparison) -> str:
+    """Format the interval of a difference; a dash for none."""
+    if row.low is None or row.high is None:
+        return "–"
+    return f"[{size(row, row.low)}, {size(row, row.high)}]"
+
+
+def p_value(value: float | None) -> str:
+    """Format a p-value with four decimals, never as zero."""
+    if value is None:
+        return "–"
+    return f"{value:.4f}" if value >= 0.00005 else "<0.0001"
+
+
+def probability(value: float | None) -> str:
+    """Format a probability in per cent, never as a certainty."""
+    if value is None:
+        return "–"
+    if value < 0.001:
+        return "<0.1 %"
+    return f"{100 * value:.1f} %" if value <= 0.999 else ">99.9 %"
+
+
 def print_power(results: PowerRows, file: TextIO, *, heading: str, width: int | None) -> None:
-    """Print one table per task and metric, or sentences where all was assumed; then the notes."""
+    """Print one table per task and metric, or sentences if all was assumed; then the notes."""
     rows = results.rows
     marks = report_text.note_numbers([*rows, *results.parts])
     if any(row.task for row in rows):
         by_task = groupby(rows, key=lambda row: (row.task, row.metric))
         tables = [_power_table(list(group), marks) for _, group in by_task]
-        closing = [legend(rows)]
+        closing = [power_legend(rows)]
     else:
         tables, closing = [], [*(sentence(row) for row in rows), _found(rows[0])]
-    tables += [_parts_table(group, marks) for group in _by_task(results.parts)]
+    by_metric: dict[str, list[VariancePart]] = {}
+    for part in results.parts:
+        by_metric.setdefault(task_and_metric(part), []).append(part)
+    tables += [_parts_table(group, marks) for group in by_metric.values()]
     closing += [PARTS_LEGEND] if results.parts else []
     print_all(tables, _note_lines(results), [*closing, heading], file=file, width=width)
 
 
 def power_markdown(results: PowerRows, heading: str) -> str:
-    """Return Markdown tables, the notes, what the words mean, and how it was made."""
+    """Return Markdown tables, the notes, a legend, and how it was made."""
     rows = results.rows
     marks = report_text.note_numbers([*rows, *results.parts])
     lines: list[str] = []
     if any(row.task for row in rows):
         headers = _headers(rows)
         titles = ["Task", "Metric", "Model", "Against", *(title for title, _ in headers)]
-        lines += [report_text.markdown_line([*titles, "Method", ""])]
-        lines += [report_text.markdown_line(["---"] * 4 + ["---:"] * len(headers) + ["---"] * 2)]
-        for group in _pairs(rows):
-            first = group[0]
-            cells = [
-                first.task,
-                report_text.short_metric(first.metric),
-                first.model_b,
-                first.model_a,
+        cells = [
+            [
+                *(own[0].task, report_text.short_metric(own[0].metric)),
+                *(own[0].model_b, own[0].model_a),
+                *(_value(own, quantity) for _, quantity in headers),
+                *(own[0].method, _marks(own, marks)),
             ]
-            cells += [_value(group, quantity) for _, quantity in headers]
-            cells += [first.method, _marks(group, marks)]
-            lines.append(
-                report_text.markdown_line([report_text.markdown_cell(text) for text in cells])
-            )
-        lines += ["", legend(rows)]
+            for own in _pairs(rows)
+        ]
+        right = range(4, 4 + len(headers))
+        lines += report_text.markdown_table([*titles, "Method", ""], cells, right=right)
+        lines += ["", power_legend(rows)]
     else:
         lines += [*(f"- {sentence(row)}" for row in rows), "", _found(rows[0])]
     if results.parts:
-        titles = ["Task", "Metric", "Model", *_PARTS, ""]
-        lines += [
-            "",
-            report_text.markdown_line(titles),
-            report_text.markdown_line(["---"] * 3 + ["---:"] * 5 + ["---"]),
-        ]
-        for part in results.parts:
-            cells = [
-                part.task,
-                report_text.short_metric(part.metric),
-                part.model,
-                *_part_cells(part),
+        cells = [
+            [
+                *(part.task, report_text.short_metric(part.metric), part.model),
+                *(*_part_cells(part), _marks([part], marks)),
             ]
-            cells += [_marks([part], marks)]
-            lines.append(
-                report_text.markdown_line([report_text.markdown_cell(text) for text in cells])
-            )
+            for part in results.parts
+        ]
+        titles = ["Task", "Metric", "Model", *_PARTS, ""]
+        lines += ["", *report_text.markdown_table(titles, cells, right=range(3, 8))]
         lines += ["", PARTS_LEGEND]
     said = [text.replace("* ", "- ", 1) for text in _note_lines(results)]
     return "\n".join([*lines, "", *said, "", heading, ""])
@@ -243,13 +226,11 @@ def power_markdown(results: PowerRows, heading: str) -> str:
 
 def power_json(results: PowerRows, about: Mapping[str, Any]) -> str:
     """Return one JSON object: what was asked, the answers, and the pilot's variance parts."""
-    whole = json.loads(report_text.to_json(results, about))
-    whole["variance_parts"] = Results(results.parts).to_dict()
-    return json.dumps(whole, indent=2, ensure_ascii=False, allow_nan=False)
+    return report_text.to_json(results, about, variance_parts=Results(results.parts).to_dict())
 
 
 def sentence(row: PowerRow) -> str:
-    """Say an answer so that nobody needs to know what power is."""
+    """Return an answer as a sentence that does not use the word power."""
     if getattr(row, row.quantity) is None:
         return _no_answer(row)
     often = _often(row)
@@ -285,8 +266,16 @@ def _items(row: PowerRow) -> str:
     return f"{row.n_items or 0:,} items{own}"
 
 
-def legend(rows: Sequence[PowerRow]) -> str:
-    """Say what the columns of a table mean."""
+def _plain(row: PowerRow) -> str:
+    return f"{abs(row.difference or 0.0):.3g}"
+
+
+def _of_hundred(power: float | None) -> str:
+    return f"{100 * (power or 0.0):.3g}"
+
+
+def power_legend(rows: Sequence[PowerRow]) -> str:
+    """Return what the columns of a table mean."""
     row = rows[0]
     often = f"{_of_hundred(row.power)} of 100 such evals"
     answer = "both models must answer" if row.design == "paired" else "each model must answer"
@@ -315,41 +304,9 @@ def _found(row: PowerRow) -> str:
     return f"Found: {level}, allowing for {n_pairs} pairs of {models} models."
 
 
-def _headers(rows: Sequence[PowerRow]) -> list[Header]:
-    asked = rows[0].quantity
-    if asked == "n_items":
-        return [("Items needed", "n_items")]
-    if asked == "difference":
-        return [("Items", "items"), ("Least difference", "difference")]
-    found: list[Header] = [("Items", "items"), ("Power", "power")]
-    if any(row.quantity == "n_epochs" for row in rows):
-        found.append(("Epochs needed", "n_epochs"))
-    return [*found, ("Models", "n_models")]
-
-
-def _pairs(rows: Sequence[PowerRow]) -> list[list[PowerRow]]:
-    """Gather the answers for each pair."""
-    keys = groupby(rows, key=lambda row: (row.task, row.metric, row.model_a, row.model_b))
-    return [list(group) for _, group in keys]
-
-
-def _value(group: Sequence[PowerRow], quantity: str) -> str:
-    first = group[0]
-    if quantity == "items":
-        epochs = f"×{first.n_epochs}" if (first.n_epochs or 1) > 1 else ""
-        return f"{first.n_items:,}{epochs}"
-    row = next((row for row in group if row.quantity == quantity), None)
-    value = None if row is None else getattr(row, quantity)
-    if value is None:
-        return "–"
-    if quantity == "power":
-        return f"{100 * value:.1f} %"
-    return f"{value:,}" if quantity.startswith("n_") else number(value)
-
-
 def _power_table(rows: Sequence[PowerRow], marks: dict[str, int]) -> Table:
     first, headers = rows[0], _headers(rows)
-    title = f"{first.task} {report_text.short_metric(first.metric)}"
+    title = task_and_metric(first)
     sizes = {row.pilot_items for row in rows}
     title += f", from a pilot of {first.pilot_items} items" if len(sizes) == 1 else ""
     table = titled(title)
@@ -371,10 +328,40 @@ def _power_table(rows: Sequence[PowerRow], marks: dict[str, int]) -> Table:
     return table
 
 
+def _pairs(rows: Sequence[PowerRow]) -> list[list[PowerRow]]:
+    """Group the answers by pair of models."""
+    keys = groupby(rows, key=lambda row: (row.task, row.metric, row.model_a, row.model_b))
+    return [list(group) for _, group in keys]
+
+
+def _headers(rows: Sequence[PowerRow]) -> list[Header]:
+    asked = rows[0].quantity
+    if asked == "n_items":
+        return [("Items needed", "n_items")]
+    if asked == "difference":
+        return [("Items", "items"), ("Least difference", "difference")]
+    found: list[Header] = [("Items", "items"), ("Power", "power")]
+    if any(row.quantity == "n_epochs" for row in rows):
+        found.append(("Epochs needed", "n_epochs"))
+    return [*found, ("Models", "n_models")]
+
+
+def _value(group: Sequence[PowerRow], quantity: str) -> str:
+    first = group[0]
+    if quantity == "items":
+        epochs = f"×{first.n_epochs}" if (first.n_epochs or 1) > 1 else ""
+        return f"{first.n_items:,}{epochs}"
+    row = next((row for row in group if row.quantity == quantity), None)
+    value = None if row is None else getattr(row, quantity)
+    if value is None:
+        return "–"
+    if quantity == "power":
+        return f"{100 * value:.1f} %"
+    return f"{value:,}" if quantity.startswith("n_") else number(value)
+
+
 def _parts_table(parts: Sequence[VariancePart], marks: dict[str, int]) -> Table:
-    table = titled(
-        f"{parts[0].task} {report_text.short_metric(parts[0].metric)}, what more would buy"
-    )
+    table = titled(f"{task_and_metric(parts[0])}, what more would buy")
     table.add_column("Model", overflow="fold", min_width=8)
     for name in _PARTS:
         table.add_column(name, justify="right", no_wrap=True)
@@ -393,28 +380,13 @@ def _part_cells(part: VariancePart) -> list[str]:
     return [size, within, *(number(error) for error in errors)]
 
 
-def _by_task(parts: Sequence[VariancePart]) -> list[list[VariancePart]]:
-    found: dict[tuple[str, str], list[VariancePart]] = {}
-    for part in parts:
-        found.setdefault((part.task, report_text.short_metric(part.metric)), []).append(part)
-    return list(found.values())
-
-
 def _marks(rows: Sequence[PowerRow | VariancePart], marks: dict[str, int]) -> str:
     return ",".join(dict.fromkeys(str(marks[note]) for row in rows for note in row.notes))
 
 
 def _note_lines(results: PowerRows) -> list[str]:
-    """Return the notes as lines of text; those of what was assumed are in the sentences."""
+    """Return the notes as lines of text; without tasks they are part of the sentences."""
     if not any(row.task for row in results.rows):
         return []
     rows: tuple[PowerRow | VariancePart, ...] = (*results.rows, *results.parts)
     return report_text.note_lines(Results(rows, results.notes))
-
-
-def _plain(row: PowerRow) -> str:
-    return f"{abs(row.difference or 0.0):.3g}"
-
-
-def _of_hundred(power: float | None) -> str:
-    return f"{100 * (power or 0.0):.3g}"

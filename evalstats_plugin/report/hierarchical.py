@@ -1,15 +1,14 @@
-"""A hierarchical model for people: observed and pooled scores side by side, and who is ahead."""
+"""Tables of hierarchical models: observed and pooled scores, contrasts, effects and evidence."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, TextIO
 
 from evalstats_plugin.data.results import Results
-from evalstats_plugin.hierarchical.fit import HierarchicalFit, is_known
+from evalstats_plugin.hierarchical.fit import HierarchicalFit, has_evidence
 from evalstats_plugin.hierarchical.methods import HIERARCHICAL_MODELS
 from evalstats_plugin.hierarchical.rows import Contrast, Effect, Evidence, Performance
 from evalstats_plugin.report import text
@@ -18,50 +17,34 @@ from evalstats_plugin.report.comparisons import probability
 from evalstats_plugin.report.text import percent
 
 MOST_LINES = 60
-"""Models × tasks up to which every task of every model is shown; beyond, models over all tasks."""
-
+"""Number of rows up to which tasks are shown; beyond, only models over all tasks."""
 
 MOST_PAIRED = 5
-"""Models of which every two are compared; of more, each with the next."""
-
+"""Number of models up to which all pairs are compared; beyond, each with the next."""
 
 _SCORES = (
     "Score: as observed. Estimate: the expected share of right answers, pulled towards what the "
     "other models and tasks lead one to expect; Pull is how far. (all): the mean over the tasks, "
     "each weighing the same."
 )
-
-
 _PAIRS = (
     "By: how much higher the first model's expected score is, over all tasks; P(ahead): how "
     "probable it is that it is higher; on a task: on one of these tasks."
 )
-
-
 _EVIDENCE = (
     "Log evidence: how probable each model makes the answers; Probability: of the model, if one of "
     "these is true and all are as likely beforehand. "
 )
-
-
 _EFFECTS = "Effect: on the log odds of a right answer, for one unit of the covariate."
-
-
 _MODELS = ("Model", "Task", "n", "Score", "Estimate", "interval", "Pull")
-
-
 _CONTRASTS = ("Models", "By", "interval", "P(ahead)", "on a task")
-
-
 _EVIDENCES = ("Model", "Log evidence", "Std. error", "Probability")
-
-
 _COVARIATES = ("Covariate", "Of", "Effect", "interval", "P(> 0)")
 
 
 @dataclass(frozen=True, kw_only=True)
 class HierarchicalReport(Results[Performance]):
-    """A fit, and what else there is to show of it."""
+    """A fit, with the contrasts, evidence and effects to report."""
 
     fit: HierarchicalFit
     contrasts: tuple[Contrast, ...]
@@ -71,7 +54,7 @@ class HierarchicalReport(Results[Performance]):
 
 
 def shown(fit: HierarchicalFit, *, baseline: str | None = None) -> HierarchicalReport:
-    """Ask a fit what there is to show.
+    """Collect what to report of a fit.
 
     Raises
     ------
@@ -84,7 +67,7 @@ def shown(fit: HierarchicalFit, *, baseline: str | None = None) -> HierarchicalR
         seed=fit.seed,
         fit=fit,
         contrasts=fit.contrasts(baseline=baseline).rows,
-        evidence=fit.evidence().rows if is_known(fit) and not fit.effects().rows else (),
+        evidence=fit.evidence().rows if has_evidence(fit) and not fit.effects().rows else (),
         effects=fit.effects().rows,
         baseline=baseline,
     )
@@ -93,7 +76,7 @@ def shown(fit: HierarchicalFit, *, baseline: str | None = None) -> HierarchicalR
 def print_hierarchical(
     results: HierarchicalReport, file: TextIO, *, heading: str, width: int | None
 ) -> None:
-    """Print the tables, the notes, and what the words mean."""
+    """Print the tables, the notes, and a legend."""
     said = Results(results.rows, _said(results))
     print_page(_page(results), said, file, heading=heading, width=width)
 
@@ -105,13 +88,15 @@ def hierarchical_markdown(results: HierarchicalReport, heading: str) -> str:
 
 def hierarchical_json(results: HierarchicalReport, about: Mapping[str, Any]) -> str:
     """Return one JSON object: what was run, scores, pairs, difficulties, and the fit."""
-    whole = json.loads(text.to_json(results, about))
-    whole["contrasts"] = Results(results.contrasts).to_dict()
-    whole["difficulties"] = results.fit.difficulties().to_dict()
-    whole["effects"] = Results(results.effects).to_dict()
-    whole["evidence"] = Results(results.evidence).to_dict()
-    whole["fit"] = results.fit.summary()
-    return json.dumps(whole, indent=2, ensure_ascii=False, allow_nan=False)
+    return text.to_json(
+        results,
+        about,
+        contrasts=Results(results.contrasts).to_dict(),
+        difficulties=results.fit.difficulties().to_dict(),
+        effects=Results(results.effects).to_dict(),
+        evidence=Results(results.evidence).to_dict(),
+        fit=results.fit.summary(),
+    )
 
 
 def _page(results: HierarchicalReport) -> Page:
@@ -174,7 +159,7 @@ def _pairs_title(results: HierarchicalReport) -> str:
 
 
 def _pair_lines(results: HierarchicalReport) -> Lines:
-    """The model that is ahead first, but for comparisons with a baseline."""
+    """Lines of contrasts, each with the model ahead first unless there is a baseline."""
     lines = [_interval_header(_CONTRASTS, results.fit.confidence_level)]
     for row in _pairs(results):
         flip = results.baseline is None and row.difference < 0

@@ -1,4 +1,4 @@
-"""Rankings by comparisons, for people: a table, and sentences that say what it means."""
+"""Tables of rankings by pairwise comparisons, and sentences that explain them."""
 
 from __future__ import annotations
 
@@ -19,36 +19,28 @@ _SCALES = {
     "probit": "1 higher wins 84 % of the time",
     "elo": "400 higher has 10 times the odds to win",
 }
-
-
 _ELO_OF_NORMAL = "283 higher wins 84 % of the time"
-
-
 _LEFT = (0, 2, 4, 6)
 
 
 def print_ranking(results: Ranking, file: TextIO, *, heading: str, width: int | None) -> None:
-    """Print the table, the notes and what it all means."""
+    """Print the table, the notes and a legend."""
     said = [f"* {note}" for note in results.notes]
     print_all([_table(results)], said, [*legend(results), heading], file=file, width=width)
 
 
 def rankings_markdown(results: Ranking, heading: str) -> str:
-    """Return a Markdown table, the notes, what the words mean, and how it was made."""
-    header, lines = _columns(results.rows), [_cells(row) for row in results]
-    under = ["---" if i in _LEFT else "---:" for i in range(len(header))]
-    rows = [
-        report_text.markdown_line([report_text.markdown_cell(text) for text in cells])
-        for cells in lines
-    ]
+    """Return a Markdown table, the notes, a legend, and how it was made."""
+    header = _columns(results.rows)
+    right = [i for i in range(len(header)) if i not in _LEFT]
+    table = report_text.markdown_table(header, map(_cells, results), right=right)
     said = [f"- {note}" for note in results.notes]
     ends = [part for text in legend(results) for part in (text, "")]
-    table = [report_text.markdown_line(header), report_text.markdown_line(under), *rows]
     return "\n".join([*table, "", *said, "", *ends, heading, ""])
 
 
 def legend(results: Ranking) -> list[str]:
-    """Say what the numbers mean, to those who have never heard of the method."""
+    """Explain the numbers to readers who do not know the method."""
     fit = results.fit
     scale = results.rows[0].scale if results.rows else "log odds"
     unit = _ELO_OF_NORMAL if (scale, fit.model) == ("elo", "thurstone") else _SCALES[scale]
@@ -64,7 +56,7 @@ def legend(results: Ranking) -> list[str]:
 
 
 def _whole(results: Ranking) -> list[str]:
-    """Say how sure the whole order is, and whether one scale describes the comparisons."""
+    """Describe how certain the whole order is, and whether one scale fits the comparisons."""
     good, said = results.goodness, list[str]()
     if good.entropy is not None:
         low, high = (f"{bits:.1f}" for bits in (good.entropy.low, good.entropy.high))
@@ -80,8 +72,8 @@ def _whole(results: Ranking) -> list[str]:
             f"{100 * triads.cyclic:.1f} % of {triads.n_triads} triads go in a circle{share} by "
             f"chance (p {p_value(triads.p_value)})."
         )
-    if good.foretold is not None:
-        loss = good.foretold
+    if good.predictive_fit is not None:
+        loss = good.predictive_fit
         said.append(
             f"Log loss {loss.log_loss:.3f} on these comparisons, {loss.constant:.3f} for saying "
             "the same of every pair."

@@ -1,12 +1,16 @@
-"""The table on the terminal."""
-# PART notes - Notes of many rows, gathered: each said once, with the rows it is about.
-# PART formats - Results for machines and documents: JSON, CSV, Markdown.
+"""Tables of scores, and what all reports share: numbers, notes, Markdown, JSON and CSV.
+
+* `print_intervals`, `intervals_markdown`: scores with their intervals
+* `print_all`, `titled`: tables and notes on the terminal; `markdown_table`: in documents
+* `note_numbers`, `note_lines`: notes of many rows, each printed once with the rows it is about
+* `to_json`, `to_csv`: results for programs
+"""
 
 from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import fields
 from io import StringIO
 from itertools import groupby
@@ -35,6 +39,58 @@ def print_intervals(results: Intervals, file: TextIO, *, heading: str, width: in
     print_all(tables, note_lines(results), [heading], file=file, width=width)
 
 
+def _scores(model: str, rows: Sequence[ScoreInterval], marks: dict[str, int]) -> Table:
+    table = titled(model)
+    table.add_column("Task", overflow="fold", min_width=8)
+    table.add_column("Metric", overflow="fold", min_width=6)
+    table.add_column("n", justify="right", no_wrap=True)
+    table.add_column("Estimate", justify="right", no_wrap=True)
+    table.add_column(f"{percent(rows[0].confidence_level)} interval", no_wrap=True)
+    table.add_column("Method", overflow="fold", min_width=6)
+    table.add_column("", no_wrap=True)
+    previous = None
+    for row in rows:
+        place = (row.task, row.depth, row.kind)
+        task = "" if place == previous else "  " * row.depth + row.task
+        previous = place
+        table.add_row(
+            Text(task, style="bold" if row.kind == "group" else ""),
+            # A filter goes on its own line: the two seldom fit on one.
+            Text(short_metric(row.metric).replace(",", "\n,")),
+            items(row),
+            number(row.estimate) + _ARROWS[row.higher_is_better],
+            interval_text(row),
+            Text(row.method),
+            Text(",".join(str(marks[n]) for n in row.notes), style="dim"),
+        )
+        if row.naive_low is not None and row.naive_high is not None:
+            naive = f"[{number(row.naive_low)}, {number(row.naive_high)}]"
+            table.add_row("", "naive", "", "", naive, clusters(row), "", style="dim")
+    return table
+
+
+def intervals_markdown(results: Intervals, heading: str) -> str:
+    """Return a Markdown table, the notes, and how it was made."""
+    level = results.rows[0].confidence_level if results.rows else 0.95
+    header = ["Model", "Task", "Metric", "n", "Estimate", f"{percent(level)} interval", "Method"]
+    marks = note_numbers(results.rows)
+    rows = [
+        [
+            row.model,
+            "&nbsp;&nbsp;" * row.depth + row.task,
+            short_metric(row.metric),
+            items(row),
+            number(row.estimate),
+            interval_text(row),
+            row.method,
+            ", ".join(str(marks[n]) for n in row.notes),
+        ]
+        for row in results
+    ]
+    lines = markdown_table([*header, ""], rows, right=range(3, 5))
+    return "\n".join([*lines, "", *markdown_notes(results), "", heading, ""])
+
+
 def print_all(
     tables: Sequence[Table],
     said: Sequence[str],
@@ -43,7 +99,7 @@ def print_all(
     file: TextIO,
     width: int | None,
 ) -> None:
-    """Print tables, the notes on them, and closing words."""
+    """Print tables, then notes, then closing paragraphs."""
     console = Console(file=file, width=width, highlight=False, emoji=False)
     for table in tables:
         console.print(table)
@@ -55,7 +111,7 @@ def print_all(
 
 
 class _Line:
-    """A text that fits on a line, as nearly all do: quicker than one that might be wrapped."""
+    """A text that usually fits on its line: faster to lay out than one that may be wrapped."""
 
     def __init__(self, text: Text) -> None:
         self.text = text
@@ -74,22 +130,22 @@ class _Line:
 
 
 class _Table(Table):
-    """Shows names as they are, never as markup."""
+    """A table that prints strings as they are, never as markup."""
 
     def add_row(self, *cells: RenderableType | None, **more: Any) -> None:
-        """Add cells, of which texts are shown as they are."""
+        """Add a row; strings are printed as they are."""
         texts = [Text(cell) if isinstance(cell, str) else cell for cell in cells]
-        super().add_row(*(_line(text) for text in texts), **more)
+        super().add_row(*(self._fast(text) for text in texts), **more)
 
-
-def _line(cell: RenderableType | None) -> RenderableType | None:
-    if not isinstance(cell, Text) or cell.style or cell.spans or "\n" in cell.plain:
-        return cell
-    return _Line(cell)
+    @staticmethod
+    def _fast(cell: RenderableType | None) -> RenderableType | None:
+        if not isinstance(cell, Text) or cell.style or cell.spans or "\n" in cell.plain:
+            return cell
+        return _Line(cell)
 
 
 def titled(title: str) -> Table:
-    """Return an empty table as narrow as one can be, names shown as they are."""
+    """Return an empty compact table that prints strings as they are."""
     return _Table(
         title=Text(title, style="bold"),
         title_justify="left",
@@ -100,41 +156,11 @@ def titled(title: str) -> Table:
     )
 
 
-def _scores(model: str, rows: Sequence[ScoreInterval], marks: dict[str, int]) -> Table:
-    table = titled(model)
-    table.add_column("Task", overflow="fold", min_width=8)
-    table.add_column("Metric", overflow="fold", min_width=6)
-    table.add_column("n", justify="right", no_wrap=True)
-    table.add_column("Estimate", justify="right", no_wrap=True)
-    table.add_column(f"{percent(rows[0].confidence_level)} interval", no_wrap=True)
-    table.add_column("Method", overflow="fold", min_width=6)
-    table.add_column("", no_wrap=True)
-    previous = None
-    for row in rows:
-        place = (row.task, row.depth, row.kind)
-        task = "" if place == previous else "  " * row.depth + row.task
-        previous = place
-        table.add_row(
-            Text(task, style="bold" if row.kind == "group" else ""),
-            # A filter goes on a line of its own: together they seldom fit.
-            Text(short_metric(row.metric).replace(",", "\n,")),
-            items(row),
-            number(row.estimate) + _ARROWS[row.higher_is_better],
-            interval_text(row),
-            Text(row.method),
-            Text(",".join(str(marks[n]) for n in row.notes), style="dim"),
-        )
-        if row.naive_low is not None and row.naive_high is not None:
-            naive = f"[{number(row.naive_low)}, {number(row.naive_high)}]"
-            table.add_row("", "naive", "", "", naive, clusters(row), "", style="dim")
-    return table
-
-
 def _hanging(lines: Sequence[str]) -> Table:
-    """Lay out notes so that a long one is indented under its number."""
+    """Lay out notes with a hanging indent under their numbers."""
     grid = Table.grid(padding=(0, 1))
     grid.add_column(no_wrap=True)
-    # Paths have no blanks to break at, and must not be cut.
+    # Paths have no spaces to break at and must not be cut.
     grid.add_column(overflow="fold")
     for line in lines:
         mark, _, text = line.partition(" ")
@@ -142,35 +168,23 @@ def _hanging(lines: Sequence[str]) -> Table:
     return grid
 
 
-def percent(level: float) -> str:
-    """Write a confidence level as people say it: 95 %."""
-    return f"{100 * level:.6g} %"
+def markdown_table(
+    header: Sequence[str], rows: Iterable[Sequence[str]], *, right: Collection[int]
+) -> list[str]:
+    """Return the lines of a Markdown table; numbers of columns from 0 are aligned `right`."""
+    rule = ["---:" if i in right else "---" for i in range(len(header))]
+    cells = [[markdown_cell(text) for text in row] for row in rows]
+    return [markdown_line(row) for row in (header, rule, *cells)]
 
 
-def number(value: float | None) -> str:
-    """Write a score: four decimals as harnesses do, fewer digits of the large."""
-    if value is None:
-        return "–"
-    size = abs(value)
-    return f"{value:.4f}" if size < 100 else f"{value:.2f}" if size < 10_000 else f"{value:.3g}"
+def markdown_line(cells: Sequence[str]) -> str:
+    """Return one line of a Markdown table."""
+    return "| " + " | ".join(cells) + " |"
 
 
-def interval_text(row: ScoreInterval) -> str:
-    """Write an interval, or a dash."""
-    if row.low is None or row.high is None:
-        return "–"
-    return f"[{number(row.low)}, {number(row.high)}]"
-
-
-def clusters(row: ScoreInterval) -> str:
-    """Write what clusters do: to the variance, and how alike their items are."""
-    known = (("deff", row.design_effect), ("ICC", row.icc))
-    return ", ".join(f"{name} {value:.2f}" for name, value in known if value is not None)
-
-
-def items(row: ScoreInterval) -> str:
-    """Write the number of items, and of epochs where there are several."""
-    return f"{row.n_items}×{row.n_epochs}" if row.n_epochs > 1 else str(row.n_items)
+def markdown_cell(text: str) -> str:
+    """Return text escaped for a cell of a Markdown table."""
+    return text.replace("|", "\\|").replace("\n", " ")
 
 
 class Noted(Protocol):
@@ -188,7 +202,7 @@ NotedT = TypeVar("NotedT", bound=Noted)
 
 
 def gather(rows: Sequence[NotedT]) -> dict[str, list[NotedT]]:
-    """Return the rows of each note, notes in order of first appearance."""
+    """Return the rows that carry each note, by note in order of first appearance."""
     found: dict[str, list[NotedT]] = {}
     for row in rows:
         for note in row.notes:
@@ -202,35 +216,72 @@ def note_numbers(rows: Sequence[Noted]) -> dict[str, int]:
 
 
 def note_lines(results: Results[NotedT]) -> list[str]:
-    """Return the notes as lines of text: footnotes first, then those of the whole."""
+    """Return the notes as lines of text: numbered footnotes, then those on all results."""
     footnotes = [
-        f"{i}. {note} ({_rows(about)})"
+        f"{i}. {note} ({few(list(dict.fromkeys(map(task_and_metric, about))))})"
         for i, (note, about) in enumerate(gather(results.rows).items(), 1)
     ]
     return [*footnotes, *(f"* {note}" for note in results.notes)]
 
 
-def _rows(rows: Sequence[Noted]) -> str:
-    places = list(dict.fromkeys(f"{row.task} {short_metric(row.metric)}" for row in rows))
-    return few(places)
+def markdown_notes(results: Results[NotedT]) -> list[str]:
+    """Return the lines of `note_lines` as Markdown lists."""
+    return [text.replace("* ", "- ", 1) for text in note_lines(results)]
+
+
+def task_and_metric(row: Noted) -> str:
+    """Return the task and metric of a row, as titles name them."""
+    return f"{row.task} {short_metric(row.metric)}"
 
 
 def short_metric(metric: str) -> str:
-    """Leave out lm-eval's default filter, as its own table might."""
+    """Return a metric without lm-eval's default filter."""
     return metric.removesuffix(",none")
 
 
-def to_json(results: Results[Any], about: Mapping[str, Any]) -> str:
-    """Return one JSON object: what was run, and the results."""
+def number(value: float | None) -> str:
+    """Format a score: four decimals as harnesses do, fewer for large values; a dash for None."""
+    if value is None:
+        return "–"
+    size = abs(value)
+    return f"{value:.4f}" if size < 100 else f"{value:.2f}" if size < 10_000 else f"{value:.3g}"
+
+
+def percent(level: float) -> str:
+    """Format a share as a percentage: 95 %."""
+    return f"{100 * level:.6g} %"
+
+
+def interval_text(row: ScoreInterval) -> str:
+    """Format an interval; a dash for none."""
+    if row.low is None or row.high is None:
+        return "–"
+    return f"[{number(row.low)}, {number(row.high)}]"
+
+
+def clusters(row: ScoreInterval) -> str:
+    """Format the design effect and the intraclass correlation of clusters."""
+    known = (("deff", row.design_effect), ("ICC", row.icc))
+    return ", ".join(f"{name} {value:.2f}" for name, value in known if value is not None)
+
+
+def items(row: ScoreInterval) -> str:
+    """Format the number of items, times epochs if there are several."""
+    return f"{row.n_items}×{row.n_epochs}" if row.n_epochs > 1 else str(row.n_items)
+
+
+def to_json(results: Results[Any], about: Mapping[str, Any], **more: Any) -> str:
+    """Return one JSON object: what was run, the results, and `more` entries."""
     whole = {
         "evalstats": {**about, "notes": list(results.notes)},
         "results": results.to_dict(),
+        **more,
     }
     return json.dumps(whole, indent=2, ensure_ascii=False, allow_nan=False)
 
 
 def to_csv(results: Results[Any]) -> str:
-    """Return comma-separated values, one row per result; several texts are joined by "; "."""
+    """Return comma-separated values, a row per result; lists of strings are joined by "; "."""
     text = StringIO()
     columns = [field.name for field in fields(results.rows[0] if results.rows else ScoreInterval)]
     writer = csv.DictWriter(text, columns, lineterminator="\n")
@@ -245,49 +296,3 @@ def _plain(value: Any) -> Any:
         return value
     parts = cast("Sequence[Any]", value)
     return "; ".join(parts) if all(isinstance(part, str) for part in parts) else parts
-
-
-def intervals_markdown(results: Intervals, heading: str) -> str:
-    """Return one Markdown table, the notes, and how it was made."""
-    level = results.rows[0].confidence_level if results.rows else 0.95
-    header = [
-        "Model",
-        "Task",
-        "Metric",
-        "n",
-        "Estimate",
-        f"{percent(level)} interval",
-        "Method",
-        "",
-    ]
-    marks = note_numbers(results.rows)
-    rows = [
-        [
-            row.model,
-            "&nbsp;&nbsp;" * row.depth + markdown_cell(row.task),
-            short_metric(row.metric),
-            items(row),
-            number(row.estimate),
-            interval_text(row),
-            row.method,
-            ", ".join(str(marks[n]) for n in row.notes),
-        ]
-        for row in results
-    ]
-    lines = [markdown_line(header), markdown_line(["---"] * 3 + ["---:"] * 2 + ["---"] * 3)]
-    lines += [
-        markdown_line([markdown_cell(c) if i != 1 else c for i, c in enumerate(row)])
-        for row in rows
-    ]
-    said = [text.replace("* ", "- ", 1) for text in note_lines(results)]
-    return "\n".join([*lines, "", *said, "", heading, ""])
-
-
-def markdown_line(cells: list[str]) -> str:
-    """Return one line of a Markdown table."""
-    return "| " + " | ".join(cells) + " |"
-
-
-def markdown_cell(text: str) -> str:
-    """Return text that does not break a Markdown table."""
-    return text.replace("|", "\\|").replace("\n", " ")

@@ -1,9 +1,9 @@
-"""What every package stands on: files, workers, devices, lazy loading. Knows no evaluations.
+"""Infrastructure for every package: files, worker processes, devices, lazy loading.
 
 * `files`: atomic writes, JSON, signed Parquet
-* `workers`: several processes, Dask, Ray, progress
-* `torch`: devices, Pólya–Gamma draws, Cholesky factors
-* `lazy`: names that load on first use; what needs torch says so
+* `workers`: parallel maps (processes, Dask, Ray) and progress reports
+* `torch`: devices, Cholesky factors, Pólya–Gamma draws
+* `lazy`: names that load on first use; a clear error where torch is missing
 """
 
 VERSION = "0.1.0"

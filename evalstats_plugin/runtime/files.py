@@ -1,6 +1,11 @@
-"""Replace a file as a whole or not at all."""
-# PART json_text - JSON files of harnesses, which may be cut off or damaged.
-# PART parquet - Response matrices on disk, and Parquet files with metadata of ours.
+"""Files that are replaced as a whole or not at all, JSON of harnesses, and signed Parquet.
+
+* writing: `check_output_path`, `write_bytes`, `replacing`, `temporary_file`, `replace_file`
+* concurrent programs: `revision`, `changed_error`, `locked`
+* `parse_json`: files of harnesses, which may be cut off or damaged
+* `write_signed`, `read_signed`, `signed_metadata`, `verified_metadata`, `reporting_damage`:
+  Parquet files of this package, with JSON and its digest in the metadata
+"""
 
 from __future__ import annotations
 
@@ -23,49 +28,44 @@ from typing import Any
 from evalstats_plugin.errors import LogError, SelectionError, WriteError
 
 PREFIX = ".evalstats-"
-"""Of files being written: hidden, and not to be taken for a harness's own."""
-
+"""Prefix of files being written: hidden, and not mistaken for files of a harness."""
 
 _OWNER = re.compile(r"(\d+)-([0-9a-f]{8})-")
-"""In the name of a file being written: the process, and the machine it runs on."""
-
+"""Process and machine, in the name of a file being written."""
 
 _ABANDONED = 86_400
-"""Seconds after which a file of another machine, whose processes we cannot see, is left over."""
-
+"""Seconds after which a temporary file of another machine counts as abandoned."""
 
 _tidied: set[tuple[int, str, str]] = set()
-"""Folders that this process has tidied: looking through one again for each of its 10,000 files
-would take the square of the time."""
-
+"""Folders that this process has already tidied; listing one again for each of its 10,000 files
+would take quadratic time."""
 
 Revision = tuple[int, int, int]
-"""Inode, size, time of change: tells one state of a file from another."""
-
+"""Inode, size and modification time: identifies one state of a file."""
 
 _DIGEST = b"_sha256"
 
 
-def check_place(
+def check_output_path(
     path: str | Path, endings: Sequence[str], *, asked: str = "", makes_folder: bool = False
 ) -> Path:
-    """Return where a file is to go; refuse before the work what would fail after it.
+    """Return the path of an output file, after checks that would otherwise fail after the work.
 
     Parameters
     ----------
     endings
-        Of the names of files of this kind, in lower case.
+        Allowed endings of the file name, in lower case.
     asked
-        The option that named it, for messages.
+        The option that named the file, for messages.
     makes_folder
-        Whether its folder is made when it is written.
+        Whether the folder is created on writing.
 
     Raises
     ------
     SelectionError
-        The name has another ending: it might be that of a log.
+        The name has another ending; it might be that of a log.
     WriteError
-        A folder has that name, or there is no folder that it would be in.
+        The path is a folder, or its folder does not exist.
     """
     place = Path(path)
     called = f"{asked} {path}".lstrip()
@@ -84,15 +84,15 @@ def check_place(
 
 
 def write_bytes(path: Path, content: bytes, *, over: Revision | None = None) -> Path:
-    """Write a file so that anyone, at any moment, finds the old one or the new one, whole.
+    """Write a file atomically: readers find either the old content or the new one.
 
-    The content goes to a hidden file beside it, is forced to disk, and takes the name in one
-    step. A symbolic link stays a link; permissions stay as they were.
+    The content goes to a hidden file beside it, is forced to disk, and is renamed. A symbolic link
+    stays a link; permissions stay as they were.
 
     Parameters
     ----------
     over
-        What `revision` said when the file was read: if it has changed since, nothing is written.
+        The `revision` of the file when it was read: if it has changed since, nothing is written.
 
     Raises
     ------
@@ -106,9 +106,9 @@ def write_bytes(path: Path, content: bytes, *, over: Revision | None = None) -> 
 
 @contextmanager
 def replacing(path: Path, *, over: Revision | None = None) -> Generator[Path]:
-    """Give a file to write to; it takes path's place when nothing was raised meanwhile.
+    """Yield a temporary file that replaces `path` if the block raises nothing.
 
-    As for `write_bytes`, for what is too large to be held in memory.
+    As `write_bytes`, for content too large to hold in memory.
 
     Raises
     ------
@@ -119,18 +119,18 @@ def replacing(path: Path, *, over: Revision | None = None) -> Generator[Path]:
     temporary: Path | None = None
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, temporary = temporary_in(target.parent, PREFIX)
+        descriptor, temporary = temporary_file(target.parent, PREFIX)
         os.close(descriptor)
         yield temporary
         if target.exists():
             shutil.copymode(target, temporary)
         else:
-            # Made private; a new result is as open as any other new file.
+            # mkstemp makes files private; a new file gets the default permissions.
             mask = os.umask(0)
             os.umask(mask)
             temporary.chmod(0o666 & ~mask)
-        sync(temporary)
-        take_place(temporary, target, path, over=over)
+        fsync(temporary)
+        replace_file(temporary, target, path, over=over)
         temporary = None
     except OSError as error:
         msg = f"{path} cannot be written ({error.strerror or error}); what was there is unchanged"
@@ -141,35 +141,37 @@ def replacing(path: Path, *, over: Revision | None = None) -> Generator[Path]:
                 temporary.unlink()
 
 
-def take_place(temporary: Path, target: Path, path: Path, *, over: Revision | None = None) -> None:
-    """Give a finished file the name of another, unless that has changed since it was read.
+def replace_file(
+    temporary: Path, target: Path, path: Path, *, over: Revision | None = None
+) -> None:
+    """Rename a finished file to `target`, unless that has changed since it was read.
 
     Raises
     ------
     WriteError
-        It has changed: messages call it by path.
+        It has changed; the message names it `path`.
     """
     if over is None:
         temporary.replace(target)
     else:
-        with alone(target.parent):
+        with locked(target.parent):
             if revision(target) != over:
-                raise changed(path)
+                raise changed_error(path)
             temporary.replace(target)
-    # The new name itself must survive a power cut; not every system can sync a folder.
+    # The rename itself must survive a power cut; not every system can sync a folder.
     with suppress(OSError):
-        sync(target.parent)
+        fsync(target.parent)
 
 
-def changed(path: Path) -> WriteError:
-    """Return the error about a file that somebody else wrote to while we worked on it."""
+def changed_error(path: Path) -> WriteError:
+    """Return the error for a file that another process changed meanwhile."""
     return WriteError(
         f"{path} was changed by another process meanwhile; nothing was written: run it again"
     )
 
 
 def revision(path: Path) -> Revision | None:
-    """Return what tells this state of a file from any other; None where there is no file."""
+    """Return the identity of a file's current state; None where there is no file."""
     try:
         there = path.stat()
     except FileNotFoundError:
@@ -178,19 +180,19 @@ def revision(path: Path) -> Revision | None:
 
 
 @contextmanager
-def alone(folder: Path) -> Generator[None]:
-    """Keep other programs of ours from writing to files in this folder meanwhile.
+def locked(folder: Path) -> Generator[None]:
+    """Lock a folder against other processes of this package that write to it.
 
-    Not to be used inside itself: it would wait for its own end.
+    Not reentrant: a nested lock of the same folder would wait for ever.
     """
     try:
         import fcntl
-    except ImportError:  # Windows: a file is still replaced as a whole, only not guarded.
+    except ImportError:  # Windows: a file is still replaced atomically, only without the lock.
         yield
         return
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        # Where a file system has no locks, such as some network drives, go on without.
+        # Some network drives have no locks.
         with suppress(OSError):
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
@@ -198,8 +200,8 @@ def alone(folder: Path) -> Generator[None]:
         os.close(descriptor)
 
 
-def temporary_in(folder: Path, prefix: str, suffix: str = "") -> tuple[int, Path]:
-    """Open a new file in a folder, and remove what killed processes left there before.
+def temporary_file(folder: Path, prefix: str, suffix: str = "") -> tuple[int, Path]:
+    """Open a new temporary file in a folder, and remove those of killed processes.
 
     Its name begins with the prefix, this process and this machine.
     """
@@ -213,7 +215,7 @@ def temporary_in(folder: Path, prefix: str, suffix: str = "") -> tuple[int, Path
 
 
 def remove_leftovers(folder: Path, prefix: str) -> None:
-    """Remove what a killed process left half written, but nothing of one that may still run."""
+    """Remove temporary files of killed processes, but none of a process that may still run."""
     for left in folder.glob(f"{prefix}*"):
         owner = _OWNER.match(left.name.removeprefix(prefix))
         with suppress(OSError):
@@ -222,7 +224,7 @@ def remove_leftovers(folder: Path, prefix: str) -> None:
 
 
 def _is_left_over(file: Path, pid: int, machine: str) -> bool:
-    # On Windows asking for a process would end it.
+    # On Windows os.kill(pid, 0) would end the process.
     if machine != _machine() or os.name == "nt":
         return time.time() - file.stat().st_mtime > _ABANDONED
     try:
@@ -235,11 +237,11 @@ def _is_left_over(file: Path, pid: int, machine: str) -> bool:
 
 
 def _machine() -> str:
-    """Name this machine, or container: the numbers of its processes mean nothing on another."""
+    """Identify this machine or container, within which process numbers have a meaning."""
     return f"{zlib.crc32(platform.node().encode(errors='replace')):08x}"
 
 
-def sync(path: Path) -> None:
+def fsync(path: Path) -> None:
     """Force a file, or the names in a folder, to disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
@@ -248,13 +250,13 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def parsed(content: bytes, path: Path) -> Any:
-    """Parse what a file holds, with or without a mark of its encoding in front.
+def parse_json(content: bytes, path: Path) -> Any:
+    """Parse the JSON content of a file, with or without a byte order mark.
 
     Raises
     ------
     LogError
-        It is not UTF-8, no JSON, or JSON that nobody meant: numbers of thousands of digits.
+        It is not UTF-8, not JSON, or JSON with numbers of thousands of digits.
     """
     try:
         return json.loads(content.decode("utf-8-sig"))
@@ -269,32 +271,34 @@ def parsed(content: bytes, path: Path) -> Any:
         raise LogError(msg) from error
 
 
-def write_ours(table: Any, path: Path, key: bytes, meta: Mapping[str, Any]) -> Path:
-    """Write an Arrow table with JSON under a key of its metadata, whole or not at all.
+def write_signed(table: Any, path: Path, key: bytes, meta: Mapping[str, Any]) -> Path:
+    """Write an Arrow table atomically, with JSON under a key of its metadata.
 
-    Pages have checksums, and so has the JSON, so that a damaged file cannot pass for another fit.
+    Pages and the JSON have checksums, so that damage is detected.
     """
     pq: Any = import_module("pyarrow.parquet")
     buffer = BytesIO()
     pq.write_table(
-        table.replace_schema_metadata(signed(key, meta)), buffer, write_page_checksum=True
+        table.replace_schema_metadata(signed_metadata(key, meta)), buffer, write_page_checksum=True
     )
     return write_bytes(path, buffer.getvalue())
 
 
-def signed(key: bytes, meta: Mapping[str, Any]) -> dict[bytes, bytes]:
-    """Return metadata of a schema: JSON under a key, and its digest."""
+def signed_metadata(key: bytes, meta: Mapping[str, Any]) -> dict[bytes, bytes]:
+    """Return schema metadata: JSON under a key, and its digest."""
     text = json.dumps(meta).encode()
     return {key: text, key + _DIGEST: hashlib.sha256(text).hexdigest().encode()}
 
 
-def signed_meta(path: Path, found: Mapping[bytes, bytes] | None, key: bytes, other: str) -> Any:
-    """Return the JSON that `signed` wrote.
+def verified_metadata(
+    path: Path, found: Mapping[bytes, bytes] | None, key: bytes, other: str
+) -> Any:
+    """Return the JSON of `signed_metadata` after checking its digest.
 
     Raises
     ------
     LogError
-        None there, of which ``other`` is said, or damaged.
+        The key is missing (the message ends in ``other``), or the JSON is damaged.
     """
     meta = found or {}
     if key not in meta:
@@ -302,18 +306,18 @@ def signed_meta(path: Path, found: Mapping[bytes, bytes] | None, key: bytes, oth
     digest = meta.get(key + _DIGEST)
     if digest is not None and hashlib.sha256(meta[key]).hexdigest().encode() != digest:
         raise LogError(f"{path} is damaged: restore it from a copy, or make it again")
-    with rebuilding(path):
+    with reporting_damage(path):
         return json.loads(meta[key])
 
 
-def read_ours(path: Path, key: bytes, *, expected: str, other: str) -> tuple[Any, dict[str, Any]]:
-    """Read a Parquet file of ours, and the JSON under this key of its metadata.
+def read_signed(path: Path, key: bytes, *, expected: str, other: str) -> tuple[Any, dict[str, Any]]:
+    """Read a file of `write_signed`: its table, and the JSON under the key.
 
     Raises
     ------
     LogError
-        No such file, no Parquet, a damaged one, or one without this key, of which ``other`` is
-        said.
+        No such file (the message ends in ``expected``), not Parquet, damaged, or without this key
+        (the message ends in ``other``).
     """
     pa: Any = import_module("pyarrow")
     pq: Any = import_module("pyarrow.parquet")
@@ -325,14 +329,14 @@ def read_ours(path: Path, key: bytes, *, expected: str, other: str) -> tuple[Any
         table.validate(full=True)
     except (OSError, UnicodeDecodeError, pa.ArrowException) as error:
         raise LogError(f"{path} is no Parquet file, or damaged, {expected}") from error
-    return table, signed_meta(path, table.schema.metadata, key, other)
+    return table, verified_metadata(path, table.schema.metadata, key, other)
 
 
 @contextmanager
-def rebuilding(path: Path) -> Generator[None]:
-    """Turn whatever goes wrong while a file of ours is taken apart into an error about the file.
+def reporting_damage(path: Path) -> Generator[None]:
+    """Turn errors while unpacking a file of this package into a `LogError` about the file.
 
-    We wrote it: what does not fit together has been damaged since, or comes from a later version.
+    The package wrote it: what does not fit has been damaged since, or is of a later version.
     """
     try:
         yield

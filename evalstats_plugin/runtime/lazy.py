@@ -1,4 +1,4 @@
-"""Load on first use: the public names of a package, and torch where it is installed."""
+"""Lazy loading: public names of a package on first use, and torch where it is installed."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def public_names(
 
 
 def need_torch(what: str, extra: str) -> None:
-    """Raise where torch, on which some models stand, is not installed.
+    """Raise `DesignError` if torch, which some models need, is not installed.
 
     Parameters
     ----------
     what
-        What needs it, in the plural, as messages name it.
+        What needs it, in the plural, for the message.
     extra
         Extra of this package that installs it.
     """

@@ -1,10 +1,15 @@
-"""Where to compute, whether it fits there, and its random numbers."""
-# PART cholesky - Cholesky factors for loops that are not to wait for a device.
-# PART polya_gamma - Pólya–Gamma numbers, which turn logistic likelihoods into normal ones [PSW13]_.
+"""Devices, memory checks, Cholesky factors and Pólya–Gamma draws in torch.
+
+* `resolve_device`, `resolve_dtype`, `generator_of`, `check_memory`: where to compute
+* `cholesky`: factors without waiting for the device
+* `polya_gamma`, `polya_gamma_mean`, `polya_gamma_variance`: Pólya–Gamma variables PG(n, z), which
+  make logistic likelihoods conditionally normal [PSW13]_
+"""
 
 # torch's stubs leave parts of these calls untyped.
 # pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
 # pyright: reportUnknownVariableType=false
+
 from __future__ import annotations
 
 import math
@@ -22,20 +27,18 @@ _DTYPES: Mapping[str, torch.dtype] = MappingProxyType(
     {"float64": torch.float64, "float32": torch.float32}
 )
 
-
 MANY = 64
+"""Greatest n of a PG(n, z) that is drawn as a sum; larger ones are drawn as normal."""
 
-
-# Where the two series of the density change over.
+# Where the sampler changes between the two series of the density.
 _TURN = 0.64
 
-
-# Φ(-1/√turn).
+# Φ(-1/√_TURN).
 _EDGE = 0.5 * math.erfc(math.sqrt(0.5 / _TURN))
 
 
 def resolve_device(device: str | torch.device) -> torch.device:
-    """Return the device named; ``"auto"`` is CUDA where there is one."""
+    """Return the named device; ``"auto"`` is CUDA if available."""
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
@@ -50,7 +53,7 @@ def resolve_device(device: str | torch.device) -> torch.device:
 
 
 def resolve_dtype(dtype: str | torch.dtype) -> torch.dtype:
-    """Return the floating-point numbers named, ``"float64"`` or ``"float32"``."""
+    """Return the named floating-point type, ``"float64"`` or ``"float32"``."""
     if isinstance(dtype, torch.dtype):
         return dtype
     if dtype not in _DTYPES:
@@ -59,14 +62,14 @@ def resolve_dtype(dtype: str | torch.dtype) -> torch.dtype:
 
 
 def generator_of(rng: np.random.Generator, device: torch.device) -> torch.Generator:
-    """Random numbers of torch on a device, seeded from NumPy's."""
+    """Return a torch generator on a device, seeded from NumPy's."""
     return torch.Generator(device).manual_seed(int(rng.integers(2**62)))
 
 
 def check_memory(needed: int, device: torch.device, what: str, *, otherwise: str = "") -> None:
-    """Raise `DesignError` where a fit needs more bytes than there are.
+    """Raise `DesignError` where a fit needs more bytes than are free.
 
-    `otherwise` is what else than fewer at a time would help.
+    `otherwise` is a further remedy for the message, besides fitting fewer at a time.
     """
     free = _free_memory(device)
     if free is None or needed <= free:
@@ -79,7 +82,7 @@ def check_memory(needed: int, device: torch.device, what: str, *, otherwise: str
 
 
 def _free_memory(device: torch.device) -> int | None:
-    """Bytes free, or None where the system does not tell."""
+    """Free bytes, or None where unknown."""
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
     table = Path("/proc/meminfo")
@@ -90,9 +93,9 @@ def _free_memory(device: torch.device) -> int | None:
 
 
 def cholesky(matrix: Tensor) -> Tensor:
-    """Lower factors of matrices (..., n, n); NaN of those that are not positive definite.
+    """Lower Cholesky factors of matrices (..., n, n); NaN for those not positive definite.
 
-    ``torch.linalg.cholesky`` raises an error there, for which the host must wait for the device.
+    ``torch.linalg.cholesky`` raises an error instead, for which the host must wait for the device.
 
     >>> cholesky(torch.tensor([[4.0, 2.0], [2.0, 5.0]]))
     tensor([[2., 0.],
@@ -104,15 +107,15 @@ def cholesky(matrix: Tensor) -> Tensor:
     return factor.masked_fill((failed != 0)[..., None, None], torch.nan)
 
 
-def mean(n: Tensor, z: Tensor) -> Tensor:
-    """E PG(n, z) = n tanh(z/2) / (2z)."""
+def polya_gamma_mean(n: Tensor, z: Tensor) -> Tensor:
+    """Mean of PG(n, z): n tanh(z/2) / (2z)."""
     x = z.abs().clamp_min(1e-4)
-    # Next to 0 the series, 1/4 - z²/48: the quotient would lose digits.
+    # Near 0 the quotient would lose digits: use the series 1/4 - z²/48.
     return n * torch.where(z.abs() < 1e-3, 0.25 - z * z / 48, torch.tanh(x / 2) / (2 * x))
 
 
-def variance(n: Tensor, z: Tensor) -> Tensor:
-    """Var PG(n, z) = n (sinh z - z) / (4 z³ cosh²(z/2)), without overflow."""
+def polya_gamma_variance(n: Tensor, z: Tensor) -> Tensor:
+    """Variance of PG(n, z): n (sinh z - z) / (4 z³ cosh²(z/2)), without overflow."""
     x = z.abs().clamp_min(0.05)
     e = torch.exp(-x)
     # sinh z / cosh²(z/2) = 2 tanh(z/2), and 1 / cosh²(z/2) = 4 e^-z / (1 + e^-z)².
@@ -128,11 +131,11 @@ def polya_gamma(n: Tensor, z: Tensor, generator: torch.Generator) -> Tensor:
     if not n.numel():
         return out
     many = n > MANY
-    # One wait for both.
+    # One wait for the device for both.
     top, most = torch.stack([n.max(), torch.where(many, 0, n).max()]).tolist()
     if top > MANY:
         noise = torch.randn(z.shape, generator=generator, dtype=z.dtype, device=z.device)
-        normal = mean(n, z) + variance(n, z).sqrt() * noise
+        normal = polya_gamma_mean(n, z) + polya_gamma_variance(n, z).sqrt() * noise
         out = torch.where(many, normal.clamp_min(1e-12), out)
     for k in range(math.ceil(most)):
         at = torch.nonzero(~many & (n > k), as_tuple=True)
@@ -141,7 +144,7 @@ def polya_gamma(n: Tensor, z: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def _one(z: Tensor, generator: torch.Generator) -> Tensor:
-    """PG(1, z) = J*(1, z/2) / 4, shape (K,), by rejection, all at once until all are drawn."""
+    """Draw PG(1, z) = J*(1, z/2) / 4, shape (K,), by rejection, in parallel until all are drawn."""
     half = z.abs() / 2
     out, left = torch.empty_like(half), torch.arange(len(half), device=z.device)
     rate = math.pi**2 / 8 + half * half / 2
@@ -153,27 +156,27 @@ def _one(z: Tensor, generator: torch.Generator) -> Tensor:
         u = _uniform(h, generator)
         tail = _TURN - torch.log(_uniform(h, generator)) / rate[left]
         x = torch.where(u < share[left], tail, _truncated(h, u >= share[left], generator))
-        # Those that are not kept are drawn over.
+        # Rejected ones are drawn again.
         out[left] = x
         left = left[~_accepted(x, generator)]
     return out / 4
 
 
 def _uniform(like: Tensor, generator: torch.Generator) -> Tensor:
-    """On (0, 1), of which logarithms are finite."""
+    """Uniform on (0, 1), with finite logarithms."""
     drawn = torch.rand(like.shape, generator=generator, dtype=like.dtype, device=like.device)
     return drawn.clamp_min(1e-300)
 
 
 def _inverse_gaussian_below(h: Tensor) -> Tensor:
-    """P(X < turn) of an inverse Gaussian of mean 1/h and shape 1."""
+    """P(X < _TURN) of an inverse Gaussian of mean 1/h and shape 1."""
     root = 1 / math.sqrt(_TURN)
     first = torch.special.ndtr(root * (_TURN * h - 1))
     return first + torch.exp(2 * h + torch.special.log_ndtr(-root * (_TURN * h + 1)))
 
 
 def _truncated(h: Tensor, wanted: Tensor, generator: torch.Generator) -> Tensor:
-    """Inverse Gaussian of mean 1/h, shape 1, below the turn; 0 where none is wanted."""
+    """Inverse Gaussian of mean 1/h and shape 1, truncated to (0, _TURN); 0 where not wanted."""
     out = torch.zeros_like(h)
     left = wanted.nonzero()[:, 0]
     while len(left):
@@ -188,12 +191,12 @@ def _truncated(h: Tensor, wanted: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def _chi_tail(h: Tensor, generator: torch.Generator) -> Tensor:
-    """1/X² of a standard normal X beyond 1/√turn: inverse Gaussian with h = 0 below the turn."""
+    """1/X² of a standard normal X beyond 1/√_TURN: the truncated inverse Gaussian for h = 0."""
     return torch.special.ndtri(_EDGE * _uniform(h, generator)) ** -2
 
 
 def _inverse_gaussian(h: Tensor, generator: torch.Generator) -> Tensor:
-    """Of mean 1/h and shape 1 [MSH76]_."""
+    """Inverse Gaussian of mean 1/h and shape 1 [MSH76]_."""
     m = 1 / h.clamp_min(1e-8)
     y = torch.randn(h.shape, generator=generator, dtype=h.dtype, device=h.device).square()
     # The smaller root, without subtracting nearly equal numbers.
@@ -202,7 +205,7 @@ def _inverse_gaussian(h: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def _accepted(x: Tensor, generator: torch.Generator) -> Tensor:
-    """Compare with the alternating series, whose partial sums bound it from both sides."""
+    """Accept or reject by the alternating series, whose partial sums bound it from both sides."""
     first = _term(0, x)
     y = _uniform(x, generator) * first
     total, decided = first, torch.zeros_like(x, dtype=torch.bool)
@@ -219,6 +222,7 @@ def _accepted(x: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def _term(n: int, x: Tensor) -> Tensor:
+    """Term n of the density's series."""
     k = n + 0.5
     low = (2 / (math.pi * x)) ** 1.5 * torch.exp(-2 * k * k / x)
     high = torch.exp(-k * k * math.pi**2 * x / 2)

@@ -1,12 +1,10 @@
-"""Independent pieces of work, one after the other or on the engine asked for.
+"""Parallel maps over processes, Dask or Ray, and progress reports of long computations.
 
-Loky runs them in processes of this machine, joblib on a Dask cluster, Ray on one of its own.
-Results come in the order of the pieces. No piece depends on who does it, and each is done by one
-thread, as sums by several differ in their last digits: the same numbers, wherever.
+Inside `workers`, `parallel_map` hands independent pieces of work to other processes: loky's on this
+machine, joblib's on a Dask cluster, or Ray's. Results come in the order of the pieces. Each piece
+is computed by one thread, because sums by several threads differ in their last digits: results are
+the same wherever they are computed. `report_progress` calls the listener of `listening`.
 """
-# PART local_processes - Processes of this machine that do pieces of work: see `engines`.
-# PART compute_clusters - Connections to clusters that do pieces of work: see `engines`.
-# PART progress - How far a long computation is, for whoever asked to be told.
 
 from __future__ import annotations
 
@@ -30,94 +28,72 @@ from evalstats_plugin.errors import DesignError, SelectionError, no_such
 
 BACKENDS = ("loky", "dask", "ray")
 
-
 _NEEDED = {
     "loky": ("joblib", "threadpoolctl"),
     "dask": ("joblib", "threadpoolctl", "distributed"),
     "ray": ("threadpoolctl", "ray"),
 }
 
-
 _RETRIES = 3
-"""Times that a pool is made anew after one of its processes was killed."""
-
+"""Times that a pool is restarted after one of its processes was killed."""
 
 Result = TypeVar("Result")
-
-
 _ENGINE: ContextVar[Engine | None] = ContextVar("evalstats_engine", default=None)
-
 
 _ONE_THREAD = (
     "BLIS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS", "OMP_NUM_THREADS",
     "OPENBLAS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS",
 )  # fmt: skip
 
-
 _AHEAD = 2
-"""Pieces that are handed out for each process."""
-
+"""Pieces handed out ahead, per process."""
 
 _ALIGNED = 64
 
-
 _CODER = "joblib.externals.loky.cloudpickle_wrapper"
-"""That of loky: functions without a name, and those of a session, can be handed out too."""
-
+"""Loky's pickler, which can also handle lambdas and functions of an interactive session."""
 
 _PACKAGE = "evalstats-plugin"
 
+_ANSWER_TIMEOUT = 8.0
+"""Seconds to wait for a scheduler's answer: Dask itself tries for 30, or waits for ever."""
 
-_ANSWER = 8.0
-"""Seconds within which a scheduler says that it is one: Dask tries for 30, or waits for ever."""
-
-
-_PATIENCE = 10
+_WORKER_TIMEOUT = 10
 """Seconds to wait for the first worker of a cluster."""
 
-
 _LISTENER: ContextVar[Listener | None] = ContextVar("evalstats_irt_progress", default=None)
-
-
-class Engine(NamedTuple):
-    """What does the work."""
-
-    n_jobs: int
-    backend: str
-    processes: LocalProcesses | None = None
-    """Those of this machine."""
 
 
 @contextmanager
 def workers(
     n_jobs: int = -1, backend: str = "loky", address: str | None = None
 ) -> Generator[None, None, None]:
-    """Do what is independent in several processes at once, inside this block.
+    """Run independent work in several processes inside this block.
 
-    Logs, replicates of bootstraps, folds of cross-validations, fits by metric and simulated
-    tests are.
+    Independent are logs, bootstrap replicates, cross-validation folds, fits by metric and simulated
+    tests.
 
     Parameters
     ----------
     n_jobs
-        Processes; -1 is one for each core, or all of a cluster.
+        Number of processes; -1 is one for each core, or all of a cluster.
     backend
-        ``"loky"``: on this machine. ``"dask"``, ``"ray"``: on a cluster, whose machines have this
-        version of the package, and find logs under the same paths.
+        ``"loky"``: on this machine. ``"dask"``, ``"ray"``: on a cluster, whose machines need this
+        version of the package, and logs under the same paths.
     address
-        Of the scheduler of a running cluster; None starts one here.
+        Address of the scheduler of a running cluster; None starts a cluster here.
 
     Raises
     ------
     SelectionError
-        No such backend, or one that is not installed.
+        Unknown backend, or one that is not installed.
     DesignError
-        No processes, or nobody at the address, or workers with another version of the package.
+        No processes, no scheduler at the address, or workers with another version of the package.
 
     Examples
     --------
     >>> with workers(2):
-    ...     list(mapped(abs, [-1, 2]))
+    ...     list(parallel_map(abs, [-1, 2]))
     [1, 2]
     """
     if backend not in BACKENDS:
@@ -147,7 +123,7 @@ def workers(
 
 
 def n_workers() -> int:
-    """How many pieces are done at once: 1 outside of `workers`."""
+    """Number of pieces computed at once: 1 outside of `workers`."""
     engine = _ENGINE.get()
     if engine is None:
         return 1
@@ -161,19 +137,19 @@ def n_workers() -> int:
         return max(1, int(joblib.effective_n_jobs(engine.n_jobs)))
 
 
-def mapped(
+def parallel_map(
     function: Callable[..., Result], pieces: Iterable[Any], *, here: bool = False
 ) -> Iterator[Result]:
-    """Give `function(piece)` for each piece, in order.
+    """Yield `function(piece)` for each piece, in order.
 
-    In this process outside of `workers`, or if it is to be `here`: each when it is asked for. What
-    a piece raises is raised here. Pieces of a process that is killed are done again by others.
+    Outside of `workers`, or with `here`, pieces are computed lazily in this process. Exceptions of
+    a piece are raised here. Pieces of a killed process are computed again by others.
 
-    Where pieces use torch it is loaded before this is called, so that its threads can be limited.
+    If pieces use torch, load it before the call, so that its threads can be limited.
     """
     engine = _ENGINE.get()
     if here or engine is None or engine.n_jobs == 1:
-        yield from map(partial(_by_one_thread, function), pieces)
+        yield from map(partial(_single_threaded, function), pieces)
         return
     fresh, pending = iter(pieces), deque[Any]()
 
@@ -183,14 +159,14 @@ def mapped(
             pending.append(piece)
             yield piece
 
-    # Clusters do the work of a lost process again by themselves, and give up after a few times.
+    # Clusters repeat the work of a lost process by themselves, and give up after a few times.
     retries = _RETRIES if engine.backend == "loky" else 0
     for attempt in range(retries + 1):
         try:
             for result in _tasks(engine, function, handed_out(list(pending))):
                 pending.popleft()
                 yield result
-        except _killed(engine) as error:
+        except _loss_errors(engine) as error:
             if attempt == retries:
                 msg = (
                     f"processes were killed {_RETRIES + 1} times, likely for lack of memory: take "
@@ -203,8 +179,8 @@ def mapped(
             return
 
 
-def _by_one_thread(function: Callable[..., Result], piece: Any) -> Result:
-    """Do a piece here; threads are as before afterwards."""
+def _single_threaded(function: Callable[..., Result], piece: Any) -> Result:
+    """Compute a piece in this process with one thread, and restore the threads afterwards."""
     torch: Any = sys.modules.get("torch")
     if torch is None:
         with _limited():
@@ -219,58 +195,115 @@ def _by_one_thread(function: Callable[..., Result], piece: Any) -> Result:
 
 
 def _limited() -> Any:
-    """Keep numpy's linear algebra to one thread."""
+    """Limit NumPy's linear algebra to one thread."""
     found = _libraries(len(sys.modules))
-    # Without it there are no workers either, whose numbers could be others.
+    # Without threadpoolctl there are no workers either, whose results could differ.
     return nullcontext() if found is None else found.limit(limits=1)
 
 
 @lru_cache(maxsize=1)
 def _libraries(_n_modules: int) -> Any:
-    """Find the libraries that have threads: anew when modules were loaded, as it takes 1 ms."""
+    """Find the threaded libraries; repeated only when modules were loaded, as it takes 1 ms."""
     try:
         return import_module("threadpoolctl").ThreadpoolController()
     except ImportError:
         return None
 
 
-def _elsewhere(folder: str, function: Callable[..., Result], piece: Any) -> Result:
-    """Do a piece in a process of ours, in the same folder, should it be there."""
-    if str(Path.cwd()) != folder and Path(folder).is_dir():
-        os.chdir(folder)
-    # Not undone: another thread of this process may be in the middle of a piece.
-    _limited()
-    if torch := sys.modules.get("torch"):
-        torch.set_num_threads(1)
-    return function(piece)
+@contextmanager
+def listening(listener: Listener | None) -> Generator[None, None, None]:
+    """Report the progress of computations inside this block, in this thread, to the listener."""
+    before = _LISTENER.set(listener)
+    try:
+        yield
+    finally:
+        _LISTENER.reset(before)
+
+
+def report_progress(stage: str, done: int, total: int | None = None) -> None:
+    """Report progress to the registered listener, if any.
+
+    >>> reports = []
+    >>> with listening(reports.append):
+    ...     report_progress("step", 3)
+    >>> report_progress("step", 4)
+    >>> reports
+    [Progress(stage='step', done=3, total=None)]
+    """
+    listener = _LISTENER.get()
+    if listener is not None:
+        listener(Progress(stage, done, total))
+
+
+def with_progress(stage: str, steps: range) -> Iterator[int]:
+    """Yield the steps one by one, and report each.
+
+    The reported total is the number of steps: an upper bound where a loop may end before.
+    """
+    for place, step in enumerate(steps, 1):
+        report_progress(stage, place, len(steps))
+        yield step
+
+
+class Progress(NamedTuple):
+    """State of a computation."""
+
+    stage: str
+    """Kind of step, such as ``"step"`` or ``"draw"``."""
+    done: int
+    total: int | None
+    """None where unknown, as for steps until convergence."""
+
+
+Listener = Callable[[Progress], None]
+
+
+class Engine(NamedTuple):
+    """Backend of the enclosing `workers` block."""
+
+    n_jobs: int
+    backend: str
+    processes: LocalProcesses | None = None
+    """Local processes, for loky."""
 
 
 def _tasks(
     engine: Engine, function: Callable[..., Result], pieces: Iterator[Any]
 ) -> Iterator[Result]:
     if engine.processes is not None:
-        there = partial(_elsewhere, str(Path.cwd()), function)
+        there = partial(_in_worker, str(Path.cwd()), function)
         return engine.processes.results(there, pieces)
     return (_ray_tasks if engine.backend == "ray" else _dask_tasks)(engine, function, pieces)
+
+
+def _in_worker(folder: str, function: Callable[..., Result], piece: Any) -> Result:
+    """Compute a piece in a worker process, in the same folder if it exists there."""
+    if str(Path.cwd()) != folder and Path(folder).is_dir():
+        os.chdir(folder)
+    # Not undone: another thread of this process may be computing a piece.
+    _limited()
+    if torch := sys.modules.get("torch"):
+        torch.set_num_threads(1)
+    return function(piece)
 
 
 def _dask_tasks(
     engine: Engine, function: Callable[..., Result], pieces: Iterator[Any]
 ) -> Iterator[Result]:
     joblib: Any = import_module("joblib")
-    # Threads named in Parallel itself, joblib 1.6 hands Dask arguments that it does not know.
+    # If Parallel itself got n_jobs, joblib 1.6 would pass arguments to Dask that it does not know.
     with joblib.parallel_config(engine.backend, n_jobs=engine.n_jobs):
         parallel = joblib.Parallel(return_as="generator")
-    run = joblib.delayed(partial(_elsewhere, str(Path.cwd()), function))
+    run = joblib.delayed(partial(_in_worker, str(Path.cwd()), function))
     return parallel(run(piece) for piece in pieces)
 
 
 def _ray_tasks(
     engine: Engine, function: Callable[..., Result], pieces: Iterator[Any]
 ) -> Iterator[Result]:
-    # Not by joblib: Ray's backend for it gives results only when all are there.
+    # Not by joblib: with Ray's backend it returns results only when all are there.
     ray: Any = import_module("ray")
-    task, sent = ray.remote(max_retries=_RETRIES)(_elsewhere), ray.put(function)
+    task, sent = ray.remote(max_retries=_RETRIES)(_in_worker), ray.put(function)
     room = engine.n_jobs if engine.n_jobs > 0 else 2 * n_workers()
     folder, waiting, unfinished = str(Path.cwd()), deque[Any](), list[Any]()
 
@@ -295,8 +328,8 @@ def _ray_tasks(
             ray.cancel(left)
 
 
-def _killed(engine: Engine) -> tuple[type[Exception], ...]:
-    """What is raised when a process is gone, and on a cluster gone too often."""
+def _loss_errors(engine: Engine) -> tuple[type[Exception], ...]:
+    """Exceptions raised when a process is lost, on a cluster repeatedly."""
     home, names = {
         "loky": ("joblib.externals.loky.process_executor", ("TerminatedWorkerError",)),
         "dask": ("distributed", ("KilledWorker",)),
@@ -306,10 +339,10 @@ def _killed(engine: Engine) -> tuple[type[Exception], ...]:
 
 
 class LocalProcesses:
-    """Started with the first piece, and again after one of them was killed.
+    """Pool of loky processes, started with the first piece, and again after one was killed.
 
-    Loky itself, not joblib's `Parallel` on it: that shares its processes with whatever runs next,
-    and kills them when results are left unread.
+    Not joblib's `Parallel`, which shares its processes with whatever runs next, and kills them when
+    results are left unread.
     """
 
     def __init__(self, n_jobs: int) -> None:
@@ -319,18 +352,18 @@ class LocalProcesses:
     def results(
         self, function: Callable[[Any], Result], pieces: Iterable[Any]
     ) -> Generator[Result, None, None]:
-        """Give ``function(piece)`` for each piece, in order; some pieces are taken ahead.
+        """Yield ``function(piece)`` for each piece, in order; some pieces are computed ahead.
 
         Raises
         ------
         BrokenExecutor
-            A process was killed; the next call starts others.
+            A process was killed; the next call starts new ones.
         """
-        with _written(function) as folder:
+        with _shared(function) as folder:
             executor, waiting = self._ready(), deque[Any]()
             try:
                 for piece in pieces:
-                    waiting.append(executor.submit(_done, str(folder), piece))
+                    waiting.append(executor.submit(_run, str(folder), piece))
                     if len(waiting) >= _AHEAD * self.n_jobs:
                         yield waiting.popleft().result()
                 while waiting:
@@ -343,7 +376,7 @@ class LocalProcesses:
                     left.cancel()
 
     def close(self) -> None:
-        """End them, whatever they are doing."""
+        """Kill the processes, even in the middle of a piece."""
         executor, self._executor = self._executor, None
         if executor is not None:
             executor.shutdown(wait=True, kill_workers=True)
@@ -353,33 +386,33 @@ class LocalProcesses:
             loky: Any = import_module("joblib.externals.loky")
             one_thread = dict.fromkeys(_ONE_THREAD, "1")
             self._executor = loky.ProcessPoolExecutor(
-                self.n_jobs, env=one_thread, initializer=_stay
+                self.n_jobs, env=one_thread, initializer=_allow_memory_growth
             )
         return self._executor
 
 
-def _stay() -> None:
-    """Let a process grow: it ends with the block.
+def _allow_memory_growth() -> None:
+    """Switch off loky's memory check; processes end with the block anyway.
 
-    Loky takes growth by 300 MB, such as importing torch, for a leak, ends the process, and warns in
-    the thread that gives out the work. Where warnings are errors that is the end of this thread.
+    Loky treats growth by 300 MB, such as importing torch, as a leak, ends the process, and warns in
+    the thread that hands out the work. Where warnings are errors, that ends the thread.
     """
     executor: Any = import_module("joblib.externals.loky.process_executor")
     executor._USE_PSUTIL = False
 
 
 @contextmanager
-def _written(function: Callable[..., Any]) -> Generator[Path, None, None]:
-    """Write a function, with all that it holds, for the processes to read: anew for each piece.
+def _shared(function: Callable[..., Any]) -> Generator[Path, None, None]:
+    """Pickle a function to a temporary folder, from which workers load it for each piece.
 
-    All share the memory of its arrays; what one writes to them nobody else sees.
+    Workers map its arrays into shared memory, copy on write.
     """
     arrays: list[Any] = []
     code: bytes = import_module(_CODER).dumps(function, protocol=5, buffer_callback=arrays.append)
     with tempfile.TemporaryDirectory(prefix="evalstats-") as name:
         folder, places = Path(name), list[tuple[int, int]]()
         with (folder / "arrays").open("wb") as file:
-            # Nothing at all could not be mapped into memory.
+            # An empty file cannot be mapped into memory.
             file.write(bytes(_ALIGNED))
             for array in arrays:
                 file.write(bytes(-file.tell() % _ALIGNED))
@@ -390,16 +423,14 @@ def _written(function: Callable[..., Any]) -> Generator[Path, None, None]:
         yield folder
 
 
-def _done(folder: str, piece: Any) -> Any:
-    return _read(folder)(piece)
-
-
-def _read(folder: str) -> Callable[[Any], Any]:
+def _run(folder: str, piece: Any) -> Any:
+    """Apply the function of `_shared` to a piece, in a worker process."""
     places: list[tuple[int, int]] = json.loads((Path(folder) / "places").read_text())
     with (Path(folder) / "arrays").open("rb") as file:
         whole = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY))
     buffers = [whole[start:stop] for start, stop in places]
-    return import_module(_CODER).loads((Path(folder) / "code").read_bytes(), buffers=buffers)
+    code = (Path(folder) / "code").read_bytes()
+    return import_module(_CODER).loads(code, buffers=buffers)(piece)
 
 
 @contextmanager
@@ -409,7 +440,7 @@ def on_dask(address: str | None) -> Generator[None, None, None]:
     Raises
     ------
     DesignError
-        Where nobody answers, or there are no workers, or some with another version of ours.
+        No scheduler answers, or it has no workers, or some have another version of the package.
     """
     distributed: Any = import_module("distributed")
     if address is not None:
@@ -417,10 +448,10 @@ def on_dask(address: str | None) -> Generator[None, None, None]:
     try:
         client = distributed.Client(address, set_as_default=True)
     except (OSError, ValueError) as error:
-        raise _nobody(address, error) from error
+        raise _no_scheduler(address, error) from error
     with client:
         try:
-            client.wait_for_workers(1, timeout=_PATIENCE)
+            client.wait_for_workers(1, timeout=_WORKER_TIMEOUT)
             check_versions(client.run(version, _PACKAGE))
         except TimeoutError as error:
             msg = f"the Dask scheduler at {address} has no workers: start some, dask worker ADDRESS"
@@ -432,32 +463,32 @@ def on_dask(address: str | None) -> Generator[None, None, None]:
 
 
 def _check_answer(distributed: Any, address: str) -> None:
-    """Raise where no Dask scheduler answers soon."""
+    """Raise `DesignError` unless a Dask scheduler answers in time."""
     # Not at the top: commands that use no cluster start without it.
     import asyncio
     from concurrent.futures import ThreadPoolExecutor
 
     async def ask() -> None:
         security = distributed.Security().get_connection_args("client")
-        # The greetings are part of it, for which a client would wait without end.
-        comm = await distributed.comm.connect(address, timeout=_ANSWER, **security)
+        # Includes the handshake, for which a client would wait for ever.
+        comm = await distributed.comm.connect(address, timeout=_ANSWER_TIMEOUT, **security)
         comm.abort()
 
     def within_time() -> None:
-        asyncio.run(asyncio.wait_for(ask(), _ANSWER))
+        asyncio.run(asyncio.wait_for(ask(), _ANSWER_TIMEOUT))
 
-    # In another thread, as this one may have a loop of its own that runs (notebooks).
+    # In another thread, because this one may have a running event loop (notebooks).
     with ThreadPoolExecutor(1) as thread:
         try:
             thread.submit(within_time).result()
         except TimeoutError as error:
-            raise _nobody(address, f"nothing was said in {_ANSWER:g} s") from error
+            raise _no_scheduler(address, f"nothing was said in {_ANSWER_TIMEOUT:g} s") from error
         except Exception as error:
-            # Who answers may speak another language, out of which anything can be read.
-            raise _nobody(address, error) from error
+            # Another kind of server may answer anything.
+            raise _no_scheduler(address, error) from error
 
 
-def _nobody(address: str | None, why: object) -> DesignError:
+def _no_scheduler(address: str | None, why: object) -> DesignError:
     msg = (
         f"no Dask scheduler answers at {address} ({why}), expected the address that "
         "'dask scheduler' shows when it starts, such as tcp://host:8786"
@@ -467,12 +498,12 @@ def _nobody(address: str | None, why: object) -> DesignError:
 
 @contextmanager
 def on_ray(address: str | None) -> Generator[None, None, None]:
-    """Connect to a Ray cluster; None starts one here. One that is connected already stays so.
+    """Connect to a Ray cluster; None starts one here. An existing connection is kept.
 
     Raises
     ------
     DesignError
-        Where nobody answers.
+        No cluster answers.
     """
     ray: Any = import_module("ray")
     ours = not ray.is_initialized()
@@ -490,57 +521,9 @@ def on_ray(address: str | None) -> Generator[None, None, None]:
 
 
 def check_versions(found: dict[str, str]) -> None:
-    """Raise where another version of the package would do the work."""
+    """Raise `DesignError` if a worker has another version of the package."""
     own = version(_PACKAGE)
     for worker, theirs in found.items():
         if theirs != own:
             msg = f"{worker} has {_PACKAGE} {theirs}, here it is {own}: install the same"
             raise DesignError(msg)
-
-
-class Progress(NamedTuple):
-    """Where a computation stands."""
-
-    stage: str
-    """What it does, such as ``"step"`` or ``"draw"``."""
-    done: int
-    total: int | None
-    """None where nobody can know, as for steps until convergence."""
-
-
-Listener = Callable[[Progress], None]
-
-
-@contextmanager
-def telling(listener: Listener | None) -> Generator[None, None, None]:
-    """Tell the listener of what is computed inside this block, in this thread."""
-    before = _LISTENER.set(listener)
-    try:
-        yield
-    finally:
-        _LISTENER.reset(before)
-
-
-def tell_progress(stage: str, done: int, total: int | None = None) -> None:
-    """Say how far it is, where someone listens.
-
-    >>> heard = []
-    >>> with telling(heard.append):
-    ...     tell_progress("step", 3)
-    >>> tell_progress("step", 4)
-    >>> heard
-    [Progress(stage='step', done=3, total=None)]
-    """
-    listener = _LISTENER.get()
-    if listener is not None:
-        listener(Progress(stage, done, total))
-
-
-def told(stage: str, steps: range) -> Iterator[int]:
-    """Give the steps one by one, telling of each.
-
-    The total is told as well: where a loop may end before, it is the most that there can be.
-    """
-    for place, step in enumerate(steps, 1):
-        tell_progress(stage, place, len(steps))
-        yield step

@@ -1,10 +1,14 @@
-"""One model on one task under one metric, made ready for a formula."""
-# PART clusters - What if items come in clusters: the same passage, the same repository, the same table?
+"""One model on one task under one metric, prepared for a formula.
+
+`make_cell` finds out what the scores of a `Responses` are like: binary, bounded, real, a ratio of
+sums, or a metric that is not a mean (`scores.metrics`). The other functions are what analyses of
+cells share: sums over clusters, the latest runs by task, the notes on missing scores.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -12,26 +16,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.methods import Kind
 from evalstats_plugin.data.responses import Responses
-from evalstats_plugin.data.results import finite
+from evalstats_plugin.data.runs import ResponseSet
 from evalstats_plugin.errors import DesignError
-from evalstats_plugin.scores.methods import CLUSTERED
 from evalstats_plugin.scores.metrics import Composite, agree, composites
-from evalstats_plugin.scores.rows import ScoreInterval
 from evalstats_plugin.stats.arrays import FloatArray
 
 Bounds = Mapping[str, tuple[float, float]]
 """Least and greatest possible score, by metric name (full, or before the comma)."""
 
-
-CLUSTER_FAMILIES = (
-    "clustered", "clustered-bounded", "clustered-real", "clustered-resampling", "clustered-paired",
-)  # fmt: skip
-"""Families of methods that are told which items belong together."""
-
-
-_NAMES = frozenset(method.name for method in CLUSTERED)
+InMemory = ResponseSet | ResponseMatrix | Iterable[Responses]
+"""Responses in any form that is held in memory."""
 
 
 def _exp_negative(mean: float) -> float:
@@ -57,18 +54,18 @@ class Cell:
     responses: Responses
     kind: Kind | None
     """None: no interval can be computed, and the notes say why."""
-    values: NDArray[np.float64] = field(default_factory=lambda: np.empty(0))
-    """Shape (M,): item means that are there."""
-    weights: NDArray[np.float64] | None = None
+    values: FloatArray = field(default_factory=lambda: np.empty(0))
+    """Shape (M,): means of the items that have a score."""
+    weights: FloatArray | None = None
     """Shape (M,), for a ratio."""
     clusters: NDArray[Any] | None = None
-    """Shape (M,): what stands or falls together, where anything does."""
+    """Shape (M,): the cluster of each item; None for independent items."""
     successes: float = 0.0
     n: int = 0
     n_missing: int = 0
     bounds: tuple[float, float] | None = None
     composite: Composite | None = None
-    """Where the value is not a mean: what it is made of."""
+    """For a metric that is not a mean: what its value is computed from."""
     notes: tuple[str, ...] = ()
 
     @property
@@ -87,9 +84,9 @@ class Cell:
 
     @property
     def std_error(self) -> float | None:
-        """s/√n of a mean; None where the scores do not vary, or where it says nothing.
+        """s/√n of a mean, or the clustered standard error (CR1) where items come in clusters.
 
-        The clustered one, where items come in clusters.
+        None where the scores do not vary, for one item, and for metrics that are not means.
         """
         if self.kind not in ("binary", "bounded", "real") or self.n < 2:
             return None
@@ -106,28 +103,15 @@ class Cell:
         return math.sqrt(variance) or None
 
 
-def known_bounds(bounds: Bounds, metric: str) -> tuple[float, float] | None:
-    """Return the bounds of a metric, where they are given."""
-    return bounds.get(metric, bounds.get(metric.partition(",")[0])) or None
-
-
-def left_out(n_missing: int, n: int) -> tuple[str, ...]:
-    """Return a note where items have no score."""
-    return (f"{n_missing} of {n} items have no score and are left out",) if n_missing else ()
-
-
-def without_limits(method: str, n: int) -> str:
-    """Return a note on scores that a method makes nothing of."""
-    return f"{method} gives no interval for these {n} items"
-
-
-def make_cell(responses: Responses, bounds: Bounds) -> Cell:
+def make_cell(responses: Responses, bounds: Bounds) -> Cell:  # noqa: PLR0911 - one for each kind
     """Find out what the scores are like: binary, bounded, real, or a ratio of sums."""
     known = known_bounds(bounds, responses.metric)
     if known and known != responses.bounds:
         responses = replace(responses, bounds=known)
-    if responses.pairs is not None or not len(responses.item_ids):
-        return _without_scores(responses)
+    if responses.pairs is not None:
+        return _of_pairs(responses)
+    if not len(responses.item_ids):
+        return _of_logged_counts(responses)
     if responses.aggregation not in ("mean", *RATIOS):
         return Cell(responses=responses, kind=None, notes=responses.notes)
     means = responses.item_means
@@ -147,48 +131,43 @@ def make_cell(responses: Responses, bounds: Bounds) -> Cell:
             notes.append("items come in clusters, but this ratio is taken as if they did not")
         return cell(kind="ratio", values=values, weights=weights, notes=tuple(notes))
     clusters = None if responses.clusters is None else responses.clusters[there]
-    return _of_mean(partial(cell, values=values, clusters=clusters), responses, values, notes)
+    kind, span, note = _kind_of_mean(responses, values)
+    successes = float(values.sum()) if kind == "binary" else 0.0
+    return cell(
+        kind=kind, values=values, clusters=clusters, successes=successes, bounds=span,
+        notes=(*notes, *note),
+    )  # fmt: skip
 
 
-def _of_mean(
-    cell: Callable[..., Cell],
-    responses: Responses,
-    values: NDArray[np.float64],
-    notes: Sequence[str],
-) -> Cell:
-    """Return the cell of a mean; `cell` makes it of what is left to say."""
+def _kind_of_mean(
+    responses: Responses, values: FloatArray
+) -> tuple[Kind, tuple[float, float] | None, tuple[str, ...]]:
+    """Kind and bounds of scores whose mean is the value, and what was assumed."""
     bounds = responses.bounds
-    one_take = responses.scores.shape[1] == 1
-    if one_take and bounds in (None, (0.0, 1.0)) and ((values == 0) | (values == 1)).all():
-        successes = float(values.sum())
-        return cell(kind="binary", successes=successes, bounds=(0.0, 1.0), notes=tuple(notes))
+    one_epoch = responses.scores.shape[1] == 1
+    if one_epoch and bounds in (None, (0.0, 1.0)) and ((values == 0) | (values == 1)).all():
+        return "binary", (0.0, 1.0), ()
     low, high = float(values.min()), float(values.max())
     if bounds is not None:
         if low < bounds[0] or high > bounds[1]:
             note = (
                 f"scores from {low:g} to {high:g} leave the bounds {bounds[0]:g} to {bounds[1]:g}"
             )
-            return cell(kind="real", notes=(*notes, f"{note}: taken as unbounded"))
-        return cell(kind="bounded", bounds=bounds, notes=tuple(notes))
+            return "real", None, (f"{note}: taken as unbounded",)
+        return "bounded", bounds, ()
     if low >= 0 and high <= 1:
-        guessed = () if takes_are_binary(responses) else ("scores taken to lie in [0, 1]",)
-        return cell(kind="bounded", bounds=(0.0, 1.0), notes=(*notes, *guessed))
-    return cell(kind="real", notes=tuple(notes))
+        guessed = () if epochs_are_binary(responses) else ("scores taken to lie in [0, 1]",)
+        return "bounded", (0.0, 1.0), guessed
+    return "real", None, ()
 
 
-def takes_are_binary(responses: Responses) -> bool:
-    """Whether every take that was scored got 0 or 1."""
+def epochs_are_binary(responses: Responses) -> bool:
+    """Whether every score of every epoch is 0 or 1."""
     scores: NDArray[Any] = responses.scores
     return bool(np.isin(scores[~np.isnan(scores)], (0.0, 1.0)).all())
 
 
-def _without_scores(responses: Responses) -> Cell:
-    if responses.pairs is not None:
-        return Cell(responses=responses, **cell_of_pairs(responses))
-    return _from_counts(responses)
-
-
-def _from_counts(r: Responses) -> Cell:
+def _of_logged_counts(r: Responses) -> Cell:
     """Recover the counts behind a logged proportion, where they can be proven.
 
     For 0/1 scores, and for no others with the same mean in [0, 1], the standard error that
@@ -209,41 +188,115 @@ def _from_counts(r: Responses) -> Cell:
         if logged is None or not abs(logged - expected) <= 1e-6 * max(expected, 1e-3):
             return nothing
     note = "no samples logged: counts recovered from the value, its stderr and n"
-    return Cell(
-        responses=r,
-        kind="binary",
-        successes=float(k),
-        n=n,
-        bounds=(0.0, 1.0),
-        notes=(*r.notes, note),
+    return replace(
+        nothing, kind="binary", successes=float(k), bounds=(0.0, 1.0), notes=(*r.notes, note)
     )
 
 
-def cluster_sums(cell: Cell) -> tuple[FloatArray, FloatArray]:
-    """Sums of the scores of each cluster, and how many items it has.
+def _of_pairs(responses: Responses) -> Cell:
+    """Return the cell of responses that have pairs of gold and predicted answers."""
+    n = len(responses.item_ids)
+    try:
+        (composite,) = composites([responses])
+    except DesignError as error:
+        notes = (*responses.notes, f"no interval: {error}")
+        return Cell(responses=responses, kind=None, n=n, notes=notes)
+    there = composite.there
+    notes = [*responses.notes, *composite.notes]
+    logged, found = responses.logged, composite.estimate
+    if logged is not None and not composite.undefined and not agree(found, logged):
+        notes.append(f"mismatch: the log gives value {logged:.6g}, its items {found:.6g}")
+    if not there.all():
+        notes.insert(0, f"{int((~there).sum())} of {n} items have no answer and are left out")
+    cell = Cell(
+        responses=responses,
+        kind=None if composite.undefined else composite.kind,
+        composite=composite,
+        n=int(there.sum()),
+        n_missing=int((~there).sum()),
+        clusters=None if responses.clusters is None else responses.clusters[there],
+        notes=tuple(notes),
+    )
+    if composite.metric not in ("precision", "recall") or composite.undefined:
+        return cell
+    # Proportions, of the items that are predicted positive or truly are.
+    codes = np.zeros((0, 2)) if composite.codes is None else composite.codes
+    given = codes[:, 1 if composite.metric == "precision" else 0] == 1
+    right = (codes[given] == 1).all(axis=1)
+    which = "predicted positive" if composite.metric == "precision" else "positive"
+    return replace(
+        cell,
+        kind="binary",
+        values=right.astype(np.float64),
+        successes=float(right.sum()),
+        n=int(given.sum()),
+        bounds=(0.0, 1.0),
+        clusters=None if cell.clusters is None else cell.clusters[given],
+        notes=(*notes, f"of the {int(given.sum())} items that are {which}"),
+    )
 
-    An item whose cluster has no name is a cluster of its own.
+
+def check_confidence_level(confidence_level: float) -> None:
+    """Raise `DesignError` for a confidence level outside (0, 1)."""
+    if not 0 < confidence_level < 1:
+        msg = f"confidence level {confidence_level} found, expected a number between 0 and 1"
+        raise DesignError(msg)
+
+
+def known_bounds(bounds: Bounds, metric: str) -> tuple[float, float] | None:
+    """Return the bounds of a metric, where they are given."""
+    return bounds.get(metric, bounds.get(metric.partition(",")[0])) or None
+
+
+def left_out(n_missing: int, n: int) -> tuple[str, ...]:
+    """Return a note where items have no score."""
+    return (f"{n_missing} of {n} items have no score and are left out",) if n_missing else ()
+
+
+def responses_and_notes(responses: InMemory) -> tuple[list[Responses], tuple[str, ...]]:
+    """Return the responses one by one, and the notes that came with them."""
+    notes = responses.notes if isinstance(responses, (ResponseSet, ResponseMatrix)) else ()
+    each = responses.to_responses() if isinstance(responses, ResponseMatrix) else responses
+    return list(each), tuple(notes)
+
+
+def task_and_metric(r: Responses) -> tuple[str, str]:
+    """Task and metric, by which models are brought together.
+
+    Harnesses that have no filters log "acc" for what lm-eval logs as "acc,none".
     """
+    return r.task, r.metric.removesuffix(",none")
+
+
+def by_task(responses: Iterable[Responses]) -> dict[tuple[str, str], list[Responses]]:
+    """Group responses by task and metric, in their order."""
+    groups: dict[tuple[str, str], list[Responses]] = {}
+    for r in responses:
+        groups.setdefault(task_and_metric(r), []).append(r)
+    return groups
+
+
+def direction(responses: Iterable[Responses]) -> bool | None:
+    """Whether higher scores are better, from the first log that says so; None if none does."""
+    return next((h for r in responses if (h := r.higher_is_better) is not None), None)
+
+
+def cluster_names(clusters: NDArray[Any]) -> NDArray[np.str_]:
+    """Return the clusters as text, shape (M,); an item without one is a cluster of its own."""
+    given = clusters.astype(str)
+    alone = np.char.add("\0", np.arange(len(given)).astype(str))
+    return np.where(given == "", alone, given)
+
+
+def cluster_sums(cell: Cell) -> tuple[FloatArray, FloatArray]:
+    """Sums of the scores of each cluster, and how many items it has; both of shape (C,)."""
     if cell.clusters is None:
         return cell.values, np.ones(cell.n)
-    given = cell.clusters.astype(str)
-    alone = np.char.add("\0", np.arange(len(given)).astype(str))
-    names, where = np.unique(np.where(given == "", alone, given), return_inverse=True)
+    names, where = np.unique(cluster_names(cell.clusters), return_inverse=True)
     totals, sizes = np.zeros((2, len(names)))
     np.add.at(totals, where, cell.values)
     np.add.at(sizes, where, 1.0)
     return totals, sizes
-
-
-def icc(cell: Cell) -> float:
-    """Intra-cluster correlation of the scores, by analysis of variance; NaN where unknown."""
-    from evalstats_plugin.stats.clustered import anova_icc
-
-    if cell.clusters is None:
-        return math.nan
-    totals, sizes = cluster_sums(cell)
-    squares, _ = cluster_sums(replace(cell, values=cell.values**2))
-    return float(anova_icc(totals, squares, sizes))
 
 
 def cluster_arrays(cells: Sequence[Cell]) -> tuple[FloatArray, FloatArray]:
@@ -253,74 +306,3 @@ def cluster_arrays(cells: Sequence[Cell]) -> tuple[FloatArray, FloatArray]:
     for i, (total, size) in enumerate(sums):
         totals[i, : len(total)], sizes[i, : len(size)] = total, size
     return totals, sizes
-
-
-def side_by_side(cell: Cell, row: ScoreInterval, naive: tuple[float, float]) -> ScoreInterval:
-    """Say how many clusters there are, and what the interval would be without them."""
-    from evalstats_plugin.stats.clustered import design_effect
-
-    n_clusters = len(cluster_sums(cell)[0])
-    row = replace(row, n_clusters=n_clusters)
-    if row.method not in _NAMES:
-        note = f"{row.method} takes items that come in clusters as independent, perhaps too short"
-        return replace(row, notes=(*row.notes, note))
-    plain = replace(cell, clusters=None).std_error
-    note = (
-        "items come in clusters, which the interval allows for; naive: as if they did not; deff: "
-        "how many times larger clusters make the variance; ICC: how alike the items of one are"
-        if n_clusters > 1
-        else "all items are one cluster, which tells next to nothing of others"
-    )
-    return replace(
-        row,
-        naive_low=finite(naive[0]),
-        naive_high=finite(naive[1]),
-        design_effect=finite(float(design_effect(cell.std_error or 0.0, plain or 0.0))),
-        icc=finite(icc(cell)),
-        notes=(*row.notes, note),
-    )
-
-
-def cell_of_pairs(responses: Responses) -> dict[str, Any]:
-    """Fields of the `Cell` of responses that have pairs instead of scores."""
-    n = len(responses.item_ids)
-    try:
-        (composite,) = composites([responses])
-    except DesignError as error:
-        return {"kind": None, "n": n, "notes": (*responses.notes, f"no interval: {error}")}
-    there = composite.there
-    notes = [*responses.notes, *composite.notes]
-    logged, found = responses.logged, composite.estimate
-    if logged is not None and not composite.undefined and not agree(found, logged):
-        notes.append(f"mismatch: the log gives value {logged:.6g}, its items {found:.6g}")
-    if not there.all():
-        notes.insert(0, f"{int((~there).sum())} of {n} items have no answer and are left out")
-    known: dict[str, Any] = {
-        "kind": None if composite.undefined else composite.kind,
-        "composite": composite,
-        "n": int(there.sum()),
-        "n_missing": int((~there).sum()),
-        "clusters": None if responses.clusters is None else responses.clusters[there],
-        "notes": tuple(notes),
-    }
-    if composite.metric in ("precision", "recall") and not composite.undefined:
-        return known | _proportion(composite, known)
-    return known
-
-
-def _proportion(composite: Composite, known: dict[str, Any]) -> dict[str, Any]:
-    """Precision and recall are proportions, of the items predicted positive or truly so."""
-    codes = np.zeros((0, 2)) if composite.codes is None else composite.codes
-    given = codes[:, 1 if composite.metric == "precision" else 0] == 1
-    right = (codes[given] == 1).all(axis=1)
-    which = "predicted positive" if composite.metric == "precision" else "positive"
-    clusters = known["clusters"]
-    return {
-        "kind": "binary",
-        "values": right.astype(np.float64),
-        "successes": float(right.sum()),
-        "n": int(given.sum()),
-        "bounds": (0.0, 1.0),
-        "clusters": None if clusters is None else clusters[given],
-        "notes": (*known["notes"], f"of the {int(given.sum())} items that are {which}"),
-    }

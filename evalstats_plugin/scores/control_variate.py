@@ -1,4 +1,8 @@
-"""How sure are we of the score on the whole benchmark, given how other models fared on it?"""
+"""Control variates (CUPED): scores on a whole benchmark, from a part of it and other models.
+
+`control_variate` adjusts the rows of `intervals` for models that ran only a part of the items: the
+other models' scores tell how hard the items are that were run, and those that were not.
+"""
 
 from __future__ import annotations
 
@@ -12,33 +16,39 @@ from evalstats_plugin.data.methods import Method
 from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.data.results import finite
 from evalstats_plugin.data.runs import ResponseSet, run_of
-from evalstats_plugin.scores.cells import Bounds, Cell, make_cell
-from evalstats_plugin.scores.groups import group_rows
-from evalstats_plugin.scores.intervals import intervals
+from evalstats_plugin.scores.cells import (
+    Bounds,
+    Cell,
+    make_cell,
+    responses_and_notes,
+    task_and_metric,
+)
+from evalstats_plugin.scores.intervals import group_rows, intervals
 from evalstats_plugin.scores.rows import Intervals, ScoreInterval
-from evalstats_plugin.stats.arrays import FloatArray
-from evalstats_plugin.stats.control_variate import Adjusted
+from evalstats_plugin.stats.arrays import FloatArray, Rng
+from evalstats_plugin.stats.control_variate import (
+    Adjusted,
+    adjust_to_benchmark,
+    bounded_interval,
+    t_interval,
+)
 from evalstats_plugin.stats.interval import Interval
 
 METHOD = "cuped"
 
-
 FEWEST_ITEMS = 5
-"""Scored items from which on a regression is tried."""
-
+"""Fewest scored items from which a regression is tried."""
 
 MEANS = ("binary", "bounded", "real")
-"""Kinds of scores of which the metric is the mean."""
-
+"""Kinds of scores whose metric is their mean."""
 
 NOTHING_TO_PREDICT = (
     "no control variate: no item is known that this model did not take, so there is nothing to "
     "predict"
 )
 
-
 Covariate = Mapping[str, Mapping[str, float]]
-"""Something known of every item, such as its difficulty: by task, then by the item's id as text."""
+"""A number for every item, such as its difficulty: by task, then by the item's id as text."""
 
 
 def control_variate(
@@ -48,34 +58,32 @@ def control_variate(
     confidence_level: float = 0.95,
     method: str | Method = "auto",
     bounds: Bounds | None = None,
-    rng: np.random.Generator | int | None = None,
+    rng: Rng = None,
 ) -> Intervals:
-    """Give scores of models that ran a part of a benchmark an interval for all of it.
+    """Intervals for the scores on all of a benchmark, of models that ran a part of it.
 
     Parameters
     ----------
     responses
         What `evalstats_plugin.read` gave, a matrix, or any `Responses`: those of the model, and of
-        others that took more of the items. The items that any of them took are the benchmark.
+        others that answered more of the items. The items that any of them answered are the
+        benchmark.
     covariate
-        Something known of every item, instead of how the other models fared on it. Its items are
+        Known numbers for every item, used instead of the other models' scores on it. Its items are
         part of the benchmark, too.
     confidence_level, method, bounds, rng
         As for `evalstats_plugin.intervals`, which makes the rows that gain nothing.
 
     Notes
     -----
-    The covariate is by how much the other models that took an item scored above or below their own
-    means there. It need not be good to be right: a poor one gains little. On the difference of
-    two models on the same items it gains next to nothing (0.2 % of the width on LiveBench), because
-    pairing has taken out what is hard for both; `compare` does not use it.
+    The covariate of an item is by how much the other models that answered it scored above or below
+    their own means there. A poor covariate does no harm, it gains little. On the difference of two
+    models on the same items it gains next to nothing (0.2 % of the width on LiveBench), because
+    pairing has already removed the difficulty of the items; `compare` does not use it.
     """
-    notes = responses.notes if isinstance(responses, (ResponseSet, ResponseMatrix)) else ()
-    if isinstance(responses, ResponseMatrix):
-        responses = responses.to_responses()
-    everything = list(responses)
+    everything, notes = responses_and_notes(responses)
     cells = [make_cell(r, bounds or {}) for r in everything]
-    # Groups are put back below, from the rows that come out of this.
+    # Rows of groups are made below, from the adjusted rows of their tasks.
     plain = intervals(
         [replace(r, groups=()) for r in everything],
         confidence_level=confidence_level, method=method, bounds=bounds, rng=rng,
@@ -87,17 +95,16 @@ def control_variate(
             rows[i] = row
     if not any(row.method == METHOD for row in rows):
         notes = (*notes, "control variates changed nothing: no model ran only a part of the items")
-    return Intervals(tuple(group_rows(cells, rows)), tuple(notes), plain.seed)
+    return Intervals(tuple(group_rows(cells, rows)), notes, plain.seed)
 
 
 def _by_task(responses: Sequence[Responses]) -> list[list[int]]:
-    """Places of the latest responses of each model, by task and metric."""
+    """Indices of the latest responses of each model, by task and metric."""
     order = sorted(range(len(responses)), key=lambda i: run_of(responses[i]))
     latest = {(responses[i].model, responses[i].task, responses[i].metric): i for i in order}
     found: dict[tuple[str, str], list[int]] = {}
     for i in sorted(latest.values()):
-        r = responses[i]
-        found.setdefault((r.task, r.metric.removesuffix(",none")), []).append(i)
+        found.setdefault(task_and_metric(responses[i]), []).append(i)
     return list(found.values())
 
 
@@ -107,15 +114,15 @@ class _Table:
 
     cells: Sequence[Cell]
     scores: FloatArray
-    """Shape (N, M): NaN where an item was not taken, or a model has no mean of item scores."""
+    """Shape (N, M): NaN where an item was not answered, or the model has no mean of item scores."""
     covariate: FloatArray
-    """Shape (N, M): NaN where nothing is known of an item but from the model itself."""
+    """Shape (N, M): NaN where only the model itself answered an item."""
     others: FloatArray | None
-    """Shape (N,): how many other models tell of the items; None for a covariate of the caller."""
+    """Shape (N,): number of other models behind the covariate; None for the caller's covariate."""
 
 
 def _table(cells: Sequence[Cell], covariate: Covariate | None) -> _Table:
-    """Join the models; those whose metric is no mean keep their places, without scores."""
+    """Join the models; those whose metric is not a mean keep their rows, without scores."""
     task = cells[0].responses.task
     known = (covariate or {}).get(task)
     usable = [i for i, cell in enumerate(cells) if cell.kind in MEANS and cell.n]
@@ -137,9 +144,10 @@ def _table(cells: Sequence[Cell], covariate: Covariate | None) -> _Table:
 
 
 def _of_others(scores: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """How the others fared on each item, and how many they are.
+    """Mean score of the other models on each item, shape (N, M), and how many they are, (N,).
 
-    Each counts from its own mean, so that it does not matter which of them took an item.
+    Scores are centred on each model's own mean, so that it does not matter which models answered
+    an item.
     """
     seen = ~np.isnan(scores)
     count = seen.sum(axis=1, keepdims=True)
@@ -154,6 +162,7 @@ def _of_others(scores: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def _rows(table: _Table, plain: Sequence[ScoreInterval]) -> list[ScoreInterval]:
+    """Adjust the rows of the models on one task, those with the same bounds at once."""
     rows = list(plain)
     bounds = [cell.bounds for cell in table.cells]
     for each in dict.fromkeys(bounds):
@@ -169,23 +178,19 @@ def _of_bounds(
     bounds: tuple[float, float] | None,
     rows: Sequence[ScoreInterval],
 ) -> list[ScoreInterval]:
-    """Rows of the models whose scores have these bounds."""
-    from evalstats_plugin.stats import control_variate as stats_control_variate
-
+    """Rows of the models `where`, whose scores have these bounds."""
     low, high = bounds or (0.0, 1.0)
     span, level = high - low, rows[0].confidence_level
-    adjusted = stats_control_variate.adjust_to_benchmark(
+    adjusted = adjust_to_benchmark(
         (table.scores[where] - low) / span,
         table.covariate[where],
         leverage_power=1 if bounds else 2,
     )
     if bounds is None:
-        limits = stats_control_variate.t_interval(adjusted, confidence_level=level)
+        limits = t_interval(adjusted, confidence_level=level)
         estimate = adjusted.estimate
     else:
-        limits = stats_control_variate.bounded_interval(
-            adjusted, unseen_errors="damped", confidence_level=level
-        )
+        limits = bounded_interval(adjusted, unseen_errors="damped", confidence_level=level)
         estimate = np.clip(adjusted.estimate, 0.0, 1.0)
     scaled = Interval(low + span * limits.low, low + span * limits.high)
     found: list[ScoreInterval] = []
@@ -213,7 +218,7 @@ def _of_bounds(
 
 
 def _why_not(cell: Cell, adjusted: Adjusted, j: int) -> str:
-    """Why a model gains nothing; empty if it does."""
+    """Return why a model gains nothing; an empty string if it gains."""
     if cell.kind not in MEANS:
         return "no control variate: the metric is not a mean of item scores"
     n = 0 if np.isnan(adjusted.n[j]) else int(adjusted.n[j])

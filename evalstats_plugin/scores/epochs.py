@@ -1,45 +1,51 @@
-"""What if items are taken several times: pass@k, and what more epochs would buy?"""
+"""Several epochs: pass@k, pass^k and maj@k, and the variance between and within items.
+
+`at_k` and `with_at_k` derive responses under a new metric, which `intervals` and `compare` accept
+as any others. `variance_parts` also predicts what more epochs or more items would gain.
+"""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.data.results import finite
 from evalstats_plugin.data.runs import ResponseSet
 from evalstats_plugin.errors import DesignError, SelectionError, few
-from evalstats_plugin.scores.cells import Cell, make_cell, takes_are_binary
+from evalstats_plugin.scores.cells import (
+    Cell,
+    InMemory,
+    epochs_are_binary,
+    make_cell,
+    responses_and_notes,
+)
 from evalstats_plugin.scores.rows import VariancePart, VarianceParts
 
 AT_K = ("pass@k", "pass^k", "maj@k")
-"""What can be asked of k takes: is one right, are all, are most?"""
-
-
-Pilot = ResponseSet | ResponseMatrix | Iterable[Responses]
-
+"""Whether at least one, all, or most of k answers to an item are right."""
 
 _NOT_BINARY = "scores other than 0 and 1"
 
 
-def at_k(responses: Pilot, *names: str) -> ResponseSet:
-    """Derive what k takes of an item would show: ``"pass@4"``, ``"pass^4"``, ``"maj@3"``.
+def at_k(responses: InMemory, *names: str) -> ResponseSet:
+    """Derive scores at k answers per item: ``"pass@4"``, ``"pass^4"``, ``"maj@3"``.
 
-    Each gives `Responses` whose item scores are unbiased and lie in [0, 1], under a metric such as
-    ``"pass@4 acc,none"``: `intervals` and `compare` take them as they are. What cannot be derived
-    is named in the notes.
+    Each gives `Responses` whose item scores are unbiased estimates in [0, 1], under a metric such
+    as ``"pass@4 acc,none"``; `intervals` and `compare` accept them as they are. What cannot be
+    derived is named in the notes.
 
     Parameters
     ----------
     responses
-        With k epochs or more of 0/1 scores. Items with fewer than k takes get no score.
+        With k epochs or more of 0/1 scores. Items with fewer than k epochs get no score.
     names
-        A tie of ``maj@k`` counts as half.
+        ``pass@k``: at least one of k answers is right; ``pass^k``: all are; ``maj@k``: most are,
+        and a tie counts as half.
 
     Raises
     ------
@@ -52,32 +58,13 @@ def at_k(responses: Pilot, *names: str) -> ResponseSet:
 
 
 def with_at_k(responses: ResponseSet, names: Sequence[str]) -> ResponseSet:
-    """Put what `at_k` derives below what it is derived from."""
+    """Return the responses, each followed by what `at_k` derives from it."""
     return _derived(responses, names, keep=True)
 
 
-def variance_parts(responses: Pilot) -> VarianceParts:
-    """Split the variance of each score between and within items, and say what more would buy.
-
-    Gives the standard error now, with twice the epochs, and with twice the items. Where items come
-    in clusters it is the clustered one, and between stands for what epochs cannot remove.
-    """
-    cells = [make_cell(r, {}) for r in _listed(responses) if len(r.item_ids)]
-    rows = [_part(cell) for cell in cells if cell.kind not in (None, "ratio") and cell.n > 1]
-    if not rows:
-        msg = "no model with a mean of two or more item scores found, expected one or more"
-        raise DesignError(msg)
-    notes = responses.notes if isinstance(responses, (ResponseSet, ResponseMatrix)) else ()
-    return VarianceParts(tuple(rows), tuple(notes))
-
-
-def _listed(responses: Pilot) -> list[Responses]:
-    return responses.to_responses() if isinstance(responses, ResponseMatrix) else list(responses)
-
-
-def _derived(responses: Pilot, names: Sequence[str], *, keep: bool) -> ResponseSet:
+def _derived(responses: InMemory, names: Sequence[str], *, keep: bool) -> ResponseSet:
     asked = [(name, *_parsed(name)) for name in dict.fromkeys(names)]
-    listed = _listed(responses)
+    listed, notes = responses_and_notes(responses)
     found: list[Responses] = []
     unfit: dict[str, dict[str, dict[str, str]]] = {name: {} for name, _, _ in asked}
     for r in listed:
@@ -97,9 +84,8 @@ def _derived(responses: Pilot, names: Sequence[str], *, keep: bool) -> ResponseS
     for name, reasons in unfit.items():
         for why, at in reasons.items():
             alike.setdefault((why, few([*at.values()])), []).append(name)
-    said = [f"{', '.join(of)} not derived, {why}: {at}" for (why, at), of in alike.items()]
-    notes = responses.notes if isinstance(responses, (ResponseSet, ResponseMatrix)) else ()
-    return ResponseSet(tuple(found), (*notes, *said))
+    left_out = [f"{', '.join(of)} not derived, {why}: {at}" for (why, at), of in alike.items()]
+    return ResponseSet(tuple(found), (*notes, *left_out))
 
 
 def _parsed(name: str) -> tuple[str, int]:
@@ -111,13 +97,13 @@ def _parsed(name: str) -> tuple[str, int]:
 
 
 def _unfit(r: Responses, k: int) -> str:
-    """Why k takes cannot be looked at; nothing if they can."""
+    """Return why a score at k cannot be derived; nothing if it can."""
     n_epochs = int(r.scores.shape[1])
     if not len(r.item_ids):
         return "no item scores"
     if r.aggregation != "mean":
         return f"not a mean but {r.aggregation}"
-    if not takes_are_binary(r):
+    if not epochs_are_binary(r):
         return _NOT_BINARY
     if n_epochs < k:
         return f"{n_epochs} epoch{'s' if n_epochs > 1 else ''} only"
@@ -134,17 +120,17 @@ def _example(r: Responses, why: str) -> str:
 
 
 def _derive(r: Responses, name: str, kind: str, k: int) -> Responses:
-    from evalstats_plugin.stats import clustered
+    from evalstats_plugin.stats import clustered as stats_clustered
 
     formula = {
-        "pass@": clustered.pass_at_k,
-        "pass^": clustered.pass_hat_k,
-        "maj@": clustered.majority_at_k,
+        "pass@": stats_clustered.pass_at_k,
+        "pass^": stats_clustered.pass_hat_k,
+        "maj@": stats_clustered.majority_at_k,
     }[kind]
-    taken = ~np.isnan(r.scores)
-    n_takes = taken.sum(axis=1)
-    scores = formula(np.where(taken, r.scores, 0.0).sum(axis=1), n_takes, k=k)
-    short = int((n_takes < k).sum())
+    there = ~np.isnan(r.scores)
+    n_epochs = there.sum(axis=1)
+    scores = formula(np.where(there, r.scores, 0.0).sum(axis=1), n_epochs, k=k)
+    short = int((n_epochs < k).sum())
     notes = (f"{short} items have fewer than {k} scored takes",) if short else ()
     return replace(
         r,
@@ -152,7 +138,7 @@ def _derive(r: Responses, name: str, kind: str, k: int) -> Responses:
         scores=scores[:, None],
         weights=None,
         bounds=(0.0, 1.0),
-        # What the harness logged of the metric and its groups is not of k takes.
+        # What the harness logged is of the metric itself, not of k answers.
         groups=tuple(replace(g, logged=None, logged_std_error=None) for g in r.groups),
         logged=None,
         logged_std_error=None,
@@ -161,14 +147,35 @@ def _derive(r: Responses, name: str, kind: str, k: int) -> Responses:
     )
 
 
+def variance_parts(responses: InMemory) -> VarianceParts:
+    """Split the variance of each score into parts between and within items.
+
+    Gives the standard error now, with twice the epochs, and with twice the items. Where items come
+    in clusters it is the clustered one, and the part between items is all that epochs cannot
+    remove.
+
+    Raises
+    ------
+    DesignError
+        Where no model has a mean of two or more item scores.
+    """
+    listed, notes = responses_and_notes(responses)
+    cells = [make_cell(r, {}) for r in listed if len(r.item_ids)]
+    rows = [_part(cell) for cell in cells if cell.kind not in (None, "ratio") and cell.n > 1]
+    if not rows:
+        msg = "no model with a mean of two or more item scores found, expected one or more"
+        raise DesignError(msg)
+    return VarianceParts(tuple(rows), notes)
+
+
 def _part(cell: Cell) -> VariancePart:
-    from evalstats_plugin.stats import clustered
+    from evalstats_plugin.stats import clustered as stats_clustered
 
     r, n = cell.responses, cell.n
-    parts = clustered.variance_parts(r.scores)
+    parts = stats_clustered.variance_parts(r.scores)
     within, noise = float(parts.within), float(parts.noise)
     now = math.nan if cell.std_error is None else cell.std_error**2
-    # Takes of an item err on their own, whatever cluster it is in.
+    # Noise of epochs is independent between items, also within a cluster.
     between = now * n - noise
     known = max(between, 0.0) if math.isfinite(between) else math.nan
     more_epochs = min((known + noise / 2) / n, now) if math.isfinite(known) else math.nan

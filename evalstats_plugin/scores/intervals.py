@@ -1,12 +1,15 @@
-"""How sure are we of each score?"""
-# PART right_or_wrong - Right and wrong answers of a matrix, counted by columns instead of taken apart cell by cell.
-# PART population - From "how good is the model at such items" to "what would it score on the whole benchmark".
-# PART composite_intervals - Intervals of metrics that are not means.
+"""Intervals for scores: each model on each task and group, under each metric.
+
+`intervals` makes a `Cell` of each `Responses`; `_Solver` chooses the method of each cell and runs
+each method once, on all cells that it fits. Then come what clusters change, finite populations,
+and the rows of groups of tasks (`group_rows`). 0/1 scores in a matrix need no cells: `tally` counts
+them by columns.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,30 +18,31 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from evalstats_plugin.data import methods
 from evalstats_plugin.data.matrix import ResponseMatrix
-from evalstats_plugin.data.methods import Method, check_name
-from evalstats_plugin.data.responses import Responses
-from evalstats_plugin.data.results import finite, records
+from evalstats_plugin.data.methods import Kind, Method, check_name, choose, table_of
+from evalstats_plugin.data.responses import Group, Responses
+from evalstats_plugin.data.results import finite, finite_values, records
 from evalstats_plugin.data.runs import ResponseSet
 from evalstats_plugin.data.store import ResponseStore, by_models
 from evalstats_plugin.errors import DesignError
-from evalstats_plugin.scores import cells as scores_cells
 from evalstats_plugin.scores.cells import (
     RATIOS,
     Bounds,
     Cell,
+    check_confidence_level,
+    cluster_arrays,
+    cluster_sums,
     known_bounds,
     left_out,
     make_cell,
-    without_limits,
 )
-from evalstats_plugin.scores.groups import group_rows
 from evalstats_plugin.scores.methods import (
+    CLUSTER_FAMILIES,
     CLUSTERED,
     CLUSTERED_COMPOSITE_DEFAULTS,
     CLUSTERED_DEFAULTS,
     COMPOSITE_DEFAULTS,
+    COMPOSITE_FAMILIES,
     DEFAULTS,
     INTERVALS,
 )
@@ -51,29 +55,18 @@ from evalstats_plugin.stats.interval import Interval
 N_RESAMPLES = 9999
 """Of bootstrap methods: with one more, a tail of .025 falls on a whole number of resamples."""
 
-
 NO_METHOD = "none"
 """Method of a row that has no interval."""
-
-
-_FOR_CLUSTERS = frozenset(method.name for method in CLUSTERED)
-
-
-Limits = tuple[NDArray[np.float64], NDArray[np.float64]]
-
 
 PREDICTIVE = "beta-predictive"
 """What `beta-hpd` and `beta` become for a finite population."""
 
+_FOR_CLUSTERS = frozenset(method.name for method in CLUSTERED)
 
-COMPOSITE_FAMILIES = ("f1", "confusion", "auc", "sums")
-"""Families of methods for what is not a mean.
+Limits = tuple[FloatArray, FloatArray]
 
-``f1`` is ``f(true_positives, n, *, confidence_level)``, arrays of one length; ``confusion``
-``f(tables, *, metric, confidence_level, rng, n_resamples)``, tables (cells, K, K); ``auc``
-``f(positive, scores, *, confidence_level)``; ``sums`` ``f(statistics, value, *,
-confidence_level)``, statistics (units, S).
-"""
+GroupPlace = tuple[str, str, tuple[str, ...]]
+"""Model, log, and names of the groups from the outermost to this one."""
 
 
 def intervals(
@@ -116,202 +109,43 @@ def intervals(
     SelectionError
         For a method that does not exist.
     """
-    if not 0 < confidence_level < 1:
-        msg = f"confidence level {confidence_level} found, expected a number between 0 and 1"
-        raise DesignError(msg)
+    check_confidence_level(confidence_level)
     source, seed = np.random.default_rng(rng), rng if isinstance(rng, int) else None
     if isinstance(responses, ResponseStore):
-        again = partial(
+        of_block = partial(
             intervals, confidence_level=confidence_level, method=method, prior=prior, bounds=bounds,
             population=population, rng=source,
         )  # fmt: skip
-        return replace(_of_store(responses, again), seed=seed)
+        place = {model: i for i, model in enumerate(responses.models)}
+        rows = [row for block in by_models(responses) for row in of_block(block)]
+        rows.sort(key=lambda row: place[row.model])
+        return Intervals(tuple(rows), responses.notes, seed)
     solver = _Solver(confidence_level, method, prior, source)
     if isinstance(responses, ResponseMatrix):
         rows = _of_matrix(responses, solver, bounds or {}, population)
     else:
         rows = _of_cells(responses, solver, bounds or {}, population)
     notes = responses.notes if isinstance(responses, (ResponseSet, ResponseMatrix)) else ()
-    return Intervals(tuple(rows), (*notes, *_taken_instead(solver.method, rows)), seed)
-
-
-def _of_matrix(
-    matrix: ResponseMatrix, solver: _Solver, bounds: Bounds, population: int | str | None
-) -> list[ScoreInterval]:
-    """Return rows of a matrix, by columns where answers are right or wrong."""
-    method = solver.choose("binary")
-    by_columns = method.family == "binary" and population is None
-    found = tally(matrix, bounds) if by_columns else None
-    if found is None or not found.counts.any():
-        return _of_cells(matrix.to_responses(), solver, bounds, population)
-    counted = found.of(found.counts)
-    limits = solver.of_counts(method, counted.right.ravel(), counted.n.ravel())
-    rows = interval_rows(counted, limits, method.name, solver.confidence_level)
-    if found.counts.all():
-        return rows
-    rest = without(matrix, counted).to_responses()
-    others = _of_cells(rest, solver, bounds, population)
-    return interleaved(found.counts, rows, others)
+    return Intervals(tuple(rows), (*notes, *_used_instead(solver.method, rows)), seed)
 
 
 def _of_cells(
     responses: Iterable[Responses], solver: _Solver, bounds: Bounds, population: int | str | None
 ) -> list[ScoreInterval]:
     cells = [make_cell(r, bounds) for r in responses]
-    limits = solver.solve(cells)
-    every = zip(cells, limits, solver.names, strict=True)
-    rows = [_row(*each, solver.confidence_level) for each in every]
-    rows = _clustered(cells, rows, solver.prior)
+    rows = [_row(c, *s, solver.level) for c, s in zip(cells, solver.solve(cells), strict=True)]
+    rows = _beside_independent(cells, rows, solver.prior)
     if population is not None:
-        rows = for_whole_benchmark(cells, rows, population)
+        rows = [_of_population(c, r, population) for c, r in zip(cells, rows, strict=True)]
     return list(group_rows(cells, rows))
 
 
-def _taken_instead(asked: str, rows: Sequence[ScoreInterval]) -> list[str]:
-    """Say which methods ran where the one asked for does not fit; groups have their own."""
-    tasks = [] if asked == "auto" else [row.method for row in rows if row.kind == "task"]
-    others = [method for method in tasks if method not in (asked, NO_METHOD)]
-    if not others:
-        return []
-    names = ", ".join(dict.fromkeys(others))
-    return [f"{asked} does not fit {len(others)} of {len(tasks)} scores: {names} there"]
-
-
-def _of_store(store: ResponseStore, of: Callable[[ResponseMatrix], Intervals]) -> Intervals:
-    place = {model: i for i, model in enumerate(store.models)}
-    rows = [row for block in by_models(store) for row in of(block)]
-    return Intervals(tuple(sorted(rows, key=lambda row: place[row.model])), store.notes)
-
-
-def _clustered(
-    cells: Sequence[Cell], rows: Sequence[ScoreInterval], prior: tuple[float, float] | None
-) -> list[ScoreInterval]:
-    """Set what clusters do to an interval side by side with what it would be without them."""
-    rows = list(rows)
-    where = [i for i, c in enumerate(cells) if c.clusters is not None and c.kind is not None]
-    if not where:
-        return rows
-    level = rows[where[0]].confidence_level
-    solver = _Solver(level, "auto", prior, np.random.default_rng(0))
-    naive = solver.solve([replace(cells[i], clusters=None) for i in where])
-    for i, limits in zip(where, naive, strict=True):
-        of_mean = cells[i].composite is None or cells[i].kind == "binary"
-        beside = scores_cells.side_by_side if of_mean else beside_clusters
-        rows[i] = beside(cells[i], rows[i], limits)
-    return rows
-
-
-class _Solver:
-    """Runs each method once on all the cells it fits, instead of once per cell."""
-
-    def __init__(
-        self,
-        confidence_level: float,
-        method: str | Method,
-        prior: tuple[float, float] | None,
-        rng: np.random.Generator,
-    ) -> None:
-        extra = (method,) if isinstance(method, Method) else ()
-        self.table = methods.table_of((m for m in extra if m not in INTERVALS), INTERVALS)
-        self.method = method.name if isinstance(method, Method) else method
-        check_name(self.method, self.table)
-        self.confidence_level = confidence_level
-        self.prior = prior
-        self.rng = rng
-        self.names: list[str] = []
-
-    def solve(self, cells: Sequence[Cell]) -> list[tuple[float, float]]:
-        limits = [(math.nan, math.nan)] * len(cells)
-        self.names = [NO_METHOD] * len(cells)
-        batches: dict[tuple[Any, ...], list[int]] = {}
-        for i, cell in enumerate(cells):
-            if cell.kind is None:
-                continue
-            chosen = self._choose(cell, cell.kind)
-            if cell.composite is None and chosen.family != "binary" and not len(cell.values):
-                # Known by its counts only.
-                chosen = self.table[DEFAULTS[cell.kind][0]]
-            self.names[i] = chosen.name
-            # Cells of similar size share an array padded to the largest.
-            size = 0 if chosen.family == "binary" else cell.n.bit_length()
-            key = (chosen.name, cell.bounds, size, cell.responses.aggregation)
-            batches.setdefault(key, []).append(i)
-        for (name, bounds, _, aggregation), where in batches.items():
-            batch = [cells[i] for i in where]
-            low, high = self._run(self.table[name], batch, bounds)
-            if aggregation in RATIOS:
-                value = np.vectorize(RATIOS[aggregation], otypes=[float])
-                low, high = value(high), value(low)
-            for i, a, b in zip(where, low.tolist(), high.tolist(), strict=True):
-                limits[i] = (a, b)
-        return limits
-
-    def _choose(self, cell: Cell, kind: methods.Kind) -> Method:
-        if cell.composite is not None and kind != "binary":
-            of_clusters = cell.clusters is not None and kind in CLUSTERED_COMPOSITE_DEFAULTS
-            defaults = CLUSTERED_COMPOSITE_DEFAULTS if of_clusters else COMPOSITE_DEFAULTS
-            return methods.choose(kind, self.method, self.table, defaults)
-        if cell.clusters is not None:
-            return methods.choose(kind, self.method, self.table, CLUSTERED_DEFAULTS)
-        return self.choose(kind)
-
-    def choose(self, kind: methods.Kind) -> Method:
-        """Return the method for the mean of independent items."""
-        for_clusters = self.method in _FOR_CLUSTERS
-        return methods.choose(kind, "auto" if for_clusters else self.method, self.table, DEFAULTS)
-
-    def of_counts(
-        self, method: Method, right: NDArray[np.number[Any]], n: NDArray[np.number[Any]]
-    ) -> Limits:
-        """Limits of how many of n items are right, shape (cells,)."""
-        if self.prior is not None and "prior" in method.options:
-            method = replace(method, options={**method.options, "prior": self.prior})
-        counts = right.astype(np.float64), n.astype(np.float64)
-        return method.load()(*counts, confidence_level=self.confidence_level)
-
-    def _run(
-        self, method: Method, batch: Sequence[Cell], bounds: tuple[float, float] | None
-    ) -> Limits:
-        if method.family == "binary":
-            counts = np.array([(c.successes, c.n) for c in batch], dtype=np.float64).T
-            return self.of_counts(method, *counts)
-        level = self.confidence_level
-        sampling = {"rng": self.rng, "n_resamples": N_RESAMPLES}
-        if method.family in COMPOSITE_FAMILIES:
-            return composite_limits(method, batch, level, sampling)
-        function = method.load()
-        if method.family in scores_cells.CLUSTER_FAMILIES:
-            sums = scores_cells.cluster_arrays(batch)
-            more = {"bounds": bounds} if method.family == "clustered-bounded" else {}
-            if method.family == "clustered-resampling":
-                more = {"n_resamples": N_RESAMPLES, "rng": self.rng}
-            return function(*sums, confidence_level=level, **more)
-        scores = _padded([c.values for c in batch])
-        if method.family == "bounded":
-            return function(scores, bounds=bounds, confidence_level=level)
-        if method.family == "ratio":
-            ones = [np.ones(c.n) if c.weights is None else c.weights for c in batch]
-            return function(scores, _padded(ones), confidence_level=level)
-        more = sampling if method.family == "resampling" else {}
-        return function(scores, confidence_level=level, **more)
-
-
-def _padded(rows: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
-    """Stack rows of different lengths, shape (cells, M), NaN where a row has ended."""
-    lengths = np.array([len(row) for row in rows])
-    padded = np.full((len(rows), int(lengths.max())), np.nan)
-    padded[np.arange(padded.shape[1]) < lengths[:, None]] = np.concatenate(rows)
-    return padded
-
-
-def _row(
-    cell: Cell, limit: tuple[float, float], method: str, confidence_level: float
-) -> ScoreInterval:
+def _row(cell: Cell, method: str, low: float, high: float, level: float) -> ScoreInterval:
     r = cell.responses
-    low, high = (finite(x) for x in limit)
+    lower, upper = finite(low), finite(high)
     notes = cell.notes
-    if cell.kind is not None and (low is None or high is None):
-        notes = (*notes, without_limits(method, cell.n))
+    if cell.kind is not None and (lower is None or upper is None):
+        notes = (*notes, _no_interval(method, cell.n))
     return ScoreInterval(
         model=r.model,
         task=r.task,
@@ -320,11 +154,11 @@ def _row(
         n_epochs=max(r.scores.shape[1], 1),
         n_missing=cell.n_missing,
         estimate=finite(cell.estimate),
-        low=low,
-        high=high,
+        low=lower,
+        high=upper,
         std_error=finite(cell.std_error),
         method=method,
-        confidence_level=confidence_level,
+        confidence_level=level,
         notes=notes,
         depth=len(r.groups),
         higher_is_better=r.higher_is_better,
@@ -332,6 +166,393 @@ def _row(
         logged_std_error=finite(r.logged_std_error),
         log=str(r.source.path),
     )
+
+
+def _no_interval(method: str, n: int) -> str:
+    return f"{method} gives no interval for these {n} items"
+
+
+def _used_instead(asked: str, rows: Sequence[ScoreInterval]) -> list[str]:
+    """Return a note on methods used where the one asked for does not fit; groups have their own."""
+    tasks = [] if asked == "auto" else [row.method for row in rows if row.kind == "task"]
+    others = [method for method in tasks if method not in (asked, NO_METHOD)]
+    if not others:
+        return []
+    names = ", ".join(dict.fromkeys(others))
+    return [f"{asked} does not fit {len(others)} of {len(tasks)} scores: {names} there"]
+
+
+class _Solver:
+    """Runs each method once on all the cells it fits, instead of once per cell."""
+
+    def __init__(
+        self,
+        level: float,
+        method: str | Method,
+        prior: tuple[float, float] | None,
+        rng: np.random.Generator,
+    ) -> None:
+        extra = (method,) if isinstance(method, Method) else ()
+        self.table = table_of((m for m in extra if m not in INTERVALS), INTERVALS)
+        self.method = method.name if isinstance(method, Method) else method
+        check_name(self.method, self.table)
+        self.level, self.prior, self.rng = level, prior, rng
+
+    def solve(self, cells: Sequence[Cell]) -> list[tuple[str, float, float]]:
+        """Return each cell's method and limits; `NO_METHOD` and NaN where there is none."""
+        solved = [(NO_METHOD, math.nan, math.nan)] * len(cells)
+        batches: dict[tuple[Any, ...], list[int]] = {}
+        for i, cell in enumerate(cells):
+            if cell.kind is None:
+                continue
+            method = self._choose(cell, cell.kind)
+            if cell.composite is None and method.family != "binary" and not len(cell.values):
+                # Known by its counts only.
+                method = self.table[DEFAULTS[cell.kind][0]]
+            # Cells of similar size share an array padded to the largest.
+            size = 0 if method.family == "binary" else cell.n.bit_length()
+            key = (method.name, cell.bounds, size, cell.responses.aggregation)
+            batches.setdefault(key, []).append(i)
+        for (name, bounds, _, aggregation), where in batches.items():
+            low, high = self._run(self.table[name], [cells[i] for i in where], bounds)
+            if aggregation in RATIOS:
+                value = np.vectorize(RATIOS[aggregation], otypes=[float])
+                low, high = value(high), value(low)
+            for i, a, b in zip(where, low.tolist(), high.tolist(), strict=True):
+                solved[i] = (name, a, b)
+        return solved
+
+    def _choose(self, cell: Cell, kind: Kind) -> Method:
+        if cell.composite is not None and kind != "binary":
+            of_clusters = cell.clusters is not None and kind in CLUSTERED_COMPOSITE_DEFAULTS
+            defaults = CLUSTERED_COMPOSITE_DEFAULTS if of_clusters else COMPOSITE_DEFAULTS
+            return choose(kind, self.method, self.table, defaults)
+        if cell.clusters is not None:
+            return choose(kind, self.method, self.table, CLUSTERED_DEFAULTS)
+        return self.for_independent(kind)
+
+    def for_independent(self, kind: Kind) -> Method:
+        """Return the method for the mean of independent items."""
+        name = "auto" if self.method in _FOR_CLUSTERS else self.method
+        return choose(kind, name, self.table, DEFAULTS)
+
+    def of_counts(
+        self, method: Method, right: NDArray[np.number[Any]], n: NDArray[np.number[Any]]
+    ) -> Limits:
+        """Limits for `right` of `n` items, both of shape (cells,)."""
+        if self.prior is not None and "prior" in method.options:
+            method = replace(method, options={**method.options, "prior": self.prior})
+        counts = right.astype(np.float64), n.astype(np.float64)
+        return method.load()(*counts, confidence_level=self.level)
+
+    def _run(
+        self, method: Method, batch: Sequence[Cell], bounds: tuple[float, float] | None
+    ) -> Limits:
+        """Call a method as its family asks (`data.methods`)."""
+        if method.family == "binary":
+            counts = np.array([(c.successes, c.n) for c in batch], dtype=np.float64).T
+            return self.of_counts(method, *counts)
+        sampling = {"rng": self.rng, "n_resamples": N_RESAMPLES}
+        if method.family in COMPOSITE_FAMILIES:
+            return _of_composites(method, batch, self.level, sampling)
+        function = partial(method.load(), confidence_level=self.level)
+        if method.family in CLUSTER_FAMILIES:
+            more = {
+                "clustered-bounded": {"bounds": bounds},
+                "clustered-resampling": sampling,
+            }.get(method.family, {})
+            return function(*cluster_arrays(batch), **more)
+        scores = _padded([c.values for c in batch])
+        if method.family == "bounded":
+            return function(scores, bounds=bounds)
+        if method.family == "ratio":
+            ones = [np.ones(c.n) if c.weights is None else c.weights for c in batch]
+            return function(scores, _padded(ones))
+        return function(scores, **(sampling if method.family == "resampling" else {}))
+
+
+def _padded(rows: Sequence[FloatArray]) -> FloatArray:
+    """Stack rows of different lengths, shape (cells, M), NaN where a row has ended."""
+    lengths = np.array([len(row) for row in rows])
+    padded = np.full((len(rows), int(lengths.max())), np.nan)
+    padded[np.arange(padded.shape[1]) < lengths[:, None]] = np.concatenate(rows)
+    return padded
+
+
+def _of_composites(
+    method: Method, batch: Sequence[Cell], level: float, sampling: dict[str, Any]
+) -> Limits:
+    """Run one method on cells whose metric is not a mean; `sampling` is for methods that draw."""
+    function = partial(method.load(), confidence_level=level)
+    found = [c.composite for c in batch if c.composite is not None]
+    if method.family == "f1":
+        tables = np.stack([c.table for c in found])
+        right = tables[:, 1, 1]
+        return function(right, right + tables[:, 0, 1] + tables[:, 1, 0])
+    if method.family == "confusion":
+        # Tables of one metric and size at once.
+        sizes: dict[tuple[str, int], list[int]] = {}
+        for i, c in enumerate(found):
+            sizes.setdefault((c.metric, len(c.labels)), []).append(i)
+        low, high = np.full((2, len(found)), np.nan)
+        for (metric, _), where in sizes.items():
+            tables = np.stack([found[i].table for i in where])
+            low[where], high[where] = function(tables, metric=metric, **sampling)
+        return low, high
+    if method.family == "auc":
+        parts = [function(*c.ranked) for c in found if c.ranked]
+    else:
+        more = sampling if method.name == "sums-percentile" else {}
+        parts = [
+            function(_units(c, cell.clusters), c.value, **more)
+            for c, cell in zip(found, batch, strict=True)
+        ]
+    low, high = np.array(parts, dtype=np.float64).reshape(-1, 2).T
+    return low, high
+
+
+def _units(composite: Composite, clusters: NDArray[Any] | None) -> FloatArray:
+    """What each sampled unit, an item or a cluster of items, adds to the sums."""
+    statistics = composite.statistics
+    if clusters is None:
+        return statistics
+    names, where = np.unique(clusters.astype(str), return_inverse=True)
+    sums = np.zeros((len(names), statistics.shape[1]))
+    np.add.at(sums, where, statistics)
+    return sums
+
+
+def _beside_independent(
+    cells: Sequence[Cell], rows: Sequence[ScoreInterval], prior: tuple[float, float] | None
+) -> list[ScoreInterval]:
+    """Where items come in clusters, add what the interval would be if they were independent."""
+    rows = list(rows)
+    where = [i for i, c in enumerate(cells) if c.clusters is not None and c.kind is not None]
+    if not where:
+        return rows
+    level = rows[where[0]].confidence_level
+    solver = _Solver(level, "auto", prior, np.random.default_rng(0))
+    naive = solver.solve([replace(cells[i], clusters=None) for i in where])
+    for i, (_, low, high) in zip(where, naive, strict=True):
+        cell, row = cells[i], rows[i]
+        of_mean = cell.composite is None or cell.kind == "binary"
+        if of_mean:
+            n_clusters, allowed_for = len(cluster_sums(cell)[0]), row.method in _FOR_CLUSTERS
+        else:
+            n_clusters = len(np.unique(np.asarray(cell.clusters).astype(str)))
+            allowed_for = row.method.startswith("sums-")
+        row = replace(row, n_clusters=n_clusters)
+        if not allowed_for:
+            note = (
+                f"{row.method} takes items that come in clusters as independent, perhaps too short"
+            )
+            rows[i] = replace(row, notes=(*row.notes, note))
+            continue
+        row = replace(row, naive_low=finite(low), naive_high=finite(high))
+        note = (
+            f"items in {n_clusters} clusters, which the interval allows for; "
+            "naive: as if they did not"
+        )
+        rows[i] = (
+            _with_design_effect(cell, row) if of_mean else replace(row, notes=(*row.notes, note))
+        )
+    return rows
+
+
+def _with_design_effect(cell: Cell, row: ScoreInterval) -> ScoreInterval:
+    """Add how much clusters change the variance of a mean, and how alike their items are."""
+    from evalstats_plugin.stats.clustered import anova_icc, design_effect
+
+    plain = replace(cell, clusters=None).std_error
+    totals, sizes = cluster_sums(cell)
+    squares, _ = cluster_sums(replace(cell, values=cell.values**2))
+    note = (
+        "items come in clusters, which the interval allows for; naive: as if they did not; deff: "
+        "how many times larger clusters make the variance; ICC: how alike the items of one are"
+        if len(totals) > 1
+        else "all items are one cluster, which tells next to nothing of others"
+    )
+    return replace(
+        row,
+        design_effect=finite(float(design_effect(cell.std_error or 0.0, plain or 0.0))),
+        icc=finite(float(anova_icc(totals, squares, sizes))),
+        notes=(*row.notes, note),
+    )
+
+
+def _of_population(cell: Cell, row: ScoreInterval, population: int | str) -> ScoreInterval:
+    """Shrink an interval to what is uncertain about the items that were not run."""
+    size = cell.responses.population if population == "logged" else population
+    if size is None or row.low is None or row.high is None or cell.kind in (None, "ratio"):
+        return row
+    n, total = cell.n, int(size)
+    if total < n:
+        msg = (
+            f"a benchmark of {total} items found, but {row.model} answered {n} of {row.task}; "
+            "expected at least as many"
+        )
+        raise DesignError(msg)
+    note = f"for all {total} items, of which {n} were run; they must be a random part"
+    if row.method in ("beta-hpd", "beta") and row.estimate is not None:
+        hpd = row.method == "beta-hpd"
+        predict = survey.predictive_hpd if hpd else survey.predictive_equal_tailed
+        interval = predict(
+            cell.successes, n, total, confidence_level=row.confidence_level, prior=(1.0, 1.0)
+        )
+        method = PREDICTIVE
+    else:
+        limits = Interval(np.asarray(row.low), np.asarray(row.high))
+        interval = survey.shrink(row.estimate or 0.0, limits, n, total)
+        method = f"{row.method}+fpc"
+    return replace(
+        row,
+        low=finite(float(interval.low)),
+        high=finite(float(interval.high)),
+        method=method,
+        notes=(*row.notes, note),
+    )
+
+
+def group_rows(cells: Sequence[Cell], rows: Sequence[ScoreInterval]) -> Iterator[ScoreInterval]:
+    """Yield the rows of tasks, each group's own rows, one per metric, before its first task.
+
+    A group has a row where the harness itself aggregates it, and all of its tasks were read.
+    """
+    groups: dict[tuple[GroupPlace, str], Group] = {}
+    members: dict[GroupPlace, dict[str, list[tuple[Cell, ScoreInterval]]]] = {}
+    for cell, row in zip(cells, rows, strict=True):
+        for place, group in _groups_of(cell):
+            groups.setdefault((place, row.metric), group)
+            members.setdefault(place, {}).setdefault(row.metric, []).append((cell, row))
+    for cell, row in zip(cells, rows, strict=True):
+        for place, _ in _groups_of(cell):
+            for metric, tasks in members.pop(place, {}).items():
+                group = groups[place, metric]
+                if group.logged is not None and len(tasks) == group.n_tasks:
+                    yield _group_row(group, [c for c, _ in tasks], [r for _, r in tasks])
+        yield row
+
+
+def _groups_of(cell: Cell) -> Iterator[tuple[GroupPlace, Group]]:
+    r = cell.responses
+    names: tuple[str, ...] = ()
+    for group in r.groups:
+        names = (*names, group.name)
+        yield (r.model, str(r.source.path), names), group
+
+
+def _group_row(group: Group, cells: Sequence[Cell], rows: Sequence[ScoreInterval]) -> ScoreInterval:
+    """Combine the tasks: independent strata with fixed weights."""
+    row = replace(
+        rows[0],
+        task=group.name,
+        kind="group",
+        depth=group.depth,
+        n_items=sum(c.n for c in cells),
+        n_missing=sum(c.n_missing for c in cells),
+        estimate=finite(group.logged),
+        low=None,
+        high=None,
+        std_error=None,
+        method=NO_METHOD,
+        notes=group.notes,
+        logged=finite(group.logged),
+        logged_std_error=finite(group.logged_std_error),
+    )
+    if any(c.kind is None or c.kind == "ratio" for c in cells):
+        return replace(row, notes=(*row.notes, "a task of this group has no mean"))
+    shares = np.array([float(c.n) if group.weighting == "micro" else 1.0 for c in cells])
+    shares = shares / shares.sum()
+    estimate = float(shares @ [c.estimate for c in cells])
+    row = replace(row, estimate=estimate, std_error=_std_error(cells, shares))
+    if any(r.low is None or r.high is None for r in rows):
+        return replace(row, notes=(*row.notes, "a task of this group has no interval"))
+    interval, method = _combine(cells, rows, shares)
+    return replace(
+        row,
+        low=finite(float(interval.low)),
+        high=finite(float(interval.high)),
+        method=method,
+        notes=(*row.notes, f"{group.weighting} mean of {len(cells)} tasks"),
+    )
+
+
+def _std_error(cells: Sequence[Cell], shares: FloatArray) -> float | None:
+    """√Σ w² s²/n over the tasks; None for a task with one item or another metric than a mean.
+
+    None too where no task's scores vary.
+    """
+    if any(c.n < 2 or c.composite is not None for c in cells):
+        return None
+    errors = np.array([c.std_error or 0.0 for c in cells])
+    return finite(float(np.sqrt(shares**2 @ errors**2))) or None
+
+
+def _combine(
+    cells: Sequence[Cell], rows: Sequence[ScoreInterval], shares: FloatArray
+) -> tuple[Interval, str]:
+    """Interval for the weighted mean, and its method.
+
+    From the scores where they have the same bounds and the default methods were used; otherwise the
+    tasks' own intervals are combined.
+    """
+    estimates = np.array([c.estimate for c in cells])
+    bounds = {c.bounds for c in cells}
+    auto = all(
+        c.composite is None and r.method == DEFAULTS[c.kind][0]
+        for c, r in zip(cells, rows, strict=True)
+        if c.kind
+    )
+    if auto and len(bounds) == 1 and None not in bounds:
+        low, high = next(iter(bounds)) or (0.0, 1.0)
+        width = high - low
+        found = survey.beta_effective(
+            (estimates - low) / width,
+            _smoothed(cells, low, width),
+            shares,
+            confidence_level=rows[0].confidence_level,
+        )
+        return Interval(low + width * found.low, low + width * found.high), "beta-neff"
+    lows, highs = (np.array([getattr(r, side) for r in rows]) for side in ("low", "high"))
+    names = ", ".join(sorted({r.method for r in rows}))
+    return survey.mover(estimates, Interval(lows, highs), shares), f"mover({names})"
+
+
+def _smoothed(cells: Sequence[Cell], low: float, width: float) -> survey.Smoothed:
+    parts = [
+        survey.smoothed_binary(c.successes, c.n)
+        if c.kind == "binary"
+        else survey.smoothed_scores((c.values - low) / width)
+        for c in cells
+    ]
+    means, variances = (np.array([float(p[i]) for p in parts]) for i in (0, 1))
+    return survey.Smoothed(means, variances)
+
+
+def _of_matrix(
+    matrix: ResponseMatrix, solver: _Solver, bounds: Bounds, population: int | str | None
+) -> list[ScoreInterval]:
+    """Return rows of a matrix: tasks of 0/1 scores by their counts, the others cell by cell."""
+    method = solver.for_independent("binary")
+    by_columns = method.family == "binary" and population is None
+    found = tally(matrix, bounds) if by_columns else None
+    if found is None or not found.counts.any():
+        return _of_cells(matrix.to_responses(), solver, bounds, population)
+    counted = found.of(found.counts)
+    limits = solver.of_counts(method, counted.right.ravel(), counted.n.ravel())
+    rows = _counted_rows(counted, limits, method.name, solver.level)
+    if found.counts.all():
+        return rows
+    done = set(counted.tasks)
+    names = zip(matrix.tasks.tolist(), matrix.metrics.tolist(), strict=True)
+    keep = np.array([(str(task), str(metric)) not in done for task, metric in names])
+    rest = _columns(matrix, np.flatnonzero(keep)).to_responses()
+    others = _of_cells(rest, solver, bounds, population)
+    # Model by model, in the matrix's order of tasks.
+    table = np.empty((len(matrix.models), len(found.tasks)), dtype=object)
+    for where, made in ((found.counts, rows), (~found.counts, others)):
+        table[:, where] = np.fromiter(made, dtype=object, count=len(made)).reshape(len(table), -1)
+    return table.ravel().tolist()
 
 
 class Tally(NamedTuple):
@@ -356,79 +577,29 @@ class Tally(NamedTuple):
 
 
 def tally(matrix: ResponseMatrix, bounds: Bounds) -> Tally | None:
-    """Count; None where items come in clusters or were answered several times."""
+    """Count right answers; None where items come in clusters or were answered several times."""
     if matrix.clusters is not None or matrix.scores.shape[2] != 1 or not matrix.scores.size:
         return None
-    matrix, starts = _side_by_side(matrix)
+    matrix, starts = _by_task(matrix)
     names = zip(matrix.tasks[starts].tolist(), matrix.metrics[starts].tolist(), strict=True)
     tasks = tuple((str(task), str(metric)) for task, metric in names)
     scores = matrix.scores[:, :, 0]
-    one = scores == 1
-    right, wrong = _summed(one, starts), _summed(scores == 0, starts)
+    right, wrong = _count(scores == 1, starts), _count(scores == 0, starts)
     n, size = right + wrong, np.diff(starts, append=scores.shape[1])
     n_missing = np.broadcast_to(np.int64(0), n.shape)
     if (n < size).any():
-        n_missing = _summed(np.isnan(scores), starts)
+        n_missing = _count(np.isnan(scores), starts)
     free = [known_bounds(bounds, metric) in (None, (0.0, 1.0)) for _, metric in tasks]
     counts = ((n + n_missing == size) & (n > 0)).all(axis=0) & free
     return Tally(matrix.models, tasks, right, n, n_missing, counts)
 
 
-def without(matrix: ResponseMatrix, done: Tally) -> ResponseMatrix:
-    """Return the matrix without the tasks of a tally."""
-    gone = set(done.tasks)
-    names = zip(matrix.tasks.tolist(), matrix.metrics.tolist(), strict=True)
-    keep = np.array([(str(task), str(metric)) not in gone for task, metric in names])
-    return _columns(matrix, np.flatnonzero(keep))
+def _count(answers: NDArray[np.bool_], starts: IntArray) -> IntArray:
+    """Count by task, shape (N, T) from (N, M)."""
+    return np.add.reduceat(answers, starts, axis=1, dtype=np.int64)
 
 
-def interval_rows(
-    found: Tally,
-    limits: tuple[NDArray[np.float64], NDArray[np.float64]],
-    method: str,
-    confidence_level: float,
-) -> list[ScoreInterval]:
-    """Return the rows, model by model, of limits of shape (N T,)."""
-    n, missing = found.n.ravel(), found.n_missing.ravel()
-    share = found.right.ravel() / n
-    # Of one item, or of equal scores, there is no standard error.
-    error = np.sqrt(share * (1 - share) / np.maximum(n - 1, 1))
-    low, high = limits
-    notes: list[tuple[str, ...]] = [()] * len(n)
-    none = ~(np.isfinite(low) & np.isfinite(high))
-    for i in np.flatnonzero(none | (missing > 0)).tolist():
-        items = int(n[i])
-        said = left_out(int(missing[i]), items + int(missing[i]))
-        notes[i] = (*said, *((without_limits(method, items),) if none[i] else ()))
-    models, tasks = len(found.models), len(found.tasks)
-    columns = {
-        "model": np.repeat(np.array(found.models, dtype=object), tasks).tolist(),
-        "task": [task for task, _ in found.tasks] * models,
-        "metric": [metric for _, metric in found.tasks] * models,
-        "n_items": n.tolist(),
-        "n_missing": missing.tolist(),
-        "estimate": share.tolist(),
-        "low": _finite(low),
-        "high": _finite(high),
-        "std_error": _finite(np.where((error > 0) & (n > 1), error, np.nan)),
-        "notes": notes,
-    }
-    same = {"method": method, "confidence_level": confidence_level, "log": str(Path())}
-    return records(ScoreInterval, columns, same)
-
-
-def interleaved(
-    tasks: NDArray[np.bool_], first: Iterable[ScoreInterval], second: Iterable[ScoreInterval]
-) -> list[ScoreInterval]:
-    """Put rows of tasks, model by model, back beside those of the other tasks."""
-    first, second = list(first), list(second)
-    rows = np.empty(((len(first) + len(second)) // len(tasks), len(tasks)), dtype=object)
-    for where, made in ((tasks, first), (~tasks, second)):
-        rows[:, where] = np.fromiter(made, dtype=object, count=len(made)).reshape(len(rows), -1)
-    return rows.ravel().tolist()
-
-
-def _side_by_side(matrix: ResponseMatrix) -> tuple[ResponseMatrix, IntArray]:
+def _by_task(matrix: ResponseMatrix) -> tuple[ResponseMatrix, IntArray]:
     """Bring items of a task next to each other; return where each task starts."""
     changes = [names[1:] != names[:-1] for names in (matrix.tasks, matrix.metrics)]
     starts = np.flatnonzero(np.r_[True, changes[0] | changes[1]])
@@ -443,6 +614,8 @@ def _side_by_side(matrix: ResponseMatrix) -> tuple[ResponseMatrix, IntArray]:
 
 
 def _columns(matrix: ResponseMatrix, at: IntArray) -> ResponseMatrix:
+    """Return some items of a matrix."""
+
     def cut(values: NDArray[Any] | None) -> NDArray[Any] | None:
         return None if values is None else values[at]
 
@@ -457,133 +630,32 @@ def _columns(matrix: ResponseMatrix, at: IntArray) -> ResponseMatrix:
     )
 
 
-def _summed(answers: NDArray[np.bool_], starts: IntArray) -> IntArray:
-    return np.add.reduceat(answers, starts, axis=1, dtype=np.int64)
-
-
-def _finite(values: NDArray[np.float64]) -> list[float | None]:
-    """As `results.finite` has it, for all at once."""
-    bad = ~np.isfinite(values)
-    if not bad.any():
-        return values.tolist()
-    shown = values.astype(object)
-    shown[bad] = None
-    return shown.tolist()
-
-
-def for_whole_benchmark(
-    cells: Sequence[Cell], rows: Sequence[ScoreInterval], population: int | str
-) -> list[ScoreInterval]:
-    """Shrink each interval to what is uncertain about the items that were not run."""
-    return [_whole(c, r, population) for c, r in zip(cells, rows, strict=True)]
-
-
-def _whole(cell: Cell, row: ScoreInterval, population: int | str) -> ScoreInterval:
-    size = cell.responses.population if population == "logged" else population
-    if size is None or row.low is None or row.high is None or cell.kind in (None, "ratio"):
-        return row
-    n, total = cell.n, int(size)
-    if total < n:
-        msg = (
-            f"a benchmark of {total} items found, but {row.model} answered {n} of {row.task}; "
-            "expected at least as many"
-        )
-        raise DesignError(msg)
-    note = f"for all {total} items, of which {n} were run; they must be a random part"
-    if row.method in ("beta-hpd", "beta") and row.estimate is not None:
-        predict = (
-            survey.predictive_hpd if row.method == "beta-hpd" else survey.predictive_equal_tailed
-        )
-        interval = predict(
-            cell.successes, n, total, confidence_level=row.confidence_level, prior=(1.0, 1.0)
-        )
-        method = PREDICTIVE
-    else:
-        interval = survey.shrink(row.estimate or 0.0, _limits(row.low, row.high), n, total)
-        method = f"{row.method}+fpc"
-    return replace(
-        row,
-        low=finite(float(interval.low)),
-        high=finite(float(interval.high)),
-        method=method,
-        notes=(*row.notes, note),
-    )
-
-
-def _limits(low: float, high: float) -> Interval:
-    import numpy as np
-
-    return Interval(np.asarray(low), np.asarray(high))
-
-
-def composite_limits(
-    method: Method, batch: Sequence[Cell], confidence_level: float, sampling: dict[str, Any]
-) -> Interval:
-    """Run one method on many cells; `sampling` holds what methods that draw are told."""
-    function = method.load()
-    found = [c.composite for c in batch if c.composite is not None]
-    if method.family == "f1":
-        tables = np.stack([c.table for c in found])
-        right = tables[:, 1, 1]
-        n = right + tables[:, 0, 1] + tables[:, 1, 0]
-        return function(right, n, confidence_level=confidence_level)
-    if method.family == "confusion":
-        return _by_size(function, found, confidence_level, sampling)
-    if method.family == "auc":
-        parts = [function(*c.ranked, confidence_level=confidence_level) for c in found if c.ranked]
-    else:
-        more = sampling if method.name == "sums-percentile" else {}
-        parts = [
-            function(units(c, cell.clusters), c.value, confidence_level=confidence_level, **more)
-            for c, cell in zip(found, batch, strict=True)
-        ]
-    low, high = np.array(parts, dtype=np.float64).reshape(-1, 2).T
-    return Interval(low, high)
-
-
-def _by_size(
-    function: Callable[..., Interval],
-    found: Sequence[Composite],
-    confidence_level: float,
-    sampling: dict[str, Any],
-) -> Interval:
-    """Tables of one metric and size at once."""
-    low, high = np.full((2, len(found)), np.nan)
-    sizes: dict[tuple[str, int], list[int]] = {}
-    for i, c in enumerate(found):
-        sizes.setdefault((c.metric, len(c.labels)), []).append(i)
-    for (metric, _), where in sizes.items():
-        tables = np.stack([found[i].table for i in where])
-        low[where], high[where] = function(
-            tables, metric=metric, confidence_level=confidence_level, **sampling
-        )
-    return Interval(low, high)
-
-
-def units(composite: Composite, clusters: NDArray[Any] | None) -> FloatArray:
-    """What each item adds to the sums, or where items come in clusters each of these."""
-    statistics = composite.statistics
-    if clusters is None:
-        return statistics
-    names, where = np.unique(clusters.astype(str), return_inverse=True)
-    sums = np.zeros((len(names), statistics.shape[1]))
-    np.add.at(sums, where, statistics)
-    return sums
-
-
-def beside_clusters(cell: Cell, row: ScoreInterval, naive: tuple[float, float]) -> ScoreInterval:
-    """Say how many clusters there are, and what the interval would be without them."""
-    n_clusters = 0 if cell.clusters is None else len(np.unique(cell.clusters.astype(str)))
-    row = replace(row, n_clusters=n_clusters)
-    if not row.method.startswith("sums-"):
-        note = f"{row.method} takes items that come in clusters as independent, perhaps too short"
-        return replace(row, notes=(*row.notes, note))
-    note = (
-        f"items in {n_clusters} clusters, which the interval allows for; naive: as if they did not"
-    )
-    return replace(
-        row,
-        naive_low=finite(naive[0]),
-        naive_high=finite(naive[1]),
-        notes=(*row.notes, note),
-    )
+def _counted_rows(found: Tally, limits: Limits, method: str, level: float) -> list[ScoreInterval]:
+    """Return the rows, model by model, of limits of shape (N T,)."""
+    n, missing = found.n.ravel(), found.n_missing.ravel()
+    share = found.right.ravel() / n
+    # Of one item, or of equal scores, there is no standard error.
+    error = np.sqrt(share * (1 - share) / np.maximum(n - 1, 1))
+    low, high = limits
+    notes: list[tuple[str, ...]] = [()] * len(n)
+    none = ~(np.isfinite(low) & np.isfinite(high))
+    for i in np.flatnonzero(none | (missing > 0)).tolist():
+        items = int(n[i])
+        notes[i] = left_out(int(missing[i]), items + int(missing[i]))
+        if none[i]:
+            notes[i] = (*notes[i], _no_interval(method, items))
+    models, tasks = len(found.models), len(found.tasks)
+    columns = {
+        "model": np.repeat(np.array(found.models, dtype=object), tasks).tolist(),
+        "task": [task for task, _ in found.tasks] * models,
+        "metric": [metric for _, metric in found.tasks] * models,
+        "n_items": n.tolist(),
+        "n_missing": missing.tolist(),
+        "estimate": share.tolist(),
+        "low": finite_values(low),
+        "high": finite_values(high),
+        "std_error": finite_values(np.where((error > 0) & (n > 1), error, np.nan)),
+        "notes": notes,
+    }
+    same = {"method": method, "confidence_level": level, "log": str(Path())}
+    return records(ScoreInterval, columns, same)

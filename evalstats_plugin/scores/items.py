@@ -1,9 +1,12 @@
-"""Who got which item right, and which items look wrong: every model's answer to every item."""
-# PART items - What is there to say of each item: how hard, how often taken, how far from the others.
+"""Statistics of items: every model's answer to every item, and which items look wrong.
+
+* `item_answers`: models by items, with item-rest correlations and flags, for people to look at
+* `item_statistics`: difficulty, number of answers and outliers by item, for logs
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,24 +15,18 @@ from numpy.typing import NDArray
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.responses import Responses, mean_over_epochs
 from evalstats_plugin.data.runs import run_of
+from evalstats_plugin.scores.cells import by_task, direction, task_and_metric
 from evalstats_plugin.stats.arrays import FloatArray
 
 SIGNIFICANCE = 0.05
-"""An item is flagged for a correlation with the rest that chance makes as negative so rarely."""
-
+"""Level of the one-sided test for a negative item-rest correlation."""
 
 ALL_RIGHT, ALL_WRONG, ALL_SAME = "all right", "all wrong", "all the same"
-
-
 AGAINST_REST = "against the rest"
-
+"""Flags of items."""
 
 PREFIX = "evalstats_"
-"""Of every statistic's name, so that it stands alone wherever it is written."""
-
-
-Items = Mapping[str, Mapping[str, float]]
-"""By the item's id as text: statistics by name."""
+"""Prefix of the name of every statistic, so that it is unique in a log."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -41,20 +38,20 @@ class ItemAnswers:
     models: tuple[str, ...]
     """The best first, by `means`."""
     means: FloatArray
-    """Shape (N,): over the items that the model has a score of."""
+    """Shape (N,): mean score of each model, over the items that it has a score of."""
     item_ids: tuple[str, ...]
     scores: FloatArray
     """Shape (N, M): means over the epochs, NaN where an item has no score."""
     higher_is_better: bool | None
     item_means: FloatArray
-    """Shape (M,): over the models that have a score of the item."""
+    """Shape (M,): mean score of each item, over the models that have a score of it."""
     n_models: NDArray[np.int64]
     """Shape (M,): models that have a score of the item."""
     rest_correlation: FloatArray
-    """Shape (M,): of the models' scores on the item with their means over the other items
-    [LN68]_; NaN where either does not vary."""
+    """Shape (M,): item-rest correlation, of the models' scores on the item with their means over
+    the other items [LN68]_; NaN where either does not vary."""
     flags: tuple[str, ...]
-    """Of each item: why it should be looked at, or nothing."""
+    """Shape (M,): why an item should be looked at, or an empty string."""
 
 
 def item_answers(responses: Iterable[Responses]) -> tuple[list[ItemAnswers], list[str]]:
@@ -62,26 +59,22 @@ def item_answers(responses: Iterable[Responses]) -> tuple[list[ItemAnswers], lis
 
     An item is flagged where all models are right, or all wrong: it tells none of them apart. It
     is flagged as against the rest where models that do well on the other items do badly on it,
-    as when its key is wrong: a negative correlation beyond chance (one-sided t test at
-    `SIGNIFICANCE`), with models enough to find one: at least 1 / `SIGNIFICANCE` ways to say
-    which of them did better on it.
+    as when its key is wrong: the item-rest correlation is negative (one-sided t test at the level
+    `SIGNIFICANCE`), and there are enough models to find that: at least 1 / `SIGNIFICANCE` ways to
+    choose which of them did better on it.
 
     Parameters
     ----------
     responses
-        What was read; those whose value is no mean of item scores are passed over.
+        What was read; responses whose value is not a mean of item scores are passed over.
     """
     latest: dict[tuple[str, str, str], Responses] = {}
     for r in sorted(responses, key=run_of):
         if r.scores.size and r.aggregation == "mean" and np.isfinite(r.scores).any():
-            # Harnesses that have no filters log "acc" for what lm-eval logs as "acc,none".
-            latest[r.model, r.task, r.metric.removesuffix(",none")] = r
-    groups: dict[tuple[str, str], list[Responses]] = {}
-    for (_, task, metric), r in latest.items():
-        groups.setdefault((task, metric), []).append(r)
+            latest[r.model, *task_and_metric(r)] = r
     found: list[ItemAnswers] = []
     notes: list[str] = []
-    for group in groups.values():
+    for group in by_task(latest.values()).values():
         matrix = ResponseMatrix.join(group, on_conflict="drop")
         notes += matrix.notes
         if len(matrix.item_ids):
@@ -92,7 +85,7 @@ def item_answers(responses: Iterable[Responses]) -> tuple[list[ItemAnswers], lis
 def _answers(group: Sequence[Responses], matrix: ResponseMatrix) -> ItemAnswers:
     scores = mean_over_epochs(matrix.scores)
     scores = np.where(np.isfinite(scores), scores, np.nan)
-    higher = next((h for r in group if (h := r.higher_is_better) is not None), None)
+    higher = direction(group)
     totals, counts = np.nansum(scores, axis=1), (~np.isnan(scores)).sum(axis=1)
     means = np.divide(totals, counts, out=np.full(len(counts), np.nan), where=counts > 0)
     order = np.argsort(means if higher is False else -means, kind="stable")
@@ -134,7 +127,7 @@ def rest_correlations(scores: FloatArray) -> FloatArray:
 
     item, other = centred(values), centred(rest)
     product = np.sqrt((item**2).sum(axis=0) * (other**2).sum(axis=0))
-    # What rounding leaves of scores that are all the same is no variation.
+    # Rounding errors of equal scores are not variation.
     scale = n * np.abs(values).max(axis=0) * np.abs(rest).max(axis=0)
     varies = product > 1e-12 * scale
     together = (item * other).sum(axis=0)
@@ -164,14 +157,14 @@ def _flags(
 
 
 def against_rest(scores: FloatArray, correlation: FloatArray) -> NDArray[np.bool_]:
-    """Whether a correlation is negative beyond chance, shape (M,)."""
+    """Whether an item-rest correlation is negative beyond chance, shape (M,)."""
     from scipy.special import gammaln, stdtr
 
     there = ~np.isnan(scores)
     n = there.sum(axis=0)
     mean = np.where(there, scores, 0.0).sum(axis=0) / np.maximum(n, 1)
     above = (there & (scores > mean)).sum(axis=0)
-    # With few models, or few of them right, a correlation of -1 is nothing unusual.
+    # With few models, or few of them right, a correlation of -1 is not unusual.
     parts = np.stack([n, above, n - above]) + 1.0
     log_factorials: FloatArray = np.asarray(gammaln(parts), dtype=np.float64)
     arrangements = log_factorials[0] - log_factorials[1] - log_factorials[2]
@@ -186,11 +179,11 @@ def against_rest(scores: FloatArray, correlation: FloatArray) -> NDArray[np.bool
 def item_statistics(responses: Sequence[Responses]) -> dict[str, dict[str, float]]:
     """Return the classical statistics of each item of one task, by the item's id as text.
 
-    ``evalstats_p`` is the item's mean score, every model counting the same however many epochs
-    it took; ``evalstats_n`` the number of takes scored; ``evalstats_right`` the share of takes
-    with the greatest score there is, where that is known and is not the mean score itself;
-    ``evalstats_z`` how many standard deviations of the items' means the item lies from their
-    mean. With several metrics each name holds the metric's: ``evalstats_match_p``.
+    ``evalstats_p`` is the item's mean score, with the same weight for every model however many
+    epochs it has; ``evalstats_n`` the number of scored answers; ``evalstats_right`` the share of
+    answers with the greatest possible score, where that is known and differs from the mean score;
+    ``evalstats_z`` how many standard deviations of the items' means the item is from their
+    mean. With several metrics each name contains the metric's: ``evalstats_match_p``.
     """
     found: dict[str, dict[str, float]] = {}
     for metric, start in prefixes(responses).items():
@@ -202,7 +195,7 @@ def item_statistics(responses: Sequence[Responses]) -> dict[str, dict[str, float
 
 
 def prefixes(responses: Sequence[Responses]) -> dict[str, str]:
-    """Return what the names of statistics begin with, for each metric that has item scores."""
+    """Return the prefix of the statistics' names, for each metric that has item scores."""
     metrics = list(dict.fromkeys(r.metric for r in _averaged(responses)))
     return {m: PREFIX if len(metrics) == 1 else f"{PREFIX}{m}_" for m in metrics}
 
@@ -216,13 +209,13 @@ def _statistics(group: Sequence[Responses]) -> tuple[list[str], dict[str, NDArra
     scored = [(r, np.isfinite(r.scores)) for r in group]
     every = np.concatenate([r.item_ids.astype(str) for r in group])
     names, first, place = np.unique(every, return_index=True, return_inverse=True)
-    takes = np.concatenate([there.sum(axis=1) for _, there in scored])
+    answers = np.concatenate([there.sum(axis=1) for _, there in scored])
     sums = np.concatenate([np.where(there, r.scores, 0.0).sum(axis=1) for r, there in scored])
-    taken = takes > 0
+    answered = answers > 0
     size = len(names)
-    models = np.bincount(place[taken], minlength=size)
-    means = np.bincount(place[taken], sums[taken] / takes[taken], minlength=size)
-    n = np.bincount(place, takes, minlength=size).astype(np.int64)
+    models = np.bincount(place[answered], minlength=size)
+    means = np.bincount(place[answered], sums[answered] / answers[answered], minlength=size)
+    n = np.bincount(place, answers, minlength=size).astype(np.int64)
     order = np.argsort(first)
     order = order[n[order] > 0]
     p = means[order] / models[order]

@@ -1,4 +1,4 @@
-"""How good is a model, by many scores of a judge and few human labels of the same answers?"""
+"""Prediction-powered inference: few human labels sharpened by many scores of a judge [ADZ23]_."""
 
 from __future__ import annotations
 
@@ -12,22 +12,25 @@ from numpy.typing import NDArray
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.responses import Responses, Selection
 from evalstats_plugin.data.results import finite
-from evalstats_plugin.data.runs import ResponseSet, run_of
+from evalstats_plugin.data.runs import ResponseSet, one_of_each
 from evalstats_plugin.errors import DesignError, SelectionError, few, no_such
-from evalstats_plugin.scores.cells import Bounds, make_cell
+from evalstats_plugin.scores.cells import (
+    Bounds,
+    check_confidence_level,
+    make_cell,
+    responses_and_notes,
+)
 from evalstats_plugin.scores.rows import Intervals, ScoreInterval
-from evalstats_plugin.stats.control_variate import Powered
+from evalstats_plugin.stats.arrays import FloatArray
+from evalstats_plugin.stats.control_variate import Powered, ppi
 
 METHOD = "ppi++"
 
-
 FEWEST_LABELS = 5
-"""Labels below which nothing is said of how well the judge agrees with them."""
-
+"""Fewest labels from which the agreement with the judge is estimated."""
 
 HUMAN = "human"
 """Metric of labels that come from a file."""
-
 
 Labels = Mapping[str, float]
 """Human scores by the item's id as text."""
@@ -42,7 +45,7 @@ def prediction_powered(
     confidence_level: float = 0.95,
     bounds: Bounds | None = None,
 ) -> Intervals:
-    """Give each model the mean of its human labels, sharpened by a judge's scores.
+    """Estimate each model's mean human label with the help of a judge's scores (PPI++).
 
     Parameters
     ----------
@@ -61,7 +64,7 @@ def prediction_powered(
 
     Notes
     -----
-    The judge may be biased, and on any scale: only how it goes along with the labels counts. The
+    The judge may be biased, and on any scale: only its correlation with the labels counts. The
     labelled items must be a random part of those the judge scored.
 
     Raises
@@ -72,16 +75,12 @@ def prediction_powered(
     SelectionError
         For a metric that is not there, with the closest names.
     """
-    if not 0 < confidence_level < 1:
-        msg = f"confidence level {confidence_level} found, expected a number between 0 and 1"
-        raise DesignError(msg)
+    check_confidence_level(confidence_level)
     if (human is None) == (labels is None):
         msg = "human labels come from a metric or from a file: pass one of human and labels"
         raise SelectionError(msg)
-    notes = responses.notes if isinstance(responses, (ResponseSet, ResponseMatrix)) else ()
-    if isinstance(responses, ResponseMatrix):
-        responses = responses.to_responses()
-    found = _latest(responses)
+    everything, notes = responses_and_notes(responses)
+    found = one_of_each([r for r in everything if len(r.item_ids) and r.aggregation == "mean"])
     judged = _of_metric(found, judge)
     labelled = _of_metric(found, human) if human else _labelled(judged, labels or {})
     pairs = [(labelled[place], judged[place]) for place in labelled if place in judged]
@@ -93,18 +92,11 @@ def prediction_powered(
         )
         raise DesignError(msg)
     rows = [_row(one, other, confidence_level, bounds or {}) for one, other in pairs]
-    return Intervals(tuple(rows), tuple(notes))
-
-
-def _latest(responses: Iterable[Responses]) -> list[Responses]:
-    """Responses with item scores, the latest run of each model, in their order."""
-    usable = [r for r in responses if len(r.item_ids) and r.aggregation == "mean"]
-    latest = {(r.model, r.task, r.metric): r for r in sorted(usable, key=run_of)}
-    return [r for r in usable if latest[r.model, r.task, r.metric] is r]
+    return Intervals(tuple(rows), notes)
 
 
 def _of_metric(responses: Sequence[Responses], name: str) -> dict[tuple[str, str], Responses]:
-    """Return responses by model and task that have a metric."""
+    """Return the responses to a metric, by model and task."""
     wanted = Selection(metrics=(name,))
     found: dict[tuple[str, str], Responses] = {}
     for r in responses:
@@ -132,27 +124,23 @@ def _labelled(
     ((place, r),) = judged.items()
     scores = np.array(list(labels.values()), dtype=np.float64)[:, None]
     ids = np.array(list(labels), dtype=np.str_)
-    return {place: replace(_bare(r), metric=HUMAN, item_ids=ids, scores=scores)}
-
-
-def _bare(r: Responses) -> Responses:
-    """Leave nothing of the responses that belongs to their metric or items."""
-    return replace(
-        r, weights=None, clusters=None, item_hashes=None, bounds=None, higher_is_better=None,
-        groups=(), logged=None, logged_std_error=None, logged_n=None, population=None, notes=(),
+    # All else belongs to the judge's metric and items.
+    human = replace(
+        r, metric=HUMAN, item_ids=ids, scores=scores, weights=None, clusters=None,
+        item_hashes=None, bounds=None, higher_is_better=None, groups=(), logged=None,
+        logged_std_error=None, logged_n=None, population=None, notes=(),
     )  # fmt: skip
+    return {place: human}
 
 
 def _row(
     human: Responses, judge: Responses, confidence_level: float, bounds: Bounds
 ) -> ScoreInterval:
-    from evalstats_plugin.stats import control_variate
-
     labels, scores = _aligned(human, judge)
     cell = make_cell(human, bounds)
-    found = control_variate.ppi(
-        labels, scores, bounds=cell.bounds, confidence_level=confidence_level
-    )
+    found = ppi(labels, scores, bounds=cell.bounds, confidence_level=confidence_level)
+    # Items without a label are expected here: no note on them.
+    own = [note for note in cell.notes if "have no score" not in note]
     clustered = human.clusters is not None or judge.clusters is not None
     notes = (f"{METHOD} takes items that come in clusters as independent",) if clustered else ()
     return ScoreInterval(
@@ -167,7 +155,7 @@ def _row(
         std_error=finite(float(found.std_error)) or None,
         method=METHOD,
         confidence_level=confidence_level,
-        notes=(*_without_missing(cell.notes), *notes, _on_judge(found, judge.metric)),
+        notes=(*own, *notes, _on_judge(found, judge.metric)),
         higher_is_better=human.higher_is_better,
         logged=finite(human.logged),
         logged_std_error=finite(human.logged_std_error),
@@ -175,23 +163,7 @@ def _row(
     )
 
 
-def _without_missing(notes: Sequence[str]) -> list[str]:
-    """Items without a label are what this is for: nothing to point out."""
-    return [note for note in notes if "have no score" not in note]
-
-
-def _on_judge(found: Powered, judge: str) -> str:
-    n, total, gain = int(found.n), int(found.population), float(found.gain)
-    if n == total:
-        return f"all {n} items that {judge} scored have a human label: it adds nothing"
-    worth = f"worth ×{gain:.2f} as many labels" if np.isfinite(gain) else "of unknown worth"
-    return (
-        f"{n} human labels, a random part of {total} items scored by {judge}, whose weight is "
-        f"λ = {float(found.power):.2f}: {worth}"
-    )
-
-
-def _aligned(human: Responses, judge: Responses) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _aligned(human: Responses, judge: Responses) -> tuple[FloatArray, FloatArray]:
     """Labels and judge scores of the same items, each of shape (M,); NaN where there is none."""
     both = [replace(r, scores=r.item_means[:, None], model=str(i), metric="", task="", weights=None)
             for i, r in enumerate((human, judge))]  # fmt: skip
@@ -217,3 +189,14 @@ def _aligned(human: Responses, judge: Responses) -> tuple[NDArray[np.float64], N
         )
         raise DesignError(msg)
     return labels, scores
+
+
+def _on_judge(found: Powered, judge: str) -> str:
+    n, total, gain = int(found.n), int(found.population), float(found.gain)
+    if n == total:
+        return f"all {n} items that {judge} scored have a human label: it adds nothing"
+    worth = f"worth ×{gain:.2f} as many labels" if np.isfinite(gain) else "of unknown worth"
+    return (
+        f"{n} human labels, a random part of {total} items scored by {judge}, whose weight is "
+        f"λ = {float(found.power):.2f}: {worth}"
+    )

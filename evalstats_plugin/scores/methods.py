@@ -1,7 +1,11 @@
-"""Methods for the mean of item scores, and for ratios of sums; the defaults, and why."""
-# PART clustered - Methods for scores whose items come in clusters; the defaults, and why.
-# PART sequential - Methods for scores that are looked at again and again while items come in.
-# PART composites - The table of methods for metrics that are not means, and which is the default, and why.
+"""The methods for the interval of one score, and which is the default, and why.
+
+* `METHODS`: means of independent items and ratios of sums; `DEFAULTS`
+* `CLUSTERED`: means of items in clusters; `CLUSTERED_DEFAULTS`
+* `COMPOSITES`: metrics that are not means; `COMPOSITE_DEFAULTS`, `CLUSTERED_COMPOSITE_DEFAULTS`
+* `SEQUENTIAL`: means, valid at every look
+* `INTERVALS`: all of these
+"""
 
 from __future__ import annotations
 
@@ -12,168 +16,25 @@ from typing import Any
 from evalstats_plugin.data.methods import Kind, Method
 
 _BOUNDED = "evalstats_plugin.stats.bounded:"
-
-
 _MEANS = "evalstats_plugin.stats.means:"
-
-
-DEFAULTS: Mapping[Kind, tuple[str, str]] = MappingProxyType(
-    {
-        "binary": (
-            "beta-hpd",
-            "coverage averaged over all true scores is exactly the level at every n, it always "
-            "holds the estimate and is the shortest such interval",
-        ),
-        "bounded": (
-            "dp-jeffreys",
-            "of all that reach the level on average over six kinds of partial credit at n = 5 to "
-            "200 it is the narrowest, and it is never of zero width",
-        ),
-        "real": (
-            "t",
-            "without bounds, skewed scores need many items whatever the method: the bootstrap "
-            "covers less, its studentised form is twice as wide",
-        ),
-        "ratio": (
-            "jackknife-t",
-            "it keeps its level where a few long texts carry much of the weight",
-        ),
-    }
-)
-"""Method used for ``"auto"`` on each kind of score, and why (``make validate`` measures it)."""
-
-
-CLUSTERED: tuple[Method, ...] = (
-    Method(
-        "betabinomial", "clustered", "evalstats_plugin.stats.clustered_posterior:beta_binomial",
-        "Beta-Binomial posterior, intra-cluster correlation ~ U(0, 1)",
-        "Bowyer et al. 2025; docs/methods.md", options=MappingProxyType({"prior": "uniform-icc"}),
-    ),
-    Method(
-        "betabinomial-gamma", "clustered", "evalstats_plugin.stats.clustered_posterior:beta_binomial",
-        "the same with the paper's prior, dispersion ~ Gamma(1, 1): strong clusters expected",
-        "Bowyer et al. 2025", options=MappingProxyType({"prior": "gamma-dispersion"}),
-    ),
-    Method(
-        "logit-t-cr1", "clustered-bounded", "evalstats_plugin.stats.clustered:logit_t_cr1",
-        "t interval on the logit scale, clustered standard error",
-        "Liang, Zeger 1986; Miller 2024",
-    ),
-    Method(
-        "t-cr1", "clustered-real", "evalstats_plugin.stats.clustered:t_cr1",
-        "t interval with clustered standard error", "Liang, Zeger 1986; Miller 2024",
-    ),
-    Method(
-        "t-cr2", "clustered-real", "evalstats_plugin.stats.clustered:t_cr2",
-        "the same, corrected for few and unequal clusters", "Bell, McCaffrey 2002",
-    ),
-    Method(
-        "cluster-bootstrap", "clustered-resampling", "evalstats_plugin.stats.clustered:cluster_bootstrap",
-        "percentile bootstrap of whole clusters: only to compare with", "Efron, Tibshirani 1993",
-    ),
-)  # fmt: skip
-"""For scores whose items come in clusters."""
-
-
-CLUSTERED_DEFAULTS: Mapping[Kind, tuple[str, str]] = MappingProxyType(
-    {
-        "binary": (
-            "betabinomial",
-            "at the level from two clusters on, and narrower than the clustered t",
-        ),
-        "bounded": ("logit-t-cr1", "never of zero width, close to the level from 20 clusters on"),
-        "real": ("t-cr1", "without bounds there is nothing better for few clusters"),
-    }
-)
-"""The same, for items in clusters."""
-
-
-SEQUENTIAL: tuple[Method, ...] = (
-    Method(
-        "beta-mixture", "binary", "evalstats_plugin.stats.sequential:beta_mixture",
-        "confidence sequence: valid however often one looks", "Robbins 1970",
-    ),
-    Method(
-        "betting-mixture", "bounded", "evalstats_plugin.stats.sequential:betting_mixture",
-        "the same for scores between bounds; beta-mixture on binary scores",
-        "Howard et al. 2021; docs/methods.md",
-    ),
-)  # fmt: skip
-"""Intervals of a score that hold at all looks together."""
-
-
+_CLUSTERED = "evalstats_plugin.stats.clustered:"
+_POSTERIOR = "evalstats_plugin.stats.clustered_posterior:"
 _METRICS = "evalstats_plugin.stats.metric_intervals:"
+_SEQUENTIAL = "evalstats_plugin.stats.sequential:"
 
-
-COMPOSITES: tuple[Method, ...] = (
-    Method(
-        "wilson-f1", "f1", _METRICS + "wilson_f1",
-        "score interval of the share of true positives among what is or is called positive",
-        "Wilson 1927; docs/methods.md",
-    ),
-    Method(
-        "dirichlet-f1", "f1", _METRICS + "dirichlet_f1",
-        "Dirichlet posterior of the confusion table (prior 1 on each cell), in closed form",
-        "Bowyer et al. 2025", options=MappingProxyType({"prior": 1.0}),
-    ),
-    Method(
-        "jeffreys-f1", "f1", _METRICS + "dirichlet_f1",
-        "the same with prior ½", "Bowyer et al. 2025", options=MappingProxyType({"prior": 0.5}),
-    ),
-    Method(
-        "dirichlet-table", "confusion", _METRICS + "dirichlet_interval",
-        "Dirichlet posterior of the confusion table (prior ½ right, ½ wrong for each gold label)",
-        "docs/methods.md", options=MappingProxyType({"prior": 1.0}),
-    ),
-    Method(
-        "newcombe-auc", "auc", _METRICS + "newcombe",
-        "score interval of the area under the curve, never of zero width", "Newcombe 2006",
-    ),
-    Method(
-        "delong", "auc", _METRICS + "delong_logit",
-        "DeLong's variance on the logit scale", "DeLong, DeLong, Clarke-Pearson 1988",
-    ),
-    Method(
-        "sums-jackknife-t", "sums", _METRICS + "jackknife_t",
-        "t interval with the jackknife's standard error, of any function of sums over units",
-        "Efron, Tibshirani 1993",
-    ),
-    Method(
-        "sums-percentile", "sums", _METRICS + "percentile_bootstrap",
-        "percentile bootstrap of the same", "Efron 1979; Koehn 2004",
-    ),
+CLUSTER_FAMILIES = (
+    "clustered", "clustered-bounded", "clustered-real", "clustered-resampling", "clustered-paired",
 )  # fmt: skip
-"""For metrics that are not means of item scores."""
+"""Families of methods that allow for clusters."""
 
+COMPOSITE_FAMILIES = ("f1", "confusion", "auc", "sums")
+"""Families of methods for metrics that are not means.
 
-COMPOSITE_DEFAULTS: Mapping[Kind, tuple[str, str]] = MappingProxyType(
-    {
-        "f1": (
-            "wilson-f1",
-            "closed form, close to the level from 3 items on, and it holds the estimate even if "
-            "all are right",
-        ),
-        "confusion": (
-            "dirichlet-table",
-            "at the level or close to it where the bootstrap covers much too little",
-        ),
-        "auc": ("newcombe-auc", "it keeps its level for few items and for perfect separation"),
-        "corpus": (
-            "sums-jackknife-t",
-            "it needs no random numbers and covers no less than the bootstrap of documents",
-        ),
-    }
-)
-"""Method used for ``"auto"`` on each kind, and why."""
-
-
-CLUSTERED_COMPOSITE_DEFAULTS: Mapping[Kind, tuple[str, str]] = MappingProxyType(
-    dict.fromkeys(
-        ("f1", "confusion", "corpus"),
-        ("sums-jackknife-t", "it takes a whole cluster as one unit"),
-    )
-)
-"""The same, for items in clusters."""
+``f1`` is ``f(true_positives, n, *, confidence_level)``, arrays of one length; ``confusion``
+``f(tables, *, metric, confidence_level, rng, n_resamples)``, tables (cells, K, K); ``auc``
+``f(positive, scores, *, confidence_level)``; ``sums`` ``f(statistics, value, *,
+confidence_level)``, statistics (units, S).
+"""
 
 
 def _prior(a: float, b: float) -> Mapping[str, Any]:
@@ -224,12 +85,12 @@ METHODS: tuple[Method, ...] = (
     Method(
         "dp-jeffreys", "bounded", _BOUNDED + "dirichlet_process",
         "Dirichlet-process posterior of a bounded mean, mass ½ at each end",
-        "Ferguson 1973; docs/methods.md", options=_mass(0.5),
+        "Ferguson 1973; docs/explanation/methods.md", options=_mass(0.5),
     ),
     Method(
         "dp-uniform", "bounded", _BOUNDED + "dirichlet_process",
         "the same with mass 1 at each end: Beta(1, 1) on binary scores",
-        "Ferguson 1973; docs/methods.md", options=_mass(1.0),
+        "Ferguson 1973; docs/explanation/methods.md", options=_mass(1.0),
     ),
     Method(
         "gaffke", "bounded", _BOUNDED + "gaffke",
@@ -238,7 +99,7 @@ METHODS: tuple[Method, ...] = (
     ),
     Method(
         "logit-t", "bounded", _BOUNDED + "logit_t",
-        "t interval on the logit scale", "docs/methods.md",
+        "t interval on the logit scale", "docs/explanation/methods.md",
     ),
     Method("t", "real", _MEANS + "t_interval", "Student's t interval of a mean", "Student 1908"),
     Method(
@@ -255,21 +116,171 @@ METHODS: tuple[Method, ...] = (
         "bias-corrected and accelerated bootstrap", "Efron 1987",
     ),
     Method(
-        "bootstrap-t", "resampling", _MEANS + "studentised",
+        "bootstrap-t", "resampling", _MEANS + "studentised_bootstrap",
         "studentised bootstrap", "Efron, Tibshirani 1993",
     ),
     Method(
         "jackknife-t", "ratio", _MEANS + "ratio_jackknife",
         "t interval of a ratio of sums, jackknife, effective number of items; "
         "perplexities on the log scale",
-        "docs/methods.md",
+        "docs/explanation/methods.md",
     ),
     Method(
         "ratio-t", "ratio", _MEANS + "ratio_t",
         "the same by linearisation", "Cochran 1977, ch. 6",
     ),
 )  # fmt: skip
+"""For means of independent items, and for ratios of sums of item scores."""
 
+DEFAULTS: Mapping[Kind, tuple[str, str]] = MappingProxyType(
+    {
+        "binary": (
+            "beta-hpd",
+            "coverage averaged over all true scores is exactly the level at every n, it always "
+            "holds the estimate and is the shortest such interval",
+        ),
+        "bounded": (
+            "dp-jeffreys",
+            "of all that reach the level on average over six kinds of partial credit at n = 5 to "
+            "200 it is the narrowest, and it is never of zero width",
+        ),
+        "real": (
+            "t",
+            "without bounds, skewed scores need many items whatever the method: the bootstrap "
+            "covers less, its studentised form is twice as wide",
+        ),
+        "ratio": (
+            "jackknife-t",
+            "it keeps its level where a few long texts carry much of the weight",
+        ),
+    }
+)
+"""Method used for ``"auto"`` on each kind of score, and why (``make validate`` measures it)."""
+
+CLUSTERED: tuple[Method, ...] = (
+    Method(
+        "betabinomial", "clustered", _POSTERIOR + "beta_binomial",
+        "Beta-Binomial posterior, intra-cluster correlation ~ U(0, 1)",
+        "Bowyer et al. 2025; docs/explanation/methods.md",
+        options=MappingProxyType({"prior": "uniform-icc"}),
+    ),
+    Method(
+        "betabinomial-gamma", "clustered", _POSTERIOR + "beta_binomial",
+        "the same with the paper's prior, dispersion ~ Gamma(1, 1): strong clusters expected",
+        "Bowyer et al. 2025", options=MappingProxyType({"prior": "gamma-dispersion"}),
+    ),
+    Method(
+        "logit-t-cr1", "clustered-bounded", _CLUSTERED + "logit_t_cr1",
+        "t interval on the logit scale, clustered standard error",
+        "Liang, Zeger 1986; Miller 2024",
+    ),
+    Method(
+        "t-cr1", "clustered-real", _CLUSTERED + "t_cr1",
+        "t interval with clustered standard error", "Liang, Zeger 1986; Miller 2024",
+    ),
+    Method(
+        "t-cr2", "clustered-real", _CLUSTERED + "t_cr2",
+        "the same, corrected for few and unequal clusters", "Bell, McCaffrey 2002",
+    ),
+    Method(
+        "cluster-bootstrap", "clustered-resampling", _CLUSTERED + "cluster_bootstrap",
+        "percentile bootstrap of whole clusters: only to compare with", "Efron, Tibshirani 1993",
+    ),
+)  # fmt: skip
+"""For means of scores whose items come in clusters."""
+
+CLUSTERED_DEFAULTS: Mapping[Kind, tuple[str, str]] = MappingProxyType(
+    {
+        "binary": (
+            "betabinomial",
+            "at the level from two clusters on, and narrower than the clustered t",
+        ),
+        "bounded": ("logit-t-cr1", "never of zero width, close to the level from 20 clusters on"),
+        "real": ("t-cr1", "without bounds there is nothing better for few clusters"),
+    }
+)
+"""The same as `DEFAULTS`, for items in clusters."""
+
+COMPOSITES: tuple[Method, ...] = (
+    Method(
+        "wilson-f1", "f1", _METRICS + "wilson_f1",
+        "score interval of the share of true positives among what is or is called positive",
+        "Wilson 1927; docs/explanation/methods.md",
+    ),
+    Method(
+        "dirichlet-f1", "f1", _METRICS + "dirichlet_f1",
+        "Dirichlet posterior of the confusion table (prior 1 on each cell), in closed form",
+        "Bowyer et al. 2025", options=MappingProxyType({"prior": 1.0}),
+    ),
+    Method(
+        "jeffreys-f1", "f1", _METRICS + "dirichlet_f1",
+        "the same with prior ½", "Bowyer et al. 2025", options=MappingProxyType({"prior": 0.5}),
+    ),
+    Method(
+        "dirichlet-table", "confusion", _METRICS + "dirichlet_interval",
+        "Dirichlet posterior of the confusion table (prior ½ right, ½ wrong for each gold label)",
+        "docs/explanation/methods.md", options=MappingProxyType({"prior": 1.0}),
+    ),
+    Method(
+        "newcombe-auc", "auc", _METRICS + "auc_newcombe",
+        "score interval of the area under the curve, never of zero width", "Newcombe 2006",
+    ),
+    Method(
+        "delong", "auc", _METRICS + "auc_delong",
+        "DeLong's variance on the logit scale", "DeLong, DeLong, Clarke-Pearson 1988",
+    ),
+    Method(
+        "sums-jackknife-t", "sums", _METRICS + "jackknife_t",
+        "t interval with the jackknife's standard error, of any function of sums over units",
+        "Efron, Tibshirani 1993",
+    ),
+    Method(
+        "sums-percentile", "sums", _METRICS + "percentile_bootstrap",
+        "percentile bootstrap of the same", "Efron 1979; Koehn 2004",
+    ),
+)  # fmt: skip
+"""For metrics that are not means of item scores, such as F1, AUC and BLEU."""
+
+COMPOSITE_DEFAULTS: Mapping[Kind, tuple[str, str]] = MappingProxyType(
+    {
+        "f1": (
+            "wilson-f1",
+            "closed form, close to the level from 3 items on, and it holds the estimate even if "
+            "all are right",
+        ),
+        "confusion": (
+            "dirichlet-table",
+            "at the level or close to it where the bootstrap covers much too little",
+        ),
+        "auc": ("newcombe-auc", "it keeps its level for few items and for perfect separation"),
+        "corpus": (
+            "sums-jackknife-t",
+            "it needs no random numbers and covers no less than the bootstrap of documents",
+        ),
+    }
+)
+"""The same as `DEFAULTS`, for metrics that are not means."""
+
+CLUSTERED_COMPOSITE_DEFAULTS: Mapping[Kind, tuple[str, str]] = MappingProxyType(
+    dict.fromkeys(
+        ("f1", "confusion", "corpus"),
+        ("sums-jackknife-t", "it takes a whole cluster as one unit"),
+    )
+)
+"""The same as `COMPOSITE_DEFAULTS`, for items in clusters."""
+
+SEQUENTIAL: tuple[Method, ...] = (
+    Method(
+        "beta-mixture", "binary", _SEQUENTIAL + "beta_mixture",
+        "confidence sequence: valid however often one looks", "Robbins 1970",
+    ),
+    Method(
+        "betting-mixture", "bounded", _SEQUENTIAL + "betting_mixture",
+        "the same for scores between bounds; beta-mixture on binary scores",
+        "Howard et al. 2021; docs/explanation/methods.md",
+    ),
+)  # fmt: skip
+"""Confidence sequences: valid at every look while items come in. Never the default."""
 
 INTERVALS = (*METHODS, *CLUSTERED, *COMPOSITES, *SEQUENTIAL)
-"""Of one score."""
+"""All methods for the interval of one score."""

@@ -1,5 +1,10 @@
-"""Metrics that are functions of sums over items: what each item adds, and what becomes of it."""
-# PART derive - Other metrics of labels that were logged: precision and recall from what an f1 is made of.
+"""Metrics that are not means of item scores: F1, MCC, AUC, BLEU and other functions of sums.
+
+* `composites`: from pairs of gold and predicted answers to a `Composite`, what each item adds to
+  the sums and how the value is computed from them
+* `recognise`: which metric of labels gives a logged value
+* `with_derived`, `derive`: other metrics of the same labels, such as precision and recall
+"""
 
 from __future__ import annotations
 
@@ -30,21 +35,19 @@ NAMES = {
     "weighted_f1": "weighted_f1", "roc_auc": "roc_auc",
     "bleu": "bleu", "chrf": "chrf", "chrf++": "chrf++", "ter": "ter",
 }  # fmt: skip
-"""What metrics are called here, by how `Responses.aggregation` may name them."""
-
+"""Our names of metrics, by `Responses.aggregation`."""
 
 DERIVED = ("precision", "recall", "f1", "mcc", "balanced_accuracy", "macro_f1", "weighted_f1")
-"""What the same labels can be asked for besides the metric that was logged."""
-
+"""Metrics that can be computed from the labels of another."""
 
 RECOGNISED = ("f1", "mcc", "balanced_accuracy", "macro_f1", "weighted_f1")
-
+"""Metrics that `recognise` tries."""
 
 MOST_LABELS = 30
-
+"""Different labels of a task, at most."""
 
 FEW_ITEMS = 5
-"""Of a label, below which no method keeps its level for averages over three or more labels."""
+"""Items of a label below which no method keeps its level for averages over three labels or more."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -54,16 +57,16 @@ class Composite:
     metric: str
     kind: Kind
     there: NDArray[np.bool_]
-    """Shape (M,): items that count; the arrays below are of these only."""
+    """Shape (M,): items that have an answer; the arrays below are of these M' only."""
     codes: NDArray[np.int64] | None = None
     """Shape (M', 2): gold and predicted label by number."""
     labels: tuple[Any, ...] = ()
     counts: FloatArray | None = None
-    """Shape (M', S), for metrics without labels: what each item adds to the sums."""
+    """Shape (M', S), for metrics without labels: what each item adds to the S sums."""
     ranked: tuple[NDArray[np.bool_], FloatArray] | None = None
     """Whether items are positive and how sure the model is, both of shape (M',)."""
     ratio: Value | None = None
-    """Makes the value out of sums, for metrics that no table of formulas holds."""
+    """Value from sums, for metrics that `stats.metrics` does not hold."""
 
     @property
     def statistics(self) -> FloatArray:
@@ -74,7 +77,7 @@ class Composite:
 
     @cached_property
     def table(self) -> FloatArray:
-        """Shape (K, K): how often each gold label was predicted as each label."""
+        """Shape (K, K): confusion table, gold labels in rows and predicted labels in columns."""
         n = len(self.labels)
         codes = np.zeros((0, 2), dtype=np.int64) if self.codes is None else self.codes
         return np.bincount(codes @ [n, 1], minlength=n * n).reshape(n, n).astype(np.float64)
@@ -90,15 +93,13 @@ class Composite:
     def estimate(self) -> float:
         """The metric's value; NaN where it is 0/0."""
         if self.ranked is not None:
-            from evalstats_plugin.stats.metric_intervals import auc
-
-            return auc(*self.ranked)
+            return metrics.auc(*self.ranked)
         sums = self.table.ravel() if self.codes is not None else self.statistics.sum(axis=0)
         return float(self.value(sums)) if self.undefined is None else np.nan
 
     @property
     def undefined(self) -> str | None:
-        """Why the metric has no value, where it has none."""
+        """Why the metric has no value; None where it has one."""
         if not self.there.any():
             return "no item has an answer to judge"
         if self.codes is None:
@@ -120,7 +121,7 @@ class Composite:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What is to be known about the value."""
+        """Caveats about the value."""
         if self.codes is None or self.undefined is not None:
             return () if self.undefined is None else (self.undefined,)
         gold, predicted = self.table.sum(axis=1), self.table.sum(axis=0)
@@ -134,13 +135,22 @@ class Composite:
         return tuple(notes)
 
 
+def _of_flat_tables(sums: FloatArray, *, metric: str, n_labels: int) -> FloatArray:
+    """Value of tables of shape (..., K²).
+
+    An F1 or MCC of 0/0 is 0, as harnesses log it; a precision or recall of 0/0 is NaN.
+    """
+    values = metrics.CONFUSION_METRICS[metric](sums.reshape(*sums.shape[:-1], n_labels, n_labels))
+    return values if metric in ("precision", "recall") else np.where(np.isnan(values), 0.0, values)
+
+
 def composites(group: Sequence[Responses]) -> list[Composite]:
-    """Prepare models' answers to one task under one metric, labels numbered alike.
+    """Prepare models' answers to one task under one metric, with the same numbers for labels.
 
     Raises
     ------
     DesignError
-        If the answers are not what the metric needs, with what it needs.
+        If there is no formula for the metric, or the answers are not what it needs.
     """
     metric = NAMES.get(group[0].aggregation)
     if metric is None or any(r.pairs is None for r in group):
@@ -168,74 +178,10 @@ def composites(group: Sequence[Responses]) -> list[Composite]:
     ]
 
 
-def agree(a: float, b: float) -> bool:
-    """Whether two values are the same but for rounding."""
-    return math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-12)
-
-
-def recognise(responses: Responses) -> str | None:
-    """Name the one metric of labels that gives the logged value; None for several, or none.
-
-    For aggregations that are functions of a task's own.
-    """
-    if responses.logged is None:
-        return None
-    found: list[str] = []
-    for metric in RECOGNISED:
-        try:
-            (composite,) = composites([replace(responses, aggregation=metric)])
-        except DesignError:
-            continue
-        if composite.undefined is None and agree(composite.estimate, responses.logged):
-            found.append(metric)
-    return found[0] if len(found) == 1 else None
-
-
-def _of_flat_tables(sums: FloatArray, *, metric: str, n_labels: int) -> FloatArray:
-    """Value of tables of shape (..., K²).
-
-    An F1 or MCC of 0/0 is 0, as harnesses log it; a precision or recall has no value then.
-    """
-    values = metrics.CONFUSION_METRICS[metric](sums.reshape(*sums.shape[:-1], n_labels, n_labels))
-    return values if metric in ("precision", "recall") else np.where(np.isnan(values), 0.0, values)
-
-
-def _counts(metric: str, pairs: NDArray[Any]) -> FloatArray:
-    references = [_texts(x) for x in pairs[:, 0].tolist()]
-    answers = [_texts(x)[0] for x in pairs[:, 1].tolist()]
-    if not all(isinstance(x, str) for x in (*answers, *(r for rs in references for r in rs))):
-        msg = f"{metric} needs a reference text and an answer for each item"
-        raise DesignError(msg)
-    if len({len(rs) for rs in references}) > 1:
-        msg = f"{metric} needs the same number of references for each item"
-        raise DesignError(msg)
-    try:
-        return metrics.corpus_counts(metric, references, answers)
-    except ModuleNotFoundError as error:
-        raise DesignError(str(error)) from error
-
-
-def _texts(value: Any) -> list[Any]:
-    """Harnesses allow one text, or a list of them."""
-    return cast("list[Any]", value) if isinstance(value, list) and value else [value]
-
-
-def _ranked(pairs: NDArray[Any]) -> tuple[NDArray[np.bool_], FloatArray]:
-    try:
-        numbers = np.asarray(pairs, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        msg = "roc_auc needs a gold label 0 or 1 and a number for each item"
-        raise DesignError(msg) from error
-    if not np.isin(numbers[:, 0], (0.0, 1.0)).all() or np.isnan(numbers).any():
-        msg = "roc_auc needs a gold label 0 or 1 and a number for each item"
-        raise DesignError(msg)
-    return numbers[:, 0] == 1, numbers[:, 1]
-
-
 def _codes(
     metric: str, pairs: Sequence[NDArray[Any]]
 ) -> tuple[tuple[Any, ...], list[NDArray[np.int64]]]:
-    """Number the labels of all models alike; a positive label is number 1."""
+    """Labels, and every model's pairs as their numbers; a positive label is number 1."""
     rows = [_plain_labels(p) for p in pairs]
     found = {x for r in rows for row in r for x in row}
     labels = sorted(found, key=lambda x: (isinstance(x, str), x))
@@ -262,14 +208,81 @@ def _plain_labels(pairs: NDArray[Any]) -> list[tuple[Any, Any]]:
     return [(gold, predicted) for gold, predicted in rows]
 
 
+def _ranked(pairs: NDArray[Any]) -> tuple[NDArray[np.bool_], FloatArray]:
+    msg = "roc_auc needs a gold label 0 or 1 and a number for each item"
+    try:
+        numbers = np.asarray(pairs, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise DesignError(msg) from error
+    if not np.isin(numbers[:, 0], (0.0, 1.0)).all() or np.isnan(numbers).any():
+        raise DesignError(msg)
+    return numbers[:, 0] == 1, numbers[:, 1]
+
+
+def _counts(metric: str, pairs: NDArray[Any]) -> FloatArray:
+    references = [_texts(x) for x in pairs[:, 0].tolist()]
+    answers = [_texts(x)[0] for x in pairs[:, 1].tolist()]
+    if not all(isinstance(x, str) for x in (*answers, *(r for rs in references for r in rs))):
+        msg = f"{metric} needs a reference text and an answer for each item"
+        raise DesignError(msg)
+    if len({len(rs) for rs in references}) > 1:
+        msg = f"{metric} needs the same number of references for each item"
+        raise DesignError(msg)
+    try:
+        return metrics.corpus_counts(metric, references, answers)
+    except ModuleNotFoundError as error:
+        raise DesignError(str(error)) from error
+
+
+def _texts(value: Any) -> list[Any]:
+    """Return a list of texts: harnesses allow one text, or a list of them."""
+    return cast("list[Any]", value) if isinstance(value, list) and value else [value]
+
+
+def agree(a: float, b: float) -> bool:
+    """Whether two values are the same but for rounding."""
+    return math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-12)
+
+
+def recognise(responses: Responses) -> str | None:
+    """Return the one metric of labels that gives the logged value; None for several, or none.
+
+    For tasks that aggregate by a function of their own.
+    """
+    if responses.logged is None:
+        return None
+    found: list[str] = []
+    for metric in RECOGNISED:
+        try:
+            (composite,) = composites([replace(responses, aggregation=metric)])
+        except DesignError:
+            continue
+        if composite.undefined is None and agree(composite.estimate, responses.logged):
+            found.append(metric)
+    return found[0] if len(found) == 1 else None
+
+
+def with_derived(responses: Iterable[Responses], metrics: Iterable[str]) -> tuple[Responses, ...]:
+    """Return the responses, and after those of each task the metrics derived from their labels."""
+    everything = list(responses)
+    more = [r for metric in metrics for r in derive(everything, metric)]
+    # Rows of a task stand together, in each log and group.
+    places = {_place(r): i for i, r in enumerate(everything)}
+    return tuple(sorted((*everything, *more), key=lambda r: places[_place(r)]))
+
+
+def _place(r: Responses) -> tuple[str, ...]:
+    return r.model, r.task, *run_of(r), *(g.name for g in r.groups)
+
+
 def derive(responses: Iterable[Responses], metric: str) -> list[Responses]:
-    """Return the responses to another metric of the labels that an f1 or mcc was logged with.
+    """Compute another metric from the labels that an f1 or mcc was logged with.
 
     Parameters
     ----------
     responses
         Those without labels are passed over; where several metrics of a task have the same labels,
-        the first is taken.
+        the first is used.
     metric
         One of `DERIVED`, such as ``"recall"``.
 
@@ -305,16 +318,3 @@ def derive(responses: Iterable[Responses], metric: str) -> list[Responses]:
         msg = f"no responses hold gold and predicted labels, from which {metric} could be derived"
         raise SelectionError(msg)
     return list(found.values())
-
-
-def with_derived(responses: Iterable[Responses], metrics: Iterable[str]) -> tuple[Responses, ...]:
-    """Return the responses, those of each task followed by what is derived from their labels."""
-    everything = list(responses)
-    more = [r for metric in metrics for r in derive(everything, metric)]
-    # Rows of a task stand together, in each log and group.
-    places = {_place(r): i for i, r in enumerate(everything)}
-    return tuple(sorted((*everything, *more), key=lambda r: places[_place(r)]))
-
-
-def _place(r: Responses) -> tuple[str, ...]:
-    return r.model, r.task, *run_of(r), *(g.name for g in r.groups)

@@ -1,19 +1,22 @@
-"""What intervals return: scores with intervals, variance parts."""
+"""Records of scores with intervals, and of the variance between and within items."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from evalstats_plugin.data.results import Results
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreInterval:
-    """How sure we are of one score: a model on a task (or group of tasks) under a metric.
+    """One score with its interval: a model on a task (or group of tasks) under a metric.
 
     Numbers are finite or ``None``, never NaN. ``std_error`` is s/√n, the number harnesses
     log, and ``None`` where the scores do not vary: 15 right out of 15 is not certainty.
     """
+
+    drawn_as: ClassVar[tuple[str, ...]] = ("intervals",)
 
     model: str
     task: str
@@ -45,17 +48,19 @@ class ScoreInterval:
     design_effect: float | None = None
     """How many times larger clusters make the variance of the estimate."""
     icc: float | None = None
-    """How much more alike items of one cluster are than others: intra-cluster correlation, by
-    analysis of variance, 0 for none and 1 where clusters stand or fall together."""
+    """Intra-cluster correlation, by analysis of variance: how much more alike items of one cluster
+    are than others, 0 for no more and 1 where all items of a cluster have the same score."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VariancePart:
-    """Where the variance of one score comes from, and what more of either would buy.
+    """Variance of one score between and within items, and standard errors with more of either.
 
-    ``between`` items and ``within`` them (of one take around its item's true mean) are unbiased;
-    the former may come out below 0. ``None`` where no item was taken twice, or nothing varies.
+    ``between`` items and ``within`` them (of one epoch around its item's true mean) are unbiased;
+    the former may be below 0. ``None`` where no item has two epochs, or nothing varies.
     """
+
+    drawn_as: ClassVar[tuple[str, ...]] = ("variance parts",)
 
     model: str
     task: str
@@ -66,7 +71,7 @@ class VariancePart:
     between: float | None
     within: float | None
     share_within: float | None
-    """Of a single take's variance."""
+    """Share of the variance of a single epoch."""
     std_error: float | None
     std_error_more_epochs: float | None
     """With twice as many epochs."""
@@ -76,6 +81,4 @@ class VariancePart:
 
 
 Intervals = Results[ScoreInterval]
-
-
 VarianceParts = Results[VariancePart]

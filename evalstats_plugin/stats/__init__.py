@@ -1,6 +1,6 @@
-"""FORMULAS: arrays in, numbers out.
+"""Statistical formulas: arrays in, numbers out.
 
-Code in this folder imports NumPy, SciPy's ``special`` and nothing else. Functions broadcast over
-leading axes, take every argument explicitly (defaults live in ``analyses``), and answer NaN where
-a quantity is undefined.
+Modules import NumPy, SciPy's ``special`` and nothing else (`draws` also ArviZ, on use). Functions
+broadcast over leading axes, take every argument explicitly (defaults live in the packages that ask
+the questions), and return NaN where a quantity is undefined.
 """

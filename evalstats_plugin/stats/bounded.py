@@ -1,10 +1,13 @@
-"""Intervals for a proportion: how many of `n` items a model gets right in the long run.
+"""Intervals for a proportion, and for the mean of scores between known bounds.
 
-Every function takes `successes` and `n` that broadcast against each other, and answers NaN where
-`n` is 0. Limits for k successes and for n - k mirror each other exactly.
+* `wald`, `wilson`, `clopper_pearson`, `jeffreys`, `beta_hpd` and others: how many of `n` items a
+  model gets right in the long run. `successes` and `n` broadcast against each other; NaN where
+  `n` is 0. Limits for k and for n - k successes mirror each other exactly.
+* `dirichlet_process`, `gaffke`, `logit_t`: partial credit, means of epochs, pass@k, F1 per item.
+  `scores` has shape (..., M), NaN where missing.
+* `dirichlet_quantile`, `dirichlet_cdf`: the distribution of a mean with Dirichlet weights,
+  Σ pᵢ xᵢ with p ~ Dirichlet(w), behind the first two of these.
 """
-# PART bounded - Mean of scores between known bounds: partial credit, means of epochs, pass@k, F1 per item.
-# PART dirichlet_mean - Distribution of a mean with Dirichlet weights: Σ pᵢ xᵢ, p ~ Dirichlet(w).
 
 from __future__ import annotations
 
@@ -25,36 +28,31 @@ from evalstats_plugin.stats.interval import (
 from evalstats_plugin.stats.means import moments, t_quantile
 
 LimitFunction: TypeAlias = Callable[[FloatArray, FloatArray], FloatArray]
-
-
 ComplexArray: TypeAlias = NDArray[np.complex128]
 
-
-# The trapezoid rule starts with an error near exp(-15) and squares it with each refinement.
+# For the distribution of a Dirichlet mean: the trapezoid rule starts with an error near exp(-15)
+# and squares it with each refinement.
 FIRST_EXPONENT = 15.0
 
-
+# How often the step may be halved.
 REFINEMENTS = 7
-
 
 # A change this small means that the refined sum is exact to rounding.
 SETTLED = 1e-6
 
-
 # Relative size at which the terms of a sum no longer matter.
 NEGLIGIBLE = 1e-14
 
-
-# Cells are worked on in blocks of about this many numbers, which stay in the processor's cache.
-DIRICHLET_BLOCK_SIZE = 2**15
+# Cells are processed in blocks of about this many numbers, which stay in the processor's cache.
+BLOCK_SIZE = 2**15
 
 
 def wald(successes: ArrayLike, n: ArrayLike, *, confidence_level: float) -> Interval:
     """Interval of the normal approximation: the "CLT" interval of most reports.
 
-    Kept to compare with. It is not clipped to [0, 1] and has no width at 0 and n successes.
+    Kept for comparison. It is not clipped to [0, 1] and has no width at 0 and n successes.
     """
-    k, n_items = _counts(successes, n)
+    k, n_items = binomial_counts(successes, n)
     p = k / n_items
     half = normal_quantile(confidence_level) * np.sqrt(p * (1 - p) / n_items)
     return Interval(p - half, p + half)
@@ -74,7 +72,7 @@ def wilson(successes: ArrayLike, n: ArrayLike, *, confidence_level: float) -> In
         # (k + z²/2 - root)/(n + z²), written without the subtraction, so that 0 of n gives 0.
         return k**2 / (n_items * (k + z**2 / 2 + root))
 
-    return _mirrored(lower, *_counts(successes, n))
+    return _mirrored(lower, *binomial_counts(successes, n))
 
 
 def wilson_cc(successes: ArrayLike, n: ArrayLike, *, confidence_level: float) -> Interval:
@@ -82,18 +80,18 @@ def wilson_cc(successes: ArrayLike, n: ArrayLike, *, confidence_level: float) ->
     z = normal_quantile(confidence_level)
 
     def lower(k: FloatArray, n_items: FloatArray) -> FloatArray:
-        # The formula is for k > 0, where what is under the root is positive.
+        # The formula is for k > 0, where the radicand is positive.
         k_in = np.maximum(k, 1.0)
         root = z * np.sqrt(z**2 - 2 - 1 / n_items + 4 * k_in * (n_items - k_in + 1) / n_items)
         limit = (2 * k_in + z**2 - 1 - root) / (2 * (n_items + z**2))
         return np.where(k == 0, 0.0, np.maximum(limit, 0.0))
 
-    return _mirrored(lower, *_counts(successes, n))
+    return _mirrored(lower, *binomial_counts(successes, n))
 
 
 def agresti_coull(successes: ArrayLike, n: ArrayLike, *, confidence_level: float) -> Interval:
     """Wald interval after adding z²/2 successes and failures, clipped to [0, 1] [AC98]_."""
-    k, n_items = _counts(successes, n)
+    k, n_items = binomial_counts(successes, n)
     z = normal_quantile(confidence_level)
     total = n_items + z**2
     p = (k + z**2 / 2) / total
@@ -109,11 +107,11 @@ def clopper_pearson(successes: ArrayLike, n: ArrayLike, *, confidence_level: flo
         limit = _beta_quantile(np.maximum(k, 1.0), n_items - k + 1, tail)
         return np.where(k == 0, 0.0, limit)
 
-    return _mirrored(lower, *_counts(successes, n))
+    return _mirrored(lower, *binomial_counts(successes, n))
 
 
 def mid_p(successes: ArrayLike, n: ArrayLike, *, confidence_level: float) -> Interval:
-    """Clopper–Pearson that counts only half of the probability of what was seen [New98]_."""
+    """Mid-p Clopper–Pearson: counts half of the probability of the observed result [New98]_."""
     tail = tail_probability(confidence_level)
 
     def lower(k: FloatArray, n_items: FloatArray) -> FloatArray:
@@ -132,7 +130,9 @@ def mid_p(successes: ArrayLike, n: ArrayLike, *, confidence_level: float) -> Int
         everything = (2 * tail) ** (1 / np.maximum(n_items, 1.0))
         return np.where(k == 0, 0.0, np.where(k == n_items, everything, inner))
 
-    return _on_distinct(lambda k, n_items: _mirrored(lower, k, n_items), *_counts(successes, n))
+    return _on_distinct(
+        lambda k, n_items: _mirrored(lower, k, n_items), *binomial_counts(successes, n)
+    )
 
 
 def jeffreys(successes: ArrayLike, n: ArrayLike, *, confidence_level: float) -> Interval:
@@ -142,7 +142,7 @@ def jeffreys(successes: ArrayLike, n: ArrayLike, *, confidence_level: float) -> 
     def lower(k: FloatArray, n_items: FloatArray) -> FloatArray:
         return np.where(k == 0, 0.0, _beta_quantile(k + 0.5, n_items - k + 0.5, tail))
 
-    return _mirrored(lower, *_counts(successes, n))
+    return _mirrored(lower, *binomial_counts(successes, n))
 
 
 def beta_equal_tailed(
@@ -153,8 +153,8 @@ def beta_equal_tailed(
     With prior (1, 1) this is the Bayesian interval of [BAI25]_; it leaves out the estimate when
     all or none of the items are right.
     """
-    k, n_items = _counts(successes, n)
-    a, b = _posterior(k, n_items, prior)
+    k, n_items = binomial_counts(successes, n)
+    a, b = beta_posterior(k, n_items, prior)
     tail = tail_probability(confidence_level)
     return Interval(_beta_quantile(a, b, tail), 1 - _beta_quantile(b, a, tail))
 
@@ -183,9 +183,9 @@ def beta_hpd(
     tail_probability(confidence_level)
 
     def solve(k: FloatArray, n_items: FloatArray) -> Interval:
-        return _highest_density(*_posterior(k, n_items, prior), confidence_level)
+        return _highest_density(*beta_posterior(k, n_items, prior), confidence_level)
 
-    return _on_distinct(solve, *_counts(successes, n))
+    return _on_distinct(solve, *binomial_counts(successes, n))
 
 
 def _highest_density(a: FloatArray, b: FloatArray, confidence_level: float) -> Interval:
@@ -201,7 +201,7 @@ def _highest_density(a: FloatArray, b: FloatArray, confidence_level: float) -> I
 def _mass_below_peaked(a: FloatArray, b: FloatArray, left_out: float) -> FloatArray:
     """Posterior mass below the highest-density interval, for a, b > 1.
 
-    The densities at both ends are equal. Solved for the logit of the share of what is left out
+    The densities at both ends are equal. Solved for the logit of the share of the left-out mass
     that lies below, in which that condition is nearly linear.
     """
 
@@ -217,15 +217,15 @@ def _mass_below_peaked(a: FloatArray, b: FloatArray, left_out: float) -> FloatAr
         )
         return gap, (rate_low + rate_high) * below * beyond / left_out
 
-    # A fit to exact solutions at level 0.95, close at others: the skewer, the less lies below.
+    # Fitted to exact solutions at level 0.95, close at others: more skew, less mass below.
     skew = 2 * (b - a) / np.sqrt((a - 1) * (b - 1) * (a + b - 2))
     start = -skew * (1.56 + 0.2 * np.abs(skew))
     share = increasing_root(log_density_gap, start, bracket=(-700, 700), tolerance=1e-6)
     return left_out * special.expit(share)
 
 
-def _counts(successes: ArrayLike, n: ArrayLike) -> tuple[FloatArray, FloatArray]:
-    """Float arrays of one shape, NaN where there are no items."""
+def binomial_counts(successes: ArrayLike, n: ArrayLike) -> tuple[FloatArray, FloatArray]:
+    """Successes and numbers of items as float arrays of one shape, NaN where there are no items."""
     k, n_items = np.broadcast_arrays(
         np.asarray(successes, dtype=np.float64), np.asarray(n, dtype=np.float64)
     )
@@ -235,24 +235,31 @@ def _counts(successes: ArrayLike, n: ArrayLike) -> tuple[FloatArray, FloatArray]
     return np.where(empty, np.nan, k), np.where(empty, np.nan, n_items)
 
 
-def _posterior(
+def beta_posterior(
     k: FloatArray, n_items: FloatArray, prior: tuple[float, float]
 ) -> tuple[FloatArray, FloatArray]:
+    """Shapes of the Beta posterior after k successes among `n_items`."""
     if min(prior) <= 0:
         raise ValueError(f"a Beta prior needs two positive numbers, got {prior}")
     return k + prior[0], n_items - k + prior[1]
 
 
+def binomial_cdf(k: FloatArray, n: FloatArray, p: FloatArray | float) -> FloatArray:
+    """P(X ≤ k) of X ~ Binomial(n, p); 0 for k < 0."""
+    inside = special.betainc(np.maximum(n - k, 0.5), np.maximum(k + 1, 0.5), 1 - np.asarray(p))
+    return np.where(k < 0, 0.0, np.where(k >= n, 1.0, inside))
+
+
 def _mirrored(lower: LimitFunction, k: FloatArray, n_items: FloatArray) -> Interval:
-    """Both limits from the lower one: k right is n - k wrong."""
+    """Both limits from the lower one: k successes are n - k failures."""
     return Interval(lower(k, n_items), 1 - lower(n_items - k, n_items))
 
 
 def _on_distinct(
     solve: Callable[[FloatArray, FloatArray], Interval], k: FloatArray, n_items: FloatArray
 ) -> Interval:
-    """Solve once for each distinct pair (k, n): thousands of cells hold few."""
-    # A pair packed into one complex number sorts faster than rows do.
+    """Solve once for each distinct pair (k, n): thousands of cells have few distinct ones."""
+    # Pairs packed into complex numbers sort faster than rows.
     pairs, where = np.unique(k.ravel() + 1j * n_items.ravel(), return_inverse=True)
     distinct = solve(pairs.real, pairs.imag)
     return Interval(distinct.low[where].reshape(k.shape), distinct.high[where].reshape(k.shape))
@@ -285,38 +292,38 @@ def dirichlet_process(
         raise ValueError(f"mass must be positive, got {mass}")
     tail = tail_probability(confidence_level)
     unit = to_unit(scores, bounds)
-    found = _distinct(unit)
-    prior = np.zeros(found.weights.shape[1])
-    prior[[0, -1]] = mass
+    atoms, weights = _distinct(unit)
+    weights[:, [0, -1]] += mass
     mean = moments(unit).mean.ravel()
-    low = np.minimum(_lower_limit(found.atoms, found.weights + prior, tail), mean)
-    high = np.maximum(1 - _lower_limit(1 - found.atoms, found.weights + prior, tail), mean)
+    low = np.minimum(_lower_limit(atoms, weights, tail), mean)
+    high = np.maximum(1 - _lower_limit(1 - atoms, weights, tail), mean)
     return _from_unit(low, high, unit, bounds)
 
 
 def gaffke(scores: ArrayLike, *, bounds: tuple[float, float], confidence_level: float) -> Interval:
     """Clopper–Pearson's interval, generalised to scores between the bounds [Gaf05]_ [LT19]_.
 
-    A further score at the lower bound gives the lower limit, one at the upper bound the upper, as
-    quantiles of a mean with uniform Dirichlet weights. On zeros and ones this *is* Clopper–Pearson;
-    beyond, that it never covers less than stated is a conjecture no simulation has contradicted.
+    The limits are quantiles of a mean with uniform Dirichlet weights, after adding one score at
+    the lower bound for the lower limit, and one at the upper bound for the upper. On zeros and
+    ones this *is* Clopper–Pearson. For other scores, that it never covers less than stated is a
+    conjecture that no simulation has contradicted.
     """
     tail = tail_probability(confidence_level)
     unit = to_unit(scores, bounds)
-    found = _distinct(unit)
-    one_below, one_above = np.zeros((2, found.weights.shape[1]))
+    atoms, weights = _distinct(unit)
+    one_below, one_above = np.zeros((2, weights.shape[1]))
     one_below[0] = one_above[-1] = 1
-    low = _lower_limit(found.atoms, found.weights + one_below, tail)
-    high = 1 - _lower_limit(1 - found.atoms, found.weights + one_above, tail)
+    low = _lower_limit(atoms, weights + one_below, tail)
+    high = 1 - _lower_limit(1 - atoms, weights + one_above, tail)
     return _from_unit(low, high, unit, bounds)
 
 
 def logit_t(scores: ArrayLike, *, bounds: tuple[float, float], confidence_level: float) -> Interval:
-    """Student's t interval on the log odds of the mean, carried back.
+    """Student's t interval on the log odds of the mean, transformed back.
 
-    Scores that are all equal have no spread to go by. Then the limits allow for a share of items at
-    a bound that n items would all miss with half of the probability that the level leaves out:
-    Clopper–Pearson's limits for 0 and n successes.
+    Scores that are all equal have no spread. Their limits allow for a share of items at a bound
+    that n items would all miss with probability (1 - level)/2: Clopper–Pearson's limits for 0 and
+    n successes.
     """
     unit = to_unit(scores, bounds)
     n, mean, std = moments(unit)
@@ -331,17 +338,33 @@ def logit_t(scores: ArrayLike, *, bounds: tuple[float, float], confidence_level:
     return _from_unit(low.ravel(), high.ravel(), unit, bounds)
 
 
-class _Distinct(NamedTuple):
+def to_unit(scores: ArrayLike, bounds: tuple[float, float]) -> FloatArray:
+    """Rescale scores from their bounds to [0, 1]."""
+    low, high = bounds
+    if not low < high:
+        raise ValueError(f"bounds must be (low, high) with low < high, got {bounds}")
+    unit = (np.asarray(scores, dtype=np.float64) - low) / (high - low)
+    # Means of epochs may exceed a bound by a rounding error.
+    if np.any((unit < -1e-9) | (unit > 1 + 1e-9)):
+        raise ValueError(f"scores must lie within their bounds {bounds}")
+    return np.clip(unit, 0.0, 1.0)
+
+
+def _from_unit(
+    low: FloatArray, high: FloatArray, unit: FloatArray, bounds: tuple[float, float]
+) -> Interval:
+    """Rescale limits from [0, 1] to the bounds; NaN for cells without scores."""
+    empty = np.all(np.isnan(unit), axis=-1)
+    limits = [np.where(empty, np.nan, limit.reshape(empty.shape)) for limit in (low, high)]
+    scaled = [bounds[0] + (bounds[1] - bounds[0]) * np.clip(limit, 0, 1) for limit in limits]
+    return Interval(*scaled)
+
+
+def _distinct(unit: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Distinct scores of each cell and how often they occur, shapes (C, D).
 
     The first column is 0 and the last 1, seen or not; unused columns between have weight 0.
     """
-
-    atoms: FloatArray
-    weights: FloatArray
-
-
-def _distinct(unit: FloatArray) -> _Distinct:
     values = unit.reshape(int(np.prod(unit.shape[:-1])), unit.shape[-1])
     between = np.sort(np.where((values > 0) & (values < 1), values, np.nan), axis=1)
     cell, column = np.nonzero(~np.isnan(between))
@@ -361,7 +384,7 @@ def _distinct(unit: FloatArray) -> _Distinct:
     atoms[:, -1] = 1
     weights[:, 0] = (values == 0).sum(axis=1)
     weights[:, -1] = (values == 1).sum(axis=1)
-    return _Distinct(atoms, weights)
+    return atoms, weights
 
 
 def _lower_limit(atoms: FloatArray, weights: FloatArray, tail: float) -> FloatArray:
@@ -369,14 +392,14 @@ def _lower_limit(atoms: FloatArray, weights: FloatArray, tail: float) -> FloatAr
     used = weights > 0
     atoms = np.where(used, atoms, 0.0)
     n_distinct = used.sum(axis=1)
-    # With two values only the mean is a Beta variable; with one, a top of 0, it is that value.
+    # The mean of two values is a Beta variable times the upper one; of one, it is that value.
     top: FloatArray = atoms.max(axis=1, initial=0)
     weight_below: FloatArray = np.where(atoms == 0, weights, 0).sum(axis=1)
     weight_above: FloatArray = np.where(atoms > 0, weights, 0).sum(axis=1)
     limit = top * special.betaincinv(np.maximum(weight_above, 1e-9), weight_below, tail)
     n_columns = used.shape[1]
     for size in (2**power for power in range(2, n_columns.bit_length() + 1)):
-        # Cells with few distinct scores do not pay for those with many.
+        # Group cells by size, so that those with few distinct scores do not pay for the others.
         rows = np.nonzero((n_distinct > max(size // 2, 2)) & (n_distinct <= size))[0]
         if len(rows) > 0:
             columns = np.r_[0 : min(size, n_columns - 1), n_columns - 1]
@@ -385,29 +408,8 @@ def _lower_limit(atoms: FloatArray, weights: FloatArray, tail: float) -> FloatAr
     return np.asarray(limit, dtype=np.float64)
 
 
-def to_unit(scores: ArrayLike, bounds: tuple[float, float]) -> FloatArray:
-    """Scores as shares of the way from the lower bound to the upper."""
-    low, high = bounds
-    if not low < high:
-        raise ValueError(f"bounds must be (low, high) with low < high, got {bounds}")
-    unit = (np.asarray(scores, dtype=np.float64) - low) / (high - low)
-    # Means of epochs may pass a bound by a rounding error.
-    if np.any((unit < -1e-9) | (unit > 1 + 1e-9)):
-        raise ValueError(f"scores must lie within their bounds {bounds}")
-    return np.clip(unit, 0.0, 1.0)
-
-
-def _from_unit(
-    low: FloatArray, high: FloatArray, unit: FloatArray, bounds: tuple[float, float]
-) -> Interval:
-    empty = np.all(np.isnan(unit), axis=-1)
-    limits = [np.where(empty, np.nan, limit.reshape(empty.shape)) for limit in (low, high)]
-    scaled = [bounds[0] + (bounds[1] - bounds[0]) * np.clip(limit, 0, 1) for limit in limits]
-    return Interval(*scaled)
-
-
 def dirichlet_quantile(atoms: FloatArray, weights: FloatArray, probability: float) -> FloatArray:
-    """Quantile of the mean, exact to about 1e-11 of the range of the atoms.
+    """Quantile of a Dirichlet-weighted mean, exact to about 1e-11 of the range of the atoms.
 
     Parameters
     ----------
@@ -422,7 +424,7 @@ def dirichlet_quantile(atoms: FloatArray, weights: FloatArray, probability: floa
     >>> print(f"{dirichlet_quantile(atoms, weights, 1 / 2)[0]:.9f}")  # symmetric about its middle
     0.500000000
     """
-    rows = max(DIRICHLET_BLOCK_SIZE // atoms.shape[1], 1)
+    rows = max(BLOCK_SIZE // atoms.shape[1], 1)
     parts = [
         _quantile_block(atoms[i : i + rows], weights[i : i + rows], probability)
         for i in range(0, len(atoms), rows)
@@ -430,38 +432,10 @@ def dirichlet_quantile(atoms: FloatArray, weights: FloatArray, probability: floa
     return np.concatenate([np.zeros(0), *parts])
 
 
-def dirichlet_cdf_and_density(
-    atoms: FloatArray, weights: FloatArray, at: FloatArray, *, refinements: int
-) -> tuple[FloatArray, FloatArray]:
-    """P(mean ≤ at) and its derivative.
-
-    Parameters
-    ----------
-    atoms, weights : shape (C, D)
-        As for `quantile`.
-    at : shape (C,)
-        Between the atoms of each cell.
-    refinements
-        How often the step may be halved: `REFINEMENTS` for all digits, 0 for about four.
-    """
-    mean = _total(weights, atoms) / weights.sum(axis=1)
-    # The smaller tail is the one to integrate: P(mean > at) by looking from above.
-    sign = np.where(at > mean, -1.0, 1.0)
-    lowest: FloatArray = atoms.min(axis=1)
-    highest: FloatArray = atoms.max(axis=1)
-    reach = np.where(at > mean, highest - at, at - lowest)
-    # With s in units of 1/reach the nearest singularity lies at 1.
-    distance = (at[:, None] - atoms) * (sign / reach)[:, None]
-    # Where a path proves useless the sum along it overflows, and another one is taken.
-    with np.errstate(over="ignore", invalid="ignore"):
-        tail, density = _integral(distance, weights, refinements)
-    return np.where(at > mean, 1 - tail, tail), density / reach
-
-
 def _quantile_block(atoms: FloatArray, weights: FloatArray, probability: float) -> FloatArray:
-    """Root in the normal score of a Beta variable with the mean's own mean and variance.
+    """Root in the normal score of the Beta variable with the same mean and variance.
 
-    The mean is so nearly that variable that one or two Newton steps do.
+    The distribution is so close to that variable that one or two Newton steps suffice.
     """
     lowest, highest = atoms.min(axis=1), atoms.max(axis=1)
     unit_atoms = (atoms - lowest[:, None]) / (highest - lowest)[:, None]
@@ -493,6 +467,7 @@ def _quantile_block(atoms: FloatArray, weights: FloatArray, probability: float) 
 
 
 def _matching_beta(atoms: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Shapes of the Beta variable with the same mean and variance; atoms in [0, 1]."""
     total = weights.sum(axis=1)
     mean = _total(weights, atoms) / total
     spread = _total(weights, (atoms - mean[:, None]) ** 2) / total
@@ -500,8 +475,48 @@ def _matching_beta(atoms: FloatArray, weights: FloatArray) -> tuple[FloatArray, 
     return mean * size, (1 - mean) * size
 
 
+def dirichlet_cdf(atoms: FloatArray, weights: FloatArray, at: FloatArray) -> FloatArray:
+    """P(mean ≤ at) of Dirichlet-weighted means, to all digits; arguments as below."""
+    rows = max(BLOCK_SIZE // atoms.shape[1], 1)
+    parts = [
+        dirichlet_cdf_and_density(
+            atoms[i : i + rows], weights[i : i + rows], at[i : i + rows], refinements=REFINEMENTS
+        )[0]
+        for i in range(0, len(atoms), rows)
+    ]
+    return np.concatenate([np.zeros(0), *parts])
+
+
+def dirichlet_cdf_and_density(
+    atoms: FloatArray, weights: FloatArray, at: FloatArray, *, refinements: int
+) -> tuple[FloatArray, FloatArray]:
+    """P(mean ≤ at) and its derivative.
+
+    Parameters
+    ----------
+    atoms, weights : shape (C, D)
+        As for `dirichlet_quantile`.
+    at : shape (C,)
+        Between the atoms of each cell.
+    refinements
+        How often the step may be halved: `REFINEMENTS` for all digits, 0 for about four.
+    """
+    mean = _total(weights, atoms) / weights.sum(axis=1)
+    # Integrate the smaller tail: P(mean > at) by reflection.
+    sign = np.where(at > mean, -1.0, 1.0)
+    lowest: FloatArray = atoms.min(axis=1)
+    highest: FloatArray = atoms.max(axis=1)
+    reach = np.where(at > mean, highest - at, at - lowest)
+    # With s in units of 1/reach the nearest singularity lies at 1.
+    distance = (at[:, None] - atoms) * (sign / reach)[:, None]
+    # The sum along an unsuitable path overflows; another path is used then.
+    with np.errstate(over="ignore", invalid="ignore"):
+        tail, density = _integral(distance, weights, refinements)
+    return np.where(at > mean, 1 - tail, tail), density / reach
+
+
 class _Path(NamedTuple):
-    """s(u) = saddle + scale · (tan(bend) (cosh u - 1) + i sinh u), one path per cell."""
+    """Integration paths s(u) = saddle + scale · (tan(bend) (cosh u - 1) + i sinh u), per cell."""
 
     saddle: FloatArray
     scale: FloatArray
@@ -511,11 +526,11 @@ class _Path(NamedTuple):
 def _integral(
     distance: FloatArray, weights: FloatArray, refinements: int
 ) -> tuple[FloatArray, FloatArray]:
-    """Trapezoid rule, refined for the cells whose sums still change."""
+    """Integrals for P(mean ≤ t) and its derivative by the trapezoid rule, refined until settled."""
     path = _steepest_descent(distance, weights)
     step = 2 * np.pi * (np.pi / 2 - np.abs(path.bend)) / FIRST_EXPONENT
     total, peak = _sum_along(distance, weights, path, step, offset=0.0)
-    # Where the terms grow on the way, digits cancel; straight up they never grow.
+    # Where terms grow along the path, digits cancel; along a straight path they never grow.
     growing = ~(peak <= 10)
     if np.any(growing):
         path = path._replace(bend=np.where(growing, 0.0, path.bend))
@@ -537,25 +552,8 @@ def _integral(
     return total[0], total[1]
 
 
-def _saddle(distance: FloatArray, weights: FloatArray) -> FloatArray:
-    """Where the integrand is lowest on (0, 1), and so highest on a path that crosses there."""
-
-    def derivative(logit: FloatArray, cells: IntArray) -> tuple[FloatArray, FloatArray]:
-        s, rest = special.expit(logit), special.expit(-logit)
-        ratio = distance[cells] / (1 - s[:, None] * distance[cells])
-        first = _total(weights[cells], ratio)
-        second = _total(weights[cells] * ratio, ratio)
-        # s times the derivative of the integrand's logarithm.
-        return s * first - 1, s * rest * (first + s * second)
-
-    # Any path through (0, 1) gives the same integral; near the saddle it takes the fewest nodes.
-    start = np.zeros(len(distance))
-    root = increasing_root(derivative, start, bracket=(-36, 36), tolerance=0.1)
-    return np.asarray(special.expit(root), dtype=np.float64)
-
-
 def _steepest_descent(distance: FloatArray, weights: FloatArray) -> _Path:
-    """Path that keeps the integrand's phase, to second order in the distance from its saddle."""
+    """Path of constant phase, to second order in the distance from the saddle."""
     saddle = _saddle(distance, weights)
     ratio = distance / (1 - saddle[:, None] * distance)
     weighted = weights * ratio**2
@@ -566,6 +564,23 @@ def _steepest_descent(distance: FloatArray, weights: FloatArray) -> _Path:
     return _towards_decay(distance, weights, _bent(saddle, scale, tangent))
 
 
+def _saddle(distance: FloatArray, weights: FloatArray) -> FloatArray:
+    """Saddle point: where the integrand is lowest on (0, 1), hence highest on a crossing path."""
+
+    def derivative(logit: FloatArray, cells: IntArray) -> tuple[FloatArray, FloatArray]:
+        s, rest = special.expit(logit), special.expit(-logit)
+        ratio = distance[cells] / (1 - s[:, None] * distance[cells])
+        first = _total(weights[cells], ratio)
+        second = _total(weights[cells] * ratio, ratio)
+        # s times the derivative of the integrand's logarithm.
+        return s * first - 1, s * rest * (first + s * second)
+
+    # Any path through (0, 1) gives the same integral; near the saddle it needs the fewest nodes.
+    start = np.zeros(len(distance))
+    root = increasing_root(derivative, start, bracket=(-36, 36), tolerance=0.1)
+    return np.asarray(special.expit(root), dtype=np.float64)
+
+
 def _bent(saddle: FloatArray, scale: FloatArray, tangent: FloatArray) -> _Path:
     """Path with the largest scale that keeps both singularities π/2 - |bend| off real u."""
     bend = np.arctan(tangent)
@@ -574,10 +589,10 @@ def _bent(saddle: FloatArray, scale: FloatArray, tangent: FloatArray) -> _Path:
 
 
 def _towards_decay(distance: FloatArray, weights: FloatArray, path: _Path) -> _Path:
-    """Bends anew where the integrand is slow to decay: nearly equal scores, or very few.
+    """Choose another bend where the integrand decays slowly: nearly equal scores, or very few.
 
-    Nearly equal scores act like a factor exp(δ s), which decays to one side only, and the saddle
-    does not tell to which.
+    Nearly equal scores act like a factor exp(δ s), which decays to one side only; the saddle does
+    not show to which.
     """
     slow = np.nonzero(_log_size(distance, weights, path, (4,)) > -20)[0]
     if len(slow) == 0:
@@ -595,7 +610,7 @@ def _towards_decay(distance: FloatArray, weights: FloatArray, path: _Path) -> _P
 def _log_size(
     distance: FloatArray, weights: FloatArray, path: _Path, places: tuple[int, ...]
 ) -> FloatArray:
-    """Logarithm of the integrand's product relative to that at the saddle, the largest at u."""
+    """Largest log size of the integrand's product over `places` u, relative to the saddle."""
     ratio = distance / (1 - path.saddle[:, None] * distance)
     sizes: list[FloatArray] = []
     for u in places:
@@ -608,9 +623,9 @@ def _log_size(
 def _sum_along(
     distance: FloatArray, weights: FloatArray, path: _Path, step: FloatArray, *, offset: float
 ) -> tuple[FloatArray, FloatArray]:
-    """Sums over u = (node + offset) · step, and the largest term relative to that at the saddle.
+    """Sums over u = (node + offset) · step, shape (2, C): for P(mean ≤ t) and its derivative.
 
-    Gives shape (2, C): the sum for P(mean ≤ t), and the one for its derivative.
+    Also the largest term relative to that at the saddle.
     """
     at_saddle = 1 - path.saddle[:, None] * distance
     factor = step / np.pi * np.exp(-_total(weights, np.log(at_saddle)))
@@ -619,12 +634,12 @@ def _sum_along(
     sums = np.zeros((2, len(distance)))
     peak = np.ones(len(distance))
     for node in range(4000):
-        # Beyond, cells whose sums are long complete would overflow while others go on.
+        # Larger u would overflow in cells whose sums are already complete.
         u = np.minimum((node + offset) * step, 200.0)
         move = path.scale * (tangent * (np.cosh(u) - 1) + 1j * np.sinh(u))
         direction = path.scale * (tangent * np.sinh(u) + 1j * np.cosh(u))
         product, rate = _factors(move, ratio, weights, weights_at_saddle)
-        # The rule's first node is an end point, and counts by half.
+        # The first node is an end point of the rule, with weight ½.
         end_weight = 0.5 if node + offset == 0 else 1.0
         below = end_weight * product * direction / (path.saddle + move)
         terms = np.stack([below, below * (path.saddle + move) * rate])
@@ -641,7 +656,7 @@ def _factors(
 ) -> tuple[ComplexArray, ComplexArray]:
     """Π (1 - s d)^-w relative to that at the saddle, and Σ w / (1 - s d).
 
-    In real arithmetic, several times as fast as complex logarithms.
+    Real arithmetic is several times as fast here as complex logarithms.
     """
     # (1 - s d) / (1 - saddle d) = real - i imaginary.
     real = 1 - move.real[:, None] * ratio

@@ -1,11 +1,13 @@
-"""Mean of scores whose items come in clusters: what stands or falls together counts as one.
+"""Mean of scores of clustered items, and of items answered in several epochs.
 
-Every function takes what each cluster adds up to: `totals`, the sums of its scores, and `sizes`,
-how many items it has, both of shape (..., C), size 0 for padding. Scores of items that were taken
-several times are their means.
+* `cluster_moments` and the intervals `t_cr1`, `t_cr2`, `logit_t_cr1`, `cluster_bootstrap`. Their
+  input is, per cluster, `totals` (sum of its scores) and `sizes` (number of items), both of shape
+  (..., C), size 0 for padding. The score of an item with several epochs is their mean.
+* `design_effect`, `anova_icc`: how much clusters matter
+* `variance_parts`, `epoch_noise`: variance between items and between epochs. `scores` has shape
+  (..., M, R), NaN where missing.
+* `pass_at_k`, `pass_hat_k`, `majority_at_k`: unbiased estimates from R ≥ k epochs of an item
 """
-# PART epochs - Items that are taken several times: what varies between items, and what between their takes.
-# PART pass_at_k - Of k takes of an item: is one of them right, are all, are most? Without bias, from R ≥ k takes.
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from scipy import special
 
 from evalstats_plugin.stats.arrays import FloatArray
 from evalstats_plugin.stats.interval import Interval, tail_probability
-from evalstats_plugin.stats.means import moments, t_quantile
+from evalstats_plugin.stats.means import moments, t_prob_positive, t_quantile
 
 # Numbers held at a time.
 BLOCK_SIZE = 2**22
@@ -31,14 +33,14 @@ class Clusters(NamedTuple):
     cr0: FloatArray
     """Liang & Zeger's, the clustered standard error of [Mil24]_."""
     cr1: FloatArray
-    """The same times √(C/(C - 1)), for few clusters; NaN for one."""
+    """`cr0` times √(C/(C - 1)), for few clusters; NaN for one."""
     cr2: FloatArray
     """Bell & McCaffrey's, unbiased if items are independent, whatever the sizes of clusters
     [BM02]_; NaN for one."""
 
 
 def cluster_moments(totals: ArrayLike, sizes: ArrayLike) -> Clusters:
-    """Mean and standard errors that allow for clusters.
+    """Mean and cluster-robust standard errors.
 
     >>> found = cluster_moments([3.0, 5.0, 0.0], [5, 8, 3])
     >>> print(f"{found.mean:.3f} {found.cr1:.3f}")
@@ -50,7 +52,7 @@ def cluster_moments(totals: ArrayLike, sizes: ArrayLike) -> Clusters:
     with np.errstate(divide="ignore", invalid="ignore"):
         mean = np.asarray(total.sum(axis=-1) / n_items)
         residual = np.where(size > 0, total - size * mean[..., None], 0.0)
-        # What is no larger than rounding errors of the sums is none.
+        # Residuals no larger than the rounding errors of the sums are 0.
         residual = np.where(np.abs(residual) > 1e-12 * np.maximum(size, 1), residual, 0.0)
         cr0 = np.sqrt((residual**2).sum(axis=-1)) / n_items
         cr1 = np.where(n > 1, cr0 * np.sqrt(n / (n - 1)), np.nan)
@@ -63,7 +65,7 @@ def cluster_moments(totals: ArrayLike, sizes: ArrayLike) -> Clusters:
 def t_cr1(totals: ArrayLike, sizes: ArrayLike, *, confidence_level: float) -> Interval:
     """Mean ± Student's t quantile × clustered standard error, C - 1 degrees of freedom.
 
-    NaN for one cluster, and for clusters that all agree: they have no spread to go by.
+    NaN for one cluster, and for clusters that all agree, which have no spread.
     """
     found = cluster_moments(totals, sizes)
     half = t_quantile(found.n - 1, confidence_level=confidence_level) * found.cr1
@@ -79,7 +81,7 @@ def t_cr2(totals: ArrayLike, sizes: ArrayLike, *, confidence_level: float) -> In
     """
     found = cluster_moments(totals, sizes)
     freedom = satterthwaite(sizes)
-    # t quantiles want one degree of freedom, and this rule gives as many to two equal clusters.
+    # t quantiles need one degree of freedom, which this rule gives to two equal clusters.
     half = t_quantile(np.maximum(freedom, 1.0), confidence_level=confidence_level) * found.cr2
     half = np.where(half > 0, half, np.nan)
     return Interval(found.mean - half, found.mean + half)
@@ -96,7 +98,7 @@ def satterthwaite(sizes: ArrayLike) -> FloatArray:
     size = np.asarray(sizes, dtype=np.float64)
     share = size / np.maximum(size.sum(axis=-1, keepdims=True), 1)
     with np.errstate(divide="ignore", invalid="ignore"):
-        # The squared error is a quadratic form of the items: its trace squared over that of its
+        # The squared error is a quadratic form of the items. Squared trace over the trace of the
         # square, where 1'A'A1 = m / (1 - m/n) for a cluster of m items.
         between = share**2 / (1 - share)
         trace = (share**2).sum(axis=-1) + between.sum(axis=-1) ** 2 - (between**2).sum(axis=-1)
@@ -111,9 +113,9 @@ def cluster_bootstrap(
     rng: np.random.Generator,
     n_resamples: int,
 ) -> Interval:
-    """Percentiles of the mean over resampled clusters, kept to compare with [ET93]_.
+    """Percentile bootstrap over clusters, kept for comparison [ET93]_.
 
-    Whole clusters are drawn, with the items they have. Too short for few clusters; NaN where
+    Whole clusters are drawn. Too short for few clusters; NaN where
     there is one, or where all agree.
     """
     tail = tail_probability(confidence_level)
@@ -122,7 +124,7 @@ def cluster_bootstrap(
     shape = found.mean.shape
     total, size = (x.reshape(-1, x.shape[-1]) for x in (total, size))
     low, high = np.full((2, len(size)), np.nan)
-    # Cells with equally many clusters share what is drawn.
+    # Cells with equally many clusters share their resamples.
     for n_clusters in np.unique(found.n[found.cr1 > 0]).astype(int).tolist():
         cells = np.nonzero((found.n == n_clusters).ravel() & (found.cr1 > 0).ravel())[0]
         step = max(BLOCK_SIZE // n_resamples, 1)
@@ -139,11 +141,11 @@ def cluster_bootstrap(
 def logit_t_cr1(
     totals: ArrayLike, sizes: ArrayLike, *, bounds: tuple[float, float], confidence_level: float
 ) -> Interval:
-    """The t interval of `t_cr1` on the log odds of a bounded mean, carried back.
+    """The t interval of `t_cr1` on the log odds of a bounded mean, transformed back.
 
-    One cluster, or clusters that all agree, have no spread to go by. Then the limits allow for a
-    share of clusters at a bound that C clusters would all miss with half of the probability that
-    the level leaves out: Clopper–Pearson's limits, a cluster counting as one trial.
+    One cluster, or clusters that all agree, have no spread. Their limits allow for a share of
+    clusters at a bound that C clusters would all miss with probability (1 - level)/2:
+    Clopper–Pearson's limits, a cluster counting as one trial.
     """
     size = np.asarray(sizes, dtype=np.float64)
     width = bounds[1] - bounds[0]
@@ -164,16 +166,16 @@ def logit_t_cr1(
 def t_prob(totals: ArrayLike, sizes: ArrayLike) -> FloatArray:
     """Posterior probability that the mean is positive, by the t distribution of `t_cr1`.
 
-    ½ where every cluster adds up to 0, NaN where clusters agree on anything else.
+    ½ where every cluster adds up to 0 (or the only one does), NaN where clusters agree on another
+    total.
     """
     found = cluster_moments(totals, sizes)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        prob = special.stdtr(np.where(found.n > 1, found.n - 1, np.nan), found.mean / found.cr1)
-    return np.where(found.cr1 > 0, prob, np.where(found.mean == 0, 0.5, np.nan))
+    error = np.where(np.isnan(found.cr1), 0.0, found.cr1)
+    return t_prob_positive(found.mean, error, found.n - 1)
 
 
 def design_effect(std_error: ArrayLike, naive: ArrayLike) -> FloatArray:
-    """How many times larger clusters make the variance; NaN where either error is 0 or unknown."""
+    """Ratio of the clustered variance to the naive one; NaN where either error is 0 or unknown."""
     clustered, plain = (np.asarray(x, dtype=np.float64) for x in (std_error, naive))
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where((clustered > 0) & (plain > 0), (clustered / plain) ** 2, np.nan)
@@ -182,9 +184,9 @@ def design_effect(std_error: ArrayLike, naive: ArrayLike) -> FloatArray:
 def anova_icc(totals: ArrayLike, squares: ArrayLike, sizes: ArrayLike) -> FloatArray:
     """Intra-cluster correlation by analysis of variance [Don86]_.
 
-    How much more alike items of a cluster are than those of different clusters: 1 where clusters
-    differ and their items do not, below 0 where items of a cluster differ more than chance would
-    have it. NaN for one cluster, for clusters of one item, and where nothing varies.
+    How much more alike items of a cluster are than items of different clusters: 1 where only the
+    clusters differ, below 0 where items of a cluster differ more than expected by chance. NaN for
+    one cluster, for clusters of one item, and where nothing varies.
 
     Parameters
     ----------
@@ -210,54 +212,54 @@ def anova_icc(totals: ArrayLike, squares: ArrayLike, sizes: ArrayLike) -> FloatA
 
 
 class VarianceParts(NamedTuple):
-    """Where the variance of a mean score comes from; arrays of one shape, NaN where unknown."""
+    """Components of the variance of a mean score; arrays of one shape, NaN where unknown."""
 
     n_items: FloatArray
     mean: FloatArray
-    """Over items, each counting the same."""
+    """Over items, with equal weights."""
     total: FloatArray
-    """Variance of the item means (n - 1): what the standard error now comes from."""
+    """Variance of the item means (n - 1), from which the standard error is computed."""
     within: FloatArray
-    """Variance of one take around its item's true mean, on average over items."""
+    """Variance of one epoch around its item's true mean, averaged over items."""
     noise: FloatArray
-    """What `within` adds to `total` with the takes there are; with R takes of all, within/R."""
+    """Part of `total` due to `within`; within/R if every item has R epochs."""
     between: FloatArray
-    """Variance of the items' true means. Unbiased, hence below 0 now and then."""
+    """Variance of the items' true means. Unbiased, hence sometimes negative."""
 
 
-def take_noise(scores: ArrayLike) -> tuple[FloatArray, FloatArray]:
-    """Variance of a take, and of the mean of the takes, of each item; both of shape (..., M).
+def epoch_noise(scores: ArrayLike) -> tuple[FloatArray, FloatArray]:
+    """Variance of one epoch, and of the mean over epochs, of each item; both of shape (..., M).
 
-    The variance of a take is unbiased (R - 1, for 0/1 takes p(1 - p)R/(R - 1)) and NaN for an item
-    taken once. The noise of such an item's mean is taken to be the average item's variance.
+    The variance of an epoch is unbiased (R - 1, for 0/1 scores p(1 - p)R/(R - 1)) and NaN for an
+    item with one epoch, whose mean is assumed to have the average item's variance.
     """
-    n_takes, _, std = moments(scores)
-    variance = np.where(n_takes > 1, std, np.nan) ** 2
+    n_epochs, _, std = moments(scores)
+    variance = np.where(n_epochs > 1, std, np.nan) ** 2
     average = moments(variance).mean[..., None]
     with np.errstate(divide="ignore", invalid="ignore"):
-        noise = np.where(n_takes > 1, variance, average) / n_takes
-    return variance, np.where(n_takes > 0, noise, np.nan)
+        noise = np.where(n_epochs > 1, variance, average) / n_epochs
+    return variance, np.where(n_epochs > 0, noise, np.nan)
 
 
 def variance_parts(scores: ArrayLike) -> VarianceParts:
-    """Split the variance of a mean score, without bias, whatever the scores [SCM92]_.
+    """Unbiased variance components of a mean score, for any scores [SCM92]_.
 
-    Items may differ in how often they were taken, as long as that does not depend on their scores.
-    Without an item taken twice both parts are NaN.
+    Items may differ in their number of epochs, as long as that does not depend on their scores.
+    Without an item with two epochs both components are NaN.
 
     >>> parts = variance_parts([[1, 1], [1, 0], [0, 1], [0, 0], [1, 1], [1, 1]])
     >>> print(f"{parts.within:.4f} {parts.between:.4f}")
     0.1667 0.0833
     """
     n, mean, std = moments(moments(scores).mean)
-    variance, noise = take_noise(scores)
+    variance, noise = epoch_noise(scores)
     on_mean = moments(noise).mean
     total = std**2
     return VarianceParts(n, mean, total, moments(variance).mean, on_mean, total - on_mean)
 
 
 def share_within(parts: VarianceParts) -> FloatArray:
-    """Share of a single take's variance that lies within items, between 0 and 1.
+    """Share of the variance of a single epoch that lies within items, between 0 and 1.
 
     One minus the intra-class correlation. NaN where nothing varies.
     """
@@ -266,81 +268,66 @@ def share_within(parts: VarianceParts) -> FloatArray:
         return np.asarray(parts.within / (between + parts.within))
 
 
-def predicted_std_error(
-    parts: VarianceParts, *, n_items: ArrayLike, n_epochs: ArrayLike
-) -> FloatArray:
-    """Standard error of the mean that `n_items` items in `n_epochs` epochs each would have.
-
-    >>> parts = variance_parts([[1, 1], [1, 0], [0, 1], [0, 0], [1, 1], [1, 1]])
-    >>> print(f"{predicted_std_error(parts, n_items=6, n_epochs=2):.4f}")
-    0.1667
-    """
-    items, epochs = (np.asarray(x, dtype=np.float64) for x in (n_items, n_epochs))
-    if np.any(items <= 0) or np.any(epochs <= 0):
-        raise ValueError("numbers of items and epochs must be positive")
-    variance = np.maximum(parts.between, 0.0) + parts.within / epochs
-    return np.sqrt(variance / items)
-
-
 def pass_at_k(successes: ArrayLike, n: ArrayLike, *, k: int) -> FloatArray:
-    """Probability that one or more of k takes are right, pass@k [Che21]_ (eq. 1).
+    """Probability that at least one of k epochs is right, pass@k [Che21]_ (eq. 1).
 
     >>> float(pass_at_k(2, 5, k=3))
     0.9
     """
-    right, takes = _counts(successes, n, k)
-    return 1 - _all_from(takes - right, takes, k)
+    right, epochs = _counts(successes, n, k)
+    return 1 - _all_from(epochs - right, epochs, k)
 
 
 def pass_hat_k(successes: ArrayLike, n: ArrayLike, *, k: int) -> FloatArray:
-    """Probability that all of k takes are right, pass^k [Yao24]_.
+    """Probability that all of k epochs are right, pass^k [Yao24]_.
 
     >>> round(float(pass_hat_k(4, 5, k=2)), 12)
     0.6
     """
-    right, takes = _counts(successes, n, k)
-    return _all_from(right, takes, k)
+    right, epochs = _counts(successes, n, k)
+    return _all_from(right, epochs, k)
 
 
 def majority_at_k(successes: ArrayLike, n: ArrayLike, *, k: int) -> FloatArray:
-    """Probability that more than half of k takes are right, a tie counting as half.
+    """Probability that more than half of k epochs are right, a tie counting as half, maj@k.
 
-    For an even k it is that of k - 1: a tie broken by a coin is one vote left out.
+    For an even k it equals that of k - 1: breaking a tie by a coin is leaving out one vote.
 
     >>> float(majority_at_k(3, 4, k=3)), float(majority_at_k(3, 4, k=4))
     (1.0, 1.0)
     """
-    right, takes = _counts(successes, n, k)
+    right, epochs = _counts(successes, n, k)
     # The more frequent answer, whose probability is a sum of positive terms.
-    more, fewer = np.maximum(right, takes - right), np.minimum(right, takes - right)
+    more, fewer = np.maximum(right, epochs - right), np.minimum(right, epochs - right)
     with np.errstate(divide="ignore", invalid="ignore"):
-        majority, draw = more / takes, 1 / takes
+        majority, draw = more / epochs, 1 / epochs
         for votes in range(1, k - 1, 2):
-            # Two more votes change an outcome that was decided by one vote. `split` is the
-            # probability, but for a factor, that the votes so far differ by one.
-            left = (takes - votes) * (takes - votes - 1)
+            # Two more votes change only an outcome that was decided by one vote. `split` is
+            # proportional to the probability that the votes so far differ by one.
+            left = (epochs - votes) * (epochs - votes - 1)
             lost = (votes - 1) // 2
             split = draw * np.maximum(more - lost, 0) * np.maximum(fewer - lost, 0) / left
             majority = majority + split * (more - fewer)
             draw = split * (2 * votes + 4) / (lost + 2)
     majority = np.where(right == more, majority, 1 - majority)
     majority = np.where(more == fewer, 0.5, majority)
-    return np.where(takes >= k, np.clip(majority, 0.0, 1.0), np.nan)
+    return np.where(epochs >= k, np.clip(majority, 0.0, 1.0), np.nan)
 
 
 def _counts(successes: ArrayLike, n: ArrayLike, k: int) -> tuple[FloatArray, FloatArray]:
-    right, takes = np.broadcast_arrays(*(np.asarray(x, dtype=np.float64) for x in (successes, n)))
+    """Numbers of right epochs and of epochs, broadcast against each other."""
+    right, epochs = np.broadcast_arrays(*(np.asarray(x, dtype=np.float64) for x in (successes, n)))
     if k < 1:
         raise ValueError(f"k must be 1 or more, got {k}")
-    if np.any((right < 0) | (right > takes)):
+    if np.any((right < 0) | (right > epochs)):
         raise ValueError("the number of right takes must lie between 0 and the number of takes")
-    return right, takes
+    return right, epochs
 
 
-def _all_from(chosen: FloatArray, takes: FloatArray, k: int) -> FloatArray:
-    """Probability that k takes drawn without replacement all come from `chosen` many of them."""
-    probability = np.ones_like(takes)
+def _all_from(chosen: FloatArray, epochs: FloatArray, k: int) -> FloatArray:
+    """Probability that k epochs drawn without replacement are all among `chosen` many."""
+    probability = np.ones_like(epochs)
     with np.errstate(divide="ignore", invalid="ignore"):
         for drawn in range(k):
-            probability *= np.maximum(chosen - drawn, 0) / (takes - drawn)
-    return np.where(takes >= k, probability, np.nan)
+            probability *= np.maximum(chosen - drawn, 0) / (epochs - drawn)
+    return np.where(epochs >= k, probability, np.nan)

@@ -1,5 +1,8 @@
-"""Whether chains of draws agree, and how many independent draws they are worth [VGS21]_."""
-# PART pareto - How heavy the tail of importance weights is: the shape of a generalised Pareto distribution.
+"""Diagnostics of posterior draws: R-hat, effective sample size, and Pareto k-hat.
+
+`convergence` [VGS21]_ compares Markov chains. `pareto_shape` estimates how heavy the tail of
+importance weights is, the shape of a generalised Pareto distribution.
+"""
 
 from __future__ import annotations
 
@@ -8,35 +11,34 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from evalstats_plugin.errors import DesignError
+from evalstats_plugin.stats.arrays import FloatArray
 
-UNLIKE = 1.01
-"""R-hat from which on chains are said to disagree."""
+R_HAT_LIMIT = 1.01
+"""R-hat from which chains count as not converged."""
 
+PARETO_K_LIMIT = 0.7
+"""k-hat above which importance sampling is unreliable."""
 
-UNRELIABLE = 0.7
-
-
-# Sets of weights looked at together.
+# Sets of weights processed together.
 _BLOCK = 1000
 
-
-# Of the prior: shape 1/2, worth so many draws; and its scale.
+# Prior of the shape: ½, with the weight of so many draws; and its scale.
 _WORTH, _SCALE = 10, 3
 
 
 class Convergence(NamedTuple):
-    """Of each quantity, of the shape of one draw."""
+    """Diagnostics of each quantity, in the shape of one draw."""
 
-    r_hat: NDArray[np.float64]
-    ess: NDArray[np.float64]
-    """Effective number of draws, in the bulk."""
+    r_hat: FloatArray
+    ess: FloatArray
+    """Bulk effective sample size."""
 
 
 def convergence(draws: ArrayLike) -> Convergence:
-    """R-hat and effective sample size, by ArviZ.
+    """Rank-normalised R-hat and bulk effective sample size, by ArviZ.
 
     Parameters
     ----------
@@ -45,10 +47,10 @@ def convergence(draws: ArrayLike) -> Convergence:
     Raises
     ------
     DesignError
-        ArviZ is not installed.
+        If ArviZ is not installed.
     """
     try:
-        # Once in a while it announces there what will change in a version that we do not take.
+        # It announces changes of future versions, which the dependency excludes.
         with warnings.catch_warnings(action="ignore", category=FutureWarning):
             az: Any = import_module("arviz")
     except ModuleNotFoundError as error:
@@ -59,18 +61,18 @@ def convergence(draws: ArrayLike) -> Convergence:
     return Convergence(r_hat, ess)
 
 
-def pareto_shape(weights: ArrayLike) -> NDArray[np.float64]:
-    """k-hat of the largest weights of each set.
+def pareto_shape(weights: ArrayLike) -> FloatArray:
+    """Pareto k-hat of the largest weights of each set.
 
     Parameters
     ----------
     weights : shape (sets, draws)
-        Not negative; what they sum to does not matter.
+        Not negative; need not add up to 1.
 
     Returns
     -------
     ndarray of shape (sets,)
-        −∞ where the largest weights are all the same; NaN below 25 draws.
+        −∞ where the largest weights are all equal; NaN below 25 draws.
     """
     w = np.asarray(weights, dtype=np.float64)
     count = w.shape[1]
@@ -84,13 +86,13 @@ def pareto_shape(weights: ArrayLike) -> NDArray[np.float64]:
     )
 
 
-def _shape(excess: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Posterior mean of the shape, for sorted rows."""
+def _shape(excess: FloatArray) -> FloatArray:
+    """Posterior mean of the shape for sorted rows, by Zhang and Stephens (2009)."""
     n = excess.shape[1]
     points = 30 + int(n**0.5)
     flat = excess[:, -1] <= 0
     x = np.where(flat[:, None], 1.0, excess)
-    # ZS09, eq. 7: places of b around the quarter of the tail.
+    # Their eq. 7: values of b, scaled by the first quartile of the tail.
     place = 1 - np.sqrt(points / (np.arange(1, points + 1) - 0.5))
     quarter = np.maximum(x[:, int(n / 4 + 0.5) - 1], 1e-300)
     b = place / (_SCALE * quarter[:, None]) + 1 / x[:, -1:]

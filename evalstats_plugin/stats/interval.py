@@ -1,4 +1,4 @@
-"""What an interval is, and what every kind of interval shares."""
+"""The `Interval` and `Posterior` records, normal quantiles, and a root finder for limits."""
 
 from __future__ import annotations
 
@@ -16,6 +16,14 @@ class Interval(NamedTuple):
 
     low: FloatArray
     high: FloatArray
+
+
+class Posterior(NamedTuple):
+    """Posterior of a contrast of b to a: equal-tailed limits and P(b is better)."""
+
+    low: FloatArray
+    high: FloatArray
+    prob_better: FloatArray
 
 
 def tail_probability(confidence_level: float) -> float:
@@ -58,17 +66,17 @@ def increasing_root(
     active = np.indices(start.shape)[0]
     for _ in range(max_steps):
         point = roots[active]
-        # A function may overflow far from its root: then the step is not usable, and says so.
+        # A function may overflow far from its root; its step is then not finite, hence not usable.
         with np.errstate(all="ignore"):
             value, slope = value_and_slope(point, active)
             newton = point - value / slope
         low[active] = np.where(value <= 0, point, low[active])
         high[active] = np.where(value >= 0, point, high[active])
         step = np.abs(newton - point)
-        # A step this short is kept even if rounding errors have shut the bracket before it; but
-        # where a function is steep, a short step alone proves nothing.
+        # A step this short is kept even if rounding errors have closed the bracket before it. Where
+        # a function is steep, a short step alone is no proof of convergence.
         done = ((step <= tolerance) & (np.abs(value) <= tolerance**0.5)) | np.isnan(value)
-        # Steps that do not halve may go back and forth for ever.
+        # Steps that do not halve may oscillate.
         inside = (newton > low[active]) & (newton < high[active])
         usable = done | (inside & (step <= previous_step[active] / 2))
         roots[active] = np.where(usable, newton, (low[active] + high[active]) / 2)

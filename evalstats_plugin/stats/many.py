@@ -1,10 +1,13 @@
-"""Many comparisons at once: p-values adjusted so that few, or none, of the findings are false.
+"""Many comparisons at once: adjusted p-values, simultaneous intervals, and rankings.
 
-`p_values` has shape (..., P), the comparisons of one family along the last axis. NaN stands for a
+* `holm`, `benjamini_hochberg`, `sidak_level`: from the p-values or the number of comparisons
+* `max_t`, `max_t_of_pairs`, `simultaneous_level`: from the largest of all statistics under common
+  sign flips, which makes use of the dependence between comparisons
+* `rank_limits`, `groups_alike`, `letters`, `prob_best`: the order of N models
+
+`p_values` has shape (..., P), the comparisons of one family along the last axis. NaN is a
 comparison that was not made: it stays NaN and does not count.
 """
-# PART max_t - The largest of many statistics under common sign flips: what chance alone does to all at once.
-# PART ranks - The order of N models: who cannot be told apart, which ranks are open, who may be the best.
 
 from __future__ import annotations
 
@@ -20,21 +23,20 @@ from evalstats_plugin.stats.paired import ROUNDING, random_signs
 # Statistics are formed in blocks of about this many numbers, which stay in the processor's cache.
 BLOCK_SIZE = 2**18
 
-
-# Assignments of signs worked on together.
+# Sign assignments processed together.
 FLIPS_AT_ONCE = 256
 
-
-# Ratios of noise to noise and spread, each as likely as the other beforehand.
+# Shares of noise in the observed variance of means, uniform a priori.
 NOISE_SHARES = (np.arange(200) + 0.5) / 200
 
-
-# Weight, in items, of the prior belief that any model may err on its own.
+# Weight, in items, of the prior of equal and independent errors.
 PRIOR_ITEMS = 1.0
 
 
 def holm(p_values: ArrayLike) -> FloatArray:
-    """Adjust so that hardly ever is any of the findings false, whatever their dependence [Hol79]_.
+    """Holm's step-down adjustment: controls the family-wise error rate [Hol79]_.
+
+    Valid for any dependence between the comparisons.
 
     >>> print(np.round(holm([0.01, 0.04, 0.03, 0.005]), 3))
     [0.03 0.06 0.06 0.02]
@@ -47,7 +49,7 @@ def holm(p_values: ArrayLike) -> FloatArray:
 
 
 def benjamini_hochberg(p_values: ArrayLike) -> FloatArray:
-    """Adjust so that on average few of the findings are false [BH95]_.
+    """Benjamini and Hochberg's step-up adjustment: controls the false discovery rate [BH95]_.
 
     >>> print(np.round(benjamini_hochberg([0.01, 0.04, 0.03, 0.005]), 3))
     [0.02 0.04 0.04 0.02]
@@ -61,9 +63,9 @@ def benjamini_hochberg(p_values: ArrayLike) -> FloatArray:
 
 
 def sidak_level(confidence_level: float, n_comparisons: int) -> float:
-    """Level of each of n intervals that hold all true values at once [Sid67]_.
+    """Šidák level of each of n intervals for simultaneous coverage [Sid67]_.
 
-    For any dependence of two-sided intervals about normal estimates.
+    Valid for two-sided intervals around normal estimates with any dependence.
 
     >>> round(sidak_level(0.95, 45), 5)
     0.99886
@@ -74,7 +76,7 @@ def sidak_level(confidence_level: float, n_comparisons: int) -> float:
 def _adjusted(
     p_values: ArrayLike, adjust: Callable[[FloatArray, FloatArray, FloatArray], FloatArray]
 ) -> FloatArray:
-    """Adjust p-values in ascending order, given their ranks and how many there are."""
+    """Apply `adjust` to p-values in ascending order, their ranks and their number."""
     values: FloatArray = np.asarray(p_values, dtype=np.float64)
     order = np.argsort(values, axis=-1)
     ordered = np.take_along_axis(values, order, axis=-1)
@@ -86,17 +88,17 @@ def _adjusted(
 
 
 def max_t(differences: ArrayLike, *, rng: np.random.Generator, n_flips: int) -> FloatArray:
-    """Step-down p-values from the largest of all statistics under common sign flips [WY93]_.
+    """Step-down max-t p-values under common sign flips [WY93]_.
 
-    Like `multiplicity.holm` it keeps the probability of any false finding, but it makes use of how
-    the comparisons depend on each other, and so finds more.
+    Like `holm` they control the family-wise error rate, but they make use of the dependence between
+    the comparisons, which gives more power.
 
     Parameters
     ----------
     differences : shape (P, M)
-        Of the pairs of one family on the same items, NaN where an item lacks a score.
+        Differences of the pairs of one family on the same items, NaN where an item lacks a score.
     n_flips
-        Assignments of signs to the items that are drawn; what was seen counts as one more.
+        Number of drawn sign assignments; the observed one counts as one more.
     """
     return max_t_of_pairs(*against_zero(differences), rng=rng, n_flips=n_flips)
 
@@ -104,14 +106,14 @@ def max_t(differences: ArrayLike, *, rng: np.random.Generator, n_flips: int) -> 
 def max_t_of_pairs(
     scores: ArrayLike, a: IntArray, b: IntArray, *, rng: np.random.Generator, n_flips: int
 ) -> FloatArray:
-    """`max_t` of the differences of b from a, shape (P,), which are never held all at once."""
+    """`max_t` of the differences b - a of P pairs, which are never all in memory at once."""
     pairs = _Pairs(np.asarray(scores, dtype=np.float64), a, b, centred=False)
     observed = np.abs(pairs.total) / pairs.divisor
     order = np.argsort(observed, kind="stable")
     count = np.ones(len(observed))
     for signs in _sign_blocks(rng, pairs.scores.shape[1], n_flips):
         largest = np.zeros(signs.shape[1])
-        # For each comparison, the largest statistic among it and those that stand out less.
+        # For each comparison, the largest among its statistic and all smaller observed ones.
         for block, statistics in pairs.flipped(signs, order):
             np.maximum(statistics[0], largest, out=statistics[0])
             np.maximum.accumulate(statistics, axis=0, out=statistics)
@@ -132,13 +134,13 @@ def simultaneous_level(
     rng: np.random.Generator,
     n_flips: int,
 ) -> float:
-    """Level at which single intervals hold all true differences at once with `confidence_level`.
+    """Level of single intervals that gives them simultaneous coverage `confidence_level`.
 
-    Signs of deviations from the mean difference are flipped, so that differences need not be 0.
-    The largest statistic passes its critical value with probability 1 - `confidence_level`; how
-    many times as often on average a single one does tells what to leave out for each: all of that
-    for copies of one pair, 1/P of it for pairs that never fail together. It is the intervals that
-    know about skewness, bounds and few items; the flips only tell how much pairs have in common.
+    Flips the signs of deviations from the mean difference, so that differences need not be 0. The
+    largest statistic exceeds its critical value with probability 1 - `confidence_level`, a single
+    one less often on average; that average is the tail of each interval: all of it for copies of
+    one pair, 1/P of it for pairs that never fail together. The intervals themselves account for
+    skewness, bounds and few items; the flips only measure the dependence between pairs.
     """
     pairs = _Pairs(np.asarray(scores, dtype=np.float64), a, b, centred=True)
     there = np.flatnonzero(pairs.n > 0)
@@ -150,12 +152,12 @@ def simultaneous_level(
         blocks = [statistics.max(axis=0) for _, statistics in pairs.flipped(signs, there)]
         return np.max(blocks, axis=0)
 
-    # The same signs twice: which value is critical is known only after the first pass.
+    # The same signs twice: the critical value is known only after the first pass.
     first, second = (_sign_blocks(np.random.default_rng(seed), n_items, n_flips) for _ in "12")
     maxima = np.concatenate([largest(signs) for signs in first]) if len(there) else np.zeros(1)
     critical = np.quantile(maxima, confidence_level, method="higher") - ROUNDING
     if critical <= 0:
-        # No pair has any spread that could tell what they have in common.
+        # Without any spread the dependence is unknown: Bonferroni.
         return 1 - tail / max(len(there), 1)
     passing = sum(
         int((statistics >= critical).sum())
@@ -165,8 +167,16 @@ def simultaneous_level(
     return 1 - tail * passing / len(there) / int((maxima >= critical).sum())
 
 
+def against_zero(differences: ArrayLike) -> tuple[FloatArray, IntArray, IntArray]:
+    """Differences as scores of models that are all paired with a model that always scores 0."""
+    values: FloatArray = np.asarray(differences, dtype=np.float64)
+    scores = np.concatenate([np.zeros((1, values.shape[1])), values])
+    first = np.zeros(len(values), dtype=np.int64)
+    return scores, first, np.arange(1, len(scores), dtype=np.int64)
+
+
 class _Pairs:
-    """Differences of pairs of models, formed block by block: all at once may be gigabytes."""
+    """Differences of pairs of models, formed block by block: all together may be gigabytes."""
 
     def __init__(self, scores: FloatArray, a: IntArray, b: IntArray, *, centred: bool) -> None:
         self.scores, self.a, self.b, self.centred = scores, a, b, centred
@@ -185,7 +195,7 @@ class _Pairs:
         self.divisor = np.where(size > rounding, size, np.inf)
 
     def flipped(self, signs: FloatArray, pairs: IntArray) -> Iterator[tuple[IntArray, FloatArray]]:
-        """Yield blocks of `pairs` and the sizes of their statistics under `signs`, (block, B)."""
+        """Yield blocks of `pairs` and their absolute statistics under `signs`, (block, B)."""
         sums, shift = self.scores @ signs if self._complete else None, signs.sum(axis=0)
         for block in self._blocks(pairs, max(signs.shape if sums is None else signs.shape[1:])):
             if sums is None:
@@ -213,33 +223,25 @@ class _Pairs:
         return (pairs[start : start + step] for start in range(0, len(pairs), step))
 
 
-def against_zero(differences: ArrayLike) -> tuple[FloatArray, IntArray, IntArray]:
-    """Differences as scores of models that are all paired with one that always scores 0."""
-    values: FloatArray = np.asarray(differences, dtype=np.float64)
-    scores = np.concatenate([np.zeros((1, values.shape[1])), values])
-    first = np.zeros(len(values), dtype=np.int64)
-    return scores, first, np.arange(1, len(scores), dtype=np.int64)
-
-
 def _sign_blocks(rng: np.random.Generator, n_items: int, n_flips: int) -> Iterator[FloatArray]:
     for start in range(0, n_flips, FLIPS_AT_ONCE):
         yield random_signs(rng, n_items, min(FLIPS_AT_ONCE, n_flips - start))
 
 
 class Ranks(NamedTuple):
-    """The best and the worst rank that each model can have, 1 being the best; shape (N,)."""
+    """Best and worst possible rank of each model, 1 being the best; shape (N,)."""
 
     best: IntArray
     worst: IntArray
 
 
 def rank_limits(beats: ArrayLike) -> Ranks:
-    """Ranks that findings about pairs leave open [MRS24]_.
+    """Ranks compatible with the significant pairwise differences [MRS24]_.
 
     Parameters
     ----------
     beats : shape (N, N)
-        Whether the model of the row is better than the one of the column, beyond chance.
+        Whether the row's model is significantly better than the column's.
     """
     found = np.asarray(beats, dtype=np.bool_)
     return Ranks(
@@ -249,16 +251,16 @@ def rank_limits(beats: ArrayLike) -> Ranks:
 
 
 def groups_alike(apart: ArrayLike) -> BoolArray:
-    """Few groups of models such that two share one exactly if they are not told apart [GGH07]_.
+    """Groups of a compact letter display: two models share one iff not distinguishable [GGH07]_.
 
-    The columns of a compact letter display, found greedily: while two models that are not told
-    apart share no group, one is grown around them, always by the model that settles the most pairs.
+    Found greedily: while two models that are not distinguishable share no group, a new one is
+    grown around them, each time by the model that covers the most open pairs.
 
     Parameters
     ----------
     apart : shape (N, N)
-        Whether two models are told apart; symmetric. In order of the models' scores the groups
-        are as compact as they can be read.
+        Whether two models are distinguishable; symmetric. Groups read best if the models are in
+        the order of their scores.
 
     Returns
     -------
@@ -281,67 +283,13 @@ def groups_alike(apart: ArrayLike) -> BoolArray:
             candidates &= alike[best] & ~members
         open_pairs[np.ix_(members, members)] = False
         groups.append(members)
-    found = _without_idle(np.array(groups, dtype=np.bool_).reshape(-1, n))
-    # By their members from the first model on, as words are sorted.
+    found = _without_redundant(np.array(groups, dtype=np.bool_).reshape(-1, n))
+    # Lexicographic order of members.
     return found[np.lexsort(~found.T[::-1])]
 
 
-def letters(groups: ArrayLike) -> list[str]:
-    """Letters of the groups that each model is in: two models that share one are not told apart.
-
-    >>> letters([[True, True, False], [False, True, True]])
-    ['a', 'ab', 'b']
-    """
-    found = np.asarray(groups, dtype=np.bool_)
-    names = [_letter(i) for i in range(len(found))]
-    between = "," if len(found) > 26 else ""
-    return [between.join(names[i] for i in np.flatnonzero(column).tolist()) for column in found.T]
-
-
-def prob_best(
-    scores: ArrayLike, *, spread: float, rng: np.random.Generator, n_draws: int
-) -> FloatArray:
-    """Posterior probability of each model to have the highest true mean [Dan99]_ [LW04]_.
-
-    Observed means are normal about the true ones, with the covariance that the common items give
-    them; true means are normal about their own mean, their variance τ² unknown: the share s/(s+τ²)
-    of noise s in what is seen is uniform. It draws true means together where they look
-    alike, because the one that looks best is in part the luckiest.
-
-    Parameters
-    ----------
-    scores : shape (N, M)
-        Of every model on every item; higher is better.
-    spread
-        Greatest score less the least: models that never err get the error of one item more.
-    """
-    values = np.asarray(scores, dtype=np.float64)
-    n = len(values)
-    if np.isnan(values).any():
-        raise ValueError("prob_best needs a score of every model on every item")
-    if n < 2 or not spread > 0 or not values.shape[1]:
-        return np.full(n, 1 / n if values.shape[1] and n else np.nan)
-    # Only differences between models matter: n - 1 contrasts, free of how hard the items are.
-    contrasts = _contrasts(n)
-    seen = contrasts.T @ values
-    noise, axes = np.linalg.eigh(_covariance_of_mean(seen, spread))
-    estimates = axes.T @ seen.mean(axis=1)
-    variance = noise.mean() * (1 / NOISE_SHARES - 1)
-    total = variance[:, None] + noise
-    log_likelihood = -0.5 * (np.log(total) + estimates**2 / total).sum(axis=1)
-    weights = np.exp(log_likelihood - log_likelihood.max())
-    drawn = rng.choice(variance, size=(n_draws, 1), p=weights / weights.sum())
-    # The noise is itself estimated, from as many items as there are.
-    freedom = values.shape[1] - 1 + PRIOR_ITEMS
-    noise = noise * (freedom / rng.chisquare(freedom, size=(n_draws, 1)))
-    kept = drawn / (drawn + noise)
-    true = kept * estimates + np.sqrt(kept * noise) * rng.standard_normal((n_draws, n - 1))
-    winners = np.argmax(true @ (contrasts @ axes).T, axis=1)
-    return np.bincount(winners, minlength=n) / n_draws
-
-
-def _without_idle(groups: BoolArray) -> BoolArray:
-    """Leave out groups whose every pair is in another one, too."""
+def _without_redundant(groups: BoolArray) -> BoolArray:
+    """Leave out groups whose pairs are all in other groups too."""
     held = groups.astype(np.float64)
     times = held.T @ held
     keep = np.ones(len(groups), dtype=np.bool_)
@@ -350,6 +298,18 @@ def _without_idle(groups: BoolArray) -> BoolArray:
             keep[i] = False
             times -= np.outer(members, members)
     return groups[keep]
+
+
+def letters(groups: ArrayLike) -> list[str]:
+    """Letters of each model's groups: two models that share one are not distinguishable.
+
+    >>> letters([[True, True, False], [False, True, True]])
+    ['a', 'ab', 'b']
+    """
+    found = np.asarray(groups, dtype=np.bool_)
+    names = [_letter(i) for i in range(len(found))]
+    between = "," if len(found) > 26 else ""
+    return [between.join(names[i] for i in np.flatnonzero(column).tolist()) for column in found.T]
 
 
 def _letter(index: int) -> str:
@@ -361,6 +321,48 @@ def _letter(index: int) -> str:
     return name
 
 
+def prob_best(
+    scores: ArrayLike, *, spread: float, rng: np.random.Generator, n_draws: int
+) -> FloatArray:
+    """Posterior probability of each model to have the highest true mean [Dan99]_ [LW04]_.
+
+    Observed means are normal around the true ones, with the covariance due to the common items.
+    True means are normal around their own mean with unknown variance τ²; the share s/(s + τ²) of
+    noise s is uniform a priori. This shrinks true means towards each other: the model that looks
+    best is in part the luckiest.
+
+    Parameters
+    ----------
+    scores : shape (N, M)
+        Scores of every model on every item; higher is better.
+    spread
+        Greatest possible score less the least: the prior adds the error of one further item.
+    """
+    values = np.asarray(scores, dtype=np.float64)
+    n = len(values)
+    if np.isnan(values).any():
+        raise ValueError("prob_best needs a score of every model on every item")
+    if n < 2 or not spread > 0 or not values.shape[1]:
+        return np.full(n, 1 / n if values.shape[1] and n else np.nan)
+    # Only differences between models matter: n - 1 contrasts, free of item difficulty.
+    contrasts = _contrasts(n)
+    seen = contrasts.T @ values
+    noise, axes = np.linalg.eigh(_covariance_of_mean(seen, spread))
+    estimates = axes.T @ seen.mean(axis=1)
+    variance = noise.mean() * (1 / NOISE_SHARES - 1)
+    total = variance[:, None] + noise
+    log_likelihood = -0.5 * (np.log(total) + estimates**2 / total).sum(axis=1)
+    weights = np.exp(log_likelihood - log_likelihood.max())
+    drawn = rng.choice(variance, size=(n_draws, 1), p=weights / weights.sum())
+    # The noise is itself estimated from the items.
+    freedom = values.shape[1] - 1 + PRIOR_ITEMS
+    noise = noise * (freedom / rng.chisquare(freedom, size=(n_draws, 1)))
+    kept = drawn / (drawn + noise)
+    true = kept * estimates + np.sqrt(kept * noise) * rng.standard_normal((n_draws, n - 1))
+    winners = np.argmax(true @ (contrasts @ axes).T, axis=1)
+    return np.bincount(winners, minlength=n) / n_draws
+
+
 def _contrasts(n: int) -> FloatArray:
     """Orthonormal columns, shape (n, n - 1), each adding up to 0 (Helmert's)."""
     k = np.arange(1.0, n)
@@ -368,10 +370,9 @@ def _contrasts(n: int) -> FloatArray:
 
 
 def _covariance_of_mean(values: FloatArray, spread: float) -> FloatArray:
-    """Covariance of the means of rows, drawn towards equal and independent errors.
+    """Covariance of the means of rows, shrunk towards equal and independent errors.
 
-    As strongly as [LW04]_ finds best for so few items, and by one item more that has the largest
-    variance scores can have.
+    By the optimal intensity of [LW04]_, and by one further item with the largest possible variance.
     """
     n, m = values.shape
     centred = values - values.mean(axis=1, keepdims=True)
@@ -380,6 +381,6 @@ def _covariance_of_mean(values: FloatArray, spread: float) -> FloatArray:
     distance = ((sample - level * np.eye(n)) ** 2).sum()
     error = ((centred**2).sum(axis=0) ** 2).sum() / m**2 - (sample**2).sum() / m
     share = min(max(error, 0.0) / distance, 1.0) if distance > 0 else 1.0
-    # Unbiased: m - 1 items' worth of information, the last one being the prior's.
+    # m - 1 degrees of freedom of the items and those of the prior.
     pooled = m * ((1 - share) * sample + share * level * np.eye(n))
     return (pooled + PRIOR_ITEMS * spread**2 / 4 * np.eye(n)) / (m - 1 + PRIOR_ITEMS) / m

@@ -1,9 +1,13 @@
-"""Mean of unbounded scores: perplexities, rewards, token counts, Elo.
+"""Intervals for the mean of unbounded scores, and for a ratio of two sums.
+
+* `moments`, `std_error`, `z_interval`, `t_interval`: perplexities, rewards, token counts, Elo
+* `t_quantile`, `t_prob_positive`: Student's t, for all t intervals of this package
+* `percentile_bootstrap`, `bca_bootstrap`, `studentised_bootstrap`: resampled items [ET93]_, kept
+  for comparison
+* `ratio`, `ratio_t`, `ratio_jackknife`: Σ numerator / Σ denominator over items
 
 `scores` has shape (..., M), NaN where missing; every cell has its own number of scores.
 """
-# PART bootstrap - Bootstrap intervals for a mean, by resampling items [ET93]_. Kept to compare with.
-# PART ratio - Ratio of two sums over items: Σ numerator / Σ denominator.
 
 from __future__ import annotations
 
@@ -13,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from evalstats_plugin.stats.arrays import FloatArray
+from evalstats_plugin.stats.arrays import BoolArray, FloatArray
 from evalstats_plugin.stats.interval import Interval, normal_quantile, tail_probability
 
 # Resamples are drawn in blocks of about this many numbers, which stay in the processor's cache;
@@ -22,7 +26,7 @@ BLOCK_SIZE = 2**18
 
 
 class Moments(NamedTuple):
-    """How many scores, their mean and their standard deviation (n - 1), each of shape (...)."""
+    """Number of scores, their mean and their standard deviation (n - 1), each of shape (...)."""
 
     n: FloatArray
     mean: FloatArray
@@ -30,7 +34,7 @@ class Moments(NamedTuple):
 
 
 def moments(scores: ArrayLike) -> Moments:
-    """Count, mean and standard deviation of what is not NaN.
+    """Count, mean and standard deviation of the scores that are not NaN.
 
     The mean is NaN without scores, the standard deviation with fewer than two.
     """
@@ -41,7 +45,9 @@ def moments(scores: ArrayLike) -> Moments:
         mean = np.where(seen, values, 0.0).sum(axis=-1) / n
         deviations = np.where(seen, values - mean[..., None], 0.0)
         # Equal scores have no spread, whatever the rounding of their mean.
-        equal = _range(values, seen) == 0
+        highest = np.where(seen, values, -np.inf).max(axis=-1, initial=-np.inf)
+        lowest = np.where(seen, values, np.inf).min(axis=-1, initial=np.inf)
+        equal = highest - lowest == 0
         variance = np.where(equal, 0.0, (deviations**2).sum(axis=-1)) / np.maximum(n - 1, 0)
     return Moments(n, mean, np.sqrt(variance))
 
@@ -60,7 +66,7 @@ def std_error(scores: ArrayLike) -> FloatArray:
 def z_interval(scores: ArrayLike, *, confidence_level: float) -> Interval:
     """Mean ± normal quantile × standard error: the central limit theorem's interval.
 
-    Kept to compare with: it is too short for few scores, and has no width when all are equal.
+    Kept for comparison: it is too short for few scores, and has no width when all are equal.
     """
     half = normal_quantile(confidence_level) * std_error(scores)
     mean = moments(scores).mean
@@ -75,7 +81,7 @@ def t_interval(scores: ArrayLike, *, confidence_level: float) -> Interval:
 
 
 def t_quantile(degrees_of_freedom: ArrayLike, *, confidence_level: float) -> FloatArray:
-    """Half-width, in standard errors, of a two-sided t interval; NaN below 1 degree of freedom.
+    """Half-width, in standard errors, of a two-sided t interval; NaN unless df is positive.
 
     >>> round(float(t_quantile(9, confidence_level=0.95)), 3)
     2.262
@@ -86,15 +92,22 @@ def t_quantile(degrees_of_freedom: ArrayLike, *, confidence_level: float) -> Flo
     return np.asarray(quantile, dtype=np.float64)
 
 
-def _range(values: FloatArray, seen: FloatArray) -> FloatArray:
-    highest = np.where(seen, values, -np.inf).max(axis=-1, initial=-np.inf)
-    return highest - np.where(seen, values, np.inf).min(axis=-1, initial=np.inf)
+def t_prob_positive(
+    mean: FloatArray, std_error: FloatArray, degrees_of_freedom: FloatArray
+) -> FloatArray:
+    """Posterior probability of a positive mean; its quantiles are the limits of the t interval.
+
+    Where the standard error is 0, ½ for a mean of 0, else NaN; NaN for an unknown standard error.
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        prob = special.stdtr(degrees_of_freedom, mean / std_error)
+    return np.where(std_error > 0, prob, np.where((std_error == 0) & (mean == 0), 0.5, np.nan))
 
 
 def percentile_bootstrap(
     scores: ArrayLike, *, confidence_level: float, rng: np.random.Generator, n_resamples: int
 ) -> Interval:
-    """Quantiles of the resampled means."""
+    """Percentile bootstrap: quantiles of the resampled means."""
     tail = tail_probability(confidence_level)
     cells = _cells(scores)
     means, _ = _resample(cells, rng, n_resamples)
@@ -105,7 +118,7 @@ def percentile_bootstrap(
 def bca_bootstrap(
     scores: ArrayLike, *, confidence_level: float, rng: np.random.Generator, n_resamples: int
 ) -> Interval:
-    """Quantiles of the resampled means, at levels corrected for bias and skew."""
+    """BCa bootstrap: quantiles of the resampled means, corrected for bias and skewness."""
     score = special.ndtri(tail_probability(confidence_level))
     cells = _cells(scores)
     mean = moments(cells).mean
@@ -114,7 +127,7 @@ def bca_bootstrap(
     deviations = np.where(np.isnan(cells), 0.0, cells - mean[:, None])
     with np.errstate(invalid="ignore", divide="ignore"):
         bias: FloatArray = special.ndtri(share_below)
-        # The jackknife's values of a mean deviate from theirs as the scores do, with opposite sign.
+        # Jackknife values of a mean deviate from their mean as the scores do, with opposite sign.
         acceleration: FloatArray = (deviations**3).sum(axis=1) / (
             6 * (deviations**2).sum(axis=1) ** 1.5
         )
@@ -126,13 +139,13 @@ def bca_bootstrap(
     return _where_spread(low, high, scores)
 
 
-def studentised(
+def studentised_bootstrap(
     scores: ArrayLike, *, confidence_level: float, rng: np.random.Generator, n_resamples: int
 ) -> Interval:
-    """Quantiles of the resampled t statistics, in units of the standard error.
+    """Bootstrap-t: quantiles of the resampled t statistics times the standard error.
 
-    A resample whose scores are all equal has a t of ±∞. Where so many do that a limit is not
-    finite, the limits are NaN.
+    A resample whose scores are all equal has a t of ±∞. Where that makes a limit infinite, both
+    limits are NaN.
     """
     tail = tail_probability(confidence_level)
     cells = _cells(scores)
@@ -140,7 +153,7 @@ def studentised(
     means, stds = _resample(cells, rng, n_resamples)
     with np.errstate(invalid="ignore", divide="ignore"):
         statistics = (means - mean) / (stds / np.sqrt(n))
-        # 0/0: the resample hit the mean itself, without spread.
+        # 0/0: the resample has the sample's mean, and no spread.
         statistics = np.where(np.isnan(statistics), 0.0, statistics)
         low_t, high_t = np.quantile(statistics, [tail, 1 - tail], axis=0, method="inverted_cdf")
         low, high = mean - high_t * std / np.sqrt(n), mean - low_t * std / np.sqrt(n)
@@ -149,7 +162,7 @@ def studentised(
 
 
 def _cells(scores: ArrayLike) -> FloatArray:
-    """Shape (C, M), the scores of each cell first and NaN after them."""
+    """Cells as rows, shape (C, M), sorted, so that NaN come last."""
     values = np.asarray(scores, dtype=np.float64)
     return np.sort(values.reshape(int(np.prod(values.shape[:-1])), values.shape[-1]), axis=1)
 
@@ -171,7 +184,7 @@ def _resample(
 
 
 def _column_quantiles(values: FloatArray, levels: FloatArray) -> FloatArray:
-    """Quantile of each column at its own level; NaN where the level is."""
+    """Quantile of each column at its own level; NaN where the level is NaN."""
     position = np.where(np.isnan(levels), 0.0, levels) * (len(values) - 1)
     below = np.floor(position).astype(np.int64)
     above = np.minimum(below + 1, len(values) - 1)
@@ -183,56 +196,54 @@ def _column_quantiles(values: FloatArray, levels: FloatArray) -> FloatArray:
 
 
 def _where_spread(low: FloatArray, high: FloatArray, scores: ArrayLike) -> Interval:
-    """Limits of the cells whose scores differ, in the shape of the leading axes."""
+    """Limits in the shape of the leading axes; NaN where all scores of a cell are equal."""
     std = moments(scores).std
     limits = [np.where(std > 0, limit.reshape(std.shape), np.nan) for limit in (low, high)]
     return Interval(*limits)
 
 
 def ratio(numerator: ArrayLike, denominator: ArrayLike) -> FloatArray:
-    """Σ numerator / Σ denominator; NaN without items.
+    """Ratio of two sums over items, Σ numerator / Σ denominator; NaN without items.
 
     >>> float(ratio([1.0, 5.0], [10.0, 20.0]))
     0.2
     """
-    items = _items(numerator, denominator)
+    y, w, _ = _items(numerator, denominator)
     with np.errstate(invalid="ignore"):
-        return items.numerator.sum(axis=-1) / items.denominator.sum(axis=-1)
+        return y.sum(axis=-1) / w.sum(axis=-1)
 
 
 def ratio_std_error(numerator: ArrayLike, denominator: ArrayLike) -> FloatArray:
     """Standard error of the ratio by linearisation [Coc77]_; NaN for n < 2."""
-    items = _items(numerator, denominator)
-    estimate = ratio(numerator, denominator)
-    residuals = items.numerator - estimate[..., None] * items.denominator
-    n = items.seen.sum(axis=-1)
+    y, w, seen = _items(numerator, denominator)
+    residuals = y - ratio(numerator, denominator)[..., None] * w
+    n = seen.sum(axis=-1)
     with np.errstate(invalid="ignore", divide="ignore"):
-        scale = np.sqrt(n / np.where(n > 1, n - 1, np.nan)) / items.denominator.sum(axis=-1)
+        scale = np.sqrt(n / np.where(n > 1, n - 1, np.nan)) / w.sum(axis=-1)
     return scale * np.sqrt((residuals**2).sum(axis=-1))
 
 
 def jackknife_std_error(numerator: ArrayLike, denominator: ArrayLike) -> FloatArray:
-    """Standard error of the ratio from leaving out one item at a time; NaN for n < 2.
+    """Jackknife standard error of the ratio; NaN for n < 2.
 
-    Larger than the linearised one where a few items carry much of the denominator, and rightly so.
+    Larger than the linearised one where a few items carry much of the denominator.
     """
-    items = _items(numerator, denominator)
-    n = items.seen.sum(axis=-1)
-    left = items.denominator.sum(axis=-1, keepdims=True) - items.denominator
+    y, w, seen = _items(numerator, denominator)
+    n = seen.sum(axis=-1)
+    left = w.sum(axis=-1, keepdims=True) - w
     with np.errstate(invalid="ignore", divide="ignore"):
-        without = (items.numerator.sum(axis=-1, keepdims=True) - items.numerator) / left
-        without = np.where(items.seen, without, 0.0)
-        deviations = np.where(items.seen, without - (without.sum(axis=-1) / n)[..., None], 0.0)
+        without = (y.sum(axis=-1, keepdims=True) - y) / left
+        without = np.where(seen, without, 0.0)
+        deviations = np.where(seen, without - (without.sum(axis=-1) / n)[..., None], 0.0)
         variance = (n - 1) / n * (deviations**2).sum(axis=-1)
     return np.where(n > 1, np.sqrt(variance), np.nan)
 
 
 def ratio_t(numerator: ArrayLike, denominator: ArrayLike, *, confidence_level: float) -> Interval:
     """Student's t interval with the linearised standard error; NaN for n < 2."""
-    n = _items(numerator, denominator).seen.sum(axis=-1)
-    half = t_quantile(n - 1, confidence_level=confidence_level) * ratio_std_error(
-        numerator, denominator
-    )
+    _, _, seen = _items(numerator, denominator)
+    half = t_quantile(seen.sum(axis=-1) - 1, confidence_level=confidence_level)
+    half = half * ratio_std_error(numerator, denominator)
     estimate = ratio(numerator, denominator)
     return Interval(estimate - half, estimate + half)
 
@@ -242,34 +253,29 @@ def ratio_jackknife(
 ) -> Interval:
     """Student's t interval with the jackknife standard error and fewer degrees of freedom.
 
-    One less than Kish's effective number of items, (Σ w)² / Σ w² for denominators w: ten documents
-    of which one has half of all words know less than ten. With equal denominators this is the
-    t interval of the mean.
+    The degrees of freedom are Kish's effective number of items, (Σ w)² / Σ w² for denominators w,
+    less one: ten documents, one of which has half of all words, count as fewer than ten. With
+    equal denominators this is the t interval of the mean.
     """
-    items = _items(numerator, denominator)
+    _, w, seen = _items(numerator, denominator)
     with np.errstate(invalid="ignore"):
-        effective = items.denominator.sum(axis=-1) ** 2 / (items.denominator**2).sum(axis=-1)
-    # Below one degree of freedom the t quantile explodes; two items are two items.
-    freedom = np.where(items.seen.sum(axis=-1) > 1, np.maximum(effective - 1, 1), np.nan)
+        effective = w.sum(axis=-1) ** 2 / (w**2).sum(axis=-1)
+    # Below one degree of freedom the t quantile explodes.
+    freedom = np.where(seen.sum(axis=-1) > 1, np.maximum(effective - 1, 1), np.nan)
     half = t_quantile(freedom, confidence_level=confidence_level)
     half = half * jackknife_std_error(numerator, denominator)
     estimate = ratio(numerator, denominator)
     return Interval(estimate - half, estimate + half)
 
 
-class _Items(NamedTuple):
-    """Both numbers of every item, 0 where it does not count."""
-
-    numerator: FloatArray
-    denominator: FloatArray
-    seen: FloatArray
-
-
-def _items(numerator: ArrayLike, denominator: ArrayLike) -> _Items:
+def _items(
+    numerator: ArrayLike, denominator: ArrayLike
+) -> tuple[FloatArray, FloatArray, BoolArray]:
+    """Numerators and denominators, 0 where either is missing, and which items have both."""
     y, w = np.broadcast_arrays(
         np.asarray(numerator, dtype=np.float64), np.asarray(denominator, dtype=np.float64)
     )
     if np.any(w < 0):
         raise ValueError("denominators must not be negative")
     seen = ~(np.isnan(y) | np.isnan(w))
-    return _Items(np.where(seen, y, 0.0), np.where(seen, w, 0.0), seen.astype(np.float64))
+    return np.where(seen, y, 0.0), np.where(seen, w, 0.0), seen

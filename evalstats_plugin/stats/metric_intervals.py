@@ -1,15 +1,23 @@
-"""Intervals for metrics that are functions of sums over items: F1, AUC, BLEU and their like."""
+"""Intervals and tests for the metrics of `metrics`: F1, MCC, AUC, BLEU and other non-means.
+
+* any function of sums over units: `percentile_bootstrap`, `jackknife_t`; for two models on the
+  same units `jackknife_difference`, `resampled`, `posterior_differences`, `swap_p_values`
+* confusion tables: `wilson_f1`, `dirichlet_f1`, `dirichlet_interval`, `prior_of_pairs`
+* area under the ROC curve: `auc_delong`, `auc_newcombe`, `auc_bayesian_bootstrap`
+
+`statistics` has shape (..., U, S): what each unit adds to each of the S sums.
+"""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import special
 
 from evalstats_plugin.stats import bounded
-from evalstats_plugin.stats.arrays import FloatArray, IntArray
+from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
 from evalstats_plugin.stats.interval import (
     Interval,
     increasing_root,
@@ -17,13 +25,12 @@ from evalstats_plugin.stats.interval import (
     tail_probability,
 )
 from evalstats_plugin.stats.means import t_quantile
-from evalstats_plugin.stats.metrics import CONFUSION_METRICS, Value
+from evalstats_plugin.stats.metrics import CONFUSION_METRICS, Value, auc, placements
 
 # Weights are drawn in blocks of about this many numbers; results do not depend on it.
 BLOCK_SIZE = 2**22
 
-
-# Differences that differ by no more than rounding errors are ties.
+# Values that differ by no more than rounding errors are ties.
 ROUNDING = 1e-12
 
 
@@ -35,7 +42,7 @@ def percentile_bootstrap(
     rng: np.random.Generator,
     n_resamples: int,
 ) -> Interval:
-    """Quantiles of the values of resamples of the units, `statistics` of shape (U, S) [ET93]_.
+    """Percentile bootstrap over units, `statistics` of shape (U, S) [ET93]_.
 
     NaN for fewer than two units, or where no resample differs from another.
     """
@@ -46,55 +53,6 @@ def percentile_bootstrap(
     return _where_wide(low, high)
 
 
-def jackknife_t(statistics: FloatArray, value: Value, *, confidence_level: float) -> Interval:
-    """Student's t interval with the jackknife standard error [ET93]_; the same shapes.
-
-    NaN for fewer than two units, or where leaving one out changes nothing.
-    """
-    estimate = value(statistics.sum(axis=-2))
-    return jackknife_limits(
-        estimate, leave_one_out(statistics, value), confidence_level=confidence_level
-    )
-
-
-def leave_one_out(statistics: FloatArray, value: Value) -> FloatArray:
-    """Value without each unit in turn, shape (..., U) from (..., U, S)."""
-    # Sums of whole numbers stay exact, others may fall below 0 by rounding.
-    left = statistics.sum(axis=-2, keepdims=True) - statistics
-    return value(left)
-
-
-def jackknife_limits(
-    estimate: FloatArray, without: FloatArray, *, confidence_level: float
-) -> Interval:
-    """Limits from the values without each unit, of shape (..., U)."""
-    n = int(without.shape[-1])
-    if n < 2:
-        nothing = np.full(estimate.shape, np.nan)
-        return Interval(nothing, nothing)
-    error = np.sqrt((n - 1) * without.var(axis=-1))
-    half = t_quantile(np.asarray(n - 1.0), confidence_level=confidence_level) * error
-    return _where_wide(estimate - half, estimate + half)
-
-
-def jackknife_difference(
-    difference: FloatArray, without: FloatArray, *, confidence_level: float
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Limits of P differences, and how probable it is that each is positive.
-
-    `without` has shape (P, U): the differences without each unit. The probability is that of the
-    t distribution behind the limits; ½ if leaving a unit out never changes anything.
-    """
-    low, high = jackknife_limits(difference, without, confidence_level=confidence_level)
-    n = int(without.shape[-1])
-    with np.errstate(invalid="ignore", divide="ignore"):
-        t = difference / np.sqrt((n - 1) * without.var(axis=-1))
-    told_apart = np.isfinite(low)
-    prob = special.stdtr(max(n - 1.0, 1.0), np.where(told_apart, t, 0.0))
-    unknown = ~told_apart & (difference != 0)
-    return low, high, np.where(unknown, np.nan, prob)
-
-
 def resampled(
     statistics: FloatArray,
     counts: IntArray,
@@ -103,7 +61,7 @@ def resampled(
     rng: np.random.Generator,
     n_resamples: int,
 ) -> FloatArray:
-    """Values of N models on common resamples of their units, shape (B, N).
+    """Values of N models on common bootstrap resamples of their units, shape (B, N).
 
     Parameters
     ----------
@@ -126,14 +84,70 @@ def resampled(
     return values
 
 
+def jackknife_t(statistics: FloatArray, value: Value, *, confidence_level: float) -> Interval:
+    """Student's t interval with the jackknife standard error [ET93]_, from shape (..., U, S).
+
+    NaN for fewer than two units, or where leaving one out changes nothing.
+    """
+    estimate = value(statistics.sum(axis=-2))
+    return jackknife_limits(
+        estimate, leave_one_out(statistics, value), confidence_level=confidence_level
+    )
+
+
+def leave_one_out(statistics: FloatArray, value: Value) -> FloatArray:
+    """Value without each unit in turn, shape (..., U) from (..., U, S)."""
+    # Sums of whole numbers stay exact, others may fall below 0 by rounding.
+    left = statistics.sum(axis=-2, keepdims=True) - statistics
+    return value(left)
+
+
+def jackknife_limits(
+    estimate: FloatArray, without: FloatArray, *, confidence_level: float
+) -> Interval:
+    """Student's t limits from the leave-one-out values, of shape (..., U)."""
+    n = int(without.shape[-1])
+    if n < 2:
+        nothing = np.full(estimate.shape, np.nan)
+        return Interval(nothing, nothing)
+    error = np.sqrt((n - 1) * without.var(axis=-1))
+    half = t_quantile(np.asarray(n - 1.0), confidence_level=confidence_level) * error
+    return _where_wide(estimate - half, estimate + half)
+
+
+def jackknife_difference(
+    difference: FloatArray, without: FloatArray, *, confidence_level: float
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Limits of P differences, and the probability that each is positive.
+
+    `without` has shape (P, U): the differences without each unit. The probability is that of the
+    t distribution behind the limits. Where leaving a unit out never changes anything it is ½ for a
+    difference of 0, else NaN.
+    """
+    low, high = jackknife_limits(difference, without, confidence_level=confidence_level)
+    n = int(without.shape[-1])
+    with np.errstate(invalid="ignore", divide="ignore"):
+        t = difference / np.sqrt((n - 1) * without.var(axis=-1))
+    varies = np.isfinite(low)
+    prob = special.stdtr(max(n - 1.0, 1.0), np.where(varies, t, 0.0))
+    unknown = ~varies & (difference != 0)
+    return low, high, np.where(unknown, np.nan, prob)
+
+
+def _where_wide(low: FloatArray, high: FloatArray) -> Interval:
+    """NaN where an interval has no width, which means that the resamples never differed."""
+    wide = high - low > ROUNDING * (1 + np.abs(low))
+    return Interval(np.where(wide, low, np.nan), np.where(wide, high, np.nan))
+
+
 class Prior(NamedTuple):
-    """What two models are taken to have answered before any data."""
+    """Prior pseudo-counts of units that two models answer together."""
 
     first: FloatArray
-    """Shape (U, S), like `second`: statistics of units of both models."""
+    """Shape (U, S), like `second`: statistics of the prior's units under each model."""
     second: FloatArray
     counts: FloatArray
-    """Shape (U,): how often each is taken to have been seen."""
+    """Shape (U,): prior count of each unit."""
 
 
 def posterior_differences(
@@ -146,7 +160,7 @@ def posterior_differences(
     rng: np.random.Generator,
     n_resamples: int,
 ) -> FloatArray:
-    """Second model's value minus the first's, under a Dirichlet posterior of the units.
+    """Draws of second model's value minus the first's from a Dirichlet posterior over units.
 
     Parameters
     ----------
@@ -154,11 +168,11 @@ def posterior_differences(
     counts : shape (U,)
         How often each unit was seen.
     pairs : two of shape (P,)
-        First and second models, by number.
+        Indices of the first and the second models.
 
     Returns
     -------
-    Shape (B, P); the pairs' data have common weights.
+    Shape (B, P); all pairs share the weights of the data.
     """
     n_models, n_units, n_sums = statistics.shape
     columns = statistics.transpose(1, 0, 2).reshape(n_units, n_models * n_sums)
@@ -185,16 +199,16 @@ def swap_p_values(
     rng: np.random.Generator,
     n_swaps: int,
 ) -> FloatArray:
-    """Two-sided p-values of differences by exchanging models on units at random [Nor89]_.
+    """Two-sided p-values by approximate randomisation: models exchanged on random units [Nor89]_.
 
-    If two models are alike, each one's answer could as well be the other's. What was seen counts
-    as one of the assignments, and the pairs have common ones; 1 if two models never differ.
+    Under the null hypothesis the two models' answers are exchangeable. The observed assignment
+    counts as one of the drawn ones, and all pairs share them; 1 if two models never differ.
 
     Parameters
     ----------
     statistics : shape (N, U, S)
     counts : shape (U,)
-        How often each unit was seen: every time is exchanged by itself.
+        How often each unit was seen; each occurrence is exchanged on its own.
     pairs : two of shape (P,)
     """
     a, b = pairs
@@ -224,7 +238,7 @@ def _swapped(
     rng: np.random.Generator,
     n_swaps: int,
 ) -> FloatArray:
-    """P-values of some pairs, from the statistics of both models, shape (P, U, S)."""
+    """P-values of a block of pairs, from the statistics of both models, shape (P, U, S)."""
     n_pairs, n_units, n_sums = first.shape
     sums = [np.einsum("pus,u->ps", x, counts * 1.0) for x in (first, second)]
     seen = np.abs(value(sums[1]) - value(sums[0]))
@@ -236,22 +250,16 @@ def _swapped(
         swaps = rng.binomial(counts, 0.5, size=(size, n_units)).astype(np.float64)
         moved = (swaps @ change).reshape(size, n_pairs, n_sums)
         differences = np.abs(value(sums[1] - moved) - value(sums[0] + moved))
-        # A swap that makes a value 0/0 is no reason to believe in a difference: it counts.
+        # A swap that makes a value 0/0 is no evidence of a difference: it counts as large.
         as_far += (~(differences < seen - ROUNDING * (1 + seen))).sum(axis=0)
     return np.where(np.isnan(seen), np.nan, as_far / (n_swaps + 1))
-
-
-def _where_wide(low: FloatArray, high: FloatArray) -> Interval:
-    """Limits that differ; an interval without width says nothing."""
-    wide = high - low > ROUNDING * (1 + np.abs(low))
-    return Interval(np.where(wide, low, np.nan), np.where(wide, high, np.nan))
 
 
 def wilson_f1(true_positives: ArrayLike, n: ArrayLike, *, confidence_level: float) -> Interval:
     """Interval of F1 by the score interval of a proportion [Wil27]_.
 
     F1 = 2r/(1 + r), where r is the share of true positives among the `n` items that are positive
-    or predicted to be: a proportion, of a binomial number of items. NaN where `n` is 0.
+    or predicted to be positive. NaN where `n` is 0.
 
     >>> low, high = wilson_f1(35, 50, confidence_level=0.95)
     >>> print(f"{low:.4f} {high:.4f}")
@@ -266,12 +274,17 @@ def dirichlet_f1(
     """Interval of F1 from the Dirichlet posterior of the table, in closed form [BAI25]_.
 
     With `prior` on each of the four cells, r as in `wilson_f1` is Beta(tp + a, fp + fn + 2a).
-    Equal tails: where all are right, F1 = 1 is not in it.
+    Equal tails, so that F1 = 1 is left out where all items are right.
     """
     share = bounded.beta_equal_tailed(
         true_positives, n, confidence_level=confidence_level, prior=(prior, 2 * prior)
     )
     return _f1_of_share(share)
+
+
+def _f1_of_share(share: Interval) -> Interval:
+    low, high = (2 * r / (1 + r) for r in share)
+    return Interval(low, high)
 
 
 def dirichlet_interval(
@@ -283,24 +296,24 @@ def dirichlet_interval(
     rng: np.random.Generator,
     n_resamples: int,
 ) -> Interval:
-    """Interval from the Dirichlet posterior of the table, equal tails, by drawing tables.
+    """Equal-tailed interval of a confusion metric from draws of the table's Dirichlet posterior.
 
     Parameters
     ----------
     tables : shape (C, K, K)
         Counts.
     metric
-        A name of `METRICS`.
+        A name of `CONFUSION_METRICS`.
     prior
         Counts added to each row: half of them to its right cell, half spread over the wrong ones,
-        so that 1 is Jeffreys' prior of the row where there are two labels. A row that has no
-        count gets none: a label that is never gold stays so.
+        so that 1 is Jeffreys' prior of the row where there are two labels. A row without counts
+        gets none: a label that is never gold stays so.
 
     Notes
     -----
-    A prior spread evenly over the cells of a row would say that with K labels a model is right
-    once in K times: its intervals lie too low. The limits are moved to the estimate where they
-    would leave it out (no mistakes at all).
+    A prior spread evenly over the cells of a row would put a model's prior accuracy with K labels
+    at 1/K, and the intervals too low. Limits that would leave out the estimate (no mistakes at
+    all) are moved to it.
     """
     tail = tail_probability(confidence_level)
     function, n_labels = CONFUSION_METRICS[metric], tables.shape[-1]
@@ -322,15 +335,15 @@ def dirichlet_interval(
 
 
 def prior_of_pairs(table: FloatArray, *, prior: float) -> Prior:
-    """Counts that come before the data when two models label the same items.
+    """Prior of `posterior_differences` for two models that label the same items.
 
-    For each gold label seen: `prior` each on both right, only the first, only the second, and
-    neither; wrong answers are spread evenly over the wrong labels.
+    For each gold label seen, a count of `prior` each on both right, only the first, only the
+    second, and neither; wrong answers are spread evenly over the wrong labels.
 
     Parameters
     ----------
     table : shape (K, K)
-        Counts of either model: its row sums tell the gold labels seen.
+        Counts of either model; the row sums show which gold labels were seen.
     """
     n_labels = len(table)
     right = np.eye(n_labels)
@@ -338,7 +351,7 @@ def prior_of_pairs(table: FloatArray, *, prior: float) -> Prior:
     seen = table.sum(axis=1) > 0
 
     def rows(cells: FloatArray) -> FloatArray:
-        """Put what is answered to each gold label into that row of a table of its own."""
+        """One flat table per gold label, whose row of that label holds the answers."""
         return (right[:, :, None] * cells[:, None, :])[seen].reshape(-1, n_labels**2)
 
     first = np.concatenate([rows(x) for x in (right, right, wrong, wrong)])
@@ -346,56 +359,27 @@ def prior_of_pairs(table: FloatArray, *, prior: float) -> Prior:
     return Prior(first, second, np.full(len(first), prior))
 
 
-def _f1_of_share(share: Interval) -> Interval:
-    low, high = (2 * r / (1 + r) for r in share)
-    return Interval(low, high)
+def auc_delong(positive: BoolArray, scores: FloatArray, *, confidence_level: float) -> Interval:
+    """Interval of the area on the logit scale with DeLong's variance [DDC88]_.
 
-
-class Placements(NamedTuple):
-    """What each item adds: the share of the other kind that it is on the right side of."""
-
-    positive: FloatArray
-    negative: FloatArray
-
-
-def auc(positive: NDArray[np.bool_], scores: FloatArray) -> float:
-    """Area under the curve; NaN if all items are positive, or none is.
-
-    >>> auc(np.array([False, False, True, True]), np.array([0.1, 0.4, 0.35, 0.8]))
-    0.75
+    Where positive and negative items are separated (or there is only one of either), the variance
+    is 0 or unknown, and the limits are those of `auc_newcombe`.
     """
-    placements = _placements(positive, scores)
-    if not len(placements.positive) or not len(placements.negative):
-        return float("nan")
-    return float(placements.positive.mean())
-
-
-def delong_logit(
-    positive: NDArray[np.bool_], scores: FloatArray, *, confidence_level: float
-) -> Interval:
-    """Interval on the logit scale with DeLong's variance [DDC88]_.
-
-    Where positive and negative items are separated (or only one of either is there), the variance
-    is 0 or unknown, and the limits are those of `newcombe`.
-    """
-    placements = _placements(positive, scores)
-    n_positive, n_negative = (len(p) for p in placements)
+    of_items = placements(positive, scores)
     area = auc(positive, scores)
-    if n_positive < 2 or n_negative < 2 or not 0 < area < 1:
-        return newcombe(positive, scores, confidence_level=confidence_level)
-    variance = sum(p.var(ddof=1) / len(p) for p in placements)
+    if min(len(x) for x in of_items) < 2 or not 0 < area < 1:
+        return auc_newcombe(positive, scores, confidence_level=confidence_level)
+    variance = sum(x.var(ddof=1) / len(x) for x in of_items)
     half = normal_quantile(confidence_level) * np.sqrt(variance) / (area * (1 - area))
     middle = special.logit(area)
     return Interval(special.expit(middle - half), special.expit(middle + half))
 
 
-def newcombe(
-    positive: NDArray[np.bool_], scores: FloatArray, *, confidence_level: float
-) -> Interval:
-    """All areas that a z test with their own variance would not reject [New06]_ (method 5).
+def auc_newcombe(positive: BoolArray, scores: FloatArray, *, confidence_level: float) -> Interval:
+    """Score interval of the area: all areas that a z test does not reject [New06]_ (method 5).
 
-    Never of zero width. The variance is that of scores that follow exponential distributions,
-    with both numbers of items replaced by their mean in the correction.
+    Never of zero width. The variance is that of exponentially distributed scores, with both
+    numbers of items replaced by their mean in the correction.
     """
     tail_probability(confidence_level)
     m, n = int(positive.sum()), int((~positive).sum())
@@ -406,7 +390,7 @@ def newcombe(
     z, extra = normal_quantile(confidence_level), (m + n) / 2 - 1
 
     def upper(area: float) -> float:
-        # In the logit, in which the limit can be as close to 1 as it will.
+        # On the logit scale, where the limit may come arbitrarily close to 1.
         def excess(logit: FloatArray, _: IntArray) -> tuple[FloatArray, FloatArray]:
             t, rest = special.expit(logit), special.expit(-logit)
             spread = 1 + extra * (rest / (2 - t) + t / (1 + t))
@@ -424,17 +408,21 @@ def newcombe(
     return Interval(np.asarray(low), np.asarray(high))
 
 
-def bayesian_bootstrap(
-    positive: NDArray[np.bool_],
+def _logit(area: float) -> float:
+    return float(special.logit(area)) if area > 0 else -700.0
+
+
+def auc_bayesian_bootstrap(
+    positive: BoolArray,
     scores: FloatArray,
     *,
     confidence_level: float,
     rng: np.random.Generator,
     n_resamples: int,
 ) -> Interval:
-    """Quantiles of the area with exponential weights on the items [Rub81]_.
+    """Bayesian bootstrap of the area: quantiles under exponential item weights [Rub81]_.
 
-    NaN where positive and negative items are separated: no weights change that.
+    NaN where positive and negative items are separated: no weights change the area.
     """
     tail = tail_probability(confidence_level)
     if not 0 < auc(positive, scores) < 1:
@@ -457,19 +445,3 @@ def bayesian_bootstrap(
         )
     low, high = np.quantile(areas, [tail, 1 - tail])
     return Interval(low, high)
-
-
-def _logit(area: float) -> float:
-    return float(special.logit(area)) if area > 0 else -700.0
-
-
-def _placements(positive: NDArray[np.bool_], scores: FloatArray) -> Placements:
-    if np.isnan(scores).any():
-        raise ValueError("scores must not be missing")
-    negatives, positives = np.sort(scores[~positive]), np.sort(scores[positive])
-
-    def below(values: FloatArray, others: FloatArray) -> FloatArray:
-        sides = [np.searchsorted(others, values, side=side) for side in ("left", "right")]  # type: ignore[call-overload]
-        return (sides[0] + sides[1]) / (2 * max(len(others), 1))
-
-    return Placements(below(scores[positive], negatives), 1 - below(scores[~positive], positives))

@@ -1,13 +1,13 @@
-"""A value that is a function of sums over units: intervals, and what two models' values differ by.
+"""Formulas of metrics that are not means of item scores: F1, MCC, AUC, BLEU, chrF, TER.
 
-A unit is an item, or a cluster of items, that adds S numbers to the sums: its cell of a confusion
-table, its n-grams, its loglikelihood and its words. `value` takes sums of shape (..., S) and
-answers with shape (...). Units of models that are compared are the same, in the same order.
+* confusion tables (..., K, K), rows gold and columns predicted: `one_hot`, `CONFUSION_METRICS`
+* area under the ROC curve of a 0/1 label and a score: `auc`
+* text metrics of a whole corpus: `corpus_counts`, `CORPUS_METRICS`
+
+Confusion and corpus metrics are functions of sums over units. A unit is an item, or a cluster of
+items, that adds S numbers to the sums: its cell of the confusion table, its n-grams, its words.
+`metric_intervals` holds their intervals.
 """
-# PART confusion - Metrics of a confusion table: F1, precision, recall, MCC, balanced accuracy, macro averages.
-# PART confusion_posterior - Intervals of what a confusion table says: of F1 in closed form, of the others by drawn tables.
-# PART auc - Area under the ROC curve: how likely a positive item gets the higher score; a tie counts half.
-# PART corpus - Metrics of a whole corpus of texts: BLEU, chrF, chrF++ and TER, from sums over its documents.
 
 from __future__ import annotations
 
@@ -19,14 +19,13 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
-from evalstats_plugin.stats.arrays import FloatArray, IntArray
+from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
 
 Value: TypeAlias = Callable[[FloatArray], FloatArray]
-
+"""A metric as a function of sums over units: shape (..., S) to shape (...)."""
 
 BINARY = frozenset({"f1", "precision", "recall"})
 """Metrics that have a positive label."""
-
 
 _COUNTERS: Mapping[str, tuple[str, dict[str, int]]] = MappingProxyType(
     {
@@ -39,22 +38,10 @@ _COUNTERS: Mapping[str, tuple[str, dict[str, int]]] = MappingProxyType(
 
 
 def one_hot(gold: IntArray, predicted: IntArray, n_labels: int) -> FloatArray:
-    """Each item's own confusion table, flat: shape (M, K²), whose sum is that of all."""
+    """Confusion table of each item alone, flat: shape (M, K²); they add up to the table of all."""
     cells = np.zeros((len(gold), n_labels * n_labels))
     cells[np.arange(len(gold)), gold * n_labels + predicted] = 1.0
     return cells
-
-
-def precision(tables: FloatArray) -> FloatArray:
-    """How many of those predicted to be positive are."""
-    true_positives, wrong, _ = _positives(tables)
-    return _share(true_positives, true_positives + wrong)
-
-
-def recall(tables: FloatArray) -> FloatArray:
-    """How many of the positive ones are found."""
-    true_positives, _, missed = _positives(tables)
-    return _share(true_positives, true_positives + missed)
 
 
 def f1(tables: FloatArray) -> FloatArray:
@@ -67,31 +54,43 @@ def f1(tables: FloatArray) -> FloatArray:
     return _share(2 * true_positives, 2 * true_positives + wrong + missed)
 
 
+def precision(tables: FloatArray) -> FloatArray:
+    """Share of true positives among the items predicted to be positive."""
+    true_positives, wrong, _ = _positives(tables)
+    return _share(true_positives, true_positives + wrong)
+
+
+def recall(tables: FloatArray) -> FloatArray:
+    """Share of true positives among the items whose gold label is positive."""
+    true_positives, _, missed = _positives(tables)
+    return _share(true_positives, true_positives + missed)
+
+
 def mcc(tables: FloatArray) -> FloatArray:
-    """Correlation of gold and predicted labels [Mat75]_, for any number of them [Gor04]_."""
+    """Matthews correlation of gold and predicted labels [Mat75]_, for K labels [Gor04]_."""
     total = tables.sum(axis=(-2, -1))
     right = np.trace(tables, axis1=-2, axis2=-1)
     gold, predicted = tables.sum(axis=-1), tables.sum(axis=-2)
     spread = (total**2 - (gold**2).sum(axis=-1)) * (total**2 - (predicted**2).sum(axis=-1))
-    # Rounding may leave a little where a label is never used.
+    # Rounding errors may leave a little where only one label is used.
     spread = np.where(spread > 1e-14 * total**4, spread, 0.0)
     return _share(right * total - (gold * predicted).sum(axis=-1), np.sqrt(spread))
 
 
 def balanced_accuracy(tables: FloatArray) -> FloatArray:
-    """Mean over the gold labels of the share that is predicted right [Bro10]_."""
+    """Mean recall over the gold labels [Bro10]_."""
     gold = tables.sum(axis=-1)
     return _mean_where(_share(np.diagonal(tables, axis1=-2, axis2=-1), gold), gold > 0)
 
 
 def macro_f1(tables: FloatArray) -> FloatArray:
-    """Mean of the labels' F1; of labels that are neither gold nor predicted there is none."""
+    """Mean F1 over the labels that are gold or predicted at least once."""
     scores, support = _f1_of_labels(tables)
     return _mean_where(scores, support > 0)
 
 
 def weighted_f1(tables: FloatArray) -> FloatArray:
-    """Mean of the labels' F1, weighted by how often each is gold."""
+    """Mean F1 over the labels, weighted by how often each is gold."""
     scores, _ = _f1_of_labels(tables)
     gold = tables.sum(axis=-1)
     return _share((np.where(gold > 0, scores, 0.0) * gold).sum(axis=-1), gold.sum(axis=-1))
@@ -124,25 +123,55 @@ def _f1_of_labels(tables: FloatArray) -> tuple[FloatArray, FloatArray]:
     return _share(2 * np.diagonal(tables, axis1=-2, axis2=-1), support), support
 
 
-def _share(part: FloatArray, whole: FloatArray) -> FloatArray:
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(whole > 0, part / whole, np.nan)
-
-
 def _mean_where(values: FloatArray, there: ArrayLike) -> FloatArray:
     there = np.asarray(there)
     return _share(np.where(there, values, 0.0).sum(axis=-1), there.sum(axis=-1) * 1.0)
 
 
+def _share(part: FloatArray, whole: FloatArray) -> FloatArray:
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(whole > 0, part / whole, np.nan)
+
+
+def auc(positive: BoolArray, scores: FloatArray) -> float:
+    """Area under the ROC curve: P(a positive item scores higher), a tie counting half.
+
+    NaN if all items are positive, or none is.
+
+    >>> auc(np.array([False, False, True, True]), np.array([0.1, 0.4, 0.35, 0.8]))
+    0.75
+    """
+    of_positive, of_negative = placements(positive, scores)
+    if not len(of_positive) or not len(of_negative):
+        return float("nan")
+    return float(of_positive.mean())
+
+
+def placements(positive: BoolArray, scores: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Share of negatives below each positive item, and of positives above each negative item.
+
+    Their means are the area under the curve, their variances DeLong's [DDC88]_.
+    """
+    if np.isnan(scores).any():
+        raise ValueError("scores must not be missing")
+    negatives, positives = np.sort(scores[~positive]), np.sort(scores[positive])
+
+    def below(values: FloatArray, others: FloatArray) -> FloatArray:
+        sides = [np.searchsorted(others, values, side=side) for side in ("left", "right")]  # type: ignore[call-overload]
+        return (sides[0] + sides[1]) / (2 * max(len(others), 1))
+
+    return below(scores[positive], negatives), 1 - below(scores[~positive], positives)
+
+
 def corpus_counts(
     metric: str, references: Sequence[Sequence[str]], hypotheses: Sequence[str]
 ) -> FloatArray:
-    """What each document adds to the sums of a metric, shape (M, S).
+    """Counts that each document adds to the sums of a corpus metric, shape (M, S), by sacrebleu.
 
     Parameters
     ----------
     metric
-        A name of `METRICS`.
+        A name of `CORPUS_METRICS`.
     references : length M
         One or more texts for each document, the same number for all.
     hypotheses : length M
@@ -150,7 +179,7 @@ def corpus_counts(
     Raises
     ------
     ModuleNotFoundError
-        If sacrebleu is not installed, with what to do.
+        If sacrebleu is not installed; the message says how to install it.
     """
     name, settings = _COUNTERS[metric]
     try:
@@ -165,7 +194,7 @@ def corpus_counts(
         return np.zeros((0, 0))
     counter = getattr(metrics, name)(**settings)
     by_place = list(zip(*references, strict=True))
-    # What its corpus_score sums, and its own bootstrap resamples; a test compares the scores.
+    # The statistics that its corpus_score sums; a test compares the scores.
     found = counter._extract_corpus_statistics(hypotheses, by_place)
     return np.asarray(found, dtype=np.float64)
 
@@ -173,15 +202,16 @@ def corpus_counts(
 def bleu(sums: FloatArray) -> FloatArray:
     """BLEU of four orders with sacrebleu's default smoothing [Pap02]_.
 
-    Sums are the lengths of hypotheses and references, matching n-grams, and all n-grams.
+    Sums are the lengths of hypotheses and references, matching n-grams, and all n-grams of each
+    order.
     """
     length, wanted = sums[..., 0], sums[..., 1]
     correct, total = sums[..., 2:6], sums[..., 6:10]
-    # Every order without a match so far halves what stands in for its precision.
+    # Exponential smoothing: each order without a match halves the precision put in its place.
     halvings = np.cumsum((correct == 0) & (total > 0), axis=-1)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         logs = np.log(np.where(correct > 0, correct, 0.5**halvings) / total)
-        # From an order without n-grams on, precisions are 0.
+        # From the first order without n-grams on, precisions are 0.
         reached = np.logical_and.accumulate(total > 0, axis=-1).all(axis=-1)
         brevity = np.where(length < wanted, 1 - wanted / length, 0.0)
         score = 100 * np.exp(brevity + logs.mean(axis=-1))
@@ -189,22 +219,22 @@ def bleu(sums: FloatArray) -> FloatArray:
 
 
 def chrf(sums: FloatArray) -> FloatArray:
-    """F score of character (and word) n-grams, recall counted twice [Pop15]_.
+    """F2 score of character (and word) n-grams [Pop15]_.
 
-    Sums are n-grams of the hypotheses, of the references, and in both, of each order.
+    Sums are, for each order, the n-grams of the hypotheses, of the references, and of both.
     """
     orders = sums.reshape(*sums.shape[:-1], -1, 3)
-    answered, wanted, both = orders[..., 0], orders[..., 1], orders[..., 2]
-    used = (answered > 0) & (wanted > 0)
+    in_hypotheses, in_references, both = orders[..., 0], orders[..., 1], orders[..., 2]
+    used = (in_hypotheses > 0) & (in_references > 0)
     n_used = np.maximum(used.sum(axis=-1), 1)
-    precision = np.where(used, both / np.where(used, answered, 1.0), 0.0).sum(axis=-1) / n_used
-    recall = np.where(used, both / np.where(used, wanted, 1.0), 0.0).sum(axis=-1) / n_used
+    precision = np.where(used, both / np.where(used, in_hypotheses, 1.0), 0.0).sum(axis=-1) / n_used
+    recall = np.where(used, both / np.where(used, in_references, 1.0), 0.0).sum(axis=-1) / n_used
     whole = 4 * precision + recall
     return np.where(whole > 0, 500 * precision * recall / np.where(whole > 0, whole, 1.0), 0.0)
 
 
 def ter(sums: FloatArray) -> FloatArray:
-    """Edits that turn hypotheses into references, per 100 words of these [Sno06]_."""
+    """Translation edit rate: edits that turn hypotheses into references, per 100 words [Sno06]_."""
     edits, words = sums[..., 0], sums[..., 1]
     without_words = np.where(edits > 0, 100.0, 0.0)
     return np.where(words > 0, 100 * edits / np.where(words > 0, words, 1.0), without_words)

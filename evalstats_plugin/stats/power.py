@@ -1,10 +1,14 @@
-"""How many items does a difference need, and which difference do so many items need?
+"""Power, sample size and minimum detectable difference of comparisons.
 
-A test of no difference rejects when its p-value, or the tail of a posterior, is at most `tail` on
-either side. `variance` is that of one item's difference, so that n items give their mean a
-standard error of √(variance/n). `power` is the probability to find a difference that is there.
+* `items_needed`, `difference_needed`, `epochs_needed`, `normal_power`, `t_power`: from the variance
+  of a difference. `variance` is that of one item's difference, so that the mean of n items has a
+  standard error of √(variance/n).
+* `least_items`, `least_difference`: searches for any power function
+* `paired_power`, `paired_items_needed`: two models' 0/1 scores on the same items, by summation over
+  all outcomes
+
+A test rejects when its p-value, or the tail of a posterior, is at most `tail` on either side.
 """
-# PART paired_power - Power of tests on two models' 0/1 scores of the same items, by summation over all outcomes.
 
 from __future__ import annotations
 
@@ -16,28 +20,27 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray
+from evalstats_plugin.stats.bounded import binomial_cdf
 
 MOST_ITEMS = 2.0**40
-"""Beyond which a search gives up: more questions than anybody has."""
-
+"""Greatest number of items that a search considers."""
 
 _X = np.linspace(-8.5, 8.5, 201)
 
-
 _WEIGHT = np.exp(-(_X**2) / 2) / np.exp(-(_X**2) / 2).sum()
-"""Trapezoidal rule for a mean over a standard normal: its error falls exponentially."""
-
+"""Trapezoidal rule for means over a standard normal: its error falls exponentially."""
 
 _REACH = 8.0
-"""Standard deviations of D that are summed over, on either side."""
+"""Range of the summation over the number of discordant items, in standard deviations."""
 
 
 def items_needed(
     difference: ArrayLike, variance: ArrayLike, *, tail: float, power: float
 ) -> FloatArray:
-    """Items for a difference, not rounded [Mil24]_: (z_tail + z_power)² variance / difference².
+    """Items needed for a difference [Mil24]_: (z_tail + z_power)² variance / difference².
 
-    The variance of a pair is ω² + σ_A²/K_A + σ_B²/K_B: between items, and within for K epochs.
+    Not rounded. The variance of a pair is ω² + σ_A²/K_A + σ_B²/K_B: between items, and within items
+    for K epochs.
 
     >>> wanted = {"tail": 0.025, "power": 0.8}
     >>> [round(float(items_needed(0.03, v, **wanted)), 1) for v in (1 / 9, 1 / 9 + 2 / 6)]
@@ -50,7 +53,7 @@ def items_needed(
 def difference_needed(
     n_items: ArrayLike, variance: ArrayLike, *, tail: float, power: float
 ) -> FloatArray:
-    """Least difference that n items find [Mil24]_, the minimum detectable effect.
+    """Minimum detectable difference with n items [Mil24]_.
 
     >>> round(float(difference_needed(198, 1 / 9 + 2 / 6, tail=0.025, power=0.8)), 3)
     0.133
@@ -67,10 +70,10 @@ def epochs_needed(
     tail: float,
     power: float,
 ) -> FloatArray:
-    """Epochs of each of n items for a difference, not rounded; inf where no number will do.
+    """Epochs of each of n items needed for a difference, not rounded; inf where none suffices.
 
-    `within` is what both models add in one epoch, σ_A² + σ_B². More epochs leave the variance
-    between items as it is.
+    `within` is the sum of both models' variances within items, σ_A² + σ_B². More epochs do not
+    reduce the variance between items.
     """
     allowed = np.asarray(n_items) * np.square(np.asarray(difference) / _distance(tail, power))
     room = allowed - np.maximum(between, 0.0)
@@ -79,10 +82,19 @@ def epochs_needed(
     return np.where(room > 0, np.maximum(epochs, 0.0), np.where(np.isnan(room), np.nan, np.inf))
 
 
+def _distance(tail: float, power: float) -> float:
+    """Difference from 0 that is needed, in standard errors."""
+    if not 0 < tail < 0.5 or not 0 < power < 1:
+        raise ValueError(f"tail must lie in (0, ½) and power in (0, 1), got {tail} and {power}")
+    if power <= tail:
+        raise ValueError(f"a power of {power} needs no difference at a tail of {tail}")
+    return float(special.ndtri(power) - special.ndtri(tail))
+
+
 def normal_power(
     n_items: ArrayLike, difference: ArrayLike, variance: ArrayLike, *, tail: float
 ) -> FloatArray:
-    """Power where the mean difference is normal with a known standard error, both sides."""
+    """Power of a two-sided z test, where the mean difference is normal with known variance."""
     z = -float(special.ndtri(tail))
     effect = _effect(n_items, difference, variance)
     return special.ndtr(effect - z) + special.ndtr(-effect - z)
@@ -99,7 +111,7 @@ def t_power(
     df = np.asarray(n_items, dtype=np.float64) - 1
     effect = _effect(n_items, difference, variance)
     sizes, place = np.unique(np.maximum(df, 1.0), return_inverse=True)
-    # The estimated standard deviation over the true one, as a function of a standard normal x.
+    # Ratio of the estimated to the true standard deviation, as a function of a standard normal x.
     lower = special.gammaincinv(sizes[:, None] / 2, special.ndtr(np.minimum(_X, 0.0)))
     upper = special.gammainccinv(sizes[:, None] / 2, special.ndtr(-np.maximum(_X, 0.0)))
     ratio = np.sqrt(np.where(_X < 0, lower, upper) * 2 / sizes[:, None])
@@ -107,6 +119,12 @@ def t_power(
     limit = limit[place.reshape(df.shape)]
     found = special.ndtr(effect[..., None] - limit) + special.ndtr(-effect[..., None] - limit)
     return np.where(df >= 1, np.sum(found * _WEIGHT, axis=-1), 0.0)
+
+
+def _effect(n_items: ArrayLike, difference: ArrayLike, variance: ArrayLike) -> FloatArray:
+    """Difference in standard errors."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.abs(difference) / np.sqrt(np.asarray(variance) / np.asarray(n_items))
 
 
 def least_items(
@@ -117,9 +135,9 @@ def least_items(
     Parameters
     ----------
     power_of
-        Power by number of items, both of shape (C,), rising.
+        Power as an increasing function of the number of items, both of shape (C,).
     start
-        Shape (C,): guesses.
+        Shape (C,): initial guesses.
     """
     high = np.clip(np.ceil(np.nan_to_num(start, nan=1.0)), 1.0, MOST_ITEMS)
     while np.any(short := (power_of(high) < power) & (high < MOST_ITEMS)):
@@ -140,7 +158,7 @@ def least_difference(
     Parameters
     ----------
     power_of
-        Power by difference, both of shape (C,), rising.
+        Power as an increasing function of the difference, both of shape (C,).
     highest
         Shape (C,): the greatest possible differences.
     """
@@ -154,43 +172,6 @@ def least_difference(
     return np.where(power_of(highest) >= power, high, np.nan)
 
 
-def _distance(tail: float, power: float) -> float:
-    """How many standard errors a difference must be away from 0."""
-    if not 0 < tail < 0.5 or not 0 < power < 1:
-        raise ValueError(f"tail must lie in (0, ½) and power in (0, 1), got {tail} and {power}")
-    if power <= tail:
-        raise ValueError(f"a power of {power} needs no difference at a tail of {tail}")
-    return float(special.ndtri(power) - special.ndtri(tail))
-
-
-def _effect(n_items: ArrayLike, difference: ArrayLike, variance: ArrayLike) -> FloatArray:
-    """Difference in standard errors."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.abs(difference) / np.sqrt(np.asarray(variance) / np.asarray(n_items))
-
-
-def _mid_p(k: FloatArray, n: FloatArray) -> FloatArray:
-    return (_at_most(k, n, 0.5) + _at_most(k - 1, n, 0.5)) / 2
-
-
-def _dirichlet(k: FloatArray, n: FloatArray) -> FloatArray:
-    return np.asarray(special.betainc(n - k + 0.5, k + 0.5, 0.5), dtype=np.float64)
-
-
-def _score(k: FloatArray, n: FloatArray) -> FloatArray:
-    return np.asarray(special.ndtr((2 * k - n) / np.sqrt(n)), dtype=np.float64)
-
-
-TAILS: Mapping[str, Callable[[FloatArray, FloatArray], FloatArray]] = MappingProxyType(
-    {"mcnemar-mid-p": _mid_p, "dirichlet": _dirichlet, "tango": _score}
-)
-"""By what finds a difference, the tail it gives to k of n discordant items for the one model.
-
-The p-value of `compare`, and the two intervals that leave out 0 by the discordant items alone: the
-posterior probability of the Dirichlet interval of prior (½, 1), the score statistic of Tango's.
-"""
-
-
 def paired_power(
     n_items: ArrayLike,
     discordance: ArrayLike,
@@ -199,15 +180,15 @@ def paired_power(
     tail: float,
     test: str = "mcnemar-mid-p",
 ) -> FloatArray:
-    """Probability that a test finds a difference, in whichever direction.
+    """Power of a paired test: the probability that it rejects, in either direction.
 
     Parameters
     ----------
     n_items, discordance, difference
-        Broadcast against each other. The discordance, the probability that just one of the two
-        models is right on an item, cannot be less than the difference.
+        Broadcast against each other. The discordance is the probability that exactly one of the
+        models is right on an item, at least the difference.
     tail
-        Greatest probability, on one side, at which the test rejects.
+        One-sided significance level.
     test
         One of `TAILS`.
 
@@ -231,12 +212,11 @@ def paired_power(
     weight = np.where(inside, _binomial(differ, n[..., None], apart[..., None]), 0.0)
     least = float(first.min())
     sizes = np.arange(least, differ.max() + 1)
-    most_of = critical(sizes, tail=tail, test=test)[(differ - least).astype(np.int64)]
+    most_of = critical_count(sizes, tail=tail, test=test)[(differ - least).astype(np.int64)]
     with np.errstate(divide="ignore", invalid="ignore"):
-        for_b = np.where(apart > 0, (1 + size / np.where(apart > 0, apart, 1.0)) / 2, 0.5)[
-            ..., None
-        ]
-    rejects = _at_most(most_of, differ, for_b) + _at_most(most_of, differ, 1 - for_b)
+        for_b = np.where(apart > 0, (1 + size / np.where(apart > 0, apart, 1.0)) / 2, 0.5)
+    for_b = for_b[..., None]
+    rejects = binomial_cdf(most_of, differ, for_b) + binomial_cdf(most_of, differ, 1 - for_b)
     return (weight * rejects).sum(axis=-1)
 
 
@@ -248,10 +228,10 @@ def paired_items_needed(
     power: float,
     test: str = "mcnemar-mid-p",
 ) -> FloatArray:
-    """Least number of items from which on a test finds a difference with this power.
+    """Least number of items from which a paired test has this power, shape (C,).
 
-    Shape (C,). The power of a test on counts goes up and down where nearly every item tells the
-    models apart: a number is enough if no larger one, up to a quarter and twenty more, is not.
+    The power of a test on counts oscillates where nearly every item is discordant: a number is
+    enough if every larger one, up to a quarter plus twenty more, is enough too.
 
     >>> paired_items_needed([0.2, 1.0], [0.1, 0.3], tail=0.025, power=0.8).tolist()
     [152.0, 89.0]
@@ -272,36 +252,52 @@ def paired_items_needed(
     return enough
 
 
-def critical(n: FloatArray, *, tail: float, test: str) -> FloatArray:
-    """Greatest k at which n discordant items, k of them for the one model, show a difference.
+def critical_count(n: FloatArray, *, tail: float, test: str) -> FloatArray:
+    """Critical value: greatest k of n discordant items for one model at which the test rejects.
 
     -1 where none does.
     """
     at_least_one = np.maximum(n, 1.0)
 
-    def shown(k: FloatArray) -> BoolArray:
+    def rejects(k: FloatArray) -> BoolArray:
         return (k >= 0) & (TAILS[test](np.maximum(k, 0.0), at_least_one) <= tail)
 
-    # Tails rise with k, and with half of the items, or more, none is below ½.
+    # Tails rise with k, and for k ≥ n/2 they are at least ½.
     low, high = np.full_like(n, -1.0), np.ceil(n / 2)
     guess = np.floor(n / 2 + special.ndtri(tail) * np.sqrt(n) / 2)
     for near in (np.maximum(guess - 2, low), np.minimum(guess + 3, high)):
-        enough = shown(near)
+        enough = rejects(near)
         low, high = np.where(enough, near, low), np.where(enough, high, np.maximum(near, low + 1))
     while np.any(high - low > 1):
         middle = np.floor((low + high) / 2)
-        enough = shown(middle)
+        enough = rejects(middle)
         low, high = np.where(enough, middle, low), np.where(enough, high, middle)
     return low
 
 
+def _mid_p(k: FloatArray, n: FloatArray) -> FloatArray:
+    return (binomial_cdf(k, n, 0.5) + binomial_cdf(k - 1, n, 0.5)) / 2
+
+
+def _dirichlet(k: FloatArray, n: FloatArray) -> FloatArray:
+    return np.asarray(special.betainc(n - k + 0.5, k + 0.5, 0.5), dtype=np.float64)
+
+
+def _score(k: FloatArray, n: FloatArray) -> FloatArray:
+    return np.asarray(special.ndtr((2 * k - n) / np.sqrt(n)), dtype=np.float64)
+
+
+TAILS: Mapping[str, Callable[[FloatArray, FloatArray], FloatArray]] = MappingProxyType(
+    {"mcnemar-mid-p": _mid_p, "dirichlet": _dirichlet, "tango": _score}
+)
+"""Tail of each test for k of n discordant items in favour of one model.
+
+The p-value of `compare`, and the two intervals that leave out 0 by the discordant items alone: the
+posterior probability of the Dirichlet interval of prior (½, 1), the score statistic of Tango's.
+"""
+
+
 def _binomial(k: FloatArray, n: FloatArray, p: FloatArray) -> FloatArray:
-    """Probability of k among n."""
+    """P(X = k) of X ~ Binomial(n, p)."""
     log_ways = -special.betaln(k + 1, n - k + 1) - np.log1p(n)
     return np.exp(log_ways + special.xlogy(k, p) + special.xlog1py(n - k, -p))
-
-
-def _at_most(k: FloatArray, n: FloatArray, p: FloatArray | float) -> FloatArray:
-    """P(X ≤ k) of X ~ Binomial(n, p)."""
-    inside = special.betainc(np.maximum(n - k, 0.5), np.maximum(k + 1, 0.5), 1 - np.asarray(p))
-    return np.where(k < 0, 0.0, np.where(k >= n, 1.0, inside))

@@ -1,10 +1,10 @@
-"""Intervals and p-values that stay valid however often one looks, and whenever one stops.
+"""Confidence sequences and anytime-valid p-values: valid whenever one looks or stops.
 
-All bet against a candidate mean m: the capital Π (x q/m + (1 - x)(1 - q)/(1 - m)) of a bettor who
-believes in q has expectation at most 1 as long as m is true, and so has its average over
-q ~ Beta(½, ½). That it ever reaches 1/α has probability at most α [Rob70]_ [HRMS21]_; the means
-it does not rule out are the confidence sequence. The capital does not depend on the order of the
-scores, and is log-convex in m: what it does not rule out is an interval, which holds their mean.
+All are based on betting against a candidate mean m. The capital Π (x q/m + (1 - x)(1 - q)/(1 - m))
+of a bettor who believes in q has expectation at most 1 if m is true, and so has its average over
+q ~ Beta(½, ½). The probability that it ever reaches 1/α is at most α [Rob70]_ [HRMS21]_; the means
+not ruled out form the confidence sequence. The capital does not depend on the order of the scores
+and is log-convex in m, so that the means not ruled out form an interval around the sample mean.
 """
 
 from __future__ import annotations
@@ -14,25 +14,21 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
-from evalstats_plugin.stats.bounded import to_unit
+from evalstats_plugin.stats.bounded import binomial_counts, to_unit
 from evalstats_plugin.stats.interval import Interval, increasing_root, tail_probability
 from evalstats_plugin.stats.paired import PairedCounts
 
 PRIOR = 0.5
 """Both parameters of the mixture over q."""
 
-
 GRID_SIZE = 256
-"""Steps between the bounds to which scores are split."""
-
+"""Steps of the grid between the bounds onto which scores are split."""
 
 FEWEST_NODES = 128
-"""Values of q in the mixture."""
-
+"""Least number of values of q in the mixture."""
 
 BLOCK_SIZE = 2**21
 """Numbers held at a time; results do not depend on it."""
-
 
 _LOWEST_LOGIT, _HIGHEST_LOGIT = -700.0, 40.0
 
@@ -40,14 +36,14 @@ _LOWEST_LOGIT, _HIGHEST_LOGIT = -700.0, 40.0
 def beta_mixture(successes: ArrayLike, n: ArrayLike, *, confidence_level: float) -> Interval:
     """Confidence sequence of a proportion, in closed form [Rob70]_.
 
-    Successes need not be whole: with the sum of n scores in [0, 1] it holds as well, because each
-    factor of the capital is largest in expectation for scores of 0 and 1 [HRMS21]_.
+    Successes need not be whole: the sequence is also valid for the sum of n scores in [0, 1],
+    because each factor of the capital is largest in expectation for scores of 0 and 1 [HRMS21]_.
 
     >>> low, high = beta_mixture(80, 100, confidence_level=0.95)
     >>> print(f"{low:.4f} {high:.4f}")
     0.6484 0.9090
     """
-    k, n_items = _counts(successes, n)
+    k, n_items = binomial_counts(successes, n)
     threshold = _log_threshold(confidence_level)
     return Interval(
         _proportion_limit(k, n_items, threshold),
@@ -60,7 +56,7 @@ def betting_mixture(
 ) -> Interval:
     """Confidence sequence of the mean of scores between bounds; `beta_mixture` on zeros and ones.
 
-    Never wider than `beta_mixture` of their sum, and the narrower the less the scores vary.
+    Never wider than `beta_mixture` of their sum, and narrower the less the scores vary.
 
     Parameters
     ----------
@@ -69,9 +65,9 @@ def betting_mixture(
 
     Notes
     -----
-    Each score is split between the two nearest of 257 points in proportion, which can only lower
-    the capital: the log of a factor is concave in the score. So the limits stay valid, and their
-    cost does not depend on the number of items.
+    Each score is split in proportion between the two nearest of 257 points, which can only lower
+    the capital, because the log of a factor is concave in the score. The limits stay valid, and
+    their cost does not depend on the number of items.
     """
     low, high = bounds
     unit = to_unit(scores, bounds)
@@ -84,7 +80,7 @@ def betting_mixture(
 def paired_mixture(counts: PairedCounts, *, confidence_level: float) -> Interval:
     """Confidence sequence of the difference between two models' 0/1 scores on the same items.
 
-    That of their mean difference, whose only values are -1, 0 and 1. It leaves out 0 just when
+    That of the mean difference, whose only values are -1, 0 and 1. It leaves out 0 if and only if
     `paired_p_value` is below 1 - `confidence_level`.
     """
     differ = counts.only_a + counts.only_b
@@ -98,7 +94,7 @@ def paired_mixture(counts: PairedCounts, *, confidence_level: float) -> Interval
 def paired_p_value(counts: PairedCounts) -> FloatArray:
     """Anytime-valid p-value of no difference between two models' 0/1 scores, in closed form.
 
-    One over the capital won against a fair coin on the items that tell the models apart.
+    One over the capital won against a fair coin on the discordant items.
     """
     differ = counts.only_a + counts.only_b
     won = _log_mixture(counts.only_b, differ) + differ * np.log(2)
@@ -108,8 +104,8 @@ def paired_p_value(counts: PairedCounts) -> FloatArray:
 def p_value(scores: ArrayLike, *, bounds: tuple[float, float], mean: float) -> FloatArray:
     """Anytime-valid p-value of a mean of scores between bounds: one over the capital won.
 
-    Of the capital at the end, not the most it ever was: for any rule when to stop that is as valid,
-    and does not depend on the order of the items.
+    It uses the final capital, not its maximum: that is valid for any stopping rule, and does not
+    depend on the order of the items.
     """
     unit = to_unit(scores, bounds)
     atoms, weights = _split(unit)
@@ -121,16 +117,8 @@ def p_value(scores: ArrayLike, *, bounds: tuple[float, float], mean: float) -> F
 
 
 def _log_threshold(confidence_level: float) -> float:
+    """Log of 1/α, the capital that rules a mean out."""
     return float(-np.log(2 * tail_probability(confidence_level)))
-
-
-def _counts(successes: ArrayLike, n: ArrayLike) -> tuple[FloatArray, FloatArray]:
-    k, n_items = np.broadcast_arrays(
-        np.asarray(successes, dtype=np.float64), np.asarray(n, dtype=np.float64)
-    )
-    if np.any((k < 0) | (k > n_items)):
-        raise ValueError("successes must lie between 0 and n")
-    return np.where(n_items > 0, k, np.nan), np.where(n_items > 0, n_items, np.nan)
 
 
 def _log_mixture(successes: FloatArray, n: FloatArray) -> FloatArray:
@@ -143,29 +131,29 @@ def _log_mixture(successes: FloatArray, n: FloatArray) -> FloatArray:
 
 def _proportion_limit(k: FloatArray, n: FloatArray, threshold: float) -> FloatArray:
     """Least proportion whose log likelihood is no more than `threshold` below the mixture's."""
-    # With next to nothing (1e-2, of partial credit) the limit is below 1e-100.
+    # For sums of partial credit below 1e-2 the limit is below 1e-100.
     usable = k > 0.01
     a, b = np.where(usable, k, 1.0).ravel(), np.where(usable, n - k, 1.0).ravel()
     target = _log_mixture(a, a + b) - threshold
 
     def excess(logit: FloatArray, cells: IntArray) -> tuple[FloatArray, FloatArray]:
         c, d = a[cells], b[cells]
-        # Beyond the estimate the likelihood falls again, and the limit lies before.
+        # Beyond the estimate the likelihood falls again; the limit lies below it.
         p = np.minimum(special.expit(logit), c / (c + d))
         likelihood = special.xlogy(c, p) + special.xlog1py(d, -p)
         return likelihood - target[cells], np.maximum(c - (c + d) * p, 1e-12)
 
-    # The likelihood of the successes alone gives a limit that is too low; Newton's steps from
-    # there never pass the root of a concave function.
+    # The likelihood of the successes alone gives a limit that is too low. Newton steps from there
+    # never pass the root of a concave function.
     start = target / a - np.log(-np.expm1(np.minimum(target / a, -1e-300)))
     root = increasing_root(excess, start, bracket=(_LOWEST_LOGIT, _HIGHEST_LOGIT), tolerance=1e-10)
-    # All right: the likelihood is a power, and its limit may lie next to 1.
+    # Without failures the likelihood is a power, and the limit may be close to 1.
     limit = np.where(b == 0, np.exp(target / a), special.expit(root)).reshape(k.shape)
     return np.where(np.isnan(k), np.nan, np.where(usable, limit, 0.0))
 
 
 def _split(unit: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Points of the grid that are used, shape (A,), and how much of the scores each has."""
+    """Grid points that are used, shape (A,), and the weight of scores at each, (cells, A)."""
     values = unit.reshape(-1, unit.shape[-1])
     cell, column = np.nonzero(~np.isnan(values))
     place = values[cell, column] * GRID_SIZE
@@ -179,7 +167,7 @@ def _split(unit: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def _mixture_limits(atoms: FloatArray, weights: FloatArray, threshold: float) -> Interval:
-    """Limits of the mean of cells with so many scores at each atom; NaN for cells without."""
+    """Limits of the mean from the weights of scores at each atom; NaN for cells without scores."""
     there = weights.sum(axis=1) > 0
     low, high = np.full((2, len(weights)), np.nan)
     if there.any():
@@ -192,32 +180,28 @@ def _lower_limit(atoms: FloatArray, weights: FloatArray, threshold: float) -> Fl
     n, total = weights.sum(axis=1), weights @ atoms
     mean, nodes = total / n, _nodes(weights)
 
-    def excess(at: FloatArray, cells: IntArray) -> tuple[FloatArray, FloatArray]:
-        # Beyond the mean the capital grows again, and the limit lies before.
+    def excess(at: FloatArray, rows: IntArray) -> tuple[FloatArray, FloatArray]:
+        cells = some[rows]
+        # Beyond the mean the capital grows again; the limit lies below it.
         inside = np.minimum(at, mean[cells])
         value, slope = _log_capital(atoms, weights[cells], inside, nodes)
         return threshold - value, np.maximum(-slope, 1e-12)
 
-    # Of scores known by their sum only: never too high, and for zeros and ones the limit itself.
+    # The limit from the sum alone is never too high, and exact for zeros and ones.
     start = _proportion_limit(total, n, threshold)
-    positive = start > 0
+    some = np.flatnonzero(start > 0)
     limit = np.zeros_like(start)
-    some = np.flatnonzero(positive)
-
-    def of_some(at: FloatArray, cells: IntArray) -> tuple[FloatArray, FloatArray]:
-        return excess(at, some[cells])
-
-    limit[some] = increasing_root(of_some, start[some], bracket=(1e-300, 1.0), tolerance=1e-10)
+    limit[some] = increasing_root(excess, start[some], bracket=(1e-300, 1.0), tolerance=1e-10)
     return np.minimum(limit, mean)
 
 
 def _nodes(weights: FloatArray) -> FloatArray:
-    """Equally weighted nodes of the mixture Beta(½, ½) over q, enough for these many scores.
+    """Equally weighted Gauss-Chebyshev nodes of the mixture Beta(½, ½) over q.
 
-    Gauss and Chebyshev's rule. The capital is no narrower than a binomial likelihood, of which 5 √n
-    nodes leave an error below 1e-12. A score between a bound and the next point of the grid can
-    raise it to 0.3 %; but a mixture of the nodes alone is as valid as that of all q, and powers of
-    two keep the nodes the same while items come in.
+    The capital is no narrower than a binomial likelihood, for which 5 √n nodes leave an error below
+    1e-12. A score between a bound and the next grid point can raise it to 0.3 %; but a mixture over
+    the nodes alone is as valid as that over all q, and powers of two keep the nodes unchanged while
+    items come in.
     """
     n = float(weights.sum(axis=1).max(initial=1))
     count = max(2 ** int(np.ceil(np.log2(5 * np.sqrt(n) + 16))), FEWEST_NODES)

@@ -1,10 +1,14 @@
-"""Weighted mean over tasks that were sampled independently: the score of a group of tasks.
+"""Estimates for groups of tasks (strata), and for the full benchmark after a sample of it.
 
-Weights are fixed numbers along the last axis, one per task, and are divided by their sum: items
-per task for a micro average, ones for a macro average. A NaN in any task makes the group NaN.
+* weighted means over independent tasks: `weighted_mean`, `std_error`, `mover`, `beta_effective`
+* differences of two models' weighted means: `stratified` with `t_interval` and `t_prob`,
+  `beta_shape` with `beta_interval` and `beta_prob`
+* the score on all N items when n of them were run (``--limit``): `predictive_hpd`,
+  `predictive_equal_tailed`, `shrink`, `finite_population_correction`
+
+Weights are fixed numbers along the last axis, one per task, and are divided by their sum: items per
+task for a micro average, ones for a macro average. A NaN in any task makes the group NaN.
 """
-# PART paired_strata - Two models on several tasks: the difference of their weighted means, each task a stratum.
-# PART finite_population - How sure of the full benchmark's score, when n of its N items were run (`--limit`).
 
 from __future__ import annotations
 
@@ -18,24 +22,22 @@ from scipy import special
 from evalstats_plugin.stats import bounded
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
 from evalstats_plugin.stats.interval import Interval, tail_probability
-from evalstats_plugin.stats.means import moments, t_quantile
+from evalstats_plugin.stats.means import moments, t_prob_positive, t_quantile
 
-# Items, of the most extreme differences there can be, that the whole group is taken to have more.
+# Prior weight, in items with the most extreme possible differences, of the whole group.
 PRIOR_ITEMS = 1.0
 
-
-# Indices of the first and last outcome, from the probabilities of all, shape (cells, outcomes).
 LimitsFunction: TypeAlias = Callable[[FloatArray], tuple[IntArray, IntArray]]
+"""Indices of the first and last outcome, from the probabilities of all, shape (cells, outcomes)."""
 
-
-# Cells are worked on in blocks of about this many numbers.
+# Cells are processed in blocks of about this many numbers.
 BLOCK_SIZE = 2**21
 
 
 class Smoothed(NamedTuple):
-    """Means between 0 and 1, and the variances of their estimates, as `beta_effective` needs them.
+    """Means between 0 and 1 and the variances of their estimates, for `beta_effective`.
 
-    As if one further item had scored 0 and one 1: no task then claims to be free of error.
+    As if one further item had scored 0 and one 1, so that no task has variance 0.
     """
 
     mean: FloatArray
@@ -59,10 +61,10 @@ def std_error(std_errors: ArrayLike, weights: ArrayLike) -> FloatArray:
 
 
 def mover(estimates: ArrayLike, intervals: Interval, weights: ArrayLike) -> Interval:
-    """Interval for the weighted mean from the tasks' own intervals, of any kind [ZD08]_.
+    """MOVER interval for the weighted mean, from any intervals of the tasks [ZD08]_.
 
-    Each side of the result is the root of the sum of squares of that side of the tasks' intervals,
-    times their weights: exact for normal estimates, and within bounds if the tasks' are.
+    Each margin is the root of the sum of squares of the tasks' margins times their weights: exact
+    for normal estimates, and within bounds if the tasks' intervals are.
     """
     shares = _shares(weights)
     values = np.asarray(estimates, dtype=np.float64)
@@ -77,17 +79,17 @@ def beta_effective(
 ) -> Interval:
     """Interval for the weighted mean of scores in [0, 1] by effective sample size [KG98]_.
 
-    As many items of one binary task as would give the weighted mean its variance: for those, the
-    highest-density interval with uniform prior. For a single binary task it is `binomial.beta_hpd`.
-    It keeps its level with many small tasks, where `mover` does not: the tasks' asymmetries cancel
-    in their mean, but not in the square roots of sums that `mover` takes.
+    The highest-density interval with uniform prior for the number of binary items that would give
+    the weighted mean its variance; for a single binary task it is `bounded.beta_hpd`. It keeps its
+    level with many small tasks, where `mover` does not: the tasks' asymmetries cancel in their
+    mean, but not in the roots of sums of squares that `mover` uses.
     """
     shares = _shares(weights)
     mean = (shares * smoothed.mean).sum(axis=-1)
     variance = (shares**2 * smoothed.variance).sum(axis=-1)
     n_effective = mean * (1 - mean) / variance
     successes = np.clip(weighted_mean(estimates, weights), 0.0, 1.0) * n_effective
-    # `successes` is no whole number; the posterior does not ask for one.
+    # `successes` need not be a whole number.
     return bounded.beta_hpd(
         np.minimum(successes, n_effective),
         n_effective,
@@ -114,13 +116,6 @@ def smoothed_scores(scores: ArrayLike) -> Smoothed:
     return Smoothed(mean, std**2 * (n - 1) / n / np.where(n > 2, n - 2, np.nan))
 
 
-def _shares(weights: ArrayLike) -> FloatArray:
-    values = np.asarray(weights, dtype=np.float64)
-    if np.any(values < 0):
-        raise ValueError("weights must not be negative")
-    return values / values.sum(axis=-1, keepdims=True)
-
-
 class Stratified(NamedTuple):
     """Weighted mean difference, its variance and that variance's degrees of freedom, shape (P,)."""
 
@@ -129,17 +124,10 @@ class Stratified(NamedTuple):
     degrees_of_freedom: FloatArray
 
 
-class BetaShape(NamedTuple):
-    """Parameters of a Beta distribution, shape (P,)."""
-
-    a: FloatArray
-    b: FloatArray
-
-
 def stratified(
     means: ArrayLike, variances: ArrayLike, n_units: ArrayLike, weights: ArrayLike
 ) -> Stratified:
-    """Σ w d, Σ w² v, and the degrees of freedom of the latter [Sat46]_.
+    """Stratified difference: Σ w d, Σ w² v, and Satterthwaite's degrees of freedom [Sat46]_.
 
     >>> found = stratified([[0.1, 0.3]], [[0.01, 0.03]], [[20, 20]], [[1, 1]])
     >>> print(*(f"{float(x[0]):.3f}" for x in found))
@@ -155,7 +143,7 @@ def stratified(
 
 
 def t_interval(found: Stratified, *, confidence_level: float) -> Interval:
-    """Student's t interval with the degrees of freedom that the variance is worth [Sat46]_."""
+    """Student's t interval with Satterthwaite's degrees of freedom [Sat46]_."""
     half = t_quantile(found.degrees_of_freedom, confidence_level=confidence_level)
     half = half * np.sqrt(found.variance)
     half = np.where(half > 0, half, np.nan)
@@ -163,11 +151,16 @@ def t_interval(found: Stratified, *, confidence_level: float) -> Interval:
 
 
 def t_prob(found: Stratified) -> FloatArray:
-    """Posterior probability of a positive difference, of which `t_interval` gives quantiles."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        t = found.difference / np.sqrt(found.variance)
-    prob = special.stdtr(found.degrees_of_freedom, t)
-    return np.where(found.variance > 0, prob, np.where(found.difference == 0, 0.5, np.nan))
+    """Posterior probability of a positive difference, by the t distribution of `t_interval`."""
+    error = np.where(found.variance > 0, np.sqrt(found.variance), 0.0)
+    return t_prob_positive(found.difference, error, found.degrees_of_freedom)
+
+
+class BetaShape(NamedTuple):
+    """Shapes of Beta distributions, each of shape (P,)."""
+
+    a: FloatArray
+    b: FloatArray
 
 
 def beta_shape(
@@ -178,11 +171,11 @@ def beta_shape(
     *,
     bounds: tuple[float, float],
 ) -> BetaShape:
-    """Beta distribution, between the least and the greatest possible difference, of the truth.
+    """Beta posterior of the weighted mean difference, between its least and greatest value.
 
-    It has the mean and variance of the weighted mean, as if half an item more of each bound had
-    been seen in the whole group: for a single task nearly `bounded.dirichlet_process` with mass ½.
-    A task of a single item is taken to vary as much as it can.
+    It has the mean and variance of the weighted mean after adding half an item at each bound to the
+    whole group: for a single task nearly `bounded.dirichlet_process` with mass ½. A task of a
+    single item gets the largest possible variance.
     """
     low, width = bounds[0], bounds[1] - bounds[0]
     mean, n = ((np.asarray(x, dtype=np.float64)) for x in (means, n_units))
@@ -190,7 +183,7 @@ def beta_shape(
     variance = np.asarray(variances, dtype=np.float64) / width**2
     variance = np.where(np.isnan(variance) & (n > 0), 0.25 / np.maximum(n, 1), variance)
     shares = _shares(weights)
-    # What one item more is to the group: 1/n if every item counts the same.
+    # Weight of one further item in the group: 1/n if every item counts the same.
     prior = PRIOR_ITEMS * (shares**2 / n).sum(axis=-1)
     total = ((shares**2 * variance).sum(axis=-1) + prior**2 / 4) / (1 + prior)
     centre = ((shares * unit).sum(axis=-1) + prior / 2) / (1 + prior)
@@ -201,7 +194,7 @@ def beta_shape(
 def beta_interval(
     shape: BetaShape, *, bounds: tuple[float, float], confidence_level: float
 ) -> Interval:
-    """Equal tails of the distribution."""
+    """Equal-tailed interval of `beta_shape`."""
     tail = tail_probability(confidence_level)
     width = bounds[1] - bounds[0]
     low = special.betaincinv(shape.a, shape.b, tail)
@@ -212,10 +205,17 @@ def beta_interval(
 
 
 def beta_prob(shape: BetaShape, *, bounds: tuple[float, float]) -> FloatArray:
-    """Posterior probability of a positive difference; ½ exactly where both sides are alike."""
+    """Posterior probability of a positive difference; exactly ½ for symmetric posteriors."""
     zero = -bounds[0] / (bounds[1] - bounds[0])
     prob = special.betainc(shape.b, shape.a, 1 - zero)
     return np.where((shape.a == shape.b) & (zero == 0.5), 0.5, prob)
+
+
+def _shares(weights: ArrayLike) -> FloatArray:
+    values = np.asarray(weights, dtype=np.float64)
+    if np.any(values < 0):
+        raise ValueError("weights must not be negative")
+    return values / values.sum(axis=-1, keepdims=True)
 
 
 def predictive_equal_tailed(
@@ -228,7 +228,7 @@ def predictive_equal_tailed(
 ) -> Interval:
     """Beta-binomial prediction of the full score, equal tails, extended to hold k/n.
 
-    Whole items beyond each limit have at most half of the probability that the level leaves out.
+    The outcomes beyond each limit have a probability of at most (1 - level)/2.
     """
     tail = tail_probability(confidence_level)
 
@@ -249,7 +249,7 @@ def predictive_hpd(
     confidence_level: float,
     prior: tuple[float, float],
 ) -> Interval:
-    """Beta-binomial prediction of the full score, most probable outcomes, extended to hold k/n.
+    """Beta-binomial prediction of the full score, highest density, extended to hold k/n.
 
     >>> low, high = predictive_hpd(45, 50, 100, confidence_level=0.95, prior=(1, 1))
     >>> print(f"{low:.2f} {high:.2f}")
@@ -260,37 +260,13 @@ def predictive_hpd(
     def limits(pmf: FloatArray) -> tuple[IntArray, IntArray]:
         falling = -np.sort(-pmf, axis=1)
         enough = (np.cumsum(falling, axis=1) < confidence_level - 1e-12).sum(axis=1, keepdims=True)
-        # Outcomes as probable as the last one needed belong to the set, whichever side they lie.
+        # Outcomes as probable as the last one needed belong to the set too.
         least = np.take_along_axis(falling, enough, axis=1) * (1 - 1e-9)
         inside = pmf >= least
         last = pmf.shape[1] - 1 - np.argmax(inside[:, ::-1], axis=1)
         return np.argmax(inside, axis=1), last
 
     return _predict(limits, successes, n, population, prior)
-
-
-def shrink(
-    estimates: ArrayLike, interval: Interval, n: ArrayLike, population: ArrayLike
-) -> Interval:
-    """Any interval for the mean of endless items, made one for these N: width times √(1 - n/N)."""
-    centre = np.asarray(estimates, dtype=np.float64)
-    factor = correction(n, population)
-    return Interval(
-        centre - factor * (centre - interval.low), centre + factor * (interval.high - centre)
-    )
-
-
-def correction(n: ArrayLike, population: ArrayLike) -> FloatArray:
-    """Finite-population correction of a standard error, √(1 - n/N) [Coc77]_.
-
-    >>> float(correction(75, 100))
-    0.5
-    """
-    n_items = np.asarray(n, dtype=np.float64)
-    total = np.asarray(population, dtype=np.float64)
-    if np.any(n_items > total):
-        raise ValueError("the items run cannot outnumber those there are")
-    return np.sqrt(1 - n_items / total)
 
 
 def _predict(
@@ -300,6 +276,7 @@ def _predict(
     population: ArrayLike,
     prior: tuple[float, float],
 ) -> Interval:
+    """Limits of the predicted score, solved once for each distinct (k, n, N)."""
     k, n_items, total = np.broadcast_arrays(
         np.asarray(successes, dtype=np.float64),
         np.asarray(n, dtype=np.float64),
@@ -322,7 +299,7 @@ def _predict(
 def _in_blocks(
     limits: LimitsFunction, cells: FloatArray, prior: tuple[float, float]
 ) -> tuple[FloatArray, FloatArray]:
-    """Limits for rows (k, n, N), those with about as many items left together."""
+    """Limits for rows (k, n, N), in blocks with similar numbers of items left."""
     left = cells[:, 2] - cells[:, 1]
     low, high = np.empty(len(cells)), np.empty(len(cells))
     order = np.argsort(left)
@@ -350,3 +327,27 @@ def _beta_binomial(a: FloatArray, b: FloatArray, left: FloatArray) -> FloatArray
     log_mass = np.where(outcome <= left, log_mass, -np.inf)
     mass = np.exp(log_mass - log_mass.max(axis=1, keepdims=True))
     return mass / mass.sum(axis=1, keepdims=True)
+
+
+def shrink(
+    estimates: ArrayLike, interval: Interval, n: ArrayLike, population: ArrayLike
+) -> Interval:
+    """Shrink an interval for infinitely many items to one for these N: width times √(1 - n/N)."""
+    centre = np.asarray(estimates, dtype=np.float64)
+    factor = finite_population_correction(n, population)
+    return Interval(
+        centre - factor * (centre - interval.low), centre + factor * (interval.high - centre)
+    )
+
+
+def finite_population_correction(n: ArrayLike, population: ArrayLike) -> FloatArray:
+    """Finite-population correction of a standard error, √(1 - n/N) [Coc77]_.
+
+    >>> float(finite_population_correction(75, 100))
+    0.5
+    """
+    n_items = np.asarray(n, dtype=np.float64)
+    total = np.asarray(population, dtype=np.float64)
+    if np.any(n_items > total):
+        raise ValueError("the items run cannot outnumber those there are")
+    return np.sqrt(1 - n_items / total)

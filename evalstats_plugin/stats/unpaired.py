@@ -1,12 +1,16 @@
-"""Two models on items of their own, each right or wrong: by how much is b better?
+"""Two models, a and b, on items of their own: intervals and tests for independent samples.
 
-By the difference of P(right), by its ratio b : a, or by the ratio of the odds. The two models'
-items are independent samples, which tells less than the same items would: see `paired_binary`.
-Exchanging a and b changes the sign of every limit of a difference, exactly.
+* right or wrong, difference of P(right): `newcombe`, `wald`, `miettinen_nurminen`, `fisher_mid_p`,
+  `beta_difference`
+* right or wrong, ratio b : a or odds ratio: `mn_ratio`, `katz`, `beta_ratio`, `mn_odds`,
+  `beta_odds_ratio`
+* bounded scores: `mover_dp`, `dp_difference`, `dp_prob`
+* scores of any kind: `welch`, `welch_t`, `welch_prob`
+* `beta_contrast`, `beta_prob_better`: one of two independent Beta variables against the other
+
+Independent samples carry less information than the same items would: see `paired`. Exchanging a
+and b changes the sign of every limit of a difference, exactly.
 """
-# PART unpaired_beta - Two models on items of their own: the contrast of two independent Beta posteriors.
-# PART unpaired_scores - Two models on items of their own, with any scores: by how much is b better?
-# PART beta_contrast - How far one of two independent Beta variables is ahead of the other.
 
 from __future__ import annotations
 
@@ -14,45 +18,42 @@ from collections.abc import Callable
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import special
 
 from evalstats_plugin.stats import bounded
-from evalstats_plugin.stats.arrays import FloatArray, IntArray
+from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
 from evalstats_plugin.stats.bounded import wilson
 from evalstats_plugin.stats.clustered import cluster_moments
 from evalstats_plugin.stats.interval import (
     Interval,
+    Posterior,
     increasing_root,
     normal_quantile,
     tail_probability,
 )
+from evalstats_plugin.stats.means import moments, t_prob_positive, t_quantile
 
-# Slopes by central differences, exact enough for Newton's method.
+Contrast: TypeAlias = Literal["difference", "log ratio", "log odds ratio"]
+
+# Step of the central differences that give slopes to Newton's method.
 STEP = 1e-6
-
 
 # Numbers held at a time.
 BLOCK_SIZE = 2**22
 
-
-Contrast: TypeAlias = Literal["difference", "log ratio", "log odds ratio"]
-
-
-# Of the trapezoid rule, whose error falls exponentially with their number.
+# Nodes of the trapezoid rule, whose error falls exponentially with their number.
 NODES = 96
-
 
 # The density beyond the quantiles of this probability is left out.
 NEGLIGIBLE = 1e-15
 
-
-# Distinct pairs worked on at a time.
+# Distinct pairs processed at a time.
 CONTRAST_BLOCK_SIZE = 2**11
 
 
 class Counts(NamedTuple):
-    """How many of its items each model gets right: arrays of one shape, NaN without items."""
+    """Right answers and items of each model: arrays of one shape, NaN without items."""
 
     right_a: FloatArray
     n_a: FloatArray
@@ -61,12 +62,12 @@ class Counts(NamedTuple):
 
     @property
     def exchanged(self) -> Counts:
-        """The same with a and b exchanged."""
+        """The counts with a and b exchanged."""
         return Counts(self.right_b, self.n_b, self.right_a, self.n_a)
 
     @property
     def difference(self) -> FloatArray:
-        """P(b is right) - P(a is right), as seen."""
+        """Observed share of right answers of b minus that of a."""
         return self.right_b / self.n_b - self.right_a / self.n_a
 
     @property
@@ -85,9 +86,8 @@ class Counts(NamedTuple):
 
 LowerLimit: TypeAlias = Callable[[Counts], FloatArray]
 
-
 Statistic: TypeAlias = Callable[[FloatArray, Counts], FloatArray]
-"""Score statistic for the difference, log ratio or log odds ratio that is put to the test."""
+"""Score statistic at a hypothesised difference, log ratio or log odds ratio."""
 
 
 def independent_counts(
@@ -105,7 +105,7 @@ def independent_counts(
 
 
 def newcombe(counts: Counts, *, confidence_level: float) -> Interval:
-    """Difference by both models' Wilson intervals, squared and added [New98b]_ (method 10).
+    """Square-and-add of the two Wilson intervals, for the difference [New98b]_ (method 10).
 
     >>> counts = independent_counts(48, 80, 56, 70)
     >>> low, high = newcombe(counts, confidence_level=0.95)
@@ -124,7 +124,7 @@ def newcombe(counts: Counts, *, confidence_level: float) -> Interval:
 
 
 def wald(counts: Counts, *, confidence_level: float) -> Interval:
-    """Difference ± z standard errors, kept to compare with: no width where all answers agree."""
+    """Difference ± z standard errors, kept for comparison: no width where all answers agree."""
     a, b = counts.right_a / counts.n_a, counts.right_b / counts.n_b
     spread = np.sqrt(a * (1 - a) / counts.n_a + b * (1 - b) / counts.n_b)
     half = normal_quantile(confidence_level) * spread
@@ -132,17 +132,17 @@ def wald(counts: Counts, *, confidence_level: float) -> Interval:
 
 
 def miettinen_nurminen(counts: Counts, *, confidence_level: float) -> Interval:
-    """Score interval of the difference: all that a score test would not reject [MN85]_.
+    """Score interval of the difference: all values that a score test does not reject [MN85]_.
 
     >>> counts = independent_counts(48, 80, 56, 70)
     >>> low, high = miettinen_nurminen(counts, confidence_level=0.95)
     >>> print(f"{low:.4f} {high:.4f}")
     0.0528 0.3382
     """
-    certain = (counts.right_b == 0) & (counts.right_a == counts.n_a)
-    certainly_better = (counts.right_a == 0) & (counts.right_b == counts.n_b)
+    only_a_right = (counts.right_b == 0) & (counts.right_a == counts.n_a)
+    only_b_right = (counts.right_a == 0) & (counts.right_b == counts.n_b)
     low, high = _score_interval(_difference_statistic, counts, (-1.0, 1.0), confidence_level)
-    return Interval(np.where(certain, -1.0, low), np.where(certainly_better, 1.0, high))
+    return Interval(np.where(only_a_right, -1.0, low), np.where(only_b_right, 1.0, high))
 
 
 def mn_ratio(counts: Counts, *, confidence_level: float) -> Interval:
@@ -163,7 +163,7 @@ def mn_odds(counts: Counts, *, confidence_level: float) -> Interval:
 
 
 def katz(counts: Counts, *, confidence_level: float) -> Interval:
-    """Ratio ± z standard errors on the log scale [KBA78]_, kept to compare with; NaN for 0."""
+    """Ratio ± z standard errors on the log scale [KBA78]_, kept for comparison; NaN for 0."""
     with np.errstate(divide="ignore", invalid="ignore"):
         a, b = (1 / k - 1 / n for k, n in ((counts.right_a, counts.n_a), counts[2:]))
         half = normal_quantile(confidence_level) * np.sqrt(a + b)
@@ -171,47 +171,10 @@ def katz(counts: Counts, *, confidence_level: float) -> Interval:
         return Interval(np.exp(log_ratio - half), np.exp(log_ratio + half))
 
 
-def fisher_mid_p(counts: Counts) -> FloatArray:
-    """Two-sided p-value of equal models: twice the smaller tail of Fisher's test, mid-p [Lan61]_.
-
-    Only half of the probability of what was seen counts, without which the test finds much less.
-    """
-    shape = counts.n_a.shape
-    # The tail is summed from the model that has fewer right: of b, if need be exchanged.
-    b_has_more = counts.difference > 0
-    x = Counts(*(np.where(b_has_more, q, p) for p, q in zip(counts, counts.exchanged, strict=True)))
-    cells = np.stack([cell.ravel() for cell in x], axis=1)
-    there = ~np.isnan(cells).any(axis=1)
-    distinct, where = np.unique(cells[there], axis=0, return_inverse=True)
-    width = int(distinct[:, 2].max(initial=0)) + 1
-    step = max(BLOCK_SIZE // width, 1)
-    tails = [_mid_p_tail(distinct[i : i + step]) for i in range(0, len(distinct), step)]
-    p_values = np.full(there.shape, np.nan)
-    p_values[there] = np.minimum(2 * np.concatenate([np.zeros(0), *tails]), 1.0)[where]
-    return p_values.reshape(shape)
-
-
-def _mid_p_tail(cells: FloatArray) -> FloatArray:
-    """P(X < right_b) + P(X = right_b)/2 of b's right answers, all right answers being given."""
-    right_a, n_a, right_b, n_b = (cells[:, k : k + 1] for k in range(4))
-    total = right_a + right_b
-    most = int(right_b.max(initial=0))
-    x = np.arange(most + 1, dtype=np.float64)
-    possible = (x <= right_b) & (x >= total - n_a)
-    inside = np.where(possible, x, right_b)
-    log_ways = _log_choose(n_b, inside) + _log_choose(n_a, total - inside)
-    chance = np.exp(log_ways - _log_choose(n_a + n_b, total))
-    return (chance * np.where(x == right_b, 0.5, 1.0) * possible).sum(axis=1)
-
-
-def _log_choose(n: FloatArray, k: FloatArray) -> FloatArray:
-    return np.asarray(-special.betaln(n - k + 1, k + 1) - np.log(n + 1), dtype=np.float64)
-
-
 def _score_interval(
     statistic: Statistic, counts: Counts, bracket: tuple[float, float], confidence_level: float
 ) -> Interval:
-    """Where the statistic, which falls, is z; limits without a root are for the caller."""
+    """Roots of the falling statistic at ±z; the caller handles limits without a root."""
     z = normal_quantile(confidence_level)
 
     def lower(x: Counts) -> FloatArray:
@@ -227,7 +190,7 @@ def _score_interval(
 
 
 def _difference_statistic(at: FloatArray, x: Counts) -> FloatArray:
-    """[MN85]_: the restricted estimate is the root of a cubic."""
+    """Score statistic of the difference; the restricted estimate is the root of a cubic [MN85]_."""
     n, total = x.n_a + x.n_b, x.right_a + x.right_b
     l2 = (x.n_b + 2 * x.n_a) * at - n - total
     l1 = (x.n_a * at - n - 2 * x.right_a) * at + total
@@ -237,7 +200,7 @@ def _difference_statistic(at: FloatArray, x: Counts) -> FloatArray:
     cosine = np.clip(np.divide(q, p**3, out=np.zeros_like(q), where=p != 0), -1, 1)
     a = 2 * p * np.cos((np.pi + np.arccos(cosine)) / 3) - l2 / (3 * n)
     a = np.clip(a, np.maximum(-at, 0), np.minimum(1 - at, 1))
-    # The arc cosine loses digits near its ends, which a step of Newton's brings back.
+    # The arc cosine loses digits near its ends, which a Newton step recovers.
     slope = (3 * n * a + 2 * l2) * a + l1
     step = np.divide(
         ((n * a + l2) * a + l1) * a + l0, slope, out=np.zeros_like(a), where=slope != 0
@@ -247,12 +210,24 @@ def _difference_statistic(at: FloatArray, x: Counts) -> FloatArray:
 
 
 def _ratio_statistic(at: FloatArray, x: Counts) -> FloatArray:
-    """[MN85]_: the restricted estimate is the root of a quadratic."""
+    """Score statistic of the log ratio; the restricted estimate solves a quadratic [MN85]_."""
     ratio, n, total = np.exp(at), x.n_a + x.n_b, x.right_a + x.right_b
     linear = x.n_b * ratio + x.right_b + x.n_a + x.right_a * ratio
     a = 2 * total / (linear + np.sqrt(np.maximum(linear**2 - 4 * n * ratio * total, 0)))
     gap = x.right_b / x.n_b - ratio * x.right_a / x.n_a
     return _standardised(x, gap, a, ratio * a, ratio)
+
+
+def _odds_statistic(at: FloatArray, x: Counts) -> FloatArray:
+    """Score statistic of the log odds ratio; the restricted estimate solves a quadratic [MN85]_."""
+    ratio, n, total = np.exp(at), x.n_a + x.n_b, x.right_a + x.right_b
+    square = x.n_a * (ratio - 1)
+    linear = x.n_b * ratio + x.n_a - total * (ratio - 1)
+    a = 2 * total / (linear + np.sqrt(np.maximum(linear**2 + 4 * square * total, 0)))
+    b = a * ratio / (1 + a * (ratio - 1))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        precision = 1 / (x.n_b * b * (1 - b)) + 1 / (x.n_a * a * (1 - a))
+        return (x.right_b - x.n_b * b) * np.sqrt(precision * (n - 1) / n)
 
 
 def _standardised(
@@ -266,18 +241,6 @@ def _standardised(
     return np.where(gap == 0, 0.0, statistic)
 
 
-def _odds_statistic(at: FloatArray, x: Counts) -> FloatArray:
-    """[MN85]_: the restricted estimate is the root of a quadratic, here too."""
-    ratio, n, total = np.exp(at), x.n_a + x.n_b, x.right_a + x.right_b
-    square = x.n_a * (ratio - 1)
-    linear = x.n_b * ratio + x.n_a - total * (ratio - 1)
-    a = 2 * total / (linear + np.sqrt(np.maximum(linear**2 + 4 * square * total, 0)))
-    b = a * ratio / (1 + a * (ratio - 1))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        precision = 1 / (x.n_b * b * (1 - b)) + 1 / (x.n_a * a * (1 - a))
-        return (x.right_b - x.n_b * b) * np.sqrt(precision * (n - 1) / n)
-
-
 def _mirrored(
     lower: LowerLimit, counts: Counts, bracket: tuple[float, float] = (-1.0, 1.0)
 ) -> Interval:
@@ -285,7 +248,7 @@ def _mirrored(
     cells = np.stack([cell.ravel() for cell in counts], axis=1)
     there = ~np.isnan(cells).any(axis=1)
     n = int(there.sum())
-    # Thousands of pairs hold few distinct counts, and those of b against a are the same again.
+    # Thousands of pairs have few distinct counts, and those of b against a are mirrored.
     both_ways = np.concatenate([cells[there], cells[there][:, [2, 3, 0, 1]]])
     distinct, where = np.unique(both_ways, axis=0, return_inverse=True)
     limits = np.clip(lower(Counts(*distinct.T)), *bracket)[where]
@@ -294,15 +257,51 @@ def _mirrored(
     return Interval(low.reshape(counts.n_a.shape), high.reshape(counts.n_a.shape))
 
 
+def fisher_mid_p(counts: Counts) -> FloatArray:
+    """Two-sided mid-p value of Fisher's test: twice the smaller tail [Lan61]_.
+
+    Counts half of the probability of the observed table; the exact test has much less power.
+    """
+    shape = counts.n_a.shape
+    # The tail is summed over the model with the smaller share right, exchanged to be b.
+    b_has_more = counts.difference > 0
+    x = Counts(*(np.where(b_has_more, q, p) for p, q in zip(counts, counts.exchanged, strict=True)))
+    cells = np.stack([cell.ravel() for cell in x], axis=1)
+    there = ~np.isnan(cells).any(axis=1)
+    distinct, where = np.unique(cells[there], axis=0, return_inverse=True)
+    width = int(distinct[:, 2].max(initial=0)) + 1
+    step = max(BLOCK_SIZE // width, 1)
+    tails = [_mid_p_tail(distinct[i : i + step]) for i in range(0, len(distinct), step)]
+    p_values = np.full(there.shape, np.nan)
+    p_values[there] = np.minimum(2 * np.concatenate([np.zeros(0), *tails]), 1.0)[where]
+    return p_values.reshape(shape)
+
+
+def _mid_p_tail(cells: FloatArray) -> FloatArray:
+    """P(X < right_b) + P(X = right_b)/2 of b's right answers, given the total."""
+    right_a, n_a, right_b, n_b = (cells[:, k : k + 1] for k in range(4))
+    total = right_a + right_b
+    most = int(right_b.max(initial=0))
+    x = np.arange(most + 1, dtype=np.float64)
+    possible = (x <= right_b) & (x >= total - n_a)
+    inside = np.where(possible, x, right_b)
+    log_ways = _log_choose(n_b, inside) + _log_choose(n_a, total - inside)
+    chance = np.exp(log_ways - _log_choose(n_a + n_b, total))
+    return (chance * np.where(x == right_b, 0.5, 1.0) * possible).sum(axis=1)
+
+
+def _log_choose(n: FloatArray, k: FloatArray) -> FloatArray:
+    """Log of the binomial coefficient."""
+    return np.asarray(-special.betaln(n - k + 1, k + 1) - np.log(n + 1), dtype=np.float64)
+
+
 def beta_difference(
     counts: Counts, *, confidence_level: float, prior: tuple[float, float]
 ) -> Posterior:
     """Posterior of the difference b - a, equal tails, extended to hold the estimate.
 
-    Exchanging a and b changes the sign of the limits, exactly; with equal counts each is better
-    with probability ½, exactly.
+    With equal counts P(b is better) is exactly ½.
 
-    >>> from evalstats_plugin.stats.unpaired import independent_counts
     >>> counts = independent_counts(12, 20, 15, 20)
     >>> found = beta_difference(counts, confidence_level=0.95, prior=(1, 1))
     >>> print(f"{found.low:.4f} {found.high:.4f} {found.prob_better:.6f}")
@@ -312,13 +311,15 @@ def beta_difference(
     return _holding(found, counts.difference)
 
 
-def ratio(counts: Counts, *, confidence_level: float, prior: tuple[float, float]) -> Posterior:
+def beta_ratio(counts: Counts, *, confidence_level: float, prior: tuple[float, float]) -> Posterior:
     """Posterior of the ratio b : a, equal tails, extended to hold the estimate."""
     found = beta_contrast(posteriors(counts, prior=prior), "log ratio", confidence_level)
     return _exponentiated(_holding(found, counts.log_ratio))
 
 
-def odds_ratio(counts: Counts, *, confidence_level: float, prior: tuple[float, float]) -> Posterior:
+def beta_odds_ratio(
+    counts: Counts, *, confidence_level: float, prior: tuple[float, float]
+) -> Posterior:
     """Posterior of the odds ratio b : a, equal tails, extended to hold the estimate."""
     found = beta_contrast(posteriors(counts, prior=prior), "log odds ratio", confidence_level)
     return _exponentiated(_holding(found, counts.log_odds_ratio))
@@ -326,33 +327,12 @@ def odds_ratio(counts: Counts, *, confidence_level: float, prior: tuple[float, f
 
 def posteriors(counts: Counts, *, prior: tuple[float, float]) -> Betas:
     """Beta posteriors of the share of items that each model gets right."""
-    if min(prior) <= 0:
-        raise ValueError(f"a Beta prior needs two positive numbers, got {prior}")
-    right_a, n_a, right_b, n_b = counts
-    right, wrong = prior
-    return Betas(right_a + right, n_a - right_a + wrong, right_b + right, n_b - right_b + wrong)
-
-
-def matched(scores: ArrayLike, *, bounds: tuple[float, float], mass: float) -> FloatArray:
-    """Shapes of the Beta variables that stand for the posteriors of bounded means.
-
-    With mean and variance of the posterior of `bounded.dirichlet_process`, in units of the bounds;
-    from scores (..., M), shape (2, ...), NaN without any.
-    """
-    low, high = bounds
-    unit = (np.asarray(scores, dtype=np.float64) - low) / (high - low)
-    seen = ~np.isnan(unit)
-    values = np.where(seen, unit, 0.0)
-    total = seen.sum(axis=-1) + 2 * mass
-    mean = (values.sum(axis=-1) + mass) / total
-    squares = np.where(seen, values - mean[..., None], 0.0) ** 2
-    spread = (squares.sum(axis=-1) + mass * (mean**2 + (1 - mean) ** 2)) / total
-    size = np.where(seen.any(axis=-1), mean * (1 - mean) * (total + 1) / spread - 1, np.nan)
-    return np.stack([mean * size, (1 - mean) * size])
+    of_a = bounded.beta_posterior(counts.right_a, counts.n_a, prior)
+    return Betas(*of_a, *bounded.beta_posterior(counts.right_b, counts.n_b, prior))
 
 
 def _holding(found: Posterior, estimate: FloatArray) -> Posterior:
-    """Extended to an estimate, where there is one."""
+    """Extend the limits to hold the estimate; NaN where there is no posterior."""
     there = ~np.isnan(found.low)
     return found._replace(
         low=np.where(there, np.fmin(found.low, estimate), np.nan),
@@ -364,14 +344,6 @@ def _exponentiated(found: Posterior) -> Posterior:
     return found._replace(low=np.exp(found.low), high=np.exp(found.high))
 
 
-class Welch(NamedTuple):
-    """Difference b - a, its standard error and its degrees of freedom, each of shape (P,)."""
-
-    difference: FloatArray
-    std_error: FloatArray
-    degrees_of_freedom: FloatArray
-
-
 def mover_dp(
     scores: ArrayLike,
     a: IntArray,
@@ -381,15 +353,15 @@ def mover_dp(
     mass: float,
     confidence_level: float,
 ) -> Interval:
-    """Difference by both means' Dirichlet-process intervals, squared and added [ZD08]_ [Fer73]_.
+    """Square-and-add of the two Dirichlet-process intervals, for the difference [ZD08]_ [Fer73]_.
 
-    What `unpaired.newcombe` is with Wilson's intervals, for bounded scores (N, M), NaN for padding.
+    As `newcombe` with Wilson's intervals, for bounded scores (N, M), NaN for padding.
     """
     scores = np.asarray(scores, dtype=np.float64)
     of_each = bounded.dirichlet_process(
         scores, bounds=bounds, mass=mass, confidence_level=confidence_level
     )
-    mean = _means(scores)
+    mean = moments(scores).mean
     below, above = mean - of_each.low, of_each.high - mean
     difference = mean[b] - mean[a]
     return Interval(
@@ -408,15 +380,15 @@ def dp_difference(
 ) -> Posterior:
     """Posterior of the difference b - a of two bounded means, equal tails [Fer73]_.
 
-    Each mean's Dirichlet-process posterior, that of `bounded.dirichlet_process`, is replaced by the
-    Beta variable of the same mean and variance: for 0/1 scores the same. Scores (N, M), NaN for
-    padding. Extended where necessary to hold the estimate.
+    The posterior of each mean is the Beta variable with the mean and variance of the Dirichlet
+    process of `bounded.dirichlet_process`: exact for 0/1 scores. Scores (N, M), NaN for padding.
+    Extended where necessary to hold the estimate.
     """
     scores = np.asarray(scores, dtype=np.float64)
-    right, wrong = matched(scores, bounds=bounds, mass=mass)
+    right, wrong = dirichlet_process_betas(scores, bounds=bounds, mass=mass)
     betas = Betas(right[a], wrong[a], right[b], wrong[b])
     found = beta_contrast(betas, "difference", confidence_level)
-    mean, width = _means(scores), bounds[1] - bounds[0]
+    mean, width = moments(scores).mean, bounds[1] - bounds[0]
     difference = mean[b] - mean[a]
     low = np.minimum(width * found.low, difference)
     return Posterior(low, np.maximum(width * found.high, difference), found.prob_better)
@@ -425,22 +397,44 @@ def dp_difference(
 def dp_prob(
     scores: ArrayLike, a: IntArray, b: IntArray, *, bounds: tuple[float, float], mass: float
 ) -> FloatArray:
-    """Posterior probability that b's mean is higher, as of `dp_difference`."""
-    right, wrong = matched(scores, bounds=bounds, mass=mass)
+    """Posterior probability that b's mean is higher, as in `dp_difference`."""
+    right, wrong = dirichlet_process_betas(scores, bounds=bounds, mass=mass)
     return beta_prob_better(Betas(right[a], wrong[a], right[b], wrong[b]))
 
 
-def _means(scores: FloatArray) -> FloatArray:
-    seen = ~np.isnan(scores)
-    with np.errstate(invalid="ignore"):
-        return np.where(seen, scores, 0.0).sum(axis=-1) / seen.sum(axis=-1)
+def dirichlet_process_betas(
+    scores: ArrayLike, *, bounds: tuple[float, float], mass: float
+) -> FloatArray:
+    """Shapes of Beta variables that approximate Dirichlet-process posteriors of bounded means.
+
+    They have the mean and variance of the posterior of `bounded.dirichlet_process`, on the scale
+    [0, 1]. Shape (2, ...) from scores (..., M); NaN without scores.
+    """
+    low, high = bounds
+    unit = (np.asarray(scores, dtype=np.float64) - low) / (high - low)
+    seen = ~np.isnan(unit)
+    values = np.where(seen, unit, 0.0)
+    total = seen.sum(axis=-1) + 2 * mass
+    mean = (values.sum(axis=-1) + mass) / total
+    squares = np.where(seen, values - mean[..., None], 0.0) ** 2
+    spread = (squares.sum(axis=-1) + mass * (mean**2 + (1 - mean) ** 2)) / total
+    size = np.where(seen.any(axis=-1), mean * (1 - mean) * (total + 1) / spread - 1, np.nan)
+    return np.stack([mean * size, (1 - mean) * size])
+
+
+class Welch(NamedTuple):
+    """Difference b - a, its standard error and its degrees of freedom, each of shape (P,)."""
+
+    difference: FloatArray
+    std_error: FloatArray
+    degrees_of_freedom: FloatArray
 
 
 def welch(totals: ArrayLike, sizes: ArrayLike, a: IntArray, b: IntArray) -> Welch:
-    """Difference of two means with unequal variances [Wel47]_, items in clusters or not.
+    """Welch's difference of two means with unequal variances [Wel47]_, clustered items or not.
 
-    By what each cluster adds up to, as for `clustered.moments`, shape (N, C); an item of none is a
-    cluster of size 1. The standard error is NaN for one cluster, and 0 where there is no spread.
+    `totals` and `sizes` are those of `clustered.cluster_moments`, shape (N, C); an item without a
+    cluster is a cluster of size 1. The standard error is NaN for one cluster, and 0 without spread.
     """
     found = cluster_moments(totals, sizes)
     n, mean, square = found.n, found.mean, found.cr1**2
@@ -456,27 +450,24 @@ def welch_t(
     """Difference ± Student's t quantile × standard error of `welch`; NaN without any spread."""
     difference, error, freedom = welch(totals, sizes, a, b)
     error = np.where(error > 0, error, np.nan)
-    half = -special.stdtrit(freedom, tail_probability(confidence_level)) * error
+    half = t_quantile(freedom, confidence_level=confidence_level) * error
     return Interval(difference - half, difference + half)
 
 
 def welch_prob(totals: ArrayLike, sizes: ArrayLike, a: IntArray, b: IntArray) -> FloatArray:
     """P(b's mean is higher) by the t distribution of `welch_t`.
 
-    Its limits are the quantiles. ½ where neither has a spread and the means are equal; NaN where
-    they are not, for want of any spread to judge by.
+    Without spread, ½ where the means are equal and NaN where they differ, because the scores do not
+    vary.
     """
-    difference, error, freedom = welch(totals, sizes, a, b)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        prob = special.stdtr(freedom, difference / error)
-    return np.where(error > 0, prob, np.where((error == 0) & (difference == 0), 0.5, np.nan))
+    return t_prob_positive(*welch(totals, sizes, a, b))
 
 
 def two_sided(prob: FloatArray) -> FloatArray:
     """Two-sided p-value of equality from the probability that b is better.
 
-    Of `welch_prob` Welch's t test. Of `dp_difference` it is as often below its level as it should
-    for few scores too, where Welch's for unequal numbers of skewed scores is twice as often.
+    With `welch_prob` this is Welch's t test. With `dp_difference` the test keeps its level for few
+    scores too, where Welch's with unequal numbers of skewed scores rejects twice as often.
 
     >>> float(two_sided(np.array(0.99)).round(6))
     0.02
@@ -484,16 +475,8 @@ def two_sided(prob: FloatArray) -> FloatArray:
     return 2 * np.minimum(prob, 1 - prob)
 
 
-class Posterior(NamedTuple):
-    """An interval of b's contrast to a, and the probability that b is better."""
-
-    low: FloatArray
-    high: FloatArray
-    prob_better: FloatArray
-
-
 class Betas(NamedTuple):
-    """Shapes of independent Beta variables: arrays of one shape, NaN where there is none."""
+    """Shapes of two independent Beta variables: arrays of one shape, NaN where there is none."""
 
     right_a: FloatArray
     wrong_a: FloatArray
@@ -518,7 +501,7 @@ def beta_contrast(betas: Betas, of: Contrast, confidence_level: float) -> Poster
 
 
 def beta_prob_better(betas: Betas) -> FloatArray:
-    """Posterior probability that b is better, alone."""
+    """Posterior probability that b is better, without limits."""
     tables = np.stack([x.ravel() for x in betas], axis=1)
     there, distinct, where = _both_ways(tables)
     parts = [
@@ -532,31 +515,49 @@ def beta_prob_better(betas: Betas) -> FloatArray:
     return prob.reshape(betas.right_a.shape)
 
 
-def _both_ways(tables: FloatArray) -> tuple[NDArray[np.bool_], FloatArray, IntArray]:
-    """Which tables there are, the distinct ones of b against a and of a against b, and where.
+def _both_ways(tables: FloatArray) -> tuple[BoolArray, FloatArray, IntArray]:
+    """Which tables are not NaN, the distinct ones of both orders, and their indices.
 
-    Thousands of pairs hold few distinct counts.
+    Thousands of pairs have few distinct counts. The tables of b against a come first.
     """
-    there: NDArray[np.bool_] = np.asarray(~np.isnan(tables).any(axis=1))
+    there: BoolArray = np.asarray(~np.isnan(tables).any(axis=1))
     both = np.concatenate([tables[there], tables[there][:, [2, 3, 0, 1]]])
     distinct, where = np.unique(both, axis=0, return_inverse=True)
     return there, distinct, where
 
 
 def _ahead(behind: FloatArray) -> FloatArray:
-    """P(a ≤ b) from P(b ≤ a) and, after those, P(a ≤ b): they add up to 1 but for rounding."""
+    """P(a ≤ b) from P(b ≤ a) followed by P(a ≤ b), which add up to 1 but for rounding."""
     b_behind, a_behind = np.split(behind, 2)
     return a_behind / (b_behind + a_behind)
 
 
+def _solve(tables: FloatArray, of: Contrast, tail: float) -> FloatArray:
+    """Lower limit, and the probability that the contrast is below 0, of tables (rows, 4)."""
+    pairs = _known_best(tables, of)
+    target = float(special.ndtri(tail))
+
+    def excess(x: FloatArray, rows: IntArray) -> tuple[FloatArray, FloatArray]:
+        value, density = pairs.below(x, rows)
+        # On the normal scale the distribution is nearly linear.
+        score = special.ndtri(np.clip(value, 1e-300, 1 - 1e-16))
+        return score - target, density * np.exp(score**2 / 2) * np.sqrt(2 * np.pi)
+
+    means, variances = _moments(tables, of)
+    start = means[1] - means[0] + target * np.sqrt(variances.sum(axis=0))
+    limit = 1 - 1e-12 if of == "difference" else 500.0
+    lower = increasing_root(excess, start, bracket=(-limit, limit), tolerance=1e-8)
+    return np.stack([lower, pairs.below(np.zeros(len(tables)))[0]])
+
+
 class _Pairs(NamedTuple):
-    """Pairs of Beta variables, the better known first: the other's distribution is smoother."""
+    """Pairs of Beta variables, the one with less variance first: the other is smoother."""
 
     tables: FloatArray
     margins: FloatArray
-    """From 0 to the lower quantile, and from the upper one to 1, neither lost to rounding."""
+    """Lower quantile, and complement of the upper quantile, both without cancellation."""
     sign: FloatArray
-    """-1 where the better known is b, the contrast to which is that of b to a turned round."""
+    """-1 where the first is b, so that the contrast is reversed."""
     of: Contrast
 
     def below(
@@ -571,7 +572,7 @@ class _Pairs(NamedTuple):
 
 
 def _known_best(tables: FloatArray, of: Contrast) -> _Pairs:
-    """Put the variable first that varies less."""
+    """Put the variable with less variance first."""
     _, variances = _moments(tables, of)
     a_first = variances[0] <= variances[1]
     tables = np.where(a_first[:, None], tables, tables[:, [2, 3, 0, 1]])
@@ -586,48 +587,14 @@ def _known_best(tables: FloatArray, of: Contrast) -> _Pairs:
     return _Pairs(tables, margins, np.where(a_first, 1.0, -1.0), of)
 
 
-def _solve(tables: FloatArray, of: Contrast, tail: float) -> FloatArray:
-    """Lower limit, and the probability that the contrast is below 0, of tables (rows, 4)."""
-    pairs = _known_best(tables, of)
-    target = float(special.ndtri(tail))
-
-    def excess(x: FloatArray, rows: IntArray) -> tuple[FloatArray, FloatArray]:
-        value, density = pairs.below(x, rows)
-        # On the normal scale the distribution is nearly a straight line.
-        score = special.ndtri(np.clip(value, 1e-300, 1 - 1e-16))
-        return score - target, density * np.exp(score**2 / 2) * np.sqrt(2 * np.pi)
-
-    means, variances = _moments(tables, of)
-    start = means[1] - means[0] + target * np.sqrt(variances.sum(axis=0))
-    limit = 1 - 1e-12 if of == "difference" else 500.0
-    lower = increasing_root(excess, start, bracket=(-limit, limit), tolerance=1e-8)
-    return np.stack([lower, pairs.below(np.zeros(len(tables)))[0]])
-
-
-def _row_sums(weight: FloatArray, values: FloatArray) -> FloatArray:
-    return np.asarray(np.einsum("pn,pn->p", weight, values), dtype=np.float64)
-
-
-class _Range(NamedTuple):
-    """A range within [0, 1], and a number in it: `before` + length · share, and what is after."""
-
-    before: FloatArray
-    length: FloatArray
-    after: FloatArray
-
-    def at(self, share: FloatArray, rest: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return a number and what is missing of it to 1, without cancellation."""
-        return self.before + self.length * share, self.after + self.length * rest
-
-
 def _cdf_and_density(
     tables: FloatArray, margins: FloatArray, x: FloatArray, of: Contrast
 ) -> tuple[FloatArray, FloatArray]:
     """P(contrast of b to a ≤ x) and its derivative, of tables (rows, 4).
 
-    For x < 0 the integral over a of its density times P(b is no more than x ahead), for x > 0 that
-    of P(b is more than x ahead): each vanishes where a's range is cut off. By the trapezoid rule
-    in a coordinate that stretches both ends of that range.
+    The integral over a of its density times P(b is at most x ahead) for x < 0, and P(b is more than
+    x ahead) for x > 0: each vanishes where a's range is cut off. Trapezoid rule in a coordinate
+    that stretches both ends of that range.
     """
     right_a, wrong_a, right_b, wrong_b = (tables[:, k : k + 1] for k in range(4))
     of_a, of_b = _ranges(x[:, None], of)
@@ -654,26 +621,16 @@ def _cdf_and_density(
     return np.where(ahead, 1 - total, total), _row_sums(weight, b_density)
 
 
-def _nodes(
-    margins: FloatArray, x: FloatArray, of_a: _Range, of_b: _Range, of: Contrast
-) -> tuple[FloatArray, FloatArray]:
-    """Equally spaced nodes over what is not negligible, and the step."""
-    below, above = margins[0], margins[1]
-    lowest: FloatArray = (below[:, :1] - of_a.before) / of_a.length
-    highest: FloatArray = (above[:, :1] - of_a.after) / of_a.length
-    if of != "log odds ratio":
-        from_b: FloatArray = (below[:, 1:] - of_b.before) / of_b.length
-        to_b: FloatArray = (above[:, 1:] - of_b.after) / of_b.length
-        lowest = np.where(x > 0, lowest, np.maximum(lowest, from_b))
-        highest = np.where(x > 0, np.maximum(highest, to_b), highest)
-    first, last = _stretched(lowest), -_stretched(highest)
-    span = np.maximum(last - first, 0)
-    return first + span * np.linspace(0, 1, NODES), span / (NODES - 1)
+class _Range(NamedTuple):
+    """A range within [0, 1]: its start, its length, and the complement of its end."""
 
+    before: FloatArray
+    length: FloatArray
+    after: FloatArray
 
-def _stretched(share: FloatArray) -> FloatArray:
-    """Coordinate of a share of the range, doubly exponentially close to the ends."""
-    return np.arcsinh(special.logit(np.clip(share, 1e-32, 1 - 1e-12)) / 2)
+    def at(self, share: FloatArray, rest: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the number at a share of the range, and its complement, without cancellation."""
+        return self.before + self.length * share, self.after + self.length * rest
 
 
 def _ranges(x: FloatArray, of: Contrast) -> tuple[_Range, _Range]:
@@ -692,6 +649,28 @@ def _ranges(x: FloatArray, of: Contrast) -> tuple[_Range, _Range]:
     return everything, everything
 
 
+def _nodes(
+    margins: FloatArray, x: FloatArray, of_a: _Range, of_b: _Range, of: Contrast
+) -> tuple[FloatArray, FloatArray]:
+    """Equally spaced nodes over the range with non-negligible density, and the step."""
+    below, above = margins[0], margins[1]
+    lowest: FloatArray = (below[:, :1] - of_a.before) / of_a.length
+    highest: FloatArray = (above[:, :1] - of_a.after) / of_a.length
+    if of != "log odds ratio":
+        from_b: FloatArray = (below[:, 1:] - of_b.before) / of_b.length
+        to_b: FloatArray = (above[:, 1:] - of_b.after) / of_b.length
+        lowest = np.where(x > 0, lowest, np.maximum(lowest, from_b))
+        highest = np.where(x > 0, np.maximum(highest, to_b), highest)
+    first, last = _stretched(lowest), -_stretched(highest)
+    span = np.maximum(last - first, 0)
+    return first + span * np.linspace(0, 1, NODES), span / (NODES - 1)
+
+
+def _stretched(share: FloatArray) -> FloatArray:
+    """Coordinate of a share of the range, doubly exponentially close to the ends."""
+    return np.arcsinh(special.logit(np.clip(share, 1e-32, 1 - 1e-12)) / 2)
+
+
 def _log_density(
     right: FloatArray, wrong: FloatArray, p: FloatArray, not_p: FloatArray
 ) -> FloatArray:
@@ -706,9 +685,13 @@ def _moments(tables: FloatArray, of: Contrast) -> tuple[FloatArray, FloatArray]:
     n = right + wrong
     if of == "difference":
         return right / n, right * wrong / (n**2 * (n + 1))
-    # A Beta variable is made of two independent gamma variables, right and wrong.
+    # A Beta variable is a ratio of two independent gamma variables, right and wrong.
     if of == "log ratio":
         mean = special.digamma(right) - special.digamma(n)
         return mean, special.polygamma(1, right) - special.polygamma(1, n)
     mean = special.digamma(right) - special.digamma(wrong)
     return mean, special.polygamma(1, right) + special.polygamma(1, wrong)
+
+
+def _row_sums(weight: FloatArray, values: FloatArray) -> FloatArray:
+    return np.asarray(np.einsum("pn,pn->p", weight, values), dtype=np.float64)

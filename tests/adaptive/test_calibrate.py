@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 from scipy import special
 
-from evalstats_plugin.adaptive.calibrate import adaptive_session, item_bank, left_out, pilot_items
+from evalstats_plugin.adaptive.bank import left_out
+from evalstats_plugin.adaptive.calibrate import adaptive_session, item_bank, pilot_items
 from evalstats_plugin.adaptive.stopping import StdError
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.errors import DesignError, SelectionError

@@ -3,7 +3,7 @@ from scipy import special
 
 from evalstats_plugin.adaptive.bank import ItemBank
 from evalstats_plugin.adaptive.misfit import calibrate_misfit, fit_factors, leave_out
-from evalstats_plugin.adaptive.simulate import Options, run_sessions
+from evalstats_plugin.adaptive.simulation import Options, run_sessions
 
 N, M = 160, 200
 

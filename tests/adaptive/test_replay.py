@@ -8,7 +8,8 @@ import pytest
 from evalstats_plugin.adaptive.bank import ItemBank
 from evalstats_plugin.adaptive.calibrate import contents
 from evalstats_plugin.adaptive.plan import Plan
-from evalstats_plugin.adaptive.replay import RAW, Drawing, _rank, replay, simulation
+from evalstats_plugin.adaptive.replaying import replay
+from evalstats_plugin.adaptive.simulation import RAW, _rank, simulate
 from evalstats_plugin.data.responses import Responses, Source
 from evalstats_plugin.errors import DesignError, SelectionError
 
@@ -90,7 +91,7 @@ def test_an_interval_of_a_rank_correlation_holds_as_often_as_it_says():
 def test_the_mean_of_a_random_subset_errs_as_sampling_theory_says():
     """Hypergeometric: √(p q / n) √((M - n) / (M - 1)), absolute, over models."""
     bank = bank_of(200)
-    (row,) = simulation(bank, [20], [RAW], drawing=Drawing(n_models=400), rng=5)
+    (row,) = simulate(bank, [20], [RAW], n_models=400, rng=5)
     theta = np.random.default_rng(0).normal(size=4000)
     p = 1 / (1 + np.exp(-(theta[:, None] * bank.discrimination + bank.intercept)))
     means = p.mean(axis=1)
@@ -102,18 +103,17 @@ def test_the_mean_of_a_random_subset_errs_as_sampling_theory_says():
 
 def test_simulations_are_repeated_by_their_seed_and_refuse_nonsense():
     bank = bank_of()
-    small = Drawing(n_models=8)
-    rows = [simulation(bank, [5, 70], ["random"], drawing=small, rng=seed) for seed in (1, 1, 2)]
+    rows = [simulate(bank, [5, 70], ["random"], n_models=8, rng=seed) for seed in (1, 1, 2)]
 
     assert rows[0].to_dict() == rows[1].to_dict() != rows[2].to_dict()
     assert "no look after 70" in rows[0].notes[-1]
     with pytest.raises(SelectionError, match="no rule is called"):
-        simulation(bank, [5], ["best"])
+        simulate(bank, [5], ["best"])
     with pytest.raises(DesignError, match="70 items wanted"):
-        simulation(bank, [70], ["random"])
+        simulate(bank, [70], ["random"])
     for bad in ({"n_models": 3}, {"misspecified": -1.0}, {"batch": 0}):
         with pytest.raises(DesignError, match="found, expected"):
-            Drawing(**bad)
+            simulate(bank, [5], **bad)
 
 
 def test_contents_of_a_bank_are_those_of_its_items():

@@ -5,7 +5,7 @@ from evalstats_plugin.adaptive.bank import ItemBank
 from evalstats_plugin.adaptive.scoring import anchor_points, anchor_scores
 from evalstats_plugin.adaptive.selection import SympsonHetter
 from evalstats_plugin.adaptive.session import AdaptiveSession
-from evalstats_plugin.adaptive.simulate import (
+from evalstats_plugin.adaptive.simulation import (
     Options,
     accuracy,
     draw_models,

@@ -13,8 +13,8 @@ from adaptive_logs import TASKS, change_item, draw_logs
 from click.testing import CliRunner, Result
 
 from evalstats_plugin.adaptive.bank import ItemBank
-from evalstats_plugin.adaptive.replay import RIVALS
 from evalstats_plugin.adaptive.selection import RULE_NAMES
+from evalstats_plugin.adaptive.simulation import RIVALS
 from evalstats_plugin.cli import main
 from evalstats_plugin.cli.adapt import options, simulate
 

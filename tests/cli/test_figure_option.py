@@ -50,7 +50,7 @@ def _ran(*arguments: str | Path) -> Result:
 
 COMMANDS = {
     "report": ("forest", "variance-parts"),
-    "report --model hierarchical:per-task": ("forest", "shrinkage"),
+    "pool --model per-task": ("forest", "shrinkage"),
     "compare --task easy": ("matrix", "differences", "ranks"),
     "irt --item-model rasch": ("forest", "curves", "information", "wright", "item-fit"),
     "power --task easy": ("power", "variance-parts"),
@@ -85,7 +85,8 @@ def test_every_figure_of_a_command_is_written_beside_its_table(
 def test_help_lists_the_figures_there_are() -> None:
     """Each command its own; all of the table but two are of some command."""
     given = {
-        "report": "forest, shrinkage, variance-parts",
+        "report": "forest, variance-parts",
+        "pool": "forest, shrinkage",
         "compare": "matrix, differences, ranks",
         "irt": "forest, curves, information, wright, item-fit",
         "power": "variance-parts, power",

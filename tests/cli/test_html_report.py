@@ -59,7 +59,7 @@ def test_a_page_is_written_beside_what_is_printed(run: Run, logs: Path, tmp_path
 
 
 def test_a_baseline_is_for_the_pages_comparisons(logs: Path, tmp_path: Path) -> None:
-    """Without --html it is an option of hierarchical models only; a model that is not there."""
+    """A model that is not there is refused."""
     write_log(logs, "o", {"t": [0.0, 1.0] * 6})
     place = tmp_path / "report.html"
     assert _invoke("report", logs, "--html", place, "--baseline", "n").exit_code == 0
@@ -157,11 +157,3 @@ def test_a_place_that_cannot_be_written_is_an_error(logs: Path) -> None:
     assert done.exit_code == 2
     assert "cannot be written" in done.stderr
     assert "Traceback" not in done.stderr
-
-
-def test_a_hierarchical_model_has_no_page(logs: Path, tmp_path: Path) -> None:
-    """It is refused, not left out."""
-    done = _invoke("report", logs, "--html", tmp_path / "x.html", "--model", "hierarchical")
-
-    assert done.exit_code == 2
-    assert "--html and --model hierarchical found together" in done.stderr

@@ -266,7 +266,10 @@ def test_large_fits_tell_their_cost_beforehand(
     ("code", "banned"),
     [
         ("import evalstats_plugin", {"torch", "numpy"}),
-        ("from evalstats_plugin import fit_irt, irt, score_models\nirt.IRTFit", {"torch", "pandas"}),
+        (
+            "from evalstats_plugin import fit_irt, irt, score_models\nirt.IRTFit",
+            {"torch", "pandas"},
+        ),
         (
             "from evalstats_plugin.cli import main\nmain(['irt', '--help'], standalone_mode=False)",
             {"torch", "numpy", "scipy", "pandas"},

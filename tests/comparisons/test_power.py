@@ -10,7 +10,7 @@ import pytest
 
 import evalstats_plugin as es
 from evalstats_plugin.comparisons import PowerAssumptions, PowerDesign
-from evalstats_plugin.comparisons.pilot import EXACT
+from evalstats_plugin.comparisons.power import EXACT
 from evalstats_plugin.errors import DesignError, SelectionError
 from evalstats_plugin.stats.power import TAILS, paired_power
 

@@ -19,21 +19,21 @@ from evalstats_plugin.hierarchical import fit_capabilities
 from evalstats_plugin.hierarchical.engines.capabilities import CodeOptions, compare_held_out
 from evalstats_plugin.hierarchical.engines.crossed import CrossedModel
 from evalstats_plugin.hierarchical.engines.crossed_fit import Counts as EvalCounts
-from evalstats_plugin.hierarchical.engines.nested import try_particles
+from evalstats_plugin.hierarchical.engines.nested import try_crossed
 from evalstats_plugin.hierarchical.engines.plates.distributions import (
     Beta,
     Dirichlet,
     Gamma,
     Normal,
 )
-from evalstats_plugin.hierarchical.engines.plates.evidence import Scene, expectation, joint_weights
+from evalstats_plugin.hierarchical.engines.plates.evidence import Scene, weigh, weighted_mean
 from evalstats_plugin.hierarchical.engines.plates.fit import FitOptions, infer
 from evalstats_plugin.hierarchical.engines.plates.model import Latent, Model, Observed, Plate, bind
 from evalstats_plugin.hierarchical.engines.plates.particles import draw_particles, first_proposals
 from evalstats_plugin.irt.bootstrap import bootstrap_abilities
 from evalstats_plugin.irt.estimators.factor import fit_sparse_factor
 from evalstats_plugin.irt.estimators.frozen import fit_curves, unseen_accuracy
-from evalstats_plugin.irt.holdout import held_out
+from evalstats_plugin.irt.holdout import hold_out
 from evalstats_plugin.irt.model.data import counts_of
 from evalstats_plugin.irt.model.simulate import draw_responses, draw_truth
 from evalstats_plugin.ranking.contests.contests import Contests
@@ -108,7 +108,7 @@ def bootstrapped(device: str, estimator: str, item_model: str, over: str) -> Num
 def left_out(device: str, item_model: str) -> Numbers:
     """Predictions of cells, models and items."""
     masks = ("random", "rows", "columns") if item_model == "2pl" else ("rows",)
-    rows = held_out(
+    rows = hold_out(
         answers(12, 20), masks, item_model=item_model, dimensions=1, seeds=[0], device=device
     ).rows
     return {"log_loss": [x.log_loss for x in rows], "auc": [x.auc for x in rows]}
@@ -203,10 +203,9 @@ def weighed(device: str) -> Numbers:
     generator = generator_of(np.random.default_rng(0), place)
     proposals = first_proposals(bound, generator)
     scene = Scene(bound, draw_particles(bound, proposals, 4, generator), {"task": 4, "item": 3})
-    return {
-        "joint": joint_weights(scene, "z").cpu().numpy(),
-        "square": expectation(scene, "z", torch.square).cpu().numpy(),
-    }
+    weights = weigh(scene).weights["z"]
+    square = weighted_mean(bound, weights, scene.particles.values["z"].square(), "z")
+    return {"weights": weights.cpu().numpy(), "square": square.cpu().numpy()}
 
 
 def crossed_particles(device: str) -> Numbers:
@@ -219,7 +218,7 @@ def crossed_particles(device: str) -> Numbers:
         models=np.zeros((3, 0)),
         tasks=np.zeros((2, 0)),
     )
-    return {"ess": try_particles(counts, CrossedModel(), rng, device).ess}
+    return {"ess": try_crossed(counts, CrossedModel(), rng, device).ess}
 
 
 def ratings(device: str, covariance: float | str, draws: int = 12) -> Numbers:

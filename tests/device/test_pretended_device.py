@@ -128,7 +128,7 @@ def test_the_line_of_the_package_is_named():
     with pretended_device() as trips:
         coarse(Items(there(5), there(5)), there(61))
 
-    assert [t.place.split(":")[0] for t in trips if t.kind == "down"] == ["irt/coarse_grid.py"]
+    assert [t.place.split(":")[0] for t in trips if t.kind == "down"] == ["irt/estimators/grid.py"]
     assert caller() == "outside"
 
 

@@ -312,7 +312,7 @@ def test_particles_that_are_asked_for_give_way_where_too_few_count():
 
 def test_poor_particles_of_a_nested_eval_give_way(monkeypatch):
     """Too few, or weights without a mean."""
-    few, heavy = {"FEWEST": 1e9}, {"HEAVIEST": -9.0, "CARRIED": 2.0}
+    few, heavy = {"MIN_PARTICLES": 1e9}, {"MAX_PARETO_K": -9.0, "MIN_SHARE": 2.0}
     for bounds, said in ((few, "effective particles of"), (heavy, "without a mean")):
         with monkeypatch.context() as patch:
             for name, bound in bounds.items():

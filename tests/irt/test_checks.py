@@ -8,11 +8,11 @@ import pytest
 from evalstats_plugin import fit_irt
 from evalstats_plugin.errors import DesignError, SelectionError
 from evalstats_plugin.irt.bootstrap import bootstrap_abilities
-from evalstats_plugin.irt.dif import dif, differential_items, models_like
+from evalstats_plugin.irt.dif import dif, item_dif, models_like
 from evalstats_plugin.irt.estimators.frozen import fit_curves, predict_held_out, score_held_out
 from evalstats_plugin.irt.estimators.refits import BootstrapOptions, bootstrap
-from evalstats_plugin.irt.fitting import expected_seconds, in_words
-from evalstats_plugin.irt.holdout import held_out
+from evalstats_plugin.irt.fitting import duration_in_words, expected_seconds
+from evalstats_plugin.irt.holdout import hold_out
 from evalstats_plugin.irt.model.data import counts_of
 from evalstats_plugin.irt.model.masks import MASKS
 from evalstats_plugin.irt.model.simulate import simulate_responses
@@ -41,7 +41,7 @@ def test_bootstrap_limits_are_the_percentiles_of_the_refits():
 
 def test_what_is_held_out_is_scored_as_the_parts_do():
     """Same seed, same cells, same numbers."""
-    results = held_out(MATRIX, ("rows",), item_model="rasch", seeds=(3,))
+    results = hold_out(MATRIX, ("rows",), item_model="rasch", seeds=(3,))
     counts = counts_of(MATRIX)
     split = MASKS["rows"](np.ones((12, 80), dtype=bool), rng=np.random.default_rng(3))
     p = predict_held_out(lambda c: fit_curves(c, "rasch"), counts, split)
@@ -58,7 +58,7 @@ def test_what_is_held_out_is_scored_as_the_parts_do():
 
 def test_shifted_masks_hold_out_the_ablest_and_the_hardest():
     """Whose answers are right more often, or less."""
-    results = held_out(MATRIX, ("shifted-rows", "shifted-columns"), item_model="rasch", seeds=(0,))
+    results = hold_out(MATRIX, ("shifted-rows", "shifted-columns"), item_model="rasch", seeds=(0,))
     best, hardest = ([b for b in results.calibration if b.mask == row.mask] for row in results)
     means = [np.average([b.observed for b in bins], weights=[b.n_cells for b in bins])
              for bins in (best, hardest)]  # fmt: skip
@@ -70,7 +70,7 @@ def test_shifted_masks_hold_out_the_ablest_and_the_hardest():
 def test_unlike_items_are_those_of_dif_in_the_order_of_their_evidence():
     """Patterns name the models."""
     focal = models_like(["model_1*"], MATRIX.models)
-    results = differential_items(FIT, MATRIX, focal)
+    results = item_dif(FIT, MATRIX, focal)
     found = dif(FIT, MATRIX, focal)
     p = [row.p_value for row in results if row.p_value is not None]
 
@@ -107,5 +107,5 @@ def test_costs_grow_with_models_and_items_and_are_said_roughly():
     assert 100 * small == pytest.approx(large)
     assert expected_seconds("2pl", "mcmc", "binomial", 50, 500) > 20 * small
     assert ["a second or less", "about 50 seconds", "about 20 minutes", "about 3 hours"] == [
-        in_words(x) for x in (0.2, 47, 1100, 9800)
+        duration_in_words(x) for x in (0.2, 47, 1100, 9800)
     ]

@@ -12,10 +12,10 @@ from scipy import stats
 
 from evalstats_plugin import ResponseMatrix
 from evalstats_plugin.irt import suspects
+from evalstats_plugin.irt.fit_statistics import Cells, cells_of
 from evalstats_plugin.irt.fitting import fit_irt
-from evalstats_plugin.irt.item_fit import Cells, cells_of
 from evalstats_plugin.irt.model.simulate import draw_responses, draw_truth
-from evalstats_plugin.irt.suspects import local_dependence, q3
+from evalstats_plugin.irt.suspects import local_dependence, q3, residual_correlations
 
 GOLDEN = Path(__file__).parents[2] / "fixtures" / "golden"
 
@@ -29,7 +29,7 @@ def test_q3_agrees_with_mirt():
     matrix = ResponseMatrix.from_array(np.array(rows, float))
     fit = fit_irt(matrix, "2pl", "mml", options={"nodes": 61, "tolerance": 1e-9})
 
-    np.testing.assert_allclose(q3(cells_of(fit, matrix)), expected, atol=1e-6)
+    np.testing.assert_allclose(q3(fit, matrix), expected, atol=1e-6)
 
 
 def random_cells(n, m, rng):
@@ -41,10 +41,10 @@ def random_cells(n, m, rng):
 def test_missing_cells_leave_the_models_that_took_both(monkeypatch):
     """Pair by pair with NumPy; and blocks of any size give the same bits."""
     cells = random_cells(25, 8, np.random.default_rng(0))
-    found = q3(cells)
+    found = residual_correlations(cells)
     monkeypatch.setattr(suspects, "_BLOCK", 24)
 
-    np.testing.assert_allclose(q3(cells), found, atol=1e-12)
+    np.testing.assert_allclose(residual_correlations(cells), found, atol=1e-12)
     for j, k in itertools.combinations(range(8), 2):
         both = (cells.trials[:, j] > 0) & (cells.trials[:, k] > 0)
         x, y = (cells.residual[both, i] / cells.trials[both, i] for i in (j, k))

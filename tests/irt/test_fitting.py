@@ -10,7 +10,7 @@ import pytest
 from evalstats_plugin import ResponseMatrix
 from evalstats_plugin.errors import DesignError, SelectionError
 from evalstats_plugin.irt.fitting import fit_irt
-from evalstats_plugin.irt.methods import ESTIMATORS, SERVES
+from evalstats_plugin.irt.methods import ESTIMATORS
 from evalstats_plugin.irt.scoring import score_models
 
 pytestmark = pytest.mark.needs("torch")
@@ -76,7 +76,7 @@ def graded(n=6, m=60):
 
 @pytest.mark.parametrize(
     ("estimator", "item_model"),
-    [(name, m) for name in ESTIMATORS for m in SERVES[name] if m != "factor"],
+    [(name, m) for name, e in ESTIMATORS.items() for m in e.item_models if m != "factor"],
 )
 def test_every_estimator_of_the_table_fits(estimator, item_model):
     """In order, with errors, noted, the same again; a row that cannot be run is no row."""

@@ -12,8 +12,8 @@ from scipy import special, stats
 
 from evalstats_plugin import ResponseMatrix
 from evalstats_plugin.errors import DesignError
+from evalstats_plugin.irt.fit_statistics import Cells, cells_of, item_fit, item_totals, mean_squares
 from evalstats_plugin.irt.fitting import fit_irt
-from evalstats_plugin.irt.item_fit import Cells, cells_of, item_fit, item_totals, mean_squares
 from evalstats_plugin.irt.model.simulate import simulate_responses
 
 GOLDEN = Path(__file__).parents[2] / "fixtures" / "golden"

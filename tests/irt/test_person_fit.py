@@ -9,8 +9,8 @@ import pytest
 from scipy import special
 
 from evalstats_plugin import ResponseMatrix
+from evalstats_plugin.irt.fit_statistics import Cells, log_likelihood_z, person_fit
 from evalstats_plugin.irt.fitting import fit_irt
-from evalstats_plugin.irt.item_fit import Cells, likelihood_fit, model_fit
 from evalstats_plugin.irt.model.simulate import simulate_responses
 
 B = np.linspace(-1.5, 1.5, 11)
@@ -25,7 +25,7 @@ def chances(theta):
 
 def fitted(ability):
     p = special.expit(A * (ability[:, None] - B))
-    return likelihood_fit(Cells(PATTERNS, np.ones_like(p), p), A * p * (1 - p))
+    return log_likelihood_z(Cells(PATTERNS, np.ones_like(p), p), A * p * (1 - p))
 
 
 @pytest.mark.parametrize("theta", [-1.0, 0.3])
@@ -61,7 +61,7 @@ def test_a_model_that_answers_by_coin_does_not_fit():
     scores = matrix.scores.copy()
     scores[0, :, 0] = np.random.default_rng(1).integers(0, 2, 150)
     coin = ResponseMatrix.from_array(scores)
-    found = model_fit(fit_irt(coin), coin)
+    found = person_fit(fit_irt(coin), coin)
 
     assert 0 == found["lz_corrected"].argmin()
     assert found["lz_corrected"][0] < -4

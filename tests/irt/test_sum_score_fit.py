@@ -12,8 +12,8 @@ from scipy import special
 
 from evalstats_plugin import ResponseMatrix
 from evalstats_plugin.errors import DesignError
+from evalstats_plugin.irt.fit_statistics import expected_shares, s_x2, sum_score_shares
 from evalstats_plugin.irt.fitting import fit_irt
-from evalstats_plugin.irt.item_fit import expected_shares, sum_score_fit, sum_score_shares
 from evalstats_plugin.irt.model.simulate import draw_responses, draw_truth
 
 GOLDEN = Path(__file__).parents[2] / "fixtures" / "golden"
@@ -31,7 +31,7 @@ def test_it_agrees_with_mirt(name):
     """Statistic and degrees of freedom, those of joined scores among them."""
     rows = [[int(c) for c in pattern] for pattern, n in DATA[name].items() for _ in range(n)]
     matrix = ResponseMatrix.from_array(np.array(rows, dtype=float))
-    found = sum_score_fit(fit_irt(matrix, "2pl", "mml", options=PLAIN), matrix)
+    found = s_x2(fit_irt(matrix, "2pl", "mml", options=PLAIN), matrix)
     statistic, df = MIRT[name]
 
     np.testing.assert_allclose(found.statistic, statistic, atol=1e-3)
@@ -75,7 +75,7 @@ def test_fitting_items_are_accused_as_often_as_the_level_says():
     for seed in range(20):
         rng = np.random.default_rng(seed)
         matrix = draw_responses(draw_truth(rng, 1000, 20, "2pl"), rng)
-        found = sum_score_fit(fit_irt(matrix, "2pl", "mml", options=PLAIN), matrix)
+        found = s_x2(fit_irt(matrix, "2pl", "mml", options=PLAIN), matrix)
         low.append(found.p_value < 0.05)
 
     assert np.mean(low) == pytest.approx(0.05, abs=0.033)
@@ -91,7 +91,7 @@ def test_items_with_other_curves_are_found(item_model):
     bump = 0.1 + 0.8 * np.exp(-((truth.ability) ** 2))
     chance[:, 3] = special.expit(logit) if item_model == "rasch" else bump
     matrix = ResponseMatrix.from_array((rng.random(chance.shape) < chance).astype(float))
-    found = sum_score_fit(fit_irt(matrix, item_model, "mml", options=PLAIN), matrix)
+    found = s_x2(fit_irt(matrix, item_model, "mml", options=PLAIN), matrix)
 
     assert found.p_adjusted[3] < 1e-6
     assert (np.delete(found.p_adjusted, 3) > 0.01).mean() > 0.9
@@ -105,8 +105,8 @@ def test_groups_and_other_fits_have_distributions_too():
     ability = np.where(np.arange(1000) < 500, truth.ability, 1.5 + 0.5 * truth.ability)
     matrix = draw_responses(truth._replace(ability=ability), rng)
     groups = {**PLAIN, "groups": [0] * 500 + [1] * 500}
-    apart = sum_score_fit(fit_irt(matrix, "rasch", "mml", options=groups), matrix)
-    plain = sum_score_fit(fit_irt(matrix, "rasch", "cml"), matrix)
+    apart = s_x2(fit_irt(matrix, "rasch", "mml", options=groups), matrix)
+    plain = s_x2(fit_irt(matrix, "rasch", "cml"), matrix)
 
     assert (apart.p_value < 0.05).mean() < 0.2
     assert "taken as normal with the mean and spread of these models" in plain.notes[0]
@@ -122,7 +122,7 @@ def test_what_has_no_sum_score_is_refused():
     def refused(changed, match):
         other = ResponseMatrix.from_array(changed)
         with pytest.raises(DesignError, match=match):
-            sum_score_fit(fit, other)
+            s_x2(fit, other)
 
     refused(np.where(scores == 1, 0.5, scores), "epochs or partial credit found")
     refused(np.repeat(matrix.scores, 2, axis=2), "epochs or partial credit found")
@@ -130,9 +130,9 @@ def test_what_has_no_sum_score_is_refused():
             "0 of 30 models took all of 10 items")  # fmt: skip
     few = ResponseMatrix.from_array(scores[:3])
     with pytest.raises(DesignError, match="too few to compare groups of scores"):
-        sum_score_fit(fit_irt(few, "2pl", "mml", options={"prior": "weak"}), few)
+        s_x2(fit_irt(few, "2pl", "mml", options={"prior": "weak"}), few)
     hole = scores.copy()
     hole[0, 0] = np.nan
     holed = ResponseMatrix.from_array(hole)
-    found = sum_score_fit(fit_irt(holed, "rasch", "mml", options={"prior": "weak"}), holed)
+    found = s_x2(fit_irt(holed, "rasch", "mml", options={"prior": "weak"}), holed)
     assert "1 of 30 models did not take all items: left out" in found.notes

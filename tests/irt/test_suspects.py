@@ -9,10 +9,10 @@ import pytest
 from scipy import special
 
 from evalstats_plugin import ResponseMatrix
+from evalstats_plugin.irt.fit_statistics import Cells, cells_of
 from evalstats_plugin.irt.fitting import fit_irt
-from evalstats_plugin.irt.item_fit import Cells, cells_of
 from evalstats_plugin.irt.model.simulate import draw_responses, draw_truth
-from evalstats_plugin.irt.suspects import slope_tests, suspects
+from evalstats_plugin.irt.suspects import slope_tests, suspect_items
 
 pytestmark = pytest.mark.needs("torch")
 
@@ -26,7 +26,7 @@ def drawn(seed, n, m, item_model="2pl"):
 @pytest.mark.parametrize(("n", "m"), [(10, 300), (50, 200), (350, 60)])
 def test_sound_items_are_hardly_ever_listed(n, m):
     """Answers drawn from the model: of four data sets, one item in all at most per set."""
-    listed = [len(suspects(fit_irt(x), x)) for x, _ in (drawn(s, n, m) for s in range(4))]
+    listed = [len(suspect_items(fit_irt(x), x)) for x, _ in (drawn(s, n, m) for s in range(4))]
 
     assert sum(listed) <= 4
 
@@ -39,7 +39,7 @@ def test_a_key_turned_round_is_found_by_any_fit(item_model):
     scores = matrix.scores.copy()
     scores[:, middle] = 1 - scores[:, middle]
     turned = replace(matrix, scores=scores)
-    found = suspects(fit_irt(turned, item_model), turned)
+    found = suspect_items(fit_irt(turned, item_model), turned)
     named = {row.item: row.reasons for row in found}
 
     wrong = {item for item, why in named.items() if "its key may be wrong" in " ".join(why)}
@@ -58,7 +58,7 @@ def test_an_item_that_none_gets_right_among_easy_ones_is_listed():
     scores[:, 0] = 0
     clusters = np.repeat(["easy", "hard"], 50)
     broken = replace(matrix, scores=scores, clusters=clusters)
-    found = {row.item: row.reasons for row in suspects(fit_irt(broken, "rasch"), broken)}
+    found = {row.item: row.reasons for row in suspect_items(fit_irt(broken, "rasch"), broken)}
 
     assert "no model gets it right" in " ".join(found["item_0"])
     assert not {f"item_{j}" for j in range(50, 100)} & set(found)
@@ -73,7 +73,7 @@ def test_a_copied_item_names_its_twin_and_noise_is_told():
     coin = np.random.default_rng(3).random(350) < 0.5
     scores[:, 2, 0] = np.where(coin, 1 - scores[:, 0, 0], scores[:, 3, 0])
     odd = ResponseMatrix.from_array(scores)
-    found = {row.item: " ".join(row.reasons) for row in suspects(fit_irt(odd, "rasch"), odd)}
+    found = {row.item: " ".join(row.reasons) for row in suspect_items(fit_irt(odd, "rasch"), odd)}
 
     assert "goes with item item_1 beyond ability" in found["item_0"]
     assert "goes with item item_0 beyond ability" in found["item_1"]
@@ -88,7 +88,7 @@ def test_the_list_is_ready_for_logs():
     scores[:, place] = 1 - scores[:, place]
     tasks = np.where(np.arange(80) == place, "one", "two")
     turned = replace(matrix, scores=scores, tasks=tasks)
-    found = suspects(fit_irt(turned), turned)
+    found = suspect_items(fit_irt(turned), turned)
     entry = found.by_item("one")[f"item_{place}"]
 
     assert "its key may be wrong" in entry["suspect"]
@@ -105,7 +105,7 @@ def test_three_models_do_not_reverse_a_key_by_a_hair():
     matrix = ResponseMatrix.from_array(np.concatenate([follows, odd]).T)
 
     fit = fit_irt(matrix)
-    found = suspects(fit, matrix)
+    found = suspect_items(fit, matrix)
 
     assert -1.645 < slope_tests(cells_of(fit, matrix), fit.ability, 1, 0.5).none[-1] < -1.3
     assert not [row for row in found if "its key may be wrong" in " ".join(row.reasons)]

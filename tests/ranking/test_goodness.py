@@ -1,4 +1,4 @@
-"""Do judges agree, are there circles, and are outcomes foretold?"""
+"""Agreement of judges, cyclic triads, and log loss of predicted outcomes."""
 
 from dataclasses import replace
 from itertools import combinations
@@ -10,9 +10,9 @@ from scipy import special
 from evalstats_plugin.ranking.contests.contests import Contests
 from evalstats_plugin.ranking.goodness import (
     expected_scores,
-    foretold,
     judge_agreement,
     krippendorff_alpha,
+    predictive_fit,
     transitivity,
 )
 from evalstats_plugin.ranking.ratings.bradley_terry import fit_bradley_terry
@@ -31,7 +31,7 @@ PUBLISHED = np.array(
 
 
 @pytest.mark.parametrize(("metric", "alpha"), [("nominal", 0.743), ("interval", 0.849)])
-def test_alpha_is_the_published_one(metric, alpha):
+def test_alpha_agrees_with_published_values(metric, alpha):
     units = np.tile(np.arange(12), (4, 1))
     there = ~np.isnan(PUBLISHED)
     found = krippendorff_alpha(PUBLISHED[there], units[there], metric=metric, rng=0)
@@ -96,7 +96,7 @@ def flat(n, model="bradley-terry"):
     )
 
 
-def test_circles_are_counted_as_kendall_does():
+def test_cyclic_triads_agree_with_kendall():
     """n(n-1)(2n-1)/12 - ½ Σ wins² of random tournaments; a quarter goes round by chance."""
     rng = np.random.default_rng(0)
     n = 9
@@ -112,7 +112,7 @@ def test_circles_are_counted_as_kendall_does():
     assert found.p_value > 0.01
 
 
-def test_stone_paper_scissors_is_no_scale():
+def test_rock_paper_scissors_is_not_transitive():
     """Three that beat each other in a circle, 50 times: no chance does that; a true order does."""
     beats = np.array([[0, 1, 0], [0, 0, 1], [1, 0, 0]], dtype=bool)
     rng = np.random.default_rng(0)
@@ -129,15 +129,15 @@ def test_stone_paper_scissors_is_no_scale():
 def test_log_loss_is_that_of_the_definition():
     """Two of three won at even odds cost log 2 each; a rating of log 2 is what foretells them."""
     contests = Contests.of([0, 0, 1], [1, 1, 0], [1, 1, 1])
-    even = foretold(flat(2), contests)
+    even = predictive_fit(flat(2), contests)
     fit = fit_bradley_terry(contests)
 
     assert (np.log(2), np.log(2)) == pytest.approx(even)
     expected = -(2 * np.log(2 / 3) + np.log(1 / 3)) / 3
-    assert foretold(fit, contests).log_loss == pytest.approx(expected)
+    assert predictive_fit(fit, contests).log_loss == pytest.approx(expected)
 
 
-def test_ties_are_foretold_by_models_that_have_them():
+def test_models_with_ties_predict_ties():
     rng = np.random.default_rng(0)
     i = rng.integers(0, 5, 600)
     j = (i + rng.integers(1, 5, 600)) % 5
@@ -145,7 +145,7 @@ def test_ties_are_foretold_by_models_that_have_them():
     d = x[i] - x[j] + rng.logistic(size=600)
     contests = Contests.of(i, j, np.where(np.abs(d) < 0.5, 0.5, d > 0))
     fit = fit_bradley_terry(contests, ties="rao-kupper")
-    found = foretold(fit, contests)
+    found = predictive_fit(fit, contests)
     shares = np.array([contests.tied.mean(), 1 - contests.tied.mean()])
 
     assert found.constant == pytest.approx(

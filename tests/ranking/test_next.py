@@ -13,12 +13,12 @@ from evalstats_plugin.ranking.contests import outcomes
 from evalstats_plugin.ranking.next import (
     RULES,
     all_pairs,
-    expected_after,
+    expected_covariance,
+    fullrank_scores,
     information_gain,
     next_contests,
     order_information,
-    rare,
-    thompson,
+    thompson_duel,
 )
 
 CURVES = {"probit": special.ndtr, "logit": special.expit}
@@ -41,7 +41,7 @@ def integral(f, m, v, low=-np.inf):
 
 @pytest.mark.parametrize("link", ["probit", "logit"])
 @pytest.mark.parametrize(("m", "v"), [(0.0, 1.0), (1.3, 0.4), (-2.0, 6.0), (0.2, 18.0)])
-def test_closed_forms_are_the_integrals(link, m, v):
+def test_closed_forms_agree_with_integrals(link, m, v):
     """The mixture for the logistic curve is right to 5e-6."""
     curve = CURVES[link]
     tolerance = 1e-9 if link == "probit" else 5e-6
@@ -51,11 +51,11 @@ def test_closed_forms_are_the_integrals(link, m, v):
     assert outcomes.prob_win_and_ahead(m, v, link) == pytest.approx(ahead, abs=tolerance)
     step = 1e-4
     slope = (integral(curve, m + step, v) - integral(curve, m - step, v)) / (2 * step)
-    assert outcomes.slope(m, v, link) == pytest.approx(slope, abs=5e-5)
+    assert outcomes.prob_win_slope(m, v, link) == pytest.approx(slope, abs=5e-5)
 
 
 @pytest.mark.parametrize("link", ["probit", "logit"])
-def test_order_information_is_that_of_the_table_of_outcome_and_sign(link):
+def test_order_information_is_mutual_information_of_outcome_and_sign(link):
     m, v = 0.8, 2.5
     both = integral(CURVES[link], m, v, low=0.0)
     win, ahead = integral(CURVES[link], m, v), special.ndtr(m / np.sqrt(v))
@@ -69,7 +69,7 @@ def test_order_information_is_that_of_the_table_of_outcome_and_sign(link):
 
 
 @pytest.mark.parametrize("link", ["probit", "logit"])
-def test_the_gain_is_the_entropy_of_the_outcome_less_its_noise(link):
+def test_information_gain_is_outcome_entropy_minus_noise_entropy(link):
     curve = CURVES[link]
     for m, v in ((0.0, 0.5), (1.0, 2.0)):
         noise = integral(lambda d: outcomes.entropy(curve(d)), m, v)
@@ -81,7 +81,7 @@ def test_the_gain_is_the_entropy_of_the_outcome_less_its_noise(link):
 
 
 @pytest.mark.parametrize("link", ["probit", "logit"])
-def test_an_answer_leaves_the_covariance_that_is_expected(link):
+def test_expected_covariance_averages_over_answers(link):
     """By importance weights of draws, averaged over both answers; and not that of no answer."""
     given = belief(4)
     rng = np.random.default_rng(0)
@@ -89,21 +89,21 @@ def test_an_answer_leaves_the_covariance_that_is_expected(link):
     win = CURVES[link](draws[:, 1] - draws[:, 3])
     left = win.mean() * np.cov(draws.T, aweights=win)
     left += (1 - win.mean()) * np.cov(draws.T, aweights=1 - win)
-    expected = expected_after(given.rating, given.covariance, (1, 3), link)
+    expected = expected_covariance(given.rating, given.covariance, (1, 3), link)
 
     np.testing.assert_allclose(expected, left, atol=0.01)
     np.testing.assert_allclose(
-        expected, expected_after(given.rating, given.covariance, (3, 1), link), atol=1e-12
+        expected, expected_covariance(given.rating, given.covariance, (3, 1), link), atol=1e-12
     )
     assert np.abs(given.covariance - left).max() > 0.05
 
 
-def test_thompson_takes_the_best_of_two_draws_that_disagree():
+def test_thompson_duel_uses_two_draws_that_disagree():
     draws = np.array([[3.0, 2.0, 1.0], [3.0, 1.0, 2.0], [1.0, 2.0, 3.0], [1.0, 3.0, 2.0]])
-    assert (0, 2) == thompson(draws)
+    assert (0, 2) == thompson_duel(draws)
     # All agree: the second best of the last draw.
-    assert (0, 2) == thompson(draws[:2])
-    first, second = thompson(np.stack([draws, draws[::-1]]))
+    assert (0, 2) == thompson_duel(draws[:2])
+    first, second = thompson_duel(np.stack([draws, draws[::-1]]))
     np.testing.assert_array_equal(first, [0, 1])
     np.testing.assert_array_equal(second, [2, 2])
 
@@ -122,7 +122,7 @@ def test_fullranks_rule_is_its_formula_and_never_looks_at_who_won():
         expected = ((steps @ delta) ** 2).sum(axis=1)
         counts = np.zeros((n, n))
         np.add.at(counts, (i, j), 1)
-        np.testing.assert_allclose(-(v**2) * rare(counts + counts.T), expected)
+        np.testing.assert_allclose(-(v**2) * fullrank_scores(counts + counts.T), expected)
 
 
 @pytest.mark.parametrize("rule", list(RULES))
@@ -142,7 +142,7 @@ def test_a_batch_has_different_pairs_and_repeats_with_the_seed(rule):
         next_contests(given, rule, 14, counts=counts, avoided=skipped)
 
 
-def test_the_pair_chosen_is_the_one_worth_most():
+def test_the_pair_with_the_highest_score_is_chosen():
     given = belief(8)
     pairs = all_pairs(given.rating, given.covariance)
     value = order_information(pairs.mean, pairs.variance, "logit")
@@ -153,7 +153,7 @@ def test_the_pair_chosen_is_the_one_worth_most():
     assert found.bits == pytest.approx(value[best])
 
 
-def test_a_batch_spreads_over_players_that_say_different_things():
+def test_a_batch_spreads_over_players():
     """Four players that differ by a common part only: one answer tells all about each such pair."""
     group = np.kron(np.eye(2), np.ones((2, 2)))
     covariance = np.kron(np.eye(2), np.ones((2, 2))) + 1e-6 * np.eye(4)
@@ -168,7 +168,7 @@ def test_a_batch_spreads_over_players_that_say_different_things():
     assert chosen[1].bits > 0.5 * chosen[0].bits
 
 
-def test_the_study_of_rules_says_what_the_package_says():
+def test_the_stored_study_of_rules_agrees_with_the_documentation():
     """Numbers that README and help texts rest on; `make validate` makes them anew."""
     study = json.loads(STUDY.read_text())
     found = {(r["link"], r["sd"], r["random_share"], r["rule"]): r for r in study["rules"]}
@@ -186,13 +186,13 @@ def test_the_study_of_rules_says_what_the_package_says():
     assert study["calibration"][-1]["held"]["rank sets by single tests"] < 0.5
 
 
-def test_ties_are_broken_by_chance():
+def test_ties_are_broken_at_random():
     given = SimpleNamespace(rating=np.zeros(5), covariance=np.eye(5))
     seen = {next_contests(given, rule, rng=k)[0][:2] for rule in ("order",) for k in range(60)}
     assert len(seen) == 10
 
 
-def test_what_there_is_not_is_named():
+def test_unknown_names_are_refused_with_the_closest():
     given = belief(3)
     with pytest.raises(SelectionError, match="no rule is called 'ordre'; did you mean order"):
         next_contests(given, "ordre")

@@ -88,7 +88,7 @@ def test_every_estimator_gives_the_same_order_and_repeats_with_the_seed(
     json.dumps(first.to_dict(), allow_nan=False)
 
 
-def test_draws_of_a_posterior_are_what_is_counted() -> None:
+def test_probabilities_are_shares_of_posterior_draws() -> None:
     """40 comparisons: exact draws, whose shape the ranges and probabilities have."""
     found = rank(contests(40), model="thurstone", estimator="exact", options={"draws": 800}, rng=0)
     draws, place = found.draws, [NAMES.index(row.player) for row in found]
@@ -107,7 +107,7 @@ def test_draws_of_a_posterior_are_what_is_counted() -> None:
     assert entropy.low < bounds.high
 
 
-def test_squares_have_players_in_order_and_agree_with_the_rows() -> None:
+def test_square_tables_have_players_in_order_and_agree_with_the_rows() -> None:
     found = rank(contests(), rng=0)
     names = [row.player for row in found]
     ranks = found.rank_distribution()
@@ -127,7 +127,7 @@ def test_squares_have_players_in_order_and_agree_with_the_rows() -> None:
     assert top.set_probability == found[0].prob_best
 
 
-def test_elo_points_are_logits_and_normal_units_in_another_measure() -> None:
+def test_elo_points_rescale_logits_and_probits() -> None:
     """Odds of 10 to 1 are 400 points; one unit of the probit, a chance of .84, is 200√2."""
     given = contests()
     for model, points in (("bradley-terry", 400 / np.log(10)), ("thurstone", 200 * np.sqrt(2))):
@@ -143,7 +143,7 @@ def test_elo_points_are_logits_and_normal_units_in_another_measure() -> None:
             assert (a.prob_best, a.rank_high, "elo") == (b.prob_best, b.rank_high, b.scale)
 
 
-def test_few_clusters_widen_ranges_by_students_t() -> None:
+def test_few_clusters_widen_intervals_by_students_t() -> None:
     """5 prompts: t with 4 degrees of freedom, 2.776 standard errors; P(best) is less sure."""
     given = replace(contests(), cluster=np.arange(300) % 5, clusters=tuple("vwxyz"))
     found = rank(given, rng=0)
@@ -174,7 +174,7 @@ def test_scores_files_and_frames_are_read(tmp_path) -> None:  # pyright: ignore 
     assert {"x", "y", "z"} == {row.player for row in first}
 
 
-def test_one_scale_is_put_to_the_test() -> None:
+def test_goodness_of_fit_is_reported() -> None:
     """Judges, circles, log loss and entropy go with the ranking."""
     given = contests(400)
     judged = replace(given, judge=np.arange(400) % 4, judges=tuple("klmn"))
@@ -185,14 +185,14 @@ def test_one_scale_is_put_to_the_test() -> None:
     assert good.entropy.most == pytest.approx(np.log2(120))
     assert good.transitivity is not None
     assert good.transitivity.n_triads <= 10
-    assert good.foretold is not None
-    assert good.foretold.log_loss < good.foretold.constant
+    assert good.predictive_fit is not None
+    assert good.predictive_fit.log_loss < good.predictive_fit.constant
     assert good.agreement is not None
     assert good.agreement.n_units == 10
     assert rank(given, rng=0).goodness.agreement is None
 
 
-def test_what_there_is_not_is_named() -> None:
+def test_unknown_names_are_refused_with_the_closest() -> None:
     given = contests()
     for wrong, words in (
         ({"model": "bradley-tery"}, "no ranking model is called 'bradley-tery'"),
@@ -230,7 +230,7 @@ def test_two_players_and_one_undefeated_have_finite_rows() -> None:
     assert prior[0].prob_best == pytest.approx(0.5, abs=0.05)
 
 
-def test_intervals_that_take_clusters_for_independent_say_so() -> None:
+def test_a_note_says_if_intervals_ignore_clusters() -> None:
     """Where there are several comparisons on an item, and only then."""
     made = contests(60)
     names = tuple("abcdef")

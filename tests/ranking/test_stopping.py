@@ -10,7 +10,7 @@ from evalstats_plugin.errors import SelectionError
 from evalstats_plugin.ranking.next import Certainty, Stopping, certainty
 
 
-def test_certainty_of_two_players_is_in_closed_form():
+def test_certainty_of_two_players_has_a_closed_form():
     """Regret: the mean of a normal above 0, less where the best is right."""
     m, sd = 0.7, np.sqrt(1.5)
     given = SimpleNamespace(rating=np.array([0.0, m]), covariance=np.diag([1.0, 0.5]))
@@ -40,7 +40,7 @@ def test_certainty_agrees_with_draws():
     assert certainty(SimpleNamespace(rating=np.zeros(1), covariance=np.eye(1))).prob_order == 1
 
 
-def test_each_bar_stops_and_says_why():
+def test_each_goal_stops_and_says_why():
     found = Certainty(0.5, 0.8, 3, 0.9, 0.2)
 
     assert Stopping(prob_best=0.9).reached(found, 10) == (
@@ -54,7 +54,7 @@ def test_each_bar_stops_and_says_why():
     assert Stopping().reached(found, 10) is None
 
 
-def test_bars_that_nothing_passes_are_refused():
+def test_goals_outside_their_range_are_refused():
     with pytest.raises(SelectionError, match="prob_best=95 found"):
         Stopping(prob_best=95)
     with pytest.raises(SelectionError, match="budget=0 found"):

@@ -131,10 +131,11 @@ def test_how_it_went_is_said() -> None:
     assert (
         "Item model 2pl, estimator mml-items: 2 models. Converged after 5 steps, log-likelihood "
         "-12.35."
-    ) == abilities.fitted(FIT)
-    assert "NOT converged after 5 steps" in abilities.fitted(failed)
-    assert "Scored (eap) on 7 items of a saved 2pl fit, which count as known." == abilities.fitted(
-        bank
+    ) == abilities.fit_summary(FIT)
+    assert "NOT converged after 5 steps" in abilities.fit_summary(failed)
+    assert (
+        "Scored (eap) on 7 items of a saved 2pl fit, which count as known."
+        == abilities.fit_summary(bank)
     )
 
 

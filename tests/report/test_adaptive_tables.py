@@ -7,12 +7,8 @@ from dataclasses import replace
 from io import StringIO
 
 from evalstats_plugin.adaptive.calibrate import BankTask
-from evalstats_plugin.adaptive.replay import (
-    AdaptiveTest,
-    AdaptiveTests,
-    RuleError,
-    SimulatedAccuracy,
-)
+from evalstats_plugin.adaptive.replaying import AdaptiveTest, AdaptiveTests, RuleError
+from evalstats_plugin.adaptive.simulation import SimulatedAccuracy
 from evalstats_plugin.data.results import Results
 from evalstats_plugin.report import adaptive
 

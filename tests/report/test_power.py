@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from evalstats_plugin.comparisons.rows import PowerRow
-from evalstats_plugin.report.comparisons import legend, sentence
+from evalstats_plugin.report.comparisons import power_legend, sentence
 
 
 def _row(**more: Any) -> PowerRow:
@@ -59,7 +59,7 @@ def test_an_answer_is_a_sentence(more: dict[str, Any], expected: str) -> None:
 
 def test_the_legend_says_what_counts_as_found() -> None:
     """Ten models at 99 %."""
-    said = legend([_row(n_models=10, confidence_level=0.99)])
+    said = power_legend([_row(n_models=10, confidence_level=0.99)])
 
     assert "for a true difference of 0.05 to be found in 80 of 100 such evals" in said
     assert said.endswith("Found: p ≤ 0.01, allowing for 45 pairs of 10 models.")

@@ -89,7 +89,7 @@ def test_modules_run_and_send_nothing() -> None:
     """No pickle, no sockets, no shell, no code out of files."""
     found = {str(path.relative_to(ROOT)): problems(path.read_text()) for path in SOURCES}
 
-    assert len(found) > 300
+    assert len(found) > 200
     assert {} == {path: wrong for path, wrong in found.items() if wrong}
 
 

@@ -157,8 +157,8 @@ def _drawn(name: str) -> Callable[[Path], object]:
 
     def work(folder: Path) -> object:
         from evalstats_plugin import intervals, read
-        from evalstats_plugin.report.figures import plot_forest
         from evalstats_plugin.report.figures.canvas import save
+        from evalstats_plugin.report.figures.scores import plot_forest
 
         if not made:
             responses = read(LM_EVAL / "0.4.13" / "out", task="es_mc")

@@ -31,11 +31,11 @@ def free() -> str:
 
 
 @pytest.mark.parametrize("who", ["silent", "free"])
-def test_where_no_scheduler_answers_it_is_said_soon(
+def test_a_missing_scheduler_is_reported_soon(
     who: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ):
     """Dask itself tries the second for 30 s, and waits for the first as long as it lives."""
-    monkeypatch.setattr(runtime_workers, "_ANSWER", 0.5)
+    monkeypatch.setattr(runtime_workers, "_ANSWER_TIMEOUT", 0.5)
     address = request.getfixturevalue(who)
     start = time.perf_counter()
     with pytest.raises(DesignError, match=f"no Dask scheduler answers at {address} .*, expected"):
@@ -44,17 +44,19 @@ def test_where_no_scheduler_answers_it_is_said_soon(
     assert time.perf_counter() - start < 15
 
 
-def test_an_address_that_is_none_is_said():
+def test_an_invalid_address_is_reported():
     with pytest.raises(DesignError, match=r"at nonsense \(missing port number"):
         workers(backend="dask", address="nonsense").__enter__()
 
 
 def test_the_time_to_answer_is_short():
-    assert runtime_workers._ANSWER <= 10
+    assert runtime_workers._ANSWER_TIMEOUT <= 10
 
 
-def test_a_cluster_without_workers_or_with_others_is_said(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(runtime_workers, "_PATIENCE", 0.2)
+def test_a_cluster_without_workers_or_with_other_versions_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(runtime_workers, "_WORKER_TIMEOUT", 0.2)
     with (
         distributed.LocalCluster(n_workers=0, dashboard_address=None, host="127.0.0.1") as cluster,
         pytest.raises(DesignError, match="has no workers: start some"),

@@ -92,16 +92,16 @@ def test_permissions_and_links_stay(tmp_path: Path) -> None:
         ("new/x.a", WriteError, "-o .*x.a found, but there is no folder .*new"),
     ],
 )
-def test_places_are_refused_before_the_work(
+def test_output_paths_are_refused_before_the_work(
     tmp_path: Path, name: str, error: type[Exception], message: str
 ) -> None:
     """In the same words, whatever is to be written."""
     (tmp_path / "there").mkdir()
 
     with pytest.raises(error, match=message):
-        files.check_place(tmp_path / name, [".a", ".b", ".c"], asked="-o")
-    assert tmp_path / "x.B" == files.check_place(tmp_path / "x.B", [".a", ".b"])
-    assert "x.a" == files.check_place(tmp_path / "new/x.a", [".a"], makes_folder=True).name
+        files.check_output_path(tmp_path / name, [".a", ".b", ".c"], asked="-o")
+    assert tmp_path / "x.B" == files.check_output_path(tmp_path / "x.B", [".a", ".b"])
+    assert "x.a" == files.check_output_path(tmp_path / "new/x.a", [".a"], makes_folder=True).name
 
 
 def test_where_nothing_can_be_written_nothing_changes(tmp_path: Path) -> None:

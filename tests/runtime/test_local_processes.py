@@ -12,7 +12,7 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from evalstats_plugin.runtime.workers import LocalProcesses, mapped, workers
+from evalstats_plugin.runtime.workers import LocalProcesses, parallel_map, workers
 
 
 def process(_: int) -> int:
@@ -46,7 +46,7 @@ def test_arrays_come_as_they_are() -> None:
     ]  # fmt: skip
     before = [a.copy(order="K") for a in arrays]
     with workers(2):
-        found = list(mapped(partial(described, arrays), [7, 8, 9]))
+        found = list(parallel_map(partial(described, arrays), [7, 8, 9]))
 
     fresh, written = zip(*found, strict=True)
     for a, (shape, dtype, fortran, content) in zip(arrays, fresh[0], strict=True):
@@ -58,30 +58,30 @@ def test_arrays_come_as_they_are() -> None:
         np.testing.assert_array_equal(a, b)
 
 
-def test_results_left_unread_disturb_nobody() -> None:
+def test_unread_results_do_not_disturb_later_maps() -> None:
     """As where an error ends a loop over them, and a traceback keeps them."""
     with workers(2):
         kept = []
         for size in range(20, 40):
-            unread = mapped(abs, range(-size, 0))
+            unread = parallel_map(abs, range(-size, 0))
             kept.append(unread)
             assert list(islice(unread, 2)) == [size, size - 1]
-            assert list(mapped(abs, range(-8, 0))) == [8, 7, 6, 5, 4, 3, 2, 1]
+            assert list(parallel_map(abs, range(-8, 0))) == [8, 7, 6, 5, 4, 3, 2, 1]
             if len(kept) > 3:
                 kept.pop(0).close()
 
 
 def test_processes_serve_all_of_a_block_and_end_with_it() -> None:
     with workers(2):
-        first = set(mapped(process, range(20)))
-        assert set(mapped(process, range(20))) <= first | {os.getpid()}
+        first = set(parallel_map(process, range(20)))
+        assert set(parallel_map(process, range(20))) <= first | {os.getpid()}
         assert os.getpid() not in first
 
     assert len(first) <= 2
     assert not any(map(alive, first))
 
 
-def test_others_are_started_where_one_was_killed() -> None:
+def test_killed_processes_are_restarted() -> None:
     there = LocalProcesses(2)
     try:
         with pytest.raises(BrokenExecutor):
@@ -96,16 +96,16 @@ def _kill_itself(_: int) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_functions_without_a_name_are_handed_out() -> None:
+def test_lambdas_run_in_workers() -> None:
     base = np.arange(4)
     with workers(2):
-        assert list(mapped(lambda k: int(base[k]), range(4))) == [0, 1, 2, 3]
+        assert list(parallel_map(lambda k: int(base[k]), range(4))) == [0, 1, 2, 3]
 
 
-def test_a_process_that_grows_stays() -> None:
+def test_a_growing_process_is_kept() -> None:
     """Loky would end it, with a warning that kills the thread that waits for it."""
     with workers(2):
-        found = list(mapped(_grown, range(12)))
+        found = list(parallel_map(_grown, range(12)))
 
     assert len(set(found)) <= 2
 

@@ -6,7 +6,7 @@ import pytest
 
 from evalstats_plugin.irt.fitting import fit_irt
 from evalstats_plugin.irt.model.simulate import simulate_responses
-from evalstats_plugin.runtime.workers import Progress, tell_progress, telling
+from evalstats_plugin.runtime.workers import Progress, listening, report_progress
 
 MATRIX = simulate_responses(rng=0, n_models=8, n_items=30)[0]
 
@@ -24,10 +24,10 @@ MATRIX = simulate_responses(rng=0, n_models=8, n_items=30)[0]
          {"warm-up draw", "draw"}),
     ],
 )  # fmt: skip
-def test_estimators_tell_every_step(item_model, estimator, options, stages):
+def test_estimators_report_every_step(item_model, estimator, options, stages):
     """Counted up; draws have a total."""
     heard: list[Progress] = []
-    with telling(heard.append):
+    with listening(heard.append):
         fit_irt(MATRIX, item_model, estimator, rng=0, options=options)
     silent = len(heard)
     fit_irt(MATRIX, item_model, estimator, rng=0, options=options)
@@ -39,21 +39,21 @@ def test_estimators_tell_every_step(item_model, estimator, options, stages):
         assert Progress("draw", 5, 5) == heard[-1]
 
 
-def test_listeners_are_for_a_block_alone():
+def test_listeners_apply_inside_their_block_only():
     """Also where it fails; the inner one goes first."""
     outer: list[Progress] = []
     inner: list[Progress] = []
 
     def fail() -> None:
-        with telling(inner.append):
-            tell_progress("a", 1)
+        with listening(inner.append):
+            report_progress("a", 1)
             raise ZeroDivisionError
 
-    with telling(outer.append):
+    with listening(outer.append):
         with pytest.raises(ZeroDivisionError):
             fail()
-        tell_progress("b", 2)
-    tell_progress("c", 3)
+        report_progress("b", 2)
+    report_progress("c", 3)
 
     assert [Progress("a", 1, None)] == inner
     assert [Progress("b", 2, None)] == outer

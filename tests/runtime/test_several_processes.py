@@ -15,7 +15,8 @@ from evalstats_plugin import annotate, strip
 from evalstats_plugin.adaptive.bank import ItemBank
 from evalstats_plugin.adaptive.misfit import calibrate_misfit
 from evalstats_plugin.adaptive.plan import Plan
-from evalstats_plugin.adaptive.replay import ANCHORS, RAW, Drawing, replay, simulation
+from evalstats_plugin.adaptive.replaying import replay
+from evalstats_plugin.adaptive.simulation import ANCHORS, RAW, simulate
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.responses import Responses, Source
 from evalstats_plugin.errors import LogError, WriteError
@@ -26,7 +27,7 @@ from evalstats_plugin.hierarchical.engines.capabilities import (
 )
 from evalstats_plugin.hierarchical.fitting import fit_hierarchical
 from evalstats_plugin.irt.estimators.frozen import fit_curves, unseen_accuracy
-from evalstats_plugin.irt.holdout import held_out
+from evalstats_plugin.irt.holdout import hold_out
 from evalstats_plugin.irt.model.data import Counts, counts_of
 from evalstats_plugin.irt.model.simulate import draw_responses, draw_truth
 from evalstats_plugin.ranking.contests.contests import Contests
@@ -53,7 +54,7 @@ def bank(m: int = 60) -> ItemBank:
 
 
 def predicted() -> Any:
-    return held_out(answers(), ("random", "rows"), seeds=range(2), device="cpu")
+    return hold_out(answers(), ("random", "rows"), seeds=range(2), device="cpu")
 
 
 def unseen() -> Any:
@@ -87,8 +88,7 @@ def misfit() -> Any:
 
 
 def simulated() -> Any:
-    drawing = Drawing(n_models=20)
-    return simulation(bank(), (5, 10), ("information", RAW, ANCHORS), drawing=drawing, rng=1)
+    return simulate(bank(), (5, 10), ("information", RAW, ANCHORS), n_models=20, rng=1)
 
 
 def replayed() -> Any:
@@ -223,7 +223,7 @@ def test_one_log_of_two_names_is_written_by_one_process(tmp_path: Path):
     assert b'"evalstats"' in log.read_bytes()
 
 
-def test_an_analysis_of_ones_own_goes_to_other_processes(tmp_path: Path):
+def test_custom_analyses_run_in_workers(tmp_path: Path):
     level = 0.8
 
     def at_that_level(responses: Any) -> Any:

@@ -25,7 +25,7 @@ from evalstats_plugin.irt.estimators.refits import BootstrapOptions, bootstrap
 from evalstats_plugin.irt.model.data import counts_of
 from evalstats_plugin.irt.model.simulate import draw_responses, draw_truth
 from evalstats_plugin.runtime import workers as runtime_workers
-from evalstats_plugin.runtime.workers import mapped, n_workers, workers
+from evalstats_plugin.runtime.workers import n_workers, parallel_map, workers
 
 LOGS = Path(__file__).parents[2] / "fixtures" / "logs" / "lm_eval" / "0.4.13" / "out"
 
@@ -69,7 +69,7 @@ def resampled(over: str = "items") -> np.ndarray:
 def test_pieces_of_a_killed_process_are_done_again(tmp_path: Path):
     with workers(2):
         assert n_workers() == 2
-        found = list(mapped(partial(killed_once, tmp_path), iter(range(40))))
+        found = list(parallel_map(partial(killed_once, tmp_path), iter(range(40))))
 
     assert (tmp_path / "killed").exists()
     assert found == [k * k for k in range(40)]
@@ -89,7 +89,7 @@ def test_a_piece_is_done_by_one_thread(n_jobs: int):
     torch.set_num_threads(2)
     try:
         with workers(n_jobs):
-            found = list(mapped(threads, range(3)))
+            found = list(parallel_map(threads, range(3)))
 
         assert {1} == {number for own, others in found for number in (own, *others)}
         assert torch.get_num_threads() == 2
@@ -105,12 +105,12 @@ def test_processes_follow_into_the_folder(tmp_path: Path, monkeypatch: pytest.Mo
         (tmp_path / name / name).touch()
         monkeypatch.chdir(tmp_path / name)
         with workers(2):
-            assert {(str(tmp_path / name), True)} == set(mapped(where, [name] * 3))
+            assert {(str(tmp_path / name), True)} == set(parallel_map(where, [name] * 3))
 
 
-def test_pieces_that_kill_whoever_does_them_are_given_up():
+def test_pieces_that_kill_their_process_are_given_up():
     with workers(2), pytest.raises(DesignError, match="were killed 4 times"):
-        list(mapped(os._exit, [9]))
+        list(parallel_map(os._exit, [9]))
 
 
 def test_a_cluster_that_loses_a_worker_gives_the_same(tmp_path: Path):
@@ -124,7 +124,7 @@ def test_a_cluster_that_loses_a_worker_gives_the_same(tmp_path: Path):
     ):
         assert n_workers() == 3
         np.testing.assert_array_equal(resampled(), alone)
-        found = list(mapped(partial(killed_once, tmp_path), range(30)))
+        found = list(parallel_map(partial(killed_once, tmp_path), range(30)))
 
     assert (tmp_path / "killed").exists()
     assert found == [k * k for k in range(30)]
@@ -132,13 +132,13 @@ def test_a_cluster_that_loses_a_worker_gives_the_same(tmp_path: Path):
 
 def test_errors_come_through_and_nothing_stays_set():
     with workers(2), pytest.raises(DesignError, match="no"):
-        list(mapped(failing, range(5)))
+        list(parallel_map(failing, range(5)))
 
     assert n_workers() == 1
-    assert list(mapped(abs, [-3])) == [3]
+    assert list(parallel_map(abs, [-3])) == [3]
 
 
-def test_a_cluster_that_is_lost_is_said(monkeypatch: pytest.MonkeyPatch):
+def test_a_lost_cluster_is_reported(monkeypatch: pytest.MonkeyPatch):
     """As Dask says it, whose scheduler was killed."""
 
     def lost(_engine: object, function: Callable[[int], int], pieces: Iterator[int]) -> Any:
@@ -147,10 +147,10 @@ def test_a_cluster_that_is_lost_is_said(monkeypatch: pytest.MonkeyPatch):
 
     monkeypatch.setattr(runtime_workers, "_tasks", lost)
     with workers(2), pytest.raises(DesignError, match="connection to the cluster was lost: sch"):
-        list(mapped(abs, [1, 2]))
+        list(parallel_map(abs, [1, 2]))
 
 
-def test_what_cannot_be_used_is_said():
+def test_unusable_arguments_are_refused():
     with pytest.raises(SelectionError, match="no backend is called 'daks'; did you mean dask"):
         workers(2, "daks").__enter__()
     with pytest.raises(DesignError, match="0 processes asked for"):
@@ -170,7 +170,7 @@ def test_logs_are_read_the_same_in_several_processes():
     assert len(heard) >= 3
 
 
-def test_broken_logs_are_said_as_they_are_alone(tmp_path: Path):
+def test_broken_logs_are_reported_as_without_workers(tmp_path: Path):
     shutil.copytree(LOGS, tmp_path / "logs")
     samples = next((tmp_path / "logs").rglob("samples_es_mc_*.jsonl"))
     samples.write_text(samples.read_text()[:100])
@@ -185,7 +185,7 @@ def test_broken_logs_are_said_as_they_are_alone(tmp_path: Path):
     assert notes == read(tmp_path / "logs", skip_broken=True).notes
 
 
-def test_commands_take_jobs():
+def test_commands_accept_jobs():
     command = [sys.executable, "-m", "evalstats_plugin"]
     report = ["report", str(LOGS), "-t", "es_mc", "--format", "csv"]
     alone, found, refused = (
@@ -207,13 +207,13 @@ def test_ray_that_loses_a_worker_gives_the_same(tmp_path: Path):
             assert n_workers() == 2
             np.testing.assert_array_equal(resampled(), alone)
             assert read(LOGS).to_frame().equals(logs)
-            assert list(mapped(partial(killed_once, tmp_path), range(30))) == [
+            assert list(parallel_map(partial(killed_once, tmp_path), range(30))) == [
                 k * k for k in range(30)
             ]
             with pytest.raises(DesignError, match=r"^no$"):
-                list(mapped(failing, range(5)))
+                list(parallel_map(failing, range(5)))
             with pytest.raises(DesignError, match="were killed 4 times"):
-                list(mapped(os._exit, [9]))
+                list(parallel_map(os._exit, [9]))
         assert ray.is_initialized()
     finally:
         ray.shutdown()

@@ -9,7 +9,7 @@ from evalstats_plugin.stats import means
 METHODS = {
     "percentile": means.percentile_bootstrap,
     "bca": means.bca_bootstrap,
-    "studentised": means.studentised,
+    "studentised": means.studentised_bootstrap,
 }
 every_method = pytest.mark.parametrize("name", sorted(METHODS))
 SKEWED = np.random.default_rng(11).lognormal(size=40)

@@ -89,7 +89,7 @@ def test_all_items_scored_leave_nothing_open():
 
 
 @pytest.mark.parametrize("unseen_errors", ["full", "damped"])
-def test_residuals_of_zero_are_no_certainty(unseen_errors):
+def test_zero_residuals_still_give_an_interval_with_width(unseen_errors):
     """A covariate that was never wrong in 20 items, and a model that was always right."""
     covariate = np.tile([1.0, 1.0, 0.0, 1.0], 50)
     for truth in (covariate, np.ones(200)):

@@ -7,7 +7,7 @@ import pytest
 from scipy import signal
 
 from evalstats_plugin.errors import DesignError
-from evalstats_plugin.stats.draws import UNLIKE, convergence
+from evalstats_plugin.stats.draws import R_HAT_LIMIT, convergence
 
 
 @pytest.mark.needs("arviz")
@@ -15,7 +15,7 @@ def test_independent_draws_count_in_full():
     found = convergence(np.random.default_rng(0).normal(size=(4, 1000, 3)))
 
     assert found.r_hat.shape == found.ess.shape == (3,)
-    assert (found.r_hat < UNLIKE).all()
+    assert (found.r_hat < R_HAT_LIMIT).all()
     np.testing.assert_allclose(found.ess, 4000, rtol=0.15)
 
 

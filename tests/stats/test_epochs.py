@@ -8,32 +8,32 @@ import numpy as np
 import pytest
 
 from evalstats_plugin.stats.clustered import (
-    predicted_std_error,
+    VarianceParts,
+    epoch_noise,
     share_within,
-    take_noise,
     variance_parts,
 )
 
 
 def _over_all_outcomes(p: np.ndarray, epochs: list[int]) -> tuple[np.ndarray, np.ndarray]:
-    """Every outcome of 0/1 takes, NaN-padded, and its probability."""
+    """Every outcome of 0/1 epochs, NaN-padded, and its probability."""
     widest = max(epochs)
     cells = [(i, r) for i, n in enumerate(epochs) for r in range(n)]
     scores, weights = [], []
     for outcome in product((0.0, 1.0), repeat=len(cells)):
-        takes = np.full((len(p), widest), np.nan)
+        answers = np.full((len(p), widest), np.nan)
         weight = 1.0
         for (i, r), x in zip(cells, outcome, strict=True):
-            takes[i, r] = x
+            answers[i, r] = x
             weight *= p[i] if x else 1 - p[i]
-        scores.append(takes)
+        scores.append(answers)
         weights.append(weight)
     return np.array(scores), np.array(weights)
 
 
 @pytest.mark.parametrize("epochs", [[3, 3, 3], [2, 4, 2], [2, 2, 2, 2]])
 def test_both_parts_are_unbiased(epochs: list[int]) -> None:
-    """Exactly: the mean over every outcome, items that differ in their takes included."""
+    """Exactly: the mean over every outcome, items that differ in their epochs included."""
     p = np.array([0.9, 0.4, 0.6, 0.25])[: len(epochs)]
     scores, weights = _over_all_outcomes(p, epochs)
     parts = variance_parts(scores)
@@ -43,14 +43,14 @@ def test_both_parts_are_unbiased(epochs: list[int]) -> None:
 
 
 def test_the_variance_of_item_means_alone_is_biased() -> None:
-    """The negative control: it holds the noise of the takes, too."""
+    """The negative control: it holds the noise of the epochs, too."""
     p = np.array([0.9, 0.4, 0.6])
     scores, weights = _over_all_outcomes(p, [3, 3, 3])
 
     assert weights @ variance_parts(scores).total - p.var(ddof=1) > 0.05
 
 
-def test_the_prototype_is_reproduced() -> None:
+def test_variance_parts_agree_with_the_prototype() -> None:
     """Of 4,000 evals with 30 items × 4 epochs, θ ~ Beta(4, 1): .0269 on average, truly .0267."""
     rng = np.random.default_rng(1)
     theta = rng.beta(4, 1, size=(4000, 30))
@@ -62,7 +62,7 @@ def test_the_prototype_is_reproduced() -> None:
     assert abs((share_within(parts)).mean() - 5 / 6) < 0.03
 
 
-def test_zero_one_takes_have_the_variance_of_the_formula() -> None:
+def test_zero_one_epochs_have_the_variance_of_the_formula() -> None:
     """The mean of p(1 - p)K/(K - 1)."""
     scores = np.array([[1, 0, 0, 1.0], [1, 1, 1, 0], [0, 0, 0, 0]])
     p = scores.mean(axis=1)
@@ -70,7 +70,7 @@ def test_zero_one_takes_have_the_variance_of_the_formula() -> None:
     assert variance_parts(scores).within == pytest.approx((p * (1 - p) * 4 / 3).mean(), abs=1e-15)
 
 
-def test_without_a_second_take_the_parts_are_unknown() -> None:
+def test_without_a_second_epoch_the_parts_are_unknown() -> None:
     """NaN; but not the variance of the item means."""
     parts = variance_parts([[1.0], [0.0], [1.0]])
 
@@ -78,16 +78,20 @@ def test_without_a_second_take_the_parts_are_unknown() -> None:
     assert parts.total == pytest.approx(1 / 3)
 
 
-def test_an_item_taken_once_has_the_noise_of_the_average_item() -> None:
-    """And one that was never taken has none."""
+def test_an_item_with_one_epoch_has_the_noise_of_the_average_item() -> None:
+    """And one without epochs has none."""
     nan = np.nan
-    variance, noise = take_noise([[1.0, 0.0], [0.0, 0.0], [1.0, nan], [nan, nan]])
+    variance, noise = epoch_noise([[1.0, 0.0], [0.0, 0.0], [1.0, nan], [nan, nan]])
 
     assert variance == pytest.approx([0.5, 0.0, nan, nan], abs=1e-15, nan_ok=True)
     assert noise == pytest.approx([0.25, 0.0, 0.25, nan], abs=1e-15, nan_ok=True)
 
 
-def test_more_epochs_and_more_items_do_what_a_second_study_finds() -> None:
+def _predicted_std_error(parts: VarianceParts, n_items: int, n_epochs: int) -> np.ndarray:
+    return np.sqrt((np.maximum(parts.between, 0.0) + parts.within / n_epochs) / n_items)
+
+
+def test_components_predict_the_standard_error_of_evals_of_other_sizes() -> None:
     """The prediction from one huge pilot is the spread of many evals of another size."""
     rng = np.random.default_rng(2)
 
@@ -97,23 +101,17 @@ def test_more_epochs_and_more_items_do_what_a_second_study_finds() -> None:
 
     parts = variance_parts(draw(1, 50_000, 3)[0])
     for n_items, n_epochs in ((20, 1), (20, 6), (80, 2)):
-        predicted = float(predicted_std_error(parts, n_items=n_items, n_epochs=n_epochs))
+        predicted = float(_predicted_std_error(parts, n_items, n_epochs))
         seen = draw(4000, n_items, n_epochs).mean(axis=(1, 2)).std()
 
         assert seen == pytest.approx(predicted, rel=0.05)
 
 
-def test_the_prediction_for_what_there_is_is_the_standard_error() -> None:
+def test_components_predict_the_standard_error_of_the_same_eval() -> None:
     """Where nothing had to be clipped."""
     rng = np.random.default_rng(3)
     scores = rng.normal(size=(7, 40, 5)) + rng.normal(size=(7, 40, 1))
     parts = variance_parts(scores)
     expected = scores.mean(axis=2).std(axis=1, ddof=1) / np.sqrt(40)
 
-    assert predicted_std_error(parts, n_items=40, n_epochs=5) == pytest.approx(expected, rel=1e-12)
-
-
-def test_numbers_that_are_not_positive_are_refused() -> None:
-    """By name."""
-    with pytest.raises(ValueError, match="items and epochs must be positive"):
-        predicted_std_error(variance_parts([[1.0, 0.0]] * 2), n_items=0, n_epochs=1)
+    assert _predicted_std_error(parts, 40, 5) == pytest.approx(expected, rel=1e-12)

@@ -144,7 +144,7 @@ class TestProperties:
 
 def test_correction_by_hand():
     """A quarter left: half the width; nothing left: none."""
-    assert survey.correction([75, 100, 0], 100).tolist() == [0.5, 0.0, 1.0]
+    assert survey.finite_population_correction([75, 100, 0], 100).tolist() == [0.5, 0.0, 1.0]
 
 
 def test_shrink_moves_both_limits_towards_the_estimate():
@@ -159,7 +159,7 @@ def test_shrink_moves_both_limits_towards_the_estimate():
 def test_correction_refuses_more_than_all():
     """A population smaller than the sample."""
     with pytest.raises(ValueError, match="outnumber"):
-        survey.correction(11, 10)
+        survey.finite_population_correction(11, 10)
 
 
 def test_half_of_200_items_predict_the_whole():

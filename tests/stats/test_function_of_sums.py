@@ -90,7 +90,7 @@ def test_swaps_give_the_share_of_all_assignments(seed):
     assert found == pytest.approx([exact], abs=3.5 * np.sqrt(exact * (1 - exact) / 20_000) + 1e-4)
 
 
-def test_models_that_answer_alike_are_not_told_apart():
+def test_models_that_answer_alike_are_not_distinguishable():
     """P-value 1, no width, one half."""
     data = np.stack([units(7)] * 2)
     pair = (np.array([0]), np.array([1]))

@@ -190,12 +190,12 @@ class TestDefinition:
 
     def test_the_t_probability_is_a_half_where_the_t_interval_ends_at_zero(self):
         """At level 1 - 2 q, the lower limit is 0 if P(positive) is 1 - q."""
-        from evalstats_plugin.stats import means
+        from evalstats_plugin.stats import means as stats_means
 
         differences = np.random.default_rng(1).normal(0.4, 1, (3, 20))
         for row, prob in zip(differences, paired.t_prob(differences), strict=True):
             tail = min(prob, 1 - prob)
-            low, high = means.t_interval(row, confidence_level=float(1 - 2 * tail))
+            low, high = stats_means.t_interval(row, confidence_level=float(1 - 2 * tail))
 
             assert 0.0 == pytest.approx(min(abs(low), abs(high)), abs=1e-9)
 

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from evalstats_plugin.stats import paired
-from evalstats_plugin.stats.power import TAILS, critical, paired_items_needed, paired_power
+from evalstats_plugin.stats.power import TAILS, critical_count, paired_items_needed, paired_power
 
 DESIGNS = [(5, 0.5, 0.3), (20, 0.2, 0.1), (30, 0.4, -0.25), (25, 1.0, 0.6), (12, 0.3, 0.3)]
 
@@ -54,7 +54,7 @@ def test_power_agrees_with_simulation() -> None:
 @pytest.mark.parametrize("test", TAILS)
 def test_the_critical_number_is_the_greatest_that_rejects(test: str, tail: float) -> None:
     """Found by trying every one."""
-    found = critical(np.arange(0.0, 200.0), tail=tail, test=test)
+    found = critical_count(np.arange(0.0, 200.0), tail=tail, test=test)
     for n in range(1, 200):
         k = np.arange(np.ceil(n / 2))
         rejecting = k[TAILS[test](k, np.full_like(k, n)) <= tail]

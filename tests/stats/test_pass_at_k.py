@@ -18,17 +18,17 @@ Formula = Callable[..., np.ndarray]
 
 
 @pytest.mark.parametrize(
-    ("right", "takes", "k", "expected"),
+    ("right", "epochs", "k", "expected"),
     # Chen et al. (2021), eq. 1: 1 - C(n - c, k)/C(n, k), in exact arithmetic.
     [(2, 5, 1, 0.4), (2, 5, 3, 0.9), (3, 10, 5, 0.9166666666666666), (0, 4, 4, 0), (4, 4, 1, 1)],
 )
-def test_pass_at_k_is_that_of_chen(right: int, takes: int, k: int, expected: float) -> None:
-    assert abs(pass_at_k(right, takes, k=k) - expected) < 1e-12
+def test_pass_at_k_is_that_of_chen(right: int, epochs: int, k: int, expected: float) -> None:
+    assert abs(pass_at_k(right, epochs, k=k) - expected) < 1e-12
 
 
-def _by_counting(right: int, takes: int, k: int) -> tuple[float, float, float]:
-    """Average over every choice of k takes, counted one by one."""
-    chosen = [sum(choice) for choice in combinations([1] * right + [0] * (takes - right), k)]
+def _by_counting(right: int, epochs: int, k: int) -> tuple[float, float, float]:
+    """Average over every choice of k epochs, counted one by one."""
+    chosen = [sum(choice) for choice in combinations([1] * right + [0] * (epochs - right), k)]
     votes = [Fraction(1) if 2 * c > k else Fraction(1, 2) * (2 * c == k) for c in chosen]
     n = len(chosen)
     return (
@@ -38,20 +38,20 @@ def _by_counting(right: int, takes: int, k: int) -> tuple[float, float, float]:
     )
 
 
-@pytest.mark.parametrize("takes", [1, 2, 5, 8])
-def test_all_three_are_averages_over_every_choice(takes: int) -> None:
+@pytest.mark.parametrize("epochs", [1, 2, 5, 8])
+def test_all_three_are_averages_over_every_choice(epochs: int) -> None:
     """Their definition."""
-    for right in range(takes + 1):
-        for k in range(1, takes + 1):
-            expected = _by_counting(right, takes, k)
-            found = [float(f(right, takes, k=k)) for f in (pass_at_k, pass_hat_k, majority_at_k)]
+    for right in range(epochs + 1):
+        for k in range(1, epochs + 1):
+            expected = _by_counting(right, epochs, k)
+            found = [float(f(right, epochs, k=k)) for f in (pass_at_k, pass_hat_k, majority_at_k)]
 
             assert np.abs(np.subtract(found, expected)).max() < 1e-14
 
 
 @pytest.mark.parametrize("k", [1, 2, 999, 1500, 2999, 3000])
 @pytest.mark.parametrize("right", [0, 1, 100, 1499, 1501, 2999, 3000])
-def test_thousands_of_takes_lose_no_digits(right: int, k: int) -> None:
+def test_thousands_of_epochs_lose_no_digits(right: int, k: int) -> None:
     """Against whole numbers of any size."""
     n = 3000
     most = range(max(0, k - (n - right), -(-k // 2)), min(right, k) + 1)
@@ -78,7 +78,7 @@ def test_thousands_of_takes_lose_no_digits(right: int, k: int) -> None:
 def test_they_are_unbiased_where_plugging_in_is_not(
     formula: Formula, truth: Callable[[float], float], p: float
 ) -> None:
-    """Exact expectation over the binomial number of right takes of 5, for k = 3."""
+    """Exact expectation over the binomial number of right epochs of 5, for k = 3."""
     c = np.arange(6)
     weights = np.array([comb(5, i) * p**i * (1 - p) ** (5 - i) for i in range(6)])
     plugged_in = weights @ np.array([truth(i / 5) for i in range(6)])
@@ -89,19 +89,19 @@ def test_they_are_unbiased_where_plugging_in_is_not(
 
 
 @given(st.integers(1, 60), st.data())
-def test_right_and_wrong_change_places(takes: int, data: st.DataObject) -> None:
+def test_right_and_wrong_change_places(epochs: int, data: st.DataObject) -> None:
     """One right of k is not all wrong; a majority right is no majority wrong."""
-    right = data.draw(st.integers(0, takes))
-    k = data.draw(st.integers(1, takes))
-    wrong = takes - right
+    right = data.draw(st.integers(0, epochs))
+    k = data.draw(st.integers(1, epochs))
+    wrong = epochs - right
 
-    assert pass_at_k(right, takes, k=k) == 1 - pass_hat_k(wrong, takes, k=k)
-    total = majority_at_k(right, takes, k=k) + majority_at_k(wrong, takes, k=k)
+    assert pass_at_k(right, epochs, k=k) == 1 - pass_hat_k(wrong, epochs, k=k)
+    total = majority_at_k(right, epochs, k=k) + majority_at_k(wrong, epochs, k=k)
     assert abs(total - 1) < 1e-13
-    assert majority_at_k(right, takes, k=k) == majority_at_k(right, takes, k=k - (k % 2 == 0))
+    assert majority_at_k(right, epochs, k=k) == majority_at_k(right, epochs, k=k - (k % 2 == 0))
 
 
-def test_an_item_with_too_few_takes_has_none() -> None:
+def test_an_item_with_fewer_than_k_epochs_gives_nan() -> None:
     """NaN, beside items that have enough."""
     for formula in (pass_at_k, pass_hat_k, majority_at_k):
         found = formula([1, 2, 0], [2, 4, 0], k=3)

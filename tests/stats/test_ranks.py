@@ -32,7 +32,7 @@ def cliques(alike):
 
 
 @given(who_is_apart())
-def test_models_share_a_letter_exactly_if_they_are_not_told_apart(apart):
+def test_models_share_a_letter_iff_not_distinguishable(apart):
     """The definition of a compact letter display; each group is as large as it can be."""
     groups = many.groups_alike(apart)
     shared = groups.T.astype(int) @ groups.astype(int) > 0

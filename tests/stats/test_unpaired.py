@@ -27,8 +27,8 @@ DIFFERENCES = {
 RATIOS = {
     "mn_ratio": unpaired.mn_ratio,
     "mn_odds": unpaired.mn_odds,
-    "beta_ratio": partial(unpaired.ratio, prior=UNIFORM),
-    "beta_odds": partial(unpaired.odds_ratio, prior=UNIFORM),
+    "beta_ratio": partial(unpaired.beta_ratio, prior=UNIFORM),
+    "beta_odds": partial(unpaired.beta_odds_ratio, prior=UNIFORM),
 }
 COUNTS = st.integers(1, 30).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n)))
 PAIRS = st.tuples(COUNTS, COUNTS).map(lambda pair: independent_counts(*pair[0], *pair[1]))
@@ -164,7 +164,7 @@ class TestDefinition:
 
     @pytest.mark.parametrize("prior", [JEFFREYS, UNIFORM])
     @pytest.mark.parametrize(
-        "method", [unpaired.beta_difference, unpaired.ratio, unpaired.odds_ratio]
+        "method", [unpaired.beta_difference, unpaired.beta_ratio, unpaired.beta_odds_ratio]
     )
     def test_more_nodes_change_nothing(self, monkeypatch, method, prior):
         """From one item to a hundred thousand, for few and many, none and all right."""

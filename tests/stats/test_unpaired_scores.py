@@ -42,7 +42,7 @@ def test_welch_is_what_scipy_computes():
         assert expected.pvalue == pytest.approx(p_values[i], rel=1e-10)
 
 
-def test_items_that_are_copies_tell_no_more_than_one():
+def test_copies_of_an_item_count_as_one():
     """Each item three times over, as a cluster: the interval is that of the items."""
     totals, sizes = alone(SCORES)
     once = unpaired.welch_t(totals, sizes, A, B, confidence_level=0.95)
@@ -98,7 +98,7 @@ def test_betas_stand_for_posteriors_of_the_same_mean_and_variance():
         atoms = np.r_[0.0, row[~np.isnan(row)], 1.0]
         weights = rng.standard_gamma([0.5, *[1] * (len(atoms) - 2), 0.5], (300_000, len(atoms)))
         draws.append(weights @ atoms / weights.sum(axis=1))
-    right, wrong = unpaired.matched(PARTIAL, **UNIT)
+    right, wrong = unpaired.dirichlet_process_betas(PARTIAL, **UNIT)
     found = unpaired.dp_difference(PARTIAL, A, B, confidence_level=0.95, **UNIT)
     difference = draws[1] - draws[0]
 

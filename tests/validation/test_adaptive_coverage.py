@@ -17,7 +17,7 @@ from study import FOLDER, write_figures
 
 from evalstats_plugin.adaptive.calibrate import item_bank
 from evalstats_plugin.adaptive.selection import RULE_NAMES
-from evalstats_plugin.adaptive.simulate import Options, draw_models, run_sessions
+from evalstats_plugin.adaptive.simulation import Options, draw_models, run_sessions
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.irt.fitting import fit_irt
 

@@ -28,7 +28,7 @@ from study import write_figures
 from evalstats_plugin.adaptive.calibrate import item_bank
 from evalstats_plugin.adaptive.scoring import Belief, anchor_points, anchor_scores, eap
 from evalstats_plugin.adaptive.selection import RULE_NAMES
-from evalstats_plugin.adaptive.simulate import Options, accuracy, rank_correlation
+from evalstats_plugin.adaptive.simulation import Options, accuracy, rank_correlation
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.irt.fitting import fit_irt
 

@@ -190,10 +190,12 @@ def auc_rows():
             found = {"newcombe-auc": [], "delong": [], "bayesian_bootstrap": []}
             for scores in rng.normal(size=(600, m + n)) + shift * positive:
                 level = {"confidence_level": LEVEL}
-                found["newcombe-auc"].append(metric_intervals.newcombe(positive, scores, **level))
-                found["delong"].append(metric_intervals.delong_logit(positive, scores, **level))
+                found["newcombe-auc"].append(
+                    metric_intervals.auc_newcombe(positive, scores, **level)
+                )
+                found["delong"].append(metric_intervals.auc_delong(positive, scores, **level))
                 found["bayesian_bootstrap"].append(
-                    metric_intervals.bayesian_bootstrap(
+                    metric_intervals.auc_bayesian_bootstrap(
                         positive, scores, rng=rng, n_resamples=199, **level
                     )
                 )

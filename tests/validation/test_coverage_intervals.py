@@ -39,7 +39,7 @@ BOUNDED = {
 BOOTSTRAP = {
     "bootstrap_percentile": means.percentile_bootstrap,
     "bootstrap_bca": means.bca_bootstrap,
-    "bootstrap_studentised": means.studentised,
+    "bootstrap_studentised": means.studentised_bootstrap,
 }
 
 

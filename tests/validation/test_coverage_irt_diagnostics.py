@@ -15,7 +15,7 @@ from evalstats_plugin import ResponseMatrix
 from evalstats_plugin.irt.dif import dif
 from evalstats_plugin.irt.fitting import fit_irt
 from evalstats_plugin.irt.model.simulate import draw_responses, draw_truth
-from evalstats_plugin.irt.suspects import suspects
+from evalstats_plugin.irt.suspects import suspect_items
 
 pytestmark = pytest.mark.validation
 FILE = Path(__file__).parents[2] / "fixtures" / "validation" / "irt_diagnostics.json"
@@ -64,12 +64,12 @@ def suspect_rows():
             rng = np.random.default_rng(seed)
             truth = draw_truth(rng, n, m, "2pl")
             matrix = draw_responses(truth, rng)
-            sound.append(len(suspects(fit_irt(matrix), matrix)) / m)
+            sound.append(len(suspect_items(fit_irt(matrix), matrix)) / m)
             middle = np.argsort(np.abs(truth.difficulty))[:5]
             scores = matrix.scores.copy()
             scores[:, middle] = 1 - scores[:, middle]
             turned = ResponseMatrix.from_array(scores)
-            listed = {row.item for row in suspects(fit_irt(turned), turned)}
+            listed = {row.item for row in suspect_items(fit_irt(turned), turned)}
             hits = len({f"item_{j}" for j in middle} & listed)
             found.append(hits / 5)
             others.append((len(listed) - hits) / m)

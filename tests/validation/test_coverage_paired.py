@@ -35,14 +35,14 @@ DIFFERENCES = {
 }
 RATIOS = {
     "mn_ratio": unpaired.mn_ratio,
-    "beta_ratio(0.5)": partial(unpaired.ratio, prior=(0.5, 0.5)),
-    "beta_ratio(1)": partial(unpaired.ratio, prior=(1, 1)),
+    "beta_ratio(0.5)": partial(unpaired.beta_ratio, prior=(0.5, 0.5)),
+    "beta_ratio(1)": partial(unpaired.beta_ratio, prior=(1, 1)),
     "katz": unpaired.katz,
 }
 ODDS = {
     "mn_odds": unpaired.mn_odds,
-    "beta_odds(0.5)": partial(unpaired.odds_ratio, prior=(0.5, 0.5)),
-    "beta_odds(1)": partial(unpaired.odds_ratio, prior=(1, 1)),
+    "beta_odds(0.5)": partial(unpaired.beta_odds_ratio, prior=(0.5, 0.5)),
+    "beta_odds(1)": partial(unpaired.beta_odds_ratio, prior=(1, 1)),
 }
 SIZES = [(10, 10), (20, 20), (50, 50), (10, 30), (20, 100)]
 

@@ -17,21 +17,21 @@ import pytest
 from scipy import special
 
 from evalstats_plugin.ranking.contests.contests import Contests
-from evalstats_plugin.ranking.contests.outcomes import prob_win, slope
+from evalstats_plugin.ranking.contests.outcomes import prob_win, prob_win_slope
 from evalstats_plugin.ranking.next import (
     BEST_DRAWS,
+    PAIR_SCORES,
     RULES,
     THOMPSON_DRAWS,
     all_pairs,
     best_information,
-    pair_scores,
-    rare,
-    thompson,
+    fullrank_scores,
+    thompson_duel,
 )
 from evalstats_plugin.ranking.ratings.bradley_terry import fit_bradley_terry
 from evalstats_plugin.ranking.ratings.fit import (
-    differences,
     joint_rank_intervals,
+    pairwise_differences,
     rank_intervals,
     ranks_of,
 )
@@ -101,8 +101,10 @@ class Beliefs:
             ratio = np.exp(-0.5 * k * k - 0.5 * np.log(2 * np.pi) - special.log_ndtr(k))
             return ratio / sd, ratio * (ratio + k) / sd**2
         step = 1e-4 * np.sqrt(1 + v)
-        first = slope(m, v, "logit") / prob_win(m, v, "logit")
-        ends = [slope(m + s, v, "logit") / prob_win(m + s, v, "logit") for s in (-step, step)]
+        first = prob_win_slope(m, v, "logit") / prob_win(m, v, "logit")
+        ends = [
+            prob_win_slope(m + s, v, "logit") / prob_win(m + s, v, "logit") for s in (-step, step)
+        ]
         return first, (ends[0] - ends[1]) / (2 * step)
 
     def combine(self):
@@ -128,16 +130,16 @@ class Beliefs:
 def chosen(rule, beliefs, counts, rng):
     """Pair that the rule chooses in each run, shapes (R,)."""
     if rule == "thompson":
-        return thompson(beliefs.draws(THOMPSON_DRAWS, rng))
+        return thompson_duel(beliefs.draws(THOMPSON_DRAWS, rng))
     pairs = all_pairs(beliefs.rating, beliefs.covariance)
     if rule == "random":
         scores = np.zeros(pairs.mean.shape)
     elif rule == "fullrank":
-        scores = rare(counts)
+        scores = fullrank_scores(counts)
     elif rule == "best":
         scores = best_information(pairs, beliefs.draws(BEST_DRAWS, rng), beliefs.link)
     else:
-        scores = pair_scores(rule, pairs, beliefs.link)
+        scores = PAIR_SCORES[rule](pairs, beliefs.link)
     # Ties to any.
     at = (scores + 1e-12 * rng.random(scores.shape)).argmax(axis=1)
     return pairs.first[at], pairs.second[at]
@@ -232,7 +234,7 @@ def simulated(model, rng, equal):
     best = 1 + (truth > truth[:, None]).sum(axis=1)
     worst = n - (truth < truth[:, None]).sum(axis=1)
     place = np.array([fit.players.index(row.player) for row in rows])
-    mean, variance = differences(fit.rating, fit.covariance)
+    mean, variance = pairwise_differences(fit.rating, fit.covariance)
     ranks = ranks_of(draws)
     in_place = np.argsort(place)
     ranges = [

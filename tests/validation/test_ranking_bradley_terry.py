@@ -16,9 +16,10 @@ import numpy as np
 import pytest
 from scipy import linalg, stats
 
-from evalstats_plugin.ranking.contests.contests import Contests, counted
+from evalstats_plugin.ranking.contests.contests import Contests, count_contests
+from evalstats_plugin.ranking.goodness import predictive_fit
 from evalstats_plugin.ranking.ratings import gibbs as ratings_gibbs
-from evalstats_plugin.ranking.ratings.bradley_terry import fit_bradley_terry, log_loss
+from evalstats_plugin.ranking.ratings.bradley_terry import fit_bradley_terry
 from evalstats_plugin.ranking.ratings.gibbs import GibbsOptions, gibbs
 from evalstats_plugin.ranking.ratings.likelihood import Prior
 
@@ -37,7 +38,7 @@ def ranks():
     for _ in range(REPLICATIONS):
         rating = rng.normal(size=N)
         p = 1 / (1 + np.exp(rating[second] - rating[first]))
-        made = counted(Contests.of(first, second, rng.random(len(p)) < p), "half")
+        made = count_contests(Contests.of(first, second, rng.random(len(p)) < p), "half")
         prior = Prior(np.zeros(N), np.eye(N))
         drawn = gibbs(made, prior, estimated=False, options=options, rng=rng).parameters[:, -1]
         found.append((drawn @ CONTRASTS.T < CONTRASTS @ rating).mean(axis=0))
@@ -81,7 +82,7 @@ def folds():
             for k in range(5):
                 fit = fit_bradley_terry(made.take(fold != k), covariance="model", **settings)
                 test = made.take(fold == k)
-                total += log_loss(fit, test) * len(test) / len(made)
+                total += predictive_fit(fit, test).log_loss * len(test) / len(made)
             found.append(settings | {"log_loss": total})
     return found
 

@@ -1,12 +1,11 @@
-"""Adaptive testing in Inspect: asks a task's samples by what they tell, until enough is known.
+"""Adaptive tests in Inspect, as early stopping: run only the most informative samples of a task.
 
-In a task: ``Task(..., early_stopping=adaptive(bank="bank.parquet", stop_at=0.3))``. Any task as it
-is: ``evalstats-plugin adapt run inspect TASK --bank bank.parquet --model MODEL``, or by Inspect's
-own commands as ``evalstats_plugin/adaptive``; see `adaptive_task`. The log shows samples that were
-not needed as stopped early, with the reason; what was found is in its early stopping metadata, and
-in the annotation of it.
+In a task: ``Task(..., early_stopping=adaptive(bank="bank.parquet", stop_at=0.3))``. For any task:
+``evalstats-plugin adapt run inspect TASK --bank bank.parquet --model MODEL``, or with Inspect's own
+commands as ``evalstats_plugin/adaptive``; see `adaptive_task`. The log lists samples that were not
+needed as stopped early, with the reason; the result is in its early stopping metadata, and in its
+annotation.
 """
-# PART adaptive_attempt - How a sample fares that Inspect runs: its early stopping is not told of errors.
 
 from __future__ import annotations
 
@@ -19,8 +18,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evalstats_plugin.adapters.inspect_ai.adaptive.gate import Gate
-from evalstats_plugin.adapters.inspect_ai.archive.guard import MANAGER, TASK_ARGS, printable
-from evalstats_plugin.adapters.inspect_ai.archive.takes import as_score, question
+from evalstats_plugin.adapters.inspect_ai.adaptive.logged import MANAGER, TASK_ARGS
+from evalstats_plugin.adapters.inspect_ai.archive.guard import printable
+from evalstats_plugin.adapters.inspect_ai.archive.samples import question_hash
+from evalstats_plugin.adapters.inspect_ai.scorers import as_score
 from evalstats_plugin.adaptive.bank import ItemBank
 from evalstats_plugin.adaptive.plan import Plan
 from evalstats_plugin.adaptive.records import record_of
@@ -34,31 +35,52 @@ if TYPE_CHECKING:
     from inspect_ai.util import EarlyStop
 
 
-class AdaptiveStopping:
-    """Inspect's ``EarlyStopping``: one session for each run of a task by a model.
+def adaptive(bank: str, **options: Any) -> AdaptiveStopping:
+    """Make the early stopping of a task.
 
     Parameters
     ----------
-    arguments
-        Of the task, where answers are good for those only.
+    bank
+        File of an item bank, made by ``evalstats-plugin adapt bank``. Inspect resolves paths in a
+        task from the task's folder.
+    options
+        Fields of `evalstats_plugin.adaptive.plan.Plan`, such as ``stop_at``, ``max_items``,
+        ``score_width``, ``budget``, ``above``, ``rule``, ``batch``, ``state``, ``metric``. With a
+        state file, each model needs its own task with its own file.
 
     Raises
     ------
     LogError, DesignError, SelectionError
-        No such bank, no item in it that may be asked, or an option that makes no sense.
+        As for `AdaptiveStopping`.
+    """
+    return AdaptiveStopping(Plan.of({"bank": bank, **options}))
+
+
+class AdaptiveStopping:
+    """Inspect's ``EarlyStopping``: one adaptive session for each run of a task by a model.
+
+    Parameters
+    ----------
+    arguments
+        Arguments of the task; saved answers are used only with the same.
+
+    Raises
+    ------
+    LogError, DesignError, SelectionError
+        The bank cannot be read, has no item that may be asked, or an option is invalid.
     """
 
     task_args: Mapping[str, Any] | None = None
-    """All arguments of the task, which a log has to name where ours was put in front of it."""
+    """All arguments of the task, for the log, if it is run by our adaptive task."""
 
     def __init__(self, plan: Plan, arguments: Mapping[str, Any] | None = None) -> None:
         self.plan = plan
         self._arguments = json.dumps(dict(arguments or {}), sort_keys=True, default=str)
         self._bank = plan.load()
-        # Inspect changes into a task's folder while it makes the task, and out again.
+        # Absolute, because Inspect changes into a task's folder while it makes the task.
         self._state = None if plan.state is None else Path(plan.state).absolute()
         self._saved: AnswersFile | None = None
-        # Models that answer one task at the same time have sessions of their own: samples run in
+        # Models that run the same task at the same time have their own sessions: samples run in
         # contexts that descend from that of their run.
         self._run: ContextVar[_Run] = ContextVar("evalstats_adaptive_run")
 
@@ -71,7 +93,7 @@ class AdaptiveStopping:
         known = {item: place for place, (_, item) in enumerate(session.bank.keys())}
         ids = [printable(str(sample.id)) for sample in samples]
         places = {item: known[item] for item in ids if item in known}
-        # Of items that the bank does not know the samples have slots too.
+        # Samples of items that are not in the bank have slots too.
         slots = task.config.max_samples
         spare = None if slots is None else slots - (len(ids) - len(places)) * epochs
         gate = Gate(session, places, epochs, saved, spare)
@@ -81,7 +103,7 @@ class AdaptiveStopping:
     def begin(
         self, task: str, model: str, samples: Sequence[Sample]
     ) -> tuple[AdaptiveSession, AnswersFile | None]:
-        """Begin the session of a model, or take it up from its answers.
+        """Begin the session of a model, or resume it from saved answers.
 
         Raises
         ------
@@ -102,7 +124,7 @@ class AdaptiveStopping:
         return self.plan.session(bank, saved.answers if saved else ()), saved
 
     def close(self) -> None:
-        """Let other runs have the state file."""
+        """Release the state file for other runs."""
         if self._saved is not None:
             self._saved.close()
 
@@ -114,7 +136,7 @@ class AdaptiveStopping:
         return self._saved
 
     async def schedule_sample(self, id: str | int, epoch: int) -> EarlyStop | None:  # noqa: A002 - Inspect's name
-        """Let a sample run once its item is chosen, or stop it."""
+        """Wait until a sample's item is chosen, then let it run; or stop it."""
         from inspect_ai.util import EarlyStop
 
         run, attempt = self._run.get(), SampleAttempt()
@@ -129,12 +151,12 @@ class AdaptiveStopping:
         epoch: int,
         scores: dict[str, SampleScore],
     ) -> None:
-        """Take an answer."""
+        """Record the score of a sample."""
         run = self._run.get()
         run.gate.over(printable(str(id)), epoch, run.score_of(scores))
 
     async def complete_task(self) -> dict[str, Any]:
-        """Say what was found."""
+        """Return the result of the test, for the log."""
         run = self._run.get()
         found = run.result()
         if self.task_args is not None:
@@ -142,6 +164,21 @@ class AdaptiveStopping:
         if run.saved is not None:
             run.saved.close()
         return found
+
+
+def _question_of(sample: Sample) -> str:
+    """Hash a question as our reader does from the log."""
+    from inspect_ai.log import EvalSample
+
+    asked: Sequence[Any] | str = sample.input
+    logged = EvalSample(
+        id=sample.id or 0,
+        epoch=1,
+        input=asked,
+        choices=sample.choices,
+        target=sample.target,  # pyright: ignore[reportArgumentType]
+    )
+    return question_hash(logged.summary())
 
 
 class _Run:
@@ -157,14 +194,14 @@ class _Run:
         self.saved = saved
 
     def score_of(self, scores: Mapping[str, SampleScore]) -> float | None:
-        """Return the score of a sample, and remember by which metric."""
+        """Return the score of a sample, and remember the metric."""
         if not scores:
             return None
         self.metric, value = score_of(scores, self.metrics)
         return value
 
     def result(self) -> dict[str, Any]:
-        """What was found, ready for JSON."""
+        """Return the result of the test as JSON values."""
         gate = self.gate
         gate.finish()
         gate.session.stopped = gate.session.stopped or EXHAUSTED
@@ -191,27 +228,6 @@ class _Run:
         return notes
 
 
-def adaptive(bank: str, **options: Any) -> AdaptiveStopping:
-    """Make the early stopping of a task.
-
-    Parameters
-    ----------
-    bank
-        File of an item bank, as ``evalstats-plugin adapt bank`` makes it. Inspect takes paths in a
-        task from the folder of the task.
-    options
-        Fields of `evalstats_plugin.adaptive.plan.Plan`, such as ``stop_at``, ``max_items``,
-        ``score_width``, ``budget``, ``above``, ``rule``, ``batch``, ``state``, ``metric``. With a
-        state file, models need tasks of their own, each with its file.
-
-    Raises
-    ------
-    LogError, DesignError, SelectionError
-        As `AdaptiveStopping`.
-    """
-    return AdaptiveStopping(Plan.of({"bank": bank, **options}))
-
-
 def task_in_bank(bank: ItemBank, task: str) -> str:
     """Return the bank's name of a task, ``"gsm8k"`` or ``"inspect_evals/gsm8k"``.
 
@@ -231,7 +247,7 @@ def task_in_bank(bank: ItemBank, task: str) -> str:
 
 
 def score_of(scores: Mapping[str, SampleScore], metrics: Sequence[str]) -> tuple[str, float | None]:
-    """Return the metric, named as by our reader, and the score of a sample, None without one.
+    """Return the metric, named as in our reader, and the score of a sample, None without one.
 
     Raises
     ------
@@ -251,41 +267,28 @@ def score_of(scores: Mapping[str, SampleScore], metrics: Sequence[str]) -> tuple
     return usable[0], as_score(found[usable[0]])
 
 
-def _question_of(sample: Sample) -> str:
-    """Fingerprint a question as our reader does when it has been logged."""
-    from inspect_ai.log import EvalSample
-
-    asked: Sequence[Any] | str = sample.input
-    logged = EvalSample(
-        id=sample.id or 0,
-        epoch=1,
-        input=asked,
-        choices=sample.choices,
-        target=sample.target,  # pyright: ignore[reportArgumentType]
-    )
-    return question(logged.summary())
-
-
 class SampleAttempt:
-    """The attempt at a sample in whose task this is made; see `adaptive_gate.Attempt`.
+    """The current attempt of Inspect at a sample; implements `gate.Attempt`.
 
-    Inspect tries a sample again in the same task, after it has given up its slot.
+    Made in the asynchronous task that runs the sample. Inspect retries a sample in the same task,
+    after it has released its slot. Early stopping is not notified of errors, so this looks at the
+    task.
     """
 
     def __init__(self) -> None:
-        # The tasks themselves, not their ids: those are given anew once a task is gone.
+        # The tasks themselves, because ids of finished tasks are used again.
         self._task: Any = _own_task()
         self._samples: Any = import_module("inspect_ai.log._samples")
         self._active: Any = self._samples.sample_active()
 
     @property
     def log(self) -> str:
-        """Where the run has its log, whatever folder one asks from."""
+        """Location of the run's log; absolute for files."""
         location = str(self._active.log_location)
         return location if "://" in location else str(Path(location).absolute())
 
     def is_over(self) -> bool:
-        """Whether it is over for good."""
+        """Whether it is over and will not be retried."""
         done = getattr(self._task, "done", None)
         if done is not None:
             return bool(done())
@@ -293,7 +296,7 @@ class SampleAttempt:
         return self._task not in self._task.parent_nursery.child_tasks
 
     def has_slot(self) -> bool:
-        """Whether it has one of the slots: not while it waits to be tried again."""
+        """Whether it has a slot; it has none while it waits to be retried."""
         return any(each is self._active for each in self._samples.active_samples())
 
 
@@ -301,5 +304,5 @@ def _own_task() -> Any:
     try:
         return asyncio.current_task()
     except RuntimeError:
-        # No loop of asyncio: Inspect runs on trio.
+        # No asyncio loop: Inspect runs on trio.
         return import_module("trio").lowlevel.current_task()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import sys
 from collections.abc import Mapping
 from contextlib import nullcontext, redirect_stdout
@@ -11,10 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from evalstats_plugin.adapters.inspect_ai.adaptive.logged import found_in
 from evalstats_plugin.cli.adapt import options
 from evalstats_plugin.cli.shell import options as shell_options
 from evalstats_plugin.cli.shell import output
-from evalstats_plugin.cli.shell.options import Sectioned
+from evalstats_plugin.cli.shell.commands import Sectioned
+from evalstats_plugin.errors import SelectionError
 
 if TYPE_CHECKING:
     from evalstats_plugin.adapters.inspect_ai.adaptive.run import Run
@@ -22,7 +26,6 @@ if TYPE_CHECKING:
 
 
 _COUNT = click.IntRange(min=1)
-
 
 _SECTIONS = {
     "What is run": (
@@ -60,25 +63,24 @@ def inspect(ctx: click.Context, task: str, **chosen: Any) -> None:
     all items. The same command again takes a test that was killed up where it was.
     """
     from evalstats_plugin.adapters.inspect_ai.adaptive.run import run_task
-    from evalstats_plugin.adapters.inspect_ai.archive.guard import found_in
     from evalstats_plugin.logs.annotating import annotate
 
     output.check_figure(chosen, "trace")
-    # Answers are kept on a disk of this machine.
+    # The state file must be on a local disk.
     folder = Path() if "://" in chosen["log_dir"] else Path(chosen["log_dir"])
     state: Path = chosen["state"] or folder / f"adaptive_{_name(task, chosen)}.answers"
     plan = options.plan_of(chosen, state=state)
     shown = sys.stdout.isatty() and not chosen["quiet"]
 
-    def tell(plan: Plan, bank: Any, answered: int) -> None:
+    def on_start(plan: Plan, bank: Any, answered: int) -> None:
         options.tell_forecast(plan, bank, answered, quiet=chosen["quiet"])
 
     run = _run_of(task, chosen, shown=shown)
-    # Inspect says hello; standard output is for results.
-    unsaid = StringIO() if chosen["quiet"] else sys.stderr
+    # Inspect prints messages; standard output is for results.
+    messages = StringIO() if chosen["quiet"] else sys.stderr
     try:
-        with nullcontext() if shown else redirect_stdout(unsaid):
-            log = run_task(run, plan, tell)
+        with nullcontext() if shown else redirect_stdout(messages):
+            log = run_task(run, plan, on_start)
             annotate(log.location, in_place=True)
     except KeyboardInterrupt:
         click.echo(f"cancelled: the same command again goes on from {state}", err=True)
@@ -110,10 +112,8 @@ def _run_of(task: str, chosen: Mapping[str, Any], *, shown: bool) -> Run:
 
 
 def _values(texts: tuple[str, ...]) -> dict[str, Any]:
-    """Read ``NAME=VALUE``, values as YAML, as Inspect does."""
+    """Read ``NAME=VALUE`` with values in YAML, as Inspect does."""
     import yaml
-
-    from evalstats_plugin.errors import SelectionError
 
     found: dict[str, Any] = {}
     for text in texts:
@@ -129,9 +129,7 @@ def _values(texts: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _name(task: str, chosen: dict[str, Any]) -> str:
-    import hashlib
-    import json
-
+    """Hash what distinguishes tests whose state files are in one folder."""
     names = ("model", "model_args", "task_args", "limit", "epochs", "bank")
-    said = json.dumps([task, *(chosen[name] for name in names)])
-    return hashlib.sha256(said.encode()).hexdigest()[:12]
+    text = json.dumps([task, *(chosen[name] for name in names)])
+    return hashlib.sha256(text.encode()).hexdigest()[:12]

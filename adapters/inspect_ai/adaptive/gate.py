@@ -1,9 +1,9 @@
-"""Lets samples of a running task through in the order that an adaptive session wants.
+"""A gate that lets samples of a running task through in the order of an adaptive session.
 
-Inspect starts all samples of a task at once, in the order of its dataset, as many as have a slot.
-Each comes here first and waits until its item is chosen, or the session stops. Which samples have
-a slot is not for us to say: where all slots are taken by samples that wait, the next item is
-chosen among those. So something moves whenever nothing runs, and no run can hang.
+Inspect starts the samples of a task at once, in the order of its dataset, as many as have a slot.
+Each comes to the gate first and waits until its item is chosen, or the session stops. Inspect
+decides which samples have a slot: if waiting samples have all slots, the next item is chosen among
+those. So a sample is let through whenever nothing runs, and no run can hang.
 """
 
 from __future__ import annotations
@@ -21,44 +21,32 @@ from numpy.typing import NDArray
 from evalstats_plugin.adaptive.session import EXHAUSTED, AdaptiveSession, AnswersFile
 
 LOOK = 0.1
-"""Seconds from one look at what still runs to the next."""
-
+"""Seconds between checks of what still runs."""
 
 PATIENCE = 0.25
-"""Seconds without anything running or coming after which slots are taken to be full."""
-
+"""Seconds without a running or arriving sample after which all slots count as full."""
 
 LONG_PATIENCE = 20.0
-"""The same where there are slots for all: only what has been cancelled never comes."""
+"""The same if there are slots for all samples: then only cancelled samples never arrive."""
 
-
+# Reasons why a sample is stopped, and why a session ends; the log shows them.
 UNKNOWN = "not in the item bank"
-
-
 ANSWERED = "answered in an earlier run, whose sample is not at hand: see the test's trace"
-
-
 ENOUGH = "answered in another epoch: samples that wait had all slots"
-
-
 FAILED = "another epoch ended in an error or without a score"
-
-
 PASSED = "not chosen among the samples that had a slot"
-
-
 NO_MONEY = "what is left of the budget buys no item"
 
 
 class Attempt(Protocol):
-    """What the harness makes of a sample from when it may run."""
+    """The harness's attempt at a sample."""
 
     def is_over(self) -> bool:
-        """Whether it is over for good."""
+        """Whether it is over and will not be retried."""
         ...
 
     def has_slot(self) -> bool:
-        """Whether it has one of the slots: not while it waits to be tried again."""
+        """Whether it has a slot; it has none while it waits to be retried."""
         ...
 
 
@@ -77,13 +65,13 @@ class Gate:
     Parameters
     ----------
     places
-        Place in the session's bank by item.
+        By item: its place in the session's bank.
     epochs
-        Of every item. All are asked or none, as long as there are slots for all samples.
+        Number of epochs of every item. All or none are asked, if there are slots for all samples.
     saved
-        Where answers are written down.
+        File in which answers are saved.
     slots
-        Samples that can be here at a time, None where that is not known.
+        Number of samples that can be at the gate at a time, None if not known.
     """
 
     def __init__(
@@ -96,9 +84,9 @@ class Gate:
     ) -> None:
         self.session = session
         self.n_narrow = 0
-        """Items that were chosen among those with a slot, where others were open too."""
+        """Number of items chosen only among those with a slot, while others were open too."""
         self.unanswered = 0
-        """Items that were asked, and ended in an error or without a score."""
+        """Number of items that were asked, and ended in an error or without a score."""
         reasons = session.bank.reasons
         self._reasons = {item: f"not asked: {reasons[p]}" for item, p in places.items()}
         self._places = {item: p for item, p in places.items() if not reasons[p]}
@@ -107,15 +95,15 @@ class Gate:
         self._saved = saved
         self._earlier = {step.item for step in session.answers}
         self._closed = dict.fromkeys(self._earlier, ANSWERED)
-        """Items that are not asked any more, with the reason."""
+        """Items that will not be asked any more, with the reason."""
         self._failed = np.zeros(len(session.bank), dtype=np.bool_)
         self._open: dict[str, dict[int, float | None]] = {}
-        """Items that are out: score of each epoch that is over, None where it has none."""
+        """Items being asked: the score of each finished epoch, None without a score."""
         self._running: dict[tuple[str, int], Attempt] = {}
         """Samples let through and not known to be over."""
         self._waiting: dict[tuple[str, int], _Waiting] = {}
         self._watch: tuple[str, int] | None = None
-        """The one waiting sample that looks from time to time whether anything moves."""
+        """The one waiting sample that regularly checks what still runs."""
         self._slots_full = False
         enough = slots is not None and slots >= len(places) * epochs
         self._patience = LONG_PATIENCE if enough else PATIENCE
@@ -123,7 +111,7 @@ class Gate:
 
     @property
     def n_elsewhere(self) -> int:
-        """Items answered in an earlier run, of which this one has no sample."""
+        """Number of items answered in an earlier run, without a sample in this one."""
         return len(self._earlier)
 
     async def ask(self, item: str, epoch: int, attempt: Attempt) -> str | None:
@@ -139,13 +127,13 @@ class Gate:
         return self._closed.get(item) or self.session.stopped or PASSED
 
     def over(self, item: str, epoch: int, score: float | None) -> None:
-        """Take the score of a sample that is over; None where it has none."""
+        """Record the score of a sample that is over; None if it has no score."""
         self._moved = monotonic()
         self._running.pop((item, epoch), None)
         self._earlier.discard(item)
         if item not in self._places or item in self._closed:
             return
-        # A sample that an earlier attempt at this run has answered was never asked for.
+        # Samples of an earlier attempt at this run arrive here without having been asked.
         scores = self._open.setdefault(item, {})
         self._let_through(item)
         scores[epoch] = None if score is None or math.isnan(score) else score
@@ -155,7 +143,7 @@ class Gate:
         self._advance()
 
     def finish(self) -> None:
-        """Take what is there of items whose other epochs never came."""
+        """Record the scores of items whose other epochs never came."""
         for item in list(self._open):
             self._record(item)
 
@@ -165,7 +153,7 @@ class Gate:
         self._closed[item] = ENOUGH if scores else FAILED
         if not scores:
             self.unanswered += 1
-            # It counts for no limit of items, and is not asked again.
+            # It counts towards no limit of items, and is not asked again.
             self.session.give_back(place)
             self._failed[place] = True
             return
@@ -198,24 +186,24 @@ class Gate:
                 waiting.event = anyio.Event()
 
     def _wake_one(self) -> None:
-        """Let another waiting sample watch."""
+        """Make another waiting sample the watch."""
         for waiting in self._waiting.values():
             if not waiting.passes:
                 waiting.event.set()
                 return
 
     def _look(self) -> None:
-        """See whether anything still runs; if not, choose among the samples at the gate."""
+        """Check what still runs; if nothing does, choose among the samples at the gate."""
         for key, attempt in list(self._running.items()):
             if attempt.is_over():
-                # It ended in an error, of which nobody tells us.
+                # It ended in an error, of which Inspect does not notify early stopping.
                 self.over(*key, None)
         if not self._waiting or any(each.has_slot() for each in self._running.values()):
             return
         if monotonic() - self._moved < self._patience:
             return
         self._slots_full = True
-        # What ended in an error and is tried again waits for a slot itself.
+        # Samples that are retried after an error wait for a slot themselves.
         parked = {item for item, _ in self._running}
         for item in [each for each in self._open if each not in parked]:
             if self._open[item]:
@@ -226,10 +214,10 @@ class Gate:
         self._advance(parked)
 
     def _advance(self, parked: frozenset[str] | set[str] = frozenset()) -> None:
-        """Choose until as many items are out as a batch has; end where there is nothing left."""
+        """Choose items until a whole batch is being asked; end the session if none are left."""
         session = self.session
         while session.stopped is None:
-            wanted = session.settings.batch - len(self._open.keys() - parked)
+            wanted = session.batch - len(self._open.keys() - parked)
             among = self._among()
             chosen = session.next(wanted, among=among) if wanted > 0 else ()
             if not len(chosen):
@@ -246,7 +234,7 @@ class Gate:
             self._release()
 
     def _among(self) -> NDArray[np.bool_] | None:
-        """Return the items that can be asked now, or None for all."""
+        """Return a mask of the items that can be asked now, or None for all."""
         if not self._slots_full:
             return ~self._failed if self._failed.any() else None
         found = np.zeros(len(self.session.bank), dtype=np.bool_)

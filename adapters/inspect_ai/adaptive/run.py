@@ -1,5 +1,8 @@
-"""Runs any task of Inspect as an adaptive test, or goes on with a run that was broken off."""
-# PART adaptive_task - Any task of Inspect as an adaptive test, by name: ``evalstats_plugin/adaptive``.
+"""Run any task of Inspect as an adaptive test, or resume an interrupted run.
+
+`run_task` runs it from Python; `adaptive_task` is a task of Inspect, ``evalstats_plugin/adaptive``,
+that wraps another task.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from inspect_ai import Task, task
 
-from evalstats_plugin.adapters.inspect_ai.archive.guard import found_in, load_inspect
+from evalstats_plugin.adapters.inspect_ai.adaptive.logged import found_in
+from evalstats_plugin.adapters.inspect_ai.archive.guard import load_inspect
 from evalstats_plugin.errors import DesignError, EvalStatsError, SelectionError
 
 if TYPE_CHECKING:
@@ -26,12 +30,13 @@ if TYPE_CHECKING:
     from evalstats_plugin.adaptive.plan import Plan
 
 
-Tell = Callable[["Plan", "ItemBank", int], None]
+OnStart = Callable[["Plan", "ItemBank", int], None]
+"""Called with the plan, the bank of the task's items, and the number of earlier answers."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """What is to be run, as ``inspect eval`` takes it."""
+    """Task, model and arguments, as for ``inspect eval``."""
 
     task: str
     model: str
@@ -43,26 +48,25 @@ class Run:
     """Further arguments of ``inspect_ai.eval`` that ``eval_retry`` has too."""
 
 
-def run_task(run: Run, plan: Plan, tell: Tell | None = None) -> EvalLog:
-    """Run a task until enough is known, and return its log.
+def run_task(run: Run, plan: Plan, on_start: OnStart | None = None) -> EvalLog:
+    """Run a task until the plan's stopping rule, and return its log.
 
-    A run that was broken off is taken up: what it has answered is not asked again, and its samples
-    are in the new log.
+    An interrupted run is resumed: its answers are not asked for again, and its samples are in the
+    new log.
 
     Parameters
     ----------
-    tell
-        Called before the run with the plan, the bank as far as the task has its items, and how
-        many answers there are from a run that was broken off.
+    on_start
+        Called before the run.
 
     Raises
     ------
     SelectionError, DesignError
-        No such task or model, or bank and task do not fit.
+        There is no such task or model, or bank and task do not match.
     EvalStatsError
         The run ended in an error; its answers are kept.
     KeyboardInterrupt
-        It was cancelled; its answers are kept.
+        The run was cancelled; its answers are kept.
     """
     load_inspect()
     arguments = _arguments(run, plan)
@@ -72,13 +76,13 @@ def run_task(run: Run, plan: Plan, tell: Tell | None = None) -> EvalLog:
     samples = _numbered(task)[: run.limit]
     with closing(stopping), TemporaryDirectory() as folder:
         session, saved = stopping.begin(task.name, str(model), samples)
-        if tell is not None:
-            tell(plan, session.bank, session.n)
+        if on_start is not None:
+            on_start(plan, session.bank, session.n)
         earlier = _earlier(saved.facts.get("log"), folder) if saved else None
         if session.stopped is not None and (found := _complete(earlier, plan)) is not None:
             return found
-        # Every sample has to be at hand to be chosen: waiting costs it nothing, the model's
-        # connections are limited apart.
+        # Every sample needs a slot to be chosen; waiting costs nothing, and the connections to the
+        # model are limited separately.
         slots = max(len(samples) * (run.epochs or task.epochs or 1), 1)
         if earlier is None:
             log = _first(run, task, model, slots)
@@ -92,9 +96,9 @@ def run_task(run: Run, plan: Plan, tell: Tell | None = None) -> EvalLog:
 
 
 def _arguments(run: Run, plan: Plan) -> dict[str, Any]:
-    """Return the arguments of the adaptive task; the log names them to whoever goes on with it."""
+    """Return the arguments of the adaptive task; a resumed run takes them from the log."""
     file, at, name = run.task.partition("@")
-    # Perhaps from another folder.
+    # Absolute, because the run may be resumed from another folder.
     where = str(Path(file).absolute()) if Path(file).is_file() else file
     options = {
         each.name: value
@@ -121,7 +125,7 @@ def _model(run: Run) -> Model:
     try:
         return get_model(run.model, **run.model_args)
     except Exception as error:
-        msg = f"Inspect cannot load model {run.model!r}: {said_by(error)}"
+        msg = f"Inspect cannot load model {run.model!r}: {plain_error(error)}"
         raise SelectionError(msg) from error
 
 
@@ -134,14 +138,14 @@ def _numbered(task: Task) -> list[Sample]:
 
 
 def _earlier(location: str | None, folder: str) -> EvalLog | None:
-    """Return the log of a run that was broken off, with every sample that was over."""
+    """Return the log of an interrupted run, with every sample that was over."""
     from inspect_ai.log import RecoveryNotAvailable, read_eval_log, recover_eval_log
 
     if location is None:
         return None
     try:
         log = read_eval_log(location)
-    except Exception:  # noqa: BLE001 - gone or broken: the answers are in the state file
+    except Exception:  # noqa: BLE001 - gone or damaged: the answers are in the state file
         return None
     if log.status == "started":
         # A killed run has its last samples in a buffer beside the log.
@@ -152,7 +156,7 @@ def _earlier(location: str | None, folder: str) -> EvalLog | None:
 
 
 def _first(run: Run, task: Task, model: Model, slots: int) -> EvalLog:
-    # Their signature is in part unknown to type checkers.
+    # Parts of the signature are unknown to type checkers.
     inspect: Any = import_module("inspect_ai")
     return _only(
         inspect.eval(
@@ -166,20 +170,10 @@ def _first(run: Run, task: Task, model: Model, slots: int) -> EvalLog:
     )
 
 
-def _complete(earlier: EvalLog | None, plan: Plan) -> EvalLog | None:
-    """Return the log of a run that needs no more answers, if it has come to its end."""
-    if earlier is None:
-        msg = (
-            f"{plan.state} has all answers of a test whose log is gone, and nothing is left to ask"
-        )
-        raise DesignError(f"{msg}: remove it to test anew")
-    return earlier if earlier.status == "success" else None
-
-
 def _again(run: Run, earlier: EvalLog, slots: int) -> EvalLog:
-    """Go on from an earlier run's log."""
+    """Resume a run from its log."""
     inspect: Any = import_module("inspect_ai")
-    # As it is asked for now.
+    # With the limit and epochs of this call.
     config = earlier.eval.config
     config.limit, config.epochs = run.limit, run.epochs
     return _only(inspect.eval_retry(earlier, max_samples=slots, **run.settings))
@@ -187,9 +181,19 @@ def _again(run: Run, earlier: EvalLog, slots: int) -> EvalLog:
 
 def _only(logs: Sequence[EvalLog]) -> EvalLog:
     if not logs:
-        # Inspect has heard it already, and closed its log.
+        # Inspect returns no logs after an interrupt.
         raise KeyboardInterrupt
     return logs[0]
+
+
+def _complete(earlier: EvalLog | None, plan: Plan) -> EvalLog | None:
+    """Return the earlier log of a test that needs no more answers, if its run ended well."""
+    if earlier is None:
+        msg = (
+            f"{plan.state} has all answers of a test whose log is gone, and nothing is left to ask"
+        )
+        raise DesignError(f"{msg}: remove it to test anew")
+    return earlier if earlier.status == "success" else None
 
 
 def _ended_well(log: EvalLog, plan: Plan) -> EvalLog:
@@ -213,20 +217,20 @@ def adaptive_task(
     Parameters
     ----------
     task
-        As Inspect names it: ``file.py@task`` or ``package/task``.
+        As in Inspect: ``file.py@task`` or ``package/task``.
     bank
         File of the item bank.
     task_args
         Arguments of the task itself.
     options
-        As of `adaptive.adaptive`.
+        As for `asking.adaptive`.
     """
     from inspect_ai._util.error import PrerequisiteError
 
     try:
         return _made(task, {"bank": bank, **options}, dict(task_args or {}))
     except EvalStatsError as error:
-        # Which Inspect shows as a message.
+        # Inspect shows this error as a message, without a traceback.
         raise PrerequisiteError(str(error)) from error
 
 
@@ -237,11 +241,11 @@ def _made(name: str, options: dict[str, Any], arguments: dict[str, Any]) -> Task
     stopping = AdaptiveStopping(Plan.of(options), arguments)
     inner = _loaded(name, arguments)
     constants = import_module("inspect_ai._eval.task.constants")
-    # With those that are not named, as a run without us logs them.
+    # With default arguments, as Inspect logs them.
     stopping.task_args = dict(getattr(inner, constants.TASK_ALL_PARAMS_ATTR, arguments))
     inspect: Any = import_module("inspect_ai")
     made: Task = inspect.task_with(inner, name=inner.name, early_stopping=stopping)
-    # By the file of the task, a retry would look for our name in there.
+    # With the file of the task, a retry would look for our task's name in that file.
     vars(made).pop(constants.TASK_FILE_ATTR, None)
     return made
 
@@ -251,14 +255,14 @@ def _loaded(name: str, arguments: dict[str, Any]) -> Task:
 
     file = Path(name)
     try:
-        # By its path from here a whole file is a pattern to Inspect, which has to be relative.
+        # Inspect takes a file as a pattern, which must be relative to its folder.
         tasks = (
             create_tasks([file.name], arguments, file.absolute().parent)
             if file.is_file()
             else load_tasks([name], arguments)
         )
     except Exception as error:
-        msg = f"Inspect cannot load task {name!r}: {said_by(error)}"
+        msg = f"Inspect cannot load task {name!r}: {plain_error(error)}"
         raise SelectionError(msg) from error
     if len(tasks) != 1:
         names = ", ".join(each.name for each in tasks) or "none"
@@ -267,13 +271,13 @@ def _loaded(name: str, arguments: dict[str, Any]) -> Task:
     return tasks[0]
 
 
-def said_by(error: Exception) -> str:
-    """Return what an error of Inspect says in one line, without the markup of its colours."""
+def plain_error(error: Exception) -> str:
+    """Return an error of Inspect as one line of text, without colour markup."""
     from rich.errors import MarkupError
     from rich.text import Text
 
     text = " ".join(str(error).split())
-    # Else the brackets are its own.
+    # Text that is no valid markup stays as it is.
     with suppress(MarkupError):
         text = Text.from_markup(text).plain
     return f"{type(error).__name__}: {text}"

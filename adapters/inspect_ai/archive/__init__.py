@@ -1,1 +1,1 @@
-"""Inspect logs as files: guarded, opened, edited in place."""
+"""Inspect logs as files: recognised, read within limits, edited in place."""

@@ -1,6 +1,9 @@
-"""Writes a log with its header, and perhaps its samples, changed: both at once or neither."""
-# PART replace - Replaces a log as a whole or not at all: on disk, and in object stores.
-# PART manifest - Keeps ``logs.json``, where an eval set lists the headers of its logs, true.
+"""Edit a log as a whole or not at all, on disk or in an object store.
+
+`edit_log` edits the header and, if asked, the samples in a copy (`replacing`), which then replaces
+the log unless that changed meanwhile. `update_manifest` keeps ``logs.json`` up to date, the list of
+headers in the folder of an eval set.
+"""
 
 from __future__ import annotations
 
@@ -34,43 +37,40 @@ if TYPE_CHECKING:
 
 
 EditHeader = Callable[["EvalLog"], "EvalLog"]
-"""Returns the header changed; the very one given where nothing changes."""
+"""Returns the edited header; the same object if nothing changes."""
 
+_PREFIX = ".evalstats_tmp_"
 
-PREFIX = ".evalstats_tmp_"
+_SUFFIX = ".writing"
+"""Not ``.eval``: Inspect lists every file of that name as a log, hidden ones too."""
 
-
-SUFFIX = ".writing"
-"""Never ``.eval``: Inspect lists every file of that name as a log, hidden ones too."""
-
-
-NAME = "logs.json"
+_MANIFEST = "logs.json"
 
 
 def edit_log(
     path: Path, output: Path, edit_header: EditHeader, edit_sample: Edit | None
 ) -> Path | None:
-    """Write an edited log to output; None for others' files.
+    """Write an edited log to ``output``; None if it is not Inspect's.
 
-    A log that would not change is not written again.
+    A log in place is not written if nothing changes.
 
     Parameters
     ----------
     edit_sample
-        None: samples stay as they are.
+        None if samples stay as they are.
 
     Raises
     ------
     WriteError
-        For a log that is still being written, that changed meanwhile, or whose samples are kept in
-        chunks where they are to be edited.
+        The log is still being written, changed meanwhile, or has samples in chunks that are to be
+        edited.
     LogError
-        For a broken log.
+        The log is damaged.
     """
     form = form_of(path)
     if form is None:
         return None
-    with opened(path) as original:
+    with local_copy(path) as original:
         log = read_header(original.file, form, path)
         refuse_unwritable(log, path)
         header = edit_header(log)
@@ -88,35 +88,22 @@ def edit_log(
 
 
 class Original(NamedTuple):
-    """A log as a local file, and what tells whether it has changed since."""
+    """A log as a local file, and its revision, to detect later changes."""
 
     file: Path
     revision: object
 
 
-def local_path(path: Path) -> Path | None:
-    """Return the path on this machine's disk, or None for an object store's."""
-    if getattr(path, "protocol", "") not in {"", "file", "local"}:
-        return None
-    return Path(getattr(path, "path", path)).resolve()
-
-
-def same(path: Path, other: Path) -> bool:
-    """Whether two paths name one log."""
-    local = local_path(path)
-    return str(path) == str(other) if local is None else local == local_path(other)
-
-
 @contextmanager
-def opened(path: Path) -> Generator[Original, None, None]:
-    """Give a log as a local file; one from an object store is fetched."""
+def local_copy(path: Path) -> Generator[Original, None, None]:
+    """Give a log as a local file; one in an object store is downloaded."""
     local = local_path(path)
     if local is not None:
         yield Original(local, _revision(path))
         return
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "log"
-        # Asked for first: whatever happens to the log from here on makes the write fail.
+        # Read before the download: any later change of the log makes the write fail.
         revision = _revision(path)
         try:
             _store(path).get_file(_key(path), str(file))
@@ -128,13 +115,13 @@ def opened(path: Path) -> Generator[Original, None, None]:
 
 @contextmanager
 def replacing(output: Path, original: Original, path: Path) -> Generator[Path, None, None]:
-    """Give a file to write to; it takes output's place when nothing was raised meanwhile.
+    """Give a file to write to, which replaces ``output`` unless an error is raised.
 
     Raises
     ------
     WriteError
-        When it cannot, or the log at path, being replaced, has changed since it was opened; what
-        was there is still there.
+        The file cannot be written, or the log at ``path`` is replaced and has changed since it was
+        opened. The output is unchanged.
     """
     in_place = same(path, output)
     target = local_path(output)
@@ -142,17 +129,17 @@ def replacing(output: Path, original: Original, path: Path) -> Generator[Path, N
     temporary: Path | None = None
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        descriptor, temporary = files.temporary_in(folder, PREFIX, SUFFIX)
+        descriptor, temporary = files.temporary_file(folder, _PREFIX, _SUFFIX)
         os.close(descriptor)
         yield temporary
         if target is None:
             _upload(temporary, output, original.revision if in_place else None)
         else:
-            # Made private; the log stays as open as it was.
+            # The temporary file is private; the log keeps its permissions.
             shutil.copymode(target if target.exists() else original.file, temporary)
-            files.sync(temporary)
+            files.fsync(temporary)
             over = cast("files.Revision", original.revision) if in_place else None
-            files.take_place(temporary, target, path, over=over)
+            files.replace_file(temporary, target, path, over=over)
     except OSError as error:
         msg = f"{output} cannot be written ({error.strerror or error}); what was there is unchanged"
         raise WriteError(msg) from error
@@ -162,8 +149,28 @@ def replacing(output: Path, original: Original, path: Path) -> Generator[Path, N
                 temporary.unlink(missing_ok=True)
 
 
+def same(path: Path, other: Path) -> bool:
+    """Whether two paths name the same log."""
+    local = local_path(path)
+    return str(path) == str(other) if local is None else local == local_path(other)
+
+
+def local_path(path: Path) -> Path | None:
+    """Return a path on this machine's disk, or None for one in an object store."""
+    if getattr(path, "protocol", "") not in {"", "file", "local"}:
+        return None
+    return Path(getattr(path, "path", path)).resolve()
+
+
+def _revision(path: Path) -> object:
+    local = local_path(path)
+    if local is not None:
+        return files.revision(local)
+    return _store(path).info(_key(path), refresh=True).get("ETag") if _is_s3(path) else None
+
+
 def _upload(file: Path, output: Path, revision: object | None) -> None:
-    """Store a file; where the store can (S3), only over the revision that was read."""
+    """Upload a file; on S3 only if the object is still the revision that was read."""
     store = _store(output)
     if revision is None or not _is_s3(output):
         store.put_file(str(file), _key(output))
@@ -175,17 +182,10 @@ def _upload(file: Path, output: Path, revision: object | None) -> None:
         )
     except OSError as error:
         if "PreconditionFailed" in repr(error.__cause__):
-            raise files.changed(output) from error
+            raise files.changed_error(output) from error
         raise
     finally:
         store.invalidate_cache(_key(output))
-
-
-def _revision(path: Path) -> object:
-    local = local_path(path)
-    if local is not None:
-        return files.revision(local)
-    return _store(path).info(_key(path), refresh=True).get("ETag") if _is_s3(path) else None
 
 
 def _is_s3(path: Path) -> bool:
@@ -201,17 +201,16 @@ def _key(path: Path) -> str:
 
 
 def update_manifest(log_file: Path, header: EvalLog) -> None:
-    """Bring a log's entry up to date, where its folder has a manifest that lists it.
+    """Update a log's entry in the manifest of its folder, if that lists it.
 
-    Inspect's ``write_log_dir_manifest`` would do the same for all logs of the folder at once:
-    reading every header again after each log.
+    Inspect's ``write_log_dir_manifest`` would read the headers of all logs in the folder again.
     """
-    manifest = log_file.parent / NAME
+    manifest = log_file.parent / _MANIFEST
     if not manifest.is_file():
         return
     local = local_path(manifest)
-    # Another process may be at another log of the same set.
-    with nullcontext() if local is None else files.alone(local.parent):
+    # Another process may be updating the entry of another log.
+    with nullcontext() if local is None else files.locked(local.parent):
         content = _updated(manifest, log_file.name, header)
         if content is None:
             return
@@ -222,16 +221,16 @@ def update_manifest(log_file: Path, header: EvalLog) -> None:
 
 
 def _updated(manifest: Path, name: str, header: EvalLog) -> bytes | None:
-    """Return a manifest with a log's new entry; None where there is nothing to change."""
+    """Return a manifest with a log's new entry; None if nothing changes."""
     try:
         entries: Any = from_bytes(manifest.read_bytes())
         listed: Any = entries[name]
     except (ValueError, LookupError, TypeError):
-        # Not a manifest, or one of other logs.
+        # Not a manifest, or without this log.
         return None
     entry = json.loads(header.model_dump_json(exclude_none=True))
     if isinstance(listed, Mapping) and "reductions" in listed:
-        # We never change them, so that they were not read.
+        # Never changed here, and so not read.
         entry["reductions"] = listed["reductions"]
     if entry == listed:
         return None

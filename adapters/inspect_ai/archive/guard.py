@@ -1,189 +1,85 @@
-"""Limits on what Inspect is given to parse, and one error for whatever goes wrong.
+"""Recognise Inspect logs, and guard their parsing: size limits and one kind of error.
 
-Inspect has no limits of its own: an archive of 137 kB took 33 s and 2.5 GB to read its header.
-The sizes are far above those of real logs; whoever has larger ones may raise them here.
+Logs are recognised by their first bytes, without loading Inspect (`find_logs`, `form_of`). Inspect
+has no limits of its own: an archive of 137 kB took 33 s and 2.5 GB to read its header. The limits
+are far above the sizes of real logs, and may be raised here. `printable` removes control characters
+from names in logs, so that a log cannot manipulate a terminal.
 """
-# PART layout - Which files are Inspect's logs: told by their first bytes, without loading Inspect.
-# PART printable - Names from logs, safe to print: whoever wrote a log must not steer a terminal.
-# PART early_stops - What a log says about samples that did not run because enough was known without them.
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
-from zipfile import BadZipFile, ZipFile
+from typing import Any, Literal
+from zipfile import BadZipFile, ZipFile, ZipInfo
 
 from evalstats_plugin.errors import LogError
-
-if TYPE_CHECKING:
-    from inspect_ai.log import EvalLog
-    from inspect_ai.util import EarlyStop
-
 
 MAX_MEMBERS = 4_000_000
 """Files inside one archive."""
 
-
 MAX_HEADER = 1 << 25
-"""Bytes, unpacked, as the next ones: of a log's header."""
-
+"""Unpacked bytes of a log's header."""
 
 MAX_SUMMARIES = 1 << 28
-"""Of all summaries together; 20,000 samples with long texts take 57 MB."""
-
+"""Unpacked bytes of all summaries together; 20,000 samples with long texts have 57 MB."""
 
 MAX_SAMPLE = 1 << 28
-"""Of one sample."""
-
+"""Unpacked bytes of one sample."""
 
 MAX_JSON = 1 << 28
-"""Of a log in one JSON file, which Inspect reads as a whole."""
-
+"""Bytes of a log in one JSON file, which Inspect reads as a whole."""
 
 MAX_RATIO = 200
 """Unpacked to packed size, above `RATIO_FROM` bytes; real logs reach 40."""
 
-
 RATIO_FROM = 1 << 22
 
-
 MIN_PER_CONTAINER = 16
-"""Bytes of JSON for each list or object, which takes 60 bytes of memory; real logs have 50."""
-
-
-_MOST_OF_A_MESSAGE = 300
-
+"""Bytes of JSON per list or object, each of which needs 60 bytes of memory; real logs have 50."""
 
 Form = Literal["eval", "json"]
-
-
 HEADER = "header.json"
 
-
 START = "_journal/start.json"
-"""Stands in for the header while a run goes on, or where it died."""
+"""Replaces the header in a log whose run has not ended, or crashed."""
 
+SUMMARIES = "summaries.json"
 
+JOURNAL = "_journal/summaries/"
+"""Folder of the summaries of a run that has not ended."""
+
+SAMPLES = "samples/"
 _ZIP = b"PK"
-
-
 _SNIFFED = 1024
-
 
 _JSON_LOG = re.compile(
     rb'\s*\{\s*"version"\s*:\s*(\d+)\s*,\s*"status"\s*:\s*"\w+"\s*,\s*"eval"\s*:'
 )
 
-
-# Control and format characters, among them escapes and those that reverse the text's direction.
+# Control and format characters, such as escape sequences and those that reverse text direction.
 _UNSAFE = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
 
 
-MANAGER = "evalstats_plugin adaptive"
-"""By which our own early stopping is known in a log."""
-
-
-TASK_ARGS = "task_args"
-"""Key in what we say there: arguments of the task that another, ours, was put in front of."""
-
-
-ADAPTIVE = "evalstats_plugin/adaptive"
-"""That task; see `adaptive_task`."""
-
-
-def load_inspect() -> Any:
-    """Return ``inspect_ai.log``.
-
-    Raises
-    ------
-    LogError
-        Where Inspect is not installed.
-    """
-    try:
-        return import_module("inspect_ai.log")
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "inspect_ai":
-            raise
-        msg = "Inspect logs are read with inspect_ai: pip install 'evalstats-plugin[inspect]'"
-        raise LogError(msg) from error
-
-
-@contextmanager
-def parsing(path: Path) -> Generator[None, None, None]:
-    """Turn whatever Inspect, pydantic or a decompressor raises into an error about this file."""
-    try:
-        yield
-    except LogError:
-        raise
-    except OSError as error:
-        if error.errno is None:
-            raise _broken(path, error) from error
-        # A full disk or a missing permission, perhaps where Inspect's own work files lie.
-        where = f" ({error.filename})" if error.filename not in (None, str(path)) else ""
-        raise LogError(f"{path} cannot be read: {error.strerror}{where}") from error
-    except Exception as error:
-        # Their exceptions have no common base: a broken log alone raises a dozen kinds.
-        raise _broken(path, error) from error
-
-
-def _broken(path: Path, error: Exception) -> LogError:
-    text = " ".join(printable(str(error)).split())[:_MOST_OF_A_MESSAGE]
-    return LogError(f"{path} cannot be read as an Inspect log: {type(error).__name__}: {text}")
-
-
-def check_version(found: int, path: Path) -> None:
-    """Refuse logs of a later format than the installed Inspect knows."""
-    known: int = load_inspect().EvalLog.model_fields["version"].default
-    if found > known:
-        msg = (
-            f"{path} has log format {found}, the installed inspect_ai reads up to {known}: "
-            "upgrade inspect_ai"
-        )
-        raise LogError(msg)
-
-
-def check_density(content: bytes, what: str, path: Path) -> None:
-    """Refuse JSON that is little text and mostly lists and objects: it would fill the memory."""
-    containers = content.count(b"{") + content.count(b"[")
-    if containers * MIN_PER_CONTAINER > max(len(content), RATIO_FROM):
-        msg = f"{path}: {what} holds {containers} objects in {len(content)} bytes; it may be a trap"
-        raise LogError(msg)
-
-
-def check_size(size: int, limit: int, what: str, path: Path) -> None:
-    """Refuse what is larger than its limit."""
-    if size > limit:
-        msg = (
-            f"{path}: {what} takes {size / 1e6:.0f} MB unpacked, expected at most "
-            f"{limit / 1e6:.0f} MB; it may be a trap"
-        )
-        raise LogError(msg)
-
-
 def find_logs(folder: Path) -> list[Path]:
-    """Return the logs directly in a folder; its manifests (``logs.json``) are none."""
+    """Return the logs directly in a folder, without hidden files and manifests (``logs.json``)."""
+    names = sorted(folder.iterdir(), key=lambda p: p.name)
+    files = [p for p in names if not p.name.startswith(".") and p.is_file()]
     return [
         p
-        for p in sorted(folder.iterdir(), key=lambda p: p.name)
-        if not p.name.startswith(".") and _is_log(p)
+        for p in files
+        if p.suffix == ".eval" or (p.suffix == ".json" and json_version(p) is not None)
     ]
 
 
-def _is_log(path: Path) -> bool:
-    if path.suffix == ".eval":
-        return path.is_file()
-    return path.suffix == ".json" and path.is_file() and json_version(path) is not None
-
-
 def form_of(path: Path) -> Form | None:
-    """Return the form of an Inspect log; None for others' files.
+    """Return the file format of an Inspect log; None if it is not Inspect's.
 
-    A file named ``.eval`` that is no archive at all is Inspect's, and broken.
+    A file named ``.eval`` that is no archive counts as a damaged log of Inspect.
     """
     with path.open("rb") as file:
         if file.read(len(_ZIP)) == _ZIP:
@@ -202,12 +98,51 @@ def json_version(path: Path) -> int | None:
     """Return the schema version of a ``.json`` log; None for other files."""
     with path.open("rb") as file:
         found = _JSON_LOG.match(file.read(_SNIFFED))
-    # Longer numbers are no versions, and Python refuses to read the longest.
+    # Longer numbers are no versions, and Python refuses to parse very long ones.
     return int(found.group(1)[:9]) if found else None
 
 
+def load_inspect() -> Any:
+    """Return the module ``inspect_ai.log``; raise `LogError` if Inspect is not installed."""
+    try:
+        return import_module("inspect_ai.log")
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "inspect_ai":
+            raise
+        msg = "Inspect logs are read with inspect_ai: pip install 'evalstats-plugin[inspect]'"
+        raise LogError(msg) from error
+
+
+@contextmanager
+def parsing(path: Path) -> Generator[None, None, None]:
+    """Raise any error of Inspect, pydantic or a decompressor as a `LogError` about this file."""
+    try:
+        yield
+    except LogError:
+        raise
+    except OSError as error:
+        if error.errno is None:
+            raise _broken(path, error) from error
+        # A full disk or a missing permission, possibly of Inspect's temporary files.
+        where = f" ({error.filename})" if error.filename not in (None, str(path)) else ""
+        raise LogError(f"{path} cannot be read: {error.strerror}{where}") from error
+    except Exception as error:
+        # Their exceptions have no common base: a damaged log can raise a dozen kinds.
+        raise _broken(path, error) from error
+
+
+def _broken(path: Path, error: Exception) -> LogError:
+    name = type(error).__name__
+    return LogError(f"{path} cannot be read as an Inspect log: {name}: {one_line(error)}")
+
+
+def one_line(error: Exception) -> str:
+    """Return an error's message in one printable line of at most 300 characters."""
+    return " ".join(printable(str(error)).split())[:300]
+
+
 def printable(text: str) -> str:
-    r"""Leave out control characters.
+    r"""Remove control characters.
 
     >>> printable("mock\x1b[31mllm")
     'mock[31mllm'
@@ -217,30 +152,36 @@ def printable(text: str) -> str:
     return "".join(c for c in text if unicodedata.category(c) not in _UNSAFE)
 
 
-def task_args_of(log: EvalLog) -> Mapping[str, Any]:
-    """Return the arguments of the task itself, not how much of it was asked."""
-    found = found_in(log) or {}
-    if TASK_ARGS in found:
-        return found[TASK_ARGS]
-    # A run that was broken off has found nothing yet, and says only what was given.
-    given = log.eval.task_args
-    return given.get(TASK_ARGS) or {} if _is_ours(log.eval.task_registry_name, given) else given
+def check_version(found: int, path: Path) -> None:
+    """Raise `LogError` if the log format is later than the installed Inspect knows."""
+    known: int = load_inspect().EvalLog.model_fields["version"].default
+    if found > known:
+        msg = (
+            f"{path} has log format {found}, the installed inspect_ai reads up to {known}: "
+            "upgrade inspect_ai"
+        )
+        raise LogError(msg)
 
 
-def _is_ours(name: str | None, given: Mapping[str, Any]) -> bool:
-    """Whether a run is of that task, which has no package in its name where we start it."""
-    return name == ADAPTIVE or (
-        name == ADAPTIVE.rpartition("/")[2] and given.keys() >= {"task", "bank"}
-    )
+def check_size(size: int, limit: int, what: str, path: Path) -> None:
+    """Raise `LogError` if something is larger than its limit."""
+    if size > limit:
+        msg = (
+            f"{path}: {what} takes {size / 1e6:.0f} MB unpacked, expected at most "
+            f"{limit / 1e6:.0f} MB; it may be a trap"
+        )
+        raise LogError(msg)
 
 
-def early_stops(log: EvalLog) -> Sequence[EarlyStop]:
-    """Return the samples that were stopped before they ran."""
-    stopping = log.results.early_stopping if log.results else None
-    return stopping.early_stops if stopping else ()
+def check_member(member: ZipInfo, limit: int, path: Path) -> None:
+    """Raise `LogError` if a member of an archive is too large, or too large for its packed size."""
+    for most in (limit, max(RATIO_FROM, MAX_RATIO * member.compress_size)):
+        check_size(member.file_size, most, member.filename, path)
 
 
-def found_in(log: EvalLog) -> dict[str, Any] | None:
-    """Return what an adaptive test found, where a log is of one."""
-    summary = log.results.early_stopping if log.results else None
-    return dict(summary.metadata) if summary and summary.manager == MANAGER else None
+def check_density(content: bytes, what: str, path: Path) -> None:
+    """Raise `LogError` on JSON that is mostly brackets, which would fill the memory."""
+    containers = content.count(b"{") + content.count(b"[")
+    if containers * MIN_PER_CONTAINER > max(len(content), RATIO_FROM):
+        msg = f"{path}: {what} holds {containers} objects in {len(content)} bytes; it may be a trap"
+        raise LogError(msg)

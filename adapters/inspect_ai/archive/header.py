@@ -1,5 +1,8 @@
-"""Reads a log's header through Inspect, and writes edits into it or refuses to."""
-# PART header_merge - Puts edits into a header as it was logged, so that what was not edited stays to the byte.
+"""Read a log's header with Inspect, and write edits into it.
+
+`write_header` merges the edits into the JSON as it was logged (`merged`), so that unedited parts
+keep every byte, and reads the result back. `refuse_unwritable` raises if Inspect would lose parts.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from zipfile import ZipFile
 
 from evalstats_plugin.adapters.inspect_ai.archive import guard
 from evalstats_plugin.adapters.inspect_ai.archive.guard import HEADER, Form
-from evalstats_plugin.adapters.inspect_ai.archive.members import from_bytes, like, to_bytes
+from evalstats_plugin.adapters.inspect_ai.archive.members import from_bytes, member_like, to_bytes
 from evalstats_plugin.adapters.inspect_ai.archive.opening import Archive
 from evalstats_plugin.errors import WriteError
 
@@ -19,20 +22,19 @@ if TYPE_CHECKING:
     from inspect_ai.log import EvalLog
 
 
-_PARTS = ("samples", "reductions")
-"""Of a log in one JSON file: what is no header."""
+_BODY = ("samples", "reductions")
+"""The parts of a log in one JSON file that are not in the header."""
 
-
-_NOT_IN_HEADER = {"samples", "reductions", "location", "etag"}
+_NOT_IN_HEADER = {*_BODY, "location", "etag"}
 
 
 def read_header(file: Path, form: Form, path: Path) -> EvalLog:
-    """Read a log without its samples and reductions; errors call it by path.
+    """Read a log without its samples and reductions; ``path`` is its name in errors.
 
     Raises
     ------
     LogError
-        When the log is broken, or too large to be one.
+        The log is damaged, or larger than the limits.
     """
     read_eval_log = guard.load_inspect().read_eval_log
     with guard.parsing(path):
@@ -44,14 +46,14 @@ def read_header(file: Path, form: Form, path: Path) -> EvalLog:
 
 
 def refuse_unwritable(log: EvalLog, path: Path) -> None:
-    """Refuse a log that is still being written, or whose newer parts would get lost.
+    """Check that a log can be written without loss.
 
     Raises
     ------
     WriteError
-        With what to do about it.
+        The run has not ended, or a newer Inspect has written the log.
     LogError
-        For a later format than the installed Inspect knows.
+        The log format is later than the installed Inspect knows.
     """
     if log.status == "started":
         msg = f"{path} is of a run that has not ended (status 'started'); annotate it afterwards"
@@ -59,7 +61,7 @@ def refuse_unwritable(log: EvalLog, path: Path) -> None:
     guard.check_version(log.version, path)
     written_by = log.eval.packages.get("inspect_ai", "")
     installed = version("inspect_ai")
-    # Inspect drops what it does not know when it writes a header.
+    # Inspect drops unknown fields when it writes a header.
     if _release(written_by) > _release(installed):
         msg = (
             f"{path} was written by inspect_ai {written_by}, newer than the installed {installed}, "
@@ -68,65 +70,43 @@ def refuse_unwritable(log: EvalLog, path: Path) -> None:
         raise WriteError(msg)
 
 
-def _samples_in(file: Path) -> dict[str, tuple[int, int]]:
-    """Return checksum and size of everything in an archive but its header."""
-    with ZipFile(file) as archive:
-        live = archive.NameToInfo.items()
-        return {name: (m.CRC, m.file_size) for name, m in live if name != HEADER}
-
-
-def _replace(file: Path, content: bytes) -> None:
-    """Give an archive another header, which says to be as old, and is packed as, the one before.
-
-    Inspect would leave the old one inside as dead bytes: without taking it off the end, a log of
-    15 kB grew to 577 kB in 120 rounds of annotating and stripping.
-    """
-    # Opened here: where Python cannot open an archive by its name, it begins an empty one.
-    with file.open("r+b") as stream, ZipFile(stream, "a") as archive:
-        last = max(archive.filelist, key=lambda member: member.header_offset, default=None)
-        old = archive.NameToInfo.pop(HEADER)
-        archive.filelist = [m for m in archive.filelist if m.filename != HEADER]
-        if old is last:
-            archive.start_dir = old.header_offset
-        archive.writestr(like(old, content), content)
-
-
 def _release(text: str) -> tuple[int, ...]:
-    """Return the numbers a version starts with: enough to tell which release is newer."""
+    """Return the numbers at the start of a version, to compare releases."""
     found = re.match(r"\d+(\.\d+)*", text)
     return tuple(int(number) for number in found.group().split(".")) if found else ()
 
 
 def write_header(before: EvalLog, log: EvalLog, file: Path, form: Form, path: Path) -> None:
-    """Write a header's edits to a file nobody else reads yet, and read it back; errors name path.
+    """Write a header's edits to a private copy of a log, and read it back to check.
 
     Parameters
     ----------
-    before
-        The header as it was read from the file; what differs in `log` is written.
+    before, log
+        The header as it was read from the file, and as edited.
+    path
+        The log's name in errors.
 
     Raises
     ------
     WriteError
-        When what is read back is not what was written.
+        The header read back is not the one written.
     """
     after = as_json(log)
     with guard.parsing(path):
-        logged = from_bytes(file.read_bytes()) if form == "json" else _header_of(file)
+        if form == "json":
+            logged = from_bytes(file.read_bytes())
+        else:
+            with ZipFile(file) as archive:
+                logged = from_bytes(archive.read(HEADER))
     _write(merged(logged, as_json(before), after), file, form, path)
     written = read_header(file, form, file)
     if to_bytes(as_json(written)) != to_bytes(after):
-        # Of a format so old that Inspect reads its parts from elsewhere: the header is made new.
-        _write({**after, **{k: logged[k] for k in _PARTS if k in logged}}, file, form, path)
+        # A format so old that Inspect reads its parts from elsewhere: write the whole header.
+        _write({**after, **{k: logged[k] for k in _BODY if k in logged}}, file, form, path)
         written = read_header(file, form, file)
     if written.metadata != log.metadata or written.results != log.results:
         msg = f"{path}: the header read back is not the one written; the log was left as it was"
         raise WriteError(msg)
-
-
-def _header_of(file: Path) -> Any:
-    with ZipFile(file) as archive:
-        return from_bytes(archive.read(HEADER))
 
 
 def _write(header: object, file: Path, form: Form, path: Path) -> None:
@@ -140,36 +120,59 @@ def _write(header: object, file: Path, form: Form, path: Path) -> None:
         raise WriteError(msg)
 
 
+def _replace(file: Path, content: bytes) -> None:
+    """Replace the header of an archive, with the old one's date and compression.
+
+    Inspect would leave the old header in the file as dead bytes: a log of 15 kB grew to 577 kB in
+    120 rounds of annotating and stripping. Here it is overwritten if it is the last member.
+    """
+    # Opened here, because `ZipFile(name, "a")` begins an empty archive if it cannot open the file.
+    with file.open("r+b") as stream, ZipFile(stream, "a") as archive:
+        last = max(archive.filelist, key=lambda member: member.header_offset, default=None)
+        old = archive.NameToInfo.pop(HEADER)
+        archive.filelist = [m for m in archive.filelist if m.filename != HEADER]
+        if old is last:
+            archive.start_dir = old.header_offset
+        archive.writestr(member_like(old, content), content)
+
+
+def _samples_in(file: Path) -> dict[str, tuple[int, int]]:
+    """Return checksum and size of every member of an archive but the header."""
+    with ZipFile(file) as archive:
+        live = archive.NameToInfo.items()
+        return {name: (m.CRC, m.file_size) for name, m in live if name != HEADER}
+
+
 def as_json(log: EvalLog) -> dict[str, Any]:
     """Return a header as Inspect writes it."""
     return log.model_dump(mode="json", exclude_none=True, exclude=_NOT_IN_HEADER)
 
 
 def merged(logged: Any, before: Any, after: Any) -> Any:
-    """Return the JSON of a file with the edits that lead from one reading of it to another.
+    """Return the JSON of a file with the edits that lead from ``before`` to ``after``.
 
     Parameters
     ----------
     logged
-        What the file holds.
+        The JSON in the file.
     before, after
-        What Inspect makes of it, without and with the edits.
+        The same as Inspect writes it, without and with the edits.
 
     >>> merged({"b": 1, "old": 2}, {"b": 1, "default": 0}, {"new": 3, "b": 1, "default": 0})
     {'new': 3, 'b': 1, 'old': 2}
     """
     values: tuple[Any, Any, Any] = (logged, before, after)
     if all(isinstance(value, dict) for value in values):
-        return _of_objects(*values)
+        return _merged_objects(*values)
     if all(isinstance(value, list) for value in values) and len({len(v) for v in values}) == 1:
         return [merged(*each) for each in zip(*values, strict=True)]
     return logged if before == after else after
 
 
-def _of_objects(
+def _merged_objects(
     logged: dict[str, Any], before: dict[str, Any], after: dict[str, Any]
 ) -> dict[str, Any]:
-    """Merge objects: what Inspect leaves out stays, what it fills in by itself stays out."""
+    """Merge objects: keep what Inspect drops, and leave out the defaults it fills in."""
     found: dict[str, Any] = {}
     for key, value in logged.items():
         if key in before and key in after:
@@ -182,10 +185,10 @@ def _of_objects(
 
 
 def _in_order(kept: list[str], after: list[str], added: dict[str, Any]) -> list[str]:
-    """Return the keys in the order of the file; each new one comes after its neighbour."""
+    """Return the keys in the order of the file; a new key follows its neighbour in ``after``."""
     common = [key for key in after if key in kept]
     order = [key for key in kept if key in common]
-    # Moved by an edit: where metrics stand decides whether the viewer shows them.
+    # An edit may move keys: the viewer shows only the first metrics.
     order = kept if order == common else [*common, *(k for k in kept if k not in common)]
     place = 0
     for key in after:

@@ -2,32 +2,34 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from evalstats_plugin.adapters.lm_eval.layout import load_results
+from evalstats_plugin.adapters.lm_eval.run_harness import check_harness, quiet_harness
 from evalstats_plugin.cli.adapt import options
 from evalstats_plugin.cli.shell import options as shell_options
 from evalstats_plugin.cli.shell import output
-from evalstats_plugin.cli.shell.options import Sectioned
+from evalstats_plugin.cli.shell.commands import Sectioned
+from evalstats_plugin.errors import SelectionError
 
 if TYPE_CHECKING:
     from evalstats_plugin.adapters.lm_eval.adaptive.run import Model
 
 
 _BATCH = 8
-"""Items a round: enough for a model to work in batches, few enough to choose well."""
-
+"""Items per round: enough for a model to work in batches, few enough to choose well."""
 
 _ASKING = (
     "num_fewshot", "apply_chat_template", "fewshot_as_multiturn", "system_instruction",
     "gen_kwargs",
 )  # fmt: skip
 
-
 _SCORING = ("bootstrap_iters", "confirm_run_unsafe_code")
-
 
 _SECTIONS = {
     "What is run": ("bank", "model", "model_args", "tasks", "output_path", "state"),
@@ -94,14 +96,12 @@ def lm_eval(ctx: click.Context, **chosen: Any) -> None:
     same command again takes a test that was killed up where it was.
     """
     from evalstats_plugin.adapters.lm_eval.adaptive import run
-    from evalstats_plugin.adapters.lm_eval.replay.command import quiet_harness
-    from evalstats_plugin.adapters.lm_eval.run_harness import check_harness
     from evalstats_plugin.logs.annotating import annotate
 
     output.check_figure(chosen, "trace")
     state = chosen["state"] or chosen["output_path"] / f"adaptive_{_name(chosen)}.answers"
     plan = options.plan_of(chosen, batch=_BATCH, state=state)
-    plan.load()  # what is wrong with the bank, before lm-eval takes its time
+    plan.load()  # report problems of the bank before lm-eval's slow import
     with quiet_harness():
         check_harness()
         model = _model(chosen)
@@ -128,8 +128,6 @@ def lm_eval(ctx: click.Context, **chosen: Any) -> None:
 
 
 def _names(text: str) -> list[str]:
-    from evalstats_plugin.errors import SelectionError
-
     names = [name.strip() for name in text.split(",") if name.strip()]
     if not names:
         raise SelectionError(f"--tasks {text!r} found, expected names of tasks, commas between")
@@ -159,21 +157,17 @@ def _model(chosen: dict[str, Any]) -> Model:
 
 
 def _name(chosen: dict[str, Any]) -> str:
-    """Tell tests apart whose state files lie in one folder."""
-    import hashlib
-    import json
-
+    """Hash what distinguishes tests whose state files are in one folder."""
     names = ("model", "model_args", "tasks", "bank", *_ASKING)
-    said = json.dumps([chosen[name] for name in names])
-    return hashlib.sha256(said.encode()).hexdigest()[:12]
+    text = json.dumps([chosen[name] for name in names])
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def _show(ctx: click.Context, chosen: dict[str, Any], written: Path) -> None:
     from evalstats_plugin.adapters.lm_eval.adaptive.run import found_in
-    from evalstats_plugin.adapters.lm_eval.layout import load_results
     from evalstats_plugin.adapters.lm_eval.reader import model_identity
-    from evalstats_plugin.cli.adapt.options import show_test
 
     data = load_results(written) or {}
     task = ", ".join(data["configs"])
-    show_test(ctx, chosen, found_in(data) or {}, (model_identity(data)[0], task, str(written)))
+    names = (model_identity(data)[0], task, str(written))
+    options.show_test(ctx, chosen, found_in(data) or {}, names)

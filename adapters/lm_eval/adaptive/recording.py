@@ -1,7 +1,7 @@
-"""Keeps what a model replied, so that nothing is asked twice: not later, not after a crash.
+"""Record a model's replies in a file, so that no request is repeated, even after a crash.
 
-lm-eval's own cache (``--use_cache``) leaves out replies that were sampled, and those are what the
-last, complete scoring of an adaptive run must have again.
+lm-eval's own cache (``--use_cache``) leaves out sampled replies, but the final scoring of an
+adaptive run needs all replies again.
 """
 
 from __future__ import annotations
@@ -14,44 +14,42 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from inspect import signature
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from evalstats_plugin.errors import LogError, WriteError
 from evalstats_plugin.runtime import files
 
 REQUESTS = ("loglikelihood", "loglikelihood_rolling", "generate_until")
 
-
 RowOf = Callable[[str, int], int]
-"""Gives a document's row in its task, from the task and the doc_id of a request."""
-
+"""Returns a document's row in its task, from the task and the doc_id of a request."""
 
 _KEY = "evalstats_replies"
 
 
 class Place(NamedTuple):
-    """Where a request belongs: two documents of the same text are two questions."""
+    """Identity of a request, by position: two documents of the same text are two questions."""
 
     task: str
     row: int
     kind: str
     request: int
-    """Of a document's requests, such as one for each choice."""
+    """Index among the document's requests, such as one for each choice."""
     repeat: int
 
 
 class Reply(NamedTuple):
-    """What was replied, and to what."""
+    """A reply, and the prompt it answers."""
 
     asked: str
-    """Fingerprint of the prompt."""
+    """Hash of the prompt."""
     arguments: Any
-    """The prompt itself, None where it cannot be written down."""
+    """The prompt itself, None if it cannot be saved as JSON."""
     reply: Any
 
 
 class Recording:
-    """Replies of one model, in memory and, line by line, in a file.
+    """Replies of one model, in memory and in a file of JSON lines.
 
     Parameters
     ----------
@@ -61,7 +59,7 @@ class Recording:
     Raises
     ------
     LogError
-        The file holds something else, or replies to something else.
+        The file holds no replies, or replies of another run.
     """
 
     def __init__(self, path: Path, about: Mapping[str, str]) -> None:
@@ -73,7 +71,7 @@ class Recording:
 
     @contextmanager
     def between(self, model: Any, row_of: RowOf) -> Generator[None, None, None]:
-        """Stand between lm-eval and a loaded model."""
+        """Answer lm-eval's requests to a loaded model from the recording; record new replies."""
         own = {kind: getattr(model, kind) for kind in REQUESTS}
         for kind, ask in own.items():
             setattr(model, kind, self._recorded(kind, ask, row_of))
@@ -86,7 +84,7 @@ class Recording:
     def _recorded(
         self, kind: str, ask: Callable[..., list[Any]], row_of: RowOf
     ) -> Callable[..., list[Any]]:
-        # A bar of lm-eval's own for each few items says nothing, and runs into ours.
+        # lm-eval's progress bar for a few items says nothing, and disturbs ours.
         silent = {"disable_tqdm": True} if "disable_tqdm" in signature(ask).parameters else {}
 
         def recorded(requests: list[Any], **given: Any) -> list[Any]:
@@ -104,7 +102,7 @@ class Recording:
     def _take(self, place: Place, request: Any) -> Any:
         found = self._known[place]
         if found.asked != _digest(request.args):
-            # A task that draws its prompt: the log must show the one that was replied to.
+            # A task that draws its prompt at random: the log must show the prompt replied to.
             if found.arguments is None:
                 msg = f"task {place.task}, document {place.row}, is put otherwise than before, and"
                 raise LogError(f"{msg} the prompt is not kept: remove {self.path} to ask anew")
@@ -116,7 +114,7 @@ class Recording:
             json.dumps({**place._asdict(), **reply._asdict()}, default=_plain)
             for place, reply in replies.items()
         ]
-        # The head is not there before there is something to say.
+        # The first replies write the head too.
         head = "" if self._begun else self._head
         self._append(head + "".join(line + "\n" for line in lines))
         self._begun = True
@@ -129,7 +127,7 @@ class Recording:
             lines = []
         except (OSError, UnicodeDecodeError) as error:
             raise LogError(f"{self.path} cannot be read as replies of a model: {error}") from error
-        # A line without its end was being written when the run was killed.
+        # A line without a line break was being written when the run was killed.
         whole = [line for line in lines if line.endswith("\n")]
         if whole and whole[0] != self._head:
             msg = f"{self.path} holds no replies of this model to these tasks"
@@ -145,7 +143,10 @@ class Recording:
             found = json.loads(line)
             place = Place(*(found[name] for name in Place._fields))
             arguments = None if found["arguments"] is None else tuple(found["arguments"])
-            self._known[place] = Reply(found["asked"], arguments, _as_wanted(found["reply"]))
+            reply: Any = found["reply"]
+            if isinstance(reply, list):  # (log-likelihood, greedy), a tuple
+                reply = tuple(cast("list[Any]", reply))
+            self._known[place] = Reply(found["asked"], arguments, reply)
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             msg = f"{self.path}, line {number}, holds no reply of a model"
             raise LogError(f"{msg}: remove the file to ask anew") from error
@@ -186,12 +187,7 @@ def _digest(arguments: tuple[Any, ...]) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Return the Python number of one of NumPy's or torch's."""
+    """Convert a number of NumPy or torch for JSON."""
     if hasattr(value, "item"):
         return value.item()
     raise TypeError(f"a reply of type {type(value).__name__} cannot be written down")
-
-
-def _as_wanted(reply: Any) -> Any:
-    """Return a reply in its own type: (log-likelihood, greedy) is a tuple."""
-    return tuple(reply) if isinstance(reply, list) else reply  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]

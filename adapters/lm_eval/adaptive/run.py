@@ -1,10 +1,10 @@
-"""Adaptive testing in lm-eval: rounds of a few items on one loaded model.
+"""Adaptive tests in lm-eval: rounds of a few items on one loaded model.
 
-lm-eval chooses documents by ``samples``. Up to 0.4.13 it writes wrong doc_ids where those are not
-in order, so they always are here. The last round is lm-eval's own scoring of all items asked, from
-recorded replies: results and samples files are what ``lm_eval run --samples`` would have written.
+`Rounds` is the test of one `Model` on some `Tasks`; `Documents` selects documents of one task. Each
+round is an evaluation with lm-eval's ``samples``; up to 0.4.13 lm-eval writes wrong doc_ids if they
+are not sorted, so they are. The last round scores all items asked, from recorded replies: results
+and samples files are what ``lm_eval run --samples`` would have written.
 """
-# PART adaptive_tasks - Tasks of lm-eval of which a few documents are asked at a time.
 
 from __future__ import annotations
 
@@ -31,17 +31,15 @@ from evalstats_plugin.errors import DesignError, EvalStatsError, SelectionError,
 
 OnRound = Callable[[AdaptiveSession], None]
 
-
-_SAID = ("batch_size", "device")
+_LOGGED_SETTINGS = ("batch_size", "device")
 """Settings of a model that lm-eval writes into results."""
-
 
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Model:
-    """A model as lm-eval's command line names it, and how it is asked."""
+    """A model as on lm-eval's command line, and how it is prompted and scored."""
 
     name: str
     arguments: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -50,25 +48,25 @@ class Model:
     asking: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Arguments of ``simple_evaluate`` that replies depend on, such as num_fewshot."""
     scoring: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Those that they do not: bootstrap_iters, confirm_run_unsafe_code."""
+    """Arguments that replies do not depend on: bootstrap_iters, confirm_run_unsafe_code."""
 
     def load(self) -> Any:
-        """Load it, once.
+        """Load the model.
 
         Raises
         ------
         EvalStatsError
-            lm-eval cannot; or it answers from several processes.
+            lm-eval cannot load it, or it runs in several processes.
         """
         registry = harness("api.registry")
         try:
             made = registry.get_model(self.name).create_from_arg_obj(
                 dict(self.arguments), dict(self.settings)
             )
-        # Whatever a model's own code raises; SystemExit too, as some libraries do.
+        # A model's code can raise anything; some libraries raise SystemExit.
         except (Exception, SystemExit) as error:
-            said = ", ".join(f"{name}={value}" for name, value in self.arguments.items())
-            msg = f"lm-eval cannot load model {self.name} ({said})"
+            given = ", ".join(f"{name}={value}" for name, value in self.arguments.items())
+            msg = f"lm-eval cannot load model {self.name} ({given})"
             raise EvalStatsError(f"{msg}: {type(error).__name__}: {error}") from error
         if made.world_size > 1:
             msg = f"{made.world_size} processes found, expected one: each would choose items of its"
@@ -76,23 +74,23 @@ class Model:
         return made
 
     def described(self) -> str:
-        """Tell it from others."""
+        """Describe, as JSON, everything that the model's replies depend on."""
         known = [self.name, dict(self.arguments), dict(self.asking)]
         return json.dumps(known, sort_keys=True, default=str)
 
 
 class Rounds:
-    """A test of one model on some tasks.
+    """An adaptive test of one model on some tasks.
 
     Parameters
     ----------
     plan
-        With a state file.
+        Must name a state file.
 
     Raises
     ------
     SelectionError
-        The bank holds no item of a task, or nothing that it can be scored by.
+        The bank holds no item of a task, or no metric that the task has.
     ItemConflictError
         A document is another question than in the bank.
     DesignError
@@ -157,10 +155,11 @@ class Rounds:
             chat_template=general.chat_template,
             fewshot_as_multiturn=general.fewshot_as_multiturn,
         )
-        # What lm-eval would have written, had it loaded the model itself.
-        said = {name: self.model.settings[name] for name in _SAID if name in self.model.settings}
-        said |= {"model": self.model.name, "model_args": dict(self.model.arguments)}
-        results["config"] = {**results["config"], **said}
+        # As lm-eval writes it when it loads the model itself.
+        settings = self.model.settings
+        config = {name: settings[name] for name in _LOGGED_SETTINGS if name in settings}
+        config |= {"model": self.model.name, "model_args": dict(self.model.arguments)}
+        results["config"] = {**results["config"], **config}
         found = self._scored(results)
         metrics = ", ".join(dict.fromkeys(r.metric for r in found))
         notes = [f"{self._unscored} items were asked and have no score"] if self._unscored else []
@@ -172,14 +171,14 @@ class Rounds:
         return _written(tracker, output, results)
 
     def close(self, *, done: bool = False) -> None:
-        """Let other runs have the state file; remove it with the replies where all is done."""
+        """Release the state file for other runs; remove it and the replies if all is done."""
         self.saved.close()
         if done:
             self.saved.path.unlink(missing_ok=True)
             self.recording.path.unlink(missing_ok=True)
 
     def row_of(self, task: str, doc_id: int) -> int:
-        """Return the row of a document, of a request of the run that is going on."""
+        """Return the row of a document, from a request of the current round."""
         return self.documents[task].row_of(doc_id)
 
     def _evaluate(self, lm: Any, places: Sequence[int], **more: Any) -> dict[str, Any]:
@@ -199,7 +198,7 @@ class Rounds:
                 )
         except EvalStatsError:
             raise
-        # Models and tasks are code of all kinds; what was answered is on disk.
+        # The code of models and tasks can raise anything; the answers are on disk.
         except Exception as error:
             msg = f"lm-eval failed after {self.session.n} items: {type(error).__name__}: {error}"
             raise EvalStatsError(f"{msg}; they are kept in {self.plan.state}") from error
@@ -216,7 +215,7 @@ class Rounds:
         if not there:
             named = few([" / ".join(keys[place]) for place in places], 3)
             raise DesignError(f"none of {named} was scored: name another metric by --test-metric")
-        # Without a score an item stays out: it was asked, and told nothing.
+        # An item without a score was asked, but carries no information.
         self._unscored += len(places) - len(there)
         for place, score in there:
             self.session.record(place, score)
@@ -239,18 +238,18 @@ class Rounds:
         return [each for group in by_task.values() for each in group]
 
 
-def _nothing(*_: Any) -> None:
-    """Do nothing."""
-
-
 @contextmanager
 def _without_environment() -> Generator[None, None, None]:
-    """Spare a round lm-eval's survey of the machine, which takes seconds and is not kept."""
+    """Skip lm-eval's survey of the machine in a round: it takes seconds and is not kept."""
     evaluator = harness("evaluator")
     names = ("add_env_info", "add_tokenizer_info", "get_git_commit_hash")
     own = {name: getattr(evaluator, name) for name in names if hasattr(evaluator, name)}
+
+    def nothing(*_arguments: object) -> None:
+        """Stand in for the survey."""
+
     for name in own:
-        setattr(evaluator, name, _nothing)
+        setattr(evaluator, name, nothing)
     try:
         yield
     finally:
@@ -258,30 +257,8 @@ def _without_environment() -> Generator[None, None, None]:
             setattr(evaluator, name, function)
 
 
-def found_in(results: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return what an adaptive test found, where results are of one."""
-    return dict(section(results, RECORD)) or None
-
-
-def arguments_of(text: str) -> dict[str, Any]:
-    """Read ``--model_args``: ``name=value,…``, or an object in JSON.
-
-    Raises
-    ------
-    SelectionError
-        It is neither.
-    """
-    try:
-        if text.lstrip().startswith("{"):
-            return dict(json.loads(text))
-        return dict(harness("utils").simple_parse_args_string(text))
-    except ValueError as error:
-        msg = f"{text!r} found, expected name=value, commas between, or an object in JSON"
-        raise SelectionError(f"{msg} ({error})") from error
-
-
 def _written(tracker: Any, output: Path, results: Mapping[str, Any]) -> Path:
-    """Return the results file; lm-eval swallows errors in saving."""
+    """Return the results file; raise if a file is missing, as lm-eval hides errors in saving."""
     path = saved_by(tracker)
     if path is None:
         raise WriteError(f"lm-eval wrote no results file to {output}; the replies are kept")
@@ -294,12 +271,88 @@ def _written(tracker: Any, output: Path, results: Mapping[str, Any]) -> Path:
     return path
 
 
-class Documents:
-    """Documents of one task, chosen by row, each put as in a run of all of them.
+@dataclass(frozen=True)
+class Tasks:
+    """Tasks of lm-eval by name, and the task manager that loaded them."""
 
-    lm-eval walks through all documents to find a few, and draws the examples of a few-shot prompt
-    in the order of what is asked: the same question would have other examples in every round. The
-    bank was made of runs of all documents, so their examples are used.
+    by_name: Mapping[str, Any]
+    manager: Any
+
+    @classmethod
+    def load(
+        cls,
+        names: Sequence[str],
+        include_path: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> Tasks:
+        """Load tasks by name; groups become their tasks.
+
+        Parameters
+        ----------
+        metadata
+            Settings of tasks that are generated, such as the tokenizer of RULER.
+
+        Raises
+        ------
+        SelectionError
+            There is no such task, or lm-eval cannot save its samples.
+        EvalStatsError
+            lm-eval cannot load a task's data.
+        """
+        made = harness("tasks").TaskManager(
+            include_path=include_path, metadata=dict(metadata or {})
+        )
+        unknown = [name for name in names if name not in made.all_tasks]
+        if unknown:
+            msg = f"lm-eval has no task {few(unknown)}"
+            raise SelectionError(f"{msg}: --include_path names a folder of own tasks")
+        try:
+            found = dict(made.load(list(names))["tasks"])
+        # Code that loads data sets can raise anything.
+        except Exception as error:
+            msg = f"lm-eval cannot load {few(list(names))}: {type(error).__name__}"
+            raise EvalStatsError(f"{msg}: {error}") from error
+        unsaved = [name for name in found if "/" in name]
+        if unsaved:
+            msg = f"lm-eval cannot save samples of a task with a slash in its name: {few(unsaved)}"
+            raise SelectionError(f"{msg}; give it another name")
+        return cls(found, made)
+
+    def check(self, bank: ItemBank, metrics: Sequence[str], *, unsafe_code: bool) -> None:
+        """Check, before a model is loaded, that its answers can be scored.
+
+        Raises
+        ------
+        SelectionError
+            A task is not in the bank, runs code of models, or is scored by none of the metrics.
+        """
+        missing = [name for name in self.by_name if name not in bank.task_names]
+        if missing:
+            has = few(bank.task_names)
+            raise SelectionError(f"the bank holds no items of task {few(missing)}; it has: {has}")
+        wanted = {name.partition(",")[0] for name in metrics}
+        for name, task in self.by_name.items():
+            if getattr(task, "UNSAFE_CODE", False) and not unsafe_code:
+                msg = f"task {name} runs code that the model writes"
+                raise SelectionError(f"{msg}: allow it with --confirm_run_unsafe_code")
+            has = [str(metric) for metric in task.aggregation()]
+            if wanted and not wanted & set(has):
+                msg = f"task {name} is not scored by {few(list(metrics))}, expected one of"
+                raise SelectionError(f"{msg} {', '.join(has)}: name it with --test-metric")
+
+    def fingerprint(self) -> str:
+        """Hash the tasks' configurations, such as their prompts."""
+        configs = {name: task.dump_config() for name, task in self.by_name.items()}
+        text = _ADDRESS.sub("", json.dumps(configs, sort_keys=True, default=str))
+        return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:16]
+
+
+class Documents:
+    """Documents of one task, selected by row, each with the prompt of a run of all documents.
+
+    lm-eval iterates over all documents to find a few, and draws few-shot examples in the order of
+    the requests: the same question would have other examples in every round. The bank was made
+    from runs of all documents, so the examples of such a run are used.
     """
 
     def __init__(self, task: Any) -> None:
@@ -308,7 +361,7 @@ class Documents:
         self.documents: Sequence[Any] = found if hasattr(found, "__getitem__") else list(found)
         self._rows: list[int] = []
         self._walk = task.doc_iterator
-        # Up to 0.4.13 a document is known by its place among those asked, not by its row.
+        # Up to 0.4.13 a document's doc_id is its place among those asked, not its row.
         self._by_place = self._counts_places()
         task.doc_iterator = self._iterate
         if _draws_examples(task):
@@ -318,11 +371,11 @@ class Documents:
             task.sampler.sample = self._sample
 
     def row_of(self, doc_id: int) -> int:
-        """Return the row of a document, of a request of the run that is going on."""
+        """Return the row of a document, from a request of the current round."""
         return self._rows[doc_id] if self._by_place else doc_id
 
     def hashes(self) -> list[str]:
-        """Fingerprint the documents as lm-eval does when it logs them."""
+        """Hash the documents as lm-eval does when it logs them."""
         tools = harness("utils")
         texts = (
             json.dumps(
@@ -347,7 +400,7 @@ class Documents:
             yield place if self._by_place else row, self.documents[row]
 
     def _sample(self, n: int, eval_doc: Any = None, **others: Any) -> Any:
-        """Give the examples of the next document asked."""
+        """Return the few-shot examples of the next document."""
         if not self._examples:
             asked = (None if eval_doc is None else document for document in self.documents)
             self._examples = [self._draw(n=n, eval_doc=each, **others) for each in asked]
@@ -356,90 +409,16 @@ class Documents:
         return self._examples[row]
 
 
-@dataclass(frozen=True)
-class Tasks:
-    """Tasks by name, and what made them."""
-
-    by_name: Mapping[str, Any]
-    manager: Any
-
-    @classmethod
-    def load(
-        cls,
-        names: Sequence[str],
-        include_path: str | None = None,
-        metadata: Mapping[str, Any] | None = None,
-    ) -> Tasks:
-        """Load tasks, groups as their tasks, by name.
-
-        Parameters
-        ----------
-        metadata
-            For tasks that are made to measure, such as for a tokenizer.
-
-        Raises
-        ------
-        SelectionError
-            No such task, or one whose samples lm-eval cannot save.
-        EvalStatsError
-            lm-eval cannot load a task's data.
-        """
-        made = harness("tasks").TaskManager(
-            include_path=include_path, metadata=dict(metadata or {})
-        )
-        unknown = [name for name in names if name not in made.all_tasks]
-        if unknown:
-            msg = f"lm-eval has no task {few(unknown)}"
-            raise SelectionError(f"{msg}: --include_path names a folder of own tasks")
-        try:
-            found = dict(made.load(list(names))["tasks"])
-        # Data sets are loaded by code of all kinds, which raises errors of all kinds.
-        except Exception as error:
-            msg = f"lm-eval cannot load {few(list(names))}: {type(error).__name__}"
-            raise EvalStatsError(f"{msg}: {error}") from error
-        unsaved = [name for name in found if "/" in name]
-        if unsaved:
-            msg = f"lm-eval cannot save samples of a task with a slash in its name: {few(unsaved)}"
-            raise SelectionError(f"{msg}; give it another name")
-        return cls(found, made)
-
-    def check(self, bank: ItemBank, metrics: Sequence[str], *, unsafe_code: bool) -> None:
-        """Refuse, before a model is loaded, what would fail when its answers are scored.
-
-        Raises
-        ------
-        SelectionError
-            A task is not in the bank, runs code of models, or is scored by none of the metrics.
-        """
-        missing = [name for name in self.by_name if name not in bank.task_names]
-        if missing:
-            has = few(bank.task_names)
-            raise SelectionError(f"the bank holds no items of task {few(missing)}; it has: {has}")
-        wanted = {name.partition(",")[0] for name in metrics}
-        for name, task in self.by_name.items():
-            if getattr(task, "UNSAFE_CODE", False) and not unsafe_code:
-                msg = f"task {name} runs code that the model writes"
-                raise SelectionError(f"{msg}: allow it with --confirm_run_unsafe_code")
-            has = [str(metric) for metric in task.aggregation()]
-            if wanted and not wanted & set(has):
-                msg = f"task {name} is not scored by {few(list(metrics))}, expected one of"
-                raise SelectionError(f"{msg} {', '.join(has)}: name it with --test-metric")
-
-    def fingerprint(self) -> str:
-        """Tell tasks from those of another configuration, such as another prompt."""
-        configs = {name: task.dump_config() for name, task in self.by_name.items()}
-        text = _ADDRESS.sub("", json.dumps(configs, sort_keys=True, default=str))
-        return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:16]
+def _draws_examples(task: Any) -> bool:
+    """Whether a task draws its few-shot examples in lm-eval's default way."""
+    api = harness("api.task").ConfigurableTask
+    plain = getattr(task.__class__, "fewshot_context", None) is api.fewshot_context
+    sampler: Any = getattr(task, "sampler", None)
+    return plain and sampler.__class__ is harness("api.samplers").ContextSampler
 
 
 def matched(bank: ItemBank, documents: Mapping[str, Documents]) -> ItemBank:
-    """Return the bank of these tasks, for the documents they have.
-
-    Raises
-    ------
-    ItemConflictError, DesignError
-        See `ItemBank.matched`.
-    """
+    """Return the bank's items that are documents of these tasks; raises as `ItemBank.matched`."""
     owners: list[str] = []
     ids: list[str] = []
     hashes: list[str | None] = []
@@ -451,9 +430,17 @@ def matched(bank: ItemBank, documents: Mapping[str, Documents]) -> ItemBank:
     return bank.of_tasks(list(documents)).matched(owners, ids, hashes)
 
 
-def _draws_examples(task: Any) -> bool:
-    """Whether a task draws its examples as lm-eval does where nothing else is said."""
-    api = harness("api.task").ConfigurableTask
-    plain = getattr(task.__class__, "fewshot_context", None) is api.fewshot_context
-    sampler: Any = getattr(task, "sampler", None)
-    return plain and sampler.__class__ is harness("api.samplers").ContextSampler
+def arguments_of(text: str) -> dict[str, Any]:
+    """Read ``--model_args``: ``name=value,…``, or a JSON object; else raise `SelectionError`."""
+    try:
+        if text.lstrip().startswith("{"):
+            return dict(json.loads(text))
+        return dict(harness("utils").simple_parse_args_string(text))
+    except ValueError as error:
+        msg = f"{text!r} found, expected name=value, commas between, or an object in JSON"
+        raise SelectionError(f"{msg} ({error})") from error
+
+
+def found_in(results: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the record of an adaptive test in results, None if there is none."""
+    return dict(section(results, RECORD)) or None

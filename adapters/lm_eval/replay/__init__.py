@@ -1,1 +1,1 @@
-"""Logged answers run through lm-eval once more: rescoring."""
+"""Rescoring: logged responses of lm-eval scored again, without a model."""

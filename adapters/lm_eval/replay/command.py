@@ -1,22 +1,21 @@
-"""Commands that only lm-eval's users need: ``rescore`` and ``lm-eval``."""
-# PART rescore - A run scored again, written as lm-eval would have written it, and what changed.
+"""``evalstats-plugin rescore``: score logged runs again, and write them as lm-eval does."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Iterator, Mapping
-from contextlib import contextmanager
+import re
+from collections.abc import Iterator, Mapping
+from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import click
 
-from evalstats_plugin.adapters.lm_eval.run_harness import harness
-from evalstats_plugin.errors import WriteError
+from evalstats_plugin.adapters.lm_eval.layout import load_results, stamp_of, stderr_key
+from evalstats_plugin.adapters.lm_eval.run_harness import check_harness, harness, quiet_harness
+from evalstats_plugin.errors import EvalStatsError, SelectionError, WriteError
+from evalstats_plugin.runtime import VERSION
 from evalstats_plugin.runtime.files import write_bytes
-
-if TYPE_CHECKING:
-    pass
 
 
 @click.command()
@@ -71,8 +70,6 @@ def rescore(ctx: click.Context, paths: tuple[str, ...], **chosen: Any) -> None:
     Writes a complete new lm-eval output, and prints each value before and after. Works on runs
     with --log_samples, and so on runs with --predict_only.
     """
-    from evalstats_plugin.adapters.lm_eval.run_harness import check_harness
-    from evalstats_plugin.errors import EvalStatsError, SelectionError
     from evalstats_plugin.logs.reading import find_logs
     from evalstats_plugin.plugins import load_plugins
 
@@ -97,8 +94,6 @@ def rescore(ctx: click.Context, paths: tuple[str, ...], **chosen: Any) -> None:
 
 def _rescore(log: Path, chosen: dict[str, Any]) -> list[dict[str, Any]]:
     """Score one run, write it, and return what changed."""
-    from evalstats_plugin.adapters.lm_eval.layout import load_results, stamp_of
-
     with quiet_harness():
         from evalstats_plugin.adapters.lm_eval.replay.run import PROVENANCE, replay
 
@@ -119,32 +114,9 @@ def _rescore(log: Path, chosen: dict[str, Any]) -> list[dict[str, Any]]:
     return [_row(log, place, change) for change in changes(old, new)]
 
 
-@contextmanager
-def quiet_harness() -> Generator[None, None, None]:
-    """Keep lm-eval's progress and prints out of ours: standard output is for results."""
-    import logging
-    import os
-    import sys
-    from contextlib import redirect_stdout
-
-    os.environ.setdefault("TQDM_DISABLE", "1")
-    logger = logging.getLogger("lm_eval")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        with redirect_stdout(sys.stderr):
-            yield
-    finally:
-        logger.setLevel(level)
-
-
 def _filters(texts: tuple[str, ...]) -> list[dict[str, Any]] | None:
-    """Read ``FILE.yaml`` or ``NAME=REGEX``, each time --filter is given."""
-    import re
-
+    """Read the values of --filter, each ``FILE.yaml`` or ``NAME=REGEX``."""
     import yaml
-
-    from evalstats_plugin.errors import SelectionError
 
     filters: list[dict[str, Any]] = []
     for text in texts:
@@ -152,7 +124,7 @@ def _filters(texts: tuple[str, ...]) -> list[dict[str, Any]] | None:
         try:
             if Path(text).suffix in {".yaml", ".yml"}:
                 content: Any = yaml.safe_load(Path(text).read_text(encoding="utf-8"))
-                # The list itself, or a task that has one.
+                # A list of filters, or a task that has one.
                 filters += content if isinstance(content, list) else content["filter_list"]
                 continue
             re.compile(pattern)
@@ -165,8 +137,8 @@ def _filters(texts: tuple[str, ...]) -> list[dict[str, Any]] | None:
             yaml.YAMLError,
             re.error,
         ) as error:
-            told = " ".join(str(error).split())
-            raise SelectionError(f"--filter {text!r} cannot be used: {told}") from error
+            reason = " ".join(str(error).split())
+            raise SelectionError(f"--filter {text!r} cannot be used: {reason}") from error
         if not equals:
             raise SelectionError(f"--filter {text!r} found, expected FILE.yaml or NAME=REGEX")
         steps = [{"function": "regex", "regex_pattern": pattern}, {"function": "take_first"}]
@@ -174,77 +146,8 @@ def _filters(texts: tuple[str, ...]) -> list[dict[str, Any]] | None:
     return filters or None
 
 
-def _row(log: Path, place: Path, change: Change) -> dict[str, Any]:
-    values = ("old", "new", "old_std_error", "new_std_error")
-    return {
-        "source": str(log),
-        "output": str(place),
-        "task": change.task,
-        "metric": change.metric,
-        **{name: _number(getattr(change, name)) for name in values},
-    }
-
-
-def _number(value: Any) -> float | None:
-    """Return a finite number or None: lm-eval writes "N/A", and NaN has no place in JSON."""
-    from math import isfinite
-
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        return None
-    return number if isfinite(number) else None
-
-
-def _print(rows: list[dict[str, Any]], form: str) -> None:
-    import json
-
-    from evalstats_plugin.runtime import VERSION
-
-    if form == "json":
-        about = {"version": VERSION, "command": "rescore"}
-        click.echo(json.dumps({"evalstats": about, "results": rows}, indent=2, ensure_ascii=False))
-        return
-    for place in dict.fromkeys(row["output"] for row in rows):
-        click.echo(place)
-        cells = [_cells(row) for row in rows if row["output"] == place]
-        cells.insert(0, ("task", "metric", "old", "", "new"))
-        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        for line in cells:
-            padded = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
-            click.echo(("  " + "  ".join(padded)).rstrip())
-
-
-def _cells(row: dict[str, Any]) -> tuple[str, ...]:
-    old, new = (_with_error(row[name], row[f"{name}_std_error"]) for name in ("old", "new"))
-    return row["task"], row["metric"], old, "=" if old == new else "→", new
-
-
-def _with_error(value: float | None, error: float | None) -> str:
-    if value is None:
-        return "–"
-    return f"{value:.4f}" if error is None else f"{value:.4f} ± {error:.4f}"
-
-
-@click.command(
-    "lm-eval",
-    add_help_option=False,
-    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
-)
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-def lm_eval(arguments: tuple[str, ...]) -> None:
-    """Run lm-eval with its own arguments, then annotate the results files it wrote.
-
-    lm-eval runs to its end first: its files, output and exit code are its own whatever happens
-    to the annotation.
-    """
-    from evalstats_plugin.adapters.lm_eval.run_harness import run_and_annotate
-
-    run_and_annotate(arguments)
-
-
 class Change(NamedTuple):
-    """One value before and after; None where there is none."""
+    """One value before and after; None where the log has none."""
 
     task: str
     metric: str
@@ -259,18 +162,24 @@ def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Change]:
     for task, after in new["results"].items():
         before: Mapping[str, Any] = old["results"].get(task, {})
         for key in dict.fromkeys((*before, *after)):
-            metric, comma, filter_name = key.partition(",")
-            # --predict_only logs a metric "bypass" that is always 999: no value of anything.
+            metric, comma, _ = key.partition(",")
+            # --predict_only logs a metric "bypass" that is always 999, which is no score.
             if not comma or metric == "bypass" or metric.endswith("_stderr"):
                 continue
-            error = f"{metric}_stderr,{filter_name}"
+            error = stderr_key(key)
             yield Change(
                 task, key, before.get(key), after.get(key), before.get(error), after.get(error)
             )
 
 
 def place_for(source: Path, results: Mapping[str, Any], output: Path) -> Path:
-    """Return where a run scored again goes: the layout of lm-eval, the name of the source."""
+    """Return the path of the new results file: lm-eval's layout, the source's file name.
+
+    Raises
+    ------
+    WriteError
+        It would overwrite the log itself, or an existing file.
+    """
     # With `--output_path FILE.json` lm-eval makes no folder for the model.
     if source.name.startswith("results"):
         output = output / str(results.get("model_name_sanitized") or source.parent.name)
@@ -283,7 +192,7 @@ def place_for(source: Path, results: Mapping[str, Any], output: Path) -> Path:
 
 
 def write_run(rescored: Mapping[str, Any], stamp: str, place: Path) -> Path:
-    """Write the samples files, then the results file."""
+    """Write the samples files, then the results file; return its path."""
     results = {key: value for key, value in rescored.items() if key != "samples"}
     for task, samples in rescored["samples"].items():
         _write_samples(task, samples, stamp, place)
@@ -306,3 +215,49 @@ def _write_samples(task: str, samples: list[dict[str, Any]], stamp: str, place: 
     written = path.read_bytes().count(b"\n") if path.exists() else 0
     if written != len(samples):
         raise WriteError(f"{path}: lm-eval wrote {written} of {len(samples)} samples")
+
+
+def _print(rows: list[dict[str, Any]], form: str) -> None:
+    if form == "json":
+        about = {"version": VERSION, "command": "rescore"}
+        click.echo(json.dumps({"evalstats": about, "results": rows}, indent=2, ensure_ascii=False))
+        return
+    for place in dict.fromkeys(row["output"] for row in rows):
+        click.echo(place)
+        cells = [_cells(row) for row in rows if row["output"] == place]
+        cells.insert(0, ("task", "metric", "old", "", "new"))
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        for line in cells:
+            padded = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+            click.echo(("  " + "  ".join(padded)).rstrip())
+
+
+def _row(log: Path, place: Path, change: Change) -> dict[str, Any]:
+    values = ("old", "new", "old_std_error", "new_std_error")
+    return {
+        "source": str(log),
+        "output": str(place),
+        "task": change.task,
+        "metric": change.metric,
+        **{name: _number(getattr(change, name)) for name in values},
+    }
+
+
+def _number(value: Any) -> float | None:
+    """Return a finite number, or None: lm-eval writes "N/A", and JSON has no NaN."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return None
+    return number if isfinite(number) else None
+
+
+def _cells(row: dict[str, Any]) -> tuple[str, ...]:
+    old, new = (_with_error(row[name], row[f"{name}_std_error"]) for name in ("old", "new"))
+    return row["task"], row["metric"], old, "=" if old == new else "→", new
+
+
+def _with_error(value: float | None, error: float | None) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.4f}" if error is None else f"{value:.4f} ± {error:.4f}"

@@ -1,12 +1,15 @@
-"""What one run asked and what it was answered, from its results file and samples files."""
-# PART replay_model - A language model for lm-eval that answers from a log, and refuses to answer another question.
+"""A logged run, and a language model that replays its responses.
+
+`read_run` reads what a run asked and what the model answered, from its results file and samples
+files. `replaying_model` builds a model for lm-eval that gives these responses again; `Answers`
+finds them, and refuses to answer a question that differs from the logged one.
+"""
 
 from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -18,19 +21,19 @@ from evalstats_plugin.errors import LogError, SelectionError
 
 @dataclass
 class LoggedTask:
-    """One task as it was asked; every list runs over the documents, in the order logged."""
+    """One task as it was asked; each list has one entry per document, in the order logged."""
 
     name: str
     doc_ids: list[Any] = field(default_factory=list[Any])
     docs: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     arguments: list[list[tuple[Any, ...]]] = field(default_factory=list[list[tuple[Any, ...]]])
-    """What each request handed to the model."""
+    """Per document and request, the arguments given to the model."""
     responses: list[list[list[Any]]] = field(default_factory=list[list[list[Any]]])
-    """What came back: requests, then repeats."""
+    """Per document, request and repeat, the model's response."""
 
     @property
     def repeats(self) -> int:
-        """How often each request was answered."""
+        """Number of responses to each request."""
         counts = {len(request) for requests in self.responses for request in requests}
         if len(counts) != 1:
             raise LogError(
@@ -42,7 +45,7 @@ class LoggedTask:
 
 @dataclass(frozen=True)
 class LoggedRun:
-    """One results file and the tasks that were asked for."""
+    """One results file and the tasks to replay."""
 
     path: Path
     results: dict[str, Any]
@@ -50,7 +53,7 @@ class LoggedRun:
 
     @property
     def templated(self) -> bool:
-        """Whether a chat template was laid over the questions."""
+        """Whether a chat template was applied to the prompts."""
         return bool(self.results.get("chat_template"))
 
 
@@ -65,7 +68,10 @@ def read_run(results_path: Path, tasks: Sequence[str] | None) -> LoggedRun:
 
 
 def _check_dialect(path: Path, results: dict[str, Any]) -> None:
-    """Refuse the task definitions of 0.5, which scores by other rules; its version can mislead."""
+    """Refuse task definitions of lm-eval 0.5, which scores by other rules.
+
+    They are recognised by content: the logged version number can be wrong.
+    """
     for name, config in results["configs"].items():
         steps = [step for pipe in config.get("filter_list") or () for step in pipe["filter"]]
         if any("kwargs" in part for part in (*steps, *(config.get("metric_list") or ()))):
@@ -76,7 +82,7 @@ def _check_dialect(path: Path, results: dict[str, Any]) -> None:
 
 
 def _leaves(results: dict[str, Any], wanted: Sequence[str] | None) -> list[str]:
-    """Names of the tasks to replay, in the order of the results; groups stand for their tasks."""
+    """Return the tasks to replay, in the order of the results; groups become their tasks."""
     known: dict[str, Any] = results["configs"]
     order = [name for name in results["results"] if name in known]
     if wanted is None:
@@ -110,7 +116,7 @@ def _read_task(results_path: Path, name: str, results: dict[str, Any]) -> Logged
         for number, line in enumerate(lines, start=1):
             where = f"{path}, line {number}"
             sample = _read_sample(line, where)
-            # Before 0.4.7 a line does not name its filter, so repetition proves nothing there.
+            # Before 0.4.7 lines do not name their filter, so the same doc_id may come again.
             key = (sample["doc_id"], sample.get("filter"))
             if key in seen and "filter" in sample:
                 raise LogError(f"{where}: doc_id {key[0]} comes twice under filter {key[1]!r}")
@@ -131,13 +137,13 @@ def _read_sample(line: bytes, where: str) -> dict[str, Any]:
         raise LogError(f"{where}: not JSON ({error}); was the run cut off?") from error
     expected = {"doc_id", "doc", "arguments", "resps"}
     whole = isinstance(sample, dict) and expected <= sample.keys()
-    if not whole or not _is_laid_out(cast("dict[str, Any]", sample)):
+    if not whole or not _has_valid_types(cast("dict[str, Any]", sample)):
         raise LogError(f"{where}: expected a sample of lm-eval with {', '.join(sorted(expected))}")
     return cast("dict[str, Any]", sample)
 
 
-def _is_laid_out(sample: Mapping[str, Any]) -> bool:
-    """Whether the parts of a sample that are looked into are what they should be."""
+def _has_valid_types(sample: Mapping[str, Any]) -> bool:
+    """Check the types of doc_id, filter and arguments."""
     asked = sample["arguments"]
     known = isinstance(sample["doc_id"], (int, str)) and isinstance(asked, Mapping)
     named = isinstance(sample.get("filter", ""), str)
@@ -145,7 +151,7 @@ def _is_laid_out(sample: Mapping[str, Any]) -> bool:
 
 
 def _add(task: LoggedTask, positions: dict[Any, int], sample: dict[str, Any], where: str) -> None:
-    """Add a document the first time it comes; under further filters, check that it is the same."""
+    """Add a document; if it is there under another filter, check that its responses agree."""
     doc_id = sample["doc_id"]
     if doc_id in positions:
         if task.responses[positions[doc_id]] != sample["resps"]:
@@ -158,36 +164,18 @@ def _add(task: LoggedTask, positions: dict[Any, int], sample: dict[str, Any], wh
     task.responses.append(sample["resps"])
 
 
-@contextmanager
-def sandboxed_templates() -> Generator[None, None, None]:
-    """Render templates where they cannot reach Python: a log can come from anywhere."""
-    from jinja2.sandbox import SandboxedEnvironment
-
-    owner = harness("utils")
-    free: Any = owner.env
-    sandbox = SandboxedEnvironment(
-        undefined=free.undefined, keep_trailing_newline=free.keep_trailing_newline
-    )
-    sandbox.filters.update(free.filters)
-    owner.env = sandbox
-    try:
-        yield
-    finally:
-        owner.env = free
-
-
 class Answers:
-    """Answers to the requests of a run, found by task, document, request and repeat.
+    """Logged responses, found by task, document, request and repeat.
 
     Parameters
     ----------
     tasks :
-        What was logged. A document is known by its place in the log, because lm-eval up to
-        0.4.13 can write a wrong doc_id when ``--samples`` chooses documents.
+        The logged tasks. A document is identified by its position in the log, because lm-eval up
+        to 0.4.13 can write a wrong doc_id when ``--samples`` chooses documents.
     templated :
-        Whether a chat template was laid over the questions.
+        Whether a chat template was applied to the prompts.
     only_repeat :
-        Give this repeat alone, for every request.
+        Answer every request with this repeat.
     """
 
     def __init__(
@@ -199,7 +187,7 @@ class Answers:
         self._given: dict[tuple[str, int, int], int] = defaultdict(int)
 
     def take(self, request: Any) -> Any:
-        """Return the next logged response to a request, which gets back its logged arguments."""
+        """Return the next logged response to a request, and restore its logged arguments."""
         task = self._tasks[request.task_name]
         position: int = request.doc_id
         where = f"task {task.name!r}, doc_id {task.doc_ids[position]}"
@@ -212,7 +200,7 @@ class Answers:
             )
         index: int = request.idx
         self._check(request, logged[index], where)
-        # The log has the whole prompt (examples, chat template); what was asked here is its end.
+        # The log has the whole prompt (examples, chat template); the request has only its end.
         request.arguments = logged[index]
         key = (task.name, position, index)
         repeat = self._given[key] if self._only_repeat is None else self._only_repeat
@@ -222,7 +210,7 @@ class Answers:
         return answers[index][repeat]
 
     def check_all_asked(self) -> None:
-        """Raise if the log holds answers that no question asked for."""
+        """Raise if the log holds responses that no request asked for."""
         asked: dict[tuple[str, int], int] = defaultdict(int)
         for name, position, _ in self._given:
             asked[name, position] += 1
@@ -236,38 +224,34 @@ class Answers:
                 )
 
     def _check(self, request: Any, logged: tuple[Any, ...], where: str) -> None:
-        """Compare what is asked with what was logged, as far as it can be compared."""
+        """Compare a request with the logged one, as far as possible."""
         asked = request.args
         if asked == logged:
             return
-        same = self._same_end if request.request_type != "loglikelihood_rolling" else _equal
-        if not same(asked[0], logged[0]):
-            raise _changed(where, asked[0], logged[0])
-        if request.request_type == "loglikelihood" and not self._same_choice(asked[1], logged[1]):
-            raise _changed(where, asked[1], logged[1])
+        pairs = [(asked[0], logged[0], self._same_prompt(request, logged[0]))]
+        if request.request_type == "loglikelihood":
+            pairs.append((asked[1], logged[1], self._same_choice(asked[1], logged[1])))
+        for now, then, same in pairs:
+            if not same:
+                raise LogError(
+                    f"{where}: the log answers {then[-80:]!r} and the task asks {now[-80:]!r}; "
+                    "the task has changed since the run"
+                )
 
-    def _same_end(self, asked: str, logged: str) -> bool:
-        # What stands before the question (description, examples) is not asked again.
+    def _same_prompt(self, request: Any, logged: str) -> bool:
+        asked: str = request.args[0]
+        if request.request_type == "loglikelihood_rolling":
+            return asked == logged
+        # The text before the question (description, examples) is not in the request.
         return asked.strip() in logged if self._templated else logged.endswith(asked)
 
     def _same_choice(self, asked: str, logged: str) -> bool:
-        # lm-eval leaves the delimiter out where a chat template separates the turns.
+        # lm-eval omits the delimiter where a chat template separates the turns.
         return asked.lstrip() == logged.lstrip() if self._templated else asked == logged
 
 
-def _equal(asked: str, logged: str) -> bool:
-    return asked == logged
-
-
-def _changed(where: str, asked: str, logged: str) -> LogError:
-    return LogError(
-        f"{where}: the log answers {logged[-80:]!r} and the task asks {asked[-80:]!r}; "
-        "the task has changed since the run"
-    )
-
-
 def replaying_model(answers: Answers) -> Any:
-    """Build the model that gives these answers."""
+    """Return a model for lm-eval that gives these responses."""
 
     def loglikelihood(_model: Any, requests: list[Any], **_: Any) -> list[tuple[float, bool]]:
         pairs = [answers.take(request) for request in requests]
@@ -284,5 +268,5 @@ def replaying_model(answers: Answers) -> Any:
         "loglikelihood_rolling": loglikelihood_rolling,
         "generate_until": generate_until,
     }
-    # Built here because its base class may be imported only now.
+    # Built here because lm-eval, with the base class, is loaded on use.
     return type("ReplayLM", (harness("api.model").LM,), methods)()

@@ -1,10 +1,9 @@
-"""Score a logged run again, through lm-eval's own code and without a model.
+"""Score a logged run again with lm-eval's own code, without a model.
 
-The responses of a run lie in its samples files. Here they are given back to lm-eval in the place
-of a model, so that another filter or metric can be scored, groups and standard errors with it, and
-so that each repeat can be scored alone, which lm-eval does not log.
+The samples files of a run hold the model's responses. `replay` gives them to lm-eval in place of
+a model, to score other filters or metrics, with groups and standard errors, and returns a result
+in the form of the log. `replay_repeats` scores each repeat alone, which lm-eval does not log.
 """
-# PART replay_result - New scores in the form of the log they replace.
 
 from __future__ import annotations
 
@@ -20,7 +19,6 @@ from evalstats_plugin.adapters.lm_eval.replay.model import (
     LoggedRun,
     read_run,
     replaying_model,
-    sandboxed_templates,
 )
 from evalstats_plugin.adapters.lm_eval.replay.tasks import (
     Definitions,
@@ -33,19 +31,16 @@ from evalstats_plugin.errors import DesignError, EvalStatsError, LogError, Selec
 
 _DEFAULT_BOOTSTRAP_ITERS = 100_000  # lm-eval's, where the log does not say
 
-
-# Filters that treat each repeat by itself; others vote, choose or cut.
+# Filters that treat each repeat by itself; others vote, choose or truncate.
 _REPEATWISE = frozenset(
     {"format_span", "lowercase", "map", "multi_choice_regex", "regex", "regex_pos"}
     | {"remove_whitespace", "take_first", "uppercase"}
 )
 
-
 PROVENANCE = "evalstats_rescored"
-"""Key of the block that tells how a log was scored again."""
+"""Key of the block that records how a log was scored again."""
 
-
-# What a definition says about scoring; the rest tells how the model was asked.
+# The fields of a definition about scoring; the others are about how the model was asked.
 _SCORING_FIELDS = ("filter_list", "metric_list", "process_results", "doc_to_target")
 
 
@@ -77,9 +72,9 @@ def replay(
     Parameters
     ----------
     results_path :
-        A results file with its samples files (``--log_samples``) beside it.
+        A results file, with its samples files (``--log_samples``) beside it.
     tasks :
-        Tasks or groups to score, all by default; the result has no others.
+        Tasks or groups to score, all by default. The result has no others.
     include_path :
         Folder of the YAML files of tasks and groups. Needed where a definition has Python
         functions: the log holds only their text, which is never run. A task found there is
@@ -89,14 +84,14 @@ def replay(
     metrics :
         Another ``metric_list``; a name stands for lm-eval's defaults of that metric.
     bootstrap_iters :
-        Resamples behind some standard errors; as in the run by default.
+        Bootstrap resamples of some standard errors; as in the run by default.
     confirm_run_unsafe_code :
-        Let tasks run the code that models wrote.
+        Let tasks run code that models wrote.
 
     Raises
     ------
     LogError
-        Responses are missing, or are to other questions than the task asks.
+        Responses are missing, or belong to other questions than the task asks.
     SelectionError
         A task, filter or metric does not exist for this run.
     """
@@ -117,7 +112,7 @@ def replay(
             confirm_run_unsafe_code=confirm_run_unsafe_code,
         )
     answers.check_all_asked()
-    return as_logged(run, scored, scoring, notes)
+    return _as_logged(run, scored, scoring, notes)
 
 
 def replay_repeats(
@@ -128,10 +123,17 @@ def replay_repeats(
     filters: Sequence[Mapping[str, Any]] | None = None,
     confirm_run_unsafe_code: bool = False,
 ) -> RepeatScores:
-    """Score every repeat of a task by itself, under the filters that do not mix repeats.
+    """Score every repeat of a task alone, under the filters that do not mix repeats.
 
     lm-eval logs one score for all repeats of a document; here each repeat is scored as if it
     were the only one. Metrics whose score is not a number are left out.
+
+    Raises
+    ------
+    DesignError
+        Every filter of the task mixes repeats.
+    LogError, SelectionError
+        As for `replay`.
     """
     check_harness()
     run = read_run(Path(results_path), [task])
@@ -156,8 +158,26 @@ def replay_repeats(
 
 
 @contextmanager
+def sandboxed_templates() -> Generator[None, None, None]:
+    """Render templates in Jinja's sandbox: a log can come from an untrusted source."""
+    from jinja2.sandbox import SandboxedEnvironment
+
+    owner = harness("utils")
+    free: Any = owner.env
+    sandbox = SandboxedEnvironment(
+        undefined=free.undefined, keep_trailing_newline=free.keep_trailing_newline
+    )
+    sandbox.filters.update(free.filters)
+    owner.env = sandbox
+    try:
+        yield
+    finally:
+        owner.env = free
+
+
+@contextmanager
 def _blaming(path: Path) -> Generator[None, None, None]:
-    """Name the log when scoring breaks: tasks, filters and metrics are anybody's code."""
+    """Raise any error in scoring as `LogError` with the log's name: tasks run arbitrary code."""
     try:
         yield
     except EvalStatsError:
@@ -185,19 +205,19 @@ def _build(run: LoggedRun, definitions: Definitions, scoring: Scoring) -> dict[s
 
 
 def _take_repeats_apart(task: Any) -> None:
-    """Make a task take one repeat at a time, and leave out the filters that mix them."""
+    """Make a task score one repeat at a time, and drop the filters that mix repeats."""
     pipelines = task.config.filter_list
     # Without a filter list there is one filter, which takes the first response.
     if pipelines is not None:
-        apart = {pipeline["name"] for pipeline in pipelines if _keeps_repeats_apart(pipeline)}
+        apart = {
+            pipeline["name"]
+            for pipeline in pipelines
+            if all(step["function"] in _REPEATWISE for step in pipeline["filter"])
+        }
         if not apart:
             raise DesignError(f"every filter of task {task.task_name!r} mixes its repeats")
         task._filters = [ensemble for ensemble in task._filters if ensemble.name in apart]
     task.set_config("repeats", 1)
-
-
-def _keeps_repeats_apart(pipeline: Mapping[str, Any]) -> bool:
-    return all(step["function"] in _REPEATWISE for step in pipeline["filter"])
 
 
 def _collect(
@@ -206,7 +226,7 @@ def _collect(
     repeat: int,
     scores: dict[str, list[list[float]]],
 ) -> None:
-    """Put the scores of one repeat in their places."""
+    """Write the scores of one repeat into ``scores``; shape is (documents, repeats)."""
     n_docs, n_repeats = shape
     for sample in samples:
         place: int = sample["doc_id"]
@@ -214,19 +234,19 @@ def _collect(
             try:
                 score = float(sample[metric])
             except (TypeError, ValueError):
-                continue  # a pair or a text, which only means something in the aggregate
+                continue  # a pair or a text, which only has a meaning in the aggregate
             key = f"{metric},{sample['filter']}"
             if key not in scores:
                 scores[key] = [[nan] * n_repeats for _ in range(n_docs)]
             scores[key][place][repeat] = score
 
 
-def as_logged(
+def _as_logged(
     run: LoggedRun, scored: Mapping[str, Any], scoring: Scoring, notes: list[str]
 ) -> dict[str, Any]:
-    """Put the new scores in the place of the old; keep what tells how the model was asked.
+    """Return the log with new scores, and with what it says on how the model was asked.
 
-    Nothing computed from the old scores survives: not a standard error, group or interval.
+    Nothing computed from the old scores is kept: no standard error, group or interval.
     """
     logged = run.results
     samples = _with_logged_ids(run, scored["samples"])
@@ -258,7 +278,7 @@ def as_logged(
 def _with_logged_ids(
     run: LoggedRun, samples: Mapping[str, list[dict[str, Any]]]
 ) -> dict[str, list[dict[str, Any]]]:
-    """Give each sample the doc_id it has in the log; here it is its place there."""
+    """Give each sample the doc_id of the log; so far it has its position in the log."""
     return {
         name: [{**one, "doc_id": run.tasks[name].doc_ids[one["doc_id"]]} for one in rows]
         for name, rows in samples.items()
@@ -275,7 +295,7 @@ def _config(run: LoggedRun, scored: Mapping[str, Any], name: str) -> dict[str, A
 
 
 def _versions(run: LoggedRun, scored: Mapping[str, Any]) -> dict[str, Any]:
-    """Versions of the tasks as scored; a group keeps its own where it was not defined anew."""
+    """Return the versions of the tasks as scored; a group without a definition keeps its own."""
     logged = run.results["versions"]
     return {
         name: version if name in run.tasks or version != "N/A" else logged.get(name, version)
@@ -294,7 +314,7 @@ def _version_notes(run: LoggedRun, scored: Mapping[str, Any]) -> list[str]:
 
 
 def _counts(run: LoggedRun, scored: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Count documents; how many the task has in all, only the log knows."""
+    """Return the number of documents; only the log has the task's full size ("original")."""
     logged: dict[str, Any] = run.results.get("n-samples", {})
     return {
         name: {**counts, "original": logged.get(name, counts)["original"]}

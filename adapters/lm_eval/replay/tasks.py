@@ -1,10 +1,10 @@
-"""Tasks and groups of lm-eval rebuilt for a logged run, on the documents of that run.
+"""Rebuild the tasks and groups of a logged run for lm-eval, on the documents of that run.
 
-A task is taken from a YAML file under ``include_path``, or else from the log, which holds all of a
-task but the Python functions (of those it holds the source text, which is never run), or else
-from the tasks that come with lm-eval.
+A task is defined by a YAML file under ``include_path``; if there is none, by the log, which holds
+all of a task but its Python functions (of those it holds the source text, which is never run);
+else by the tasks that come with lm-eval. The log names the members of a group, and a YAML file
+how to aggregate them.
 """
-# PART replay_groups - Groups of lm-eval rebuilt for a logged run: the log names their members, YAML says how to sum.
 
 from __future__ import annotations
 
@@ -25,9 +25,7 @@ _FUNCTION = re.compile(
     r"\s*(@\w|(async )?def \w+\(|class \w+[(:]|functools\.partial\(|<(function|class|bound) )"
 )
 
-
 _FUNCTION_FIELDS = ("doc_to_text", "doc_to_target", "doc_to_choice", "process_results")
-
 
 # What ConfigurableTask.process_results computes for each output type but generate_until.
 _METRICS_OF: dict[str, set[str]] = {
@@ -39,23 +37,20 @@ _METRICS_OF: dict[str, set[str]] = {
     "loglikelihood_rolling": {"bits_per_byte", "byte_perplexity", "word_perplexity"},
 }
 
-
 _FROM_LIKELIHOODS = set[str]().union(*_METRICS_OF.values())
-
-
 _UNSUPPORTED_FIELDS = ("doc_to_image", "doc_to_audio", "use_prompt")
 
 
 @dataclass(frozen=True)
 class Scoring:
-    """Another way to score the same responses; None keeps the task's own."""
+    """Filters and metrics to use instead of the task's own; None keeps the task's own."""
 
     filters: Sequence[Mapping[str, Any]] | None = None
     metrics: Sequence[Mapping[str, Any]] | None = None
 
 
 class LoggedDocs(Sequence[dict[str, Any]]):
-    """The documents of a log in the place of a dataset split: a fresh copy at each look."""
+    """The documents of a log as a dataset split; each access returns a fresh copy."""
 
     def __init__(self, docs: list[dict[str, Any]]) -> None:
         self._docs = docs
@@ -76,7 +71,7 @@ class LoggedDocs(Sequence[dict[str, Any]]):
 
 
 class _AnySplit(dict[str, LoggedDocs]):
-    """A dataset whose every split is the documents of the log."""
+    """A dataset in which every split is the documents of the log."""
 
     def __init__(self, docs: list[dict[str, Any]], /, **_: Any) -> None:
         super().__init__()
@@ -87,7 +82,7 @@ class _AnySplit(dict[str, LoggedDocs]):
 
 
 class Definitions:
-    """Where tasks and groups are defined: the user's folder first, then lm-eval's own."""
+    """Definitions of tasks and groups: the user's folder first, then lm-eval's own."""
 
     def __init__(self, include_path: Path | None) -> None:
         if include_path is not None and not include_path.is_dir():
@@ -102,31 +97,27 @@ class Definitions:
         return manager(include_path=str(self._include_path), include_defaults=False).task_index
 
     def included(self, name: str) -> dict[str, Any] | None:
-        """Definition in the user's folder."""
+        """Return the definition of a task in the user's folder."""
         return _load(self._included.get(name))
 
     def own(self, name: str) -> dict[str, Any] | None:
-        """Definition among the tasks that come with lm-eval."""
+        """Return the definition among the tasks that come with lm-eval."""
         return _load(_own_index().get(name))
 
     def group(self, name: str) -> dict[str, Any] | None:
-        """Definition of a group; "parent::child" is one defined inside its parent."""
+        """Return the definition of a group; "parent::child" is defined inside its parent."""
         outer, *inner = name.split("::")
         found = self.included(outer) or self.own(outer)
         for part in inner:
             children: list[Any] = (found or {}).get("task") or []
-            named = (child for child in children if _is_group(child, part))
-            found = next(named, None)
+            nested = (child for child in children if not isinstance(child, str))
+            found = next((child for child in nested if child.get("group") == part), None)
         return found if found is None or "group" in found else None
 
 
 @cache
 def _own_index() -> Mapping[str, Any]:
     return harness("tasks").TaskManager().task_index  # reads 14000 files: once, and when needed
-
-
-def _is_group(child: Any, name: str) -> bool:
-    return not isinstance(child, str) and child.get("group") == name
 
 
 def _load(entry: Any) -> dict[str, Any] | None:
@@ -148,7 +139,7 @@ def build_task(run: LoggedRun, task: LoggedTask, definitions: Definitions, scori
         "custom_dataset": partial(_AnySplit, task.docs),
         "dataset_kwargs": None,
         # The logged documents are already processed, and the prompts are logged whole, so
-        # nothing is put before a question here; Answers compares the question itself.
+        # nothing is prepended to a question here; Answers compares the question itself.
         **dict.fromkeys(("process_docs", "fewshot_config", "fewshot_split", "training_split")),
         "num_fewshot": 0,
         "description": "",
@@ -171,7 +162,7 @@ def build_task(run: LoggedRun, task: LoggedTask, definitions: Definitions, scori
 def _definition(
     run: LoggedRun, name: str, definitions: Definitions, scoring: Scoring
 ) -> dict[str, Any]:
-    """Definition of a task, with Python functions where it has any."""
+    """Return the definition of a task, with its Python functions if it has any."""
     included = definitions.included(name)
     if included is not None:
         return _without_class(name, included)
@@ -203,7 +194,7 @@ def _predict_only(recorded: Mapping[str, Any]) -> bool:
 
 
 def _lacks(recorded: Mapping[str, Any]) -> Iterator[str]:
-    """Say what a logged definition lacks to be scored with."""
+    """List what a logged definition lacks for scoring."""
     if _predict_only(recorded):
         yield "it ran with --predict_only, so its metrics are not in the log (--metric names some)"
     if "doc_to_target" not in recorded:
@@ -215,7 +206,7 @@ def _lacks(recorded: Mapping[str, Any]) -> Iterator[str]:
         for part in ("metric", "aggregation"):
             if _is_function(metric.get(part)):
                 yield f"the {part} of a metric is a Python function"
-        # A log must not choose what is downloaded and run.
+        # A log must not decide what is downloaded and run.
         if metric.get("hf_evaluate") or metric["metric"] not in _registered_metrics():
             yield f"metric {metric['metric']!r} is not lm-eval's own"
     for pipeline in recorded.get("filter_list") or ():
@@ -232,7 +223,7 @@ def _is_function(value: Any) -> bool:
 
 
 def _filter_list(filters: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Check the filters asked for, which may come from a file written by hand."""
+    """Check the user's filters, which may come from a file written by hand."""
     registered = _registered_filters()
     for pipeline in filters:
         try:
@@ -264,7 +255,7 @@ def _registered_metrics() -> Any:
 def _metric_list(
     config: Mapping[str, Any], metrics: Sequence[Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Check the metrics asked for: lm-eval would fetch an unknown one from the hub."""
+    """Check the user's metrics: lm-eval would download an unknown one from the hub."""
     name, kind = config["task"], _kind(config)
     if config.get("process_results") is not None:
         raise SelectionError(
@@ -285,7 +276,7 @@ def _metric_list(
 def build_groups(
     run: LoggedRun, tasks: Mapping[str, Any], definitions: Definitions
 ) -> tuple[dict[str, Any], list[str]]:
-    """Build every group whose tasks are all there; say of the others why they are not computed."""
+    """Build every group whose tasks are all there, and a note on each of the others."""
     members: dict[str, list[str]] = run.results.get("group_subtasks", {})
     built: dict[str, Any] = {}
     notes: list[str] = []
@@ -298,7 +289,7 @@ def build_groups(
         children = [build(child) for child in members.get(name, ())]
         if not children or any(child is None for child in children):
             return None
-        group = _shell(run, name, definitions, notes)
+        group = _empty_group(run, name, definitions, notes)
         for child in children:
             group.add(child)
         built[name] = group
@@ -310,8 +301,8 @@ def build_groups(
     return {name: built[name] for name in members if name in built}, notes
 
 
-def _shell(run: LoggedRun, name: str, definitions: Definitions, notes: list[str]) -> Any:
-    """Build a group without members yet; only one that had scores needs its definition."""
+def _empty_group(run: LoggedRun, name: str, definitions: Definitions, notes: list[str]) -> Any:
+    """Build a group without members; only a group that had scores needs its definition."""
     group_class = harness("api.group").Group
     config = None
     if name in run.results.get("groups", {}):

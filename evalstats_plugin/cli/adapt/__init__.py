@@ -6,23 +6,23 @@ from importlib import import_module
 
 import click
 
-from evalstats_plugin.cli import LazyGroup
+from evalstats_plugin.cli.shell.commands import LazyGroup
 from evalstats_plugin.errors import EvalStatsError
 
 COMMANDS = {
-    "bank": ("evalstats_plugin.cli.adapt.bank:bank", "Make an item bank of logs of many models."),
-    "merge": ("evalstats_plugin.cli.adapt.bank:merge", "Put two item banks on one scale."),
+    "bank": ("evalstats_plugin.cli.adapt.bank:bank", "Make an item bank from logs of many models."),
+    "merge": ("evalstats_plugin.cli.adapt.bank:merge", "Merge two item banks on one scale."),
     "replay": (
         "evalstats_plugin.cli.adapt.replay:replay",
-        "Ask recorded answers adaptively: what would it have said?",
+        "Simulate adaptive tests on recorded answers.",
     ),
     "run": (
         "evalstats_plugin.cli.adapt:run",
-        "Test a model in its harness, item by item or in rounds.",
+        "Test a model adaptively in its harness.",
     ),
     "simulate": (
         "evalstats_plugin.cli.adapt.simulate:simulate",
-        "Show the error against the number of items, by rule.",
+        "Simulate models: error by number of items and selection rule.",
     ),
 }
 """Function and summary of each command."""
@@ -60,14 +60,14 @@ def _harnesses(ctx: click.Context) -> dict[str, tuple[str, str]]:
 
 @click.group(cls=LazyGroup, functions=COMMANDS, no_args_is_help=True)
 def adapt() -> None:
-    """Ask a model only the items that tell most, until enough is known.
+    """Adaptive testing: ask a model only the most informative items.
 
-    `bank` learns from logs of many models how hard and how telling each item is. `run` tests a
-    new model with it, in lm-eval or Inspect: an ordinary log of fewer items, with the ability and
-    the score that all items would have given. `replay` and `simulate` show what that is worth.
+    `bank` estimates the difficulty and discrimination of each item from logs of many models. `run`
+    tests a new model with it, in lm-eval or Inspect, and writes an ordinary log of fewer items with
+    the ability and the predicted full score. `replay` and `simulate` show the error of such tests.
     """
 
 
 @click.group(cls=_HarnessGroup, no_args_is_help=True)
 def run() -> None:
-    """Test a model in its harness, item by item or in rounds."""
+    """Test a model adaptively in its harness."""

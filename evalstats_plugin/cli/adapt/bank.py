@@ -16,22 +16,24 @@ if TYPE_CHECKING:
 
 _output = click.option(
     "--output", "-o", required=True, type=click.Path(path_type=Path), metavar="FILE.parquet",
-    help="Where the bank goes. A bank that is there is replaced, anything else is not.",
+    help="File to write. An existing bank is replaced; any other file is kept.",
 )  # fmt: skip
 
 
 @click.command()
 @click.argument("paths", nargs=-1, required=True, metavar="PATHS...")
 @_output
-@click.option("--item-model", metavar="NAME", default="2pl", show_default=True, help="As of `irt`.")
-@click.option("--estimator", metavar="NAME", default="auto", show_default=True, help="As of `irt`.")
+@click.option("--item-model", metavar="NAME", default="2pl", show_default=True, help="As in `irt`.")
+@click.option("--estimator", metavar="NAME", default="auto", show_default=True, help="As in `irt`.")
 @click.option(
     "--cost", metavar="CSV",
-    help="File with the columns item, cost and, for several tasks, task: such as tokens an item.",
+    help="CSV file with the columns item, cost (for example tokens per item) and, "
+        "with several tasks, task.",
 )  # fmt: skip
 @click.option(
     "--drift", is_flag=True,
-    help="Leave out items that have become easier or harder since the earlier half of the logs.",
+    help="Leave out items with drift: easier or harder than in the earlier half of "
+        "the logs.",
 )  # fmt: skip
 @options.reading
 @options.seed
@@ -39,7 +41,7 @@ _output = click.option(
 @options.quiet
 @click.pass_context
 def bank(ctx: click.Context, paths: tuple[str, ...], **chosen: Any) -> None:
-    """Make an item bank of logs of many models.
+    """Make an item bank from logs of many models.
 
     PATHS are results files, folders or patterns: the more models the better, 30 are few. Items
     that fit badly, or that able models fail, are kept for the full score and never asked.
@@ -92,22 +94,22 @@ def _origin(responses: ResponseSet) -> dict[str, Any]:
 @_output
 @click.option(
     "--through", type=click.Choice(["items", "models"]), default="items", show_default=True,
-    help="What both banks have, three at least.",
+    help="What the banks share and are linked by; at least three.",
 )  # fmt: skip
 @options.form
 @options.quiet
 @click.pass_context
 def merge(ctx: click.Context, first: str, second: str, **chosen: Any) -> None:
-    """Put two item banks on one scale, that of the first.
+    """Merge two item banks on one scale, that of the first.
 
     Items that are harder in one bank than in the other have drifted and are not asked.
     """
-    from evalstats_plugin.adaptive import bank as adaptive_bank
+    from evalstats_plugin.adaptive import bank as bank_module
     from evalstats_plugin.adaptive.bank import ItemBank
 
     check_target(chosen["output"])
     banks = ItemBank.load(first), ItemBank.load(second)
-    made = adaptive_bank.merge(*banks, through=chosen["through"])
+    made = bank_module.merge(*banks, through=chosen["through"])
     _save(ctx, made, chosen, ("through",), ())
 
 

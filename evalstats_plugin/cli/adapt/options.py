@@ -23,9 +23,7 @@ RULES = (
 )  # fmt: skip
 """Names of `evalstats_plugin.adaptive.selection`, which costs NumPy; a test compares."""
 
-
 SCORINGS = ("eap", "map", "wle")
-
 
 SECTIONS = {
     "When it stops": (
@@ -37,63 +35,66 @@ SECTIONS = {
     ),
 }  # fmt: skip
 
-
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
-
 
 _OPTIONS = (
     click.option(
-        "--bank", required=True, metavar="FILE", help="Item bank, as `adapt bank` makes it."
+        "--bank", required=True, metavar="FILE", help="Item bank made by `adapt bank`."
     ),
     click.option(
         "--stop-at", type=float, metavar="SE",
-        help="Stop once the standard error of the ability is this small.  [default: 0.3, where no "
-        "other rule is given]",
+        help="Stop once the standard error of the ability is at most this.  [default: "
+        "0.3 if no other rule is given]",
     ),
     click.option(
         "--reliability", type=float, metavar="R",
-        help="Stop once this share of the ability's variance is not error, such as 0.9.",
+        help="Stop once the reliability of the ability reaches this, such as 0.9.",
     ),
     click.option(
         "--score-width", type=float, metavar="W",
-        help="Stop once the interval of the full score is so narrow.",
+        help="Stop once the interval of the full score is at most this wide.",
     ),
-    click.option("--max-items", type=int, metavar="N", help="Stop after so many items."),
+    click.option("--max-items", type=int, metavar="N", help="Stop after this number of items."),
     click.option(
         "--budget", type=float, metavar="COST",
-        help="Stop before items cost more together, in the bank's unit.",
+        help="Stop before the total cost of the items exceeds this, in the bank's "
+        "unit.",
     ),
-    click.option("--max-seconds", type=float, metavar="S", help="Stop after so many seconds."),
+    click.option(
+        "--max-seconds", type=float, metavar="S", help="Stop after this number of seconds."
+    ),
     click.option(
         "--above", metavar="MODEL",
-        help="Stop once it is clear whether the model is abler than this one of the bank.",
+        help="Stop once the interval shows whether the model is more able than this "
+        "model of the bank.",
     ),
     click.option(
         "--rule", type=click.Choice(RULES), default="auto", show_default=True, metavar="NAME",
-        help="How items are chosen; auto goes by what the bank knows.",
+        help="Item selection rule; auto chooses by what the bank holds.",
     ),
     click.option(
         "--scoring", type=click.Choice(SCORINGS), default="eap", show_default=True,
-        help="How the ability is estimated.",
+        help="Ability estimator.",
     ),
     click.option(
         "--batch", type=int, metavar="K", default=None,
-        help="Items that are asked together, chosen jointly.",
+        help="Number of items asked together, chosen jointly.",
     ),
     click.option(
-        "--balance", is_flag=True, help="Give every task the share of items it has in the bank."
+        "--balance", is_flag=True,
+        help="Content balancing: keep each task's share of the items as in the bank.",
     ),
     click.option(
         "--randomesque", type=int, metavar="K",
-        help="Take one of the K best items at random, so that few models see the same.",
+        help="Exposure control: choose at random among the K best items.",
     ),
     click.option(
         "--test-metric", metavar="NAME",
-        help="Metric that scores an item.  [default: that of the bank]",
+        help="Metric that scores an item.  [default: the bank's]",
     ),
     click.option(
         "--confidence-level", "-c", type=float, default=0.95, show_default=True,
-        help="Of the intervals, between 0 and 1.",
+        help="Confidence level of the intervals, between 0 and 1.",
     ),
     options.seed,
 )  # fmt: skip
@@ -172,7 +173,7 @@ def show_test(
     named: tuple[str, str, str],
 ) -> None:
     """Print what a test found; `named` are the model, the task and the log."""
-    from evalstats_plugin.adaptive.replay import AdaptiveTests, test_of
+    from evalstats_plugin.adaptive.replaying import AdaptiveTests, test_of
     from evalstats_plugin.cli.shell import output
     from evalstats_plugin.cli.shell.output import show
     from evalstats_plugin.report import adaptive as report_adaptive

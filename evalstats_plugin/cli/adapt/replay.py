@@ -9,7 +9,8 @@ import click
 from evalstats_plugin.cli.adapt import options
 from evalstats_plugin.cli.shell import options as shell_options
 from evalstats_plugin.cli.shell import output
-from evalstats_plugin.cli.shell.options import READING, Sectioned
+from evalstats_plugin.cli.shell.commands import Sectioned
+from evalstats_plugin.cli.shell.options import READING
 
 _SECTIONS = {
     "What is asked": ("bank", "every_rule"),
@@ -21,7 +22,7 @@ _SECTIONS = {
 @click.command(cls=Sectioned, sections=_SECTIONS)
 @click.argument("paths", nargs=-1, required=True, metavar="PATHS...")
 @click.option(
-    "--every-rule", is_flag=True, help="A test by each rule, instead of by one, to compare them."
+    "--every-rule", is_flag=True, help="Run one test per selection rule, to compare the rules."
 )
 @options.planning
 @shell_options.reading
@@ -30,7 +31,7 @@ _SECTIONS = {
 @shell_options.quiet
 @click.pass_context
 def replay(ctx: click.Context, paths: tuple[str, ...], **chosen: Any) -> None:
-    """Ask recorded answers adaptively: what would it have said?
+    """Simulate adaptive tests on recorded answers.
 
     PATHS are results files, folders or patterns, of models that the bank need not know. Shows
     beside each predicted score what all answers in the log say. Models that the bank was made of
@@ -38,7 +39,7 @@ def replay(ctx: click.Context, paths: tuple[str, ...], **chosen: Any) -> None:
     """
     from dataclasses import replace
 
-    from evalstats_plugin.adaptive.replay import replay as ask_again
+    from evalstats_plugin.adaptive.replaying import replay as ask_again
     from evalstats_plugin.cli.shell.output import show
     from evalstats_plugin.cli.shell.reading import progress_on_work, read_logs
     from evalstats_plugin.plugins import load_plugins

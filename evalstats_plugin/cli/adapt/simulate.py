@@ -10,20 +10,17 @@ from evalstats_plugin.cli.adapt.options import RULES, SCORINGS
 from evalstats_plugin.cli.shell import options, output
 
 RIVALS = ("random, raw mean", "anchors")
-"""Of `evalstats_plugin.adaptive.replay`, which costs NumPy; a test compares."""
-
+"""Of `evalstats_plugin.adaptive.simulation`, which costs NumPy; a test compares."""
 
 _DRAWING = ("misspecified", "scoring", "batch", "balance", "confidence_level")
-
-
 SHOWN = (*RULES, *RIVALS)
 
 
 @click.command()
-@click.option("--bank", required=True, metavar="FILE", help="Item bank, as `adapt bank` makes it.")
+@click.option("--bank", required=True, metavar="FILE", help="Item bank made by `adapt bank`.")
 @click.option(
     "--items", default="10,25,50,100", show_default=True, metavar="N,…",
-    help="Numbers of items after which to look.",
+    help="Test lengths (numbers of items) to evaluate.",
 )  # fmt: skip
 @click.option(
     "--rule", "rules", type=click.Choice(SHOWN), multiple=True, metavar="NAME",
@@ -32,34 +29,46 @@ SHOWN = (*RULES, *RIVALS)
 )  # fmt: skip
 @click.option(
     "--scoring", type=click.Choice(SCORINGS), default="eap", show_default=True,
-    help="How abilities are estimated.",
+    help="Ability estimator.",
 )  # fmt: skip
 @click.option(
-    "--batch", type=int, default=1, show_default=True, metavar="K", help="Items asked together."
+    "--batch",
+    type=int,
+    default=1,
+    show_default=True,
+    metavar="K",
+    help="Number of items asked together.",
 )
-@click.option("--balance", is_flag=True, help="Give every task its share of the items.")
-@click.option("--models", type=int, default=200, show_default=True, help="Models drawn.")
+@click.option(
+    "--balance",
+    is_flag=True,
+    help="Content balancing: keep each task's share of the items as in the bank.",
+)
+@click.option(
+    "--models", type=int, default=200, show_default=True, help="Number of simulated models."
+)
 @click.option(
     "--misspecified", type=float, default=1.0, show_default=True, metavar="F",
-    help="How large the errors of the items are, in those the bank tells: 0 none, 2 twice.",
+    help="Calibration error of the items as a multiple of their standard errors: 0 "
+        "none, 2 twice.",
 )  # fmt: skip
 @options.seed
 @click.option(
     "--confidence-level", "-c", type=float, default=0.95, show_default=True,
-    help="Of the intervals, between 0 and 1.",
+    help="Confidence level of the intervals, between 0 and 1.",
 )  # fmt: skip
 @output.figure_option("simulation")
 @options.form
 @options.quiet
 @click.pass_context
 def simulate(ctx: click.Context, **chosen: Any) -> None:
-    """Show the error against the number of items, by rule.
+    """Simulate models: error of the test by number of items and selection rule.
 
     Models are drawn from the bank: abilities, misfit, and items as uncertain as the bank knows
     them. Real models differ in ways no bank knows; `replay` shows what happens on those.
     """
     from evalstats_plugin.adaptive.bank import ItemBank
-    from evalstats_plugin.adaptive.replay import Drawing, simulation
+    from evalstats_plugin.adaptive.simulation import simulate as run_simulation
     from evalstats_plugin.cli.shell.output import show
     from evalstats_plugin.cli.shell.reading import progress_on_work
     from evalstats_plugin.report import adaptive as report_adaptive
@@ -67,21 +76,18 @@ def simulate(ctx: click.Context, **chosen: Any) -> None:
     output.check_figure(chosen, "simulation")
     bank = ItemBank.load(chosen["bank"])
     at = _numbers(chosen["items"])
-    drawing = Drawing(
-        n_models=chosen["models"],
-        **{name: chosen[name] for name in _DRAWING},
-    )
     with progress_on_work("simulating", quiet=chosen["quiet"]) as on_step:
 
         def on_rule(rule: str, number: int, total: int) -> None:
             if on_step is not None:
                 on_step((rule, number, total))
 
-        results = simulation(
+        results = run_simulation(
             bank,
             at,
             chosen["rules"] or SHOWN,
-            drawing=drawing,
+            n_models=chosen["models"],
+            **{name: chosen[name] for name in _DRAWING},
             rng=chosen["seed"],
             on_rule=on_rule,
         )
@@ -92,7 +98,7 @@ def simulate(ctx: click.Context, **chosen: Any) -> None:
         chosen,
         ("bank", "models", *_DRAWING, "seed"),
         print_table=report_adaptive.print_accuracy,
-        to_markdown=report_adaptive.accuracy_to_markdown,
+        to_markdown=report_adaptive.accuracy_markdown,
     )
 
 

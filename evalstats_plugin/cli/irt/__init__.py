@@ -7,12 +7,12 @@ from typing import Any
 import click
 
 from evalstats_plugin.cli.shell import options, output
-from evalstats_plugin.cli.shell.options import READING, Sectioned
+from evalstats_plugin.cli.shell.commands import Sectioned
+from evalstats_plugin.cli.shell.options import READING
 from evalstats_plugin.irt.methods import ESTIMATORS, ITEM_MODELS, MASKS, RESPONSES
 
 OVER = ("items", "models", "clusters", "parametric")
 """Those of `evalstats_plugin.irt.bootstrap`, which costs NumPy; a test compares."""
-
 
 _SECTIONS = {
     "What is fitted": (
@@ -50,38 +50,37 @@ _SECTIONS = {
 @click.option(
     "--dimensions",
     metavar="K|auto",
-    help="So many abilities for each model (item model factor); auto: as many as predict answers "
-    "held out best.",
+    help="Number of latent dimensions (item model factor); auto: the number that "
+    "predicts held-out answers best.",
 )
 @click.option(
     "--rotation",
     type=click.Choice(["none", "varimax", "promax"]),
-    help="Of the dimensions: most items load on few of them; of promax they may correlate.",
+    help="Rotation of the dimensions (item model factor); promax lets them correlate.",
 )
 @click.option(
     "--groups",
     metavar="CSV",
-    help="File with the columns model and group: groups unlike in ability, in one fit (mml).",
+    help="CSV file with the columns model and group: groups with their own ability "
+    "mean and spread (mml).",
 )
 @click.option(
     "--device",
     type=click.Choice(["auto", "cpu", "cuda"]),
     default="auto",
     show_default=True,
-    help="auto is CUDA where there is one.",
+    help="Device of the computation; auto is CUDA if available.",
 )
-@click.option(
-    "--baseline", metavar="MODEL", help="Show how much abler than this model the others are."
-)
-@click.option("--items", is_flag=True, help="Show the items too, those to look at first.")
+@click.option("--baseline", metavar="MODEL", help="Show ability differences from this model.")
+@click.option("--items", is_flag=True, help="Also show the items, suspicious ones first.")
 @click.option(
     "--bootstrap",
     type=int,
     metavar="B",
-    help="Intervals from so many refits to data drawn anew.",
+    help="Number of bootstrap resamples for the intervals.",
 )
 @click.option(
-    "--over", type=click.Choice(OVER), help="What the refits draw anew.  [default: items]"
+    "--over", type=click.Choice(OVER), help="What the bootstrap resamples.  [default: items]"
 )
 @click.option(
     "--holdout",
@@ -89,28 +88,31 @@ _SECTIONS = {
     multiple=True,
     help=f"Show how well answers held out are predicted: {', '.join(MASKS)}; may be repeated.",
 )
-@click.option("--draws", type=int, metavar="N", help="Draws of what is held out.  [default: 5]")
+@click.option(
+    "--draws", type=int, metavar="N", help="Number of random hold-out splits.  [default: 5]"
+)
 @click.option(
     "--dif",
     metavar="MODELS",
-    help="Show items that are harder or easier for these models than for others as able: names or "
-    "patterns with commas between, or a file with one on a line.",
+    help="Test for differential item functioning (DIF): items that are harder or "
+    "easier for these models than for other models of equal ability. Names or "
+    "patterns separated by commas, or a file with one per line.",
 )
 @click.option(
     "--save",
     metavar="FILE",
-    help="Keep the fit as FILE.parquet: its items are a bank for --bank and --link. A fit that is "
-    "there is replaced, anything else is not.",
+    help="Save the fit as FILE.parquet; its items are a bank for --bank and "
+    "--link. An existing fit is replaced; any other file is kept.",
 )
 @click.option(
     "--bank",
     metavar="FILE",
-    help="Score the models on the items of a saved fit, which stay as they are.",
+    help="Score the models on the fixed items of a saved fit.",
 )
 @click.option(
     "--link",
     metavar="FILE",
-    help="Fit, and show abilities on the scale of a saved fit that has some of the items.",
+    help="Fit, then link the abilities to the scale of a saved fit that shares some items.",
 )
 @options.reading
 @click.option(
@@ -119,7 +121,7 @@ _SECTIONS = {
     type=float,
     default=0.95,
     show_default=True,
-    help="Of the intervals, between 0 and 1.",
+    help="Confidence level of the intervals, between 0 and 1.",
 )
 @options.seed
 @output.figure_option("abilities", "items", "fit")
@@ -127,7 +129,7 @@ _SECTIONS = {
 @options.quiet
 @click.pass_context
 def irt(ctx: click.Context, paths: tuple[str, ...], **chosen: Any) -> None:
-    """Show how able each model and how hard each item is, on one scale.
+    """Fit item response models: model abilities and item difficulties on one scale.
 
     PATHS are results files, folders or patterns. All tasks that they hold make one scale; a task
     with several metrics needs --metric. CSV is one table: of items with --items, of differences

@@ -20,12 +20,12 @@ def show_held_out(
     ctx: click.Context, matrix: ResponseMatrix, chosen: Mapping[str, Any], notes: Sequence[str]
 ) -> None:
     """Predict answers held out, and print how well."""
-    from evalstats_plugin.irt.holdout import held_out
+    from evalstats_plugin.irt.holdout import hold_out
     from evalstats_plugin.report import abilities
 
     first = chosen["seed"]
     with work_on(matrix, chosen, "holding out answers of"):
-        results = held_out(
+        results = hold_out(
             matrix,
             tuple(dict.fromkeys(chosen["holdout"])),
             item_model=chosen["item_model"],
@@ -49,7 +49,7 @@ def show_differences(
 ) -> None:
     """Fit, compare a group of models with the others item by item, and print the items."""
     from evalstats_plugin.cli.shell.reading import read_patterns
-    from evalstats_plugin.irt.dif import differential_items, models_like
+    from evalstats_plugin.irt.dif import item_dif, models_like
     from evalstats_plugin.report import abilities
 
     focal = models_like(read_patterns(chosen["dif"]), matrix.models)
@@ -57,9 +57,7 @@ def show_differences(
         fit = cast("IRTFit", fit_as_chosen(matrix, chosen))
         if chosen["save"] is not None:
             fit.save(chosen["save"])
-        results = differential_items(
-            fit, matrix, focal, confidence_level=chosen["confidence_level"]
-        )
+        results = item_dif(fit, matrix, focal, confidence_level=chosen["confidence_level"])
     show(
         ctx,
         replace(results, notes=(*dict.fromkeys((*results.notes, *notes)),)),

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 LARGE = 5_000_000
 """Models × items from which on the memory that a fit needs is told before it starts."""
 
-
 LONG = 30.0
 """Seconds from which on the time is told as well."""
 
@@ -117,12 +116,12 @@ def work_on(
 ) -> Generator[None, None, None]:
     """Say what is worked on, and how far it is, where someone looks on."""
     from evalstats_plugin.cli.shell.reading import progress_on_work
-    from evalstats_plugin.runtime.workers import telling
+    from evalstats_plugin.runtime.workers import listening
 
     size = f"{len(matrix.models):,} models × {len(matrix.item_ids):,} items"
     with (
         progress_on_work(f"{what} {size}", quiet=chosen["quiet"]) as on_step,
-        telling(on_step),
+        listening(on_step),
     ):
         yield
 
@@ -189,7 +188,7 @@ def _linked(anchor: IRTFit, fit: IRTFit, path: str) -> IRTFit:
 
 def _tell_cost(matrix: ResponseMatrix, chosen: Mapping[str, Any]) -> None:
     need_torch("item response models", "irt")
-    from evalstats_plugin.irt.fitting import expected_seconds, in_words
+    from evalstats_plugin.irt.fitting import duration_in_words, expected_seconds
     from evalstats_plugin.irt.model.data import memory_needed
 
     n, m = len(matrix.models), len(matrix.item_ids)
@@ -199,6 +198,6 @@ def _tell_cost(matrix: ResponseMatrix, chosen: Mapping[str, Any]) -> None:
     needed = memory_needed(n, m) / 2**30
     text = (
         f"{n:,} models × {m:,} items: the fit needs {needed:.1f} GiB of memory or more, and on one "
-        f"processor core {in_words(seconds)}"
+        f"processor core {duration_in_words(seconds)}"
     )
     click.echo(text, file=sys.stderr)

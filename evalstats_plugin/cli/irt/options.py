@@ -10,10 +10,8 @@ from evalstats_plugin.errors import LogError, SelectionError, WriteError
 _MODES = ("bootstrap", "holdout", "dif", "bank", "link")
 """Each is a way of its own to look at the models."""
 
-
 _FIT = ("item_model", "estimator", "response", "dimensions", "rotation", "groups")
 """What a bank has settled already."""
-
 
 _ONE_ABILITY = ("baseline", "bootstrap", "dif", "link")
 
@@ -119,9 +117,9 @@ def _dimensions(text: str | None) -> int | str:
 def check_fit(name: str) -> None:
     """Raise where a fit is not to be saved: another kind of file is kept as it is."""
     from evalstats_plugin.irt.model.fit import load_fit
-    from evalstats_plugin.runtime.files import check_place
+    from evalstats_plugin.runtime.files import check_output_path
 
-    path = check_place(name, [".parquet"], asked="--save", makes_folder=True)
+    path = check_output_path(name, [".parquet"], asked="--save", makes_folder=True)
     if path.exists() and path.stat().st_size:
         try:
             load_fit(path)

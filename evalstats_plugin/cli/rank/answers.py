@@ -40,7 +40,7 @@ _ITEMS_HELP = "Items to start the file with, where it does not exist yet: as for
 @shell_options.quiet
 @click.pass_context
 def next_pairs(ctx: click.Context, file: str, **chosen: Any) -> None:
-    """Say which pairs to ask next, chosen together, the most telling first.
+    """Print the pairs to ask next, chosen jointly, the most informative first.
 
     FILE holds the answers so far. For each pair: who to show first (drawn at random) and second,
     and the bits that the answer is expected to tell about which of them is better.
@@ -118,18 +118,18 @@ def _shown(rows: Sequence[Mapping[str, Any]], form: str, about: Mapping[str, Any
 
 @click.command()
 @click.argument("file", metavar="FILE")
-@click.option("--winner", metavar="ITEM", help="The better of two, with --loser.")
-@click.option("--loser", metavar="ITEM", help="The worse of two, with --winner.")
-@click.option("--tie", metavar="ITEM ITEM", nargs=2, help="Two that are equally good.")
-@click.option("--skip", metavar="ITEM ITEM", nargs=2, help="Two that are not to be asked again.")
-@click.option("--undo", is_flag=True, help="Take back the last answer, of --judge if named.")
-@click.option("--first", metavar="ITEM", help="The one of the two that was shown first.")
+@click.option("--winner", metavar="ITEM", help="The better of a pair, with --loser.")
+@click.option("--loser", metavar="ITEM", help="The worse of a pair, with --winner.")
+@click.option("--tie", metavar="ITEM ITEM", nargs=2, help="A pair that is equally good.")
+@click.option("--skip", metavar="ITEM ITEM", nargs=2, help="A pair not to be asked again.")
+@click.option("--undo", is_flag=True, help="Remove the last answer (of --judge, if given).")
+@click.option("--first", metavar="ITEM", help="Which of the pair was shown first.")
 @click.option("--items", metavar="ITEMS", help=_ITEMS_HELP)
 @options.judge_name
 @options.prior_sd
 @shell_options.quiet
 def record(file: str, **chosen: Any) -> None:
-    """Add one answer to a file, or take the last one back.
+    """Add an answer to a file, or remove the last one.
 
     FILE is one that `rank compare` or Fullrank wrote, or will be started with --items. It is
     replaced as a whole or not at all, and several programs may add to it at the same time.
@@ -196,10 +196,10 @@ def _undone(session: Session) -> str:
 
 @click.command()
 @click.argument("files", metavar="FILES...", nargs=-1, required=True)
-@click.option("--output", "-o", metavar="FILE", required=True, help="Where all answers go.")
+@click.option("--output", "-o", metavar="FILE", required=True, help="File to write.")
 @shell_options.quiet
 def merge(files: tuple[str, ...], output: str, **chosen: Any) -> None:
-    """Put the answers of several judges into one file.
+    """Merge the answers of several judges into one file.
 
     Items are the same where their names are. Answers that name no judge are taken for those of one
     judge, named like their file.

@@ -22,7 +22,7 @@ from evalstats_plugin.errors import PluginError, SelectionError
 @options.session_seed
 @shell_options.quiet
 def compare(items: str, **chosen: Any) -> None:
-    """Compare items two by two in the terminal, the most telling pair first.
+    """Compare pairs of items yourself in the terminal, the most informative pair first.
 
     ITEMS is a text file with one item a line, a folder with one item a file, or JSONL with a text
     and, if you like, a name and a prompt a row. Every answer is saved before the next pair is

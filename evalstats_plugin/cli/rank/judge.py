@@ -14,7 +14,7 @@ from evalstats_plugin.cli.shell import options as shell_options
 from evalstats_plugin.errors import SelectionError
 
 if TYPE_CHECKING:
-    from evalstats_plugin.ranking.judging.automatic import Judge, Judged
+    from evalstats_plugin.ranking.judging.automatic import Judge, JudgingResult
     from evalstats_plugin.ranking.judging.session import Session
 
 
@@ -25,20 +25,18 @@ if TYPE_CHECKING:
     help='Program that answers: it reads {"prompt", "first", "second"} as JSON and writes first, '
     "second, tie or skip.",
 )  # fmt: skip
+@click.option("--model", metavar="NAME", help="Inspect model that answers, such as openai/gpt-5.")
 @click.option(
-    "--model", metavar="NAME", help="Model of Inspect that answers, such as openai/gpt-5."
+    "--criterion", metavar="TEXT", help="With --model: the criterion by which one is better."
 )
-@click.option("--criterion", metavar="TEXT", help="With --model: what makes one of them better.")
 @click.option(
     "--budget", type=click.IntRange(min=1), metavar="N",
-    help="Most questions to ask.  [default: 10 an item]",
+    help="Maximum number of questions.  [default: 10 per item]",
 )  # fmt: skip
-@click.option(
-    "--both-orders", is_flag=True, help="Ask every pair twice, each of the two first once."
-)
+@click.option("--both-orders", is_flag=True, help="Ask every pair twice, in both orders.")
 @click.option(
     "--at-once", type=click.IntRange(min=1), default=1, show_default=True,
-    help="Pairs asked at the same time, chosen together.",
+    help="Number of pairs asked at the same time, chosen jointly.",
 )  # fmt: skip
 @options.output
 @options.prompt
@@ -49,17 +47,17 @@ if TYPE_CHECKING:
 @shell_options.quiet
 @click.pass_context
 def judge(ctx: click.Context, items: str, **chosen: Any) -> None:
-    """Let a model or any program compare items two by two, until the goal or the budget.
+    """Let a model or a program compare pairs of items, until the goal or the budget is reached.
 
     ITEMS are as for `rank compare`. Places are drawn at random and kept with every answer; names
     are not told. Exit code 1 where some replies were no verdict.
     """
-    from evalstats_plugin.ranking.judging.automatic import Plan, judge_items
+    from evalstats_plugin.ranking.judging.automatic import JudgingPlan, judge_items
 
     ask, name = _judge(ctx.obj or (), chosen)
     goal = options.goal_of(chosen)
     found, session = options.items_and_session(items, {**chosen, "judge": chosen["judge"] or name})
-    plan = Plan(
+    plan = JudgingPlan(
         goal=goal,
         budget=chosen["budget"] or 10 * len(found.items),
         both_orders=chosen["both_orders"],
@@ -99,7 +97,7 @@ def _judge(blocked: Iterable[str], chosen: Mapping[str, Any]) -> tuple[Judge, st
     return model_judge(generate, chosen["criterion"]), model
 
 
-def _said(judged: Judged, session: Session, words: str) -> list[str]:
+def _said(judged: JudgingResult, session: Session, words: str) -> list[str]:
     lines = [f"{judged.n_answers} more, {options.answers(session)} in {session.path}"]
     if judged.agreement is not None:
         lines.append(f"in both orders the same: {100 * judged.agreement:.0f} %")

@@ -21,26 +21,26 @@ if TYPE_CHECKING:
 
 output = click.option(
     "--output", "-o", metavar="FILE",
-    help="Where the answers go, and are taken up again.  [default: ITEMS.comparisons.json here]",
+    help="File the answers are written to and resumed from.  [default: "
+        "ITEMS.comparisons.json here]",
 )  # fmt: skip
 
+prompt = click.option(
+    "--prompt", metavar="TEXT", help="Prompt that all items answer, shown above them."
+)
 
-prompt = click.option("--prompt", metavar="TEXT", help="What all items answer, shown above them.")
-
-
-judge_name = click.option("--judge", metavar="NAME", help="Who answers; kept with every answer.")
-
+judge_name = click.option(
+    "--judge", metavar="NAME", help="Name of the judge, recorded with every answer."
+)
 
 prior_sd = click.option(
     "--prior-sd", type=float, metavar="SD",
-    help="Of the ratings before any answer, in units of the noise of one answer.  "
-    "[default: as the file says, else 1]",
+    help="Prior standard deviation of the ratings, in units of the noise of one "
+        "answer.  [default: as the file says, else 1]",
 )  # fmt: skip
 
-
 GOAL_NAMES = "order|best"
-"""Those of `evalstats_plugin.ranking.judging.standing`, which costs NumPy to import; a test compares."""
-
+"""Goals of `ranking.judging.standing`, which costs NumPy to import; a test compares."""
 
 RULE_HELP = (
     "How the next pair is chosen: order, gain, best, thompson, closest, entropy, "
@@ -48,25 +48,22 @@ RULE_HELP = (
 )
 """Names those of `evalstats_plugin.ranking.next`; a test compares."""
 
-
 rule = click.option("--rule", metavar="NAME", help=RULE_HELP)
-
 
 goal_name = click.option(
     "--goal", metavar=GOAL_NAMES, default="order", show_default=True,
-    help="What is wanted: the order of all items, or which is the best.",
+    help="Goal: the order of all items, or the best item.",
 )  # fmt: skip
-
 
 _certainty = click.option(
     "--certainty", type=float, default=0.95, show_default=True,
-    help="When it is enough: expected share of pairs in the right order, or P(best).",
+    help="Stop at this expected share of pairs in the right order (goal order) or "
+        "this P(best) (goal best).",
 )  # fmt: skip
-
 
 session_seed = click.option(
     "--seed", type=click.IntRange(min=0), metavar="N",
-    help="Of the places left and right.  [default: another each time]",
+    help="Random seed of the left and right positions.  [default: random]",
 )  # fmt: skip
 
 

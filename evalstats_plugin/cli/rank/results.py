@@ -23,13 +23,11 @@ if TYPE_CHECKING:
 LEAST_DRAWS = 1000
 """Drawn even if fewer are asked for, so that whether chains agree can be told."""
 
-
 _SAID = ("model", "estimator", "ties", "scale", "confidence_level", "seed")
-
 
 columns = click.option(
     "--columns", metavar="PART=COLUMN,...",
-    help="How a file names its parts, such as first=left,second=right,winner=choice.",
+    help="Column names of the file, such as first=left,second=right,winner=choice.",
 )  # fmt: skip
 
 
@@ -37,12 +35,13 @@ def _fit(function: shell_options.FunctionT) -> shell_options.FunctionT:
     """Add the options that say how a ranking is fitted."""
     estimator = click.option(
         "--estimator", metavar="NAME", default="auto", show_default=True,
-        help="Of thurstone: exact, hmc, gibbs, ep, laplace; of bradley-terry: ml, bootstrap.",
+        help="Estimator. thurstone: exact, hmc, gibbs, ep, laplace; bradley-terry: ml, "
+        "bootstrap.",
     )  # fmt: skip
     ties = click.option(
         "--ties", metavar="NAME",
-        help="What becomes of ties: half, drop, or a model of them: threshold of thurstone, "
-        "davidson or rao-kupper of bradley-terry.",
+        help="How ties count: half, drop, or a tie model: threshold (thurstone), "
+        "davidson or rao-kupper (bradley-terry).",
     )  # fmt: skip
     return estimator(ties(shell_options.seed(function)))
 
@@ -51,11 +50,11 @@ def _shown(function: shell_options.FunctionT) -> shell_options.FunctionT:
     """Add the options that say how a ranking is shown."""
     level = click.option(
         "--confidence-level", "-c", type=float, default=0.95, show_default=True,
-        help="Of the intervals, between 0 and 1.",
+        help="Confidence level of the intervals, between 0 and 1.",
     )  # fmt: skip
     scale = click.option(
         "--scale", type=click.Choice(["model", "elo"]), default="model", show_default=True,
-        help="elo: 1000 on average, 400 more are odds of 10 to 1.",
+        help="elo: mean 1000; 400 points are odds of 10 to 1.",
     )  # fmt: skip
     drawn = output.figure_option("ranking")
     return level(scale(drawn(shell_options.form(shell_options.quiet(function)))))
@@ -64,7 +63,8 @@ def _shown(function: shell_options.FunctionT) -> shell_options.FunctionT:
 def _model(default: str) -> Any:
     return click.option(
         "--model", type=click.Choice(["thurstone", "bradley-terry"]), default=default,
-        show_default=True, help="Normal noise and a prior, or logistic noise and none.",
+        show_default=True, help="Rating model: Thurstone (normal noise, a prior) or Bradley–Terry "
+        "(logistic noise, no prior).",
     )  # fmt: skip
 
 
@@ -77,7 +77,7 @@ def _model(default: str) -> Any:
 @_shown
 @click.pass_context
 def stats(ctx: click.Context, files: tuple[str, ...], **chosen: Any) -> None:
-    """Rank what comparisons in files are about: ratings, ranks that are open, P(best).
+    """Rank models or items from files of pairwise comparisons: ratings, rank ranges, P(best).
 
     FILES are what `rank compare`, `judge` and `record` write, Fullrank's comparisons.json, CSV,
     JSONL or Parquet with a winner and a loser a row, or - for standard input. Several are those
@@ -97,7 +97,7 @@ def stats(ctx: click.Context, files: tuple[str, ...], **chosen: Any) -> None:
 @_shown
 @click.pass_context
 def models(ctx: click.Context, paths: tuple[str, ...], **chosen: Any) -> None:
-    """Rank models by logs: of two, the one with the better score on an item wins there.
+    """Rank models from logs: on each item the model with the better score wins.
 
     PATHS are results files, folders or patterns. Items on which two models are equal tell nothing
     about these two; intervals are clustered by item. With all models on the same right-or-wrong
@@ -118,7 +118,7 @@ def models(ctx: click.Context, paths: tuple[str, ...], **chosen: Any) -> None:
 @click.argument("output", metavar="[OUT.jsonl]", default="-")
 @click.option(
     "-n", "--draws", type=click.IntRange(min=1), default=10_000, show_default=True,
-    help="Lines to write.",
+    help="Number of draws (lines) to write.",
 )  # fmt: skip
 @_model("thurstone")
 @_fit
@@ -127,7 +127,7 @@ def models(ctx: click.Context, paths: tuple[str, ...], **chosen: Any) -> None:
 @shell_options.quiet
 @click.pass_context
 def sample(ctx: click.Context, file: str, output: str, **chosen: Any) -> None:
-    """Draw ratings from the posterior: one JSON list a line, players in the order of the file.
+    """Draw ratings from the posterior: one JSON list per line, players in the order of the file.
 
     Exactly as many lines as asked for, to OUT.jsonl or standard output.
     """

@@ -16,10 +16,7 @@ from click.shell_completion import (
 )
 
 VARIABLE = "_EVALSTATS_PLUGIN_COMPLETE"
-
-
 SHELLS = ("bash", "zsh", "fish")
-
 
 _SOURCED = {
     "bash": 'eval "$(evalstats-plugin completion bash)"    # in ~/.bashrc',
@@ -83,7 +80,7 @@ def _methods(command: str) -> list[str]:
 @click.argument("shell", type=click.Choice(SHELLS), required=False)
 @click.pass_context
 def completion(ctx: click.Context, shell: str | None) -> None:
-    """Print what makes a shell complete commands, options and files.
+    """Print the shell-completion script for commands, options and files.
 
     SHELL is bash, zsh or fish; by default the one of the environment variable SHELL.
     """

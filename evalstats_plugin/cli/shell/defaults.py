@@ -18,10 +18,7 @@ import click
 from evalstats_plugin.errors import EvalStatsError, SelectionError, no_such
 
 TABLE = "tool.evalstats-plugin"
-
-
 USER_FILE = "evalstats-plugin.toml"
-
 
 SHARED = (
     "bounds", "cluster", "confidence-level", "format", "include-incomplete", "quiet", "runs",

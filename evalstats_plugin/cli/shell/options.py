@@ -1,9 +1,8 @@
 """Options that mean the same in every command."""
-# PART sections - A command whose options are listed in groups, as its help would be too long to read else.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -20,50 +19,43 @@ if TYPE_CHECKING:
 RUNS = ("latest", "all", "epochs", "error")
 """Values of `evalstats_plugin.data.runs.Runs`, which costs NumPy to import; a test compares."""
 
-
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
-
 
 cluster = click.option(
     "--cluster",
     metavar="FIELD",
-    help="Field of an item that says which items belong together, such as a passage's id.",
+    help="Field that groups items into clusters, such as a passage's id.",
 )
-
 
 include_incomplete = click.option(
     "--include-incomplete",
     is_flag=True,
-    help="Read cancelled and failed runs too, as far as they got.",
+    help="Also read cancelled and failed runs, as far as they got.",
 )
-
 
 seed = click.option(
     "--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="N",
-    help="Of random numbers.",
+    help="Random seed.",
 )  # fmt: skip
-
 
 derive = click.option(
     "--derive",
     metavar="METRIC",
     multiple=True,
-    help="Also precision, recall, … of the labels that f1 or mcc was logged with; may be repeated.",
+    help="Also report precision, recall, … from the labels that f1 or mcc was "
+    "logged with; may be repeated.",
 )
-
 
 CORRECTIONS = ("holm", "bh", "maxt", "none")
 """Values of `evalstats_plugin.comparisons.design.Correction`; a test compares."""
-
 
 at_k = click.option(
     "--at-k",
     metavar="NAME",
     multiple=True,
-    help="Also of k takes of each item: pass@4 (one is right), pass^4 (all), maj@3 (most); may be "
-    "repeated.",
+    help="Also report pass@4 (at least one of 4 epochs right), pass^4 (all), maj@3 "
+    "(majority) and the like; may be repeated.",
 )
-
 
 form = click.option(
     "--format",
@@ -73,9 +65,7 @@ form = click.option(
     show_default=True,
 )
 
-
-quiet = click.option("--quiet", "-q", is_flag=True, help="No progress, nothing but results.")
-
+quiet = click.option("--quiet", "-q", is_flag=True, help="Print results only, no progress.")
 
 READING = {
     "What is read": (
@@ -83,7 +73,12 @@ READING = {
         "columns", "wide",
     ),
 }  # fmt: skip
-"""The section of `evalstats_plugin.cli.shell.options` of what is read, alike wherever there is one."""
+"""Help section of the options of what is read, the same in every command."""
+
+confidence_level = click.option(
+    "--confidence-level", "-c", type=float, default=0.95, show_default=True,
+    help="Confidence level of the intervals, between 0 and 1.",
+)  # fmt: skip
 
 
 def _chain(*options: Callable[[Any], Any]) -> Callable[[FunctionT], FunctionT]:
@@ -130,70 +125,45 @@ selection = _chain(
     ),
 )  # fmt: skip
 
+bounds = click.option(
+    "--bounds", metavar="METRIC=LOW,HIGH", multiple=True, callback=_read_bounds,
+    help="Lowest and highest possible score of a metric; may be repeated.",
+)  # fmt: skip
 
 level_and_method = _chain(
-    click.option(
-        "--confidence-level", "-c", type=float, default=0.95, show_default=True,
-        help="Of the intervals, between 0 and 1.",
-    ),
+    confidence_level,
     click.option(
         "--method", metavar="NAME", default="auto", show_default=True,
         help="Interval method wherever it fits the scores; `plugins --methods` lists them.",
     ),
-    click.option(
-        "--bounds", metavar="METRIC=LOW,HIGH", multiple=True,
-        callback=_read_bounds,
-        help="Least and greatest possible score of a metric; may be repeated.",
-    ),
+    bounds,
     seed,
 )  # fmt: skip
-
 
 analysis = _chain(
     level_and_method,
     click.option(
         "--prior", metavar="A,B", callback=_read_prior,
-        help="Beta prior of the methods that have one.",
+        help="Beta prior, for the methods that have one.",
     ),
     click.option(
         "--population", metavar="N|logged", callback=_read_population,
-        help="Items in the whole benchmark, when only a part was run: intervals for the whole.",
+        help="Number of items in the whole benchmark if only a part was run: intervals "
+        "for the whole.",
     ),
 )  # fmt: skip
-
-
-saving = _chain(
-    click.option(
-        "--control-variate", is_flag=True,
-        help="Models that ran a part of what others took: intervals for all of it, by how hard "
-        "the others found each item.",
-    ),
-    click.option(
-        "--judge", metavar="METRIC",
-        help="Metric of a judge that scored all items, with --human or --labels.",
-    ),
-    click.option(
-        "--human", metavar="METRIC", help="Metric of human labels, which few items have."
-    ),
-    click.option(
-        "--labels", metavar="FILE",
-        help="Human labels from a CSV or JSONL file with the fields item and score.",
-    ),
-)  # fmt: skip
-
 
 tables = _chain(
     click.option(
         "--columns", metavar="PART=COLUMN,...", multiple=True, callback=_read_columns,
-        help="Tables (CSV, TSV, JSONL, Parquet): which column is what, where its name does not "
-        "tell, such as item=question_id,score=correct; several scores are metrics.",
+        help="Tables (CSV, TSV, JSONL, Parquet): the column of each part, such as "
+        "item=question_id,score=correct; several score columns are metrics.",
     ),
     click.option(
         "--wide", type=click.Choice(["models", "items"]), default=None,
-        help="Tables are matrices of scores, with a row for each of these.",
+        help="The table is a matrix of scores with one row per model or per item.",
     ),
 )  # fmt: skip
-
 
 reading = _chain(
     selection,
@@ -202,28 +172,28 @@ reading = _chain(
     tables,
     click.option(
         "--runs", type=click.Choice(RUNS), default="latest", show_default=True,
-        help="Several runs of one model on one task: take the latest, each, all as epochs, or "
-        "refuse.",
+        help="Several runs of one model on one task: use the latest, all, all as "
+        "epochs, or fail.",
     ),
-    click.option("--skip-broken", is_flag=True, help="Go on without logs that cannot be read."),
+    click.option("--skip-broken", is_flag=True, help="Skip logs that cannot be read."),
 )  # fmt: skip
-
 
 comparison = _chain(
     click.option(
-        "--unpaired", is_flag=True, help="Take the models' scores as samples of items of their own."
+        "--unpaired", is_flag=True, help="Unpaired: treat the models' items as independent samples."
     ),
     click.option(
         "--across-tasks", is_flag=True,
-        help="One comparison over all tasks, which count as drawn from many such.",
+        help="One comparison over all tasks, with the tasks as random units.",
     ),
     click.option(
         "--sequential", is_flag=True,
-        help="Valid however often you look while items come in, and whenever you stop.",
+        help="Anytime-valid: valid however often you look and whenever you stop.",
     ),
     click.option(
         "--correction", type=click.Choice(CORRECTIONS), default="holm", show_default=True,
-        help="For many pairs: holm and maxt let hardly any false finding through, bh only a few.",
+        help="Multiplicity correction over pairs: holm and maxt control the "
+        "family-wise error rate, bh the false discovery rate.",
     ),
 )  # fmt: skip
 
@@ -256,15 +226,15 @@ def parse_pair(text: str | None, option: str) -> tuple[float, float] | None:
 
 def parse_bounds(texts: tuple[str, ...]) -> Mapping[str, tuple[float, float]]:
     """Read ``METRIC=LOW,HIGH``."""
-    bounds: dict[str, tuple[float, float]] = {}
+    found: dict[str, tuple[float, float]] = {}
     for text in texts:
         metric, equals, numbers = text.rpartition("=")
         pair = parse_pair(numbers, "--bounds") if equals else None
         if pair is None or pair[0] >= pair[1]:
             msg = f"--bounds {text!r} found, expected METRIC=LOW,HIGH such as rougeL=0,100"
             raise SelectionError(msg)
-        bounds[metric] = pair
-    return bounds
+        found[metric] = pair
+    return found
 
 
 def parse_columns(texts: tuple[str, ...]) -> dict[str, list[str]]:
@@ -290,29 +260,6 @@ def parse_population(text: str | None) -> int | str | None:
         msg = f"--population {text!r} found, expected a number of items or 'logged'"
         raise SelectionError(msg)
     return int(text)
-
-
-class Sectioned(click.Command):
-    """Shows options under headings; those of none come last, as ever."""
-
-    def __init__(self, *args: Any, sections: Mapping[str, Sequence[str]], **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.sections = sections
-
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write one list of options for each heading."""
-        records = {
-            param.name: record
-            for param in self.get_params(ctx)
-            if isinstance(param, click.Option)
-            and (record := param.get_help_record(ctx)) is not None
-        }
-        for heading, names in self.sections.items():
-            with formatter.section(heading):
-                formatter.write_dl([records.pop(name) for name in names])
-        if records:
-            with formatter.section("Options"):
-                formatter.write_dl(list(records.values()))
 
 
 def analyse(responses: ResponseSet, chosen: Mapping[str, Any], plugins: Plugins) -> Intervals:

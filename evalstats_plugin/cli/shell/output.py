@@ -1,5 +1,4 @@
 """Shows results as the options of a command say, and sets its exit code."""
-# PART figures - ``--figure NAME -o FILE`` of every command that has results to draw.
 
 from __future__ import annotations
 
@@ -79,7 +78,7 @@ def figure_option(*kinds: str) -> Callable[[FunctionT], FunctionT]:
     )
     place = click.option(
         "--output", "-o", "figure_file", metavar="FILE",
-        help="Where the figure goes: a name that ends in .png, .svg or .pdf.",
+        help="File of the figure: .png, .svg or .pdf.",
     )  # fmt: skip
 
     def decorate(function: FunctionT) -> FunctionT:

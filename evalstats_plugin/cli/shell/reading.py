@@ -1,6 +1,4 @@
 """Reads logs as the options of a command say."""
-# PART model_groups - Reads which models make a group: patterns, or a file of them.
-# PART progress - Progress of long work: on a terminal only.
 
 from __future__ import annotations
 

@@ -1,38 +1,33 @@
-"""Crossed models: every model on every task, answers logistic, effects normal.
+"""Crossed random-effects models of accuracy: logistic likelihood, normal effects.
 
-logit P(right) = b + x'β + λ_m - τ_t + μ_mt, and - κ_ti for question i where answers are told apart.
+logit P(right) = b + x'β + λ_m - τ_t + μ_mt, and - κ_ti for question i in models with questions.
 λ_m ~ N(0, σ_λ²) is a model's performance across tasks, τ_t ~ N(0, σ_τ²) a task's difficulty,
-μ_mt ~ N(0, σ_μ²) what a model can on this task beyond both, κ_ti ~ N(0, σ_κ²) a question's
-difficulty; x are covariates of models and tasks.
+μ_mt ~ N(0, σ_μ²) the interaction of model and task, κ_ti ~ N(0, σ_κ²) a question's difficulty; x
+are covariates of models and tasks. Here: the structure, its data and priors, prior draws, and
+predictions for a new task. `crossed_gibbs` draws from the posterior, `crossed_fit` runs it.
 """
-# PART crossed_prior - What crossed models say before they see data, and of tasks that they did not see.
 
 # torch's stubs leave parts of these calls untyped.
 # pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
 # pyright: reportUnknownVariableType=false
+
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from scipy import special
 from torch import Tensor
 
 from evalstats_plugin.hierarchical.engines.posterior import mean_accuracy
+from evalstats_plugin.hierarchical.methods import Prior
 from evalstats_plugin.stats.arrays import FloatArray
 
 Family = Literal["gamma", "half-normal", "lognormal"]
-
-
-SCALES = ("model", "task", "interaction", "question")
-
-
-PriorSpec = Sequence[str | float]
 
 
 class ScalePrior(NamedTuple):
@@ -47,7 +42,7 @@ class ScalePrior(NamedTuple):
     second: float = 0.0
 
     def log_density(self, log_scale: Tensor) -> Tensor:
-        """Of log σ, up to a constant: of σ, times σ."""
+        """Log density of log σ, up to a constant (the density of σ times σ)."""
         if self.family == "gamma":
             return self.first * log_scale - self.second * log_scale.exp()
         if self.family == "half-normal":
@@ -55,14 +50,14 @@ class ScalePrior(NamedTuple):
         return -0.5 * ((log_scale - self.first) / self.second).square()
 
     def log_constant(self) -> float:
-        """What `log_density` leaves out, so that two priors can be compared."""
+        """The constant that `log_density` leaves out, needed to compare two priors."""
         if self.family == "gamma":
             return self.first * math.log(self.second) - math.lgamma(self.first)
         if self.family == "half-normal":
             return math.log(2) - math.log(self.first) - 0.5 * math.log(2 * math.pi)
         return -math.log(self.second) - 0.5 * math.log(2 * math.pi)
 
-    def draw(self, size: tuple[int, ...], rng: np.random.Generator) -> NDArray[np.float64]:
+    def draw(self, size: tuple[int, ...], rng: np.random.Generator) -> FloatArray:
         """Draw σ."""
         if self.family == "gamma":
             return rng.gamma(self.first, 1 / self.second, size)
@@ -71,23 +66,34 @@ class ScalePrior(NamedTuple):
         return np.exp(rng.normal(self.first, self.second, size))
 
     def __str__(self) -> str:
-        """As it is written in papers."""
+        """Return the usual notation, such as ``gamma(2, 2)``."""
         numbers = (self.first,) if self.family == "half-normal" else (self.first, self.second)
         return f"{self.family}({', '.join(f'{x:g}' for x in numbers)})"
 
 
-SLIDES = ScalePrior("gamma", 2.0, 2.0)
-"""Prior of every standard deviation in the talk that the models are from [BA24]_."""
+DEFAULT_SCALE_PRIOR = ScalePrior("gamma", 2.0, 2.0)
+"""Default prior of every standard deviation [BA24]_."""
+
+
+def scale_prior(priors: Mapping[str, Prior], scale: str) -> ScalePrior:
+    """Return the prior of one standard deviation, by name or the default."""
+    return ScalePrior(*priors.get(scale, priors["default"]))  # type: ignore[arg-type]
+
+
+def log_prior(prior: ScalePrior, scale: FloatArray) -> FloatArray:
+    """Log density of log σ at σ, normalised, so that two priors can be compared."""
+    values = prior.log_density(torch.from_numpy(np.log(np.maximum(scale, 1e-300))))
+    return values.numpy() + prior.log_constant()
 
 
 @dataclass(frozen=True, kw_only=True)
 class CrossedModel:
-    """Which effects a model has, and their priors."""
+    """The effects of a model, and their priors."""
 
     across_tasks: bool = True
-    """Whether there is λ."""
+    """Whether models have an effect λ across tasks."""
     questions: bool = False
-    """Whether there is κ: columns are questions, not tasks."""
+    """Whether questions have effects κ: columns are questions, not tasks."""
     spread_by_task: bool = False
     """Whether each task has its own σ_μ."""
     intercept_sd: float = 1.0
@@ -96,7 +102,7 @@ class CrossedModel:
     """Prior of β, covariates being standardised."""
     scales: Mapping[str, ScalePrior] = field(default_factory=dict[str, ScalePrior])
     """Priors other than `default`, by a name of `SCALES`."""
-    default: ScalePrior = SLIDES
+    default: ScalePrior = DEFAULT_SCALE_PRIOR
 
     def prior(self, scale: str) -> ScalePrior:
         """Return the prior of one standard deviation."""
@@ -155,64 +161,6 @@ class CrossedData:
         return torch.cat([one, models, -self.task_covariates.expand(n, t, -1)], dim=2)
 
 
-def scale_prior(priors: Mapping[str, PriorSpec], scale: str) -> ScalePrior:
-    """Return the prior of one standard deviation, by name or the default."""
-    return ScalePrior(*priors.get(scale, priors["default"]))  # type: ignore[arg-type]
-
-
-def log_prior(prior: ScalePrior, scale: FloatArray) -> FloatArray:
-    """Log density of log σ at σ, normalised, so that two priors can be compared."""
-    values = prior.log_density(torch.from_numpy(np.log(np.maximum(scale, 1e-300))))
-    return values.numpy() + prior.log_constant()
-
-
-def mean_levels(
-    parameters: Mapping[str, FloatArray], models: FloatArray, task: FloatArray
-) -> FloatArray:
-    """Logit of each model on a task of middling difficulty, by draw (K, S, N).
-
-    Parameters
-    ----------
-    models, task
-        Standardised covariates, (N, P) of the models and (Q,) of the task.
-    """
-    level = parameters["intercept"][..., None] + np.zeros(len(models))
-    if "performance" in parameters:
-        level = level + parameters["performance"]
-    if "coefficients" in parameters:
-        own, other = np.split(parameters["coefficients"], [models.shape[1]], axis=2)
-        level = level + own @ models.T - (other @ task)[..., None]
-    return level
-
-
-def new_task(
-    parameters: Mapping[str, FloatArray],
-    level: FloatArray,
-    priors: Mapping[str, PriorSpec],
-    rng: np.random.Generator,
-) -> FloatArray:
-    """Draw accuracies (K, S, N) on a task whose difficulty and interactions are drawn anew."""
-    spread = parameters["sd_interaction"]
-    if spread.ndim == 3:
-        # Each task has its own; of another one only the prior is known.
-        spread = scale_prior(priors, "interaction").draw(spread.shape[:2], rng)
-    difficulty = parameters["sd_difficulty"] * rng.standard_normal(level.shape[:2])
-    found = level - difficulty[..., None]
-    found = found + spread[..., None] * rng.standard_normal(level.shape)
-    if "sd_question" not in parameters:
-        return special.expit(found)
-    return mean_accuracy(found, parameters["sd_question"][..., None])
-
-
-class Simulated(NamedTuple):
-    """Drawn from the prior."""
-
-    accuracy: FloatArray
-    """(S, N, T)."""
-    right: FloatArray
-    """Right answers, (S, N, M) in the columns of the data."""
-
-
 class Columns(NamedTuple):
     """Shape of the data: trials (N, M), the task of each column, covariates."""
 
@@ -220,6 +168,15 @@ class Columns(NamedTuple):
     task: FloatArray
     models: FloatArray
     tasks: FloatArray
+
+
+class Simulated(NamedTuple):
+    """Accuracies and answers drawn from the prior."""
+
+    accuracy: FloatArray
+    """(S, N, T)."""
+    right: FloatArray
+    """Right answers, (S, N, M) in the columns of the data."""
 
 
 def simulate(
@@ -252,3 +209,41 @@ def simulate(
         share = special.expit(level[..., task] - question[:, None])
     trials = np.broadcast_to(np.rint(columns.trials).astype(np.int64), share.shape)
     return Simulated(accuracy, rng.binomial(trials, share).astype(np.float64))
+
+
+def mean_levels(
+    parameters: Mapping[str, FloatArray], models: FloatArray, task: FloatArray
+) -> FloatArray:
+    """Logit of each model on a task of middling difficulty, by draw (K, S, N).
+
+    Parameters
+    ----------
+    models, task
+        Standardised covariates, (N, P) of the models and (Q,) of the task.
+    """
+    level = parameters["intercept"][..., None] + np.zeros(len(models))
+    if "performance" in parameters:
+        level = level + parameters["performance"]
+    if "coefficients" in parameters:
+        own, other = np.split(parameters["coefficients"], [models.shape[1]], axis=2)
+        level = level + own @ models.T - (other @ task)[..., None]
+    return level
+
+
+def new_task(
+    parameters: Mapping[str, FloatArray],
+    level: FloatArray,
+    priors: Mapping[str, Prior],
+    rng: np.random.Generator,
+) -> FloatArray:
+    """Draw accuracies (K, S, N) on a task whose difficulty and interactions are drawn anew."""
+    spread = parameters["sd_interaction"]
+    if spread.ndim == 3:
+        # Each task has its own; of another one only the prior is known.
+        spread = scale_prior(priors, "interaction").draw(spread.shape[:2], rng)
+    difficulty = parameters["sd_difficulty"] * rng.standard_normal(level.shape[:2])
+    found = level - difficulty[..., None]
+    found = found + spread[..., None] * rng.standard_normal(level.shape)
+    if "sd_question" not in parameters:
+        return special.expit(found)
+    return mean_accuracy(found, parameters["sd_question"][..., None])

@@ -1,5 +1,8 @@
-"""Run the sampler of crossed models, and keep of its draws what questions are asked of."""
-# PART models - The eval models by name, as crossed models, and their fit to counts.
+"""Fit crossed models by Gibbs sampling: run the chains, and keep the draws that results need.
+
+`CROSSED_MODELS` names the models, `fit_model` moves counts to the device and calls `draw_crossed`,
+which returns a `Posterior`.
+"""
 
 # torch's stubs leave parts of these calls untyped.
 # pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
@@ -7,43 +10,37 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from evalstats_plugin.errors import DesignError
 from evalstats_plugin.hierarchical.engines.crossed import (
-    SCALES,
     CrossedData,
     CrossedModel,
-    PriorSpec,
     scale_prior,
 )
 from evalstats_plugin.hierarchical.engines.crossed_gibbs import CrossedGibbs
 from evalstats_plugin.hierarchical.engines.posterior import NODES, Posterior
+from evalstats_plugin.hierarchical.methods import SCALES, Prior
 from evalstats_plugin.runtime.torch import check_memory, generator_of, resolve_device
-from evalstats_plugin.runtime.workers import told
-from evalstats_plugin.stats.arrays import FloatArray
+from evalstats_plugin.runtime.workers import with_progress
+from evalstats_plugin.stats.arrays import FloatArray, IntArray
 
 PREDICTED = 1000
-"""Draws, of all chains together, of which likelihoods and replications are kept."""
-
+"""Draws, of all chains together, for which likelihoods and replications are kept."""
 
 PREDICTED_BY_QUESTION = 200
-"""The same where each costs as much as two sweeps over all questions."""
-
+"""The same for models with questions, where each costs as much as two sweeps."""
 
 _CELL_NODES = 9
-"""Of the quadrature over an interaction, around where its answers put it."""
+"""Nodes of the quadrature over an interaction, around its conditional mode."""
 
-
-_NUMBERS = 2**27
-"""Most numbers kept of accuracies: 1 GiB. Beyond, every few draws are."""
-
+_MAX_NUMBERS = 2**27
+"""Most numbers kept of accuracies (1 GiB); above, draws are thinned."""
 
 CROSSED_MODELS: Mapping[str, CrossedModel] = {
     "task": CrossedModel(),
@@ -54,26 +51,49 @@ CROSSED_MODELS: Mapping[str, CrossedModel] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Length:
-    """How long to draw."""
+    """Number of chains and draws."""
 
     chains: int = 4
     draws: int = 1000
-    """Kept, of each chain."""
+    """Draws kept of each chain."""
     warm_up: int = 300
-    """Thrown away."""
+    """Draws discarded of each chain."""
 
 
-def thinning(shape: tuple[int, int], length: Length) -> int:
-    """Sweeps for each draw kept of N models on T tasks, so that all fit in `_NUMBERS`."""
-    return max(1, math.ceil(shape[0] * shape[1] * length.chains * length.draws / _NUMBERS))
+class Counts(NamedTuple):
+    """Counts of N models in M columns (tasks or questions), with standardised covariates."""
+
+    right: FloatArray
+    trials: FloatArray
+    task: IntArray
+    models: FloatArray
+    tasks: FloatArray
 
 
-def memory_needed(data: CrossedData, length: Length) -> int:
-    """Bytes while drawing."""
-    n, m = data.right.shape
-    cells, kept = n * data.n_tasks, -(-length.draws // thinning((n, data.n_tasks), length))
-    work = length.chains * (14 * n * m + 12 * cells)
-    return 8 * (work + 2 * length.chains * kept * cells + 4 * PREDICTED * cells)
+def crossed_model_of(model: str, priors: Mapping[str, Prior]) -> CrossedModel:
+    """Return the effects of a model, with these priors of standard deviations."""
+    scales = {name: scale_prior(priors, name) for name in SCALES if name in priors}
+    return replace(CROSSED_MODELS[model], scales=scales, default=scale_prior(priors, "default"))
+
+
+def fit_model(
+    counts: Counts, structure: CrossedModel, rng: np.random.Generator, length: Length, device: str
+) -> Posterior:
+    """Draw from the posterior of a model, on the device named."""
+    place = resolve_device(device)
+    right, trials, models, tasks = (
+        torch.from_numpy(np.ascontiguousarray(x, dtype=np.float64)).to(place)
+        for x in (counts.right, counts.trials, counts.models, counts.tasks)
+    )
+    data = CrossedData(
+        right=right,
+        trials=trials,
+        task=torch.from_numpy(counts.task).to(place),
+        n_tasks=len(counts.tasks),
+        model_covariates=models,
+        task_covariates=tasks,
+    )
+    return draw_crossed(data, structure, rng, length)
 
 
 def draw_crossed(
@@ -84,20 +104,20 @@ def draw_crossed(
     Raises
     ------
     DesignError
-        Not enough memory, or draws that are no numbers.
+        Not enough memory, or draws that are NaN or infinite.
     """
     n, t = data.right.shape[0], data.n_tasks
     what = f"{length.chains} chains of {n} models × {data.right.shape[1]} columns"
     check_memory(memory_needed(data, length), data.right.device, what)
     sampler = CrossedGibbs(data, structure, length.chains, generator_of(rng, data.right.device))
-    for _ in told("warm-up sweep", range(length.warm_up)):
+    for _ in with_progress("warm-up sweep", range(length.warm_up)):
         sampler.sweep()
     sampler.settle()
     keep = thinning((n, t), length)
     predicted = PREDICTED_BY_QUESTION if structure.questions else PREDICTED
     predict = max(keep, math.ceil(length.chains * length.draws / predicted))
     kept: dict[str, list[Tensor]] = {}
-    for k in told("draw", range(length.draws)):
+    for k in with_progress("draw", range(length.draws)):
         sampler.sweep()
         found = _parameters(sampler) if k % keep == 0 else {}
         if k % predict == 0:
@@ -119,8 +139,21 @@ def draw_crossed(
     )
 
 
+def memory_needed(data: CrossedData, length: Length) -> int:
+    """Bytes needed while drawing."""
+    n, m = data.right.shape
+    cells, kept = n * data.n_tasks, -(-length.draws // thinning((n, data.n_tasks), length))
+    work = length.chains * (14 * n * m + 12 * cells)
+    return 8 * (work + 2 * length.chains * kept * cells + 4 * PREDICTED * cells)
+
+
+def thinning(shape: tuple[int, int], length: Length) -> int:
+    """Sweeps per kept draw of N models on T tasks, so that all fit in `_MAX_NUMBERS`."""
+    return max(1, math.ceil(shape[0] * shape[1] * length.chains * length.draws / _MAX_NUMBERS))
+
+
 def _parameters(sampler: CrossedGibbs) -> dict[str, Tensor]:
-    """What is kept of every draw, by the names that results use."""
+    """Return what is kept of every draw, by the names that results use."""
     state, structure = sampler.state, sampler.structure
     own = state.scale_interaction.exp()
     found = {
@@ -153,7 +186,7 @@ def accuracy(sampler: CrossedGibbs) -> Tensor:
 
 
 def replicated(sampler: CrossedGibbs) -> Tensor:
-    """Right answers drawn anew, of each model on each task, (K, N, T)."""
+    """Replicated right answers of each model on each task, (K, N, T)."""
     trials = sampler.data.trials.expand_as(sampler.answers.share)
     drawn = torch.binomial(trials.contiguous(), sampler.answers.share, generator=sampler.generator)
     return sampler.data.by_task(drawn)
@@ -162,7 +195,7 @@ def replicated(sampler: CrossedGibbs) -> Tensor:
 def cell_log_likelihood(sampler: CrossedGibbs) -> Tensor:
     """Log-likelihood of a model's answers to a task, its interaction integrated out, (K, N, T).
 
-    By Gauss–Hermite quadrature around where two steps of Newton's method from the draw lead.
+    By Gauss–Hermite quadrature around the point that two Newton steps from the draw reach.
     """
     data, state = sampler.data, sampler.state
     precision = torch.exp(-2 * state.scale_interaction)[:, None]
@@ -184,41 +217,3 @@ def cell_log_likelihood(sampler: CrossedGibbs) -> Tensor:
     log_norm = (precision / tight).log() / 2 - math.log(2 * math.pi) / 2
     # Exactly 0 where nothing was answered.
     return sampler.seen * (torch.logsumexp(torch.stack(terms), dim=0) + log_norm)
-
-
-class Counts(NamedTuple):
-    """Of N models in M columns, which are tasks or questions, with standardised covariates."""
-
-    right: FloatArray
-    trials: FloatArray
-    task: NDArray[np.int64]
-    models: FloatArray
-    tasks: FloatArray
-
-
-def crossed_model_of(model: str, priors: Mapping[str, PriorSpec]) -> CrossedModel:
-    """Return the effects of a model, with these priors of standard deviations."""
-    from dataclasses import replace
-
-    scales = {name: scale_prior(priors, name) for name in SCALES if name in priors}
-    return replace(CROSSED_MODELS[model], scales=scales, default=scale_prior(priors, "default"))
-
-
-def fit_model(
-    counts: Counts, structure: CrossedModel, rng: np.random.Generator, length: Length, device: str
-) -> Posterior:
-    """Draw from the posterior of a model, on the device named."""
-    place = resolve_device(device)
-    right, trials, models, tasks = (
-        torch.from_numpy(np.ascontiguousarray(x, dtype=np.float64)).to(place)
-        for x in (counts.right, counts.trials, counts.models, counts.tasks)
-    )
-    data = CrossedData(
-        right=right,
-        trials=trials,
-        task=torch.from_numpy(counts.task).to(place),
-        n_tasks=len(counts.tasks),
-        model_covariates=models,
-        task_covariates=tasks,
-    )
-    return draw_crossed(data, structure, rng, length)

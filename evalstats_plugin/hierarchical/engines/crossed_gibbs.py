@@ -1,14 +1,14 @@
-"""Posterior draws of crossed models: every chain at once, each effect given the others.
+"""Gibbs sampler for crossed models: all chains at once, each block of effects given the others.
 
-A sweep moves questions and interactions by Newton proposals, draws coefficients, models and tasks
-all together given the interactions, with their standard deviations integrated over the effects,
-and moves models, tasks and standard deviations again with the interactions going along. Answers
-enter exactly, at the same cost for any number of trials.
+A sweep moves questions and interactions by Metropolis steps with Newton proposals; draws
+coefficients, models and tasks jointly given the interactions, with their standard deviations
+integrated over the effects; moves models and tasks again with the interactions held; and draws
+standard deviations given their effects, and by scaling effects and standard deviation together.
+The likelihood is exact, at the same cost for any number of trials.
+
+`CrossedGibbs` holds the sweep. Below it: the state of the chains, the likelihood and moves of
+effects, draws of standard deviations, and the joint draw of a two-way table of effects.
 """
-# PART crossed_likelihood - Log-likelihood of all answers of many chains, and moves of effects that many answers share.
-# PART crossed_scales - Draws of standard deviations: given their effects, and with the effects stretched along.
-# PART crossed_state - Where chains of a crossed model are, and where they start.
-# PART effects - Effects of a two-way table whose cells are known up to normal noise: drawn all together.
 
 # torch's stubs leave parts of these calls untyped.
 # pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
@@ -26,27 +26,24 @@ from torch import Tensor
 from evalstats_plugin.hierarchical.engines.crossed import CrossedData, CrossedModel, ScalePrior
 from evalstats_plugin.runtime.torch import cholesky
 
-_TRIES = 2
-"""Proposals of each collapsed standard deviation in a sweep."""
+_N_PROPOSALS = 2
+"""Proposals for each collapsed standard deviation in a sweep."""
 
-
-_REFRESH = 50
-"""Sweeps after which logits are summed anew: moves add to them, and rounding errors with it."""
-
+_RECOMPUTE_EVERY = 50
+"""Sweeps after which logits are recomputed, because moves accumulate rounding errors."""
 
 _COARSE = (-9.0, 6.0, 256)
-"""Of log σ: where its posterior is looked for."""
-
+"""Grid of log σ (low, high, points) on which the mode of its posterior is found."""
 
 _FINE = 400
+"""Points of the finer grid around the mode."""
 
-
-_WANTED = 0.4
-"""Share of proposals to accept, about the best for one number at a time."""
+_ACCEPTANCE = 0.4
+"""Target acceptance rate, about the best for one number at a time [RGG97]_."""
 
 
 class CrossedGibbs:
-    """Chains at the posterior of one crossed model, and what they learn while warming up."""
+    """Markov chains of one crossed model, and the step sizes that they adapt while warming up."""
 
     def __init__(
         self, data: CrossedData, structure: CrossedModel, chains: int, generator: torch.Generator
@@ -69,14 +66,14 @@ class CrossedGibbs:
 
     @property
     def mean(self) -> Tensor:
-        """What is expected of each model on each task without interaction, (K, N, T)."""
+        """Logit of each model on each task without interaction, (K, N, T)."""
         state = self.state
         fixed = torch.einsum("ntg,kg->knt", self.design, state.coefficients)
         return fixed + state.model[..., None] - state.task[:, None]
 
     @property
     def level(self) -> Tensor:
-        """Logit of each model on a question of middling difficulty of each task, (K, N, T)."""
+        """Logit of each model on a question of average difficulty of each task, (K, N, T)."""
         return self.mean + self.state.interaction
 
     def _logit(self) -> Tensor:
@@ -84,14 +81,14 @@ class CrossedGibbs:
         return logit if self.state.question is None else logit - self.state.question[:, None]
 
     def settle(self) -> None:
-        """Learn no more: from here on draws are kept."""
+        """Stop adapting step sizes: from here on draws are kept."""
         for step in self.steps.values():
             step.learning = False
 
     def sweep(self) -> None:
-        """Move everything once."""
+        """Update all effects and standard deviations once."""
         self.sweeps += 1
-        if self.sweeps % _REFRESH == 0:
+        if self.sweeps % _RECOMPUTE_EVERY == 0:
             self.answers = answers_at(self.data, self._logit())
         if self.state.question is not None:
             self._move_questions(self.state.question)
@@ -125,7 +122,7 @@ class CrossedGibbs:
         self.state = replace(self.state, interaction=interaction)
 
     def _move_along(self, name: str, scale: Tensor) -> None:
-        """Move models or tasks with their interactions held: where σ_μ is small, they are free."""
+        """Move models or tasks with interactions held, which mixes well where σ_μ is small."""
         effect: Tensor = getattr(self.state, name)
         prior = torch.zeros_like(effect), torch.exp(-2 * scale)
         moved, self.answers = newton_move(
@@ -134,11 +131,11 @@ class CrossedGibbs:
         self.state = replace(self.state, **{name: moved})
 
     def _draw_effects(self) -> None:
-        """Draw coefficients, models and tasks given levels α, which stay where they are.
+        """Draw coefficients, models and tasks given the levels of all cells, which are held.
 
-        All questions of a task and its levels may move together, by δ_t: no answer changes. With
-        κ_ti + δ_t ~ N(0, σ_κ²), τ_t + δ_t is a task effect with a prior mean, and of its variance
-        the share σ_τ² belongs to τ_t.
+        All questions of a task and its levels may be shifted together by δ_t without changing the
+        likelihood. With κ_ti + δ_t ~ N(0, σ_κ²), τ_t + δ_t is a task effect with a prior mean, and
+        τ_t has the share σ_τ² of its variance.
         """
         level, state = self.level, self.state
         weights = self.seen * torch.exp(-2 * state.scale_interaction)[:, None]
@@ -164,7 +161,7 @@ class CrossedGibbs:
             scale_model=scales["model"],
         )
         apart = level - self.mean
-        # Where nothing was answered, interactions follow their prior.
+        # Cells without answers draw their interactions from the prior.
         fresh = torch.exp(self.state.scale_interaction)[:, None] * self._noise(apart)
         self.state = replace(self.state, interaction=torch.where(self.seen > 0, apart, fresh))
 
@@ -185,7 +182,7 @@ class CrossedGibbs:
         names = ["task", "model"] if self.structure.across_tasks else ["task"]
         prior = self._prior(scales, middle, slack)
         solved = solve(table, prior)
-        for name in names * _TRIES:
+        for name in names * _N_PROPOSALS:
             proposed = {**scales, name: self.steps[name].propose(scales[name], self.generator)}
             other = self._prior(proposed, middle, slack)
             found = solve(table, other)
@@ -268,7 +265,7 @@ class CrossedGibbs:
     def _stretch_all(self) -> None:
         """Move all effects and their standard deviations in proportion.
 
-        Where questions vary more, everything else must too to leave as many right answers.
+        If questions vary more, all other effects must too for the same accuracies.
         """
         state, structure, step = self.state, self.structure, self.steps["all"]
         by = step.propose(torch.zeros_like(state.scale_question), self.generator)
@@ -277,7 +274,7 @@ class CrossedGibbs:
         coefficients = state.coefficients * by.exp()
         sds = self._fixed_sds()
         fixed = (state.coefficients / sds).square() - (coefficients / sds).square()
-        # Of effects, the change of density is undone by that of volume; not of coefficients.
+        # For effects the change in density cancels with that in volume; not for coefficients.
         gain = gain + fixed.sum(1, keepdim=True) / 2 + by * coefficients.shape[1]
         scales: dict[str, Tensor] = {}
         for name in ("model", "task", "interaction", "question"):
@@ -311,24 +308,62 @@ class CrossedGibbs:
         return torch.cat([like.new_full((1,), sd) for sd in sds])
 
 
+@dataclass(frozen=True, kw_only=True)
+class State:
+    """State of K chains. Standard deviations are logarithms."""
+
+    coefficients: Tensor
+    """Intercept b and β, (K, G)."""
+    model: Tensor
+    """λ, (K, N); 0 where the model has none."""
+    task: Tensor
+    """τ, (K, T)."""
+    interaction: Tensor
+    """μ, (K, N, T)."""
+    question: Tensor | None
+    """κ, (K, M)."""
+    scale_model: Tensor
+    """(K, 1), like the next."""
+    scale_task: Tensor
+    scale_interaction: Tensor
+    """(K, 1), or (K, T) where each task has its own."""
+    scale_question: Tensor
+    """(K, 1)."""
+
+
+def start(
+    data: CrossedData, structure: CrossedModel, chains: int, generator: torch.Generator
+) -> State:
+    """Return overdispersed starting points: logits of scores plus noise."""
+    zero = data.right.new_zeros
+    n, t, g = data.design.shape
+    right, trials = data.totals
+    score = torch.logit((right + 0.5) / (trials + 1)).expand(chains, n, t)
+
+    def apart(*size: int) -> Tensor:
+        return 0.5 * normal(zero(chains, *size), generator)
+
+    question = apart(len(data.task)) if structure.questions else None
+    return State(
+        coefficients=apart(g),
+        model=apart(n) if structure.across_tasks else zero(chains, n),
+        task=apart(t),
+        interaction=score + 0.6 * apart(n, t),
+        question=question,
+        scale_model=apart(1) - 0.5,
+        scale_task=apart(1) - 0.5,
+        scale_interaction=apart(t if structure.spread_by_task else 1) - 0.5,
+        scale_question=apart(1) - 0.5,
+    )
+
+
 class Answers(NamedTuple):
-    """Of K chains, each of shape (K, N, M)."""
+    """Likelihood of the answers of K chains, each of shape (K, N, M)."""
 
     logit: Tensor
     log_likelihood: Tensor
     share: Tensor
     """P(right)."""
-
-
-class Unit(NamedTuple):
-    """What of the answers an effect is of."""
-
-    total: Callable[[Tensor], Tensor]
-    """Sum (K, N, M) over the answers of each unit."""
-    spread: Callable[[Tensor], Tensor]
-    """Give each answer the value of its unit."""
-    sign: float
-    """Of the effect in the logit."""
 
 
 def answers_at(data: CrossedData, logit: Tensor) -> Answers:
@@ -337,8 +372,24 @@ def answers_at(data: CrossedData, logit: Tensor) -> Answers:
     return Answers(logit, log_likelihood, torch.sigmoid(logit))
 
 
+def choose(taken: Tensor, new: Answers, old: Answers) -> Answers:
+    """Keep the new answers where a move was accepted; `taken` broadcasts to (K, N, M)."""
+    return Answers(*(torch.where(taken, a, b) for a, b in zip(new, old, strict=True)))
+
+
+class Unit(NamedTuple):
+    """How the effects of one kind enter the logits of answers."""
+
+    total: Callable[[Tensor], Tensor]
+    """Sum (K, N, M) over the answers of each unit."""
+    spread: Callable[[Tensor], Tensor]
+    """Give each answer the value of its unit."""
+    sign: float
+    """Sign of the effect in the logit."""
+
+
 def units(data: CrossedData) -> dict[str, Unit]:
-    """Of models (K, N), tasks (K, T), interactions (K, N, T) and questions (K, M)."""
+    """Units of models (K, N), tasks (K, T), interactions (K, N, T) and questions (K, M)."""
 
     def of_tasks(values: Tensor) -> Tensor:
         return data.by_task(values.sum(1))
@@ -354,22 +405,6 @@ def units(data: CrossedData) -> dict[str, Unit]:
     }
 
 
-def normal(like: Tensor, generator: torch.Generator) -> Tensor:
-    """Standard normal numbers of the shape of `like`."""
-    return torch.randn(like.shape, generator=generator, dtype=like.dtype, device=like.device)
-
-
-def uniform(like: Tensor, generator: torch.Generator) -> Tensor:
-    """Numbers on (0, 1) of the shape of `like`."""
-    drawn = torch.rand(like.shape, generator=generator, dtype=like.dtype, device=like.device)
-    return drawn.clamp_min(1e-300)
-
-
-def choose(taken: Tensor, new: Answers, old: Answers) -> Answers:
-    """Keep the new answers where a move was taken, `taken` broadcasting to (K, N, M)."""
-    return Answers(*(torch.where(taken, a, b) for a, b in zip(new, old, strict=True)))
-
-
 def newton_move(
     data: CrossedData,
     at: tuple[Tensor, Answers],
@@ -377,12 +412,12 @@ def newton_move(
     unit: Unit,
     generator: torch.Generator,
 ) -> tuple[Tensor, Answers]:
-    """Move each effect of a kind given all others, leaving their posterior as it is.
+    """Metropolis–Hastings move of each effect of a kind given all others, with Newton proposals.
 
     Parameters
     ----------
     at
-        The effects and the answers there.
+        The effects, and the answers at them.
     prior
         Mean and precision of the effects, which broadcast to them.
     """
@@ -407,7 +442,7 @@ def _proposal(
     prior: tuple[Tensor, Tensor],
     unit: Unit,
 ) -> tuple[Tensor, Tensor]:
-    """Where a step of Newton's method leads, and how tight the posterior looks from here."""
+    """Mean and precision of the proposal: one Newton step, and the curvature at the start."""
     mean, precision = prior
     expected = data.trials * answers.share
     slope = unit.sign * unit.total(data.right - expected)
@@ -416,7 +451,7 @@ def _proposal(
 
 
 class Step:
-    """Step of random-walk proposals on the log scale, learnt while warming up [RGG97]_."""
+    """Random-walk proposals whose step size is adapted while warming up [RGG97]_."""
 
     def __init__(self, like: Tensor, start: float) -> None:
         self.log = torch.full_like(like[0], start).log()
@@ -424,17 +459,14 @@ class Step:
 
     def propose(self, value: Tensor, generator: torch.Generator) -> Tensor:
         """Return proposals for (K, ...)."""
-        noise = torch.randn(
-            value.shape, generator=generator, dtype=value.dtype, device=value.device
-        )
-        return value + self.log.exp() * noise
+        return value + self.log.exp() * normal(value, generator)
 
     def decide(self, gain: Tensor, generator: torch.Generator) -> Tensor:
-        """Whether each proposal is taken, given its log ratio; learn from it."""
+        """Return which proposals are accepted, given their log ratios; adapt the step."""
         taken = uniform(gain, generator).log() < gain
         if self.learning:
             self.count += 1
-            off = taken.to(gain).mean(0) - _WANTED
+            off = taken.to(gain).mean(0) - _ACCEPTANCE
             self.log = self.log + off * min(1.0, 3 / self.count**0.6)
         return taken
 
@@ -444,7 +476,7 @@ def scale_given_effects(
 ) -> Tensor:
     """Draw log σ given the sum of squares of `count` normal effects, both of shape (K, J).
 
-    By the distribution function over a table around the mode, anywhere in the cell found.
+    By inverting the distribution function on a grid around the mode, uniform within a cell.
     """
     coarse = torch.linspace(*_COARSE, dtype=squares.dtype, device=squares.device)
     fine = torch.linspace(-1, 1, _FINE, dtype=squares.dtype, device=squares.device)
@@ -454,7 +486,7 @@ def scale_given_effects(
         return kernel + prior.log_density(at)
 
     mode = coarse[log_density(coarse).argmax(-1)]
-    # As wide as so few effects leave it, plus a step of the coarse table.
+    # Wide enough for so few effects, plus a step of the coarse grid.
     width = 9 / (2 * count + 2).sqrt() + (_COARSE[1] - _COARSE[0]) / _COARSE[2]
     table = mode[..., None] + width[..., None] * fine
     share = torch.softmax(log_density(table), dim=-1).cumsum(-1)
@@ -464,57 +496,8 @@ def scale_given_effects(
     return table.gather(-1, place)[..., 0] + inside
 
 
-@dataclass(frozen=True, kw_only=True)
-class State:
-    """Where K chains are. Standard deviations are logarithms."""
-
-    coefficients: Tensor
-    """Intercept b and β, (K, G)."""
-    model: Tensor
-    """λ, (K, N); 0 where the model has none."""
-    task: Tensor
-    """τ, (K, T)."""
-    interaction: Tensor
-    """μ, (K, N, T)."""
-    question: Tensor | None
-    """κ, (K, M)."""
-    scale_model: Tensor
-    """(K, 1), like the next."""
-    scale_task: Tensor
-    scale_interaction: Tensor
-    """(K, 1), or (K, T) where each task has its own."""
-    scale_question: Tensor
-    """(K, 1)."""
-
-
-def start(
-    data: CrossedData, structure: CrossedModel, chains: int, generator: torch.Generator
-) -> State:
-    """Chains apart: logits of scores, and noise as wide as one effect may be."""
-    zero = data.right.new_zeros
-    n, t, g = data.design.shape
-    right, trials = data.totals
-    score = torch.logit((right + 0.5) / (trials + 1)).expand(chains, n, t)
-
-    def apart(*size: int) -> Tensor:
-        return 0.5 * normal(zero(chains, *size), generator)
-
-    question = apart(len(data.task)) if structure.questions else None
-    return State(
-        coefficients=apart(g),
-        model=apart(n) if structure.across_tasks else zero(chains, n),
-        task=apart(t),
-        interaction=score + 0.6 * apart(n, t),
-        question=question,
-        scale_model=apart(1) - 0.5,
-        scale_task=apart(1) - 0.5,
-        scale_interaction=apart(t if structure.spread_by_task else 1) - 0.5,
-        scale_question=apart(1) - 0.5,
-    )
-
-
 class Table(NamedTuple):
-    """What cells say of coefficients (G) and tasks, in that order, and of models; K chains."""
+    """Normal equations of coefficients (G), tasks and models, of K chains."""
 
     own: Tensor
     """Weights of each model, (K, N)."""
@@ -529,7 +512,7 @@ class Table(NamedTuple):
 
 
 class Prior(NamedTuple):
-    """Of the effects; K chains."""
+    """Prior of the effects, of K chains."""
 
     models: Tensor | None
     """Precision of λ, (K, 1); None where there is no λ."""
@@ -540,18 +523,18 @@ class Prior(NamedTuple):
 
 
 class Solved(NamedTuple):
-    """The posterior of effects, models eliminated, and how likely the table is."""
+    """Posterior of the effects with models eliminated, and the marginal likelihood."""
 
     factor: Tensor
     """Cholesky factor of the precision of coefficients and tasks."""
     white: Tensor
     """Its solution of the right-hand side."""
     log_marginal: Tensor
-    """Of the table, effects integrated out, up to what does not depend on the prior; (K,)."""
+    """Log marginal likelihood of the table, up to terms without the prior; (K,)."""
 
 
 def tabulate(cells: Tensor, weights: Tensor, design: Tensor) -> Table:
-    """Sum up cells (K, N, T) with weights (K, N, T) and design (N, T, G)."""
+    """Return the normal equations of cells and weights (K, N, T), and a design (N, T, G)."""
     weighted = weights * cells
     by_task = -torch.einsum("knt,ntg->kgt", weights, design)
     corner = torch.einsum("knt,ntg,nth->kgh", weights, design, design)
@@ -594,3 +577,14 @@ def draw(
     held = table.own + prior.models
     centre = (table.pull - (table.cross @ rest)[..., 0]) / held
     return rest[..., 0], centre + normal(centre, generator) / held.sqrt()
+
+
+def normal(like: Tensor, generator: torch.Generator) -> Tensor:
+    """Standard normal numbers of the shape of `like`."""
+    return torch.randn(like.shape, generator=generator, dtype=like.dtype, device=like.device)
+
+
+def uniform(like: Tensor, generator: torch.Generator) -> Tensor:
+    """Numbers on (0, 1) of the shape of `like`."""
+    drawn = torch.rand(like.shape, generator=generator, dtype=like.dtype, device=like.device)
+    return drawn.clamp_min(1e-300)

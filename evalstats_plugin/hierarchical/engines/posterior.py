@@ -1,6 +1,9 @@
-"""Posterior draws of a hierarchical model, whatever engine drew them."""
-# PART beta_binomial - Shares of right answers with a Beta(1, 1) prior each, in closed form: no borrowing at all.
-# PART capabilities_fit - What a fitted capability model is: what each item asks for, and what each model has of it.
+"""Results of hierarchical engines that load without torch.
+
+* `Posterior`: draws of every engine, and `mean_accuracy` of a task over its questions
+* `Shares`: Beta posteriors of shares of right answers in closed form, with a Beta(1, 1) prior
+* `CapabilityFit`: a fitted capability model, its tables and its file
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +20,7 @@ from scipy import special
 
 from evalstats_plugin.errors import DesignError, LogError, SelectionError, few, no_such
 from evalstats_plugin.irt.model.fit import plain
-from evalstats_plugin.runtime.files import rebuilding, write_bytes
+from evalstats_plugin.runtime.files import reporting_damage, write_bytes
 from evalstats_plugin.stats.arrays import FloatArray
 
 if TYPE_CHECKING:
@@ -25,42 +28,38 @@ if TYPE_CHECKING:
 
 
 NODES = 31
-"""Of Gauss–Hermite quadrature over questions: errors below 1e-6 up to σ_κ = 2, 1e-4 at 3."""
-
+"""Nodes of Gauss–Hermite quadrature over questions: error below 1e-6 up to σ_κ = 2, 1e-4 at 3."""
 
 Table = Literal["models", "items", "features"]
-
-
-TABLES = ("models", "items", "features")
-
+TABLES: tuple[Table, ...] = get_args(Table)
 
 _NAMED = 5
-"""Items and models that stand for a feature in its table."""
+"""Items and models that are listed for a feature in its table."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Posterior:
-    """K chains of S draws; of what is large, every few draws are kept, S' of them."""
+    """K chains of S draws; large arrays are thinned to S' draws."""
 
     accuracy: FloatArray
-    """Of each model on each task, (K, S, N, T): the expected share of right answers."""
+    """Expected share of right answers of each model on each task, (K, S, N, T)."""
     parameters: Mapping[str, FloatArray]
     """By name, each (K, S, ...)."""
     log_likelihood: FloatArray
-    """Of each model's answers on each task, (K, S', N, T); 0 where there are none. The model's
-    interaction with the task is integrated out, so that a left-out cell is predicted from others.
-    """
+    """Log-likelihood of each model's answers on each task, (K, S', N, T); 0 where there are none.
+    The interaction of model and task is integrated out, so that a left-out cell is predicted from
+    the others."""
     replicated: FloatArray
-    """Right answers drawn anew for the same trials, (K, S', N, T)."""
+    """Replicated right answers for the same trials, (K, S', N, T)."""
 
     @property
     def overall(self) -> FloatArray:
-        """Accuracy of each model over tasks, all weighing the same, (K, S, N)."""
+        """Accuracy of each model, averaged over tasks with equal weights, (K, S, N)."""
         return self.accuracy.mean(axis=3)
 
 
 def mean_accuracy(level: FloatArray, spread: FloatArray | float) -> FloatArray:
-    """E expit(level - spread z), z ~ N(0, 1): over questions whose difficulties are normal.
+    """Mean accuracy over questions of normal difficulty: E expit(level - spread z), z ~ N(0, 1).
 
     >>> float(mean_accuracy(np.array(0.0), 1.5))
     0.5
@@ -128,7 +127,7 @@ def draw(
     size: tuple[int, int],
     rng: np.random.Generator,
 ) -> Posterior:
-    """Draw independently (K, S), for what is not a quantile of one cell."""
+    """Draw independent samples (K, S) from Beta posteriors."""
     shape = (*size, *found.a.shape)
     width = (*shape[:3], 1) if found.pooled else shape
     a, b = (x[:, :1] if found.pooled else x for x in (found.a, found.b))
@@ -136,7 +135,7 @@ def draw(
     with np.errstate(divide="ignore"):
         log_likelihood = special.xlogy(right, accuracy) + special.xlog1py(trials - right, -accuracy)
     if not found.pooled:
-        # The cell's own parameter integrated out leaves the same number in every draw.
+        # With the cell's own parameter integrated out, every draw has the same value.
         own = special.betaln(1 + right, 1 + trials - right)
         log_likelihood = np.broadcast_to(own, shape)
     return Posterior(
@@ -151,25 +150,26 @@ def draw(
 class CapabilityFit:
     """A fitted capability model: logit P(right) = c_m + d_i + Σ_f s_if w_mf, with s ≥ 0 sparse.
 
-    Every capability has mean 0 and variance 1 over the models of the fit, and features come in the
-    order of the variance that they give the logits. A code above 0 says that models with more of
-    the feature do better on the item than their performance on other items tells.
+    Every capability has mean 0 and variance 1 over the models of the fit, and features are sorted
+    by the variance that they give the logits. A code above 0 means that models with more of the
+    feature do better on the item than their performance on other items predicts.
 
     Notes
     -----
-    Features are found by how answers go together, not by what they mean: they need not be skills
-    that have a name. Trust one as far as `stability` finds it again from other items, and read the
-    items that it stands for before naming it. Where nearly every item has one feature, what a
-    model's capabilities share cannot be told from its performance. There are no standard errors.
+    Features are found from the correlations of answers, not from their content: they need not be
+    skills that have a name. Check with `stability` whether a feature is found again from other
+    items, and read its items before naming it. Where nearly every item has one feature, the common
+    part of a model's capabilities cannot be separated from its performance. There are no standard
+    errors.
     """
 
     kind: str
     """``"l1"`` or ``"topk"``."""
     level: str
-    """``"item"``, or ``"task"`` where answers were summed over the items of a task."""
+    """``"item"``, or ``"task"`` where the items of a task were summed."""
     models: tuple[str, ...]
     item_ids: NDArray[Any]
-    """Shape (M,), like `tasks`; of tasks, their names."""
+    """Shape (M,), like `tasks`; names of tasks at level ``"task"``."""
     tasks: NDArray[Any]
     capability: FloatArray
     """w, shape (N, F)."""
@@ -180,9 +180,9 @@ class CapabilityFit:
     intercept: FloatArray
     """d, shape (M,): the logit of a model that is average in all."""
     encoder: FloatArray | None = None
-    """Of top-k codes: E, e and the scale of codes, shape (N + 2, F)."""
+    """For top-k codes: E, e and the scale of codes, shape (N + 2, F)."""
     usual: FloatArray | None = None
-    """Of top-k codes: share of right answers of each model, shape (N,)."""
+    """For top-k codes: share of right answers of each model, shape (N,)."""
     hyperparameters: dict[str, Any] = field(default_factory=dict[str, Any])
     """penalty; active, the features that an item may have."""
     diagnostics: dict[str, Any] = field(default_factory=dict[str, Any])
@@ -207,12 +207,12 @@ class CapabilityFit:
 
     @property
     def use(self) -> FloatArray:
-        """Variance that each feature gives the logits, mean of all items: shape (F,)."""
+        """Variance that each feature gives the logits, averaged over items: shape (F,)."""
         return np.square(self.code).mean(axis=0)
 
     @property
     def empty(self) -> tuple[int, ...]:
-        """Features, from 1, that no item has."""
+        """Features, numbered from 1, that no item has."""
         return tuple((np.flatnonzero(~(self.code > 0).any(axis=0)) + 1).tolist())
 
     def predict(self) -> FloatArray:
@@ -221,7 +221,7 @@ class CapabilityFit:
         return special.expit(level + self.capability @ self.code.T)
 
     def encode(self, scores: FloatArray) -> FloatArray:
-        """Codes of other items by the answers of these models to them.
+        """Return codes of other items, from the answers of these models to them.
 
         Parameters
         ----------
@@ -248,7 +248,7 @@ class CapabilityFit:
         return codes * scale
 
     def to_frame(self, of: Table = "features") -> pd.DataFrame:
-        """One line per feature with what stands for it, per model, or per item."""
+        """Return one line per feature with its items and models, per model, or per item."""
         import pandas as pd
 
         if of not in TABLES:
@@ -271,21 +271,21 @@ class CapabilityFit:
         })  # fmt: skip
 
     def strongest_items(self, feature: int) -> list[str]:
-        """Items that have a feature (from 0), the largest code first."""
+        """Return the items that have a feature (from 0), the largest code first."""
         codes, names = self.code[:, feature], [str(x) for x in self.item_ids.tolist()]
         place = np.argsort(-codes, kind="stable")[: int((codes > 0).sum())]
         return [names[i] for i in place.tolist()]
 
     def strongest_models(self, feature: int) -> list[str]:
-        """All models, the most capable of a feature (from 0) first."""
+        """Return all models, the one with most of a feature (from 0) first."""
         place = np.argsort(-self.capability[:, feature], kind="stable")
         return [self.models[i] for i in place.tolist()]
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything but the encoder, ready for JSON: finite numbers, strings, lists, None."""
-        told = ("kind", "level", "n_features", "hyperparameters", "diagnostics")
+        """Return all but the encoder, ready for JSON: finite numbers, strings, lists, None."""
+        scalars = ("kind", "level", "n_features", "hyperparameters", "diagnostics")
         tables = {of: plain(self.to_frame(of).to_dict("records")) for of in TABLES}
-        return {name: plain(getattr(self, name)) for name in told} | tables | {
+        return {name: plain(getattr(self, name)) for name in scalars} | tables | {
             "notes": list(self.notes)
         }  # fmt: skip
 
@@ -310,13 +310,13 @@ class CapabilityFit:
         """
         expected = "expected a file that CapabilityFit.save wrote"
         try:
-            # Opened here: of a broken archive, NumPy leaves the file open.
+            # Opened here, because NumPy leaves the file of a broken archive open.
             with Path(path).open("rb") as stream, np.load(stream, allow_pickle=False) as file:
                 arrays = {name: file[name] for name in file.files}
             rest = json.loads(str(arrays.pop("capability_fit")))
         except Exception as error:
-            # NumPy's have no common base: a broken archive alone raises a dozen kinds.
+            # NumPy's errors have no common base: a broken archive alone raises a dozen kinds.
             raise LogError(f"{path}: no such file, or not a capability fit: {expected}") from error
-        with rebuilding(Path(path)):
+        with reporting_damage(Path(path)):
             rest |= {"models": tuple(rest["models"]), "notes": tuple(rest["notes"])}
             return cls(**rest, **arrays)

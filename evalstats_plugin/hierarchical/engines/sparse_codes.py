@@ -1,11 +1,12 @@
-"""Sparse codes: which few of F capabilities each item asks for, and how good each model is at them.
+"""Sparse codes: alternating estimation of item codes and model capabilities.
 
 logit P(right) = c_m + d_i + Σ_f s_if w_mf with s ≥ 0: model m's performance c and capabilities w,
-item i's intercept d and code s. Codes pay an L1 penalty, capabilities and intercepts a ridge. Items
-and models take turns: items by accelerated proximal gradient steps [BT09]_, models by Newton's
-method, all of them at once, and the scale that codes and capabilities share in closed form.
+item i's intercept d and code s. Codes have an L1 penalty, capabilities and intercepts a ridge.
+`fit_sparse_codes` alternates between items (accelerated proximal gradient steps [BT09]_) and models
+(Newton's method); the scale shared by codes and capabilities has a closed form.
+`fit_amortised_codes` computes codes from the answers by an encoder with a top-k rule, as in a
+sparse autoencoder [GTT25]_.
 """
-# PART sparse_codes_amortised - Codes read off the answers by an encoder, as in a sparse autoencoder with a top-k rule [GTT25]_.
 
 # torch's stubs leave parts of these calls untyped.
 # pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
@@ -21,27 +22,26 @@ from torch import Tensor
 from evalstats_plugin.irt.estimators.factor import INTERCEPT_RIDGE, check_dimensions, fit_factor
 from evalstats_plugin.irt.estimators.optimise import posterior_mode
 from evalstats_plugin.irt.model.data import Counts
-from evalstats_plugin.runtime.workers import tell_progress, told
+from evalstats_plugin.runtime.workers import report_progress, with_progress
 
 _INNER = 20
+"""Proximal gradient steps of the items in each round."""
 
-
-# Of the dense model that codes start from, whose only use is to be near.
-_RIDGE, _NEAR = 10.0, 1e-2
-
+_RIDGE, _TOLERANCE = 10.0, 1e-2
+"""Ridge and tolerance of the dense model that codes start from."""
 
 _RATE = 0.05
-
+"""Learning rate of Adam."""
 
 STEPS = 300
-
+"""Steps of Adam."""
 
 ROUGH_STEPS = 120
-"""While candidates compete."""
+"""The same while candidates are compared."""
 
 
 class SparseCodes(NamedTuple):
-    """N models and M items with F features."""
+    """Codes and capabilities of N models and M items with F features."""
 
     capability: Tensor
     """w, shape (N, F)."""
@@ -53,7 +53,7 @@ class SparseCodes(NamedTuple):
     """d, shape (M,)."""
 
     def logit(self) -> Tensor:
-        """Of every model on every item, shape (N, M)."""
+        """Logits of every model on every item, shape (N, M)."""
         level = self.performance[:, None] + self.intercept
         return torch.addmm(level, self.capability, self.code.T)
 
@@ -73,7 +73,7 @@ class SparseCodes(NamedTuple):
 
 
 class Search(NamedTuple):
-    """Where a search for codes ended."""
+    """Result of `fit_sparse_codes`."""
 
     codes: SparseCodes
     objective: float
@@ -81,21 +81,111 @@ class Search(NamedTuple):
     converged: bool
 
 
+def fit_sparse_codes(
+    counts: Counts,
+    codes: SparseCodes,
+    penalty: float,
+    *,
+    tolerance: float = 1e-7,
+    max_steps: int = 300,
+) -> Search:
+    """Update codes and capabilities in turn until the objective converges.
+
+    Parameters
+    ----------
+    codes
+        Starting values. The objective has several optima: the result is a local one.
+    penalty
+        Penalty of the sum of all codes; capabilities have a ridge of 1.
+    tolerance
+        Relative increase of the objective in a round below which the search ends.
+    """
+    value, done, converged = -math.inf, 0, False
+    while done < max_steps and not converged:
+        done += 1
+        report_progress("step", done)
+        codes = fit_models(counts, _items_step(counts, balanced(codes, penalty), penalty))
+        fresh = float(codes.objective(counts, penalty))
+        converged = fresh - value <= tolerance * abs(fresh)
+        value = fresh
+    return Search(codes, value, done, converged)
+
+
+def start(counts: Counts, n_features: int) -> SparseCodes:
+    """Return starting values: the dense factor model after varimax, negative loadings set to 0.
+
+    Raises
+    ------
+    DesignError
+        More features than the models and items can tell apart.
+    """
+    check_dimensions(counts, n_features)
+    fit = fit_factor(counts, n_features, _RIDGE, tolerance=_TOLERANCE)
+    turned = fit.rotated("varimax") if n_features > 1 else fit
+    performance = torch.zeros_like(turned.ability[:, 0])
+    return SparseCodes(turned.ability, performance, turned.loading.clamp_min(0), turned.intercept)
+
+
+def _items_step(counts: Counts, codes: SparseCodes, penalty: float) -> SparseCodes:
+    """Accelerated proximal gradient steps, with a step length for each item."""
+    design = torch.cat([codes.capability, torch.ones_like(codes.capability[:, :1])], dim=1)
+    # The curvature of a logistic likelihood is at most a quarter of that of least squares.
+    square = design.square().sum(1)
+    most = torch.linalg.matrix_norm(design, ord=2).square() * counts.trials.max() / 4
+    step = 1 / (torch.minimum(counts.trials.T @ square / 4, most) + INTERCEPT_RIDGE)[:, None]
+    at = ahead = torch.cat([codes.code, codes.intercept[:, None]], dim=1)
+    middle, pace = codes.intercept.mean(), torch.ones_like(step)
+    for _ in range(_INNER):
+        logit = design @ ahead.T + codes.performance[:, None]
+        slope = (counts.right - counts.trials * torch.sigmoid(logit)).T @ design
+        slope[:, -1] -= INTERCEPT_RIDGE * (ahead[:, -1] - middle)
+        moved = ahead + step * slope
+        moved[:, :-1] = (moved[:, :-1] - penalty * step).clamp_min(0)
+        # Restart the momentum of items that turn back [OC15]_.
+        back = ((ahead - moved) * (moved - at)).sum(1, keepdim=True) > 0
+        pace = torch.where(back, 1.0, pace)
+        faster = (1 + (1 + 4 * pace.square()).sqrt()) / 2
+        ahead = torch.where(back, moved, moved + (pace - 1) / faster * (moved - at))
+        at, pace = moved, faster
+    return codes._replace(code=at[:, :-1], intercept=at[:, -1])
+
+
+def fit_models(counts: Counts, codes: SparseCodes) -> SparseCodes:
+    """Return the optimal capabilities and performances for these codes."""
+    design = torch.cat([codes.code, torch.ones_like(codes.code[:, :1])], dim=1)
+    precision = torch.diag(torch.ones_like(design[0]))
+    precision[-1:, -1:].fill_(INTERCEPT_RIDGE)
+    prior = torch.zeros_like(design[0]), precision
+    found = posterior_mode(counts, design, codes.intercept, prior)
+    return codes._replace(capability=found[:, :-1], performance=found[:, -1])
+
+
+def balanced(codes: SparseCodes, penalty: float) -> SparseCodes:
+    """Rescale codes against capabilities of each feature to minimise the sum of both penalties.
+
+    Predictions do not change: λ t Σs + Σw² / (2 t²) is least at t³ = Σw² / (λ Σs).
+    """
+    size, square = codes.code.sum(0), codes.capability.square().sum(0)
+    used = (size > 0) & (square > 0)
+    by = torch.where(used, square / torch.where(used, penalty * size, 1.0), 1.0).pow(1 / 3)
+    return codes._replace(capability=codes.capability / by, code=codes.code * by)
+
+
 class Standardised(NamedTuple):
-    """Codes on the scale on which features can be compared."""
+    """Codes on a scale on which features are comparable."""
 
     codes: SparseCodes
     order: Tensor
-    """Which feature became which, shape (F,)."""
+    """Former place of each feature, shape (F,)."""
     scale: Tensor
-    """What codes were multiplied by, in their new order, shape (F,): 0 for unused features."""
+    """Factor of the codes, in the new order, shape (F,): 0 for unused features."""
 
 
 def standardised(codes: SparseCodes) -> Standardised:
-    """Capabilities to mean 0 and variance 1, features in the order of their use.
+    """Scale capabilities to mean 0 and variance 1, and sort features by their use.
 
-    A feature's use is the variance that it gives the logits. Performances get mean 0, and
-    predictions stay. Features that no item uses come last, with capabilities 0.
+    A feature's use is the variance that it gives the logits. Performances get mean 0; predictions
+    do not change. Features that no item uses come last, with capabilities 0.
     """
     middle = codes.capability.mean(0)
     away = codes.capability - middle
@@ -114,98 +204,8 @@ def standardised(codes: SparseCodes) -> Standardised:
     return Standardised(found, order, scale[order])
 
 
-def start(counts: Counts, n_features: int) -> SparseCodes:
-    """Return the dense factor model, turned by varimax, without its loadings below 0.
-
-    Raises
-    ------
-    DesignError
-        More features than the models and items can tell apart.
-    """
-    check_dimensions(counts, n_features)
-    fit = fit_factor(counts, n_features, _RIDGE, tolerance=_NEAR)
-    turned = fit.rotated("varimax") if n_features > 1 else fit
-    performance = torch.zeros_like(turned.ability[:, 0])
-    return SparseCodes(turned.ability, performance, turned.loading.clamp_min(0), turned.intercept)
-
-
-def fit_sparse_codes(
-    counts: Counts,
-    codes: SparseCodes,
-    penalty: float,
-    *,
-    tolerance: float = 1e-7,
-    max_steps: int = 300,
-) -> Search:
-    """Improve codes and capabilities in turn, until the objective has settled.
-
-    Parameters
-    ----------
-    codes
-        Where to start. The objective has several optima: the result is a local one.
-    penalty
-        Of the sum of all codes; capabilities have a ridge of 1.
-    tolerance
-        Share by which the objective rises in a round, under which the search ends.
-    """
-    value, done, converged = -math.inf, 0, False
-    while done < max_steps and not converged:
-        done += 1
-        tell_progress("step", done)
-        codes = fit_models(counts, _items_step(counts, balanced(codes, penalty), penalty))
-        fresh = float(codes.objective(counts, penalty))
-        converged = fresh - value <= tolerance * abs(fresh)
-        value = fresh
-    return Search(codes, value, done, converged)
-
-
-def balanced(codes: SparseCodes, penalty: float) -> SparseCodes:
-    """Scale each feature, codes up and capabilities down, so that both penalties are least.
-
-    No prediction changes: λ t Σs + Σw² / (2 t²) is least at t³ = Σw² / (λ Σs).
-    """
-    size, square = codes.code.sum(0), codes.capability.square().sum(0)
-    used = (size > 0) & (square > 0)
-    by = torch.where(used, square / torch.where(used, penalty * size, 1.0), 1.0).pow(1 / 3)
-    return codes._replace(capability=codes.capability / by, code=codes.code * by)
-
-
-def fit_models(counts: Counts, codes: SparseCodes) -> SparseCodes:
-    """Return the best capabilities and performances for these codes."""
-    design = torch.cat([codes.code, torch.ones_like(codes.code[:, :1])], dim=1)
-    precision = torch.diag(torch.ones_like(design[0]))
-    precision[-1:, -1:].fill_(INTERCEPT_RIDGE)
-    prior = torch.zeros_like(design[0]), precision
-    found = posterior_mode(counts, design, codes.intercept, prior)
-    return codes._replace(capability=found[:, :-1], performance=found[:, -1])
-
-
-def _items_step(counts: Counts, codes: SparseCodes, penalty: float) -> SparseCodes:
-    """Some accelerated proximal steps, of a length that each item's curvature allows."""
-    design = torch.cat([codes.capability, torch.ones_like(codes.capability[:, :1])], dim=1)
-    # A logistic likelihood bends by at most a quarter of that of least squares.
-    square = design.square().sum(1)
-    most = torch.linalg.matrix_norm(design, ord=2).square() * counts.trials.max() / 4
-    step = 1 / (torch.minimum(counts.trials.T @ square / 4, most) + INTERCEPT_RIDGE)[:, None]
-    at = ahead = torch.cat([codes.code, codes.intercept[:, None]], dim=1)
-    middle, pace = codes.intercept.mean(), torch.ones_like(step)
-    for _ in range(_INNER):
-        logit = design @ ahead.T + codes.performance[:, None]
-        slope = (counts.right - counts.trials * torch.sigmoid(logit)).T @ design
-        slope[:, -1] -= INTERCEPT_RIDGE * (ahead[:, -1] - middle)
-        moved = ahead + step * slope
-        moved[:, :-1] = (moved[:, :-1] - penalty * step).clamp_min(0)
-        # Items that turn back start afresh, so that none overshoots [OC15]_.
-        back = ((ahead - moved) * (moved - at)).sum(1, keepdim=True) > 0
-        pace = torch.where(back, 1.0, pace)
-        faster = (1 + (1 + 4 * pace.square()).sqrt()) / 2
-        ahead = torch.where(back, moved, moved + (pace - 1) / faster * (moved - at))
-        at, pace = moved, faster
-    return codes._replace(code=at[:, :-1], intercept=at[:, -1])
-
-
 class Encoder(NamedTuple):
-    """From answers to codes."""
+    """Linear map with a top-k rule from answers to codes."""
 
     weight: Tensor
     """E, shape (N, F)."""
@@ -216,25 +216,21 @@ class Encoder(NamedTuple):
     active: int
     """Features that an item may have."""
     scale: Tensor
-    """What the codes kept are multiplied by, shape (F,)."""
+    """Factor of the codes kept, shape (F,)."""
 
-    def encode(self, counts: Counts) -> Tensor:
-        """Codes of items answered by these models, shape (M, F)."""
-        return self.codes_of(surprises(counts, self.usual))
-
-    def codes_of(self, surprise: Tensor) -> Tensor:
-        """Codes of items by how their answers differ from what is usual, (N, M) to (M, F)."""
-        found = torch.relu(surprise.T @ self.weight + self.bias)
+    def codes_of(self, residual: Tensor) -> Tensor:
+        """Return codes from the residuals of answers, (N, M) to (M, F)."""
+        found = torch.relu(residual.T @ self.weight + self.bias)
         values, place = found.topk(self.active, dim=1)
         return torch.zeros_like(found).scatter(1, place, values) * self.scale
 
     def reordered(self, order: Tensor, scale: Tensor) -> Encoder:
-        """Features in another order, and codes on another scale."""
+        """Return the encoder with features in another order and codes on another scale."""
         return self._replace(weight=self.weight[:, order], bias=self.bias[order], scale=scale)
 
 
 class AmortisedSearch(NamedTuple):
-    """Where the search ended."""
+    """Result of `fit_amortised_codes`."""
 
     codes: SparseCodes
     encoder: Encoder
@@ -242,30 +238,24 @@ class AmortisedSearch(NamedTuple):
     steps: int
 
 
-def surprises(counts: Counts, usual: Tensor) -> Tensor:
-    """Share of right answers, less what is usual of the model; 0 where missing. Shape (N, M)."""
-    share = counts.right / counts.trials.clamp_min(1e-300)
-    return torch.where(counts.trials > 0, share - usual[:, None], 0.0)
-
-
 def fit_amortised_codes(
     counts: Counts, codes: SparseCodes, penalty: float, active: int, *, steps: int = STEPS
 ) -> AmortisedSearch:
-    """Learn encoder and decoder together.
+    """Fit encoder and decoder together by Adam.
 
     Parameters
     ----------
     codes
-        Where the decoder starts; the encoder starts as a ridge regression of their codes.
+        Starting values of the decoder; the encoder starts as a ridge regression of their codes.
     penalty
-        Of the sum of all codes; capabilities have a ridge of 1.
+        Penalty of the sum of all codes; capabilities have a ridge of 1.
     active
         k: features that an item may have, 1 to F.
     """
     usual = (counts.right.sum(1) + 0.5) / (counts.trials.sum(1) + 1)
-    surprise = surprises(counts, usual)
+    residual = _residuals(counts, usual)
     codes = balanced(codes, penalty)
-    first = _first_encoder(surprise, codes.code)
+    first = _first_encoder(residual, codes.code)
     free = (codes.capability, codes.performance, codes.intercept, *first)
     parameters = [x.detach().clone().requires_grad_() for x in free]
     optimiser = torch.optim.Adam(parameters, lr=_RATE)
@@ -273,10 +263,10 @@ def fit_amortised_codes(
     def assembled() -> tuple[SparseCodes, Encoder]:
         w, c, d, weight, bias = parameters
         encoder = Encoder(weight, bias, usual, active, torch.ones_like(bias))
-        return SparseCodes(w, c, encoder.codes_of(surprise), d), encoder
+        return SparseCodes(w, c, encoder.codes_of(residual), d), encoder
 
-    for step in told("step", range(steps)):
-        # The second half slows down to a stop.
+    for step in with_progress("step", range(steps)):
+        # The learning rate falls linearly to 0 in the second half.
         optimiser.param_groups[0]["lr"] = _RATE * min(1.0, 2 * (1 - step / steps))
         optimiser.zero_grad()
         (-assembled()[0].objective(counts, penalty)).backward()
@@ -287,8 +277,14 @@ def fit_amortised_codes(
     return AmortisedSearch(found, encoder, float(found.objective(counts, penalty)), steps)
 
 
-def _first_encoder(surprise: Tensor, code: Tensor) -> tuple[Tensor, Tensor]:
-    n, m = surprise.shape
-    ridge = 0.1 * m * torch.eye(n).to(surprise)
-    weight = torch.linalg.solve(surprise @ surprise.T + ridge, surprise @ (code - code.mean(0)))
-    return weight, code.mean(0) - (surprise.T @ weight).mean(0)
+def _first_encoder(residual: Tensor, code: Tensor) -> tuple[Tensor, Tensor]:
+    n, m = residual.shape
+    ridge = 0.1 * m * torch.eye(n).to(residual)
+    weight = torch.linalg.solve(residual @ residual.T + ridge, residual @ (code - code.mean(0)))
+    return weight, code.mean(0) - (residual.T @ weight).mean(0)
+
+
+def _residuals(counts: Counts, usual: Tensor) -> Tensor:
+    """Share of right answers less the mean of the model; 0 where missing. Shape (N, M)."""
+    share = counts.right / counts.trials.clamp_min(1e-300)
+    return torch.where(counts.trials > 0, share - usual[:, None], 0.0)

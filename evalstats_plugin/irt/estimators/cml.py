@@ -1,11 +1,14 @@
-"""Conditional maximum likelihood: the Rasch model without any distribution of models or items.
+"""Conditional maximum likelihood of the Rasch model, without distributions of models or items.
 
-Given how many items a model gets right, which ones these are tells of the items only; given how
-many models get an item right, which ones these are tells of the models only [And70]_. The second
-is the estimator for few models and many items: the items, however many, need no estimates.
+Given a model's number of right answers, which items are right depends on the items only; given an
+item's number of right answers, which models are right depends on the models only [And70]_. The
+second is an estimator for few models and many items: the items need no estimates.
+
+* `abilities_given_item_totals`, `difficulties_given_model_totals`: the estimates, by Newton's
+  method for many weightings at once
+* `given_totals`: elementary symmetric functions and moments of the parts given their total
+* `fit_cml_items`, `fit_cml`: an `IRTFit`; what was conditioned away is estimated afterwards
 """
-# PART esf - Elementary symmetric functions: how likely is a total, whichever of the parts it is made of?
-# PART fitted_given_totals - From conditional estimates to an `IRTFit`: what was conditioned away is estimated afterwards.
 
 # torch's stubs leave parts of these calls untyped.
 # pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
@@ -26,80 +29,71 @@ from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.errors import DesignError
 from evalstats_plugin.irt.estimators.fitted import as_array, not_converged, run_facts
 from evalstats_plugin.irt.estimators.frozen import score
+from evalstats_plugin.irt.estimators.optimise import smoothed_logit
 from evalstats_plugin.irt.model.curves import Items
 from evalstats_plugin.irt.model.data import Counts, check_room
 from evalstats_plugin.irt.model.fit import IRTFit
 
-# Change of the log-likelihood that the next Newton step promises, at which it is the last.
-_TOLERANCE = 1e-13
-
-
-# Logits at which parts that are always right, or always wrong, are held.
-_FAR = 30.0
-
-
-_MAX_STEPS = 100
-
-
-# Samples of a bootstrap are fitted in multiples of so many.
-_TOGETHER = 64
-
-
-# Parts up to which each Newton step takes the whole Hessian, not its diagonal.
-_NEWTON = 300
-
-
-# |P(S = r)| takes in all angles that change it by more than exp(-_NEGLIGIBLE).
-_NEGLIGIBLE = 50.0
-
-
-# Parts up to which all angles are taken.
-_FEW = 64
-
-
-# Complex numbers at a time.
-_BLOCK = 2**20
-
-
-NOTE_ITEMS = (
+CML_ITEMS_NOTE = (
     "conditional on item totals: 95 % intervals cover .95 with 5, 10 and 40 models where all items "
     "discriminate alike; .92 to .94 with 10 where they do not: mml-items with a 2pl covers .95"
 )
-
 
 CML_NOTE = (
     "conditional on model totals: difficulties do not depend on how models vary, abilities are "
     "estimated after them; with few models they are stretched as in jml: take cml-items"
 )
 
+# Newton's method ends when the next step is predicted to raise the log-likelihood by less.
+_TOLERANCE = 1e-13
 
-class ConditionalFit(NamedTuple):
-    """Conditional estimates; with weights (B, M) every field has B in front."""
+_MAX_STEPS = 100
 
-    estimate: Tensor
-    """Shape (P,): sums to 0 where finite; infinite where all that counts is right, or is wrong."""
-    covariance: Tensor
-    """Shape (P, P), from the exact Hessian; NaN where the estimate is not finite."""
-    log_likelihood: Tensor
-    iterations: int
-    converged: Tensor
+# Logits at which parts that are always right, or always wrong, are fixed.
+_FAR = 30.0
+
+# Parts up to which Newton's method uses the whole Hessian, not its diagonal.
+_NEWTON = 300
+
+# Weightings are fitted in multiples of this many.
+_TOGETHER = 64
+
+# Angles that change |P(S = r)| by a factor below exp(-_NEGLIGIBLE) are left out; up to _FEW parts
+# none are.
+_NEGLIGIBLE, _FEW = 50.0, 64
+
+# Largest array of complex numbers.
+_BLOCK = 2**20
 
 
-class _Totals(NamedTuple):
-    """What is conditioned on: G kinds of rows with trials (G, P) and totals (G,)."""
+def abilities_given_item_totals(
+    counts: Counts, *, weights: Tensor | None = None, block: int = 256
+) -> ConditionalFit:
+    """Estimate abilities given how many models get each item right.
 
-    trials: Tensor
-    totals: Tensor
-    row_kind: Tensor
-    """Which kind each informative row is of."""
-    informative: Tensor
-    """Shape (rows,): neither all right nor all wrong."""
+    This is conditional maximum likelihood with models and items exchanged.
+
+    Parameters
+    ----------
+    counts
+        N models × M items; cells may be missing.
+    weights : shape (M,) or (B, M)
+        How often each item counts, for example in B bootstrap samples, which are fitted at once.
+    block
+        Weightings at a time; changes memory and speed but no result.
+
+    Raises
+    ------
+    ValueError
+        Scores between right and wrong, or no item that some get right and some get wrong.
+    """
+    return _fit_rows(counts.right.T, counts.trials.T, weights, block)
 
 
 def difficulties_given_model_totals(counts: Counts) -> ConditionalFit:
-    """Item difficulties given each model's number of right answers: Rasch's CML [And70]_.
+    """Estimate item difficulties given each model's number of right answers [And70]_.
 
-    Models may have answered different items. Parameters are the M items.
+    Models may have answered different items. The parameters are the M difficulties.
 
     Raises
     ------
@@ -110,60 +104,46 @@ def difficulties_given_model_totals(counts: Counts) -> ConditionalFit:
     return fit._replace(estimate=-fit.estimate)
 
 
-def abilities_given_item_totals(
-    counts: Counts, *, weights: Tensor | None = None, block: int = 256
-) -> ConditionalFit:
-    """Abilities given how many models get each item right: CML with models and items exchanged.
+class ConditionalFit(NamedTuple):
+    """Conditional estimates of P parameters; with B weightings every field has B in front."""
 
-    Parameters
-    ----------
-    counts
-        N models × M items; cells may be missing.
-    weights : shape (M,) or (B, M)
-        How often each item counts, such as in B bootstrap samples, which are fitted at once.
-    block
-        Samples at a time, which changes memory and speed but no number.
-
-    Raises
-    ------
-    ValueError
-        Scores between right and wrong, or no item that some get right and some get wrong.
-    """
-    return _fit_rows(counts.right.T, counts.trials.T, weights, block)
+    estimate: Tensor
+    """Shape (P,): sums to 0 where finite; infinite for parameters all right or all wrong."""
+    covariance: Tensor
+    """Shape (P, P), from the exact Hessian; NaN where the estimate is not finite."""
+    log_likelihood: Tensor
+    iterations: int
+    converged: Tensor
 
 
 def _fit_rows(right: Tensor, trials: Tensor, weights: Tensor | None, block: int) -> ConditionalFit:
-    """Parameters are columns; rows are conditioned on their totals."""
+    """Fit the parameters of columns, conditional on the totals of rows."""
     if bool((right != right.round()).any()):
         msg = (
             "conditional likelihood needs whole numbers of right answers, found partial credit: "
             "take another estimator"
         )
         raise ValueError(msg)
-    totals = _kinds(right, trials)
+    totals = _distinct_rows(right, trials)
     unit = right.new_ones(1, right.shape[0])
-    start = torch.logit((right.sum(0) + 0.5) / (trials.sum(0) + 1))[None]
+    start = smoothed_logit(right.sum(0), trials.sum(0))[None]
     whole = _solve(right, totals, unit, start - start.mean(), None)
     if weights is None:
-        return _only(whole)
+        return _sliced(whole, 0)
     many = torch.atleast_2d(weights).to(right)
     start = whole.estimate.clamp(-_FAR, _FAR)
     angles = choose_angles(start, totals.trials, totals.totals)
     block = -(-block // _TOGETHER) * _TOGETHER
-    parts = [_padded(right, totals, w, start, angles) for w in many.split(block)]
+    parts = [_solve_padded(right, totals, w, start, angles) for w in many.split(block)]
     columns = list(zip(*parts, strict=True))
     estimate, covariance, log_likelihood = (torch.cat(column) for column in columns[:3])
     iterations, converged = max(columns[3]), torch.cat(columns[4])
     fit = ConditionalFit(estimate, covariance, log_likelihood, iterations, converged)
-    return fit if weights.ndim > 1 else _only(fit)
-
-
-def _only(fit: ConditionalFit) -> ConditionalFit:
-    """The one sample of a fit, without the axis of samples."""
-    return _sliced(fit, 0)
+    return fit if weights.ndim > 1 else _sliced(fit, 0)
 
 
 def _sliced(fit: ConditionalFit, keep: int | slice) -> ConditionalFit:
+    """Some weightings of a fit; an integer also drops their axis."""
     return ConditionalFit(
         fit.estimate[keep],
         fit.covariance[keep],
@@ -173,12 +153,12 @@ def _sliced(fit: ConditionalFit, keep: int | slice) -> ConditionalFit:
     )
 
 
-def _padded(
+def _solve_padded(
     right: Tensor, totals: _Totals, weights: Tensor, start: Tensor, angles: Angles
 ) -> ConditionalFit:
-    """Fit so many samples that each gets the same bits, whatever others are fitted with it.
+    """Fit a multiple of `_TOGETHER` weightings, so that results do not depend on their number.
 
-    Vector instructions round otherwise than what is left over at the end of an array.
+    Vector instructions round differently from the scalar code for the rest of an array.
     """
     count = len(weights)
     padding = weights[-1:].expand(-count % _TOGETHER, -1)
@@ -186,24 +166,12 @@ def _padded(
     return _sliced(fit, slice(count))
 
 
-def _kinds(right: Tensor, trials: Tensor) -> _Totals:
-    """Rows of the same trials and the same total count as one."""
-    totals = right.sum(1)
-    informative = (totals > 0) & (totals < trials.sum(1))
-    if not bool(informative.any()):
-        msg = "nothing to compare: in every group of answers all are right, or all are wrong"
-        raise ValueError(msg)
-    rows = torch.cat([trials, totals[:, None]], dim=1)[informative]
-    kinds, row_kind = torch.unique(rows, dim=0, return_inverse=True)
-    return _Totals(kinds[:, :-1].contiguous(), kinds[:, -1].contiguous(), row_kind, informative)
-
-
 def _solve(
     right: Tensor, totals: _Totals, weights: Tensor, start: Tensor, angles: Angles | None
 ) -> ConditionalFit:
-    """Newton's method for B weightings (B, rows) at once, each stopping by itself."""
+    """Newton's method for B weightings (B, rows) at once; each stops by itself."""
     weights = weights * totals.informative
-    held = _held(right, totals, weights)
+    held = _fixed(right, totals, weights)
     # Whole numbers, so that the sums are exact in any order.
     target = weights @ right
     frequency = right.new_zeros(len(weights), len(totals.totals))
@@ -228,25 +196,44 @@ def _solve(
     parameters -= (parameters * free).sum(1, keepdim=True) / free_count * free
     ways = angles or choose_angles(parameters, *kinds)
     sums = given_totals(parameters, *kinds, frequency, ways)
-    # Parameters that run away have no finite estimate, though none is all right or all wrong.
+    # Parameters that diverge have no finite estimate, although none is all right or all wrong.
     converged = ~active & (parameters * free).abs().lt(_FAR / 2).all(1)
     return ConditionalFit(
         torch.where(held == 0, parameters, held * torch.inf),
         _covariance(sums.covariance, free),
-        _log_likelihood(parameters, target, sums.log_esf),
+        (parameters * target).sum(1) - sums.log_esf,
         iterations,
         converged,
     )
 
 
-def _log_likelihood(parameters: Tensor, target: Tensor, log_esf: Tensor) -> Tensor:
-    return (parameters * target).sum(1) - log_esf
+class _Totals(NamedTuple):
+    """The G distinct rows that are conditioned on: trials (G, P) and totals (G,)."""
+
+    trials: Tensor
+    totals: Tensor
+    row_kind: Tensor
+    """Index among the distinct rows of each informative row."""
+    informative: Tensor
+    """Shape (rows,): whether a row is neither all right nor all wrong."""
 
 
-def _held(right: Tensor, totals: _Totals, weights: Tensor) -> Tensor:
-    """1 for parts always right where it counts, -1 for those always wrong, 0 for others (B, P).
+def _distinct_rows(right: Tensor, trials: Tensor) -> _Totals:
+    """Group rows with the same trials and the same total."""
+    totals = right.sum(1)
+    informative = (totals > 0) & (totals < trials.sum(1))
+    if not bool(informative.any()):
+        msg = "nothing to compare: in every group of answers all are right, or all are wrong"
+        raise ValueError(msg)
+    rows = torch.cat([trials, totals[:, None]], dim=1)[informative]
+    kinds, row_kind = torch.unique(rows, dim=0, return_inverse=True)
+    return _Totals(kinds[:, :-1].contiguous(), kinds[:, -1].contiguous(), row_kind, informative)
 
-    To take one out may leave totals that no longer count, and so another such part.
+
+def _fixed(right: Tensor, totals: _Totals, weights: Tensor) -> Tensor:
+    """1 for parts always right in rows that count, -1 for always wrong, 0 for others, (B, P).
+
+    Fixing one part can make rows uninformative, and so fix another part.
     """
     trials = totals.trials[totals.row_kind]
     hits, count = right[totals.informative], weights[:, totals.informative]
@@ -257,7 +244,7 @@ def _held(right: Tensor, totals: _Totals, weights: Tensor) -> Tensor:
         counts = count * ((left > 0) & (left < free @ trials.T))
         right_sum, all_sum = counts @ hits, counts @ trials
         found = (right_sum == all_sum).to(right) - (right_sum == 0).to(right)
-        # Without a trial that counts, the whole row is 0: it is held at the middle, see below.
+        # A part without a trial that counts stays free: its information is regularised.
         fresh = torch.where((held == 0) & (all_sum > 0), found, held)
         if torch.equal(fresh, held):
             return held
@@ -265,105 +252,28 @@ def _held(right: Tensor, totals: _Totals, weights: Tensor) -> Tensor:
 
 
 def _newton_step(gradient: Tensor, covariance: Tensor, free: Tensor) -> Tensor:
-    """Solve for the step that keeps the sum of the free parameters; diagonally for many parts."""
+    """Newton step that keeps the sum of the free parameters; diagonal if `covariance` is."""
     if covariance.ndim == 2:
         step = gradient / covariance.clamp_min(1e-9)
         return (step - (step * free).sum(1, keepdim=True) / free.sum(1, keepdim=True)) * free
-    return torch.linalg.solve_ex(_bordered(covariance, free), gradient)[0]
+    return torch.linalg.solve_ex(_regularised(covariance, free), gradient)[0]
 
 
-def _bordered(covariance: Tensor, free: Tensor) -> Tensor:
-    """Information of the free parameters, made regular along their common shift."""
+def _regularised(covariance: Tensor, free: Tensor) -> Tensor:
+    """Information of the free parameters, made invertible along their common shift."""
     scale = covariance.diagonal(dim1=1, dim2=2).mean(1)[:, None, None]
     pairs = free[:, :, None] * free[:, None]
     return covariance * pairs + scale * pairs + torch.diag_embed((1 - free) * scale[:, 0])
 
 
 def _covariance(information: Tensor, free: Tensor) -> Tensor:
-    """Of parameters that sum to 0."""
+    """Covariance of parameters that sum to 0."""
     pairs = free[:, :, None] * free[:, None]
-    inverse = torch.linalg.inv(_bordered(information, free)) * pairs
+    inverse = torch.linalg.inv(_regularised(information, free)) * pairs
     mean = inverse.sum(2, keepdim=True) / free.sum(1)[:, None, None]
     middle = mean.sum(1, keepdim=True) / free.sum(1)[:, None, None]
     covariance = inverse - mean - mean.mT + middle
     return torch.where(pairs > 0, (covariance + covariance.mT) / 2, torch.nan)
-
-
-class Angles(NamedTuple):
-    """Angles ω in [0, π] and their weights, both of shape (Q,); the others follow by symmetry."""
-
-    angle: Tensor
-    weight: Tensor
-
-
-class GivenTotals(NamedTuple):
-    """Sums over G totals, each as often as it occurs, for B parameter vectors."""
-
-    log_esf: Tensor
-    """Σ log γ, shape (B,)."""
-    mean: Tensor
-    """Σ of the expected successes of each part given its total, shape (B, P)."""
-    covariance: Tensor
-    """Σ of their covariance, shape (B, P, P); of their variance, (B, P), where only that is
-    asked for."""
-
-
-def tilts(parameters: Tensor, trials: Tensor, totals: Tensor) -> Tensor:
-    """λ at which each total is about the expected one, shape (B, G).
-
-    Parameters
-    ----------
-    parameters : shape (B, P)
-    trials : shape (G, P)
-    totals : shape (G,)
-        More than 0 and less than all trials.
-    """
-    size = trials.sum(1)
-    middle = parameters @ (trials / size[:, None]).T
-    tilt = torch.logit(totals / size) - middle
-    low, high = tilt - 40, tilt + 40
-    for _ in range(12):
-        p = torch.sigmoid(parameters[:, None] + tilt[..., None])
-        over = (p * trials).sum(-1) - totals
-        low, high = torch.where(over < 0, tilt, low), torch.where(over < 0, high, tilt)
-        newton = tilt - over / (p * (1 - p) * trials).sum(-1).clamp_min(1e-12)
-        tilt = torch.where((newton > low) & (newton < high), newton, (low + high) / 2)
-    return tilt
-
-
-def choose_angles(parameters: Tensor, trials: Tensor, totals: Tensor) -> Angles:
-    """As many angles as the totals need: all roots of unity for few parts, else the first ones.
-
-    Q equally spaced angles confuse totals that differ by a multiple of Q, of which the others lie
-    ten standard deviations or more away; |Π ...| falls below exp(-variance (1 - cos ω)).
-    """
-    size = int(trials.sum(1).max())
-    if size <= _FEW:
-        return _angles(size + 1, size + 1, parameters)
-    variance = torch.stack(_variances(parameters, trials, totals))
-    widest, narrowest = float(variance.max()), float(variance.min())
-    count = min(size + 1, math.ceil(10 * math.sqrt(widest)) + 40)
-    reach = math.acos(max(-1.0, 1 - _NEGLIGIBLE / max(narrowest, 1e-300)))
-    return _angles(count, math.ceil(reach * count / (2 * math.pi)) + 1, parameters)
-
-
-def _variances(parameters: Tensor, trials: Tensor, totals: Tensor) -> list[Tensor]:
-    """Least and largest variance of the totals, in blocks."""
-    found: list[Tensor] = []
-    step = max(1, _BLOCK // parameters.numel())
-    for part in (slice(k, k + step) for k in range(0, len(totals), step)):
-        tilt = tilts(parameters, trials[part], totals[part])
-        p = torch.sigmoid(parameters[:, None] + tilt[..., None])
-        variance = (p * (1 - p) * trials[part]).sum(-1)
-        found.append(torch.stack([variance.min(), variance.max()]))
-    return found
-
-
-def _angles(count: int, first: int, like: Tensor) -> Angles:
-    """The `first` of `count` equally spaced angles, at most those up to π."""
-    k = torch.arange(min(first, count // 2 + 1), dtype=like.dtype, device=like.device)
-    own_mirror = (k == 0) | (2 * k == count)
-    return Angles(2 * math.pi * k / count, torch.where(own_mirror, 1.0, 2.0).to(k.dtype) / count)
 
 
 def given_totals(
@@ -375,45 +285,51 @@ def given_totals(
     *,
     full: bool = True,
 ) -> GivenTotals:
-    """Sum log γ and the moments of the parts given the totals, over G totals.
+    """Sum log γ and the moments of the parts given their totals, over G totals.
+
+    γ are elementary symmetric functions, computed as Fourier inversions of tilted distributions.
 
     Parameters
     ----------
     parameters : shape (B, P)
         θ, or -b.
     trials : shape (G, P)
-        Whole numbers, 0 for parts that a total does not hold.
+        Whole numbers, 0 for parts that are not in a total.
     totals : shape (G,)
     frequency : shape (B, G)
         How often each total occurs.
     angles
         From `choose_angles`.
     full
-        Covariances; otherwise variances.
+        Return covariances; otherwise variances.
     """
     b, p = parameters.shape
     shape = (b, p, p) if full else (b, p)
     log_esf, mean = parameters.new_zeros(b), torch.zeros_like(parameters)
     covariance = parameters.new_zeros(shape)
-    # Blocks do not depend on B, so that a parameter vector's sums do not depend on its neighbours.
+    # Blocks do not depend on B, so that results do not depend on the other parameter vectors.
     step = max(1, _BLOCK // (p * len(angles.angle)) // 16)
     for start in range(0, len(totals), step):
         part = slice(start, start + step)
         kinds, often = (trials[part], totals[part]), frequency[:, part].contiguous()
-        block = _block(parameters, kinds, often, angles, full=full)
+        block = _block_given_totals(parameters, kinds, often, angles, full=full)
         log_esf, mean = log_esf + block.log_esf, mean + block.mean
         covariance += block.covariance
     return GivenTotals(log_esf, mean, covariance)
 
 
-def _product(factor: Tensor, power: Tensor) -> Tensor:
-    """Over the last axis. Complex logarithms are slow, and single trials need none."""
-    if bool((power <= 1).all()):
-        return torch.where(power > 0, factor, 1).prod(-1)
-    return torch.exp((power * torch.log(factor)).sum(-1))
+class GivenTotals(NamedTuple):
+    """Sums over G totals, weighted by their frequencies, for B parameter vectors."""
+
+    log_esf: Tensor
+    """Σ log γ, shape (B,)."""
+    mean: Tensor
+    """Σ of expected successes of each part given the total, shape (B, P)."""
+    covariance: Tensor
+    """Σ of their covariances, shape (B, P, P), or only of their variances, (B, P)."""
 
 
-def _block(
+def _block_given_totals(
     parameters: Tensor,
     kinds: tuple[Tensor, Tensor],
     frequency: Tensor,
@@ -422,7 +338,7 @@ def _block(
     full: bool,
 ) -> GivenTotals:
     trials, totals = kinds
-    tilt = tilts(parameters, trials, totals)
+    tilt = _tilts(parameters, trials, totals)
     logit = parameters[:, None] + tilt[..., None]
     p = torch.sigmoid(logit)
     turn = torch.polar(torch.ones_like(angles.angle), angles.angle)
@@ -455,14 +371,77 @@ def _block(
     return GivenTotals((frequency * log_esf).sum(1), weighted.sum(1), covariance)
 
 
-class Warm(NamedTuple):
-    """Estimates of rows, given the level of columns."""
+def _product(factor: Tensor, power: Tensor) -> Tensor:
+    """Product of powers over the last axis; without slow complex logarithms for single trials."""
+    if bool((power <= 1).all()):
+        return torch.where(power > 0, factor, 1).prod(-1)
+    return torch.exp((power * torch.log(factor)).sum(-1))
 
-    value: Tensor
-    variance: Tensor
-    """Of the answers alone."""
-    lever: Tensor
-    """How a row's value moves with each column's level, shape (rows, columns)."""
+
+class Angles(NamedTuple):
+    """Angles ω in [0, π] and their weights, both of shape (Q,); the others follow by symmetry."""
+
+    angle: Tensor
+    weight: Tensor
+
+
+def choose_angles(parameters: Tensor, trials: Tensor, totals: Tensor) -> Angles:
+    """Choose the angles that the totals need: all roots of unity for few parts.
+
+    Q equally spaced angles alias totals that differ by a multiple of Q; Q is chosen so that aliases
+    are ten standard deviations or more away. Of these angles only the first matter, because the
+    absolute value of the characteristic function is below exp(-variance (1 - cos ω)).
+    """
+    size = int(trials.sum(1).max())
+    if size <= _FEW:
+        return _equally_spaced(size + 1, size + 1, parameters)
+    variance = torch.stack(_variances(parameters, trials, totals))
+    widest, narrowest = float(variance.max()), float(variance.min())
+    count = min(size + 1, math.ceil(10 * math.sqrt(widest)) + 40)
+    reach = math.acos(max(-1.0, 1 - _NEGLIGIBLE / max(narrowest, 1e-300)))
+    return _equally_spaced(count, math.ceil(reach * count / (2 * math.pi)) + 1, parameters)
+
+
+def _variances(parameters: Tensor, trials: Tensor, totals: Tensor) -> list[Tensor]:
+    """Smallest and largest variance of the totals, block by block."""
+    found: list[Tensor] = []
+    step = max(1, _BLOCK // parameters.numel())
+    for part in (slice(k, k + step) for k in range(0, len(totals), step)):
+        tilt = _tilts(parameters, trials[part], totals[part])
+        p = torch.sigmoid(parameters[:, None] + tilt[..., None])
+        variance = (p * (1 - p) * trials[part]).sum(-1)
+        found.append(torch.stack([variance.min(), variance.max()]))
+    return found
+
+
+def _equally_spaced(count: int, first: int, like: Tensor) -> Angles:
+    """The `first` of `count` equally spaced angles, at most those up to π."""
+    k = torch.arange(min(first, count // 2 + 1), dtype=like.dtype, device=like.device)
+    own_mirror = (k == 0) | (2 * k == count)
+    return Angles(2 * math.pi * k / count, torch.where(own_mirror, 1.0, 2.0).to(k.dtype) / count)
+
+
+def _tilts(parameters: Tensor, trials: Tensor, totals: Tensor) -> Tensor:
+    """Tilt λ at which each total is close to its expectation, shape (B, G).
+
+    Parameters
+    ----------
+    parameters : shape (B, P)
+    trials : shape (G, P)
+    totals : shape (G,)
+        Above 0 and below the number of trials.
+    """
+    size = trials.sum(1)
+    middle = parameters @ (trials / size[:, None]).T
+    tilt = torch.logit(totals / size) - middle
+    low, high = tilt - 40, tilt + 40
+    for _ in range(12):
+        p = torch.sigmoid(parameters[:, None] + tilt[..., None])
+        over = (p * trials).sum(-1) - totals
+        low, high = torch.where(over < 0, tilt, low), torch.where(over < 0, high, tilt)
+        newton = tilt - over / (p * (1 - p) * trials).sum(-1).clamp_min(1e-12)
+        tilt = torch.where((newton > low) & (newton < high), newton, (low + high) / 2)
+    return tilt
 
 
 def fit_cml_items(
@@ -471,14 +450,14 @@ def fit_cml_items(
     item_model: str,  # noqa: ARG001 - it is rasch
     options: Mapping[str, Any],  # noqa: ARG001 - there are none
 ) -> IRTFit:
-    """Abilities given item totals, and then difficulties."""
+    """Abilities given item totals, then difficulties, as an `IRTFit`."""
     began = time.perf_counter()
-    found = _conditional(abilities_given_item_totals, counts)
+    found = _run(abilities_given_item_totals, counts)
     free = torch.isfinite(found.estimate)
     ability, covariance = found.estimate.clone(), found.covariance.nan_to_num(0.0)
     easy = warm(counts.right[free].T, counts.trials[free].T, ability[free])
     carried = ((easy.lever @ covariance[free][:, free]) * easy.lever).sum(1)
-    notes = [NOTE_ITEMS]
+    notes = [CML_ITEMS_NOTE]
     if not bool(free.all()):
         others = warm(counts.right[~free], counts.trials[~free], easy.value)
         ability[~free] = others.value
@@ -489,7 +468,7 @@ def fit_cml_items(
             "models all right or all wrong have no conditional estimate: theirs is Warm's, items "
             "taken as known, and the others' abilities sum to 0"
         )
-    return _conditional_fit(
+    return _record(
         matrix,
         (ability, covariance, -easy.value, easy.variance + carried),
         estimator="cml-items",
@@ -504,15 +483,15 @@ def fit_cml(
     item_model: str,  # noqa: ARG001 - it is rasch
     options: Mapping[str, Any],  # noqa: ARG001 - there are none
 ) -> IRTFit:
-    """Difficulties given model totals, and then abilities, which are made to sum to 0."""
+    """Difficulties given model totals, then abilities, shifted to sum to 0, as an `IRTFit`."""
     began = time.perf_counter()
     m = counts.right.shape[1]
     check_room(6 * m * m, counts.right, f"the covariance of {m} items")
-    found = _conditional(difficulties_given_model_totals, counts)
+    found = _run(difficulties_given_model_totals, counts)
     free = torch.isfinite(found.estimate)
     known = found.covariance[free][:, free]
     able = warm(counts.right[:, free], counts.trials[:, free], -found.estimate[free])
-    # Abilities move along with difficulties: down with their level -b, so up with b.
+    # Abilities rise with difficulties: the level of an item is -b.
     along = -able.lever @ known
     covariance = along @ -able.lever.T
     covariance.diagonal().add_(able.variance)
@@ -527,7 +506,7 @@ def fit_cml(
         difficulty[~free], variance[~free] = -flat.value, torch.nan
         notes.append(flat_note((~free).cpu().numpy()))
     shift = able.value.mean()
-    return _conditional_fit(
+    return _record(
         matrix,
         (able.value - shift, covariance, difficulty - shift, variance),
         estimator="cml",
@@ -536,15 +515,33 @@ def fit_cml(
     )
 
 
+def warm(right: Tensor, trials: Tensor, level: Tensor) -> Warm:
+    """Warm's estimates [War89]_ of x where P(right) = 1 / (1 + exp(-(x + level)))."""
+    found = score(Counts(right, trials), Items(torch.ones_like(level), level), "wle")
+    p = torch.sigmoid(found.ability[:, None] + level)
+    weight = trials * p * (1 - p)
+    return Warm(found.ability, found.std_error**2, -weight / weight.sum(1, keepdim=True))
+
+
+class Warm(NamedTuple):
+    """Warm's estimates of row parameters, given column parameters."""
+
+    value: Tensor
+    variance: Tensor
+    """Given the column parameters."""
+    lever: Tensor
+    """Derivative of each value by each column's level, shape (rows, columns)."""
+
+
 def flat_note(flat: NDArray[np.bool_]) -> str:
-    """Note on items that no likelihood places."""
+    """Note on items whose likelihood has no maximum."""
     return (
         f"{int(flat.sum())} items all right or all wrong have no estimate of this kind: their "
         "difficulty is Warm's, abilities taken as known, and has no error"
     )
 
 
-def _conditional(run: Callable[[Counts], ConditionalFit], counts: Counts) -> ConditionalFit:
+def _run(run: Callable[[Counts], ConditionalFit], counts: Counts) -> ConditionalFit:
     try:
         found = run(counts)
     except ValueError as error:
@@ -556,14 +553,6 @@ def _conditional(run: Callable[[Counts], ConditionalFit], counts: Counts) -> Con
         )
         raise DesignError(msg)
     return found
-
-
-def warm(right: Tensor, trials: Tensor, level: Tensor) -> Warm:
-    """Estimate values x of rows where P(right) = 1 / (1 + exp(-(x + level)))."""
-    found = score(Counts(right, trials), Items(torch.ones_like(level), level), "wle")
-    p = torch.sigmoid(found.ability[:, None] + level)
-    weight = trials * p * (1 - p)
-    return Warm(found.ability, found.std_error**2, -weight / weight.sum(1, keepdim=True))
 
 
 def _diagnostics(found: ConditionalFit) -> dict[str, Any]:
@@ -579,7 +568,7 @@ def _search_notes(found: ConditionalFit) -> list[str]:
     return [] if bool(found.converged) else [not_converged(found.iterations)]
 
 
-def _conditional_fit(
+def _record(
     matrix: ResponseMatrix, found: tuple[Tensor, Tensor, Tensor, Tensor], **rest: Any
 ) -> IRTFit:
     ability, covariance, difficulty, variance = (as_array(part) for part in found)

@@ -1,12 +1,12 @@
-"""Factor model: P(right) = 1 / (1 + exp(-(θ·a + d))), with K abilities per model.
+"""Factor models: P(right) = 1 / (1 + exp(-(θ·a + d))), with K abilities per model.
 
-The estimate is the mode of the posterior: abilities N(0, I), loadings normal around their mean with
-precision `ridge`, intercepts normal around theirs. As loadings shrink towards their mean, not to 0,
-one dimension with a large ridge is the Rasch model, and with a small one the 2PL. Many folds of one
-matrix are fitted as one batch of matrix products.
+* `fit_factor`: dense loadings. The estimate is the posterior mode, with abilities N(0, I), loadings
+  normal around their mean with precision `ridge`, and intercepts normal around theirs. Loadings
+  shrink towards their mean, not to 0: one dimension with a large ridge is the Rasch model, and
+  with a small one the 2PL. `cross_validate` fits all folds as one batch of matrix products.
+* `fit_sparse_factor`: non-negative loadings on few of K features
+* `fit_factor_model`, `score_on_factors`: a `FactorFit`, with rotation and standard errors
 """
-# PART sparse_factor - Sparse factor model: items load on few of K features, and never below 0.
-# PART fitted_factor - From the factor model's estimates to a `FactorFit`: dimensions chosen, turned, with errors.
 
 # torch's stubs leave parts of these calls untyped.
 # pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
@@ -26,121 +26,45 @@ from torch import Tensor
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.errors import DesignError, SelectionError, no_such
 from evalstats_plugin.irt.estimators.fitted import as_array, not_converged, run_facts
-from evalstats_plugin.irt.estimators.optimise import SETTLED, Minimum, minimise, posterior_mode
-from evalstats_plugin.irt.model.curves import turned
+from evalstats_plugin.irt.estimators.optimise import (
+    SETTLED,
+    Minimum,
+    log_likelihood,
+    minimise,
+    posterior_mode,
+)
+from evalstats_plugin.irt.model.curves import rotation_matrix
 from evalstats_plugin.irt.model.data import Counts, check_room
 from evalstats_plugin.irt.model.fit import ROTATIONS, FactorFit
 
 RIDGES = (1.0, 3.0, 10.0, 30.0, 100.0)
-"""Tried where the ridge is to be chosen, from weak to strong."""
-
+"""Candidates where the ridge is chosen by cross-validation, in ascending order."""
 
 INTERCEPT_RIDGE = 0.1
 """Precision of intercepts around their mean: a standard deviation of about 3 logits."""
 
-
 MEAN_RIDGE = 1.0
-"""Precision of the mean of the loadings around 0: the scale is shared with that of abilities."""
-
+"""Precision of the mean of the loadings around 0: it fixes the scale along with the abilities."""
 
 MOST_DIMENSIONS = 8
-
-
-# Of Minimum: largest gradient, most steps, and change of the objective, while candidates compete.
-_ROUGH = (0.1, 150, 1e-7)
-
-
-# Of the prior of abilities in a dimension that no item loads on.
-_LEAST_PRECISION = 1e-3
-
-
-_BLOCK = 2**23
-"""Numbers of folds × models × items at a time."""
-
-
-_INNER = 20
-
-
-_RIDGE = 10.0
-
+"""Most dimensions that cross-validation tries."""
 
 FACTOR_NOTE = (
     "errors of abilities take the items as known, and those of items the abilities: with few "
     "models both are too small"
 )
 
+# Stopping rule of `minimise` while candidates compete: tolerance, most steps, settled_at.
+_ROUGH = (0.1, 150, 1e-7)
 
-class Choice(NamedTuple):
-    """Held-out log loss per trial of one candidate."""
+# Added to the prior precision of abilities, for dimensions that no item loads on.
+_LEAST_PRECISION = 1e-3
 
-    n_dimensions: int
-    ridge: float
-    log_loss: float
+# Largest array of folds × models × items.
+_BLOCK = 2**23
 
-
-class FactorSolution(NamedTuple):
-    """N models and M items in K dimensions; abilities have mean 0 and, unrotated, covariance I.
-
-    Dimensions are ordered by the variance of the logits that they explain, and turned so that their
-    loadings have a positive sum.
-    """
-
-    ability: Tensor
-    """θ, shape (N, K)."""
-    loading: Tensor
-    """a, shape (M, K)."""
-    intercept: Tensor
-    """d, shape (M,)."""
-    correlation: Tensor
-    """Of the abilities, shape (K, K): I unless rotated obliquely."""
-    prior_precision: Tensor
-    """Of abilities, shape (K, K): modes vary less than the N(0, I) that they were drawn towards."""
-    ridge: float
-    log_likelihood: float
-    """Of the answers at the estimates, without the priors."""
-    iterations: int
-    converged: bool
-    choices: tuple[Choice, ...] = ()
-    """What cross-validation tried, if it chose."""
-
-    def probability(self) -> Tensor:
-        """P(right) of every model on every item, shape (N, M)."""
-        return torch.sigmoid(torch.addmm(self.intercept, self.ability, self.loading.T))
-
-    def for_models(self, counts: Counts) -> FactorSolution:
-        """Score other models on these items, which stay: the mode under N(0, correlation)."""
-        # The fit's own prior, which is wider, predicted their other answers worse.
-        precision = torch.linalg.inv(self.correlation)
-        prior = (torch.zeros_like(precision[0]), precision)
-        ability = posterior_mode(counts, self.loading, self.intercept, prior)
-        return self._replace(ability=ability)
-
-    def for_items(self, counts: Counts) -> FactorSolution:
-        """Place other items among these models, which stay, with these items as their prior."""
-        items = torch.cat([self.loading, self.intercept[:, None]], dim=1)
-        design = torch.cat([self.ability, torch.ones_like(self.ability[:, :1])], dim=1)
-        covariance = torch.atleast_2d(torch.cov(items.T)) + 1e-3 * torch.eye(items.shape[1]).to(
-            items
-        )
-        turned = Counts(counts.right.T, counts.trials.T)
-        prior = (items.mean(0), torch.linalg.inv(covariance))
-        found = posterior_mode(turned, design, torch.zeros_like(design[:, 0]), prior)
-        return self._replace(loading=found[:, :-1], intercept=found[:, -1])
-
-    def crossed(self, other: FactorSolution) -> FactorSolution:
-        """These models on the items of another."""
-        return other._replace(ability=self.ability)
-
-    def rotated(self, how: Literal["varimax", "promax"]) -> FactorSolution:
-        """Turn the dimensions, so that most items load on few; predictions stay as they are."""
-        turn = torch.from_numpy(turned(self.loading.cpu().numpy(), how)).to(self.loading)
-        back = torch.linalg.inv(turn)
-        return self._replace(
-            ability=self.ability @ back.T,
-            loading=self.loading @ turn,
-            correlation=back @ self.correlation @ back.T,
-            prior_precision=turn.T @ self.prior_precision @ turn,
-        )
+# Sparse model: proximal steps in each round, and ridge of the dense model that it starts from.
+_PROXIMAL_STEPS, _START_RIDGE = 20, 10.0
 
 
 def fit_factor(
@@ -152,7 +76,7 @@ def fit_factor(
     tolerance: float = 1e-4,
     max_steps: int = 1000,
 ) -> FactorSolution:
-    """Fit K dimensions by L-BFGS; ``"auto"`` chooses by held-out log loss, which needs `rng`.
+    """Fit K dimensions by L-BFGS; ``"auto"`` chooses by held-out log loss and needs `rng`.
 
     Raises
     ------
@@ -172,9 +96,77 @@ def fit_factor(
     start = _start_values(right, trials, n_dimensions)
     found = _solve(right, trials, ridge, start, (tolerance, max_steps, SETTLED))
     ability, loading, intercept = (x[0] for x in _parts(found.at, right, n_dimensions))
-    return _standardised_factors(counts, (ability, loading, intercept), ridge, found)._replace(
+    return _standardised(counts, (ability, loading, intercept), ridge, found)._replace(
         choices=choices
     )
+
+
+class FactorSolution(NamedTuple):
+    """N models and M items in K dimensions; abilities have mean 0 and, unrotated, covariance I.
+
+    Dimensions are in descending order of the variance of the logits that they explain, with signs
+    such that their loadings have a positive sum.
+    """
+
+    ability: Tensor
+    """θ, shape (N, K)."""
+    loading: Tensor
+    """a, shape (M, K)."""
+    intercept: Tensor
+    """d, shape (M,)."""
+    correlation: Tensor
+    """Correlation of the abilities, shape (K, K): I unless rotated obliquely."""
+    prior_precision: Tensor
+    """Prior precision of abilities on this scale, (K, K): modes vary less than their prior."""
+    ridge: float
+    log_likelihood: float
+    """Log-likelihood of the answers at the estimates, without the priors."""
+    iterations: int
+    converged: bool
+    choices: tuple[Choice, ...] = ()
+    """Candidates of the cross-validation, if there was one."""
+
+    def probability(self) -> Tensor:
+        """P(right) of every model on every item, shape (N, M)."""
+        return torch.sigmoid(torch.addmm(self.intercept, self.ability, self.loading.T))
+
+    def item_prior(self) -> tuple[Tensor, Tensor]:
+        """Mean (K + 1,) and precision (K + 1, K + 1) of these items' loadings and intercepts."""
+        items = torch.cat([self.loading, self.intercept[:, None]], dim=1)
+        spread = torch.atleast_2d(torch.cov(items.T)) + 1e-3 * torch.eye(items.shape[1]).to(items)
+        return items.mean(0), torch.linalg.inv(spread)
+
+    def for_models(self, counts: Counts) -> FactorSolution:
+        """Other models on these items: posterior modes under N(0, correlation)."""
+        # `prior_precision`, the wider prior of the fit, predicted their other answers worse.
+        precision = torch.linalg.inv(self.correlation)
+        prior = (torch.zeros_like(precision[0]), precision)
+        ability = posterior_mode(counts, self.loading, self.intercept, prior)
+        return self._replace(ability=ability)
+
+    def for_items(self, counts: Counts) -> FactorSolution:
+        """Other items among these models: posterior modes, with these items as their prior."""
+        transposed = Counts(counts.right.T, counts.trials.T)
+        design = _with_ones(self.ability)
+        found = posterior_mode(
+            transposed, design, torch.zeros_like(design[:, 0]), self.item_prior()
+        )
+        return self._replace(loading=found[:, :-1], intercept=found[:, -1])
+
+    def crossed(self, other: FactorSolution) -> FactorSolution:
+        """These models on the items of another solution."""
+        return other._replace(ability=self.ability)
+
+    def rotated(self, how: Literal["varimax", "promax"]) -> FactorSolution:
+        """Rotate so that most items load on few dimensions; predictions do not change."""
+        turn = torch.from_numpy(rotation_matrix(self.loading.cpu().numpy(), how)).to(self.loading)
+        back = torch.linalg.inv(turn)
+        return self._replace(
+            ability=self.ability @ back.T,
+            loading=self.loading @ turn,
+            correlation=back @ self.correlation @ back.T,
+            prior_precision=turn.T @ self.prior_precision @ turn,
+        )
 
 
 def check_dimensions(counts: Counts, n_dimensions: int) -> None:
@@ -188,19 +180,12 @@ def check_dimensions(counts: Counts, n_dimensions: int) -> None:
         raise DesignError(msg)
 
 
-def fold_masks(counts: Counts, n_folds: int, rng: np.random.Generator) -> Tensor:
-    """Which fold holds out each cell, shape (N, M); cells are shared out evenly, -1 is missing."""
-    there = (counts.trials > 0).cpu().numpy()
-    fold = np.full(there.shape, -1)
-    fold[there] = rng.permutation(int(there.sum())) % n_folds
-    return torch.from_numpy(fold).to(counts.trials.device)
+class Choice(NamedTuple):
+    """Held-out log loss per trial of one candidate."""
 
-
-def held_out_loss(counts: Counts, probability: Tensor, held_out: Tensor) -> float:
-    """Log loss per trial of the cells held out."""
-    p = probability.clamp(1e-12, 1 - 1e-12)
-    loss = -(counts.right * p.log() + (counts.trials - counts.right) * torch.log1p(-p))
-    return float((loss * held_out).sum() / (counts.trials * held_out).sum())
+    n_dimensions: int
+    ridge: float
+    log_loss: float
 
 
 def cross_validate(
@@ -213,7 +198,7 @@ def cross_validate(
 ) -> tuple[Choice, ...]:
     """Held-out log loss of the candidates.
 
-    More dimensions are tried while that helps, with ridges about the best of fewer and stronger.
+    Dimensions are added while the loss falls. With each, ridges start one below the best so far.
     """
     fold = fold_masks(counts, n_folds, rng)
     step = max(1, _BLOCK // counts.right.numel())
@@ -236,41 +221,40 @@ def cross_validate(
     return tuple(choices)
 
 
+def fold_masks(counts: Counts, n_folds: int, rng: np.random.Generator) -> Tensor:
+    """Assign cells to folds of equal size at random, shape (N, M); -1 is missing."""
+    there = (counts.trials > 0).cpu().numpy()
+    fold = np.full(there.shape, -1)
+    fold[there] = rng.permutation(int(there.sum())) % n_folds
+    return torch.from_numpy(fold).to(counts.trials.device)
+
+
+def held_out_loss(counts: Counts, probability: Tensor, held_out: Tensor) -> float:
+    """Log loss per trial of the cells held out."""
+    p = probability.clamp(1e-12, 1 - 1e-12)
+    loss = -(counts.right * p.log() + (counts.trials - counts.right) * torch.log1p(-p))
+    return float((loss * held_out).sum() / (counts.trials * held_out).sum())
+
+
 def _path_losses(
     counts: Counts, held_out: Tensor, size: int, ridges: Sequence[float]
 ) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """Total log loss over some folds, by ridge: each fit starts from that of the weaker ridge."""
+    """Total log loss over some folds, by ridge: each fit starts from that of the ridge before."""
     right, trials = counts.right * ~held_out, counts.trials * ~held_out
     at, losses = _start_values(right, trials, size), np.zeros(len(ridges))
     for place, ridge in enumerate(ridges):
         at = _solve(right, trials, ridge, at, _ROUGH).at
         ability, loading, intercept = _parts(at, right, size)
         logit = ability @ loading.mT + intercept[:, None]
-        loss = counts.trials * torch.nn.functional.softplus(logit) - counts.right * logit
+        loss = -log_likelihood(counts.right, counts.trials, logit)
         losses[place] = float((loss * held_out).sum())
     return losses
-
-
-def _parts(at: Tensor, right: Tensor, size: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Abilities (B, N, K), loadings (B, M, K) and intercepts (B, M) of points (B, P)."""
-    batch, n, m = right.shape
-    ability, loading, intercept = at.split([n * size, m * size, m], dim=1)
-    return ability.view(batch, n, size), loading.view(batch, m, size), intercept
-
-
-def _start_values(right: Tensor, trials: Tensor, size: int) -> Tensor:
-    """Share of right answers by item, and the main axes of what they leave."""
-    share = (right.sum(1, keepdim=True) + 0.5) / (trials.sum(1, keepdim=True) + 1)
-    left, scale, across = torch.linalg.svd(right - trials * share, full_matrices=False)
-    # A difference in P is at most a quarter of that in the logit.
-    root = torch.sqrt(2 * scale[:, None, :size])
-    ability, loading = left[..., :size] * root, across[:, :size].mT * root
-    return torch.cat([ability.flatten(1), loading.flatten(1), torch.logit(share)[:, 0]], dim=1)
 
 
 def _solve(
     right: Tensor, trials: Tensor, ridge: float, start: Tensor, stop: tuple[float, int, float]
 ) -> Minimum:
+    """Posterior modes of B folds; `stop` are tolerance, most steps and settled_at of `minimise`."""
     m = right.shape[2]
     size = (start.shape[1] - m) // (right.shape[1] + m)
 
@@ -281,7 +265,7 @@ def _solve(
         fit = (right * logit).sum((1, 2)) - (trials * torch.nn.functional.softplus(logit)).sum(
             (1, 2)
         )
-        # The mean of the loadings is at its best, given them.
+        # The mean of the loadings is optimal given the loadings.
         middle = ridge * loading.sum(1, keepdim=True) / (ridge * m + MEAN_RIDGE)
         away, off = loading - middle, intercept - intercept.mean(1, keepdim=True)
         penalty = ability.square().sum((1, 2)) + INTERCEPT_RIDGE * off.square().sum(1)
@@ -297,14 +281,27 @@ def _solve(
     return minimise(objective, start, tolerance=stop[0], max_steps=stop[1], settled_at=stop[2])
 
 
-def _signs(loading: Tensor) -> Tensor:
-    return torch.where(loading.sum(0) < 0, -1.0, 1.0).to(loading)
+def _parts(at: Tensor, right: Tensor, size: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Abilities (B, N, K), loadings (B, M, K) and intercepts (B, M) of points (B, P)."""
+    batch, n, m = right.shape
+    ability, loading, intercept = at.split([n * size, m * size, m], dim=1)
+    return ability.view(batch, n, size), loading.view(batch, m, size), intercept
 
 
-def _standardised_factors(
+def _start_values(right: Tensor, trials: Tensor, size: int) -> Tensor:
+    """Logits of the items' shares of right answers, and principal axes of the residuals."""
+    share = (right.sum(1, keepdim=True) + 0.5) / (trials.sum(1, keepdim=True) + 1)
+    left, scale, across = torch.linalg.svd(right - trials * share, full_matrices=False)
+    # A difference in P is at most a quarter of that in the logit.
+    root = torch.sqrt(2 * scale[:, None, :size])
+    ability, loading = left[..., :size] * root, across[:, :size].mT * root
+    return torch.cat([ability.flatten(1), loading.flatten(1), torch.logit(share)[:, 0]], dim=1)
+
+
+def _standardised(
     counts: Counts, parts: tuple[Tensor, Tensor, Tensor], ridge: float, found: Minimum
 ) -> FactorSolution:
-    """Give abilities mean 0 and covariance I along the main axes of the logits."""
+    """Give abilities mean 0 and covariance I, along the principal axes of the logits."""
     ability, loading, intercept = parts
     middle, n = ability.mean(0), len(ability)
     # Triangular factors first: the SVD is then of a K × K matrix.
@@ -312,11 +309,11 @@ def _standardised_factors(
     right, b = torch.linalg.qr(loading)
     turn, scale, back = torch.linalg.svd(a @ b.T)
     loading_new = right @ back.T * scale / n**0.5
-    sign = _signs(loading_new)
+    sign = torch.where(loading_new.sum(0) < 0, -1.0, 1.0).to(loading_new)
     raw = (turn * sign).T @ a / n**0.5
     floor = _LEAST_PRECISION * torch.eye(len(middle)).to(raw)
     logit = torch.addmm(intercept, ability, loading.T)
-    fit = counts.right * logit - counts.trials * torch.nn.functional.softplus(logit)
+    fit = log_likelihood(counts.right, counts.trials, logit)
     return FactorSolution(
         ability=left @ turn * n**0.5 * sign,
         loading=loading_new * sign,
@@ -328,35 +325,6 @@ def _standardised_factors(
         iterations=found.steps,
         converged=bool(found.converged.all()),
     )
-
-
-class SparseFit(NamedTuple):
-    """N models and M items on K features, in the order of the logits' variance they explain."""
-
-    ability: Tensor
-    """θ, shape (N, K): mean 0 and variance 1 on each feature in use."""
-    loading: Tensor
-    """a ≥ 0, shape (M, K)."""
-    intercept: Tensor
-    """d, shape (M,)."""
-    objective: float
-    """Penalised log-likelihood at the end."""
-    iterations: int
-    converged: bool
-
-    def probability(self) -> Tensor:
-        """P(right) of every model on every item, shape (N, M)."""
-        return torch.sigmoid(torch.addmm(self.intercept, self.ability, self.loading.T))
-
-    @property
-    def density(self) -> float:
-        """Share of loadings above 0."""
-        return float((self.loading > 0).double().mean())
-
-
-class _Items(NamedTuple):
-    loading: Tensor
-    intercept: Tensor
 
 
 def fit_sparse_factor(
@@ -373,12 +341,12 @@ def fit_sparse_factor(
     Parameters
     ----------
     penalty
-        Of the sum of all loadings; abilities are N(0, I). With `top`, half the ridge instead.
+        L1 penalty of the loadings; abilities are N(0, I). With `top`, half the ridge instead.
     top
-        Loadings that each item may have; None for as many as the L1 penalty leaves. The rule is
+        Most non-zero loadings of an item; None for as many as the L1 penalty leaves. This rule is
         not convex: the result is a local optimum.
     tolerance
-        Share by which the objective rises in a round, under which the search ends.
+        Relative rise of the objective in a round below which the search ends.
 
     Raises
     ------
@@ -392,86 +360,9 @@ def fit_sparse_factor(
         raise ValueError(
             f"penalty must be at least 0 and top in 1 to {n_dimensions}, got {penalty} and {top}"
         )
-    ability, items, value, search = _search(
-        counts, n_dimensions, (penalty, top), (tolerance, max_steps)
+    ability, items, value, steps, converged = _alternate(
+        counts, n_dimensions, penalty, top, tolerance=tolerance, max_steps=max_steps
     )
-    return _standardised_sparse(ability, items, value, search)
-
-
-def _search(
-    counts: Counts, size: int, rule: tuple[float, int | None], stop: tuple[float, int]
-) -> tuple[Tensor, _Items, float, tuple[int, bool]]:
-    """Items and models in turn, until the objective has settled."""
-    ability, items = _sparse_start(counts, size)
-    value, done, converged = -math.inf, 0, False
-    origin = ability.new_zeros(size), torch.eye(size).to(ability)
-    while done < stop[1] and not converged:
-        done += 1
-        items = _items_step(counts, ability, items, *rule)
-        ability = posterior_mode(counts, items.loading, items.intercept, origin)
-        fresh = _objective(counts, ability, items, *rule)
-        converged = fresh - value <= stop[0] * abs(fresh)
-        value = fresh
-    return ability, items, value, (done, converged)
-
-
-def _sparse_start(counts: Counts, size: int) -> tuple[Tensor, _Items]:
-    fit = fit_factor(counts, size, _RIDGE, tolerance=1e-2)
-    turned = fit.rotated("varimax") if size > 1 else fit
-    return turned.ability, _Items(turned.loading.clamp_min(0), turned.intercept)
-
-
-def _shrunk(loading: Tensor, penalty: Tensor, top: int | None) -> Tensor:
-    """Proximal map: the nearest loadings that the penalty, or the rule of the top k, allows."""
-    if top is None:
-        return (loading - penalty).clamp_min(0)
-    kept = (loading / (1 + penalty)).clamp_min(0)
-    weakest = kept.topk(top, dim=1).values[:, -1:]
-    return torch.where(kept >= weakest, kept, 0.0)
-
-
-def _items_step(
-    counts: Counts, ability: Tensor, items: _Items, penalty: float, top: int | None
-) -> _Items:
-    """Some accelerated proximal steps, of a length that each item's curvature allows."""
-    design = torch.cat([ability, torch.ones_like(ability[:, :1])], dim=1)
-    # A logistic likelihood bends by at most a quarter of that of least squares.
-    square = design.square() @ torch.ones_like(design[0])
-    most = torch.linalg.matrix_norm(design, ord=2).square() * counts.trials.max() / 4
-    bound = torch.minimum(counts.trials.T @ square / 4, most) + INTERCEPT_RIDGE
-    step = (1 / bound)[:, None]
-    at = ahead = torch.cat([items.loading, items.intercept[:, None]], dim=1)
-    middle, pace = items.intercept.mean(), 1.0
-    for _ in range(_INNER):
-        logit = design @ ahead.T
-        slope = (counts.right - counts.trials * torch.sigmoid(logit)).T @ design
-        slope[:, -1] -= INTERCEPT_RIDGE * (ahead[:, -1] - middle)
-        moved = ahead + step * slope
-        moved[:, :-1] = _shrunk(moved[:, :-1], penalty * step, top)
-        # Items that turn back start afresh, so that none overshoots [OC15].
-        back = ((ahead - moved) * (moved - at)).sum(1, keepdim=True) > 0
-        faster = (1 + (1 + 4 * pace * pace) ** 0.5) / 2
-        push = 0.0 if top is not None else (pace - 1) / faster
-        ahead = torch.where(back, moved, moved + push * (moved - at))
-        at, pace = moved, faster
-    return _Items(at[:, :-1], at[:, -1])
-
-
-def _objective(
-    counts: Counts, ability: Tensor, items: _Items, penalty: float, top: int | None
-) -> float:
-    logit = torch.addmm(items.intercept, ability, items.loading.T)
-    fit = counts.right * logit - counts.trials * torch.nn.functional.softplus(logit)
-    size = items.loading.sum() if top is None else items.loading.square().sum() / 2
-    off = items.intercept - items.intercept.mean()
-    prior = ability.square().sum() / 2 + INTERCEPT_RIDGE * off.square().sum() / 2
-    return float(fit.sum() - penalty * size - prior)
-
-
-def _standardised_sparse(
-    ability: Tensor, items: _Items, value: float, search: tuple[int, bool]
-) -> SparseFit:
-    """Abilities to mean 0 and variance 1; predictions stay."""
     middle, spread = ability.mean(0), ability.std(0, correction=0)
     spread = torch.where(spread > 0, spread, 1.0)
     loading = items.loading * spread
@@ -481,22 +372,130 @@ def _standardised_sparse(
         loading=loading[:, order],
         intercept=items.intercept + items.loading @ middle,
         objective=value,
-        iterations=search[0],
-        converged=search[1],
+        iterations=steps,
+        converged=converged,
     )
+
+
+class SparseFit(NamedTuple):
+    """N models and M items on K features, in descending order of explained variance."""
+
+    ability: Tensor
+    """θ, shape (N, K): mean 0 and variance 1 on each feature in use."""
+    loading: Tensor
+    """a ≥ 0, shape (M, K)."""
+    intercept: Tensor
+    """d, shape (M,)."""
+    objective: float
+    """Penalised log-likelihood at the estimates."""
+    iterations: int
+    converged: bool
+
+    def probability(self) -> Tensor:
+        """P(right) of every model on every item, shape (N, M)."""
+        return torch.sigmoid(torch.addmm(self.intercept, self.ability, self.loading.T))
+
+    @property
+    def density(self) -> float:
+        """Share of loadings above 0."""
+        return float((self.loading > 0).double().mean())
+
+
+class _SparseItems(NamedTuple):
+    loading: Tensor
+    intercept: Tensor
+
+
+def _alternate(
+    counts: Counts,
+    size: int,
+    penalty: float,
+    top: int | None,
+    *,
+    tolerance: float,
+    max_steps: int,
+) -> tuple[Tensor, _SparseItems, float, int, bool]:
+    """Update items and abilities in turn until the objective has settled.
+
+    Returns abilities, items, objective, number of rounds, and whether it has settled.
+    """
+    ability, items = _sparse_start(counts, size)
+    value, done, converged = -math.inf, 0, False
+    origin = ability.new_zeros(size), torch.eye(size).to(ability)
+    while done < max_steps and not converged:
+        done += 1
+        items = _items_step(counts, ability, items, penalty, top)
+        ability = posterior_mode(counts, items.loading, items.intercept, origin)
+        fresh = _sparse_objective(counts, ability, items, penalty, top)
+        converged = fresh - value <= tolerance * abs(fresh)
+        value = fresh
+    return ability, items, value, done, converged
+
+
+def _sparse_start(counts: Counts, size: int) -> tuple[Tensor, _SparseItems]:
+    fit = fit_factor(counts, size, _START_RIDGE, tolerance=1e-2)
+    rotated = fit.rotated("varimax") if size > 1 else fit
+    return rotated.ability, _SparseItems(rotated.loading.clamp_min(0), rotated.intercept)
+
+
+def _items_step(
+    counts: Counts, ability: Tensor, items: _SparseItems, penalty: float, top: int | None
+) -> _SparseItems:
+    """Accelerated proximal gradient steps, with a step length by each item's curvature."""
+    design = _with_ones(ability)
+    # The curvature of a logistic likelihood is at most a quarter of that of least squares.
+    square = design.square() @ torch.ones_like(design[0])
+    most = torch.linalg.matrix_norm(design, ord=2).square() * counts.trials.max() / 4
+    bound = torch.minimum(counts.trials.T @ square / 4, most) + INTERCEPT_RIDGE
+    step = (1 / bound)[:, None]
+    at = ahead = torch.cat([items.loading, items.intercept[:, None]], dim=1)
+    middle, pace = items.intercept.mean(), 1.0
+    for _ in range(_PROXIMAL_STEPS):
+        logit = design @ ahead.T
+        slope = (counts.right - counts.trials * torch.sigmoid(logit)).T @ design
+        slope[:, -1] -= INTERCEPT_RIDGE * (ahead[:, -1] - middle)
+        moved = ahead + step * slope
+        moved[:, :-1] = _shrunk(moved[:, :-1], penalty * step, top)
+        # Adaptive restart of items whose step reverses [OC15].
+        back = ((ahead - moved) * (moved - at)).sum(1, keepdim=True) > 0
+        faster = (1 + (1 + 4 * pace * pace) ** 0.5) / 2
+        push = 0.0 if top is not None else (pace - 1) / faster
+        ahead = torch.where(back, moved, moved + push * (moved - at))
+        at, pace = moved, faster
+    return _SparseItems(at[:, :-1], at[:, -1])
+
+
+def _shrunk(loading: Tensor, penalty: Tensor, top: int | None) -> Tensor:
+    """Proximal map of the L1 penalty, or of the ridge with `top` loadings kept."""
+    if top is None:
+        return (loading - penalty).clamp_min(0)
+    kept = (loading / (1 + penalty)).clamp_min(0)
+    weakest = kept.topk(top, dim=1).values[:, -1:]
+    return torch.where(kept >= weakest, kept, 0.0)
+
+
+def _sparse_objective(
+    counts: Counts, ability: Tensor, items: _SparseItems, penalty: float, top: int | None
+) -> float:
+    logit = torch.addmm(items.intercept, ability, items.loading.T)
+    fit = log_likelihood(counts.right, counts.trials, logit)
+    size = items.loading.sum() if top is None else items.loading.square().sum() / 2
+    off = items.intercept - items.intercept.mean()
+    prior = ability.square().sum() / 2 + INTERCEPT_RIDGE * off.square().sum() / 2
+    return float(fit.sum() - penalty * size - prior)
 
 
 def fit_factor_model(
     matrix: ResponseMatrix, counts: Counts, options: Mapping[str, Any], rng: np.random.Generator
 ) -> FactorFit:
-    """Fit so many dimensions, or as many as predict answers held out best.
+    """Factor model as a `FactorFit`, by default with the dimensions that predict best.
 
     Raises
     ------
     DesignError
-        More dimensions than models or items can tell apart, or options that are no numbers.
+        More dimensions than models or items can tell apart, or options that are not numbers.
     SelectionError
-        No such rotation.
+        Unknown rotation.
     """
     began = time.perf_counter()
     rotation = options.get("rotation", "none")
@@ -510,15 +509,34 @@ def fit_factor_model(
     found = fit_factor(counts, dimensions, ridge, rng=rng)
     fit = _record(matrix, counts, found)
     if fit.empty and dimensions == "auto":
-        # Held-out losses that differ by rounding alone chose dimensions that came out empty.
+        # Held-out losses that differ by rounding alone can choose empty dimensions.
         fewer = fit_factor(counts, fit.n_dimensions - len(fit.empty), found.ridge)
         fit = _record(matrix, counts, fewer._replace(choices=found.choices))
     fit = replace(fit, diagnostics=fit.diagnostics | run_facts(counts, began))
     if not fit.empty:
         return fit.rotated(rotation)
     note = f"{len(fit.empty)} of {fit.n_dimensions} dimensions explain nothing: fewer say as much"
-    turned = "" if rotation == "none" else f"; not turned by {rotation}"
-    return replace(fit, notes=(*fit.notes, note + turned))
+    unrotated = "" if rotation == "none" else f"; not turned by {rotation}"
+    return replace(fit, notes=(*fit.notes, note + unrotated))
+
+
+def score_on_factors(fit: FactorFit, matrix: ResponseMatrix, counts: Counts) -> FactorFit:
+    """Score other models on the items of a fit; `counts` are of the same items."""
+    known = _solution_of(fit, counts.right)
+    # With the prior of the fit, so that its own models would get their own abilities.
+    prior = (torch.zeros_like(known.prior_precision[0]), known.prior_precision)
+    found = known._replace(ability=posterior_mode(counts, known.loading, known.intercept, prior))
+    return replace(
+        fit,
+        models=matrix.models,
+        ability=as_array(found.ability),
+        ability_covariance=as_array(_ability_covariance(counts, found)),
+    )
+
+
+def _with_ones(ability: Tensor) -> Tensor:
+    """Design (N, K + 1) of the items' loadings and intercepts."""
+    return torch.cat([ability, torch.ones_like(ability[:, :1])], dim=1)
 
 
 def _record(matrix: ResponseMatrix, counts: Counts, found: FactorSolution) -> FactorFit:
@@ -542,21 +560,7 @@ def _record(matrix: ResponseMatrix, counts: Counts, found: FactorSolution) -> Fa
             "likelihood": "joint",
             "choices": [choice._asdict() for choice in found.choices],
         },
-        notes=(*counts.notes, FACTOR_NOTE, *_notes(found)),
-    )
-
-
-def score_on_factors(fit: FactorFit, matrix: ResponseMatrix, counts: Counts) -> FactorFit:
-    """Score other models on the items of a fit, which stay; `counts` are of the same items."""
-    known = _solution(fit, counts.right)
-    # Under the fit's own prior, so that its models would come out where they are.
-    prior = (torch.zeros_like(known.prior_precision[0]), known.prior_precision)
-    found = known._replace(ability=posterior_mode(counts, known.loading, known.intercept, prior))
-    return replace(
-        fit,
-        models=matrix.models,
-        ability=as_array(found.ability),
-        ability_covariance=as_array(_ability_covariance(counts, found)),
+        notes=(*counts.notes, FACTOR_NOTE, *_solution_notes(found)),
     )
 
 
@@ -578,25 +582,24 @@ def _ridge(options: Mapping[str, Any]) -> float | Literal["auto"]:
     return float(given)
 
 
-def _solution(fit: FactorFit, like: Tensor) -> FactorSolution:
+def _solution_of(fit: FactorFit, like: Tensor) -> FactorSolution:
     arrays = (fit.ability, fit.loading, fit.intercept, fit.correlation, fit.prior_precision)
     parts = (torch.from_numpy(x).to(like) for x in arrays)
     return FactorSolution(*parts, ridge=0.0, log_likelihood=0.0, iterations=0, converged=True)
 
 
 def _ability_covariance(counts: Counts, found: FactorSolution) -> Tensor:
-    """Of each model's posterior, items known; (N, K, K)."""
+    """Posterior covariance of each model, items taken as known, (N, K, K)."""
     chance = found.probability()
     return _inverse_information(counts, found.loading, chance, found.prior_precision)
 
 
 def _item_covariance(counts: Counts, found: FactorSolution) -> Tensor:
-    """Of each item's posterior, abilities known and the items found as a prior; (M, K+1, K+1)."""
-    items = torch.cat([found.loading, found.intercept[:, None]], dim=1)
-    spread = torch.atleast_2d(torch.cov(items.T)) + 1e-3 * torch.eye(items.shape[1]).to(items)
-    design = torch.cat([found.ability, torch.ones_like(found.ability[:, :1])], dim=1)
-    turned = Counts(counts.right.T, counts.trials.T)
-    return _inverse_information(turned, design, found.probability().T, torch.linalg.inv(spread))
+    """Posterior covariance of each item, abilities taken as known, (M, K + 1, K + 1)."""
+    transposed = Counts(counts.right.T, counts.trials.T)
+    precision = found.item_prior()[1]
+    design = _with_ones(found.ability)
+    return _inverse_information(transposed, design, found.probability().T, precision)
 
 
 def _inverse_information(counts: Counts, design: Tensor, chance: Tensor, prior: Tensor) -> Tensor:
@@ -606,7 +609,7 @@ def _inverse_information(counts: Counts, design: Tensor, chance: Tensor, prior: 
     return torch.linalg.inv((weight @ products).view(-1, k, k) + prior)
 
 
-def _notes(found: FactorSolution) -> list[str]:
+def _solution_notes(found: FactorSolution) -> list[str]:
     notes: list[str] = []
     if not found.converged:
         notes.append(not_converged(found.iterations))

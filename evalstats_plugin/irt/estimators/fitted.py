@@ -1,6 +1,9 @@
-"""From what an estimator found to an `IRTFit`: names, scale, standard errors, notes."""
-# PART fitted_groups - What a fit says of groups of models: each one's mean and spread of ability, with errors.
-# PART few_models - What too few models cannot tell of items, said in words.
+"""Marginal maximum likelihood fits as `IRTFit`, and what all estimators share to record a fit.
+
+* `fit_mml`: abilities integrated out, see `mml` and `information`
+* `irt_fit`: an `IRTFit` from the estimates of abilities, discriminations and intercepts
+* `difficulty_error`, `run_facts`, and notes that several estimators add
+"""
 
 # torch's stubs leave parts of these calls untyped.
 # pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
@@ -10,7 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -18,37 +21,30 @@ from torch import Tensor
 
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.errors import DesignError, few
-from evalstats_plugin.irt.estimators.grid import FEW, LOOSEST, named_groups
+from evalstats_plugin.irt.estimators.grid import FEW, LOOSEST, group_labels
 from evalstats_plugin.irt.estimators.information import Covariances, covariances, is_quick
-from evalstats_plugin.irt.estimators.items_integrated import items_integrated
 from evalstats_plugin.irt.estimators.mml import STEEPEST, Marginal, MmlOptions, fit_marginal
 from evalstats_plugin.irt.model.curves import Items
 from evalstats_plugin.irt.model.data import Counts, check_room
 from evalstats_plugin.irt.model.fit import IRTFit
 from evalstats_plugin.stats.arrays import FloatArray
 
-HARDLY_TOLD = 0.1
-"""Share of the variance of discriminations that answers tell, below which they are of little use.
-
-With 2 to 5 models and 100 or 500 simulated items it was 0 to .08, with 7 to 10 models .03 to .2,
-with 20 or more .1 to .3; estimates correlated with the truth by about its root.
-"""
-
-
-WIDE, FEW_MODELS = 0.6, 10
-"""A spread of log discriminations that so few models are not to be believed: with truth .3 and up
-to 10 models, estimates were .17 to .46."""
-
 
 def fit_mml(
     matrix: ResponseMatrix, counts: Counts, item_model: str, options: Mapping[str, Any]
 ) -> IRTFit:
-    """Marginal maximum likelihood, models integrated out."""
+    """Marginal maximum likelihood with abilities integrated out, as an `IRTFit`.
+
+    Raises
+    ------
+    DesignError
+        Every item is all right or all wrong and has no prior, or groups of models do not fit.
+    """
     began = time.perf_counter()
     settings = dict(options)
     std_errors, sandwich = settings.pop("std_errors", None), settings.pop("sandwich", False)
     if settings.get("groups") is not None:
-        settings["groups"] = named_groups(matrix.models, settings["groups"])
+        settings["groups"] = group_labels(matrix.models, settings["groups"])
     how = MmlOptions(
         common_slope=item_model in ("rasch", "1pl"), guessing=item_model == "3pl", **settings
     )
@@ -58,73 +54,27 @@ def fit_mml(
     found = fit_marginal(kept, how)
     wanted = is_quick(n, found) if std_errors is None else bool(std_errors)
     spread = covariances(found.answers, found, how, sandwich=sandwich) if wanted else None
-    notes = [*counts.notes, *_notes(found, kept)]
+    notes = [*counts.notes, *_search_notes(found, kept)]
     if not wanted:
         notes.append(
             "abilities' errors take items as known, and items have none: std_errors=True "
             "computes them"
         )
-    fit = with_groups(_marginal_fit(matrix, item_model, flat, found, spread), how, found, spread)
+    fit = _with_groups(_record(matrix, item_model, flat, found, spread), how, found, spread)
     return replace(
         fit,
         diagnostics=_diagnostics(counts, found, began) | {"prior": how.prior},
         hyperparameters=fit.hyperparameters | ({"upper": how.upper} if how.upper < 1 else {}),
         notes=(*fit.notes, *notes, *suspects_note(fit), *_flat_note(flat),
-               *(missing_errors_note(fit, m) if wanted else ())),
+               *(_missing_errors_note(fit, m) if wanted else ())),
     )  # fmt: skip
 
 
-def fit_mml_items(
-    matrix: ResponseMatrix, counts: Counts, item_model: str, options: Mapping[str, Any]
-) -> IRTFit:
-    """Marginal maximum likelihood, items integrated out."""
-    began = time.perf_counter()
-    settings: dict[str, Any] = {"kind": "2pl" if item_model == "2pl" else "rasch", **options}
-    found = items_integrated(counts, **settings)
-    m = len(found.discrimination)
-    one = found.item_covariance.diagonal(dim1=1, dim2=2).clamp_min(0).sqrt()
-    notes = [*counts.notes]
-    if not found.converged:
-        notes.append(not_converged(found.iterations))
-    if bool((found.extreme != 0).any()):
-        notes.append("models all right or all wrong: abilities as if half an item were otherwise")
-    fit = IRTFit(
-        item_model=item_model,
-        estimator="mml-items",
-        models=matrix.models,
-        item_ids=matrix.item_ids,
-        tasks=matrix.tasks,
-        ability=as_array(found.ability),
-        ability_covariance=as_array(found.covariance),
-        discrimination=as_array(found.discrimination),
-        difficulty=as_array(found.difficulty),
-        guessing=np.zeros(m),
-        discrimination_std_error=as_array(one[:, 0]),
-        difficulty_std_error=as_array(found.difficulty_std_error),
-        guessing_std_error=np.full(m, np.nan),
-        item_covariance=as_array(found.item_covariance),
-        identification="abilities sum to 0",
-        hyperparameters=dict(found.hyperparameters),
-        diagnostics={
-            "iterations": found.iterations,
-            "converged": found.converged,
-            "log_likelihood": found.log_likelihood,
-            **run_facts(counts, began),
-        },
-    )
-    return replace(fit, notes=(*notes, *suspects_note(fit), *discriminations_note(fit)))
-
-
-def as_array(tensor: Tensor) -> FloatArray:
-    """Copy to the host, as float64."""
-    return tensor.detach().to("cpu", torch.float64).numpy()
-
-
 def _varied_items(counts: Counts) -> tuple[Counts, FloatArray | None]:
-    """Set aside items that all models got right, or wrong: their likelihood has no maximum.
+    """Set aside items all right or all wrong: their likelihood has no maximum.
 
-    Returned with them is, of these, the logit of wrong as if half an answer were otherwise, shape
-    (M,), and NaN of the others.
+    Returns the other items, and the difficulty logit of the items set aside as if half an answer
+    were otherwise, shape (M,), NaN for the others; None where no item is set aside.
     """
     right, trials = counts.right.sum(dim=0), counts.trials.sum(dim=0)
     flat = (right == 0) | (right == trials)
@@ -141,7 +91,7 @@ def _varied_items(counts: Counts) -> tuple[Counts, FloatArray | None]:
     return kept, as_array(torch.where(flat, as_if_half, torch.nan))
 
 
-def _marginal_fit(
+def _record(
     matrix: ResponseMatrix,
     item_model: str,
     flat: FloatArray | None,
@@ -150,7 +100,7 @@ def _marginal_fit(
 ) -> IRTFit:
     m = len(matrix.item_ids)
     kept = np.ones(m, dtype=bool) if flat is None else np.isnan(flat)
-    values = _on_scale(found.items, spread, rasch=item_model == "rasch")
+    values = _item_parameters(found.items, spread, rasch=item_model == "rasch")
 
     def full(part: FloatArray, fill: float = np.nan) -> FloatArray:
         whole = np.full((m, *part.shape[1:]), fill)
@@ -179,12 +129,14 @@ def _marginal_fit(
         guessing_std_error=full(values["guessing_std_error"]),
         item_covariance=None if spread is None else full(values["covariance"]),
         identification=f"ability ~ {scale}",
-        hyperparameters={"ability_mean": 0.0, **variance, **_prior(found)},
+        hyperparameters={"ability_mean": 0.0, **variance, **_prior_moments(found)},
     )
 
 
-def _on_scale(items: Items, spread: Covariances | None, *, rasch: bool) -> dict[str, FloatArray]:
-    """Parameters as they are reported, with standard errors by the delta method."""
+def _item_parameters(
+    items: Items, spread: Covariances | None, *, rasch: bool
+) -> dict[str, FloatArray]:
+    """Item parameters on the reported scale, with standard errors by the delta method."""
     a, d = as_array(items.slope), as_array(items.intercept)
     a = np.ones_like(a) if rasch else a
     a = np.where(a == 0, np.finfo(float).tiny, a)
@@ -206,13 +158,6 @@ def _on_scale(items: Items, spread: Covariances | None, *, rasch: bool) -> dict[
     return values | {"covariance": of_items}
 
 
-def difficulty_error(a: FloatArray, d: FloatArray, covariance: FloatArray) -> FloatArray:
-    """Of b = -d/a, given the covariance (M, 2 or 3, ...) of a and d, by the delta method."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        toward = np.stack([d / a**2, -1 / a], axis=1)
-        return np.sqrt(np.einsum("mp,mpr,mr->m", toward, covariance[:, :2, :2], toward))
-
-
 def _abilities(
     found: Marginal, spread: Covariances | None, *, rasch: bool
 ) -> tuple[FloatArray, FloatArray, dict[str, float]]:
@@ -228,13 +173,13 @@ def _abilities(
         shared = as_array(spread.with_slope)
         cross = slope * np.outer(shared[:-1], mean)
         covariance = covariance + cross + cross.T + shared[-1] * np.outer(mean, mean)
-        # Below 0 where what is known of the slope is not definite: no error.
+        # NaN where the variance is below 0 because the information is not positive definite.
         with np.errstate(invalid="ignore"):
             sizes["ability_variance_std_error"] = float(2 * slope * np.sqrt(shared[-1]))
     return slope * mean, covariance, sizes
 
 
-def _prior(found: Marginal) -> dict[str, Any]:
+def _prior_moments(found: Marginal) -> dict[str, Any]:
     if found.prior is None:
         return {}
     sd = found.prior.factor.square().sum(dim=1).sqrt()
@@ -243,43 +188,27 @@ def _prior(found: Marginal) -> dict[str, Any]:
     return {f"item_{name}": {"mean": mean[k], "sd": float(sd[k])} for k, name in enumerate(names)}
 
 
-def run_facts(counts: Counts, began: float) -> dict[str, Any]:
-    """How long a fit took, and on what."""
-    return {
-        "seconds": time.perf_counter() - began,
-        "device": str(counts.right.device),
-        "dtype": str(counts.right.dtype).removeprefix("torch."),
-    }
-
-
 def _diagnostics(counts: Counts, found: Marginal, began: float) -> dict[str, Any]:
     return {
-        "iterations": found.found.steps,
-        "converged": bool(found.found.converged),
-        "last_change": found.found.change,
+        "iterations": found.search.steps,
+        "converged": bool(found.search.converged),
+        "last_change": found.search.change,
         "log_likelihood": found.log_likelihood,
         "n_nodes": len(found.nodes.at),
-        "node_spacing": found.looseness,
+        "node_spacing": found.node_spacing,
         **run_facts(counts, began),
     }
 
 
-def not_converged(steps: int) -> str:
-    """Note on a search that ran out of steps."""
-    return (
-        f"not converged after {steps} steps: these are the last estimates. Allow more steps "
-        "(option max_steps or max_iter), or take item model rasch, or an item prior"
-    )
-
-
-def _notes(found: Marginal, counts: Counts) -> list[str]:
+def _search_notes(found: Marginal, counts: Counts) -> list[str]:
     notes: list[str] = []
-    if not found.found.converged:
-        notes.append(not_converged(found.found.steps))
-    if found.looseness > LOOSEST:
+    if not found.search.converged:
+        notes.append(not_converged(found.search.steps))
+    if found.node_spacing > LOOSEST:
         notes.append(
-            f"{len(found.nodes.at)} nodes are {found.looseness:.1f} posterior standard deviations "
-            f"apart, expected {LOOSEST:g} or less: take more, or leave the choice to the data"
+            f"{len(found.nodes.at)} nodes are {found.node_spacing:.1f} posterior standard "
+            f"deviations apart, expected {LOOSEST:g} or less: take more, or leave the choice to "
+            "the data"
         )
     steep = int((found.items.slope.abs() >= STEEPEST).sum())
     if steep:
@@ -288,12 +217,6 @@ def _notes(found: Marginal, counts: Counts) -> list[str]:
             f"discrimination is held at {STEEPEST:g}: an item prior keeps it finite"
         )
     return notes
-
-
-def suspects_note(fit: IRTFit) -> list[str]:
-    """Count items that abler models get right less often."""
-    wrong = int((fit.discrimination < 0).sum())
-    return [f"{wrong} items have negative discrimination: look at their labels"] if wrong else []
 
 
 def _flat_note(flat: FloatArray | None) -> list[str]:
@@ -305,16 +228,29 @@ def _flat_note(flat: FloatArray | None) -> list[str]:
     ]
 
 
-def with_groups(
+def _missing_errors_note(fit: IRTFit, n_estimated: int) -> list[str]:
+    """Note on estimated items whose standard errors are NaN because the likelihood is flat."""
+    errors = [fit.difficulty_std_error]
+    errors += [] if fit.item_model == "rasch" else [fit.discrimination_std_error]
+    whole = int(np.isfinite(errors).all(axis=0).sum())
+    if whole == n_estimated:
+        return []
+    return [
+        f"{n_estimated - whole} items have no standard error of difficulty or discrimination: "
+        "answers hardly tell them. Take an item prior (option prior), or estimator mml-items"
+    ]
+
+
+def _with_groups(
     fit: IRTFit, options: MmlOptions, found: Marginal, spread: Covariances | None
 ) -> IRTFit:
-    """Add ``hyperparameters["groups"]``: mean, sd, their errors, and the number of models."""
+    """Add ``hyperparameters["groups"]``: number of models, mean and sd with standard errors."""
     if found.groups is None or options.groups is None:
         return fit
     names, index = options.groups
     unit = float(found.items.slope[0]) if fit.item_model == "rasch" else 1.0
     mean, sd = (unit * x.cpu().numpy() for x in (found.groups.mean, found.groups.sd))
-    mean_error, sd_error = _errors(fit, mean, sd, unit, spread)
+    mean_error, sd_error = _group_errors(fit, mean, sd, unit, spread)
     count = np.bincount(index)
     rows: dict[str, Any] = {
         name: {
@@ -337,16 +273,17 @@ def with_groups(
     )
 
 
-def _errors(
+def _group_errors(
     fit: IRTFit, mean: FloatArray, sd: FloatArray, unit: float, spread: Covariances | None
 ) -> tuple[FloatArray, FloatArray]:
-    """Standard errors of means and sds, NaN where none were computed; the first group has none."""
+    """Standard errors of group means and sds: NaN if not computed, 0 for the first group."""
     none = np.full(len(mean), np.nan)
     if spread is None or spread.groups is None:
         return none, none
     covariance = spread.groups.cpu().numpy()
     g = len(mean) - 1
-    # Of mean and log sd, on the scale of the first group; the scale itself may be a parameter.
+    # Delta method from mean and log sd, relative to the first group; in a Rasch model its scale
+    # is a parameter, the last one.
     by = np.zeros((2 * g, len(covariance)))
     by[:g, :g], by[g:, g : 2 * g] = unit * np.eye(g), np.diag(sd[1:])
     if fit.item_model == "rasch":
@@ -355,36 +292,80 @@ def _errors(
     return np.concatenate([[0.0], error[:g]]), np.concatenate([[0.0], error[g:]])
 
 
-def discriminations_note(fit: IRTFit) -> list[str]:
-    """Say how much of the discriminations is known, for a 2PL with items integrated out."""
-    if fit.item_model != "2pl":
-        return []
-    n, known = len(fit.models), fit.hyperparameters
-    spread = float(known.get("log_discrimination_sd", known.get("discrimination_sd", 0.0)))
-    if n <= FEW_MODELS and spread > WIDE:
-        return [
-            f"discriminations spread widely (sd {spread:.2f}), on the word of {n} models, which "
-            "can hardly tell steep items from easy or hard ones: compare with item model rasch"
-        ]
-    own = float(np.mean(np.square(fit.discrimination_std_error)))
-    told = float(np.var(fit.discrimination))
-    share = told / (told + own) if told + own > 0 else 0.0
-    if share >= HARDLY_TOLD:
-        return []
-    return [
-        f"{n} models tell hardly anything of discriminations ({share:.0%} of their variance): each "
-        "is near what all items have in common, and item model rasch says as much"
-    ]
+RaschOr2PL = Literal["rasch", "2pl"]
+"""Item models of the estimators that fit abilities and items together."""
 
 
-def missing_errors_note(fit: IRTFit, n_estimated: int) -> list[str]:
-    """Count items that a likelihood was maximised for, but is flat at, so that errors are NaN."""
-    errors = [fit.difficulty_std_error]
-    errors += [] if fit.item_model == "rasch" else [fit.discrimination_std_error]
-    whole = int(np.isfinite(errors).all(axis=0).sum())
-    if whole == n_estimated:
-        return []
-    return [
-        f"{n_estimated - whole} items have no standard error of difficulty or discrimination: "
-        "answers hardly tell them. Take an item prior (option prior), or estimator mml-items"
-    ]
+class Estimates(NamedTuple):
+    """Estimates of N abilities and M items, where P(right) = 1 / (1 + exp(-(aθ + d)))."""
+
+    ability: FloatArray
+    """Shape (N,)."""
+    covariance: FloatArray
+    """Shape (N, N)."""
+    discrimination: FloatArray
+    """Shape (M,)."""
+    intercept: FloatArray
+    """Shape (M,)."""
+    item_covariance: FloatArray
+    """Shape (M, 2, 2), of discrimination and intercept."""
+
+
+def irt_fit(matrix: ResponseMatrix, found: Estimates, *, item_model: str, **rest: Any) -> IRTFit:
+    """Record estimates, with difficulties -d / a and their errors; `rest` are other fields."""
+    # A discrimination of 0 would divide by 0: such an item gets an extreme difficulty.
+    a = np.where(found.discrimination == 0, np.finfo(float).tiny, found.discrimination)
+    d, covariance = found.intercept, found.item_covariance
+    none = np.full(len(a), np.nan)
+    fit = IRTFit(
+        item_model=item_model,
+        models=matrix.models,
+        item_ids=matrix.item_ids,
+        tasks=matrix.tasks,
+        ability=found.ability,
+        ability_covariance=found.covariance,
+        discrimination=a,
+        difficulty=-d / a,
+        guessing=np.zeros(len(a)),
+        discrimination_std_error=(none if item_model == "rasch" else np.sqrt(covariance[:, 0, 0])),
+        difficulty_std_error=difficulty_error(a, d, covariance),
+        guessing_std_error=none,
+        item_covariance=covariance,
+        **rest,
+    )
+    return replace(fit, notes=(*fit.notes, *suspects_note(fit)))
+
+
+def difficulty_error(a: FloatArray, d: FloatArray, covariance: FloatArray) -> FloatArray:
+    """Standard error of b = -d/a by the delta method, from covariances of (a, d, …) (M, p, p)."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        toward = np.stack([d / a**2, -1 / a], axis=1)
+        return np.sqrt(np.einsum("mp,mpr,mr->m", toward, covariance[:, :2, :2], toward))
+
+
+def suspects_note(fit: IRTFit) -> list[str]:
+    """Note on items that more able models get right less often."""
+    wrong = int((fit.discrimination < 0).sum())
+    return [f"{wrong} items have negative discrimination: look at their labels"] if wrong else []
+
+
+def not_converged(steps: int) -> str:
+    """Note on a search that reached its most steps."""
+    return (
+        f"not converged after {steps} steps: these are the last estimates. Allow more steps "
+        "(option max_steps or max_iter), or take item model rasch, or an item prior"
+    )
+
+
+def run_facts(counts: Counts, began: float) -> dict[str, Any]:
+    """Diagnostics of a run: seconds since `began`, device and dtype."""
+    return {
+        "seconds": time.perf_counter() - began,
+        "device": str(counts.right.device),
+        "dtype": str(counts.right.dtype).removeprefix("torch."),
+    }
+
+
+def as_array(tensor: Tensor) -> FloatArray:
+    """Copy a tensor to the host, as float64."""
+    return tensor.detach().to("cpu", torch.float64).numpy()

@@ -1,6 +1,11 @@
-"""What can be frozen: models on given items, and items among given models."""
-# PART scores - Abilities of models on items that are fitted already.
-# PART holdout - How well does a fit predict what it has not seen? Two-stage fits, and what their errors are.
+"""Models scored on known items, items placed among known models, and held-out predictions.
+
+* `score`: abilities of models on known items
+* `fit_curves`: a one-dimensional fit that places other models and items; `Fitted` is its protocol,
+  which factor models satisfy too
+* `predict_held_out`, `score_held_out`, `calibration`: how well a fit predicts cells that it has not
+  seen; `unseen_accuracy`: accuracy of new models on items that they have not seen
+"""
 
 # torch's stubs leave parts of these calls untyped.
 # pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
@@ -19,6 +24,7 @@ from scipy import special
 from torch import Tensor
 
 from evalstats_plugin.errors import DesignError
+from evalstats_plugin.irt.estimators.fitted import as_array
 from evalstats_plugin.irt.estimators.grid import (
     arrange,
     even_nodes,
@@ -26,176 +32,38 @@ from evalstats_plugin.irt.estimators.grid import (
     moments,
     posterior_widths,
 )
-from evalstats_plugin.irt.estimators.item_population import Points, Population, points
-from evalstats_plugin.irt.estimators.items_integrated import ItemsIntegratedFit, items_integrated
+from evalstats_plugin.irt.estimators.item_population import Points, points
+from evalstats_plugin.irt.estimators.items_integrated import items_integrated, population_of
 from evalstats_plugin.irt.model.curves import Items, curves
 from evalstats_plugin.irt.model.data import Counts
 from evalstats_plugin.irt.model.masks import Split
-from evalstats_plugin.runtime.workers import mapped
+from evalstats_plugin.runtime.workers import parallel_map
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
 from evalstats_plugin.stats.interval import tail_probability
 
-# Abilities at which the response curves are tabulated, and how far out, in standard deviations.
+ScoreMethod = Literal["eap", "map", "ml", "wle"]
+
+Estimator: TypeAlias = Callable[[Counts], "Fitted | Tensor"]
+"""Fits counts. One that returns P(right) itself, (N, M), gets trained and exposed cells at once."""
+
+FARTHEST = 20.0
+"""Bound of abilities in `score`, whose likelihood may have no maximum."""
+
+# Nodes at which the curves of `CurvesFit` are tabulated, and their reach in standard deviations.
 _NODES, _REACH = 241, 6.0
 
+# Points and weights of a standard normal, exact for polynomials up to the fifth degree.
+_NORMAL = ((-math.sqrt(3), 1 / 6), (0.0, 2 / 3), (math.sqrt(3), 1 / 6))
 
+# Smallest standard deviation of abilities, for models that hardly differ.
+_NARROWEST = 0.05
+
+# Largest array of items × points.
 _BLOCK = 2**22
 
 
-# Points of a standard normal, with their shares: exact for polynomials up to the fifth degree.
-_NORMAL = ((-math.sqrt(3), 1 / 6), (0.0, 2 / 3), (math.sqrt(3), 1 / 6))
-
-
-# Least standard deviation of abilities, for models that hardly differ.
-_NARROWEST = 0.05
-
-
-ScoreMethod = Literal["eap", "map", "ml", "wle"]
-
-
-FARTHEST = 20.0
-
-
-Estimator: TypeAlias = Callable[[Counts], "Fitted | Tensor"]
-"""Fits counts. One that gives P(right) itself, (N, M), gets trained and exposed cells at once."""
-
-
-class Fitted(Protocol):
-    """A fit that can place other models on its items, and other items among its models."""
-
-    def probability(self) -> Tensor:
-        """P(right) of its models on its items, shape (N, M)."""
-        ...
-
-    def for_models(self, counts: Counts) -> Any:
-        """The same items, with models placed by their answers, shape (n, M)."""
-        ...
-
-    def for_items(self, counts: Counts) -> Any:
-        """The same models, with items placed by their answers, shape (N, m)."""
-        ...
-
-    def crossed(self, other: Any) -> Any:
-        """These models on the items of another."""
-        ...
-
-
-@dataclass(frozen=True, eq=False)
-class CurvesFit:
-    """Models and items of one dimension, each with its posterior.
-
-    Items are response curves, averaged over their posteriors: what is not known of an item makes
-    its curve flatter.
-    """
-
-    ability: Tensor
-    """Posterior mean of each model, shape (N,)."""
-    weight: Tensor | None
-    """Posterior of each model over `nodes`, shape (N, Q); None where the ability is a parameter."""
-    curve: Tensor
-    """P(right) at the nodes, shape (Q, M)."""
-    exact: Tensor
-    """P(right), averaged over the errors of abilities, shape (N, M), where they are parameters."""
-    std_error: Tensor
-    """Of those abilities, shape (N,)."""
-    nodes: Tensor
-    points: Points
-    log_prior: Tensor
-    """Of the items' points."""
-
-    def probability(self) -> Tensor:
-        """P(right), shape (N, M)."""
-        return self.exact if self.weight is None else self.weight @ self.curve
-
-    def for_models(self, counts: Counts) -> CurvesFit:
-        """Models under a normal prior with mean and spread of the models of the fit."""
-        # Beyond these a curve would be worth an infinite surprise.
-        curve = self.curve.clamp(1e-12, 1 - 1e-12)
-        log_odds, log_wrong = torch.logit(curve).T, torch.log1p(-curve).T
-        spread = self.ability.std(correction=1).clamp_min(_NARROWEST)
-        prior = -0.5 * ((self.nodes - self.ability.mean()) / spread) ** 2
-        weight = torch.softmax(counts.right @ log_odds + counts.trials @ log_wrong + prior, dim=1)
-        return replace(self, ability=weight @ self.nodes, weight=weight)
-
-    def for_items(self, counts: Counts) -> CurvesFit:
-        """Items under the population of the items of the fit, placed as if abilities were known."""
-        models = self.ability, self.std_error
-        curve, exact = _curves(counts, models, self.nodes, self.points, self.log_prior)
-        return replace(self, curve=curve, exact=exact)
-
-    def crossed(self, other: CurvesFit) -> CurvesFit:
-        """These models on the items of another."""
-        return replace(other, ability=self.ability, weight=self.weight)
-
-
-def fit_curves(counts: Counts, kind: str = "2pl", *, max_iter: int = 200) -> CurvesFit:
-    """Fit with items integrated out, and keep what places models and items later.
-
-    `kind` is ``"rasch"``, ``"2pl"`` or ``"2pl-signed"``; see `items_integrated`.
-    """
-    known: Any = kind
-    found = items_integrated(counts, known, max_iter=max_iter)
-    population = _population(found, kind)
-    grid = points(population, found.ability, counts.trials.amax(1))
-    log_prior = population.log_density(grid.x1, grid.x2) + grid.log_area
-    spread = found.ability.std(correction=1).clamp_min(_NARROWEST)
-    width = _REACH * float(spread)
-    nodes = found.ability.mean() + torch.linspace(-width, width, _NODES).to(found.ability)
-    std_error = found.covariance.diagonal().sqrt()
-    curve, exact = _curves(counts, (found.ability, std_error), nodes, grid, log_prior)
-    return CurvesFit(found.ability, None, curve, exact, std_error, nodes, grid, log_prior)
-
-
-def _population(found: ItemsIntegratedFit, kind: str) -> Population:
-    """The population of items, from its hyper-parameters by name."""
-    by_name, known = found.hyperparameters, kind
-    first = "intercept" if kind == "2pl-signed" else "difficulty"
-    values = [by_name[f"{first}_mean"], math.log(by_name[f"{first}_sd"])]
-    if kind != "rasch":
-        second = "discrimination" if kind == "2pl-signed" else "log_discrimination"
-        spread, correlation = by_name[f"{second}_sd"], by_name["correlation"]
-        own = spread * math.sqrt(max(1 - correlation**2, 1e-12))
-        values += [float(kind == "2pl-signed"), correlation * spread / by_name[f"{first}_sd"]]
-        values += [math.log(max(own, 1e-6))]
-    population: Any = known
-    return Population(population, found.ability.new_tensor(values))
-
-
-def _curves(
-    counts: Counts, models: tuple[Tensor, Tensor], nodes: Tensor, grid: Points, log_prior: Tensor
-) -> tuple[Tensor, Tensor]:
-    """P(right) at the nodes (Q, m) and of the models (N, m), by each item's posterior.
-
-    `models` are abilities and their standard errors.
-    """
-    ability, std_error = models
-    logit = ability[:, None] * grid.discrimination + grid.intercept
-    level = torch.nn.functional.softplus(logit)
-    there = torch.sigmoid(nodes[:, None] * grid.discrimination + grid.intercept)
-    here = torch.zeros_like(logit)
-    for z, share in _NORMAL:
-        at = ability + z * std_error
-        here += share * torch.sigmoid(at[:, None] * grid.discrimination + grid.intercept)
-    curve, exact = [], []
-    step = max(1, _BLOCK // len(grid.x1))
-    for right, trials in zip(
-        counts.right.split(step, 1), counts.trials.split(step, 1), strict=True
-    ):
-        weight = torch.softmax(right.T @ logit - trials.T @ level + log_prior, dim=1)
-        curve.append(there @ weight.T)
-        exact.append(here @ weight.T)
-    return torch.cat(curve, dim=1), torch.cat(exact, dim=1)
-
-
-class AbilityScores(NamedTuple):
-    """Both of shape (N,), on the scale on which abilities are N(0, 1)."""
-
-    ability: Tensor
-    std_error: Tensor
-
-
 def score(counts: Counts, items: Items, method: ScoreMethod = "eap") -> AbilityScores:
-    """Estimate abilities, items being known.
+    """Estimate abilities on known items.
 
     ``"eap"`` and ``"map"`` are mean and mode of the posterior under a standard normal ability,
     ``"ml"`` has no prior and is infinite for models all right or all wrong, ``"wle"`` is Warm's
@@ -203,7 +71,7 @@ def score(counts: Counts, items: Items, method: ScoreMethod = "eap") -> AbilityS
     """
     answers = arrange(counts)
     nodes = even_nodes(-6, 6, 61, counts.right)
-    # The grid follows the posteriors, whose centres are seen better on each finer one.
+    # The grid follows the posteriors, which each finer grid locates better.
     seen = posterior_widths(answers, items, nodes)
     for _ in range(4):
         better = fitting_nodes(nodes, seen.mean, seen.sd)
@@ -215,6 +83,13 @@ def score(counts: Counts, items: Items, method: ScoreMethod = "eap") -> AbilityS
     if method == "eap":
         return AbilityScores(mean, variance.sqrt())
     return _root(counts, items, mean, method)
+
+
+class AbilityScores(NamedTuple):
+    """Abilities on the scale on which they are N(0, 1), both of shape (N,)."""
+
+    ability: Tensor
+    std_error: Tensor
 
 
 def _root(counts: Counts, items: Items, start: Tensor, method: ScoreMethod) -> AbilityScores:
@@ -234,7 +109,7 @@ def _root(counts: Counts, items: Items, start: Tensor, method: ScoreMethod) -> A
             bend = curve.bend * items.slope[:, None].square()
             gradient = gradient + (trials * bend * odds).sum(dim=0) / (2 * information)
         step = (gradient / information.clamp_min(1e-12)).nan_to_num(0.0)
-        # Where steps turn back they shorten, so that no two points are visited in turn for ever.
+        # Steps that reverse are shortened, so that the iteration does not cycle.
         longest = torch.where(step * before < 0, longest / 2, longest)
         before = step.clamp(-longest, longest)
         at = (at + before).clamp(-FARTHEST, FARTHEST)
@@ -249,43 +124,130 @@ def _root(counts: Counts, items: Items, start: Tensor, method: ScoreMethod) -> A
     return AbilityScores(at, information.rsqrt())
 
 
-class HoldoutScores(NamedTuple):
-    """Of predictions of the cells held out; each trial counts once."""
+def fit_curves(counts: Counts, kind: str = "2pl", *, max_iter: int = 200) -> CurvesFit:
+    """Fit with items integrated out, and keep what is needed to place models and items.
 
-    auc: float
-    """Chance that a right answer was given a higher P than a wrong one, ties half; NaN where all
-    are right or all wrong."""
-    log_loss: float
-    """Per trial, in nats; infinite where what was sure did not happen."""
-    brier: float
-    """Mean squared error of P, per trial."""
-    n_cells: int
-
-
-class Calibration(NamedTuple):
-    """Cells in groups of rising P, each array of shape (bins,)."""
-
-    predicted: FloatArray
-    observed: FloatArray
-    std_error: FloatArray
-    """Of `observed`, if the predictions are true."""
-    n_cells: IntArray
+    `kind` is ``"rasch"``, ``"2pl"`` or ``"2pl-signed"``; see `items_integrated`.
+    """
+    known: Any = kind
+    found = items_integrated(counts, known, max_iter=max_iter)
+    population = population_of(found, known)
+    grid = points(population, found.ability, counts.trials.amax(1))
+    log_prior = population.log_density(grid.x1, grid.x2) + grid.log_area
+    spread = found.ability.std(correction=1).clamp_min(_NARROWEST)
+    width = _REACH * float(spread)
+    nodes = found.ability.mean() + torch.linspace(-width, width, _NODES).to(found.ability)
+    std_error = found.covariance.diagonal().sqrt()
+    curve, exact = _curves(
+        counts, found.ability, std_error, nodes=nodes, grid=grid, log_prior=log_prior
+    )
+    return CurvesFit(found.ability, None, curve, exact, std_error, nodes, grid, log_prior)
 
 
-class Accuracy(NamedTuple):
-    """Predicted shares of right answers on items not seen, each of shape (n,)."""
+@dataclass(frozen=True, eq=False)
+class CurvesFit:
+    """A one-dimensional fit with posteriors of models and items.
 
-    estimate: FloatArray
-    low: FloatArray
-    high: FloatArray
-    excess: float
-    """Standard deviation of the prediction's error beyond the chance of single answers."""
-    n_calibration: int
-    """Models on which that was measured."""
+    Items are response curves averaged over their posteriors: uncertainty about an item makes its
+    curve flatter.
+    """
+
+    ability: Tensor
+    """Posterior mean or estimate of each model, shape (N,)."""
+    weight: Tensor | None
+    """Posterior of each model over `nodes`, (N, Q); None where abilities are parameters."""
+    curve: Tensor
+    """P(right) at the nodes, shape (Q, M)."""
+    exact: Tensor
+    """P(right) averaged over the errors of abilities, (N, M), where these are parameters."""
+    std_error: Tensor
+    """Standard errors of abilities that are parameters, shape (N,)."""
+    nodes: Tensor
+    points: Points
+    log_prior: Tensor
+    """Log prior weights of the items' points."""
+
+    def probability(self) -> Tensor:
+        """P(right), shape (N, M)."""
+        return self.exact if self.weight is None else self.weight @ self.curve
+
+    def for_models(self, counts: Counts) -> CurvesFit:
+        """Other models, under a normal prior with mean and sd of the models of the fit."""
+        # Keeps logarithms finite.
+        curve = self.curve.clamp(1e-12, 1 - 1e-12)
+        log_odds, log_wrong = torch.logit(curve).T, torch.log1p(-curve).T
+        spread = self.ability.std(correction=1).clamp_min(_NARROWEST)
+        prior = -0.5 * ((self.nodes - self.ability.mean()) / spread) ** 2
+        weight = torch.softmax(counts.right @ log_odds + counts.trials @ log_wrong + prior, dim=1)
+        return replace(self, ability=weight @ self.nodes, weight=weight)
+
+    def for_items(self, counts: Counts) -> CurvesFit:
+        """Other items, under the fit's population of items, abilities taken as known."""
+        curve, exact = _curves(
+            counts,
+            self.ability,
+            self.std_error,
+            nodes=self.nodes,
+            grid=self.points,
+            log_prior=self.log_prior,
+        )
+        return replace(self, curve=curve, exact=exact)
+
+    def crossed(self, other: CurvesFit) -> CurvesFit:
+        """These models on the items of another fit."""
+        return replace(other, ability=self.ability, weight=self.weight)
+
+
+def _curves(
+    counts: Counts,
+    ability: Tensor,
+    std_error: Tensor,
+    *,
+    nodes: Tensor,
+    grid: Points,
+    log_prior: Tensor,
+) -> tuple[Tensor, Tensor]:
+    """P(right) at the nodes (Q, m) and of the models (N, m), averaged over items' posteriors."""
+    logit = ability[:, None] * grid.discrimination + grid.intercept
+    level = torch.nn.functional.softplus(logit)
+    there = torch.sigmoid(nodes[:, None] * grid.discrimination + grid.intercept)
+    here = torch.zeros_like(logit)
+    for z, share in _NORMAL:
+        at = ability + z * std_error
+        here += share * torch.sigmoid(at[:, None] * grid.discrimination + grid.intercept)
+    curve, exact = [], []
+    step = max(1, _BLOCK // len(grid.x1))
+    for right, trials in zip(
+        counts.right.split(step, 1), counts.trials.split(step, 1), strict=True
+    ):
+        weight = torch.softmax(right.T @ logit - trials.T @ level + log_prior, dim=1)
+        curve.append(there @ weight.T)
+        exact.append(here @ weight.T)
+    return torch.cat(curve, dim=1), torch.cat(exact, dim=1)
+
+
+class Fitted(Protocol):
+    """Protocol of fits that can place other models on their items, and items among their models."""
+
+    def probability(self) -> Tensor:
+        """P(right) of its models on its items, shape (N, M)."""
+        ...
+
+    def for_models(self, counts: Counts) -> Any:
+        """Other models on the same items, from counts of shape (n, M)."""
+        ...
+
+    def for_items(self, counts: Counts) -> Any:
+        """The same models on other items, from counts of shape (N, m)."""
+        ...
+
+    def crossed(self, other: Any) -> Any:
+        """These models on the items of another fit."""
+        ...
 
 
 def predict_held_out(estimator: Estimator, counts: Counts, split: Split) -> FloatArray:
-    """P(right) of all cells, shape (N, M), from those trained on and exposed alone.
+    """Predict P(right) of all cells, shape (N, M), from trained and exposed cells only.
 
     Raises
     ------
@@ -296,28 +258,46 @@ def predict_held_out(estimator: Estimator, counts: Counts, split: Split) -> Floa
     train, exposed = (torch.from_numpy(part).to(device) for part in (split.train, split.exposed))
     models, items = train.any(1), train.any(0)
     _check_exposed(split)
-    fitted = estimator(_part(counts, train, models, items))
+    fitted = estimator(_selected(counts, train, models, items))
     if isinstance(fitted, Tensor):
         if bool(exposed.any()):
             every = torch.ones_like(models), torch.ones_like(items)
-            found = estimator(_part(counts, train | exposed, *every))
-            return _numpy(found if isinstance(found, Tensor) else found.probability())
-        return _numpy(fitted)
+            found = estimator(_selected(counts, train | exposed, *every))
+            return as_array(found if isinstance(found, Tensor) else found.probability())
+        return as_array(fitted)
     found = torch.empty_like(counts.right)
     found[torch.outer(models, items)] = fitted.probability().flatten()
-    new_models = fitted.for_models(_part(counts, exposed, ~models, items))
-    new_items = fitted.for_items(_part(counts, exposed, models, ~items))
+    new_models = fitted.for_models(_selected(counts, exposed, ~models, items))
+    new_items = fitted.for_items(_selected(counts, exposed, models, ~items))
     found[torch.outer(~models, items)] = new_models.probability().flatten()
     found[torch.outer(models, ~items)] = new_items.probability().flatten()
     found[torch.outer(~models, ~items)] = new_models.crossed(new_items).probability().flatten()
-    return _numpy(found)
+    return as_array(found)
+
+
+def _check_exposed(split: Split) -> None:
+    used = split.train | split.exposed
+    for axis, what in ((1, "models"), (0, "items")):
+        bare = int((split.test.any(axis) & ~used.any(axis)).sum())
+        if bare:
+            msg = (
+                f"{bare} held-out {what} have no exposed cell, from which they could be placed: "
+                "raise exposure_rate"
+            )
+            raise DesignError(msg)
+
+
+def _selected(counts: Counts, cells: Tensor, models: Tensor, items: Tensor) -> Counts:
+    """Counts of some models and items, with only `cells` kept."""
+    right, trials = ((x * cells)[models][:, items] for x in (counts.right, counts.trials))
+    return Counts(right, trials)
 
 
 def score_held_out(counts: Counts, probability: FloatArray, test: BoolArray) -> HoldoutScores:
     """Score the predictions of the cells in `test`; partial credit is a share of a right answer."""
     right, trials, p = _cells(counts, probability, test)
     wrong, total = trials - right, float(trials.sum())
-    # A cell neither right nor wrong at all says nothing, even if the log of its P is infinite.
+    # Cells without right or wrong answers count 0 even where log P is infinite.
     loss = special.xlogy(right, p) + special.xlog1py(wrong, -p)
     return HoldoutScores(
         auc=weighted_auc(p, right, wrong),
@@ -327,8 +307,21 @@ def score_held_out(counts: Counts, probability: FloatArray, test: BoolArray) -> 
     )
 
 
+class HoldoutScores(NamedTuple):
+    """Scores of predictions of held-out cells; each trial counts once."""
+
+    auc: float
+    """Probability that a right answer has a higher P than a wrong one, ties count half; NaN where
+    all are right or all wrong."""
+    log_loss: float
+    """Per trial, in nats; infinite where a cell of probability 0 happened."""
+    brier: float
+    """Mean squared error of P, per trial."""
+    n_cells: int
+
+
 def weighted_auc(score: FloatArray, right: FloatArray, wrong: FloatArray) -> float:
-    """Area under the ROC curve where each score stands for `right` and `wrong` answers.
+    """Area under the ROC curve, where each score has counts of `right` and `wrong` answers.
 
     >>> right = np.array([0.0, 1.0, 0.0, 1.0])
     >>> weighted_auc(np.array([0.1, 0.4, 0.4, 0.8]), right, 1 - right)
@@ -344,7 +337,7 @@ def weighted_auc(score: FloatArray, right: FloatArray, wrong: FloatArray) -> flo
 def calibration(
     counts: Counts, probability: FloatArray, test: BoolArray, *, n_bins: int = 10
 ) -> Calibration:
-    """Compare P with what happened, in bins of equally many cells; equal P share a bin."""
+    """Compare P with observed shares, in bins of equally many cells; equal P share a bin."""
     right, trials, p = _cells(counts, probability, test)
     edges = np.unique(np.quantile(p, np.arange(1, n_bins) / n_bins))
     _, place = np.unique(np.searchsorted(edges, p, side="left"), return_inverse=True)
@@ -357,6 +350,27 @@ def calibration(
     )
 
 
+class Calibration(NamedTuple):
+    """Predicted and observed shares in bins of ascending P, each of shape (bins,)."""
+
+    predicted: FloatArray
+    observed: FloatArray
+    std_error: FloatArray
+    """Standard error of `observed` if the predictions are correct."""
+    n_cells: IntArray
+
+
+def _cells(
+    counts: Counts, probability: FloatArray, test: BoolArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Right answers, trials and P of the cells in `test` that were scored."""
+    right, trials = as_array(counts.right), as_array(counts.trials)
+    there = test & (trials > 0)
+    if not there.any():
+        raise ValueError("no cell to score: test and the scored cells do not overlap")
+    return right[there], trials[there], probability[there]
+
+
 def unseen_accuracy(
     estimator: Callable[[Counts], Fitted],
     known: Counts,
@@ -366,12 +380,11 @@ def unseen_accuracy(
     confidence_level: float = 0.95,
     n_folds: int = 5,
 ) -> Accuracy:
-    """Predict the share of right answers of new models on the items that none of them has seen.
+    """Predict the share of right answers of new models on items that none of them has seen.
 
-    How far such predictions are off is measured on the known models: each in turn, a fold at a
-    time, is held out and shown only the items that the new ones have seen. The interval is for the
-    share that will be found, with errors beyond chance as large as there, and Student's t for their
-    number.
+    The error of such predictions is measured on the known models: a fold at a time they are held
+    out, and only the items that the new models have seen are used. Prediction intervals are for the
+    observed share: binomial variance plus this excess error, with quantiles of Student's t.
 
     Parameters
     ----------
@@ -387,7 +400,7 @@ def unseen_accuracy(
         all of them.
     """
     tail = tail_probability(confidence_level)
-    seen = _common(new)
+    seen = _common_items(new)
     n = len(known.right)
     if n < 2 * n_folds:
         msg = f"{n} known models found, expected {2 * n_folds} or more for {n_folds} folds"
@@ -396,7 +409,9 @@ def unseen_accuracy(
     expected, variance, found = (known.right.new_zeros(n) for _ in range(3))
     out_of_each = [fold == k for k in range(n_folds)]
     for out, shares in zip(
-        out_of_each, mapped(partial(_of_fold, estimator, known, seen), out_of_each), strict=True
+        out_of_each,
+        parallel_map(partial(_fold_shares, estimator, known, seen), out_of_each),
+        strict=True,
     ):
         expected[out], variance[out], found[out] = shares
     there = ~torch.isnan(found)
@@ -406,23 +421,35 @@ def unseen_accuracy(
         msg = f"{count} known models answered items that the new ones have not seen: 2 needed"
         raise DesignError(msg)
     excess = float((error.square() - variance[there]).mean().clamp_min(0))
-    probability = estimator(known).for_models(_seen(new, seen)).probability()[:, ~seen]
-    estimate = _numpy(probability.mean(1))
-    chance = _numpy((probability * (1 - probability)).sum(1)) / probability.shape[1] ** 2
+    probability = estimator(known).for_models(_on_items(new, seen)).probability()[:, ~seen]
+    estimate = as_array(probability.mean(1))
+    chance = as_array((probability * (1 - probability)).sum(1)) / probability.shape[1] ** 2
     half = -special.stdtrit(count, tail) * np.sqrt(chance + excess)
     low, high = (np.clip(estimate + sign * half, 0, 1) for sign in (-1, 1))
     return Accuracy(estimate, low, high, excess**0.5, count)
 
 
-def _of_fold(
+class Accuracy(NamedTuple):
+    """Predicted shares of right answers on items not seen, each of shape (n,)."""
+
+    estimate: FloatArray
+    low: FloatArray
+    high: FloatArray
+    excess: float
+    """Standard deviation of the prediction error beyond binomial variation of the answers."""
+    n_calibration: int
+    """Number of models on which `excess` was measured."""
+
+
+def _fold_shares(
     estimator: Callable[[Counts], Fitted], known: Counts, seen: Tensor, out: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Shares of the models of one fold, placed by a fit of the others; see `_shares`."""
-    placed = estimator(_rows(known, ~out)).for_models(_seen(_rows(known, out), seen))
-    return _shares(_rows(known, out), placed.probability(), ~seen)
+    """`_shares` of the models of one fold, placed by a fit of the others."""
+    placed = estimator(_of_models(known, ~out)).for_models(_on_items(_of_models(known, out), seen))
+    return _shares(_of_models(known, out), placed.probability(), ~seen)
 
 
-def _common(new: Counts) -> Tensor:
+def _common_items(new: Counts) -> Tensor:
     """Items that all new models have seen, shape (M,)."""
     seen = new.trials > 0
     if not bool((seen == seen[0]).all()) or bool(seen[0].all()) or not bool(seen[0].any()):
@@ -436,49 +463,16 @@ def _common(new: Counts) -> Tensor:
 
 
 def _shares(counts: Counts, probability: Tensor, items: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Expected share of right answers, its variance by chance, and the share found."""
+    """Expected share of right answers, its binomial variance, and the observed share."""
     trials, p = counts.trials * items, probability
     total = trials.sum(1)
     found = (counts.right * items).sum(1) / total
     return (trials * p).sum(1) / total, (trials * p * (1 - p)).sum(1) / total**2, found
 
 
-def _rows(counts: Counts, models: Tensor) -> Counts:
+def _of_models(counts: Counts, models: Tensor) -> Counts:
     return Counts(counts.right[models], counts.trials[models])
 
 
-def _seen(counts: Counts, items: Tensor) -> Counts:
+def _on_items(counts: Counts, items: Tensor) -> Counts:
     return Counts(counts.right * items, counts.trials * items)
-
-
-def _part(counts: Counts, cells: Tensor, models: Tensor, items: Tensor) -> Counts:
-    """Some models and items, of which only `cells` are seen."""
-    right, trials = ((x * cells)[models][:, items] for x in (counts.right, counts.trials))
-    return Counts(right, trials)
-
-
-def _check_exposed(split: Split) -> None:
-    used = split.train | split.exposed
-    for axis, what in ((1, "models"), (0, "items")):
-        bare = int((split.test.any(axis) & ~used.any(axis)).sum())
-        if bare:
-            msg = (
-                f"{bare} held-out {what} have no exposed cell, from which they could be placed: "
-                "raise exposure_rate"
-            )
-            raise DesignError(msg)
-
-
-def _cells(
-    counts: Counts, probability: FloatArray, test: BoolArray
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Right answers, trials and P of the cells in `test` that were scored."""
-    right, trials = _numpy(counts.right), _numpy(counts.trials)
-    there = test & (trials > 0)
-    if not there.any():
-        raise ValueError("no cell to score: test and the scored cells do not overlap")
-    return right[there], trials[there], probability[there]
-
-
-def _numpy(tensor: Tensor) -> FloatArray:
-    return tensor.detach().to("cpu", torch.float64).numpy()

@@ -1,8 +1,11 @@
-"""Posteriors of abilities on a grid: the E-step, as matrix products in log space."""
-# PART quadrature - Nodes of the integral over abilities, chosen from the data.
-# PART coarse_grid - Curves on few nodes, for grids of many: interpolation through Chebyshev points.
-# PART ability_windows - Where on the grid the posteriors lie: of hundreds of nodes a long test needs few for each model.
-# PART ability_groups - Groups of models, each with a normal distribution of abilities of its own.
+"""Posteriors of abilities on a grid of nodes: the E-step, as matrix products in log space.
+
+* `Answers`, `arrange`: counts, with models that were tried on the same items grouped
+* `posterior`, `log_likelihood`, `posterior_widths`: what the answers say about each model
+* `Nodes`, `fitting_nodes`: nodes chosen from the data; `coarse`: curves on few Chebyshev points,
+  interpolated to many nodes; `windows`: the few nodes that carry each model's posterior mass
+* `AbilityGroups`: groups of models, each with a normal distribution of abilities
+"""
 
 # torch's stubs leave parts of these calls untyped.
 # pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
@@ -21,93 +24,50 @@ from evalstats_plugin.errors import DesignError, few
 from evalstats_plugin.irt.model.curves import Items, ability_information, log_odds_and_wrong
 from evalstats_plugin.irt.model.data import Counts, StoredCells
 
-_BLOCK = 2**22
-"""Items are taken in blocks whose (items, nodes) arrays have at most so many numbers."""
-
-
 SPACING = 1.5
-"""Of nodes, in units of the smallest posterior standard deviation.
+"""Distance of nodes in units of the smallest posterior standard deviation.
 
-The trapezoidal rule on a normal density is off by the share 2 exp(-2π²/spacing²): 3e-4 at 1.5
-where it is worst, 1.4 % at 2, and 21 % at 3.
+The relative error of the trapezoidal rule on a normal density is 2 exp(-2π²/spacing²): 3e-4 at
+1.5, 1.4 % at 2, and 21 % at 3.
 """
 
-
 LOOSEST = 2.0
-
+"""Distance in the same units above which nodes are placed anew, or a fit has a note."""
 
 FEWEST, MOST = 61, 2001
+"""Numbers of nodes."""
 
-
-_ACCURACY = 1e-10
-"""Of the log-probabilities of the steepest item."""
-
-
-_LEAST, _SHARE = 8, 0.71
-"""Points, and of those that polynomials need which share besides: with these no less exact."""
-
-
-REACH = 7.5
-"""Windows reach so many posterior standard deviations beyond their outermost models, and..."""
-
-
-SLACK = 0.1
-"""... by so much of the ability more, which may still be stretched."""
-
+REACH, SLACK = 7.5, 0.1
+"""Windows reach REACH posterior standard deviations beyond their outermost models, and SLACK times
+the ability further, because abilities may still be rescaled."""
 
 FAINT = 1e-8
-"""Weight at an end of a window above which it is too narrow."""
-
-
-_MODELS, _MOST = 100, 32
-"""In a group, at least; groups, at most."""
-
+"""Posterior weight at an end of a window above which the window is too narrow."""
 
 FEW = 20
 """Models of a group below which its mean and spread are hardly known."""
 
+# Largest array of items × nodes.
+_BLOCK = 2**22
 
+# Error of interpolated log-probabilities of the steepest item.
+_ACCURACY = 1e-10
+
+# Points of the interpolation: this many, and this share of those that polynomials would need.
+_LEAST, _SHARE = 8, 0.71
+
+# Least models of a window, and most windows.
+_MODELS, _MOST = 100, 32
+
+# Least models of a group of abilities, and smallest standard deviation of a group.
 _LEAST_MODELS, _NARROWEST = 2, 0.05
 
 
-class Nodes(NamedTuple):
-    """Points of the integral over abilities, both of shape (Q,)."""
-
-    at: Tensor
-    log_weight: Tensor
-
-
-def windows(mean: Tensor, sd: Tensor, at: Tensor, *, wider: float = 1.0) -> Windows:
-    """Windows for posteriors of these moments (N,), on a grid of even nodes `at` (Q,)."""
-    n, q = len(mean), len(at)
-    order = torch.argsort(mean)
-    away = wider * (REACH * sd + SLACK * (1 + mean.abs()))
-    edges = torch.stack([mean - away, mean + away])[:, order]
-    count = max(1, min(n // _MODELS, _MOST))
-    bounds = [n * k // count for k in range(count + 1)]
-    groups = [slice(*pair) for pair in pairwise(bounds)]
-    limits = [torch.stack([edges[0, g].min(), edges[1, g].max()]) for g in groups]
-    # All that the host has to know, at once.
-    (first, last), *found = torch.stack([at[[0, -1]], *limits]).tolist()
-    apart = (last - first) / (q - 1)
-    parts: list[Window] = []
-    for rows, (low, high) in zip(groups, found, strict=True):
-        begin = min(max(math.floor((low - first) / apart), 0), q - 1)
-        end = max(min(math.ceil((high - first) / apart) + 1, q), begin + 1)
-        parts.append(Window(rows, slice(begin, end)))
-    ends = torch.tensor([[w.nodes.start, w.nodes.stop - 1] for w in parts])
-    sizes = torch.tensor([w.rows.stop - w.rows.start for w in parts])
-    rank = torch.argsort(order)
-    places = torch.repeat_interleave(ends, sizes, dim=0).to(at.device)[rank]
-    inner = torch.stack([places[:, 0] > 0, places[:, 1] < q - 1], dim=1)
-    return Windows(tuple(parts), order, rank, places, inner.to(at))
-
-
 class Answers(NamedTuple):
-    """Counts, with each pattern of missing cells kept once.
+    """Counts, with each pattern of missing cells stored once.
 
     Models that were tried on the same items share what does not depend on their answers. Where
-    nothing is missing, no product of a model-by-item matrix with the grid is left at all.
+    nothing is missing, no product of a model-by-item matrix with the grid is needed.
     """
 
     right: Tensor
@@ -115,9 +75,9 @@ class Answers(NamedTuple):
     trials: Tensor
     """Shape (U, M), all rows different; or (N, M)."""
     pattern: Tensor | None
-    """Shape (N,): the row of `trials` of each model; None for its own."""
+    """Row of `trials` of each model, shape (N,); None where each model has its own."""
     windows: Windows | None = None
-    """Nodes that the rows of `trials` need; None for all of them."""
+    """Nodes that the rows of `trials` need; None for all nodes."""
 
     @property
     def separate(self) -> bool:
@@ -125,11 +85,11 @@ class Answers(NamedTuple):
         return self.pattern is None and not isinstance(self.trials, StoredCells)
 
     def to(self, dtype: torch.dtype) -> Answers:
-        """The same as numbers of another kind."""
+        """Convert to another floating-point type."""
         return self._replace(right=self.right.to(dtype), trials=self.trials.to(dtype))
 
     def narrowed(self, by: Windows) -> Answers:
-        """With rows of trials in the order of the windows; each model must have its own row."""
+        """Restrict to windows; each model must have its own row of trials."""
         return self._replace(trials=self.trials[by.order], pattern=by.rank, windows=by)
 
     def near(self, items: Items, at: Tensor) -> Coarse:
@@ -137,7 +97,7 @@ class Answers(NamedTuple):
         return coarse(items, at) if self.windows is None else Coarse(at, None)
 
     def times(self, part: slice, columns: Tensor) -> Tensor:
-        """Products of the trials on some items with their `columns` (m, K), shape (U, K)."""
+        """Product of the trials on m items with `columns` (m, K), shape (U, K)."""
         cells = self.trials[:, part]
         if self.windows is None:
             return product(cells, columns)
@@ -147,7 +107,7 @@ class Answers(NamedTuple):
         return found
 
     def tried(self, part: slice, by_pattern: Tensor) -> Tensor:
-        """Expected trials of some items, given weights (U, K), shape (m, K)."""
+        """Expected trials of m items, given weights (U, K), shape (m, K)."""
         cells = self.trials[:, part]
         # (K, U) @ (U, m) is faster than its transpose.
         if self.windows is None:
@@ -158,7 +118,7 @@ class Answers(NamedTuple):
         return found.T
 
     def of_models(self, by_pattern: Tensor) -> Tensor:
-        """From one row per pattern to one per model."""
+        """Expand rows of patterns to rows of models."""
         return by_pattern if self.pattern is None else by_pattern[self.pattern]
 
     def of_patterns(self, by_model: Tensor) -> Tensor:
@@ -167,6 +127,28 @@ class Answers(NamedTuple):
             return by_model
         empty = by_model.new_zeros(len(self.trials), by_model.shape[1])
         return empty.index_add_(0, self.pattern, by_model)
+
+
+def arrange(counts: Counts) -> Answers:
+    """Group the models that were tried on the same items."""
+    trials: Tensor | StoredCells = counts.trials
+    if isinstance(trials, StoredCells):
+        one = trials.common_row()
+        if one is None:
+            return Answers(counts.right, trials, None)
+        return Answers(counts.right, one, one.new_zeros(len(trials), dtype=torch.long))
+    # Whole numbers below 2^20 make exact sums: equal rows have equal sums.
+    key = (torch.arange(1, trials.shape[1] + 1, device=trials.device) * 48271**2) % 1048573
+    sums = trials.double() @ key.double()
+    unique, pattern = torch.unique(sums, return_inverse=True)
+    if 2 * len(unique) > len(trials):
+        return Answers(counts.right, trials, None)
+    places = torch.arange(len(trials), device=trials.device)
+    first = places.new_full((len(unique),), len(trials)).scatter_reduce_(0, pattern, places, "amin")
+    distinct = trials[first]
+    if not torch.equal(distinct[pattern], trials):
+        return Answers(counts.right, trials, None)
+    return Answers(counts.right, distinct, pattern)
 
 
 def log_likelihood(answers: Answers, items: Items, at: Tensor) -> Tensor:
@@ -190,60 +172,25 @@ def log_likelihood(answers: Answers, items: Items, at: Tensor) -> Tensor:
 
 
 class Posterior(NamedTuple):
-    """Of each model's ability."""
+    """Posterior of each model's ability."""
 
     weights: Tensor
     """Shape (N, Q), rows sum to one."""
     log_likelihood: Tensor
-    """Shape (N,), abilities integrated out."""
-
-
-def arrange(counts: Counts) -> Answers:
-    """Find the models that were tried on the same items."""
-    trials: Tensor | StoredCells = counts.trials
-    if isinstance(trials, StoredCells):
-        one = trials.common_row()
-        if one is None:
-            return Answers(counts.right, trials, None)
-        return Answers(counts.right, one, one.new_zeros(len(trials), dtype=torch.long))
-    # Whole numbers below 2^20 make exact sums: equal rows have equal sums.
-    key = (torch.arange(1, trials.shape[1] + 1, device=trials.device) * 48271**2) % 1048573
-    sums = trials.double() @ key.double()
-    unique, pattern = torch.unique(sums, return_inverse=True)
-    if 2 * len(unique) > len(trials):
-        return Answers(counts.right, trials, None)
-    places = torch.arange(len(trials), device=trials.device)
-    first = places.new_full((len(unique),), len(trials)).scatter_reduce_(0, pattern, places, "amin")
-    distinct = trials[first]
-    if not torch.equal(distinct[pattern], trials):
-        return Answers(counts.right, trials, None)
-    return Answers(counts.right, distinct, pattern)
-
-
-def blocks(n_items: int, n_nodes: int) -> Iterator[slice]:
-    """Slices of items whose arrays by nodes fit comfortably in memory."""
-    width = max(1, _BLOCK // n_nodes)
-    return (slice(start, min(start + width, n_items)) for start in range(0, n_items, width))
-
-
-def product(cells: Tensor, columns: Tensor) -> Tensor:
-    """``cells @ columns``, (N, M) by (M, k), in the order in which MKL is up to 4 times faster."""
-    if isinstance(cells, StoredCells):
-        return cells @ columns
-    return (columns.T @ cells.T).T
+    """Marginal, shape (N,)."""
 
 
 def posterior(answers: Answers, items: Items, nodes: Nodes) -> Posterior:
     """Bayes' rule on the grid, in log space: thousands of items do not underflow."""
     if answers.windows is not None and items.logistic:
-        return _in_windows(answers, answers.windows, items, nodes)
+        return _posterior_in_windows(answers, answers.windows, items, nodes)
     joint = log_likelihood(answers, items, nodes.at).add_(nodes.log_weight)
     total = torch.logsumexp(joint, dim=1)
     return Posterior(joint.sub_(total[:, None]).exp_(), total)
 
 
-def _in_windows(answers: Answers, by: Windows, items: Items, nodes: Nodes) -> Posterior:
-    """The same where models' posteriors are, and 0 elsewhere."""
+def _posterior_in_windows(answers: Answers, by: Windows, items: Items, nodes: Nodes) -> Posterior:
+    """`posterior` within the windows, and 0 elsewhere."""
     sums = product(answers.right, torch.stack([items.slope, items.intercept], dim=1))[by.order]
     wrong = log_odds_and_wrong(items, nodes.at)[1]
     log_weight = nodes.log_weight
@@ -265,6 +212,58 @@ def moments(weights: Tensor, at: Tensor) -> tuple[Tensor, Tensor]:
     return mean, ((at - mean[:, None]).square_() * weights).sum(dim=1)
 
 
+class Widths(NamedTuple):
+    """Posteriors with their means and standard deviations."""
+
+    posterior: Posterior
+    mean: Tensor
+    """Shape (N,)."""
+    sd: Tensor
+    """Shape (N,), from the information, because nodes may be too far apart to show it."""
+
+
+def posterior_widths(
+    answers: Answers, items: Items, nodes: Nodes, prior: Tensor | float = 1.0
+) -> Widths:
+    """Posteriors, with standard deviations from the information.
+
+    On a coarse grid the standard deviation over the nodes would depend on the grid. `prior` is the
+    precision of the distribution of abilities, of shape (N,) or the same for all.
+    """
+    found = posterior(answers, items, nodes)
+    if answers.windows is not None:
+        # Windows are used only with nodes that are close enough.
+        mean, variance = moments(found.weights, nodes.at)
+        return Widths(found, mean, variance.sqrt())
+    information = nodes.at.new_zeros(len(answers.trials), len(nodes.at))
+    for part in blocks(answers.right.shape[1], len(nodes.at)):
+        few = answers.near(items.part(part), nodes.at)
+        by_item = ability_information(items.part(part), few.at)
+        information += few.spread(answers.times(part, by_item))
+    precision = prior + (found.weights * answers.of_models(information)).sum(dim=1)
+    return Widths(found, moments(found.weights, nodes.at)[0], precision.rsqrt())
+
+
+def product(cells: Tensor, columns: Tensor) -> Tensor:
+    """``cells @ columns``, (N, M) by (M, k), in the order in which MKL is up to 4 times faster."""
+    if isinstance(cells, StoredCells):
+        return cells @ columns
+    return (columns.T @ cells.T).T
+
+
+def blocks(n_items: int, n_nodes: int) -> Iterator[slice]:
+    """Slices of items whose arrays by nodes fit comfortably in memory."""
+    width = max(1, _BLOCK // n_nodes)
+    return (slice(start, min(start + width, n_items)) for start in range(0, n_items, width))
+
+
+class Nodes(NamedTuple):
+    """Nodes of the integral over abilities, and their log weights, both of shape (Q,)."""
+
+    at: Tensor
+    log_weight: Tensor
+
+
 def even_nodes(low: float, high: float, count: int, like: Tensor) -> Nodes:
     """Trapezoidal rule for a standard normal ability.
 
@@ -278,44 +277,12 @@ def even_nodes(low: float, high: float, count: int, like: Tensor) -> Nodes:
 
 
 def spacing(nodes: Nodes) -> float:
-    """Distance of two nodes."""
+    """Distance of neighbouring nodes."""
     return float(nodes.at[1] - nodes.at[0])
 
 
-class Widths(NamedTuple):
-    """Where the posteriors are, and how wide."""
-
-    posterior: Posterior
-    mean: Tensor
-    """Shape (N,)."""
-    sd: Tensor
-    """From the information, where nodes may be too far apart to tell."""
-
-
-def posterior_widths(
-    answers: Answers, items: Items, nodes: Nodes, prior: Tensor | float = 1.0
-) -> Widths:
-    """Posteriors, with standard deviations from the information.
-
-    The standard deviation seen on a coarse grid would be that of the grid. `prior` is the precision
-    of the distribution of abilities, of shape (N,) or the same for all.
-    """
-    found = posterior(answers, items, nodes)
-    if answers.windows is not None:
-        # They were laid on nodes that are close enough.
-        mean, variance = moments(found.weights, nodes.at)
-        return Widths(found, mean, variance.sqrt())
-    information = nodes.at.new_zeros(len(answers.trials), len(nodes.at))
-    for part in blocks(answers.right.shape[1], len(nodes.at)):
-        few = answers.near(items.part(part), nodes.at)
-        by_item = ability_information(items.part(part), few.at)
-        information += few.spread(answers.times(part, by_item))
-    precision = prior + (found.weights * answers.of_models(information)).sum(dim=1)
-    return Widths(found, moments(found.weights, nodes.at)[0], precision.rsqrt())
-
-
 def fitting_nodes(nodes: Nodes, mean: Tensor, sd: Tensor) -> Nodes | None:
-    """Return nodes as close and as far out as posteriors need, (N,) each; None where these do.
+    """Nodes for posteriors of these moments, (N,) each; None where the present nodes suit.
 
     The grid is centred at 0 and reaches at least 6 posterior standard deviations beyond the
     outermost models.
@@ -332,7 +299,7 @@ def fitting_nodes(nodes: Nodes, mean: Tensor, sd: Tensor) -> Nodes | None:
 
 
 class Coarse(NamedTuple):
-    """Points, and what brings values there to the nodes."""
+    """Interpolation points, and the matrix that maps values at the points to the nodes."""
 
     at: Tensor
     """Shape (K,)."""
@@ -340,16 +307,16 @@ class Coarse(NamedTuple):
     """Shape (Q, K); None where the points are the nodes."""
 
     def spread(self, values: Tensor) -> Tensor:
-        """From the points, (·, K), to the nodes, (·, Q)."""
+        """Interpolate values at the points, (·, K), to the nodes, (·, Q)."""
         return values if self.to_nodes is None else values @ self.to_nodes.T
 
     def gather(self, weights: Tensor) -> Tensor:
-        """Weights of the points, (·, K), that stand for `weights` of the nodes, (·, Q)."""
+        """Weights of the points, (·, K), equivalent to `weights` of the nodes, (·, Q)."""
         return weights if self.to_nodes is None else weights @ self.to_nodes
 
 
 def coarse(items: Items, nodes: Tensor) -> Coarse:
-    """Points for the curves of these items, at ascending nodes (Q,); the nodes where few are saved.
+    """Points for the curves of these items at ascending nodes (Q,); the nodes if that saves little.
 
     >>> items = Items(torch.ones(3), torch.zeros(3))
     >>> len(coarse(items, torch.linspace(-6, 6, 601)).at)
@@ -385,24 +352,24 @@ def _barycentric(points: Tensor, at: Tensor) -> Tensor:
 
 
 class Window(NamedTuple):
-    """Nodes that hold the posteriors of some models."""
+    """Nodes that carry the posteriors of some models."""
 
     rows: slice
     nodes: slice
 
 
 class Windows(NamedTuple):
-    """Of all models, sorted by ability."""
+    """Windows of all models, sorted by ability."""
 
     parts: tuple[Window, ...]
     order: Tensor
     """Models by ability, shape (N,)."""
     rank: Tensor
-    """Place of each model in this order, shape (N,)."""
+    """Rank of each model in this order, shape (N,)."""
     ends: Tensor
     """First and last node of each model's window, shape (N, 2)."""
     inner: Tensor
-    """Shape (N, 2): 1 where the grid goes on beyond that end, 0 where it ends itself."""
+    """Shape (N, 2): 1 where the grid continues beyond that end, 0 where the grid ends too."""
 
     def outside(self, like: Tensor) -> Tensor:
         """0 inside the windows and -inf outside, shape (N, Q), models by ability; `like` (Q,)."""
@@ -412,96 +379,46 @@ class Windows(NamedTuple):
         return found
 
     def lost(self, weights: Tensor) -> Tensor:
-        """Largest of the models' weights (N, Q) at an end of a window: as much may lie beyond."""
+        """Largest of the weights (N, Q) at an inner end of a window: as much may lie outside."""
         return (weights.gather(1, self.ends) * self.inner).max()
 
 
-class Named(NamedTuple):
-    """Which group each model is in."""
+def windows(mean: Tensor, sd: Tensor, at: Tensor, *, wider: float = 1.0) -> Windows:
+    """Windows for posteriors of these moments (N,), on a grid of even nodes `at` (Q,)."""
+    n, q = len(mean), len(at)
+    order = torch.argsort(mean)
+    away = wider * (REACH * sd + SLACK * (1 + mean.abs()))
+    edges = torch.stack([mean - away, mean + away])[:, order]
+    count = max(1, min(n // _MODELS, _MOST))
+    bounds = [n * k // count for k in range(count + 1)]
+    groups = [slice(*pair) for pair in pairwise(bounds)]
+    limits = [torch.stack([edges[0, g].min(), edges[1, g].max()]) for g in groups]
+    # One transfer to the host.
+    (first, last), *found = torch.stack([at[[0, -1]], *limits]).tolist()
+    apart = (last - first) / (q - 1)
+    parts: list[Window] = []
+    for rows, (low, high) in zip(groups, found, strict=True):
+        begin = min(max(math.floor((low - first) / apart), 0), q - 1)
+        end = max(min(math.ceil((high - first) / apart) + 1, q), begin + 1)
+        parts.append(Window(rows, slice(begin, end)))
+    ends = torch.tensor([[w.nodes.start, w.nodes.stop - 1] for w in parts])
+    sizes = torch.tensor([w.rows.stop - w.rows.start for w in parts])
+    rank = torch.argsort(order)
+    places = torch.repeat_interleave(ends, sizes, dim=0).to(at.device)[rank]
+    inner = torch.stack([places[:, 0] > 0, places[:, 1] < q - 1], dim=1)
+    return Windows(tuple(parts), order, rank, places, inner.to(at))
+
+
+class GroupLabels(NamedTuple):
+    """Group of each model."""
 
     names: tuple[str, ...]
-    """In the order in which they first appear among the models."""
+    """Names of the groups, in order of first appearance among the models."""
     of_model: tuple[int, ...]
-    """Place of each model's group, shape (N,)."""
+    """Index of each model's group, shape (N,)."""
 
 
-class AbilityGroups(NamedTuple):
-    """G normal distributions of ability; the first is N(0, 1)."""
-
-    of_model: Tensor
-    """Group of each model, shape (N,)."""
-    mean: Tensor
-    """Shape (G,)."""
-    sd: Tensor
-
-    def weighted(self, nodes: Nodes) -> Nodes:
-        """Give each model the weights of its group, shape (N, Q)."""
-        width = torch.log((nodes.at[1] - nodes.at[0]) / math.sqrt(2 * math.pi))
-        z = (nodes.at - self.mean[:, None]) / self.sd[:, None]
-        by_group = width - 0.5 * z.square() - self.sd.log()[:, None]
-        return Nodes(nodes.at, by_group[self.of_model])
-
-    @property
-    def precision(self) -> Tensor:
-        """Of each model's distribution, shape (N,)."""
-        return self.sd[self.of_model] ** -2
-
-    def moments(self, weights: Tensor, at: Tensor) -> AbilityGroups:
-        """Mean and spread of each group's posteriors (N, Q), the first's among them."""
-        one = weights.new_ones(len(weights))
-        count = one.new_zeros(len(self.mean)).index_add_(0, self.of_model, one)
-        share = weights.new_zeros(len(self.mean), len(at)).index_add_(0, self.of_model, weights)
-        share = share / count[:, None]
-        mean = share @ at
-        square = (share * (at - mean[:, None]).square()).sum(dim=1)
-        return self._replace(mean=mean, sd=square.sqrt().clamp_min(_NARROWEST))
-
-    def relative(self) -> tuple[AbilityGroups, Tensor, Tensor]:
-        """The same with the first group at N(0, 1), and where that one was: mean and spread."""
-        shift, scale = self.mean[0], self.sd[0]
-        return self._replace(mean=(self.mean - shift) / scale, sd=self.sd / scale), shift, scale
-
-    def anchored(self) -> AbilityGroups:
-        """The others as they are, beside a first group of N(0, 1): the items hold the scale."""
-        mean, sd = self.mean.clone(), self.sd.clone()
-        mean[0], sd[0] = 0.0, 1.0
-        return self._replace(mean=mean, sd=sd)
-
-    def turned(self) -> AbilityGroups:
-        """The same for abilities counted in the other direction."""
-        return self._replace(mean=-self.mean)
-
-    def vector(self) -> Tensor:
-        """Free numbers, shape (2 (G - 1),)."""
-        return torch.cat([self.mean[1:], self.sd[1:].log()])
-
-    def of_vector(self, numbers: Tensor) -> AbilityGroups:
-        """Take what `vector` gave."""
-        mean, log_sd = numbers.split(len(self.mean) - 1)
-        zero = numbers.new_zeros(1)
-        return self._replace(mean=torch.cat([zero, mean]), sd=torch.cat([zero, log_sd]).exp())
-
-    def score(self, at: Tensor) -> Tensor:
-        """Derivative by `vector` of the log density of abilities, (N,) or one, shape (N, E)."""
-        z = (at - self.mean[self.of_model]) / self.sd[self.of_model]
-        member = torch.nn.functional.one_hot(self.of_model, len(self.mean))[:, 1:].to(z)
-        by_mean = (z / self.sd[self.of_model])[:, None] * member
-        return torch.cat([by_mean, (z.square() - 1)[:, None] * member], dim=1)
-
-    def information(self, mean: Tensor, variance: Tensor) -> Tensor:
-        """Of `vector` if abilities were seen, from their posterior moments (N,), shape (E, E)."""
-        z = (mean - self.mean[self.of_model]) / self.sd[self.of_model]
-        square = z.square() + variance / self.sd[self.of_model].square()
-        values = torch.stack([torch.ones_like(z), z, square])
-        total = values.new_zeros(3, len(self.mean)).index_add_(1, self.of_model, values)[:, 1:]
-        sd = self.sd[1:]
-        own, cross = torch.diag(total[0] / sd.square()), torch.diag(2 * total[1] / sd)
-        return torch.cat(
-            [torch.cat([own, cross], dim=1), torch.cat([cross, torch.diag(2 * total[2])], dim=1)]
-        )
-
-
-def named_groups(models: Sequence[str], groups: object) -> Named:
+def group_labels(models: Sequence[str], groups: object) -> GroupLabels:
     """Read the group of each model, from names in the models' order or a mapping by model.
 
     Raises
@@ -513,13 +430,16 @@ def named_groups(models: Sequence[str], groups: object) -> Named:
     names = list(dict.fromkeys(of_model))
     small = [name for name in names if of_model.count(name) < _LEAST_MODELS]
     if small:
-        msg = f"groups of a single model found: {few(small)}; expected {_LEAST_MODELS} or more in each"
+        msg = (
+            f"groups of a single model found: {few(small)}; expected {_LEAST_MODELS} or more in "
+            "each"
+        )
         raise DesignError(msg)
     if len(names) < 2:
         msg = f"one group of models found ({names[0]!r}), expected 2 or more: leave groups out"
         raise DesignError(msg)
     place = {name: k for k, name in enumerate(names)}
-    return Named(tuple(names), tuple(place[name] for name in of_model))
+    return GroupLabels(tuple(names), tuple(place[name] for name in of_model))
 
 
 def _labels(models: Sequence[str], groups: object) -> list[str]:
@@ -540,7 +460,83 @@ def _labels(models: Sequence[str], groups: object) -> list[str]:
     raise DesignError(msg)
 
 
-def alike(named: Named, like: Tensor) -> AbilityGroups:
-    """All groups at N(0, 1), where a fit starts."""
+class AbilityGroups(NamedTuple):
+    """G normal distributions of ability; the first is N(0, 1)."""
+
+    of_model: Tensor
+    """Group of each model, shape (N,)."""
+    mean: Tensor
+    """Shape (G,)."""
+    sd: Tensor
+
+    def weighted(self, nodes: Nodes) -> Nodes:
+        """Nodes with the log weights of each model's group, shape (N, Q)."""
+        width = torch.log((nodes.at[1] - nodes.at[0]) / math.sqrt(2 * math.pi))
+        z = (nodes.at - self.mean[:, None]) / self.sd[:, None]
+        by_group = width - 0.5 * z.square() - self.sd.log()[:, None]
+        return Nodes(nodes.at, by_group[self.of_model])
+
+    @property
+    def precision(self) -> Tensor:
+        """Precision of each model's distribution, shape (N,)."""
+        return self.sd[self.of_model] ** -2
+
+    def moments(self, weights: Tensor, at: Tensor) -> AbilityGroups:
+        """Means and standard deviations estimated from posteriors (N, Q), for all groups."""
+        one = weights.new_ones(len(weights))
+        count = one.new_zeros(len(self.mean)).index_add_(0, self.of_model, one)
+        share = weights.new_zeros(len(self.mean), len(at)).index_add_(0, self.of_model, weights)
+        share = share / count[:, None]
+        mean = share @ at
+        square = (share * (at - mean[:, None]).square()).sum(dim=1)
+        return self._replace(mean=mean, sd=square.sqrt().clamp_min(_NARROWEST))
+
+    def relative(self) -> tuple[AbilityGroups, Tensor, Tensor]:
+        """Rescale so that the first group is N(0, 1); return also its former mean and sd."""
+        shift, scale = self.mean[0], self.sd[0]
+        return self._replace(mean=(self.mean - shift) / scale, sd=self.sd / scale), shift, scale
+
+    def anchored(self) -> AbilityGroups:
+        """Set the first group to N(0, 1) without rescaling: the items fix the scale."""
+        mean, sd = self.mean.clone(), self.sd.clone()
+        mean[0], sd[0] = 0.0, 1.0
+        return self._replace(mean=mean, sd=sd)
+
+    def reversed(self) -> AbilityGroups:
+        """The same groups after a reflection of the ability scale."""
+        return self._replace(mean=-self.mean)
+
+    def vector(self) -> Tensor:
+        """Free parameters, shape (2 (G - 1),): means and log standard deviations."""
+        return torch.cat([self.mean[1:], self.sd[1:].log()])
+
+    def from_vector(self, numbers: Tensor) -> AbilityGroups:
+        """Invert `vector`."""
+        mean, log_sd = numbers.split(len(self.mean) - 1)
+        zero = numbers.new_zeros(1)
+        return self._replace(mean=torch.cat([zero, mean]), sd=torch.cat([zero, log_sd]).exp())
+
+    def score(self, at: Tensor) -> Tensor:
+        """Derivative of the log density at abilities, (N,) or scalar, by `vector`; shape (N, E)."""
+        z = (at - self.mean[self.of_model]) / self.sd[self.of_model]
+        member = torch.nn.functional.one_hot(self.of_model, len(self.mean))[:, 1:].to(z)
+        by_mean = (z / self.sd[self.of_model])[:, None] * member
+        return torch.cat([by_mean, (z.square() - 1)[:, None] * member], dim=1)
+
+    def information(self, mean: Tensor, variance: Tensor) -> Tensor:
+        """Complete-data information of `vector` from posterior moments (N,), shape (E, E)."""
+        z = (mean - self.mean[self.of_model]) / self.sd[self.of_model]
+        square = z.square() + variance / self.sd[self.of_model].square()
+        values = torch.stack([torch.ones_like(z), z, square])
+        total = values.new_zeros(3, len(self.mean)).index_add_(1, self.of_model, values)[:, 1:]
+        sd = self.sd[1:]
+        own, cross = torch.diag(total[0] / sd.square()), torch.diag(2 * total[1] / sd)
+        return torch.cat(
+            [torch.cat([own, cross], dim=1), torch.cat([cross, torch.diag(2 * total[2])], dim=1)]
+        )
+
+
+def standard_groups(named: GroupLabels, like: Tensor) -> AbilityGroups:
+    """All groups at N(0, 1): start values of a fit."""
     index = torch.tensor(named.of_model, device=like.device)
     return AbilityGroups(index, like.new_zeros(len(named.names)), like.new_ones(len(named.names)))

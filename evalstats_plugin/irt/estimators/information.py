@@ -1,21 +1,22 @@
-"""How sure items and abilities are: the observed information of the marginal likelihood [Lou82]_.
+"""Covariances of items and abilities from the observed information of the marginal likelihood.
 
-What is known of the items is what would be known if abilities were seen, less what is missing
-because they are not: the spread of each model's score function over its posterior. Small problems
-are done exactly; large ones (long tests, narrow posteriors) take each model's score function as
-linear in its ability, and that of all of them as quadratic, and then eliminate the items block by
-block: standard errors within 1 %, where models are not far fewer than items. With very many models
-it is done in the few directions in which their errors are common.
+By Louis' identity [Lou82]_ the observed information of the items is that of complete data, less
+the posterior covariance of each model's score function.
+
+* `covariances`: exact for small problems, by `_exact`; otherwise linearised, by `_linearised`. This
+  takes each model's score function as linear in its ability (all of them together as quadratic) and
+  eliminates the items block by block. Standard errors are within 1 % unless models are far fewer
+  than items
+* `eliminated`: the block elimination; `nearly_eliminated`: the same for very many models, in the
+  few directions in which their errors are correlated
 """
-# PART score_slopes - How models' score functions depend on their abilities: polynomials under each posterior.
-# PART elimination - Items eliminated from what is known of them and the abilities together, block by block.
-# PART common_directions - Items eliminated where there are many models: the few directions in which these err together.
 
 # torch's stubs leave parts of these calls untyped.
 # pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
 # pyright: reportUnknownVariableType=false
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,29 +32,28 @@ from evalstats_plugin.runtime.torch import cholesky
 EXACT_WORK = 2e10
 """Multiplications up to which the information is computed exactly: about a second."""
 
-
+# Multiplications up to which the linearised precision is inverted as a whole, and the number of
+# items per model above which it is approximated even then.
 _DENSE_WORK, _MANY = 2e8, 4
-"""Those up to which what is linear is inverted as it is, and so many items a model."""
 
-
+# Directions of `nearly_eliminated`, and its subspace iterations.
 _DIRECTIONS, _TURNS = 8, 3
 
-
+# Largest eigenvalue outside these directions for which the approximation is used.
 _REST = 0.15
-"""Largest eigenvalue of the rest."""
 
 
 class Covariances(NamedTuple):
-    """Of the estimates, and of the abilities with that of the items counted in."""
+    """Covariances of item estimates and of abilities, the latter with the error of the items."""
 
     items: Tensor
     """Shape (M, p, p), of (a, d) or (a, d, logit c)."""
     abilities: Tensor
     """Shape (N, N)."""
     with_slope: Tensor | None
-    """Shape (N + 1,): of a common slope with each ability, and its variance."""
+    """Covariance of a common slope with each ability, and its variance, shape (N + 1,)."""
     groups: Tensor | None
-    """Of what is free of the groups, and of a common slope after it; shape (E, E) or E + 1."""
+    """Of the groups' E free parameters, with a common slope last; shape (E, E), or one more."""
     method: str
     """``"observed"``, ``"sandwich"`` or ``"linearised"``."""
 
@@ -63,8 +63,8 @@ def covariances(
 ) -> Covariances:
     """Invert the observed information, exactly where that is quick, else linearised.
 
-    With `sandwich`, abilities and items have the covariance that holds where the model is wrong:
-    the information on both sides of the scores' own cross-products.
+    With `sandwich`, covariances are robust to a wrong model: the inverse information on both sides
+    of the cross-products of the scores.
     """
     n, m = answers.right.shape
     size = (2 if fit.items.guess is None else 3) * m
@@ -74,14 +74,14 @@ def covariances(
 
 
 def is_quick(n: int, fit: Marginal) -> bool:
-    """Whether covariances of n models take no more than about two seconds."""
+    """Whether covariances of n models take at most about two seconds."""
     size = len(fit.items.slope) * (2 if fit.items.guess is None else 3)
     exact = len(fit.nodes.at) * n * size**2 <= EXACT_WORK
     return exact or 4 * n * n * size <= 2 * EXACT_WORK
 
 
-def complete_information(answers: Answers, fit: Marginal, options: MmlOptions) -> Tensor:
-    """Observed information of each item if abilities were seen, with its priors; (M, p, p)."""
+def _complete_information(answers: Answers, fit: Marginal, options: MmlOptions) -> Tensor:
+    """Expected complete-data information of each item, with its priors, (M, p, p)."""
     at, by_pattern = fit.nodes.at, answers.of_patterns(fit.weights)
     found: list[Tensor] = []
     for part in blocks(answers.right.shape[1], len(at)):
@@ -118,8 +118,8 @@ def complete_information(answers: Answers, fit: Marginal, options: MmlOptions) -
 
 
 def _exact(answers: Answers, fit: Marginal, options: MmlOptions, *, sandwich: bool) -> Covariances:
-    """Louis' identity; parameters are in the order (p, M), groups last."""
-    complete = complete_information(answers, fit, options)
+    """Exact covariances by Louis' identity; parameters are in the order (p, M), groups last."""
+    complete = _complete_information(answers, fit, options)
     m, p, _ = complete.shape
     mean, missing, with_ability = _posterior_scores(answers, fit)
     information = mean.T @ mean - missing
@@ -132,7 +132,9 @@ def _exact(answers: Answers, fit: Marginal, options: MmlOptions, *, sandwich: bo
         held, own = fit.prior.free_directions(fit.items)
         rows = torch.nn.functional.pad(held.permute(1, 0, 2), (0, 0, 0, p - 2)).reshape(-1, p * m)
         information[: p * m, : p * m] -= rows.T @ torch.linalg.solve(own, rows)
-    free = torch.block_diag(_free(p, m, common_slope=options.common_slope), torch.eye(extra))
+    free = torch.block_diag(
+        _free_parameters(p, m, common_slope=options.common_slope), torch.eye(extra)
+    )
     free = free.to(information)
     covariance = torch.linalg.inv(free.T @ information @ free)
     if sandwich:
@@ -147,13 +149,17 @@ def _exact(answers: Answers, fit: Marginal, options: MmlOptions, *, sandwich: bo
     method = "sandwich" if sandwich else "observed"
     places = range(len(covariance) - extra, len(covariance))
     if not options.common_slope:
-        return Covariances(items, abilities, None, _of_groups(covariance, places, None), method)
-    return Covariances(items, abilities, with_slope, _of_groups(covariance, places, 0), method)
+        return Covariances(
+            items, abilities, None, _group_covariance(covariance, places, None), method
+        )
+    return Covariances(
+        items, abilities, with_slope, _group_covariance(covariance, places, 0), method
+    )
 
 
 def _posterior_scores(answers: Answers, fit: Marginal) -> tuple[Tensor, Tensor, Tensor]:
-    """Of each model's score function: mean (N, P), sum of squares (P, P), and with ability."""
-    first, second = score_parts(fit.items, fit.nodes.at)
+    """Posterior mean of scores (N, P), Σ of squares (P, P), and covariance with ability (N, P)."""
+    first, second = _score_parts(fit.items, fit.nodes.at)
     trials = answers.of_models(answers.trials)
     n, size = len(trials), first.shape[0] * first.shape[1]
     extra = 0 if fit.groups is None else len(fit.groups.vector())
@@ -171,36 +177,36 @@ def _posterior_scores(answers: Answers, fit: Marginal) -> tuple[Tensor, Tensor, 
     return mean, missing, with_ability
 
 
-def _of_groups(covariance: Tensor, places: range, slope_at: int | None) -> Tensor | None:
-    """The part of what is free of the groups, and of a common slope after it."""
-    if not places:
-        return None
-    chosen = [*places, *([] if slope_at is None else [slope_at])]
-    return covariance[chosen][:, chosen]
-
-
-def _free(p: int, m: int, *, common_slope: bool) -> Tensor:
-    """All parameters (p · M) from the free ones: the same, or one slope for all."""
+def _free_parameters(p: int, m: int, *, common_slope: bool) -> Tensor:
+    """Map of the free parameters to all p · M: the identity, or with one slope for all."""
     every = torch.eye(p * m)
     if not common_slope:
         return every
     return torch.cat([every[:, :m].sum(dim=1, keepdim=True), every[:, m:]], dim=1)
 
 
+def _group_covariance(covariance: Tensor, places: range, slope_at: int | None) -> Tensor | None:
+    """Covariance of the groups' free parameters, with a common slope last."""
+    if not places:
+        return None
+    chosen = [*places, *([] if slope_at is None else [slope_at])]
+    return covariance[chosen][:, chosen]
+
+
 def _linearised(answers: Answers, fit: Marginal, options: MmlOptions) -> Covariances:
-    """Joint precision of abilities (and the common slope) with the items eliminated."""
+    """Invert the linearised joint precision of abilities, common slope and items."""
     n = len(fit.mean)
-    # The spread of abilities pins a common slope, and that of a group: scores are squares of θ.
+    # A common slope and the sd of a group depend on squares of θ: their scores are quadratic.
     degree = 2 if options.common_slope or fit.groups is not None else 1
-    own = complete_information(answers, fit, options)
+    own = _complete_information(answers, fit, options)
     if degree == 1 and (2 * n * n * len(own) > _DENSE_WORK or len(own) > _MANY * n):
-        quick = _by_directions(answers, fit, own)
+        quick = _in_few_directions(answers, fit, own)
         if quick is not None:
             return quick
-    slopes = score_slopes(answers, fit, degree=degree)
+    slopes = _score_slopes(answers, fit, degree=degree)
     if degree == 1:
-        slopes = torch.cat([slopes, common_bows(answers, fit)], dim=1)
-    dense, places = _joined_by_groups(fit, slopes.shape[1], degree=degree)
+        slopes = torch.cat([slopes, common_curvature(answers, fit)], dim=1)
+    dense, places = _with_groups(fit, slopes.shape[1], degree=degree)
     slopes = torch.nn.functional.pad(slopes, (0, 0, 0, len(places)))
     if fit.prior is not None and fit.prior.estimated:
         held, free = fit.prior.free_directions(fit.items)
@@ -208,7 +214,7 @@ def _linearised(answers: Answers, fit: Marginal, options: MmlOptions) -> Covaria
         held = torch.nn.functional.pad(held, (0, 0, 0, 0, 0, len(slopes) - 2))
         slopes = torch.cat([slopes, held], dim=1)
     if options.common_slope:
-        # The slope joins the abilities: its own information, and how both depend on it.
+        # The slope joins the abilities, with its information and its cross terms.
         edge = torch.cat([-slopes[0].sum(dim=1), own[:, 0, 0].sum()[None]])
         dense = torch.nn.functional.pad(dense, (0, 1, 0, 1))
         dense[-1], dense[:, -1] = edge, edge
@@ -218,18 +224,18 @@ def _linearised(answers: Answers, fit: Marginal, options: MmlOptions) -> Covaria
     width = fit.variance.sqrt()
     abilities = width[:, None] * covariance[:n, :n] * width
     if not options.common_slope:
-        groups = _of_groups(covariance, places, None)
+        groups = _group_covariance(covariance, places, None)
         return Covariances(items, abilities, None, groups, "linearised")
     items = torch.nn.functional.pad(items, (1, 0, 1, 0))
     items[:, 0, 0] = covariance[-1, -1]
     items[:, 0, 1] = items[:, 1, 0] = last[0]
     with_slope = torch.cat([width * covariance[-1, :n], covariance[-1, -1:]])
-    groups = _of_groups(covariance, places, -1)
+    groups = _group_covariance(covariance, places, -1)
     return Covariances(items, abilities, with_slope, groups, "linearised")
 
 
-def _by_directions(answers: Answers, fit: Marginal, own: Tensor) -> Covariances | None:
-    """Much quicker than to invert it, and nearly the same, where there are many models."""
+def _in_few_directions(answers: Answers, fit: Marginal, own: Tensor) -> Covariances | None:
+    """Quick approximation of the linearised covariances; None where it is not accurate."""
     n, width = len(fit.mean), fit.variance.sqrt()
     single = torch.float32
     rough = fit._replace(
@@ -237,17 +243,17 @@ def _by_directions(answers: Answers, fit: Marginal, own: Tensor) -> Covariances 
         nodes=fit.nodes._replace(at=fit.nodes.at.to(single)),
         **{x: getattr(fit, x).to(single) for x in ("mean", "variance", "weights")},
     )
-    last = [common_bows(answers, fit).to(single)]
+    last = [common_curvature(answers, fit).to(single)]
     if fit.prior is not None and fit.prior.estimated:
         held, free = fit.prior.free_directions(fit.items)
-        # In units in which they are known as well as 1.
+        # In units in which their precision is 1.
         held = torch.linalg.solve_triangular(torch.linalg.cholesky(free), held, upper=False)
         last.append(torch.nn.functional.pad(held, (0, 0, 0, 0, 0, len(last[0]) - 2)).to(single))
-    slopes = score_slopes(answers.to(single), rough, degree=1, more=torch.cat(last, dim=1))
+    slopes = _score_slopes(answers.to(single), rough, degree=1, more=torch.cat(last, dim=1))
     guess = slopes.new_zeros(slopes.shape[1], 2 + slopes.shape[1] - n)
     guess[:n, 0], guess[:n, 1] = 1 / width, fit.mean / width
     guess[n:, 2:].fill_diagonal_(1.0)
-    # The distribution of abilities, of variance 1, in units of what is known of each.
+    # Precision of the N(0, 1) prior of abilities, in units of their posterior precision.
     least = torch.cat([fit.variance, fit.variance.new_zeros(slopes.shape[1] - n)])
     found = nearly_eliminated(slopes, own, guess, least)
     if found is None:
@@ -258,10 +264,10 @@ def _by_directions(answers: Answers, fit: Marginal, own: Tensor) -> Covariances 
     return Covariances(found.items, abilities, None, None, "linearised")
 
 
-def _joined_by_groups(fit: Marginal, size: int, *, degree: int) -> tuple[Tensor, range]:
-    """Precision of the models' polynomials, which is I, with what is free of the groups after it.
+def _with_groups(fit: Marginal, size: int, *, degree: int) -> tuple[Tensor, range]:
+    """Precision I of the polynomials' coefficients, with the groups' free parameters appended.
 
-    The slopes of its scores, as of items above, tie the two. Also returns where that is.
+    Returns also the places of the latter.
     """
     dense = torch.eye(size).to(fit.mean)
     groups = fit.groups
@@ -270,7 +276,7 @@ def _joined_by_groups(fit: Marginal, size: int, *, degree: int) -> tuple[Tensor,
     mean, sd = groups.mean[groups.of_model], groups.sd[groups.of_model]
     member = torch.nn.functional.one_hot(groups.of_model, len(groups.mean))[:, 1:].to(mean)
     found: list[Tensor] = []
-    for shape in polynomials(fit, degree):
+    for shape in _polynomials(fit, degree):
         apart = fit.weights * shape
         once, twice = apart @ fit.nodes.at, apart @ fit.nodes.at.square()
         by_mean, by_log_sd = once / sd.square(), (twice - 2 * mean * once) / sd.square()
@@ -280,28 +286,29 @@ def _joined_by_groups(fit: Marginal, size: int, *, degree: int) -> tuple[Tensor,
     return dense, range(size, len(dense))
 
 
-def score_parts(items: Items, at: Tensor) -> tuple[Tensor, Tensor]:
-    """Parts of the score function ``right · first + trials · second``, both (p, M, Q)."""
+def _score_parts(items: Items, at: Tensor) -> tuple[Tensor, Tensor]:
+    """Parts of the score ``right · first + trials · second`` at the nodes, both (p, M, Q)."""
     curve = curves(items, at)
     by = gradients(curve, at)
     return by / (curve.right * curve.wrong), -by / curve.wrong
 
 
-def score_slopes(
+def _score_slopes(
     answers: Answers, fit: Marginal, *, degree: int, more: Tensor | None = None
 ) -> Tensor:
-    """Coefficients of each model's score function on orthonormal polynomials of its ability.
+    """Coefficients of each model's score function in polynomials of its ability.
 
-    Orthonormal under its posterior; shape (p, N · degree, M), with rows of `more` (p, ·, M) last.
+    The polynomials are orthonormal under its posterior. Shape (p, N · degree, M), with rows of
+    `more` (p, ·, M) last.
     """
-    first, second = score_parts(fit.items, fit.nodes.at)
+    first, second = _score_parts(fit.items, fit.nodes.at)
     trials = answers.of_models(answers.trials)
     if fit.items.logistic:
         # The same for all items: by a it is θ, by d it is 1.
         first = torch.stack([fit.nodes.at, torch.ones_like(fit.nodes.at)])[:, None]
     n, extra = len(trials), 0 if more is None else more.shape[1]
     found = second.new_empty(len(second), n * degree + extra, second.shape[1])
-    for place, shape in enumerate(polynomials(fit, degree)):
+    for place, shape in enumerate(_polynomials(fit, degree)):
         apart = fit.weights * shape
         slopes = found[:, place * n : (place + 1) * n]
         torch.matmul(apart, second.mT, out=slopes)
@@ -311,13 +318,13 @@ def score_slopes(
     return found
 
 
-def common_bows(answers: Answers, fit: Marginal) -> Tensor:
-    """The same on the sum of the models' squares: what tells how far abilities spread.
+def common_curvature(answers: Answers, fit: Marginal) -> Tensor:
+    """Coefficient in the sum of the models' quadratic polynomials: the spread of abilities.
 
-    Shape (p, 1, M). In a degree of its own for each model nearly nothing else would be new.
+    Shape (p, 1, M). Quadratic terms of each model would add almost nothing else.
     """
-    first, second = score_parts(fit.items, fit.nodes.at)
-    bow = polynomials(fit, 2)[1]
+    first, second = _score_parts(fit.items, fit.nodes.at)
+    bow = _polynomials(fit, 2)[1]
     apart = fit.weights * bow / len(bow) ** 0.5
     tried = answers.tried(slice(None), answers.of_patterns(apart))
     if fit.items.logistic:
@@ -328,8 +335,8 @@ def common_bows(answers: Answers, fit: Marginal) -> Tensor:
     return (right + (second * tried).sum(dim=2))[:, None]
 
 
-def polynomials(fit: Marginal, degree: int) -> list[Tensor]:
-    """Orthonormal under each model's posterior, each of shape (N, Q), but for the constant."""
+def _polynomials(fit: Marginal, degree: int) -> list[Tensor]:
+    """Polynomials of degree 1 to `degree`, orthonormal under each posterior, (N, Q) each."""
     line = (fit.nodes.at - fit.mean[:, None]) / fit.variance.sqrt()[:, None]
     if degree == 1:
         return [line]
@@ -340,14 +347,14 @@ def polynomials(fit: Marginal, degree: int) -> list[Tensor]:
 
 
 class Eliminated(NamedTuple):
-    """Blocks of the inverse of the joint precision."""
+    """Blocks of the inverse of the joint precision of R parameters and M items."""
 
     covariance: Tensor
-    """Of the R numbers, shape (R, R)."""
+    """Of the R parameters, shape (R, R)."""
     items: Tensor
     """Of each item's parameters, shape (M, p, p)."""
     last: Tensor
-    """Of the last of the R numbers with each item's parameters, shape (p, M)."""
+    """Of the last of the R parameters with each item's parameters, shape (p, M)."""
 
 
 def eliminated(dense: Tensor, edges: Tensor, own: Tensor) -> Eliminated:
@@ -363,17 +370,13 @@ def eliminated(dense: Tensor, edges: Tensor, own: Tensor) -> Eliminated:
     """
     inverse = torch.linalg.inv(own)
     factor = cholesky(inverse)
-    # In units in which what is known of each item's parameters is 1.
     scaled = edges.new_empty(edges.shape[1], len(edges), edges.shape[2])
-    for k in range(len(edges)):
-        torch.mul(edges[k], factor[:, k, k], out=scaled[:, k])
-        for r in range(k + 1, len(edges)):
-            scaled[:, k].addcmul_(edges[r], factor[:, r, k])
+    _scale(edges, factor, out=scaled.unbind(1))
     flat = scaled.flatten(1)
     halves = _halves_on_host if dense.device.type == "cpu" else _halves
     found = halves(dense, flat)
     if found is None:
-        return _indefinite(dense, edges, inverse)
+        return _eliminated_indefinite(dense, edges, inverse)
     covariance, half = found
     last = (covariance[-1] @ flat).view(scaled.shape[1:])
     half = half.view(scaled.shape)
@@ -384,8 +387,8 @@ def eliminated(dense: Tensor, edges: Tensor, own: Tensor) -> Eliminated:
     return Eliminated(covariance, items, torch.einsum("mrk,km->rm", factor, last))
 
 
-def _indefinite(dense: Tensor, edges: Tensor, inverse: Tensor) -> Eliminated:
-    """Invert the same where there are no square roots, in twice the time."""
+def _eliminated_indefinite(dense: Tensor, edges: Tensor, inverse: Tensor) -> Eliminated:
+    """Invert a precision that is not positive definite, in twice the time."""
     through = torch.einsum("mpr,rnm->pnm", inverse, edges)
     rest = dense.clone()
     for here, there in zip(edges, through, strict=True):
@@ -397,7 +400,7 @@ def _indefinite(dense: Tensor, edges: Tensor, inverse: Tensor) -> Eliminated:
 
 
 def _halves(dense: Tensor, edges: Tensor) -> tuple[Tensor, Tensor] | None:
-    """``(dense - edges edges')⁻¹ = S'S`` and ``S edges``; None where there is no such S."""
+    """``(dense - edges edges')⁻¹ = S'S`` and ``S edges``; None if not positive definite."""
     factor, failed = torch.linalg.cholesky_ex(dense - edges @ edges.T)
     if bool(failed) or not bool(factor.diagonal().isfinite().all()):
         return None
@@ -406,9 +409,9 @@ def _halves(dense: Tensor, edges: Tensor) -> tuple[Tensor, Tensor] | None:
 
 
 def _halves_on_host(dense: Tensor, edges: Tensor) -> tuple[Tensor, Tensor] | None:
-    """The same with what NumPy and LAPACK have for symmetric and triangular arrays."""
+    """`_halves` on the CPU, with LAPACK's routines for symmetric and triangular arrays."""
     rows = edges.numpy()
-    # NumPy sees that the product is symmetric, and computes half of it.
+    # NumPy recognises a symmetric product and computes half of it.
     rest = dense.numpy() - rows @ rows.T
     functions: Any = lapack.get_lapack_funcs(("potrf", "trtri", "lauum"), (rest,))
     potrf, trtri, lauum = functions
@@ -424,12 +427,12 @@ def _halves_on_host(dense: Tensor, edges: Tensor) -> tuple[Tensor, Tensor] | Non
 
 
 class NearlyEliminated(NamedTuple):
-    """Blocks of the inverse of the joint precision."""
+    """Blocks of the approximate inverse of the joint precision of R parameters and M items."""
 
     spread: Tensor
-    """Variances of the R numbers but for what the directions add, shape (R,)."""
+    """Variances of the R parameters without the part of the directions, shape (R,)."""
     directions: Tensor
-    """Shape (R, k): the covariance is the spread's diagonal and ``directions @ directions.T``."""
+    """Shape (R, k): the covariance is ``diag(spread) + directions @ directions.T``."""
     items: Tensor
     """Covariance of each item's parameters, shape (M, p, p)."""
 
@@ -442,30 +445,25 @@ def nearly_eliminated(
     Parameters
     ----------
     edges : shape (p, R, M)
-        In single precision, if liked: what they cost is small.
+        May be in single precision: their part of the result is small.
     own : shape (M, p, p)
         Symmetric blocks.
     guess : shape (R, g)
-        Directions that may be among those looked for.
+        Start values of the leading directions.
     least : shape (R,)
-        What is known of each of the R numbers, whatever the items are: small differences of large
-        sums may miss it.
+        Precision of each of the R parameters that does not depend on the items: a lower bound where
+        cancellation makes the difference inaccurate.
 
     Returns
     -------
     NearlyEliminated
-        None where more directions matter, or nothing would be known in one of them.
+        None where more directions matter, or the precision in one of them would not be positive.
     """
     inverse = torch.linalg.inv(own)
     factor = cholesky(inverse)
-    # In units in which what is known of each item's parameters is 1.
-    turned = factor.to(edges.dtype)
     scaled = torch.empty_like(edges)
-    for k in range(len(edges)):
-        torch.mul(edges[k], turned[:, k, k], out=scaled[k])
-        for other in range(k + 1, len(edges)):
-            scaled[k].addcmul_(edges[other], turned[:, other, k])
-    base = torch.linalg.qr(_directions(scaled, guess).to(own.dtype))[0]
+    _scale(edges, factor.to(edges.dtype), out=scaled.unbind(0))
+    base = torch.linalg.qr(_leading_directions(scaled, guess).to(own.dtype))[0]
     seen = torch.stack([base.T @ part.to(own.dtype) for part in scaled])
     value, turn = torch.linalg.eigh(torch.einsum("pkm,plm->kl", seen, seen))
     base = base @ turn
@@ -486,14 +484,25 @@ def nearly_eliminated(
     )
 
 
-def _directions(scaled: Tensor, guess: Tensor) -> Tensor:
-    """Those of the largest eigenvalues, shape (R, k), by subspace iteration."""
+def _leading_directions(scaled: Tensor, guess: Tensor) -> Tensor:
+    """Directions of the largest eigenvalues, shape (R, k), by subspace iteration."""
     place = torch.arange(scaled.shape[1], device=scaled.device, dtype=scaled.dtype)[:, None]
-    # Any others will do that are not alike.
+    # The other start directions only have to differ.
     count = torch.arange(guess.shape[1], _DIRECTIONS, device=scaled.device)
     base = torch.cat([guess.to(scaled.dtype), torch.cos(place * (1 + count))], dim=1)
     for _ in range(_TURNS):
         base = torch.linalg.qr(base)[0]
-        # The order of factors in which products with few columns are fast.
+        # Products with few columns are fast in this order.
         base = torch.stack([((base.T @ part) @ part.T).T for part in scaled]).sum(dim=0)
     return base
+
+
+def _scale(edges: Tensor, factor: Tensor, *, out: Sequence[Tensor]) -> None:
+    """Write the p parts of `edges` (p, R, M) in units in which each item's precision is 1.
+
+    `factor` are Cholesky factors (M, p, p) of the inverses.
+    """
+    for k, part in enumerate(out):
+        torch.mul(edges[k], factor[:, k, k], out=part)
+        for other in range(k + 1, len(edges)):
+            part.addcmul_(edges[other], factor[:, other, k])

@@ -1,9 +1,9 @@
-"""The distribution of items, and the points at which it is integrated.
+"""Normal population of items, and the points of the integral over it.
 
-An item is ``x = (difficulty b, log discrimination)``, or, where discriminations of either sign are
-asked for, ``x = (intercept d, discrimination a)``. In a population of items x is normal; its second
-part is regressed on the first: ``x_2 | x_1 ~ N(m_2 + γ (x_1 - m_1), s_2²)``. Abilities have no
-scale of their own, so that m_2 is fixed: at a geometric mean discrimination, or a mean one, of 1.
+An item is ``x = (difficulty b, log discrimination)``, or, with discriminations of either sign,
+``x = (intercept d, discrimination a)``. In the population x is normal, with its second part
+regressed on the first: ``x_2 | x_1 ~ N(m_2 + γ (x_1 - m_1), s_2²)``. Abilities have no scale of
+their own, so m_2 is fixed such that the geometric mean, or the mean, discrimination is 1.
 """
 
 from __future__ import annotations
@@ -18,69 +18,55 @@ from torch import Tensor
 Kind = Literal["rasch", "2pl", "2pl-signed"]
 """Discriminations: all 1, positive, or of either sign."""
 
-
-# Weak priors of the two spreads: densities ∝ s exp(-s² / 2k²), of which the first factor keeps them
-# off 0, about one standard error [CRD13]_, and the second off infinity. They matter where a few
+# Weak priors of the two spreads: densities ∝ s exp(-s² / 2k²). The first factor keeps them about
+# one standard error away from 0 [CRD13]_, the second keeps them finite. They matter where a few
 # models leave a spread undetermined.
 DIFFICULTY_SPREAD, DISCRIMINATION_SPREAD = 5.0, 0.2
 
-
-# Standard deviation of γ s_1, what difficulty explains of discriminations: normal around 0. With a
-# few models γ would else run off to where it explains all of them.
+# Prior standard deviation of γ s_1, the part of discriminations that difficulty explains. Without
+# this prior, γ diverges with few models until difficulty explains all of them.
 EXPLAINED_SPREAD = 0.1
 
-
-# Points lie this many posterior standard deviations apart, at the most informative of items:
-# summing at distance h misses exp(-2 (π sd / h)²) of a normal integral, 3e-6 here.
+# Distance of points in posterior standard deviations of the most informative item: summing at
+# distance h has a relative error of exp(-2 (π sd / h)²) for a normal integral, 3e-6 here.
 _SPACING = 1.25
 
-
-# And no further than a logistic curve of slope 1 bears: its density has a Fourier transform of
+# Largest distance for a logistic curve of slope 1: the Fourier transform of its density is
 # π k / sinh(π k), 3e-6 at k = 2 π / h.
 _LOGISTIC_SPACING = 1.2
 
-
-# They reach so many standard deviations of the population.
+# Reach of the points in standard deviations of the population, along x_1 and x_2.
 _REACH = (5.5, 5.5)
 
-
-# Curves of a logarithm beyond this one's are no steeper: answers cannot tell them from steps.
+# Largest log discrimination: steeper curves are indistinguishable from steps.
 _STEEPEST = math.log(25.0)
-
 
 _MOST_POINTS = 801
 
-
-# Difficulties at which it is seen how much an item may tell.
+# Difficulties at which the information of an item is evaluated.
 _PLACES = 40
 
-
-# Points in a segment of a line, of which the ends tell whether an item's posterior is inside.
+# Points in a segment of a line; its ends show whether an item's posterior is inside.
 _SEGMENT = 4
 
-
 SEGMENT_RISE = (_SEGMENT * _SPACING / 2) ** 2 / 2
-"""Log-likelihood cannot be higher than this above that at the nearer end, were there no slope."""
+"""Largest rise of an item's log posterior within a segment above the nearer end, if its
+slope there is 0."""
 
 
 @dataclass(frozen=True, eq=False)
 class Population:
-    """Hyper-parameters (m_1, log s_1), and for discriminations (m_2, γ, log s_2) too."""
+    """Hyper-parameters (m_1, log s_1) and, with discriminations, (m_2, γ, log s_2)."""
 
     kind: Kind
     values: Tensor
 
     def to(self, dtype: torch.dtype) -> Population:
-        """The same as numbers of another kind."""
+        """Convert to another floating-point type."""
         return Population(self.kind, self.values.to(dtype))
 
-    @property
-    def free(self) -> int:
-        """How many are estimated: all but m_2."""
-        return 2 if self.kind == "rasch" else 4
-
     def log_density(self, x1: Tensor, x2: Tensor) -> Tensor:
-        """Of items at points of shape (Q,)."""
+        """Log density of items at points of shape (Q,)."""
         m1, log_s1 = self.values[:2]
         u = (x1 - m1) * torch.exp(-log_s1)
         first = -0.5 * u**2 - log_s1 - 0.5 * math.log(2 * math.pi)
@@ -127,9 +113,9 @@ class Population:
         )  # fmt: skip
 
     def log_prior(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Weak prior of the hyper-parameters with its gradient (H,) and information (H, H).
+        """Log prior of the hyper-parameters with gradient (H,) and information (H, H).
 
-        On the scale that `m_2` fixes, so that to move `m_2` moves the others.
+        It is defined on the scale that `m_2` fixes, so it depends on `m_2` through the others.
         """
         size = len(self.values)
         gradient, information = self.values.new_zeros(size), self.values.new_zeros(size, size)
@@ -161,13 +147,13 @@ def _matrix(rows: list[list[Tensor]]) -> Tensor:
 
 
 class Points(NamedTuple):
-    """Items at which the integral is summed, each of shape (Q,)."""
+    """Items at which the integrand is summed, each of shape (Q,)."""
 
     x1: Tensor
     x2: Tensor
     log_area: Tensor
     end: Tensor
-    """Whether a point is an end of a segment of its line; points lie in the lines' order."""
+    """Whether a point is an end of a segment of its line; points are in the order of the lines."""
     discrimination: Tensor
     intercept: Tensor
     difficulty: Tensor
@@ -176,17 +162,17 @@ class Points(NamedTuple):
 def points(
     population: Population, ability: Tensor, trials: Tensor, *, coarseness: float = 1.0
 ) -> Points:
-    """Choose points dense enough for the items that N models tell most about.
+    """Choose points dense enough for the items on which N models are most informative.
 
-    The lines of equal discrimination have each their own distance between points.
+    Each line of equal discrimination has its own distance between points.
 
     Parameters
     ----------
     ability : shape (N,)
     trials : shape (N,)
-        The most trials of each model on any item.
+        Most trials of each model on any item.
     coarseness
-        Above 1, points that much further apart, for the first steps of a search.
+        Factor of the distances, above 1 in the first steps of a search.
     """
     wide = coarseness * _SPACING
     m1, s1 = population.values[0], torch.exp(population.values[1])
@@ -218,14 +204,14 @@ def points(
 
 
 def discrimination_of(log_discrimination: Tensor) -> Tensor:
-    """exp, up to the steepest of curves."""
+    """Discrimination, bounded above."""
     return torch.exp(log_discrimination.clamp_max(_STEEPEST))
 
 
 def _line(
     middle: Tensor, spread: Tensor, information: Tensor, wide: float
 ) -> tuple[Tensor, Tensor]:
-    """Equally spaced values of x_2 and the log of their distance."""
+    """Equally spaced values of x_2, and the log of their distance."""
     step = wide / torch.sqrt(spread**-2 + information)
     half = int(torch.ceil(_REACH[1] * spread / step).clamp_max(_MOST_POINTS // 2))
     step = _REACH[1] * spread / half
@@ -234,7 +220,7 @@ def _line(
 
 
 def _first_information(kind: Kind, x2: Tensor, ability: Tensor, trials: Tensor) -> Tensor:
-    """Most information on x_1 that an item of each x_2 can have, shape of x2."""
+    """Largest information on x_1 of an item with each x_2, shape of x2."""
     a = x2 if kind == "2pl-signed" else discrimination_of(x2)
     places = ability.sort()[0][:: max(1, len(ability) // _PLACES)]
     p = torch.sigmoid(a[:, None, None] * (places[:, None] - ability))
@@ -243,7 +229,7 @@ def _first_information(kind: Kind, x2: Tensor, ability: Tensor, trials: Tensor) 
 
 
 def _second_information(population: Population, ability: Tensor, trials: Tensor) -> Tensor:
-    """Most information on x_2 of an item of discrimination 1."""
+    """Largest information on x_2 of an item with discrimination 1."""
     m1, s1 = population.values[0], torch.exp(population.values[1])
     places = m1 + s1 * torch.linspace(-3, 3, 25, dtype=s1.dtype, device=s1.device)
     b = -places if population.kind == "2pl-signed" else places

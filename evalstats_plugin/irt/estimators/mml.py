@@ -1,12 +1,13 @@
-"""Marginal maximum likelihood: abilities are integrated out, items are estimated [BA81]_.
+"""Marginal maximum likelihood by EM: abilities are integrated out, items are estimated [BA81]_.
 
-Plain EM crawls along the location and scale of the abilities when tests are long; parameter
-expansion [LRW98]_ sets both right in every step, and SQUAREM takes the rest in a few.
+Plain EM converges slowly in the location and scale of the abilities when tests are long. Parameter
+expansion [LRW98]_ sets both exactly in every step, and SQUAREM accelerates the rest.
+
+* `fit_marginal` with `MmlOptions`: the fit, on nodes that are placed to suit the posteriors
+* `derivatives`, `newton_step`: the M-step of the items, given the posteriors
+* `ItemPrior`: a normal distribution of the items' parameters, fixed or estimated with the items
+* `from_shares`, `from_totals`: start values
 """
-# PART px_em - The map that marginal maximum likelihood iterates: EM with its parameters expanded [LRW98]_.
-# PART item_step - One step of the items towards their optimum, given the posteriors of the abilities.
-# PART item_prior - Normal distributions of the items' parameters: fixed, or estimated along with the items.
-# PART start_values - Items to start from: by their shares of right answers, or by models grouped by theirs.
 
 # torch's stubs leave parts of these calls untyped.
 # pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
@@ -24,10 +25,9 @@ from evalstats_plugin.irt.estimators.grid import (
     FAINT,
     AbilityGroups,
     Answers,
-    Named,
+    GroupLabels,
     Nodes,
     Widths,
-    alike,
     arrange,
     blocks,
     even_nodes,
@@ -36,9 +36,10 @@ from evalstats_plugin.irt.estimators.grid import (
     posterior,
     posterior_widths,
     spacing,
+    standard_groups,
     windows,
 )
-from evalstats_plugin.irt.estimators.optimise import Solution, squarem
+from evalstats_plugin.irt.estimators.optimise import Solution, smoothed_logit, squarem
 from evalstats_plugin.irt.model.curves import (
     Curves,
     Items,
@@ -50,89 +51,161 @@ from evalstats_plugin.irt.model.curves import (
 from evalstats_plugin.irt.model.data import Counts
 from evalstats_plugin.runtime.torch import cholesky
 
-_LONG = 2**17
-"""Cells from which on posteriors are sought in windows, and in single precision at first."""
-
-
-_ROUGH, _FEW = 1e-3, 30
-"""Change of a step in single precision below which double is worth it, or so many steps."""
-
-
 STEEPEST = 25.0
-"""Bound of discriminations: where models separate perfectly, the likelihood has none."""
+"""Bound of discriminations: the likelihood has no maximum where an item separates the models."""
 
+# Cells from which on posteriors are restricted to windows, and found in single precision first.
+_LONG = 2**17
 
-_ROUNDS, _SETTLED = 10, 1e-7
-"""Of three EM steps of the distribution for each step of the items, at most; a change that ends
-them, or some roundings of a number where these are more."""
+# Largest change in a step at which the search in single precision ends, and its most steps.
+_ROUGH, _FEW = 1e-3, 30
 
+# Steps of single items that fall are halved up to so many times.
+_HALVINGS = 6
 
-_LOOK = 2
-"""Every so many rounds it is seen whether they have settled."""
+# EM steps of the estimated prior, in each step of the items: at most _ROUNDS rounds of three; they
+# end at a change below _SETTLED, or below 20 roundings if that is more, checked every _LOOK rounds.
+_ROUNDS, _SETTLED, _LOOK = 10, 1e-7, 2
 
-
+# Longest extrapolation, in EM steps, and largest distance of a number from the last EM step.
 _LONGEST, _FARTHEST = 16.0, 0.7
-"""Longest jump, in EM steps, and from where these led."""
 
-
+# So many items with so small a standard deviation are added to the items of an estimated prior.
 _IDEAL, _FLOOR = 2.0, 0.1
-"""So many items with so small a standard deviation are added to those there are."""
 
+# Mean and standard deviation of the weak prior of discrimination and intercept.
+_WEAK_MEAN, _WEAK_SD = (1.0, 0.0), (1.0, 3.0)
 
+# StartValues values: groups of models with similar totals, and Newton steps.
 _GROUPS, _STEPS = 24, 5
 
 
-_USUAL, _SPREAD = (1.0, 0.0), (1.0, 3.0)
-"""Discrimination and intercept of an item of which nothing is known, and how far others are off."""
+@dataclass(frozen=True, kw_only=True)
+class MmlOptions:
+    """Options of `fit_marginal`."""
+
+    common_slope: bool = False
+    guessing: bool = False
+    guessing_prior: tuple[float, float] | None = (-1.1, 0.5)
+    """Mean and standard deviation of logit c; None for maximum likelihood."""
+    upper: float = 1.0
+    prior: Literal["none", "weak", "estimated"] = "none"
+    """Prior of discrimination and intercept."""
+    nodes: int | None = None
+    """Number of nodes on [-6, 6]; None chooses nodes from the data."""
+    groups: GroupLabels | None = None
+    """Groups of models, each with its own distribution of abilities; None for a single one."""
+    tolerance: float = 1e-5
+    max_steps: int = 2000
 
 
 class Marginal(NamedTuple):
-    """What the fit found."""
+    """A marginal maximum likelihood fit of N models and M items on Q nodes."""
 
     items: Items
     mean: Tensor
-    """Of each model's posterior, shape (N,)."""
+    """Posterior mean of each model, shape (N,)."""
     variance: Tensor
     weights: Tensor
-    """The posterior itself, shape (N, Q)."""
+    """Posterior of each model over the nodes, shape (N, Q)."""
     log_likelihood: float
     nodes: Nodes
-    looseness: float
-    """Spacing of the nodes in units of the smallest posterior standard deviation."""
+    node_spacing: float
+    """Distance of two nodes in units of the smallest posterior standard deviation."""
     prior: ItemPrior | None
     groups: AbilityGroups | None
-    found: Solution
+    search: Solution
     answers: Answers
-    """What it was fitted to, with the windows of the search."""
+    """The answers fitted, with the windows of the search."""
 
 
-class PXEM:
-    """The map that EM iterates, on flat vectors: items (p, M), groups, the estimated prior."""
+def fit_marginal(counts: Counts, options: MmlOptions) -> Marginal:
+    """Fit by PX-EM with SQUAREM; every item needs right and wrong answers, or a prior.
+
+    Raises
+    ------
+    ValueError
+        Fewer than 3 nodes.
+    """
+    if options.nodes is not None and options.nodes < 3:
+        msg = f"{options.nodes} nodes found, expected 3 or more"
+        raise ValueError(msg)
+    fit = _Fit(arrange(counts), _start_items(counts, options), options)
+    point, steps = fit.rough_search() if fit.long else (fit.start(), 0)
+    if not fit.long and options.nodes is None:
+        fit.place(*fit.widths(fit.unpack(point))[1:])
+    found, seen = fit.search(point, options.tolerance, options.max_steps - steps)
+    at = fit.unpack(found.at)
+    if at.items.slope.sum() < 0:
+        # Reflection does not change the likelihood: most items should have positive slopes.
+        items = at.items._replace(slope=-at.items.slope)
+        at = _State(items, at.prior and at.prior.reversed(), at.groups and at.groups.reversed())
+        fit.answers = fit.whole
+        seen = fit.widths(at)
+    nodes, last = fit.nodes_of(at), seen.posterior
+    mean, variance = moments(last.weights, nodes.at)
+    return Marginal(
+        items=at.items,
+        mean=mean,
+        variance=variance,
+        weights=last.weights,
+        log_likelihood=float(last.log_likelihood.sum()),
+        nodes=nodes,
+        node_spacing=spacing(nodes) / float(seen.sd.min()),
+        prior=at.prior,
+        groups=at.groups,
+        search=found._replace(steps=steps + found.steps),
+        answers=fit.answers,
+    )
+
+
+def _start_items(counts: Counts, options: MmlOptions) -> Items:
+    """Start values by shares of right answers; with guessing, from a fit without guessing.
+
+    With guessing there are several optima. Starting from curves without it avoids those in which
+    an item is a step function.
+    """
+    if options.guessing or options.upper < 1:
+        plain = replace(options, guessing=False, upper=1.0, tolerance=1e-2, max_steps=30)
+        items = fit_marginal(counts, plain).items
+        guess = torch.full_like(items.slope, (options.guessing_prior or (-2.0, 0))[0])
+        return items._replace(guess=guess if options.guessing else None, upper=options.upper)
+    return from_shares(counts.right.sum(dim=0), counts.trials.sum(dim=0))
+
+
+class _Fit:
+    """PX-EM on flat vectors: items (p, M), groups of abilities, the estimated prior.
+
+    The nodes, and in long tests windows of nodes, are placed to suit the posteriors.
+    """
 
     def __init__(self, answers: Answers, items: Items, options: MmlOptions) -> None:
-        self.answers, self.options = answers, options
+        self.answers = self.whole = answers
+        self.options = options
         self.nodes = even_nodes(-6, 6, options.nodes or 61, items.slope)
         self.items = items
-        self.groups = None if options.groups is None else alike(options.groups, items.slope)
+        self.groups = (
+            None if options.groups is None else standard_groups(options.groups, items.slope)
+        )
         self.prior: ItemPrior | None = None
         if options.prior == "weak":
-            self.prior = weak_prior(items.slope, common_slope=options.common_slope)
+            self.prior = _weak_prior(items.slope, common_slope=options.common_slope)
         elif options.prior == "estimated":
-            self.prior = first_guess(items, common_slope=options.common_slope)
+            self.prior = _start_prior(items, common_slope=options.common_slope)
 
     def start(self) -> Tensor:
-        """Where the search begins."""
-        return self.pack(State(self.items, self.prior, self.groups))
+        """Start values as a flat vector."""
+        return self.pack(_State(self.items, self.prior, self.groups))
 
-    def pack(self, at: State) -> Tensor:
-        """As one vector."""
+    def pack(self, at: _State) -> Tensor:
+        """Flatten a state."""
         guess = [] if at.items.guess is None else [at.items.guess]
         groups = [] if at.groups is None else [at.groups.vector()]
         free = [at.prior.vector()] if at.prior is not None and at.prior.estimated else []
         return torch.cat([at.items.slope, at.items.intercept, *guess, *groups, *free])
 
-    def unpack(self, point: Tensor) -> State:
-        """From one vector."""
+    def unpack(self, point: Tensor) -> _State:
+        """Invert `pack`."""
         m = len(self.items.slope)
         size = (2 if self.items.guess is None else 3) * m
         guess = None if self.items.guess is None else point[2 * m : size]
@@ -140,22 +213,70 @@ class PXEM:
         groups, prior, rest = self.groups, self.prior, point[size:]
         if groups is not None:
             free = 2 * len(groups.mean) - 2
-            groups, rest = groups.of_vector(rest[:free]), rest[free:]
+            groups, rest = groups.from_vector(rest[:free]), rest[free:]
         if prior is not None and prior.estimated:
-            prior = prior.of_vector(rest)
-        return State(items, prior, groups)
+            prior = prior.from_vector(rest)
+        return _State(items, prior, groups)
 
-    def nodes_of(self, at: State) -> Nodes:
-        """Give the grid the weights of the models' distributions."""
+    @property
+    def long(self) -> bool:
+        """Whether products with the models' trials dominate the cost."""
+        n, m = self.whole.right.shape
+        return self.options.nodes is None and self.whole.separate and n * m >= _LONG
+
+    def search(self, point: Tensor, tolerance: float, most: int) -> tuple[Solution, Widths]:
+        """Iterate, and place the nodes anew until they suit the posteriors."""
+        steps, wider = 0, 1.0
+        while True:
+            found = squarem(self.step, point, tolerance=tolerance, max_steps=most - steps)
+            point, steps = found.at, steps + found.steps
+            missed = self.answers.windows is not None and not math.isfinite(found.objective)
+            if missed:
+                self.answers, wider = self.whole, 2 * wider
+            seen = self.widths(self.unpack(point))
+            fine = not missed and fitting_nodes(self.nodes, seen.mean, seen.sd) is None
+            if self.options.nodes is not None or fine or steps >= most:
+                return found._replace(steps=steps), seen
+            self.place(seen.mean, seen.sd, wider)
+
+    def place(self, mean: Tensor, sd: Tensor, wider: float = 1.0) -> None:
+        """Choose nodes for posteriors of these moments, and in long tests windows of nodes."""
+        self.nodes = fitting_nodes(self.nodes, mean, sd) or self.nodes
+        if self.long:
+            by = windows(mean, sd, self.nodes.at, wider=wider)
+            self.answers = self.whole.narrowed(by)
+
+    def rough_search(self) -> tuple[Tensor, int]:
+        """Approach the optimum in single precision, and place the nodes."""
+        like, single = self.items.slope, torch.float32
+        whole = self.whole.to(single)
+        if self.items.logistic:
+            slope = self.options.common_slope
+            start = from_totals(whole.right, whole.trials, common_slope=slope)
+            rough, place = _Fit(whole, start.items, self.options), start[1:]
+        else:
+            rough = _Fit(whole, self.items.to(single), self.options)
+            place = rough.widths(rough.unpack(rough.start()))[1:]
+        rough.place(*place)
+        found, seen = rough.search(rough.start(), _ROUGH, _FEW)
+        reach, count = float(rough.nodes.at[-1]), len(rough.nodes.at)
+        # Frees its copies of the answers.
+        del rough, whole
+        self.nodes = even_nodes(-reach, reach, count, like)
+        self.place(seen.mean.to(like), seen.sd.to(like))
+        return found.at.to(like), found.steps
+
+    def nodes_of(self, at: _State) -> Nodes:
+        """Nodes with the weights of the models' distributions of ability."""
         return self.nodes if at.groups is None else at.groups.weighted(self.nodes)
 
-    def widths(self, at: State) -> Widths:
+    def widths(self, at: _State) -> Widths:
         """Posteriors of the abilities."""
         prior = 1.0 if at.groups is None else at.groups.precision
         return posterior_widths(self.answers, at.items, self.nodes_of(at), prior)
 
     def step(self, point: Tensor) -> tuple[Tensor, Tensor]:
-        """One PX-EM step, with the objective where it started."""
+        """One PX-EM step; return also the objective where it started."""
         items, prior, groups = state = self.unpack(point)
         found = posterior(self.answers, items, self.nodes_of(state))
         by = derivatives(self.answers, items, found.weights, self.nodes)
@@ -168,12 +289,12 @@ class PXEM:
             objective = torch.where(far, torch.nan, objective)
         change = newton_step(by, common_slope=self.options.common_slope)
         if not items.logistic:
-            change = self._held_back(items, change, found.weights, prior)
-        moved = State(self._moved(items, change), prior, groups)
+            change = self._halved(items, change, found.weights, prior)
+        moved = _State(self._stepped(items, change), prior, groups)
         return self.pack(self._expanded(moved, found.weights)), objective
 
-    def _expanded(self, state: State, weights: Tensor) -> State:
-        """Bring abilities, which the step shifted and stretched, back to N(0, 1)."""
+    def _expanded(self, state: _State, weights: Tensor) -> _State:
+        """Parameter expansion: rescale so that abilities are N(0, 1) again."""
         items, prior, groups = state
         share = weights.mean(dim=0)
         shift, square = share @ self.nodes.at, share @ self.nodes.at.square()
@@ -190,7 +311,7 @@ class PXEM:
             shift, held = prior.expansion(shift, square, n, items)
             scale = scale if self.options.common_slope else held
         slope, intercept = items.slope * scale, items.intercept + items.slope * shift
-        return State(items._replace(slope=slope, intercept=intercept), prior, groups)
+        return _State(items._replace(slope=slope, intercept=intercept), prior, groups)
 
     def _add_guessing_prior(self, by: Derivatives, items: Items) -> Tensor:
         prior = self.options.guessing_prior
@@ -201,27 +322,27 @@ class PXEM:
         by.information[:, 2, 2] += prior[1] ** -2
         return -0.5 * away.square().sum()
 
-    def _held_back(
+    def _halved(
         self, items: Items, change: Tensor, weights: Tensor, prior: ItemPrior | None
     ) -> Tensor:
-        """Halve the steps of items that would fall: with guessing, their part is not concave."""
+        """Halve steps of items whose objective would fall: with guessing it is not concave."""
 
-        def height(at: Items) -> Tensor:
-            total = expected_log_likelihood(self.answers, at, weights, self.nodes)
+        def objective(at: Items) -> Tensor:
+            total = _expected_log_likelihood(self.answers, at, weights, self.nodes)
             if at.guess is not None and self.options.guessing_prior is not None:
                 mean, sd = self.options.guessing_prior
                 total = total - 0.5 * ((at.guess - mean) / sd).square()
             return total if prior is None else total + prior.log_density(at)
 
-        now = height(items)
-        for _ in range(6):
-            falls = height(self._moved(items, change)) < now - 1e-9 * now.abs()
+        now = objective(items)
+        for _ in range(_HALVINGS):
+            falls = objective(self._stepped(items, change)) < now - 1e-9 * now.abs()
             if not bool(falls.any()):
                 break
             change = torch.where(falls[:, None], 0.5 * change, change)
         return change
 
-    def _moved(self, items: Items, change: Tensor) -> Items:
+    def _stepped(self, items: Items, change: Tensor) -> Items:
         guess = None if items.guess is None else (items.guess + change[:, 2]).clamp(-12, 5)
         return items._replace(
             slope=(items.slope + change[:, 0]).clamp(-STEEPEST, STEEPEST),
@@ -230,141 +351,8 @@ class PXEM:
         )
 
 
-class _Search(PXEM):
-    """The search for its fixed point, on nodes that fit the posteriors."""
-
-    def __init__(self, answers: Answers, items: Items, options: MmlOptions) -> None:
-        super().__init__(answers, items, options)
-        self.whole = answers
-
-    @property
-    def long(self) -> bool:
-        """Whether products with the trials of many models take most of the time."""
-        n, m = self.whole.right.shape
-        return self.options.nodes is None and self.whole.separate and n * m >= _LONG
-
-    def search(self, point: Tensor, tolerance: float, most: int) -> tuple[Solution, Widths]:
-        """Iterate on nodes that fit the posteriors, placed anew until they do."""
-        steps, wider = 0, 1.0
-        while True:
-            found = squarem(self.step, point, tolerance=tolerance, max_steps=most - steps)
-            point, steps = found.at, steps + found.steps
-            missed = self.answers.windows is not None and not math.isfinite(found.objective)
-            if missed:
-                self.answers, wider = self.whole, 2 * wider
-            seen = self.widths(self.unpack(point))
-            fine = not missed and fitting_nodes(self.nodes, seen.mean, seen.sd) is None
-            if self.options.nodes is not None or fine or steps >= most:
-                return found._replace(steps=steps), seen
-            self.place(seen.mean, seen.sd, wider)
-
-    def place(self, mean: Tensor, sd: Tensor, wider: float = 1.0) -> None:
-        """Choose nodes for posteriors of these moments, and windows where these save much."""
-        self.nodes = fitting_nodes(self.nodes, mean, sd) or self.nodes
-        if self.long:
-            by = windows(mean, sd, self.nodes.at, wider=wider)
-            self.answers = self.whole.narrowed(by)
-
-    def near(self) -> tuple[Tensor, int]:
-        """Come near the optimum in single precision, and place the nodes."""
-        like, single = self.items.slope, torch.float32
-        whole = self.whole.to(single)
-        if self.items.logistic:
-            slope = self.options.common_slope
-            start = from_totals(whole.right, whole.trials, common_slope=slope)
-            rough, place = _Search(whole, start.items, self.options), start[1:]
-        else:
-            rough = _Search(whole, self.items.to(single), self.options)
-            place = rough.widths(rough.unpack(rough.start()))[1:]
-        rough.place(*place)
-        found, seen = rough.search(rough.start(), _ROUGH, _FEW)
-        reach, count = float(rough.nodes.at[-1]), len(rough.nodes.at)
-        # Its copies of the answers are not needed any more.
-        del rough, whole
-        self.nodes = even_nodes(-reach, reach, count, like)
-        self.place(seen.mean.to(like), seen.sd.to(like))
-        return found.at.to(like), found.steps
-
-
-def fit_marginal(counts: Counts, options: MmlOptions) -> Marginal:
-    """Fit by PX-EM with SQUAREM; every item must have right and wrong answers, or a prior.
-
-    Raises
-    ------
-    ValueError
-        Fewer than 3 nodes.
-    """
-    if options.nodes is not None and options.nodes < 3:
-        msg = f"{options.nodes} nodes found, expected 3 or more"
-        raise ValueError(msg)
-    fit = _Search(arrange(counts), _start(counts, options), options)
-    point, steps = fit.near() if fit.long else (fit.start(), 0)
-    if not fit.long and options.nodes is None:
-        fit.place(*fit.widths(fit.unpack(point))[1:])
-    found, seen = fit.search(point, options.tolerance, options.max_steps - steps)
-    at = fit.unpack(found.at)
-    if at.items.slope.sum() < 0:
-        # Turned round, the model is the same: ability is what most items reward.
-        items = at.items._replace(slope=-at.items.slope)
-        at = State(items, at.prior and at.prior.turned(), at.groups and at.groups.turned())
-        fit.answers = fit.whole
-        seen = fit.widths(at)
-    return _result(fit, at, seen, found._replace(steps=steps + found.steps))
-
-
-def _start(counts: Counts, options: MmlOptions) -> Items:
-    """Shares of right answers on the logit scale, all slopes 1; guessing starts from no guessing.
-
-    With guessing there are several optima: from the curves that fit without it one comes to
-    those of which no item is a step.
-    """
-    if options.guessing or options.upper < 1:
-        plain = replace(options, guessing=False, upper=1.0, tolerance=1e-2, max_steps=30)
-        items = fit_marginal(counts, plain).items
-        guess = torch.full_like(items.slope, (options.guessing_prior or (-2.0, 0))[0])
-        return items._replace(guess=guess if options.guessing else None, upper=options.upper)
-    return from_shares(counts.right.sum(dim=0), counts.trials.sum(dim=0))
-
-
-def _result(fit: _Search, at: State, seen: Widths, found: Solution) -> Marginal:
-    nodes, last = fit.nodes_of(at), seen.posterior
-    mean, variance = moments(last.weights, nodes.at)
-    return Marginal(
-        items=at.items,
-        mean=mean,
-        variance=variance,
-        weights=last.weights,
-        log_likelihood=float(last.log_likelihood.sum()),
-        nodes=nodes,
-        looseness=spacing(nodes) / float(seen.sd.min()),
-        prior=at.prior,
-        groups=at.groups,
-        found=found,
-        answers=fit.answers,
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class MmlOptions:
-    """How a fit is done."""
-
-    common_slope: bool = False
-    guessing: bool = False
-    guessing_prior: tuple[float, float] | None = (-1.1, 0.5)
-    """Mean and standard deviation of logit c; None for maximum likelihood."""
-    upper: float = 1.0
-    prior: Literal["none", "weak", "estimated"] = "none"
-    """Of discrimination and intercept."""
-    nodes: int | None = None
-    """So many on [-6, 6]; None chooses them from the data."""
-    groups: Named | None = None
-    """Of models, each with its own distribution of abilities; None for one of all."""
-    tolerance: float = 1e-5
-    max_steps: int = 2000
-
-
-class State(NamedTuple):
-    """What is estimated."""
+class _State(NamedTuple):
+    """What is estimated: items, and where asked for their prior and the groups."""
 
     items: Items
     prior: ItemPrior | None
@@ -372,12 +360,12 @@ class State(NamedTuple):
 
 
 class Derivatives(NamedTuple):
-    """Of the log-likelihood by the parameters of each item."""
+    """Derivatives of the log-likelihood by the p parameters of each item."""
 
     gradient: Tensor
-    """Shape (M, p): exact, of the likelihood with the abilities integrated out."""
+    """Shape (M, p): exact, of the marginal likelihood."""
     information: Tensor
-    """Shape (M, p, p): expected, if the abilities were seen."""
+    """Shape (M, p, p): expected information if abilities were known."""
 
 
 def derivatives(answers: Answers, items: Items, weights: Tensor, nodes: Nodes) -> Derivatives:
@@ -407,16 +395,16 @@ def _derivatives_of(
         return Derivatives(seen - expected @ basis, logistic_information(trials, curve, at))
     right = (few.gather(weights).T @ answers.right[:, part]).T
     by = gradients(curve, at)
-    # Both may vanish for items that run away.
+    # Both may underflow for items whose parameters diverge.
     scale = by / (curve.right * curve.wrong).clamp_min(torch.finfo(by.dtype).tiny)
     gradient = torch.einsum("pmq,mq->mp", scale, right - trials * curve.right)
     return Derivatives(gradient, torch.einsum("pmq,rmq,mq->mpr", scale, by, trials))
 
 
 def logistic_information(trials: Tensor, curve: Curves, at: Tensor) -> Tensor:
-    """Of logistic curves, (M, 2, 2), given so many trials at each ability, (M, Q).
+    """Information of logistic curves, (M, 2, 2), given the trials at each ability, (M, Q).
 
-    What is observed is what is expected: it does not depend on the answers.
+    Observed and expected information are the same: it does not depend on the answers.
     """
     spread = trials * curve.right * curve.wrong
     powers = spread @ torch.stack([at * at, at, at, torch.ones_like(at)], dim=1)
@@ -424,15 +412,15 @@ def logistic_information(trials: Tensor, curve: Curves, at: Tensor) -> Tensor:
 
 
 def newton_step(found: Derivatives, *, common_slope: bool, longest: float = 2.0) -> Tensor:
-    """Solve for the change of the parameters, shape (M, p), none of them by more than `longest`."""
+    """Newton step of the parameters, shape (M, p), at most `longest` in any of them."""
     gradient, information = found
-    # So flat an item must not divide by zero.
+    # Keeps flat items from dividing by zero.
     ridge = 1e-9 * torch.eye(gradient.shape[1], dtype=gradient.dtype, device=gradient.device)
     information = information + ridge
     if not common_slope:
         step: Tensor = torch.linalg.solve_ex(information, gradient)[0]
         return step * (longest / step.abs().amax(dim=1, keepdim=True)).clamp_max(1.0)
-    # One slope for all: the intercepts are eliminated first.
+    # A common slope: eliminate the intercepts first.
     cross = information[:, 0, 1] / information[:, 1, 1]
     slope = (gradient[:, 0] - cross * gradient[:, 1]).sum() / (
         information[:, 0, 0] - cross * information[:, 0, 1]
@@ -442,10 +430,10 @@ def newton_step(found: Derivatives, *, common_slope: bool, longest: float = 2.0)
     return torch.stack([slope.expand_as(intercept), intercept.clamp(-longest, longest)], dim=1)
 
 
-def expected_log_likelihood(
+def _expected_log_likelihood(
     answers: Answers, items: Items, weights: Tensor, nodes: Nodes
 ) -> Tensor:
-    """Log-likelihood of each item if abilities were seen, averaged over `weights`; shape (M,)."""
+    """Expected complete-data log-likelihood of each item under `weights`, shape (M,)."""
     by_pattern = answers.of_patterns(weights)
     found: list[Tensor] = []
     for part in blocks(answers.right.shape[1], len(nodes.at)):
@@ -458,17 +446,17 @@ def expected_log_likelihood(
 
 
 class ItemPrior(NamedTuple):
-    """Of discrimination and intercept; of the intercept alone where all share one slope."""
+    """Normal prior of discrimination and intercept; of the intercept alone with a common slope."""
 
     mean: Tensor
     """Shape (k,), k = 2 or 1."""
     factor: Tensor
-    """Shape (k, k): the covariance's Cholesky factor, lower triangular."""
+    """Shape (k, k): lower Cholesky factor of the covariance."""
     estimated: bool
 
     @property
     def columns(self) -> slice:
-        """Its place among the parameters (a, d)."""
+        """Its columns among the parameters (a, d)."""
         return slice(2 - len(self.mean), 2)
 
     @property
@@ -477,19 +465,19 @@ class ItemPrior(NamedTuple):
         return torch.cholesky_inverse(self.factor)
 
     def away(self, items: Items) -> Tensor:
-        """Parameters less their mean, shape (M, k)."""
+        """Parameters minus their mean, shape (M, k)."""
         return torch.stack([items.slope, items.intercept], dim=1)[:, self.columns] - self.mean
 
     def log_density(self, items: Items) -> Tensor:
-        """Of each item, shape (M,), less a constant."""
+        """Log density of each item up to a constant, shape (M,)."""
         away = self.away(items)
         return -0.5 * (away @ self.precision * away).sum(dim=1)
 
     def add_to(self, found: Derivatives, items: Items) -> Tensor:
-        """Add gradient and information of the log prior, in place; return what the objective gains.
+        """Add gradient and information of the log prior in place; return the objective's change.
 
-        A prior that is estimated is judged by its likelihood with the items integrated out, by
-        Laplace's approximation; the mode alone would let the variance collapse.
+        The objective of an estimated prior is its likelihood with the items integrated out, by
+        Laplace's approximation; with the mode alone the variance would collapse.
         """
         away, precision, at = self.away(items), self.precision, self.columns
         found.gradient[:, at] -= away @ precision
@@ -501,22 +489,22 @@ class ItemPrior(NamedTuple):
         return gain
 
     def updated(self, found: Derivatives, items: Items) -> ItemPrior:
-        """The distribution that makes these items likeliest, each known as well as it is.
+        """Maximum likelihood prior of these items, given their uncertainty.
 
-        EM on the items' quadratic likelihoods, without touching the answers; every third step
-        starts from where the two before point (SQUAREM). A few items without any spread join in,
-        lest the variance creep to 0 for ever where items do not differ.
+        EM on the items' quadratic likelihoods, without the answers; every third step is
+        extrapolated from the two before (SQUAREM). A few items with little spread are added, so
+        that the variance converges to a positive value where items do not differ.
         """
         at, prior = self.columns, self
         known = found.information[:, at, at]
         values = (self.away(items) + self.mean)[..., None]
         target = known @ values + found.gradient[:, at, None]
-        # With the items last, the few numbers of each are rows of their own.
+        # Items last, so that memory is contiguous over items.
         known, target = known.permute(1, 2, 0).contiguous(), target[..., 0].T.contiguous()
         settled = max(_SETTLED, 20 * torch.finfo(target.dtype).eps)
         for turn in range(1, _ROUNDS + 1):
-            first = prior.of_items(known, target)
-            second = first.of_items(known, target)
+            first = prior.em_step(known, target)
+            second = first.em_step(known, target)
             start, middle, end = prior.vector(), first.vector(), second.vector()
             move = middle - start
             bend = end - middle - move
@@ -524,14 +512,14 @@ class ItemPrior(NamedTuple):
             length = (move.norm() / bend.norm().clamp_min(tiny)).clamp(1.0, _LONGEST)
             jump = start + 2 * length * move + length * length * bend
             jump = end + (jump - end).clamp(-_FARTHEST, _FARTHEST)
-            prior = prior.of_vector(jump).of_items(known, target)
-            # Seldom, since a device would have to be waited for.
+            prior = prior.from_vector(jump).em_step(known, target)
+            # Not in every round: the host has to wait for the device.
             if turn % _LOOK == 0 and float((end - middle).abs().max()) < settled:
                 break
         return prior
 
-    def of_items(self, known: Tensor, target: Tensor) -> ItemPrior:
-        """One EM step: the distribution of items with these precisions, (k, k, M), and targets."""
+    def em_step(self, known: Tensor, target: Tensor) -> ItemPrior:
+        """One EM step, given the items' precisions (k, k, M) and precision times value (k, M)."""
         n, k = target.shape[1], len(self.mean)
         precision = self.precision
         own = _inverses(known + precision[..., None])
@@ -545,7 +533,7 @@ class ItemPrior(NamedTuple):
     def expansion(
         self, mean: Tensor, square: Tensor, n: int, items: Items
     ) -> tuple[Tensor, Tensor]:
-        """Shift and scale of the abilities under a fixed prior: it holds back the items.
+        """Shift and scale of the abilities under a fixed prior, which limits how items can follow.
 
         A Newton step from the present ones, for `n` abilities of this mean and mean square.
         """
@@ -556,7 +544,7 @@ class ItemPrior(NamedTuple):
         return (n * mean + pull[1]) / (n + curve[1]), log_scale.clamp(-0.5, 0.5).exp()
 
     def expanded(self, shift: Tensor, scale: Tensor, slope: Tensor) -> ItemPrior:
-        """The same distribution, of the items after the abilities were shifted and scaled."""
+        """The same prior after abilities were shifted and scaled, and the items with them."""
         if len(self.mean) == 1:
             return self._replace(mean=self.mean + slope * shift)
         one = torch.ones_like(scale)
@@ -564,10 +552,10 @@ class ItemPrior(NamedTuple):
         return self._replace(mean=turn @ self.mean, factor=turn @ self.factor)
 
     def free_directions(self, items: Items) -> tuple[Tensor, Tensor]:
-        """Directions that an estimated distribution follows: it does not hold items back there.
+        """Directions in which an estimated prior does not constrain the items.
 
-        Abilities shifted and stretched move all items together, and their distribution with them.
-        Returns precision times direction, (2, g, M), and the directions' own precision, (g, g).
+        Shifting and scaling abilities moves all items together, and the prior with them.
+        Returns precision times direction, (2, g, M), and the precision of the directions, (g, g).
         """
         zero = torch.zeros_like(items.slope)
         shift = torch.stack([zero, items.slope], dim=1)
@@ -577,20 +565,20 @@ class ItemPrior(NamedTuple):
         own = torch.einsum("gmk,hmk->gh", held, directions)
         return torch.nn.functional.pad(held, (self.columns.start, 0)).permute(2, 0, 1), own
 
-    def turned(self) -> ItemPrior:
-        """The same for abilities counted in the other direction."""
+    def reversed(self) -> ItemPrior:
+        """The same prior after a reflection of the ability scale."""
         if len(self.mean) == 1:
             return self
         sign = self.mean.new_tensor([-1.0, 1.0])
         return self._replace(mean=sign * self.mean, factor=sign[:, None] * self.factor * sign)
 
     def vector(self) -> Tensor:
-        """Free numbers, shape (k + k(k + 1)/2,): logarithms keep the covariance positive."""
+        """Free parameters, shape (k + k(k + 1)/2,), with logarithms of the factor's diagonal."""
         below = [self.factor[1, 0][None]] if len(self.mean) == 2 else []
         return torch.cat([self.mean, self.factor.diagonal().log(), *below])
 
-    def of_vector(self, numbers: Tensor) -> ItemPrior:
-        """Take what `vector` gave."""
+    def from_vector(self, numbers: Tensor) -> ItemPrior:
+        """Invert `vector`."""
         k = len(self.mean)
         factor = torch.diag(numbers[k : 2 * k].exp())
         if k == 2:
@@ -599,22 +587,22 @@ class ItemPrior(NamedTuple):
 
 
 def _inverses(matrices: Tensor) -> Tensor:
-    """Of symmetric matrices of one or two rows, both (k, k, M)."""
+    """Inverses of M symmetric matrices with k = 1 or 2 rows, (k, k, M)."""
     if len(matrices) == 1:
         return 1 / matrices
     a, b, _, c = matrices.flatten(0, 1).unbind()
     return torch.stack([c, -b, -b, a]).div_(a * c - b * b).unflatten(0, (2, 2))
 
 
-def weak_prior(like: Tensor, *, common_slope: bool) -> ItemPrior:
-    """Discrimination ~ N(1, 1), intercept ~ N(0, 3²): finite, whatever the answers."""
+def _weak_prior(like: Tensor, *, common_slope: bool) -> ItemPrior:
+    """Discrimination ~ N(1, 1), intercept ~ N(0, 3²): estimates are finite for any answers."""
     first = 1 if common_slope else 0
-    mean, sd = like.new_tensor([1.0, 0.0])[first:], like.new_tensor([1.0, 3.0])[first:]
+    mean, sd = like.new_tensor(_WEAK_MEAN)[first:], like.new_tensor(_WEAK_SD)[first:]
     return ItemPrior(mean, torch.diag(sd), estimated=False)
 
 
-def first_guess(items: Items, *, common_slope: bool) -> ItemPrior:
-    """Where the estimation of the prior starts: items as they start, slopes within ±½."""
+def _start_prior(items: Items, *, common_slope: bool) -> ItemPrior:
+    """Start value of an estimated prior: moments of the start items, slopes within ±½."""
     spread = items.intercept.std().clamp_min(0.1)
     mean = torch.stack([items.slope.mean(), items.intercept.mean()])
     sd = torch.stack([torch.full_like(spread, 0.5), spread])
@@ -622,26 +610,17 @@ def first_guess(items: Items, *, common_slope: bool) -> ItemPrior:
     return ItemPrior(mean[first:], torch.diag(sd[first:]), estimated=True)
 
 
-class Start(NamedTuple):
-    """Items, and about what abilities they come with."""
-
-    items: Items
-    ability: Tensor
-    """Shape (N,)."""
-    std_error: Tensor
-
-
 def from_shares(right: Tensor, trials: Tensor) -> Items:
-    """Shares of right answers on the logit scale, all slopes 1, from counts of each item (M,)."""
-    share = (right + 0.5) / (trials + 1)
-    return Items(torch.ones_like(share), 1.2 * torch.logit(share))
+    """Items with slope 1 and intercepts by shares of right answers; counts are of shape (M,)."""
+    logit = smoothed_logit(right, trials)
+    return Items(torch.ones_like(logit), 1.2 * logit)
 
 
-def from_totals(right: Tensor, trials: Tensor, *, common_slope: bool) -> Start:
-    """Logistic regressions on the logit of each model's share of right answers.
+def from_totals(right: Tensor, trials: Tensor, *, common_slope: bool) -> StartValues:
+    """Logistic regressions of the items on the logit of each model's share of right answers.
 
-    In a long test that is the ability but for its scale. Models of nearly the same share are taken
-    together, so that the regressions cost no more than two sums over the models.
+    In a long test that logit is the ability up to its scale. Models of similar share are grouped,
+    so that the regressions cost little more than two sums over the models.
 
     Parameters
     ----------
@@ -649,18 +628,18 @@ def from_totals(right: Tensor, trials: Tensor, *, common_slope: bool) -> Start:
         Shape (N, M), of a hundred models or more.
     """
     total = trials.sum(dim=1)
-    level = torch.logit((right.sum(dim=1) + 0.5) / (total + 1))
+    level = smoothed_logit(right.sum(dim=1), total)
     level = (level - level.mean()) / level.std().clamp_min(1e-3)
     member = torch.argsort(torch.argsort(level)) * _GROUPS // len(level)
     groups = torch.nn.functional.one_hot(member, _GROUPS).to(right)
     at = (level @ groups) / groups.sum(dim=0)
     hits, tried = (groups.T @ right).T, (groups.T @ trials).T
     basis = torch.stack([at, torch.ones_like(at)], dim=1)
-    usual, precision = right.new_tensor(_USUAL), right.new_tensor(_SPREAD) ** -2
+    mean, precision = right.new_tensor(_WEAK_MEAN), right.new_tensor(_WEAK_SD) ** -2
     items = from_shares(hits.sum(dim=1), tried.sum(dim=1))
     for _ in range(_STEPS):
         curve = curves(items, at)
-        away = torch.stack([items.slope, items.intercept], dim=1) - usual
+        away = torch.stack([items.slope, items.intercept], dim=1) - mean
         by = Derivatives(
             (hits - tried * curve.right) @ basis - precision * away,
             logistic_information(tried, curve, at) + torch.diag(precision),
@@ -668,4 +647,13 @@ def from_totals(right: Tensor, trials: Tensor, *, common_slope: bool) -> Start:
         change = newton_step(by, common_slope=common_slope)
         items = Items(items.slope + change[:, 0], items.intercept + change[:, 1])
     per_trial = ability_information(items, at).mean(dim=0)[member]
-    return Start(items, level, (1 + total * per_trial).rsqrt())
+    return StartValues(items, level, (1 + total * per_trial).rsqrt())
+
+
+class StartValues(NamedTuple):
+    """Items, with approximate abilities."""
+
+    items: Items
+    ability: Tensor
+    """Shape (N,)."""
+    std_error: Tensor

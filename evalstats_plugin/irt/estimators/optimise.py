@@ -1,6 +1,11 @@
-"""L-BFGS, many problems at once: each has its own steps and stops by itself [LN89]_."""
-# PART acceleration - SQUAREM: fixed-point iterations, squared [VR08]_.
-# PART logistic - Logistic regressions with a normal prior, one per model or per item, all at once.
+"""Optimisers that run many problems at once on torch tensors, and start values.
+
+* `minimise`: L-BFGS with a line search; each problem takes its own steps and stops by itself
+  [LN89]_
+* `squarem`: accelerated fixed-point iterations, such as EM [VR08]_
+* `posterior_mode`: logistic regressions with a normal prior, by Newton's method
+* `smoothed_logit` and `log_likelihood` of binomial counts; `complement` of given directions
+"""
 
 # torch's stubs leave parts of these calls untyped.
 # pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
@@ -15,39 +20,76 @@ import torch
 from torch import Tensor
 
 from evalstats_plugin.irt.model.data import Counts
-from evalstats_plugin.runtime.workers import tell_progress
-
-_MEMORY = 10
-
-
-_HALVINGS = 30
-
-
-SETTLED = 1e-12
-"""An objective that falls by less than this share, three times, has settled."""
-
+from evalstats_plugin.runtime.workers import report_progress
 
 Objective = Callable[[Tensor], tuple[Tensor, Tensor]]
 """From points (B, P) to values (B,) and gradients (B, P)."""
 
-
 Step = Callable[[Tensor], tuple[Tensor, Tensor]]
-"""From a point to the next, and the objective at the point it started from, without dimensions."""
+"""From a point to the next point and the objective (a scalar tensor) at the first."""
 
+SETTLED = 1e-12
+"""An objective that falls by less than this share three times in a row has settled."""
 
+# Pairs of steps and gradient changes that L-BFGS keeps.
+_MEMORY = 10
+
+# Most halvings of a step in a line search.
+_HALVINGS = 30
+
+_NEWTON_STEPS = 100
+
+# SQUAREM checks the second plain step too when the first changes less than this many tolerances.
 _NEAR = 100.0
-"""Tolerances within which a step may be the last but one."""
 
-
+# SQUAREM stops after this many rounds without a change of the objective, in double and in single
+# precision, in which small changes do not show.
 _STILL, _STILL_SINGLE = 3, 10
-"""Rounds without a change of the objective; in single precision it shows less."""
 
 
-_NEWTON_STEPS, _NEWTON_HALVINGS = 100, 30
+def minimise(
+    objective: Objective,
+    start: Tensor,
+    *,
+    tolerance: float,
+    max_steps: int,
+    settled_at: float = SETTLED,
+) -> Minimum:
+    """Minimise B functions of P numbers by L-BFGS, from `start` (B, P).
+
+    A search ends when no component of its gradient exceeds `tolerance`, or when its objective has
+    settled. A search that finds no descent ends too; it has converged only if its gradient has.
+
+    Raises
+    ------
+    ArithmeticError
+        An objective is not a number at its start.
+    """
+    at = start
+    value, gradient = objective(at)
+    memory, still = _Memory(), torch.zeros_like(value)
+    done = gradient.abs().amax(1) <= tolerance
+    converged, steps = done.clone(), 0
+    while steps < max_steps and not bool(done.all()):
+        steps += 1
+        report_progress("step", steps)
+        direction = memory.direction(gradient)
+        slope = (direction * gradient).sum(1)
+        uphill = slope >= 0
+        direction = torch.where(uphill[:, None], -gradient, direction)
+        slope = torch.where(uphill, -gradient.square().sum(1), slope)
+        step, fresh, bent, found = _line_search(objective, at, (value, direction, slope), done)
+        memory.add(step, torch.where(found[:, None], bent - gradient, 0.0))
+        still = torch.where(value - fresh <= settled_at * value.abs(), still + 1, 0.0)
+        at, value, gradient = at + step, fresh, torch.where(found[:, None], bent, gradient)
+        settled = (gradient.abs().amax(1) <= tolerance) | (still >= 3)
+        converged |= settled & ~done
+        done = done | settled | ~found
+    return Minimum(at, value, steps, converged)
 
 
 class Minimum(NamedTuple):
-    """Where each of B searches ended."""
+    """Result of B minimisations."""
 
     at: Tensor
     """Shape (B, P)."""
@@ -55,11 +97,29 @@ class Minimum(NamedTuple):
     """Shape (B,)."""
     steps: int
     converged: Tensor
-    """Shape (B,): the gradient, or the objective, has settled."""
+    """Shape (B,): whether the gradient or the objective has settled."""
+
+
+def _line_search(
+    objective: Objective, at: Tensor, line: tuple[Tensor, Tensor, Tensor], done: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Halve the step until the objective falls by a share of what its slope predicts."""
+    value, direction, slope = line
+    length = torch.where(done, 0.0, torch.ones_like(value))
+    for left in reversed(range(_HALVINGS)):
+        step = length[:, None] * direction
+        fresh, gradient = objective(at + step)
+        # Rounding of a large sum must not pass for a rise.
+        fine = fresh <= value + 1e-4 * length * slope + 1e-14 * value.abs()
+        if bool(fine.all()):
+            return step, fresh, gradient, length > 0
+        length = torch.where(fine, length, length / 2 if left > 1 else 0.0)
+    # A step of length 0 cannot rise, unless there was no number to rise from.
+    raise ArithmeticError("the objective is not a number at its start")
 
 
 class _Memory:
-    """The last steps, and how the gradient changed along each."""
+    """The last steps and the change of the gradient along each."""
 
     def __init__(self) -> None:
         self.pairs: list[tuple[Tensor, Tensor, Tensor]] = []
@@ -67,7 +127,7 @@ class _Memory:
 
     def add(self, step: Tensor, bend: Tensor) -> None:
         along, square = (step * bend).sum(1), (bend * bend).sum(1)
-        # Where the objective bends the wrong way, or nothing moved, the pair is left out.
+        # Pairs without positive curvature, or without a step, are left out.
         curved = along > 1e-10 * square.sqrt() * step.norm(dim=1)
         inverse = torch.where(curved, 1 / torch.where(curved, along, 1.0), 0.0)
         fresh = torch.where(curved, along / torch.where(curved, square, 1.0), 1.0)
@@ -89,88 +149,21 @@ class _Memory:
         return -towards
 
 
-def minimise(
-    objective: Objective,
-    start: Tensor,
-    *,
-    tolerance: float,
-    max_steps: int,
-    settled_at: float = SETTLED,
-) -> Minimum:
-    """Minimise B functions of P numbers, from `start` (B, P).
-
-    A search ends when no part of its gradient is larger than `tolerance`, or when its objective
-    has settled; a point where no descent is left counts as settled only if the gradient does.
-    """
-    at = start
-    value, gradient = objective(at)
-    memory, still = _Memory(), torch.zeros_like(value)
-    done = gradient.abs().amax(1) <= tolerance
-    converged, steps = done.clone(), 0
-    while steps < max_steps and not bool(done.all()):
-        steps += 1
-        tell_progress("step", steps)
-        direction = memory.direction(gradient)
-        slope = (direction * gradient).sum(1)
-        uphill = slope >= 0
-        direction = torch.where(uphill[:, None], -gradient, direction)
-        slope = torch.where(uphill, -gradient.square().sum(1), slope)
-        step, fresh, bent, found = _search(objective, at, (value, direction, slope), done)
-        memory.add(step, torch.where(found[:, None], bent - gradient, 0.0))
-        still = torch.where(value - fresh <= settled_at * value.abs(), still + 1, 0.0)
-        at, value, gradient = at + step, fresh, torch.where(found[:, None], bent, gradient)
-        settled = (gradient.abs().amax(1) <= tolerance) | (still >= 3)
-        converged |= settled & ~done
-        done = done | settled | ~found
-    return Minimum(at, value, steps, converged)
-
-
-def _search(
-    objective: Objective, at: Tensor, line: tuple[Tensor, Tensor, Tensor], done: Tensor
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Halve the step until the objective falls by a share of what its slope promises."""
-    value, direction, slope = line
-    length = torch.where(done, 0.0, torch.ones_like(value))
-    for left in reversed(range(_HALVINGS)):
-        step = length[:, None] * direction
-        fresh, gradient = objective(at + step)
-        # Rounding of a large sum must not pass for a rise.
-        fine = fresh <= value + 1e-4 * length * slope + 1e-14 * value.abs()
-        if bool(fine.all()):
-            return step, fresh, gradient, length > 0
-        length = torch.where(fine, length, length / 2 if left > 1 else 0.0)
-    # A step of length 0 cannot rise, unless there was no number to rise from.
-    raise ArithmeticError("the objective is not a number at its start")
-
-
-class Solution(NamedTuple):
-    """Where the iterations ended."""
-
-    at: Tensor
-    objective: float
-    """At the last point that it was computed for."""
-    change: float
-    """Largest change of any number in the last plain step."""
-    steps: int
-    converged: str
-    """``"parameters"``, ``"objective"`` or, where neither had settled, nothing."""
-
-
 def squarem(step: Step, start: Tensor, *, tolerance: float, max_steps: int) -> Solution:
-    """Iterate to a fixed point, by two steps and a jump along the line they draw (scheme S3).
+    """Iterate to a fixed point: two plain steps, then an extrapolation from them (scheme S3).
 
-    A jump that lowers the objective is taken back. Stops when no number of a plain step changes
-    by more than `tolerance`, or when the objective has not changed by more than its
-    1e-11th part in some rounds: parameters without a finite optimum wander for ever.
+    An extrapolation that lowers the objective is undone. The iteration stops when no number
+    changes by more than `tolerance` in a plain step, or when the objective has changed by less
+    than 1e-11 of its value for some rounds: parameters without a finite optimum never settle.
     """
     point, steps, still, before = start, 0, 0, -math.inf
     rounds = _STILL if start.dtype == torch.float64 else _STILL_SINGLE
     while True:
         first, height = step(point)
         steps += 1
-        tell_progress("step", steps)
+        report_progress("step", steps)
         move = first - point
-        # All that the host has to know of three steps, so that it waits for the device once.
+        # One transfer to the host for three steps.
         objective, change = torch.stack([height, move.abs().max()]).tolist()
         still = still + 1 if abs(objective - before) <= 1e-11 * abs(objective) else 0
         before = objective
@@ -191,10 +184,23 @@ def squarem(step: Step, start: Tensor, *, tolerance: float, max_steps: int) -> S
         point = torch.where(reached >= height, landed, second)
 
 
+class Solution(NamedTuple):
+    """Result of a fixed-point iteration."""
+
+    at: Tensor
+    objective: float
+    """At the last point that it was computed for."""
+    change: float
+    """Largest change of any number in the last plain step."""
+    steps: int
+    converged: str
+    """What has settled: ``"parameters"``, ``"objective"`` or, if neither has, ``""``."""
+
+
 def posterior_mode(
     counts: Counts, design: Tensor, offset: Tensor, prior: tuple[Tensor, Tensor]
 ) -> Tensor:
-    """Coefficients (n, p) of n binomial regressions on the same m rows, by Newton's method.
+    """Coefficients (n, p) of n logistic regressions on the same m rows, by Newton's method.
 
     Parameters
     ----------
@@ -213,7 +219,7 @@ def posterior_mode(
     def height(at: Tensor) -> tuple[Tensor, Tensor]:
         logit = torch.addmm(offset, at, design.T)
         away = at - mean
-        fit = counts.right * logit - counts.trials * torch.nn.functional.softplus(logit)
+        fit = log_likelihood(counts.right, counts.trials, logit)
         return fit.sum(1) - ((away @ precision) * away).sum(1) / 2, torch.sigmoid(logit)
 
     at = mean.expand(len(counts.right), size).clone()
@@ -228,7 +234,7 @@ def posterior_mode(
         # The objective is concave: a step halved often enough rises.
         fresh, level = height(at + step)
         settled = False
-        for _ in range(_NEWTON_HALVINGS):
+        for _ in range(_HALVINGS):
             falls = fresh < value - 1e-12 * value.abs()
             short = (step.abs() < 1e-10).all()
             again, settled = torch.stack([falls.any(), short]).tolist()
@@ -240,3 +246,18 @@ def posterior_mode(
         if settled:
             break
     return at
+
+
+def log_likelihood(right: Tensor, trials: Tensor, logit: Tensor) -> Tensor:
+    """Binomial log-likelihood of each cell given its logit, without the binomial coefficient."""
+    return right * logit - trials * torch.nn.functional.softplus(logit)
+
+
+def smoothed_logit(right: Tensor, trials: Tensor) -> Tensor:
+    """Logit of the share of right answers, with half an answer of each kind added."""
+    return torch.logit((right + 0.5) / (trials + 1))
+
+
+def complement(columns: Tensor) -> Tensor:
+    """Orthonormal basis of the directions orthogonal to `columns` (P, k), shape (P, P - k)."""
+    return torch.linalg.qr(columns, mode="complete").Q[:, columns.shape[1] :]

@@ -1,18 +1,20 @@
-"""How sure are abilities, by refits to answers drawn anew?
+"""Bootstrap of abilities and items: refits to resampled or simulated answers.
 
-Weights of all refits are drawn before any of them is fitted, and simulated answers in the order of
-the refits, so that the size of the blocks in which they are fitted changes no number.
+* `bootstrap` with `BootstrapOptions`: draws items, clusters of items or models, or simulates
+  answers; returns a `Bootstrap`
+* `refitter`: many refits at once of the model with items integrated out, on the points of the first
+  fit and from its estimate
+
+Weights of all refits are drawn before the first refit, and answers are simulated in the order of
+the refits, so that the number of refits in memory changes no result.
 """
-# PART refits - Many refits at once of the model with items integrated out, on one grid and from one start.
-# PART refit_gradient - The model with items integrated out, for many sets of answers at once: its gradient.
-# PART seeds - How far do fits from different seeds lie apart?
 
 # torch's stubs leave parts of these calls untyped.
 # pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
 # pyright: reportUnknownVariableType=false
+
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -20,7 +22,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from torch import Tensor
 
 from evalstats_plugin.irt.estimators.cml import abilities_given_item_totals
@@ -29,58 +31,58 @@ from evalstats_plugin.irt.estimators.item_population import (
     DISCRIMINATION_SPREAD,
     EXPLAINED_SPREAD,
     Kind,
-    Population,
     discrimination_of,
     points,
 )
-from evalstats_plugin.irt.estimators.items_integrated import ItemsIntegratedFit, items_integrated
+from evalstats_plugin.irt.estimators.items_integrated import (
+    ItemsIntegratedFit,
+    items_integrated,
+    population_of,
+)
+from evalstats_plugin.irt.estimators.optimise import complement
 from evalstats_plugin.irt.model.data import Counts
-from evalstats_plugin.runtime.workers import mapped, n_workers, told
+from evalstats_plugin.runtime.workers import n_workers, parallel_map, with_progress
 from evalstats_plugin.stats.arrays import FloatArray
 
 Over = Literal["items", "models", "parametric"]
-
-
 Estimator = Literal["cml-items", "mml-items"]
 
-
-# Numbers that simulated answers of one block may have.
+# Largest array of simulated answers.
 _BLOCK = 2**24
 
-
-# Numbers of (refits, items, points) at a time, so that they stay in the cache.
+# Largest array of refits × items × points, so that arrays stay in the processor's cache.
 _CACHE = 2**17
 
-
-# Refits whose next step promises a squared distance below this, in standard errors, are done.
+# A refit ends when its next step predicts a squared distance below this, in standard errors.
 _TOLERANCE = 1e-5
-
 
 _MAX_STEPS = 60
 
-
-# Steps that are mixed.
+# Steps that Anderson acceleration combines.
 _DEPTH = 8
 
 
-class Quantity(NamedTuple):
-    """Bootstrap of several numbers at once."""
+@dataclass(frozen=True, kw_only=True)
+class BootstrapOptions:
+    """Options of `bootstrap`."""
 
-    replicates: FloatArray
-    """Shape (B, ·); NaN where a model was not drawn, infinite where an estimate is."""
-    std_error: FloatArray
-    """Of finite replicates."""
-    low: FloatArray
-    """Percentiles."""
-    high: FloatArray
+    over: Over = "items"
+    """Draw items or models with replacement, or simulate answers to new items from the fit."""
+    estimator: Estimator = "mml-items"
+    """``"cml-items"`` fits the Rasch model only, and draws items only."""
+    kind: Kind = "2pl"
+    n_resamples: int = 1000
+    confidence_level: float = 0.95
+    block: int | None = None
+    """Number of refits in memory at a time; changes no result."""
 
 
 class Bootstrap(NamedTuple):
-    """What refits found; abilities sum to 0 in each."""
+    """Results of a bootstrap; abilities sum to 0 in each refit."""
 
     ability: Quantity
     covariance: FloatArray
-    """Of abilities, shape (N, N), over refits in which all are finite; NaN where those are few."""
+    """Of abilities, shape (N, N), over refits in which all are finite; NaN if those are few."""
     discrimination: Quantity | None
     """Posterior means given each refit; None where the estimator has no items."""
     difficulty: Quantity | None
@@ -88,19 +90,16 @@ class Bootstrap(NamedTuple):
     notes: tuple[str, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class BootstrapOptions:
-    """How a bootstrap is done."""
+class Quantity(NamedTuple):
+    """Bootstrap of an array of parameters."""
 
-    over: Over = "items"
-    """Draw items, or models, with replacement, or simulate answers of new items from the fit."""
-    estimator: Estimator = "mml-items"
-    """``"cml-items"`` is of the Rasch model only, and draws items only."""
-    kind: Kind = "2pl"
-    n_resamples: int = 1000
-    confidence_level: float = 0.95
-    block: int | None = None
-    """Refits in memory at a time; changes no number."""
+    replicates: FloatArray
+    """Shape (B, ·); NaN where a model was not drawn; estimates may be infinite."""
+    std_error: FloatArray
+    """Standard deviation of the finite replicates."""
+    low: FloatArray
+    """Percentile interval."""
+    high: FloatArray
 
 
 def bootstrap(
@@ -110,11 +109,11 @@ def bootstrap(
     *,
     clusters: NDArray[np.int64] | None = None,
 ) -> Bootstrap:
-    """Refit to answers drawn anew, and see how abilities vary.
+    """Refit to resampled answers, and summarise how the estimates vary [ET93]_.
 
-    To draw items asks how abilities would vary with other items of the same kind; to draw models
-    asks how items would vary with other models, whose own abilities are seen only where drawn.
-    What an estimator gets wrong for every sample, no bootstrap shows [ET93]_.
+    Drawing items shows how abilities would vary with other items of the same kind; drawing models
+    shows how items would vary with other models. A bias that an estimator has in every sample does
+    not show.
 
     Parameters
     ----------
@@ -124,8 +123,8 @@ def bootstrap(
     Raises
     ------
     ValueError
-        Fewer than 2 resamples, clusters without drawing items, or an estimator that does not
-        serve what is asked.
+        Fewer than 2 resamples, clusters without drawing items, or options that the estimator does
+        not support.
     """
     _check(options, counts, clusters)
     b = options.n_resamples
@@ -168,7 +167,7 @@ def item_weights(
     rng: np.random.Generator,
     clusters: NDArray[np.int64] | None = None,
 ) -> FloatArray:
-    """How often each item is drawn, shape (B, M): alone, or with its cluster.
+    """Draw how often each item counts, shape (B, M): alone, or with its cluster.
 
     >>> item_weights(2, 4, np.random.default_rng(0), np.array([0, 0, 1, 1])).tolist()
     [[1.0, 1.0, 1.0, 1.0], [1.0, 1.0, 1.0, 1.0]]
@@ -179,6 +178,16 @@ def item_weights(
     count = int(clusters.max()) + 1
     drawn = rng.multinomial(count, np.full(count, 1 / count), size=n_resamples)
     return drawn[:, clusters].astype(np.float64)
+
+
+def _model_weights(n_resamples: int, n_models: int, rng: np.random.Generator) -> FloatArray:
+    """Draw how often each model counts, shape (B, N); at least two models do."""
+    weights = item_weights(n_resamples, n_models, rng)
+    single = (weights > 0).sum(axis=1) < 2
+    while single.any():
+        weights[single] = item_weights(int(single.sum()), n_models, rng)
+        single = (weights > 0).sum(axis=1) < 2
+    return weights
 
 
 def _refits(
@@ -192,43 +201,35 @@ def _refits(
     n, m = counts.right.shape
     b, like = options.n_resamples, counts.right
     block = options.block or max(1, min(_BLOCK // (n * m), -(-b // (4 * n_workers()))))
-    # Blocks are whole groups, so that each refit keeps its place in its group.
+    # Blocks are whole groups, so that each refit keeps its place in its group; see `Refitter`.
     block = -(-block // ready.group) * ready.group
     what = {"parametric": "right", "items": "item_weights", "models": "model_weights"}[options.over]
     if options.over == "parametric":
-        drawn = _simulated(counts, fit, options, rng, block)
+        drawn = _simulated_answers(counts, fit, options, rng, block)
     else:
         weights = (
-            item_weights(b, m, rng, clusters) if options.over == "items" else _models(b, n, rng)
+            item_weights(b, m, rng, clusters)
+            if options.over == "items"
+            else _model_weights(b, n, rng)
         )
         drawn = _tensor(weights, like).split(block)
-    return mapped(partial(_refit, ready), ({what: part} for part in drawn))
+    return parallel_map(partial(_refit, ready), ({what: part} for part in drawn))
 
 
 def _refit(ready: Refitter, data: Mapping[str, Tensor]) -> Refits:
     return ready.refit(**data)
 
 
-def _models(n_resamples: int, n_models: int, rng: np.random.Generator) -> FloatArray:
-    """How often each model is drawn, shape (B, N): two different ones at least."""
-    weights = item_weights(n_resamples, n_models, rng)
-    single = (weights > 0).sum(axis=1) < 2
-    while single.any():
-        weights[single] = item_weights(int(single.sum()), n_models, rng)
-        single = (weights > 0).sum(axis=1) < 2
-    return weights
-
-
-def _simulated(
+def _simulated_answers(
     counts: Counts,
     fit: ItemsIntegratedFit,
     options: BootstrapOptions,
     rng: np.random.Generator,
     block: int,
 ) -> Iterator[Tensor]:
-    """Right answers of the models to new items of the population, (block, N, M) at a time.
+    """Simulate right answers to new items of the population, (block, N, M) at a time.
 
-    Items and answers have a generator each, so that each is drawn in the order of the refits.
+    Items and answers have separate generators, so that both are drawn in the order of the refits.
     """
     of_items, of_answers = rng.spawn(2)
     ability, trials = (x.cpu().numpy() for x in (fit.ability, counts.trials))
@@ -247,7 +248,7 @@ def _simulated(
 def _new_items(
     draw: FloatArray, known: dict[str, float], kind: Kind
 ) -> tuple[FloatArray, FloatArray]:
-    """Discriminations and intercepts from standard normal numbers (·, M, 2)."""
+    """Discriminations and intercepts of items from standard normal numbers (·, M, 2)."""
     first = "intercept" if kind == "2pl-signed" else "difficulty"
     one = known[f"{first}_mean"] + known[f"{first}_sd"] * draw[..., 0]
     if kind == "rasch":
@@ -306,17 +307,82 @@ def _quantity(values: FloatArray, level: float) -> Quantity:
 
 
 def _percentiles(values: FloatArray, count: NDArray[np.int64], at: FloatArray) -> FloatArray:
-    """Order statistics of what is not NaN, shape (2, ·), which may be infinite."""
+    """Order statistics of the numbers that are not NaN, shape (2, ·); they may be infinite."""
     ordered = np.sort(values, axis=0)
     place = np.clip(np.round(at[:, None] * (count + 1)) - 1, 0, np.maximum(count - 1, 0))
     return np.take_along_axis(ordered, place.astype(np.int64), axis=0)
 
 
+def refitter(counts: Counts, fit: ItemsIntegratedFit, kind: Kind) -> Refitter:
+    """Prepare refits of the fit that `items_integrated` found in these answers."""
+    population = population_of(fit, kind)
+    grid = points(population, fit.ability, counts.trials.amax(1))
+    values = population.values
+    m1, s1 = values[0], torch.exp(values[1])
+    u, r = (grid.x1 - m1) / s1, torch.zeros_like(grid.x1)
+    if kind != "rasch":
+        r = (grid.x2 - values[2] - values[3] * s1 * u) / torch.exp(values[4])
+        values = torch.cat([values[:2], values[3:]])
+    log_weight = population.log_density(grid.x1, grid.x2) + grid.log_area
+    quadrature = _Quadrature(kind, len(fit.ability), u, r, log_weight)
+    start = torch.cat([fit.ability, values])
+    return Refitter(counts, quadrature, start, _inverse_information(quadrature, counts, start))
+
+
+@dataclass(frozen=True, eq=False)
+class Refitter:
+    """Data, points, start values and inverse information that all refits of a fit share."""
+
+    counts: Counts
+    quadrature: _Quadrature
+    start: Tensor
+    inverse: Tensor
+
+    @property
+    def group(self) -> int:
+        """Refits done at a time; rounding depends on a refit's place in its group."""
+        return _group(self.counts, self.quadrature)
+
+    def refit(
+        self,
+        *,
+        right: Tensor | None = None,
+        item_weights: Tensor | None = None,
+        model_weights: Tensor | None = None,
+    ) -> Refits:
+        """Refit to answers that are _weighted, or replaced.
+
+        Parameters
+        ----------
+        right : shape (B, N, M)
+            Right answers of each refit, in place of those of the fit.
+        item_weights : shape (B, M)
+            How often each item counts.
+        model_weights : shape (B, N)
+            How often each model counts, as that many models with one ability; abilities of models
+            that do not count are NaN.
+        """
+        data = _weighted(self.counts, right, item_weights, model_weights)
+        group = self.group
+        # All groups are full, because rounding depends on array sizes: the last refit is repeated.
+        count = len(data.items)
+        places = torch.arange(count + -count % group, device=data.items.device)
+        places = places.clamp_max(count - 1).split(group)
+        found = [
+            _refit_block(self.quadrature, data.of(places[k]), self.start, self.inverse)
+            for k in with_progress("group of refits", range(len(places)))
+        ]
+        columns = list(zip(*found, strict=True))
+        tensors = [torch.cat(column)[:count] for column in columns[:4]]
+        ability, discrimination, difficulty, converged = tensors
+        return Refits(ability, discrimination, difficulty, converged, max(columns[4]))
+
+
 class Refits(NamedTuple):
-    """Of B refits."""
+    """Results of B refits."""
 
     ability: Tensor
-    """Shape (B, N), each sums to 0 over the models that count."""
+    """Shape (B, N); sums to 0 over the models that count."""
     discrimination: Tensor
     """Shape (B, M), posterior means given each refit."""
     difficulty: Tensor
@@ -326,81 +392,25 @@ class Refits(NamedTuple):
     steps: int
 
 
-@dataclass(frozen=True, eq=False)
-class Refitter:
-    """What all refits of a fit start from."""
-
-    counts: Counts
-    model: Model
-    start: Tensor
-    inverse: Tensor
-
-    @property
-    def group(self) -> int:
-        """So many refits are done at a time: their numbers depend on their place among these."""
-        return _group(self.counts, self.model)
-
-    def refit(
-        self,
-        *,
-        right: Tensor | None = None,
-        item_weights: Tensor | None = None,
-        model_weights: Tensor | None = None,
-    ) -> Refits:
-        """Refit to answers that are weighted, or replaced.
-
-        Parameters
-        ----------
-        right : shape (B, N, M)
-            Right answers of each refit, in place of those of the fit.
-        item_weights : shape (B, M)
-            How often each item counts.
-        model_weights : shape (B, N)
-            How often each model counts, as that many models of one ability; abilities of models
-            that do not count are NaN.
-        """
-        data = weighted(self.counts, right, item_weights, model_weights)
-        group = self.group
-        # Each group is full, the last refit filling it: array operations round by their size.
-        count = len(data.items)
-        places = torch.arange(count + -count % group, device=data.items.device)
-        places = places.clamp_max(count - 1).split(group)
-        found = [
-            _solve(self.model, data.of(places[k]), self.start, self.inverse)
-            for k in told("group of refits", range(len(places)))
-        ]
-        columns = list(zip(*found, strict=True))
-        tensors = [torch.cat(column)[:count] for column in columns[:4]]
-        ability, discrimination, difficulty, converged = tensors
-        return Refits(ability, discrimination, difficulty, converged, max(columns[4]))
+def _group(counts: Counts, quadrature: _Quadrature) -> int:
+    """Refits at a time: depends on shapes alone, so that rounding is always the same."""
+    return max(1, _CACHE // (counts.right.shape[1] * len(quadrature.u)))
 
 
-def refitter(counts: Counts, fit: ItemsIntegratedFit, kind: Kind) -> Refitter:
-    """Prepare refits of what `items_integrated` found in these answers."""
-    start = start_of(fit, kind)
-    model = model_of(counts, fit, kind, start)
-    return Refitter(counts, model, start, _inverse_information(model, counts, start))
+def _inverse_information(quadrature: _Quadrature, counts: Counts, start: Tensor) -> Tensor:
+    """Inverse of the fit's information (P, P), for abilities that sum to 0.
 
-
-def _group(counts: Counts, model: Model) -> int:
-    """Refits at a time; goes by the shape alone, lest their rounding differ."""
-    return max(1, _CACHE // (counts.right.shape[1] * len(model.u)))
-
-
-def _inverse_information(model: Model, counts: Counts, start: Tensor) -> Tensor:
-    """Inverse of the fit's information (P, P), along abilities that sum to 0.
-
-    Differences of gradients, a thousandth apart: steps need no more than that.
+    By differences of gradients, which is accurate enough for the steps.
     """
-    n, size, group = model.n_models, len(start), _group(counts, model)
+    n, size, group = quadrature.n_models, len(start), _group(counts, quadrature)
     step = 1e-3 * torch.eye(size).to(start)
     unit = torch.ones_like(counts.right[0]).expand(group, -1)
-    data = weighted(counts, None, unit, None)
+    data = _weighted(counts, None, unit, None)
     rows = data.rows()
 
     def gradients(at: Tensor) -> Tensor:
         parts = [
-            slope_of(model, data.of(torch.arange(len(x), device=x.device)), rows[: len(x)], x)
+            _gradient(quadrature, data.of(torch.arange(len(x), device=x.device)), rows[: len(x)], x)
             for x in at.split(group)
         ]
         return torch.cat([part.gradient for part in parts])
@@ -408,16 +418,16 @@ def _inverse_information(model: Model, counts: Counts, start: Tensor) -> Tensor:
     curve = (gradients(start - step) - gradients(start + step)) / 2e-3
     total = torch.zeros(size, 1).to(start)
     total[:n] = 1
-    basis = torch.linalg.qr(total, mode="complete")[0][:, 1:]
+    basis = complement(total)
     values, vectors = torch.linalg.eigh(basis.T @ ((curve + curve.T) / 2) @ basis)
-    # A spread that the data leave open has hardly any curvature, or none.
+    # A spread that the data leave open has little or no curvature.
     rows = basis @ vectors
     return rows / values.clamp_min(1e-2) @ rows.T
 
 
-def _solve(model: Model, data: Data, start: Tensor, inverse: Tensor) -> Refits:
-    """Newton's method with the information of the fit, its steps mixed."""
-    n, size = model.n_models, len(data.items)
+def _refit_block(quadrature: _Quadrature, data: _Data, start: Tensor, inverse: Tensor) -> Refits:
+    """Newton's method with the information of the first fit and Anderson acceleration."""
+    n, size = quadrature.n_models, len(data.items)
     at = start.expand(size, -1).clone()
     # A model that counts twice has twice the information, and its gradient too.
     share = data.models.clamp_min(1)
@@ -426,7 +436,7 @@ def _solve(model: Model, data: Data, start: Tensor, inverse: Tensor) -> Refits:
     active = at.new_ones(size, dtype=torch.bool)
     visited, moves = [], []
     rows = data.rows()
-    slope, steps = slope_of(model, data, rows, at), 0
+    slope, steps = _gradient(quadrature, data, rows, at), 0
     while steps < _MAX_STEPS:
         steps += 1
         move = (slope.gradient / share) @ inverse
@@ -435,23 +445,23 @@ def _solve(model: Model, data: Data, start: Tensor, inverse: Tensor) -> Refits:
         if not bool(active.any()):
             break
         visited, moves = [*visited, at][-_DEPTH:], [*moves, move][-_DEPTH:]
-        fresh = _mixed(visited, moves)
+        fresh = _anderson(visited, moves)
         length = (fresh - at).abs().amax(1, keepdim=True)
         fresh = at + (fresh - at) * (1 / length).clamp_max(1)
         at = torch.where(active[:, None], fresh, at)
-        slope = slope_of(model, data, rows, at)
+        slope = _gradient(quadrature, data, rows, at)
     ability = torch.where(present, at[:, :n], torch.nan)
     shift = ability.nanmean(1, keepdim=True)
-    mean = slope.place @ torch.stack(list(slope.grid), dim=2)
+    mean = slope.posterior @ torch.stack(list(slope.grid), dim=2)
     discrimination, intercept, difficulty = mean.unbind(2)
-    if model.kind == "2pl-signed":
+    if quadrature.kind == "2pl-signed":
         # The ratio has no moments where discriminations may be 0.
         difficulty = -intercept / discrimination
     return Refits(ability - shift, discrimination, difficulty - shift, ~active, steps)
 
 
-def _mixed(visited: list[Tensor], moves: list[Tensor]) -> Tensor:
-    """Anderson's mixture: the point whose step, if steps were linear, would be the smallest."""
+def _anderson(visited: list[Tensor], moves: list[Tensor]) -> Tensor:
+    """Anderson acceleration: the point whose step would be smallest if steps were linear."""
     if len(moves) == 1:
         return visited[-1] + moves[-1]
     ends = torch.stack([p + m for p, m in zip(visited, moves, strict=True)], dim=2)
@@ -465,8 +475,8 @@ def _mixed(visited: list[Tensor], moves: list[Tensor]) -> Tensor:
     return (ends[:, :, -1:] - apart @ share)[:, :, 0]
 
 
-class Data(NamedTuple):
-    """Answers item by item, (B or 1, M, N), and how often items (B, M) and models (B, N) count."""
+class _Data(NamedTuple):
+    """Answers (B or 1, M, N), and how often items (B, M) and models (B, N) count."""
 
     right: Tensor
     trials: Tensor | None
@@ -474,57 +484,29 @@ class Data(NamedTuple):
     each: float
     items: Tensor
     models: Tensor
-    taken: Tensor
-    """Shape (B, N): share of a trial that is taken from models all right, or given to others."""
+    correction: Tensor
+    """Shape (B, N): share of each trial taken from models all right, given to models all wrong."""
 
-    def of(self, refits: Tensor) -> Data:
+    def of(self, refits: Tensor) -> _Data:
         """Some of the refits."""
         right = self.right if len(self.right) == 1 else self.right[refits]
-        items, models, taken = (x[refits] for x in (self.items, self.models, self.taken))
-        return self._replace(right=right, items=items, models=models, taken=taken)
+        items, models, correction = (x[refits] for x in (self.items, self.models, self.correction))
+        return self._replace(right=right, items=items, models=models, correction=correction)
 
     def rows(self) -> Tensor:
-        """What is summed over items, one row each: 1, right answers of each model, its trials."""
+        """Rows to sum over items: 1, right answers and, where they differ, trials of each model."""
         one = torch.ones_like(self.right[..., :1])
         parts = [one, self.right] if self.trials is None else [one, self.right, self.trials[None]]
         parts = [part.expand(len(self.right), -1, -1) for part in parts]
         return (torch.cat(parts, dim=2) * self.items[:, :, None]).mT.contiguous()
 
 
-class Model(NamedTuple):
-    """What refits share: the points of the integral, in units of the population of items."""
-
-    kind: Kind
-    n_models: int
-    u: Tensor
-    """Standard normal, shape (Q,); of the first item parameter."""
-    r: Tensor
-    """The same, of what the first does not tell of the second."""
-    log_weight: Tensor
-
-
-class Places(NamedTuple):
-    """The points of each refit, each of shape (B, Q)."""
-
-    discrimination: Tensor
-    intercept: Tensor
-    difficulty: Tensor
-
-
-class Slope(NamedTuple):
-    """Gradient by abilities and free hyper-parameters (B, P), and each item's place (B, M, Q)."""
-
-    gradient: Tensor
-    place: Tensor
-    grid: Places
-
-
-def weighted(
+def _weighted(
     counts: Counts,
     right: Tensor | None,
     item_weights: Tensor | None,
     model_weights: Tensor | None,
-) -> Data:
+) -> _Data:
     """Answers with their weights; see `Refitter.refit`."""
     n, m = counts.right.shape
     size = next(len(x) for x in (right, item_weights, model_weights) if x is not None)
@@ -534,101 +516,98 @@ def weighted(
     models = unit.expand(size, n) if model_weights is None else model_weights.to(unit)
     each = float(counts.trials[0, 0])
     equal = bool((counts.trials == each).all())
-    # As in the fit: models all right or all wrong have no finite ability, but for half an item.
+    # As in the fit: half an item of models all right or all wrong goes the other way.
     total = items @ counts.trials.T
     hits = (answers @ items[:, :, None])[:, :, 0]
     extreme = (hits >= total).to(unit) - (hits <= 0).to(unit)
-    return Data(
+    return _Data(
         right=answers.mT.contiguous(),
         trials=None if equal else counts.trials.T.contiguous(),
         each=each,
         items=items,
         models=models,
-        taken=extreme * 0.5 / total.clamp_min(1),
+        correction=extreme * 0.5 / total.clamp_min(1),
     )
 
 
-def start_of(fit: ItemsIntegratedFit, kind: Kind) -> Tensor:
-    """Abilities and free hyper-parameters of the fit, shape (P,)."""
-    known = fit.hyperparameters
-    first, second = ("intercept", "discrimination") if kind == "2pl-signed" else (
-        "difficulty", "log_discrimination")  # fmt: skip
-    sd = known[f"{first}_sd"]
-    values = [known[f"{first}_mean"], math.log(sd)]
-    if kind != "rasch":
-        spread, correlation = known[f"{second}_sd"], known["correlation"]
-        own = spread * math.sqrt(max(1 - correlation**2, 1e-12))
-        values += [correlation * spread / sd, math.log(max(own, 1e-12))]
-    return torch.cat([fit.ability, fit.ability.new_tensor(values)])
+class _Quadrature(NamedTuple):
+    """Points of the integral over items, in units of the population, so that they move with it."""
+
+    kind: Kind
+    n_models: int
+    u: Tensor
+    """Standardised first item parameter, shape (Q,)."""
+    r: Tensor
+    """Standardised residual of the second item parameter given the first, shape (Q,)."""
+    log_weight: Tensor
 
 
-def model_of(counts: Counts, fit: ItemsIntegratedFit, kind: Kind, start: Tensor) -> Model:
-    """The points of the fit. They move with the population, and so fit that of each refit."""
-    n = len(fit.ability)
-    values = list(start[n:].unbind())
-    if kind != "rasch":
-        values.insert(2, start.new_tensor(_held(kind)))
-    population = Population(kind, torch.stack(values))
-    grid = points(population, fit.ability, counts.trials.amax(1))
-    m1, s1 = values[0], torch.exp(values[1])
-    u, r = (grid.x1 - m1) / s1, torch.zeros_like(grid.x1)
-    if kind != "rasch":
-        r = (grid.x2 - values[2] - values[3] * s1 * u) / torch.exp(values[4])
-    return Model(kind, n, u, r, population.log_density(grid.x1, grid.x2) + grid.log_area)
+class _Points(NamedTuple):
+    """Item parameters at the points of each refit, each of shape (B, Q)."""
+
+    discrimination: Tensor
+    intercept: Tensor
+    difficulty: Tensor
 
 
-def _held(kind: Kind) -> float:
-    """m_2, the mean of the second item parameter."""
-    return 1.0 if kind == "2pl-signed" else 0.0
-
-
-def _places(model: Model, hyper: Tensor) -> Places:
-    first = hyper[:, :1] + torch.exp(hyper[:, 1:2]) * model.u
-    if model.kind == "rasch":
-        return Places(torch.ones_like(first), -first, first)
-    second = _held(model.kind) + hyper[:, 2:3] * torch.exp(hyper[:, 1:2]) * model.u
-    second = second + torch.exp(hyper[:, 3:4]) * model.r
-    if model.kind == "2pl-signed":
-        return Places(second, first, first)
+def _points(quadrature: _Quadrature, hyper: Tensor) -> _Points:
+    first = hyper[:, :1] + torch.exp(hyper[:, 1:2]) * quadrature.u
+    if quadrature.kind == "rasch":
+        return _Points(torch.ones_like(first), -first, first)
+    # The mean of the second item parameter is fixed; see `item_population`.
+    second = (
+        float(quadrature.kind == "2pl-signed")
+        + hyper[:, 2:3] * torch.exp(hyper[:, 1:2]) * quadrature.u
+    )
+    second = second + torch.exp(hyper[:, 3:4]) * quadrature.r
+    if quadrature.kind == "2pl-signed":
+        return _Points(second, first, first)
     a = discrimination_of(second)
-    return Places(a, -a * first, first)
+    return _Points(a, -a * first, first)
 
 
-def slope_of(model: Model, data: Data, rows: Tensor, at: Tensor) -> Slope:
+class _Gradient(NamedTuple):
+    """Gradient by abilities and free hyper-parameters (B, P); posteriors of items (B, M, Q)."""
+
+    gradient: Tensor
+    posterior: Tensor
+    grid: _Points
+
+
+def _gradient(quadrature: _Quadrature, data: _Data, rows: Tensor, at: Tensor) -> _Gradient:
     """Gradient of the log-likelihood of each refit at its own parameters `at` (B, P)."""
-    n = model.n_models
+    n = quadrature.n_models
     ability, hyper = at[:, :n], at[:, n:]
-    a, d, _ = grid = _places(model, hyper)
+    a, d, _ = grid = _points(quadrature, hyper)
     logit = ability[:, :, None] * a[:, None] + d[:, None]
-    chance = torch.sigmoid(logit) + data.taken[:, :, None]
+    chance = torch.sigmoid(logit) + data.correction[:, :, None]
     weight = data.models[:, :, None]
-    level = (torch.nn.functional.softplus(logit) + data.taken[:, :, None] * logit) * weight
+    level = (torch.nn.functional.softplus(logit) + data.correction[:, :, None] * logit) * weight
     score = data.right @ (logit * weight)
-    prior = model.log_weight
+    prior = quadrature.log_weight
     if data.trials is None:
         prior = prior - data.each * level.sum(1)
     else:
         score -= data.trials @ level
         prior = prior.expand(len(at), -1)
-    # Shape (B, M, Q): where each item lies.
-    place = torch.softmax(score.add_(prior[:, None]), dim=2)
-    sums = rows @ place
+    posterior = torch.softmax(score.add_(prior[:, None]), dim=2)
+    sums = rows @ posterior
     pooled, hits = sums[:, :1], sums[:, 1 : n + 1]
     expected = data.each * pooled if data.trials is None else sums[:, n + 1 :]
     residual = ((hits - expected * chance) @ a[:, :, None])[:, :, 0] * data.models
-    by_hyper = _by_hyper(model, pooled[:, 0], hyper)
-    return Slope(torch.cat([residual, by_hyper], dim=1), place, grid)
+    by_hyper = _hyper_gradient(quadrature, pooled[:, 0], hyper)
+    return _Gradient(torch.cat([residual, by_hyper], dim=1), posterior, grid)
 
 
-def _by_hyper(model: Model, pooled: Tensor, hyper: Tensor) -> Tensor:
-    """Gradient by the free hyper-parameters, prior and all."""
-    u, r = model.u, model.r
+def _hyper_gradient(quadrature: _Quadrature, pooled: Tensor, hyper: Tensor) -> Tensor:
+    """Gradient by the free hyper-parameters, with their prior."""
+    u, r = quadrature.u, quadrature.r
     moments = pooled @ torch.stack([u, u * u - 1, r, r * u, r * r - 1], dim=1)
     u_sum, u_square, r_sum, both, r_square = moments.unbind(1)
     v1 = torch.exp(2 * hyper[:, 1])
     s1 = v1.sqrt()
     by_sd = u_square + 1 - v1 / DIFFICULTY_SPREAD**2
-    if model.kind == "rasch":
+    if quadrature.kind == "rasch":
         return torch.stack([u_sum / s1, by_sd], dim=1)
     slope, s2 = hyper[:, 2], torch.exp(hyper[:, 3])
     square = v1 / EXPLAINED_SPREAD**2
@@ -639,56 +618,3 @@ def _by_hyper(model: Model, pooled: Tensor, hyper: Tensor) -> Tensor:
         r_square + 1 - (s2 / DISCRIMINATION_SPREAD) ** 2,
     ]
     return torch.stack(columns, dim=1)
-
-
-class SeedSpread(NamedTuple):
-    """How far fits from different seeds lie apart, on a common scale.
-
-    Not an interval: seeds differ by the optimiser's luck, which says nothing about other items.
-    """
-
-    mean: FloatArray
-    """Shape (N,)."""
-    spread: FloatArray
-    """Standard deviation between seeds."""
-    lowest: FloatArray
-    highest: FloatArray
-    turned: int
-    """Fits that counted ability in the other direction."""
-
-
-def seed_spread(abilities: ArrayLike, *, scale: bool = True) -> SeedSpread:
-    """Link fits of several seeds, and see how far apart they are.
-
-    Each is shifted, and with `scale` stretched and turned, to the first one's mean and standard
-    deviation (mean-sigma linking [KB14]_).
-
-    Parameters
-    ----------
-    abilities : shape (S, N)
-        Of the same models, in S fits.
-
-    Raises
-    ------
-    ValueError
-        Fewer than two fits, or one in which all models are alike.
-    """
-    theta: FloatArray = np.asarray(abilities, dtype=np.float64)
-    if theta.ndim != 2 or len(theta) < 2:
-        msg = f"abilities have shape {theta.shape}, expected (seeds, models) with 2 seeds or more"
-        raise ValueError(msg)
-    centre = theta - theta.mean(axis=1, keepdims=True)
-    sd = centre.std(axis=1, keepdims=True)
-    if scale and not (sd > 0).all():
-        msg = "in a fit all models are equally able, so that it has no scale to link"
-        raise ValueError(msg)
-    sign = np.where(centre @ centre[0] < 0, -1.0, 1.0) if scale else np.ones(len(theta))
-    factor = sign[:, None] * (sd[0] / sd if scale else 1.0)
-    linked = factor * centre + theta[0].mean()
-    return SeedSpread(
-        linked.mean(axis=0),
-        linked.std(axis=0, ddof=1),
-        linked.min(axis=0),
-        linked.max(axis=0),
-        int((sign < 0).sum()),
-    )

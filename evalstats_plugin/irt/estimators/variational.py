@@ -1,15 +1,15 @@
-"""Variational posteriors: the normal distribution nearest to the posterior, without drawing.
+"""Variational posteriors of Rasch and 2PL models, by coordinate ascent without sampling.
 
-The logistic likelihood is bounded by a normal one per cell, whose precision is the mean of a
-Pólya–Gamma number [JJ00]_; all updates are then exact and the bound rises in each. Same data,
-same result: nothing is sampled, unlike in fits by stochastic gradients.
+The logistic likelihood of each cell is bounded by a normal one, whose precision is the mean of a
+Pólya–Gamma number [JJ00]_. All updates are then exact, the bound rises in each, and the same data
+give the same result, unlike fits by stochastic gradients.
 
-Abilities shrink, and their errors are too small: .089 where draws from the same posterior give
-.099, with 10 models and 500 items. It is the bound that does this more than the independence of
-the mean-field family: with all covariances kept the errors are the same to a hundredth.
+Abilities shrink and their errors are too small: .089 where draws from the same posterior give
+.099, with 10 models and 500 items. The bound causes this more than the independence assumed by the
+mean-field family: with all covariances kept the errors are the same to a hundredth.
+
+* `variational`: the fit, by `MeanField` or `FullRank`; `fit_vi`: the same as an `IRTFit`
 """
-# PART variational_full - Variational Rasch fits that keep every covariance of abilities and items.
-# PART variational_parts - What variational fits share: options, priors, the bound of a cell, results.
 
 # torch's stubs leave parts of these calls untyped.
 # pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
@@ -17,14 +17,27 @@ the mean-field family: with all covariances kept the errors are the same to a hu
 from __future__ import annotations
 
 import math
+import time
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import torch
 from torch import Tensor
 
-from evalstats_plugin.irt.estimators.optimise import Solution, squarem
+from evalstats_plugin.data.matrix import ResponseMatrix
+from evalstats_plugin.errors import DesignError
+from evalstats_plugin.irt.estimators.fitted import (
+    Estimates,
+    RaschOr2PL,
+    as_array,
+    irt_fit,
+    not_converged,
+    run_facts,
+)
+from evalstats_plugin.irt.estimators.optimise import Solution, smoothed_logit, squarem
 from evalstats_plugin.irt.model.data import Counts
+from evalstats_plugin.irt.model.fit import IRTFit
 from evalstats_plugin.runtime.torch import cholesky
 
 VI_NOTE = (
@@ -33,13 +46,42 @@ VI_NOTE = (
 )
 
 
-VariationalKind = Literal["rasch", "2pl"]
+@dataclass(frozen=True, kw_only=True)
+class VariationalOptions:
+    """Options of `variational`."""
+
+    family: Literal["mean-field", "full-rank"] = "mean-field"
+    """``"full-rank"`` keeps all covariances of abilities and items; Rasch model only."""
+    prior: Literal["hierarchical", "vague"] = "hierarchical"
+    """``"hierarchical"`` estimates the distributions of items (and of a Rasch model's abilities),
+    as py-irt's hierarchical models do. ``"vague"`` is θ ~ N(0, 1), d ~ N(0, 10³), a ~ N(1, 1): what
+    py-irt's vague priors intend, although it passes the variance of 10³ as a precision [LWY19]_."""
+    tolerance: float = 1e-7
+    max_steps: int = 1000
+
+
+class Variational(NamedTuple):
+    """Means and covariances of the approximate posterior; abilities sum to 0."""
+
+    ability: Tensor
+    """Shape (N,)."""
+    covariance: Tensor
+    """Shape (N, N)."""
+    discrimination: Tensor
+    """Shape (M,)."""
+    intercept: Tensor
+    item_covariance: Tensor
+    """Shape (M, 2, 2), of discrimination and intercept."""
+    hyperparameters: dict[str, float]
+    bound: float
+    """Lower bound on the marginal log-likelihood, abilities and items integrated out."""
+    found: Solution
 
 
 def variational(
-    counts: Counts, kind: VariationalKind = "2pl", options: VariationalOptions | None = None
+    counts: Counts, kind: RaschOr2PL = "2pl", options: VariationalOptions | None = None
 ) -> Variational:
-    """Fit by coordinate ascent, accelerated.
+    """Fit by coordinate ascent, accelerated by SQUAREM.
 
     Raises
     ------
@@ -56,29 +98,29 @@ def variational(
 
 
 class MeanField:
-    """The map that is iterated, on flat vectors (θ, log variance, items, their Cholesky factor)."""
+    """Mean-field updates on flat vectors: θ, log variances, items and their Cholesky factors."""
 
-    def __init__(self, counts: Counts, kind: VariationalKind, options: VariationalOptions) -> None:
+    def __init__(self, counts: Counts, kind: RaschOr2PL, options: VariationalOptions) -> None:
         self.counts, self.options = counts, options
-        self.kind: VariationalKind = kind
+        self.kind: RaschOr2PL = kind
         self.kappa = counts.right - counts.trials / 2
 
     def fit(self) -> Variational:
-        """Iterate to the highest bound."""
+        """Iterate until the bound has settled."""
         n, m = self.counts.right.shape
         like = self.counts.right
-        first = torch.stack([torch.ones_like(like[0]), start_items(self.counts)], dim=1)
+        first = torch.stack([torch.ones_like(like[0]), _start_items(self.counts)], dim=1)
         spread = 0.1 * torch.eye(2).to(like).expand(m, 2, 2)
-        start = Moments(start_abilities(self.counts), like.new_full((n,), 0.1), first, spread)
+        start = _Moments(_start_abilities(self.counts), like.new_full((n,), 0.1), first, spread)
         how = self.options
         found = squarem(
             self.step, self.pack(start), tolerance=how.tolerance, max_steps=how.max_steps
         )
         q = self.unpack(found.at)
-        return result(q, torch.diag(q.variance), self.prior(q), self.kind, found)
+        return _result(q, torch.diag(q.variance), self.prior(q), self.kind, found)
 
-    def pack(self, q: Moments) -> Tensor:
-        """Moments as a flat vector, of which any is valid."""
+    def pack(self, q: _Moments) -> Tensor:
+        """Flatten the moments; any vector is valid."""
         parts = [q.ability, q.variance.log(), q.items[:, 1]]
         if self.kind == "rasch":
             return torch.cat([*parts, q.spread[:, 1, 1].log()])
@@ -86,8 +128,8 @@ class MeanField:
         diagonal = factor.diagonal(dim1=1, dim2=2).log()
         return torch.cat([*parts, q.items[:, 0], *diagonal.unbind(1), factor[:, 1, 0]])
 
-    def unpack(self, point: Tensor) -> Moments:
-        """Take what `pack` gave."""
+    def unpack(self, point: Tensor) -> _Moments:
+        """Invert `pack`."""
         n, m = self.counts.right.shape
         theta, log_variance, rest = point[:n], point[n : 2 * n], point[2 * n :].reshape(-1, m)
         d = rest[0]
@@ -95,51 +137,51 @@ class MeanField:
             items = torch.stack([torch.ones_like(d), d], dim=1)
             spread = d.new_zeros(m, 2, 2)
             spread[:, 1, 1] = rest[1].exp()
-            return Moments(theta, log_variance.exp(), items, spread)
+            return _Moments(theta, log_variance.exp(), items, spread)
         first, second, below = rest[2].exp(), rest[3].exp(), rest[4]
         rows = [first, torch.zeros_like(d), below, second]
         factor = torch.stack(rows, dim=1).reshape(m, 2, 2)
         items = torch.stack([rest[1], d], dim=1)
-        return Moments(theta, log_variance.exp(), items, factor @ factor.mT)
+        return _Moments(theta, log_variance.exp(), items, factor @ factor.mT)
 
-    def prior(self, q: Moments) -> Prior:
-        """Of the hierarchical model the likeliest, given q."""
+    def prior(self, q: _Moments) -> _Prior:
+        """Prior that maximises the bound given q, or the vague one."""
         like = q.ability
         one = like.new_ones(())
         if self.options.prior == "vague":
-            return Prior(one, torch.stack([one, 0 * one]), torch.stack([one, 1000 * one]))
+            return _Prior(one, torch.stack([one, 0 * one]), torch.stack([one, 1000 * one]))
         tau = (q.ability**2 + q.variance).mean() if self.kind == "rasch" else one
         mean = q.items.mean(0)
         variance = ((q.items - mean) ** 2 + q.spread.diagonal(dim1=1, dim2=2)).mean(0)
         if self.kind == "rasch":
             # A discrimination of 1 has no distribution.
             variance = torch.stack([one, variance[1]])
-        return Prior(tau, mean, variance)
+        return _Prior(tau, mean, variance)
 
     def step(self, point: Tensor) -> tuple[Tensor, Tensor]:
-        """Update items, then abilities; with the bound where the step started."""
+        """Update items, then abilities; return also the bound where the step started."""
         q = self.unpack(point)
         prior = self.prior(q)
         theta, square = q.ability, q.ability**2 + q.variance
         second = q.spread + q.items[:, :, None] * q.items[:, None]
         by_item = torch.stack([second[:, 0, 0], 2 * second[:, 0, 1], second[:, 1, 1]])
         by_model = torch.stack([square, theta, torch.ones_like(theta)], dim=1)
-        omega, level = mean_precision(self.counts.trials, by_model @ by_item)
+        omega, level = _bound_terms(self.counts.trials, by_model @ by_item)
         bound = self.bound(q, prior, level)
         items, spread = self.items(omega, by_model, theta, prior)
         second = spread + items[:, :, None] * items[:, None]
         precision = omega @ second[:, 0, 0] + 1 / prior.ability
         pull = self.kappa @ items[:, 0] - omega @ second[:, 0, 1]
-        fresh = Moments(pull / precision, 1 / precision, items, spread)
+        fresh = _Moments(pull / precision, 1 / precision, items, spread)
         if self.kind == "rasch" and self.options.prior == "hierarchical":
-            # The bound is highest with abilities around 0; step by step they would crawl there.
+            # The bound is highest with abilities around 0; single steps would converge slowly.
             shift = fresh.ability.mean()
             moved = torch.stack([items[:, 0], items[:, 1] + shift], dim=1)
             fresh = fresh._replace(ability=fresh.ability - shift, items=moved)
         return self.pack(fresh), bound
 
     def items(
-        self, omega: Tensor, by_model: Tensor, theta: Tensor, prior: Prior
+        self, omega: Tensor, by_model: Tensor, theta: Tensor, prior: _Prior
     ) -> tuple[Tensor, Tensor]:
         """Normal distributions of the items, given those of the abilities."""
         steep, across, held = (omega.T @ by_model).unbind(1)
@@ -157,51 +199,51 @@ class MeanField:
         pulls = torch.stack([by_slope, pull], dim=1)
         return (spread @ pulls[..., None])[..., 0], (spread + spread.mT) / 2
 
-    def bound(self, q: Moments, prior: Prior, level: Tensor) -> Tensor:
-        """Return the bound on the log-likelihood, given the level of each cell's."""
+    def bound(self, q: _Moments, prior: _Prior, level: Tensor) -> Tensor:
+        """Lower bound on the log-likelihood; `level` are the cells' log(2 cosh) terms."""
         mean = q.ability[:, None] * q.items[:, 0] + q.items[:, 1]
         value = (self.kappa * mean - self.counts.trials * level).sum()
-        value = value - divergence(q.ability, q.variance, 0 * prior.ability, prior.ability)
+        value = value - _divergence(q.ability, q.variance, 0 * prior.ability, prior.ability)
         value = value + 0.5 * q.variance.log().sum()
         own = q.spread.diagonal(dim1=1, dim2=2)
         if self.kind == "rasch":
-            value = value - divergence(q.items[:, 1], own[:, 1], prior.mean[1], prior.variance[1])
+            value = value - _divergence(q.items[:, 1], own[:, 1], prior.mean[1], prior.variance[1])
             return value + 0.5 * own[:, 1].log().sum()
-        value = value - divergence(q.items, own, prior.mean, prior.variance)
+        value = value - _divergence(q.items, own, prior.mean, prior.variance)
         return value + 0.5 * torch.logdet(q.spread).sum()
 
 
 class FullRank:
-    """Rasch with all covariances; iterates E ψ² of the cells and the hyper-parameters."""
+    """Rasch model with all covariances, on flat vectors: log E ψ² of cells, hyper-parameters."""
 
     def __init__(self, counts: Counts, options: VariationalOptions) -> None:
         self.counts, self.options = counts, options
         self.kappa = counts.right - counts.trials / 2
 
     def fit(self) -> Variational:
-        """Iterate to the highest bound."""
-        items = start_items(self.counts)
-        square = (start_abilities(self.counts)[:, None] + items) ** 2 + 0.1
+        """Iterate until the bound has settled."""
+        items = _start_items(self.counts)
+        square = (_start_abilities(self.counts)[:, None] + items) ** 2 + 0.1
         hyper = items.new_tensor([0.0, float(items.mean()), 0.0])
         start = torch.cat([square.log().flatten(), hyper])
         how = self.options
         found = squarem(self.step, start, tolerance=how.tolerance, max_steps=how.max_steps)
         q, covariance, _ = self.solve(found.at)
-        return result(q, covariance, self.prior(found.at), "rasch", found)
+        return _result(q, covariance, self.prior(found.at), "rasch", found)
 
-    def prior(self, point: Tensor) -> Prior:
-        """Return the distributions that the point holds, or the vague ones."""
+    def prior(self, point: Tensor) -> _Prior:
+        """Prior held by the point, or the vague one."""
         like = point.new_ones(())
         if self.options.prior == "vague":
-            return Prior(like, like.new_tensor([1.0, 0.0]), like.new_tensor([1.0, 1000.0]))
+            return _Prior(like, like.new_tensor([1.0, 0.0]), like.new_tensor([1.0, 1000.0]))
         log_tau, mean, log_sd = point[-3:]
         variance = torch.stack([like, torch.exp(2 * log_sd)])
-        return Prior(torch.exp(2 * log_tau), torch.stack([like, mean]), variance)
+        return _Prior(torch.exp(2 * log_tau), torch.stack([like, mean]), variance)
 
-    def solve(self, point: Tensor) -> tuple[Moments, Tensor, Tensor]:
-        """The joint normal: its moments, covariance of abilities and of these with items (N, M)."""
+    def solve(self, point: Tensor) -> tuple[_Moments, Tensor, Tensor]:
+        """Joint normal: moments, covariance of abilities (N, N) and of these with items (N, M)."""
         prior = self.prior(point)
-        omega, _ = mean_precision(self.counts.trials, point[:-3].exp().reshape(self.kappa.shape))
+        omega, _ = _bound_terms(self.counts.trials, point[:-3].exp().reshape(self.kappa.shape))
         held = omega.sum(0) + 1 / prior.variance[1]
         own = omega.sum(1) + 1 / prior.ability
         share = omega / held
@@ -214,21 +256,21 @@ class FullRank:
         spread = d.new_zeros(len(d), 2, 2)
         spread[:, 1, 1] = 1 / held - (share * across).sum(0)
         items = torch.stack([torch.ones_like(d), d], dim=1)
-        return Moments(theta, covariance.diagonal(), items, spread), covariance, across
+        return _Moments(theta, covariance.diagonal(), items, spread), covariance, across
 
     def step(self, point: Tensor) -> tuple[Tensor, Tensor]:
-        """Update everything once; with the bound where the step started."""
+        """Update everything once; return also the bound where the step started."""
         q, covariance, across = self.solve(point)
         prior = self.prior(point)
         mean = q.ability[:, None] + q.items[:, 1]
         own = q.spread[:, 1, 1]
         square = mean**2 + q.variance[:, None] + own + 2 * across
-        omega, _ = mean_precision(self.counts.trials, point[:-3].exp().reshape(mean.shape))
-        _, level = mean_precision(self.counts.trials, square)
+        omega, _ = _bound_terms(self.counts.trials, point[:-3].exp().reshape(mean.shape))
+        _, level = _bound_terms(self.counts.trials, square)
         value = (self.kappa * mean - self.counts.trials * level).sum()
-        value = value - divergence(q.ability, q.variance, 0 * prior.ability, prior.ability)
-        value = value - divergence(q.items[:, 1], own, prior.mean[1], prior.variance[1])
-        # The joint covariance's determinant: of abilities, times that of items given them.
+        value = value - _divergence(q.ability, q.variance, 0 * prior.ability, prior.ability)
+        value = value - _divergence(q.items[:, 1], own, prior.mean[1], prior.variance[1])
+        # Log determinant of the joint covariance: of abilities, and of items given abilities.
         held = omega.sum(0) + 1 / prior.variance[1]
         value = value + 0.5 * (torch.logdet(covariance) - held.log().sum())
         d = q.items[:, 1]
@@ -237,39 +279,7 @@ class FullRank:
         return torch.cat([square.log().flatten(), hyper]), value
 
 
-@dataclass(frozen=True, kw_only=True)
-class VariationalOptions:
-    """How a fit is done."""
-
-    family: Literal["mean-field", "full-rank"] = "mean-field"
-    """``"full-rank"`` keeps all covariances of abilities and items; of the Rasch model only."""
-    prior: Literal["hierarchical", "vague"] = "hierarchical"
-    """Distributions of items (and of a Rasch model's abilities) estimated with the fit, as in
-    py-irt's hierarchical models; or θ ~ N(0, 1), d ~ N(0, 10³), a ~ N(1, 1), as py-irt's vague
-    priors were meant, in which a variance of 10³ was passed as a precision [LWY19]_."""
-    tolerance: float = 1e-7
-    max_steps: int = 1000
-
-
-class Variational(NamedTuple):
-    """Means and covariances of the normal distribution found; abilities sum to 0."""
-
-    ability: Tensor
-    """Shape (N,)."""
-    covariance: Tensor
-    """Shape (N, N)."""
-    discrimination: Tensor
-    """Shape (M,)."""
-    intercept: Tensor
-    item_covariance: Tensor
-    """Shape (M, 2, 2), of discrimination and intercept."""
-    hyperparameters: dict[str, float]
-    bound: float
-    """On the log-likelihood with abilities and items integrated out, from below."""
-    found: Solution
-
-
-class Prior(NamedTuple):
+class _Prior(NamedTuple):
     """θ ~ N(0, τ²), a ~ N(μ_a, σ_a²), d ~ N(μ, σ²): means and variances."""
 
     ability: Tensor
@@ -278,8 +288,8 @@ class Prior(NamedTuple):
     variance: Tensor
 
 
-class Moments(NamedTuple):
-    """Of q: θ (N,), items (M, 2) and (M, 2, 2)."""
+class _Moments(NamedTuple):
+    """Means and (co)variances under q: θ (N,), items (a, d) (M, 2) and (M, 2, 2)."""
 
     ability: Tensor
     variance: Tensor
@@ -287,34 +297,32 @@ class Moments(NamedTuple):
     spread: Tensor
 
 
-def mean_precision(trials: Tensor, square: Tensor) -> tuple[Tensor, Tensor]:
+def _start_items(counts: Counts) -> Tensor:
+    """Logits of the items' shares of right answers, shape (M,)."""
+    return smoothed_logit(counts.right.sum(0), counts.trials.sum(0))
+
+
+def _start_abilities(counts: Counts) -> Tensor:
+    """Logits of the models' shares of right answers, shape (N,), centred."""
+    ability = smoothed_logit(counts.right.sum(1), counts.trials.sum(1))
+    return ability - ability.mean()
+
+
+def _bound_terms(trials: Tensor, square: Tensor) -> tuple[Tensor, Tensor]:
     """Mean Pólya–Gamma number of each cell given E ψ², and log(2 cosh) of the bound."""
     c = square.clamp_min(1e-12).sqrt()
     return trials * torch.tanh(c / 2) / (2 * c), c / 2 + torch.nn.functional.softplus(-c)
 
 
-def start_items(counts: Counts) -> Tensor:
-    """Logits of the items' shares of right answers, shape (M,)."""
-    right, trials = counts.right.sum(0), counts.trials.sum(0)
-    return torch.logit((right + 0.5) / (trials + 1))
-
-
-def start_abilities(counts: Counts) -> Tensor:
-    """Logits of the models' shares of right answers, shape (N,), of mean 0."""
-    right, trials = counts.right.sum(1), counts.trials.sum(1)
-    ability = torch.logit((right + 0.5) / (trials + 1))
-    return ability - ability.mean()
-
-
-def divergence(mean: Tensor, variance: Tensor, at: Tensor, prior: Tensor) -> Tensor:
-    """KL of normal distributions with equal determinant terms left out: Σ of its square parts."""
+def _divergence(mean: Tensor, variance: Tensor, at: Tensor, prior: Tensor) -> Tensor:
+    """Σ of KL divergences from N(at, prior), without the log variances of q and constants."""
     return 0.5 * (((mean - at) ** 2 + variance) / prior + torch.log(prior) - 1).sum()
 
 
-def result(
-    q: Moments, covariance: Tensor, prior: Prior, kind: VariationalKind, found: Solution
+def _result(
+    q: _Moments, covariance: Tensor, prior: _Prior, kind: RaschOr2PL, found: Solution
 ) -> Variational:
-    """From what was found to abilities that sum to 0."""
+    """Shift abilities to sum to 0, and items with them."""
     n = len(q.ability)
     shift = q.ability.mean()
     centre = torch.eye(n).to(covariance) - 1 / n
@@ -338,4 +346,46 @@ def result(
         names,
         found.objective,
         found,
+    )
+
+
+def fit_vi(
+    matrix: ResponseMatrix, counts: Counts, item_model: str, options: Mapping[str, Any]
+) -> IRTFit:
+    """Variational posterior, as an `IRTFit`.
+
+    Raises
+    ------
+    DesignError
+        A full-rank fit of a 2PL.
+    """
+    began = time.perf_counter()
+    how = VariationalOptions(**options)
+    try:
+        found = variational(counts, cast("RaschOr2PL", item_model), how)
+    except ValueError as error:
+        raise DesignError(str(error)) from error
+    search = found.found
+    notes = [VI_NOTE, *([] if search.converged else [not_converged(search.steps)])]
+    unit_scale = item_model == "2pl" or how.prior == "vague"
+    return irt_fit(
+        matrix,
+        Estimates(
+            as_array(found.ability),
+            as_array(found.covariance),
+            as_array(found.discrimination),
+            as_array(found.intercept),
+            as_array(found.item_covariance),
+        ),
+        item_model=item_model,
+        estimator="vi",
+        identification=f"abilities sum to 0{', under ability ~ N(0, 1)' if unit_scale else ''}",
+        hyperparameters=dict(found.hyperparameters),
+        diagnostics={
+            "iterations": search.steps,
+            "converged": bool(search.converged),
+            "bound": found.bound,
+            **run_facts(counts, began),
+        },
+        notes=(*counts.notes, *notes),
     )

@@ -1,1 +1,1 @@
-"""Item response models: curves, data, the fit and its file, masks, simulation."""
+"""Item response models: curves, data, the fitted model and its file, masks, simulation."""

@@ -1,9 +1,14 @@
-"""Item response curves: P(right) = c + (u - c) / (1 + exp(-(aθ + d))), and its derivatives."""
-# PART rotation - Rotation of factor loadings, so that each item loads on few of the dimensions.
+"""Item response curves and rotation of factor loadings, in torch.
+
+* `curves`: P(right) = c + (u - c) / (1 + exp(-(aθ + d))) with its derivatives
+* `log_odds_and_wrong`, `gradients`, `ability_information`: what follows from them
+* `rotation_matrix`: `varimax` [Kai58]_ and `promax` [HW64]_
+"""
 
 # torch's stubs leave parts of these calls untyped.
 # pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
 # pyright: reportUnknownVariableType=false
+
 from __future__ import annotations
 
 from typing import Literal, NamedTuple
@@ -26,32 +31,32 @@ class Items(NamedTuple):
     upper: float = 1.0
 
     def part(self, at: slice | Tensor) -> Items:
-        """Some of the items."""
+        """Return some of the items."""
         guess = None if self.guess is None else self.guess[at]
         return Items(self.slope[at], self.intercept[at], guess, self.upper)
 
     def to(self, dtype: torch.dtype) -> Items:
-        """The same as numbers of another kind."""
+        """Return the items in another dtype."""
         guess = None if self.guess is None else self.guess.to(dtype)
         return Items(self.slope.to(dtype), self.intercept.to(dtype), guess, self.upper)
 
     @property
     def logistic(self) -> bool:
-        """Whether the log-odds are aθ + d themselves."""
+        """Whether the log-odds are aθ + d, without asymptotes."""
         return self.guess is None and self.upper == 1
 
 
 class Curves(NamedTuple):
-    """Of M items at Q abilities; each of shape (M, Q)."""
+    """Curves of M items at Q abilities; each of shape (M, Q)."""
 
     right: Tensor
     """P(right)."""
     wrong: Tensor
     """1 - P, to full precision."""
     slope: Tensor
-    """∂P by the logit aθ + d."""
+    """Derivative of P by the logit aθ + d."""
     guess: Tensor | None
-    """∂P by the logit of c."""
+    """Derivative of P by the logit of c; None where nothing is guessed."""
     bend: Tensor
     """Second derivative of P by the logit."""
 
@@ -81,13 +86,13 @@ def log_odds_and_wrong(items: Items, at: Tensor) -> tuple[Tensor, Tensor]:
         logit = torch.addcmul(items.intercept[:, None], items.slope[:, None], at)
         return logit, -torch.nn.functional.softplus(logit)
     found = curves(items, at)
-    # Of the steepest items it vanishes in single precision.
+    # For the steepest items it vanishes in single precision.
     wrong = torch.log(found.wrong.clamp_min(torch.finfo(items.slope.dtype).tiny))
     return torch.log(found.right) - wrong, wrong
 
 
 def gradients(found: Curves, at: Tensor) -> Tensor:
-    """∂P by a, d and, where estimated, logit c; shape (p, M, Q)."""
+    """Derivatives of P by a, d and, where estimated, logit c; shape (p, M, Q)."""
     by = [found.slope * at, found.slope]
     return torch.stack(by if found.guess is None else [*by, found.guess])
 
@@ -102,7 +107,7 @@ def ability_information(items: Items, at: Tensor) -> Tensor:
 
 
 class Rotated(NamedTuple):
-    """Loadings, turned: ``loading = before @ turn``."""
+    """Rotated loadings: ``loading = before @ turn``."""
 
     loading: Tensor
     """Shape (M, K)."""
@@ -118,7 +123,7 @@ def varimax(loading: Tensor, *, normalise: bool = True) -> Rotated:
     loading
         Shape (M, K).
     normalise
-        Give every item the same say (Kaiser's normalisation), whatever its communality.
+        Scale every item to the same communality first (Kaiser's normalisation).
     """
     scale = _lengths(loading) if normalise else torch.ones_like(loading[:, :1])
     rows = loading / scale
@@ -137,7 +142,7 @@ def varimax(loading: Tensor, *, normalise: bool = True) -> Rotated:
 
 
 def promax(loading: Tensor, *, power: float = 4.0) -> Rotated:
-    """Let the dimensions correlate, after varimax, to bring small loadings nearer to 0 [HW64]_.
+    """Rotate obliquely after varimax, to bring small loadings closer to 0 [HW64]_.
 
     The target is each loading to the `power`, with its sign. Abilities keep unit variances; their
     correlation is the inverse of ``turn.T @ turn``.
@@ -150,21 +155,16 @@ def promax(loading: Tensor, *, power: float = 4.0) -> Rotated:
     return Rotated(loading @ turn, turn)
 
 
-def turned(loading: FloatArray, how: Literal["varimax", "promax"]) -> FloatArray:
-    """Matrix (K, K) that turns loadings (M, K).
+def rotation_matrix(loading: FloatArray, how: Literal["varimax", "promax"]) -> FloatArray:
+    """Matrix (K, K) that rotates loadings (M, K).
 
-    The dimensions that come of it are in the order of what they explain, with positive sums.
+    The rotated dimensions are ordered by what they explain, with positive sums of loadings.
     """
     before = torch.from_numpy(loading)
     found = varimax(before) if how == "varimax" else promax(before)
     order = found.loading.square().sum(0).argsort(descending=True, stable=True)
     sign = torch.where(found.loading.sum(0) < 0, -1.0, 1.0).to(before)
     return (found.turn * sign)[:, order].numpy()
-
-
-def varimax_criterion(loading: Tensor) -> float:
-    """Sum over the dimensions of the variance of the squared loadings."""
-    return float((loading**2).var(dim=0, correction=0).sum())
 
 
 def _lengths(loading: Tensor) -> Tensor:

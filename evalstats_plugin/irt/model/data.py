@@ -1,10 +1,14 @@
-"""What item response models are fitted to: successes and trials of every model on every item."""
-# PART stored_cells - Successes and trials on disk, for estimators that need their products only.
-# PART low_rank - Fewer columns that stand for many: curves at a hundred points span a few dozen dimensions.
+"""The data of a fit: successes and trials of every model on every item.
+
+* `Counts`, `counts_of`: in memory, after checking that abilities can be estimated from them
+* `StoredCells`, `stored_counts`: on disk, for estimators that need matrix products only
+* `low_rank`: fewer columns that stand for many, which makes these products cheaper
+"""
 
 # torch's stubs leave parts of these calls untyped.
 # pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
 # pyright: reportUnknownVariableType=false
+
 from __future__ import annotations
 
 import math
@@ -25,38 +29,29 @@ from evalstats_plugin.runtime.torch import check_memory, resolve_device, resolve
 
 PARTIAL = "partial credit is taken as a fraction of a success (quasi-likelihood)"
 
-
 _TELLING = 20
-"""Items from which on it is odd that two models have the same score on each."""
-
+"""With as many items it is odd that two models have the same score on each."""
 
 _CELLS = 2**18
-"""Numbers that are multiplied at once: they stay in the processor's cache."""
-
+"""Numbers that are multiplied at once, so that they stay in the processor's cache."""
 
 _MODELS = 2**13
-"""Models at once, so that some items are too."""
-
+"""Models that are multiplied at once, so that there is room for several items."""
 
 _CELLS_ELSEWHERE = 2**24
-"""Numbers on other devices, of all models."""
-
+"""Numbers that are multiplied at once on other devices, of all models."""
 
 _KEPT = 2**30
-"""Answers of a store up to which their bits are kept: 128 MB, and as much for what is missing."""
-
+"""Largest number of answers whose bits are kept in memory: 128 MB, and as much for the missing."""
 
 _SHARES = 16
-"""Items are summed in so many shares, whoever sums them: each number is then the same however many
-processes there are."""
-
+"""Items are summed in so many shares, so that numbers do not depend on the number of processes."""
 
 ACCURACY = 1e-12
-"""What is left out, as a share of all (Frobenius norms)."""
-
+"""Largest share that `low_rank` leaves out (Frobenius norms)."""
 
 _FEWEST = 32
-"""Columns from which on finding out takes less time than it can save."""
+"""With fewer columns a decomposition takes more time than it can save."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +65,7 @@ class Counts:
     right: Tensor
     trials: Tensor
     notes: tuple[str, ...] = ()
-    """On the data: valid, but worth knowing."""
+    """Notes on the data: valid, but worth knowing."""
 
 
 def counts_of(
@@ -87,14 +82,14 @@ def counts_of(
     matrix
         Scores in [0, 1].
     linked
-        Refuse a single model, and models and items that fall apart into groups without a common
-        answer; False for models that are scored on items fitted before.
+        Refuse a single model, and models that answered no common items, directly or through
+        others. False for models that are scored on items fitted before.
 
     Raises
     ------
     DesignError
-        No models, items or scores; scores outside [0, 1]; one model; a name there twice; items or
-        models apart from the others; not enough memory.
+        No models, items or scores; scores outside [0, 1]; one model; a duplicate name; items
+        without scores; models that no common item links; not enough memory.
     """
     place = resolve_device(device)
     n, m, _ = matrix.scores.shape
@@ -116,7 +111,7 @@ def counts_of(
 def _summed(
     scores: NDArray[np.float64],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Successes and trials over the epochs, each of shape (N, M)."""
+    """Sum successes and trials over the epochs, each of shape (N, M)."""
     there = ~np.isnan(scores)
     if scores.shape[2] == 1:
         one, only = there[:, :, 0], scores[:, :, 0]
@@ -124,23 +119,13 @@ def _summed(
     return np.nansum(scores, axis=2), there.sum(axis=2, dtype=np.float64)
 
 
-def check_room(numbers: int, like: Tensor, what: str) -> None:
-    """Raise `DesignError` where there is no memory for so many numbers like these."""
-    check_memory(numbers * like.dtype.itemsize, like.device, what, otherwise=_smaller(like.dtype))
-
-
 def _smaller(dtype: torch.dtype) -> str:
-    """What to do where memory is not enough for numbers of this kind."""
+    """Say how to use less memory, if a smaller dtype would."""
     return "in Python pass dtype='float32' to fit_irt" if dtype == torch.float64 else ""
 
 
-def memory_needed(n_models: int, n_items: int, dtype: torch.dtype = torch.float64) -> int:
-    """Bytes of successes and trials, twice: estimators hold as much again while they work."""
-    return 4 * n_models * n_items * dtype.itemsize
-
-
 def check_names(models: Sequence[str], n_items: int, at_least: int = 2) -> None:
-    """Raise `DesignError` for too few models, a name there twice, or no items."""
+    """Raise `DesignError` for too few models, a duplicate name, or no items."""
     n = len(models)
     if n < at_least:
         msg = (
@@ -158,7 +143,7 @@ def check_names(models: Sequence[str], n_items: int, at_least: int = 2) -> None:
 
 
 def components(there: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Number the groups of models (N,) and items (M,) that answers connect; -1 is an empty item.
+    """Number the groups of models (N,) and items (M,) linked by answers; -1 is an empty item.
 
     >>> components(np.array([[True, False], [True, False], [False, True]]))
     (array([0, 0, 1]), array([0, 1]))
@@ -178,11 +163,7 @@ def components(there: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.
 
 def _check_linked(matrix: ResponseMatrix, there: NDArray[np.bool_]) -> None:
     models, items = components(there)
-    empty = np.flatnonzero(items < 0)
-    if len(empty):
-        names = few([str(matrix.item_ids[j]) for j in empty])
-        msg = f"{len(empty)} items have no score of any model ({names}): leave them out"
-        raise DesignError(msg)
+    _check_answered(matrix.item_ids[items < 0])
     if models.max() == 0:
         return
     parts = [
@@ -198,10 +179,18 @@ def _check_linked(matrix: ResponseMatrix, there: NDArray[np.bool_]) -> None:
     raise DesignError(msg)
 
 
+def _check_answered(empty: NDArray[Any]) -> None:
+    """Raise `DesignError` for the ids of items without a score."""
+    if len(empty):
+        names = few([str(item) for item in empty])
+        msg = f"{len(empty)} items have no score of any model ({names}): leave them out"
+        raise DesignError(msg)
+
+
 def _notes(
     matrix: ResponseMatrix, right: NDArray[np.float64], trials: NDArray[np.float64]
 ) -> list[str]:
-    """What is odd about the data, though they can be used."""
+    """Return notes on data that are odd, though they can be used."""
     notes: list[str] = []
     if (right != np.round(right)).any():
         notes.append(PARTIAL)
@@ -227,18 +216,83 @@ def _notes(
     return notes
 
 
-def _own_shares() -> range:
-    """Those of this process, among those that `torchrun` started."""
-    if not torch.distributed.is_initialized():
-        return range(_SHARES)
-    return range(torch.distributed.get_rank(), _SHARES, torch.distributed.get_world_size())
+def memory_needed(n_models: int, n_items: int, dtype: torch.dtype = torch.float64) -> int:
+    """Return the bytes of successes and trials, twice, as estimators need as much again."""
+    return 4 * n_models * n_items * dtype.itemsize
 
 
-def _of_all(part: Tensor) -> Tensor:
-    """Put together what each process has, which is 0 elsewhere."""
-    if torch.distributed.is_initialized():
-        torch.distributed.all_reduce(part)
-    return part
+def check_room(numbers: int, like: Tensor, what: str) -> None:
+    """Raise `DesignError` if so many numbers of this dtype and device do not fit into memory."""
+    check_memory(numbers * like.dtype.itemsize, like.device, what, otherwise=_smaller(like.dtype))
+
+
+def stored_counts(
+    store: ResponseStore,
+    options: Mapping[str, Any],
+    *,
+    device: str | torch.device = "auto",
+    dtype: str | torch.dtype = "float64",
+) -> Counts:
+    """Count successes and trials as `counts_of` does, leaving them on disk.
+
+    Raises
+    ------
+    SelectionError
+        Options that need all answers in memory.
+    DesignError
+        One model, a duplicate name, scores outside [0, 1], items without a score, or models that no
+        common item links.
+    """
+    for name in ("std_errors", "sandwich"):
+        if options.get(name):
+            msg = f"option {name} found, which needs all answers in memory: pass store.matrix()"
+            raise SelectionError(msg)
+    m = store.shape[1]
+    check_names(store.models, m)
+    like = torch.zeros(0, dtype=resolve_dtype(dtype), device=resolve_device(device))
+    right = StoredCells(store, "right", np.arange(m), like)
+    complete = _check_store(store)
+    trials = StoredCells(store, "trials", np.arange(m), like, complete=complete)
+    notes = [*store.notes, *([PARTIAL] if store.coding.levels != 1 else [])]
+    return Counts(cast("Tensor", right), cast("Tensor", trials), tuple(notes))
+
+
+def _check_store(store: ResponseStore) -> bool:
+    """Return whether no score is missing; raise if abilities cannot be compared."""
+    if store.coding.levels is None:
+        for block in store.blocks():
+            check_unit_range(block)
+    complete = True
+    group = np.arange(len(store.models))
+    while True:
+        before = group.copy()
+        for part in store.slices():
+            missing = store.missing(part)
+            if missing is None:
+                group[:] = 0
+                continue
+            complete = False
+            there: NDArray[np.bool_] = np.any(~missing, axis=2)
+            _check_answered(store.item_ids[part][~there.any(axis=1)])
+            if not group.any():
+                continue
+            # Models that answered an item join the group of the first among them.
+            first = np.where(there, group, len(group)).min(axis=1)
+            lowest = np.where(there, first[:, None], len(group)).min(axis=0)
+            group = np.minimum(group, lowest)
+        # A single group needs no second pass.
+        if not group.any() or (group == before).all():
+            break
+    apart = np.unique(group)
+    if len(apart) > 1:
+        names = few([store.models[i] for i in apart])
+        msg = (
+            f"the models fall apart into {len(apart)} groups that answered no common item, so "
+            f"their abilities cannot be compared; the first of each: {names}. Fit each group by "
+            "itself, or add items or models that link them"
+        )
+        raise DesignError(msg)
+    return complete
 
 
 @dataclass(frozen=True, eq=False)
@@ -250,11 +304,11 @@ class StoredCells:
     places: NDArray[np.int64]
     """Shape (M,), ascending."""
     like: Tensor
-    """Of the dtype and on the device that results have."""
+    """A tensor of the dtype and on the device of the results."""
     complete: bool = False
     """Whether no score is missing."""
     kept: dict[int, NDArray[np.uint8] | None] = field(default_factory=dict, repr=False)
-    """Bits of row groups that were read, by their first item; None where all are 0."""
+    """Bits of the row groups read before, by their first item; None where all are 0."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -263,19 +317,19 @@ class StoredCells:
 
     @property
     def device(self) -> torch.device:
-        """Of the products."""
+        """Device of the products."""
         return self.like.device
 
     @property
     def dtype(self) -> torch.dtype:
-        """Of the products."""
+        """Dtype of the products."""
         return self.like.dtype
 
     def __len__(self) -> int:
         return self.shape[0]
 
     def __getitem__(self, key: tuple[slice, slice | Tensor]) -> StoredCells:
-        """The items of a slice or mask, of all models."""
+        """Select items by a slice or mask, for all models."""
         models, items = key
         if models != slice(None):
             msg = "cells on disk are cut by items only, expected cells[:, items]"
@@ -285,15 +339,15 @@ class StoredCells:
 
     def __matmul__(self, columns: Tensor) -> Tensor:
         """(N, M) @ (M, k)."""
-        few, back = narrowed(columns)
-        shares = self.like.new_zeros(_SHARES, few.shape[1], len(self))
+        left, right = low_rank(columns)
+        shares = self.like.new_zeros(_SHARES, left.shape[1], len(self))
         for share, items, models, block in self._blocks():
             # (k, m) @ (m, n) is twice as fast as its transpose.
-            shares[share][:, models].addmm_(few[items].T, block)
+            shares[share][:, models].addmm_(left[items].T, block)
         found = _of_all(shares).sum(dim=0).T
         if self.what == "trials":
-            found = self.store.n_epochs * few.sum(dim=0) - found
-        return found if back is None else found @ back
+            found = self.store.n_epochs * left.sum(dim=0) - found
+        return found if right is None else found @ right
 
     def __rmatmul__(self, rows: Tensor) -> Tensor:
         """(k, N) @ (N, M)."""
@@ -315,13 +369,13 @@ class StoredCells:
         return NotImplemented
 
     def common_row(self) -> Tensor | None:
-        """Trials of every model alike, shape (1, M), where nothing is missing."""
+        """Return the trials of every model, shape (1, M), if no score is missing."""
         if not (self.complete and self.what == "trials"):
             return None
         return self.like.new_full((1, self.shape[1]), float(self.store.n_epochs))
 
     def sum(self, dim: int) -> Tensor:
-        """Over the models (0) or the items (1)."""
+        """Sum over the models (0) or the items (1)."""
         row = self.common_row()
         if row is not None:
             return row[0] * len(self) if dim == 0 else row.sum().expand(len(self))
@@ -330,18 +384,18 @@ class StoredCells:
         return (self @ self.like.new_ones(self.shape[1], 1))[:, 0]
 
     def new_zeros(self, *size: int) -> Tensor:
-        """As a tensor's."""
+        """Return zeros of this dtype on this device."""
         return self.like.new_zeros(*size)
 
     def new_tensor(self, values: Any) -> Tensor:
-        """As a tensor's."""
+        """Return values as a tensor of this dtype on this device."""
         return self.like.new_tensor(values)
 
     def _blocks(self) -> Iterator[tuple[int, slice, slice, Tensor]]:
-        """Blocks (m, n) of this process's shares: of which share, which items, which models.
+        """Yield blocks (m, n) of this process, with their share, items and models.
 
-        Of trials it is those that are missing: where most are there, most blocks are left out.
-        Each is to be used before the next is asked for: they lie in the same memory.
+        Blocks of trials count the missing ones: if few are missing, most blocks are left out.
+        Use each block before the next: they lie in the same memory.
         """
         groups = list(self.store.slices())
         starts = np.searchsorted(self.places, [group.start for group in groups])
@@ -360,14 +414,14 @@ class StoredCells:
                 yield share, items, slice(b, b + width), self._numbers(part, space)
 
     def _at_once(self) -> tuple[int, int]:
-        """Items and models of a block."""
+        """Return how many items and models a block has."""
         if self.device.type != "cpu":
             return max(1, _CELLS_ELSEWHERE // len(self)), len(self)
         width = min(len(self), _MODELS)
         return _CELLS // width, width
 
     def _read(self, group: slice, inside: NDArray[np.int64]) -> NDArray[Any]:
-        """Bytes or floats, shape (m, N, R); no items where all are 0."""
+        """Read bytes or floats, shape (m, N, R); no items where all are 0."""
         if self.what == "right" and self.store.coding.levels != 1:
             cells = self.store.filled(group)
             cells = cells if self.store.coding.levels else np.where(np.isnan(cells), 0.0, cells)
@@ -376,7 +430,7 @@ class StoredCells:
         return cells if len(inside) == len(cells) else cells[inside]
 
     def _zeros_and_ones(self, group: slice) -> NDArray[np.uint8] | None:
-        """Of what is right, or what is missing; bytes become numbers faster than truth values."""
+        """Read what is right or missing as bytes, which convert to numbers faster than booleans."""
         n, _, n_epochs = self.store.shape
         if group.start in self.kept:
             bits = self.kept[group.start]
@@ -393,7 +447,7 @@ class StoredCells:
         return cells
 
     def _numbers(self, cells: NDArray[Any], space: Tensor) -> Tensor:
-        """Summed over epochs, as numbers in `space`; shape (m, n)."""
+        """Sum over epochs into numbers in `space`, shape (m, n)."""
         total = cells[:, :, 0] if cells.shape[2] == 1 else cells.sum(2, dtype=np.float64)
         numbers = space[: total.size].view(total.shape)
         numbers.copy_(torch.from_numpy(total).to(self.device))
@@ -401,100 +455,37 @@ class StoredCells:
         return numbers if levels in (None, 1) else numbers.div_(levels)
 
 
-def stored_counts(
-    store: ResponseStore,
-    options: Mapping[str, Any],
-    *,
-    device: str | torch.device = "auto",
-    dtype: str | torch.dtype = "float64",
-) -> Counts:
-    """Count successes and trials as `counts_of` does, leaving them on disk.
-
-    Raises
-    ------
-    SelectionError
-        Options that need all answers in memory.
-    DesignError
-        One model, a name there twice, scores outside [0, 1], items without a score, or models that
-        fall apart into groups without a common item.
-    """
-    for name in ("std_errors", "sandwich"):
-        if options.get(name):
-            msg = f"option {name} found, which needs all answers in memory: pass store.matrix()"
-            raise SelectionError(msg)
-    m = store.shape[1]
-    check_names(store.models, m)
-    like = torch.zeros(0, dtype=resolve_dtype(dtype), device=resolve_device(device))
-    right = StoredCells(store, "right", np.arange(m), like)
-    complete = _check(store)
-    trials = StoredCells(store, "trials", np.arange(m), like, complete=complete)
-    notes = [*store.notes, *([PARTIAL] if store.coding.levels != 1 else [])]
-    return Counts(cast("Tensor", right), cast("Tensor", trials), tuple(notes))
+def _own_shares() -> range:
+    """Shares of this process among those that `torchrun` started."""
+    if not torch.distributed.is_initialized():
+        return range(_SHARES)
+    return range(torch.distributed.get_rank(), _SHARES, torch.distributed.get_world_size())
 
 
-def _check(store: ResponseStore) -> bool:
-    """Whether no score is missing; raise where abilities could not be compared."""
-    if store.coding.levels is None:
-        for block in store.blocks():
-            check_unit_range(block)
-    complete = True
-    group = np.arange(len(store.models))
-    while True:
-        before = group.copy()
-        for part in store.slices():
-            missing = store.missing(part)
-            if missing is None:
-                group[:] = 0
-                continue
-            complete = False
-            there: NDArray[np.bool_] = np.any(~missing, axis=2)
-            _check_answered(store, part, there)
-            if not group.any():
-                continue
-            # Models of an item are of the group of the first among them.
-            first = np.where(there, group, len(group)).min(axis=1)
-            lowest = np.where(there, first[:, None], len(group)).min(axis=0)
-            group = np.minimum(group, lowest)
-        # All in one group need no second look.
-        if not group.any() or (group == before).all():
-            break
-    apart = np.unique(group)
-    if len(apart) > 1:
-        names = few([store.models[i] for i in apart])
-        msg = (
-            f"the models fall apart into {len(apart)} groups that answered no common item, so "
-            f"their abilities cannot be compared; the first of each: {names}. Fit each group by "
-            "itself, or add items or models that link them"
-        )
-        raise DesignError(msg)
-    return complete
+def _of_all(part: Tensor) -> Tensor:
+    """Add up the parts of all processes."""
+    if torch.distributed.is_initialized():
+        torch.distributed.all_reduce(part)
+    return part
 
 
-def _check_answered(store: ResponseStore, part: slice, there: NDArray[np.bool_]) -> None:
-    empty = np.flatnonzero(~there.any(axis=1))
-    if len(empty):
-        names = few([str(store.item_ids[part][j]) for j in empty])
-        msg = f"{len(empty)} items have no score of any model ({names}): leave them out"
-        raise DesignError(msg)
+def low_rank(columns: Tensor) -> tuple[Tensor, Tensor | None]:
+    """Factor `columns` (M, k) into U (M, r) and V (r, k); V is None if that saves nothing.
 
-
-def narrowed(columns: Tensor) -> tuple[Tensor, Tensor | None]:
-    """Columns U (M, r) and V (r, k) with U V = `columns` (M, k); None for V where nothing is saved.
-
-    The directions left out are those of the smallest singular values. V has orthonormal rows: in
-    ``(cells @ U) @ V`` no error grows.
+    Directions of the smallest singular values are left out. Curves at a hundred points span a few
+    dozen directions. V has orthonormal rows, so no error grows in ``(cells @ U) @ V``.
 
     >>> wide = torch.rand(500, 2, dtype=torch.float64) @ torch.rand(2, 90, dtype=torch.float64)
-    >>> few, back = narrowed(wide)
-    >>> few.shape[1], torch.allclose(few @ back, wide)
+    >>> left, right = low_rank(wide)
+    >>> left.shape[1], torch.allclose(left @ right, wide)
     (2, True)
     """
     m, k = columns.shape
-    # In single precision the small directions are but rounding.
+    # In single precision the small directions are only rounding errors.
     if k < _FEWEST or m < 2 * k or columns.dtype != torch.float64:
         return columns, None
-    # Of the triangle the singular values are those of the columns themselves, to the last digit:
-    # of their products with one another half of the digits would be lost.
+    # The triangle has the singular values of the columns to the last digit; their products with one
+    # another would lose half of the digits.
     triangle = torch.linalg.qr(columns, mode="r")[1]
     _, size, directions = torch.linalg.svd(triangle)
     left_out = size.square().flip(0).cumsum(0).flip(0).sqrt()

@@ -1,8 +1,10 @@
-"""What a fitted item response model is: abilities, items, how sure, and how it was found."""
-# PART factor_fit - What a fitted factor model is: several abilities per model, and what each item asks of them.
-# PART saved - What all fitted models can do: be written as a dict, saved and loaded.
-# PART storage - Fitted item response models on disk: one Parquet file each.
-# PART precision - Where on the scale does a test measure well, and how well does it tell models apart?
+"""Fitted item response models: estimates, their precision, and the file they are saved in.
+
+* `IRTFit`: one ability per model (rasch, 1pl, 2pl, 3pl); `FactorFit`: several abilities per model
+* `SavedFit`: what both can do; `load_fit` reads either from a Parquet file
+* `item_information`, `test_information`: where on the scale a test measures well
+* `reliability`, `marginal_reliability`: how well it tells models apart
+"""
 
 from __future__ import annotations
 
@@ -12,15 +14,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from evalstats_plugin.data.results import finite
+from evalstats_plugin.data.results import Drawable, finite
 from evalstats_plugin.errors import DesignError, LogError, SelectionError, few, no_such
-from evalstats_plugin.runtime.files import read_ours, rebuilding, write_ours
+from evalstats_plugin.runtime.files import read_signed, reporting_damage, write_signed
 from evalstats_plugin.stats.arrays import FloatArray
 from evalstats_plugin.stats.interval import normal_quantile
 
@@ -29,41 +31,21 @@ if TYPE_CHECKING:
 
 
 Rotation = Literal["none", "varimax", "promax"]
-
-
 ROTATIONS = ("none", "varimax", "promax")
 
-
 _NOTHING = 1e-6
-"""Of the variance that the strongest dimension explains."""
+"""A dimension explains nothing below this share of the variance of the strongest one."""
 
-
+# Of the Parquet files: key of the metadata, and fields that are no columns of numbers.
 _META = b"evalstats_irt"
-
-
 _NAMES = ("models", "item_ids", "tasks")
-
-
-# Of neither models nor items; kept in the metadata.
+# Neither of models nor of items; kept in the metadata.
 _SMALL = ("correlation", "prior_precision")
-
-
-class AbilityDifference(NamedTuple):
-    """How much abler model b is than model a."""
-
-    difference: float
-    std_error: float
-    low: float
-    high: float
-    p_value: float
-    """Of no difference, two-sided."""
-    prob_better: float
-    """That b is abler."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SavedFit(ABC):
-    """A fit of models and items."""
+    """A fit of models and items that can be shown, saved and loaded."""
 
     models: tuple[str, ...]
     item_ids: NDArray[Any]
@@ -71,18 +53,25 @@ class SavedFit(ABC):
     tasks: NDArray[Any]
     notes: tuple[str, ...] = ()
 
+    def _check_shapes(self, expected: Mapping[str, tuple[int, ...]]) -> None:
+        for name, shape in expected.items():
+            found = np.shape(getattr(self, name))
+            if found != shape:
+                msg = f"{name} has shape {found}, expected {shape}"
+                raise ValueError(msg)
+
     @abstractmethod
     def to_frame(
         self, of: Literal["models", "items"] = "models", *, confidence_level: float = 0.95
     ) -> pd.DataFrame:
-        """Return the models or the items, a line each."""
+        """Return a table of the models or of the items, one line each."""
 
     @abstractmethod
     def summary(self) -> dict[str, Any]:
-        """What was fitted and how, ready for JSON: everything but models, items and notes."""
+        """Return what was fitted and how, ready for JSON: all but models, items and notes."""
 
     def to_dict(self, *, confidence_level: float = 0.95) -> dict[str, Any]:
-        """Everything but covariances, ready for JSON: finite numbers, strings, lists, None."""
+        """Return everything but covariances, ready for JSON: numbers, strings, lists, None."""
         frames = {
             "models": self.to_frame("models", confidence_level=confidence_level),
             "items": self.to_frame("items", confidence_level=confidence_level),
@@ -96,49 +85,63 @@ class SavedFit(ABC):
 
     def save(self, path: str | Path) -> Path:
         """Write to one Parquet file: a line per model, then per item; the rest in its metadata."""
-        return save_fit(self, Path(path))
+        return _save(self, Path(path))
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Read what `save` wrote."""
-        return load_as(cls, Path(path))
+        """Read what `save` wrote.
+
+        Raises
+        ------
+        LogError
+            No such file, not a fit, a damaged one, or one of another kind.
+        """
+        found = load_fit(Path(path))
+        if not isinstance(found, cls):
+            kind = type(found).__name__
+            raise LogError(
+                f"{path} holds a {kind}, expected a {cls.__name__}: read it with {kind}.load"
+            )
+        return found
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class IRTFit(SavedFit):
+class IRTFit(SavedFit, Drawable):
     """A fitted item response model: ``P(right) = c + (u - c) / (1 + exp(-a (θ - b)))``.
 
-    Numbers are float64 arrays; what an estimator does not give is NaN. All abilities are on one
-    scale, which `identification` tells, and their covariance holds every pair of models.
+    Numbers are float64 arrays of N models or M items; what an estimator does not give is NaN. All
+    abilities are on one scale, fixed by `identification`.
     """
+
+    drawn_as: ClassVar[tuple[str, ...]] = ("fit",)
 
     item_model: str
     """``"rasch"``, ``"1pl"``, ``"2pl"`` or ``"3pl"``."""
     estimator: str
     response: str = "binomial"
-    """Or ``"beta"``: scores anywhere in [0, 1], whose mean is what P(right) is elsewhere."""
+    """Or ``"beta"``: scores anywhere in [0, 1], with P(right) as their mean."""
     ability: FloatArray
     """θ, shape (N,)."""
     ability_covariance: FloatArray
     """Shape (N, N)."""
     discrimination: FloatArray
-    """a, shape (M,), of either sign."""
+    """a, shape (M,), positive or negative."""
     difficulty: FloatArray
     """b, shape (M,)."""
     guessing: FloatArray
-    """c, shape (M,): what a model of no ability gets right."""
+    """c, shape (M,): P(right) of a model of very low ability."""
     discrimination_std_error: FloatArray
     difficulty_std_error: FloatArray
     guessing_std_error: FloatArray
     item_covariance: FloatArray | None = None
-    """Shape (M, p, p): of a and the intercept d = -ab, and of logit c where it is estimated."""
+    """Shape (M, p, p): of a, the intercept d = -ab and, where it is estimated, logit c."""
     precision: FloatArray | None = None
     """φ of a Beta response, shape (M,): scores vary by μ(1 - μ) / (1 + φ) around their mean μ."""
     identification: str
     """What fixes the scale, such as ``"ability ~ N(0, 1)"`` or ``"abilities sum to 0"``."""
     hyperparameters: dict[str, Any] = field(default_factory=dict[str, Any])
-    """Of distributions of abilities or items; the upper asymptote u, where it is below 1; how far
-    inwards a Beta response's scores were drawn."""
+    """Parameters of the distributions of abilities or items; the upper asymptote u if below 1; how
+    far the scores of a Beta response were moved inwards."""
     diagnostics: dict[str, Any] = field(default_factory=dict[str, Any])
     """iterations, converged, log_likelihood, seconds, device, dtype, reason, and more."""
 
@@ -149,36 +152,37 @@ class IRTFit(SavedFit):
             expected |= {name: (m,), f"{name}_std_error": (m,)}
         if self.precision is not None:
             expected["precision"] = (m,)
-        for name, shape in expected.items():
-            found = np.shape(getattr(self, name))
-            if found != shape:
-                msg = f"{name} has shape {found}, expected {shape}"
-                raise ValueError(msg)
+        self._check_shapes(expected)
 
     @property
     def ability_std_error(self) -> FloatArray:
-        """Shape (N,)."""
+        """Standard errors of the abilities, shape (N,)."""
         return np.sqrt(np.diagonal(self.ability_covariance))
 
     @property
     def intercept(self) -> FloatArray:
-        """Logit at ability 0, guessing aside: d = -ab, shape (M,)."""
+        """The logit at ability 0 without guessing, d = -ab, shape (M,)."""
         return -self.discrimination * self.difficulty
 
     @property
     def intercept_std_error(self) -> FloatArray:
-        """Shape (M,), NaN where no covariance is known."""
+        """Standard errors of the intercepts, shape (M,); NaN without `item_covariance`."""
         if self.item_covariance is None:
             return np.full(len(self.item_ids), np.nan)
         return np.sqrt(self.item_covariance[:, 1, 1])
 
+    @property
+    def upper(self) -> float:
+        """u, the upper asymptote of all curves; 1 unless the fit was given another."""
+        return float(self.hyperparameters.get("upper", 1.0))
+
     def predict(self, *, plug_in: bool = False) -> FloatArray:
         """P(right), or expected score, of every model on every item, shape (N, M).
 
-        Of a fit by ``"mml-items"`` it is averaged over what is not known of abilities and items:
-        with a variance v of the logit μ it is nearly ``σ(μ / sqrt(1 + π v / 8))`` [Mac92]_, closer
-        to 1/2 the less is known. Other estimators, and abilities without a finite error, predict
-        at the estimates.
+        A fit by ``"mml-items"`` averages over the uncertainty of abilities and items: with mean μ
+        and variance v of the logit, by ``σ(μ / sqrt(1 + π v / 8))`` [Mac92]_, which is closer to
+        1/2 the larger v is. Other estimators, and abilities without a finite error, predict at the
+        estimates.
 
         Parameters
         ----------
@@ -188,14 +192,13 @@ class IRTFit(SavedFit):
         logit = self.ability[:, None] * self.discrimination + self.intercept
         if self.estimator == "mml-items" and not plug_in:
             logit = logit / np.sqrt(1 + np.pi / 8 * self._logit_variance())
-        upper = float(self.hyperparameters.get("upper", 1.0))
-        expected = self.guessing + (upper - self.guessing) * special.expit(logit)
-        # Where scores were drawn inwards before the fit, their means go back outwards.
+        expected = self.guessing + (self.upper - self.guessing) * special.expit(logit)
+        # Scores that were moved inwards before the fit have their means moved back.
         inwards = float(self.hyperparameters.get("inwards", 0.0))
         return np.clip((expected - inwards) / (1 - 2 * inwards), 0, 1) if inwards else expected
 
     def _logit_variance(self) -> FloatArray:
-        """Of aθ + d, shape (N, M): [θ 1] C [θ 1]ᵀ + a² Var θ, and 0 where θ has no finite error."""
+        """Variance of aθ + d, (N, M): [θ 1] C [θ 1]ᵀ + a² Var θ; 0 where θ has no finite error."""
         items = self.item_covariance
         if items is None:
             msg = "item_covariance is None, expected one of an mml-items fit: predict(plug_in=True)"
@@ -210,7 +213,7 @@ class IRTFit(SavedFit):
     def ability_difference(
         self, a: str, b: str, confidence_level: float = 0.95
     ) -> AbilityDifference:
-        """How much abler model `b` is than model `a`, with a normal interval.
+        """Return the ability of model `b` minus that of model `a`, with a normal interval.
 
         Raises
         ------
@@ -241,7 +244,7 @@ class IRTFit(SavedFit):
     def to_frame(
         self, of: Literal["models", "items"] = "models", *, confidence_level: float = 0.95
     ) -> pd.DataFrame:
-        """One line per model with its interval, or one line per item."""
+        """Return a table with one line per model and its interval, or one line per item."""
         import pandas as pd
 
         if of == "models":
@@ -272,30 +275,43 @@ class IRTFit(SavedFit):
         return {name: plain(getattr(self, name)) for name in names}
 
 
+class AbilityDifference(NamedTuple):
+    """Ability of model b minus that of model a, with a normal interval."""
+
+    difference: float
+    std_error: float
+    low: float
+    high: float
+    p_value: float
+    """Two-sided, for no difference."""
+    prob_better: float
+    """Probability that b is more able."""
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class FactorFit(SavedFit):
     """A fitted factor model: ``P(right) = 1 / (1 + exp(-(a·θ + d)))`` in K dimensions.
 
-    No one number says how able a model is: abilities of different dimensions are about different
-    items, which the loadings tell. Without rotation the dimensions are uncorrelated and come in the
-    order of the variance that they explain; each points where its loadings have a positive sum.
+    A model has K abilities, and the loadings tell which items each of them is about. Without
+    rotation the dimensions are uncorrelated and ordered by the variance that they explain; the
+    loadings of each have a positive sum.
     """
 
     estimator: str
     ability: FloatArray
     """θ, shape (N, K): mean 0 and variance 1 over the models of the fit."""
     ability_covariance: FloatArray
-    """Shape (N, K, K): of each model's abilities, items taken as known."""
+    """Shape (N, K, K): of each model's abilities, given the items."""
     loading: FloatArray
     """a, shape (M, K)."""
     intercept: FloatArray
-    """d, shape (M,): the logit of a model whose abilities are all 0."""
+    """d, shape (M,): the logit at abilities 0."""
     item_covariance: FloatArray
-    """Shape (M, K + 1, K + 1): of the loadings and the intercept, abilities taken as known."""
+    """Shape (M, K + 1, K + 1): of the loadings and the intercept, given the abilities."""
     correlation: FloatArray
-    """Of the dimensions, shape (K, K): I unless rotated obliquely."""
+    """Correlation of the dimensions, shape (K, K): I unless rotated obliquely."""
     prior_precision: FloatArray
-    """Of abilities, shape (K, K): what draws them towards 0, and any models scored later."""
+    """Precision of the prior of abilities, shape (K, K); it shrinks models scored later, too."""
     rotation: Rotation = "none"
     hyperparameters: dict[str, Any] = field(default_factory=dict[str, Any])
     """ridge: the precision of loadings around their mean."""
@@ -311,46 +327,42 @@ class FactorFit(SavedFit):
             "intercept": (m,), "tasks": (m,), "item_covariance": (m, k + 1, k + 1),
             "correlation": (k, k), "prior_precision": (k, k),
         }  # fmt: skip
-        for name, shape in expected.items():
-            found = np.shape(getattr(self, name))
-            if found != shape:
-                msg = f"{name} has shape {found}, expected {shape}"
-                raise ValueError(msg)
+        self._check_shapes(expected)
 
     @property
     def n_dimensions(self) -> int:
-        """K."""
+        """K, the number of abilities per model."""
         return int(self.correlation.shape[0])
 
     @property
     def identification(self) -> str:
-        """What fixes scale and direction of the dimensions."""
+        """What fixes the scale and direction of the dimensions."""
         turned = "" if self.rotation == "none" else f", turned by {self.rotation}"
         return f"abilities have mean 0 and variance 1 in each dimension{turned}"
 
     @property
     def ability_std_error(self) -> FloatArray:
-        """Shape (N, K); items taken as known."""
+        """Standard errors of the abilities given the items, shape (N, K)."""
         return np.sqrt(np.diagonal(self.ability_covariance, axis1=1, axis2=2))
 
     @property
     def loading_std_error(self) -> FloatArray:
-        """Shape (M, K); abilities taken as known."""
+        """Standard errors of the loadings given the abilities, shape (M, K)."""
         return np.sqrt(np.diagonal(self.item_covariance, axis1=1, axis2=2)[:, :-1])
 
     @property
     def intercept_std_error(self) -> FloatArray:
-        """Shape (M,); abilities taken as known."""
+        """Standard errors of the intercepts given the abilities, shape (M,)."""
         return np.sqrt(self.item_covariance[:, -1, -1])
 
     @property
     def explained(self) -> FloatArray:
-        """Variance of the logits over models, mean of the items, by dimension alone: shape (K,)."""
+        """Variance of the logits over models by each dimension, averaged over items, shape (K,)."""
         return np.square(self.loading).mean(axis=0)
 
     @property
     def empty(self) -> tuple[int, ...]:
-        """Dimensions, from 1, that explain nothing: the prior has taken all their loadings."""
+        """Dimensions, numbered from 1, that explain nothing: the prior shrank all loadings to 0."""
         explained = self.explained
         return tuple((np.flatnonzero(explained <= _NOTHING * explained.max()) + 1).tolist())
 
@@ -359,16 +371,16 @@ class FactorFit(SavedFit):
         return special.expit(self.ability @ self.loading.T + self.intercept)
 
     def rotated(self, how: Rotation) -> FactorFit:
-        """Turn the dimensions so that most items load on few; predictions stay as they are.
+        """Rotate the dimensions so that most items load on few; predictions stay the same.
 
         Raises
         ------
         SelectionError
-            No such rotation, or a fit that is rotated already.
+            No such rotation, or the fit is rotated already.
         DesignError
             A dimension has no loadings.
         """
-        from evalstats_plugin.irt.model.curves import turned
+        from evalstats_plugin.irt.model.curves import rotation_matrix
 
         if how not in ROTATIONS:
             raise SelectionError(no_such("rotation", how, ROTATIONS, ", ".join(ROTATIONS)))
@@ -380,7 +392,7 @@ class FactorFit(SavedFit):
         if self.empty:
             msg = f"dimensions {self.empty} explain nothing, expected loadings to turn: fit fewer"
             raise DesignError(msg)
-        turn = turned(self.loading, how)
+        turn = rotation_matrix(self.loading, how)
         back = np.linalg.inv(turn)
         wide = np.eye(self.n_dimensions + 1)
         wide[:-1, :-1] = turn
@@ -398,7 +410,7 @@ class FactorFit(SavedFit):
     def to_frame(
         self, of: Literal["models", "items"] = "models", *, confidence_level: float = 0.95
     ) -> pd.DataFrame:
-        """One line per model and dimension with its interval, or one line per item."""
+        """Return a table with one line per model and dimension, or one line per item."""
         import pandas as pd
 
         if of not in ("models", "items"):
@@ -434,7 +446,7 @@ class FactorFit(SavedFit):
 
 
 def plain(value: Any) -> Any:
-    """Numbers that JSON knows, in place of NumPy's and of what is not finite."""
+    """Replace NumPy values by plain ones, and numbers that are not finite by None, for JSON."""
     if isinstance(value, (np.ndarray, np.generic)):
         return plain(value.tolist())  # pyright: ignore[reportUnknownMemberType]
     if isinstance(value, Mapping):
@@ -445,13 +457,50 @@ def plain(value: Any) -> Any:
     return finite(value) if isinstance(value, float) else value
 
 
-FitT = TypeVar("FitT", bound=SavedFit)
+def load_fit(path: Path) -> IRTFit | FactorFit:
+    """Read an `IRTFit` or a `FactorFit` that its `save` wrote.
+
+    Raises
+    ------
+    LogError
+        No such file, not a fit, or a damaged one.
+    """
+    expected = "expected a file that a fit's save, or `irt --save`, wrote"
+    other = "not a fit written by evalstats-plugin"
+    table, meta = read_signed(path, _META, expected=expected, other=other)
+    with reporting_damage(path):
+        return _fit_of(table, meta)
 
 
 _KINDS: dict[str, type[IRTFit | FactorFit]] = {"factor": FactorFit, "one ability": IRTFit}
 
 
-def save_fit(fit: SavedFit, path: Path) -> Path:
+def _fit_of(table: Any, meta: dict[str, Any]) -> IRTFit | FactorFit:
+    n = meta["n_models"]
+    names: list[str] = table["name"].to_pylist()
+    at = {"model": slice(0, n), "item": slice(n, len(names))}
+
+    def array(name: str, shape: list[int]) -> NDArray[np.float64]:
+        rows = at[_entity(name)]
+        part = table[name].slice(rows.start, rows.stop - rows.start).combine_chunks()
+        flat = part if len(shape) == 1 else part.flatten()
+        return np.array(flat.to_numpy(zero_copy_only=False), dtype=np.float64).reshape(shape)
+
+    rest = meta["fit"]
+    rest |= {name: np.array(rest[name]) for name in _SMALL if name in rest}
+    ids = np.asarray(names[n:])
+    values: dict[str, Any] = {
+        **rest,
+        "notes": tuple(rest["notes"]),
+        "models": tuple(names[:n]),
+        "item_ids": ids.astype(np.int64) if meta["integer_ids"] else ids,
+        "tasks": np.asarray(table["task"].to_pylist()[n:]),
+        **{name: array(name, shape) for name, shape in meta["shapes"].items()},
+    }
+    return _KINDS[meta["kind"]](**values)
+
+
+def _save(fit: SavedFit, path: Path) -> Path:
     """Write models with their row of the covariance, then items with theirs."""
     # pyarrow has no types of its own.
     pa: Any = import_module("pyarrow")
@@ -473,19 +522,20 @@ def save_fit(fit: SavedFit, path: Path) -> Path:
     arrays = _arrays(fit)
     for name, values in arrays.items():
         flat = values if values.ndim == 1 else list(values.reshape(len(values), -1))
-        columns[name] = column(_of(name), flat)
+        columns[name] = column(_entity(name), flat)
     meta = _metadata(fit) | {"shapes": {name: values.shape for name, values in arrays.items()}}
-    return write_ours(pa.table(columns), path, _META, meta)
-
-
-def _of(name: str) -> str:
-    return "model" if name.startswith("ability") else "item"
+    return write_signed(pa.table(columns), path, _META, meta)
 
 
 def _arrays(fit: SavedFit) -> dict[str, NDArray[np.float64]]:
-    """Numbers of each model or item, by field."""
+    """Return the arrays of numbers of models or items, by field."""
     values = {f.name: getattr(fit, f.name) for f in fields(fit) if f.name not in (*_NAMES, *_SMALL)}
     return {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
+
+
+def _entity(name: str) -> str:
+    """Return whether an array has a row per model or per item."""
+    return "model" if name.startswith("ability") else "item"
 
 
 def _metadata(fit: SavedFit) -> dict[str, Any]:
@@ -500,73 +550,75 @@ def _metadata(fit: SavedFit) -> dict[str, Any]:
 
 
 def _bare(value: Any) -> Any:
-    """Arrays and NumPy numbers as lists and numbers."""
+    """Convert arrays to lists and NumPy numbers to numbers."""
     return np.asarray(value).tolist()
 
 
-def load_fit(path: Path) -> IRTFit | FactorFit:
-    """Read what `save_fit` wrote.
+def item_information(fit: IRTFit, ability: ArrayLike) -> FloatArray:
+    """Item information: Fisher information on ability of one answer to each item, shape (Q, M).
 
-    Raises
-    ------
-    LogError
-        No such file, not a fit, or a damaged one.
+    ``(∂P)² / (P (1 - P))``; for a 2PL a² P (1 - P), largest for models that answer the item right
+    half the time [Lor80]_.
+
+    Parameters
+    ----------
+    ability : shape (Q,)
+        Abilities at which to compute it.
+
+    Examples
+    --------
+    >>> from evalstats_plugin.irt import fit_irt, item_information, simulate_responses
+    >>> matrix, _ = simulate_responses(rng=0, n_models=30, n_items=8, item_model="rasch")
+    >>> item_information(fit_irt(matrix, "rasch"), [-1.0, 0.0, 1.0]).shape
+    (3, 8)
     """
-    expected = "expected a file that a fit's save, or `irt --save`, wrote"
-    other = "not a fit written by evalstats-plugin"
-    table, meta = read_ours(path, _META, expected=expected, other=other)
-    with rebuilding(path):
-        return _fit_of(table, meta)
+    at: FloatArray = np.asarray(ability, dtype=np.float64)
+    logit = at[:, None] * fit.discrimination + fit.intercept
+    up, down = special.expit(logit), special.expit(-logit)
+    height = fit.upper - fit.guessing
+    slope = fit.discrimination * height * up * down
+    right, wrong = fit.guessing + height * up, (1 - fit.upper) + height * down
+    with np.errstate(invalid="ignore", divide="ignore"):
+        # Divide one by one: the product of both may underflow.
+        return np.where(slope == 0, 0.0, slope / right * (slope / wrong))
 
 
-def load_as(kind: type[FitT], path: Path) -> FitT:
-    """Read a fit that must be of this kind.
+def test_information(fit: IRTFit, ability: ArrayLike) -> FloatArray:
+    """Test information: the sum of the information of all items, shape (Q,).
 
-    Raises
-    ------
-    LogError
-        No such file, not a fit, or one of another kind.
+    Its inverse square root is the standard error of an ability estimated from all items.
+
+    Parameters
+    ----------
+    ability : shape (Q,)
+        Abilities at which to compute it.
+
+    Examples
+    --------
+    >>> from evalstats_plugin import irt
+    >>> matrix, _ = irt.simulate_responses(rng=0, n_models=30, n_items=8, item_model="rasch")
+    >>> fit = irt.fit_irt(matrix, "rasch")
+    >>> irt.test_information(fit, [-1.0, 0.0, 1.0]).round(1).tolist()
+    [1.3, 1.8, 1.7]
     """
-    found = load_fit(path)
-    if not isinstance(found, kind):
-        msg = f"{path} holds a {type(found).__name__}, expected a {kind.__name__}"
-        raise LogError(f"{msg}: read it with {type(found).__name__}.load")
-    return found
-
-
-def _fit_of(table: Any, meta: dict[str, Any]) -> IRTFit | FactorFit:
-    n = meta["n_models"]
-    names: list[str] = table["name"].to_pylist()
-    at = {"model": slice(0, n), "item": slice(n, len(names))}
-
-    def array(name: str, shape: list[int]) -> NDArray[np.float64]:
-        rows = at[_of(name)]
-        part = table[name].slice(rows.start, rows.stop - rows.start).combine_chunks()
-        flat = part if len(shape) == 1 else part.flatten()
-        return np.array(flat.to_numpy(zero_copy_only=False), dtype=np.float64).reshape(shape)
-
-    rest = meta["fit"]
-    rest |= {name: np.array(rest[name]) for name in _SMALL if name in rest}
-    ids = np.asarray(names[n:])
-    values: dict[str, Any] = {
-        **rest,
-        "notes": tuple(rest["notes"]),
-        "models": tuple(names[:n]),
-        "item_ids": ids.astype(np.int64) if meta["integer_ids"] else ids,
-        "tasks": np.asarray(table["task"].to_pylist()[n:]),
-        **{name: array(name, shape) for name, shape in meta["shapes"].items()},
-    }
-    return _KINDS[meta["kind"]](**values)
+    return item_information(fit, ability).sum(axis=1)
 
 
 def reliability(fit: IRTFit) -> Reliability:
-    """How well the models of the fit are told apart, 0 (not at all) to 1.
+    """Reliability of the abilities of a fit: how well its models are told apart, 0 to 1.
 
-    With posterior means, var(mean) / (var(mean) + mean of their variances); with other estimates,
-    1 - mean error variance / var(estimate) [WM82]_. What errors have in common moves all models
-    alike, and does not count.
+    For posterior means, var(mean) / (var(mean) + mean posterior variance); for other estimates,
+    1 - mean error variance / var(estimate) [WM82]_. Error that all models have in common does not
+    count, as it moves all of them alike.
+
+    Examples
+    --------
+    >>> from evalstats_plugin.irt import fit_irt, reliability, simulate_responses
+    >>> matrix, _ = simulate_responses(rng=0, n_models=30, n_items=60, item_model="rasch")
+    >>> found = reliability(fit_irt(matrix, "rasch"))
+    >>> round(found.reliability, 2), round(found.separation, 1), found.kind
+    (0.85, 2.4, 'separation')
     """
-    n = len(fit.models)
     finite = np.isfinite(fit.ability) & np.isfinite(fit.ability_std_error)
     seen = float(fit.ability[finite].var(ddof=1)) if finite.sum() > 1 else np.nan
     covariance = fit.ability_covariance[np.ix_(finite, finite)]
@@ -581,52 +633,33 @@ def reliability(fit: IRTFit) -> Reliability:
 
 
 class Reliability(NamedTuple):
-    """Share of the variance of estimated abilities that is of the abilities themselves."""
+    """Reliability: the share of variance in estimated abilities that is true variance."""
 
     reliability: float
     separation: float
     """True standard deviation in units of the standard error: √(r / (1 - r))."""
     kind: str
-    """``"eap"``, of posterior means, which spread too little; ``"separation"``, of estimates that
-    spread too much by their errors."""
-
-
-def item_information(fit: IRTFit, ability: ArrayLike) -> FloatArray:
-    """Fisher information on ability of one answer to each item, shape (Q, M).
-
-    ``(∂P)² / (P (1 - P))``, for a 2PL a² P (1 - P): items tell most about models that get them
-    right half the time [Lor80]_.
-
-    Parameters
-    ----------
-    ability : shape (Q,)
-    """
-    at: FloatArray = np.asarray(ability, dtype=np.float64)
-    logit = at[:, None] * fit.discrimination + fit.intercept
-    up, down = special.expit(logit), special.expit(-logit)
-    upper = float(fit.hyperparameters.get("upper", 1.0))
-    height = upper - fit.guessing
-    slope = fit.discrimination * height * up * down
-    right, wrong = fit.guessing + height * up, (1 - upper) + height * down
-    with np.errstate(invalid="ignore", divide="ignore"):
-        # Divided one by one: the product of both may underflow.
-        return np.where(slope == 0, 0.0, slope / right * (slope / wrong))
-
-
-def total_information(fit: IRTFit, ability: ArrayLike) -> FloatArray:
-    """Information of all items together, shape (Q,); one over its root is the standard error."""
-    return item_information(fit, ability).sum(axis=1)
+    """``"eap"`` for posterior means, which vary too little; ``"separation"`` for estimates that
+    vary too much because of their errors."""
 
 
 def marginal_reliability(fit: IRTFit) -> float:
-    """Reliability expected of models drawn from the fit's distribution of abilities [GBR84]_.
+    """Marginal reliability: expected for models from the fit's distribution of abilities [GBR84]_.
 
-    The mean of I / (I + 1/σ²), with I the information at an ability.
+    The mean of I / (I + 1/σ²) over abilities, with I the test information and σ the standard
+    deviation of abilities.
+
+    Examples
+    --------
+    >>> from evalstats_plugin.irt import fit_irt, marginal_reliability, simulate_responses
+    >>> matrix, _ = simulate_responses(rng=0, n_models=30, n_items=60, item_model="rasch")
+    >>> round(marginal_reliability(fit_irt(matrix, "rasch")), 2)
+    0.88
     """
     known = fit.hyperparameters
     centre = float(known.get("ability_mean", fit.ability.mean()))
     sd = float(known.get("ability_sd", fit.ability.std(ddof=1)))
     at = np.linspace(-6, 6, 241)
     weight = np.exp(-at * at / 2)
-    information = sd**2 * total_information(fit, centre + sd * at)
+    information = sd**2 * test_information(fit, centre + sd * at)
     return float(weight @ (information / (information + 1)) / weight.sum())

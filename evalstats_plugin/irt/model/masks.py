@@ -1,7 +1,8 @@
-"""What to hold out of a response matrix, so that predictions can be checked against it.
+"""Masks: which cells of a response matrix to hold out, so that predictions can be checked on them.
 
-Each mask takes which cells have scores, (N, M), and returns a `Split` of those. Held-out models or
-items come with a few exposed cells, from which the second stage of a fit places them.
+Each mask takes which cells have scores, shape (N, M), and returns a `Split` of these. Held-out
+models or items keep a few exposed cells, from which they are estimated with the rest of the fit
+fixed.
 """
 
 from __future__ import annotations
@@ -17,20 +18,20 @@ from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
 
 
 class Split(NamedTuple):
-    """Three parts of the cells, none of which overlap; each of shape (N, M)."""
+    """Three disjoint parts of the cells, each of shape (N, M)."""
 
     train: BoolArray
-    """What the model is fitted to."""
+    """Cells to fit the model to."""
     exposed: BoolArray
-    """Of held-out models or items: places them, with the rest of the fit frozen."""
+    """Cells of held-out models or items to estimate these from, with the rest of the fit fixed."""
     test: BoolArray
-    """What is predicted."""
+    """Cells to predict."""
 
 
 def random_entries(
     observed: BoolArray, *, rng: np.random.Generator, test_share: float = 0.2
 ) -> Split:
-    """Hold out cells at random; each model and item keeps one at least, if it has two."""
+    """Hold out cells at random; each model and item with two or more keeps at least one."""
     test = _some_per_row(observed.reshape(1, -1), test_share, rng).reshape(observed.shape)
     for axis in (0, 1):
         bare = observed.any(axis) & ~(observed & ~test).any(axis)
@@ -45,7 +46,7 @@ def rows(
     test_share: float = 0.2,
     exposure_rate: float = 0.3,
 ) -> Split:
-    """Hold out models: new ones, of which a part of the items is seen."""
+    """Hold out models at random; a share of their answers is exposed."""
     return _held_out_rows(observed, _some(len(observed), test_share, rng), exposure_rate, rng)
 
 
@@ -56,7 +57,7 @@ def columns(
     test_share: float = 0.2,
     exposure_rate: float = 0.3,
 ) -> Split:
-    """Hold out items: new ones, which a part of the models has answered."""
+    """Hold out items at random; a share of their answers is exposed."""
     return _turned(rows(observed.T, rng=rng, test_share=test_share, exposure_rate=exposure_rate))
 
 
@@ -69,7 +70,7 @@ def block(
 ) -> Split:
     """Train on old models × old items, predict new models on new items (AIMS's L-mask).
 
-    Exposed are cells of new models on old items, and of old models on new items.
+    Cells of new models on old items, and of old models on new items, are exposed.
     """
     new_models, new_items = _corner(observed, test_share, rng)
     across = observed & (new_models != new_items)
@@ -94,7 +95,7 @@ def shifted_rows(
     test_share: float = 0.2,
     exposure_rate: float = 0.3,
 ) -> Split:
-    """Hold out the models with the largest `key`, shape (N,): such as the most able."""
+    """Hold out the models with the largest `key`, shape (N,), such as the most able."""
     return _held_out_rows(observed, _largest(key, len(observed), test_share), exposure_rate, rng)
 
 
@@ -106,7 +107,7 @@ def shifted_columns(
     test_share: float = 0.2,
     exposure_rate: float = 0.3,
 ) -> Split:
-    """Hold out the items with the largest `key`, shape (M,): such as the hardest."""
+    """Hold out the items with the largest `key`, shape (M,), such as the hardest."""
     held_out = _largest(key, observed.shape[1], test_share)
     return _turned(_held_out_rows(observed.T, held_out, exposure_rate, rng))
 
@@ -143,10 +144,14 @@ MASKS: Mapping[str, Callable[..., Split]] = MappingProxyType(
 
 
 def _number(size: int, share: float) -> int:
-    """How many of `size` are held out: one at least, and never all."""
+    """How many of `size` to hold out: at least one, and never all."""
+    _check_share(share)
+    return max(1, min(round(share * size), size - 1))
+
+
+def _check_share(share: float) -> None:
     if not 0 < share < 1:
         raise ValueError(f"a share must lie between 0 and 1, got {share}")
-    return max(1, min(round(share * size), size - 1))
 
 
 def _some(size: int, share: float, rng: np.random.Generator) -> BoolArray:
@@ -165,9 +170,8 @@ def _largest(key: FloatArray, size: int, share: float) -> BoolArray:
 
 
 def _some_per_row(cells: BoolArray, share: float, rng: np.random.Generator) -> BoolArray:
-    """Draw a share of the cells of each row, one at least where there are two."""
-    if not 0 < share < 1:
-        raise ValueError(f"a share must lie between 0 and 1, got {share}")
+    """Draw a share of the cells of each row, at least one of two or more."""
+    _check_share(share)
     size: IntArray = cells.sum(axis=1)
     least, most = np.minimum(size - 1, 1), np.maximum(size - 1, 0)
     wanted: FloatArray = np.minimum(np.maximum(np.rint(share * size), least), most)
@@ -189,7 +193,7 @@ def _held_out_rows(
 def _corner(
     observed: BoolArray, share: float, rng: np.random.Generator
 ) -> tuple[BoolArray, BoolArray]:
-    """New models (N, 1) and new items (1, M)."""
+    """Draw new models, shape (N, 1), and new items, (1, M)."""
     n, m = observed.shape
     return _some(n, share, rng)[:, None], _some(m, share, rng)[None]
 

@@ -1,5 +1,9 @@
-"""Answers of known truth, from every item model: to test estimators on, and to plan with."""
-# PART response_patterns - A crowd of classifiers as models under test: machine response patterns [LWY19]_.
+"""Simulated responses: from item response models, or from classifiers trained on noisy data.
+
+* `simulate_responses` draws models, items and answers; `draw_truth` and `draw_responses` are its
+  two steps
+* `simulate_response_patterns` trains classifiers as the models under test [LWY19]_
+"""
 
 from __future__ import annotations
 
@@ -16,37 +20,9 @@ from evalstats_plugin.errors import DesignError, SelectionError, no_such
 from evalstats_plugin.stats.arrays import FloatArray, Rng
 
 ItemModel = Literal["rasch", "2pl", "3pl", "factor", "partial-credit"]
-
-
-ITEM_MODELS = ("rasch", "2pl", "3pl", "factor", "partial-credit")
-
-
-MOST_NOISE = 0.5
-"""Greatest share of wrong labels."""
-
-
-class Truth(NamedTuple):
-    """What answers are drawn from."""
-
-    item_model: ItemModel
-    ability: FloatArray
-    """Shape (N,), standard normal; (N, K) for ``"factor"``."""
-    discrimination: FloatArray
-    """Shape (M,), or the loadings (M, K)."""
-    difficulty: FloatArray
-    """Shape (M,): b, or for ``"factor"`` the negative intercept."""
-    guessing: FloatArray
-    """Shape (M,)."""
-    steps: FloatArray
-    """Shape (M, S): thresholds of partial credit around the difficulty; S = 0 for others."""
-
-    @property
-    def probability(self) -> FloatArray:
-        """Expected score of one trial, shape (N, M)."""
-        if self.item_model == "partial-credit":
-            shares = _shares(self)
-            return shares @ np.linspace(0, 1, shares.shape[-1])
-        return self.guessing + (1 - self.guessing) * special.expit(_logit(self))
+ITEM_MODELS: tuple[ItemModel, ...] = ("rasch", "2pl", "3pl", "factor", "partial-credit")
+# Largest probability of a wrong label.
+_MOST_NOISE = 0.5
 
 
 def simulate_responses(
@@ -59,7 +35,7 @@ def simulate_responses(
     missing: float = 0.0,
     n_dimensions: int = 2,
 ) -> tuple[ResponseMatrix, Truth]:
-    """Draw models, items and answers.
+    """Simulate abilities, items and answers.
 
     Abilities and difficulties are N(0, 1), log discriminations N(0, 0.3²), guessing is uniform on
     [0.1, 0.3], loadings are N(0, 1 / K) with positive sum, and partial credit has 4 steps.
@@ -67,11 +43,11 @@ def simulate_responses(
     Parameters
     ----------
     n_epochs
-        Takes of every item: Binomial counts.
+        Epochs of every item.
     missing
-        Share of the takes left out at random.
+        Share of the answers left out at random.
     n_dimensions
-        K, of ``"factor"``.
+        K, the number of abilities for ``"factor"``.
 
     Raises
     ------
@@ -87,6 +63,30 @@ def simulate_responses(
     source = np.random.default_rng(rng)
     truth = draw_truth(source, n_models, n_items, item_model, n_dimensions=n_dimensions)
     return draw_responses(truth, source, n_epochs=n_epochs, missing=missing), truth
+
+
+class Truth(NamedTuple):
+    """Parameters that answers are drawn from."""
+
+    item_model: ItemModel
+    ability: FloatArray
+    """Shape (N,), standard normal; (N, K) for ``"factor"``."""
+    discrimination: FloatArray
+    """Shape (M,), or the loadings (M, K)."""
+    difficulty: FloatArray
+    """Shape (M,): b, or for ``"factor"`` the negative intercept."""
+    guessing: FloatArray
+    """Shape (M,)."""
+    steps: FloatArray
+    """Thresholds of partial credit around the difficulty, shape (M, S); S = 0 for other models."""
+
+    @property
+    def probability(self) -> FloatArray:
+        """Expected score of one trial, shape (N, M)."""
+        if self.item_model == "partial-credit":
+            shares = _shares(self)
+            return shares @ np.linspace(0, 1, shares.shape[-1])
+        return self.guessing + (1 - self.guessing) * special.expit(_logit(self))
 
 
 def draw_truth(
@@ -119,12 +119,12 @@ def draw_truth(
 def draw_responses(
     truth: Truth, rng: np.random.Generator, *, n_epochs: int = 1, missing: float = 0.0
 ) -> ResponseMatrix:
-    """Draw answers from a truth.
+    """Draw answers from known parameters; see `simulate_responses`.
 
     Raises
     ------
     ValueError
-        No epochs, or a share of missing takes outside [0, 1).
+        No epochs, or a share of missing answers outside [0, 1).
     """
     if n_epochs < 1 or not 0 <= missing < 1:
         msg = f"expected 1 epoch or more and missing in [0, 1), got {n_epochs} and {missing}"
@@ -147,21 +147,10 @@ def _logit(truth: Truth) -> FloatArray:
 
 
 def _shares(truth: Truth) -> FloatArray:
-    """Probability of each number of steps taken, shape (N, M, S + 1) [Mas82]_."""
+    """Probability of each number of passed steps, shape (N, M, S + 1) [Mas82]_."""
     each = _logit(truth)[..., None] - truth.steps
     total = np.cumsum(each, axis=-1)
     return special.softmax(np.concatenate([np.zeros_like(total[..., :1]), total], axis=-1), axis=-1)
-
-
-class ResponsePatterns(NamedTuple):
-    """Graded answers, and how each model came to be."""
-
-    matrix: ResponseMatrix
-    """Scores 0 and 1 of N models on the M test items."""
-    training_size: NDArray[np.int64]
-    """Shape (N,)."""
-    label_noise: FloatArray
-    """Probability with which a label was turned wrong, shape (N,)."""
 
 
 def simulate_response_patterns(
@@ -172,19 +161,19 @@ def simulate_response_patterns(
     y_test: ArrayLike,
     *,
     n_models: int,
-    rng: np.random.Generator | int | None = None,
+    rng: Rng = None,
 ) -> ResponsePatterns:
-    """Train `n_models` classifiers on random parts of noisy data and grade their answers.
+    """Train `n_models` classifiers on random parts of noisy data and grade their answers [LWY19]_.
 
-    Each draws a training size, uniform up to all of the data, and a noise η uniform on [0, ½];
-    each label turns into one of the other labels with probability η. One example of each class is
-    always there, with its own label, as most classifiers need two classes to learn from.
+    Each model draws a training size, uniform up to all of the data, and a noise η, uniform on
+    [0, ½]; each label is replaced by one of the other labels with probability η. One example of
+    each class always keeps its label, as most classifiers need two classes to learn from.
 
     Parameters
     ----------
     classifier
-        With ``fit(X, y)`` and ``predict(X)`` as in scikit-learn; it is copied, never fitted
-        itself. Or a function without arguments that makes one.
+        With ``fit(X, y)`` and ``predict(X)`` as in scikit-learn; it is copied, not fitted itself.
+        Or a function without arguments that makes one.
     rng
         Each model has a stream of its own: more models leave the first ones as they are.
 
@@ -192,6 +181,19 @@ def simulate_response_patterns(
     ------
     DesignError
         Fewer than two classes, or features and labels that differ in number.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.naive_bayes import GaussianNB
+    >>> from evalstats_plugin.irt import simulate_response_patterns
+    >>> x, y = load_iris(return_X_y=True)
+    >>> train, test = slice(0, None, 2), slice(1, None, 2)
+    >>> found = simulate_response_patterns(
+    ...     GaussianNB(), x[train], y[train], x[test], y[test], n_models=8, rng=0
+    ... )
+    >>> found.matrix.scores.shape, int(found.training_size.max()) <= 75
+    ((8, 75, 1), True)
     """
     data = [np.asarray(part) for part in (X_train, y_train, X_test, y_test)]
     features, labels, test, answers = data
@@ -207,6 +209,17 @@ def simulate_response_patterns(
         np.array([size for _, size, _ in runs]),
         np.array([noise for _, _, noise in runs]),
     )
+
+
+class ResponsePatterns(NamedTuple):
+    """Graded answers, and how each model was trained."""
+
+    matrix: ResponseMatrix
+    """Scores 0 and 1 of N models on the M test items."""
+    training_size: NDArray[np.int64]
+    """Training examples of each model, shape (N,)."""
+    label_noise: FloatArray
+    """Probability of a wrong label in each model's training data, shape (N,)."""
 
 
 def _check(data: list[NDArray[Any]], classes: NDArray[Any], n_models: int) -> None:
@@ -231,27 +244,27 @@ def _one(
     test: NDArray[Any],
     rng: np.random.Generator,
 ) -> tuple[NDArray[Any], int, float]:
-    """Predictions, training size and noise of one model."""
+    """Train one model; return its predictions, training size and noise."""
     features, codes, classes = training
     k = len(classes)
     order = rng.permutation(len(codes))
     first = np.unique(codes[order], return_index=True)[1]
-    # One example of each class in front, the others in their random order.
+    # One example of each class first, then the others in their random order.
     order = np.concatenate([order[first], np.delete(order, first)])
     size = int(rng.integers(k, len(order), endpoint=True))
-    noise = float(rng.uniform(0, MOST_NOISE))
+    noise = float(rng.uniform(0, _MOST_NOISE))
     chosen = order[:size]
-    turned = rng.random(size) < noise
-    turned[:k] = False
+    wrong = rng.random(size) < noise
+    wrong[:k] = False
     shift = rng.integers(1, k, size=size)
-    noisy = np.where(turned, (codes[chosen] + shift) % k, codes[chosen])
+    noisy = np.where(wrong, (codes[chosen] + shift) % k, codes[chosen])
     model = _fresh(classifier)
     model.fit(features[chosen], classes[noisy])
     return np.asarray(model.predict(test)), size, noise
 
 
 def _fresh(classifier: Any) -> Any:
-    """Make an unfitted classifier: by its factory, or as a copy."""
+    """Return an unfitted classifier: a copy, or a new one from its factory."""
     if hasattr(classifier, "fit") and not isinstance(classifier, type):
         return deepcopy(classifier)
     make: Callable[[], Any] = classifier

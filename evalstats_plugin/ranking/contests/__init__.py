@@ -1,1 +1,1 @@
-"""Contests: comparisons of two or more, coded, counted, read from files and scores."""
+"""Contests: comparisons of two players, counted, and read from files, tables and scores."""

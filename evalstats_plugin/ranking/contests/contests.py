@@ -1,7 +1,9 @@
-"""What rankings are fitted to: who was compared with whom, and who won."""
-# PART contest_codes - Contests as whole numbers, so that those that do not differ are counted in one pass.
-# PART pair_table - How the contests of each pair ended, in one pass that also finds out whether they are contests.
-# PART counted - Contests counted: what does not differ counts as one, however many contests there are.
+"""Contests between pairs of players, and their sufficient statistics.
+
+* `Contests`: one entry per contest; checks, selection, win matrices and connectivity
+* `pair_table`, `rows_of`: count the contests that are identical, in one pass over integer codes
+* `count_contests`: the counts with their `Design`, the linear predictor of a ranking model
+"""
 
 from __future__ import annotations
 
@@ -23,53 +25,50 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-_SMALL, _LARGE = 2**16, 2**24
-"""Codes that are always counted in a table, and those that are always sorted."""
-
-
-_MOST = 2**63 - 1
-"""Codes that there are numbers for."""
-
-
-ENDS = (0.0, 0.5, 1.0)
-"""Outcomes of a loss, a tie and a win of the first, in the order of the table."""
-
-
+OUTCOMES = (0.0, 0.5, 1.0)
+"""A loss, a tie and a win of the first, in the order of `pair_table`."""
 BLOCK = 2**15
-"""Contests taken together: what is made of them stays in the cache."""
-
-
+"""Contests processed together, so that the intermediate arrays stay in the cache."""
 FEATURE = "feature:"
-"""Start of the names of columns that hold a feature, in files we write."""
+"""Prefix of the columns that hold a feature, in the files we write."""
+
+_SMALL, _LARGE = 2**16, 2**24
+"""Up to so many codes a table is always used for counting; above, codes are always sorted."""
+_MOST = 2**63 - 1
+"""Largest code that fits an integer."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Contests:
-    """C contests between two of n players: models, answers, or whatever is ranked.
+    """C contests, each between two of n players: models, answers, or whatever is ranked.
 
-    Arrays of one entry per contest. ``first`` is the one that stood first or left, where that is
-    known; ``outcome`` is 1 where it won, 0 where the second won, ½ for a tie, and may be any share
-    between. Judges and clusters are numbered from 0 and named in `judges` and `clusters`.
+    Arrays have one entry per contest. ``first`` is the player shown first or left, where the order
+    is known; ``outcome`` is 1 if it won, 0 if the second won, ½ for a tie, and may be any share
+    in between. Judges and clusters are numbered from 0 and named in `judges` and `clusters`.
+
+    >>> played = Contests.of([0, 1, 0], [1, 2, 2], [1, 1, 0.5], players=["ant", "bee", "cat"])
+    >>> len(played), played.components().tolist()
+    (3, [0, 0, 0])
     """
 
     players: tuple[str, ...]
     first: IntArray
-    """Place in `players`, shape (C,)."""
+    """Index into `players`, shape (C,)."""
     second: IntArray
     outcome: FloatArray
     weight: FloatArray
     judge: IntArray | None = None
     judges: tuple[str, ...] = ()
     cluster: IntArray | None = None
-    """Contests that stand or fall together: those of one prompt or item."""
+    """Contests that depend on each other, such as those of one prompt or item."""
     clusters: tuple[str, ...] = ()
     ordered: bool = False
-    """Whether ``first`` was really shown first, so that an advantage of place can be told."""
+    """Whether ``first`` was really shown first, so that a position effect can be estimated."""
     features: FloatArray | None = None
-    """Of the first less those of the second, such as the length of the answer; shape (C, P)."""
+    """Features of the first minus those of the second, such as answer length; shape (C, P)."""
     feature_names: tuple[str, ...] = ()
     time: NDArray[np.object_] | None = None
-    """When each was decided, as it was written down, "" where it was not; shape (C,)."""
+    """When each contest was decided, as recorded; "" where unknown; shape (C,)."""
     notes: tuple[str, ...] = field(default=())
 
     @classmethod
@@ -83,15 +82,15 @@ class Contests:
         weight: ArrayLike | None = None,
         ordered: bool = False,
     ) -> Contests:
-        """Make contests from places in a list of players, and check them.
+        """Make contests from indices into a list of players, and check them.
 
         Parameters
         ----------
         first, second : shape (C,)
-            Places in ``players``.
+            Indices into ``players``.
         outcome : shape (C,), in [0, 1]
         players
-            Names, or their number (default: as many as appear).
+            Names, or the number of players (default: as many as appear).
         weight : shape (C,)
             Default: 1 each.
 
@@ -113,7 +112,7 @@ class Contests:
         return found
 
     def check(self) -> None:
-        """Raise `DesignError` where these are no contests."""
+        """Raise `DesignError` if the arrays do not describe contests."""
         if not len(self):
             msg = "no comparisons found, expected at least one: a winner and a loser, or a tie"
             raise DesignError(msg)
@@ -124,7 +123,7 @@ class Contests:
                 "of each for every comparison"
             )
             raise DesignError(msg)
-        if self.ends is None:
+        if self.outcome_counts is None:
             self._check_each()
         least, most = extremes(self.weight)
         if not (least >= 0 and most < np.inf):
@@ -145,7 +144,7 @@ class Contests:
                 f"{alone[0] + 1}), expected two different players: remove them"
             )
             raise DesignError(msg)
-        # Of NaN the least and the most are NaN, too.
+        # With NaN among the outcomes, both extremes are NaN and the comparison fails.
         least, most = extremes(self.outcome)
         if not (least >= 0 and most <= 1):
             msg = "outcomes outside [0, 1] found, expected 1 for the first, 0 for the second, .5"
@@ -155,52 +154,75 @@ class Contests:
         return len(self.first)
 
     @cached_property
-    def ends(self) -> IntArray | None:
-        """How often the first lost to, tied with and beat the second, where all are many.
+    def outcome_counts(self) -> IntArray | None:
+        """Unweighted counts of losses, ties and wins of each pair, shape (n, n, 3).
 
-        Shape (n, n, 3), whatever the weights; None as `pair_table` has it.
+        None in the cases that `pair_table` lists.
         """
         return pair_table(self.first, self.second, self.outcome, len(self.players))
 
     @cached_property
-    def won_tied_or_lost(self) -> bool:
-        """Whether all ended so; else some outcomes are shares."""
-        return self.ends is not None or bool(np.isin(self.outcome, ENDS).all())
+    def outcomes_are_whole(self) -> bool:
+        """Whether every contest is a win, a tie or a loss; otherwise some outcomes are shares."""
+        return self.outcome_counts is not None or bool(np.isin(self.outcome, OUTCOMES).all())
 
     @property
     def tied(self) -> NDArray[np.bool_]:
-        """Whether each ended in a tie, shape (C,)."""
+        """Whether each contest is a tie, shape (C,)."""
         return self.outcome == 0.5
 
     def take(self, which: ArrayLike) -> Contests:
-        """Return some of the contests, by place or by a mask; players stay."""
+        """Select contests by index or by mask; the list of players stays the same."""
         keep = np.asarray(which)
         if keep.dtype == np.bool_:
             if len(keep) == len(self) and keep.all():
                 return self
             keep = np.flatnonzero(keep)
         fields = ("first", "second", "outcome", "weight", "judge", "cluster", "features", "time")
-        there = {name: getattr(self, name) for name in fields}
-        return replace(self, **{k: v[keep] for k, v in there.items() if v is not None})
+        values = {name: getattr(self, name) for name in fields}
+        return replace(self, **{k: v[keep] for k, v in values.items() if v is not None})
 
     def to_frame(self) -> pd.DataFrame:
-        """One contest a row, under the names that `files.read_contests` knows."""
-        return to_frame(self)
+        """Return a frame with one contest a row, with column names that `read_contests` knows.
+
+        The players are ``first`` and ``second`` if it is known who was shown first, else
+        ``player_a`` and ``player_b``; ``outcome`` is that of the first.
+        """
+        import pandas as pd
+
+        players = np.asarray(self.players, dtype=object)
+        one, two = ("first", "second") if self.ordered else ("player_a", "player_b")
+        columns: dict[str, Any] = {
+            one: players[self.first],
+            two: players[self.second],
+            "outcome": self.outcome,
+            "weight": self.weight,
+        }
+        if self.judge is not None:
+            columns["judge"] = np.asarray(self.judges, dtype=object)[self.judge]
+        if self.cluster is not None:
+            columns["item"] = np.asarray(self.clusters, dtype=object)[self.cluster]
+        if self.time is not None:
+            columns["time"] = self.time
+        if self.features is not None:
+            named = zip(self.feature_names, self.features.T, strict=True)
+            columns |= {FEATURE + name: values for name, values in named}
+        return pd.DataFrame(columns)
 
     def wins(self) -> FloatArray:
-        """Weight with which i won against j, ties half to each; shape (n, n)."""
+        """Total weight of i's wins against j, ties counted half for each; shape (n, n)."""
         won = self._summed(self.weight * self.outcome)
         return won + self._summed(self.weight * (1 - self.outcome)).T
 
     def wins_and_ties(self) -> tuple[FloatArray, FloatArray]:
-        """Weight of i's wins against j, and of their ties (symmetric); shapes (n, n).
+        """Total weight of i's wins against j, and of their ties (symmetric); shapes (n, n).
 
         Raises
         ------
         DesignError
-            Outcomes other than 1, 0 and ½: these are no wins, losses or ties.
+            Outcomes other than 1, 0 and ½.
         """
-        if not self.won_tied_or_lost:
+        if not self.outcomes_are_whole:
             msg = "outcomes between 0, ½ and 1 found: a model of ties needs wins, losses and ties"
             raise DesignError(msg)
         ties = self._summed(self.weight * self.tied)
@@ -208,22 +230,22 @@ class Contests:
         return self.wins() - ties / 2, ties
 
     def _summed(self, values: FloatArray) -> FloatArray:
-        """Sum over the contests of first against second, shape (n, n)."""
+        """Sum values over the contests of each pair (first, second), shape (n, n)."""
         n = len(self.players)
         cells = self.first * n + self.second
         return np.bincount(cells, values, n * n).astype(np.float64).reshape(n, n)
 
     def components(self) -> IntArray:
-        """Number of the connected group of each player, those never compared alone; shape (n,)."""
+        """Connected component of each player, shape (n,); players never compared are alone."""
         n = len(self.players)
-        told = self.weight > 0
+        used = self.weight > 0
         graph = sparse.coo_array(
-            (np.ones(int(told.sum())), (self.first[told], self.second[told])), shape=(n, n)
+            (np.ones(int(used.sum())), (self.first[used], self.second[used])), shape=(n, n)
         )
         return csgraph.connected_components(graph, directed=False)[1].astype(np.int64)
 
-    def apart(self) -> str:
-        """Name the groups of players that no chain of contests connects, "" where all are one."""
+    def disconnected(self) -> str:
+        """Describe the groups of players that no chain of contests connects; "" if all are one."""
         part = self.components()
         sizes = np.bincount(part)
         if len(sizes) < 2:
@@ -238,12 +260,12 @@ class Contests:
         return "; ".join(what)
 
     def strong_components(self) -> IntArray:
-        """Groups within which every player beat every other by some way round; shape (n,).
+        """Strongly connected component of each player in the graph of wins, shape (n,).
 
-        With one group the maximum likelihood is finite [Ford57]_.
+        With a single component the maximum likelihood estimate is finite [Ford57]_.
         """
         n, beat = len(self.players), self.wins() > 0
-        # Where many met often, each is one or two steps of a win and a loss from the first.
+        # Shortcut for dense data: all players are within two mutual wins of the first.
         both = beat & beat.T
         near = both[both[0]].any(axis=0)
         if (both[near].any(axis=0) | near).all():
@@ -254,106 +276,78 @@ class Contests:
         return found.astype(np.int64)
 
 
-def extremes(values: FloatArray) -> tuple[float, float]:
-    """Return the least and the greatest; of one number that stands for all, without a look at all.
+def pair_table(
+    first: IntArray, second: IntArray, outcome: FloatArray, players: int
+) -> IntArray | None:
+    """Count how often the first lost to, tied with and beat the second, checking each contest.
 
-    NaN where there are any.
+    Returns
+    -------
+    Shape (n, n, 3). None if the table has more cells than there are contests, if an outcome is a
+    share, or if some contests are invalid.
     """
-    told = values[:1] if values.strides == (0,) else values
-    return float(told.min()), float(told.max())
+    n, size = players, len(OUTCOMES) * players**2
+    if size > len(first):
+        return None
+    table = np.zeros(size, dtype=np.int64)
+    # Buffers are reused: allocating them takes longer than the arithmetic.
+    block = min(BLOCK, len(first))
+    codes, doubles = np.empty(block, dtype=np.int64), np.empty(block)
+    ends = np.empty(block, dtype=np.int32)
+    for start in range(0, len(first), BLOCK):
+        part = slice(start, start + BLOCK)
+        i, j, y = first[part], second[part], outcome[part]
+        if outside(i, n) or outside(j, n):
+            return None
+        code, twice, end = codes[: len(i)], doubles[: len(i)], ends[: len(i)]
+        np.multiply(y, 2, out=twice)
+        with np.errstate(invalid="ignore"):
+            np.copyto(end, twice, casting="unsafe")
+        if end.view(np.uint32).max() >= len(OUTCOMES) or not (end == twice).all():
+            return None
+        np.multiply(i, n, out=code)
+        code += j
+        code *= len(OUTCOMES)
+        code += end
+        np.add.at(table, code, 1)
+    found = table.reshape(n, n, len(OUTCOMES))
+    with_itself = found[np.arange(n), np.arange(n)].any()
+    return None if with_itself else found
+
+
+def outside(index: IntArray, n: int) -> bool:
+    """Whether some indices are below 0, or n and above."""
+    # As unsigned integers, negative numbers are larger than any index.
+    return bool(index.view(np.uint64).max() >= n)
+
+
+def extremes(values: FloatArray) -> tuple[float, float]:
+    """Minimum and maximum; NaN if any value is NaN. Broadcast arrays are read only once."""
+    distinct = values[:1] if values.strides == (0,) else values
+    return float(distinct.min()), float(distinct.max())
 
 
 class Rows(NamedTuple):
-    """What differs among contests, in the order of codes; arrays of shape (R,)."""
+    """Distinct contests, in the order of their codes; arrays of shape (R,)."""
 
     first: IntArray
     second: IntArray
     outcome: FloatArray
     weight: FloatArray
-    """Of one contest."""
+    """Weight of one contest."""
     times: FloatArray
-    """How many contests are so."""
-
-
-class _Kinds(NamedTuple):
-    """What numbers there are, and which of them each contest has."""
-
-    distinct: FloatArray
-    """The least first."""
-    values: FloatArray
-    """Of the contests, shape (C,)."""
-    place: IntArray | None = None
-    """Of the values in `distinct`; None where that is quicker to find than to keep."""
-
-    def of(self, part: slice) -> IntArray:
-        """Place of some of the contests."""
-        if self.place is not None:
-            return self.place[part]
-        return (2 * self.values[part]).astype(np.int64)
-
-
-class _Coding(NamedTuple):
-    """What may differ among contests."""
-
-    contests: Contests
-    outcome: _Kinds
-    weight: _Kinds
-
-    @property
-    def size(self) -> int:
-        """How many codes there may be."""
-        kinds = len(self.outcome.distinct) * len(self.weight.distinct)
-        return len(self.contests.players) ** 2 * kinds
-
-    @property
-    def in_table(self) -> bool:
-        """Whether codes are counted in a table; else they are sorted."""
-        return self.size <= min(max(_SMALL, 8 * len(self.contests)), _LARGE)
-
-    def code(self, part: slice) -> IntArray:
-        """Of some of the contests."""
-        code = self.contests.first[part] * len(self.contests.players)
-        code += self.contests.second[part]
-        for kinds in (self.outcome, self.weight):
-            if len(kinds.distinct) > 1:
-                code *= len(kinds.distinct)
-                code += kinds.of(part)
-        return code
-
-    def split(self, code: IntArray) -> tuple[IntArray, IntArray, IntArray, IntArray]:
-        """First, second, and places of outcome and weight."""
-        rest, weight = code, np.broadcast_to(np.int64(0), code.shape)
-        if len(self.weight.distinct) > 1:
-            rest, weight = np.divmod(code, len(self.weight.distinct))
-        rest, outcome = np.divmod(rest, len(self.outcome.distinct))
-        return *np.divmod(rest, len(self.contests.players)), outcome, weight
-
-    def read(self, code: IntArray, count: IntArray) -> Rows:
-        """Return what codes stand for."""
-        first, second, outcome, weight = self.split(code)
-        every = self.weight.distinct
-        one = len(every) == 1
-        each = np.broadcast_to(every[0], code.shape) if one else every[weight]
-        return Rows(first, second, self.outcome.distinct[outcome], each, count.astype(np.float64))
-
-    def turned(self, code: IntArray) -> IntArray:
-        """Of the same contests told with the first the one that is earlier in the list."""
-        first, second, outcome, weight = self.split(code)
-        every = self.outcome.distinct
-        ends = np.searchsorted(every, 1 - every)[outcome]
-        turned = (second * len(self.contests.players) + first) * len(every) + ends
-        return np.where(first > second, turned * len(self.weight.distinct) + weight, code)
+    """Number of identical contests."""
 
 
 @dataclass(frozen=True, eq=False)
 class Codes:
-    """What the codes of contests are, and their rows."""
+    """Map from contests to rows."""
 
     coding: _Coding
     found: IntArray
-    """Codes that there are, sorted."""
+    """Codes that occur, sorted."""
     row: IntArray
-    """Of each of them."""
+    """Row of each of these codes."""
 
     def rows(self) -> IntArray:
         """Row of each contest, shape (C,)."""
@@ -366,20 +360,20 @@ class Codes:
 
 
 def rows_of(contests: Contests, *, ordered: bool) -> tuple[Rows, Codes]:
-    """Count contests, and find the row of each.
+    """Count identical contests, and map each contest to its row.
 
     Parameters
     ----------
     ordered
-        Whether it matters who stood first; else the first of a row is the one that is earlier in
-        the list of players.
+        Whether it matters who was shown first; otherwise the first player of a row is the one with
+        the smaller index.
 
     Raises
     ------
     DesignError
-        More kinds of contests than there are whole numbers.
+        More distinct contests than an integer can number.
     """
-    outcome, weight = _outcomes(contests, turned=not ordered), _distinct(contests.weight)
+    outcome, weight = _outcome_levels(contests, swap=not ordered), _levels(contests.weight)
     coding = _Coding(contests, outcome, weight)
     if coding.size > _MOST:
         msg = (
@@ -397,16 +391,86 @@ def rows_of(contests: Contests, *, ordered: bool) -> tuple[Rows, Codes]:
     rows = coding.read(found, count)
     if ordered or not (rows.first > rows.second).any():
         return rows, Codes(coding, found, np.arange(len(found)))
-    code, row = np.unique(coding.turned(found), return_inverse=True)
+    code, row = np.unique(coding.without_order(found), return_inverse=True)
     counts = np.bincount(row, count, len(code)).astype(np.int64)
     return coding.read(code, counts), Codes(coding, found, row.astype(np.int64))
 
 
+class _Coding(NamedTuple):
+    """Integer codes of contests: first, second, level of the outcome, level of the weight."""
+
+    contests: Contests
+    outcome: _Levels
+    weight: _Levels
+
+    @property
+    def size(self) -> int:
+        """Number of possible codes."""
+        levels = len(self.outcome.distinct) * len(self.weight.distinct)
+        return len(self.contests.players) ** 2 * levels
+
+    @property
+    def in_table(self) -> bool:
+        """Whether codes are counted in a table; otherwise they are sorted."""
+        return self.size <= min(max(_SMALL, 8 * len(self.contests)), _LARGE)
+
+    def code(self, part: slice) -> IntArray:
+        """Codes of some of the contests."""
+        code = self.contests.first[part] * len(self.contests.players)
+        code += self.contests.second[part]
+        for levels in (self.outcome, self.weight):
+            if len(levels.distinct) > 1:
+                code *= len(levels.distinct)
+                code += levels.of(part)
+        return code
+
+    def split(self, code: IntArray) -> tuple[IntArray, IntArray, IntArray, IntArray]:
+        """First, second, and levels of outcome and weight."""
+        rest, weight = code, np.broadcast_to(np.int64(0), code.shape)
+        if len(self.weight.distinct) > 1:
+            rest, weight = np.divmod(code, len(self.weight.distinct))
+        rest, outcome = np.divmod(rest, len(self.outcome.distinct))
+        return *np.divmod(rest, len(self.contests.players)), outcome, weight
+
+    def read(self, code: IntArray, count: IntArray) -> Rows:
+        """Decode contests."""
+        first, second, outcome, weight = self.split(code)
+        known = self.weight.distinct
+        one = len(known) == 1
+        each = np.broadcast_to(known[0], code.shape) if one else known[weight]
+        return Rows(first, second, self.outcome.distinct[outcome], each, count.astype(np.float64))
+
+    def without_order(self, code: IntArray) -> IntArray:
+        """Codes of the same contests with the players swapped where first > second."""
+        first, second, outcome, weight = self.split(code)
+        known = self.outcome.distinct
+        swapped_outcome = np.searchsorted(known, 1 - known)[outcome]
+        swapped = (second * len(self.contests.players) + first) * len(known) + swapped_outcome
+        return np.where(first > second, swapped * len(self.weight.distinct) + weight, code)
+
+
+class _Levels(NamedTuple):
+    """Distinct values of an outcome or weight, and the level of each contest."""
+
+    distinct: FloatArray
+    """In ascending order."""
+    values: FloatArray
+    """Values of the contests, shape (C,)."""
+    level: IntArray | None = None
+    """Index into `distinct`; None for wins, ties and losses, where it is computed quickly."""
+
+    def of(self, part: slice) -> IntArray:
+        """Levels of some of the contests."""
+        if self.level is not None:
+            return self.level[part]
+        return (2 * self.values[part]).astype(np.int64)
+
+
 def _table(coding: _Coding) -> IntArray:
-    """How often there is each code, shape (codes,)."""
-    ends = coding.contests.ends
-    if ends is not None and len(coding.weight.distinct) == 1:
-        return ends.ravel()
+    """Count each code, shape (codes,)."""
+    counts = coding.contests.outcome_counts
+    if counts is not None and len(coding.weight.distinct) == 1:
+        return counts.ravel()
     table = np.zeros(coding.size, dtype=np.int64)
     together = max(BLOCK, coding.size)
     for start in range(0, len(coding.contests), together):
@@ -415,84 +479,176 @@ def _table(coding: _Coding) -> IntArray:
     return table
 
 
-def _outcomes(contests: Contests, *, turned: bool) -> _Kinds:
-    """Distinct outcomes, and what is left to the second where contests may be turned."""
+def _outcome_levels(contests: Contests, *, swap: bool) -> _Levels:
+    """Levels of the outcomes, also those of swapped players if these are needed."""
     values = contests.outcome
-    if contests.won_tied_or_lost:
-        return _Kinds(np.array(ENDS), values)
-    found = _distinct(values)
-    if not turned:
+    if contests.outcomes_are_whole:
+        return _Levels(np.array(OUTCOMES), values)
+    found = _levels(values)
+    if not swap:
         return found
-    every = np.unique(np.concatenate([found.distinct, 1 - found.distinct]))
-    places = np.searchsorted(every, found.distinct)
-    return _Kinds(every, values, places[found.of(slice(None))])
+    known = np.unique(np.concatenate([found.distinct, 1 - found.distinct]))
+    levels = np.searchsorted(known, found.distinct)
+    return _Levels(known, values, levels[found.of(slice(None))])
 
 
-def _distinct(values: FloatArray) -> _Kinds:
+def _levels(values: FloatArray) -> _Levels:
     least, most = extremes(values)
     if least == most:
-        return _Kinds(np.array([least]), values, np.broadcast_to(np.int64(0), values.shape))
-    distinct, place = np.unique(values, return_inverse=True)
-    return _Kinds(distinct, values, place.astype(np.int64, copy=False))
+        return _Levels(np.array([least]), values, np.broadcast_to(np.int64(0), values.shape))
+    distinct, level = np.unique(values, return_inverse=True)
+    return _Levels(distinct, values, level.astype(np.int64, copy=False))
 
 
-def pair_table(
-    first: IntArray, second: IntArray, outcome: FloatArray, players: int
-) -> IntArray | None:
-    """Count how often the first lost to, tied with and beat the second.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class CountedContests:
+    """Contests with identical ones counted: R rows of distinct contests in K cells of a design."""
 
-    Returns
-    -------
-    Shape (n, n, 3). None where that is more numbers than there are contests, where an outcome is a
-    share, and where these are no contests at all.
+    contests: Contests
+    """Without contests of weight 0, and without ties if these are dropped."""
+    design: Design
+    rows: Rows
+    cell: IntArray
+    """Cell of each row, shape (R,); in ascending order."""
+    each: Weights
+    """Wins, ties and losses of one contest of each row, shape (R,)."""
+    codes: Codes | None
+    """None if every contest is a row."""
+
+    @property
+    def count(self) -> FloatArray:
+        """Number of contests of each row, shape (R,)."""
+        return self.rows.times
+
+    @cached_property
+    def row(self) -> IntArray:
+        """Row of each contest, shape (C,)."""
+        return np.arange(len(self.contests)) if self.codes is None else self.codes.rows()
+
+    @property
+    def reduced(self) -> Contests:
+        """One contest a row with the total weight, so that win matrices stay the same."""
+        rows = self.rows
+        return Contests(
+            players=self.contests.players,
+            first=rows.first,
+            second=rows.second,
+            outcome=rows.outcome,
+            weight=rows.weight * rows.times,
+        )
+
+    def weights(self, counts: FloatArray | None = None) -> Weights:
+        """Total wins, ties and losses of each cell, shape (K, B).
+
+        Parameters
+        ----------
+        counts : shape (R, B)
+            Number of contests of each row in B samples. Default: the counts found, B = 1.
+        """
+        if counts is not None:
+            return Weights(*(each @ counts for each in self._gather))
+        cells = len(self.design.first)
+        summed = (np.bincount(self.cell, each * self.count, cells) for each in self.each)
+        return Weights(*(each.astype(np.float64)[:, None] for each in summed))
+
+    @cached_property
+    def _gather(self) -> tuple[Any, ...]:
+        """Sparse matrices (K, R) that sum the wins, ties and losses of the rows of each cell."""
+        shape = (len(self.design.first), len(self.cell))
+        gather: list[Any] = []
+        for each in self.each:
+            kept = np.flatnonzero(each)
+            # Rows of a cell are adjacent.
+            ends = np.searchsorted(self.cell[kept], np.arange(shape[0] + 1))
+            gather.append(sparse.csr_array((each[kept], kept, ends), shape))
+        return tuple(gather)
+
+    def groups(self, of: str) -> Any:
+        """Number of contests of each row in each ``"cluster"`` or ``"judge"``, sparse (G, R).
+
+        Raises
+        ------
+        DesignError
+            The contests have no such groups, or only one.
+        """
+        found = {"cluster": self.contests.cluster, "judge": self.contests.judge}[of]
+        if found is None:
+            msg = f"the comparisons have no {of}: name its column, or take covariance='sandwich'"
+            raise DesignError(msg)
+        group = _renumbered(found)
+        if group.max() == 0:
+            msg = f"all comparisons have one {of}, expected at least 2 to tell how they differ"
+            raise DesignError(msg)
+        shape = (int(group.max()) + 1, len(self.cell))
+        ones = np.ones(len(group))
+        return sparse.csr_array((ones, (group, self.row)), shape)
+
+
+def count_contests(
+    contests: Contests, ties: TieModel, *, position: bool = False, features: Sequence[str] = ()
+) -> CountedContests:
+    """Count contests that have the same outcome and the same linear predictor.
+
+    Parameters
+    ----------
+    position
+        Whether to add a position effect, an advantage of the player shown first.
+    features
+        Names of the features to add to the linear predictor.
+
+    Raises
+    ------
+    DesignError
+        Nothing is left to count, the order is unknown, features are not finite, or outcomes are
+        shares although the model needs wins, ties and losses.
+    SelectionError
+        No feature of this name.
     """
-    n, size = players, len(ENDS) * players**2
-    if size > len(first):
-        return None
-    table = np.zeros(size, dtype=np.int64)
-    # The same memory for all: to get it takes longer than what is done in it.
-    block = min(BLOCK, len(first))
-    codes, doubles = np.empty(block, dtype=np.int64), np.empty(block)
-    ends = np.empty(block, dtype=np.int32)
-    for start in range(0, len(first), BLOCK):
-        part = slice(start, start + BLOCK)
-        i, j, y = first[part], second[part], outcome[part]
-        if outside(i, n) or outside(j, n):
-            return None
-        code, twice, end = codes[: len(i)], doubles[: len(i)], ends[: len(i)]
-        np.multiply(y, 2, out=twice)
-        with np.errstate(invalid="ignore"):
-            np.copyto(end, twice, casting="unsafe")
-        if end.view(np.uint32).max() >= len(ENDS) or not (end == twice).all():
-            return None
-        np.multiply(i, n, out=code)
-        code += j
-        code *= len(ENDS)
-        code += end
-        np.add.at(table, code, 1)
-    found = table.reshape(n, n, len(ENDS))
-    with_itself = found[np.arange(n), np.arange(n)].any()
-    return None if with_itself else found
-
-
-def outside(places: IntArray, n: int) -> bool:
-    """Whether some are not among the first n."""
-    # As whole numbers without a sign those below 0 are larger than any place.
-    return bool(places.view(np.uint64).max() >= n)
+    contests.check()
+    if extremes(contests.weight)[0] == 0:
+        contests = contests.take(contests.weight > 0)
+    if ties == "drop":
+        contests = contests.take(~contests.tied)
+    if not len(contests):
+        msg = "nothing to fit: all comparisons are ties" if ties == "drop" else "all weights are 0"
+        raise DesignError(msg)
+    if features:
+        # Features differ from contest to contest, so every contest is a cell.
+        each = (contests.first, contests.second, contests.outcome, contests.weight)
+        rows, codes = Rows(*each, np.ones(len(contests))), None
+        first_of = cell = np.arange(len(contests))
+    else:
+        rows, codes = rows_of(contests, ordered=position)
+        fresh = np.r_[True, (np.diff(rows.first) != 0) | (np.diff(rows.second) != 0)]
+        first_of, cell = np.flatnonzero(fresh), np.cumsum(fresh) - 1
+    extra, names = _extra(contests, len(first_of), position=position, features=features)
+    if ties in WITH_TIES:
+        if not np.isin(rows.outcome, OUTCOMES).all():
+            contests.wins_and_ties()  # raises the error
+        names = (*names, "tie")
+    n, first, second = len(contests.players), rows.first[first_of], rows.second[first_of]
+    design = Design(n=n, first=first, second=second, extra=extra, names=names, ties=ties)
+    each = weights_of(ties, rows.outcome, rows.weight)
+    return CountedContests(
+        contests=contests, design=design, rows=rows, cell=cell, each=each, codes=codes
+    )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Design:
-    """How the log odds of K cells come from n ratings, Q coefficients and the tie parameter."""
+    """Linear predictor: log odds of K cells from n ratings, Q coefficients and a tie parameter.
+
+    A cell is a pair of players, or one contest if there are features.
+    """
 
     n: int
     first: IntArray
     """Shape (K,)."""
     second: IntArray
     extra: FloatArray
-    """1 for the advantage of place, then the features; shape (K, Q)."""
+    """1 for the position effect, then the features; shape (K, Q)."""
     names: tuple[str, ...]
-    """Of the Q coefficients and, in the end, of the tie parameter, where there is one."""
+    """Names of the Q coefficients, then of the tie parameter, if there is one."""
     ties: TieModel
 
     @property
@@ -502,28 +658,28 @@ class Design:
 
     @property
     def with_ties(self) -> bool:
-        """Whether there is a tie parameter; it is the last one."""
+        """Whether there is a tie parameter; it is the last parameter."""
         return self.ties in WITH_TIES
 
     def ahead(self, parameters: FloatArray) -> FloatArray:
-        """Log odds of the first, shape (K, B), of parameters (p, B)."""
+        """Log odds of the first at parameters of shape (p, B); shape (K, B)."""
         x = self.against @ parameters[: self.n]
         q = self.extra.shape[1]
         return x + self.extra @ parameters[self.n : self.n + q] if q else x
 
     def tie(self, parameters: FloatArray) -> FloatArray:
-        """Return the tie parameters, shape (1, B); 0 where there is none."""
+        """Return the tie parameters, shape (1, B); 0 if the model has none."""
         return parameters[-1:] if self.with_ties else np.zeros((1, parameters.shape[1]))
 
     def summed(self, by_x: FloatArray, by_tie: FloatArray) -> FloatArray:
-        """Turn derivatives by cell, shape (K, B), into those by parameter, (p, B)."""
+        """Chain rule: derivatives by cell, shape (K, B), to derivatives by parameter, (p, B)."""
         parts = [self.against.T @ by_x, self.extra.T @ by_x]
         if self.with_ties:
             parts.append(by_tie.sum(axis=0, keepdims=True))
         return np.concatenate(parts)
 
     def outer(self, xx: FloatArray, x_tie: FloatArray, tie_tie: FloatArray) -> FloatArray:
-        """Sum over cells of what is quadratic in the parameters: (K, B) to (B, p, p)."""
+        """Information matrices, shape (B, p, p), from second derivatives by cell, (K, B)."""
         n, q, size = self.n, self.extra.shape[1], self.size
         i, j, gather = self._pairs
         out = np.zeros((xx.shape[1], size, size))
@@ -542,7 +698,7 @@ class Design:
 
     @cached_property
     def against(self) -> Any:
-        """Sparse (K, n): 1 for the first, -1 for the second."""
+        """Sparse design matrix of the ratings (K, n): 1 for the first, -1 for the second."""
         cells = len(self.first)
         signs = np.tile([1.0, -1.0], cells)
         players = np.stack([self.first, self.second], axis=1).ravel()
@@ -550,7 +706,7 @@ class Design:
 
     @cached_property
     def _pairs(self) -> tuple[IntArray, IntArray, Any]:
-        """Pairs i < j of players that met, and the cells of each, sparse (pairs, K)."""
+        """Pairs i < j that met, and a sparse matrix (pairs, K) that sums their cells."""
         low, high = np.minimum(self.first, self.second), np.maximum(self.first, self.second)
         code = low * self.n + high
         place = np.arange(len(code))
@@ -561,129 +717,10 @@ class Design:
         return code // self.n, code % self.n, gather
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Counted:
-    """Contests, the same ones counted."""
-
-    contests: Contests
-    """Without ties where these are dropped, and without those of weight 0."""
-    design: Design
-    rows: Rows
-    cell: IntArray
-    """Of each row, shape (R,)."""
-    each: Weights
-    """Wins, ties and losses of one contest of each row, shape (R,)."""
-    codes: Codes | None
-    """None where every contest is a row."""
-
-    @property
-    def count(self) -> FloatArray:
-        """How many contests each row stands for, shape (R,)."""
-        return self.rows.times
-
-    @cached_property
-    def row(self) -> IntArray:
-        """Of each contest, shape (C,)."""
-        return np.arange(len(self.contests)) if self.codes is None else self.codes.rows()
-
-    @property
-    def reduced(self) -> Contests:
-        """One contest a row, of the weight of all: who won against whom is the same."""
-        rows = self.rows
-        return Contests(
-            players=self.contests.players,
-            first=rows.first,
-            second=rows.second,
-            outcome=rows.outcome,
-            weight=rows.weight * rows.times,
-        )
-
-    def weights(self, counts: FloatArray | None = None) -> Weights:
-        """Wins, ties and losses of each cell, shape (K, B), of rows seen so often, (R, B)."""
-        if counts is not None:
-            return Weights(*(each @ counts for each in self._gather))
-        cells = len(self.design.first)
-        summed = (np.bincount(self.cell, each * self.count, cells) for each in self.each)
-        return Weights(*(each.astype(np.float64)[:, None] for each in summed))
-
-    @cached_property
-    def _gather(self) -> tuple[Any, ...]:
-        """Wins, ties and losses of the rows of each cell, each sparse (K, R)."""
-        shape = (len(self.design.first), len(self.cell))
-        gather: list[Any] = []
-        for each in self.each:
-            kept = np.flatnonzero(each)
-            # Rows of a cell are next to each other.
-            ends = np.searchsorted(self.cell[kept], np.arange(shape[0] + 1))
-            gather.append(sparse.csr_array((each[kept], kept, ends), shape))
-        return tuple(gather)
-
-    def groups(self, of: str) -> Any:
-        """How often each row was seen in each cluster or of each judge, sparse (G, R).
-
-        Raises
-        ------
-        DesignError
-            The contests have none, or only one.
-        """
-        found = {"cluster": self.contests.cluster, "judge": self.contests.judge}[of]
-        if found is None:
-            msg = f"the comparisons have no {of}: name its column, or take covariance='sandwich'"
-            raise DesignError(msg)
-        group = numbered(found)
-        if group.max() == 0:
-            msg = f"all comparisons have one {of}, expected at least 2 to tell how they differ"
-            raise DesignError(msg)
-        shape = (int(group.max()) + 1, len(self.cell))
-        ones = np.ones(len(group))
-        return sparse.csr_array((ones, (group, self.row)), shape)
-
-
-def counted(
-    contests: Contests, ties: TieModel, *, position: bool = False, features: Sequence[str] = ()
-) -> Counted:
-    """Count contests by what their chances depend on.
-
-    Raises
-    ------
-    DesignError
-        Nothing is left to count, there is no order, features are not finite, or outcomes are
-        shares where wins, ties and losses are needed.
-    SelectionError
-        A feature has another name.
-    """
-    contests.check()
-    if extremes(contests.weight)[0] == 0:
-        contests = contests.take(contests.weight > 0)
-    if ties == "drop":
-        contests = contests.take(~contests.tied)
-    if not len(contests):
-        msg = "nothing to fit: all comparisons are ties" if ties == "drop" else "all weights are 0"
-        raise DesignError(msg)
-    if features:
-        # What differs from contest to contest cannot be counted.
-        each = (contests.first, contests.second, contests.outcome, contests.weight)
-        rows, codes = Rows(*each, np.ones(len(contests))), None
-        first_of = cell = np.arange(len(contests))
-    else:
-        rows, codes = rows_of(contests, ordered=position)
-        fresh = np.r_[True, (np.diff(rows.first) != 0) | (np.diff(rows.second) != 0)]
-        first_of, cell = np.flatnonzero(fresh), np.cumsum(fresh) - 1
-    extra, names = _extra(contests, len(first_of), position=position, features=features)
-    if ties in WITH_TIES:
-        if not np.isin(rows.outcome, (0.0, 0.5, 1.0)).all():
-            contests.wins_and_ties()  # says what was found
-        names = (*names, "tie")
-    n, first, second = len(contests.players), rows.first[first_of], rows.second[first_of]
-    design = Design(n=n, first=first, second=second, extra=extra, names=names, ties=ties)
-    each = weights_of(ties, rows.outcome, rows.weight)
-    return Counted(contests=contests, design=design, rows=rows, cell=cell, each=each, codes=codes)
-
-
 def _extra(
     contests: Contests, cells: int, *, position: bool, features: Sequence[str]
 ) -> tuple[FloatArray, tuple[str, ...]]:
-    """What the log odds depend on besides ratings, shape (K, Q), and its names."""
+    """Columns of the position effect and the features, shape (K, Q), and their names."""
     columns: list[FloatArray] = []
     if position:
         if not contests.ordered:
@@ -705,37 +742,9 @@ def _extra(
     return np.array(columns).reshape(len(columns), cells).T.copy(), names
 
 
-def numbered(values: IntArray) -> IntArray:
-    """Number what is there from 0, in order; shape as given."""
+def _renumbered(values: IntArray) -> IntArray:
+    """Renumber the values that occur from 0, in ascending order; same shape."""
     if values.min() < 0 or values.max() > 4 * len(values):
         return np.unique(values, return_inverse=True)[1].astype(np.int64)
-    there = np.bincount(values) > 0
-    return (np.cumsum(there) - 1)[values]
-
-
-def to_frame(contests: Contests) -> pd.DataFrame:
-    """Return contests as a frame, one a row, under the names that `read_contests` knows.
-
-    The players are ``first`` and ``second`` where it is known who was shown first, else
-    ``player_a`` and ``player_b``; ``outcome`` is that of the first.
-    """
-    import pandas as pd
-
-    players = np.asarray(contests.players, dtype=object)
-    one, two = ("first", "second") if contests.ordered else ("player_a", "player_b")
-    found: dict[str, Any] = {
-        one: players[contests.first],
-        two: players[contests.second],
-        "outcome": contests.outcome,
-        "weight": contests.weight,
-    }
-    if contests.judge is not None:
-        found["judge"] = np.asarray(contests.judges, dtype=object)[contests.judge]
-    if contests.cluster is not None:
-        found["item"] = np.asarray(contests.clusters, dtype=object)[contests.cluster]
-    if contests.time is not None:
-        found["time"] = contests.time
-    if contests.features is not None:
-        named = zip(contests.feature_names, contests.features.T, strict=True)
-        found |= {FEATURE + name: values for name, values in named}
-    return pd.DataFrame(found)
+    occurs = np.bincount(values) > 0
+    return (np.cumsum(occurs) - 1)[values]

@@ -1,6 +1,9 @@
-"""Comparisons in files: CSV, JSONL, JSON, Parquet, and Fullrank's own."""
-# PART fullrank - The file of Fullrank, ``comparisons.json``: read, and written so that Fullrank reads it too.
-# PART merging - Several files of comparisons as one, players and judges told by their names.
+"""Read, write and merge files of comparisons: CSV, JSONL, JSON, Parquet and Fullrank's format.
+
+* `read_contests`: recognises the format by the content; `write_contests`: by the ending
+* `contests_from_fullrank`: the value of a Fullrank file, ``comparisons.json``
+* `merge`, `with_players`: match players, judges and items of several files by name
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, Any, NamedTuple, cast
+from typing import IO, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,27 +32,23 @@ from evalstats_plugin.data.tables import (
 from evalstats_plugin.errors import DesignError, LogError, SelectionError, WriteError, few, no_such
 from evalstats_plugin.ranking.contests.assembly import (
     UNKNOWN_JUDGE,
-    contests_of,
+    contests_from_table,
     contradictions,
     groups_of,
 )
-from evalstats_plugin.ranking.contests.contests import Contests, to_frame
+from evalstats_plugin.ranking.contests.contests import Contests
 from evalstats_plugin.runtime.files import write_bytes
 from evalstats_plugin.stats.arrays import IntArray
-
-_PARQUET = b"PAR1"
-
-
-_PACKED = {b"\x1f\x8b": "gzip", b"PK": "zip", b"BZ": "bzip2", b"\xfd7": "xz", b"(\xb5": "zstd"}
-
-
-_ENDINGS = (".csv", ".jsonl", ".json", ".parquet")
-
 
 EXPECTED = (
     'expected {"items": [names], "prior_var": number, "comparisons": [{"winner": place, '
     '"loser": place}]}'
 )
+
+_PARQUET = b"PAR1"
+_PACKED = {b"\x1f\x8b": "gzip", b"PK": "zip", b"BZ": "bzip2", b"\xfd7": "xz", b"(\xb5": "zstd"}
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_ENDINGS = (".csv", ".jsonl", ".json", ".parquet")
 
 
 def read_contests(
@@ -58,36 +57,36 @@ def read_contests(
     columns: Mapping[str, str] | None = None,
     players: Sequence[str] | None = None,
 ) -> Contests:
-    """Read the comparisons of a file, whose form is told by its content.
+    """Read the comparisons of a file; the format is recognised by its content.
 
-    CSV with a heading, JSONL, a JSON list, Parquet, or Fullrank's ``comparisons.json``. Columns
-    are known by their names where these are usual ones: winner and loser; or two players (first
-    and second, left and right, model_a and model_b, generator_1 and generator_2) with a winner, an
-    outcome from 0 to 1 for the first, or AlpacaEval's preference from 1 for the first to 2 for the
-    second; and judge, item, position, weight and time.
+    CSV with a header, JSONL, a JSON list, Parquet, or Fullrank's ``comparisons.json``. Columns with
+    usual names are recognised: winner and loser; or two players (first and second, left and right,
+    model_a and model_b, generator_1 and generator_2) with a winner, an outcome from 0 to 1 for the
+    first, or AlpacaEval's preference from 1 for the first to 2 for the second; and judge, item,
+    position, weight and time.
 
     Parameters
     ----------
     source
         A path, ``"-"`` for standard input, or an open file.
     columns
-        Column by what it holds, where its name does not tell, such as
+        Column by part of a comparison, for columns whose names are not recognised, such as
         ``{"first": "left", "winner": "w"}``; a dotted path leads into the objects of JSON. Parts:
         first, second, winner, loser, outcome, preference, tie, judge, item (which makes clusters),
-        epoch, position (who was shown first), weight, time, and features: columns with commas
-        between them, each of a difference or, by the beginning of their names, of the two sides
-        (``length`` for length_a and length_b). First and second, if named here, are taken to have
-        been shown in that order, unless ``position`` tells.
+        epoch, position (who was shown first), weight, time, and features: columns separated by
+        commas, each a difference or the common prefix of the two sides' columns (``length`` for
+        length_a and length_b). First and second, if named here, are assumed to have been shown in
+        that order, unless there is a ``position``.
     players
-        Names in the order wanted, also of players without a comparison. Default: those of the
-        file, sorted; of Fullrank's file as there.
+        Names in the wanted order, which may include players without a comparison. Default: those
+        of the file, sorted; for Fullrank's format, as in the file.
 
     Raises
     ------
     LogError
         The file cannot be read.
     SelectionError
-        A column, a part or a player is not known; the message has the closest.
+        A column, a part or a player is unknown; the message suggests the closest.
     DesignError
         A row cannot be understood, a player meets itself, or there are no comparisons.
     """
@@ -97,76 +96,26 @@ def read_contests(
         raise LogError(msg)
     found = _table(content, where)
     if isinstance(found, Table):
-        return contests_of(found, columns, players)
+        return contests_from_table(found, columns, players)
     if columns:
         msg = f"columns {', '.join(columns)} named, but {where} is a file of Fullrank's, without"
         raise SelectionError(msg)
-    made = of_fullrank(found, where).contests
+    made = contests_from_fullrank(found, where)
     return made if players is None else with_players(made, players)
 
 
-def _content(source: str | Path | IO[Any]) -> tuple[bytes, str]:
-    if not isinstance(source, (str, Path)):
-        content: Any = source.read()
-        name = str(getattr(source, "name", "the stream"))
-        return (content.encode() if isinstance(content, str) else content), name
-    if str(source) == "-":
-        return sys.stdin.buffer.read(), "standard input"
-    try:
-        return Path(source).read_bytes(), str(source)
-    except OSError as error:
-        msg = f"{source} cannot be read: {error.strerror or error}"
-        raise LogError(msg) from error
-
-
-def _table(content: bytes, where: str) -> Table | Mapping[str, Any]:
-    """Return the table of a file, or the value of one of Fullrank's."""
-    if content.startswith(_PARQUET):
-        return parquet_table(content, where)
-    if packed := _PACKED.get(content[:2]):
-        msg = f"{where} is packed ({packed}): unpack it first"
-        raise LogError(msg)
-    start = content.removeprefix(b"\xef\xbb\xbf").lstrip()[:1]
-    if start not in (b"{", b"["):
-        return csv_table(content, where)
-    if start == b"{" and _is_lines(content, where):
-        return record_table(*_lines(content, where))
-    value = json_value(content, where)
-    return value if is_fullrank(value) else record_table(records_of(value, where), where)
-
-
-def _lines(content: bytes, where: str) -> tuple[Any, str, tuple[str, ...]]:
-    records, notes = read_lines(content, where)
-    if not records:
-        msg = f"{where} holds no whole comparison: its only line is half written"
-        raise LogError(msg)
-    return records, where, notes
-
-
-def _is_lines(content: bytes, where: str) -> bool:
-    """Whether there is a whole object in the first line; one of Fullrank's in one line is none."""
-    first = content.removeprefix(b"\xef\xbb\xbf").lstrip().partition(b"\n")[0]
-    try:
-        value = json.loads(first)
-    except (ValueError, RecursionError):
-        # An autosaved file may consist of one line, half written.
-        return where.endswith(".jsonl")
-    columns = isinstance(value, dict) and all(
-        isinstance(v, list) for v in cast("dict[str, Any]", value).values()
-    )
-    return not (is_fullrank(value) or columns)
-
-
 def write_contests(contests: Contests, path: str | Path) -> Path:
-    """Write contests whole or not at all, in the form that the name's ending says.
+    """Write contests atomically, in the format of the file's ending.
 
-    ``.csv``, ``.jsonl`` and ``.parquet`` hold the columns of `to_frame`, ``.json`` is Fullrank's
-    file. Only the last keeps players without a comparison, and the order of the players.
+    ``.csv``, ``.jsonl`` and ``.parquet`` hold the columns of `Contests.to_frame`, ``.json`` is
+    Fullrank's format. Only the last keeps players without a comparison, and the players' order.
 
     Raises
     ------
+    DesignError
+        Contests with features, for which Fullrank's format has no place.
     WriteError
-        Another ending, or the file cannot be written; what was there is unchanged.
+        Another ending, or the file cannot be written; an existing file is then unchanged.
     """
     path = Path(path)
     ending = path.suffix.lower()
@@ -174,8 +123,9 @@ def write_contests(contests: Contests, path: str | Path) -> Path:
         msg = f"{path} ends in {ending or 'nothing'}, expected {', '.join(_ENDINGS)}"
         raise WriteError(msg)
     if ending == ".json":
-        return write_fullrank(contests, path)
-    frame = to_frame(contests)
+        text = json.dumps(_fullrank_value(contests), indent="\t") + "\n"
+        return write_bytes(path, text.encode())
+    frame = contests.to_frame()
     if ending == ".csv":
         return write_bytes(path, frame.to_csv(index=False, lineterminator="\n").encode())
     if ending == ".jsonl":
@@ -188,227 +138,31 @@ def write_contests(contests: Contests, path: str | Path) -> Path:
     return write_bytes(path, buffer.getvalue())
 
 
-class FullrankFile(NamedTuple):
-    """What such a file holds."""
-
-    contests: Contests
-    prior_variance: float
-    """Of each item's score, before any comparison."""
-
-
-def is_fullrank(value: Any) -> bool:
-    """Whether a value of JSON is laid out as Fullrank's."""
-    return isinstance(value, Mapping) and {"items", "comparisons"} <= value.keys()
-
-
-def read_fullrank(path: str | Path) -> FullrankFile:
-    """Read a ``comparisons.json``.
-
-    Raises
-    ------
-    LogError
-        It cannot be read, or is another kind of file.
-    DesignError
-        It has no comparisons, or some that cannot be.
-    """
-    try:
-        content = Path(path).read_bytes()
-    except OSError as error:
-        msg = f"{path} cannot be read: {error.strerror or error}"
-        raise LogError(msg) from error
-    value = json_value(content, str(path))
-    if not is_fullrank(value):
-        msg = f"{path} is no file of Fullrank's, {EXPECTED}"
-        raise LogError(msg)
-    return of_fullrank(value, str(path))
-
-
-def of_fullrank(value: Mapping[str, Any], where: str) -> FullrankFile:
-    """Return what such a file, already parsed, holds."""
-    players = _players(value["items"], where)
-    rows = _rows(value["comparisons"], where)
-    winner = _places(rows, "winner", len(players), where)
-    loser = _places(rows, "loser", len(players), where)
-    first, told = _shown_first(rows, winner, loser, where)
-    share = _shares(rows, where)
-    judge, item = (Column.of(row.get(key) for row in rows) for key in ("judge", "item"))
-    made = Contests(
-        players=players,
-        first=np.where(first == winner, winner, loser),
-        second=np.where(first == winner, loser, winner),
-        outcome=np.where(first == winner, share, 1 - share),
-        weight=_numbers(rows, "weight", 1.0, where),
-        ordered=bool(told.all()),
-        time=np.asarray([r.get("time") or "" for r in rows], dtype=object)
-        if any("time" in r for r in rows)
-        else None,
-        notes=_about_order(told),
-        **groups_of(judge, item),
-    )
-    made.check()
-    return FullrankFile(made, _prior(value.get("prior_var", 1.0), where))
-
-
-def _players(items: Any, where: str) -> tuple[str, ...]:
-    names = cast("list[Any]", items) if isinstance(items, list) else []
-    if not names or not all(isinstance(name, str) for name in names):
-        msg = f"{where}: items are no list of names, {EXPECTED}"
-        raise LogError(msg)
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        msg = f"{where}: item {twice!r} found twice, expected different names"
-        raise DesignError(msg)
-    return tuple(names)
-
-
-def _rows(comparisons: Any, where: str) -> list[Mapping[str, Any]]:
-    rows = cast("list[Any]", comparisons) if isinstance(comparisons, list) else None
-    if rows is None or not all(isinstance(row, Mapping) for row in rows):
-        msg = f"{where}: comparisons are no list of objects, {EXPECTED}"
-        raise LogError(msg)
-    return rows
-
-
-def _prior(value: Any, where: str) -> float:
-    if isinstance(value, (int, float)) and math.isfinite(value) and value > 0:
-        return float(value)
-    msg = f"{where}: prior_var {value!r} found, expected a number above 0"
-    raise DesignError(msg)
-
-
-def _places(rows: Sequence[Mapping[str, Any]], key: str, n: int, where: str) -> NDArray[np.int64]:
-    found = [row.get(key) for row in rows]
-    for number, place in enumerate(found, 1):
-        if not isinstance(place, int) or isinstance(place, bool) or not 0 <= place < n:
-            msg = (
-                f"{where}: comparison {number} has {key} {place!r}, expected a place from 0 to "
-                f"{n - 1} in the list of items"
-            )
-            raise DesignError(msg)
-    return np.asarray(found, dtype=np.int64)
-
-
-def _shown_first(
-    rows: Sequence[Mapping[str, Any]],
-    winner: NDArray[np.int64],
-    loser: NDArray[np.int64],
-    where: str,
-) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Return who was shown first, the winner where that is not told, and whether it is told."""
-    told = np.asarray(["first" in row for row in rows], dtype=bool)
-    given = [row.get("first") for row in rows]
-    either = [f in (int(w), int(x)) for f, w, x in zip(given, winner, loser, strict=True)]
-    if (wrong := np.flatnonzero(told & ~np.asarray(either, dtype=bool))).size:
-        number = int(wrong[0])
-        msg = (
-            f"{where}: comparison {number + 1} has first {given[number]!r}, expected the place of "
-            f"one of the two, {winner[number]} or {loser[number]}"
-        )
-        raise DesignError(msg)
-    pairs = zip(given, winner, told, strict=True)
-    return np.asarray([f if t else w for f, w, t in pairs], dtype=np.int64), told
-
-
-def _about_order(told: NDArray[np.bool_]) -> tuple[str, ...]:
-    if told.all() or not told.any():
-        return ()
-    lacking = int((~told).sum())
-    return (f"{lacking} of {len(told)} comparisons do not tell who was shown first: unused",)
-
-
-def _numbers(
-    rows: Sequence[Mapping[str, Any]], key: str, default: float, where: str
-) -> NDArray[np.float64]:
-    found = [row.get(key, default) for row in rows]
-    for number, value in enumerate(found, 1):
-        if not isinstance(value, (int, float)) or isinstance(value, bool):
-            msg = f"{where}: comparison {number} has {key} {value!r}, expected a number"
-            raise DesignError(msg)
-    return np.asarray(found, dtype=np.float64)
-
-
-def _shares(rows: Sequence[Mapping[str, Any]], where: str) -> NDArray[np.float64]:
-    """Return the share of the win that went to the winner, shape (C,)."""
-    tied = np.asarray([row.get("tie", False) is True for row in rows], dtype=bool)
-    return np.where(tied, 0.5, _numbers(rows, "outcome", 1.0, where))
-
-
-def fullrank_value(contests: Contests, prior_variance: float = 1.0) -> dict[str, Any]:
-    """Return contests as the value of such a file.
-
-    Raises
-    ------
-    DesignError
-        Contests with features, for which the file has no place.
-    """
-    if contests.features is not None:
-        msg = "Fullrank's file has no place for features: write .jsonl, .csv or .parquet"
-        raise DesignError(msg)
-    lost = contests.outcome < 0.5
-    columns: dict[str, Any] = {
-        "winner": np.where(lost, contests.second, contests.first).tolist(),
-        "loser": np.where(lost, contests.first, contests.second).tolist(),
-    }
-    share = np.where(lost, 1 - contests.outcome, contests.outcome)
-    columns["tie"] = [True if s == 0.5 else None for s in share.tolist()]
-    columns["outcome"] = [s if 0.5 < s < 1 else None for s in share.tolist()]
-    if contests.ordered:
-        columns["first"] = contests.first.tolist()
-    if contests.judge is not None:
-        columns["judge"] = [contests.judges[k] for k in contests.judge]
-    if contests.cluster is not None:
-        columns["item"] = [contests.clusters[k] for k in contests.cluster]
-    if contests.time is not None:
-        columns["time"] = [t or None for t in contests.time]
-    columns["weight"] = [None if w == 1 else w for w in contests.weight.tolist()]
-    rows = zip(*columns.values(), strict=True)
-    comparisons = [
-        {k: v for k, v in zip(columns, row, strict=True) if v is not None} for row in rows
-    ]
-    return {
-        "items": list(contests.players),
-        "prior_var": float(prior_variance),
-        "comparisons": comparisons,
-    }
-
-
-def write_fullrank(contests: Contests, path: str | Path, prior_variance: float = 1.0) -> Path:
-    """Write contests so that Fullrank reads them, whole or not at all.
-
-    Parameters
-    ----------
-    prior_variance
-        Of each item's score, before any comparison.
-
-    Raises
-    ------
-    DesignError
-        Contests with features, for which the file has no place.
-    WriteError
-        The file cannot be written; what was there is unchanged.
-    """
-    value = fullrank_value(contests, prior_variance)
-    return write_bytes(Path(path), (json.dumps(value, indent="\t") + "\n").encode())
-
-
 def merge(*contests: Contests, judges: Sequence[str] | None = None) -> Contests:
-    """Put contests together, in order; players, judges and items of one name are the same.
+    """Concatenate contests; players, judges and items are matched by name.
 
     Parameters
     ----------
     judges
-        Who answered each of the files, for those that do not tell it themselves.
+        Judge of each of the contests, for those that do not name theirs.
 
     Raises
     ------
     DesignError
-        Nothing to merge, other features, or not as many judges as contests.
+        Nothing to merge, different features, or not as many judges as contests.
     """
     if not contests:
         msg = "nothing to merge found, expected contests"
         raise DesignError(msg)
     if judges is not None:
-        contests = _judged(contests, judges)
+        if len(judges) != len(contests):
+            msg = f"{len(judges)} judges for {len(contests)} files found, expected one for each"
+            raise DesignError(msg)
+        contests = tuple(
+            c if c.judge is not None
+            else replace(c, judge=np.zeros(len(c), dtype=np.int64), judges=(name,))
+            for c, name in zip(contests, judges, strict=True)
+        )  # fmt: skip
     names = contests[0].feature_names
     if other := [c.feature_names for c in contests if c.feature_names != names]:
         msg = (
@@ -447,7 +201,7 @@ def merge(*contests: Contests, judges: Sequence[str] | None = None) -> Contests:
 
 
 def with_players(contests: Contests, players: Sequence[str]) -> Contests:
-    """Return the same contests with another list of players, that may be longer.
+    """Return the same contests with another list of players, which may be longer.
 
     Raises
     ------
@@ -465,21 +219,10 @@ def with_players(contests: Contests, players: Sequence[str]) -> Contests:
     )
 
 
-def _judged(contests: Sequence[Contests], judges: Sequence[str]) -> tuple[Contests, ...]:
-    if len(judges) != len(contests):
-        msg = f"{len(judges)} judges for {len(contests)} files found, expected one for each"
-        raise DesignError(msg)
-    return tuple(
-        c if c.judge is not None
-        else replace(c, judge=np.zeros(len(c), dtype=np.int64), judges=(name,))
-        for c, name in zip(contests, judges, strict=True)
-    )  # fmt: skip
-
-
 def _united(
     parts: Sequence[tuple[IntArray | None, tuple[str, ...], int]], unknown: str | None
 ) -> tuple[IntArray | None, tuple[str, ...]]:
-    """Number groups by name; what has none shares the name given, or stands alone."""
+    """Match groups by name; contests without one get the given name, or are groups of one."""
     if all(codes is None for codes, _, _ in parts):
         return None, ()
     names = dict.fromkeys(name for _, own, _ in parts for name in own)
@@ -500,3 +243,194 @@ def _times(parts: Sequence[Contests]) -> NDArray[np.object_] | None:
         return None
     blank = [np.full(len(c), "", dtype=object) if c.time is None else c.time for c in parts]
     return np.concatenate(blank)
+
+
+def _content(source: str | Path | IO[Any]) -> tuple[bytes, str]:
+    if not isinstance(source, (str, Path)):
+        content: Any = source.read()
+        name = str(getattr(source, "name", "the stream"))
+        return (content.encode() if isinstance(content, str) else content), name
+    if str(source) == "-":
+        return sys.stdin.buffer.read(), "standard input"
+    try:
+        return Path(source).read_bytes(), str(source)
+    except OSError as error:
+        msg = f"{source} cannot be read: {error.strerror or error}"
+        raise LogError(msg) from error
+
+
+def _table(content: bytes, where: str) -> Table | Mapping[str, Any]:
+    """Table of a file, or the JSON value of a Fullrank file."""
+    if content.startswith(_PARQUET):
+        return parquet_table(content, where)
+    if packed := _PACKED.get(content[:2]):
+        msg = f"{where} is packed ({packed}): unpack it first"
+        raise LogError(msg)
+    start = content.removeprefix(_BYTE_ORDER_MARK).lstrip()[:1]
+    if start not in (b"{", b"["):
+        return csv_table(content, where)
+    if start == b"{" and _is_jsonl(content, where):
+        records, notes = read_lines(content, where)
+        if not records:
+            msg = f"{where} holds no whole comparison: its only line is half written"
+            raise LogError(msg)
+        return record_table(records, where, notes)
+    value = json_value(content, where)
+    return value if is_fullrank(value) else record_table(records_of(value, where), where)
+
+
+def _is_jsonl(content: bytes, where: str) -> bool:
+    """Whether the first line is a whole object, and not a table or Fullrank file in one line."""
+    first = content.removeprefix(_BYTE_ORDER_MARK).lstrip().partition(b"\n")[0]
+    try:
+        value = json.loads(first)
+    except (ValueError, RecursionError):
+        # An autosaved file may consist of a single line that is cut off.
+        return where.endswith(".jsonl")
+    columns = isinstance(value, dict) and all(
+        isinstance(v, list) for v in cast("dict[str, Any]", value).values()
+    )
+    return not (is_fullrank(value) or columns)
+
+
+def is_fullrank(value: Any) -> bool:
+    """Whether a JSON value has the layout of a Fullrank file."""
+    return isinstance(value, Mapping) and {"items", "comparisons"} <= value.keys()
+
+
+def contests_from_fullrank(value: Mapping[str, Any], where: str) -> Contests:
+    """Make contests from the JSON value of a Fullrank file; its prior is only checked.
+
+    Raises
+    ------
+    LogError
+        The value has another layout.
+    DesignError
+        There are no comparisons, or invalid ones.
+    """
+    players = _players(value["items"], where)
+    rows = _rows(value["comparisons"], where)
+    winner = _places(rows, "winner", len(players), where)
+    loser = _places(rows, "loser", len(players), where)
+    first, known = _shown_first(rows, winner, loser, where)
+    tied = np.asarray([row.get("tie", False) is True for row in rows], dtype=bool)
+    share = np.where(tied, 0.5, _numbers(rows, "outcome", 1.0, where))
+    lacking = int((~known).sum())
+    mixed = f"{lacking} of {len(known)} comparisons do not tell who was shown first: unused"
+    judge, item = (Column.of(row.get(key) for row in rows) for key in ("judge", "item"))
+    made = Contests(
+        players=players,
+        first=np.where(first == winner, winner, loser),
+        second=np.where(first == winner, loser, winner),
+        outcome=np.where(first == winner, share, 1 - share),
+        weight=_numbers(rows, "weight", 1.0, where),
+        ordered=bool(known.all()),
+        time=np.asarray([r.get("time") or "" for r in rows], dtype=object)
+        if any("time" in r for r in rows)
+        else None,
+        notes=(mixed,) if known.any() and lacking else (),
+        **groups_of(judge, item),
+    )
+    made.check()
+    prior = value.get("prior_var", 1.0)
+    if not (isinstance(prior, (int, float)) and math.isfinite(prior) and prior > 0):
+        msg = f"{where}: prior_var {prior!r} found, expected a number above 0"
+        raise DesignError(msg)
+    return made
+
+
+def _fullrank_value(contests: Contests) -> dict[str, Any]:
+    """Contests as the JSON value of a Fullrank file."""
+    if contests.features is not None:
+        msg = "Fullrank's file has no place for features: write .jsonl, .csv or .parquet"
+        raise DesignError(msg)
+    lost = contests.outcome < 0.5
+    columns: dict[str, Any] = {
+        "winner": np.where(lost, contests.second, contests.first).tolist(),
+        "loser": np.where(lost, contests.first, contests.second).tolist(),
+    }
+    share = np.where(lost, 1 - contests.outcome, contests.outcome)
+    columns["tie"] = [True if s == 0.5 else None for s in share.tolist()]
+    columns["outcome"] = [s if 0.5 < s < 1 else None for s in share.tolist()]
+    if contests.ordered:
+        columns["first"] = contests.first.tolist()
+    if contests.judge is not None:
+        columns["judge"] = [contests.judges[k] for k in contests.judge]
+    if contests.cluster is not None:
+        columns["item"] = [contests.clusters[k] for k in contests.cluster]
+    if contests.time is not None:
+        columns["time"] = [t or None for t in contests.time]
+    columns["weight"] = [None if w == 1 else w for w in contests.weight.tolist()]
+    rows = zip(*columns.values(), strict=True)
+    comparisons = [
+        {k: v for k, v in zip(columns, row, strict=True) if v is not None} for row in rows
+    ]
+    return {
+        "items": list(contests.players),
+        "prior_var": 1.0,
+        "comparisons": comparisons,
+    }
+
+
+def _players(items: Any, where: str) -> tuple[str, ...]:
+    names = cast("list[Any]", items) if isinstance(items, list) else []
+    if not names or not all(isinstance(name, str) for name in names):
+        msg = f"{where}: items are no list of names, {EXPECTED}"
+        raise LogError(msg)
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        msg = f"{where}: item {twice!r} found twice, expected different names"
+        raise DesignError(msg)
+    return tuple(names)
+
+
+def _rows(comparisons: Any, where: str) -> list[Mapping[str, Any]]:
+    rows = cast("list[Any]", comparisons) if isinstance(comparisons, list) else None
+    if rows is None or not all(isinstance(row, Mapping) for row in rows):
+        msg = f"{where}: comparisons are no list of objects, {EXPECTED}"
+        raise LogError(msg)
+    return rows
+
+
+def _places(rows: Sequence[Mapping[str, Any]], key: str, n: int, where: str) -> NDArray[np.int64]:
+    found = [row.get(key) for row in rows]
+    for number, place in enumerate(found, 1):
+        if not isinstance(place, int) or isinstance(place, bool) or not 0 <= place < n:
+            msg = (
+                f"{where}: comparison {number} has {key} {place!r}, expected a place from 0 to "
+                f"{n - 1} in the list of items"
+            )
+            raise DesignError(msg)
+    return np.asarray(found, dtype=np.int64)
+
+
+def _shown_first(
+    rows: Sequence[Mapping[str, Any]],
+    winner: NDArray[np.int64],
+    loser: NDArray[np.int64],
+    where: str,
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Who was shown first, the winner if unknown; and whether it is known; shapes (C,)."""
+    known = np.asarray(["first" in row for row in rows], dtype=bool)
+    given = [row.get("first") for row in rows]
+    either = [f in (int(w), int(x)) for f, w, x in zip(given, winner, loser, strict=True)]
+    if (wrong := np.flatnonzero(known & ~np.asarray(either, dtype=bool))).size:
+        number = int(wrong[0])
+        msg = (
+            f"{where}: comparison {number + 1} has first {given[number]!r}, expected the place of "
+            f"one of the two, {winner[number]} or {loser[number]}"
+        )
+        raise DesignError(msg)
+    pairs = zip(given, winner, known, strict=True)
+    return np.asarray([f if k else w for f, w, k in pairs], dtype=np.int64), known
+
+
+def _numbers(
+    rows: Sequence[Mapping[str, Any]], key: str, default: float, where: str
+) -> NDArray[np.float64]:
+    found = [row.get(key, default) for row in rows]
+    for number, value in enumerate(found, 1):
+        if not isinstance(value, (int, float)) or isinstance(value, bool):
+            msg = f"{where}: comparison {number} has {key} {value!r}, expected a number"
+            raise DesignError(msg)
+    return np.asarray(found, dtype=np.float64)

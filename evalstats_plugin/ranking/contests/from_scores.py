@@ -1,4 +1,8 @@
-"""Which model did better on which item, as contests between models."""
+"""Contests from item scores: every two models meet on every item; the better score wins.
+
+`contests_from_scores` joins the scores, lists all meetings in blocks that fit into memory, and
+notes what a ranking of these contests means.
+"""
 
 from __future__ import annotations
 
@@ -17,21 +21,14 @@ from evalstats_plugin.ranking.contests.contests import Contests
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
 
 Ties = Literal["drop", "half"]
-
-
 Epochs = Literal["mean", "each"]
-
-
 BYTES = 40
-"""Of memory for each contest: two players, outcome, weight and cluster."""
-
+"""Memory of one contest: two players, outcome, weight and cluster."""
 
 _BLOCK = 1 << 22
-"""Contests that are looked at together."""
-
-
+"""Contests compared at a time."""
 _CLOSE = 1e-12
-"""Relative difference of two means of one and the same scores, added up in another order."""
+"""Relative difference below which two means are equal up to the order of summation."""
 
 
 def contests_from_scores(
@@ -47,32 +44,38 @@ def contests_from_scores(
     Parameters
     ----------
     scores
-        What was read, one metric for each task.
+        Item scores, one metric for each task.
     ties
-        Equal scores are left out (``"drop"``) or half a win for each (``"half"``).
+        Equal scores are left out (``"drop"``) or count half a win for each (``"half"``).
     epochs
-        ``"mean"`` compares the means over the epochs, one contest for each item; ``"each"`` the
-        first epochs with each other, the second, and so on.
+        ``"mean"`` compares the means over epochs, one contest per item; ``"each"`` compares the
+        first epochs with each other, then the second, and so on.
     higher_is_better
-        Of a `ResponseMatrix`, which does not tell; other scores know it of their metric.
+        For a `ResponseMatrix`, which does not record it; other scores know it from their metric.
     most_bytes
-        Of memory: more contests than fit are refused before they are made.
+        Memory limit; too many contests are refused before they are made.
 
     Returns
     -------
     Contests
-        Clustered by item, or by the items' clusters where these are known.
+        Clustered by item, or by the items' clusters if these are known.
 
     Raises
     ------
     DesignError
-        Fewer than two models, no item that two of them answered, only ties, or too many contests.
+        Fewer than two models, no item with scores of two models, only ties, or too many contests.
 
     Notes
     -----
-    Without its ties, what two models make of 0/1 items is a pairwise conditional likelihood of the
-    Rasch model: the items' difficulties cancel. But every item makes up to N(N−1)/2 contests that
-    depend on each other, so that intervals have to be clustered by item.
+    Without ties, the contests on 0/1 items form a pairwise conditional likelihood of the Rasch
+    model: the items' difficulties cancel. But each item yields up to N(N-1)/2 contests that depend
+    on each other, so intervals have to be clustered by item.
+
+    Examples
+    --------
+    >>> scores = ResponseMatrix.from_array([[1, 0, 1, 1], [0, 1, 0, 1]])
+    >>> contests_from_scores(scores).outcome
+    array([1., 0., 1.])
     """
     if ties not in ("drop", "half") or epochs not in ("mean", "each"):
         msg = f"ties={ties!r}, epochs={epochs!r} found, expected 'drop' or 'half', 'mean' or 'each'"
@@ -85,11 +88,11 @@ def contests_from_scores(
     if len(matrix.models) < 2:
         msg = f"{len(matrix.models)} model found ({few(matrix.models)}), expected two or more"
         raise DesignError(msg)
-    array, place = _takes(matrix, better, epochs)
+    array, item = _scores_by_column(matrix, better, epochs)
     averaged = epochs == "mean" and matrix.scores.shape[2] > 1
     found = _Meetings(array, ties == "half", averaged)
     found.check_size(most_bytes)
-    first, second, outcome, take = found.contests()
+    first, second, outcome, column = found.contests()
     if not len(first):
         met = "no item that two models answered" if not found.n_met else "nothing but ties"
         msg = f"{met} found in {len(matrix.models)} models and {len(matrix.item_ids)} items"
@@ -101,16 +104,16 @@ def contests_from_scores(
         second=second,
         outcome=outcome,
         weight=np.ones(len(first)),
-        cluster=cluster[place[take]],
+        cluster=cluster[item[column]],
         clusters=clusters,
-        notes=(*notes, *_about(matrix, array, found, ties, epochs)),
+        notes=(*notes, *_notes(matrix, array, found, ties, epochs)),
     )
 
 
 def _joined(
     responses: ResponseSet | Sequence[Responses],
 ) -> tuple[ResponseMatrix, FloatArray, list[str]]:
-    """Join what has a score for each item; say of each item whether more is better, ±1."""
+    """Join the metrics that are means of item scores; also ±1 per item, + if higher is better."""
     notes = list(responses.notes) if isinstance(responses, ResponseSet) else []
     every = [r for r in responses if r.scores.size]
     used = [r for r in every if r.aggregation == "mean"]
@@ -126,10 +129,13 @@ def _joined(
     return matrix, better, [*notes, *matrix.notes]
 
 
-def _takes(
+def _scores_by_column(
     matrix: ResponseMatrix, better: FloatArray, epochs: Epochs
 ) -> tuple[FloatArray, IntArray]:
-    """Return scores, more is better, of shape (N, takes), and the item of each take."""
+    """Scores with higher better, shape (N, columns), and the item of each column.
+
+    A column is an item, or one epoch of an item.
+    """
     if epochs == "mean":
         array = mean_over_epochs(matrix.scores) * better
         return array, np.arange(len(better))
@@ -139,7 +145,7 @@ def _takes(
 
 
 def _clusters(matrix: ResponseMatrix) -> tuple[IntArray, tuple[str, ...]]:
-    """Return the cluster of each item, by its task and its own name or that of its cluster."""
+    """Cluster of each item and the clusters' names: task and item, or task and cluster."""
     own = matrix.item_ids if matrix.clusters is None else matrix.clusters
     pairs = zip(matrix.tasks.tolist(), own.astype(str).tolist(), strict=True)
     names = [f"{task}/{name}" for task, name in pairs]
@@ -149,18 +155,18 @@ def _clusters(matrix: ResponseMatrix) -> tuple[IntArray, tuple[str, ...]]:
 
 @dataclass
 class _Meetings:
-    """Every two models on every take."""
+    """Meetings of every two models in every column of scores."""
 
     array: FloatArray
-    """More is better, NaN where missing; shape (N, takes)."""
+    """Higher is better, NaN where missing; shape (N, columns)."""
     keep_ties: bool
     averaged: bool
-    """Whether the scores are means, which may differ in their last digit and yet be equal."""
+    """Whether scores are means, for which equality allows for rounding."""
     n_met: int = 0
     n_ties: int = 0
 
     def check_size(self, most_bytes: int) -> None:
-        """Refuse more contests than fit; they are counted only where they might."""
+        """Refuse more contests than fit into memory; they are counted only if the bound is high."""
         n, m = self.array.shape
         if n * (n - 1) // 2 * m * BYTES <= most_bytes:
             return
@@ -178,9 +184,9 @@ class _Meetings:
             raise DesignError(msg)
 
     def contests(self) -> tuple[IntArray, IntArray, FloatArray, IntArray]:
-        """Return first, second, outcome and take of every contest, item after item."""
+        """Return first, second, outcome and column of every contest, item after item."""
         i, j = np.triu_indices(len(self.array), 1)
-        takes: list[IntArray] = []
+        columns: list[IntArray] = []
         pairs: list[IntArray] = []
         outcomes: list[FloatArray] = []
         for start, stop in self._blocks():
@@ -188,12 +194,12 @@ class _Meetings:
             n_ties = int(tied.sum())
             self.n_ties += n_ties
             self.n_met += n_ties + int(np.count_nonzero(won))
-            take, pair = np.nonzero((won != 0) | tied if self.keep_ties else won)
-            takes.append((take + start).astype(np.int64))
+            column, pair = np.nonzero((won != 0) | tied if self.keep_ties else won)
+            columns.append((column + start).astype(np.int64))
             pairs.append(pair.astype(np.int64))
-            outcomes.append((0.5 + 0.5 * won[take, pair]).astype(np.float64))
+            outcomes.append((0.5 + 0.5 * won[column, pair]).astype(np.float64))
         pair = np.concatenate(pairs)
-        return i[pair], j[pair], np.concatenate(outcomes), np.concatenate(takes)
+        return i[pair], j[pair], np.concatenate(outcomes), np.concatenate(columns)
 
     def _blocks(self) -> list[tuple[int, int]]:
         n, m = self.array.shape
@@ -201,13 +207,13 @@ class _Meetings:
         return [(start, min(m, start + width)) for start in range(0, max(1, m), width)]
 
     def _compare(self, start: int, stop: int) -> tuple[NDArray[np.int8], NDArray[np.bool_]]:
-        """Return who won, 1 the first and -1 the second, and ties; shapes (takes, pairs)."""
+        """Return the winner, 1 the first and -1 the second, and ties; shapes (columns, pairs)."""
         i, j = np.triu_indices(len(self.array), 1)
         block = self.array[:, start:stop].T
         one, two = block[:, i], block[:, j]
         tied = one == two
         if self.averaged:
-            # Infinities are close to everything.
+            # The difference of infinities is NaN, and infinities are excluded below.
             with np.errstate(invalid="ignore"):
                 near = np.abs(one - two) <= _CLOSE * np.maximum(np.abs(one), np.abs(two))
             tied |= near & np.isfinite(one) & np.isfinite(two)
@@ -215,10 +221,10 @@ class _Meetings:
         return np.where(tied, 0, won).astype(np.int8), tied
 
 
-def _about(
+def _notes(
     matrix: ResponseMatrix, array: FloatArray, found: _Meetings, ties: Ties, epochs: Epochs
 ) -> list[str]:
-    """Say what was done, and what a ranking of these contests can tell."""
+    """Notes on how contests were made and what a ranking of them means."""
     notes: list[str] = []
     if len(tasks := list(dict.fromkeys(matrix.tasks.tolist()))) > 1:
         notes.append(

@@ -1,15 +1,16 @@
-"""How a contest ends, given by how much the first is ahead: in a win, a tie or a loss.
+"""Outcome models of a contest: probabilities and derivatives, with and without ties.
 
 ``x`` is the log odds of the first against the second. Without ties, P(first) = 1 / (1 + e^-x),
-and a tie counts half for each ("half") or not at all ("drop"). With them,
+and a tie counts half for each ("half") or not at all ("drop"). With ties,
 
 - Davidson: win, tie and loss are as e^{x/2} : ν : e^{-x/2} [Dav70]_; the tie parameter is log ν;
-- Rao–Kupper: P(win) = 1 / (1 + e^{η - x}), P(loss) = 1 / (1 + e^{η + x}) [RK67]_: whoever is not
-  ahead by η ties; the tie parameter is η > 0.
+- Rao–Kupper: P(win) = 1 / (1 + e^{η - x}), P(loss) = 1 / (1 + e^{η + x}) [RK67]_, otherwise a tie;
+  the tie parameter is η > 0.
 
-All log-likelihoods are concave in both, so that Newton's method climbs to the only top.
+All log-likelihoods are concave in x and the tie parameter, so that Newton's method finds the only
+maximum. The second part, from `prob_win` on, predicts the next contest of two players whose ratings
+are believed to be normal, by a probit or logit link.
 """
-# PART outcome - How the next comparison of two players may end, given what is believed of their ratings.
 
 from __future__ import annotations
 
@@ -25,35 +26,31 @@ from evalstats_plugin.errors import SelectionError, no_such
 from evalstats_plugin.stats.arrays import FloatArray
 
 TieModel = Literal["half", "drop", "davidson", "rao-kupper"]
-
-
 TIE_MODELS: tuple[TieModel, ...] = get_args(TieModel)
-
-
 WITH_TIES = ("davidson", "rao-kupper")
-
-
+"""The models that have a tie parameter."""
 Link = Literal["probit", "logit"]
-
-
 LEAST_VARIANCE = 1e-12
-"""Of a difference: below it two ratings move as one."""
+"""Smallest variance of a difference of two ratings, which keeps divisions finite."""
 
 
 class Weights(NamedTuple):
-    """How often, by weight, the first won, tied and lost; arrays of one shape."""
+    """Total weights of the first's wins, ties and losses; arrays of one shape."""
 
     won: FloatArray
     tied: FloatArray
     lost: FloatArray
 
     def times(self, factor: Any) -> Weights:
-        """Return all three, times a factor."""
+        """Multiply all three by a factor."""
         return Weights(self.won * factor, self.tied * factor, self.lost * factor)
 
 
 class Derivatives(NamedTuple):
-    """Of the log-likelihood in x and in the tie parameter; information is minus the second ones."""
+    """Log-likelihood and its derivatives in x and the tie parameter.
+
+    The information is minus the second derivative.
+    """
 
     value: FloatArray
     by_x: FloatArray
@@ -64,12 +61,12 @@ class Derivatives(NamedTuple):
 
 
 def check_ties(ties: str) -> TieModel:
-    """Return the model of ties by this name.
+    """Check the name of a tie model.
 
     Raises
     ------
     SelectionError
-        There is none.
+        No model of this name.
     """
     for known in TIE_MODELS:
         if ties == known:
@@ -91,9 +88,9 @@ def derivatives(ties: TieModel, x: FloatArray, tie: FloatArray, weights: Weights
     Parameters
     ----------
     x
-        By how much the first is ahead.
+        Log odds of the first.
     tie
-        log ν or η, broadcast against ``x``; not used without ties.
+        log ν or η, broadcast against ``x``; ignored by models without ties.
     """
     if ties == "davidson":
         return _davidson(x, tie, weights)
@@ -113,14 +110,14 @@ def derivatives(ties: TieModel, x: FloatArray, tie: FloatArray, weights: Weights
 
 
 def probabilities(ties: TieModel, x: FloatArray, tie: FloatArray) -> FloatArray:
-    """P(the first wins), P(tie) and P(it loses), along a new last axis."""
+    """Probabilities of a win, a tie and a loss of the first, along a new last axis."""
     if ties == "davidson":
         parts = np.stack(np.broadcast_arrays(x / 2, tie, -x / 2), axis=-1)
         parts = np.exp(parts - parts.max(axis=-1, keepdims=True))
         return parts / parts.sum(axis=-1, keepdims=True)
     if ties == "rao-kupper":
         won, lost = _logistic(x - tie)[0], _logistic(-x - tie)[0]
-        # Not as 1 less both, which loses digits where ties are rare.
+        # Not as 1 - won - lost, which loses digits if ties are rare.
         return np.stack([won, np.expm1(2 * tie) * won * lost, lost], axis=-1)
     return np.stack([_logistic(x)[0], np.zeros_like(x), _logistic(-x)[0]], axis=-1)
 
@@ -155,23 +152,23 @@ def _rao_kupper(x: FloatArray, tie: FloatArray, weights: Weights) -> Derivatives
     up, down = above * p, below * q
     steep_up, steep_down = up * (1 - p), down * (1 - q)
     grown = np.expm1(2 * tie)
-    # Without ties η goes to 0, where these are infinite.
-    told = weights.tied > 0
-    value = np.where(told, weights.tied * np.log(grown), 0.0)
-    slope = np.where(told, weights.tied * 2 * (1 + 1 / grown), 0.0)
-    bend = np.where(told, weights.tied / np.sinh(tie) ** 2, 0.0)
+    # Without ties η tends to 0, where these terms are infinite.
+    any_tied = weights.tied > 0
+    value = np.where(any_tied, weights.tied * np.log(grown), 0.0)
+    slope = np.where(any_tied, weights.tied * 2 * (1 + 1 / grown), 0.0)
+    curvature = np.where(any_tied, weights.tied / np.sinh(tie) ** 2, 0.0)
     return Derivatives(
         value - above * softplus_p - below * softplus_q,
         up - down,
         slope - up - down,
         steep_up + steep_down,
         steep_down - steep_up,
-        steep_up + steep_down + bend,
+        steep_up + steep_down + curvature,
     )
 
 
 class _Mixture(NamedTuple):
-    """``P(win | d) = Σ weight · Φ(scale · d)``."""
+    """Link as a mixture of probits: ``P(win | d) = Σ weight · Φ(scale · d)``."""
 
     weights: tuple[float, ...]
     scales: tuple[float, ...]
@@ -180,7 +177,7 @@ class _Mixture(NamedTuple):
 _LINKS: Mapping[str, _Mixture] = MappingProxyType(
     {
         "probit": _Mixture((1.0,), (1.0,)),
-        # Largest error against 1/(1+e⁻ᵈ): 4.8e-6, by minimax fit.
+        # Minimax fit; largest error against 1/(1+e⁻ᵈ): 4.8e-6.
         "logit": _Mixture(
             (0.458357937815, 0.060953133166, 0.374189054071, 0.106499874948),
             (0.698774540831, 0.321066422531, 0.475129101202, 1.023134054379),
@@ -190,32 +187,32 @@ _LINKS: Mapping[str, _Mixture] = MappingProxyType(
 
 
 def prob_win(mean: ArrayLike, variance: ArrayLike, link: Link) -> FloatArray:
-    """Probability that the first wins, E[F(d)].
+    """Probability that the first wins, E[F(d)], for a normal difference d of the ratings.
 
     >>> float(prob_win(0.0, 3.0, "probit"))
     0.5
     """
-    m, v = _arrays(mean, variance)
-    return _summed(link, lambda scale: special.ndtr(scale * m / np.sqrt(1 + scale**2 * v)))
+    m, v = _floored(mean, variance)
+    return _over_mixture(link, lambda scale: special.ndtr(scale * m / np.sqrt(1 + scale**2 * v)))
 
 
-def slope(mean: ArrayLike, variance: ArrayLike, link: Link) -> FloatArray:
-    """How fast the probability to win grows with the mean, E[F'(d)]."""
-    m, v = _arrays(mean, variance)
+def prob_win_slope(mean: ArrayLike, variance: ArrayLike, link: Link) -> FloatArray:
+    """Derivative of the probability of a win in the mean of d, E[F'(d)]."""
+    m, v = _floored(mean, variance)
 
     def density(scale: float) -> FloatArray:
         spread = np.sqrt(1 + scale**2 * v)
         return scale / spread * np.exp(-0.5 * (scale * m / spread) ** 2) / np.sqrt(2 * np.pi)
 
-    return _summed(link, density)
+    return _over_mixture(link, density)
 
 
 def prob_win_and_ahead(mean: ArrayLike, variance: ArrayLike, link: Link) -> FloatArray:
-    """Probability that the first wins and is truly the better: P(win, d > 0).
+    """Probability that the first wins and is truly better: P(win, d > 0).
 
-    An orthant of two normals, d and d + noise, by Owen's T function [Owe56]_.
+    The orthant probability of two normals, d and d + noise, by Owen's T function [Owe56]_.
     """
-    m, v = _arrays(mean, variance)
+    m, v = _floored(mean, variance)
     ahead = special.ndtr(m / np.sqrt(v))
 
     def orthant(scale: float) -> FloatArray:
@@ -223,17 +220,17 @@ def prob_win_and_ahead(mean: ArrayLike, variance: ArrayLike, link: Link) -> Floa
         both = (ahead + special.ndtr(seen)) / 2
         return both - special.owens_t(seen, 1 / (scale * np.sqrt(v)))
 
-    return _summed(link, orthant)
+    return _over_mixture(link, orthant)
 
 
 def shrinkage(mean: ArrayLike, variance: ArrayLike, link: Link) -> FloatArray:
-    """Factor c: the answer is expected to leave the covariance ``Σ - c (Σa)(Σa)'``.
+    """Factor c of the expected posterior covariance ``Σ - c (Σa)(Σa)'`` after one contest.
 
-    With a the difference of two players' unit vectors, and whatever the answer: E[ratings | answer]
-    varies along Σa only, by E[F'(d)]² / (p (1 - p)). Exact for a normal belief.
+    a is the difference of the two players' unit vectors. E[ratings | outcome] varies along Σa only,
+    with variance factor E[F'(d)]² / (p (1 - p)). Exact for normal ratings.
     """
     p = prob_win(mean, variance, link)
-    return slope(mean, variance, link) ** 2 / np.maximum(p * (1 - p), np.finfo(float).tiny)
+    return prob_win_slope(mean, variance, link) ** 2 / np.maximum(p * (1 - p), np.finfo(float).tiny)
 
 
 def entropy(p: ArrayLike) -> FloatArray:
@@ -252,12 +249,12 @@ def check_link(link: str) -> None:
         raise SelectionError(no_such("link", link, _LINKS, ", ".join(_LINKS)))
 
 
-def _arrays(mean: ArrayLike, variance: ArrayLike) -> tuple[FloatArray, FloatArray]:
+def _floored(mean: ArrayLike, variance: ArrayLike) -> tuple[FloatArray, FloatArray]:
     v = np.maximum(np.asarray(variance, dtype=np.float64), LEAST_VARIANCE)
     return np.asarray(mean, dtype=np.float64), v
 
 
-def _summed(link: Link, part: Callable[[float], FloatArray]) -> FloatArray:
+def _over_mixture(link: Link, part: Callable[[float], FloatArray]) -> FloatArray:
     mixture = _LINKS[link]
     parts = [w * part(s) for w, s in zip(mixture.weights, mixture.scales, strict=True)]
     return np.sum(parts, axis=0)

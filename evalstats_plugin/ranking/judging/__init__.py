@@ -1,4 +1,5 @@
-"""Somebody compares items two by two: what is asked, who answers, and where answers are kept.
+"""Judging sessions: people, programs or models compare items in pairs.
 
-The one who answers is a person at the terminal (`app`), a model, or any program (`judges`).
+`session` keeps the answers in a file, `standing` the current ranking; a person answers in the
+terminal (`screen`), a program or model by itself (`automatic`).
 """

@@ -1,5 +1,9 @@
-"""A judge that is a program answers pair after pair until the goal or the budget is reached."""
-# PART judges - Who can answer instead of a person: any function, any program, a model.
+"""Automatic judging: a function, a program or a model answers until the goal or budget is reached.
+
+* `judge_items`: asks a judge for pair after pair and keeps the answers in a session
+* `command_judge`, `model_judge`: judges that run a program, or prompt a language model
+* `verdict`: reads a judge's reply
+"""
 
 from __future__ import annotations
 
@@ -19,8 +23,7 @@ from evalstats_plugin.ranking.judging.session import Session
 from evalstats_plugin.ranking.judging.standing import Goal, Standing
 
 MOST_UNCLEAR = 5
-"""Unclear replies in a row after which a judge is not asked any more."""
-
+"""Unclear replies in a row after which judging fails."""
 
 VERDICTS: Mapping[str, float | None] = MappingProxyType(
     {
@@ -30,53 +33,50 @@ VERDICTS: Mapping[str, float | None] = MappingProxyType(
         **dict.fromkeys(("skip", "none", "null"), None),
     }
 )
-"""What a judge may reply, and the outcome for the first; None leaves the pair undecided."""
-
+"""Replies of a judge, and the outcome for the first; None leaves the pair undecided."""
 
 MARKED = re.compile(r"\[\[\s*(\w+)\s*\]\]")
-"""A verdict within a longer reply, as judges of chat arenas write it: ``[[A]]``."""
-
-
+"""A verdict within a longer reply, in the style of chat arenas: ``[[A]]``."""
 CRITERION = "Which of the two is better?"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
-    """What came of it."""
-
-    n_answers: int
-    n_unclear: int
-    """Replies that were no verdict: those pairs were skipped."""
-    certainty: float
-    reached: bool
-    """Whether the goal was reached, and not only the budget spent."""
-    agreement: float | None = None
-    """Share of the pairs asked in both orders on which both answers agree."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """What a judge is asked, and for how long."""
+class JudgingPlan:
+    """Goal, budget and order of the questions to a judge."""
 
     goal: Goal
     budget: int
-    """Most questions."""
+    """Largest number of questions."""
     both_orders: bool = False
-    """Ask every pair twice, each of the two once first; otherwise their places are random."""
+    """Whether to ask every pair in both orders; otherwise the order is random."""
     at_once: int = 1
-    """Pairs asked at the same time, chosen together."""
+    """Number of pairs chosen together and asked in parallel."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgingResult:
+    """Result of automatic judging."""
+
+    n_answers: int
+    n_unclear: int
+    """Replies without a verdict; their pairs were skipped."""
+    certainty: float
+    reached: bool
+    """Whether the goal was reached before the budget was spent."""
+    agreement: float | None = None
+    """Share of pairs asked in both orders for which both answers agree."""
 
 
 def judge_items(
     session: Session,
     items: Items,
     judge: Judge,
-    plan: Plan,
+    plan: JudgingPlan,
     *,
     seed: int | None = None,
     on_answer: Callable[[int], None] | None = None,
-) -> Judged:
-    """Ask a judge, and keep every answer in the session.
+) -> JudgingResult:
+    """Ask a judge for pair after pair, and keep every answer in the session.
 
     Parameters
     ----------
@@ -86,8 +86,8 @@ def judge_items(
     Raises
     ------
     PluginError
-        The judge fails, or replies without a verdict several times in a row; what it answered
-        before is kept.
+        The judge fails, or replies without a verdict several times in a row; earlier answers are
+        kept.
     """
     asking = _Asking(session, items.in_order(session.names), judge)
     standing = Standing(len(session.names), session.prior_variance, seed=seed)
@@ -110,7 +110,7 @@ def judge_items(
 
 
 class _Asking:
-    """Puts questions, and counts what comes back."""
+    """Asks questions, keeps the answers, and counts them."""
 
     def __init__(self, session: Session, items: Items, judge: Judge) -> None:
         self.session, self.items, self.judge = session, items, judge
@@ -127,7 +127,7 @@ class _Asking:
             return unclear
 
     def keep(self, pair: tuple[int, int], outcome: float | UnclearReplyError | None) -> None:
-        """Keep an answer; one that is unclear counts as skipped."""
+        """Keep an answer; an unclear reply counts as skipped."""
         self.n_asked += 1
         if isinstance(outcome, UnclearReplyError):
             self.n_unclear += 1
@@ -146,8 +146,8 @@ class _Asking:
         elif outcome is not None:
             self.outcomes[pair] = outcome
 
-    def judged(self, certainty: float, *, reached: bool) -> Judged:
-        return Judged(
+    def judged(self, certainty: float, *, reached: bool) -> JudgingResult:
+        return JudgingResult(
             n_answers=self.n_answers,
             n_unclear=self.n_unclear,
             certainty=certainty,
@@ -158,7 +158,7 @@ class _Asking:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Two items as they are shown; a judge is told no names."""
+    """Two items as they are shown to a judge, without their names."""
 
     first: str
     second: str
@@ -166,20 +166,16 @@ class Question:
 
 
 Judge = Callable[[Question], Any]
-"""Returns one of `VERDICTS`, a text or JSON with one in it, or the outcome for the first."""
-
-
-class UnclearReplyError(ValueError):
-    """A judge replied, and not with a verdict."""
+"""Returns one of `VERDICTS`, text or JSON that contains one, or the outcome for the first."""
 
 
 def verdict(reply: Any) -> float | None:
-    """Read a judge's reply: the outcome for the first, None where the judge does not decide.
+    """Read a judge's reply: the outcome for the first, None if the judge does not decide.
 
     Raises
     ------
     UnclearReplyError
-        It is no verdict.
+        The reply contains no verdict.
 
     >>> verdict("I think the second is clearer. [[B]]"), verdict('{"winner": "tie"}'), verdict("A.")
     (0.0, 0.5, 1.0)
@@ -204,21 +200,25 @@ def verdict(reply: Any) -> float | None:
     return VERDICTS[word]
 
 
+class UnclearReplyError(ValueError):
+    """The reply of a judge contains no verdict."""
+
+
 def command_judge(command: str, *, timeout: float = 120.0) -> Judge:
-    """Let a program answer: it gets the question as JSON, and writes its verdict.
+    """Judge by a program, which reads the question as JSON and writes its verdict.
 
     Parameters
     ----------
     command
-        Program and arguments, split as a shell does; no shell runs it. On standard input it finds
-        ``{"prompt": …, "first": …, "second": …}``.
+        Program and arguments, split like a shell command; it runs without a shell. Its standard
+        input is ``{"prompt": …, "first": …, "second": …}``.
     timeout
         Seconds.
 
     Raises
     ------
     SelectionError
-        The command is empty. The judge raises `PluginError` where the program fails.
+        The command is empty. The judge raises `PluginError` if the program fails.
     """
     try:
         words = shlex.split(command)
@@ -230,11 +230,11 @@ def command_judge(command: str, *, timeout: float = 120.0) -> Judge:
         raise SelectionError(msg)
 
     def ask(question: Question) -> str:
-        told = {"prompt": question.prompt, "first": question.first, "second": question.second}
+        shown = {"prompt": question.prompt, "first": question.first, "second": question.second}
         try:
             done = subprocess.run(  # noqa: S603 - what the user asked to be run
                 words,
-                input=json.dumps(told, ensure_ascii=False).encode(),
+                input=json.dumps(shown, ensure_ascii=False).encode(),
                 capture_output=True,
                 timeout=timeout,
                 check=False,
@@ -243,8 +243,8 @@ def command_judge(command: str, *, timeout: float = 120.0) -> Judge:
             msg = f"the judge {words[0]!r} cannot be asked: {error}"
             raise PluginError(msg) from error
         if done.returncode:
-            said = done.stderr.decode(errors="replace").strip().splitlines()
-            problem = f": {said[-1][:200]}" if said else ""
+            lines = done.stderr.decode(errors="replace").strip().splitlines()
+            problem = f": {lines[-1][:200]}" if lines else ""
             msg = f"the judge {words[0]!r} failed with exit code {done.returncode}{problem}"
             raise PluginError(msg)
         return done.stdout.decode(errors="replace")
@@ -253,24 +253,24 @@ def command_judge(command: str, *, timeout: float = 120.0) -> Judge:
 
 
 def model_judge(generate: Callable[[str], str], criterion: str | None = None) -> Judge:
-    """Let a language model answer.
+    """Judge by a language model.
 
     Parameters
     ----------
     generate
-        Puts a text to the model and returns its reply.
+        Sends a prompt to the model and returns its reply.
     criterion
-        What makes one of the two better, in the judge's words.
+        The question to answer. Default: `CRITERION`.
     """
 
     def ask(question: Question) -> str:
-        return generate(worded(question, criterion or CRITERION))
+        return generate(question_text(question, criterion or CRITERION))
 
     return ask
 
 
-def worded(question: Question, criterion: str) -> str:
-    """Put a question into words for a model."""
+def question_text(question: Question, criterion: str) -> str:
+    """Prompt of a question for a language model."""
     parts = [
         f"[The start of the {which}]\n{text}\n[The end of the {which}]"
         for which, text in (("first, A", question.first), ("second, B", question.second))

@@ -1,4 +1,4 @@
-"""The items that somebody compares: one a line, one a file, or one a row of JSONL."""
+"""Items to be compared: read from the lines of a file, the files of a folder, or JSON rows."""
 
 from __future__ import annotations
 
@@ -12,16 +12,11 @@ from typing import Any, cast
 from evalstats_plugin.errors import DesignError, LogError, few
 
 NAMES = ("name", "id", "model", "item")
-
-
 TEXTS = ("text", "answer", "output", "response", "completion")
-
-
 PROMPTS = ("prompt", "question", "input")
-
-
+"""Fields of a row that may hold the name, the text and the prompt, in order of preference."""
 LONGEST_NAME = 80
-"""Characters of a text that is its own name; a longer one is named by where it stands."""
+"""Most characters of a text that is its own name; a longer one is named by its place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +26,11 @@ class Item:
     name: str
     text: str
     prompt: str | None = None
-    """What it answers, where that is told."""
+    """What the text answers, if known."""
     place: str = ""
-    """Where it was found, for messages."""
+    """Line, row or file of the item, for messages."""
     markdown: bool = False
-    """Whether the text is laid out as Markdown."""
+    """Whether to lay out the text as Markdown."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +41,7 @@ class Items:
     source: str
 
     def __post_init__(self) -> None:
-        """Refuse items that cannot be compared."""
+        """Require at least two items with different names."""
         if len(self.items) < 2:
             found = f"one item ({self.items[0].name})" if self.items else "no items"
             msg = f"{self.source}: {found} found, expected two or more to compare"
@@ -63,17 +58,17 @@ class Items:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Their names, in the order they were given."""
+        """Names in the given order."""
         return tuple(item.name for item in self.items)
 
     @property
     def prompt(self) -> str | None:
-        """The prompt that all items answer; None where there is none, or not one."""
+        """The prompt that all items answer; None if there is none, or several."""
         prompts = {item.prompt for item in self.items}
         return prompts.pop() if len(prompts) == 1 else None
 
     def in_order(self, names: Sequence[str]) -> Items:
-        """Return the items in the order of these names, which must all be there."""
+        """Select the items of these names, which must all exist, in this order."""
         known = {item.name: item for item in self.items}
         if missing := [name for name in names if name not in known]:
             msg = (
@@ -91,15 +86,15 @@ def read_items(path: str | Path, prompt: str | None = None) -> Items:
     ----------
     path
         A text file with one item a line, which is its own name; a folder with one item a file,
-        named by the file; JSONL (or JSON) rows with ``text`` and, if they like, ``name`` and
+        named after the file; JSONL (or JSON) rows with ``text`` and optionally ``name`` and
         ``prompt``; ``-`` for lines from standard input.
     prompt
-        What all items answer; replaces what the rows say.
+        What all items answer; replaces the prompts of the rows.
 
     Raises
     ------
     LogError
-        The file is not there, not UTF-8, or a row cannot be read.
+        The file does not exist, is not UTF-8, or a row cannot be read.
     DesignError
         Fewer than two items, or one item twice.
     """
@@ -116,7 +111,7 @@ def read_items(path: str | Path, prompt: str | None = None) -> Items:
     if prompt is not None:
         found = [replace(item, prompt=prompt) for item in found]
     elif len({item.prompt for item in found}) > 1:
-        # Each stands under its own, as nothing stands above both.
+        # No prompt is common to all, so each item shows its own above the text.
         found = [_under_prompt(item) for item in found]
     return Items(tuple(found), source)
 
@@ -135,7 +130,7 @@ def _file(path: Path) -> list[Item]:
         rows = ((f"line {n}", _json(text, f"{path}, line {n}")) for n, text in lines)
         return [_row(row, place, str(path)) for place, row in rows]
     if path.suffix == ".json":
-        whole = _json(decoded(content, str(path)), str(path))
+        whole = _json(decode(content, str(path)), str(path))
         if isinstance(whole, dict):
             whole = cast("dict[str, Any]", whole).get("items")
         if not isinstance(whole, list):
@@ -151,21 +146,21 @@ def _lines(content: bytes, source: str) -> list[Item]:
 
 
 def _numbered(content: bytes, source: str) -> list[tuple[int, str]]:
-    """Return the lines that are not blank and their numbers, as editors count them."""
-    # Not splitlines: it also breaks at characters that JSON text may hold.
-    lines = enumerate(decoded(content, source).split("\n"), 1)
+    """Numbers and text of the lines that are not blank, as editors count them."""
+    # Not splitlines, which also splits at characters that JSON strings may contain.
+    lines = enumerate(decode(content, source).split("\n"), 1)
     return [(n, text.strip()) for n, text in lines if text.strip()]
 
 
 def _folder(folder: Path) -> list[Item]:
     files = sorted(p for p in folder.iterdir() if p.is_file() and not p.name.startswith("."))
-    # Names without their endings read better, where they stay different.
+    # Names without endings read better, if they remain different.
     stems = {p.stem for p in files}
     short = len(stems) == len(files)
     return [
         Item(
             p.stem if short else p.name,
-            decoded(p.read_bytes(), str(p)),
+            decode(p.read_bytes(), str(p)),
             place=p.name,
             markdown=p.suffix.lower() in (".md", ".markdown"),
         )
@@ -182,7 +177,7 @@ def _json(text: str, where: str) -> Any:
 
 
 def _row(row: Any, place: str, source: str) -> Item:
-    """Read one row: text alone, or an object with text and more."""
+    """Read one row: a text, or an object with a text."""
     if isinstance(row, str):
         return Item(_name(row, place), row, None, place, markdown="\n" in row.strip())
     if not isinstance(row, dict):
@@ -197,31 +192,31 @@ def _row(row: Any, place: str, source: str) -> Item:
         )
         raise LogError(msg)
     name, prompt = _first(fields, NAMES) or _name(text, place), _first(fields, PROMPTS)
-    # What models answer is Markdown more often than not, and one line seldom is.
+    # Answers of models are usually Markdown, but single lines rarely are.
     return Item(name, text, prompt, place, markdown="\n" in text.strip())
 
 
 def _first(fields: Mapping[str, Any], names: Iterable[str]) -> str | None:
-    """Return the first of the fields that is there, as text."""
-    there = [fields[name] for name in names if fields.get(name) is not None]
-    return str(there[0]) if there else None
+    """First of the fields that has a value, as text."""
+    values = [fields[name] for name in names if fields.get(name) is not None]
+    return str(values[0]) if values else None
 
 
 def _name(text: str, place: str) -> str:
-    """Name an item by itself if that fits one line, else by its place and first words."""
+    """Use a short text of one line as the name, else the place and the first words."""
     name = text.strip()
     if name and "\n" not in name and len(name) <= LONGEST_NAME:
         return name
     return f"{place}: {' '.join(name.split())[:40]}".rstrip(": ")
 
 
-def decoded(content: bytes, source: str) -> str:
-    """Decode UTF-8, with or without a byte order mark, or say where it is not.
+def decode(content: bytes, source: str) -> str:
+    """Decode UTF-8, with or without a byte order mark.
 
     Raises
     ------
     LogError
-        Naming the line and the byte.
+        The content is not UTF-8; the message has the line and the byte.
     """
     try:
         return content.decode("utf-8-sig")

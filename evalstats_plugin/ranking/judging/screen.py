@@ -1,8 +1,9 @@
-"""The terminal program of ``rank compare``: two items side by side, one key an answer."""
-# PART lines - Items and rankings laid out as lines of a terminal, off the thread that draws them.
-# PART panels - The parts of the screen that scroll: two items, and the ranking so far.
-# PART result_screen - What a judge sees at the end: the ranking in numbers, and where the answers are.
-# PART style - How the terminal program is laid out, in Textual's CSS.
+"""Terminal app of ``rank compare``: two items side by side, one key per answer (Textual).
+
+* `JudgingApp`: the questions; `ResultScreen`: the final ranking
+* `Lines`, `Side`, `RankingPanel`: scrolling widgets that draw lines prepared off the UI thread
+* `item_lines`, `ranking_lines`, `result_table`, `progress_line`: text and lines that are shown
+"""
 
 from __future__ import annotations
 
@@ -28,32 +29,22 @@ from textual.widgets import Footer, Static
 from evalstats_plugin.errors import EvalStatsError
 from evalstats_plugin.ranking.judging.items import Item, Items
 from evalstats_plugin.ranking.judging.session import Answer, Session
-from evalstats_plugin.ranking.judging.standing import Goal, Ranking, Standing
+from evalstats_plugin.ranking.judging.standing import Goal, InterimRanking, Standing
 
 Pair = tuple[int, int]
-
-
 WIDE = 110
-"""Columns from which on the ranking stands beside the items."""
-
-
+"""Least width, in columns, at which the ranking is beside the items."""
 SHORT = 120
-"""Characters of an item that needs no room to be read."""
-
-
+"""Most characters of a short item."""
 LONGEST_MARKDOWN = 100_000
-"""Characters laid out as Markdown in a second or so; what is longer is shown as plain text."""
-
-
+"""Most characters laid out as Markdown, in about a second; longer text is shown as it is."""
 LEAST_BAR = 8
-"""Columns under which an interval is not drawn."""
-
+"""Least width of an interval's bar, in columns."""
 
 _VISIBLE = {code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"} | dict.fromkeys(
     (*range(0x7F, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A)), 0xFFFD
 )
-"""Characters that move the cursor or turn the direction of text, to signs for them."""
-
+"""Visible signs for characters that move the cursor or change the direction of text."""
 
 CSS = """
 * { scrollbar-size-vertical: 1; }
@@ -69,7 +60,7 @@ Side.-chosen { border: heavy $success; background: $success 10%; }
 #ranking { height: 8; padding: 0 1; border: round $secondary; border-title-color: $text-muted; }
 #progress { height: 1; padding: 0 1; }
 
-/* Items of a few words: they stand in the middle, and the ranking gets the room. */
+/* Short items are centred, and the ranking gets the space. */
 Screen.-short #question { height: auto; }
 Screen.-short #pair { height: 7; }
 Screen.-short #ranking { height: 1fr; }
@@ -85,7 +76,7 @@ Screen.-wide.-long #ranking { width: 46; height: 1fr; }
 
 
 class JudgingApp(App[None]):
-    """Asks one judge until they have enough; every answer is saved before the next is asked."""
+    """Asks one judge for comparisons; every answer is saved before the next question."""
 
     CSS = CSS
     ENABLE_COMMAND_PALETTE = False
@@ -114,10 +105,10 @@ class JudgingApp(App[None]):
         self.goal = goal or Goal()
         self.standing = Standing(len(session.names), session.prior_variance, seed=seed)
         self.pair: Pair | None = None
-        """Places of the items shown left and right; None while an answer is worked on."""
-        self.ranking: Ranking | None = None
-        self._told = False
-        # One thread: the posterior is never changed by two at once, nor on the UI's thread.
+        """Indices of the items shown left and right; None while an answer is processed."""
+        self.ranking: InterimRanking | None = None
+        self._notified = False
+        # One thread, so that the posterior is updated sequentially and off the UI thread.
         self._work = ThreadPoolExecutor(1, thread_name_prefix="ranking")
 
     def compose(self) -> ComposeResult:
@@ -126,7 +117,7 @@ class JudgingApp(App[None]):
         with Container(id="body"):
             with Vertical(id="question"):
                 with VerticalScroll(id="prompt", can_focus=False):
-                    yield Static(shown(self.items.prompt or ""), markup=False)
+                    yield Static(visible(self.items.prompt or ""), markup=False)
                 with Horizontal(id="pair"):
                     yield Side(id="left")
                     yield Side(id="right")
@@ -135,8 +126,8 @@ class JudgingApp(App[None]):
         yield Footer(compact=True, show_command_palette=False)
 
     async def on_mount(self) -> None:
-        """Ask for the first pair, going on from what the file holds."""
-        short = _are_short(self.items)
+        """Show the first pair, continuing from the answers in the file."""
+        short = all(len(i.text) <= SHORT and "\n" not in i.text for i in self.items.items)
         self.screen.add_class("-short" if short else "-long")
         for side in self.query(Side):
             side.in_the_middle = short
@@ -146,11 +137,11 @@ class JudgingApp(App[None]):
         self.query_one("#ranking", RankingPanel).border_title = "Ranking so far"
         for note in self.session.notes:
             self.notify(note, severity="warning", timeout=20, markup=False)
-        self._tell("opened")
+        self._show_state("opened")
         self.run_worker(self._ask(), exclusive=True)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Answer only while the questions are shown, not behind the result."""
+        """Disable actions on questions while the result covers them."""
         own = action in ("answer", "skip", "undo", "toggle_ranking", "scroll_items", "finish")
         return super().check_action(action, parameters) and not (own and self._is_covered())
 
@@ -158,44 +149,44 @@ class JudgingApp(App[None]):
         return len(self.screen_stack) > 1
 
     def on_unmount(self) -> None:
-        """Leave what is still being worked out."""
+        """Cancel pending work."""
         self._work.shutdown(wait=False, cancel_futures=True)
 
     def on_resize(self) -> None:
-        """Draw what depends on the width again, once it is known."""
+        """Redraw the ranking, once the new width is known."""
         self.call_after_refresh(self._draw_ranking)
 
     def action_answer(self, outcome: float) -> None:
-        """Take the pair shown as decided."""
+        """Answer the pair shown."""
         self._answered(outcome)
 
     def action_skip(self) -> None:
-        """Take the pair shown as one this judge does not decide."""
+        """Skip the pair shown."""
         self._answered(None)
 
     def action_undo(self) -> None:
-        """Take back the last answer and show its pair again."""
+        """Undo the last answer and show its pair again."""
         if self.pair is not None:
             shown_now, self.pair = self.pair, None
             self.run_worker(self._undo(shown_now), exclusive=True)
 
     def action_toggle_ranking(self) -> None:
-        """Show or hide the ranking, which may sway a judge."""
+        """Show or hide the ranking, which may influence a judge."""
         panel = self.query_one("#ranking")
         panel.display = not panel.display
         self.call_after_refresh(self._draw_ranking)
 
     def action_scroll_items(self, lines: int) -> None:
-        """Scroll both items alike."""
+        """Scroll both items together."""
         for side in self.query(Side):
             side.scroll_relative(y=lines, animate=False)
 
     def action_finish(self) -> None:
-        """Show the result; from there back to the questions, or out."""
+        """Show the result, from which one can return to the questions or quit."""
         self.push_screen(ResultScreen())
 
     def _answered(self, outcome: float | None) -> None:
-        # Keys that come before the next pair is shown were not meant for it.
+        # Ignore keys until the next pair is shown.
         if self.pair is None:
             return
         pair, self.pair = self.pair, None
@@ -203,39 +194,39 @@ class JudgingApp(App[None]):
             ("#left", outcome),
             ("#right", None if outcome is None else 1 - outcome),
         ):
-            # Of a tie both light up.
+            # For a tie, both are highlighted.
             self.query_one(side).set_class(share is not None and share >= 0.5, "-chosen")
         self.run_worker(self._keep(pair, outcome), exclusive=True)
 
     async def _keep(self, pair: Pair, outcome: float | None) -> None:
         """Save an answer, then ask for the next."""
-        self._tell("saving…")
+        self._show_state("saving…")
         try:
             await asyncio.to_thread(self.session.answer, *pair, outcome)
         except EvalStatsError as error:
-            self._tell("NOT SAVED")
+            self._show_state("NOT SAVED")
             self.notify(f"not saved: {error}", severity="error", timeout=20, markup=False)
             await self._show_pair(pair)
             return
-        self._tell("saved")
+        self._show_state("saved")
         await self._ask()
 
     async def _undo(self, shown_now: Pair) -> None:
         try:
             answer = await asyncio.to_thread(self.session.undo)
         except EvalStatsError as error:
-            self._tell("NOT SAVED")
+            self._show_state("NOT SAVED")
             self.notify(f"not undone: {error}", severity="error", timeout=20, markup=False)
             answer = None
         if answer is None:
             self.notify("nothing to undo", markup=False)
             await self._show_pair(shown_now)
             return
-        self._tell("saved")
+        self._show_state("saved")
         await self._ask(answer)
 
     async def _ask(self, again: Answer | None = None) -> None:
-        """Bring the posterior up to date and show the next pair, or one that was undone."""
+        """Update the posterior and show the next pair, or one that was undone."""
         loop = asyncio.get_running_loop()
         given, skipped = self.session.given, self.session.skipped
         pair = await loop.run_in_executor(self._work, self._next, given, skipped, again)
@@ -263,7 +254,7 @@ class JudgingApp(App[None]):
         self.pair = pair
 
     async def _draw_ranking(self) -> None:
-        """Draw the ranking and how far the goal is reached."""
+        """Draw the ranking and the progress to the goal."""
         if self.ranking is None or self._is_covered():
             return
         panel = self.query_one("#ranking", RankingPanel)
@@ -271,162 +262,66 @@ class JudgingApp(App[None]):
         reached = self.ranking.certainty(self.goal.name)
         bar = self.query_one("#progress", Static)
         bar.update(progress_line(reached, self.goal.wanted, self.goal.words, bar.size.width - 2))
-        if reached >= self.goal.wanted and not self._told:
-            self._told = True
+        if reached >= self.goal.wanted and not self._notified:
+            self._notified = True
             self.notify("the certainty asked for is reached: q shows the result", timeout=10)
 
-    def _tell(self, state: str) -> None:
-        """Say in the first line what is on disk."""
+    def _show_state(self, state: str) -> None:
+        """Show in the first line how many answers there are, and whether they are saved."""
         ties = sum(answer.outcome == 0.5 for answer in self.session.given)
-        said = counted(len(self.session.given), "answer")
-        said += f", {counted(ties, 'tie')}" if ties else ""
-        said += f", {len(self.session.skipped)} skipped" if self.session.skipped else ""
+        counts = count_of(len(self.session.given), "answer")
+        counts += f", {count_of(ties, 'tie')}" if ties else ""
+        counts += f", {len(self.session.skipped)} skipped" if self.session.skipped else ""
         judge = f"{self.session.judge} · " if self.session.judge else ""
         style = "bold red" if state.isupper() else "dim"
-        top = Text(f"{judge}{said} · ", no_wrap=True)
+        top = Text(f"{judge}{counts} · ", no_wrap=True)
         top.append(state, style)
         top.append(f" {self.session.path.name}", "dim")
         self.query_one("#top", Static).update(top)
 
 
-def _are_short(items: Items) -> bool:
-    """Whether all items are of a few words, and need little room."""
-    return all(len(item.text) <= SHORT and "\n" not in item.text for item in items.items)
+class ResultScreen(Screen[None]):
+    """Current result, from which one can return to the questions."""
 
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("q,enter", "app.quit", "Quit", key_display="q"),
+        Binding("b,escape", "app.pop_screen", "Back to the questions", key_display="b"),
+    ]
 
-def shown(text: str) -> str:
-    """Return text with control characters made visible.
+    def compose(self) -> ComposeResult:
+        """Lay out the table and a line about the file."""
+        yield Static(id="top", markup=False)
+        with VerticalScroll(id="result", can_focus=True):
+            yield Static(id="table", markup=False)
+        yield Static(id="closing", markup=False)
+        yield Footer(compact=True, show_command_palette=False)
 
-    >>> shown("a" + chr(27) + "[31m")
-    'a␛[31m'
-    """
-    return text.replace("\r\n", "\n").translate(_VISIBLE)
-
-
-class _LeftHeading(Heading):
-    """A heading as the eye looks for it, at the left."""
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        self.text.stylize("bold underline" if self.tag in ("h1", "h2") else "bold")
-        yield self.text
-
-
-class _Markdown(Markdown):
-    elements: ClassVar = {**Markdown.elements, "heading_open": _LeftHeading}
-
-
-def item_lines(item: Item, width: int, height: int, *, in_the_middle: bool) -> list[Strip]:
-    """Lay out one item for so many columns; a short one stands in the middle of the rows."""
-    text = shown(item.text)
-    if item.markdown and len(text) <= LONGEST_MARKDOWN:
-        return _strips(_Markdown(text, hyperlinks=False), width)
-    if not text.strip():
-        return _strips(Text("(empty)", style="dim italic"), width)
-    if not in_the_middle:
-        return _strips(Text(text), width)
-    lines = _strips(Text(text, style="bold", justify="center"), width)
-    return [Strip([])] * ((height - len(lines)) // 2) + lines
-
-
-def _strips(content: RenderableType, width: int) -> list[Strip]:
-    console = Console(
-        width=max(1, width), file=StringIO(), force_terminal=True, color_system="truecolor"
-    )
-    return [Strip(line) for line in console.render_lines(content, pad=False)]
-
-
-def ranking_lines(
-    ranking: Ranking, names: tuple[str, ...], width: int, marked: Sequence[int] = ()
-) -> list[Strip]:
-    """Lay out a ranking for so many columns, with bars for the intervals where there is room.
-
-    Parameters
-    ----------
-    marked
-        Places of items to be set off: those that are being compared.
-    """
-    digits = len(str(len(names)))
-    longest = max(Text(shown(name)).cell_len for name in names)
-    rest = width - digits - 7
-    bar = min(40, rest - 1 - min(longest, max(12, rest // 2)))
-    bar = bar if bar >= LEAST_BAR else -1
-    name_width = max(4, min(longest, rest - bar - 1))
-    scale = "worse".ljust(max(0, bar - 6)) + "better" if bar >= 16 else ""
-    head = f"{'':{digits}} {'item':{name_width}.{name_width}} {scale:{max(bar + 1, 0)}} best"
-    lines = [Text(head, style="dim")]
-    for rank, k in enumerate(ranking.order.tolist(), 1):
-        name = Text(shown(names[int(k)]).replace("\n", " "), style="bold" if k in marked else "")
-        name.truncate(name_width, overflow="ellipsis", pad=True)
-        parts = [Text(f"{rank:{digits}} ", style="dim"), name, Text(" ")]
-        if bar > 0:
-            parts += [interval_bar(ranking, k, bar), Text(" ")]
-        lines.append(Text.assemble(*parts, f"{chance(float(ranking.prob_best[k])):>5}"))
-    return _strips(Text("\n").join(lines), max(width, 16))
-
-
-def interval_bar(ranking: Ranking, place: int, width: int) -> Text:
-    """Draw one interval on the scale of all, with a dot at the rating."""
-    least, most = float(ranking.low.min()), float(ranking.high.max())
-    step = (width - 1) / max(most - least, 1e-9)
-    ends = (ranking.low[place], ranking.rating[place], ranking.high[place])
-    start, dot, end = (round((float(value) - least) * step) for value in ends)
-    bar = Text.assemble(
-        " " * start,
-        ("─" * (dot - start), "dim"),
-        ("●", "bold green"),
-        ("─" * (end - dot), "dim"),
-    )
-    bar.truncate(width, pad=True)
-    return bar
-
-
-def chance(probability: float) -> str:
-    """Write a probability as people say it.
-
-    >>> chance(0.97), chance(0.999), chance(0.001)
-    ('97 %', '>99 %', '<1 %')
-    """
-    if probability > 0.99:
-        return ">99 %"
-    return "<1 %" if probability < 0.01 else f"{100 * probability:.0f} %"
-
-
-def counted(n: int, what: str) -> str:
-    """Write a number of things.
-
-    >>> counted(1, "answer"), counted(2, "answer")
-    ('1 answer', '2 answers')
-    """
-    return f"{n} {what}" if n == 1 else f"{n} {what}s"
-
-
-def progress_line(reached: float, wanted: float, what: str, width: int) -> Text:
-    """Draw how far a certainty of ``what`` is reached."""
-    words = f"{what} {chance(reached)} of {100 * wanted:g} %"
-    room = max(4, width - len(words) - 2)
-    done = round(room * min(1.0, reached / wanted))
-    colour = "green" if reached >= wanted else "yellow"
-    return Text.assemble(
-        (words, "bold" if reached >= wanted else ""),
-        "  ",
-        ("━" * done, colour),
-        ("━" * (room - done), "dim"),
-    )
+    def on_mount(self) -> None:
+        """Fill in the current ranking."""
+        judging = cast("JudgingApp", self.app)  # pyright: ignore[reportUnknownMemberType] - any app's type
+        session, ranking = judging.session, judging.ranking
+        count = f"{count_of(len(session.given), 'answer')} on {len(session.names)} items"
+        self.query_one("#top", Static).update(Text(f"Result · {count}", style="bold"))
+        if ranking is not None:
+            table = result_table(ranking, session.names)
+            self.query_one("#table", Static).update(table)
+        saved = f"Saved in {session.path}" if session.given else "No answers, nothing saved"
+        self.query_one("#closing", Static).update(Text(saved, style="dim"))
 
 
 class Lines(ScrollView, can_focus=False):
-    """Lines laid out before, of which those in sight are drawn; it never takes the keys."""
+    """Scrolling view of prepared lines; it never takes the keyboard focus."""
 
     lines: Sequence[Strip] = ()
 
     def draw_lines(self, lines: Sequence[Strip]) -> None:
-        """Show these from now on."""
+        """Replace the lines."""
         self.lines = lines
         self.virtual_size = Size(self.scrollable_content_region.width, len(lines))
         self.refresh()
 
     def render_line(self, y: int) -> Strip:
-        """Draw one line in sight."""
+        """Draw one visible line."""
         at = y + self.scroll_offset.y
         width = self.scrollable_content_region.width
         line = self.lines[at] if at < len(self.lines) else Strip.blank(width)
@@ -462,44 +357,117 @@ class Side(Lines, can_focus=False):
 class RankingPanel(Lines, can_focus=False):
     """The items from the best down, with intervals."""
 
-    async def show(self, ranking: Ranking, names: tuple[str, ...], marked: Sequence[int]) -> None:
-        """Show the ranking as wide as there is room."""
+    async def show(
+        self, ranking: InterimRanking, names: tuple[str, ...], marked: Sequence[int]
+    ) -> None:
+        """Show the ranking in the available width."""
         width = self.scrollable_content_region.width - 1
         lines = await asyncio.to_thread(ranking_lines, ranking, names, width, marked)
         self.draw_lines(lines)
 
 
-class ResultScreen(Screen[None]):
-    """The result so far; the questions are still there."""
+def visible(text: str) -> str:
+    """Make control characters visible.
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("q,enter", "app.quit", "Quit", key_display="q"),
-        Binding("b,escape", "app.pop_screen", "Back to the questions", key_display="b"),
-    ]
-
-    def compose(self) -> ComposeResult:
-        """Lay out the table, and a line on the file."""
-        yield Static(id="top", markup=False)
-        with VerticalScroll(id="result", can_focus=True):
-            yield Static(id="table", markup=False)
-        yield Static(id="closing", markup=False)
-        yield Footer(compact=True, show_command_palette=False)
-
-    def on_mount(self) -> None:
-        """Fill in what is known."""
-        judging = cast("JudgingApp", self.app)  # pyright: ignore[reportUnknownMemberType] - any app's type
-        session, ranking = judging.session, judging.ranking
-        count = f"{counted(len(session.given), 'answer')} on {len(session.names)} items"
-        self.query_one("#top", Static).update(Text(f"Result · {count}", style="bold"))
-        if ranking is not None:
-            table = result_table(ranking, session.names)
-            self.query_one("#table", Static).update(table)
-        saved = f"Saved in {session.path}" if session.given else "No answers, nothing saved"
-        self.query_one("#closing", Static).update(Text(saved, style="dim"))
+    >>> visible("a" + chr(27) + "[31m")
+    'a␛[31m'
+    """
+    return text.replace("\r\n", "\n").translate(_VISIBLE)
 
 
-def result_table(ranking: Ranking, names: tuple[str, ...]) -> Table:
-    """Lay out ratings, intervals and ranks."""
+def item_lines(item: Item, width: int, height: int, *, in_the_middle: bool) -> list[Strip]:
+    """Lay out one item for a width in columns; short items are centred in the rows."""
+    text = visible(item.text)
+    if item.markdown and len(text) <= LONGEST_MARKDOWN:
+        return _strips(_Markdown(text, hyperlinks=False), width)
+    if not text.strip():
+        return _strips(Text("(empty)", style="dim italic"), width)
+    if not in_the_middle:
+        return _strips(Text(text), width)
+    lines = _strips(Text(text, style="bold", justify="center"), width)
+    return [Strip([])] * ((height - len(lines)) // 2) + lines
+
+
+class _LeftHeading(Heading):
+    """A left-aligned heading."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        self.text.stylize("bold underline" if self.tag in ("h1", "h2") else "bold")
+        yield self.text
+
+
+class _Markdown(Markdown):
+    elements: ClassVar = {**Markdown.elements, "heading_open": _LeftHeading}
+
+
+def _strips(content: RenderableType, width: int) -> list[Strip]:
+    console = Console(
+        width=max(1, width), file=StringIO(), force_terminal=True, color_system="truecolor"
+    )
+    return [Strip(line) for line in console.render_lines(content, pad=False)]
+
+
+def ranking_lines(
+    ranking: InterimRanking, names: tuple[str, ...], width: int, marked: Sequence[int] = ()
+) -> list[Strip]:
+    """Lay out a ranking for a width in columns, with bars for the intervals if there is space.
+
+    Parameters
+    ----------
+    marked
+        Indices of items to highlight: those that are being compared.
+    """
+    digits = len(str(len(names)))
+    longest = max(Text(visible(name)).cell_len for name in names)
+    rest = width - digits - 7
+    bar = min(40, rest - 1 - min(longest, max(12, rest // 2)))
+    bar = bar if bar >= LEAST_BAR else -1
+    name_width = max(4, min(longest, rest - bar - 1))
+    scale = "worse".ljust(max(0, bar - 6)) + "better" if bar >= 16 else ""
+    head = f"{'':{digits}} {'item':{name_width}.{name_width}} {scale:{max(bar + 1, 0)}} best"
+    lines = [Text(head, style="dim")]
+    for rank, k in enumerate(ranking.order.tolist(), 1):
+        name = Text(visible(names[int(k)]).replace("\n", " "), style="bold" if k in marked else "")
+        name.truncate(name_width, overflow="ellipsis", pad=True)
+        parts = [Text(f"{rank:{digits}} ", style="dim"), name, Text(" ")]
+        if bar > 0:
+            parts += [interval_bar(ranking, k, bar), Text(" ")]
+        lines.append(Text.assemble(*parts, f"{format_probability(float(ranking.prob_best[k])):>5}"))
+    return _strips(Text("\n").join(lines), max(width, 16))
+
+
+def interval_bar(ranking: InterimRanking, place: int, width: int) -> Text:
+    """Draw one interval on a common scale, with a dot at the rating."""
+    least, most = float(ranking.low.min()), float(ranking.high.max())
+    step = (width - 1) / max(most - least, 1e-9)
+    ends = (ranking.low[place], ranking.rating[place], ranking.high[place])
+    start, dot, end = (round((float(value) - least) * step) for value in ends)
+    bar = Text.assemble(
+        " " * start,
+        ("─" * (dot - start), "dim"),
+        ("●", "bold green"),
+        ("─" * (end - dot), "dim"),
+    )
+    bar.truncate(width, pad=True)
+    return bar
+
+
+def progress_line(reached: float, wanted: float, what: str, width: int) -> Text:
+    """Draw a progress bar of the certainty of ``what``."""
+    words = f"{what} {format_probability(reached)} of {100 * wanted:g} %"
+    room = max(4, width - len(words) - 2)
+    done = round(room * min(1.0, reached / wanted))
+    colour = "green" if reached >= wanted else "yellow"
+    return Text.assemble(
+        (words, "bold" if reached >= wanted else ""),
+        "  ",
+        ("━" * done, colour),
+        ("━" * (room - done), "dim"),
+    )
+
+
+def result_table(ranking: InterimRanking, names: tuple[str, ...]) -> Table:
+    """Table of ratings, intervals and ranks."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("", justify="right")
     table.add_column("item", overflow="fold", min_width=10)
@@ -511,10 +479,30 @@ def result_table(ranking: Ranking, names: tuple[str, ...]) -> Table:
     for place, k in enumerate(ranking.order, 1):
         table.add_row(
             Text(str(place), style="dim"),
-            Text(shown(names[int(k)]).replace("\n", " ")),
+            Text(visible(names[int(k)]).replace("\n", " ")),
             f"{ranking.rating[k]:+.2f}",
             f"{ranking.low[k]:+.2f} to {ranking.high[k]:+.2f}",
             f"{ranking.expected_rank[k]:.1f}",
-            chance(float(ranking.prob_best[k])),
+            format_probability(float(ranking.prob_best[k])),
         )
     return table
+
+
+def format_probability(probability: float) -> str:
+    """Format a probability in per cent, without 0 % and 100 %.
+
+    >>> [format_probability(p) for p in (0.97, 0.999, 0.001)]
+    ['97 %', '>99 %', '<1 %']
+    """
+    if probability > 0.99:
+        return ">99 %"
+    return "<1 %" if probability < 0.01 else f"{100 * probability:.0f} %"
+
+
+def count_of(n: int, what: str) -> str:
+    """Format a number with a noun in the singular or plural.
+
+    >>> count_of(1, "answer"), count_of(2, "answer")
+    ('1 answer', '2 answers')
+    """
+    return f"{n} {what}" if n == 1 else f"{n} {what}s"

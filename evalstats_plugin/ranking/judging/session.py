@@ -1,5 +1,8 @@
-"""A judge's work on one set of items: every answer is on disk before the next is asked."""
-# PART answers - A judge's answers as JSON: Fullrank's file, with more told about each answer.
+"""Judging sessions: a judge's answers on one set of items, saved one by one in a file.
+
+`Session` adds and undoes answers; `Answers` are the content of the file, in Fullrank's format with
+additions: skipped and undone answers, judges and times. Broken files are read up to the break.
+"""
 
 from __future__ import annotations
 
@@ -15,19 +18,19 @@ from typing import Any, cast
 
 from evalstats_plugin.errors import DesignError, LogError, SelectionError, few, no_such
 from evalstats_plugin.ranking.contests.contests import Contests
-from evalstats_plugin.ranking.contests.files import of_fullrank
-from evalstats_plugin.ranking.judging.items import decoded
-from evalstats_plugin.runtime.files import Revision, alone, revision, write_bytes
+from evalstats_plugin.ranking.contests.files import contests_from_fullrank
+from evalstats_plugin.ranking.judging.items import decode
+from evalstats_plugin.runtime.files import Revision, locked, revision, write_bytes
 
 _KEYS = ("winner", "loser", "first", "second", "tie", "outcome", "judge", "time")
 
 
 class Session:
-    """The answers in one file, and what a judge does to them.
+    """Answers in one file, to which one judge adds.
 
-    Each change is written to the file as a whole (`evalstats_plugin.runtime.files`), so that whoever is
-    killed loses the answer being written at most. Before each change the file is read again if
-    somebody else wrote to it: several judges may share one.
+    Each change rewrites the file atomically (`evalstats_plugin.runtime.files`), so that a killed
+    process loses at most the answer being written. Before each change the file is read again if
+    another process wrote to it: several judges may share a file.
     """
 
     def __init__(
@@ -52,26 +55,26 @@ class Session:
         judge: str | None = None,
         prior_variance: float | None = None,
     ) -> Session:
-        """Take up the file, or start one on items of these names.
+        """Open an existing file, or start one on items of these names.
 
         Parameters
         ----------
         names
-            Items to be compared, in any order; those that the file does not know are added to it.
+            Items to be compared, in any order; new ones are added to an existing file.
         judge
-            Who answers from now on.
+            Name of the judge who answers from now on.
         prior_variance
-            Of the items' ratings; of a new file 1 unless told, of one that is there as it says.
+            Prior variance of the items' ratings. Default: the file's, or 1 for a new file.
 
         Raises
         ------
         LogError
-            There is no file and no names; or it cannot be read.
+            There is no file and no names are given; or the file cannot be read.
         DesignError
             The file holds items that are not among the names.
         """
         where = Path(path)
-        # Before it is read: who writes meanwhile is to be noticed.
+        # Taken before reading, so that a write in between is noticed.
         seen = revision(where)
         if seen is None:
             if names is None:
@@ -90,46 +93,46 @@ class Session:
 
     @property
     def answers(self) -> Answers:
-        """All that the file holds."""
+        """Content of the file."""
         return self._answers
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The items; answers speak of places in this list."""
+        """Names of the items; answers refer to indices into this list."""
         return self._answers.names
 
     @property
     def prior_variance(self) -> float:
-        """Of the items' ratings before any answer."""
+        """Prior variance of the items' ratings."""
         return self._answers.prior_variance
 
     @property
     def given(self) -> tuple[Answer, ...]:
-        """Answers in force, oldest first."""
+        """Answers that count, oldest first."""
         return tuple(self._answers.given)
 
     @property
     def skipped(self) -> tuple[Answer, ...]:
-        """Pairs that a judge did not want to decide."""
+        """Pairs that a judge did not decide."""
         return tuple(self._answers.skipped)
 
     @property
     def undone(self) -> tuple[Answer, ...]:
-        """Answers taken back."""
+        """Answers that were undone."""
         return tuple(self._answers.undone)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What went wrong when the file was read."""
+        """Problems found when the file was read."""
         return self._answers.notes
 
     def place(self, name: str) -> int:
-        """Return the place of an item by its name.
+        """Return the index of an item by its name.
 
         Raises
         ------
         SelectionError
-            No item is called so; the closest names are given.
+            No item of this name; the message suggests the closest.
         """
         if name not in self.names:
             raise SelectionError(no_such("item", name, self.names, few(self.names)))
@@ -138,19 +141,26 @@ class Session:
     def answer(
         self, first: int, second: int, outcome: float | None, *, placed: bool = True
     ) -> None:
-        """Keep what the judge said of two items: 1 for the first, 0, ½ for a tie, None to skip.
+        """Save an answer on two items.
+
+        Parameters
+        ----------
+        outcome
+            1 if the first is better, 0 if the second is, ½ for a tie, None to skip the pair.
+        placed
+            Whether ``first`` was really shown first.
 
         Raises
         ------
         DesignError
-            Both are one item.
+            Both are the same item.
         WriteError
-            It could not be written, and does not count.
+            The answer could not be written, and does not count.
         """
         if first == second:
             msg = f"a comparison of {self.names[first]!r} with itself found, expected two items"
             raise DesignError(msg)
-        said = Answer(
+        new = Answer(
             first=first,
             second=second,
             outcome=outcome,
@@ -159,45 +169,45 @@ class Session:
             placed=placed,
         )
         with self._changing() as answers:
-            (answers.skipped if outcome is None else answers.given).append(said)
+            (answers.skipped if outcome is None else answers.given).append(new)
 
     def undo(self) -> Answer | None:
-        """Take back this judge's last answer or skip, and say which; None if there is none left."""
+        """Undo this judge's last answer or skip, and return it; None if none is left."""
         mine = [a for a in (*self.given, *self.skipped) if a.judge == self.judge]
         if not mine:
             return None
-        # Of answers without a time, those further on in the file are the later.
+        # Answers without a time count as given in the order of the file.
         last = max(reversed(mine), key=lambda answer: answer.time or "")
         with self._changing() as answers:
-            for said in (answers.given, answers.skipped):
-                if last in said:
-                    del said[len(said) - 1 - said[::-1].index(last)]
+            for kept in (answers.given, answers.skipped):
+                if last in kept:
+                    del kept[len(kept) - 1 - kept[::-1].index(last)]
                     break
             answers.undone.append(last)
         return last
 
     def save(self) -> None:
-        """Write the file as it stands, even without answers."""
+        """Write the file, even without answers."""
         with self._changing():
             pass
 
     def contests(self) -> Contests:
-        """Return the answers in force as what rankings are fitted to.
+        """Return the answers that count as contests.
 
         Raises
         ------
         DesignError
-            There are none yet.
+            There are no answers yet.
         """
-        found = of_fullrank(as_value(self._answers), str(self.path)).contests
+        found = contests_from_fullrank(as_value(self._answers), str(self.path))
         return replace(found, notes=(*self.notes, *found.notes))
 
     @contextmanager
     def _changing(self) -> Generator[Answers]:
-        """Give the newest answers to be changed, and write them; on failure nothing changed."""
+        """Yield the newest answers to be changed, and write them; on failure nothing changes."""
         folder = self.path.resolve().parent
         folder.mkdir(parents=True, exist_ok=True)
-        with alone(folder):
+        with locked(folder):
             if self.path.exists() and revision(self.path) != self._seen:
                 self._take_over(_read(self.path))
             before = replace(
@@ -216,7 +226,7 @@ class Session:
             self._seen = revision(self.path)
 
     def _take_over(self, newer: Answers) -> None:
-        """Go on from what somebody else wrote; our places in the list of items must hold there."""
+        """Continue from another process's file, in which our item indices must still be valid."""
         both = min(len(newer.names), len(self.names))
         if newer.names[:both] != self.names[:both]:
             msg = f"{self.path} was replaced by one on other items: nothing was written to it"
@@ -226,7 +236,7 @@ class Session:
         self._answers = newer
 
     def _keep_broken(self) -> None:
-        """Put a broken file aside before it is replaced by what could be read of it."""
+        """Copy a broken file aside before it is overwritten with its readable part."""
         if not self.notes or not self.path.exists():
             return
         aside = self.path.with_name(f"{self.path.name}.broken")
@@ -235,16 +245,62 @@ class Session:
         self._answers.notes = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """Answer of a judge on two items, by their indices into a list of names."""
+
+    first: int
+    """The item shown first or left."""
+    second: int
+    outcome: float | None
+    """1 if the first is better, 0 if the second is, ½ for a tie; None if not decided."""
+    judge: str | None = None
+    time: str | None = None
+    """Time in ISO 8601 with the offset from UTC."""
+    placed: bool = True
+    """Whether it is known which was shown first; Fullrank does not record it."""
+    more: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Other fields in the file, such as a weight, which are kept unchanged."""
+
+    @property
+    def share(self) -> float:
+        """Outcome of a decided answer; ½ if not decided."""
+        return 0.5 if self.outcome is None else self.outcome
+
+    @property
+    def weight(self) -> float:
+        """Weight of the answer, 1 by default."""
+        return float(self.more.get("weight", 1.0))
+
+    @property
+    def pair(self) -> frozenset[int]:
+        """Both items, in either order."""
+        return frozenset((self.first, self.second))
+
+
+@dataclass(kw_only=True)
+class Answers:
+    """Content of a file of comparisons."""
+
+    names: tuple[str, ...]
+    prior_variance: float = 1.0
+    given: list[Answer] = field(default_factory=list[Answer])
+    """Answers that count, oldest first."""
+    skipped: list[Answer] = field(default_factory=list[Answer])
+    undone: list[Answer] = field(default_factory=list[Answer])
+    notes: tuple[str, ...] = ()
+
+
 def _read(path: Path) -> Answers:
     try:
-        return parse(decoded(path.read_bytes(), str(path)), str(path))
+        return parse(decode(path.read_bytes(), str(path)), str(path))
     except OSError as error:
         msg = f"{path} cannot be read: {error.strerror or error}"
         raise LogError(msg) from error
 
 
 def _check_names(path: Path, answers: Answers, names: Sequence[str]) -> None:
-    """Refuse items that lack some of the file's: nobody could be shown those."""
+    """Require that the file's items are among the names, as others could not be shown."""
     if gone := [name for name in answers.names if name not in set(names)]:
         msg = (
             f"{path} holds {len(gone)} items that are not among those given ({few(gone)}): pass "
@@ -253,130 +309,39 @@ def _check_names(path: Path, answers: Answers, names: Sequence[str]) -> None:
         raise DesignError(msg)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """What a judge said of two items as they were shown: places in a list of names."""
-
-    first: int
-    """The one shown first or left."""
-    second: int
-    outcome: float | None
-    """1 where the first is better, 0 where the second is, ½ for a tie; None: not decided."""
-    judge: str | None = None
-    time: str | None = None
-    """When, ISO 8601 with the offset from UTC."""
-    placed: bool = True
-    """Whether it is known which was shown first; Fullrank does not keep it."""
-    more: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """What else the file tells about it, such as a weight: kept as it is."""
-
-    @property
-    def share(self) -> float:
-        """Return the outcome of one that was decided."""
-        return 0.5 if self.outcome is None else self.outcome
-
-    @property
-    def weight(self) -> float:
-        """Return how often it counts."""
-        return float(self.more.get("weight", 1.0))
-
-    @property
-    def pair(self) -> frozenset[int]:
-        """Return both, however they were shown."""
-        return frozenset((self.first, self.second))
-
-
-@dataclass(kw_only=True)
-class Answers:
-    """All that a file of comparisons holds."""
-
-    names: tuple[str, ...]
-    prior_variance: float = 1.0
-    given: list[Answer] = field(default_factory=list[Answer])
-    """Answers in force, oldest first."""
-    skipped: list[Answer] = field(default_factory=list[Answer])
-    undone: list[Answer] = field(default_factory=list[Answer])
-    """What was said and taken back."""
-    notes: tuple[str, ...] = ()
-
-
 def answers_of(contests: Contests, prior_variance: float) -> Answers:
-    """Take over what a file of another kind tells, to ask for more."""
-    c = contests
-    columns = (c.first, c.second, c.outcome, c.weight)
+    """Convert contests from a file in another format, so that a session can continue them."""
+    columns = (contests.first, contests.second, contests.outcome, contests.weight)
     given = [
-        Answer(first=i, second=j, outcome=y, placed=c.ordered, more={"weight": w})
+        Answer(first=i, second=j, outcome=y, placed=contests.ordered, more={"weight": w})
         for i, j, y, w in zip(*(column.tolist() for column in columns), strict=True)
     ]
-    return Answers(names=c.players, prior_variance=prior_variance, given=given, notes=c.notes)
-
-
-def as_value(answers: Answers) -> dict[str, Any]:
-    """Return the value of a file that Fullrank reads too: see `evalstats_plugin.ranking.contests.files`.
-
-    What was skipped and what was undone stand in keys of their own.
-    """
-    whole: dict[str, Any] = {
-        "items": list(answers.names),
-        "prior_var": answers.prior_variance,
-        "comparisons": [_record(answer) for answer in answers.given],
-    }
-    rest = {"skipped": answers.skipped, "undone": answers.undone}
-    return {**whole, **{key: [_record(a) for a in said] for key, said in rest.items() if said}}
-
-
-def encoded(answers: Answers) -> bytes:
-    """Write the value as JSON, one answer a line, so that two states can be compared by eye."""
-    lines = [f"\t{json.dumps(key)}: {_one_a_line(v)}" for key, v in as_value(answers).items()]
-    return ("{\n" + ",\n".join(lines) + "\n}\n").encode()
-
-
-def _one_a_line(value: Any) -> str:
-    if not isinstance(value, list) or not value:
-        return json.dumps(value)
-    lines = (f"\t\t{json.dumps(v, ensure_ascii=False)}" for v in cast("list[Any]", value))
-    return "[\n" + ",\n".join(lines) + "\n\t]"
-
-
-def _record(answer: Answer) -> dict[str, Any]:
-    if answer.outcome is None:
-        record: dict[str, Any] = {"first": answer.first, "second": answer.second}
-    else:
-        sides = (answer.first, answer.second)
-        winner, loser = sides if answer.outcome >= 0.5 else sides[::-1]
-        share = max(answer.outcome, 1 - answer.outcome)
-        record = {"winner": winner, "loser": loser}
-        record |= {"tie": True} if share == 0.5 else {} if share == 1 else {"outcome": share}
-        record |= {"first": answer.first} if answer.placed else {}
-    told = {"judge": answer.judge, "time": answer.time}
-    return {**record, **{k: v for k, v in told.items() if v is not None}, **answer.more}
+    names, notes = contests.players, contests.notes
+    return Answers(names=names, prior_variance=prior_variance, given=given, notes=notes)
 
 
 def answers_in(content: bytes, source: str) -> Answers | None:
-    """Return what a file of this layout holds, or as much as is whole; None of another layout.
+    """Read a file of this format up to where it may be broken; None for another format.
 
     Raises
     ------
     LogError
-        It holds answers that cannot be.
+        The file holds invalid answers.
     """
-    if not (content.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{") and _laid_out(content)):
+    is_object = content.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{")
+    keys = (b"items", b"comparisons")
+    if not is_object or not all(re.search(rb'"%s"\s*:\s*\[' % key, content) for key in keys):
         return None
-    return parse(decoded(content, source), source)
-
-
-def _laid_out(content: bytes) -> bool:
-    found = [re.search(rb'"%s"\s*:\s*\[' % key, content) for key in (b"items", b"comparisons")]
-    return all(found)
+    return parse(decode(content, source), source)
 
 
 def parse(text: str, source: str) -> Answers:
-    """Read what `encoded` or Fullrank wrote; of a broken file, all up to where it breaks.
+    """Parse a file written by `encoded` or Fullrank; a broken file is read up to the break.
 
     Raises
     ------
     LogError
-        It is no file of comparisons, or not even its list of items is whole.
+        The file holds no comparisons, or its list of items is incomplete.
     """
     try:
         whole = json.loads(text)
@@ -389,7 +354,7 @@ def parse(text: str, source: str) -> Answers:
 
 
 def _saved_from(text: str, source: str, problem: str) -> Answers:
-    """Read the items and all whole answers in front of the place where a file breaks off."""
+    """Read the items and all complete answers before the place where the file breaks off."""
     names = _whole_values(text, "items")
     ends = re.search(r'"items"\s*:\s*\[', text) and re.search(r'"comparisons"\s*:', text)
     if not names or not ends:
@@ -398,7 +363,7 @@ def _saved_from(text: str, source: str, problem: str) -> Answers:
             "can be used; restore it from a copy, or start with another file"
         )
         raise LogError(msg)
-    # As JSON writes a number, and whole: something follows it.
+    # A complete JSON number: it is followed by a comma or brace.
     variance = re.search(r'"prior_var"\s*:\s*(\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)\s*[,}]', text)
     keys = ("comparisons", "skipped", "undone")
     whole: dict[str, Any] = {"items": names, **{key: _whole_values(text, key) for key in keys}}
@@ -413,7 +378,7 @@ def _saved_from(text: str, source: str, problem: str) -> Answers:
 
 
 def _whole_values(text: str, key: str) -> list[Any]:
-    """Return the values of a list up to where JSON breaks off."""
+    """Values of a list up to where the JSON breaks off."""
     start = re.search(rf'"{key}"\s*:\s*\[', text)
     values: list[Any] = []
     if start is None:
@@ -425,7 +390,7 @@ def _whole_values(text: str, key: str) -> list[Any]:
             value, place = decoder.raw_decode(text, place)
         except (ValueError, RecursionError):
             return values
-        # A number that the break cut short would still be a number.
+        # A number that was cut off may still parse, so something must follow it.
         after = _after_blanks(text, place)
         if after == len(text) or text[after] not in ",]":
             return values
@@ -474,7 +439,7 @@ def _answers(whole: Mapping[str, Any], source: str) -> Answers:
 
 
 def _answer(record: Any, n: int, place: str) -> Answer:
-    """Read one answer on n items."""
+    """Parse one answer on n items."""
     fields = cast("dict[str, Any]", record) if isinstance(record, dict) else {}
     decided = "winner" in fields
     pair = [fields.get(k) for k in (("winner", "loser") if decided else ("first", "second"))]
@@ -510,3 +475,44 @@ def _is_share(value: Any) -> bool:
 
 def _text(value: Any) -> str | None:
     return None if value is None else str(value)
+
+
+def as_value(answers: Answers) -> dict[str, Any]:
+    """JSON value of the file in Fullrank's format (see `ranking.contests.files`).
+
+    Skipped and undone answers are in keys of their own.
+    """
+    whole: dict[str, Any] = {
+        "items": list(answers.names),
+        "prior_var": answers.prior_variance,
+        "comparisons": [_record(answer) for answer in answers.given],
+    }
+    rest = {"skipped": answers.skipped, "undone": answers.undone}
+    return {**whole, **{key: [_record(a) for a in kept] for key, kept in rest.items() if kept}}
+
+
+def encoded(answers: Answers) -> bytes:
+    """Encode the file as JSON with one answer a line, so that versions are easy to compare."""
+    lines = [f"\t{json.dumps(key)}: {_one_a_line(v)}" for key, v in as_value(answers).items()]
+    return ("{\n" + ",\n".join(lines) + "\n}\n").encode()
+
+
+def _one_a_line(value: Any) -> str:
+    if not isinstance(value, list) or not value:
+        return json.dumps(value)
+    lines = (f"\t\t{json.dumps(v, ensure_ascii=False)}" for v in cast("list[Any]", value))
+    return "[\n" + ",\n".join(lines) + "\n\t]"
+
+
+def _record(answer: Answer) -> dict[str, Any]:
+    if answer.outcome is None:
+        record: dict[str, Any] = {"first": answer.first, "second": answer.second}
+    else:
+        sides = (answer.first, answer.second)
+        winner, loser = sides if answer.outcome >= 0.5 else sides[::-1]
+        share = max(answer.outcome, 1 - answer.outcome)
+        record = {"winner": winner, "loser": loser}
+        record |= {"tie": True} if share == 0.5 else {} if share == 1 else {"outcome": share}
+        record |= {"first": answer.first} if answer.placed else {}
+    known = {"judge": answer.judge, "time": answer.time}
+    return {**record, **{k: v for k, v in known.items() if v is not None}, **answer.more}

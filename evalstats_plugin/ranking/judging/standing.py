@@ -1,4 +1,4 @@
-"""What the answers so far tell: ratings, how sure, and which pair to show next."""
+"""Interim ranking of a judging session: ratings, their certainty, and the next pair to show."""
 
 from __future__ import annotations
 
@@ -13,45 +13,42 @@ from evalstats_plugin.errors import SelectionError, no_such
 from evalstats_plugin.ranking.contests.contests import Contests
 from evalstats_plugin.ranking.judging.session import Answer
 from evalstats_plugin.ranking.next import RULES, NextContest, all_pairs, next_contests
+from evalstats_plugin.ranking.ratings.fit import normal_draws
 from evalstats_plugin.ranking.thurstone.model import EPState
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
 
 GOALS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {"order": ("order", "pairs in right order"), "best": ("thompson", "best item")}
 )
-"""What a judge wants to know: the rule that gets there soonest, and how its bar is named."""
-
+"""Goals of a judge: the rule that reaches each soonest, and the name of its certainty."""
 
 N_DRAWS = 2000
-"""For the probability to be best: standard error .01 at most."""
-
-
+"""Draws for the probability to be the best, which has a standard error of at most .01."""
 RECENT = 5
-"""Pairs that are shown before the same one comes again, where there are so many."""
-
-
+"""Most recent pairs, which are not shown again if there are enough others."""
 MOST_STEPS = 5
-"""Answers that are taken in one by one; of more, all are taken together anew."""
+"""Most changed answers that are updated one by one; for more, all are fitted anew."""
 
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """When a judge has answered enough."""
+    """Certainty at which a judge has answered enough, and the rule that chooses pairs."""
 
     name: str = "order"
-    """``"order"``: the expected share of pairs in the right order; ``"best"``: P(best)."""
+    """``"order"``: expected share of pairs in the right order; ``"best"``: P(best)."""
     wanted: float = 0.95
+    """Certainty to reach, between 0 and 1."""
     rule: str = "order"
-    """Of `evalstats_plugin.ranking.next.RULES`."""
+    """A name from `evalstats_plugin.ranking.next.RULES`."""
 
     @classmethod
     def of(cls, name: str, wanted: float, rule: str | None = None) -> Goal:
-        """Check a goal; its rule is the one that gets there soonest unless another is named.
+        """Check a goal. Default rule: the one that reaches the goal soonest.
 
         Raises
         ------
         SelectionError
-            No such goal or rule; a certainty that cannot be reached.
+            An unknown goal or rule; a certainty that cannot be reached.
         """
         if name not in GOALS:
             raise SelectionError(no_such("goal", name, GOALS, ", ".join(GOALS)))
@@ -64,13 +61,13 @@ class Goal:
 
     @property
     def words(self) -> str:
-        """What is to be certain."""
+        """Name of the certainty, for progress lines."""
         return GOALS[self.name][1]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Ranking:
-    """The items as the answers so far rank them, arrays of shape (n,)."""
+class InterimRanking:
+    """Ranking of the items by the answers so far, arrays of shape (n,)."""
 
     rating: FloatArray
     std_error: FloatArray
@@ -79,21 +76,21 @@ class Ranking:
     expected_rank: FloatArray
     prob_best: FloatArray
     prob_in_order: float
-    """Expected share of pairs that the ratings put in the right order; Kendall's τ is 2 p - 1."""
+    """Expected share of pairs in the right order; Kendall's τ is twice this minus 1."""
     confidence_level: float
 
     @property
     def order(self) -> IntArray:
-        """Places of the items, the best first."""
+        """Indices of the items, the best first."""
         return np.argsort(self.expected_rank, kind="stable")
 
     def certainty(self, goal: str) -> float:
-        """How probable it is that what the goal asks for is right."""
+        """Certainty of a goal: P(best), or the expected share of pairs in the right order."""
         return float(self.prob_best.max()) if goal == "best" else self.prob_in_order
 
 
 class Standing:
-    """What is believed of n items' ratings, brought up to date answer by answer.
+    """Posterior of n items' ratings, updated answer by answer, and the choice of pairs.
 
     Thurstone's model by expectation propagation: see `EPState`.
     """
@@ -101,55 +98,52 @@ class Standing:
     def __init__(self, n: int, prior_variance: float, *, seed: int | None = None) -> None:
         self.n = n
         self._prior_variance = prior_variance
-        self._told: tuple[Answer, ...] = ()
+        self._known: tuple[Answer, ...] = ()
         self._rng = np.random.default_rng(seed)
         self._state = EPState(n, prior_covariance=prior_variance)
 
     def update(self, given: Sequence[Answer]) -> None:
-        """Take in the answers that are new, and forget those that are gone."""
+        """Add new answers to the posterior, and remove those that were undone."""
         given = tuple(given)
-        pairs = zip(self._told, given, strict=False)
+        pairs = zip(self._known, given, strict=False)
         same = next((k for k, (old, new) in enumerate(pairs) if old != new), None)
-        kept = min(len(self._told), len(given)) if same is None else same
-        gone, new = self._told[kept:], given[kept:]
+        kept = min(len(self._known), len(given)) if same is None else same
+        gone, new = self._known[kept:], given[kept:]
         if len(gone) + len(new) > MOST_STEPS:
-            self._state = self._from_all(given)
+            contests = Contests.of(
+                [a.first for a in given],
+                [a.second for a in given],
+                [a.share for a in given],
+                players=self.n,
+                weight=[a.weight for a in given],
+            )
+            self._state = EPState.of(contests, prior_covariance=self._prior_variance)
         else:
             for answer in gone:
                 self._state.remove(answer.first, answer.second, answer.share, answer.weight)
             for answer in new:
                 self._state.add(answer.first, answer.second, answer.share, answer.weight)
-        self._told = given
-
-    def _from_all(self, given: Sequence[Answer]) -> EPState:
-        contests = Contests.of(
-            [a.first for a in given],
-            [a.second for a in given],
-            [a.share for a in given],
-            players=self.n,
-            weight=[a.weight for a in given],
-        )
-        return EPState.of(contests, prior_covariance=self._prior_variance)
+        self._known = given
 
     def choose(self, rule: str, k: int = 1, skipped: Sequence[Answer] = ()) -> list[NextContest]:
-        """Choose the next pairs, their places at random; none if all were skipped.
+        """Choose the next pairs, each in random order; none if all were skipped.
 
         Parameters
         ----------
         rule
-            Of `evalstats_plugin.ranking.next.RULES`.
+            A name from `evalstats_plugin.ranking.next.RULES`.
         k
-            Pairs chosen together, fewer where there are not so many.
+            Number of pairs chosen together, or fewer if fewer are left.
         skipped
-            Pairs that are not to be shown again.
+            Pairs that are not shown again.
         """
         n_pairs = self.n * (self.n - 1) // 2
         never = {answer.pair for answer in skipped}
         k = min(k, n_pairs - len(never))
         if not k:
             return []
-        recent = [answer.pair for answer in self._told[-RECENT:]]
-        # However few pairs there are, k of them must be left.
+        recent = [answer.pair for answer in self._known[-RECENT:]]
+        # At least k pairs must remain.
         spared = n_pairs - len(never) - k
         avoided = never | set(recent[len(recent) - min(spared, len(recent)) :])
         found = next_contests(
@@ -160,21 +154,21 @@ class Standing:
             counts=self._counts(),
             avoided=[(min(pair), max(pair)) for pair in avoided],
         )
-        turned = self._rng.random(k) < 0.5
+        swapped = self._rng.random(k) < 0.5
         return [
-            NextContest(p.second, p.first, p.bits) if turn else p
-            for p, turn in zip(found, turned, strict=True)
+            NextContest(p.second, p.first, p.bits) if swap else p
+            for p, swap in zip(found, swapped, strict=True)
         ]
 
     def _counts(self) -> FloatArray:
-        """Count the answers on each two items, shape (n, n)."""
-        pairs = np.array([(a.first, a.second) for a in self._told], dtype=np.int64).reshape(-1, 2)
+        """Number of answers on each pair of items, shape (n, n)."""
+        pairs = np.array([(a.first, a.second) for a in self._known], dtype=np.int64).reshape(-1, 2)
         cells = np.bincount(pairs[:, 0] * self.n + pairs[:, 1], minlength=self.n**2)
         counts = cells.reshape(self.n, self.n).astype(np.float64)
         return counts + counts.T
 
-    def ranking(self, confidence_level: float = 0.95) -> Ranking:
-        """Say how the items rank by now."""
+    def ranking(self, confidence_level: float = 0.95) -> InterimRanking:
+        """Rank the items by the current posterior."""
         rating, covariance = self._state.rating, self._state.covariance
         sd = np.sqrt(np.diagonal(covariance))
         reach = special.ndtri((1 + confidence_level) / 2) * sd
@@ -183,10 +177,9 @@ class Standing:
         beaten = np.zeros(self.n)
         beaten += np.bincount(pairs.second, ahead, self.n)
         beaten += np.bincount(pairs.first, 1 - ahead, self.n)
-        value, vectors = np.linalg.eigh(covariance)
-        noise = self._rng.normal(size=(N_DRAWS, self.n)) * np.sqrt(np.clip(value, 0, None))
-        best = np.bincount((rating + noise @ vectors.T).argmax(axis=1), minlength=self.n)
-        return Ranking(
+        draws = normal_draws(rating, covariance, (N_DRAWS,), self._rng)
+        best = np.bincount(draws.argmax(axis=1), minlength=self.n)
+        return InterimRanking(
             rating=rating,
             std_error=sd,
             low=rating - reach,

@@ -1,1 +1,1 @@
-"""Ratings: Bradley–Terry and Plackett–Luce."""
+"""Ratings by Bradley–Terry and Plackett–Luce models, with their uncertainty."""

@@ -1,7 +1,10 @@
-"""What a fitted ranking is: ratings, how sure, and how they were found."""
-# PART orders - What draws of the ratings say of the order: ranks, the best, the top k, and who beats whom.
-# PART rank_sets - Which players are told apart beyond chance, and so which ranks are open to each [MRS24]_.
-# PART order_probability - How probable one order of all players is, and how many bits its uncertainty has.
+"""Fitted rankings, and what ratings with their covariance or draws imply about the order.
+
+* `RankingFit`: ratings, covariance, draws and diagnostics of any ranking model
+* `ranks_of` to `joint_rank_intervals`: rank probabilities, the top k and rank intervals from draws
+* `significantly_better`: simultaneous tests of all pairs, for rank sets [MRS24]_
+* `log_prob_order`, `order_entropy`, `entropy_bounds`: probability and entropy of the whole order
+"""
 
 from __future__ import annotations
 
@@ -16,18 +19,14 @@ from evalstats_plugin.ranking.contests.outcomes import LEAST_VARIANCE, entropy
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
 
 BLOCK_SIZE = 2**24
-"""Pairs of players by draws worked on at once."""
-
-
-N_PARTICLES = 256
-
-
-N_ORDERS = 128
+"""Pairs of players times draws processed at a time."""
+N_PARTICLES, N_ORDERS = 256, 128
+"""Particles per order, and orders drawn, of `order_entropy`."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class RankingFit:
-    """Ratings of n players on one scale, that of the log odds or of the probit to win."""
+    """Ratings of n players: differences are log odds, or probits, of winning."""
 
     model: str
     """``"bradley-terry"``, ``"thurstone"`` or ``"plackett-luce"``."""
@@ -35,27 +34,27 @@ class RankingFit:
     """``"ml"``, ``"laplace"``, ``"ep"``, ``"gibbs"``, ``"hmc"`` or ``"exact"``."""
     players: tuple[str, ...]
     rating: FloatArray
-    """Shape (n,): estimates or posterior means, with mean 0 unless a prior places them."""
+    """Estimates or posterior means, shape (n,); their mean is 0 unless there is a prior."""
     covariance: FloatArray
-    """Of the ratings, shape (n, n)."""
+    """Covariance of the ratings, shape (n, n)."""
     draws: FloatArray | None = None
-    """Draws of the ratings from the posterior, or of bootstraps, shape (S, n)."""
+    """Posterior draws or bootstrap replicates of the ratings, shape (S, n)."""
     parameters: dict[str, float] = field(default_factory=dict[str, float])
-    """Others of the model by name, such as ``"position"``, ``"tie"``, or a feature's."""
+    """Other parameters by name, such as ``"position"``, ``"tie"``, or a feature's."""
     parameter_std_errors: dict[str, float] = field(default_factory=dict[str, float])
     log_likelihood: float | None = None
-    """At the estimate; of a posterior the log evidence stands in the diagnostics."""
+    """At the estimate; the log evidence of a posterior is in the diagnostics."""
     diagnostics: dict[str, Any] = field(default_factory=dict[str, Any])
     """iterations, converged, seconds, log_evidence, r_hat, ess, n_contests, reason, and more."""
     notes: tuple[str, ...] = ()
 
     @property
     def std_error(self) -> FloatArray:
-        """Of each rating, shape (n,)."""
+        """Standard error of each rating, shape (n,)."""
         return np.sqrt(np.diagonal(self.covariance))
 
     def centred(self) -> RankingFit:
-        """The same ratings relative to their mean: no contest tells how good all are together."""
+        """Ratings relative to their mean, as contests only identify differences."""
         return replace(
             self,
             rating=self.rating - self.rating.mean(),
@@ -68,38 +67,27 @@ class RankingFit:
         return values - values.mean(axis=1, keepdims=True)
 
     def sample(self, size: int, rng: np.random.Generator) -> FloatArray:
-        """Draw ratings, shape (size, n): the fit's own draws anew, or normal ones around it."""
+        """Draw ratings, shape (size, n): resample the fit's draws, or draw from a normal."""
         if self.draws is not None:
             return self.draws[rng.integers(len(self.draws), size=size)]
-        value, vectors = np.linalg.eigh(self.covariance)
-        noise = rng.normal(size=(size, len(value))) * np.sqrt(np.clip(value, 0, None))
-        return self.rating + noise @ vectors.T
+        return normal_draws(self.rating, self.covariance, (size,), rng)
 
 
-class RankLimits(NamedTuple):
-    """The best and the worst rank of each player, shape (n,)."""
-
-    best: IntArray
-    worst: IntArray
-
-
-class TopK(NamedTuple):
-    """Who is among the k best."""
-
-    probability: FloatArray
-    """Of each player to be, shape (n,)."""
-    members: tuple[int, ...]
-    """The most probable set of k, in order of place."""
-    set_probability: float
-    """That these are the k best."""
+def normal_draws(
+    mean: ArrayLike, covariance: ArrayLike, shape: tuple[int, ...], rng: np.random.Generator
+) -> FloatArray:
+    """Draw from a normal whose covariance may be singular, shape (*shape, n)."""
+    value, vectors = np.linalg.eigh(np.asarray(covariance, dtype=np.float64))
+    noise = rng.normal(size=(*shape, len(value))) * np.sqrt(np.clip(value, 0, None))
+    return np.asarray(mean, dtype=np.float64) + noise @ vectors.T
 
 
 def ranks_of(draws: ArrayLike) -> IntArray:
-    """Rank of each player in each draw, shape (S, n); equal ratings go either way in turn."""
+    """Rank of each player in each draw, shape (S, n); ties are broken alternately."""
     value = np.asarray(draws, dtype=np.float64)
     size, n = value.shape
     order = np.argsort(-value, axis=1, kind="stable")
-    # In every other draw the later of two equals comes first.
+    # In every other draw, the later of two equal players comes first.
     order[1::2] = n - 1 - np.argsort(-value[1::2, ::-1], axis=1, kind="stable")
     ranks: IntArray = np.empty((size, n), dtype=np.int64)
     places: IntArray = np.arange(1, n + 1, dtype=np.int64)
@@ -108,7 +96,7 @@ def ranks_of(draws: ArrayLike) -> IntArray:
 
 
 def rank_distribution(ranks: ArrayLike) -> FloatArray:
-    """Probability of each player (row) to have each rank (column, the best first), shape (n, n).
+    """Probability that the player of the row has the rank of the column, shape (n, n).
 
     >>> rank_distribution(ranks_of([[0.0, 2.0], [0.0, 1.0]]))
     array([[0., 1.],
@@ -120,37 +108,60 @@ def rank_distribution(ranks: ArrayLike) -> FloatArray:
     return np.bincount(cells, minlength=n * n).reshape(n, n) / size
 
 
-def prob_better(draws: ArrayLike) -> FloatArray:
-    """Share of draws in which the player of the row is better than that of the column, (n, n).
+def rank_intervals(ranks: ArrayLike, confidence_level: float) -> RankLimits:
+    """Equal-tailed interval of each player's rank: at most (1 - level) / 2 on either side."""
+    return _central_ranks(rank_distribution(ranks), (1 - confidence_level) / 2)
 
-    Equal ratings count half, as on the diagonal.
+
+def joint_rank_intervals(ranks: ArrayLike, confidence_level: float) -> RankLimits:
+    """Simultaneous rank intervals: a share `confidence_level` of the draws is inside all of them.
+
+    The depth of a rank is the smaller of the probabilities of a rank at least as good, and at least
+    as bad. The depth of a draw is the smallest of its players'; the deepest draws are covered.
     """
-    value = np.asarray(draws, dtype=np.float64)
-    size, n = value.shape
-    step = max(BLOCK_SIZE // max(n * n, 1), 1)
-    ahead = np.zeros((n, n))
-    for start in range(0, size, step):
-        part = value[start : start + step]
-        ahead += (part[:, :, None] > part[:, None, :]).sum(axis=0)
-    return (ahead + (size - ahead.T)) / (2 * size)
+    found = np.asarray(ranks, dtype=np.int64)
+    distribution = rank_distribution(found)
+    depth = _depth(distribution)
+    per_draw = depth[np.arange(found.shape[1]), found - 1].min(axis=1)
+    # At least the level's share of the draws is as deep as this.
+    least = np.sort(per_draw)[int(np.floor((1 - confidence_level) * len(per_draw)))]
+    return _central_ranks(distribution, float(least))
 
 
-def prob_better_if_normal(rating: ArrayLike, covariance: ArrayLike) -> FloatArray:
-    """Probability that the player of the row is truly better than that of the column, (n, n)."""
-    mean, variance = differences(rating, covariance)
-    return special.ndtr(mean / np.sqrt(variance))
+class RankLimits(NamedTuple):
+    """Best and worst rank of each player, shape (n,)."""
+
+    best: IntArray
+    worst: IntArray
 
 
-def differences(rating: ArrayLike, covariance: ArrayLike) -> tuple[FloatArray, FloatArray]:
-    """Means and variances of row's less column's rating, shapes (n, n); variances are above 0."""
-    m, cov = np.asarray(rating, dtype=np.float64), np.asarray(covariance, dtype=np.float64)
-    own = np.diagonal(cov)
-    variance = own[:, None] + own - 2 * cov
-    return m[:, None] - m, np.maximum(variance, LEAST_VARIANCE)
+def _central_ranks(distribution: FloatArray, depth: float) -> RankLimits:
+    """First and last rank of at least this depth, up to rounding."""
+    held = _depth(distribution) >= depth - 1e-12
+    n = len(held)
+    return RankLimits(1 + held.argmax(axis=1), n - held[:, ::-1].argmax(axis=1))
+
+
+def _depth(distribution: FloatArray) -> FloatArray:
+    """Smaller tail probability of each rank of each player, shape (n, n)."""
+    up = np.cumsum(distribution, axis=1)
+    down = np.cumsum(distribution[:, ::-1], axis=1)[:, ::-1]
+    return np.minimum(up, down)
+
+
+class TopK(NamedTuple):
+    """Probabilities of being among the k best."""
+
+    probability: FloatArray
+    """For each player, shape (n,)."""
+    members: tuple[int, ...]
+    """Most probable set of k players, in ascending order of their index."""
+    set_probability: float
+    """Probability that these are the k best."""
 
 
 def top_k(ranks: ArrayLike, k: int) -> TopK:
-    """Say who is among the k best, and which set of k is most probable.
+    """Probability of each player to be among the k best, and the most probable set of k.
 
     Raises
     ------
@@ -169,61 +180,51 @@ def top_k(ranks: ArrayLike, k: int) -> TopK:
     return TopK(among.mean(axis=0), tuple(members.tolist()), float(counts[at] / size))
 
 
-def rank_intervals(ranks: ArrayLike, confidence_level: float) -> RankLimits:
-    """Ranks of each player that leave at most half of 1 - level on either side."""
-    return _deeper(rank_distribution(ranks), (1 - confidence_level) / 2)
+def prob_better(draws: ArrayLike) -> FloatArray:
+    """Share of draws in which the row's player is better than the column's, shape (n, n).
 
-
-def joint_rank_intervals(ranks: ArrayLike, confidence_level: float) -> RankLimits:
-    """Ranks that hold all players' at once in `confidence_level` of the draws.
-
-    A rank is as deep as the smaller of the probabilities of a rank as good or better, and as bad
-    or worse. A draw is as deep as its least deep player; the deepest draws are held.
+    Equal ratings count half, as on the diagonal.
     """
-    found = np.asarray(ranks, dtype=np.int64)
-    distribution = rank_distribution(found)
-    depth = _depth(distribution)
-    per_draw = depth[np.arange(found.shape[1]), found - 1].min(axis=1)
-    # The share of draws at least as deep must not fall short of the level.
-    least = np.sort(per_draw)[int(np.floor((1 - confidence_level) * len(per_draw)))]
-    return _deeper(distribution, float(least))
+    value = np.asarray(draws, dtype=np.float64)
+    size, n = value.shape
+    step = max(BLOCK_SIZE // max(n * n, 1), 1)
+    ahead = np.zeros((n, n))
+    for start in range(0, size, step):
+        part = value[start : start + step]
+        ahead += (part[:, :, None] > part[:, None, :]).sum(axis=0)
+    return (ahead + (size - ahead.T)) / (2 * size)
 
 
-def _depth(distribution: FloatArray) -> FloatArray:
-    up = np.cumsum(distribution, axis=1)
-    down = np.cumsum(distribution[:, ::-1], axis=1)[:, ::-1]
-    return np.minimum(up, down)
+def pairwise_differences(rating: ArrayLike, covariance: ArrayLike) -> tuple[FloatArray, FloatArray]:
+    """Means and variances of row's minus column's rating, shapes (n, n); variances are above 0."""
+    m, cov = np.asarray(rating, dtype=np.float64), np.asarray(covariance, dtype=np.float64)
+    own = np.diagonal(cov)
+    variance = own[:, None] + own - 2 * cov
+    return m[:, None] - m, np.maximum(variance, LEAST_VARIANCE)
 
 
-def _deeper(distribution: FloatArray, depth: float) -> RankLimits:
-    """Return the first and last rank at least so deep; rounding is no reason to leave one out."""
-    held = _depth(distribution) >= depth - 1e-12
-    n = len(held)
-    return RankLimits(1 + held.argmax(axis=1), n - held[:, ::-1].argmax(axis=1))
-
-
-def told_apart(
+def significantly_better(
     rating: ArrayLike, covariance: ArrayLike, deviations: ArrayLike, *, confidence_level: float
 ) -> BoolArray:
-    """Whether the player of the row is better than that of the column, beyond chance.
+    """Which pairs differ, tested simultaneously: row better than column, shape (n, n).
 
-    All that is found is right at once with the confidence level: a difference counts if it is
-    larger than chance makes the largest of all, each over its standard error. Pairs found are
-    then left aside and the others tried again [RW05]_. Of a posterior it holds given the data, of
-    an estimate over repetitions.
+    With probability ``confidence_level`` all differences found are real: a difference counts if it
+    exceeds the quantile of the largest standardised difference. Pairs found are then set aside and
+    the others are tested again (step-down) [RW05]_. The level holds given the data for a posterior,
+    over repetitions for an estimate.
 
     Parameters
     ----------
     rating : shape (n,)
     covariance : shape (n, n)
     deviations : shape (S, n)
-        What chance does to the ratings: draws less their mean, or normal ones.
+        Sampling errors of the ratings: draws minus their mean, or normal ones.
 
     Returns
     -------
-    shape (n, n), for `stats.ranks.rank_limits` and `stats.ranks.groups_alike`
+    shape (n, n), for `stats.many.rank_limits` and `stats.many.groups_alike`
     """
-    mean, variance = differences(rating, covariance)
+    mean, variance = pairwise_differences(rating, covariance)
     error = np.sqrt(variance)
     np.fill_diagonal(error, np.inf)
     statistic = mean / error
@@ -241,9 +242,9 @@ def told_apart(
 
 
 def _largest(deviations: FloatArray, precision: FloatArray) -> FloatArray:
-    """Return the largest of the pairs' standardised differences, in each draw; shape (S,).
+    """Largest standardised difference of the pairs in each draw, shape (S,).
 
-    A difference of row less column counts where `precision`, 1 over its standard error, is not 0.
+    Pairs whose `precision`, 1 over the standard error, is 0 do not count.
     """
     by_player = np.ascontiguousarray(deviations.T)
     rows, columns = np.nonzero(precision)
@@ -259,25 +260,46 @@ def _largest(deviations: FloatArray, precision: FloatArray) -> FloatArray:
 
 
 class OrderEntropy(NamedTuple):
-    """How uncertain the whole order is, in bits: 0 where it is known, log₂ n! where nothing is.
+    """Entropy of the order in bits: 0 if it is known, log₂ n! if all orders are equally likely.
 
-    The true entropy lies between `low` and `high`, but for errors of the simulation. They are close
-    up to some 20 players, and far apart with 50.
+    Up to simulation error, the true entropy is between `low` and `high`. They are close for up to
+    about 20 players, and far apart for 50.
     """
 
     low: float
     high: float
     std_error: float
-    """Of either bound, by simulation."""
+    """Simulation error of either bound."""
     most: float
-    """log₂ n!, that of knowing nothing."""
+    """log₂ n!, the largest possible entropy."""
 
 
-class EntropyBounds(NamedTuple):
-    """Bits between which the entropy of the order lies, whatever the distribution of ratings."""
+def order_entropy(
+    rating: ArrayLike,
+    covariance: ArrayLike,
+    *,
+    rng: np.random.Generator,
+    n_orders: int = N_ORDERS,
+    n_particles: int = N_PARTICLES,
+) -> OrderEntropy:
+    """Entropy of the order of normal ratings: minus the mean log probability of random orders.
 
-    low: float
-    high: float
+    Bounded from above and below by the two estimates of `log_prob_order`.
+    """
+    m, cov = np.asarray(rating, dtype=np.float64), np.asarray(covariance, dtype=np.float64)
+    n = len(m)
+    most = float(special.gammaln(n + 1) / np.log(2))
+    if n < 2:
+        return OrderEntropy(0.0, 0.0, 0.0, most)
+    drawn = normal_draws(m, cov, (n_orders,), rng)
+    orders = np.argsort(-drawn, axis=1)
+    bits = [
+        -log_prob_order(m, cov, orders, rng=rng, n_particles=n_particles, drawn=kept) / np.log(2)
+        for kept in (drawn, None)
+    ]
+    low, high = (float(np.clip(found.mean(), 0, most)) for found in bits)
+    std_error = max(float(found.std()) for found in bits) / np.sqrt(n_orders)
+    return OrderEntropy(min(low, high), max(low, high), float(std_error), most)
 
 
 def log_prob_order(
@@ -289,19 +311,20 @@ def log_prob_order(
     n_particles: int = N_PARTICLES,
     drawn: ArrayLike | None = None,
 ) -> FloatArray:
-    """Log of an estimate of the probability of each of these orders, shape (B,).
+    """Log of an estimated probability of each of these orders, shape (B,), for normal ratings.
 
-    The estimate p̂ is unbiased, so that its logarithm is too low on average; with ``drawn``, 1/p̂
-    is unbiased, and the logarithm too high [GGA15]_.
+    Sequential Monte Carlo over the differences of neighbours. The estimate p̂ is unbiased, so its
+    logarithm is too low on average; with ``drawn``, 1/p̂ is unbiased and the logarithm is too high
+    [GGA15]_.
 
     Parameters
     ----------
     rating : shape (n,)
     covariance : shape (n, n)
     orders : shape (B, n)
-        Places of the players, the best first.
+        Indices of the players, the best first.
     drawn : shape (B, n)
-        Ratings drawn from the belief that have these orders: one particle each keeps to them.
+        Ratings from the normal that have these orders: one particle of each order is fixed to them.
     """
     order = np.atleast_2d(np.asarray(orders, dtype=np.int64))
     m, cov = np.asarray(rating, dtype=np.float64), np.asarray(covariance, dtype=np.float64)
@@ -316,7 +339,7 @@ def log_prob_order(
         steps = (values[:, :-1] - values[:, 1:] - mean)[..., None]
         kept = np.asarray(np.linalg.solve(root, steps)[..., 0], dtype=np.float64)
     particles = _Particles((len(order), mean.shape[1], n_particles), kept, rng)
-    # Each difference is drawn given those before it, so they cannot be drawn at once.
+    # Each difference is drawn given the previous ones, hence the loop.
     for k in range(mean.shape[1]):
         before = np.matmul(root[:, k, None, :k], particles.noise[:, :k])[:, 0]
         particles.draw_above(k, (mean[:, k, None] + before) / root[:, k, k, None])
@@ -324,19 +347,19 @@ def log_prob_order(
 
 
 class _Particles:
-    """Ways in which the differences of each order may all be above 0, with their weights."""
+    """Weighted particles: sequences of positive differences of neighbours in each order."""
 
     def __init__(
         self, shape: tuple[int, int, int], kept: FloatArray | None, rng: np.random.Generator
     ) -> None:
         self.noise = np.empty(shape)
-        """Orders, steps, particles."""
+        """Standard normal noise of each difference, shape (orders, steps, particles)."""
         self.kept, self.rng = kept, rng
         self._log_weight = np.zeros((shape[0], shape[2]))
         self._log_total = np.zeros(shape[0])
 
     def draw_above(self, step: int, reach: FloatArray) -> None:
-        """Draw the noise of a step above minus `reach`, weigh by how probable that was."""
+        """Draw the noise of a step above -`reach`, and multiply weights by its probability."""
         log_above = np.asarray(special.log_ndtr(reach), dtype=np.float64)
         self._log_weight += log_above
         share = np.log(self.rng.random(reach.shape))
@@ -359,11 +382,11 @@ class _Particles:
         if not len(few):
             return
         self._log_total[few] += np.log(total[few] / size) + top[few, 0]
-        # All orders in one search: the distribution function of each is set on top of the last.
+        # One search for all orders: the cumulative weights of order k are shifted by k.
         base = np.arange(len(few))[:, None]
         reached = np.cumsum(weight[few], axis=1) / total[few, None]
         reached[:, -1] = 1.0
-        # In no order: the particle that is kept must take the place of any other.
+        # Multinomial, not sorted: the fixed particle must replace a random one.
         wanted = self.rng.random((len(few), size))
         found = np.searchsorted((reached + base).ravel(), (wanted + base).ravel(), side="right")
         parent = found.reshape(len(few), size) - base * size
@@ -374,41 +397,18 @@ class _Particles:
         self._log_weight[few] = 0.0
 
 
-def order_entropy(
-    rating: ArrayLike,
-    covariance: ArrayLike,
-    *,
-    rng: np.random.Generator,
-    n_orders: int = N_ORDERS,
-    n_particles: int = N_PARTICLES,
-) -> OrderEntropy:
-    """Entropy of the order of normal ratings: minus the mean log probability of orders drawn.
+class EntropyBounds(NamedTuple):
+    """Bounds of the entropy of the order in bits, for any distribution of the ratings."""
 
-    From above and below, by the two estimates of `log_prob_order`.
-    """
-    m, cov = np.asarray(rating, dtype=np.float64), np.asarray(covariance, dtype=np.float64)
-    n = len(m)
-    most = float(special.gammaln(n + 1) / np.log(2))
-    if n < 2:
-        return OrderEntropy(0.0, 0.0, 0.0, most)
-    value, vectors = np.linalg.eigh(cov)
-    noise = rng.normal(size=(n_orders, n)) * np.sqrt(np.clip(value, 0, None))
-    drawn = m + noise @ vectors.T
-    orders = np.argsort(-drawn, axis=1)
-    bits = [
-        -log_prob_order(m, cov, orders, rng=rng, n_particles=n_particles, drawn=kept) / np.log(2)
-        for kept in (drawn, None)
-    ]
-    low, high = (float(np.clip(found.mean(), 0, most)) for found in bits)
-    std_error = max(float(found.std()) for found in bits) / np.sqrt(n_orders)
-    return OrderEntropy(min(low, high), max(low, high), float(std_error), most)
+    low: float
+    high: float
 
 
 def entropy_bounds(draws: ArrayLike) -> EntropyBounds:
     """Bounds of the order's entropy from draws of any distribution.
 
-    It is at least that of any one player's rank, and at most the sum over ranks of who holds it,
-    over players of their rank, over pairs of who is ahead, or that of knowing nothing. Counting
+    Lower bound: the entropy of a single player's rank, or of a single rank's holder. Upper bound:
+    the sum of such entropies over players, over ranks or over pairs, and log₂ n!. Counting the
     orders themselves would need far more draws than there are orders.
 
     Parameters
@@ -420,7 +420,7 @@ def entropy_bounds(draws: ArrayLike) -> EntropyBounds:
     part = special.entr(distribution) / np.log(2)
     pairs = entropy(prob_better(value))[np.triu_indices(len(distribution), 1)]
     most = special.gammaln(len(distribution) + 1) / np.log(2)
-    # The last rank is known from the others, as is the last player.
+    # The last rank is determined by the others, as is the last player.
     by_rank, by_player = part.sum(axis=0), part.sum(axis=1)
     high = min(*(float(x.sum() - x.max()) for x in (by_rank, by_player)), pairs.sum(), most)
     low = max(float(by_rank.max()), float(by_player.max()))

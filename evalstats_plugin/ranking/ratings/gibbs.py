@@ -1,7 +1,7 @@
-"""Draws from the posterior of Bradley–Terry ratings, by Pólya–Gamma numbers [PSW13]_.
+"""Gibbs sampling of Bradley–Terry ratings with Pólya–Gamma augmentation [PSW13]_.
 
-Given one Pólya–Gamma number per cell of contests, ratings are normal: a sweep has no step size and
-rejects nothing. All chains are one batch of arrays. Ties count half for each.
+Given one Pólya–Gamma variable per cell of contests, the ratings are normal, so there is no step
+size and no rejection. All chains are one batch of arrays. Ties count half for each.
 """
 
 # torch's stubs leave parts of these calls untyped.
@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from evalstats_plugin.errors import DesignError
-from evalstats_plugin.ranking.contests.contests import Counted
+from evalstats_plugin.ranking.contests.contests import CountedContests
 from evalstats_plugin.ranking.ratings.likelihood import Prior
 from evalstats_plugin.runtime.torch import (
     MANY,
@@ -31,13 +31,13 @@ from evalstats_plugin.stats.arrays import FloatArray
 
 @dataclass(frozen=True, kw_only=True)
 class GibbsOptions:
-    """How long to draw, and where."""
+    """Number of draws, and the device."""
 
     chains: int = 4
     draws: int = 1000
-    """Kept, of each chain."""
+    """Kept draws of each chain."""
     warm_up: int = 200
-    """Thrown away."""
+    """Discarded draws of each chain."""
     device: str | torch.device = "auto"
 
 
@@ -45,33 +45,33 @@ class Draws(NamedTuple):
     """K chains of S draws."""
 
     parameters: FloatArray
-    """Ratings, and the advantage of place where there is one, shape (K, S, p)."""
+    """Ratings, and the position effect if there is one, shape (K, S, p)."""
     prior_sd: FloatArray | None
-    """Where it is estimated, shape (K, S)."""
+    """Standard deviation of the ratings if it is estimated, shape (K, S)."""
 
 
 class _Model(NamedTuple):
-    """Cells and the prior, on the device; chains are the first axis of everything drawn."""
+    """Cells and the prior, on the device; chains are the first axis of all draws."""
 
     n: int
     code: Tensor
-    """first × n + second of each cell; no two are the same."""
+    """first × n + second of each cell; all different."""
     first: Tensor
     second: Tensor
     many: Tensor
-    """Contests of the cells that have many, 0 for others, shape (cells,)."""
+    """Number of contests of cells with many, 0 for others, shape (cells,)."""
     single: Tensor
-    """Those of the others one by one, 1 or 0, shape (cells, most): all are drawn at once."""
+    """1 for each contest of the other cells, padded with 0, shape (cells, most)."""
     pull: Tensor
-    """Of the data, shape (p,)."""
+    """Linear term of the likelihood, shape (p,)."""
     mean: Tensor
     precision: Tensor
     estimated: bool
-    """Whether the ratings' prior is N(mean, s²), s being drawn, too."""
+    """Whether the ratings' prior is N(mean, s²) and s is drawn, too."""
 
 
 def gibbs(
-    found: Counted,
+    found: CountedContests,
     prior: Prior,
     *,
     estimated: bool,
@@ -83,13 +83,13 @@ def gibbs(
     Parameters
     ----------
     estimated
-        Whether ratings have a common standard deviation s, of prior half-Cauchy(0, 1), instead of
+        Whether ratings have a common standard deviation s with prior half-Cauchy(0, 1), instead of
         the prior's precision.
 
     Raises
     ------
     DesignError
-        Weights that are not whole numbers, which Pólya–Gamma numbers are of; no memory.
+        Weights that are not whole numbers, or not enough memory.
     """
     device = resolve_device(options.device)
     model = _model(found, prior, estimated=estimated, device=device)
@@ -115,7 +115,9 @@ def gibbs(
     return Draws(chains, sds.T.contiguous().cpu().numpy() if estimated else None)
 
 
-def _model(found: Counted, prior: Prior, *, estimated: bool, device: torch.device) -> _Model:
+def _model(
+    found: CountedContests, prior: Prior, *, estimated: bool, device: torch.device
+) -> _Model:
     design, weights = found.design, found.weights()
     won, lost = weights.won[:, 0], weights.lost[:, 0]
     trials = won + lost
@@ -144,7 +146,7 @@ def _normal(like: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def _sweep(model: _Model, theta: Tensor, sd: Tensor, generator: torch.Generator) -> Tensor:
-    """Draw Pólya–Gamma numbers, then all parameters together."""
+    """Draw the Pólya–Gamma variables, then all parameters jointly."""
     n, with_position = model.n, theta.shape[1] > model.n
     x = theta[:, model.first] - theta[:, model.second]
     if with_position:
@@ -152,7 +154,7 @@ def _sweep(model: _Model, theta: Tensor, sd: Tensor, generator: torch.Generator)
     omega = polya_gamma(model.many.expand_as(x), x, generator)
     each = x[..., None].expand(-1, -1, model.single.shape[1])
     omega = omega + polya_gamma(model.single.expand_as(each), each, generator).sum(2)
-    # By place and not by adding up: the same sums in the same order on every device.
+    # Assigned instead of scattered with addition: the same order of sums on every device.
     met = omega.new_zeros(len(omega), n * n)
     met[:, model.code] = omega
     met = met.view(-1, n, n)
@@ -178,6 +180,6 @@ def _spread(away: Tensor, sd: Tensor, generator: torch.Generator) -> Tensor:
     n, one = away.shape[1], sd.new_ones(sd.shape)
     u = torch.rand(sd.shape, generator=generator, dtype=sd.dtype, device=sd.device)
     auxiliary = (1 + sd**-2) / -torch.log(u.clamp_min(1e-300))
-    # A gamma number of shape (n + 1)/2 is half the square of n + 1 normal ones.
+    # A gamma variable of shape (n + 1)/2 is half the sum of n + 1 squared normals.
     gamma = _normal(one.expand(-1, n + 1), generator).square().sum(1, keepdim=True) / 2
     return ((away.square().sum(1, keepdim=True) / 2 + 1 / auxiliary) / gamma).sqrt()

@@ -1,10 +1,10 @@
-"""The top of concave log-likelihoods of contests, of many samples at once, by Newton's method.
+"""Maximum likelihood of contests by Newton's method, for many samples at once; covariances.
 
-Steps that would lower the log-likelihood are halved, so that every start leads to the top where
-there is one. Without a prior there is one exactly if no group of players won every contest against
-the others [Ford57]_.
+* `maximise`: Newton's method with step halving. The log-likelihoods are concave, so every start
+  leads to the maximum if there is one. Without a prior it exists exactly if no group of players
+  won every contest against the others [Ford57]_: `has_finite_maximum`.
+* `covariance_of`: by the model's information, or by the sandwich [Hub67]_, also clustered
 """
-# PART sandwich - How sure estimates from contests are, without trusting the model of their chances [Hub67]_.
 
 from __future__ import annotations
 
@@ -13,31 +13,22 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from evalstats_plugin.ranking.contests.contests import Counted, Design
+from evalstats_plugin.ranking.contests.contests import CountedContests, Design
 from evalstats_plugin.ranking.contests.outcomes import Derivatives, Weights, derivatives
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
 
 WEAK_SD = 5.0
-"""Standard deviation of the prior under which undefeated players get finite ratings, in logits."""
+"""Standard deviation, in logits, of the prior that keeps ratings of undefeated players finite."""
 
-
-# Half a contest between equals, half of it a tie, for samples without ties or of nothing else.
 _EVEN = Weights(*(np.array([[x]]) for x in (0.125, 0.25, 0.125)))
-
-
-# Rise of the log-likelihood, doubled, that the next step promises, at which it is the last.
+"""Half a contest between equals, half of it a tie, for samples without ties or only with ties."""
 _TOLERANCE = 1e-12
-
-
+"""Newton decrement (twice the expected rise of the log-likelihood) at convergence."""
 _MAX_STEPS = 200
-
-
-# Logits by which a step may change a parameter at most.
 _LONGEST = 5.0
-
-
-# A Rao–Kupper threshold may shrink to this share of itself in a step.
+"""Largest change of a parameter in one step, in logits."""
 _SHRINK = 0.2
+"""Smallest share of itself to which a Rao–Kupper threshold may shrink in one step."""
 
 
 class Prior(NamedTuple):
@@ -50,48 +41,40 @@ class Prior(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """What is fitted: B weightings of the cells, and which of them need a prior."""
+    """B weightings of the cells to fit, and which of them use a prior."""
 
     weights: Weights
     """Each of shape (K, B)."""
     prior: Prior | None = None
     with_prior: FloatArray | None = None
-    """1 where the prior counts, else 0, shape (B,); default: for all."""
+    """1 for samples that use the prior, else 0, shape (B,). Default: all use it."""
     even: FloatArray | None = None
-    """1 where half a contest between equals is added, for the tie parameter; shape (B,)."""
+    """1 for samples to which half a contest between equals is added, shape (B,)."""
 
 
 class Maximum(NamedTuple):
     """Estimates of B samples."""
 
     parameters: FloatArray
-    """Shape (p, B); ratings keep the mean of the start, unless a prior moves them."""
+    """Shape (p, B); without a prior the ratings keep the mean of the start."""
     information: FloatArray
-    """Minus second derivatives, the prior's among them, shape (B, p, p)."""
+    """Minus second derivatives, including the prior's, shape (B, p, p)."""
     log_likelihood: FloatArray
-    """Of the contests alone, shape (B,)."""
+    """Log-likelihood of the contests without the prior, shape (B,)."""
     converged: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
     iterations: int
-
-
-class _Point(NamedTuple):
-    """The objective at parameters (p, B)."""
-
-    value: FloatArray
-    gradient: FloatArray
-    cells: Derivatives
 
 
 def maximise(
     design: Design, sample: Sample, start: FloatArray, held: FloatArray | None = None
 ) -> Maximum:
-    """Climb from the start to the top.
+    """Maximise the (penalised) log-likelihood of each sample.
 
     Parameters
     ----------
     start : shape (p, B)
     held : shape (p,)
-        A linear combination of the parameters that keeps the value that it has at the start.
+        Coefficients of a linear combination of the parameters that keeps its value at the start.
     """
     parameters = start.copy()
     at = _point(design, sample, parameters)
@@ -101,52 +84,23 @@ def maximise(
         step = _step(design, _information(design, sample, parameters, at), at.gradient, held)
         gain = (step * at.gradient).sum(axis=0)
         step = _shortened(design, parameters, step) * active
-        parameters, at = _climb(design, sample, parameters, (step, at))
+        parameters, at = _line_search(design, sample, parameters, step, at)
         active &= ~(gain < _TOLERANCE)
     return Maximum(
         parameters,
         _information(design, sample, parameters, at),
-        _log_likelihood(at),
+        at.cells.value.sum(axis=0),
         ~active,
         iterations,
     )
 
 
-def has_top(design: Design, weights: Weights) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
-    """Whether ratings of maximum likelihood are finite, for each of B samples (K, B).
+class _Point(NamedTuple):
+    """Value and derivatives of the objective at parameters of shape (p, B)."""
 
-    From one player, every other must be reached along wins, and along losses.
-    """
-    kind = np.abs(design.against)
-    edges = [(weights.won + weights.tied > 0), (weights.lost + weights.tied > 0)]
-    first, second = (kind + s * design.against for s in (1, -1))
-    found = np.ones(weights.won.shape[1], dtype=np.bool_)
-    for forth, back in (edges, edges[::-1]):
-        reached = np.zeros((design.n, len(found)))
-        reached[0] = 1
-        while True:
-            to = second.T @ ((first @ reached > 0) & forth).astype(np.float64)
-            fro = first.T @ ((second @ reached > 0) & back).astype(np.float64)
-            fresh = ((reached + to + fro) > 0).astype(np.float64)
-            if np.array_equal(fresh, reached):
-                break
-            reached = fresh
-        found &= reached.all(axis=0)
-    return found
-
-
-def start_of(design: Design, weights: Weights | None = None) -> FloatArray:
-    """Ratings by the share of contests won, or everybody equal; ties as likely as not, (p, B)."""
-    start = np.zeros((design.size, 1 if weights is None else weights.won.shape[1]))
-    if weights is not None:
-        # Of the weight of all contests, ahead is what a player won more than it lost.
-        ahead = design.against.T @ (weights.won - weights.lost)
-        every = abs(design.against).T @ (weights.won + weights.tied + weights.lost)
-        start[: design.n] = np.log((every + ahead + 1) / (every - ahead + 1))
-        start[: design.n] -= start[: design.n].mean(axis=0)
-    if design.ties == "rao-kupper":
-        start[-1] = np.log(2)
-    return start
+    value: FloatArray
+    gradient: FloatArray
+    cells: Derivatives
 
 
 def _point(design: Design, sample: Sample, parameters: FloatArray) -> _Point:
@@ -167,10 +121,6 @@ def _share(sample: Sample) -> FloatArray:
     return np.ones(1) if sample.with_prior is None else sample.with_prior
 
 
-def _log_likelihood(at: _Point) -> FloatArray:
-    return at.cells.value.sum(axis=0)
-
-
 def _information(design: Design, sample: Sample, parameters: FloatArray, at: _Point) -> FloatArray:
     out = design.outer(*at.cells[3:])
     if sample.prior is not None:
@@ -185,12 +135,12 @@ def _information(design: Design, sample: Sample, parameters: FloatArray, at: _Po
 def _step(
     design: Design, information: FloatArray, gradient: FloatArray, held: FloatArray | None
 ) -> FloatArray:
-    """Newton's step, shape (p, B), which leaves the mean of the ratings where it is."""
+    """Newton step, shape (p, B), which keeps the mean of the ratings."""
     own = np.arange(design.size)
     scale = np.abs(information[:, own, own]).mean(axis=1)
     regular = information.copy()
     regular[:, : design.n, : design.n] += (scale / design.n)[:, None, None]
-    # Samples may not tell of a coefficient at all: then it stays.
+    # A ridge keeps coefficients that a sample does not identify where they are.
     regular[:, own, own] += 1e-11 * scale[:, None] + 1e-300
     step: Any = np.linalg.solve(regular, gradient.T[..., None])[..., 0]
     if held is not None:
@@ -201,6 +151,7 @@ def _step(
 
 
 def _shortened(design: Design, parameters: FloatArray, step: FloatArray) -> FloatArray:
+    """Scale steps down that change a parameter by more than `_LONGEST` or `_SHRINK` allow."""
     length = np.abs(step[: design.n]).max(axis=0)
     factor = np.minimum(1, _LONGEST / np.maximum(length, 1e-300))
     if design.with_ties:
@@ -212,11 +163,10 @@ def _shortened(design: Design, parameters: FloatArray, step: FloatArray) -> Floa
     return step * factor
 
 
-def _climb(
-    design: Design, sample: Sample, parameters: FloatArray, way: tuple[FloatArray, _Point]
+def _line_search(
+    design: Design, sample: Sample, parameters: FloatArray, step: FloatArray, at: _Point
 ) -> tuple[FloatArray, _Point]:
-    """Go the step, or half of it, or a quarter, where that is up."""
-    step, at = way
+    """Halve the step of each sample until the objective does not fall."""
     floor = at.value - 1e-10 * (1 + np.abs(at.value))
     lower = np.zeros(len(floor), dtype=np.bool_)
     for _ in range(40):
@@ -230,33 +180,76 @@ def _climb(
     return tried, _point(design, sample, tried)
 
 
+def has_finite_maximum(
+    design: Design, weights: Weights
+) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+    """Whether the maximum likelihood estimate is finite, for each of B samples (K, B).
+
+    It is if the graph of wins is strongly connected: from one player, all others are reached along
+    wins, and along losses.
+    """
+    kind = np.abs(design.against)
+    edges = [(weights.won + weights.tied > 0), (weights.lost + weights.tied > 0)]
+    first, second = (kind + s * design.against for s in (1, -1))
+    found = np.ones(weights.won.shape[1], dtype=np.bool_)
+    for forth, back in (edges, edges[::-1]):
+        reached = np.zeros((design.n, len(found)))
+        reached[0] = 1
+        while True:
+            forward = second.T @ ((first @ reached > 0) & forth).astype(np.float64)
+            backward = first.T @ ((second @ reached > 0) & back).astype(np.float64)
+            fresh = ((reached + forward + backward) > 0).astype(np.float64)
+            if np.array_equal(fresh, reached):
+                break
+            reached = fresh
+        found &= reached.all(axis=0)
+    return found
+
+
+def start_values(design: Design, weights: Weights | None = None) -> FloatArray:
+    """Start values, shape (p, B): log odds of the shares won, or 0 without weights."""
+    start = np.zeros((design.size, 1 if weights is None else weights.won.shape[1]))
+    if weights is not None:
+        net_wins = design.against.T @ (weights.won - weights.lost)
+        total = abs(design.against).T @ (weights.won + weights.tied + weights.lost)
+        start[: design.n] = np.log((total + net_wins + 1) / (total - net_wins + 1))
+        start[: design.n] -= start[: design.n].mean(axis=0)
+    if design.ties == "rao-kupper":
+        start[-1] = np.log(2)
+    return start
+
+
 class Covariance(NamedTuple):
-    """Of all parameters, those of ratings being of ratings less their mean."""
+    """Covariance of all parameters, where ratings are relative to their mean."""
 
     covariance: FloatArray
     """Shape (p, p)."""
     groups: int | None
-    """Number of clusters, where these are what varies."""
+    """Number of clusters, if clustered."""
 
 
 def covariance_of(
-    found: Counted, parameters: FloatArray, information: FloatArray, kind: str, parts: IntArray
+    found: CountedContests,
+    parameters: FloatArray,
+    information: FloatArray,
+    kind: str,
+    parts: IntArray,
 ) -> Covariance:
-    """Covariance of estimates.
+    """Covariance of the estimates.
 
-    Clustered, it is multiplied by G / (G - 1) for G clusters, as CR1 of a mean is.
+    The clustered covariance is multiplied by G / (G - 1) for G clusters, like CR1 of a mean.
 
     Parameters
     ----------
     parameters : shape (p,)
     information : shape (p, p)
-        Minus second derivatives, a prior's among them.
+        Minus second derivatives, including a prior's.
     kind
         ``"model"`` (the inverse information), ``"sandwich"``, ``"cluster"`` or ``"judge"``.
     parts : shape (n,)
-        Strong components of the players. Contests between them all ended alike, so that their
-        scores do not vary: for these the model's own information stands in, and the prior's for
-        the prior.
+        Strongly connected component of each player. Contests between components all have the same
+        winner, so that their scores do not vary: their model information is used instead, and the
+        prior's information for the prior.
     """
     design = found.design
     bread = inverse(information, design.n)
@@ -264,7 +257,8 @@ def covariance_of(
         return Covariance(bread, None)
     cells = derivatives(design.ties, *_predictors(found, parameters), found.weights())
     expected = design.outer(*cells[3:])[0]
-    rows = derivatives(design.ties, *_predictors(found, parameters, found.cell), _column(found))
+    one_contest = Weights(*(each[:, None] for each in found.each))
+    rows = derivatives(design.ties, *_predictors(found, parameters, found.cell), one_contest)
     one_way = parts[design.first] != parts[design.second]
     varies = ~one_way[found.cell]
     by_x, by_tie = rows.by_x[:, 0] * varies, rows.by_tie[:, 0] * varies
@@ -284,43 +278,23 @@ def covariance_of(
     return Covariance(bread @ middle @ bread, groups)
 
 
-def inverse(information: FloatArray, n: int) -> FloatArray:
-    """Covariance of n ratings that sum to 0, and of what else there is."""
-    regular = information.copy()
-    # Moves along the common shift of the ratings only, which is then taken out.
-    regular[:n, :n] += np.abs(np.diagonal(information)).mean() / n
-    inverted: Any = np.linalg.inv(regular)
-    return centred(inverted, n)
-
-
-def centred(covariance: FloatArray, n: int) -> FloatArray:
-    """Covariance with the mean of the first n taken off each of them."""
-    out = covariance.copy()
-    out[:n] -= out[:n].mean(axis=0)
-    out[:, :n] -= out[:, :n].mean(axis=1, keepdims=True)
-    return (out + out.T) / 2
-
-
 def _predictors(
-    found: Counted, parameters: FloatArray, cell: IntArray | None = None
+    found: CountedContests, parameters: FloatArray, cell: IntArray | None = None
 ) -> tuple[FloatArray, FloatArray]:
-    """How far the first is ahead in each cell, or in each row; and the tie parameter."""
+    """Log odds of the first in each cell, or in each row; and the tie parameter."""
     x = found.design.ahead(parameters[:, None])
     return (x if cell is None else x[cell]), found.design.tie(parameters[:, None])
 
 
-def _column(found: Counted) -> Weights:
-    return Weights(*(each[:, None] for each in found.each))
-
-
-def _by_cell(found: Counted, values: FloatArray) -> FloatArray:
+def _by_cell(found: CountedContests, values: FloatArray) -> FloatArray:
+    """Sum values of the rows of each cell, times their counts; shape (K, 1)."""
     cells = len(found.design.first)
     summed = np.bincount(found.cell, found.count * values, cells)
     return summed.astype(np.float64)[:, None]
 
 
-def _scores(found: Counted, by_x: FloatArray, by_tie: FloatArray) -> Any:
-    """Scores of one contest of each row, sparse (R, p)."""
+def _scores(found: CountedContests, by_x: FloatArray, by_tie: FloatArray) -> Any:
+    """Score vectors of one contest of each row, sparse (R, p)."""
     design, scale = found.design, by_x[:, None]
     parts: list[Any] = [sparse.csr_array(design.against[found.cell] * scale)]
     if design.extra.shape[1]:
@@ -328,3 +302,20 @@ def _scores(found: Counted, by_x: FloatArray, by_tie: FloatArray) -> Any:
     if design.with_ties:
         parts.append(sparse.csr_array(by_tie[:, None]))
     return sparse.hstack(parts, format="csr")
+
+
+def inverse(information: FloatArray, n: int) -> FloatArray:
+    """Covariance from an information matrix whose first n parameters are ratings summing to 0."""
+    regular = information.copy()
+    # Regularises the common shift of the ratings only, which is then projected out.
+    regular[:n, :n] += np.abs(np.diagonal(information)).mean() / n
+    inverted: Any = np.linalg.inv(regular)
+    return centred(inverted, n)
+
+
+def centred(covariance: FloatArray, n: int) -> FloatArray:
+    """Covariance after subtracting the mean of the first n variables from each of them."""
+    out = covariance.copy()
+    out[:n] -= out[:n].mean(axis=0)
+    out[:, :n] -= out[:, :n].mean(axis=1, keepdims=True)
+    return (out + out.T) / 2

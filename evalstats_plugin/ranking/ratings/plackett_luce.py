@@ -1,7 +1,7 @@
-"""Plackett–Luce: rankings of several players, best first, as choices among those who are left.
+"""Plackett–Luce model of rankings by maximum likelihood.
 
-The next in the ranking is chosen with probability proportional to e^rating [Pla75]_. Of two
-players this is Bradley–Terry.
+A ranking is a sequence of choices: the next player is chosen with probability proportional to
+e^rating among those who are left [Pla75]_. For two players this is Bradley–Terry.
 """
 
 from __future__ import annotations
@@ -19,20 +19,8 @@ from evalstats_plugin.ranking.ratings.likelihood import WEAK_SD, inverse
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
 
 _MAX_STEPS, _TOLERANCE = 200, 1e-12
-
-
-# Logits by which a step may change a rating at most.
 _LONGEST = 3.0
-
-
-class _Stages(NamedTuple):
-    """Every choice of a next one: S stages among n players."""
-
-    among: FloatArray
-    """1 for those still there, shape (S, n)."""
-    chosen: IntArray
-    """Shape (S,)."""
-    ranking: IntArray
+"""Largest change of a rating in one step, in logits."""
 
 
 def fit_plackett_luce(
@@ -43,28 +31,38 @@ def fit_plackett_luce(
     covariance: str = "sandwich",
     prior_sd: float | None = None,
 ) -> RankingFit:
-    """Rate players by rankings, by maximum likelihood [Hun04]_.
+    """Fit Plackett–Luce ratings to rankings by maximum likelihood [Hun04]_.
 
     Parameters
     ----------
     rankings
-        Places in ``players``, best first; of any lengths.
+        Indices into ``players``, best first; of any lengths.
     players
-        Names, or their number (default: as many as appear).
+        Names, or the number of players (default: as many as appear).
     depth
-        How many ranks count: with 1 the first of each ranking was chosen among all of it, and the
+        How many ranks count: with 1, the first of each ranking was chosen among all of it, and the
         others are in no order. Default: all.
     covariance
-        ``"model"``, or ``"sandwich"``, where rankings are what varies.
+        ``"model"``, or ``"sandwich"`` with rankings as independent units.
     prior_sd
-        Of a normal prior of the ratings; None is maximum likelihood, with a weak prior and a note
-        where some are always before all others.
+        Standard deviation of a normal prior of the ratings; None is maximum likelihood, with a weak
+        prior and a note if some players are always ranked before all others.
+
+    Returns
+    -------
+    Ratings with mean 0, in logits.
 
     Raises
     ------
     DesignError
-        Nothing to rank; a place twice in a ranking or not in the list; players never ranked, or
-        groups that never meet.
+        Nothing to rank; a player twice in a ranking or not in the list; players who are never
+        ranked, or groups that never meet.
+
+    Examples
+    --------
+    >>> fit = fit_plackett_luce([[0, 1, 2], [0, 1, 2], [1, 0, 2], [2, 0, 1]], ["ant", "bee", "cat"])
+    >>> print(fit.rating.round(2))
+    [ 0.87  0.13 -1.  ]
     """
     n, names = _players(rankings, players)
     stages = _stages(rankings, n, depth)
@@ -79,12 +77,12 @@ def fit_plackett_luce(
                 f"deviation {WEAK_SD:g} keeps ratings finite"
             )
     precision = 0.0 if prior_sd is None else prior_sd**-2
-    rating, iterations = _climbed(stages, n, precision)
-    chance = _chances(stages, rating)
-    information = _information(chance, precision)
+    rating, iterations = _maximise(stages, n, precision)
+    p = _probabilities(stages, rating)
+    information = _information(p, precision)
     middle = bread = inverse(information, n)
     if covariance == "sandwich":
-        scores = _by_ranking(stages, _residuals(stages, chance))
+        scores = _by_ranking(stages, _residuals(stages, p))
         middle = bread @ (scores.T @ scores + precision * np.eye(n)) @ bread
     return RankingFit(
         model="plackett-luce",
@@ -102,7 +100,7 @@ def fit_plackett_luce(
 def plackett_luce_log_likelihood(
     rankings: Sequence[Sequence[int]], rating: FloatArray, *, depth: int | None = None
 ) -> float:
-    """Log-likelihood of rankings under these ratings, shape (n,).
+    """Log-likelihood of rankings at ratings of shape (n,).
 
     >>> round(plackett_luce_log_likelihood([[2, 0, 1]], np.zeros(3)), 6)
     -1.791759
@@ -121,8 +119,19 @@ def _players(
     return len(players), tuple(players)
 
 
+class _Stages(NamedTuple):
+    """Choices of the next player: S stages among n players."""
+
+    among: FloatArray
+    """1 for the players who are left, shape (S, n)."""
+    chosen: IntArray
+    """Player chosen, shape (S,)."""
+    ranking: IntArray
+    """Ranking of each stage, shape (S,)."""
+
+
 def _stages(rankings: Sequence[Sequence[int]], n: int, depth: int | None) -> _Stages:
-    """Spread rankings into choices; the last one of each is none."""
+    """Split rankings into choices; the last player of each is not a choice."""
     length = np.array([len(ranking) for ranking in rankings], dtype=np.int64)
     if not (length > 1).any():
         msg = "no ranking of two players or more found, expected at least one"
@@ -144,7 +153,7 @@ def _stages(rankings: Sequence[Sequence[int]], n: int, depth: int | None) -> _St
 
 
 def _components(stages: _Stages, n: int) -> tuple[IntArray, bool]:
-    """Groups that met, and whether within a group some are always before others."""
+    """Connected component of each player, and whether one group always precedes another."""
     picked = sparse.csr_array(
         (np.ones(len(stages.chosen)), (stages.chosen, np.arange(len(stages.chosen)))),
         shape=(n, len(stages.chosen)),
@@ -164,15 +173,15 @@ def _check_connected(part: IntArray, names: tuple[str, ...]) -> None:
     raise DesignError(msg)
 
 
-def _climbed(stages: _Stages, n: int, precision: float) -> tuple[FloatArray, int]:
-    """Newton's method; steps that would go down are halved."""
+def _maximise(stages: _Stages, n: int, precision: float) -> tuple[FloatArray, int]:
+    """Newton's method with step halving: ratings with mean 0, and the number of iterations."""
     rating: FloatArray = np.zeros(n)
     iterations = 0
     for _ in range(_MAX_STEPS):
         iterations += 1
-        chance = _chances(stages, rating)
-        gradient: FloatArray = _residuals(stages, chance).sum(axis=0) - precision * rating
-        information = _information(chance, precision)
+        p = _probabilities(stages, rating)
+        gradient: FloatArray = _residuals(stages, p).sum(axis=0) - precision * rating
+        information = _information(p, precision)
         regular: FloatArray = information + np.trace(information) / n**2
         solved: Any = np.linalg.solve(regular, gradient)
         step: FloatArray = solved * min(1, _LONGEST / np.abs(solved).max(initial=1e-300))
@@ -189,34 +198,37 @@ def _climbed(stages: _Stages, n: int, precision: float) -> tuple[FloatArray, int
 
 
 def _value(stages: _Stages, rating: FloatArray) -> float:
+    """Log-likelihood."""
     left, top = _left(stages, rating)
     return float((rating[stages.chosen] - top - np.log(left.sum(axis=1))).sum())
 
 
-def _left(stages: _Stages, rating: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """e^rating of those still there, 1 for the best of them, shape (S, n); and the best rating."""
-    there = np.where(stages.among > 0, rating, -np.inf)
-    top = there.max(axis=1)
-    return np.exp(there - top[:, None]), top
-
-
-def _chances(stages: _Stages, rating: FloatArray) -> FloatArray:
-    """Probability of each player to be the next, shape (S, n)."""
+def _probabilities(stages: _Stages, rating: FloatArray) -> FloatArray:
+    """Probability of each player to be chosen next, shape (S, n)."""
     weight = _left(stages, rating)[0]
     return weight / weight.sum(axis=1, keepdims=True)
 
 
-def _residuals(stages: _Stages, chance: FloatArray) -> FloatArray:
-    out = -chance
+def _left(stages: _Stages, rating: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """e^(rating - best) of the players who are left, shape (S, n); and the best rating (S,)."""
+    left = np.where(stages.among > 0, rating, -np.inf)
+    best = left.max(axis=1)
+    return np.exp(left - best[:, None]), best
+
+
+def _residuals(stages: _Stages, p: FloatArray) -> FloatArray:
+    """Score of each stage in the ratings, shape (S, n)."""
+    out = -p
     out[np.arange(len(out)), stages.chosen] += 1
     return out
 
 
-def _information(chance: FloatArray, precision: float) -> FloatArray:
-    return np.diag(chance.sum(axis=0) + precision) - chance.T @ chance
+def _information(p: FloatArray, precision: float) -> FloatArray:
+    return np.diag(p.sum(axis=0) + precision) - p.T @ p
 
 
 def _by_ranking(stages: _Stages, scores: FloatArray) -> FloatArray:
+    """Sum scores of the stages of each ranking."""
     stage = np.arange(len(scores))
     gather: Any = sparse.csr_array((np.ones(len(scores)), (stages.ranking, stage)))
     return gather @ scores

@@ -1,6 +1,9 @@
-"""Posterior of Bradley–Terry ratings under a normal prior: drawn, or the normal one at its mode."""
-# PART bradley_terry_bootstrap - Bootstraps of Bradley–Terry ratings: contests, clusters or judges drawn anew, all fitted at once.
-# PART bradley_terry_profile - Profile likelihood intervals: values that the contests do not rule out, whatever the rest is.
+"""Uncertainty of Bradley–Terry ratings: posterior, bootstrap and profile likelihood.
+
+* `bradley_terry_posterior`: normal prior; Gibbs draws (in `gibbs`) or the Laplace approximation
+* `bootstrap_bradley_terry`: contests, clusters or judges resampled, many samples fitted at once
+* `profile_interval`: likelihood ratio interval of one rating or difference
+"""
 
 from __future__ import annotations
 
@@ -16,14 +19,14 @@ from numpy.typing import ArrayLike
 from scipy import optimize, special
 
 from evalstats_plugin.errors import DesignError, SelectionError, few, no_such
-from evalstats_plugin.ranking.contests.contests import Contests, Counted, counted
+from evalstats_plugin.ranking.contests.contests import Contests, CountedContests, count_contests
 from evalstats_plugin.ranking.contests.outcomes import TieModel, check_ties
 from evalstats_plugin.ranking.ratings.bradley_terry import (
     Ratings,
-    as_fit,
     check_connected,
     fit_ratings,
     notes_on_weights,
+    ranking_fit,
 )
 from evalstats_plugin.ranking.ratings.fit import RankingFit
 from evalstats_plugin.ranking.ratings.likelihood import (
@@ -31,14 +34,14 @@ from evalstats_plugin.ranking.ratings.likelihood import (
     Covariance,
     Prior,
     Sample,
-    has_top,
+    has_finite_maximum,
     inverse,
     maximise,
-    start_of,
+    start_values,
 )
-from evalstats_plugin.runtime.workers import mapped
+from evalstats_plugin.runtime.workers import parallel_map
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
-from evalstats_plugin.stats.draws import UNLIKE, convergence
+from evalstats_plugin.stats.draws import R_HAT_LIMIT, convergence
 from evalstats_plugin.stats.interval import Interval
 
 if TYPE_CHECKING:
@@ -46,38 +49,18 @@ if TYPE_CHECKING:
 
 
 Estimator = Literal["auto", "gibbs", "laplace"]
-
-
-POSITION_SD, TIE_SD = 1.0, 2.0
-"""Of the normal priors of the advantage of place, and of Davidson's log ν."""
-
-
-# Pólya–Gamma numbers of a sweep up to which "auto" draws: some 10 seconds.
-_DRAWN = 4000
-
-
-_ALL_DRAWN = 64
-
-
 Unit = Literal["contest", "cluster", "judge"]
+POSITION_SD, TIE_SD = 1.0, 2.0
+"""Standard deviations of the normal priors of the position effect, and of Davidson's log ν."""
 
-
-# Samples fitted together, at most; as many numbers in memory, about.
+_DRAWN = 4000
+"""Most Pólya–Gamma variables per sweep for which "auto" draws, which takes about 10 seconds."""
+_ALL_DRAWN = 64
+"""Most contests of a cell that are drawn one by one."""
 _TOGETHER, _ROOM = 32, 2**22
-
-
-# Logits from the estimate beyond which a limit counts as infinite.
+"""Most bootstrap samples fitted together, and about the most numbers they keep in memory."""
 _FAR = 40.0
-
-
-class _Normal(NamedTuple):
-    """At the mode: parameters (p,), covariance (p, p)."""
-
-    mode: FloatArray
-    covariance: FloatArray
-    log_likelihood: float
-    log_evidence: float
-    converged: bool
+"""Logits from the estimate beyond which a profile limit counts as infinite."""
 
 
 def bradley_terry_posterior(
@@ -90,35 +73,35 @@ def bradley_terry_posterior(
     options: GibbsOptions | None = None,
     rng: np.random.Generator | int | None = None,
 ) -> RankingFit:
-    """Rate players by the posterior under a normal prior of the ratings.
+    """Fit the posterior of Bradley–Terry ratings under a normal prior.
 
     Parameters
     ----------
     contests
-        Where these are ordered, standing first may be an advantage, with prior N(0, 1).
+        If these are ordered, a position effect with prior N(0, 1) is estimated.
     prior_mean : a number, or shape (n,)
     prior_covariance
         In squared logits: a variance, n variances, or shape (n, n); or ``"estimated"``: s² for all
         ratings, where s has a half-Cauchy(0, 1) prior.
     estimator
-        ``"gibbs"`` draws; ``"laplace"`` is the normal distribution at the mode, within .1 standard
-        deviations of it from some hundred contests of each player on. ``"auto"`` draws while that
-        takes seconds, ties being no model of their own.
+        ``"gibbs"`` draws; ``"laplace"`` is the normal approximation at the mode, accurate to .1
+        standard deviations from about a hundred contests per player. ``"auto"`` draws if that
+        takes seconds and there is no tie parameter.
     ties
-        ``"half"``, ``"drop"``, or, by ``"laplace"``, ``"davidson"`` with prior N(0, 2²) of log ν.
+        ``"half"``, ``"drop"``, or, with ``"laplace"``, ``"davidson"`` with prior N(0, 2²) of log ν.
     options
-        Of the draws: chains, draws, warm_up, device.
+        Chains, draws, warm_up and device of the Gibbs sampler.
 
     Returns
     -------
-    The ratings' posterior, whose place the prior gives: they need not have mean 0.
+    The posterior of the ratings; their mean is set by the prior and need not be 0.
 
     Raises
     ------
     DesignError
-        A prior that is none; weights that are no counts, where drawn.
+        An invalid prior; weights that are not counts, with ``"gibbs"``.
     SelectionError
-        An estimator, or a model of ties, that there is not.
+        An unknown estimator or tie model.
     """
     start = perf_counter()
     if estimator not in get_args(Estimator):
@@ -128,7 +111,7 @@ def bradley_terry_posterior(
     if ties == "rao-kupper" or (ties == "davidson" and estimator == "gibbs"):
         msg = f"ties={ties!r} with estimator={estimator!r} found: a posterior knows 'half' and "
         raise SelectionError(msg + "'drop', and with estimator='laplace' 'davidson'")
-    found = counted(contests, ties, position=contests.ordered)
+    found = count_contests(contests, ties, position=contests.ordered)
     estimated = isinstance(prior_covariance, str)
     if estimated and prior_covariance != "estimated":
         raise SelectionError(no_such("prior", str(prior_covariance), ["estimated"], "estimated"))
@@ -147,7 +130,7 @@ def bradley_terry_posterior(
     return fit
 
 
-def _choose(found: Counted) -> tuple[Estimator, str]:
+def _choose(found: CountedContests) -> tuple[Estimator, str]:
     if found.design.with_ties:
         return "laplace", "ties have a model of their own"
     weights = found.weights()
@@ -160,8 +143,8 @@ def _choose(found: Counted) -> tuple[Estimator, str]:
     return "gibbs", f"{work} numbers a sweep are soon drawn"
 
 
-def _prior(found: Counted, mean: ArrayLike, covariance: FloatArray) -> Prior:
-    """Of all parameters: ratings as given, the others about 0."""
+def _prior(found: CountedContests, mean: ArrayLike, covariance: FloatArray) -> Prior:
+    """Check the prior of the ratings, and add those of the other parameters."""
     design = found.design
     n, size = design.n, design.size
     centre = np.zeros(size)
@@ -187,39 +170,17 @@ def _prior(found: Counted, mean: ArrayLike, covariance: FloatArray) -> Prior:
     return Prior(centre, precision)
 
 
-def _laplace(found: Counted, prior: Prior) -> _Normal:
-    design = found.design
-    start = start_of(design) + prior.mean[:, None]
-    top = maximise(design, Sample(found.weights(), prior), start)
-    mode, information = top.parameters[:, 0], top.information[0]
-    away = mode - prior.mean
-    log_prior = (np.linalg.slogdet(prior.precision)[1] - away @ prior.precision @ away) / 2
-    log_likelihood = float(top.log_likelihood[0])
-    # The factors (2π)^{p/2} of the prior and of the integral cancel.
-    log_evidence = log_likelihood + log_prior - np.linalg.slogdet(information)[1] / 2
-    return _Normal(
-        mode, np.linalg.inv(information), log_likelihood, float(log_evidence),
-        bool(top.converged[0]),
-    )  # fmt: skip
-
-
-def _rescaled(prior: Prior, n: int, sd: float) -> Prior:
-    precision = prior.precision.copy()
-    precision[:n, :n] = np.eye(n) / sd**2
-    return Prior(prior.mean, precision)
-
-
-def _laplace_fit(found: Counted, prior: Prior, *, estimated: bool) -> RankingFit:
+def _laplace_fit(found: CountedContests, prior: Prior, *, estimated: bool) -> RankingFit:
     n, design = found.design.n, found.design
     diagnostics: dict[str, Any] = {}
     if estimated:
 
-        def lost(log_sd: float) -> float:
-            """Minus the log posterior of log s."""
+        def objective(log_sd: float) -> float:
+            """Minus the log posterior density of log s, up to a constant."""
             evidence = _laplace(found, _rescaled(prior, n, math.exp(log_sd))).log_evidence
             return -evidence - log_sd + math.log1p(math.exp(2 * log_sd))
 
-        best = optimize.minimize_scalar(lost, bounds=(-4.0, 4.0), method="bounded")
+        best = optimize.minimize_scalar(objective, bounds=(-4.0, 4.0), method="bounded")
         diagnostics["prior_sd"] = math.exp(float(best.x))
         prior = _rescaled(prior, n, diagnostics["prior_sd"])
     normal = _laplace(found, prior)
@@ -239,8 +200,42 @@ def _laplace_fit(found: Counted, prior: Prior, *, estimated: bool) -> RankingFit
     )
 
 
+class _Normal(NamedTuple):
+    """Laplace approximation: mode (p,) and covariance (p, p)."""
+
+    mode: FloatArray
+    covariance: FloatArray
+    log_likelihood: float
+    log_evidence: float
+    converged: bool
+
+
+def _laplace(found: CountedContests, prior: Prior) -> _Normal:
+    """Normal approximation at the posterior mode, with the log evidence."""
+    design = found.design
+    start = start_values(design) + prior.mean[:, None]
+    top = maximise(design, Sample(found.weights(), prior), start)
+    mode, information = top.parameters[:, 0], top.information[0]
+    away = mode - prior.mean
+    log_prior = (np.linalg.slogdet(prior.precision)[1] - away @ prior.precision @ away) / 2
+    log_likelihood = float(top.log_likelihood[0])
+    # The factors (2π)^{p/2} of the prior and of the integral cancel.
+    log_evidence = log_likelihood + log_prior - np.linalg.slogdet(information)[1] / 2
+    return _Normal(
+        mode, np.linalg.inv(information), log_likelihood, float(log_evidence),
+        bool(top.converged[0]),
+    )  # fmt: skip
+
+
+def _rescaled(prior: Prior, n: int, sd: float) -> Prior:
+    """Replace the prior precision of the n ratings by 1 / sd²."""
+    precision = prior.precision.copy()
+    precision[:n, :n] = np.eye(n) / sd**2
+    return Prior(prior.mean, precision)
+
+
 def _gibbs_fit(
-    found: Counted,
+    found: CountedContests,
     prior: Prior,
     *,
     estimated: bool,
@@ -254,15 +249,17 @@ def _gibbs_fit(
     n, names = found.design.n, found.design.names
     every = drawn.parameters.reshape(-1, drawn.parameters.shape[2])
     mean, sd = every.mean(axis=0), every.std(axis=0, ddof=1)
-    told = convergence(drawn.parameters)
-    r_hat, ess = float(np.max(told.r_hat)), float(np.min(told.ess))
-    diagnostics: dict[str, Any] = {"r_hat": r_hat, "ess": ess, "converged": r_hat < UNLIKE}
+    checked = convergence(drawn.parameters)
+    r_hat, ess = float(np.max(checked.r_hat)), float(np.min(checked.ess))
+    diagnostics: dict[str, Any] = {"r_hat": r_hat, "ess": ess, "converged": r_hat < R_HAT_LIMIT}
     diagnostics |= {"chains": options.chains, "draws": options.draws}
     if drawn.prior_sd is not None:
         diagnostics["prior_sd"] = float(drawn.prior_sd.mean())
     notes = list(found.contests.notes)
-    if r_hat >= UNLIKE:
-        notes.append(f"chains disagree (R-hat {r_hat:.3f}, expected below {UNLIKE}): draw more")
+    if r_hat >= R_HAT_LIMIT:
+        notes.append(
+            f"chains disagree (R-hat {r_hat:.3f}, expected below {R_HAT_LIMIT}): draw more"
+        )
     return RankingFit(
         model="bradley-terry",
         estimator="gibbs",
@@ -287,34 +284,34 @@ def bootstrap_bradley_terry(
     features: Sequence[str] = (),
     rng: np.random.Generator | int | None = None,
 ) -> RankingFit:
-    """Rate players, and again in every bootstrap sample.
+    """Fit Bradley–Terry ratings to the contests and to bootstrap samples of them.
 
     Parameters
     ----------
     unit
-        What is drawn: ``"contest"``, or whole ``"cluster"`` or ``"judge"`` with their contests.
-        Default: the cluster where contests have one.
+        Resampling unit: ``"contest"``, or ``"cluster"`` or ``"judge"`` with all their contests.
+        Default: the cluster if contests have one.
     ties, position, features
         As for `fit_bradley_terry`.
 
     Returns
     -------
-    The fit to all contests, with ``draws`` (n_resamples, n) and their covariance. A sample is the
-    same whatever is drawn after it. Samples in which some are undefeated or not compared get the
-    weak prior that `fit_bradley_terry` states; a note says how many.
+    The fit to all contests, with ``draws`` (n_resamples, n) and their covariance. The first samples
+    are the same for any ``n_resamples``. Samples in which players are undefeated or not compared
+    use the weak prior of `fit_bradley_terry`; a note says how many.
     """
     start = perf_counter()
     rng = np.random.default_rng(rng)
     if unit is None:
         unit = "contest" if contests.cluster is None else "cluster"
-    found = counted(contests, check_ties(ties), position=position, features=features)
+    found = count_contests(contests, check_ties(ties), position=position, features=features)
     fitted = fit_ratings(found)
     draws: list[FloatArray] = []
     weak = stuck = 0
-    # Single contests, of which there may be a million, need not go to other processes.
+    # Worker processes do not need the single contests, of which there may be a million.
     slim = fitted._replace(found=replace(found, contests=contests.take(np.zeros(0, np.int64))))
     samples = _samples(found, unit, n_resamples, rng)
-    for parameters, without_top, not_converged in mapped(partial(_refitted, slim), samples):
+    for parameters, without_top, not_converged in parallel_map(partial(_refitted, slim), samples):
         draws.append(parameters)
         weak += without_top
         stuck += not_converged
@@ -339,23 +336,23 @@ def bootstrap_bradley_terry(
         )
     if stuck:
         notes.append(f"{stuck} of {n_resamples} bootstrap samples did not converge")
-    fit = as_fit(fitted._replace(notes=tuple(notes)), spread, diagnostics)
+    fit = ranking_fit(fitted._replace(notes=tuple(notes)), spread, diagnostics)
     return replace(fit, draws=every[:, : found.design.n].copy())
 
 
 def _samples(
-    found: Counted, unit: Unit, n_resamples: int, rng: np.random.Generator
+    found: CountedContests, unit: Unit, n_resamples: int, rng: np.random.Generator
 ) -> Iterator[tuple[FloatArray, int]]:
-    """Counts of rows, shape (R, B), and how many of the B samples are wanted."""
+    """Yield counts of rows, shape (R, B), and how many of the B samples are used."""
     rows, cells = len(found.cell), len(found.design.first)
     held = max(rows, cells, found.design.size**2)
-    # Of the problem alone: the same samples whatever n_resamples. The last samples are drawn in
-    # vain, so that all are fitted in company of the same size and get the same bits.
+    # The batch size depends on the problem only, and the last batch is filled up, so that samples
+    # and their fits are bitwise the same for any n_resamples.
     together = max(1, min(_TOGETHER, _ROOM // held))
     groups = None if unit == "contest" else found.groups(unit)
     for begin in range(0, n_resamples, together):
         if groups is None:
-            counts = drawn_anew(found.count.astype(np.int64), together, rng)
+            counts = resample_counts(found.count.astype(np.int64), together, rng)
         else:
             size = groups.shape[0]
             drawn = rng.multinomial(size, np.full(size, 1 / size), size=together)
@@ -363,16 +360,16 @@ def _samples(
         yield counts, min(together, n_resamples - begin)
 
 
-def drawn_anew(count: IntArray, samples: int, rng: np.random.Generator) -> FloatArray:
-    """How often each comes up when as many as there are, are drawn with replacement, (R, B).
+def resample_counts(count: IntArray, samples: int, rng: np.random.Generator) -> FloatArray:
+    """Multinomial bootstrap counts of each row, shape (R, B).
 
-    Poisson counts given their sum are multinomial. They are drawn a little too few, which is
-    quicker than binomial ones, and one by one what is missing.
+    Poisson counts given their sum are multinomial. Slightly too few are drawn as Poisson counts,
+    which is faster than binomial ones, and the remainder one by one.
 
     Parameters
     ----------
     count : shape (R,)
-        How many there are of each.
+        Number of contests of each row.
     """
     total = int(count.sum())
     share = max(0.0, 1 - 3 / np.sqrt(total))
@@ -387,10 +384,10 @@ def drawn_anew(count: IntArray, samples: int, rng: np.random.Generator) -> Float
 
 
 def _refitted(fitted: Ratings, drawn: tuple[FloatArray, int]) -> tuple[FloatArray, int, int]:
-    """Parameters (p, B), how many needed a prior, and how many did not converge."""
+    """Fit B samples: parameters (p, B), and how many used a prior or did not converge."""
     found, design, (counts, wanted) = fitted.found, fitted.found.design, drawn
     weights = found.weights(counts)
-    without_top = ~has_top(design, weights)
+    without_top = ~has_finite_maximum(design, weights)
     precision = np.diag((np.arange(design.size) < design.n) / WEAK_SD**2)
     sample = Sample(
         weights,
@@ -417,21 +414,33 @@ def profile_interval(
     ties: TieModel = "half",
     position: bool = False,
 ) -> Interval:
-    """Interval of a rating, or of the difference between two, by the likelihood ratio [VM88]_.
+    """Profile likelihood interval of a rating, or of the difference of two [VM88]_.
+
+    It contains the values that a likelihood ratio test does not reject, and is not symmetric. A
+    limit is infinite if the player is undefeated or winless.
 
     Parameters
     ----------
     player
-        Whose rating, less the mean of all.
+        Whose rating, relative to the mean of all.
     against
-        Whose rating is subtracted instead.
+        Whose rating is subtracted instead of the mean.
 
     Raises
     ------
+    DesignError
+        No chain of contests connects all players.
     SelectionError
-        No player is called so.
+        No player of this name.
+
+    Examples
+    --------
+    >>> contests = Contests.of([0] * 10, [1] * 10, [1] * 9 + [0], players=["ant", "bee"])
+    >>> found = profile_interval(contests, "ant", "bee")
+    >>> print(found.low.round(2), found.high.round(2))
+    0.53 5.11
     """
-    found = counted(contests, check_ties(ties), position=position)
+    found = count_contests(contests, check_ties(ties), position=position)
     check_connected(found.contests)
     contrast = np.zeros(found.design.size)
     contrast[_place(contests, player)] = 1
@@ -452,7 +461,7 @@ def _place(contests: Contests, name: str) -> int:
 
 def _interval(fitted: Ratings, contrast: FloatArray, drop: float) -> Interval:
     design = fitted.found.design
-    # Without the prior that made ratings finite: close to the supremum, where there is no top.
+    # Without the weak prior: close to the supremum if there is no finite maximum.
     plain = Sample(fitted.sample.weights, None, None, fitted.sample.even)
     top = maximise(design, plain, fitted.top.parameters)
     best, estimate = float(top.log_likelihood[0]), float(contrast @ top.parameters[:, 0])
@@ -471,7 +480,7 @@ def _interval(fitted: Ratings, contrast: FloatArray, drop: float) -> Interval:
 
 
 def _limit(excess: Callable[[float], float], estimate: float, step: float) -> float:
-    """Where the excess becomes positive, in the direction of the step."""
+    """Find the zero of the excess in the direction of the step."""
     inside, length = estimate, step
     while excess(estimate + length) < 0:
         if abs(length) > _FAR:

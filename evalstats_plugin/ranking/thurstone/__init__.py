@@ -1,1 +1,1 @@
-"""Thurstone's model: expectation propagation, Laplace, exact draws."""
+"""Thurstone's model: expectation propagation, Laplace approximation, exact draws and chains."""

@@ -1,10 +1,10 @@
-"""Expectation propagation for probit contests: a normal posterior with matched moments [Min01]_.
+"""Normal approximations of the Thurstone posterior: expectation propagation and Laplace.
 
-Each pair of players is one site, whatever the number of its answers, so that its one-dimensional
-moments hold what those answers say together. All sites move at once, damped.
+* `expectation_propagation`: matches moments [Min01]_. Each pair of players is one site for any
+  number of answers, with one-dimensional moments. All sites are updated in parallel, with damping.
+* `laplace`: the mode by Newton's method, and the curvature there
+* `estimate_threshold`: δ, half the width of a tie, by evidence with a half-normal(1) prior
 """
-# PART thurstone_laplace - The mode of the Thurstone posterior and the normal of its curvature there (Laplace).
-# PART thurstone_tie - How wide a tie is: δ of the largest evidence, under a half-normal(1) prior.
 
 from __future__ import annotations
 
@@ -24,42 +24,30 @@ from evalstats_plugin.ranking.thurstone.design import (
 from evalstats_plugin.ranking.thurstone.truncated import slopes
 from evalstats_plugin.stats.arrays import FloatArray
 
-# Share of a step that is taken.
 _DAMPED = 0.8
-
-
-# Standard deviations on both sides over which a site is integrated.
+"""Damping: share of each update of the sites."""
 _REACH = 10.0
-
-
-# Widest step of that integral, in standard deviations of the noise and of the site.
+"""Range of the grid over which a site is integrated, in standard deviations on both sides."""
 _NOISE_STEP, _SITE_STEP = 0.7, 0.6
-
-
-# Change of the log posterior that the next Newton step promises, at which it is the last.
+"""Largest grid step, in standard deviations of the noise and of the site."""
 _TOLERANCE = 1e-12
-
-
+"""Newton decrement at which `laplace` stops."""
 _MAX_STEPS = 100
-
-
-# Among which δ is sought.
 _NARROWEST, _WIDEST = 1e-3, 6.0
-
-
-# Step of the second difference that gives its standard error.
+"""Bounds of δ."""
 _STEP = 0.05
+"""Step in log δ of the second difference that gives its standard error."""
 
 
 class Normals(NamedTuple):
-    """Precision and shift of each site, of shape (S,): what its answers say, as a normal."""
+    """Normal approximation of each site's likelihood, by natural parameters of shape (S,)."""
 
     precision: FloatArray
     shift: FloatArray
 
 
 class Posterior(NamedTuple):
-    """Normal, of P parameters."""
+    """Normal posterior of P parameters."""
 
     mean: FloatArray
     covariance: FloatArray
@@ -67,23 +55,7 @@ class Posterior(NamedTuple):
     log_evidence: float
     sweeps: int
     residual: float
-    """Largest difference of a site's own moments from the posterior's, in its units."""
-
-
-class _Tilted(NamedTuple):
-    """A site's likelihood times what the others say of it."""
-
-    log_scale: FloatArray
-    mean: FloatArray
-    variance: FloatArray
-
-
-class _State(NamedTuple):
-    mean: FloatArray
-    covariance: FloatArray
-    log_scale: float
-    site_mean: FloatArray
-    site_variance: FloatArray
+    """Largest difference of a site's moments from the posterior's, in standard deviations."""
 
 
 def expectation_propagation(
@@ -95,16 +67,16 @@ def expectation_propagation(
     tolerance: float = 1e-9,
     max_sweeps: int = 500,
 ) -> Posterior:
-    """Match the moments of every site.
+    """Match the moments of all sites.
 
     Parameters
     ----------
     tie
         δ, half the width of a tie.
     start
-        Such as `laplace` finds, or those of nearly the same answers.
+        Sites from `laplace`, or from nearly the same answers.
     tolerance
-        Of the residual, at which it stops.
+        Residual at which iterations stop.
     """
     precision, shift = start
     inverse, spread = inverse_of(prior.covariance)
@@ -122,7 +94,7 @@ def expectation_propagation(
         )
         if residual < tolerance or sweeps == max_sweeps:
             break
-        # Steps that do not help overshoot: take less of them.
+        # Halve the damping factor if the residual has grown.
         damped = max(damped / 2, 0.05) if residual > before else damped
         before = residual
         new_precision = np.maximum(1 / tilted.variance - rest_precision, 0)
@@ -136,8 +108,18 @@ def expectation_propagation(
     return Posterior(state.mean, state.covariance, normals, log_evidence, sweeps, residual)
 
 
+class _State(NamedTuple):
+    """Current normal posterior, with the moments of the sites' differences."""
+
+    mean: FloatArray
+    covariance: FloatArray
+    log_scale: float
+    site_mean: FloatArray
+    site_variance: FloatArray
+
+
 def _combined(sites: Sites, prior: Prior, inverse: FloatArray, normals: Normals) -> _State:
-    """Prior times the normals of all sites."""
+    """Multiply the prior by the normals of all sites."""
     design = sites.design
     covariance, held = inverse_of(inverse + information(design, normals.precision))
     pull = inverse @ prior.mean + design.T @ normals.shift
@@ -147,12 +129,20 @@ def _combined(sites: Sites, prior: Prior, inverse: FloatArray, normals: Normals)
 
 
 def _log_scale(normals: Normals, rest: tuple[FloatArray, FloatArray]) -> FloatArray:
-    """Log integral of each site's normal times what the others say of it."""
+    """Log integral of each site's normal times its cavity."""
     mean, variance = rest
     precision, shift = normals
     both = 1 / variance + precision
     square = (mean / variance + shift) ** 2 / both - mean**2 / variance
     return 0.5 * (square - np.log1p(precision * variance))
+
+
+class _Tilted(NamedTuple):
+    """Moments of each site's tilted distribution: its likelihood times its cavity."""
+
+    log_scale: FloatArray
+    mean: FloatArray
+    variance: FloatArray
 
 
 def _tilted(
@@ -161,7 +151,10 @@ def _tilted(
     whole: tuple[FloatArray, FloatArray],
     rest: tuple[FloatArray, FloatArray],
 ) -> _Tilted:
-    """Moments of each site: in closed form with one answer, otherwise by a sum over a grid."""
+    """Moments of each site: in closed form for one answer, otherwise by sums over a grid.
+
+    ``whole`` and ``rest`` are means and variances of the posterior and of the cavity.
+    """
     answer = sites.single()
     one = np.isfinite(answer)
     found = np.empty((3, len(one)))
@@ -187,9 +180,9 @@ def _by_grid(
     whole: tuple[FloatArray, FloatArray],
     rest: tuple[FloatArray, FloatArray],
 ) -> _Tilted:
-    """Even steps integrate what is smooth and ends in 0 to nearly all digits.
+    """Moments by the trapezoidal rule, which is nearly exact for smooth, decaying functions.
 
-    The grid lies around the posterior, which has the site's moments once it converges.
+    The grid is centred at the posterior, which has the site's moments at convergence.
     """
     (centre, spread), (mean, variance) = whole, rest
     sd = np.sqrt(spread)
@@ -208,7 +201,7 @@ def _by_grid(
 
 
 class Mode(NamedTuple):
-    """Of P parameters."""
+    """Mode of the posterior of P parameters, with the normal at its curvature."""
 
     mean: FloatArray
     covariance: FloatArray
@@ -220,7 +213,7 @@ class Mode(NamedTuple):
 
 
 def laplace(sites: Sites, prior: Prior, tie: float, start: FloatArray | None = None) -> Mode:
-    """Find the mode by Newton's method, halving steps that lose.
+    """Find the posterior mode by Newton's method with step halving.
 
     Parameters
     ----------
@@ -266,18 +259,19 @@ def laplace(sites: Sites, prior: Prior, tie: float, start: FloatArray | None = N
 
 
 class Threshold(NamedTuple):
-    """δ, half the width of a tie; 0 where no answer is one."""
+    """δ, half the width of a tie; 0 if no answer is a tie."""
 
     value: float
     std_error: float
 
 
-def most_evident_tie(sites: Sites, prior: Prior, by: Literal["ep", "laplace"]) -> Threshold:
-    """Find δ by the evidence of expectation propagation, or of Laplace's method."""
+def estimate_threshold(sites: Sites, prior: Prior, by: Literal["ep", "laplace"]) -> Threshold:
+    """Maximise the evidence in δ, by expectation propagation or by Laplace's method."""
     if not sites.ties.any():
         return Threshold(0.0, 0.0)
 
-    def against(log_tie: float) -> float:
+    def objective(log_tie: float) -> float:
+        """Minus the log posterior density of δ, up to a constant."""
         tie = float(np.exp(log_tie))
         mode = laplace(sites, prior, tie)
         value = mode.log_evidence
@@ -287,8 +281,8 @@ def most_evident_tie(sites: Sites, prior: Prior, by: Literal["ep", "laplace"]) -
         return tie**2 / 2 - value
 
     ends = (np.log(_NARROWEST), np.log(_WIDEST))
-    best = float(minimize_scalar(against, bounds=ends, method="bounded").x)
-    near = [against(best + k * _STEP) for k in (-1, 0, 1)]
+    best = float(minimize_scalar(objective, bounds=ends, method="bounded").x)
+    near = [objective(best + k * _STEP) for k in (-1, 0, 1)]
     curvature = (near[0] - 2 * near[1] + near[2]) / _STEP**2
     tie = float(np.exp(best))
     return Threshold(tie, tie / curvature**0.5 if curvature > 0 else float("nan"))

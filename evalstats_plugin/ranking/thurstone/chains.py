@@ -1,14 +1,14 @@
-"""Draws from the Thurstone posterior by Gibbs sampling of the noisy differences [AC93]_.
+"""Markov chains for the Thurstone posterior: Gibbs sampling and split Hamiltonian Monte Carlo.
 
-Given the ratings each noisy difference is a normal between bounds; given these the ratings are
-normal with one covariance for good. Then differences, and δ with them, are stretched by a common
-factor drawn from its own distribution, along which single draws would crawl [LS00]_, [LW99]_. All
-chains are one batch.
+* `gibbs` [AC93]_: given the ratings, each noisy difference is a truncated normal; given these, the
+  ratings are normal with a constant covariance. Differences and δ are then scaled by a common
+  factor drawn from its conditional distribution, which improves mixing [LS00]_, [LW99]_. δ moves by
+  a random walk on its logarithm with the noisy differences integrated out.
+* `split_hamiltonian` [SLJN14]_: exact rotations of a normal approximation, with kicks by the
+  gradient of the remainder
 
-Prior of δ: half-normal(1). It is drawn by a random walk on its logarithm with the noisy differences
-integrated out.
+The prior of δ is half-normal(1). All chains are one batch.
 """
-# PART split_hamiltonian - Draws from the Thurstone posterior by Hamiltonian steps around a normal near it [SLJN14]_.
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from evalstats_plugin.ranking.thurstone.design import (
     inverse_of,
 )
 from evalstats_plugin.ranking.thurstone.truncated import (
+    LOG_ROOT_2PI,
     draw_above,
     draw_between,
     log_ndtr,
@@ -35,46 +36,36 @@ from evalstats_plugin.ranking.thurstone.truncated import (
 )
 from evalstats_plugin.stats.arrays import FloatArray
 
-# Acceptance of the random walk that its step is tuned to.
 _METROPOLIS_ACCEPTANCE = 0.44
-
-
-# Acceptance that the steps along the circle are tuned to.
+"""Target acceptance of the random walk."""
 _HAMILTONIAN_ACCEPTANCE = 0.9
-
-
+"""Target acceptance of Hamiltonian trajectories."""
 _MOST_STEPS = 32
-
-
-# How often steps are finer, and by how much, for a chain that has come where the slope is steep.
 _FINE_EVERY, _FINER = 4, 3
-
-
-# Variance of the normal that is circled around, in that of the approximation: tails are longer.
+"""How often, and by what factor, steps are finer, for chains in regions of steep gradients."""
 _WIDER = 1.5
-
-
-_LOG_ROOT_2PI = 0.5 * np.log(2 * np.pi)
+"""Variance of the rotated normal relative to the approximation's, as the posterior's tails are
+longer."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ChainOptions:
-    """How long to draw."""
+    """Number of chains and draws."""
 
     chains: int = 8
     draws: int = 500
-    """Kept, of each chain."""
+    """Kept draws of each chain."""
     warm_up: int = 50
-    """Thrown away."""
+    """Discarded draws of each chain."""
 
 
 class Start(NamedTuple):
-    """Where K chains start."""
+    """Start values of K chains."""
 
     parameters: FloatArray
     """Shape (K, P)."""
     tie: FloatArray
-    """δ, shape (K,); 0 where no answer is a tie."""
+    """δ, shape (K,); 0 if no answer is a tie."""
 
 
 class Chains(NamedTuple):
@@ -85,25 +76,14 @@ class Chains(NamedTuple):
     tie: FloatArray
     """δ, shape (K, S)."""
     mean: FloatArray
-    """Over what is expected given the noisy differences, which errs less; shape (P,)."""
+    """Posterior mean, shape (P,); `gibbs` averages E[parameters | noisy differences]."""
     covariance: FloatArray
-
-
-class _Model(NamedTuple):
-    answers: Answers
-    prior: Prior
-    covariance: FloatArray
-    """Of the ratings given the noisy differences."""
-    factor: FloatArray
-    pull: FloatArray
-    """Prior precision times prior mean."""
-    tied: bool
 
 
 def start_around(
     mean: FloatArray, covariance: FloatArray, tie: float, chains: int, rng: np.random.Generator
 ) -> Start:
-    """Chains apart, twice as wide as a normal around which the posterior lies."""
+    """Overdispersed starts: twice as wide as a normal approximation of the posterior."""
     noise = rng.normal(size=(chains, len(mean))) @ cholesky(covariance).T
     return Start(mean + 2 * noise, tie * np.exp(0.3 * rng.normal(size=chains)))
 
@@ -111,12 +91,12 @@ def start_around(
 def gibbs(
     answers: Answers, prior: Prior, start: Start, rng: np.random.Generator, options: ChainOptions
 ) -> Chains:
-    """Draw from the posterior.
+    """Draw from the posterior by Gibbs sampling.
 
     Parameters
     ----------
     answers
-        Answers may be of shape (C,), or (C, K) with chains that saw different ones.
+        Shape (C,), or (C, K) if chains saw different answers.
     """
     model = _model(answers, prior)
     x, tie = start.parameters.T, start.tie
@@ -138,8 +118,20 @@ def gibbs(
         if t >= 0:
             kept[t], expected[t], ties[t] = x.T, mean.T, tie
     flat = expected.reshape(-1, len(x))
-    told = np.cov(flat, rowvar=False).reshape(len(x), len(x))
-    return Chains(kept.swapaxes(0, 1), ties.T, flat.mean(axis=0), (model.covariance + told))
+    between = np.cov(flat, rowvar=False).reshape(len(x), len(x))
+    return Chains(kept.swapaxes(0, 1), ties.T, flat.mean(axis=0), (model.covariance + between))
+
+
+class _Model(NamedTuple):
+    answers: Answers
+    prior: Prior
+    covariance: FloatArray
+    """Covariance of the parameters given the noisy differences."""
+    factor: FloatArray
+    """Cholesky factor of it."""
+    pull: FloatArray
+    """Prior precision times prior mean."""
+    tied: bool
 
 
 def _model(answers: Answers, prior: Prior) -> _Model:
@@ -154,8 +146,8 @@ def _model(answers: Answers, prior: Prior) -> _Model:
 def _latent(
     model: _Model, difference: FloatArray, tie: FloatArray, rng: np.random.Generator
 ) -> tuple[FloatArray, FloatArray]:
-    """Draw the noisy differences: their sums for each parameter (P, K), and of squares (K,)."""
-    answer = _columns(model.answers)
+    """Draw the noisy differences; return their sums by parameter (P, K) and of squares (K,)."""
+    answer = model.answers.by_chain
     if model.tied:
         low, high = bounds(answer, tie)
         z = difference + draw_between(low - difference, high - difference, rng)
@@ -165,11 +157,6 @@ def _latent(
     return model.answers.design.T @ z, np.einsum("ck,ck->k", z, z)
 
 
-def _columns(answers: Answers) -> FloatArray:
-    answer = answers.answer.astype(np.float64)
-    return answer if answer.ndim == 2 else answer[:, None]
-
-
 def _stretch(
     model: _Model,
     total: FloatArray,
@@ -177,9 +164,9 @@ def _stretch(
     tie: FloatArray,
     rng: np.random.Generator,
 ) -> FloatArray:
-    """Factor of all noisy differences and δ, given their direction, the ratings integrated out.
+    """Draw a common factor of all noisy differences and δ, with the ratings integrated out.
 
-    Its square has a gamma distribution where the prior mean is 0; elsewhere it is left out.
+    Its square has a gamma distribution if the prior mean is 0; otherwise this move is left out.
     """
     if model.prior.mean.any():
         return np.ones(len(square))
@@ -191,9 +178,9 @@ def _stretch(
 def _tie(
     model: _Model, difference: FloatArray, tie: FloatArray, step: float, rng: np.random.Generator
 ) -> tuple[FloatArray, float]:
-    """Move δ, the noisy differences integrated out."""
+    """Metropolis step of log δ, with the noisy differences integrated out."""
     proposed = tie * np.exp(step * rng.normal(size=tie.shape))
-    answer = _columns(model.answers)
+    answer = model.answers.by_chain
     values: list[FloatArray] = []
     for delta in (tie, proposed):
         low, high = bounds(answer, delta)
@@ -204,45 +191,24 @@ def _tie(
     return np.where(accepted, proposed, tie), float(np.exp(np.minimum(ratio, 0)).mean())
 
 
-class Around(NamedTuple):
-    """A normal like the posterior, of P parameters, and of log δ after them where there are ties.
+class NormalApproximation(NamedTuple):
+    """Normal approximation of P parameters, followed by log δ if there are ties.
 
-    `covariance` may be narrower or wider than the posterior, which makes draws no less right.
+    Draws are correct for any covariance, but mix well only if it is close to the posterior's.
     """
 
     mean: FloatArray
     covariance: FloatArray
 
 
-class _Target(NamedTuple):
-    """The posterior in the coordinates u of its normal approximation, mean + L u."""
-
-    decided: Any
-    """Differences, turned so that they were won, shape (W, P), sparse."""
-    won: FloatArray
-    """Weight of these wins, shape (W, 1)."""
-    tied: Any
-    drawn: FloatArray
-    prior_mean: FloatArray
-    """Shape (P, 1)."""
-    prior_precision: FloatArray
-    mean: FloatArray
-    """Shape (P, 1), or (P + 1, 1) with log δ."""
-    factor: FloatArray
-
-
-class _Point(NamedTuple):
-    """Of K chains: place (P, K), log of posterior to normal (K,), and its slope (P, K)."""
-
-    u: FloatArray
-    log_ratio: FloatArray
-    slope: FloatArray
-
-
 def split_hamiltonian(
-    sites: Sites, prior: Prior, around: Around, rng: np.random.Generator, options: ChainOptions
+    sites: Sites,
+    prior: Prior,
+    around: NormalApproximation,
+    rng: np.random.Generator,
+    options: ChainOptions,
 ) -> Chains:
-    """Draw from the posterior, all chains starting anywhere in ``around``."""
+    """Draw from the posterior; chains start at draws from the normal approximation."""
     target, k = _target(sites, prior, around), options.chains
     u = rng.normal(size=(len(around.mean), k))
     kept = np.empty((options.draws, *u.shape))
@@ -262,7 +228,26 @@ def split_hamiltonian(
     return Chains(draws, ties, flat.mean(axis=0), spread)
 
 
-def _target(sites: Sites, prior: Prior, around: Around) -> _Target:
+class _Target(NamedTuple):
+    """Posterior in the coordinates u of its normal approximation, mean + L u."""
+
+    decided: Any
+    """Differences, signed so that the first won; sparse, shape (W, P)."""
+    won: FloatArray
+    """Weight of these wins, shape (W, 1)."""
+    tied: Any
+    """Differences of ties, sparse."""
+    drawn: FloatArray
+    """Weight of these ties."""
+    prior_mean: FloatArray
+    """Shape (P, 1)."""
+    prior_precision: FloatArray
+    mean: FloatArray
+    """Shape (P, 1), or (P + 1, 1) with log δ."""
+    factor: FloatArray
+
+
+def _target(sites: Sites, prior: Prior, around: NormalApproximation) -> _Target:
     wins, losses, ties = sites.wins, sites.losses, sites.ties
     parts = [sites.design[wins > 0], -sites.design[losses > 0]]
     return _Target(
@@ -277,47 +262,16 @@ def _target(sites: Sites, prior: Prior, around: Around) -> _Target:
     )
 
 
-def _at(target: _Target, u: FloatArray) -> _Point:
-    x = target.mean + target.factor @ u
-    log_posterior, slope = _log_posterior(target, x)
-    return _Point(u, log_posterior + 0.5 * (u * u).sum(axis=0), target.factor.T @ slope + u)
-
-
-def _log_posterior(target: _Target, x: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Up to a constant (K,), and its slope (P, K)."""
-    ratings, log_tie = x[: len(target.prior_mean)], x[len(target.prior_mean) :]
-    tie = np.exp(log_tie).sum(axis=0)
-    centred = ratings - target.prior_mean
-    away = target.prior_precision @ centred
-    at: FloatArray = target.decided @ ratings - tie
-    log_p = log_ndtr(at)
-    pull = target.won * np.exp(-0.5 * at * at - _LOG_ROOT_2PI - log_p)
-    value = (target.won * log_p).sum(axis=0) - 0.5 * (centred * away).sum(axis=0)
-    slope: FloatArray = target.decided.T @ pull - away
-    if not len(target.drawn):
-        return value, slope
-    difference: FloatArray = target.tied @ ratings
-    low, high = -tie - difference, tie - difference
-    log_p = log_probability(low, high)
-    at_low, at_high = (
-        target.drawn * np.exp(-0.5 * y * y - _LOG_ROOT_2PI - log_p) for y in (low, high)
-    )
-    slope = slope + target.tied.T @ (at_low - at_high)
-    by_tie = (at_low + at_high).sum(axis=0) - pull.sum(axis=0)
-    value = value + (target.drawn * log_p).sum(axis=0) - tie**2 / 2 + log_tie[0]
-    return value, np.concatenate([slope, (tie * (by_tie - tie) + 1)[None]])
-
-
-# Where a δ is too small or too large for a number there is no slope: that chain stays.
+# If δ under- or overflows, the gradient is not finite and the proposal is rejected.
 @np.errstate(divide="ignore", invalid="ignore", over="ignore")
 def _trajectory(
     target: _Target, u: FloatArray, steps: int, rng: np.random.Generator
 ) -> tuple[FloatArray, float]:
-    """About a quarter of a circle, by turns between kicks of the rest of the slope."""
+    """Propose by about a quarter turn, split into rotations between gradient kicks."""
     momentum = rng.normal(size=u.shape)
     point = _at(target, u)
     before = point.log_ratio - 0.5 * (u * u + momentum * momentum).sum(axis=0)
-    # Of random length, so that no period of any direction is hit.
+    # Random length, to avoid periodic trajectories.
     turn = rng.uniform(0.7, 1.3) * np.pi / 2 / steps
     cos, sin = np.cos(turn), np.sin(turn)
     for _ in range(steps):
@@ -327,8 +281,47 @@ def _trajectory(
         point = _at(target, moved)
         momentum = momentum + 0.5 * turn * point.slope
     after = point.log_ratio - 0.5 * (point.u**2 + momentum**2).sum(axis=0)
-    # A chain that starts where nothing is finite may go anywhere else.
+    # A chain at a point without a finite density accepts any finite proposal.
     before = np.where(np.isfinite(before), before, -np.inf)
     gain = np.where(np.isfinite(after), after - before, -np.inf)
     accepted = gain > -rng.exponential(size=len(gain))
     return np.where(accepted, point.u, u), float(np.exp(np.minimum(gain, 0)).mean())
+
+
+class _Point(NamedTuple):
+    """K chains: positions (P, K), log ratio of posterior to normal (K,), its gradient (P, K)."""
+
+    u: FloatArray
+    log_ratio: FloatArray
+    slope: FloatArray
+
+
+def _at(target: _Target, u: FloatArray) -> _Point:
+    x = target.mean + target.factor @ u
+    log_posterior, slope = _log_posterior(target, x)
+    return _Point(u, log_posterior + 0.5 * (u * u).sum(axis=0), target.factor.T @ slope + u)
+
+
+def _log_posterior(target: _Target, x: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Log posterior up to a constant, shape (K,), and its gradient (P, K)."""
+    ratings, log_tie = x[: len(target.prior_mean)], x[len(target.prior_mean) :]
+    tie = np.exp(log_tie).sum(axis=0)
+    centred = ratings - target.prior_mean
+    away = target.prior_precision @ centred
+    at: FloatArray = target.decided @ ratings - tie
+    log_p = log_ndtr(at)
+    pull = target.won * np.exp(-0.5 * at * at - LOG_ROOT_2PI - log_p)
+    value = (target.won * log_p).sum(axis=0) - 0.5 * (centred * away).sum(axis=0)
+    slope: FloatArray = target.decided.T @ pull - away
+    if not len(target.drawn):
+        return value, slope
+    difference: FloatArray = target.tied @ ratings
+    low, high = -tie - difference, tie - difference
+    log_p = log_probability(low, high)
+    at_low, at_high = (
+        target.drawn * np.exp(-0.5 * y * y - LOG_ROOT_2PI - log_p) for y in (low, high)
+    )
+    slope = slope + target.tied.T @ (at_low - at_high)
+    by_tie = (at_low + at_high).sum(axis=0) - pull.sum(axis=0)
+    value = value + (target.drawn * log_p).sum(axis=0) - tie**2 / 2 + log_tie[0]
+    return value, np.concatenate([slope, (tie * (by_tie - tie) + 1)[None]])

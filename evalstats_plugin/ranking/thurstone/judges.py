@@ -1,9 +1,10 @@
-"""Thurstone's model of judges who are not equally sharp.
+"""Thurstone's model with judges of unequal accuracy, by Gibbs sampling.
 
-Judge k shows z = a_k (s_i - s_j) + β + e: one of accuracy near 0 answers by chance, or by place.
-log a_k ~ N(0, τ²), τ ~ half-normal(1): judges of few answers are drawn to the others. Found by
-Gibbs sampling as in `albert_chib`, accuracies and δ by random walks with the noisy differences
-integrated out. Ratings are stretched against all accuracies, which the answers cannot tell.
+Judge k shows z = a_k (s_i - s_j) + β + e, with the position effect β; a judge with accuracy near 0
+answers at random, or by position. log a_k ~ N(0, τ²) with τ ~ half-normal(1), so that judges with
+few answers are shrunk towards the others. Ratings given noisy differences are drawn as in
+`chains.gibbs`; accuracies and δ move by random walks with the noisy differences integrated out. A
+further move scales all ratings up and all accuracies down, which the answers do not identify.
 """
 
 from __future__ import annotations
@@ -26,47 +27,18 @@ from evalstats_plugin.ranking.thurstone.design import (
     bounds,
     inverse_of,
     prior_of,
-    without_empty,
+    usable_contests,
 )
 from evalstats_plugin.ranking.thurstone.truncated import draw_between, log_probability
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
-from evalstats_plugin.stats.draws import UNLIKE, convergence
+from evalstats_plugin.stats.draws import R_HAT_LIMIT, convergence
 
-# First steps of the random walks of log a, log δ, log τ and the stretch, and the share of
-# accepted moves that they are tuned to.
 _STEPS = (0.5, 0.3, 0.6, 0.2)
-
-
+"""Initial steps of the random walks of log a, log δ, log τ and the log scale."""
 _ACCEPTANCE = 0.4
-
-
-# Moves of τ and of the stretch in one sweep: they cost less than the rest.
+"""Target acceptance of the random walks."""
 _MOVES = 4
-
-
-class JudgeState(NamedTuple):
-    """Of K chains: parameters (P, K), log accuracies (J, K), log τ and log δ (K,)."""
-
-    parameters: FloatArray
-    log_accuracy: FloatArray
-    log_spread: FloatArray
-    log_tie: FloatArray
-
-
-class _Model(NamedTuple):
-    answer: FloatArray
-    """Shape (C, 1), or (C, K) with chains that saw different ones."""
-    ratings: Any
-    """Sparse, shape (C, n)."""
-    judge: IntArray
-    member: Any
-    """Sparse, shape (J, C): whose answer each is."""
-    ordered: bool
-    tied: bool
-    precision: FloatArray
-    mean: FloatArray
-    squares: FloatArray
-    """Each judge's differences squared and summed, shape (J, n, n)."""
+"""Moves of τ and of the scale in one sweep, as they are cheap."""
 
 
 def fit_thurstone_judges(
@@ -79,20 +51,43 @@ def fit_thurstone_judges(
 ) -> RankingFit:
     """Fit ratings and the judges' accuracies, by draws from the posterior.
 
+    Parameters
+    ----------
+    contests
+        With judges. If these are ordered, a position effect with prior N(0, 1) is estimated.
+    prior_mean, prior_covariance
+        As for `fit_thurstone`.
+    options
+        Number of chains and draws. Default: 8 chains of 1,000 draws after 300 of warm-up.
+
+    Returns
+    -------
+    ``parameters`` hold ``"judge_sd"`` (τ), ``"accuracy of NAME"`` of each judge, and ``"position"``
+    and ``"tie"`` if the model has them. The ratings' unit is the noise of a judge of accuracy 1.
+
     Raises
     ------
     DesignError
-        No judges are told, outcomes that are no wins, losses and ties, or a prior that is none.
+        No judges, outcomes other than wins, losses and ties, or an invalid prior.
+
+    Examples
+    --------
+    >>> from dataclasses import replace
+    >>> wins = [1] * 18 + [0] * 2 + [1] * 10 + [0] * 10
+    >>> played = Contests.of([0] * 40, [1] * 40, wins, players=["ant", "bee"])
+    >>> played = replace(played, judge=np.repeat([0, 1], 20), judges=("expert", "dice"))
+    >>> options = ChainOptions(chains=4, draws=100, warm_up=100)
+    >>> found = fit_thurstone_judges(played, options=options, rng=0).parameters
+    >>> found["accuracy of expert"] > found["accuracy of dice"]
+    True
     """
     if contests.judge is None:
         msg = "no judges found: contests must say who judged them, or take fit_thurstone"
         raise DesignError(msg)
     contests.check()
-    generator, options = (
-        np.random.default_rng(rng),
-        options or ChainOptions(draws=1000, warm_up=300),
-    )
-    told = without_empty(contests, "threshold")
+    generator = np.random.default_rng(rng)
+    options = options or ChainOptions(draws=1000, warm_up=300)
+    used = usable_contests(contests, "threshold")
     n, judges = len(contests.players), len(contests.judges)
     prior = prior_of(prior_mean, prior_covariance, n, ordered=contests.ordered)
     noise = generator.normal(size=(len(prior.mean) + judges + 2, options.chains))
@@ -103,174 +98,8 @@ def fit_thurstone_judges(
         0.3 * noise[-2] - 1,
         0.3 * noise[-1] - 1,
     )
-    kept = judge_chains(answers_of(told), judges, prior, start, (generator, options))
+    kept = judge_chains(answers_of(used), judges, prior, start, rng=generator, options=options)
     return _result(contests, kept)
-
-
-def judge_chains(
-    answers: Answers,
-    judges: int,
-    prior: Prior,
-    start: JudgeState,
-    how: tuple[np.random.Generator, ChainOptions],
-) -> JudgeState:
-    """Draw from the posterior; every field has S draws in front."""
-    rng, options = how
-    model, state = _model(answers, judges, prior), start
-    kept: list[JudgeState] = []
-    steps = np.array(_STEPS)
-    for t in range(-options.warm_up, options.draws):
-        state, shares = _sweep(model, state, steps, rng)
-        if t < 0:
-            steps *= np.exp((shares - _ACCEPTANCE) / (options.warm_up + t + 1) ** 0.5)
-        else:
-            kept.append(state)
-    return JudgeState(*(np.stack(x) for x in zip(*kept, strict=True)))
-
-
-def _model(answers: Answers, judges: int, prior: Prior) -> _Model:
-    design, p = answers.design, len(prior.mean)
-    judge = np.zeros(design.shape[0], np.int64) if answers.judge is None else answers.judge
-    ordered = design.nnz == 3 * design.shape[0]
-    ratings = design[:, : p - ordered].tocsr()
-    shape = (judges, len(judge))
-    member = sparse.csr_array((np.ones(len(judge)), (judge, np.arange(len(judge)))), shape=shape)
-    answer = answers.answer.astype(np.float64)
-    answer = answer if answer.ndim == 2 else answer[:, None]
-    # Entry (row, column) of each answer's square, summed by judge.
-    where, value = ratings.indices.reshape(-1, 2), ratings.data.reshape(-1, 2)
-    squares = np.zeros((judges, p - ordered, p - ordered))
-    cells = (judge[:, None, None], where[:, :, None], where[:, None, :])
-    np.add.at(squares, cells, value[:, :, None] * value[:, None, :])
-    precision = inverse_of(prior.covariance).inverse
-    tied = bool((answer == 0).any())
-    return _Model(answer, ratings, judge, member, ordered, tied, precision, prior.mean, squares)
-
-
-def _fit(model: _Model, difference: FloatArray, state: JudgeState) -> FloatArray:
-    """Log-likelihood of each answer (C, K), the noisy differences integrated out."""
-    low, high = _limits(model, state)
-    shown = _shown(model, difference, state)
-    return log_probability(low - shown, high - shown)
-
-
-def _limits(model: _Model, state: JudgeState) -> tuple[FloatArray, FloatArray]:
-    return bounds(model.answer, np.exp(state.log_tie) if model.tied else 0.0)
-
-
-def _shown(model: _Model, difference: FloatArray, state: JudgeState) -> FloatArray:
-    shown = np.exp(state.log_accuracy)[model.judge] * difference
-    return shown + state.parameters[-1] if model.ordered else shown
-
-
-def _sweep(
-    model: _Model, state: JudgeState, steps: FloatArray, rng: np.random.Generator
-) -> tuple[JudgeState, FloatArray]:
-    """Draw everything once, each given the rest; and the share of each walk's moves accepted."""
-    difference: FloatArray = model.ratings @ state.parameters[: model.ratings.shape[1]]
-    shares = np.full(4, _ACCEPTANCE)
-    state, shares[0] = _sharpened(model, difference, state, steps[0], rng)
-    if model.tied:
-        state, shares[1] = _widened(model, difference, state, steps[1], rng)
-    low, high = _limits(model, state)
-    shown = _shown(model, difference, state)
-    state = _rated(model, state, shown + draw_between(low - shown, high - shown, rng), rng)
-    for _ in range(_MOVES):
-        state, shares[2] = _spread(state, steps[2], rng)
-        state, shares[3] = _stretched(model, state, steps[3], rng)
-    return state, shares
-
-
-def _accepted(gain: FloatArray, rng: np.random.Generator) -> tuple[NDArray[np.bool_], float]:
-    """Accept moves by what the log density gains, and say how many."""
-    share = float(np.exp(np.minimum(gain, 0)).mean())
-    return gain > -rng.exponential(size=gain.shape), share
-
-
-def _sharpened(
-    model: _Model,
-    difference: FloatArray,
-    state: JudgeState,
-    step: float,
-    rng: np.random.Generator,
-) -> tuple[JudgeState, float]:
-    """Move each judge's accuracy."""
-    g, spread = state.log_accuracy, np.exp(state.log_spread)
-    there = g + step * rng.normal(size=g.shape)
-    proposed = state._replace(log_accuracy=there)
-    change = _fit(model, difference, proposed) - _fit(model, difference, state)
-    gain: FloatArray = model.member @ change
-    gain = gain - 0.5 * (there * there - g * g) / (spread * spread)
-    accepted, share = _accepted(gain, rng)
-    return state._replace(log_accuracy=np.where(accepted, there, g)), share
-
-
-def _widened(
-    model: _Model,
-    difference: FloatArray,
-    state: JudgeState,
-    step: float,
-    rng: np.random.Generator,
-) -> tuple[JudgeState, float]:
-    """Move δ."""
-    t = state.log_tie
-    there = t + step * rng.normal(size=t.shape)
-    proposed = state._replace(log_tie=there)
-    gain = (_fit(model, difference, proposed) - _fit(model, difference, state)).sum(axis=0)
-    gain = gain + there - t - 0.5 * (np.exp(2 * there) - np.exp(2 * t))
-    accepted, share = _accepted(gain, rng)
-    return state._replace(log_tie=np.where(accepted, there, t)), share
-
-
-def _rated(model: _Model, state: JudgeState, z: FloatArray, rng: np.random.Generator) -> JudgeState:
-    """Draw ratings, and the advantage of place, given the noisy differences."""
-    accuracy, n = np.exp(state.log_accuracy), model.ratings.shape[1]
-    k = z.shape[1]
-    held = np.broadcast_to(model.precision, (k, *model.precision.shape)).copy()
-    held[:, :n, :n] += np.tensordot(accuracy.T**2, model.squares, axes=1)
-    weight = accuracy[model.judge]
-    pull = np.broadcast_to((model.precision @ model.mean)[:, None], (len(model.mean), k)).copy()
-    pull[:n] += model.ratings.T @ (weight * z)
-    if model.ordered:
-        cross: FloatArray = (model.ratings.T @ weight).T
-        held[:, :n, n] += cross
-        held[:, n, :n] += cross
-        held[:, n, n] += len(z)
-        pull[n] += z.sum(axis=0)
-    factor = np.linalg.cholesky(held)
-    half = np.linalg.solve(factor, pull.T[..., None]) + rng.normal(size=(k, len(pull), 1))
-    drawn = np.linalg.solve(factor.swapaxes(1, 2), half)[..., 0].T
-    return state._replace(parameters=drawn.astype(np.float64))
-
-
-def _spread(state: JudgeState, step: float, rng: np.random.Generator) -> tuple[JudgeState, float]:
-    """Move τ given the accuracies."""
-    t, g = state.log_spread, state.log_accuracy
-    square, there = (g * g).sum(axis=0), t + step * rng.normal(size=t.shape)
-
-    def log_density(x: FloatArray) -> FloatArray:
-        return (1 - len(g)) * x - 0.5 * (square * np.exp(-2 * x) + np.exp(2 * x))
-
-    accepted, share = _accepted(log_density(there) - log_density(t), rng)
-    return state._replace(log_spread=np.where(accepted, there, t)), share
-
-
-def _stretched(
-    model: _Model, state: JudgeState, step: float, rng: np.random.Generator
-) -> tuple[JudgeState, float]:
-    """Move all ratings apart and all accuracies down, which changes no answer's probability."""
-    n, x, g = model.ratings.shape[1], state.parameters, state.log_accuracy
-    spread = np.exp(state.log_spread)
-    log_c = step * rng.normal(size=spread.shape)
-    moved, lower = x.copy(), g - log_c
-    moved[:n] *= np.exp(log_c)
-    before, after = x - model.mean[:, None], moved - model.mean[:, None]
-    gain = n * log_c - 0.5 * (lower * lower - g * g).sum(axis=0) / (spread * spread)
-    away = after * (model.precision @ after) - before * (model.precision @ before)
-    accepted, share = _accepted(gain - 0.5 * away.sum(axis=0), rng)
-    return state._replace(
-        parameters=np.where(accepted, moved, x), log_accuracy=np.where(accepted, lower, g)
-    ), share
 
 
 def _result(contests: Contests, kept: JudgeState) -> RankingFit:
@@ -295,8 +124,213 @@ def _result(contests: Contests, kept: JudgeState) -> RankingFit:
         draws=draws,
         parameters={name: float(x.mean()) for name, x in named.items()},
         parameter_std_errors={name: float(x.std()) for name, x in named.items()},
-        diagnostics={"r_hat": r_hat, "ess": float(found.ess.min()), "converged": r_hat < UNLIKE},
+        diagnostics={
+            "r_hat": r_hat,
+            "ess": float(found.ess.min()),
+            "converged": r_hat < R_HAT_LIMIT,
+        },
     )
-    if r_hat < UNLIKE:
+    if r_hat < R_HAT_LIMIT:
         return fit
     return replace(fit, notes=(f"chains disagree, R-hat {r_hat:.3f}: take more draws",))
+
+
+class JudgeState(NamedTuple):
+    """State of K chains: parameters (P, K), log accuracies (J, K), log τ and log δ (K,)."""
+
+    parameters: FloatArray
+    log_accuracy: FloatArray
+    log_spread: FloatArray
+    log_tie: FloatArray
+
+
+def judge_chains(
+    answers: Answers,
+    judges: int,
+    prior: Prior,
+    start: JudgeState,
+    *,
+    rng: np.random.Generator,
+    options: ChainOptions,
+) -> JudgeState:
+    """Draw from the posterior; fields of the result have a leading axis of S draws."""
+    model, state = _model(answers, judges, prior), start
+    kept: list[JudgeState] = []
+    steps = np.array(_STEPS)
+    for t in range(-options.warm_up, options.draws):
+        state, shares = _sweep(model, state, steps, rng)
+        if t < 0:
+            steps *= np.exp((shares - _ACCEPTANCE) / (options.warm_up + t + 1) ** 0.5)
+        else:
+            kept.append(state)
+    return JudgeState(*(np.stack(x) for x in zip(*kept, strict=True)))
+
+
+class _Model(NamedTuple):
+    answer: FloatArray
+    """Shape (C, 1), or (C, K) if chains saw different answers."""
+    ratings: Any
+    """Sparse, shape (C, n)."""
+    judge: IntArray
+    member: Any
+    """Sparse, shape (J, C): 1 for the judge of each answer."""
+    ordered: bool
+    tied: bool
+    precision: FloatArray
+    mean: FloatArray
+    squares: FloatArray
+    """Sum of outer products of each judge's rows of `ratings`, shape (J, n, n)."""
+
+
+def _model(answers: Answers, judges: int, prior: Prior) -> _Model:
+    design, p = answers.design, len(prior.mean)
+    judge = np.zeros(design.shape[0], np.int64) if answers.judge is None else answers.judge
+    ordered = design.nnz == 3 * design.shape[0]
+    ratings = design[:, : p - ordered].tocsr()
+    shape = (judges, len(judge))
+    member = sparse.csr_array((np.ones(len(judge)), (judge, np.arange(len(judge)))), shape=shape)
+    answer = answers.by_chain
+    # Sum of the outer products of the sparse rows, by judge.
+    where, value = ratings.indices.reshape(-1, 2), ratings.data.reshape(-1, 2)
+    squares = np.zeros((judges, p - ordered, p - ordered))
+    cells = (judge[:, None, None], where[:, :, None], where[:, None, :])
+    np.add.at(squares, cells, value[:, :, None] * value[:, None, :])
+    precision = inverse_of(prior.covariance).inverse
+    tied = bool((answer == 0).any())
+    return _Model(answer, ratings, judge, member, ordered, tied, precision, prior.mean, squares)
+
+
+def _sweep(
+    model: _Model, state: JudgeState, steps: FloatArray, rng: np.random.Generator
+) -> tuple[JudgeState, FloatArray]:
+    """Draw each block given the rest; also return the mean acceptance of each random walk."""
+    difference: FloatArray = model.ratings @ state.parameters[: model.ratings.shape[1]]
+    shares = np.full(4, _ACCEPTANCE)
+    state, shares[0] = _move_accuracy(model, difference, state, steps[0], rng)
+    if model.tied:
+        state, shares[1] = _move_tie(model, difference, state, steps[1], rng)
+    low, high = _bounds(model, state)
+    shown = _shown(model, difference, state)
+    state = _draw_parameters(
+        model, state, shown + draw_between(low - shown, high - shown, rng), rng
+    )
+    for _ in range(_MOVES):
+        state, shares[2] = _move_spread(state, steps[2], rng)
+        state, shares[3] = _move_scale(model, state, steps[3], rng)
+    return state, shares
+
+
+def _move_accuracy(
+    model: _Model,
+    difference: FloatArray,
+    state: JudgeState,
+    step: float,
+    rng: np.random.Generator,
+) -> tuple[JudgeState, float]:
+    """Metropolis step of each judge's log accuracy."""
+    g, spread = state.log_accuracy, np.exp(state.log_spread)
+    there = g + step * rng.normal(size=g.shape)
+    proposed = state._replace(log_accuracy=there)
+    change = _log_likelihoods(model, difference, proposed) - _log_likelihoods(
+        model, difference, state
+    )
+    gain: FloatArray = model.member @ change
+    gain = gain - 0.5 * (there * there - g * g) / (spread * spread)
+    accepted, share = _accepted(gain, rng)
+    return state._replace(log_accuracy=np.where(accepted, there, g)), share
+
+
+def _move_tie(
+    model: _Model,
+    difference: FloatArray,
+    state: JudgeState,
+    step: float,
+    rng: np.random.Generator,
+) -> tuple[JudgeState, float]:
+    """Metropolis step of log δ."""
+    t = state.log_tie
+    there = t + step * rng.normal(size=t.shape)
+    proposed = state._replace(log_tie=there)
+    gain = (
+        _log_likelihoods(model, difference, proposed) - _log_likelihoods(model, difference, state)
+    ).sum(axis=0)
+    gain = gain + there - t - 0.5 * (np.exp(2 * there) - np.exp(2 * t))
+    accepted, share = _accepted(gain, rng)
+    return state._replace(log_tie=np.where(accepted, there, t)), share
+
+
+def _draw_parameters(
+    model: _Model, state: JudgeState, z: FloatArray, rng: np.random.Generator
+) -> JudgeState:
+    """Draw ratings and position effect given the noisy differences."""
+    accuracy, n = np.exp(state.log_accuracy), model.ratings.shape[1]
+    k = z.shape[1]
+    held = np.broadcast_to(model.precision, (k, *model.precision.shape)).copy()
+    held[:, :n, :n] += np.tensordot(accuracy.T**2, model.squares, axes=1)
+    weight = accuracy[model.judge]
+    pull = np.broadcast_to((model.precision @ model.mean)[:, None], (len(model.mean), k)).copy()
+    pull[:n] += model.ratings.T @ (weight * z)
+    if model.ordered:
+        cross: FloatArray = (model.ratings.T @ weight).T
+        held[:, :n, n] += cross
+        held[:, n, :n] += cross
+        held[:, n, n] += len(z)
+        pull[n] += z.sum(axis=0)
+    factor = np.linalg.cholesky(held)
+    half = np.linalg.solve(factor, pull.T[..., None]) + rng.normal(size=(k, len(pull), 1))
+    drawn = np.linalg.solve(factor.swapaxes(1, 2), half)[..., 0].T
+    return state._replace(parameters=drawn.astype(np.float64))
+
+
+def _move_spread(
+    state: JudgeState, step: float, rng: np.random.Generator
+) -> tuple[JudgeState, float]:
+    """Metropolis step of log τ given the accuracies."""
+    t, g = state.log_spread, state.log_accuracy
+    square, there = (g * g).sum(axis=0), t + step * rng.normal(size=t.shape)
+
+    def log_density(x: FloatArray) -> FloatArray:
+        return (1 - len(g)) * x - 0.5 * (square * np.exp(-2 * x) + np.exp(2 * x))
+
+    accepted, share = _accepted(log_density(there) - log_density(t), rng)
+    return state._replace(log_spread=np.where(accepted, there, t)), share
+
+
+def _move_scale(
+    model: _Model, state: JudgeState, step: float, rng: np.random.Generator
+) -> tuple[JudgeState, float]:
+    """Scale all ratings up and all accuracies down, which changes no answer's probability."""
+    n, x, g = model.ratings.shape[1], state.parameters, state.log_accuracy
+    spread = np.exp(state.log_spread)
+    log_c = step * rng.normal(size=spread.shape)
+    moved, lower = x.copy(), g - log_c
+    moved[:n] *= np.exp(log_c)
+    before, after = x - model.mean[:, None], moved - model.mean[:, None]
+    gain = n * log_c - 0.5 * (lower * lower - g * g).sum(axis=0) / (spread * spread)
+    away = after * (model.precision @ after) - before * (model.precision @ before)
+    accepted, share = _accepted(gain - 0.5 * away.sum(axis=0), rng)
+    return state._replace(
+        parameters=np.where(accepted, moved, x), log_accuracy=np.where(accepted, lower, g)
+    ), share
+
+
+def _accepted(gain: FloatArray, rng: np.random.Generator) -> tuple[NDArray[np.bool_], float]:
+    """Metropolis acceptance of each move, and the mean acceptance probability."""
+    share = float(np.exp(np.minimum(gain, 0)).mean())
+    return gain > -rng.exponential(size=gain.shape), share
+
+
+def _log_likelihoods(model: _Model, difference: FloatArray, state: JudgeState) -> FloatArray:
+    """Log-likelihood of each answer with the noisy differences integrated out, shape (C, K)."""
+    low, high = _bounds(model, state)
+    shown = _shown(model, difference, state)
+    return log_probability(low - shown, high - shown)
+
+
+def _bounds(model: _Model, state: JudgeState) -> tuple[FloatArray, FloatArray]:
+    return bounds(model.answer, np.exp(state.log_tie) if model.tied else 0.0)
+
+
+def _shown(model: _Model, difference: FloatArray, state: JudgeState) -> FloatArray:
+    shown = np.exp(state.log_accuracy)[model.judge] * difference
+    return shown + state.parameters[-1] if model.ordered else shown

@@ -1,7 +1,9 @@
-"""Thurstone's model: P(i beats j) = Φ(s_i - s_j), with a normal prior on the ratings s [Thu27]_."""
-# PART thurstone_estimators - How the Thurstone posterior is found: exact draws, Markov chains, or a normal like it.
-# PART skew_normal - The Thurstone posterior itself: a unified skew-normal distribution [AA06]_, [Dur19]_.
-# PART thurstone_state - A Thurstone posterior that takes one more answer, or one back, between two key presses.
+"""Thurstone's model P(i beats j) = Φ(s_i - s_j), with a normal prior of the ratings s [Thu27]_.
+
+* `fit_thurstone`: the posterior by any of `ESTIMATORS`
+* `SkewNormal`: the exact posterior, a unified skew-normal distribution [AA06]_, [Dur19]_
+* `EPState`: expectation propagation, updated answer by answer
+"""
 
 from __future__ import annotations
 
@@ -20,14 +22,14 @@ from evalstats_plugin.ranking.thurstone.approximation import (
     Normals,
     Posterior,
     Threshold,
+    estimate_threshold,
     expectation_propagation,
     laplace,
-    most_evident_tie,
 )
 from evalstats_plugin.ranking.thurstone.chains import (
-    Around,
     ChainOptions,
     Chains,
+    NormalApproximation,
     gibbs,
     split_hamiltonian,
     start_around,
@@ -40,11 +42,11 @@ from evalstats_plugin.ranking.thurstone.design import (
     answers_of,
     bounds,
     cholesky,
-    differences,
+    difference_rows,
     entries,
     prior_of,
     sites_of,
-    without_empty,
+    usable_contests,
 )
 from evalstats_plugin.ranking.thurstone.truncated import (
     LogProbability,
@@ -55,43 +57,27 @@ from evalstats_plugin.ranking.thurstone.truncated import (
     tilted_box,
 )
 from evalstats_plugin.stats.arrays import FloatArray
-from evalstats_plugin.stats.draws import UNLIKE, convergence
+from evalstats_plugin.stats.draws import R_HAT_LIMIT, convergence
 
 Estimator = Literal["auto", "exact", "gibbs", "hmc", "ep", "laplace"]
-
-
-# Answers up to which exact draws are taken, and the share of proposals that must be accepted.
-_EXACT, _ACCEPTED = 100, 0.1
-
-
-# Pairs of players up to which the posterior is drawn from: about 20 seconds.
-_DRAWN = 10_000
-
-
 DRAWS = 4000
-"""Draws from the posterior, where it is drawn from."""
-
-
+"""Default number of posterior draws."""
 MOST_EXACT = 1000
-"""Answers up to which exact draws are tried when asked for."""
-
-
-_CHAINS = 8
-
-
-# Of log δ, in which a slope is taken.
-_STEP = 0.05
-
-
-_RESIDUAL = 1e-9
-
-
+"""Most answers for exact draws."""
 LEAST_ACCEPTANCE = 1e-3
-"""Share of accepted proposals below which exact draws are refused."""
+"""Smallest share of accepted proposals for exact draws."""
 
-
-# Residual at which an update stops: far below what is shown, and the same whatever came before.
-_TOLERANCE = 1e-6
+_EXACT, _ACCEPTED = 100, 0.1
+"""Most answers, and smallest share of accepted proposals, for which "auto" draws exactly."""
+_DRAWN = 10_000
+"""Most pairs of players for which "auto" draws by HMC, which takes about 20 seconds."""
+_CHAINS = 8
+_STEP = 0.05
+"""Step in log δ of a numerical derivative."""
+_RESIDUAL = 1e-9
+"""Residual at which expectation propagation has converged."""
+_UPDATE_RESIDUAL = 1e-6
+"""The same for updates of `EPState`: far below what is shown, and independent of the history."""
 
 
 def fit_thurstone(
@@ -104,49 +90,63 @@ def fit_thurstone(
     draws: int | None = None,
     rng: np.random.Generator | int | None = None,
 ) -> RankingFit:
-    """Fit Thurstone's model to contests: the posterior of the ratings.
+    """Fit the posterior of Thurstone's model to contests.
 
     Parameters
     ----------
     contests
-        Where these are ordered, standing first may be an advantage, with prior N(0, 1). None at
-        all give the prior.
+        If these are ordered, a position effect with prior N(0, 1) is estimated. Without any
+        contests the posterior is the prior.
     prior_mean : a number, or shape (n,)
     prior_covariance
-        A variance, n variances, or shape (n, n); in squares of the noise of one answer.
+        A variance, n variances, or shape (n, n); the unit is the variance of an answer's noise.
     estimator
-        ``"exact"``: independent draws of the unified skew-normal posterior, for some hundred
-        answers at most. ``"hmc"`` and ``"gibbs"``: Markov chains for more, of which the second
-        takes long where some players nearly always win. ``"ep"`` and ``"laplace"``: normal
-        approximations, the first much closer: means within .05 standard deviations, and errors of
-        players who nearly always win up to an eighth too small. ``"auto"`` chooses, and says why.
+        ``"exact"``: independent draws from the unified skew-normal posterior, for at most some
+        hundred answers. ``"hmc"`` and ``"gibbs"``: Markov chains for more; the latter is slow if
+        some players nearly always win. ``"ep"`` and ``"laplace"``: normal approximations, the first
+        much closer: its means are within .05 standard deviations, its standard errors of players
+        who nearly always win up to an eighth too small. ``"auto"`` chooses, and says why.
     ties
-        ``"threshold"``: differences below some δ are ties [GD60]_; δ is drawn with the ratings by
-        Markov chains, and otherwise that of the largest evidence. ``"half"``: half a win and half a
-        loss, not by `exact` and `gibbs`. ``"drop"``: as though there were none.
+        ``"threshold"``: differences below a threshold δ are ties [GD60]_; Markov chains draw δ with
+        the ratings, other estimators maximise the evidence. ``"half"``: half a win and half a loss,
+        not with ``"exact"`` and ``"gibbs"``. ``"drop"``: ties are left out.
     draws
-        How many, default 4,000 where the posterior is drawn from; normal ones for `ep` and
-        `laplace`, which draw none by default.
+        Number of draws, default 4,000 for the estimators that draw. With ``"ep"`` and
+        ``"laplace"``, draws from the normal, none by default.
+
+    Returns
+    -------
+    Ratings in standard deviations of an answer's noise (probits).
 
     Raises
     ------
     SelectionError
-        No such estimator, or way with ties.
+        An unknown estimator or treatment of ties.
     DesignError
-        A prior that is none, or answers that the estimator cannot take.
+        An invalid prior, or answers that the estimator does not support.
+
+    Examples
+    --------
+    >>> contests = Contests.of([0] * 4, [1] * 4, [1, 1, 1, 0], players=["ant", "bee"])
+    >>> fit_thurstone(contests, estimator="ep").rating.round(2)
+    array([ 0.3, -0.3])
     """
-    _named("estimator", estimator, get_args(Estimator))
-    _named("way with ties", ties, get_args(Ties))
+    for what, name, known in (
+        ("estimator", estimator, get_args(Estimator)),
+        ("way with ties", ties, get_args(Ties)),
+    ):
+        if name not in known:
+            raise SelectionError(no_such(what, name, known, ", ".join(known)))
     if draws is not None and draws < 1:
         msg = f"draws={draws} found, expected at least 1"
         raise DesignError(msg)
     started = perf_counter()
     if len(contests):
         contests.check()
-    told = without_empty(contests, ties)
+    used = usable_contests(contests, ties)
     prior = prior_of(prior_mean, prior_covariance, len(contests.players), ordered=contests.ordered)
-    sites = sites_of(told, ties)
-    problem = Problem(told, prior, sites, ties, draws, np.random.default_rng(rng))
+    sites = sites_of(used, ties)
+    problem = Problem(used, prior, sites, ties, draws, np.random.default_rng(rng))
     reason = "asked for"
     if estimator == "auto":
         estimator, reason = _choose(problem)
@@ -155,13 +155,8 @@ def fit_thurstone(
     return _result(problem, estimator, found)
 
 
-def _named(what: str, name: str, known: tuple[str, ...]) -> None:
-    if name not in known:
-        raise SelectionError(no_such(what, name, known, ", ".join(known)))
-
-
 def _choose(problem: Problem) -> tuple[Estimator, str]:
-    """Exact draws while they come easily, chains while they take seconds, then a normal."""
+    """Choose exact draws if they are accepted often, chains if they take seconds, else EP."""
     contests, pairs = problem.contests, len(problem.sites.wins)
     count, tied = contests.weight.sum(), bool(problem.sites.ties.any())
     whole = (contests.weight == np.round(contests.weight)).all()
@@ -186,6 +181,11 @@ def _result(problem: Problem, estimator: str, found: Fitted) -> RankingFit:
         parameters["tie"], errors["tie"] = found.tie
     fitted = problem.sites.design @ found.mean
     log_likelihood = problem.sites.log_likelihood(fitted, found.tie.value).sum()
+    notes = found.notes
+    if not len(contests):
+        notes += ("no comparisons: the ratings are the prior",)
+    elif apart := contests.disconnected():
+        notes += (f"how these stand to each other rests on the prior alone: {apart}",)
     return RankingFit(
         model="thurstone",
         estimator=estimator,
@@ -197,31 +197,24 @@ def _result(problem: Problem, estimator: str, found: Fitted) -> RankingFit:
         parameter_std_errors=errors,
         log_likelihood=float(log_likelihood),
         diagnostics=found.diagnostics | {"n_contests": float(contests.weight.sum())},
-        notes=found.notes + _never_compared(contests),
+        notes=notes,
     )
 
 
-def _never_compared(contests: Contests) -> tuple[str, ...]:
-    if not len(contests):
-        return ("no comparisons: the ratings are the prior",)
-    apart = contests.apart()
-    return (f"how these stand to each other rests on the prior alone: {apart}",) if apart else ()
-
-
 class Problem(NamedTuple):
-    """What is to be fitted."""
+    """Data, prior and options of a fit."""
 
     contests: Contests
     prior: Prior
     sites: Sites
     ties: Ties
     size: int | None
-    """Draws asked for."""
+    """Number of draws requested."""
     rng: np.random.Generator
 
 
 class Fitted(NamedTuple):
-    """Posterior of P parameters: n ratings, and the advantage of place where that is told."""
+    """Posterior of P parameters: n ratings, and the position effect if the order is known."""
 
     mean: FloatArray
     covariance: FloatArray
@@ -231,44 +224,8 @@ class Fitted(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def by_laplace(problem: Problem) -> Fitted:
-    """Normal of the posterior's curvature at its mode."""
-    tie = most_evident_tie(problem.sites, problem.prior, "laplace")
-    mode = laplace(problem.sites, problem.prior, tie.value)
-    told = {"iterations": mode.iterations, "converged": mode.converged}
-    told |= {"log_evidence": mode.log_evidence}
-    draws = _normal(problem, mode.mean, mode.covariance)
-    notes = () if mode.converged else ("the mode was not found: ratings are where it stopped",)
-    return Fitted(mode.mean, mode.covariance, tie, draws, told, notes)
-
-
-def by_ep(problem: Problem) -> Fitted:
-    """Normal of matched moments."""
-    tie, found = _approximation(problem)
-    converged = found.residual < _RESIDUAL
-    told = {"iterations": found.sweeps, "converged": converged, "residual": found.residual}
-    told |= {"log_evidence": found.log_evidence}
-    draws = _normal(problem, found.mean, found.covariance)
-    notes = () if converged else (f"moments match to {found.residual:.1g} only",)
-    return Fitted(found.mean, found.covariance, tie, draws, told, notes)
-
-
-def _approximation(problem: Problem) -> tuple[Threshold, Posterior]:
-    sites, prior = problem.sites, problem.prior
-    tie = most_evident_tie(sites, prior, "ep")
-    start = laplace(sites, prior, tie.value).normals
-    return tie, expectation_propagation(sites, prior, tie.value, start, tolerance=_RESIDUAL)
-
-
-def _normal(problem: Problem, mean: FloatArray, covariance: FloatArray) -> FloatArray | None:
-    if problem.size is None:
-        return None
-    noise = problem.rng.normal(size=(problem.size, len(mean)))
-    return mean + noise @ cholesky(covariance).T
-
-
 def by_exact_draws(problem: Problem) -> Fitted:
-    """Draws of the skew-normal; moments in closed form where pairs tell nothing of each other."""
+    """Draws from the skew-normal posterior; moments in closed form if pairs are independent."""
     count = problem.contests.weight.sum()
     if count > MOST_EXACT:
         msg = (
@@ -280,57 +237,93 @@ def by_exact_draws(problem: Problem) -> Fitted:
     posterior = SkewNormal.of(answers_of(problem.contests, problem.ties), problem.prior, tie.value)
     sample = posterior.sample(problem.size or DRAWS, problem.rng)
     evidence = posterior.log_evidence(problem.rng)
-    told = {
+    diagnostics = {
         "acceptance": sample.acceptance,
         "log_evidence": evidence.value,
         "log_evidence_std_error": evidence.std_error,
         "mean_std_error": sample.mean_std_error[: len(problem.contests.players)],
-        "closed_form": problem.sites.apart(problem.prior),
+        "closed_form": problem.sites.independent(problem.prior),
         "converged": True,
     }
     mean, covariance = sample.mean, sample.covariance
-    if told["closed_form"]:
-        # Every site's one dimension is integrated exactly, and there is nothing else.
+    if diagnostics["closed_form"]:
+        # Expectation propagation is exact for independent one-dimensional sites.
         mean, covariance = near.mean, near.covariance
-        told |= {"log_evidence": near.log_evidence, "log_evidence_std_error": 0.0}
-        told["mean_std_error"] = np.zeros(len(problem.contests.players))
+        diagnostics |= {"log_evidence": near.log_evidence, "log_evidence_std_error": 0.0}
+        diagnostics["mean_std_error"] = np.zeros(len(problem.contests.players))
     notes = ("exact given δ of the largest evidence",) if tie.value else ()
-    return Fitted(mean, covariance, tie, sample.draws, told, notes)
+    return Fitted(mean, covariance, tie, sample.draws, diagnostics, notes)
+
+
+def by_hmc(problem: Problem) -> Fitted:
+    """Split Hamiltonian Monte Carlo around the normal with matched moments."""
+    tie, near = _approximation(problem)
+    sites, prior = problem.sites, problem.prior
+    around = NormalApproximation(near.mean, near.covariance)
+    if tie.value:
+        # Derivative of the mode in log δ, by a central difference.
+        ends = [laplace(sites, prior, tie.value * np.exp(h)).mean for h in (-_STEP, _STEP)]
+        moved = np.append((ends[1] - ends[0]) / (2 * _STEP), 1.0)
+        relative = tie.std_error / tie.value if np.isfinite(tie.std_error) else 0.3
+        covariance = np.pad(near.covariance, (0, 1)) + relative**2 * np.outer(moved, moved)
+        around = NormalApproximation(np.append(near.mean, np.log(tie.value)), covariance)
+    chains = split_hamiltonian(sites, prior, around, problem.rng, _options(problem))
+    return _from_chains(problem, near, chains)
 
 
 def by_gibbs(problem: Problem) -> Fitted:
-    """Chains of noisy differences and ratings in turn."""
+    """Gibbs sampling of noisy differences and ratings."""
     answers, (tie, near) = answers_of(problem.contests, problem.ties), _approximation(problem)
     start = start_around(near.mean, near.covariance, tie.value, _CHAINS, problem.rng)
     chains = gibbs(answers, problem.prior, start, problem.rng, _options(problem))
     return _from_chains(problem, near, chains)
 
 
-def by_hmc(problem: Problem) -> Fitted:
-    """Chains of Hamiltonian steps around the normal of matched moments."""
-    tie, near = _approximation(problem)
+def by_ep(problem: Problem) -> Fitted:
+    """Expectation propagation: a normal with matched moments."""
+    tie, found = _approximation(problem)
+    converged = found.residual < _RESIDUAL
+    diagnostics = {"iterations": found.sweeps, "converged": converged, "residual": found.residual}
+    diagnostics |= {"log_evidence": found.log_evidence}
+    draws = _normal(problem, found.mean, found.covariance)
+    notes = () if converged else (f"moments match to {found.residual:.1g} only",)
+    return Fitted(found.mean, found.covariance, tie, draws, diagnostics, notes)
+
+
+def by_laplace(problem: Problem) -> Fitted:
+    """Laplace approximation: the normal with the posterior's mode and curvature."""
+    tie = estimate_threshold(problem.sites, problem.prior, "laplace")
+    mode = laplace(problem.sites, problem.prior, tie.value)
+    diagnostics = {"iterations": mode.iterations, "converged": mode.converged}
+    diagnostics |= {"log_evidence": mode.log_evidence}
+    draws = _normal(problem, mode.mean, mode.covariance)
+    notes = () if mode.converged else ("the mode was not found: ratings are where it stopped",)
+    return Fitted(mode.mean, mode.covariance, tie, draws, diagnostics, notes)
+
+
+def _approximation(problem: Problem) -> tuple[Threshold, Posterior]:
     sites, prior = problem.sites, problem.prior
-    around = Around(near.mean, near.covariance)
-    if tie.value:
-        # How ratings move as log δ does, by the difference of two modes.
-        ends = [laplace(sites, prior, tie.value * np.exp(h)).mean for h in (-_STEP, _STEP)]
-        moved = np.append((ends[1] - ends[0]) / (2 * _STEP), 1.0)
-        relative = tie.std_error / tie.value if np.isfinite(tie.std_error) else 0.3
-        covariance = np.pad(near.covariance, (0, 1)) + relative**2 * np.outer(moved, moved)
-        around = Around(np.append(near.mean, np.log(tie.value)), covariance)
-    chains = split_hamiltonian(sites, prior, around, problem.rng, _options(problem))
-    return _from_chains(problem, near, chains)
+    tie = estimate_threshold(sites, prior, "ep")
+    start = laplace(sites, prior, tie.value).normals
+    return tie, expectation_propagation(sites, prior, tie.value, start, tolerance=_RESIDUAL)
+
+
+def _normal(problem: Problem, mean: FloatArray, covariance: FloatArray) -> FloatArray | None:
+    if problem.size is None:
+        return None
+    noise = problem.rng.normal(size=(problem.size, len(mean)))
+    return mean + noise @ cholesky(covariance).T
 
 
 def _options(problem: Problem) -> ChainOptions:
-    # Enough at least that the halves of a chain can be compared.
+    # At least enough to compare the halves of each chain.
     return ChainOptions(chains=_CHAINS, draws=max(-(-(problem.size or DRAWS) // _CHAINS), 16))
 
 
 def _from_chains(problem: Problem, near: Posterior, chains: Chains) -> Fitted:
     draws = chains.draws.reshape(-1, chains.draws.shape[2])[-(problem.size or DRAWS) :]
-    told: dict[str, Any] = {"log_evidence": near.log_evidence, "log_evidence_by": "ep"}
-    told |= {"chains": len(chains.draws)}
+    diagnostics: dict[str, Any] = {"log_evidence": near.log_evidence, "log_evidence_by": "ep"}
+    diagnostics |= {"chains": len(chains.draws)}
     tied = bool(problem.sites.ties.any())
     everything = np.concatenate([chains.draws, chains.tie[..., None]], axis=2)
     try:
@@ -338,12 +331,12 @@ def _from_chains(problem: Problem, near: Posterior, chains: Chains) -> Fitted:
     except DesignError as error:
         notes = (f"whether chains agree was not checked: {error}",)
     else:
-        told |= {"r_hat": float(found.r_hat.max()), "ess": float(found.ess.min())}
-        told["converged"] = told["r_hat"] < UNLIKE
-        shaky = f"chains disagree, R-hat {told['r_hat']:.3f}: take more draws"
-        notes = () if told["converged"] else (shaky,)
+        diagnostics |= {"r_hat": float(found.r_hat.max()), "ess": float(found.ess.min())}
+        diagnostics["converged"] = diagnostics["r_hat"] < R_HAT_LIMIT
+        shaky = f"chains disagree, R-hat {diagnostics['r_hat']:.3f}: take more draws"
+        notes = () if diagnostics["converged"] else (shaky,)
     tie = Threshold(float(chains.tie.mean()), float(chains.tie.std()))
-    return Fitted(chains.mean, chains.covariance, tie, draws, told, notes)
+    return Fitted(chains.mean, chains.covariance, tie, draws, diagnostics, notes)
 
 
 ESTIMATORS = {
@@ -355,19 +348,6 @@ ESTIMATORS = {
 }
 
 
-class Sample(NamedTuple):
-    """Independent draws of P parameters, and their moments."""
-
-    draws: FloatArray
-    """Shape (S, P)."""
-    mean: FloatArray
-    """Over what is expected given each z, which errs less than the draws' own mean."""
-    covariance: FloatArray
-    mean_std_error: FloatArray
-    """Of `mean`, by simulation; shape (P,)."""
-    acceptance: float
-
-
 @dataclass(frozen=True, eq=False)
 class SkewNormal:
     """Unified skew-normal posterior of P parameters given m answers."""
@@ -377,7 +357,7 @@ class SkewNormal:
     scale: FloatArray
     """Ω, shape (P, P)."""
     design: FloatArray
-    """D, shape (m, P), turned so that every win is a win of the first."""
+    """D, shape (m, P), with signs such that every win is a win of the first."""
     low: FloatArray
     """Bounds of z, shape (m,): δ and infinity of wins, -δ and δ of ties."""
     high: FloatArray
@@ -397,7 +377,7 @@ class SkewNormal:
 
     @property
     def threshold(self) -> FloatArray:
-        """τ, shape (m,): that of the lower bounds."""
+        """τ of the lower bounds, shape (m,)."""
         return self.design @ self.location - self.low
 
     @cached_property
@@ -407,7 +387,7 @@ class SkewNormal:
 
     @cached_property
     def box(self) -> TiltedBox:
-        """The box of z less D ξ, tilted."""
+        """Box of z - D ξ, with its tilted proposal."""
         shift = self.design @ self.location
         return tilted_box(self.latent_covariance, self.low - shift, self.high - shift)
 
@@ -418,7 +398,7 @@ class SkewNormal:
     def sample(
         self, size: int, rng: np.random.Generator, *, least: float = LEAST_ACCEPTANCE
     ) -> Sample:
-        """Draw from the posterior.
+        """Draw from the posterior: z inside its box, then x given z.
 
         Raises
         ------
@@ -430,73 +410,52 @@ class SkewNormal:
         latent = np.zeros((size, 0)) if found is None else found.values
         weights = np.linalg.solve(self.latent_covariance, self.skewness.T)
         expected = self.location + latent @ weights
-        # Ω - Δ Γ⁻¹ Δ': what remains of x when z is known.
+        # Ω - Δ Γ⁻¹ Δ': covariance of x given z.
         rest = self.scale - self.skewness @ weights
         noise = cholesky(rest)
         draws = expected + rng.normal(size=expected.shape) @ noise.T
         away = expected - expected.mean(axis=0)
-        told = away.T @ away / max(size - 1, 1)
-        error = np.sqrt(np.diagonal(told) / size)
+        between = away.T @ away / max(size - 1, 1)
+        error = np.sqrt(np.diagonal(between) / size)
         accepted = 1.0 if found is None else found.acceptance
-        return Sample(draws, expected.mean(axis=0), rest + told, error, accepted)
+        return Sample(draws, expected.mean(axis=0), rest + between, error, accepted)
 
     def log_evidence(self, rng: np.random.Generator, size: int = 10_000) -> LogProbability:
-        """Log probability of the answers, log Φ_m(τ; Γ) where all are wins."""
+        """Log probability of the answers; log Φ_m(τ; Γ) if all are wins."""
         if not len(self.low):
             return LogProbability(0.0, 0.0)
         return box_probability(self.box, size, rng)
 
-    def log_probability(
-        self, rows: FloatArray, rng: np.random.Generator, size: int = 10_000
-    ) -> LogProbability:
-        """Log of the posterior probability that every entry of ``rows`` times x is above 0.
 
-        The ratio of two boxes' probabilities, small ones included: rows of a player less each
-        other one tell how likely it is the best, those of neighbours in an order how likely the
-        order is right.
+class Sample(NamedTuple):
+    """Independent draws of P parameters, and their moments."""
 
-        Parameters
-        ----------
-        rows : shape (r, P)
-            Linearly independent.
-        """
-        both = np.concatenate([self.design, rows])
-        covariance = both @ self.scale @ both.T
-        m = len(self.low)
-        covariance[:m, :m] += np.eye(m)
-        shift = both @ self.location
-        low = np.concatenate([self.low, np.zeros(len(rows))]) - shift
-        high = np.concatenate([self.high, np.full(len(rows), np.inf)]) - shift
-        joint = box_probability(tilted_box(covariance, low, high), size, rng)
-        alone = self.log_evidence(rng, size)
-        error = float(np.hypot(joint.std_error, alone.std_error))
-        return LogProbability(joint.value - alone.value, error)
-
-
-def rows_of_best(player: int, players: int, parameters: int) -> FloatArray:
-    """Rows that are all above 0 where one player is the best of them, shape (n - 1, P)."""
-    rows = np.zeros((players, parameters))
-    rows[:, player] = 1
-    rows[np.arange(players), np.arange(players)] -= 1
-    return np.delete(rows, player, axis=0)
+    draws: FloatArray
+    """Shape (S, P)."""
+    mean: FloatArray
+    """Mean of E[x | z], which has a smaller error than the mean of the draws."""
+    covariance: FloatArray
+    mean_std_error: FloatArray
+    """Simulation error of `mean`, shape (P,)."""
+    acceptance: float
 
 
 class EPState:
-    """Normal posterior by expectation propagation, kept as answers come and go.
+    """Posterior by expectation propagation that is updated as answers are added or removed.
 
-    What each pair's answers said before is where the next update starts, so that few sweeps are
-    needed: with 100 players and 1,000 answers one takes some hundredths of a second.
+    Updates start from the previous sites, so that few sweeps are needed: with 100 players and 1,000
+    answers an update takes some hundredths of a second.
 
     Parameters
     ----------
     players
-        Their number n.
+        Number of players n.
     prior_mean, prior_covariance
-        As of `fit_thurstone`.
+        As for `fit_thurstone`.
     tie
         δ, half the width of a tie; without it a tie counts as half a win and half a loss.
     ordered
-        Whether the first of a pair was really shown first, so that this may be an advantage.
+        Whether the first of a pair was really shown first, so that there is a position effect.
     """
 
     def __init__(
@@ -528,7 +487,7 @@ class EPState:
         prior_covariance: ArrayLike = 1.0,
         tie: float | None = None,
     ) -> EPState:
-        """Start from contests there are already, such as those of a saved session."""
+        """Start from existing contests, such as those of a saved session."""
         state = cls(
             len(contests.players),
             prior_mean=prior_mean,
@@ -537,8 +496,7 @@ class EPState:
             ordered=contests.ordered,
         )
         ties = "half" if tie is None else "threshold"
-        told = without_empty(contests, ties)
-        sites = sites_of(told, ties)
+        sites = sites_of(usable_contests(contests, ties), ties)
         first, second = entries(sites.design)[:, :2].T
         state._place = {int(code): k for k, code in enumerate(first * state.players + second)}
         state._weights = np.stack([sites.wins, sites.ties, sites.losses])
@@ -553,21 +511,21 @@ class EPState:
 
     @property
     def covariance(self) -> FloatArray:
-        """Of the ratings, shape (n, n)."""
+        """Posterior covariance of the ratings, shape (n, n)."""
         return self._posterior.covariance[: self.players, : self.players]
 
     @property
     def log_evidence(self) -> float:
-        """Of the answers, as expectation propagation has it."""
+        """Log evidence of the answers, by expectation propagation."""
         return self._posterior.log_evidence
 
     @property
     def n_contests(self) -> float:
-        """Weight of the answers."""
+        """Total weight of the answers."""
         return float(self._weights.sum())
 
     def add(self, i: int, j: int, outcome: float, weight: float = 1.0) -> None:
-        """Take one more answer: 1 where i won, 0 where j won, ½ for a tie.
+        """Add an answer: 1 if i won, 0 if j won, ½ for a tie.
 
         Raises
         ------
@@ -577,7 +535,7 @@ class EPState:
         self._change(i, j, outcome, weight)
 
     def remove(self, i: int, j: int, outcome: float, weight: float = 1.0) -> None:
-        """Take back an answer that was added.
+        """Remove an answer that was added.
 
         Raises
         ------
@@ -587,7 +545,7 @@ class EPState:
         self._change(i, j, outcome, -weight)
 
     def fit(self, players: tuple[str, ...]) -> RankingFit:
-        """Return what is known now, under the players' names."""
+        """Return the current posterior as a `RankingFit`."""
         parameters = {} if self.tie is None else {"tie": self.tie}
         errors: dict[str, float] = {}
         if self.ordered:
@@ -604,7 +562,7 @@ class EPState:
             parameter_std_errors=errors,
             diagnostics={
                 "iterations": found.sweeps,
-                "converged": found.residual < _TOLERANCE,
+                "converged": found.residual < _UPDATE_RESIDUAL,
                 "log_evidence": found.log_evidence,
                 "n_contests": self.n_contests,
             },
@@ -636,17 +594,17 @@ class EPState:
         self._posterior = self._update()
 
     def _update(self) -> Posterior:
-        # Pairs without answers left stay as sites that say nothing.
-        told = self._weights.sum(axis=0) > 0
-        codes = np.fromiter(self._place, dtype=np.int64, count=len(self._place))[told]
-        wins, ties, losses = self._weights[:, told]
+        # Pairs whose answers were all removed keep their place, but are not fitted.
+        used = self._weights.sum(axis=0) > 0
+        codes = np.fromiter(self._place, dtype=np.int64, count=len(self._place))[used]
+        wins, ties, losses = self._weights[:, used]
         n = self.players
-        design = differences(codes // n, codes % n, n, ordered=self.ordered)
+        design = difference_rows(codes // n, codes % n, n, ordered=self.ordered)
         sites = Sites(design=design, wins=wins, ties=ties, losses=losses)
-        start = Normals(*self._normals[:, told])
+        start = Normals(*self._normals[:, used])
         found = expectation_propagation(
-            sites, self.prior, self.tie or 0.0, start, tolerance=_TOLERANCE
+            sites, self.prior, self.tie or 0.0, start, tolerance=_UPDATE_RESIDUAL
         )
         self._normals = np.zeros_like(self._normals)
-        self._normals[:, told] = found.normals
+        self._normals[:, used] = found.normals
         return found

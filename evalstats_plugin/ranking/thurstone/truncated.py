@@ -1,5 +1,9 @@
-"""The standard normal between two bounds: probability, slopes, draws; exact far in the tails."""
-# PART tilting - Draws from a normal inside a box, and its probability, by minimax tilting [Bot17]_.
+"""Truncated normals: probabilities and draws, in one dimension and inside a box.
+
+* `log_probability`, `slopes`, `draw_between`: the standard normal between two bounds, accurate far
+  in the tails
+* `tilted_box`, `draw`, `box_probability`: a normal inside a box, by minimax tilting [Bot17]_
+"""
 
 from __future__ import annotations
 
@@ -11,61 +15,53 @@ from scipy import special
 from evalstats_plugin.errors import DesignError
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
 
-_LOG_ROOT_2PI = 0.5 * np.log(2 * np.pi)
+LOG_ROOT_2PI = 0.5 * np.log(2 * np.pi)
 
-
-# Upper bound below which probabilities are kept as logarithms.
 _FAR = -30.0
-
-
+"""Upper bound below which draws use logarithms of probabilities."""
 _MAX_STEPS = 100
-
-
-# Norm of the equations of μ at which they are solved.
 _TOLERANCE = 1e-9
-
-
-# Proposals at a time, divided by the dimension.
+"""Norm of the equations of the tilt at which they are solved."""
 _TOGETHER = 2_000_000
+"""Proposals drawn at a time, times the dimension."""
+
+
+def log_ndtr(x: FloatArray) -> FloatArray:
+    """Log Φ(x)."""
+    return special.log_ndtr(x)
 
 
 def log_probability(low: FloatArray, high: FloatArray) -> FloatArray:
-    """log(Φ(high) - Φ(low)), for low < high of any size; bounds may be infinite."""
+    """log(Φ(high) - Φ(low)) for low < high, accurate in the tails; bounds may be infinite."""
     a, b, _ = _below(low, high)
     log_b = log_ndtr(b)
     return log_b + np.log(-np.expm1(log_ndtr(a) - log_b))
 
 
 class Slopes(NamedTuple):
-    """Of log P(low < d + e < high), e standard normal, in d; each of the shape of d."""
+    """log P(low < d + e < high), e standard normal, and its derivatives in d."""
 
     log_probability: FloatArray
     first: FloatArray
     second: FloatArray
-    """Below 0: the logarithm is concave."""
-
-
-def _below(low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Bounds mirrored into the lower tail, where the distribution function is exact, and how."""
-    flip = low > -high
-    return np.where(flip, -high, low), np.where(flip, -low, high), np.where(flip, -1.0, 1.0)
+    """Never above 0, as the logarithm is concave."""
 
 
 def slopes(low: FloatArray, high: FloatArray) -> Slopes:
-    """Log probability of a standard normal between the bounds, and its slopes as both move down."""
+    """Log probability of a standard normal between low and high, and derivatives as both fall."""
     log_p = log_probability(low, high)
-    at_low, at_high = (np.exp(-0.5 * x * x - _LOG_ROOT_2PI - log_p) for x in (low, high))
+    at_low, at_high = (np.exp(-0.5 * x * x - LOG_ROOT_2PI - log_p) for x in (low, high))
     first = at_low - at_high
-    # An infinite bound has density 0, and no slope.
+    # Infinite bounds contribute nothing.
     bent = np.where(np.isfinite(low), low, 0) * at_low
     bent -= np.where(np.isfinite(high), high, 0) * at_high
     return Slopes(log_p, first, bent - first * first)
 
 
 def draw_between(low: FloatArray, high: FloatArray, rng: np.random.Generator) -> FloatArray:
-    """Draw standard normals between the bounds by the inverse of the distribution function."""
+    """Draw standard normals between the bounds by inversion."""
     a, b, sign = _below(low, high)
-    # In (0, 1], so that no draw is at minus infinity.
+    # In (0, 1], so that no draw is infinite.
     u = 1 - rng.random(a.shape)
     at_a = special.ndtr(a)
     drawn = special.ndtri(at_a + u * (special.ndtr(b) - at_a))
@@ -77,7 +73,7 @@ def draw_between(low: FloatArray, high: FloatArray, rng: np.random.Generator) ->
 
 
 def draw_above(low: FloatArray, rng: np.random.Generator) -> FloatArray:
-    """Draw standard normals above a bound, as `draw_between` does with one bound, and faster."""
+    """Draw standard normals above a bound: `draw_between` without an upper bound, but faster."""
     u = 1 - rng.random(low.shape)
     drawn = special.ndtri(u * special.ndtr(-low))
     far = low > -_FAR
@@ -86,62 +82,43 @@ def draw_above(low: FloatArray, rng: np.random.Generator) -> FloatArray:
     return -np.minimum(drawn, -low)
 
 
-def log_ndtr(x: FloatArray) -> FloatArray:
-    """Logarithm of the standard normal's distribution function."""
-    return special.log_ndtr(x)
+def _below(low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Mirror bounds into the lower tail, where Φ is accurate; also the sign of the mirroring."""
+    flip = low > -high
+    return np.where(flip, -high, low), np.where(flip, -low, high), np.where(flip, -1.0, 1.0)
 
 
 class TiltedBox(NamedTuple):
-    """A box of dimension m, its coordinates in the order in which they are drawn."""
+    """Box of dimension m with its tilted proposal; coordinates are in the order of drawing."""
 
     order: IntArray
     low: FloatArray
-    """Divided by the conditional standard deviation, as `factor` is; shape (m,)."""
+    """Bound divided by the conditional standard deviation, shape (m,)."""
     high: FloatArray
     factor: FloatArray
-    """Strictly lower triangle, shape (m, m): what coordinates add to those after them."""
+    """Strictly lower triangle of the Cholesky factor, divided likewise; shape (m, m)."""
     scale: FloatArray
     """Conditional standard deviations, shape (m,)."""
     tilt: FloatArray
     """μ, shape (m,)."""
     log_bound: float
-    """Log of the largest ratio of target to proposal."""
-
-
-def acceptance(box: TiltedBox, size: int, rng: np.random.Generator) -> float:
-    """Estimate the share of proposals that are accepted."""
-    return float(np.exp(_propose(box, size, rng)[1] - box.log_bound).mean())
-
-
-class Draws(NamedTuple):
-    """Independent draws, and how many proposals they took."""
-
-    values: FloatArray
-    """Shape (S, m)."""
-    acceptance: float
-
-
-class LogProbability(NamedTuple):
-    """Of a box; the standard error is that of the logarithm, to first order."""
-
-    value: float
-    std_error: float
+    """Log of the largest ratio of target to proposal density."""
 
 
 def tilted_box(covariance: FloatArray, low: FloatArray, high: FloatArray) -> TiltedBox:
-    """Order the coordinates and find the tilt.
+    """Order the coordinates and find the minimax tilt.
 
     Parameters
     ----------
     covariance : shape (m, m)
-        Of a normal with mean 0.
+        Covariance of a normal with mean 0.
     low, high : shape (m,)
         Bounds, which may be infinite.
 
     Raises
     ------
     DesignError
-        The equations of the tilt have no solution that arithmetic finds.
+        The equations of the tilt do not converge.
     """
     order, lower, low, high = _ordered(covariance, low, high)
     scale = np.diagonal(lower).copy()
@@ -153,66 +130,10 @@ def tilted_box(covariance: FloatArray, low: FloatArray, high: FloatArray) -> Til
     return TiltedBox(order, low, high, factor, scale, tilt, float(bound.sum()))
 
 
-def draw(box: TiltedBox, size: int, rng: np.random.Generator, *, least: float) -> Draws:
-    """Draw from the normal inside the box.
-
-    Parameters
-    ----------
-    least
-        Acceptance below which it gives up.
-
-    Raises
-    ------
-    DesignError
-        Fewer proposals are accepted.
-    """
-    kept: list[FloatArray] = []
-    found, proposed, together = 0, 0, max(min(_TOGETHER // len(box.low), 2 * size), 500)
-    while found < size:
-        values, log_ratio = _propose(box, together, rng)
-        accepted = log_ratio - box.log_bound > -rng.exponential(size=together)
-        kept.append(values[:, accepted])
-        found, proposed = found + int(accepted.sum()), proposed + together
-        if proposed * least > 10 and found < proposed * least:
-            msg = (
-                f"exact draws accept {found} of {proposed} proposals with {len(box.low)} "
-                "comparisons, which is too few: take estimator='hmc' or 'gibbs'"
-            )
-            raise DesignError(msg)
-    values = np.concatenate(kept, axis=1)[:, :size]
-    drawn = (box.factor @ values + values) * box.scale[:, None]
-    return Draws(drawn[np.argsort(box.order)].T, found / proposed)
-
-
-def box_probability(box: TiltedBox, size: int, rng: np.random.Generator) -> LogProbability:
-    """Estimate the log probability of the box from so many proposals, without bias before logs."""
-    log_ratio = _propose(box, size, rng)[1]
-    top = float(log_ratio.max())
-    ratio = np.exp(log_ratio - top)
-    mean = float(ratio.mean())
-    error = float(ratio.std(ddof=1)) / mean / size**0.5
-    return LogProbability(top + float(np.log(mean)), error)
-
-
-def _propose(box: TiltedBox, size: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
-    """Proposals (m, S) and the log ratios of target to proposal (S,).
-
-    Each coordinate needs those before it, hence the loop; all proposals take each step together.
-    """
-    values = np.zeros((len(box.low), size))
-    log_ratio = np.zeros(size)
-    for k, mu in enumerate(box.tilt):
-        moved = box.factor[k, :k] @ values[:k] + mu
-        low, high = box.low[k] - moved, box.high[k] - moved
-        values[k] = mu + draw_between(low, high, rng)
-        log_ratio += log_probability(low, high) + 0.5 * mu**2 - mu * values[k]
-    return values, log_ratio
-
-
 def _ordered(
     covariance: FloatArray, low: FloatArray, high: FloatArray
 ) -> tuple[IntArray, FloatArray, FloatArray, FloatArray]:
-    """Cholesky factor with the coordinate least likely to be inside its bounds always next."""
+    """Cholesky factor with pivoting: the next coordinate is the least likely inside its bounds."""
     s, low, high = covariance.copy(), low.copy(), high.copy()
     m = len(s)
     order, lower, z = np.arange(m), np.zeros((m, m)), np.zeros(m)
@@ -234,9 +155,9 @@ def _ordered(
 
 
 def _saddle(factor: FloatArray, low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Point x and tilt μ at which the ratio is largest in x and smallest in μ.
+    """Saddle point: x and tilt μ at which the ratio is largest in x and smallest in μ.
 
-    Newton's method; a step counts as far as the equations come nearer to 0.
+    By Newton's method, with steps halved until the norm of the equations falls.
     """
     m = len(low) - 1
     y = np.zeros(2 * m)
@@ -265,7 +186,7 @@ def _saddle(factor: FloatArray, low: FloatArray, high: FloatArray) -> tuple[Floa
 def _equations(
     y: FloatArray, factor: FloatArray, low: FloatArray, high: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Slopes of the log ratio in x and μ without their last entries, which are 0, and Jacobian."""
+    """Gradient of the log ratio in x and μ without their last entries, 0, and its Jacobian."""
     m = len(low) - 1
     x, mu = y[:m], y[m:]
     left = factor[:, :m]
@@ -276,3 +197,79 @@ def _equations(
     across = bent[:m] - np.eye(m)
     blocks = [[left.T @ bent, across.T], [across, np.diag(1 + second[:m])]]
     return value, np.block(blocks)
+
+
+class Draws(NamedTuple):
+    """Independent draws, and the share of proposals accepted."""
+
+    values: FloatArray
+    """Shape (S, m)."""
+    acceptance: float
+
+
+def draw(box: TiltedBox, size: int, rng: np.random.Generator, *, least: float) -> Draws:
+    """Draw from the normal inside the box by acceptance–rejection.
+
+    Parameters
+    ----------
+    least
+        Smallest acceptance.
+
+    Raises
+    ------
+    DesignError
+        The acceptance is lower.
+    """
+    kept: list[FloatArray] = []
+    found, proposed, together = 0, 0, max(min(_TOGETHER // len(box.low), 2 * size), 500)
+    while found < size:
+        values, log_ratio = _propose(box, together, rng)
+        accepted = log_ratio - box.log_bound > -rng.exponential(size=together)
+        kept.append(values[:, accepted])
+        found, proposed = found + int(accepted.sum()), proposed + together
+        if proposed * least > 10 and found < proposed * least:
+            msg = (
+                f"exact draws accept {found} of {proposed} proposals with {len(box.low)} "
+                "comparisons, which is too few: take estimator='hmc' or 'gibbs'"
+            )
+            raise DesignError(msg)
+    values = np.concatenate(kept, axis=1)[:, :size]
+    drawn = (box.factor @ values + values) * box.scale[:, None]
+    return Draws(drawn[np.argsort(box.order)].T, found / proposed)
+
+
+class LogProbability(NamedTuple):
+    """Estimated log probability; the standard error is that of the logarithm, to first order."""
+
+    value: float
+    std_error: float
+
+
+def box_probability(box: TiltedBox, size: int, rng: np.random.Generator) -> LogProbability:
+    """Estimate the log probability of the box from ``size`` proposals; p̂ itself is unbiased."""
+    log_ratio = _propose(box, size, rng)[1]
+    top = float(log_ratio.max())
+    ratio = np.exp(log_ratio - top)
+    mean = float(ratio.mean())
+    error = float(ratio.std(ddof=1)) / mean / size**0.5
+    return LogProbability(top + float(np.log(mean)), error)
+
+
+def acceptance(box: TiltedBox, size: int, rng: np.random.Generator) -> float:
+    """Estimate the share of proposals that are accepted."""
+    return float(np.exp(_propose(box, size, rng)[1] - box.log_bound).mean())
+
+
+def _propose(box: TiltedBox, size: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+    """Proposals (m, S), and log ratios of target to proposal density (S,).
+
+    Coordinates are drawn one after the other, each given the previous ones.
+    """
+    values = np.zeros((len(box.low), size))
+    log_ratio = np.zeros(size)
+    for k, mu in enumerate(box.tilt):
+        moved = box.factor[k, :k] @ values[:k] + mu
+        low, high = box.low[k] - moved, box.high[k] - moved
+        values[k] = mu + draw_between(low, high, rng)
+        log_ratio += log_probability(low, high) + 0.5 * mu**2 - mu * values[k]
+    return values, log_ratio

@@ -1,9 +1,11 @@
-"""Figures: results in, Matplotlib axes out. `catalogue.FIGURES` lists them.
+"""Figures: results in, Matplotlib axes out. `FIGURES` lists them; `draw` draws one by name.
 
-Nothing here touches pyplot or the user's settings. What colours tell, shapes or hatches tell too;
-names are shown whole, as they are, whatever they hold.
+* `scores`, `comparisons`, `abilities`, `adaptive`: the plots, by kind of result
+* `canvas`: styles, rows of names, and figures as files or as part of a page
+
+Neither pyplot nor the user's settings are touched. Shapes or hatches repeat what colours show, and
+names are drawn whole.
 """
-# PART catalogue - The figures there are: name, what it shows, which function draws it, of which results.
 
 from __future__ import annotations
 
@@ -26,6 +28,7 @@ _WORDS = {
     "intervals": "scores with intervals",
     "items": "items of an item response model",
     "power": "power",
+    "rank sets": "rank sets",
     "ranking": "a ranking by comparisons",
     "simulation": "simulated adaptive tests",
     "study": "a validation study",
@@ -33,7 +36,7 @@ _WORDS = {
     "trace": "one adaptive test",
     "variance parts": "variance parts",
 }
-"""Kinds of results as messages call them."""
+"""Names of the kinds of results in messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,85 +46,115 @@ class Figure:
     name: str
     summary: str
     function: str
-    """``"module:function"``, loaded on use; takes a result and ``ax``, returns the axes."""
+    """``"module:function"``, loaded on use; it takes a result and ``ax`` and returns the axes."""
     takes: tuple[str, ...]
-    """Kinds of results, such as ``"intervals"``."""
+    """Kinds of results that it draws, such as ``"intervals"``."""
 
 
 FIGURES = {
     figure.name: figure
     for figure in (
         Figure(
-            "forest", "estimates with intervals, models under tasks", "evalstats_plugin.report.figures.scores:plot_forest",
+            "forest",
+            "estimates with intervals, models under tasks",
+            "evalstats_plugin.report.figures.scores:plot_forest",
             ("intervals", "abilities", "ranking", "hierarchical", "tests"),
         ),
         Figure(
-            "shrinkage", "scores as observed and where they are pulled",
-            "evalstats_plugin.report.figures.scores:plot_shrinkage", ("hierarchical",),
+            "shrinkage",
+            "scores as observed and where they are pulled",
+            "evalstats_plugin.report.figures.scores:plot_shrinkage",
+            ("hierarchical",),
         ),
         Figure(
-            "matrix", "of every two models, how probable it is that one is better",
-            "evalstats_plugin.report.figures.comparisons:plot_comparison_matrix", ("comparisons", "ranking"),
+            "matrix",
+            "of every two models, how probable it is that one is better",
+            "evalstats_plugin.report.figures.comparisons:plot_comparison_matrix",
+            ("comparisons", "ranking"),
         ),
         Figure(
-            "differences", "differences of models with intervals, 0 marked",
-            "evalstats_plugin.report.figures.comparisons:plot_differences", ("comparisons",),
+            "differences",
+            "differences of models with intervals, 0 marked",
+            "evalstats_plugin.report.figures.comparisons:plot_differences",
+            ("comparisons",),
         ),
         Figure(
-            "ranks", "ranks that are open, and who cannot be told apart",
-            "evalstats_plugin.report.figures.comparisons:plot_ranks", ("ranking", "comparisons"),
+            "ranks",
+            "ranks that are open, and who cannot be told apart",
+            "evalstats_plugin.report.figures.comparisons:plot_ranks",
+            ("ranking", "comparisons", "rank sets"),
         ),
         Figure(
-            "variance-parts", "variance between items and of single takes",
-            "evalstats_plugin.report.figures.scores:plot_variance_parts", ("variance parts",),
+            "variance-parts",
+            "variance between items and of single takes",
+            "evalstats_plugin.report.figures.scores:plot_variance_parts",
+            ("variance parts",),
         ),
         Figure(
-            "curves", "probability of a right answer by ability, item by item",
-            "evalstats_plugin.report.figures.abilities:plot_item_curves", ("fit",),
+            "curves",
+            "probability of a right answer by ability, item by item",
+            "evalstats_plugin.report.figures.abilities:plot_item_curves",
+            ("fit",),
         ),
         Figure(
-            "information", "where on the scale the items tell abilities well",
-            "evalstats_plugin.report.figures.abilities:plot_information", ("fit",),
+            "information",
+            "where on the scale the items tell abilities well",
+            "evalstats_plugin.report.figures.abilities:plot_information",
+            ("fit",),
         ),
         Figure(
-            "wright", "models and items on one scale", "evalstats_plugin.report.figures.abilities:plot_wright_map", ("fit",),
+            "wright",
+            "models and items on one scale",
+            "evalstats_plugin.report.figures.abilities:plot_wright_map",
+            ("fit",),
         ),
         Figure(
-            "item-fit", "infit and outfit of the items, those to look at named",
-            "evalstats_plugin.report.figures.abilities:plot_item_fit", ("items",),
+            "item-fit",
+            "infit and outfit of the items, those to look at named",
+            "evalstats_plugin.report.figures.abilities:plot_item_fit",
+            ("items",),
         ),
         Figure(
-            "power", "how often a difference is found, by number of items",
-            "evalstats_plugin.report.figures.comparisons:plot_power", ("power",),
+            "power",
+            "how often a difference is found, by number of items",
+            "evalstats_plugin.report.figures.comparisons:plot_power",
+            ("power",),
         ),
         Figure(
-            "trace", "an adaptive test, item by item", "evalstats_plugin.report.figures.adaptive:plot_trace", ("trace",),
+            "trace",
+            "an adaptive test, item by item",
+            "evalstats_plugin.report.figures.adaptive:plot_trace",
+            ("trace",),
         ),
         Figure(
-            "accuracy", "error of adaptive tests by number of items",
-            "evalstats_plugin.report.figures.adaptive:plot_accuracy", ("simulation",),
+            "accuracy",
+            "error of adaptive tests by number of items",
+            "evalstats_plugin.report.figures.adaptive:plot_accuracy",
+            ("simulation",),
         ),
         Figure(
-            "coverage", "how often intervals held the truth, by method",
-            "evalstats_plugin.report.figures.scores:plot_coverage", ("study",),
+            "coverage",
+            "how often intervals held the truth, by method",
+            "evalstats_plugin.report.figures.scores:plot_coverage",
+            ("study",),
         ),
     )
-}  # fmt: skip
-"""By name."""
+}
+"""All figures by name."""
 
 
 def figures_of(*kinds: str) -> dict[str, Figure]:
-    """Return the figures of some kinds of results, by name."""
+    """Return the figures that draw some kinds of results, by name."""
     return {name: figure for name, figure in FIGURES.items() if set(kinds) & set(figure.takes)}
 
 
 def named(name: str, kinds: Sequence[str]) -> Figure:
-    """Return the figure of a name, among those of some kinds of results.
+    """Return a figure by name, among those that draw some kinds of results.
 
     Raises
     ------
     SelectionError
-        There is none; says which there are.
+        No such figure for these results; the message lists those there are.
     """
     here = figures_of(*kinds)
     if name in here:
@@ -135,14 +168,43 @@ def named(name: str, kinds: Sequence[str]) -> Figure:
 
 
 def draw(name: str, result: Any, *, ax: Axes | None = None, **options: Any) -> Axes:
-    """Draw a figure by its name.
+    """Draw a result as a figure of `FIGURES`.
+
+    Parameters
+    ----------
+    name
+        Key of `FIGURES`.
+    ax
+        Axes to draw into; by default those of a new figure of fitting size.
+    options
+        Further arguments of the plot function.
 
     Raises
     ------
     SelectionError
-        There is none of that name.
+        No such figure.
     """
     if name not in FIGURES:
         raise SelectionError(no_such("figure", name, FIGURES, ", ".join(FIGURES)))
     module, _, function = FIGURES[name].function.partition(":")
     return getattr(import_module(module), function)(result, ax=ax, **options)
+
+
+def draw_result(
+    result: Any, figure: str | None = None, *, ax: Axes | None = None, **options: Any
+) -> Axes:
+    """Draw a result that says by `drawn_as` which kinds of results it is; see `Drawable.plot`.
+
+    Raises
+    ------
+    SelectionError
+        No such figure, or none of such results.
+    """
+    kinds: tuple[str, ...] = result.drawn_as
+    if not kinds and (rows := getattr(result, "rows", ())):
+        kinds = getattr(rows[0], "drawn_as", ())
+    if not kinds:
+        msg = f"there is no figure of these results ({type(result).__name__})"
+        raise SelectionError(msg)
+    name = next(iter(figures_of(*kinds))) if figure is None else named(figure, kinds).name
+    return draw(name, result, ax=ax, **options)

@@ -1,7 +1,8 @@
-"""Item response curves, and where on the scale a test tells abilities well."""
-# PART item_fit - How items fit the model: infit against outfit, those to look at named.
-# PART scale - The scale that models and items share, as figures show it.
-# PART wright - The Wright map: models and items on one scale, side by side.
+"""Figures of item response models: item curves, information, item fit, and Wright maps.
+
+* `plot_item_curves`, `plot_information`: by ability; `plot_item_fit`: infit against outfit
+* `plot_wright_map`: models and items on one scale
+"""
 
 from __future__ import annotations
 
@@ -25,62 +26,54 @@ if TYPE_CHECKING:
 
 
 MOST_CURVES = len(SERIES)
-"""Curves that can be told apart."""
-
+"""Number of curves that can be told apart."""
 
 _POINTS = 201
-
+"""Abilities at which curves are computed."""
 
 MOST_NAMED_ITEMS = 20
-
-
 NOISY = 1.3
-"""Noise over what the model expects from which on an item is listed."""
-
+"""Infit and outfit above which an item is noisier than it should be."""
 
 _LEAST = 0.05
-
+"""Smallest infit and outfit drawn."""
 
 FARTHEST = 8.0
-"""Logits from the middle of the scale beyond which nothing is drawn."""
-
+"""Logits from the middle of the scale to its ends, at most."""
 
 MOST_NAMED_MARKS = 150
-
-
 _MIDDLE, _ITEMS = 1.5, 2.4
-"""Inches for abilities with their leader lines, and for the items."""
-
+"""Inches for abilities with their leader lines, and for items."""
 
 MOST_INTERVALS = 8
-"""Models up to which their intervals are drawn; of more they would hide one another."""
+"""Number of models up to which intervals are drawn; more would hide each other."""
 
 
 @canvas.styled
 def plot_item_curves(fit: IRTFit, *, items: Sequence[str] = (), ax: Axes | None = None) -> Axes:
-    """Draw the probability of a right answer to every item, by ability.
+    """Draw item characteristic curves: the probability of a right answer by ability.
 
     Parameters
     ----------
     items
-        Ids of items to name; by default some from the easiest to the hardest, or all of a few.
+        Ids of items to name; by default a few from the easiest to the hardest.
 
     Raises
     ------
     SelectionError
-        An item is not in the fit, or too many are to be named.
+        An item is not in the fit, or too many are named.
     DesignError
         The fit has several abilities, or Matplotlib is not installed.
     """
-    check_one_ability(fit)
-    named = _places(fit, items)
-    at = span(fit)
-    right = _right(fit, at)
+    _check_one_ability(fit)
+    named = _named_items(fit, items)
+    at = _span(fit)
+    right, _ = _right_and_slope(fit, at)
     names = [canvas.shown(str(fit.item_ids[j]), 40) for j in named]
     size = (5.2 + canvas.width_of(names) * bool(names), max(3.4, 0.2 * len(names) + 1.2))
     axes: Any = canvas.axes_or_new(ax, *size)
     others = np.setdiff1d(np.arange(len(fit.item_ids)), named)
-    # Thousands of curves are a cloud; a part shows its shape as well.
+    # A subset shows the shape of thousands of curves as well.
     others = others[:: max(1, len(others) // 400)]
     alpha = 0.6 if len(others) < 60 else 0.25
     axes.plot(at, right[:, others], color=FAINT, linewidth=0.5, alpha=alpha, zorder=2)
@@ -99,21 +92,43 @@ def plot_item_curves(fit: IRTFit, *, items: Sequence[str] = (), ax: Axes | None 
     return axes
 
 
+def _named_items(fit: IRTFit, items: Sequence[str]) -> list[int]:
+    ids = [str(name) for name in fit.item_ids]
+    if len(items) > MOST_CURVES:
+        msg = f"{len(items)} items to name found, expected at most {MOST_CURVES}"
+        raise SelectionError(msg)
+    for name in items:
+        if name not in ids:
+            raise SelectionError(no_such("item", name, ids, few(ids)))
+    if items:
+        return [ids.index(name) for name in items]
+    if len(ids) <= MOST_CURVES:
+        return list(range(len(ids)))
+    order = np.argsort(fit.difficulty)
+    order = order[np.isfinite(fit.difficulty[order])]
+    if not len(order):
+        return []
+    # The extremes are often items that no model or every model gets right.
+    shares = np.array([0.05, 0.25, 0.5, 0.75, 0.95])
+    return [int(j) for j in order[(shares * (len(order) - 1)).round().astype(int)]]
+
+
 @canvas.styled
 def plot_information(fit: IRTFit, *, ax: Axes | None = None) -> Axes:
-    """Draw the information of all items by ability, and the standard error that it makes.
+    """Draw the test information by ability, and the standard error that follows from it.
 
-    An ability known from these items alone has a standard error of one over the root of the
-    information, if the items themselves were known.
+    The standard error is one over the square root of the information, as if the items were known
+    exactly.
 
     Raises
     ------
     DesignError
         The fit has several abilities, or Matplotlib is not installed.
     """
-    check_one_ability(fit)
-    at = span(fit)
-    total = _information(fit, at)
+    _check_one_ability(fit)
+    at = _span(fit)
+    right, slope = _right_and_slope(fit, at)
+    total = np.nansum(slope**2 / np.maximum(right * (1 - right), 1e-12), axis=1)
     axes: Any = canvas.axes_or_new(ax, 5.6, 3.4)
     [line] = axes.plot(at, total, color=BLUE, linewidth=1.8, label="information (left)", zorder=3)
     axes.set_ylim(0, None)
@@ -139,56 +154,27 @@ def plot_information(fit: IRTFit, *, ax: Axes | None = None) -> Axes:
     return axes
 
 
-def _right(fit: IRTFit, at: FloatArray) -> FloatArray:
-    """P(right) at abilities, shape (Q, M)."""
-    upper = float(fit.hyperparameters.get("upper", 1.0))
-    logit = at[:, None] * fit.discrimination + fit.intercept
-    guessing = np.nan_to_num(fit.guessing)
-    return guessing + (upper - guessing) * special.expit(logit)
-
-
-def _information(fit: IRTFit, at: FloatArray) -> FloatArray:
-    """Fisher information of one answer to each item, summed; shape (Q,)."""
+def _right_and_slope(fit: IRTFit, at: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """P(right) at abilities and its derivative, each of shape (Q, M)."""
     upper = float(fit.hyperparameters.get("upper", 1.0))
     guessing = np.nan_to_num(fit.guessing)
-    p = _right(fit, at)
     curve = special.expit(at[:, None] * fit.discrimination + fit.intercept)
     slope = fit.discrimination * (upper - guessing) * curve * (1 - curve)
-    return np.nansum(slope**2 / np.maximum(p * (1 - p), 1e-12), axis=1)
+    return guessing + (upper - guessing) * curve, slope
 
 
 def _rug(axes: Any, fit: IRTFit) -> None:
+    """Draw ticks at the models' abilities."""
     known = fit.ability[np.isfinite(fit.ability)]
     place = axes.get_xaxis_transform()
     axes.vlines(known, 0.965, 1.0, transform=place, color=INK, linewidth=0.8, zorder=4)
 
 
-def _places(fit: IRTFit, items: Sequence[str]) -> list[int]:
-    ids = [str(name) for name in fit.item_ids]
-    if len(items) > MOST_CURVES:
-        msg = f"{len(items)} items to name found, expected at most {MOST_CURVES}"
-        raise SelectionError(msg)
-    for name in items:
-        if name not in ids:
-            raise SelectionError(no_such("item", name, ids, few(ids)))
-    if items:
-        return [ids.index(name) for name in items]
-    if len(ids) <= MOST_CURVES:
-        return list(range(len(ids)))
-    order = np.argsort(fit.difficulty)
-    order = order[np.isfinite(fit.difficulty[order])]
-    if not len(order):
-        return []
-    # The extremes are often items that nobody or everybody gets right.
-    shares = np.array([0.05, 0.25, 0.5, 0.75, 0.95])
-    return [int(j) for j in order[(shares * (len(order) - 1)).round().astype(int)]]
-
-
 @canvas.styled
 def plot_item_fit(results: Abilities | Sequence[ItemEstimate], *, ax: Axes | None = None) -> Axes:
-    """Draw infit and outfit of every item; 1 is what the model expects of both.
+    """Draw infit and outfit of every item; the model expects 1 of both.
 
-    Items that a person should look at are triangles, the gravest of them named.
+    Items to inspect are triangles, and the worst of them are named.
 
     Raises
     ------
@@ -206,7 +192,7 @@ def plot_item_fit(results: Abilities | Sequence[ItemEstimate], *, ax: Axes | Non
         for name in ("infit", "outfit")
     )
     flagged = np.array([bool(item.notes) for item in known])
-    # Those to look at come first, the gravest of all at the top.
+    # Items to inspect come first, the worst at the top.
     named: list[int] = np.flatnonzero(flagged)[:MOST_NAMED_ITEMS].tolist()
     several = len({item.task for item in known}) > 1
     names = [
@@ -216,8 +202,8 @@ def plot_item_fit(results: Abilities | Sequence[ItemEstimate], *, ax: Axes | Non
     lines = [1 + 0.82 * name.count("\n") for name in names]
     height = max(3.4, sum(lines) * canvas.LINE * 1.1)
     axes: Any = canvas.axes_or_new(ax, 4.6 + canvas.width_of(names) * bool(names), height + 0.9)
-    _draw(axes, infit, outfit, flagged)
-    _name(axes, infit[named], outfit[named], names, np.array(lines) * canvas.LINE / height)
+    _draw_item_fit(axes, infit, outfit, flagged)
+    _name_items(axes, infit[named], outfit[named], names, np.array(lines) * canvas.LINE / height)
     hidden = len(items) - len(known)
     more = f"; {hidden:,} have neither" if hidden else ""
     clipped = int(((infit <= _LEAST) | (outfit <= _LEAST)).sum())
@@ -226,7 +212,7 @@ def plot_item_fit(results: Abilities | Sequence[ItemEstimate], *, ax: Axes | Non
     return axes
 
 
-def _draw(axes: Any, infit: Any, outfit: Any, flagged: Any) -> None:
+def _draw_item_fit(axes: Any, infit: Any, outfit: Any, flagged: Any) -> None:
     axes.set_xscale("log")
     axes.set_yscale("log")
     for axis in (axes.xaxis, axes.yaxis):
@@ -250,8 +236,8 @@ def _draw(axes: Any, infit: Any, outfit: Any, flagged: Any) -> None:
     axes.set_ylabel("outfit")
 
 
-def _name(axes: Any, infit: Any, outfit: Any, names: list[str], room: Any) -> None:
-    """Write names in a column at the right, each with a line to its item."""
+def _name_items(axes: Any, infit: Any, outfit: Any, names: list[str], room: Any) -> None:
+    """Draw names in a column at the right, each with a line to its item."""
     if not names:
         return
     low, high = np.log(axes.get_ylim())
@@ -267,78 +253,20 @@ def _name(axes: Any, infit: Any, outfit: Any, names: list[str], room: Any) -> No
         )  # fmt: skip
 
 
-def check_one_ability(fit: Any) -> None:
-    """Raise where a model has several abilities.
-
-    Raises
-    ------
-    DesignError
-        It has, or this is no fit.
-    """
-    if getattr(fit, "item_model", None) == "factor" or not hasattr(fit, "difficulty"):
-        what = getattr(fit, "item_model", type(fit).__name__)
-        msg = f"a fit of {what} found, expected one with one ability for each model"
-        raise DesignError(msg)
-
-
-def span(fit: Any, n: int = 201) -> FloatArray:
-    """Return n abilities from the left to the right of where models and most items are."""
-    ability = fit.ability[np.isfinite(fit.ability)]
-    difficulty = fit.difficulty[np.isfinite(fit.difficulty)]
-    most = np.quantile(difficulty, [0.05, 0.95]) if len(difficulty) else difficulty
-    ends: list[float] = [*ability.tolist(), *most.tolist()]
-    middle = float(np.median(ends)) if ends else 0.0
-    low, high = (min(ends), max(ends)) if ends else (-1.0, 1.0)
-    low, high = max(low - 1, middle - FARTHEST), min(high + 1, middle + FARTHEST)
-    return np.linspace(low, high, n)
-
-
-def spread_out(wanted: FloatArray, apart: FloatArray) -> FloatArray:
-    """Move labels as little as possible so that none overlaps the next.
-
-    Parameters
-    ----------
-    wanted : shape (n,), increasing
-        Where each should stand.
-    apart : shape (n,)
-        Room that each takes.
-
-    Returns
-    -------
-    FloatArray
-        Where each stands: neighbours at least half the room of both apart. Sums of squares of the
-        moves are least.
-
-    >>> spread_out(np.array([0.0, 0.0, 5.0]), np.array([1.0, 1.0, 1.0])).tolist()
-    [-0.5, 0.5, 5.0]
-    """
-    steps = np.concatenate([[0.0], np.cumsum((apart[1:] + apart[:-1]) / 2)])
-    # Less the room before it, a place only must not be left of the one before: isotonic regression.
-    blocks: list[tuple[float, int]] = []
-    for value in (wanted - steps).tolist():
-        mean, size = value, 1
-        while blocks and blocks[-1][0] >= mean:
-            before, many = blocks.pop()
-            mean, size = (before * many + mean * size) / (many + size), many + size
-        blocks.append((mean, size))
-    means, sizes = zip(*blocks, strict=True) if blocks else ((), ())
-    return np.repeat(np.array(means, dtype=np.float64), sizes) + steps
-
-
 @canvas.styled
 def plot_wright_map(fit: IRTFit, *, confidence_level: float = 0.95, ax: Axes | None = None) -> Axes:
     """Draw abilities of models beside the difficulties of items [WS79]_.
 
-    A model at the height of an item gets it right half of the time (guessing aside). Names keep
-    the order of the abilities; a line leads from each to its ability. A few models have intervals;
-    those of many are in a forest plot.
+    A model at the height of an item gets it right half of the time (guessing aside). Names are in
+    the order of the abilities, each with a line to its ability. Intervals are drawn for a few
+    models only; a forest plot shows more.
 
     Raises
     ------
     DesignError
         The fit has several abilities, or Matplotlib is not installed.
     """
-    check_one_ability(fit)
+    _check_one_ability(fit)
     known = np.flatnonzero(np.isfinite(fit.ability))
     order = known[np.argsort(fit.ability[known], kind="stable")]
     few_enough: list[int] = order.tolist() if len(order) <= MOST_NAMED_MARKS else []
@@ -348,7 +276,7 @@ def plot_wright_map(fit: IRTFit, *, confidence_level: float = 0.95, ax: Axes | N
     axes: Any = canvas.axes_or_new(
         ax, _MIDDLE + _ITEMS + 0.9 + canvas.width_of(names), height + 1.0
     )
-    at = span(fit)
+    at = _span(fit)
     reach = normal_quantile(confidence_level)
     low, high = _ends(fit, order, at, reach)
     unit = (high - low) / height * canvas.LINE
@@ -372,7 +300,7 @@ def plot_wright_map(fit: IRTFit, *, confidence_level: float = 0.95, ax: Axes | N
 
 
 def _ends(fit: IRTFit, order: Any, at: FloatArray, reach: float) -> tuple[float, float]:
-    """Return the range of the scale, in which drawn intervals are whole."""
+    """Return the range of the scale that contains the drawn intervals."""
     low, high = float(at[0]), float(at[-1])
     if 0 < len(order) <= MOST_INTERVALS:
         error = fit.ability_std_error[order]
@@ -383,7 +311,7 @@ def _ends(fit: IRTFit, order: Any, at: FloatArray, reach: float) -> tuple[float,
 
 
 def _left_out(fit: IRTFit, names: list[str]) -> list[str]:
-    """Say which models are not named, or not drawn."""
+    """Return which models are not named, or not drawn."""
     endless = [name for name, x in zip(fit.models, fit.ability, strict=True) if not np.isfinite(x)]
     said = [f"no finite ability: {few(endless)}"] if endless else []
     unnamed = len(fit.models) - len(endless)
@@ -392,7 +320,7 @@ def _left_out(fit: IRTFit, names: list[str]) -> list[str]:
 
 
 def _inside(places: FloatArray, room: FloatArray, low: float, high: float) -> FloatArray:
-    """Move labels at the ends into the figure, and those that they meet."""
+    """Move labels beyond the ends into the figure, and those in their way."""
     lifted = places.copy()
     bottom, top = low + room[0] / 2, high - room[-1] / 2
     steps = np.concatenate([[0.0], np.cumsum((room[1:] + room[:-1]) / 2)])
@@ -410,7 +338,7 @@ def _draw_models(axes: Any, fit: IRTFit, order: Any, reach: float) -> None:
 
 
 def _abreast(n: int) -> FloatArray:
-    """Return where models stand: beside one another, as long as they have intervals."""
+    """Return the x positions of models: beside each other if they have intervals."""
     step = 0.1 if n <= MOST_INTERVALS else 0.0
     return -0.16 - step * np.arange(n, dtype=np.float64)
 
@@ -432,7 +360,7 @@ def _draw_items(axes: Any, fit: IRTFit, at: FloatArray) -> None:
     if not len(difficulty):
         return
     bins: FloatArray = np.linspace(float(at[0]), float(at[-1]), 31)
-    # Items beyond either end are counted in the last bar there, which says so.
+    # Items beyond either end are counted in the last bar there, which is labelled.
     counts, _ = np.histogram(np.clip(difficulty, bins[0], bins[-1]), bins)
     scale = 0.74 * _ITEMS / counts.max()
     axes.barh(bins[:-1], counts * scale, height=np.diff(bins), align="edge", facecolor=ORANGE,
@@ -449,3 +377,55 @@ def _draw_items(axes: Any, fit: IRTFit, at: FloatArray) -> None:
             )  # fmt: skip
     axes.text(counts.max() * scale, bins[int(np.argmax(counts))] + np.diff(bins)[0] / 2,
               f" {counts.max():,} items", va="center", fontsize=7.5)  # fmt: skip
+
+
+def _check_one_ability(fit: Any) -> None:
+    """Raise `DesignError` unless this is a fit with one ability per model."""
+    if getattr(fit, "item_model", None) == "factor" or not hasattr(fit, "difficulty"):
+        what = getattr(fit, "item_model", type(fit).__name__)
+        msg = f"a fit of {what} found, expected one with one ability for each model"
+        raise DesignError(msg)
+
+
+def _span(fit: IRTFit) -> FloatArray:
+    """Return evenly spaced abilities over the range of the models and most items."""
+    ability = fit.ability[np.isfinite(fit.ability)]
+    difficulty = fit.difficulty[np.isfinite(fit.difficulty)]
+    most = np.quantile(difficulty, [0.05, 0.95]) if len(difficulty) else difficulty
+    ends: list[float] = [*ability.tolist(), *most.tolist()]
+    middle = float(np.median(ends)) if ends else 0.0
+    low, high = (min(ends), max(ends)) if ends else (-1.0, 1.0)
+    low, high = max(low - 1, middle - FARTHEST), min(high + 1, middle + FARTHEST)
+    return np.linspace(low, high, _POINTS)
+
+
+def spread_out(wanted: FloatArray, apart: FloatArray) -> FloatArray:
+    """Move labels as little as possible so that none overlaps the next.
+
+    Parameters
+    ----------
+    wanted : shape (n,), increasing
+        Desired positions.
+    apart : shape (n,)
+        Height of each label.
+
+    Returns
+    -------
+    FloatArray
+        Positions with neighbours at least half of both heights apart and the least sum of squared
+        moves.
+
+    >>> spread_out(np.array([0.0, 0.0, 5.0]), np.array([1.0, 1.0, 1.0])).tolist()
+    [-0.5, 0.5, 5.0]
+    """
+    steps = np.concatenate([[0.0], np.cumsum((apart[1:] + apart[:-1]) / 2)])
+    # Minus the cumulative heights, positions need only increase: isotonic regression.
+    blocks: list[tuple[float, int]] = []
+    for value in (wanted - steps).tolist():
+        mean, size = value, 1
+        while blocks and blocks[-1][0] >= mean:
+            before, many = blocks.pop()
+            mean, size = (before * many + mean * size) / (many + size), many + size
+        blocks.append((mean, size))
+    means, sizes = zip(*blocks, strict=True) if blocks else ((), ())
+    return np.repeat(np.array(means, dtype=np.float64), sizes) + steps

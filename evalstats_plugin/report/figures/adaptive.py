@@ -1,4 +1,4 @@
-"""Adaptive tests: one of them item by item, and the error of many by number of items."""
+"""Figures of adaptive tests: one test item by item, and the accuracy of simulated tests."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from evalstats_plugin.stats.interval import normal_quantile
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from evalstats_plugin.adaptive.replay import SimulatedAccuracy
     from evalstats_plugin.adaptive.session import AdaptiveSession
+    from evalstats_plugin.adaptive.simulation import SimulatedAccuracy
     from evalstats_plugin.data.results import Results
 
 
@@ -30,20 +30,20 @@ MEASURES = {
     "score_coverage": "how often the full score's\ninterval holds the truth",
     "ability_coverage": "how often the ability's\ninterval holds the truth",
 }
-"""What `plot_accuracy` can draw."""
+"""Measures that `plot_accuracy` draws, with their axis labels."""
 
 
 @canvas.styled
 def plot_trace(test: AdaptiveSession | Mapping[str, Any], *, ax: Axes | None = None) -> Axes:
-    """Draw the ability as it became known, item by item, with its interval.
+    """Draw the estimated ability after each item, with its interval.
 
-    Ticks at the top are right answers, those at the bottom wrong ones; a partial score has both,
-    as long as it is.
+    Ticks at the top are right answers, ticks at the bottom wrong ones; a partial score has both,
+    in proportion.
 
     Parameters
     ----------
     test
-        A session, or the record of one in a log.
+        A session, or its record in a log.
 
     Raises
     ------
@@ -102,9 +102,9 @@ def _trace(test: Any) -> _Trace:
 def plot_accuracy(
     results: Results[SimulatedAccuracy], *, measure: str = "score_mae", ax: Axes | None = None
 ) -> Axes:
-    """Draw an error of adaptive tests by number of items, a line for each rule.
+    """Draw the accuracy of simulated adaptive tests by number of items, a line for each rule.
 
-    Thin lines are intervals, where there are some: what many more models would show.
+    Thin vertical lines are intervals for the population of models.
 
     Parameters
     ----------
@@ -148,10 +148,8 @@ def plot_accuracy(
 def _draw_rule(axes: Any, rows: Sequence[Any], measure: str, k: int) -> None:
     if not rows:
         return
-    color, marker, dashes = SERIES[k % len(SERIES)]
-    # The second time around the same marks are open.
-    filling = color if k < len(SERIES) else canvas.PAPER
-    # Side by side, so that intervals do not hide one another.
+    color, marker, dashes, filling = canvas.series(k)
+    # Side by side, so that intervals do not hide each other.
     at = [row.n_items * 1.02 ** (k % len(SERIES) - 2) for row in rows]
     axes.plot(at, [getattr(row, measure) for row in rows], color=color, marker=marker,
               markerfacecolor=filling, linestyle=dashes, markersize=4.5, linewidth=1.4,

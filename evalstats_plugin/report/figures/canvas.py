@@ -1,6 +1,9 @@
-"""What all figures share: axes to draw into, colours that can be told apart, names shown whole."""
-# PART rows - Figures with a row for everything: names on the left, under headings where there are several.
-# PART files - Figures as files, or as part of a page.
+"""What all figures share: style, axes, rows of names, and output as files or page elements.
+
+* `styled`, `axes_or_new`, `shown`, `series`: style, axes, names and marks
+* `Rows`, `frame`: figures with a row for everything, names on the left under headings
+* `save`, `svg`: figures as files, or as part of a page
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 import numpy as np
 
 from evalstats_plugin.errors import DesignError
-from evalstats_plugin.runtime.files import check_place, write_bytes
+from evalstats_plugin.runtime.files import check_output_path, write_bytes
 from evalstats_plugin.stats.arrays import FloatArray
 
 if TYPE_CHECKING:
@@ -28,24 +31,18 @@ if TYPE_CHECKING:
 
 
 P = ParamSpec("P")
-
-
 AxesT = TypeVar("AxesT")
-
-
 INK, PAPER, GRID, FAINT = "#1b1b1b", "#fefefe", "#98989a", "#8c8c8d"
-"""Of all that is no data. Each is used for that alone, so that a page can put its own in place."""
-
+"""Colours of text, background and lines. They are used for nothing else, so that a page can
+substitute its own."""
 
 DARK, LIGHT = "#010101", "#fdfdfd"
-"""On colours, whatever the page is."""
-
+"""Text on coloured areas, the same on every page."""
 
 BLUE, ORANGE, GREEN, VERMILION, PURPLE, SKY = (
     "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9",
 )  # fmt: skip
-"""Told apart by the colour-blind [Oka08]_."""
-
+"""A palette that the colour-blind can distinguish [Oka08]_."""
 
 SERIES = tuple(
     zip(
@@ -55,46 +52,33 @@ SERIES = tuple(
         strict=True,
     )
 )
-"""Colour, marker and line style of the first, second, … series: any one of them will do."""
-
+"""Colour, marker and line style of the first, second, … series; each alone identifies it."""
 
 SMALL, NORMAL = 8.0, 9.0
-"""Points."""
-
+"""Font sizes in points."""
 
 LINE = 0.165
-"""Inches that a line of names takes."""
-
+"""Height of a line of names in inches."""
 
 WIDEST = 56
-"""Letters of a line of a name."""
-
+"""Longest line of a name, in letters."""
 
 FALLBACK = (
     "Noto Sans CJK SC", "Noto Sans", "Droid Sans Fallback", "WenQuanYi Zen Hei", "PingFang SC",
     "Hiragino Sans", "Microsoft YaHei", "Yu Gothic", "Malgun Gothic", "Arial Unicode MS",
     "Noto Sans Arabic", "Noto Sans Devanagari", "Segoe UI Symbol", "Noto Sans Symbols2",
 )  # fmt: skip
-"""Fonts, where installed, for letters that Matplotlib's own does not have."""
-
+"""Fonts to try for letters that Matplotlib's own font lacks."""
 
 MOST_ROWS = 400
-"""A figure more than two metres high is no figure any more."""
-
+"""Rows of a figure two metres high."""
 
 _CLOSER = 0.82
-"""Lines of one name stand closer together than names do."""
-
+"""Line spacing within a name, relative to that between names."""
 
 FORMATS = (".png", ".svg", ".pdf")
-
-
 DOTS_PER_INCH = 200
-
-
 _MISSING = re.compile(r"Glyph (\d+)")
-
-
 _UNDATED: dict[str, dict[str, Any]] = {
     ".png": {},
     ".svg": {"Date": None},
@@ -120,7 +104,7 @@ def matplotlib() -> Any:
 
 
 def styled(function: Callable[P, AxesT]) -> Callable[P, AxesT]:
-    """Draw in our style, whatever the user's settings are, and leave those as they are."""
+    """Decorate a plot function to draw in our style, without changing the user's settings."""
 
     @wraps(function)
     def draw(*args: P.args, **kwargs: P.kwargs) -> AxesT:
@@ -128,11 +112,6 @@ def styled(function: Callable[P, AxesT]) -> Callable[P, AxesT]:
             return function(*args, **kwargs)
 
     return draw
-
-
-def _fonts() -> list[str]:
-    installed = {font.name for font in matplotlib().font_manager.fontManager.ttflist}
-    return ["DejaVu Sans", *(name for name in FALLBACK if name in installed)]
 
 
 def _style() -> dict[str, Any]:
@@ -169,18 +148,23 @@ def _style() -> dict[str, Any]:
     }
 
 
+def _fonts() -> list[str]:
+    installed = {font.name for font in matplotlib().font_manager.fontManager.ttflist}
+    return ["DejaVu Sans", *(name for name in FALLBACK if name in installed)]
+
+
 def new_figure(width: float, height: float) -> Any:
-    """Return an empty figure of so many inches, which finds room for what stands beside axes."""
+    """Return an empty figure of a size in inches, with constrained layout."""
     return matplotlib().figure.Figure(figsize=(width, height), layout="constrained")
 
 
 def axes_or_new(ax: Any, width: float, height: float) -> Any:
-    """Return the axes given, or those of a new figure of so many inches."""
+    """Return the axes given, or those of a new figure of a size in inches."""
     return ax if ax is not None else dressed(new_figure(width, height).add_subplot())
 
 
 def dressed(axes: Any) -> Any:
-    """Give axes of ours the style that ticks made later would not have."""
+    """Set the tick style of our own axes, as ticks made later ignore the current settings."""
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_tick_params(
             labelsize=SMALL, labelcolor=INK, color=INK, width=0.7, labelfontfamily=_fonts()
@@ -188,16 +172,22 @@ def dressed(axes: Any) -> Any:
     return axes
 
 
+def series(k: int) -> tuple[str, str, Any, str]:
+    """Return colour, marker, line style and filling of series k; marks repeat as open ones."""
+    color, marker, dashes = SERIES[k % len(SERIES)]
+    return color, marker, dashes, color if k < len(SERIES) else PAPER
+
+
 def title(axes: Any, text: str) -> None:
-    """Write a title as it is, over as many lines as it needs."""
+    """Set a title without interpreting mathematics in it."""
     axes.set_title(text, parse_math=False)
 
 
 def shown(name: str, width: int = WIDEST) -> str:
-    r"""Return a name as it is drawn: whole, on several lines where it is long.
+    r"""Return a name as it is drawn: whole, wrapped onto several lines if it is long.
 
-    It is broken after a mark between words where there is one. Letters that no font can draw
-    (controls, halves of a surrogate pair) are drawn as a question mark in a diamond.
+    Lines break after a separator if possible. Characters that no font can draw (controls, halves
+    of a surrogate pair) become U+FFFD.
 
     >>> shown("organisation/model-7b-instruct", 16)
     'organisation/\nmodel-7b-\ninstruct'
@@ -218,49 +208,49 @@ def _drawable(letter: str) -> str:
 
 
 def _pieces(text: str, width: int) -> list[str]:
-    """Cut what has no mark to break after."""
+    """Cut a text without separators into pieces that fit a line."""
     half = width // 2 if letters(text) > len(text) else width
     return [text[i : i + half] for i in range(0, len(text), half)]
 
 
 def letters(text: str) -> int:
-    """Return how wide a text is, in letters; those of East Asia count twice."""
+    """Return the width of a text in letters; wide East Asian characters count twice."""
     return sum(1 + (unicodedata.east_asian_width(one) in "WF") for one in text)
 
 
 def width_of(labels: Sequence[str], size: float = SMALL) -> float:
-    """Return the inches that the widest of some labels may take."""
+    """Return an upper estimate of the width of some labels in inches."""
     widest = max((letters(line) for label in labels for line in label.split("\n")), default=0)
-    # An average letter of DejaVu Sans is 0.6 of its size wide; an M 0.86.
+    # The average letter of DejaVu Sans is 0.6 of the font size wide; an M 0.86.
     return widest * size * 0.66 / 72
 
 
 def percent_axis(axis: Any) -> None:
-    """Write shares as percentages."""
-    axis.set_major_formatter(matplotlib().ticker.FuncFormatter(_percent))
+    """Label an axis of shares in per cent."""
 
+    def percent(value: float, _: object) -> str:
+        return f"{100 * value:.6g} %"
 
-def _percent(value: float, _: object) -> str:
-    return f"{100 * value:.6g} %"
+    axis.set_major_formatter(matplotlib().ticker.FuncFormatter(percent))
 
 
 class Rows(NamedTuple):
-    """Where rows stand and what they are called."""
+    """Positions and names of rows."""
 
     labels: Sequence[str]
-    """Of rows and headings, from the top."""
+    """Names of rows and headings, from the top."""
     at: FloatArray
-    """Downwards, in lines."""
+    """Positions of all labels, downwards in lines."""
     places: FloatArray
-    """Of the rows alone."""
+    """Positions of the rows alone."""
     is_heading: Sequence[bool]
     room: float
-    """Of all together, in lines."""
+    """Total height in lines."""
     title: str
 
     @classmethod
     def of(cls, named: Sequence[tuple[str, str]], *, width: int = WIDEST) -> Rows:
-        """Lay out rows, each a group and a name: one group, or one name in all, is the title.
+        """Lay out rows, each a group and a name; a single group or name becomes the title.
 
         Raises
         ------
@@ -293,21 +283,21 @@ class Rows(NamedTuple):
 
     @property
     def height(self) -> float:
-        """Inches of the rows with an axis under them and the title above."""
+        """Height of the rows with the axis and the title, in inches."""
         return self.room * LINE + 0.7 + self.title_height
 
     @property
     def title_height(self) -> float:
-        """Inches."""
+        """Height of the title in inches."""
         return 0.17 * (self.title.count("\n") + 1) if self.title else 0.0
 
     @property
     def width(self) -> float:
-        """Inches of the names."""
+        """Width of the names in inches."""
         return width_of(self.labels)
 
     def write(self, axes: Any) -> None:
-        """Write names and title, and draw no more of a frame than the axis below."""
+        """Draw names and title, and of the frame only the axis below."""
         axes.set_yticks(self.at, self.labels, fontsize=SMALL, parse_math=False, linespacing=1.0)
         for label, heading in zip(axes.get_yticklabels(), self.is_heading, strict=True):
             label.set_fontweight("bold" if heading else "normal")
@@ -318,14 +308,14 @@ class Rows(NamedTuple):
         title(axes, self.title)
 
     def beside(self, axes: Any, texts: Sequence[str]) -> None:
-        """Write a text to the right of each row."""
+        """Draw a text to the right of each row."""
         place = axes.get_yaxis_transform()
         for y, text in zip(self.places, texts, strict=True):
             axes.text(1.02, y, text, transform=place, va="center_baseline", ha="left",
                       fontsize=SMALL, color=INK, parse_math=False)  # fmt: skip
 
     def legend(self, axes: Any, handles: Sequence[Any], columns: int = 3) -> None:
-        """Say above the rows what marks mean; below the title where there is one."""
+        """Draw a legend above the rows, below the title if there is one."""
         title(axes, "")
         said = axes.legend(
             handles=handles, loc="lower left", ncols=columns, borderaxespad=0.2,
@@ -336,7 +326,7 @@ class Rows(NamedTuple):
 
 
 def frame(axes: Any, values: Sequence[float], *, share: bool = False) -> None:
-    """Give the axis below the range of some values; of shares of 1 no more than there can be."""
+    """Set the range of the x axis from some values; shares stay within 0 and 1."""
     if not values:
         axes.set_xticks([])
         return
@@ -344,36 +334,36 @@ def frame(axes: Any, values: Sequence[float], *, share: bool = False) -> None:
     room = 0.04 * (high - low) or 0.05 * (abs(high) or 1.0)
     low, high = low - room, high + room
     if share:
-        # A mark at an end is drawn whole.
+        # Room for a whole mark at either end.
         low, high = max(low, -0.015), min(high, 1.015)
     axes.set_xlim(low, high)
     axes.locator_params(axis="x", nbins=6)
 
 
 def check_figure(path: str | Path, *, asked: str = "") -> Path:
-    """Return where a figure is to go, which the option `asked` named.
+    """Return the path to write a figure to, which the option `asked` named, if it is possible.
 
     Raises
     ------
     SelectionError
-        The ending is of no format that there is.
+        The extension is of no known format.
     WriteError
         There is no such folder, or a folder has that name.
     DesignError
         Matplotlib is not installed.
     """
-    place = check_place(path, FORMATS, asked=asked)
+    place = check_output_path(path, FORMATS, asked=asked)
     matplotlib()
     return place
 
 
 def save(figure: Figure, path: str | Path) -> Path:
-    """Write a figure; the ending of the name says the format, the same figure gives the same file.
+    """Write a figure in the format of the file's extension, reproducibly.
 
     Warns
     -----
     UserWarning
-        Letters of some names are in no installed font, and drawn as boxes.
+        Some letters are in no installed font and are drawn as boxes.
 
     Raises
     ------
@@ -390,32 +380,31 @@ def save(figure: Figure, path: str | Path) -> Path:
 
 
 def svg(figure: Figure, *, title: str | None = None) -> str:
-    """Return a figure as an element of a page: text as text, in the page's own colour.
+    """Return a figure as an SVG element for a page, in the page's own colours.
 
-    What is black takes the page's ``currentColor``, its background is the page's, and what hides
-    lines under it has the colour ``--figure-paper``, white unless the page sets it. Different
-    figures have different ids.
+    Black becomes the page's ``currentColor``, the background is transparent, and areas that hide
+    lines under them have the colour ``--figure-paper``, white by default. Ids are unique to the
+    figure; text stays text.
 
     Parameters
     ----------
     title
-        Read out in place of the figure.
+        Text alternative for screen readers.
     """
     text = _rendered(figure, ".svg")[0].decode()
     text = text[text.index("<svg") :].rstrip("\n")
     text = re.sub(r"\s*<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
     text = _own_ids(text)
-    # The first path is the background of the figure.
+    # The first path is the figure's background.
     text = text.replace(f"fill: {PAPER}", "fill: none", 1)
     paper = "var(--figure-paper, #ffffff)"
     text = text.replace(PAPER, paper).replace(INK, "currentColor")
-    # Text without a colour would be black.
     named = f' role="img" aria-label="{escape(title)}"' if title else ' role="img"'
     return text.replace("<svg", f'<svg fill="currentColor"{named}', 1)
 
 
 def _own_ids(text: str) -> str:
-    """Leave out ids that nothing refers to; the others are of this figure alone."""
+    """Remove ids that nothing refers to and make the others unique to this figure."""
     used = set(re.findall(r'(?:url\(#|href="#)([^")]+)', text))
     own = f"f{sha256(text.encode()).hexdigest()[:10]}-"
 
@@ -427,15 +416,15 @@ def _own_ids(text: str) -> str:
 
 
 def _rendered(figure: Figure, ending: str) -> tuple[bytes, list[str]]:
-    """Return the content of a file, and letters that no font has."""
+    """Return the content of a file, and the letters that no font has."""
     own = {"svg.fonttype": "none", "svg.hashsalt": "evalstats", "pdf.fonttype": 42}
     content = BytesIO()
-    with warnings.catch_warnings(record=True) as told, matplotlib().rc_context(own):
+    with warnings.catch_warnings(record=True) as caught, matplotlib().rc_context(own):
         warnings.simplefilter("always")
         drawn: Any = figure
         drawn.savefig(content, format=ending[1:], dpi=DOTS_PER_INCH, metadata=_UNDATED[ending])
     missing: dict[str, None] = {}
-    for warning in told:
+    for warning in caught:
         found = _MISSING.search(str(warning.message))
         if found is None:
             warnings.warn_explicit(

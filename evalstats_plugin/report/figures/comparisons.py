@@ -1,8 +1,9 @@
-"""Differences of models with their intervals, the line of no difference marked."""
-# PART matrix - The comparison matrix: of every two models, how probable it is that one is better.
-# PART pairs - Comparisons of one task, as figures need them.
-# PART ranks - Ranks that comparisons leave open, and groups of models that cannot be told apart.
-# PART power - Power curves: how often a difference is found, or which is, by number of items.
+"""Figures of comparisons: differences, comparison matrices, ranks, and power.
+
+* `plot_differences`: differences with intervals; `plot_power`: power or differences by items
+* `plot_comparison_matrix`: probability that one model is better, for every two models
+* `plot_ranks`: ranks that are open, and groups of models that cannot be told apart
+"""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ from evalstats_plugin.report.figures.canvas import (
     Rows,
     frame,
 )
-from evalstats_plugin.report.text import percent, short_metric
+from evalstats_plugin.report.text import percent, task_and_metric
 from evalstats_plugin.stats.arrays import FloatArray
 
 if TYPE_CHECKING:
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
 _PLOT, _NUMBERS = 4.0, 2.3
 """Inches for the intervals, and for the numbers beside them."""
 
-
 _MARKS = {
     "better": ("^", BLUE, BLUE, "better beyond chance"),
     "worse": ("v", VERMILION, VERMILION, "worse beyond chance"),
@@ -49,36 +49,28 @@ _MARKS = {
 }
 """Marker, colour, filling and meaning of each verdict."""
 
-
 MOST_IN_MATRIX = 60
-
-
 _CELL = 0.29
-"""Inches."""
-
+"""Size of a cell in inches."""
 
 _DARK = 0.62
-"""Probability from which on a cell is so dark that it is written on in white."""
-
+"""Probability above which cells are dark and have white text."""
 
 MOST_RANKED = 120
-
-
 _RANK, _LETTER = 0.2, 0.17
 """Inches that a rank and a letter take."""
 
-
 Curve = tuple[list[int], list[float]]
+"""Numbers of items, and values."""
 
 
 @canvas.styled
 def plot_differences(results: Comparisons, *, ax: Axes | None = None) -> Axes:
     """Draw the difference of every pair with its interval, pairs under their tasks.
 
-    With a baseline, it is what the others are more (or less) than it. The mark says whether the
-    difference is beyond chance, all pairs of the task considered; the thin line is the interval
-    that holds for all these pairs at once, where there is one. Ratios have an axis of their own
-    kind, and no difference at 1.
+    With a baseline, differences are those of the other models from it. The mark shows the verdict,
+    adjusted for all pairs of the task; the thin line is the simultaneous interval, if there is
+    one. Ratios have a logarithmic axis with no difference at 1.
 
     Raises
     ------
@@ -88,7 +80,7 @@ def plot_differences(results: Comparisons, *, ax: Axes | None = None) -> Axes:
     rows = _in_order(results)
     first = {row.model_a for row in rows}
     against = next(iter(first)) if len(first) == 1 else None
-    named = [(_task(row), row.model_b if against else _pair(row)) for row in rows]
+    named = [(task_and_metric(row), row.model_b if against else _pair(row)) for row in rows]
     if len(named) > MOST_ROWS and not against:
         msg = f"{len(named):,} pairs found, expected at most {MOST_ROWS} in a figure: choose a task"
         raise DesignError(f"{msg}, a baseline to compare with (--baseline), or models")
@@ -96,9 +88,9 @@ def plot_differences(results: Comparisons, *, ax: Axes | None = None) -> Axes:
     width = _PLOT + _NUMBERS + laid.width
     axes: Any = canvas.axes_or_new(ax, width, laid.height + 0.3)
     laid.write(axes)
-    laid.beside(axes, [_said(row) for row in rows])
+    laid.beside(axes, [_difference_text(row) for row in rows])
     for y, row in zip(laid.places, rows, strict=True):
-        _draw(axes, y, row)
+        _draw_difference(axes, y, row)
     _add_difference_axis(axes, rows, against)
     _add_verdict_legend(axes, laid, rows)
     return axes
@@ -108,16 +100,12 @@ def _in_order(results: Comparisons) -> list[Comparison]:
     """Return the pairs of each task, the greatest difference first."""
     by_task: dict[str, list[Comparison]] = {}
     for row in results:
-        by_task.setdefault(_task(row), []).append(row)
+        by_task.setdefault(task_and_metric(row), []).append(row)
 
     def standing(row: Comparison) -> float:
         return float("inf") if row.difference is None else -row.difference
 
     return [row for own in by_task.values() for row in sorted(own, key=standing)]
-
-
-def _task(row: Comparison) -> str:
-    return f"{row.task} {short_metric(row.metric)}"
 
 
 def _pair(row: Comparison) -> str:
@@ -129,7 +117,7 @@ def _ends(row: Comparison) -> tuple[float | None, ...]:
     return (row.difference, row.low, row.high, row.low_adjusted, row.high_adjusted)
 
 
-def _draw(axes: Any, y: float, row: Comparison) -> None:
+def _draw_difference(axes: Any, y: float, row: Comparison) -> None:
     if row.difference is None:
         return
     marker, color, filling, _ = _MARKS[row.verdict]
@@ -141,7 +129,7 @@ def _draw(axes: Any, y: float, row: Comparison) -> None:
               markeredgecolor=color, markeredgewidth=0.9, zorder=5)  # fmt: skip
 
 
-def _said(row: Comparison) -> str:
+def _difference_text(row: Comparison) -> str:
     if row.difference is None:
         return "–"
     sign = "+" if row.measure == "difference" else ""
@@ -181,38 +169,25 @@ def _add_verdict_legend(axes: Any, laid: Rows, rows: Sequence[Comparison]) -> No
     laid.legend(axes, handles)
 
 
-class Square(NamedTuple):
-    """Of N models, the best first."""
-
-    title: str
-    names: list[str]
-    better: FloatArray
-    """Probability that the model of the row is better than that of the column, (N, N); NaN where
-    not known."""
-    told_apart: NDArray[np.bool_]
-    """Beyond chance, all pairs considered; (N, N)."""
-    how: str
-
-
 @canvas.styled
 def plot_comparison_matrix(results: Comparisons | Ranking, *, ax: Axes | None = None) -> Axes:
-    """Draw how probable it is that the model of the row is better than that of the column.
+    """Draw the probability that the row's model is better than the column's.
 
-    The darker the more probable; a triangle marks pairs that differ beyond chance, all pairs of
-    the task considered.
+    Darker is more probable; triangles mark pairs that differ significantly, adjusted for all pairs
+    of the task.
 
     Parameters
     ----------
     results
-        Of every two models on one task under one metric; or a ranking by comparisons.
+        Comparisons of all pairs on one task and metric, or a ranking by pairwise comparisons.
 
     Raises
     ------
     DesignError
-        Several tasks, pairs that are not there, too many models, or Matplotlib is not installed.
+        Several tasks, missing pairs, too many models, or Matplotlib is not installed.
     """
     ranking = hasattr(results, "draws")
-    square = _square_of_ranking(results) if ranking else _of_comparisons(results)
+    square = _square_of_ranking(results) if ranking else _square_of_comparisons(results)
     n = len(square.names)
     if n > MOST_IN_MATRIX:
         msg = f"{n} models found, expected at most {MOST_IN_MATRIX} in a matrix: choose some"
@@ -226,13 +201,56 @@ def plot_comparison_matrix(results: Comparisons | Ranking, *, ax: Axes | None = 
     return axes
 
 
+class _Square(NamedTuple):
+    """Comparisons of N models, the best first."""
+
+    title: str
+    names: list[str]
+    better: FloatArray
+    """Probability that the row's model is better than the column's, (N, N); NaN if unknown."""
+    told_apart: NDArray[np.bool_]
+    """Whether pairs differ significantly, adjusted for all pairs; (N, N)."""
+    how: str
+    """Adjustment, for the label."""
+
+
+def _square_of_comparisons(results: Any) -> _Square:
+    rows = _of_one_task(results)
+    order = [one.model for one in _ranked(rows)]
+    place = {model: i for i, model in enumerate(order)}
+    better = np.full((len(order), len(order)), np.nan)
+    apart = np.zeros_like(better, dtype=np.bool_)
+    a = np.array([place[row.model_a] for row in rows])
+    b = np.array([place[row.model_b] for row in rows])
+    known = [np.nan if row.prob_better is None else row.prob_better for row in rows]
+    if np.isnan(known).all():
+        msg = f"no probabilities found: method {rows[0].method} has none; draw the differences"
+        raise DesignError(msg)
+    better[b, a] = known
+    better[a, b] = 1 - better[b, a]
+    apart[b, a] = [row.verdict != "unclear" for row in rows]
+    apart |= apart.T
+    level = f" (adjusted for {len(rows)} pairs)" if len(rows) > 1 else ""
+    return _Square(task_and_metric(rows[0]), order, better, apart, level)
+
+
+def _square_of_ranking(results: Any) -> _Square:
+    frame = results.prob_better()
+    better = frame.to_numpy(dtype=np.float64).copy()
+    np.fill_diagonal(better, np.nan)
+    letters = [set(own) for own in _letters_of([row.letters for row in results])]
+    apart = np.array([[not (one & other) for other in letters] for one in letters])
+    title = results.rows[0].method
+    return _Square(title, list(frame.index), better, apart, " (all pairs considered)")
+
+
 def _matrix_edges(rows: Rows) -> FloatArray:
-    """Return where rows begin and end: a cell each, more where a name has several lines."""
+    """Return the edges of rows: a cell each, more for names of several lines."""
     lines = np.array([label.count("\n") + 1 for label in rows.labels])
     return np.concatenate([[0.0], np.cumsum(np.maximum(1.0, lines * canvas.LINE / _CELL))])
 
 
-def _draw_cells(axes: Any, square: Square, edges: FloatArray) -> None:
+def _draw_cells(axes: Any, square: _Square, edges: FloatArray) -> None:
     n = len(square.names)
     shown = np.ma.masked_invalid(square.better)
     axes.pcolormesh(
@@ -246,7 +264,7 @@ def _draw_cells(axes: Any, square: Square, edges: FloatArray) -> None:
         color = FAINT if np.isnan(value) else canvas.LIGHT if value > _DARK else canvas.DARK
         said = axes.text(j + 0.5, middles[i] + 0.1 * apart, text, ha="center", va="center",
                          fontsize=7, color=color)  # fmt: skip
-        # What lies within the axes needs no room beside them.
+        # Text inside the axes needs no room beside them.
         said.set_in_layout(False)
     _mark_apart(axes, square, middles)
     axes.set_xlabel(
@@ -256,8 +274,8 @@ def _draw_cells(axes: Any, square: Square, edges: FloatArray) -> None:
     )  # fmt: skip
 
 
-def _mark_apart(axes: Any, square: Square, middles: list[float]) -> None:
-    """Draw triangles above the numbers of pairs that differ beyond chance."""
+def _mark_apart(axes: Any, square: _Square, middles: list[float]) -> None:
+    """Draw triangles above the numbers of pairs that differ significantly."""
     for better, marker, color in ((True, "^", canvas.LIGHT), (False, "v", canvas.DARK)):
         with np.errstate(invalid="ignore"):
             found = np.argwhere(square.told_apart & ((square.better > 0.5) == better))
@@ -275,14 +293,14 @@ def _write_names(axes: Any, rows: Rows, edges: FloatArray) -> None:
     n = len(rows.labels)
     middles = (edges[1:] + edges[:-1]) / 2
     axes.set_yticks(middles, rows.labels, fontsize=canvas.SMALL, parse_math=False, linespacing=1.0)
-    # Room for the number between a name and its row.
+    # Room for a number between a name and its row.
     axes.tick_params(axis="y", pad=20)
     for i, y in enumerate(middles, 1):
         axes.annotate(str(i), (0, y), (-5, 0), textcoords="offset points", ha="right",
                       va="center", fontsize=canvas.SMALL)  # fmt: skip
     axes.set_ylim(edges[-1], 0)
     axes.set_xlim(0, n)
-    # Names would overlap here: their numbers say as much.
+    # Names would overlap above the columns: use their numbers.
     axes.xaxis.tick_top()
     axes.set_xticks(np.arange(n) + 0.5, [str(i) for i in range(1, n + 1)], fontsize=canvas.SMALL)
     axes.tick_params(length=0, labelcolor=INK)
@@ -290,105 +308,25 @@ def _write_names(axes: Any, rows: Rows, edges: FloatArray) -> None:
     canvas.title(axes, rows.title)
 
 
-def _of_comparisons(results: Any) -> Square:
-    from evalstats_plugin.comparisons.ranks import ranks_of
-
-    rows = one_task(results)
-    order = [one.model for one in ranks_of(rows)]
-    if not order:
-        msg = (
-            f"{len(rows)} pairs found, expected every two of some models: compare without a "
-            "baseline"
-        )
-        raise DesignError(msg)
-    place = {model: i for i, model in enumerate(order)}
-    better = np.full((len(order), len(order)), np.nan)
-    apart = np.zeros_like(better, dtype=np.bool_)
-    a = np.array([place[row.model_a] for row in rows])
-    b = np.array([place[row.model_b] for row in rows])
-    known = [np.nan if row.prob_better is None else row.prob_better for row in rows]
-    if np.isnan(known).all():
-        msg = f"no probabilities found: method {rows[0].method} has none; draw the differences"
-        raise DesignError(msg)
-    better[b, a] = known
-    better[a, b] = 1 - better[b, a]
-    apart[b, a] = [row.verdict != "unclear" for row in rows]
-    apart |= apart.T
-    level = f" (adjusted for {len(rows)} pairs)" if len(rows) > 1 else ""
-    title = f"{rows[0].task} {short_metric(rows[0].metric)}"
-    return Square(title, order, better, apart, level)
-
-
-def _square_of_ranking(results: Any) -> Square:
-    frame = results.prob_better()
-    better = frame.to_numpy(dtype=np.float64).copy()
-    np.fill_diagonal(better, np.nan)
-    letters = [set(own) for own in apart_letters([row.letters for row in results])]
-    apart = np.array([[not (one & other) for other in letters] for one in letters])
-    title = results.rows[0].method
-    return Square(title, list(frame.index), better, apart, " (all pairs considered)")
-
-
-def one_task(results: Results[Any]) -> Sequence[Any]:
-    """Return the rows of the one task and metric that there is.
-
-    Raises
-    ------
-    DesignError
-        There are several, or none.
-    """
-    rows: Sequence[Any] = results.rows
-    found = [f"{row.task} {short_metric(row.metric)}" for row in rows]
-    several = list(dict.fromkeys(found))
-    if len(several) != 1:
-        named = f" ({few(several)})" if several else ""
-        msg = f"{len(several)} tasks and metrics found{named}, expected one in this figure: "
-        raise DesignError(f"{msg}choose a task and a metric (--task, --metric)")
-    return rows
-
-
-def apart_letters(letters: Sequence[str]) -> list[list[str]]:
-    """Return the letters of each model; with more than 26 groups they have commas between.
-
-    >>> apart_letters(["a", "ab"]), apart_letters(["z", "z,aa"])
-    ([['a'], ['a', 'b']], [['z'], ['z', 'aa']])
-    """
-    between = any("," in own for own in letters)
-    return [own.split(",") if between else list(own) for own in letters]
-
-
-class _Order(NamedTuple):
-    """Models, the best first."""
-
-    title: str
-    names: Sequence[str]
-    best: Sequence[int]
-    worst: Sequence[int]
-    letters: Sequence[str]
-    expected: Sequence[float | None]
-    level: float
-    distribution: FloatArray | None = None
-    """Probability of each rank, shape (N, N)."""
-
-
 @canvas.styled
 def plot_ranks(results: Ranking | RankSets | Comparisons, *, ax: Axes | None = None) -> Axes:
-    """Draw the ranks that each model may have, and who cannot be told apart.
+    """Draw simultaneous intervals of ranks, and groups of models that cannot be told apart.
 
-    A bar goes from the best to the worst rank that is open; all bars hold together. Of a ranking
-    by comparisons the shade of a cell is how probable the rank is, and a diamond the rank
-    expected. Models with a dot on the same line at the right cannot be told apart.
+    A bar goes from the best to the worst rank that is possible, simultaneously for all models. For
+    a ranking by pairwise comparisons the shade of a cell is the probability of the rank, and a
+    diamond the expected rank. Models with a dot on the same line at the right cannot be told
+    apart.
 
     Parameters
     ----------
     results
-        Of one task and metric: a ranking by comparisons, sets of ranks, or comparisons of every
-        two models.
+        Of one task and metric: a ranking by pairwise comparisons, sets of ranks, or comparisons of
+        all pairs.
 
     Raises
     ------
     DesignError
-        Several tasks, pairs that are not there, too many models, or Matplotlib is not installed.
+        Several tasks, missing pairs, too many models, or Matplotlib is not installed.
     """
     order = _order(results)
     n = len(order.names)
@@ -397,7 +335,7 @@ def plot_ranks(results: Ranking | RankSets | Comparisons, *, ax: Axes | None = N
         raise DesignError(msg)
     rows = Rows.of([(order.title, name) for name in order.names])
     groups = _groups(order.letters)
-    # Letters stand beside the ranks, on the same scale.
+    # Letters are beside the ranks, on the same scale.
     unit = max(_RANK, 2.6 / n)
     size = (rows.width + n * unit + (len(groups) + 1) * _LETTER + 0.3, rows.height + 0.55)
     axes: Any = canvas.axes_or_new(ax, max(size[0], 4.6), size[1])
@@ -411,20 +349,60 @@ def plot_ranks(results: Ranking | RankSets | Comparisons, *, ax: Axes | None = N
     return axes
 
 
-def _rank_edges(rows: Rows) -> FloatArray:
-    inner = (rows.places[1:] + rows.places[:-1]) / 2
-    return np.concatenate([[0.0], inner, [rows.room]])
+class _Order(NamedTuple):
+    """Ranks of N models, the best first."""
+
+    title: str
+    names: Sequence[str]
+    best: Sequence[int]
+    worst: Sequence[int]
+    letters: Sequence[str]
+    expected: Sequence[float | None]
+    level: float
+    distribution: FloatArray | None = None
+    """Probability of each rank, shape (N, N)."""
+
+
+def _order(results: Any) -> _Order:
+    if hasattr(results, "draws"):
+        return _order_of_ranking(results)
+    rows = _of_one_task(results)
+    sets = _ranked(rows)
+    return _Order(
+        title=task_and_metric(rows[0]),
+        names=[one.model for one in sets],
+        best=[one.best_rank for one in sets],
+        worst=[one.worst_rank for one in sets],
+        letters=[one.letters for one in sets],
+        expected=[None] * len(sets),
+        level=sets[0].confidence_level,
+    )
+
+
+def _order_of_ranking(results: Ranking) -> _Order:
+    rows = results.rows
+    return _Order(
+        title=rows[0].method,
+        names=[row.player for row in rows],
+        best=[row.rank_low for row in rows],
+        worst=[row.rank_high for row in rows],
+        letters=[row.letters for row in rows],
+        expected=[row.expected_rank for row in rows],
+        level=rows[0].confidence_level,
+        distribution=results.rank_distribution().to_numpy(dtype=np.float64),
+    )
 
 
 def _draw_distribution(axes: Any, rows: Rows, found: FloatArray) -> None:
     across = np.arange(len(found) + 1, dtype=np.float64) + 0.5
-    # Shades of the ink, so that a page can put its own colour in place.
+    # Shades of the text colour, so that a page can substitute its own.
     shades = canvas.matplotlib().colors.LinearSegmentedColormap.from_list(
         "ink", [(*canvas.matplotlib().colors.to_rgb(INK), alpha) for alpha in (0.0, 0.65)]
     )
-    shown = np.ma.masked_less(found, 0.002)
-    axes.pcolormesh(across, _rank_edges(rows), shown, cmap=shades, vmin=0, vmax=max(found.max(), 0.5),
-                    zorder=1)  # fmt: skip
+    inner = (rows.places[1:] + rows.places[:-1]) / 2
+    edges = np.concatenate([[0.0], inner, [rows.room]])
+    shown, most = np.ma.masked_less(found, 0.002), max(found.max(), 0.5)
+    axes.pcolormesh(across, edges, shown, cmap=shades, vmin=0, vmax=most, zorder=1)
 
 
 def _draw_ranges(axes: Any, rows: Rows, order: _Order) -> None:
@@ -440,6 +418,15 @@ def _draw_ranges(axes: Any, rows: Rows, order: _Order) -> None:
             *zip(*known, strict=True), linestyle="", marker="D", markersize=4.5,
             markerfacecolor=PAPER, markeredgecolor=INK, markeredgewidth=0.9, zorder=5,
         )  # fmt: skip
+
+
+def _groups(letters: Sequence[str]) -> dict[str, list[int]]:
+    """Return the indices of the models with each letter, in the order of the letters."""
+    found: dict[str, list[int]] = {}
+    for place, own in enumerate(_letters_of(letters)):
+        for letter in own:
+            found.setdefault(letter, []).append(place)
+    return found
 
 
 def _draw_groups(axes: Any, rows: Rows, groups: dict[str, list[int]], n: int, step: float) -> None:
@@ -464,63 +451,17 @@ def _add_rank_axis(axes: Any, order: _Order, grouped: bool) -> None:  # noqa: FB
     if grouped:
         lines.append("models with a dot on the same line cannot be told apart")
     axes.set_xlabel("\n".join(lines), loc="right", fontsize=canvas.SMALL)
-    # The letters stand where the title would.
+    # The letters take the place of the title.
     axes.set_title(axes.get_title(loc="left"), parse_math=False, pad=14 if grouped else 6)
-
-
-def _groups(letters: Sequence[str]) -> dict[str, list[int]]:
-    """Return the places of the models that have each letter, in the order of the letters."""
-    found: dict[str, list[int]] = {}
-    for place, own in enumerate(apart_letters(letters)):
-        for letter in own:
-            found.setdefault(letter, []).append(place)
-    return found
-
-
-def _order(results: Any) -> _Order:
-    if hasattr(results, "draws"):
-        return _order_of_ranking(results)
-    from evalstats_plugin.comparisons.ranks import ranks_of
-
-    rows: Sequence[Any] = one_task(results)
-    sets = rows if hasattr(rows[0], "best_rank") else ranks_of(rows)
-    if not sets:
-        msg = (
-            f"{len(rows)} pairs found, expected every two of some models: compare without a "
-            "baseline"
-        )
-        raise DesignError(msg)
-    return _Order(
-        title=f"{rows[0].task} {short_metric(rows[0].metric)}",
-        names=[one.model for one in sets],
-        best=[one.best_rank for one in sets],
-        worst=[one.worst_rank for one in sets],
-        letters=[one.letters for one in sets],
-        expected=[None] * len(sets),
-        level=sets[0].confidence_level,
-    )
-
-
-def _order_of_ranking(results: Ranking) -> _Order:
-    rows = results.rows
-    return _Order(
-        title=rows[0].method,
-        names=[row.player for row in rows],
-        best=[row.rank_low for row in rows],
-        worst=[row.rank_high for row in rows],
-        letters=[row.letters for row in rows],
-        expected=[row.expected_rank for row in rows],
-        level=rows[0].confidence_level,
-        distribution=results.rank_distribution().to_numpy(dtype=np.float64),
-    )
 
 
 @canvas.styled
 def plot_power(curve: PowerCurve, *, ax: Axes | None = None) -> Axes:
-    """Draw what `evalstats_plugin.comparisons.power_curve` found against the number of items.
+    """Draw power, or detectable differences, by number of items.
 
-    Of many pairs of models each has a thin line, and the median over pairs a thick one for every
-    task. Where power is drawn, the dotted line is the one that is wanted.
+    Draws results of `evalstats_plugin.comparisons.power_curve`. If there are many pairs of models,
+    each has a thin line and the median over the pairs of each task a thick one. The dotted line is
+    the desired power.
 
     Raises
     ------
@@ -537,7 +478,7 @@ def plot_power(curve: PowerCurve, *, ax: Axes | None = None) -> Axes:
     tasks = list(dict.fromkeys(task for task, _ in pairs))
     single = len(pairs) <= len(SERIES)
     drawn = by_pair if single else {(task, "median"): _median(by_pair, task) for task in tasks}
-    names = [_name(key, len(tasks), single=single) for key in drawn][: len(SERIES)]
+    names = [_curve_name(key, len(tasks), single=single) for key in drawn][: len(SERIES)]
     names = [canvas.shown(name, 44) for name in names]
     tall = 0.18 * sum(1 + name.count("\n") for name in names) + 1.0
     axes: Any = canvas.axes_or_new(ax, 5.0 + canvas.width_of(names), max(3.4, tall))
@@ -549,16 +490,16 @@ def plot_power(curve: PowerCurve, *, ax: Axes | None = None) -> Axes:
     ):
         axes.plot(numbers, values, color=color, linestyle=dashes, marker=marker, markersize=4,
                   markevery=4, linewidth=1.6, label=name, zorder=3)  # fmt: skip
-    _add_axes(axes, rows[0], quantity, curve.power)
+    _add_power_axes(axes, rows[0], quantity, curve.power)
     _add_power_legend(axes, names, len(pairs), single=single)
     return axes
 
 
 def _curves(rows: list[PowerRow]) -> dict[tuple[str, str], Curve]:
-    """Numbers of items and values of each task and pair, increasing."""
+    """Curves by task and pair, numbers of items increasing."""
     points: dict[tuple[str, str], list[tuple[int, float]]] = {}
     for row in rows:
-        task = f"{row.task} {short_metric(row.metric)}".strip()
+        task = task_and_metric(row).strip()
         pair = f"{row.model_b} / {row.model_a}" if row.model_b else row.model_a
         value = row.power if row.quantity == "power" else row.difference
         own = points.setdefault((task, pair), [])
@@ -571,21 +512,21 @@ def _curves(rows: list[PowerRow]) -> dict[tuple[str, str], Curve]:
 
 
 def _median(by_pair: dict[tuple[str, str], Curve], task: str) -> Curve:
-    """Over the pairs of a task that have a value at all of its numbers of items."""
+    """Median over the pairs of a task that have values at all its numbers of items."""
     own = [curve for (of, _), curve in by_pair.items() if of == task and curve[0]]
     longest = max((curve[0] for curve in own), key=len) if own else list[int]()
     values = [curve[1] for curve in own if curve[0] == longest]
     return longest, np.median(values, axis=0).tolist() if values else []
 
 
-def _name(key: tuple[str, str], tasks: int, *, single: bool) -> str:
+def _curve_name(key: tuple[str, str], tasks: int, *, single: bool) -> str:
     task, pair = key
     if not single:
         return f"{task}, median of pairs" if tasks > 1 else "median of pairs"
     return f"{task}: {pair}" if tasks > 1 and pair else pair or task or "as assumed"
 
 
-def _add_axes(axes: Any, row: PowerRow, quantity: str, power: float) -> None:
+def _add_power_axes(axes: Any, row: PowerRow, quantity: str, power: float) -> None:
     axes.set_xscale("log")
     for setting in ("set_major_locator", "set_minor_locator"):
         subs = (1, 2, 5) if setting == "set_major_locator" else ()
@@ -611,3 +552,38 @@ def _add_power_legend(axes: Any, names: list[str], pairs: int, *, single: bool) 
     title = "pairs of models" if single else f"{pairs:,} pairs of models (thin)"
     said = axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), title=title, alignment="left")
     said.get_title().set_fontsize(canvas.SMALL)
+
+
+def _of_one_task(results: Results[Any]) -> Sequence[Any]:
+    """Return the rows of results; raise unless they have one task and metric."""
+    rows: Sequence[Any] = results.rows
+    several = list(dict.fromkeys(map(task_and_metric, rows)))
+    if len(several) != 1:
+        named = f" ({few(several)})" if several else ""
+        msg = f"{len(several)} tasks and metrics found{named}, expected one in this figure: "
+        raise DesignError(f"{msg}choose a task and a metric (--task, --metric)")
+    return rows
+
+
+def _ranked(rows: Sequence[Any]) -> Sequence[Any]:
+    """Return ranks from rows of ranks or of comparisons; raise unless all pairs were compared."""
+    from evalstats_plugin.comparisons.ranks import ranks_of
+
+    sets = rows if hasattr(rows[0], "best_rank") else ranks_of(rows)
+    if not sets:
+        msg = (
+            f"{len(rows)} pairs found, expected every two of some models: compare without a "
+            "baseline"
+        )
+        raise DesignError(msg)
+    return sets
+
+
+def _letters_of(letters: Sequence[str]) -> list[list[str]]:
+    """Split the letters of each model; with more than 26 groups commas separate them.
+
+    >>> _letters_of(["a", "ab"]), _letters_of(["z", "z,aa"])
+    ([['a'], ['a', 'b']], [['z'], ['z', 'aa']])
+    """
+    between = any("," in own for own in letters)
+    return [own.split(",") if between else list(own) for own in letters]

@@ -1,8 +1,10 @@
-"""Forest plots: an estimate and its interval on every row, models under their tasks."""
-# PART estimates - Results of all kinds as rows of a forest plot: a name, an estimate, its limits.
-# PART variance - Where the variance of scores comes from: items, or single takes of them.
-# PART coverage - Coverage of interval methods in a validation study: how often they held the truth.
-# PART shrinkage - The figure of a hierarchical fit: what was observed, and where it was pulled.
+"""Figures of scores: forest plots, variance parts, coverage of intervals, and shrinkage.
+
+* `plot_forest`: estimates with intervals; `marks_of` turns results of all kinds into rows
+* `plot_variance_parts`: variance between items and within them
+* `plot_coverage`: coverage of interval methods in a validation study
+* `plot_shrinkage`: observed scores and estimates of a hierarchical model
+"""
 
 from __future__ import annotations
 
@@ -38,31 +40,20 @@ if TYPE_CHECKING:
 _FOREST_PLOT, _FOREST_NUMBERS = 4.0, 1.7
 """Inches for the intervals, and for the numbers beside them."""
 
-
 _LIFT = 0.3
-"""Of what was observed above the estimate that it was pulled to, in lines."""
-
+"""Height of observed scores above their estimates, in lines."""
 
 _VARIANCE_PLOT, _VARIANCE_NUMBERS = 3.6, 2.9
 """Inches for the bars, and for the numbers beside them."""
 
-
 MOST_METHODS = 2 * len(SERIES)
-
-
 MOST_MODELS = 200
-
-
 _BAND = 0.8
-"""Height of a model's bar and the lines under it, of the distance between models."""
-
+"""Share of the distance between models that a model's bar and lines take."""
 
 _WIDTH = 5.0
-
-
 _PER_MODEL, _PER_TASK = 0.2, 0.05
 """Inches."""
-
 
 _MANY_TASKS = 30
 
@@ -71,17 +62,17 @@ _MANY_TASKS = 30
 def plot_forest(results: Results[Any], *, ax: Axes | None = None) -> Axes:
     """Draw estimates with their intervals.
 
-    Models stand under their tasks, the best first; of one model its tasks. Of a hierarchical model
-    an arrow leads from each observed score to the estimate; of adaptive tests a circle is what all
-    answers say.
+    Models are listed under their tasks, the best first; a single model has its tasks. For a
+    hierarchical model an arrow leads from each observed score to its estimate; for adaptive tests
+    a circle marks the score over all answers.
 
     Parameters
     ----------
     results
-        What `intervals`, `rank`, `fit_hierarchical`, abilities or adaptive tests gave.
+        Of `intervals`, `rank`, `fit_hierarchical`, abilities or adaptive tests.
     ax
-        Where to draw; by default a new figure, as large as the names and rows need. There, metrics
-        on different scales get axes of their own, one under the other; the first is returned.
+        Axes to draw into; by default those of a new figure of fitting size. A new figure has axes
+        for each scale, one below the other; the first is returned.
 
     Raises
     ------
@@ -161,7 +152,7 @@ def _add_forest_legend(axes: Any, marks: Marks, rows: Rows) -> None:
 
 
 class Mark(NamedTuple):
-    """One row, whatever it is of."""
+    """One row of a forest plot."""
 
     group: str
     name: str
@@ -169,21 +160,22 @@ class Mark(NamedTuple):
     low: float | None
     high: float | None
     other: float | None = None
-    """A second number to show, as an open circle."""
+    """A second number, drawn as an open circle."""
 
 
 class Marks(NamedTuple):
-    """All rows that share an axis, and what it says."""
+    """All rows that share an axis, and its labels."""
 
     rows: Sequence[Mark]
     axis: str
     estimate: str = ""
-    """What the filled mark is, where there are two."""
+    """Label of the filled marks, if there are open ones."""
     other: str = ""
+    """Label of the open marks."""
     arrows: bool = False
-    """From the other number to the estimate."""
+    """Whether arrows lead from the other number to the estimate."""
     share: bool = True
-    """Whether the numbers are shares of 1, when they look so."""
+    """Whether numbers within 0 and 1 are shares."""
 
 
 def marks_of(results: Results[Any]) -> list[Marks]:
@@ -192,7 +184,7 @@ def marks_of(results: Results[Any]) -> list[Marks]:
     Raises
     ------
     DesignError
-        There are none, or they are no estimates.
+        There are none, or they are not estimates.
     """
     rows = list(getattr(results, "rows", ()))
     if not rows:
@@ -235,7 +227,7 @@ def _best_first(rows: Sequence[Any], *, several: bool) -> list[Mark]:
             return float("inf")
         return row.estimate if row.higher_is_better is False else -row.estimate
 
-    # A task of several groups is there once for each of them.
+    # A task of several groups occurs once for each of them.
     return list(
         dict.fromkeys(
             Mark(group, row.model, row.estimate, row.low, row.high)
@@ -260,7 +252,7 @@ def _of_ranking(rows: Sequence[Any]) -> Iterable[Marks]:
 
 def _of_hierarchical(rows: Sequence[Any]) -> Iterable[Marks]:
     by_task: dict[str, list[Mark]] = {}
-    # The mean over one task is that task again.
+    # The mean over a single task repeats that task.
     several = len({row.task for row in rows if row.task is not None}) > 1
     for row in [row for row in rows if several or row.task is not None] or rows:
         task = "all tasks" if row.task is None else row.task
@@ -294,23 +286,23 @@ _KINDS: Mapping[str, Callable[[Sequence[Any]], Iterable[Marks]]] = {
     "Performance": _of_hierarchical,
     "AdaptiveTest": _of_tests,
 }
-"""By the name of the record, so that nothing is loaded for those that are not there."""
+"""By the name of the record's class, so that no other package is loaded."""
 
 
 @canvas.styled
 def plot_variance_parts(results: VarianceParts | PowerRows, *, ax: Axes | None = None) -> Axes:
-    """Draw how much of the variance of single takes lies between items and how much within them.
+    """Draw the variance of single responses between items and within them.
 
-    Only more items make the part between them smaller, more epochs the other as well: the numbers
-    beside each bar are the standard error as it is, with twice the epochs, with twice the items. A
-    bar is empty where each item was taken once, which does not tell the parts apart.
+    Only more items reduce the part between items; epochs reduce the part within. The numbers
+    beside each bar are the standard error now, with twice the epochs, and with twice the items. A
+    bar is empty if each item has one epoch, which does not identify the parts.
 
     Raises
     ------
     DesignError
         Nothing to draw, too much for one figure, or Matplotlib is not installed.
     """
-    # A task of several groups is there once for each of them.
+    # A task of several groups occurs once for each of them.
     found: Sequence[Any] = getattr(results, "parts", results.rows)
     parts: Sequence[VariancePart] = list(dict.fromkeys(found))
     if not parts or not hasattr(parts[0], "share_within"):
@@ -352,7 +344,7 @@ def _draw_variance(axes: Any, rows: Rows, parts: Sequence[VariancePart]) -> None
             why = "not known" if part.n_epochs == 1 else "no variance"
             axes.text(0.5, y, why, ha="center", va="center", fontsize=7.5, color=INK)
             continue
-        # An estimate of what lies between items may come out below 0.
+        # The estimated variance between items may be negative.
         within = min(max(share, 0.0), 1.0)
         axes.barh(y, 1 - within, height=0.62, color=BLUE)
         axes.barh(y, within, left=1 - within, height=0.62, facecolor=ORANGE, edgecolor=INK,
@@ -384,20 +376,20 @@ def plot_coverage(
     level: float = 0.95,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw how often the intervals of each method held the truth.
+    """Draw the coverage of each interval method in a validation study.
 
-    Marks are means over all settings with the same `across`; thin lines go from the least to the
-    greatest coverage of these settings, and down to ``least`` where a study has it: the worst over
-    all truths.
+    Marks are means over all settings with the same `across`. Thin lines go from the least to the
+    greatest coverage of these settings, and down to ``least``, the worst over all true values, if
+    a study has it.
 
     Parameters
     ----------
     rows
-        Of a study (``fixtures/validation/*.json``), each with a ``coverage``.
+        Rows of a study (``fixtures/validation/*.json``), each with a ``coverage``.
     by, across
-        Which entries name the method, and where it stands from left to right.
+        Entries of a row that name its method and its place on the x axis.
     level
-        That intervals claim: the dotted line.
+        Nominal level: the dotted line.
 
     Raises
     ------
@@ -419,7 +411,8 @@ def plot_coverage(
     for k, (method, name) in enumerate(zip(methods, names, strict=True)):
         own = [row for row in known if str(row[by]) == method]
         shift = 0.7 * ((k + 0.5) / len(methods) - 0.5)
-        _draw_coverage(axes, own, [row[across] for row in own], places, (k, name, shift))
+        by_place = [[row for row in own if row[across] == place] for place in places]
+        _draw_coverage(axes, by_place, k, name=name, shift=shift)
     axes.axhline(level, color=INK, linewidth=0.9, linestyle=(0, (2, 2)), zorder=2)
     for border in np.arange(0.5, len(places) - 1):
         axes.axvline(border, color=canvas.GRID, linewidth=0.6, alpha=0.5, zorder=1)
@@ -434,19 +427,12 @@ def plot_coverage(
 
 
 def _draw_coverage(
-    axes: Any,
-    rows: Sequence[Mapping[str, Any]],
-    at: Sequence[Any],
-    places: Sequence[Any],
-    drawn: tuple[int, str, float],
+    axes: Any, by_place: Sequence[Sequence[Mapping[str, Any]]], k: int, *, name: str, shift: float
 ) -> None:
-    k, name, shift = drawn
-    color, marker, _ = SERIES[k % len(SERIES)]
-    # The second time around the same marks are open.
-    filling = color if k < len(SERIES) else canvas.PAPER
+    """Draw series k: the rows of one method by place."""
+    color, marker, _, filling = canvas.series(k)
     means: list[tuple[float, float]] = []
-    for i, place in enumerate(places):
-        own = [row for row, where in zip(rows, at, strict=True) if where == place]
+    for i, own in enumerate(by_place):
         covered = [row["coverage"] for row in own if row["coverage"] is not None]
         if not covered:
             continue
@@ -459,15 +445,15 @@ def _draw_coverage(
 
 @canvas.styled
 def plot_shrinkage(fit: HierarchicalFit, *, ax: Axes | None = None) -> Axes:
-    """Draw scores as observed and as estimated, models from the best down.
+    """Draw observed scores and estimates of a hierarchical model, the best models first.
 
-    Each model has a line for every task that it ran, from the observed score to the estimate, and
-    a bar over all tasks.
+    Each model has a line for each of its tasks, from the observed score to the estimate, and a bar
+    over all tasks.
 
     Parameters
     ----------
     ax
-        Where to draw; by default a new figure, as large as the names and the tasks need.
+        Axes to draw into; by default those of a new figure of fitting size.
 
     Raises
     ------
@@ -481,7 +467,7 @@ def plot_shrinkage(fit: HierarchicalFit, *, ax: Axes | None = None) -> Axes:
     names = [canvas.shown(row.model) for row in rows]
     lines = max(name.count("\n") for name in names) + 1
     step = max(_PER_MODEL + _PER_TASK * min(len(fit.tasks), _MANY_TASKS), canvas.LINE * lines)
-    # The axis, its label and the legend take a place of their own.
+    # The added height is for the axis, its label and the legend.
     axes: Any = canvas.axes_or_new(ax, _WIDTH + canvas.width_of(names), 1.2 + step * len(rows))
     for place, row in enumerate(rows):
         own = [x for x in fit if x.model == row.model and x.task is not None]
@@ -500,7 +486,7 @@ def plot_shrinkage(fit: HierarchicalFit, *, ax: Axes | None = None) -> Axes:
 
 
 def _draw_tasks(axes: Any, place: int, rows: list[Performance]) -> None:
-    """Draw lines from observed scores to estimates, in the order of the tasks, under the bar."""
+    """Draw lines from observed scores to estimates under the bar, in the order of the tasks."""
     step = _BAND / (len(rows) + 1)
     known = [
         (place + i * step, row.score, row.estimate)

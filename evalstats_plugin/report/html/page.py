@@ -1,4 +1,4 @@
-"""The report as one HTML file: nothing is fetched, and nothing of a log can run in it."""
+"""The report as one HTML file, which fetches nothing and runs nothing that a log contains."""
 
 from __future__ import annotations
 
@@ -41,21 +41,15 @@ SCORES = (
     "Each score with an interval that holds the true one as often as its level says. The bar goes "
     "from limit to limit, with a stroke at the estimate."
 )
-
-
 PAIRS = (
     "Each model is set against another, on the items that both answered unless a note says "
     "otherwise. better, worse: beyond chance at the confidence level, allowing for all pairs of "
     "the task. unclear: these items do not tell the two apart."
 )
-
-
 RANKS = (
     "A rank is open to a model where these comparisons do not rule it out. Models of one task that "
     "share a letter cannot be told apart."
 )
-
-
 ITEMS = (
     "Open an item to see what each model scored on it. With the rest: whether models that do well "
     "on the other items do well on this one. all right, all wrong: it tells no two models apart. "
@@ -66,16 +60,16 @@ ITEMS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """What the page shows."""
+    """Contents of the page."""
 
     responses: Sequence[Responses]
     intervals: Intervals
     comparisons: Comparisons | None = None
-    """None where nothing can be compared; a note then says why."""
+    """None if nothing can be compared; a note then gives the reason."""
     answers: Sequence[ItemAnswers] = ()
     notes: Sequence[str] = ()
     about: Mapping[str, str] = field(default_factory=dict[str, str])
-    """How it came about, in the order in which it is shown."""
+    """How the report was made, in the order shown."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,10 +82,10 @@ class _Section:
 
 
 def to_html(page: Page) -> str:
-    """Return the page: tables to sort and to filter, figures, items, notes, and provenance.
+    """Return the page: tables to sort and filter, figures, items, notes, and provenance.
 
-    Everything that is not ours is escaped, and the page's own policy lets nothing run but its own
-    script, nor anything be fetched.
+    All text from logs is escaped, and the page's content security policy allows only its own
+    script and no requests.
     """
     figures = parts.drawn(page.intervals, page.comparisons)
     sections = _sections(page, figures)
@@ -103,7 +97,7 @@ def to_html(page: Page) -> str:
         element("meta", http_equiv="Content-Security-Policy", content=_policy(css, script)),
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("meta", name="color-scheme", content="light dark"),
-        # A browser would ask the server for an icon.
+        # Otherwise a browser asks the server for an icon.
         element("link", rel="icon", href="data:,"),
         element("title", "Evaluation report"),
         element("style", Markup(css)),
@@ -127,7 +121,7 @@ def _part(name: str) -> str:
 
 
 def _policy(css: str, script: str) -> str:
-    """Let run what is here, by its fingerprint, and nothing else; fetch nothing."""
+    """Return a content security policy for this style sheet and script alone."""
     style_hash, script_hash = (
         b64encode(sha256(text.encode()).digest()).decode() for text in (css, script)
     )
@@ -175,11 +169,11 @@ def _common_notes(page: Page) -> list[str]:
 
 
 def _notes(rows: Sequence[ScoreInterval | Comparison], common: Sequence[str]) -> _Section:
-    """Say each note once, with the rows it is about; then those of the whole."""
+    """List each note once with the rows it is about, then the notes on all results."""
     about: dict[str, dict[str, None]] = {}
     for row in rows:
         for note in row.notes:
-            about.setdefault(note, {})[f"{row.task} {text.short_metric(row.metric)}"] = None
+            about.setdefault(note, {})[text.task_and_metric(row)] = None
     numbered = [
         element("li", f"{note} ({few(list(places))})", id=f"note-{i}")
         for i, (note, places) in enumerate(about.items(), 1)
@@ -214,7 +208,7 @@ def _contents(sections: Sequence[_Section]) -> Markup:
 
 
 def _summary(page: Page) -> list[Markup]:
-    """Return what was found at a glance, and how it came about."""
+    """Return the main counts, and how the report was made."""
     rows = page.intervals.rows
     tasks = {row.task for row in rows if row.kind == "task"}
     found = {
@@ -239,7 +233,7 @@ def _summary(page: Page) -> list[Markup]:
 
 
 def _controls() -> Markup:
-    """Return the filter; without scripts it is not shown."""
+    """Return the filter, which is hidden without scripts."""
     everything = element("option", "all", value="")
     chosen = [
         _field(name.capitalize(), f"filter-{name}",

@@ -1,7 +1,9 @@
-"""The page's table of scores with their intervals, and what was read to get them."""
-# PART html_comparisons - The page's tables of comparisons, and of the ranks that they leave open.
-# PART html_items - The page's table of items, and every model's answer to each, packed tightly.
-# PART html_figures - Figures of the page: drawn by Matplotlib, set into the page as part of it.
+"""Parts of the HTML report: its tables, the packed answers to items, and its figures.
+
+* `scores_table`, `comparisons_table`, `ranks_table`, `logs_table`: tables of results
+* `held_items`, `items_table`: items with every model's answer, packed six bits to a letter
+* `drawn`: figures as SVG without inline styles, which the page's security policy forbids
+"""
 
 from __future__ import annotations
 
@@ -31,45 +33,33 @@ from evalstats_plugin.scores.items import ItemAnswers
 from evalstats_plugin.scores.rows import Intervals, ScoreInterval
 
 Axis = tuple[float, float]
-
+"""Start and end of the bars of a column."""
 
 BETTER = {True: "↑", False: "↓", None: ""}
-"""Which way better scores lie."""
-
+"""Direction of better scores."""
 
 MOST_PAIRS = 20_000
-"""Comparisons that a page holds; of more, those with the best model of each task."""
-
+"""Most comparisons on a page; of more, those with the best model of each task."""
 
 MOST_ITEMS = 20_000
-
-
 MOST_LETTERS = 1_500_000
-"""Items that a page holds, and letters that answers take; flagged items come first."""
-
+"""Most items on a page, and letters of their answers; flagged items come first."""
 
 ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
-"""Six bits each."""
-
+"""Letters of six bits each."""
 
 _FINE = 12
-"""Bits of scores of many values: 4,095 steps from the least to the greatest."""
-
+"""Bits per score with many values: 4,095 steps from the least to the greatest."""
 
 RowT = TypeVar("RowT", ScoreInterval, Comparison)
-
-
 LARGEST = 1_000_000
-"""Letters of all figures together; those that go beyond are left out, and named."""
-
+"""Letters of all figures together; figures beyond that are left out and named."""
 
 MOST_ROWS = 400
-"""Rows of a figure of all tasks; of more, figures of one task each."""
-
+"""Most rows of a figure of all tasks; of more, each task has its own."""
 
 MOST_TASKS = 4
-"""Tasks that have figures of their own."""
-
+"""Most tasks with figures of their own."""
 
 _LINK = "{http://www.w3.org/1999/xlink}href"
 
@@ -114,7 +104,7 @@ def scores_table(results: Intervals, marks: Mapping[str, int]) -> Table:
 
 
 def _score_axes(rows: Sequence[ScoreInterval]) -> tuple[list[Axis], list[int]]:
-    """Return from where to where bars reach: 0 to 1, or as far as the task's intervals do."""
+    """Return the ranges of bars, 0 to 1 or that of the task's intervals, and each row's range."""
     reach: dict[tuple[str, str], Axis] = {}
     for row in rows:
         known = [x for x in (row.low, row.high, row.estimate) if x is not None]
@@ -124,80 +114,6 @@ def _score_axes(rows: Sequence[ScoreInterval]) -> tuple[list[Axis], list[int]]:
              for key, (low, high) in reach.items()}  # fmt: skip
     places = {axis: i for i, axis in enumerate(dict.fromkeys(drawn.values()))}
     return list(places), [places[drawn[row.task, row.metric]] for row in rows]
-
-
-def logs_table(responses: Sequence[Responses]) -> Table:
-    """Return one row per log: where scores come from, and how many."""
-    logs: dict[tuple[str, str], list[Responses]] = {}
-    for r in responses:
-        logs.setdefault((str(r.source.path), r.model), []).append(r)
-    found = list(logs.items())
-    sources = [of_log[0].source for _, of_log in found]
-    items = [sum(len(r.item_ids) for r in _worst_by_task(of_log)) for _, of_log in found]
-    missing = [sum(_without_score(r) for r in _worst_by_task(of_log)) for _, of_log in found]
-    columns = [
-        Column(title="Log", values=[path for (path, _), _ in found], heads=True),
-        Column(title="Model", values=[model for (_, model), _ in found], role="model"),
-        Column(title="Harness", values=[source.harness for source in sources]),
-        Column(title="Version", values=[source.version or "" for source in sources]),
-        Column(title="Run at", values=[source.when for source in sources]),
-        Column(title="Tasks", kind="count",
-               values=[len({r.task for r in of_log}) for _, of_log in found]),
-        Column(title="Scores", kind="count", hint="Of tasks, by task and metric",
-               values=[len(_scores(of_log)) for _, of_log in found]),
-        Column(title="Items read", kind="count", values=items),
-        Column(title="Without score", kind="count", values=[n or None for n in missing],
-               hint="Items that have no score, under at least one metric"),
-    ]  # fmt: skip
-    return Table(name="logs", caption="Logs that were read", columns=columns)
-
-
-def _scores(responses: Sequence[Responses]) -> set[tuple[str, str]]:
-    return {(r.task, r.metric) for r in responses}
-
-
-def _worst_by_task(responses: Sequence[Responses]) -> list[Responses]:
-    """Of each task the metric with most items without a score: each item counts once."""
-    worst: dict[str, Responses] = {}
-    for r in responses:
-        other = worst.setdefault(r.task, r)
-        if (len(r.item_ids), _without_score(r)) > (len(other.item_ids), _without_score(other)):
-            worst[r.task] = r
-    return list(worst.values())
-
-
-def _without_score(r: Responses) -> int:
-    if not r.scores.size:
-        return 0
-    return int((~np.isfinite(r.scores)).all(axis=1).sum())
-
-
-def by_task(rows: Sequence[Comparison]) -> list[list[Comparison]]:
-    """Return the rows of each task and metric."""
-    return [list(own) for _, own in groupby(rows, key=lambda row: (row.task, row.metric))]
-
-
-def held(
-    rows: Sequence[Comparison], ranks: Sequence[RankSet], most: int = MOST_PAIRS
-) -> tuple[list[Comparison], str]:
-    """Return the comparisons that the page holds, and what it leaves out in words."""
-    if len(rows) <= most:
-        return list(rows), ""
-    best: dict[tuple[str, str], str] = {}
-    for rank in ranks:
-        best.setdefault((rank.task, rank.metric), rank.model)
-    kept = [row for row in rows if best.get((row.task, row.metric)) in (row.model_a, row.model_b)]
-    which = "those with the highest-ranked model of each task" if kept else "the first"
-    kept = (kept or list(rows))[:most]
-    return kept, (
-        f"This page holds {len(kept):,} of the {len(rows):,} comparisons: {which}. p-values are "
-        "adjusted over all of them; `evalstats-plugin compare --format csv` has every one."
-    )
-
-
-def ranks(rows: Sequence[Comparison]) -> list[RankSet]:
-    """Return the ranks of all models on every task where every two were compared, best first."""
-    return [one for own in by_task(rows) for one in ranks_of(own)]
 
 
 def comparisons_table(rows: Sequence[Comparison], marks: Mapping[str, int]) -> Table:
@@ -232,8 +148,53 @@ def comparisons_table(rows: Sequence[Comparison], marks: Mapping[str, int]) -> T
     return Table(name="comparisons", caption="Comparisons of models", columns=columns)
 
 
+def _difference_axes(rows: Sequence[Comparison], zero: float) -> tuple[list[Axis], list[int]]:
+    """Return the ranges of bars, centred at no difference, and each row's range.
+
+    Scores within 0 and 1 share one range for each metric; others have one for each task.
+    """
+    reach: dict[tuple[str, str], float] = {}
+    for row in rows:
+        known = [x for x in (row.low, row.high, row.difference) if x is not None]
+        furthest = max((abs(x - zero) for x in known), default=0.0)
+        for key in ((row.metric, ""), (row.metric, row.task)):
+            reach[key] = max(reach.get(key, 0.0), furthest)
+    keys = [(row.metric, "" if reach[row.metric, ""] <= 1 else row.task) for row in rows]
+    half = {key: reach[key] or 1.0 for key in dict.fromkeys(keys)}
+    places = {key: i for i, key in enumerate(half)}
+    return [(zero - x, zero + x) for x in half.values()], [places[key] for key in keys]
+
+
+def _limits(row: Comparison) -> tuple[float, float] | None:
+    return None if row.low is None or row.high is None else (row.low, row.high)
+
+
+def held(
+    rows: Sequence[Comparison], ranks: Sequence[RankSet], most: int = MOST_PAIRS
+) -> tuple[list[Comparison], str]:
+    """Return the comparisons to put on the page, and a note on those left out."""
+    if len(rows) <= most:
+        return list(rows), ""
+    best: dict[tuple[str, str], str] = {}
+    for rank in ranks:
+        best.setdefault((rank.task, rank.metric), rank.model)
+    kept = [row for row in rows if best.get((row.task, row.metric)) in (row.model_a, row.model_b)]
+    which = "those with the highest-ranked model of each task" if kept else "the first"
+    kept = (kept or list(rows))[:most]
+    return kept, (
+        f"This page holds {len(kept):,} of the {len(rows):,} comparisons: {which}. p-values are "
+        "adjusted over all of them; `evalstats-plugin compare --format csv` has every one."
+    )
+
+
+def ranks(rows: Sequence[Comparison]) -> list[RankSet]:
+    """Return the ranks on every task where all pairs were compared, best first."""
+    by_task = groupby(rows, key=lambda row: (row.task, row.metric))
+    return [one for _, own in by_task for one in ranks_of(list(own))]
+
+
 def ranks_table(sets: Sequence[RankSet]) -> Table:
-    """Return the ranks that the comparisons leave open, and letters."""
+    """Return one row per model and task: its possible ranks, and letters."""
     columns = [
         Column(title="Model", values=[one.model for one in sets], role="model", heads=True),
         Column(title="Task", values=[one.task for one in sets], role="task"),
@@ -248,41 +209,62 @@ def ranks_table(sets: Sequence[RankSet]) -> Table:
     return Table(name="ranks", caption="Ranks that the items leave open", columns=columns)
 
 
-def _limits(row: Comparison) -> tuple[float, float] | None:
-    return None if row.low is None or row.high is None else (row.low, row.high)
+def logs_table(responses: Sequence[Responses]) -> Table:
+    """Return one row per log: its origin, and how many scores it has."""
+    logs: dict[tuple[str, str], list[Responses]] = {}
+    for r in responses:
+        logs.setdefault((str(r.source.path), r.model), []).append(r)
+    found = list(logs.items())
+    sources = [of_log[0].source for _, of_log in found]
+    items = [sum(len(r.item_ids) for r in _worst_by_task(of_log)) for _, of_log in found]
+    missing = [sum(_without_score(r) for r in _worst_by_task(of_log)) for _, of_log in found]
+    columns = [
+        Column(title="Log", values=[path for (path, _), _ in found], heads=True),
+        Column(title="Model", values=[model for (_, model), _ in found], role="model"),
+        Column(title="Harness", values=[source.harness for source in sources]),
+        Column(title="Version", values=[source.version or "" for source in sources]),
+        Column(title="Run at", values=[source.when for source in sources]),
+        Column(title="Tasks", kind="count",
+               values=[len({r.task for r in of_log}) for _, of_log in found]),
+        Column(title="Scores", kind="count", hint="Of tasks, by task and metric",
+               values=[len({(r.task, r.metric) for r in of_log}) for _, of_log in found]),
+        Column(title="Items read", kind="count", values=items),
+        Column(title="Without score", kind="count", values=[n or None for n in missing],
+               hint="Items that have no score, under at least one metric"),
+    ]  # fmt: skip
+    return Table(name="logs", caption="Logs that were read", columns=columns)
 
 
-def _difference_axes(rows: Sequence[Comparison], zero: float) -> tuple[list[Axis], list[int]]:
-    """Return from where to where bars reach, with no difference in the middle.
+def _worst_by_task(responses: Sequence[Responses]) -> list[Responses]:
+    """For each task the metric with the most missing scores, so that items count once."""
+    worst: dict[str, Responses] = {}
+    for r in responses:
+        other = worst.setdefault(r.task, r)
+        if (len(r.item_ids), _without_score(r)) > (len(other.item_ids), _without_score(other)):
+            worst[r.task] = r
+    return list(worst.values())
 
-    Scores within 0 and 1 share one axis for each metric; others have one for each task.
-    """
-    reach: dict[tuple[str, str], float] = {}
-    for row in rows:
-        known = [x for x in (row.low, row.high, row.difference) if x is not None]
-        furthest = max((abs(x - zero) for x in known), default=0.0)
-        for key in ((row.metric, ""), (row.metric, row.task)):
-            reach[key] = max(reach.get(key, 0.0), furthest)
-    keys = [(row.metric, "" if reach[row.metric, ""] <= 1 else row.task) for row in rows]
-    half = {key: reach[key] or 1.0 for key in dict.fromkeys(keys)}
-    places = {key: i for i, key in enumerate(half)}
-    return [(zero - x, zero + x) for x in half.values()], [places[key] for key in keys]
+
+def _without_score(r: Responses) -> int:
+    if not r.scores.size:
+        return 0
+    return int((~np.isfinite(r.scores)).all(axis=1).sum())
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class HeldItems:
-    """Of one task under one metric: which items the page holds."""
+    """Items of one task and metric on the page."""
 
     answers: ItemAnswers
     places: NDArray[np.int64]
-    """Of the items that are held."""
+    """Indices of the items on the page."""
 
 
 def held_items(
     answers: Sequence[ItemAnswers], most: int = MOST_ITEMS, letters: int = MOST_LETTERS
 ) -> tuple[list[HeldItems], str]:
-    """Return the items that the page holds, flagged ones first, and what it leaves out in words."""
-    cost = [_letters_per_item(one) for one in answers]
+    """Return the items to put on the page, flagged ones first, and a note on those left out."""
+    cost = [_width(len(one.models), packing(one.scores)[1]) for one in answers]
     kept: list[list[int]] = [[] for _ in answers]
     room, space = most, letters
     for wanted in (True, False):
@@ -304,12 +286,12 @@ def held_items(
 
 
 def _in_order(one: ItemAnswers, places: Sequence[int]) -> list[int]:
-    """Put item_2 before item_10, as the page's script does when it sorts."""
+    """Sort as the page's script does: item_2 before item_10."""
     return sorted(places, key=lambda j: natural(one.item_ids[j]))
 
 
 def natural(name: str) -> list[tuple[str, int, str]]:
-    """Return what sorts names with the numbers in them by size.
+    """Return a sort key that compares numbers within names by value.
 
     >>> sorted(["item_10", "item_2", "b", "10", "9"], key=natural)
     ['9', '10', 'b', 'item_2', 'item_10']
@@ -322,7 +304,7 @@ def natural(name: str) -> list[tuple[str, int, str]]:
 
 
 def items_table(held: Sequence[HeldItems]) -> Table:
-    """Return one row per item; what each model answered lies beside the rows."""
+    """Return one row per item, with each model's answers as extra data."""
     means = _gathered(held, "item_means")
     within = all(x is None or 0 <= x <= 1 for x in means)
     models = list(dict.fromkeys(model for one in held for model in one.answers.models))
@@ -359,7 +341,7 @@ def _repeated(held: Sequence[HeldItems], name: str) -> list[str]:
 
 
 def _gathered(held: Sequence[HeldItems], name: str) -> list[Any]:
-    """Return one number per item held, None for NaN."""
+    """Return one number per item on the page, None for NaN."""
     found: list[Any] = []
     for one in held:
         found += getattr(one.answers, name)[one.places].tolist()
@@ -377,25 +359,16 @@ def _block(one: HeldItems, places: dict[str, int]) -> dict[str, Any]:
         "means": [None if x != x else shortened(x) for x in answers.means.tolist()],  # noqa: PLR0124
         "lower": int(answers.higher_is_better is False),
         "bits": bits,
-        # Of many values the ends are enough, as the steps between them are even.
+        # Many values have even steps, so that the ends suffice.
         "levels": levels if bits < _FINE else [levels[0], levels[-1]],
         "letters": "".join(letters),
     }
 
 
-def _letters_per_item(answers: ItemAnswers) -> int:
-    bits = packing(answers.scores)[1]
-    return _width(len(answers.models), bits)
-
-
-def _width(n: int, bits: int) -> int:
-    return n * 2 if bits == _FINE else -(-n // (6 // bits))
-
-
 def packing(scores: NDArray[np.float64]) -> tuple[NDArray[np.float64], int]:
-    """Return the values that codes from 1 stand for, and how many bits a code takes; 0 is missing.
+    """Return the values of the codes from 1, and the bits per code; code 0 is a missing score.
 
-    Scores of more than 63 values are rounded to 4,095 even steps.
+    If there are more than 63 values, scores are rounded to 4,095 even steps.
     """
     values: NDArray[np.float64] = np.unique(scores[~np.isnan(scores)])
     for bits in (1, 2, 3, 6):
@@ -406,7 +379,7 @@ def packing(scores: NDArray[np.float64]) -> tuple[NDArray[np.float64], int]:
 
 
 def codes(scores: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Return the place of the nearest value, from 1; 0 where there is no score."""
+    """Return the code of the nearest value, from 1; 0 for no score."""
     there = ~np.isnan(scores)
     filled = np.where(there, scores, values[0])
     middle = (values[1:] + values[:-1]) / 2
@@ -414,7 +387,7 @@ def codes(scores: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[n
 
 
 def packed(numbers: NDArray[np.int64], bits: int) -> list[str]:
-    """Write rows of codes in letters of six bits, the first code in the highest bits."""
+    """Encode rows of codes as letters of six bits, the first code in the highest bits."""
     per = max(6 // bits, 1)
     n_rows, n = numbers.shape
     if bits == _FINE:
@@ -428,33 +401,38 @@ def packed(numbers: NDArray[np.int64], bits: int) -> list[str]:
     return [row.tobytes().decode() for row in letters]
 
 
+def _width(n: int, bits: int) -> int:
+    """Number of letters of n codes."""
+    return n * 2 if bits == _FINE else -(-n // (6 // bits))
+
+
 @dataclass(eq=False)
 class Drawn:
-    """Figures for a page, the styles they need, and what could not be drawn."""
+    """Figures of a page, their styles, and the figures that could not be drawn."""
 
     figures: list[Markup] = field(default_factory=list[Markup])
     missing: dict[tuple[str, str], list[str]] = field(
         default_factory=dict[tuple[str, str], list[str]]
     )
-    """Figures that are not there, and why: of which tasks."""
+    """Tasks by the summary of a missing figure and the reason."""
     styles: dict[str, str] = field(default_factory=dict[str, str])
-    """Classes by what they say."""
+    """Names of classes by their style."""
 
     @property
     def css(self) -> str:
-        """Rules for the page's style sheet: what elements may not say themselves."""
+        """Rules for the page's style sheet, in place of inline styles."""
         return "\n".join(f".{name}{{{said}}}" for said, name in self.styles.items())
 
     @property
     def left_out(self) -> list[str]:
-        """What is not there, in words."""
+        """Notes on missing figures."""
         return [
             f"{what}{f' ({few(tasks)})' if tasks[0] else ''}{': ' if what else ''}{why}"
             for (what, why), tasks in self.missing.items()
         ]
 
     def leave_out(self, what: str, why: str, task: str = "") -> None:
-        """Note that a figure is not there."""
+        """Note that a figure is missing."""
         self.missing.setdefault((what, why), []).append(task)
 
     def add(self, name: str, results: Results[Any], task: str = "") -> None:
@@ -464,7 +442,7 @@ class Drawn:
         whole = f"{summary}, {task}" if task else summary
         try:
             with warnings.catch_warnings():
-                # Fonts that Matplotlib misses, those who look at the page may have.
+                # The browser may have fonts that Matplotlib lacks.
                 warnings.simplefilter("ignore", UserWarning)
                 axes: Any = draw(name, Results(_cleaned(results.rows), results.notes))
                 text = inline(svg(axes.figure, title=clean(whole)), self.styles)
@@ -481,9 +459,9 @@ class Drawn:
 
 
 def drawn(intervals: Intervals, comparisons: Comparisons | None) -> Drawn:
-    """Draw scores and differences of all tasks, as far as one figure holds them; then task by task.
+    """Draw scores of all tasks in one figure if they fit, then figures of single tasks.
 
-    Tasks that have figures of their own are groups first, then in order.
+    Groups have figures of their own before other tasks.
     """
     found = Drawn()
     try:
@@ -522,19 +500,19 @@ def _by_task(rows: Sequence[RowT]) -> dict[tuple[str, str], list[RowT]]:
 
 
 def _cleaned(rows: Sequence[Any]) -> tuple[Any, ...]:
-    """Return rows whose names hold nothing that XML cannot."""
+    """Return rows with names that XML can represent."""
     names = ("model_a", "model_b") if rows and isinstance(rows[0], Comparison) else ("model",)
     names = (*names, "task", "metric")
     return tuple(replace(row, **{n: clean(getattr(row, n)) for n in names}) for row in rows)
 
 
 def inline(text: str, styles: dict[str, str]) -> Markup:
-    """Return an SVG for a page that allows no ``style`` attributes: classes in their place.
+    """Return an SVG with classes in place of ``style`` attributes, which the page does not allow.
 
     Parameters
     ----------
     styles
-        Classes by what they say, which grow by those of this figure.
+        Names of classes by their style; those of this figure are added.
     """
     root = ET.fromstring(text)  # noqa: S314 - drawn by ourselves
     for parent in list(root.iter()):

@@ -1,5 +1,8 @@
-"""A table of the page: as HTML for all to read, and as data for sorting and filtering."""
-# PART html_markup - HTML by functions: what is not markup already is escaped, whoever wrote it.
+"""Tables of the HTML report, as markup and as data for its script, and functions that make HTML.
+
+* `Column`, `Table`: values with their kinds; `table_html`, `table_data`: both forms
+* `element`, `joined`, `data`: markup by functions, which escape all text that is not `Markup`
+"""
 
 from __future__ import annotations
 
@@ -14,63 +17,55 @@ from evalstats_plugin.report.comparisons import p_value, probability
 from evalstats_plugin.report.text import number
 
 SHOWN = 100
-"""Rows of a table that are shown at a time, and without scripts at all."""
-
+"""Rows of a table shown at a time, and the only ones without scripts."""
 
 Role = Literal["", "model", "task", "metric", "flag"]
-
-
 Kind = Literal[
     "text", "notes", "verdict", "count", "number", "share", "signed", "p", "percent", "interval"
 ]
-
-
 TEXTS: tuple[Kind, ...] = ("text", "notes", "verdict")
-
-
 _UNSEEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
-"""Control characters and halves of surrogate pairs: no place in HTML, nor in UTF-8."""
-
+"""Characters that HTML or UTF-8 cannot represent: controls, halves of surrogate pairs."""
 
 _EMPTY = frozenset({"br", "input", "link", "meta"})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
-    """A column; each kind of value is written in its own way, here and in ``html_page.js``."""
+    """A column; each kind of value has its own format, here and in ``page.js``."""
 
     title: str
     kind: Kind = "text"
     values: Sequence[Any]
-    """Texts; numbers or None; of an interval pairs of them; of notes a tuple of their numbers."""
+    """Texts; numbers or None; pairs of numbers for intervals; tuples of footnotes for notes."""
     role: Role = ""
-    """Which filter of the page looks at it."""
+    """Filter of the page that applies."""
     hint: str = ""
     heads: bool = False
     """Whether it names the row."""
     indent: Sequence[int] = ()
-    """How far in each value is shown, as a task within a group."""
+    """Indentation of each value, as for a task within a group."""
     strong: Sequence[bool] = ()
-    """Which values are of a group."""
+    """Whether each value belongs to a group."""
     middles: Sequence[float | None] = ()
-    """Of intervals: the estimates."""
+    """Intervals: the estimates."""
     axes: Sequence[tuple[float, float]] = ()
-    """Of intervals: where the bars of rows begin and end, by `axis_of`."""
+    """Intervals: ranges of the bars, which `axis_of` assigns to rows."""
     axis_of: Sequence[int] = ()
     zero: float | None = None
-    """Of intervals: where a line is drawn."""
+    """Intervals: position of a reference line."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """Columns of one length, and what the table is called."""
+    """Columns of equal length with a name."""
 
     name: str
-    """Of its elements, and of what it has beside rows."""
+    """Prefix of ids, and key of the table's data."""
     caption: str
     columns: Sequence[Column]
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """What scripts need beside the rows."""
+    """Further data for the script."""
 
     @property
     def n_rows(self) -> int:
@@ -78,13 +73,13 @@ class Table:
         return len(self.columns[0].values)
 
     def shown_columns(self) -> list[Column]:
-        """Columns that say anything at all."""
+        """Columns that are not empty."""
         nothing = (None, "", ())
         return [c for c in self.columns if c.heads or any(v not in nothing for v in c.values)]
 
 
 def table_html(table: Table) -> Markup:
-    """Return the table with its first rows; the page's script puts others in their place."""
+    """Return the table with its first rows, which the page's script replaces."""
     columns = table.shown_columns()
     titles = [
         element("th", c.title, scope="col", title=c.hint or None, class_=_class(c)) for c in columns
@@ -110,7 +105,7 @@ def table_html(table: Table) -> Markup:
 
 
 def table_data(table: Table) -> dict[str, Any]:
-    """Return the table as plain data, numbers with the digits that are shown."""
+    """Return the table as plain data, numbers rounded as shown."""
     columns = [_column_data(c) for c in table.shown_columns()]
     return {"name": table.name, "rows": table.n_rows, "columns": columns, **table.extra}
 
@@ -139,7 +134,7 @@ def _column_data(column: Column) -> dict[str, Any]:
 
 
 def shortened(value: float | None) -> float | int | None:
-    """Return a number with the digits that are shown of it, so that scripts write the same.
+    """Round a number to the digits shown, so that the script formats it alike.
 
     >>> shortened(0.03125), shortened(12345.678)
     (0.0312, 12300)
@@ -148,7 +143,7 @@ def shortened(value: float | None) -> float | int | None:
         return None
     short = float(number(value))
     if any(abs(value) < end <= abs(short) for end in (100, 10_000)):
-        # Rounded up to where fewer digits are shown, of it all are.
+        # Rounding up to where fewer digits are shown would change the format.
         return value
     return int(short) if short == int(short) and abs(short) < 1e15 else short
 
@@ -166,18 +161,14 @@ def _short_percent(value: float | None) -> float | None:
     return float(f"{share:.1f}") if 0.001 <= value <= 0.999 else float(f"{share:.6g}")
 
 
-def _same(value: int | None) -> int | None:
-    return value
-
-
 _SHORT: Mapping[Kind, Callable[[Any], float | int | None]] = {
-    "count": _same, "number": shortened, "share": shortened, "signed": shortened, "p": _short_p,
-    "percent": _short_percent,
+    "count": lambda value: value, "number": shortened, "share": shortened, "signed": shortened,
+    "p": _short_p, "percent": _short_percent,
 }  # fmt: skip
 
 
 def plain(value: float | None) -> str:
-    """Write a number as on the terminal, but for a minus before nothing.
+    """Format a number as on the terminal, without a minus before zero.
 
     >>> plain(0.51234), plain(-0.00001)
     ('0.5123', '0.0000')
@@ -186,7 +177,7 @@ def plain(value: float | None) -> str:
 
 
 def signed(value: float | None) -> str:
-    """Write a number with its sign.
+    """Format a number with its sign.
 
     >>> signed(0.5), signed(-0.5), signed(0.00001)
     ('+0.5000', '-0.5000', '0.0000')
@@ -196,7 +187,7 @@ def signed(value: float | None) -> str:
 
 
 def counted(value: int | None) -> str:
-    """Write a whole number."""
+    """Format an integer."""
     return "–" if value is None else f"{value:,}"
 
 
@@ -271,13 +262,13 @@ def bar(
 
 
 class Markup(str):
-    """Text that is HTML already."""
+    """Text that is already HTML."""
 
     __slots__ = ()
 
 
 def clean(text: str) -> str:
-    """Replace what no HTML file can hold by the sign for such, U+FFFD.
+    """Replace characters that HTML cannot represent by U+FFFD.
 
     >>> clean(f"a{chr(0)}b") == f"a{chr(0xFFFD)}b"
     True
@@ -291,10 +282,10 @@ def markup(part: str) -> str:
 
 
 def element(name: str, /, *parts: str, **attributes: str | float | bool | None) -> Markup:
-    """Return an element; texts within it are escaped, markup is not.
+    """Return an element; text within it is escaped, markup is not.
 
-    Attributes are named as in HTML, with ``_`` for ``-`` and at the end of Python's own words;
-    those that are None or False are left out, and True stands alone.
+    Attributes are named as in HTML, with ``_`` for ``-`` and appended to Python keywords. None and
+    False omit an attribute; True gives one without a value.
 
     >>> element("td", "a < b", class_="x")
     '<td class="x">a &lt; b</td>'
@@ -314,14 +305,14 @@ def _attribute(name: str, value: str | float | bool) -> str:  # noqa: FBT001 - o
 
 
 def joined(*parts: str) -> Markup:
-    """Return the parts one after the other; texts are escaped."""
+    """Concatenate parts; text is escaped."""
     return Markup("".join(map(markup, parts)))
 
 
 def data(value: Any, **attributes: str) -> Markup:
-    """Return a block of JSON that scripts of the page can read, and that nothing can run.
+    """Return a block of JSON for the page's script, which cannot be executed.
 
-    Without a ``<`` it cannot end early, nor begin a comment; all of it is ASCII.
+    It is ASCII and contains no ``<``, so that it can neither end early nor begin a comment.
     """
     text = json.dumps(value, separators=(",", ":"), allow_nan=False)
     for sign in "<>&":

@@ -20,7 +20,7 @@ from click.testing import CliRunner
 
 from evalstats_plugin import read
 from evalstats_plugin.adapters.inspect_ai.adaptive.gate import ANSWERED
-from evalstats_plugin.adapters.inspect_ai.adaptive.run import adaptive_task, said_by
+from evalstats_plugin.adapters.inspect_ai.adaptive.run import adaptive_task, plain_error
 from evalstats_plugin.adaptive.bank import ItemBank
 from evalstats_plugin.adaptive.plan import Plan
 from evalstats_plugin.adaptive.session import AnswersFile
@@ -199,10 +199,10 @@ def test_a_file_of_one_task_needs_no_name_of_it(tmp_path: Path, bank: Path) -> N
 
 def test_errors_of_inspect_are_said_without_its_markup() -> None:
     """Brackets that are no markup stay."""
-    assert "ValueError: ERROR: pip install openai" == said_by(
+    assert "ValueError: ERROR: pip install openai" == plain_error(
         ValueError("[bold]ERROR[/bold]: pip install\nopenai")
     )
-    assert "ValueError: list[/int]" == said_by(ValueError("list[/int]"))
+    assert "ValueError: list[/int]" == plain_error(ValueError("list[/int]"))
 
 
 def test_our_reader_warns_of_the_mean_of_what_was_chosen(bank: Path, tmp_path: Path) -> None:

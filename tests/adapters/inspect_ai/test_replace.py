@@ -45,7 +45,7 @@ def test_a_log_changed_meanwhile_is_not_overwritten(log: Path) -> None:
     """Somebody edits tags in the viewer while we compute."""
     with (  # noqa: PT012 - leaving the inner block is what raises
         pytest.raises(WriteError, match="changed by another process"),
-        editing.opened(log) as original,
+        editing.local_copy(log) as original,
         editing.replacing(log, original, log) as copy,
     ):
         shutil.copyfile(original.file, copy)
@@ -158,7 +158,7 @@ def test_logs_in_s3_are_written_only_over_what_was_read(bucket: Any) -> None:
     assert ("evalstats" in annotated.tags, 50) == (True, len(annotated.samples or []))
     with (  # noqa: PT012 - leaving the inner block is what raises
         pytest.raises(WriteError, match="changed by another process"),
-        editing.opened(log) as original,
+        editing.local_copy(log) as original,
         editing.replacing(log, original, log) as copy,
     ):
         shutil.copyfile(original.file, copy)

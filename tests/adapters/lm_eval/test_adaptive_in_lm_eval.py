@@ -24,7 +24,7 @@ from evalstats_plugin.adaptive.records import biased
 from evalstats_plugin.cli import main
 from evalstats_plugin.errors import LogError
 
-GENERATOR = Path(__file__).parents[3] / "fixtures" / "generate" / "lm_eval"
+GENERATOR = Path(__file__).parents[2] / "generate" / "lm_eval"
 SHOTS = """task: es_shots
 dataset_path: json
 dataset_kwargs: {data_files: {test: data/mc.jsonl}}

@@ -12,7 +12,7 @@ import evalstats_plugin
 from evalstats_plugin.errors import LogError
 from evalstats_plugin.logs.reading import read_results
 
-GENERATOR = Path(__file__).parents[3] / "fixtures" / "generate" / "lm_eval"
+GENERATOR = Path(__file__).parents[2] / "generate" / "lm_eval"
 TASKS = ["es_mc", "es_gen", "es_group", "es_odd", "es_ppl", "es_passk"]
 
 

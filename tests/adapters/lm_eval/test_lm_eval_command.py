@@ -16,7 +16,7 @@ from lm_eval.loggers import EvaluationTracker
 import evalstats_plugin
 from evalstats_plugin.cli import main
 
-GENERATOR = Path(__file__).parents[3] / "fixtures" / "generate" / "lm_eval"
+GENERATOR = Path(__file__).parents[2] / "generate" / "lm_eval"
 RUN = ("run", "--model", "dummy", "--include_path", "tasks", "--tasks", "es_mc", "--limit", "4")
 
 

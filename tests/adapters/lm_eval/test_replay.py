@@ -18,8 +18,8 @@ from evalstats_plugin.errors import DesignError, LogError, SelectionError
 FIXTURES = Path(__file__).parents[3] / "fixtures"
 LOGS = FIXTURES / "logs" / "lm_eval"
 RUNS = LOGS / "0.4.13"
-TASKS = FIXTURES / "generate" / "lm_eval" / "tasks"
-OLD_TASKS = FIXTURES / "generate" / "lm_eval" / "old"
+TASKS = FIXTURES.parent / "tests" / "generate" / "lm_eval" / "tasks"
+OLD_TASKS = FIXTURES.parent / "tests" / "generate" / "lm_eval" / "old"
 
 
 @pytest.fixture(autouse=True)

@@ -14,7 +14,7 @@ from evalstats_plugin.cli import main
 
 FIXTURES = Path(__file__).parents[3] / "fixtures"
 RUNS = FIXTURES / "logs" / "lm_eval" / "0.4.13"
-TASKS = FIXTURES / "generate" / "lm_eval" / "tasks"
+TASKS = FIXTURES.parent / "tests" / "generate" / "lm_eval" / "tasks"
 
 
 def rescore(*arguments: object) -> Result:

@@ -53,7 +53,8 @@ def cancel(process: "subprocess.Popen[bytes]", log_dir: Path) -> None:
 def main() -> None:
     """Read the command line and generate."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--logs", type=Path, default=HERE.parents[2] / "fixtures" / "logs" / "inspect_ai")
+    logs = HERE.parents[2] / "fixtures" / "logs" / "inspect_ai"
+    parser.add_argument("--logs", type=Path, default=logs)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as work:
         generate(Path(work), arguments.logs)

@@ -53,7 +53,8 @@ def run(log_dir: str) -> None:
 def main() -> None:
     """Run in a temporary folder, with relative paths, and put the log under ``logs``."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--logs", type=Path, default=HERE.parents[2] / "fixtures" / "logs" / "inspect_ai")
+    logs = HERE.parents[2] / "fixtures" / "logs" / "inspect_ai"
+    parser.add_argument("--logs", type=Path, default=logs)
     target = parser.parse_args().logs.absolute() / version("inspect_ai") / "adaptive"
     with tempfile.TemporaryDirectory() as work:
         for name in ("answers.py", "benchmark_tasks.py"):

@@ -119,7 +119,8 @@ def main() -> None:
     """Read the command line and generate."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--work", type=Path, help="folder for models and console output, kept")
-    parser.add_argument("--logs", type=Path, default=HERE.parents[2] / "fixtures" / "logs" / "lm_eval")
+    logs = HERE.parents[2] / "fixtures" / "logs" / "lm_eval"
+    parser.add_argument("--logs", type=Path, default=logs)
     arguments = parser.parse_args()
     if arguments.work is not None:
         arguments.work.mkdir(parents=True, exist_ok=True)

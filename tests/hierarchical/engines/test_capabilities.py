@@ -13,10 +13,10 @@ from evalstats_plugin.errors import DesignError, LogError, SelectionError
 from evalstats_plugin.hierarchical.engines.capabilities import (
     CodeOptions,
     candidates,
-    choose,
     compare_held_out,
     cosines,
     fit_capabilities,
+    held_out_losses,
     matched,
     stability,
 )
@@ -172,11 +172,11 @@ def test_a_penalty_is_chosen_by_answers_held_out(data):
     """The strongest leaves nothing to predict with, the weakest fits noise: neither is taken."""
     counts = counts_of(data[0], device="cpu")
     rules = candidates("l1", 3, None, None)
-    tried = choose(counts, 3, rules, np.random.default_rng(0))
+    tried = held_out_losses(counts, 3, rules, np.random.default_rng(0))
     losses = [t.log_loss for t in tried]
     best = int(np.argmin(losses))
 
-    assert tried == choose(counts, 3, rules, np.random.default_rng(0))
+    assert tried == held_out_losses(counts, 3, rules, np.random.default_rng(0))
     assert 0 < best
     assert len(tried) in (best + 3, len(rules))
     assert losses[0] > losses[best] + 0.01

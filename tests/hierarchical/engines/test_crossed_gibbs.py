@@ -61,7 +61,7 @@ def test_means_agree_with_nuts_on_30_models_and_20_tasks():
 
 def test_the_study_at_full_length_and_size():
     """What tests/validation/test_hierarchical_crossed.py found."""
-    study = json.loads((GOLDEN.parents[2] / "validation" / "hierarchical_crossed.json").read_text())
+    study = json.loads((GOLDEN.parents[1] / "validation" / "hierarchical_crossed.json").read_text())
     reference, largest = study["reference"], study["growth"][-1]
 
     assert max(reference["errors_in_sd"].values()) < 0.15
@@ -243,9 +243,9 @@ def test_covariates_are_found():
 
 
 def test_more_memory_than_there_is_is_refused_before_starting(monkeypatch):
-    from evalstats_plugin.runtime import torch as runtime_torch
+    from evalstats_plugin.runtime import torch as torch_module
 
-    monkeypatch.setattr(runtime_torch, "_free_memory", lambda _: 1000)
+    monkeypatch.setattr(torch_module, "_free_memory", lambda _: 1000)
 
     with pytest.raises(DesignError, match="4 chains of 2 models × 2 columns need about"):
         drawn(crossed([[3.0, 5.0], [2.0, 8.0]], 10.0), CROSSED_MODELS["task"])

@@ -9,7 +9,7 @@ from evalstats_plugin.hierarchical.engines.crossed_fit import (
     crossed_model_of,
     fit_model,
 )
-from evalstats_plugin.hierarchical.engines.nested import fit_crossed, try_particles
+from evalstats_plugin.hierarchical.engines.nested import fit_crossed, try_crossed
 
 MODEL = crossed_model_of("task", {"default": ("gamma", 2.0, 2.0)})
 
@@ -26,7 +26,7 @@ def crossed(n, t, trials, missing=()):
 
 def test_a_few_cells_are_inferred_as_by_gibbs():
     counts = crossed(2, 3, 25, missing=[(1, 2)])
-    trial = try_particles(counts, MODEL, np.random.default_rng(0), "cpu")
+    trial = try_crossed(counts, MODEL, np.random.default_rng(0), "cpu")
     found = fit_crossed(counts, MODEL, np.random.default_rng(0), (4, 500), "cpu").posterior
     other = fit_model(
         counts, MODEL, np.random.default_rng(0), Length(draws=200, warm_up=100), "cpu"
@@ -41,7 +41,7 @@ def test_a_few_cells_are_inferred_as_by_gibbs():
 
 
 def test_many_tasks_leave_few_particles_and_only_a_part_is_tried():
-    trial = try_particles(crossed(8, 25, 100), MODEL, np.random.default_rng(0), "cpu")
+    trial = try_crossed(crossed(8, 25, 100), MODEL, np.random.default_rng(0), "cpu")
 
     assert trial.ess < 10
     assert (trial.n_models, trial.n_tasks, trial.whole) == (4, 12, False)

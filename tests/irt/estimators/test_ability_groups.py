@@ -9,7 +9,7 @@ from scipy import special
 from evalstats_plugin import ResponseMatrix
 from evalstats_plugin.errors import DesignError
 from evalstats_plugin.irt.estimators import information
-from evalstats_plugin.irt.estimators.grid import named_groups
+from evalstats_plugin.irt.estimators.grid import group_labels
 from evalstats_plugin.irt.fitting import fit_irt
 from evalstats_plugin.irt.model.simulate import draw_responses, draw_truth
 
@@ -151,9 +151,9 @@ def test_large_fits_have_errors_of_groups_too(monkeypatch, item_model, prior):
 
 def test_groups_are_read_by_model_or_in_order():
     """The first that appears is the first; small ones are noted."""
-    one = named_groups(["a", "b", "c", "d"], {"c": 1, "d": 1, "a": "x", "b": "x", "e": "y"})
+    one = group_labels(["a", "b", "c", "d"], {"c": 1, "d": 1, "a": "x", "b": "x", "e": "y"})
 
-    assert one == named_groups(["a", "b", "c", "d"], ["x", "x", "1", "1"])
+    assert one == group_labels(["a", "b", "c", "d"], ["x", "x", "1", "1"])
     assert ("x", "1") == one.names
     matrix, _, groups = unlike(30)
     groups = ["few"] * 5 + groups[5:]
@@ -175,4 +175,4 @@ def test_groups_are_read_by_model_or_in_order():
 def test_groups_that_cannot_be_used_are_refused(groups, message):
     """With what is missing."""
     with pytest.raises(DesignError, match=message):
-        named_groups(["a", "b", "c", "d"], groups)
+        group_labels(["a", "b", "c", "d"], groups)

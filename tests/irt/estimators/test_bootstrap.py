@@ -14,7 +14,6 @@ from evalstats_plugin.irt.estimators.refits import (
     bootstrap,
     item_weights,
     refitter,
-    seed_spread,
 )
 from evalstats_plugin.irt.model.data import Counts
 
@@ -214,29 +213,6 @@ def test_percentiles_are_order_statistics():
         (BootstrapOptions(estimator="cml-items"), None, "'cml-items' is refitted for kind 'rasch'"),
     ],
 )
-def test_what_cannot_be_done_is_refused(options, clusters, message):
+def test_unsupported_options_are_refused(options, clusters, message):
     with pytest.raises(ValueError, match=message):
         bootstrap(counts(5, 20), options, np.random.default_rng(0), clusters=clusters)
-
-
-def test_seeds_are_linked_before_they_are_compared():
-    theta = np.array([0.5, -1.0, 2.0])
-
-    found = seed_spread([theta, 3 - 2 * theta, 0.1 * theta + 7])
-
-    assert found.spread == pytest.approx(0, abs=1e-12)
-    assert found.mean == pytest.approx(theta)
-    assert found.turned == 1
-
-
-def test_without_a_common_scale_seeds_differ_by_their_scale():
-    theta = np.array([-1.0, 0.0, 1.0])
-
-    found = seed_spread([theta, 2 * theta + 5], scale=False)
-
-    assert found.mean == pytest.approx([-1.5, 0, 1.5])
-    assert found.spread == pytest.approx([np.sqrt(0.5), 0, np.sqrt(0.5)])
-    with pytest.raises(ValueError, match="no scale to link"):
-        seed_spread([theta, [1.0, 1.0, 1.0]])
-    with pytest.raises(ValueError, match="2 seeds or more"):
-        seed_spread([theta])

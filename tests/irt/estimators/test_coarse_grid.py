@@ -57,7 +57,7 @@ def test_weights_gathered_sum_the_same():
     )
 
 
-def test_where_little_is_saved_the_nodes_are_taken():
+def test_nodes_are_kept_where_interpolation_saves_little():
     steep = Items(torch.tensor([25.0]), torch.tensor([0.0]))
 
     assert coarse(steep, NODES).at is NODES

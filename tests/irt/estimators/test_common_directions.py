@@ -31,7 +31,7 @@ def joint(strong: float, r: int = 200, m: int = 150) -> tuple[torch.Tensor, torc
     return edges.contiguous(), own
 
 
-def test_they_give_what_the_inverse_gives():
+def test_nearly_eliminated_agrees_with_the_inverse():
     edges, own = joint(0.95)
     guess = torch.ones(len(edges[0]), 1, dtype=edges.dtype)
     nothing = torch.zeros(len(edges[0]), dtype=edges.dtype)
@@ -47,7 +47,7 @@ def test_they_give_what_the_inverse_gives():
         torch.testing.assert_close(found.items, exact.items, rtol=1e-3, atol=1e-5)
 
 
-def test_where_they_are_not_few_or_nothing_is_known_there_is_no_answer():
+def test_nearly_eliminated_is_none_for_many_or_indefinite_directions():
     edges, own = joint(0.95)
     guess = torch.ones(len(edges[0]), 1, dtype=edges.dtype)
     nothing = torch.zeros(len(edges[0]), dtype=edges.dtype)
@@ -60,7 +60,7 @@ def test_where_they_are_not_few_or_nothing_is_known_there_is_no_answer():
     assert nearly_eliminated(many, alone, guess[:40], nothing[:40]) is None
 
 
-def test_what_is_known_anyway_is_known():
+def test_least_precision_is_a_lower_bound():
     """Where sums say that a direction has less than no precision, it has what it had alone."""
     edges, own = joint(1.05)
     guess = torch.ones(len(edges[0]), 1, dtype=edges.dtype)
@@ -90,7 +90,7 @@ def test_errors_are_those_of_the_information(prior: str, monkeypatch: pytest.Mon
     monkeypatch.setattr(information, "_DENSE_WORK", 0)
     few = _linearised(found.answers, found, options)
     monkeypatch.setattr(
-        information, "common_bows", lambda _, fit: fit.items.slope.new_zeros(2, 0, 240)
+        information, "common_curvature", lambda _, fit: fit.items.slope.new_zeros(2, 0, 240)
     )
     without = _linearised(found.answers, found, options)
 

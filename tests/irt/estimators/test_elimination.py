@@ -50,7 +50,7 @@ def test_blocks_are_those_of_the_whole_inverse(r, m, p):
 
 
 @pytest.mark.parametrize("which", ["own", "dense"])
-def test_so_they_are_where_a_part_is_not_positive_definite(which):
+def test_blocks_agree_where_a_part_is_not_positive_definite(which):
     """As the information of items with guessing may be."""
     dense, edges, own, _ = _joint(6, 9, 2)
     if which == "own":
@@ -61,7 +61,7 @@ def test_so_they_are_where_a_part_is_not_positive_definite(which):
     _check(dense, edges, own, _whole(dense, edges, own))
 
 
-def test_the_host_finds_what_a_device_finds():
+def test_lapack_and_torch_agree():
     dense, edges, _, _ = _joint(20, 30, 1)
     dense += edges[0] @ edges[0].T
     parts = torch.from_numpy(dense), torch.from_numpy(edges[0])
@@ -74,7 +74,7 @@ def test_the_host_finds_what_a_device_finds():
 
 
 @pytest.mark.parametrize("halves", [_halves, _halves_on_host])
-def test_what_has_no_square_root_is_told(halves):
+def test_indefinite_matrices_have_no_halves(halves):
     one = torch.eye(3, dtype=torch.float64)
 
     assert halves(one, 2 * one) is None

@@ -11,7 +11,7 @@ from evalstats_plugin.errors import DesignError
 from evalstats_plugin.irt.estimators.factor import (
     INTERCEPT_RIDGE,
     MEAN_RIDGE,
-    _search,
+    _alternate,
     check_dimensions,
     cross_validate,
     fit_factor,
@@ -20,8 +20,13 @@ from evalstats_plugin.irt.estimators.factor import (
     held_out_loss,
 )
 from evalstats_plugin.irt.estimators.optimise import minimise, posterior_mode
-from evalstats_plugin.irt.model.curves import promax, varimax, varimax_criterion
+from evalstats_plugin.irt.model.curves import promax, varimax
 from evalstats_plugin.irt.model.data import Counts
+
+
+def varimax_criterion(loading):
+    """Sum over the dimensions of the variance of the squared loadings."""
+    return float((loading**2).var(dim=0, correction=0).sum())
 
 
 def counts(right, trials):
@@ -231,7 +236,7 @@ def test_a_search_cut_short_says_that_it_has_not_converged():
     assert not fit_factor(data, 2, 3.0, max_steps=2).converged
 
 
-def test_an_objective_that_is_not_a_number_is_told():
+def test_an_objective_that_is_not_a_number_raises():
     """Not a search without end."""
 
     def broken(x):
@@ -340,7 +345,7 @@ def test_sparse_features_are_recovered_and_predict_better_than_dense_ones(option
 def test_sparse_loadings_satisfy_the_conditions_of_an_optimum():
     """Gradient = penalty where a loading is above 0, and no larger where it is 0."""
     data, *_ = planted(60, 50, 3, np.random.default_rng(18))
-    ability, items, *_ = _search(data, 3, (2.0, None), (1e-12, 2000))
+    ability, items, *_ = _alternate(data, 3, 2.0, None, tolerance=1e-12, max_steps=2000)
     p = torch.sigmoid(ability @ items.loading.T + items.intercept)
     slope = (data.right - data.trials * p).T @ ability
     above = items.loading > 0

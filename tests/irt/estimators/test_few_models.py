@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from evalstats_plugin.irt.estimators.fitted import discriminations_note
+from evalstats_plugin.irt.estimators.items_integrated import discriminations_note
 from evalstats_plugin.irt.fitting import fit_irt
 from evalstats_plugin.irt.model.simulate import draw_responses, draw_truth
 
@@ -21,18 +21,18 @@ def fitted(n, item_model="2pl"):
 
 
 @pytest.mark.parametrize("n", [2, 3])
-def test_two_or_three_models_tell_hardly_anything(n):
+def test_two_or_three_models_get_a_note_on_discriminations(n):
     """And the fit says so."""
     assert f"{n} models tell hardly anything of discriminations" in " ".join(fitted(n).notes)
 
 
-def test_forty_models_tell_enough_and_rasch_has_nothing_to_tell():
+def test_forty_models_and_rasch_get_no_note():
     """No note."""
     for fit in (fitted(40), fitted(3, "rasch")):
         assert "discriminations" not in " ".join(fit.notes)
 
 
-def test_a_wide_spread_on_few_words_is_not_believed():
+def test_implausibly_wide_discriminations_get_a_note():
     """A spread of 1.2 of the logarithms from three models; from fifty it is."""
     wide = {"log_discrimination_sd": 1.2}
     few = replace(fitted(3), hyperparameters=wide)

@@ -40,7 +40,7 @@ def test_it_is_the_beta_fit_on_the_scale_of_other_fits(item_model):
     assert not any("quasi-likelihood)" in note for note in fit.notes)
 
 
-def test_the_spread_is_told_by_the_beta_model_alone():
+def test_only_the_beta_model_estimates_the_spread():
     """Of scores twice as spread the precision falls, and errors of abilities grow."""
     narrow, wide = (fit_irt(beta_matrix(phi=p)[0], "rasch", response="beta") for p in (40, 4))
     plain = fit_irt(beta_matrix(phi=40)[0], "rasch")

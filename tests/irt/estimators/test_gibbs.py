@@ -7,9 +7,9 @@ import pytest
 import torch
 from scipy import special, stats
 
-from evalstats_plugin.irt.estimators.draws import GibbsOptions, _spread, gibbs
+from evalstats_plugin.irt.estimators.draws import GibbsOptions, _draw_sd, gibbs
 from evalstats_plugin.irt.model.data import Counts
-from evalstats_plugin.runtime.torch import mean, polya_gamma, variance
+from evalstats_plugin.runtime.torch import polya_gamma, polya_gamma_mean, polya_gamma_variance
 
 
 def numbers(*values):
@@ -46,8 +46,12 @@ def test_moments_are_the_derivatives_of_the_laplace_transform(z):
         )
         first, second = -mpmath.diff(log, 1e-30), mpmath.diff(log, 1e-30, 2)
 
-    assert float(mean(numbers(3.0), numbers(z))) == pytest.approx(3 * float(first), rel=1e-7)
-    assert float(variance(numbers(3.0), numbers(z))) == pytest.approx(3 * float(second), rel=1e-7)
+    assert float(polya_gamma_mean(numbers(3.0), numbers(z))) == pytest.approx(
+        3 * float(first), rel=1e-7
+    )
+    assert float(polya_gamma_variance(numbers(3.0), numbers(z))) == pytest.approx(
+        3 * float(second), rel=1e-7
+    )
 
 
 def test_many_trials_keep_mean_and_variance():
@@ -55,18 +59,18 @@ def test_many_trials_keep_mean_and_variance():
         numbers(100.0).expand(40_000), numbers(1.5), torch.Generator().manual_seed(1)
     )
 
-    expected = float(variance(numbers(100.0), numbers(1.5)))
+    expected = float(polya_gamma_variance(numbers(100.0), numbers(1.5)))
     assert float(draws.mean()) == pytest.approx(
-        float(mean(numbers(100.0), numbers(1.5))), abs=4 * (expected / 40_000) ** 0.5
+        float(polya_gamma_mean(numbers(100.0), numbers(1.5))), abs=4 * (expected / 40_000) ** 0.5
     )
     assert float(draws.var()) == pytest.approx(expected, rel=0.03)
     assert not polya_gamma(numbers(0.0, 0.0), numbers(1.0, 2.0), torch.Generator()).any()
 
 
-def test_a_spread_is_drawn_from_its_density():
+def test_standard_deviations_are_drawn_from_their_density():
     away = numbers(0.4, -1.1, 0.7, 0.2).expand(20_000, -1)
 
-    draws = _spread(away, 2.0, torch.Generator().manual_seed(0))[:, 0].numpy()
+    draws = _draw_sd(away, 2.0, torch.Generator().manual_seed(0))[:, 0].numpy()
 
     at = np.linspace(0.01, 30, 30_000)
     square = float((away[0] ** 2).sum())

@@ -66,7 +66,7 @@ def test_the_gradient_is_that_of_finite_differences(kind):
     assert torch.allclose(target.gradient(at)[0], expected, rtol=1e-6, atol=1e-7)
 
 
-def test_turned_round_the_same_answers_are_as_likely():
+def test_reflection_keeps_the_log_density():
     target = LogisticTarget(counts(4, 7), "2pl")
     at = target.start(6, torch.Generator().manual_seed(2))
     n, m = 4, 7
@@ -74,8 +74,8 @@ def test_turned_round_the_same_answers_are_as_likely():
     for part in (slice(0, n), slice(n + m, n + 2 * m), slice(-2, -1)):
         mirrored[:, part] *= -1
 
-    assert torch.equal(target.upright(mirrored), at)
-    assert torch.equal(target.upright(at), at)
+    assert torch.equal(target.oriented(mirrored), at)
+    assert torch.equal(target.oriented(at), at)
     # All that tells the two apart is μ_a ~ N(1, 1): log densities differ by 2 μ_a.
     assert torch.allclose(target.value(at) - target.value(mirrored), 2 * at[:, -2])
 
@@ -124,7 +124,7 @@ class Normal:
     def gradient(self, at):
         return -(at - 3) / self.sd.square()
 
-    def upright(self, at):
+    def oriented(self, at):
         return at
 
 
@@ -147,7 +147,7 @@ def test_normals_of_any_scale_are_drawn_after_the_warm_up():
     assert not chains.divergent
 
 
-def test_trajectories_that_leave_the_posterior_are_counted_and_not_taken():
+def test_divergent_trajectories_are_counted_and_rejected():
     chains = sampler(1)
 
     # A step ten times the smallest spread, without a mass that makes up for it.

@@ -58,7 +58,7 @@ def test_the_optimum_is_that_of_the_whole_grid(
 
     assert found.answers.windows is not None
     assert expected.answers.windows is None
-    assert found.found.converged
+    assert found.search.converged
     for name in ("slope", "intercept"):
         one, other = getattr(found.items, name), getattr(expected.items, name)
         torch.testing.assert_close(one, other, atol=2e-5, rtol=2e-5)
@@ -66,7 +66,7 @@ def test_the_optimum_is_that_of_the_whole_grid(
     assert found.log_likelihood == pytest.approx(expected.log_likelihood, abs=5e-3)
 
 
-def test_most_items_turned_round_are_fitted_as_they_are(monkeypatch: pytest.MonkeyPatch):
+def test_reflected_items_get_the_same_fit(monkeypatch: pytest.MonkeyPatch):
     """The scale turns at the end, when the windows are of the old one."""
     counts, _ = drawn(400, 350, sign=-1.0)
     found = fit_marginal(counts, MmlOptions(prior="estimated"))
@@ -83,7 +83,7 @@ def test_windows_that_are_too_narrow_are_noticed(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("evalstats_plugin.irt.estimators.grid.SLACK", 0.0)
     found = fit_marginal(counts, MmlOptions(prior="estimated"))
 
-    assert found.found.converged
+    assert found.search.converged
     assert found.answers.windows is not None
     assert float(found.answers.windows.lost(found.weights)) <= FAINT
     torch.testing.assert_close(found.mean, expected.mean, atol=2e-5, rtol=0)
@@ -105,7 +105,7 @@ def test_in_windows_the_posterior_is_the_posterior():
     assert np.corrcoef(seen.mean, theta)[0, 1] > 0.95
 
 
-def test_windows_that_lose_something_say_how_much():
+def test_windows_report_the_weight_at_their_ends():
     """The control: shifted by one, they cut posteriors in two."""
     counts, _ = drawn(300, 500)
     items = from_totals(counts.right, counts.trials, common_slope=False).items
@@ -118,7 +118,7 @@ def test_windows_that_lose_something_say_how_much():
         assert (float(lost) > FAINT) == wrong
 
 
-def test_items_start_near_where_they_end():
+def test_start_values_are_near_the_estimates():
     counts, _ = drawn(400, 350)
     start = from_totals(counts.right, counts.trials, common_slope=False)
     found = fit_marginal(counts, MmlOptions(prior="estimated"))
@@ -132,7 +132,7 @@ def test_items_start_near_where_they_end():
 
 @pytest.mark.parametrize(("n", "m"), [(60, 700), (30, 1200)])
 @pytest.mark.parametrize("kind", ["rasch", "2pl", "2pl-signed"])
-def test_items_integrated_out_come_to_the_same_end(
+def test_two_stage_search_finds_the_same_maximum(
     n: int, m: int, kind: str, monkeypatch: pytest.MonkeyPatch
 ):
     """Estimates to a thousandth of their errors, and these within a thousandth."""

@@ -170,7 +170,7 @@ def test_the_same_data_give_the_same_numbers_to_the_bit():
     assert first.discrimination_std_error.tobytes() == second.discrimination_std_error.tobytes()
 
 
-def test_missing_cells_count_for_nothing():
+def test_missing_cells_are_ignored():
     """Models without an item have the likelihood of the items they took: patterns of it or not."""
     rng = np.random.default_rng(3)
     scores = simulated(80, 10, rng, missing=0)[0]
@@ -207,7 +207,7 @@ def test_an_item_with_its_key_turned_round_gets_a_negative_discrimination():
     assert any("1 items have negative discrimination" in note for note in found.notes)
 
 
-def test_stopping_early_is_said():
+def test_early_stop_is_noted():
     """The last estimate is there, and that it is not the best."""
     found = fit(lsat("LSAT7"), max_steps=2)
 

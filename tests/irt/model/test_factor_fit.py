@@ -126,12 +126,14 @@ def test_the_number_of_dimensions_is_chosen_by_answers_held_out():
 
 def test_a_saved_fit_comes_back(fit, tmp_path):
     """To the bit; and is not taken for a fit of one ability."""
-    path = fit.rotated("promax").save(tmp_path / "f.parquet")
+    # Once: rotating again may differ in the last bit, by where arrays lie in memory.
+    rotated = fit.rotated("promax")
+    path = rotated.save(tmp_path / "f.parquet")
     back = FactorFit.load(path)
 
-    assert back.to_dict() == fit.rotated("promax").to_dict()
+    assert back.to_dict() == rotated.to_dict()
     for name in ("ability_covariance", "item_covariance", "prior_precision", "correlation"):
-        np.testing.assert_array_equal(getattr(fit.rotated("promax"), name), getattr(back, name))
+        np.testing.assert_array_equal(getattr(rotated, name), getattr(back, name))
     with pytest.raises(LogError, match=r"holds a FactorFit, expected a IRTFit: read it with Fac"):
         IRTFit.load(path)
 

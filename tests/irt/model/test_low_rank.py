@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from evalstats_plugin.irt.model.data import ACCURACY, narrowed
+from evalstats_plugin.irt.model.data import ACCURACY, low_rank
 
 
 def curves(n_items: int, n_points: int) -> torch.Tensor:
@@ -18,7 +18,7 @@ def curves(n_items: int, n_points: int) -> torch.Tensor:
 
 def test_curves_need_half_of_the_columns_to_eleven_digits():
     whole = curves(3000, 97)
-    few, back = narrowed(whole)
+    few, back = low_rank(whole)
 
     assert back is not None
     assert few.shape[1] <= 48
@@ -38,14 +38,14 @@ def test_curves_need_half_of_the_columns_to_eleven_digits():
     ids=["of full rank", "few columns", "few items", "single precision"],
 )
 def test_where_nothing_is_saved_columns_stay(columns: torch.Tensor):
-    few, back = narrowed(columns)
+    few, back = low_rank(columns)
 
     assert back is None
     assert few is columns
 
 
 def test_columns_of_nothing_are_one():
-    few, back = narrowed(torch.zeros(400, 50, dtype=torch.float64))
+    few, back = low_rank(torch.zeros(400, 50, dtype=torch.float64))
 
     assert back is not None
     torch.testing.assert_close(few @ back, torch.zeros(400, 50, dtype=torch.float64))

@@ -7,12 +7,8 @@ import pytest
 from scipy import integrate
 
 from evalstats_plugin.irt.fitting import fit_irt
-from evalstats_plugin.irt.model.fit import (
-    item_information,
-    marginal_reliability,
-    reliability,
-    total_information,
-)
+from evalstats_plugin.irt.model import fit as fits
+from evalstats_plugin.irt.model.fit import item_information, marginal_reliability, reliability
 from evalstats_plugin.irt.model.simulate import simulate_responses
 
 pytestmark = pytest.mark.needs("torch")
@@ -35,7 +31,7 @@ def test_information_is_the_expected_curvature_of_the_log_likelihood(item_model)
     expected = -p(at) * curvature(lambda t: np.log(p(t)))
     expected -= (1 - p(at)) * curvature(lambda t: np.log1p(-p(t)))
     np.testing.assert_allclose(item_information(fit, at), expected, atol=1e-5)
-    np.testing.assert_allclose(total_information(fit, at), expected.sum(axis=1), atol=1e-5)
+    np.testing.assert_allclose(fits.test_information(fit, at), expected.sum(axis=1), atol=1e-5)
 
 
 def test_marginal_reliability_is_its_integral():
@@ -43,7 +39,7 @@ def test_marginal_reliability_is_its_integral():
     fit = fit_irt(matrix, "2pl", "mml", options={"prior": "weak", "std_errors": False})
 
     def part(t):
-        information = float(total_information(fit, [t])[0])
+        information = float(fits.test_information(fit, [t])[0])
         return information / (information + 1) * np.exp(-t * t / 2) / np.sqrt(2 * np.pi)
 
     expected = integrate.quad(part, -8, 8)[0]

@@ -17,7 +17,7 @@ from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.store import ROWS
 from evalstats_plugin.errors import DesignError, SelectionError
 from evalstats_plugin.irt.model import data
-from evalstats_plugin.irt.model.data import StoredCells, narrowed, stored_counts
+from evalstats_plugin.irt.model.data import StoredCells, low_rank, stored_counts
 from evalstats_plugin.irt.model.simulate import draw_responses, draw_truth
 
 
@@ -89,7 +89,7 @@ def test_products_of_curves_and_of_many_models_are_those_of_the_tensor(
     wrong = -torch.nn.functional.softplus(at + ease[:, None])
     rows = torch.rand(50, 16, dtype=torch.float64)
 
-    assert narrowed(wrong)[1] is not None
+    assert low_rank(wrong)[1] is not None
     torch.testing.assert_close(counts.trials @ wrong, there @ wrong, rtol=1e-12, atol=1e-9)
     torch.testing.assert_close(rows @ counts.trials, rows @ there)
 

@@ -28,7 +28,7 @@ def _drawn(players, size, outcomes, weights):
 @pytest.mark.parametrize("weights", [[1], [0.5, 1, 3]])
 @pytest.mark.parametrize("outcomes", [[0, 0.5, 1], [0.1, 0.9, 0.3], [1]])
 @pytest.mark.parametrize(("players", "size"), [(4, 200), (150, 300)])
-def test_rows_are_those_counted_one_by_one(players, size, outcomes, weights, ordered):
+def test_rows_agree_with_counting_one_by_one(players, size, outcomes, weights, ordered):
     """Few players are counted in a table, many are sorted."""
     made = _drawn(players, size, outcomes, weights)
 
@@ -53,7 +53,7 @@ def test_a_million_battles_are_rated_in_less_than_half_a_second(within):
     assert np.isfinite(fit.covariance).all()
 
 
-def test_more_kinds_of_contests_than_there_are_numbers_are_refused():
+def test_more_distinct_contests_than_integers_are_refused():
     """As a code that is too large would wrap round, and stand for another contest."""
     rng = np.random.default_rng(0)
     first, outcome, weight = np.zeros(100_000, dtype=int), rng.random(100_000), rng.random(100_000)

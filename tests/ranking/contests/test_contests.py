@@ -30,7 +30,7 @@ def test_groups_never_compared_are_found():
     assert len(set(made.strong_components().tolist())) == 5
 
 
-def test_some_of_them():
+def test_take_selects_contests():
     made = Contests.of([0, 1, 0], [1, 2, 2], [1, 0, 0.5])
 
     kept = made.take(made.tied)
@@ -49,7 +49,7 @@ def test_some_of_them():
         (([0], [-1], [1]), "a place outside the list"),
     ],
 )
-def test_what_is_no_contest_is_refused(made, message):
+def test_invalid_contests_are_refused(made, message):
     with pytest.raises(DesignError, match=message):
         Contests.of(*made)
 
@@ -64,7 +64,7 @@ def test_every_comparison_needs_both_players():
         Contests.of([0, 1], [2], [1, 1])
 
 
-def test_of_all_of_them_nothing_is_copied():
+def test_taking_all_contests_copies_nothing():
     made = Contests.of([0, 1, 0], [1, 2, 2], [1, 0, 0.5])
 
     assert made.take(np.ones(3, dtype=bool)) is made

@@ -15,10 +15,8 @@ from evalstats_plugin.ranking.contests.contests import Contests
 from evalstats_plugin.ranking.contests.files import (
     merge,
     read_contests,
-    read_fullrank,
     with_players,
     write_contests,
-    write_fullrank,
 )
 
 ARENA = """model_a,model_b,winner,judge,question_id,tstamp
@@ -74,7 +72,7 @@ def test_chatbot_arena():
     assert made.time.tolist() == ["1.5", "2.5", "3.5", ""]
 
 
-def test_every_form_of_one_table_reads_alike(tmp_path):
+def test_all_formats_of_one_table_read_alike(tmp_path):
     """CSV with other separators, JSON by rows and by columns, JSONL and Parquet."""
     frame = pd.read_csv(io.StringIO(ARENA))
     rows = json.loads(frame.to_json(orient="records"))
@@ -154,7 +152,7 @@ def test_columns_can_be_named():
     assert made.judges == ("j", "k")
 
 
-def test_a_position_turns_the_comparison_round_with_its_features():
+def test_a_position_swaps_the_comparison_and_its_features():
     text = "player_a,player_b,outcome,position,feature:len\na,b,1,2,3\na,b,.75,1,3\n"
     made = read(text)
 
@@ -162,7 +160,7 @@ def test_a_position_turns_the_comparison_round_with_its_features():
     np.testing.assert_array_equal(made.features, [[-3], [3]])
 
 
-def test_names_that_are_places_too_are_names_where_they_can_be():
+def test_ambiguous_answers_are_read_as_names():
     """Players called A and B, each once on either side: the winner is named, and this is said."""
     made = read("left,right,winner\nA,B,A\nB,A,A\n")
     placed = read("left,right,winner\n1,2,2\n1,3,2\n")
@@ -173,7 +171,7 @@ def test_names_that_are_places_too_are_names_where_they_can_be():
     assert placed.outcome.tolist() == [0.0, 0.0]
 
 
-def test_an_order_that_says_nothing_is_not_used():
+def test_an_incomplete_order_is_not_used():
     made = read("player_a,player_b,winner,order\nx,y,x,17\ny,x,x,18\n")
 
     assert not made.ordered
@@ -245,7 +243,7 @@ def test_contradictory_answers_are_kept_and_counted():
         ),
     ],
 )
-def test_what_cannot_be_read_is_refused_with_its_place(text, error, message):
+def test_unreadable_rows_are_refused_with_their_number(text, error, message):
     with pytest.raises(error, match=message):
         read(text)
 
@@ -288,13 +286,12 @@ def test_standard_input(monkeypatch):
     assert len(read_contests("-")) == 4
 
 
-def test_fullranks_file_comes_back_to_the_byte(tmp_path):
+def test_a_fullrank_file_is_written_back_to_the_byte(tmp_path):
     source, copy = tmp_path / "comparisons.json", tmp_path / "copy.json"
-    source.write_text(FULLRANK)
-    contests, prior = read_fullrank(source)
-    write_fullrank(contests, copy, prior)
+    source.write_text(FULLRANK.replace('"prior_var": 2.5', '"prior_var": 1.0'))
+    contests = read_contests(source)
+    write_contests(contests, copy)
 
-    assert prior == 2.5
     assert contests.players == ("Apple", "Banana", "Crème")
     assert shown(contests) == [
         ("Crème", "Apple", 1.0), ("Apple", "Banana", 1.0), ("Banana", "Crème", 1.0),
@@ -319,13 +316,14 @@ def everything(*, ordered, outcomes=(1.0, 0.0, 0.5, 0.25)):
     return replace(made, **more)
 
 
-def test_what_we_add_to_fullranks_file_comes_back(tmp_path):
+def test_our_additions_to_the_fullrank_file_are_read_back(tmp_path):
     made = everything(ordered=True)
     write_contests(made, tmp_path / "c.json")
-    again, prior = read_fullrank(tmp_path / "c.json")
-    rows = json.loads((tmp_path / "c.json").read_text())["comparisons"]
+    again = read_contests(tmp_path / "c.json")
+    written = json.loads((tmp_path / "c.json").read_text())
+    rows = written["comparisons"]
 
-    assert prior == 1.0
+    assert written["prior_var"] == 1.0
     for name in vars(made):
         np.testing.assert_array_equal(getattr(again, name), getattr(made, name), err_msg=name)
     # What Fullrank itself looks at.
@@ -334,7 +332,7 @@ def test_what_we_add_to_fullranks_file_comes_back(tmp_path):
     assert rows[3]["outcome"] == 0.75
 
 
-def test_without_an_order_the_winner_stands_first(tmp_path):
+def test_without_an_order_the_winner_is_first(tmp_path):
     """Then a loss of the first comes back as a win of the second: the same, the other way round."""
     made = everything(ordered=False)
     write_contests(made, tmp_path / "c.json")
@@ -366,14 +364,14 @@ def test_without_an_order_the_winner_stands_first(tmp_path):
         ),
     ],
 )
-def test_a_broken_file_of_fullranks_is_refused(change, error, message):
+def test_an_invalid_fullrank_file_is_refused(change, error, message):
     value = {"items": ["a", "b", "c"], "comparisons": [{"winner": 0, "loser": 1}]}
 
     with pytest.raises(error, match=message):
         read(json.dumps({**value, **change}))
 
 
-def test_an_order_known_of_some_is_said_and_not_used():
+def test_a_partly_known_order_is_noted_and_not_used():
     value = {
         "items": ["a", "b"],
         "comparisons": [{"winner": 0, "loser": 1, "first": 1}, {"winner": 0, "loser": 1}],
@@ -387,7 +385,7 @@ def test_an_order_known_of_some_is_said_and_not_used():
 
 @pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
 @pytest.mark.parametrize("ordered", [True, False])
-def test_what_is_written_reads_the_same(tmp_path, ending, ordered):
+def test_written_files_read_the_same(tmp_path, ending, ordered):
     """Numbers to the last digit."""
     made = everything(ordered=ordered, outcomes=(1, 0.1 + 0.2, 0.5, 1 / 3))
     features = np.array([[1 / 3, 2], [0.1, -1], [1e-17, 0], [4, 4]])
@@ -399,7 +397,7 @@ def test_what_is_written_reads_the_same(tmp_path, ending, ordered):
         np.testing.assert_array_equal(getattr(again, name), getattr(made, name), err_msg=name)
 
 
-def test_what_cannot_be_written_is_refused(tmp_path):
+def test_unsupported_contests_are_not_written(tmp_path):
     made = everything(ordered=True)
     with pytest.raises(WriteError, match=r"ends in \.xlsx, expected \.csv"):
         write_contests(made, tmp_path / "c.xlsx")
@@ -429,7 +427,7 @@ def test_two_judges_files_are_merged():
         merge(one, read("winner,loser,feature:len\na,b,1\n"))
 
 
-def test_merging_says_what_the_files_contradict_and_lose():
+def test_merging_notes_contradictions_and_lost_order():
     one = read("left,right,winner,item,worker\na,b,left,p,ann\n")
     two = read("winner,loser,item,worker\nb,a,p,ann\n")
     made = merge(one, two)

@@ -85,7 +85,7 @@ def responses(model, task, scores, **more):
     )
 
 
-def test_of_a_metric_that_should_be_low_the_lower_wins():
+def test_the_lower_score_wins_if_lower_is_better():
     """Each task its own way; a value that is no mean over items is left out, and this is said."""
     found = ResponseSet(
         (
@@ -142,7 +142,7 @@ def test_half_wins_on_complete_data_order_as_accuracy_does():
         assert not any(said in note for note in other.notes)
 
 
-def test_discordant_items_tell_the_abilities_of_a_rasch_model():
+def test_discordant_items_recover_rasch_abilities():
     """Without ties Bradley-Terry has their scale; with half wins it is shrunk: the control."""
     rng = np.random.default_rng(2)
     ability, scores = rasch(rng, 8, 4000)
@@ -159,7 +159,7 @@ def test_discordant_items_tell_the_abilities_of_a_rasch_model():
     assert any("of one item depend on each other" in note for note in dropped.notes)
 
 
-def test_what_would_not_fit_is_refused_before_it_is_made():
+def test_too_many_contests_are_refused_before_they_are_made():
     """49.5 million meetings at 40 bytes; only as many as there are count."""
     rng = np.random.default_rng(3)
     _, scores = rasch(rng, 30, 200)
@@ -182,14 +182,14 @@ def test_what_would_not_fit_is_refused_before_it_is_made():
         (np.empty((2, 0)), "no item that two models answered"),
     ],
 )
-def test_what_makes_no_contest_is_refused(scores, message):
+def test_scores_without_contests_are_refused(scores, message):
     with pytest.raises(DesignError, match=message):
         contests_from_scores(ResponseMatrix.from_array(scores))
     with pytest.raises(ValueError, match="expected 'drop' or 'half'"):
         contests_from_scores(ResponseMatrix.from_array(scores), ties="win")
 
 
-def test_the_notes_of_what_was_read_are_kept():
+def test_notes_of_the_scores_are_kept():
     matrix = replace(ResponseMatrix.from_array([[1], [0]]), notes=("3 items dropped",))
 
     assert contests_from_scores(matrix).notes[0] == "3 items dropped"

@@ -52,7 +52,7 @@ def test_the_table_holds_each_contest_once(size, block, monkeypatch):
         ("itself", 3, "1 comparisons of player_3 with itself found .the first is number 8"),
     ],
 )
-def test_one_that_is_no_contest_is_found_among_few_and_among_many(where, what, message, many):
+def test_an_invalid_contest_is_found_in_small_and_large_data(where, what, message, many):
     """With the same words; nothing else is said, such as by the processor of a cast."""
     arrays = dict(zip(("first", "second", "outcome"), _drawn(900 if many else 20), strict=True))
     arrays |= {key: values.copy() for key, values in arrays.items()}
@@ -65,15 +65,15 @@ def test_one_that_is_no_contest_is_found_among_few_and_among_many(where, what, m
         Contests.of(*arrays.values(), players=5)
 
 
-def test_shares_are_contests_that_the_table_does_not_hold():
+def test_shares_are_not_counted_in_the_table():
     """However little they differ from a tie."""
     first, second, outcome = _drawn(900)
     outcome[11] = np.nextafter(0.5, 1)
     made = Contests.of(first, second, outcome, players=5)
 
-    assert made.ends is None
-    assert not made.won_tied_or_lost
-    assert replace(made, outcome=outcome.round(3)).won_tied_or_lost
+    assert made.outcome_counts is None
+    assert not made.outcomes_are_whole
+    assert replace(made, outcome=outcome.round(3)).outcomes_are_whole
 
 
 def test_ratings_do_not_depend_on_the_table():
@@ -89,7 +89,7 @@ def test_ratings_do_not_depend_on_the_table():
     np.testing.assert_allclose(fits[0].covariance, fits[1].covariance, rtol=1e-10)
 
 
-def test_groups_that_beat_each_other_are_those_of_a_graph():
+def test_strong_components_agree_with_a_graph():
     """In many random sets of contests, of which some hang together by a thread."""
     rng = np.random.default_rng(2)
     one_group = 0

@@ -131,7 +131,7 @@ def test_undo_goes_to_zero_and_shows_each_pair_again(file: Path) -> None:
     assert "skipped" not in kept
 
 
-def test_it_goes_on_where_it_was_left(file: Path) -> None:
+def test_the_app_continues_where_it_stopped(file: Path) -> None:
     """Also from a file of Fullrank's, whose last answer can be undone by one without a name."""
     whole = {"items": list(NAMES), "prior_var": 1.0, "comparisons": [{"winner": 4, "loser": 0}]}
     file.write_text(json.dumps(whole, indent="\t"))
@@ -149,7 +149,7 @@ def test_it_goes_on_where_it_was_left(file: Path) -> None:
     assert [(4, 0, 1.0)] == [(a.first, a.second, a.outcome) for a in kept.given]
 
 
-def test_left_and_right_are_drawn_anew_each_time(tmp_path: Path) -> None:
+def test_left_and_right_are_random(tmp_path: Path) -> None:
     """Of two items, over four starts, each stands left sometimes, and that is kept."""
     two = Items(ITEMS.items[:2], "two")
     firsts: list[int] = []
@@ -263,7 +263,7 @@ def test_an_answer_that_cannot_be_saved_is_asked_again(
     _drive(_app(file), drive)
 
 
-def test_all_pairs_skipped_is_said(file: Path) -> None:
+def test_the_app_says_if_all_pairs_were_skipped(file: Path) -> None:
     """The last one stays, and undo works."""
 
     async def drive(app: JudgingApp, pilot: Pilot[None]) -> None:
@@ -275,7 +275,7 @@ def test_all_pairs_skipped_is_said(file: Path) -> None:
     _drive(_app(file, Items(ITEMS.items[:3], "three")), drive)
 
 
-def test_the_posterior_is_not_worked_out_on_the_thread_that_draws(
+def test_the_posterior_is_not_computed_on_the_ui_thread(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nor is a file written there."""
@@ -299,7 +299,7 @@ def test_the_posterior_is_not_worked_out_on_the_thread_that_draws(
     _drive(_app(file), drive)
 
 
-def test_a_goal_that_is_reached_is_told_once(file: Path) -> None:
+def test_reaching_the_goal_is_announced_once(file: Path) -> None:
     """And the questions go on."""
 
     async def drive(app: JudgingApp, pilot: Pilot[None]) -> None:
@@ -326,7 +326,7 @@ def test_the_ranking_can_be_hidden(file: Path) -> None:
 
 
 @pytest.mark.parametrize("width", [20, 34, 56, 76, 116])
-def test_the_ranking_keeps_to_its_width(width: int) -> None:
+def test_the_ranking_fits_its_width(width: int) -> None:
     """Names are cut, never the numbers; bars where there is room."""
     names = ["short", "a name that is longer than there is room for in most terminals", "日本語"]
     standing = Standing(3, 1.0, seed=1)
@@ -339,7 +339,7 @@ def test_the_ranking_keeps_to_its_width(width: int) -> None:
     assert ("●" in lines[1].text) is (width >= 34)
 
 
-def test_killed_it_loses_one_answer_at_most(file: Path) -> None:
+def test_a_killed_process_loses_at_most_one_answer(file: Path) -> None:
     """By kill -9 while it is being used: all answers that it had shown as saved are there."""
     code = textwrap.dedent("""
         import asyncio, sys

@@ -53,7 +53,7 @@ def test_rows_of_jsonl_have_text_name_and_prompt(tmp_path: Path) -> None:
     assert "Q" == items.prompt
 
 
-def test_prompts_that_differ_stand_above_their_own_item(tmp_path: Path) -> None:
+def test_different_prompts_are_shown_above_their_items(tmp_path: Path) -> None:
     """And none above both."""
     file = tmp_path / "items.jsonl"
     rows = [{"text": "a", "prompt": "P"}, {"text": "b", "prompt": "R"}]
@@ -100,7 +100,7 @@ def test_what_cannot_be_compared_is_refused(tmp_path: Path, content: bytes, mess
         ('{"text": "a"}\n3', "line 2: int found, expected text or an object"),
     ],
 )
-def test_a_row_that_is_no_item_is_refused(tmp_path: Path, text: str, message: str) -> None:
+def test_an_invalid_row_is_refused(tmp_path: Path, text: str, message: str) -> None:
     """By its number."""
     file = tmp_path / "items.jsonl"
     file.write_text(text)
@@ -109,7 +109,7 @@ def test_a_row_that_is_no_item_is_refused(tmp_path: Path, text: str, message: st
         read_items(file)
 
 
-def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     """One message."""
     with pytest.raises(LogError, match="cannot be read as items: No such file"):
         read_items(tmp_path / "none.txt")

@@ -13,7 +13,7 @@ import pytest
 from evalstats_plugin.errors import PluginError, SelectionError
 from evalstats_plugin.ranking.judging.automatic import (
     MOST_UNCLEAR,
-    Plan,
+    JudgingPlan,
     Question,
     UnclearReplyError,
     command_judge,
@@ -43,7 +43,7 @@ def test_a_verdict_is_read(reply: Any, expected: float | None) -> None:
 
 
 @pytest.mark.parametrize("reply", ["", "maybe", "A or B", '{"winner": 3}', "{", "[[D]]", 7])
-def test_what_is_no_verdict_is_told(reply: Any) -> None:
+def test_an_unclear_reply_is_an_error(reply: Any) -> None:
     """And not guessed."""
     with pytest.raises(UnclearReplyError, match="expected first, second, tie or skip"):
         verdict(reply)
@@ -60,7 +60,7 @@ def _session(tmp_path: Path) -> Session:
 def test_a_function_judges_until_the_goal(tmp_path: Path) -> None:
     """Six numbers are put in order, with both places used, before the budget is spent."""
     session = _session(tmp_path)
-    plan = Plan(goal=Goal("order", 0.95), budget=300)
+    plan = JudgingPlan(goal=Goal("order", 0.95), budget=300)
     judged = judge_items(session, ITEMS, _larger, plan, seed=1)
 
     assert judged.reached
@@ -74,7 +74,7 @@ def test_a_function_judges_until_the_goal(tmp_path: Path) -> None:
 
 def test_both_orders_are_asked_and_agreement_is_counted(tmp_path: Path) -> None:
     """A judge that always takes the first never agrees with itself; a good one always does."""
-    plan = Plan(goal=Goal("order", 0.999), budget=12, both_orders=True, at_once=2)
+    plan = JudgingPlan(goal=Goal("order", 0.999), budget=12, both_orders=True, at_once=2)
     biased = judge_items(_session(tmp_path), ITEMS, lambda _: "first", plan, seed=1)
     session = Session.open(tmp_path / "b.json", ITEMS.names)
     good = judge_items(session, ITEMS, _larger, plan, seed=1)
@@ -88,7 +88,7 @@ def test_both_orders_are_asked_and_agreement_is_counted(tmp_path: Path) -> None:
 
 def test_an_odd_budget_is_not_overspent(tmp_path: Path) -> None:
     """Five questions are two pairs in both orders."""
-    plan = Plan(goal=Goal(), budget=5, both_orders=True, at_once=4)
+    plan = JudgingPlan(goal=Goal(), budget=5, both_orders=True, at_once=4)
 
     assert 4 == judge_items(_session(tmp_path), ITEMS, _larger, plan, seed=1).n_answers
 
@@ -97,7 +97,7 @@ def test_an_unclear_reply_is_a_skip_and_many_in_a_row_end_it(tmp_path: Path) -> 
     """Counted; what was answered before is kept."""
     replies = iter(["first", "hm", "second", *["hm"] * MOST_UNCLEAR])
     session = _session(tmp_path)
-    plan = Plan(goal=Goal(), budget=50)
+    plan = JudgingPlan(goal=Goal(), budget=50)
 
     with pytest.raises(PluginError, match="no verdict 5 times in a row; last: reply 'hm'"):
         judge_items(session, ITEMS, lambda _: next(replies), plan, seed=1)
@@ -105,10 +105,12 @@ def test_an_unclear_reply_is_a_skip_and_many_in_a_row_end_it(tmp_path: Path) -> 
     assert MOST_UNCLEAR == len(Session.open(session.path).skipped)
 
 
-def test_one_who_decides_nothing_ends_when_all_pairs_are_skipped(tmp_path: Path) -> None:
+def test_a_judge_who_decides_nothing_ends_when_all_pairs_are_skipped(tmp_path: Path) -> None:
     """15 pairs of 6 items."""
     session = _session(tmp_path)
-    judged = judge_items(session, ITEMS, lambda _: None, Plan(goal=Goal(), budget=99), seed=1)
+    judged = judge_items(
+        session, ITEMS, lambda _: None, JudgingPlan(goal=Goal(), budget=99), seed=1
+    )
 
     assert (0, 0, 15) == (judged.n_answers, judged.n_unclear, len(session.skipped))
 
@@ -131,7 +133,7 @@ def test_a_program_gets_the_question_and_no_names() -> None:
         ([sys.executable, "-c", "import time; time.sleep(99)"], 0.5, "timed out after"),
     ],
 )
-def test_a_program_that_fails_is_told(command: list[str], timeout: float, message: str) -> None:
+def test_a_failing_program_is_an_error(command: list[str], timeout: float, message: str) -> None:
     """One error, with its last words."""
     with pytest.raises(PluginError, match=message):
         command_judge(shlex.join(command), timeout=timeout)(Question("a", "b"))

@@ -49,7 +49,7 @@ def test_every_answer_is_in_the_file_at_once(file: Path) -> None:
     assert "undone" not in kept
 
 
-def test_a_session_is_taken_up_where_it_was_left(file: Path) -> None:
+def test_a_session_continues_where_it_stopped(file: Path) -> None:
     """Whatever the order the items come in, and with items added."""
     one = Session.open(file, NAMES, judge="ann", prior_variance=4.0)
     one.answer(0, 1, 1.0)
@@ -78,7 +78,7 @@ def test_undo_goes_back_to_zero_and_keeps_what_was_undone(file: Path) -> None:
     assert 1 == len(Session.open(file).given)
 
 
-def test_a_judge_undoes_only_what_they_said(file: Path) -> None:
+def test_a_judge_undoes_only_their_own_answers(file: Path) -> None:
     """The other's answer, which is later, stays."""
     ann, bob = (Session.open(file, NAMES, judge=name) for name in ("ann", "bob"))
     ann.answer(0, 1, 1.0)
@@ -117,7 +117,7 @@ def test_programs_that_add_at_the_same_time_lose_nothing(file: Path) -> None:
     assert {"a": 30, "b": 30} == {name: judges.count(name) for name in "ab"}
 
 
-def test_killed_it_loses_one_answer_at_most(file: Path) -> None:
+def test_a_killed_process_loses_at_most_one_answer(file: Path) -> None:
     """By kill -9, at any moment: the file is whole and holds all answers told as saved."""
     code = textwrap.dedent("""
         import sys
@@ -140,7 +140,7 @@ def test_killed_it_loses_one_answer_at_most(file: Path) -> None:
     assert 41 <= told <= kept <= told + 1
 
 
-def test_fullrank_s_file_is_taken_up(file: Path) -> None:
+def test_a_fullrank_file_can_be_continued(file: Path) -> None:
     """As it writes it: tab-indented, no more than winner and loser."""
     whole = {
         "items": list(NAMES),
@@ -158,7 +158,7 @@ def test_fullrank_s_file_is_taken_up(file: Path) -> None:
     assert whole["comparisons"] == _kept(file)["comparisons"][:2]
 
 
-def test_what_the_file_tells_besides_is_kept(file: Path) -> None:
+def test_unknown_fields_of_the_file_are_kept(file: Path) -> None:
     """A weight, the item asked about, a share of the win."""
     comparison = {"winner": 0, "loser": 1, "outcome": 0.7, "first": 1, "weight": 2, "item": "q1"}
     file.write_text(json.dumps({"items": list(NAMES), "comparisons": [comparison]}))
@@ -171,7 +171,7 @@ def test_what_the_file_tells_besides_is_kept(file: Path) -> None:
 
 
 @pytest.mark.parametrize("cut", [0.35, 0.6, 0.97])
-def test_of_a_file_that_breaks_off_the_whole_answers_are_kept(file: Path, cut: float) -> None:
+def test_complete_answers_of_a_truncated_file_are_kept(file: Path, cut: float) -> None:
     """Said, and the broken one is put aside before anything is written."""
     session = Session.open(file, NAMES)
     for k in range(9):
@@ -210,7 +210,7 @@ def test_of_a_file_that_breaks_off_the_whole_answers_are_kept(file: Path, cut: f
         ),
     ],
 )
-def test_a_file_of_something_else_is_refused(file: Path, text: str, message: str) -> None:
+def test_a_file_in_another_format_is_refused(file: Path, text: str, message: str) -> None:
     """Saying what was found; nothing is written over it."""
     file.write_text(text)
 
@@ -240,7 +240,9 @@ def test_a_file_that_was_replaced_by_one_on_other_items_is_not_overwritten(file:
     assert theirs == file.read_bytes()
 
 
-def test_what_cannot_be_written_does_not_count(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_that_cannot_be_written_does_not_count(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The answer is not in force, and can be given again."""
     session = Session.open(file, NAMES)
     session.answer(0, 1, 1.0)
@@ -257,7 +259,7 @@ def test_what_cannot_be_written_does_not_count(file: Path, monkeypatch: pytest.M
     assert [1.0, 0.0] == [a.outcome for a in Session.open(file).given]
 
 
-def test_unknown_names_get_the_closest_and_one_item_is_no_pair(file: Path) -> None:
+def test_unknown_names_get_the_closest_and_one_item_is_not_a_pair(file: Path) -> None:
     """Bad input is refused before anything is written."""
     session = Session.open(file, NAMES)
 
@@ -270,7 +272,7 @@ def test_unknown_names_get_the_closest_and_one_item_is_no_pair(file: Path) -> No
         Session.open(file)
 
 
-def test_the_contests_have_places_and_judges(file: Path) -> None:
+def test_contests_have_the_order_and_the_judges(file: Path) -> None:
     """As rankings read them."""
     ann, bob = (Session.open(file, NAMES, judge=name) for name in ("ann", "bob"))
     ann.answer(2, 0, 0.0)
@@ -285,7 +287,7 @@ def test_the_contests_have_places_and_judges(file: Path) -> None:
     assert ["ann", "bob"] == [contests.judges[k] for k in contests.judge]
 
 
-def test_what_is_written_reads_the_same(file: Path) -> None:
+def test_written_files_read_the_same(file: Path) -> None:
     """Names with quotes, tabs and other scripts."""
     session = Session.open(file, ('say "a"', "tab\tb", "日本"))
     session.answer(0, 2, 0.5)

@@ -25,7 +25,7 @@ def _answers(n: int, m: int, seed: int = 0) -> list[Answer]:
     ]
 
 
-def test_one_answer_leaves_what_the_exact_posterior_says() -> None:
+def test_one_answer_gives_the_exact_posterior() -> None:
     """Three items, the first beat the second: means, variances and P(best) by quadrature."""
     # 80³ Gauss–Hermite points for the moments, a 241³ grid for P(best).
     standing = Standing(3, 1.0, seed=1)
@@ -41,7 +41,7 @@ def test_one_answer_leaves_what_the_exact_posterior_says() -> None:
     assert 1.0 == pytest.approx(ranking.prob_best.sum())
 
 
-def test_ranks_are_told_the_right_way_round() -> None:
+def test_the_best_item_has_rank_1() -> None:
     """The best item has rank 1; ranks add up to those of n items."""
     standing = Standing(6, 4.0, seed=1)
     standing.update(_answers(6, 300))
@@ -68,7 +68,7 @@ def test_certainty_grows_from_a_half() -> None:
     assert much.certainty("best") > 0.9
 
 
-def test_answers_come_and_go_one_by_one_or_all_at_once() -> None:
+def test_updates_one_by_one_agree_with_a_full_fit() -> None:
     """Whatever the way, the posterior is that of the answers in force."""
     answers = _answers(8, 40)
     one_by_one, at_once, there_and_back = (Standing(8, 1.0, seed=1) for _ in range(3))
@@ -88,7 +88,7 @@ def test_answers_come_and_go_one_by_one_or_all_at_once() -> None:
     assert np.abs(fewer.ranking().rating - at_once.ranking().rating).max() > 1e-2
 
 
-def test_undone_to_zero_it_is_the_prior_again() -> None:
+def test_undoing_all_answers_gives_the_prior() -> None:
     """Also with ties and answers that count twice."""
     answers = [
         Answer(first=0, second=1, outcome=0.5),
@@ -106,7 +106,7 @@ def test_undone_to_zero_it_is_the_prior_again() -> None:
     assert twice.rating[2] > 0.5 > twice.rating[0]
 
 
-def test_places_are_drawn_at_random() -> None:
+def test_the_order_of_a_pair_is_random() -> None:
     """Each of a pair stands first about half the time: 200 draws, within 5 sd."""
     standing = Standing(2, 1.0, seed=1)
     first = [standing.choose("order")[0].first for _ in range(200)]

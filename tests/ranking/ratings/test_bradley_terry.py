@@ -10,7 +10,11 @@ from scipy import optimize
 
 from evalstats_plugin.errors import DesignError, SelectionError
 from evalstats_plugin.ranking.contests.contests import Contests
-from evalstats_plugin.ranking.ratings.bradley_terry import chances, fit_bradley_terry, log_loss
+from evalstats_plugin.ranking.goodness import predictive_fit
+from evalstats_plugin.ranking.ratings.bradley_terry import (
+    fit_bradley_terry,
+    predict_outcomes,
+)
 
 
 def table(rows, players):
@@ -136,7 +140,7 @@ def test_llmfao_standard_errors_clustered_by_prompt_are_one_and_a_half_times_as_
 
 
 @pytest.mark.parametrize("ties", ["half", "davidson", "rao-kupper"])
-def test_estimates_with_place_and_features_are_those_of_a_plain_optimiser(simulated, ties):
+def test_estimates_with_position_and_features_agree_with_a_plain_optimiser(simulated, ties):
     _, made = simulated(4, 300, 3, ties=0.2)
     rng = np.random.default_rng(1)
     features = rng.normal(size=(300, 2)) * [1, 50]
@@ -167,7 +171,7 @@ def test_estimates_with_place_and_features_are_those_of_a_plain_optimiser(simula
     if ties != "half":
         tie = best.x[6] if ties == "davidson" else np.exp(best.x[6])
         assert fit.parameters["tie"] == pytest.approx(tie, abs=1e-5)
-    assert log_loss(fit, made) == pytest.approx(-fit.log_likelihood / 300, abs=1e-12)
+    assert predictive_fit(fit, made).log_loss == pytest.approx(-fit.log_likelihood / 300, abs=1e-12)
 
 
 def test_style_control_finds_the_coefficient_and_unbiases_ratings():
@@ -219,7 +223,7 @@ def test_order_of_contests_players_and_sides_does_not_matter(simulated):
         np.testing.assert_allclose(other.std_error[names], fit.std_error, atol=1e-10)
 
 
-def test_a_weight_is_worth_as_many_contests_to_the_estimate(simulated):
+def test_weights_count_like_repeated_contests(simulated):
     _, made = simulated(5, 300, 4, ties=0.1)
     weight = np.random.default_rng(2).integers(0, 4, size=300)
     heavy = replace(made, weight=weight.astype(float))
@@ -258,21 +262,21 @@ def test_an_undefeated_player_gets_a_finite_rating_and_a_note():
 
 
 @pytest.mark.parametrize("ties", ["davidson", "rao-kupper"])
-def test_without_ties_or_with_nothing_else_a_model_of_ties_stays_finite(simulated, ties):
+def test_tie_models_stay_finite_with_no_ties_or_only_ties(simulated, ties):
     _, made = simulated(4, 200, 1)
     fit = fit_bradley_terry(made, ties=ties, covariance="model")
     assert "no ties found" in fit.notes[0]
-    assert chances(fit, made)[:, 1].max() < 0.02
+    assert predict_outcomes(fit, made)[:, 1].max() < 0.02
     np.testing.assert_allclose(fit.rating, fit_bradley_terry(made).rating, atol=0.05)
 
     tied = Contests.of(made.first, made.second, 0.5)
     fit = fit_bradley_terry(tied, ties=ties, covariance="model")
     assert any("only ties found" in note for note in fit.notes)
     np.testing.assert_allclose(fit.rating, 0, atol=1e-6)
-    assert chances(fit, tied)[:, 1].min() > 0.9
+    assert predict_outcomes(fit, tied)[:, 1].min() > 0.9
 
 
-def test_players_that_nothing_connects_are_named():
+def test_disconnected_players_are_named():
     made = Contests.of([0, 1, 2, 3], [1, 0, 3, 2], [1] * 4, players=["a", "b", "c", "d", "e"])
     with pytest.raises(DesignError, match=r"another: e; no comparison connects \(a, b\), \(c, d\)"):
         fit_bradley_terry(made)
@@ -282,7 +286,7 @@ def test_players_that_nothing_connects_are_named():
     assert with_prior.std_error[4] > with_prior.std_error[0]
 
 
-def test_what_the_contests_cannot_tell_is_refused(simulated):
+def test_unidentified_coefficients_are_refused(simulated):
     _, made = simulated(4, 100, 0)
     # Always the earlier one first, and 0 only against 3: the same as a rating.
     one_way = Contests.of([0, 0, 0, 0], [1, 1, 1, 1], [1, 0, 1, 1], ordered=True)
@@ -322,11 +326,11 @@ def test_only_ties_leave_nothing_when_dropped():
         fit_bradley_terry(Contests.of([0], [1], [0.5]), ties="drop")
 
 
-def test_a_player_that_was_not_fitted_has_no_chances(simulated):
+def test_predictions_need_fitted_players(simulated):
     _, made = simulated(3, 50, 0)
     other = replace(made, players=("player_0", "stranger", "player_2"))
     with pytest.raises(DesignError, match="were not fitted: stranger"):
-        chances(fit_bradley_terry(made), other)
+        predict_outcomes(fit_bradley_terry(made), other)
 
 
 def test_players_a_long_way_apart_are_found():
@@ -363,7 +367,7 @@ def test_intervals_from_right_and_wrong_answers_hold_when_clustered_by_item():
         assert rows[items, "half", "cluster"]["slope"] == pytest.approx(0.38, abs=0.02)
 
 
-def test_the_benchmark_holds_what_was_promised():
+def test_the_stored_benchmark_supports_the_documentation():
     """Of the last `python -m benchmarks.ranking`: a million contests of 100 players."""
     file = Path(__file__).parents[3] / "benchmarks" / "results" / "ranking.json"
     runs = json.loads(file.read_text(encoding="utf-8"))["runs"]

@@ -8,11 +8,11 @@ import pytest
 from evalstats_plugin.errors import DesignError
 from evalstats_plugin.ranking.contests.contests import Contests
 from evalstats_plugin.ranking.ratings.bradley_terry import fit_bradley_terry
-from evalstats_plugin.ranking.ratings.uncertainty import bootstrap_bradley_terry, drawn_anew
+from evalstats_plugin.ranking.ratings.uncertainty import bootstrap_bradley_terry, resample_counts
 
 
 @pytest.mark.parametrize("ties", ["half", "davidson", "rao-kupper"])
-def test_draws_spread_as_the_sandwich_says(simulated, ties):
+def test_bootstrap_covariance_agrees_with_the_sandwich(simulated, ties):
     _, made = simulated(6, 1500, 5, ties=0.2)
     drawn = bootstrap_bradley_terry(made, ties=ties, position=True, rng=0)
     fit = fit_bradley_terry(made, ties=ties, position=True, covariance="sandwich")
@@ -32,7 +32,7 @@ def test_clusters_are_drawn_whole(llmfao, unit):
     assert np.median(drawn.std_error / fit.std_error) == pytest.approx(1, abs=0.07)
 
 
-def test_clusters_are_drawn_unless_contests_are_asked_for(llmfao):
+def test_clusters_are_resampled_by_default(llmfao):
     units = {
         unit: bootstrap_bradley_terry(llmfao, rng=1, n_resamples=20, **more).diagnostics["unit"]
         for unit, more in (("cluster", {}), ("contest", {"unit": "contest"}))
@@ -53,10 +53,10 @@ def test_a_sample_is_the_refit_of_what_was_drawn(simulated):
 
 
 @pytest.mark.parametrize("count", [[200, 60, 5, 1], [1, 2, 1]])
-def test_contests_are_drawn_as_from_a_multinomial_distribution(count):
+def test_resample_counts_are_multinomial(count):
     """Of n Bernoulli draws: covariance n (diag(p) - p p'); of 3 contests all are drawn singly."""
     count, samples = np.array(count), 20_000
-    drawn = drawn_anew(count, samples, np.random.default_rng(3))
+    drawn = resample_counts(count, samples, np.random.default_rng(3))
 
     total, p = count.sum(), count / count.sum()
     assert (drawn.sum(axis=0) == total).all()
@@ -67,7 +67,7 @@ def test_contests_are_drawn_as_from_a_multinomial_distribution(count):
     assert (np.abs(np.cov(drawn) - covariance) < 5 * spread / np.sqrt(samples)).all()
 
 
-def test_samples_are_the_same_bits_whatever_is_drawn_after_them(simulated):
+def test_samples_are_bitwise_the_same_for_any_number_of_samples(simulated):
     _, made = simulated(20, 2000, 3, ties=0.1)
     few, many = (bootstrap_bradley_terry(made, n_resamples=n, rng=4).draws for n in (50, 130))
 
@@ -89,7 +89,7 @@ def test_samples_with_an_undefeated_player_are_finite_and_counted():
     assert np.abs(drawn.draws).max() < 20
 
 
-def test_there_must_be_something_to_draw(simulated):
+def test_resampling_needs_clusters_or_judges(simulated):
     with pytest.raises(DesignError, match="have no cluster"):
         bootstrap_bradley_terry(simulated(3, 50, 0)[1], unit="cluster")
 

@@ -67,7 +67,7 @@ def test_laplace_is_close_with_few_contests_and_closer_with_many():
     assert many[0] < few[0]
 
 
-def test_the_study_of_calibration_holds():
+def test_the_stored_calibration_study_holds():
     """Of tests/validation/test_ranking_bradley_terry.py: even ranks, and a control that fails."""
     rows = {row["sampler"]: row for row in STUDY["calibration"]}
 
@@ -76,7 +76,7 @@ def test_the_study_of_calibration_holds():
     assert rows["broken"]["p_value"] < 1e-6
 
 
-def test_a_scale_of_ratings_is_estimated():
+def test_the_prior_scale_is_estimated():
     """Both ways, of ratings with standard deviation 1 and of ones 2.5 times as large."""
     for factor in (1.0, 2.5):
         rating = factor * np.random.default_rng(2).normal(size=20)
@@ -113,7 +113,7 @@ def test_position_and_davidson_ties_are_close_to_maximum_likelihood_with_much_da
     assert half.parameter_std_errors["position"] == pytest.approx(error, rel=0.15)
 
 
-def test_groups_that_never_met_have_the_prior_between_them():
+def test_disconnected_groups_have_the_prior_of_their_difference():
     made = Contests.of([0, 2], [1, 3], [1, 1])
     fit = bradley_terry_posterior(made, estimator="laplace", prior_covariance=2.0)
 
@@ -153,7 +153,7 @@ def test_wrong_settings_are_refused(keywords, error, message):
         bradley_terry_posterior(SMALL, **keywords)
 
 
-def test_weights_that_are_no_counts_are_for_laplace():
+def test_gibbs_refuses_weights_that_are_not_counts():
     made = Contests.of([0, 1], [1, 0], [1, 1], weight=[0.5, 1.2])
     with pytest.raises(DesignError, match="take estimator='laplace'"):
         bradley_terry_posterior(made, estimator="gibbs")

@@ -31,7 +31,7 @@ def test_two_players_have_the_likelihood_ratio_interval_of_a_proportion():
 
 
 @pytest.mark.parametrize("ties", ["half", "davidson", "rao-kupper"])
-def test_limits_lie_where_the_likelihood_has_dropped(simulated, ties):
+def test_the_profile_likelihood_drops_by_the_quantile_at_the_limits(simulated, ties):
     """Checked by a plain optimiser with the difference held."""
     _, made = simulated(3, 120, 6, ties=0.2)
     found = profile_interval(made, "player_2", "player_0", ties=ties, position=True)

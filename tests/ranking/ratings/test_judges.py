@@ -9,7 +9,8 @@ import pytest
 
 from evalstats_plugin.errors import DesignError
 from evalstats_plugin.ranking.contests.contests import Contests
-from evalstats_plugin.ranking.ratings.bradley_terry import fit_bradley_terry, log_loss
+from evalstats_plugin.ranking.goodness import predictive_fit
+from evalstats_plugin.ranking.ratings.bradley_terry import fit_bradley_terry
 
 
 def votes(judges, each, seed, *, sds=(0.7, 0.5, 0.8), players=8):
@@ -30,7 +31,7 @@ def votes(judges, each, seed, *, sds=(0.7, 0.5, 0.8), players=8):
     return replace(made, judge=judge, judges=names), rating, (a, p, t)
 
 
-def test_effects_and_ratings_are_found_again():
+def test_effects_and_ratings_are_recovered():
     made, rating, truth = votes(40, 200, 1)
     fit = fit_bradley_terry(made, ties="davidson", position=True, judges=True, covariance="model")
 
@@ -45,7 +46,7 @@ def test_effects_and_ratings_are_found_again():
     assert (np.abs(fit.rating - expected) < 4 * fit.std_error).all()
 
 
-def test_votes_are_better_foretold_than_without():
+def test_judge_effects_improve_held_out_log_loss():
     made, _, _ = votes(40, 60, 2)
     held_out = np.arange(len(made)) % 5 == 0
     train, test = made.take(~held_out), made.take(held_out)
@@ -53,10 +54,10 @@ def test_votes_are_better_foretold_than_without():
     without = fit_bradley_terry(train, **settings)
     fit = fit_bradley_terry(train, judges=True, **settings)
 
-    assert log_loss(fit, test) < log_loss(without, test) - 0.03
+    assert predictive_fit(fit, test).log_loss < predictive_fit(without, test).log_loss - 0.03
 
 
-def test_judges_who_are_alike_have_no_effects():
+def test_equal_judges_have_no_effects():
     made, _, _ = votes(20, 60, 3, sds=(0, 0, 0))
     settings = {"ties": "davidson", "position": True, "covariance": "model"}
     fit = fit_bradley_terry(made, judges=True, **settings)
@@ -66,7 +67,7 @@ def test_judges_who_are_alike_have_no_effects():
 
 
 @pytest.mark.parametrize("ties", ["davidson", "rao-kupper"])
-def test_real_raters_differ_and_knowing_it_foretells_votes(llmfao, ties):
+def test_effects_of_real_raters_improve_predictions(llmfao, ties):
     """The first of five folds; all five are in fixtures/validation/ranking_bradley_terry.json."""
     fold = np.random.default_rng(0).integers(0, 5, len(llmfao))
     train, test = llmfao.take(fold != 0), llmfao.take(fold == 0)
@@ -74,12 +75,12 @@ def test_real_raters_differ_and_knowing_it_foretells_votes(llmfao, ties):
     without = fit_bradley_terry(train, **settings)
     fit = fit_bradley_terry(train, judges=True, **settings)
 
-    assert 1.0 < log_loss(without, test) < 1.03
-    assert log_loss(fit, test) < 0.93
+    assert 1.0 < predictive_fit(without, test).log_loss < 1.03
+    assert predictive_fit(fit, test).log_loss < 0.93
     assert fit.diagnostics["judge_sds"]["discrimination"] > 0.4
 
 
-def test_the_study_of_five_folds_holds_what_was_promised():
+def test_the_stored_cross_validation_supports_the_documentation():
     """Of tests/validation/test_ranking_bradley_terry.py."""
     file = Path(__file__).parents[3] / "fixtures" / "validation" / "ranking_bradley_terry.json"
     found = json.loads(file.read_text(encoding="utf-8"))["llmfao"]
@@ -91,7 +92,7 @@ def test_the_study_of_five_folds_holds_what_was_promised():
 
 
 @pytest.mark.parametrize("kind", ["sandwich", "cluster", "judge"])
-def test_other_covariances_are_like_the_models_own_where_the_model_is_right(kind):
+def test_covariances_agree_if_the_model_is_correct(kind):
     made, _, _ = votes(30, 60, 5)
     made = replace(made, cluster=np.random.default_rng(0).integers(200, size=len(made)))
     settings = {"ties": "davidson", "position": True, "judges": True}
@@ -106,10 +107,14 @@ def test_an_unknown_judge_is_an_average_one():
     stranger = replace(made, judges=tuple(f"other {k}" for k in range(10)))
     nobody = replace(made, judge=None, judges=())
 
-    assert log_loss(fit, stranger) == log_loss(fit, nobody) > log_loss(fit, made)
+    assert (
+        predictive_fit(fit, stranger).log_loss
+        == predictive_fit(fit, nobody).log_loss
+        > predictive_fit(fit, made).log_loss
+    )
 
 
-def test_one_judge_cannot_differ():
+def test_one_judge_is_refused():
     made, _, _ = votes(1, 100, 0)
     with pytest.raises(DesignError, match="have one judge"):
         fit_bradley_terry(made, judges=True)

@@ -12,7 +12,7 @@ from evalstats_plugin.ranking.ratings.fit import (
     entropy_bounds,
     log_prob_order,
     order_entropy,
-    told_apart,
+    significantly_better,
 )
 from evalstats_plugin.stats.many import rank_limits
 
@@ -29,7 +29,7 @@ def drawn(rating, covariance, size, seed=1):
     return rng.multivariate_normal(rating, covariance, size)
 
 
-def test_ranks_are_the_right_way_round():
+def test_the_highest_rating_has_rank_1():
     """Rows are players, columns ranks, the first the best: the highest rating has rank 1."""
     draws = np.array([[3.0, 1.0, 2.0], [3.0, 2.0, 1.0], [9.0, 5.0, 4.0], [1.0, 3.0, 2.0]])
     ranks = fit.ranks_of(draws)
@@ -60,14 +60,15 @@ def test_expected_rank_is_one_more_than_the_probabilities_of_the_others():
 
 def test_pairs_of_normal_ratings_agree_with_their_draws():
     rating, covariance = belief(5)
-    exact = fit.prob_better_if_normal(rating, covariance)
+    mean, variance = fit.pairwise_differences(rating, covariance)
+    exact = special.ndtr(mean / np.sqrt(variance))
     by_draws = fit.prob_better(drawn(rating, covariance, 40_000))
 
     np.testing.assert_allclose(exact + exact.T, 1)
     np.testing.assert_allclose(exact, by_draws, atol=4 * 0.5 / 200)
 
 
-def test_the_top_set_is_the_one_most_often_there():
+def test_the_top_set_is_the_most_frequent_one():
     draws = np.array([[3.0, 2, 1, 0], [2, 3, 1, 0], [3, 1, 2, 0], [0, 1, 3, 2]])
     found = fit.top_k(fit.ranks_of(draws), 2)
 
@@ -77,7 +78,7 @@ def test_the_top_set_is_the_one_most_often_there():
         fit.top_k(fit.ranks_of(draws), 5)
 
 
-def test_joint_ranges_hold_all_players_in_their_share_of_draws_and_single_ones_do_not():
+def test_joint_rank_intervals_cover_simultaneously_and_single_ones_do_not():
     rating, covariance = belief(12, spread=0.7)
     ranks = fit.ranks_of(drawn(rating, covariance, 4000))
     joint, single = (f(ranks, 0.9) for f in (fit.joint_rank_intervals, fit.rank_intervals))
@@ -97,16 +98,16 @@ def test_a_known_order_has_one_rank_each():
         np.testing.assert_array_equal(limits.worst, [1, 3, 2])
 
 
-def test_two_players_are_told_apart_at_the_quantile_of_a_normal():
+def test_two_players_differ_at_the_quantile_of_a_normal():
     """With one pair the largest of all differences, of either sign, is |Z|."""
     deviations = np.random.default_rng(0).normal(size=(40_000, 2))
     for gap, apart in ((1.92, False), (2.00, True)):
         rating = np.array([gap * np.sqrt(2), 0.0])
-        found = told_apart(rating, np.eye(2), deviations, confidence_level=0.95)
+        found = significantly_better(rating, np.eye(2), deviations, confidence_level=0.95)
         np.testing.assert_array_equal(found, [[False, apart], [False, False]])
 
 
-def test_equal_players_are_told_apart_in_one_of_twenty_estimates():
+def test_equal_players_differ_in_one_of_twenty_estimates():
     """Tukey's studentised range for 10 known variances: 4.474 = √2 · 3.164 (tables, ν = ∞)."""
     rng = np.random.default_rng(1)
     deviations = rng.normal(size=(8000, 10))
@@ -114,16 +115,16 @@ def test_equal_players_are_told_apart_in_one_of_twenty_estimates():
     for factor, apart in ((0.98, False), (1.02, True)):
         rating = np.zeros(10)
         rating[0] = gap * factor
-        found = told_apart(rating, np.eye(10), deviations, confidence_level=0.95)
+        found = significantly_better(rating, np.eye(10), deviations, confidence_level=0.95)
         assert bool(found[0].any()) is apart
     held = [
-        not told_apart(z, np.eye(10), deviations[:2000], confidence_level=0.95).any()
+        not significantly_better(z, np.eye(10), deviations[:2000], confidence_level=0.95).any()
         for z in rng.normal(size=(300, 10))
     ]
     assert abs(np.mean(held) - 0.95) <= 3 * np.sqrt(0.05 * 0.95 / 300)
 
 
-def test_finds_are_left_aside_and_the_others_tried_again():
+def test_the_step_down_sets_found_pairs_aside():
     """Two far groups of two: 8 of 12 directed pairs are left, which need a smaller gap."""
     deviations = np.random.default_rng(2).normal(size=(20_000, 4))
     every = (deviations[:, :, None] - deviations[:, None]) / np.sqrt(2)
@@ -131,13 +132,13 @@ def test_finds_are_left_aside_and_the_others_tried_again():
     first, second = (np.quantile(every[:, part].max(axis=1), 0.95) for part in (left | True, left))
     gap = np.sqrt(2) * (first + second) / 2
     rating = np.array([20.0, 20 - gap, 0.0, -0.1])
-    limits = rank_limits(told_apart(rating, np.eye(4), deviations, confidence_level=0.95))
+    limits = rank_limits(significantly_better(rating, np.eye(4), deviations, confidence_level=0.95))
 
     assert second < first - 0.05
     np.testing.assert_array_equal(limits.best, [1, 2, 3, 3])
     np.testing.assert_array_equal(limits.worst, [1, 2, 4, 4])
     nearer = rating - np.array([gap * 0.1, 0, 0, 0])
-    assert not told_apart(nearer, np.eye(4), deviations, confidence_level=0.95)[0, 1]
+    assert not significantly_better(nearer, np.eye(4), deviations, confidence_level=0.95)[0, 1]
 
 
 def test_probabilities_of_all_orders_add_up_and_agree_with_draws():
@@ -164,7 +165,7 @@ def test_any_order_of_equal_players_is_one_of_all(n):
         assert ratio.std() < 5
 
 
-def test_hopeless_orders_have_finite_logarithms():
+def test_improbable_orders_have_finite_logarithms():
     rating, covariance = np.array([9.0, 0, -9]), np.eye(3) / 100
     found = log_prob_order(rating, covariance, [2, 1, 0], rng=np.random.default_rng(0))
 
@@ -172,7 +173,7 @@ def test_hopeless_orders_have_finite_logarithms():
 
 
 @pytest.mark.parametrize("n", [5, 20])
-def test_nothing_known_is_the_entropy_of_all_orders(n):
+def test_equal_players_have_the_maximum_entropy(n):
     found = order_entropy(np.zeros(n), np.eye(n), rng=np.random.default_rng(0))
 
     assert log2(factorial(n)) == pytest.approx(found.most)
@@ -194,7 +195,7 @@ def test_entropy_agrees_with_counting_the_orders_of_four():
     assert order_entropy([0.0], [[1.0]], rng=np.random.default_rng(0)).high == 0
 
 
-def test_bounds_close_where_two_players_are_all_there_is():
+def test_entropy_bounds_of_two_players_coincide():
     draws = np.array([[1.0, 0.0]] * 3 + [[0.0, 1.0]])
     bounds = entropy_bounds(draws)
 

@@ -12,7 +12,7 @@ from evalstats_plugin.ranking.ratings.plackett_luce import (
     fit_plackett_luce,
     plackett_luce_log_likelihood,
 )
-from evalstats_plugin.ranking.rows import elo
+from evalstats_plugin.ranking.rows import ELO_ANCHOR, POINTS
 
 
 def test_nascar_2002_of_hunter_2004(golden):
@@ -49,7 +49,7 @@ def test_probabilities_of_all_orders_add_up_to_1():
     assert sum(first) == pytest.approx(share, abs=1e-12)
 
 
-def test_the_estimate_is_the_top():
+def test_the_estimate_is_the_maximum():
     rng = np.random.default_rng(0)
     rankings = [rng.permutation(6)[: rng.integers(2, 7)].tolist() for _ in range(40)]
     fit = fit_plackett_luce(rankings)
@@ -88,14 +88,14 @@ def test_one_always_last_is_finite_and_flagged():
         ([[0, 1], [1, 0]], 3, "apart from the rest: player_2"),
     ],
 )
-def test_what_is_no_ranking_is_refused(rankings, players, message):
+def test_invalid_rankings_are_refused(rankings, players, message):
     with pytest.raises(DesignError, match=message):
         fit_plackett_luce(rankings, players)
 
 
 def test_elo_is_400_points_for_ten_to_one(llmfao):
-    points = elo(fit_bradley_terry(llmfao).rating)[llmfao.players.index("GPT 4")]
+    rating = fit_bradley_terry(llmfao).rating[llmfao.players.index("GPT 4")]
 
     # As arena-rank 0.1.1 has it.
-    assert points == pytest.approx(1172.13, abs=0.02)
-    np.testing.assert_allclose(elo([0, np.log(10)], anchor=1500), [1500, 1900])
+    assert ELO_ANCHOR + POINTS * rating == pytest.approx(1172.13, abs=0.02)
+    assert POINTS * np.log(10) == pytest.approx(400)

@@ -6,7 +6,7 @@ from scipy import stats
 
 from evalstats_plugin.ranking.thurstone import chains
 from evalstats_plugin.ranking.thurstone.chains import ChainOptions, Start, gibbs
-from evalstats_plugin.ranking.thurstone.design import Answers, Prior, differences
+from evalstats_plugin.ranking.thurstone.design import Answers, Prior, difference_rows
 
 K, N, THIN = 400, 4, 4
 FIRST, SECOND = (np.tile(x, 2) for x in np.triu_indices(N, 1))
@@ -21,7 +21,7 @@ def calibration(*, ties, mean=0.0, turned=False):
     tie = np.abs(rng.normal(size=K)) if ties else np.zeros(K)
     z = truth[FIRST] - truth[SECOND] + rng.normal(size=(len(FIRST), K))
     answer = (z > tie).astype(np.int64) - (z < -tie)
-    design = differences(FIRST, SECOND, N, ordered=False)
+    design = difference_rows(FIRST, SECOND, N, ordered=False)
     start = Start(
         (prior.mean[:, None] + factor @ rng.normal(size=(N, K))).T, np.full(K, 0.5 * ties)
     )
@@ -43,15 +43,15 @@ def test_the_truth_ranks_evenly_among_draws(mean):
     assert calibration(ties=False, mean=mean)[0] > 1e-3
 
 
-def test_ties_rank_evenly_too():
+def test_the_threshold_ranks_evenly_among_draws():
     assert min(calibration(ties=True)) > 1e-3
 
 
-def test_answers_the_wrong_way_round_are_found_out():
+def test_reversed_answers_fail_calibration():
     assert calibration(ties=False, turned=True)[0] < 1e-6
 
 
-def test_a_covariance_that_answers_do_not_shrink_is_found_out(monkeypatch):
+def test_an_unconditional_covariance_fails_calibration(monkeypatch):
     right = chains._model
 
     def broken(answers, prior):

@@ -100,7 +100,7 @@ def test_three_players_come_near_to_quadrature(name):
     assert away.max() <= mode_away.max() + 1e-12
 
 
-def test_the_mode_is_where_the_slope_of_the_posterior_is_0():
+def test_the_gradient_at_the_mode_is_0():
     rng = np.random.default_rng(0)
     first = rng.integers(0, 6, 40)
     contests = Contests.of(first, (first + 1) % 6, rng.choice([0, 0.5, 1], 40))
@@ -130,7 +130,7 @@ def test_the_mode_is_where_the_slope_of_the_posterior_is_0():
     assert mode.log_evidence == pytest.approx(at + log_normal, abs=1e-9)
 
 
-def test_soft_answers_count_as_shares():
+def test_outcomes_between_0_and_1_count_as_shares():
     """Three quarters of a win, four times, are three wins and a loss."""
     zeros = np.zeros(4, int)
     _, soft = approximations(Contests.of(zeros, zeros + 1, 0.75))
@@ -140,7 +140,7 @@ def test_soft_answers_count_as_shares():
     np.testing.assert_allclose(soft.covariance, whole.covariance, atol=1e-9)
 
 
-def test_the_order_within_a_pair_does_not_matter_unless_it_is_told():
+def test_the_order_within_a_pair_matters_only_if_it_is_known():
     first, second, y = np.array([0, 1, 2, 2]), np.array([1, 2, 0, 1]), np.array([1, 0.0, 1, 1])
     _, one = approximations(Contests.of(first, second, y))
     _, other = approximations(Contests.of(second, first, 1 - y))

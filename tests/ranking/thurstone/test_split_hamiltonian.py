@@ -7,7 +7,11 @@ import pytest
 
 from evalstats_plugin.ranking.contests.contests import Contests
 from evalstats_plugin.ranking.thurstone import chains
-from evalstats_plugin.ranking.thurstone.chains import Around, ChainOptions, split_hamiltonian
+from evalstats_plugin.ranking.thurstone.chains import (
+    ChainOptions,
+    NormalApproximation,
+    split_hamiltonian,
+)
 from evalstats_plugin.ranking.thurstone.design import prior_of, sites_of
 
 
@@ -20,10 +24,10 @@ def problem(n, m, *, ties):
 
 
 @pytest.mark.parametrize("ties", [False, True])
-def test_the_slope_is_that_of_the_log_posterior(ties):
+def test_the_gradient_is_that_of_the_log_posterior(ties):
     sites, prior = problem(5, 30, ties=ties)
     size = 5 + ties
-    around = Around(np.zeros(size), np.eye(size))
+    around = NormalApproximation(np.zeros(size), np.eye(size))
     target = chains._target(sites, prior, around)
     x, h = np.random.default_rng(0).normal(size=(size, 1)), 1e-5
     value, slope = chains._log_posterior(target, x)
@@ -44,7 +48,7 @@ def test_the_slope_is_that_of_the_log_posterior(ties):
     assert found[0] == pytest.approx(expected(x, tie[0]) - expected(other, tie[1]))
 
 
-def test_the_normal_that_is_circled_around_need_not_be_right():
+def test_draws_are_correct_for_a_wrong_approximation():
     """Off by half a standard deviation and twice too narrow or wide: the same posterior."""
     sites, prior = problem(4, 12, ties=False)
     options = ChainOptions(chains=80, draws=60, warm_up=40)
@@ -52,7 +56,7 @@ def test_the_normal_that_is_circled_around_need_not_be_right():
         split_hamiltonian(
             sites,
             prior,
-            Around(np.full(4, shift), wide * np.eye(4)),
+            NormalApproximation(np.full(4, shift), wide * np.eye(4)),
             np.random.default_rng(0),
             options,
         )
@@ -66,17 +70,17 @@ def test_the_normal_that_is_circled_around_need_not_be_right():
     turned = chains.Sites(
         design=sites.design, wins=sites.losses, ties=sites.ties, losses=sites.wins
     )
-    around = Around(np.full(4, 0.3), np.eye(4))
+    around = NormalApproximation(np.full(4, 0.3), np.eye(4))
     far = split_hamiltonian(turned, prior, around, np.random.default_rng(0), options)
     assert np.abs(far.mean - fits[0].mean).max() > 0.3
 
 
-def test_a_threshold_near_nothing_is_no_warning():
+def test_a_tiny_threshold_gives_no_warning():
     """One tie of six answers leaves δ so free that steps leave what numbers can tell apart."""
     contests = Contests.of([0, 0, 1, 0, 1, 1], [1, 1, 2, 2, 2, 0], [1, 0, 0.5, 1, 1, 0])
     sites, prior = sites_of(contests, "threshold"), prior_of(0, 1, 3, ordered=False)
     # Three standard deviations of log δ are beyond the smallest interval.
-    around = Around(np.zeros(4), np.diag([1.0, 1, 1, 200]))
+    around = NormalApproximation(np.zeros(4), np.diag([1.0, 1, 1, 200]))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         found = split_hamiltonian(

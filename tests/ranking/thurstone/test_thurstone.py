@@ -48,7 +48,7 @@ def simulated(n, m, *, tie=0.0, place=0.0, seed=1):
         (LOPSIDED, "hmc", 6000, 3),
     ],
 )
-def test_draws_agree_with_long_runs_of_another_method(name, estimator, draws, independent):
+def test_draws_agree_with_long_reference_runs(name, estimator, draws, independent):
     case = LONG[name]
     fit = fit_thurstone(
         of(case), prior_covariance=case["prior_sd"] ** 2, estimator=estimator, draws=draws, rng=3
@@ -72,7 +72,7 @@ def test_draws_agree_with_long_runs_of_another_method(name, estimator, draws, in
 
 
 @pytest.mark.parametrize("name", LONG)
-def test_moments_matched_are_within_a_twentieth_of_a_standard_deviation(name):
+def test_ep_means_are_within_a_twentieth_of_a_standard_deviation(name):
     case = LONG[name]
     matched, mode = (
         fit_thurstone(of(case), prior_covariance=case["prior_sd"] ** 2, estimator=by)
@@ -91,7 +91,7 @@ def test_moments_matched_are_within_a_twentieth_of_a_standard_deviation(name):
     assert mode_away.max() > 0.05
 
 
-def test_a_posterior_that_is_another_is_told_apart():
+def test_another_posterior_fails_the_comparison():
     """A control: with one answer in ten turned round, the check above fails."""
     case = LONG[MANY]
     winner, loser = np.array(case["winner"]), np.array(case["loser"])
@@ -102,7 +102,7 @@ def test_a_posterior_that_is_another_is_told_apart():
     assert (np.abs(fit.rating - case["mean"]) / np.sqrt(np.diagonal(case["covariance"]))).max() > 1
 
 
-def test_pairs_apart_have_closed_forms():
+def test_independent_pairs_have_closed_forms():
     """Two pairs of four players: exact moments, whatever is drawn."""
     fit = fit_thurstone(Contests.of([0, 2, 2], [1, 3, 3], 1), estimator="exact", draws=50, rng=0)
 
@@ -129,7 +129,7 @@ def test_without_contests_it_is_the_prior():
         assert fit.notes[-1] == "no comparisons: the ratings are the prior"
 
 
-def test_ties_and_place_are_found_by_every_estimator():
+def test_ties_and_position_are_recovered_by_every_estimator():
     """δ .4 and an advantage of .3, from 600 answers; standard errors are near .04 and .06."""
     truth, contests = simulated(12, 600, tie=0.4, place=0.3)
     fits = {
@@ -163,7 +163,7 @@ def test_exact_draws_with_ties_are_those_of_markov_chains():
     )
 
 
-def test_ties_by_half_and_dropped():
+def test_ties_can_count_half_or_be_dropped():
     _, contests = simulated(6, 200, tie=0.4)
     half, dropped = (fit_thurstone(contests, ties=t, estimator="ep") for t in ("half", "drop"))
     decided = fit_thurstone(contests.take(~contests.tied), estimator="ep")
@@ -179,7 +179,7 @@ def test_ties_by_half_and_dropped():
     assert fit_thurstone(contests, ties="half", rng=0).estimator == "hmc"
 
 
-def test_weights_are_answers_so_many_times():
+def test_weights_repeat_answers():
     _, contests = simulated(5, 20)
     weight = np.random.default_rng(0).integers(0, 4, 20).astype(float)
     weighted, repeated = (
@@ -200,7 +200,7 @@ def test_weights_are_answers_so_many_times():
         (simulated(400, 12_000)[1], "ep", "pairs of players, more than the 10000"),
     ],
 )
-def test_the_estimator_is_chosen_by_what_there_is(contests, estimator, reason):
+def test_the_estimator_is_chosen_by_the_data(contests, estimator, reason):
     fit = fit_thurstone(contests, draws=400, rng=0)
 
     assert fit.estimator == estimator
@@ -229,7 +229,7 @@ def test_answers_that_contradict_each_other_or_never_lose_are_fine():
     assert 0.8 < all_tied.parameters["tie"] < 3
 
 
-def test_chains_too_short_are_said():
+def test_chains_that_disagree_give_a_note():
     _, contests = simulated(20, 500)
     fit = fit_thurstone(contests, estimator="gibbs", draws=100, rng=0)
 
@@ -237,7 +237,7 @@ def test_chains_too_short_are_said():
     assert fit.notes[0].startswith("chains disagree, R-hat 1.")
 
 
-def test_without_arviz_chains_are_not_checked_and_that_is_said(monkeypatch):
+def test_without_arviz_a_note_says_that_chains_were_not_checked(monkeypatch):
     monkeypatch.setitem(sys.modules, "arviz", None)
     fit = fit_thurstone(simulated(5, 30)[1], estimator="hmc", rng=0)
 
@@ -259,7 +259,7 @@ def test_without_arviz_chains_are_not_checked_and_that_is_said(monkeypatch):
         ({"draws": 0}, DesignError, "draws=0 found"),
     ],
 )
-def test_what_cannot_be_fitted_is_said(changes, error, message):
+def test_unsupported_data_are_refused(changes, error, message):
     with pytest.raises(error, match=message):
         fit_thurstone(simulated(4, 10)[1], **changes)
 
@@ -272,7 +272,7 @@ def test_exact_draws_of_too_many_answers_are_refused():
         fit_thurstone(simulated(5, 1001)[1], estimator="exact")
 
 
-def test_the_study_of_sizes_and_calibration_says_what_is_claimed():
+def test_the_stored_study_supports_the_documentation():
     study = json.loads(STUDY.read_text(encoding="utf-8"))
     rows = {(r["players"], r["answers"], r["prior_sd"], r["estimator"]): r for r in study["times"]}
 

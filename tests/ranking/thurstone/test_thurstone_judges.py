@@ -9,7 +9,7 @@ from scipy import stats
 from evalstats_plugin.errors import DesignError
 from evalstats_plugin.ranking.contests.contests import Contests
 from evalstats_plugin.ranking.thurstone.chains import ChainOptions
-from evalstats_plugin.ranking.thurstone.design import Answers, Prior, differences
+from evalstats_plugin.ranking.thurstone.design import Answers, Prior, difference_rows
 from evalstats_plugin.ranking.thurstone.judges import JudgeState, fit_thurstone_judges, judge_chains
 from evalstats_plugin.ranking.thurstone.model import fit_thurstone
 
@@ -33,9 +33,9 @@ def ranks(*, mixed_up):
     z = sharp[JUDGE] * (x[FIRST] - x[SECOND]) + x[N] + rng.normal(size=(len(FIRST), K))
     answer = (z > tie).astype(np.int64) - (z < -tie)
     judge = (JUDGE + 1) % J if mixed_up else JUDGE
-    answers = Answers(differences(FIRST, SECOND, N, ordered=True), answer, judge)
-    how = rng, ChainOptions(chains=K, draws=THIN * 49, warm_up=100)
-    found = judge_chains(answers, J, prior, start, how)
+    answers = Answers(difference_rows(FIRST, SECOND, N, ordered=True), answer, judge)
+    options = ChainOptions(chains=K, draws=THIN * 49, warm_up=100)
+    found = judge_chains(answers, J, prior, start, rng=rng, options=options)
     data = np.arange(K)
     return {
         name: (drawn[::THIN] < true).sum(axis=0)
@@ -60,7 +60,7 @@ def test_the_truth_ranks_evenly_among_draws():
     assert even(wrong["accuracy"]) < 1e-3
 
 
-def test_judges_who_answer_by_chance_are_found():
+def test_judges_who_answer_at_random_are_found():
     """Three of six do not look. Ratings come nearer to the truth than without judges."""
     rng, n, m = np.random.default_rng(1), 10, 600
     rating, sharp = rng.normal(size=n), np.array([0.02, 0.02, 0.02, 1.5, 1.5, 1.5])
@@ -84,6 +84,6 @@ def test_judges_who_answer_by_chance_are_found():
     assert bool(fit.notes) == (fit.diagnostics["r_hat"] >= 1.01)
 
 
-def test_judges_must_be_told():
+def test_contests_without_judges_are_refused():
     with pytest.raises(DesignError, match="no judges found"):
         fit_thurstone_judges(Contests.of([0], [1], 1))

@@ -50,12 +50,12 @@ def evalstats_read_results(results):
 @hookimpl
 def evalstats_read_contests(path, columns):
     from evalstats_plugin.data.tables import record_table
-    from evalstats_plugin.ranking.contests.assembly import contests_of
+    from evalstats_plugin.ranking.contests.assembly import contests_from_table
 
     data = _load(path)
     if data is None:
         return None
-    return contests_of(record_table(data["pairs"], str(path)), columns)
+    return contests_from_table(record_table(data["pairs"], str(path)), columns)
 
 
 @hookimpl

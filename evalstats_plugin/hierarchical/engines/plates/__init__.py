@@ -1,1 +1,1 @@
-"""Plated models: massively parallel importance sampling, QEM and variational inference."""
+"""Models on nested plates: massively parallel importance sampling, QEM, variational inference."""

@@ -1,8 +1,8 @@
-"""Exponential families: priors that can be written down, proposals that can be adapted.
+"""Exponential families for priors and proposals: Normal, Gamma, Beta, Dirichlet.
 
-A family is held by its usual parameters and can be found again from its mean parameters, the
-expectations of its sufficient statistics: matching them to the posterior's is the M-step of
-adaptive importance sampling. Everything is float64; samples can be differentiated.
+A family is stored by its usual parameters and can be recovered from its mean parameters, the
+expectations of its sufficient statistics: matching them to those of the posterior is the M-step of
+adaptive importance sampling. Everything is float64; samples are differentiable.
 """
 
 # torch's stubs leave parts of these calls untyped.
@@ -21,18 +21,17 @@ from torch import Tensor
 
 Real = float | Tensor
 
-
 _TINY = 1e-300
-
+"""Smallest value of a sample that must be positive."""
 
 _STEPS = 60
+"""Most Newton steps."""
 
+_TOLERANCE = 1e-13
+"""Relative change of parameters at convergence."""
 
-_DONE = 1e-13
-
-
-# Every so many steps it is seen whether they are done.
-_LOOK = 3
+_CHECK_EVERY = 3
+"""Steps between checks of convergence."""
 
 
 @runtime_checkable
@@ -54,20 +53,20 @@ class Family(ABC):
             object.__setattr__(self, field.name, value)
 
     def parameters(self) -> tuple[Tensor, ...]:
-        """The usual parameters, in the order in which the family takes them."""
+        """The usual parameters, in the order of the constructor."""
         return tuple(getattr(self, field.name) for field in fields(self))
 
     def to(self, device: torch.device) -> Self:
-        """Itself on a device."""
+        """Return the same distribution on a device."""
         return type(self)(*(x.to(device) for x in self.parameters()))
 
     @abstractmethod
     def log_prob(self, value: Tensor, /) -> Tensor:
-        """Log density, elementwise; a vector-valued family keeps its last axis, of size 1."""
+        """Log density, elementwise; a vector-valued family keeps its last axis with size 1."""
 
     @abstractmethod
     def sample(self, shape: Sequence[int], generator: torch.Generator) -> Tensor:
-        """Draw an array of this whole shape, differentiable in the parameters."""
+        """Draw an array of this shape, differentiable in the parameters."""
 
     @abstractmethod
     def statistics(self, value: Tensor) -> tuple[Tensor, ...]:
@@ -177,7 +176,7 @@ class Gamma(Family):
             inverse = 1 / a + (gap + a.log() - torch.digamma(a)) / slope
             fresh = torch.where(inverse > 0, 1 / inverse, 2 * a)
             change, a = fresh / a - 1, fresh
-            if turn % _LOOK == 0 and bool((change.abs() < _DONE).all()):
+            if turn % _CHECK_EVERY == 0 and bool((change.abs() < _TOLERANCE).all()):
                 break
         return cls(a, a / mean)
 
@@ -218,7 +217,7 @@ class Beta(Family):
 
 @dataclass(frozen=True)
 class Dirichlet(Family):
-    """Dirichlet distribution; the parts are the last axis."""
+    """Dirichlet distribution over the last axis."""
 
     concentration: Tensor
 
@@ -249,7 +248,7 @@ class Dirichlet(Family):
 
 
 def _standard_gamma(a: Tensor, shape: Sequence[int], generator: torch.Generator) -> Tensor:
-    # The only call of torch that both takes a generator and has a gradient in `a`.
+    # The only function of torch with both a generator and a gradient in `a`.
     a = a.to(generator.device).expand(*shape).contiguous()
     drawn = torch._standard_gamma(  # pyright: ignore[reportPrivateUsage, reportPrivateImportUsage]
         a, generator=generator
@@ -258,9 +257,9 @@ def _standard_gamma(a: Tensor, shape: Sequence[int], generator: torch.Generator)
 
 
 def _concentrations(means: Tensor) -> Tensor:
-    """Solve ψ(aᵢ) − ψ(Σa) = means by Newton's method, the parts being the last axis [Min00]_."""
+    """Solve ψ(aᵢ) − ψ(Σa) = means along the last axis by Newton's method [Min00]_."""
     shares = means.exp()
-    # Where all aᵢ are large, exp E log zᵢ = (aᵢ − ½) / (Σa − ½) nearly.
+    # For large aᵢ, exp E log zᵢ ≈ (aᵢ − ½) / (Σa − ½).
     left = (1 - shares.sum(-1, keepdim=True)).clamp_min(1e-12)
     a = 0.5 + shares * (means.shape[-1] - 1) / (2 * left)
     for turn in range(1, _STEPS + 1):
@@ -272,6 +271,6 @@ def _concentrations(means: Tensor) -> Tensor:
         fresh = a - (gradient - pull) / diagonal
         fresh = torch.where(fresh > 0, fresh, a / 4)
         change, a = fresh / a - 1, fresh
-        if turn % _LOOK == 0 and bool((change.abs() < _DONE).all()):
+        if turn % _CHECK_EVERY == 0 and bool((change.abs() < _TOLERANCE).all()):
             break
     return a

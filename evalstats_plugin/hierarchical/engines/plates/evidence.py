@@ -1,17 +1,19 @@
-"""The massively parallel estimate of the evidence, P_MP, and the weights of particles [HLA23]_.
+"""Massively parallel estimate of the evidence, P_MP, and weights of particles [HLA23]_.
 
-log P_MP sums over all combinations of K particles of n groups, of which there are Kⁿ: inside a
-plate by elimination, between its members by a product. Plates are split in blocks of members, of
-which only one at a time is in memory.
+log P_MP sums over all Kⁿ combinations of K particles of n groups: by variable elimination inside a
+plate, by a product over its members. Plates are split into blocks of members, of which one at a
+time is in memory. Posterior weights are derivatives of log P_MP.
+
+* `log_evidence`, `weigh`, `posterior_draws`: the estimate, marginal weights, and joint draws
+* `log_factors`: the tables log P − log Q − log K of each group, and log P of the data
+* `contract`: sum tables over particles in the log domain, in a good order
+* `global_log_weights`: ordinary importance sampling of all latents at once, for comparison
 """
-# PART contraction - Sum out particles in the log domain, in a good order, and remember how to draw them again.
-# PART factors - Factors of a model of nested plates: log P − log Q − log K of each group, log P of the data.
-# PART importance - Ordinary importance sampling of all latents at once: what massively parallel is compared with.
-# PART ancestral - Posterior draws: which particles, of all groups together, parents first.
 
 # torch's stubs leave parts of these calls untyped.
 # pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
 # pyright: reportUnknownVariableType=false
+
 from __future__ import annotations
 
 import math
@@ -25,7 +27,7 @@ import torch
 from torch import Tensor
 
 from evalstats_plugin.errors import DesignError
-from evalstats_plugin.hierarchical.engines.plates.model import Bound, Group, Window
+from evalstats_plugin.hierarchical.engines.plates.model import Bound, Window
 from evalstats_plugin.hierarchical.engines.plates.particles import (
     Particles,
     Proposals,
@@ -34,56 +36,47 @@ from evalstats_plugin.hierarchical.engines.plates.particles import (
 )
 
 Sources = Mapping[str, Tensor]
-"""Zeros added to the factors of groups: derivatives by them are posterior expectations."""
-
+"""Zeros added to the factors of groups; derivatives by them are posterior expectations."""
 
 Sizes = tuple[tuple[int, int], ...]
-"""Axes that a table has, and how long they are."""
+"""Axes of a table, and their lengths."""
 
 
 @dataclass(frozen=True)
 class Scene:
-    """Particles of a model, and how many members of each plate to look at together."""
+    """Particles of a model, and the number of members of each plate in a block."""
 
     bound: Bound
     particles: Particles
     blocks: Mapping[str, int]
 
     def windows(self, plate: str, around: Window) -> Iterator[dict[str, tuple[int, int]]]:
-        """Cut a plate into blocks, inside a window on the plates around it."""
+        """Split a plate into blocks, inside a window on the plates around it."""
         size, block = self.bound.structure.sizes[plate], self.blocks[plate]
         for start in range(0, size, block):
             yield {**around, plate: (start, min(block, size - start))}
 
 
 def log_evidence(scene: Scene, sources: Sources | None = None) -> Tensor:
-    """Log P_MP, differentiable in `sources`, and in the particles where they are.
+    """Log P_MP, differentiable in `sources` and in the particles.
 
-    The derivative by a source at 0 is the posterior expectation of what it is multiplied with: a
-    source per particle gives marginal weights, one per entry of a group's factor gives the joint
-    distribution of parents and children, one alone times f(z) gives E f(z) [BHA24]_.
+    The derivative by a source at 0 is the posterior expectation of its factor: a source per
+    particle gives marginal weights, one per entry of a group's factor gives the joint distribution
+    of parents and children, a single one times f(z) gives E f(z) [BHA24]_.
 
     Raises
     ------
     DesignError
         No combination of particles has a density above 0.
     """
-    total = local(scene, None, {}, sources or {}).message.reshape(())
+    total = contract_plate(scene, None, {}, sources or {}).message.reshape(())
     if not bool(torch.isfinite(total.detach())):
         _explain(scene)
     return total
 
 
-class Weighed(NamedTuple):
-    """Evidence, and where the posterior is among the particles."""
-
-    log_evidence: float
-    weights: dict[str, Tensor]
-    """By group: of each member's particles, summing to 1 along their axis."""
-
-
-def local(scene: Scene, plate: str | None, window: Window, sources: Sources) -> Contracted:
-    """Sum out the particles of a plate's own groups, given all that is inside the plate."""
+def contract_plate(scene: Scene, plate: str | None, window: Window, sources: Sources) -> Contracted:
+    """Sum out the particles of a plate's own groups, after those of the plates inside."""
     s = scene.bound.structure
     own = log_factors(scene.bound, scene.particles, plate, window)
     for name in own.keys() & sources.keys():
@@ -95,29 +88,29 @@ def local(scene: Scene, plate: str | None, window: Window, sources: Sources) -> 
 
 
 def _inside(scene: Scene, plate: str, around: Window, sources: Sources) -> Tensor:
-    """Message of a plate to those around it: the product over its members."""
+    """Return the message of a plate to those around it: the product over its members."""
     axis = scene.bound.structure.plate_axis[plate]
 
     def of_block(scene: Scene, window: Window, sources: Sources) -> Tensor:
-        return local(scene, plate, window, sources).message.sum(axis, keepdim=True)
+        return contract_plate(scene, plate, window, sources).message.sum(axis, keepdim=True)
 
     windows = list(scene.windows(plate, around))
     if len(windows) == 1:
         return of_block(scene, windows[0], sources)
-    tensors = _Tensors(scene.particles.values, scene.particles.log_q, dict(sources))
+    tensors = _BlockInputs(scene.particles.values, scene.particles.log_q, dict(sources))
     total: Any = 0.0
     for window in windows:
 
-        def run(given: _Tensors, window: dict[str, tuple[int, int]] = window) -> Tensor:
+        def run(given: _BlockInputs, window: dict[str, tuple[int, int]] = window) -> Tensor:
             near = Particles(given.values, given.log_q, scene.particles.k)
             return of_block(Scene(scene.bound, near, scene.blocks), window, given.sources)
 
-        total = total + _Forgetting.apply(run, tensors.names(), *tensors.flat())
+        total = total + _Recomputed.apply(run, tensors.names(), *tensors.flat())
     return total
 
 
-class _Tensors(NamedTuple):
-    """All that a block is computed from."""
+class _BlockInputs(NamedTuple):
+    """Tensors that a block is computed from."""
 
     values: dict[str, Tensor]
     log_q: dict[str, Tensor]
@@ -130,89 +123,35 @@ class _Tensors(NamedTuple):
         return [x for part in self for x in part.values()]
 
     @staticmethod
-    def named(names: tuple[tuple[str, ...], ...], flat: Sequence[Tensor]) -> _Tensors:
+    def named(names: tuple[tuple[str, ...], ...], flat: Sequence[Tensor]) -> _BlockInputs:
         left = iter(flat)
-        return _Tensors(*({name: next(left) for name in part} for part in names))
+        return _BlockInputs(*({name: next(left) for name in part} for part in names))
 
 
-class _Forgetting(torch.autograd.Function):
-    """Compute a block without remembering it, and again when its derivative is asked for.
+class _Recomputed(torch.autograd.Function):
+    """Gradient checkpointing: compute a block without storing it, and again for its derivative.
 
-    As ``torch.utils.checkpoint``, whose first call imports all of torch's compiler.
+    Like ``torch.utils.checkpoint``, whose first call imports all of torch's compiler.
     """
 
     @staticmethod
     def forward(ctx: Any, run: Any, names: Any, *flat: Any) -> Any:
         ctx.run, ctx.names = run, names
         ctx.save_for_backward(*flat)
-        return run(_Tensors.named(names, flat))
+        return run(_BlockInputs.named(names, flat))
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
         flat = [x.detach().requires_grad_(x.requires_grad) for x in ctx.saved_tensors]
         wanted = [x for x in flat if x.requires_grad]
         with torch.enable_grad():
-            message = ctx.run(_Tensors.named(ctx.names, flat))
+            message = ctx.run(_BlockInputs.named(ctx.names, flat))
         found = iter(torch.autograd.grad(message, wanted, gradients[0], allow_unused=True))
         return (None, None, *(next(found) if x.requires_grad else None for x in flat))
 
 
-def weigh(scene: Scene) -> Weighed:
-    """Evidence and marginal weights, by one backward pass."""
-    s, k = scene.bound.structure, scene.particles.k
-    device = scene.bound.device
-    sources = {
-        g.name: torch.zeros(
-            scene.bound.shape(g.plate, g.name, k), dtype=torch.float64, device=device
-        ).requires_grad_()
-        for g in s.groups.values()
-    }
-    with torch.enable_grad():
-        total = log_evidence(scene, sources)
-    gradients = torch.autograd.grad(total, list(sources.values()))
-    return Weighed(float(total.detach()), dict(zip(sources, gradients, strict=True)))
-
-
-def joint_weights(scene: Scene, group: str) -> Tensor:
-    """Posterior of a group's particles and those of its parents together, per member.
-
-    Returns
-    -------
-    Tensor
-        With the axes of the group's plates and of the particles of it and of its parents.
-    """
-    s, k = scene.bound.structure, scene.particles.k
-    shape = scene.bound.shape(s.groups[group].plate, group, k)
-    for parent in s.groups[group].parents:
-        shape[s.particle_axis[parent]] = k
-    source = torch.zeros(shape, dtype=torch.float64, device=scene.bound.device).requires_grad_()
-    with torch.enable_grad():
-        total = log_evidence(scene, {group: source})
-    return torch.autograd.grad(total, source)[0]
-
-
-def expectation(scene: Scene, latent: str, function: Any) -> Tensor:
-    """E f(z) of a latent z, for each member: one self-normalised estimate, not unbiased.
-
-    Parameters
-    ----------
-    function
-        From particles to numbers of the same shape.
-    """
-    s = scene.bound.structure
-    group = s.latents[latent].set_of_particles
-    weights = weigh(scene).weights[group]
-    return mean_under(scene.bound, weights, function(scene.particles.values[latent]), group)
-
-
-def mean_under(bound: Bound, weights: Tensor, values: Tensor, group: str) -> Tensor:
-    """Mean of numbers per particle under marginal weights; the particles' axis has size 1."""
-    spread = weights.reshape(weights.shape + (1,) * bound.events)
-    return (spread * values).sum(bound.structure.particle_axis[group], keepdim=True)
-
-
 def _explain(scene: Scene) -> None:
-    """Raise an error that names the factor that leaves no particle."""
+    """Raise an error that names the factor whose density is 0 for all particles."""
     s = scene.bound.structure
     for plate in s.chains:
         window = {p: (0, s.sizes[p]) for p in s.chains[plate]}
@@ -233,169 +172,34 @@ def _explain(scene: Scene) -> None:
     raise DesignError(msg)
 
 
-class Elimination(NamedTuple):
-    """One axis summed out of the product of the tables that know of it."""
+class Weighed(NamedTuple):
+    """Evidence, and posterior weights of particles."""
 
-    axis: int
-    table: Tensor
-    """Log of the product: along the axis, up to a constant, log P(particle | the other axes)."""
-
-
-class Contracted(NamedTuple):
-    """What is left when axes have been summed out."""
-
-    message: Tensor
-    eliminations: tuple[Elimination, ...]
+    log_evidence: float
+    weights: dict[str, Tensor]
+    """By group: weights of the particles of each member, summing to 1 along their axis."""
 
 
-def contract(factors: Sequence[Tensor], axes: frozenset[int]) -> Contracted:
-    """Log of the sum over `axes` of the product of tables, given as logarithms.
-
-    Parameters
-    ----------
-    factors
-        Arrays with the same number of axes; an axis of size 1 is one that a table does not have.
-    axes
-        To sum over; all have size 1 in the message.
-    """
-    left = list(factors)
-    done: list[Elimination] = []
-    for picked in path(tuple(_sizes(f) for f in left), axes):
-        total = left[picked[0]]
-        for i in picked[1:]:
-            total = total + left[i]
-        left = [f for i, f in enumerate(left) if i not in picked]
-        kept = {axis for f in left for axis, _ in _sizes(f)}
-        for axis, _ in _sizes(total):
-            if axis in axes and axis not in kept:
-                done.append(Elimination(axis, total))
-                total = torch.logsumexp(total, axis, keepdim=True)
-        left.append(total)
-    return Contracted(left[0], tuple(done))
+def weigh(scene: Scene) -> Weighed:
+    """Evidence and marginal weights, by one backward pass."""
+    s, k = scene.bound.structure, scene.particles.k
+    device = scene.bound.device
+    sources = {
+        g.name: torch.zeros(
+            scene.bound.shape(g.plate, g.name, k), dtype=torch.float64, device=device
+        ).requires_grad_()
+        for g in s.groups.values()
+    }
+    with torch.enable_grad():
+        total = log_evidence(scene, sources)
+    gradients = torch.autograd.grad(total, list(sources.values()))
+    return Weighed(float(total.detach()), dict(zip(sources, gradients, strict=True)))
 
 
-def largest(tables: Sequence[Sizes], axes: frozenset[int]) -> int:
-    """Numbers in the largest table on the way."""
-    left, most = [dict(t) for t in tables], 1
-    for picked in path(tuple(tables), axes):
-        total = {axis: n for i in picked for axis, n in left[i].items()}
-        most = max(most, math.prod(total.values()))
-        left = [t for i, t in enumerate(left) if i not in picked]
-        kept = {axis for t in left for axis in t}
-        left.append({a: n for a, n in total.items() if a not in axes or a in kept})
-    return most
-
-
-@lru_cache(maxsize=512)
-def path(tables: tuple[Sizes, ...], axes: frozenset[int]) -> tuple[tuple[int, ...], ...]:
-    """Which tables to multiply in turn, the product going to the end of the list."""
-    try:
-        oe: Any = import_module("opt_einsum")
-    except ModuleNotFoundError as error:
-        msg = (
-            "models of nested plates need opt_einsum: pip install 'evalstats-plugin[hierarchical]'"
-        )
-        raise DesignError(msg) from error
-    terms = ["".join(oe.get_symbol(a) for a, _ in table) for table in tables]
-    known = dict.fromkeys(a for table in tables for a, _ in table)
-    kept = "".join(oe.get_symbol(a) for a in known if a not in axes)
-    shapes = [tuple(n for _, n in table) for table in tables]
-    found, _ = oe.contract_path(f"{','.join(terms)}->{kept}", *shapes, shapes=True)
-    return tuple(tuple(int(i) for i in picked) for picked in found)
-
-
-def _sizes(table: Tensor) -> Sizes:
-    return tuple((axis, n) for axis, n in enumerate(table.shape) if n > 1)
-
-
-def log_factors(
-    bound: Bound, particles: Particles, plate: str | None, window: Window
-) -> dict[str, Tensor]:
-    """Factors of a plate's own groups and observations, by name.
-
-    Parameters
-    ----------
-    window
-        Members to look at, of the plate and of those around it.
-
-    Raises
-    ------
-    DesignError
-        A log density is NaN or +∞.
-    """
-    near = {name: bound.narrowed(v, window) for name, v in particles.values.items()}
-    inputs = {name: bound.narrowed(v, window) for name, v in bound.arrays.items()}
-    there = replace(bound, arrays=inputs)
-    found: dict[str, Tensor] = {}
-    for group in bound.structure.groups_of(plate):
-        log_q = bound.narrowed(particles.log_q[group.name], window)
-        found[group.name] = _of_group(there, group, near) - log_q - math.log(particles.k)
-    for observed in bound.structure.observed_in(plate):
-        density = there.call(observed.density, near, observed.name)
-        found[observed.name] = there.log_density(density, inputs[observed.name], observed.name)
-    shape = [-1] * bound.structure.ndim
-    for p in bound.structure.chains[plate]:
-        shape[bound.structure.plate_axis[p]] = window[p][1]
-    fine = [(factor < torch.inf).all() for factor in found.values()]
-    if fine and not bool(torch.stack(fine).all()):
-        for name, factor in found.items():
-            _check(name, factor)
-    return {name: factor.expand(shape) for name, factor in found.items()}
-
-
-def _of_group(bound: Bound, group: Group, values: dict[str, Tensor]) -> Tensor:
-    return sum_of(
-        lambda x: bound.log_density(bound.call(x.prior, values, x.name), values[x.name], x.name),
-        group.latents,
-    )
-
-
-def _check(name: str, factor: Tensor) -> None:
-    if bool((factor < torch.inf).all()):
-        return
-    nan = int(torch.isnan(factor).sum())
-    msg = (
-        f"log density of {name!r} is NaN for {nan} and +∞ for {int((factor == torch.inf).sum())} "
-        f"of {factor.numel()} particles: look at its scale, and whether its proposal stays where "
-        "it has a density"
-    )
-    raise DesignError(msg)
-
-
-def global_log_weights(
-    bound: Bound, proposals: Proposals, draws: int, generator: torch.Generator
-) -> Tensor:
-    """Log P(data, z) − log Q(z) of joint draws z, shape (draws,), differentiable in proposals."""
-    s = bound.structure
-    # All groups share the axis of the first: a particle is one draw of everything.
-    first = next(iter(s.groups))
-    axis = s.particle_axis[first]
-    values: dict[str, Tensor] = {}
-    log_q: dict[str, Tensor] = {}
-    for group in s.groups.values():
-        for latent in group.latents:
-            shape = bound.shape(group.plate, first, draws) + bound.vector(latent.shape)
-            family = proposed(bound, proposals, latent, values)
-            values[latent.name] = family.sample(shape, generator)
-        log_q[group.name] = sum_of(
-            lambda x: bound.log_density(
-                proposed(bound, proposals, x, values), values[x.name], f"proposal of {x.name}"
-            ),
-            group.latents,
-        )
-    particles = Particles(values, log_q, 1)
-    total = torch.zeros(draws, dtype=torch.float64, device=bound.device)
-    for plate in s.chains:
-        window = {p: (0, s.sizes[p]) for p in s.chains[plate]}
-        for factor in log_factors(bound, particles, plate, window).values():
-            by_draw = factor.movedim(axis, -1).flatten(0, -2).sum(0)
-            total = total + by_draw
-    return total
-
-
-def log_mean(log_weights: Tensor) -> Tensor:
-    """Log of the mean, which estimates log P(data); of many draws, the bound of IWAE [BGS16]_."""
-    return torch.logsumexp(log_weights, 0) - math.log(len(log_weights))
+def weighted_mean(bound: Bound, weights: Tensor, values: Tensor, group: str) -> Tensor:
+    """Mean of numbers per particle under marginal weights; the axis of particles has size 1."""
+    spread = weights.reshape(weights.shape + (1,) * bound.events)
+    return (spread * values).sum(bound.structure.particle_axis[group], keepdim=True)
 
 
 def posterior_draws(scene: Scene, count: int, generator: torch.Generator) -> dict[str, Tensor]:
@@ -416,39 +220,40 @@ def posterior_draws(scene: Scene, count: int, generator: torch.Generator) -> dic
         for g in s.groups.values()
     }
     with torch.no_grad():
-        _visit(scene, None, {}, indices, generator)
-    return {x: _taken(scene, x, indices[v.set_of_particles]) for x, v in s.latents.items()}
+        _draw_plate(scene, None, {}, indices, generator)
+    return {x: _values(scene, x, indices[v.set_of_particles]) for x, v in s.latents.items()}
 
 
-def _visit(
+def _draw_plate(
     scene: Scene,
     plate: str | None,
     window: Window,
     indices: dict[str, Tensor],
     generator: torch.Generator,
 ) -> None:
-    """Draw the groups of a plate's members in a window, then what is inside."""
+    """Draw the groups of a plate's members in a window, then those of the plates inside."""
     s = scene.bound.structure
     group_of = {axis: g for g, axis in s.particle_axis.items()}
-    for step in reversed(local(scene, plate, window, {}).eliminations):
+    for step in reversed(contract_plate(scene, plate, window, {}).eliminations):
         group = group_of[step.axis]
         _members(scene, group, window, indices[group]).copy_(
-            _one_group(scene, group, window, indices, (step, generator))
+            _draw_group(scene, group, window, indices, step=step, generator=generator)
         )
     for child in s.within(plate):
         for inner in scene.windows(child, window):
-            _visit(scene, child, inner, indices, generator)
+            _draw_plate(scene, child, inner, indices, generator)
 
 
-def _one_group(
+def _draw_group(
     scene: Scene,
     group: str,
     window: Window,
     indices: dict[str, Tensor],
-    how: tuple[Elimination, torch.Generator],
+    *,
+    step: Elimination,
+    generator: torch.Generator,
 ) -> Tensor:
-    """Particles of a group's members, shape (count, members)."""
-    step, generator = how
+    """Draw particles of a group's members, shape (count, members)."""
     s = scene.bound.structure
     chain = s.chains[s.groups[group].plate]
     given = [g for g, axis in s.particle_axis.items() if axis != step.axis
@@ -475,12 +280,12 @@ def _one_group(
 
 
 def _aligned(index: Tensor, depth: int, chain: tuple[str, ...]) -> Tensor:
-    """Index of an ancestor's particle, its members' axes followed by those of inner plates."""
+    """Return the index of an ancestor's particle with axes added for inner plates."""
     return index.reshape(index.shape + (1,) * (len(chain) - depth))
 
 
 def _members(scene: Scene, group: str, window: Window, index: Tensor) -> Tensor:
-    """View of the members in a window."""
+    """Return a view of the members in a window."""
     s = scene.bound.structure
     for i, p in enumerate(s.chains[s.groups[group].plate]):
         if p in window:
@@ -488,8 +293,8 @@ def _members(scene: Scene, group: str, window: Window, index: Tensor) -> Tensor:
     return index
 
 
-def _taken(scene: Scene, latent: str, index: Tensor) -> Tensor:
-    """Values of the particles drawn."""
+def _values(scene: Scene, latent: str, index: Tensor) -> Tensor:
+    """Return the values of the drawn particles."""
     s = scene.bound.structure
     found = s.latents[latent]
     value = scene.particles.values[latent]
@@ -504,3 +309,167 @@ def _taken(scene: Scene, latent: str, index: Tensor) -> Tensor:
         for i, n in enumerate(sizes)
     ]
     return table[(*grid, index)]
+
+
+def log_factors(
+    bound: Bound, particles: Particles, plate: str | None, window: Window
+) -> dict[str, Tensor]:
+    """Log factors of a plate's own groups and observations, by name.
+
+    Parameters
+    ----------
+    window
+        Block of members, of the plate and of those around it.
+
+    Raises
+    ------
+    DesignError
+        A log density is NaN or +∞.
+    """
+    near = {name: bound.narrowed(v, window) for name, v in particles.values.items()}
+    inputs = {name: bound.narrowed(v, window) for name, v in bound.arrays.items()}
+    there = replace(bound, arrays=inputs)
+    found: dict[str, Tensor] = {}
+    for group in bound.structure.groups_of(plate):
+        log_q = bound.narrowed(particles.log_q[group.name], window)
+        log_p = sum_of(
+            lambda x: there.log_density(there.call(x.prior, near, x.name), near[x.name], x.name),
+            group.latents,
+        )
+        found[group.name] = log_p - log_q - math.log(particles.k)
+    for observed in bound.structure.observed_in(plate):
+        density = there.call(observed.density, near, observed.name)
+        found[observed.name] = there.log_density(density, inputs[observed.name], observed.name)
+    shape = [-1] * bound.structure.ndim
+    for p in bound.structure.chains[plate]:
+        shape[bound.structure.plate_axis[p]] = window[p][1]
+    fine = [(factor < torch.inf).all() for factor in found.values()]
+    if fine and not bool(torch.stack(fine).all()):
+        for name, factor in found.items():
+            _check_factor(name, factor)
+    return {name: factor.expand(shape) for name, factor in found.items()}
+
+
+def _check_factor(name: str, factor: Tensor) -> None:
+    if bool((factor < torch.inf).all()):
+        return
+    nan = int(torch.isnan(factor).sum())
+    msg = (
+        f"log density of {name!r} is NaN for {nan} and +∞ for {int((factor == torch.inf).sum())} "
+        f"of {factor.numel()} particles: look at its scale, and whether its proposal stays where "
+        "it has a density"
+    )
+    raise DesignError(msg)
+
+
+class Elimination(NamedTuple):
+    """One axis summed out of the product of the tables that have it."""
+
+    axis: int
+    table: Tensor
+    """Log of the product: along the axis, up to a constant, log P(particle | the other axes)."""
+
+
+class Contracted(NamedTuple):
+    """Result of summing out axes."""
+
+    message: Tensor
+    eliminations: tuple[Elimination, ...]
+
+
+def contract(factors: Sequence[Tensor], axes: frozenset[int]) -> Contracted:
+    """Log of the sum over `axes` of the product of tables, given as logarithms.
+
+    Parameters
+    ----------
+    factors
+        Arrays with the same number of axes; a table lacks an axis of size 1.
+    axes
+        Axes to sum over; all have size 1 in the message.
+    """
+    left = list(factors)
+    done: list[Elimination] = []
+    for picked in contraction_path(tuple(_sizes(f) for f in left), axes):
+        total = left[picked[0]]
+        for i in picked[1:]:
+            total = total + left[i]
+        left = [f for i, f in enumerate(left) if i not in picked]
+        kept = {axis for f in left for axis, _ in _sizes(f)}
+        for axis, _ in _sizes(total):
+            if axis in axes and axis not in kept:
+                done.append(Elimination(axis, total))
+                total = torch.logsumexp(total, axis, keepdim=True)
+        left.append(total)
+    return Contracted(left[0], tuple(done))
+
+
+@lru_cache(maxsize=512)
+def contraction_path(
+    tables: tuple[Sizes, ...], axes: frozenset[int]
+) -> tuple[tuple[int, ...], ...]:
+    """Return which tables to multiply in turn; each product goes to the end of the list."""
+    try:
+        oe: Any = import_module("opt_einsum")
+    except ModuleNotFoundError as error:
+        msg = (
+            "models of nested plates need opt_einsum: pip install 'evalstats-plugin[hierarchical]'"
+        )
+        raise DesignError(msg) from error
+    terms = ["".join(oe.get_symbol(a) for a, _ in table) for table in tables]
+    known = dict.fromkeys(a for table in tables for a, _ in table)
+    kept = "".join(oe.get_symbol(a) for a in known if a not in axes)
+    shapes = [tuple(n for _, n in table) for table in tables]
+    found, _ = oe.contract_path(f"{','.join(terms)}->{kept}", *shapes, shapes=True)
+    return tuple(tuple(int(i) for i in picked) for picked in found)
+
+
+def _sizes(table: Tensor) -> Sizes:
+    return tuple((axis, n) for axis, n in enumerate(table.shape) if n > 1)
+
+
+def largest_table(tables: Sequence[Sizes], axes: frozenset[int]) -> int:
+    """Return the number of entries of the largest intermediate table."""
+    left, most = [dict(t) for t in tables], 1
+    for picked in contraction_path(tuple(tables), axes):
+        total = {axis: n for i in picked for axis, n in left[i].items()}
+        most = max(most, math.prod(total.values()))
+        left = [t for i, t in enumerate(left) if i not in picked]
+        kept = {axis for t in left for axis in t}
+        left.append({a: n for a, n in total.items() if a not in axes or a in kept})
+    return most
+
+
+def global_log_weights(
+    bound: Bound, proposals: Proposals, draws: int, generator: torch.Generator
+) -> Tensor:
+    """Log P(data, z) − log Q(z) of joint draws z, shape (draws,), differentiable in proposals."""
+    s = bound.structure
+    # All groups use the particle axis of the first: a particle is one draw of all latents.
+    first = next(iter(s.groups))
+    axis = s.particle_axis[first]
+    values: dict[str, Tensor] = {}
+    log_q: dict[str, Tensor] = {}
+    for group in s.groups.values():
+        for latent in group.latents:
+            shape = bound.shape(group.plate, first, draws) + bound.vector(latent.shape)
+            family = proposed(bound, proposals, latent, values)
+            values[latent.name] = family.sample(shape, generator)
+        log_q[group.name] = sum_of(
+            lambda x: bound.log_density(
+                proposed(bound, proposals, x, values), values[x.name], f"proposal of {x.name}"
+            ),
+            group.latents,
+        )
+    particles = Particles(values, log_q, 1)
+    total = torch.zeros(draws, dtype=torch.float64, device=bound.device)
+    for plate in s.chains:
+        window = {p: (0, s.sizes[p]) for p in s.chains[plate]}
+        for factor in log_factors(bound, particles, plate, window).values():
+            by_draw = factor.movedim(axis, -1).flatten(0, -2).sum(0)
+            total = total + by_draw
+    return total
+
+
+def log_mean(log_weights: Tensor) -> Tensor:
+    """Log of the mean weight, an estimate of log P(data): the IWAE bound [BGS16]_."""
+    return torch.logsumexp(log_weights, 0) - math.log(len(log_weights))

@@ -1,7 +1,10 @@
-"""Inference in models of nested plates: adapt proposals, then weigh fresh particles."""
-# PART blocks - How many members of each plate fit in memory together.
-# PART qem - QEM: proposals that move to the posterior's moments, as in expectation maximisation [HBA25]_.
-# PART variational - Variational inference: raise the expected log evidence by its gradient [KB15]_.
+"""Inference in models on nested plates: adapt proposals, then average sets of fresh particles.
+
+* `infer`: the fit, by one of three ways to adapt proposals
+* `qem`: move proposals to the posterior's moments, as in expectation maximisation [HBA25]_
+* `variational`: maximise the expected log evidence by its gradient [KB15]_
+* `choose_blocks`: the number of members of each plate that fit in memory together
+"""
 
 # torch's stubs leave parts of these calls untyped.
 # pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
@@ -15,7 +18,6 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from evalstats_plugin.errors import DesignError, SelectionError
@@ -24,12 +26,12 @@ from evalstats_plugin.hierarchical.engines.plates.evidence import (
     Scene,
     Sizes,
     global_log_weights,
-    largest,
+    largest_table,
     log_evidence,
     log_mean,
-    mean_under,
     posterior_draws,
     weigh,
+    weighted_mean,
 )
 from evalstats_plugin.hierarchical.engines.plates.model import Bound, Data, Model, bind
 from evalstats_plugin.hierarchical.engines.plates.particles import (
@@ -39,99 +41,76 @@ from evalstats_plugin.hierarchical.engines.plates.particles import (
     first_proposals,
 )
 from evalstats_plugin.runtime.torch import check_memory, generator_of, resolve_device
-from evalstats_plugin.stats.draws import UNRELIABLE, pareto_shape
-
-Array = NDArray[np.float64]
-
+from evalstats_plugin.stats.arrays import FloatArray
+from evalstats_plugin.stats.draws import PARETO_K_LIMIT, pareto_shape
 
 Method = Literal["qem", "vi", "iwae", "fixed"]
 """How proposals are adapted: by moments, by gradients of P_MP or of IWAE, or not at all."""
 
-
 STEPS: dict[Method, float] = {"qem": 0.5, "vi": 0.05, "iwae": 0.05, "fixed": 0.0}
+"""Default step of each method: share of the way to new moments, or learning rate."""
 
-
-# Effective particles below which moments are said to be unreliable.
 LOW_ESS = 20.0
+"""Effective particles below which a note says that moments are unreliable."""
 
+_BYTES, _COPIES = 8, 6
+"""Bytes of a number, and copies of a table that exist at once with its derivatives."""
 
-# Copies of a table that exist at once, while it is computed and while it is derived.
-_COPIES = 6
-
-
-_BYTES = 8
-
-
-# Iterations whose mean log evidence is compared with that of as many before.
 _WINDOW = 5
+"""Iterations whose mean log evidence is compared with that of as many before."""
 
+_DECAY = 9.0
+"""The last step is 1 / (1 + this) of the first."""
 
-# The last step is so many times, and once, shorter than the first.
-_SHORTENED = 9.0
-
-
-# A step is halved so many times at most.
 _HALVINGS = 4
-
-
-def memory(bound: Bound, k: int, blocks: Mapping[str, int]) -> int:
-    """Bytes that the tables of one block take, in the plates around and inside it too."""
-    return _BYTES * _COPIES * _tables(bound, k, blocks, None)[0]
+"""Most times that the step is halved."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FitOptions:
-    """How hard to try."""
+    """Number of particles, iterations and draws."""
 
     k: int = 30
     """Particles of each group and member."""
     iterations: int = 50
     step: float | None = None
-    """How far proposals move each time; by default 0.5 with QEM, a rate of 0.05 with gradients."""
+    """Step of the adaptation; default: 0.5 with QEM, a learning rate of 0.05 with gradients."""
     sets: int = 50
     """Fresh sets of particles that the results are averaged over."""
     draws: int = 1000
     assignment: Assignment = "permutation"
-    """How particles are given parents, where proposals depend on parents."""
+    """How particles are assigned parents, where proposals depend on parents."""
     memory: int | None = None
-    """Bytes for the tables of one block of members; None: what is fast."""
+    """Bytes for the tables of one block of members; None: a fast default."""
 
 
 class Moments(NamedTuple):
-    """Of one latent, of the shape of its plates and vector."""
+    """Posterior moments of one latent, with the shape of its plates and vector."""
 
-    mean: Array
-    std_dev: Array
+    mean: FloatArray
+    std_dev: FloatArray
 
 
 @dataclass(frozen=True)
 class PlatedFit:
-    """Posterior of a model of nested plates."""
+    """Posterior of a model on nested plates."""
 
     log_evidence: float
     """Log of the mean P_MP of the last sets of particles; P_MP itself is unbiased."""
     log_evidence_error: float
-    """Standard error, by the spread among the sets."""
+    """Standard error, from the variance among the sets."""
     moments: dict[str, Moments]
-    """By latent: self-normalised, hence consistent, not unbiased."""
-    draws: dict[str, Array]
+    """By latent: self-normalised estimates, consistent but not unbiased."""
+    draws: dict[str, FloatArray]
     """By latent, shape (draws, members of its plates, vector)."""
-    ess: dict[str, Array]
-    """By group: what its weighted particles are worth, of all sets, per member."""
-    k_hat: dict[str, Array]
-    """By group: shape of the tail of its weights, per member; unreliable above 0.7."""
-    history: Array
+    ess: dict[str, FloatArray]
+    """By group: effective particles of all sets, per member."""
+    k_hat: dict[str, FloatArray]
+    """By group: Pareto k of the weights, per member; unreliable above 0.7."""
+    history: FloatArray
     """log P_MP (or the bound) of each iteration of the adaptation."""
     proposals: Proposals
     notes: tuple[str, ...]
-
-
-class _Set(NamedTuple):
-    """One fresh set of particles."""
-
-    scene: Scene
-    log_evidence: float
-    weights: dict[str, Tensor]
 
 
 def infer(
@@ -160,7 +139,7 @@ def infer(
         An unknown method.
     """
     options = options or FitOptions()
-    _check(method, options)
+    _check_options(method, options)
     where = resolve_device(device)
     bound = bind(model, data, where)
     generator = generator_of(np.random.default_rng(rng), where)
@@ -185,10 +164,12 @@ def infer(
     sets = [
         _Set(scene, *weigh(scene)) for scene in (scene_of(proposals) for _ in range(options.sets))
     ]
-    return _summed_up(bound, sets, proposals, np.array(history), (options.draws, generator))
+    return _average(
+        bound, sets, proposals, np.array(history), draws=options.draws, generator=generator
+    )
 
 
-def _check(method: str, options: FitOptions) -> None:
+def _check_options(method: str, options: FitOptions) -> None:
     if method not in STEPS:
         msg = f"no method is called {method!r}; there are: {', '.join(STEPS)}"
         raise SelectionError(msg)
@@ -205,18 +186,28 @@ def _check(method: str, options: FitOptions) -> None:
         raise ValueError(msg)
 
 
-def _summed_up(
+class _Set(NamedTuple):
+    """One fresh set of particles."""
+
+    scene: Scene
+    log_evidence: float
+    weights: dict[str, Tensor]
+
+
+def _average(
     bound: Bound,
     sets: list[_Set],
     proposals: Proposals,
-    history: Array,
-    draws: tuple[int, torch.Generator],
+    history: FloatArray,
+    *,
+    draws: int,
+    generator: torch.Generator,
 ) -> PlatedFit:
-    """Average sets of particles, each counting as much as its evidence."""
+    """Average sets of particles, weighted by their evidence."""
     log_p = np.array([s.log_evidence for s in sets])
     relative = np.exp(log_p - log_p.max())
     share = relative / relative.sum()
-    # Of the log of a mean, to first order.
+    # Delta method for the log of a mean.
     error = relative.std(ddof=1) / relative.mean() / len(sets) ** 0.5 if len(sets) > 1 else np.nan
     moments = {x: _moments(bound, x, sets, share) for x in bound.structure.latents}
     pooled = {g: _pooled(bound, g, sets, share) for g in bound.structure.groups}
@@ -228,7 +219,7 @@ def _summed_up(
         float(np.log(relative.mean()) + log_p.max()),
         float(error),
         moments,
-        _draws(sets, share, *draws),
+        _draws(sets, share, draws, generator),
         ess,
         k_hat,
         history,
@@ -237,20 +228,20 @@ def _summed_up(
     )
 
 
-def _moments(bound: Bound, latent: str, sets: list[_Set], share: Array) -> Moments:
+def _moments(bound: Bound, latent: str, sets: list[_Set], share: FloatArray) -> Moments:
     s = bound.structure
     found, group = s.latents[latent], s.latents[latent].set_of_particles
     shape = [*(s.sizes[p] for p in s.chains[found.plate]), *found.shape]
     first = second = torch.zeros(1, dtype=torch.float64, device=bound.device)
     for one, part in zip(sets, share.tolist(), strict=True):
         z, w = one.scene.particles.values[latent], one.weights[group] * part
-        first = first + mean_under(bound, w, z, group)
-        second = second + mean_under(bound, w, z * z, group)
+        first = first + weighted_mean(bound, w, z, group)
+        second = second + weighted_mean(bound, w, z * z, group)
     mean, square = (x.reshape(shape).cpu().numpy() for x in (first, second))
     return Moments(mean, np.sqrt(np.maximum(square - mean**2, 0)))
 
 
-def _pooled(bound: Bound, group: str, sets: list[_Set], share: Array) -> Array:
+def _pooled(bound: Bound, group: str, sets: list[_Set], share: FloatArray) -> FloatArray:
     """Weights of the particles of all sets, shape (members of its plates, sets · K)."""
     s = bound.structure
     shape = [s.sizes[p] for p in s.chains[s.groups[group].plate]]
@@ -262,9 +253,9 @@ def _pooled(bound: Bound, group: str, sets: list[_Set], share: Array) -> Array:
 
 
 def _draws(
-    sets: list[_Set], share: Array, count: int, generator: torch.Generator
-) -> dict[str, Array]:
-    """Posterior draws: of each set as many as its share makes likely."""
+    sets: list[_Set], share: FloatArray, count: int, generator: torch.Generator
+) -> dict[str, FloatArray]:
+    """Posterior draws, from sets drawn by their share of the evidence."""
     weights = torch.as_tensor(share, device=generator.device)
     picked = torch.multinomial(weights, max(count, 1), replacement=True, generator=generator)
     counts = torch.bincount(picked[:count], minlength=len(sets)).tolist()
@@ -276,7 +267,9 @@ def _draws(
     return {x: torch.cat([p[x] for p in parts]).cpu().numpy() for x in parts[0]}
 
 
-def _notes(ess: Mapping[str, Array], k_hat: Mapping[str, Array], error: float) -> tuple[str, ...]:
+def _notes(
+    ess: Mapping[str, FloatArray], k_hat: Mapping[str, FloatArray], error: float
+) -> tuple[str, ...]:
     notes: list[str] = []
     for group, values in ess.items():
         low = int((values < LOW_ESS).sum())
@@ -287,11 +280,11 @@ def _notes(ess: Mapping[str, Array], k_hat: Mapping[str, Array], error: float) -
                 "particles or iterations, and if its members all meet (models × tasks), Gibbs "
                 "sampling"
             )
-        heavy = int((k_hat[group] > UNRELIABLE).sum())
+        heavy = int((k_hat[group] > PARETO_K_LIMIT).sum())
         if heavy:
             notes.append(
-                f"{group}: Pareto k {np.nanmax(k_hat[group]):.2f}, above {UNRELIABLE} for {heavy} "
-                f"of {values.size} members: the proposals' tails are too light; take more "
+                f"{group}: Pareto k {np.nanmax(k_hat[group]):.2f}, above {PARETO_K_LIMIT} for "
+                f"{heavy} of {values.size} members: the proposals' tails are too light; take more "
                 "particles or iterations"
             )
     if error > 0.5 or np.isnan(error):
@@ -299,100 +292,64 @@ def _notes(ess: Mapping[str, Array], k_hat: Mapping[str, Array], error: float) -
     return tuple(notes)
 
 
-def choose_blocks(bound: Bound, k: int, limit: int) -> dict[str, int]:
-    """Largest blocks of members, halved from the outermost plate inwards until they fit.
+def qem(
+    proposals: Proposals, scene_of: Callable[[Proposals], Scene], iterations: int, step: float
+) -> tuple[Proposals, list[float]]:
+    """Adapt proposals by moment matching; those that are functions of parents stay.
 
     Parameters
     ----------
-    k
-        Particles.
-    limit
-        Bytes.
+    scene_of
+        Function that draws fresh particles from proposals.
+    step
+        Share of the way that mean parameters move to the estimates, in (0, 1]; the safeguard may
+        halve it.
 
-    Raises
-    ------
-    DesignError
-        One member of each plate needs more than the limit, or than there is.
+    Returns
+    -------
+    tuple
+        Adapted proposals, and log P_MP of each iteration.
     """
-    s = bound.structure
-    blocks = dict(s.sizes)
-    check_memory(
-        _BYTES * _stored(bound, k), bound.device, f"{k} particles of {len(s.latents)} latents"
-    )
-    while (needed := memory(bound, k, blocks)) > limit:
-        divisible = [p for p in blocks if blocks[p] > 1]
-        if not divisible:
-            sizes = ", ".join(f"{p} {n}" for p, n in s.sizes.items()) or "no plates"
-            msg = (
-                f"{k} particles of {len(s.groups)} groups ({sizes}) need about "
-                f"{needed / 2**20:.4g} MiB for one member of each plate, expected at most "
-                f"{limit / 2**20:.4g} MiB: take fewer particles, depend on fewer parents, or "
-                "raise memory="
-            )
-            raise DesignError(msg)
-        blocks[divisible[0]] = -(-blocks[divisible[0]] // 2)
-    check_memory(needed, bound.device, f"tables of {k} particles")
-    return blocks
+    history: list[float] = []
+    safeguard = Safeguard(step)
+    for t in range(iterations):
+        scene = scene_of(proposals)
+        weighed = weigh(scene)
+        history.append(weighed.log_evidence)
+        kept = safeguard.after(weighed.log_evidence, proposals)
+        # Moments are valid only for the proposals that they were estimated with.
+        moved = kept is proposals
+        far = safeguard.step * _decay(t, iterations)
+        proposals = improved(scene, weighed.weights, kept, far) if moved else kept
+    return proposals, history
 
 
-def _tables(
-    bound: Bound, k: int, blocks: Mapping[str, int], plate: str | None
-) -> tuple[int, Sizes]:
-    """Numbers in the tables of a plate and those inside it; axes of its message."""
-    s = bound.structure
-    chain = {s.plate_axis[p]: blocks[p] for p in s.chains[plate]}
-    total, tables = 0, list[Sizes]()
-    own = [*(g.name for g in s.groups_of(plate)), *(o.name for o in s.observed_in(plate))]
-    for name in own:
-        axes = {**chain, **{s.particle_axis[g]: k for g in s.groups_seen(name)}}
-        tables.append(_lasting(axes))
-        total += math.prod(axes.values()) * _vector(bound, name)
-    for child in s.within(plate):
-        inside, message = _tables(bound, k, blocks, child)
-        total += inside
-        tables.append(message)
-    axes = frozenset(s.particle_axis[g.name] for g in s.groups_of(plate))
-    if not tables:
-        return total, ()
-    known = {a: n for table in tables for a, n in table if a not in axes}
-    if plate is not None:
-        known.pop(s.plate_axis[plate], None)
-    return total + largest(tables, axes), _lasting(known)
-
-
-def _lasting(axes: Mapping[int, int]) -> Sizes:
-    """Axes that a table really has."""
-    return tuple((a, n) for a, n in sorted(axes.items()) if n > 1)
-
-
-def _vector(bound: Bound, name: str) -> int:
-    """Numbers in the vectors that the density of a group, or of data, is computed from."""
-    s = bound.structure
-    if name in s.groups:
-        return max(math.prod(x.shape) for x in s.groups[name].latents)
-    near = [x for g in s.groups_seen(name) for x in s.groups[g].latents]
-    data = bound.arrays[name].shape[s.ndim :]
-    return max(math.prod(data), *(math.prod(x.shape) for x in near), 1)
-
-
-def _stored(bound: Bound, k: int) -> int:
-    """Numbers in the particles themselves."""
-    return sum(
-        k * math.prod(bound.shape(x.plate)) * math.prod(x.shape)
-        for x in bound.structure.latents.values()
-    )
-
-
-def default_limit(device: torch.device) -> int:
-    """Bytes for the tables of a block: few on a CPU, whose caches are faster than its memory."""
-    return 2**26 if device.type == "cpu" else 2**31
+def improved(
+    scene: Scene, weights: dict[str, Tensor], proposals: Proposals, step: float
+) -> Proposals:
+    """Return proposals with mean parameters moved part of the way to the posterior's."""
+    latents = scene.bound.structure.latents
+    means: dict[str, list[Tensor]] = {}
+    for name, family in proposals.families.items():
+        group = latents[name].set_of_particles
+        values = family.statistics(scene.particles.values[name])
+        found = [weighted_mean(scene.bound, weights[group], v, group) for v in values]
+        moved = [old + step * (new - old) for old, new in zip(family.means(), found, strict=True)]
+        if isinstance(family, Normal):
+            # The square of a noisy mean is biased upwards, the variance downwards: without a
+            # correction, proposals become too narrow to cover the posterior.
+            away = scene.particles.values[name] - family.means()[0]
+            noise = weighted_mean(scene.bound, weights[group] ** 2, away * away, group)
+            moved[1] = moved[1] + step**2 * noise
+        means[name] = moved
+    return proposals.moved(means)
 
 
 @dataclass
 class Safeguard:
-    """Halve the step where the evidence stops rising, and go back to the best proposals if it fell.
+    """Halve the step when the evidence stops rising; return to the best proposals if it fell.
 
-    Long steps are noisy where few particles count, and proposals that follow noise count fewer.
+    Long steps are noisy with few effective particles, and noisy proposals reduce them further.
     """
 
     step: float
@@ -403,7 +360,7 @@ class Safeguard:
     _recent: list[tuple[float, Proposals]] = field(default_factory=list[tuple[float, Proposals]])
 
     def after(self, log_evidence: float, proposals: Proposals) -> Proposals:
-        """Proposals to go on from, given the evidence found with these."""
+        """Return the proposals to continue from, given the evidence of these."""
         self._recent.append((log_evidence, proposals))
         values = np.array([x for x, _ in self._recent])
         if len(values) < _WINDOW:
@@ -422,66 +379,13 @@ class Safeguard:
         return self.best if far and self.best is not None else proposals
 
 
-def qem(
-    proposals: Proposals, scene_of: Callable[[Proposals], Scene], iterations: int, step: float
-) -> tuple[Proposals, list[float]]:
-    """Adapt proposals that are no functions of parents.
-
-    Parameters
-    ----------
-    scene_of
-        Draws fresh particles from proposals.
-    step
-        How far mean parameters move to the estimates, above 0 and up to 1; the safeguard may
-        shorten it.
-
-    Returns
-    -------
-    tuple
-        Adapted proposals, and log P_MP of each iteration.
-    """
-    history: list[float] = []
-    safeguard = Safeguard(step)
-    for t in range(iterations):
-        scene = scene_of(proposals)
-        weighed = weigh(scene)
-        history.append(weighed.log_evidence)
-        kept = safeguard.after(weighed.log_evidence, proposals)
-        # The moments found belong to the proposals that they were found with.
-        moved = kept is proposals
-        far = safeguard.step * _shortened(t, iterations)
-        proposals = improved(scene, weighed.weights, kept, far) if moved else kept
-    return proposals, history
-
-
-def improved(
-    scene: Scene, weights: dict[str, Tensor], proposals: Proposals, step: float
-) -> Proposals:
-    """Proposals with mean parameters part of the way to the posterior's."""
-    latents = scene.bound.structure.latents
-    means: dict[str, list[Tensor]] = {}
-    for name, family in proposals.families.items():
-        group = latents[name].set_of_particles
-        values = family.statistics(scene.particles.values[name])
-        found = [mean_under(scene.bound, weights[group], v, group) for v in values]
-        moved = [old + step * (new - old) for old, new in zip(family.means(), found, strict=True)]
-        if isinstance(family, Normal):
-            # The square of a noisy mean is too large on average, the variance so much too small:
-            # step after step, proposals would get too narrow to find the posterior.
-            away = scene.particles.values[name] - family.means()[0]
-            noise = mean_under(scene.bound, weights[group] ** 2, away * away, group)
-            moved[1] = moved[1] + step**2 * noise
-        means[name] = moved
-    return proposals.moved(means)
-
-
-def _shortened(t: int, iterations: int) -> float:
-    """Shorter steps later on, which average the noise of more estimates."""
-    return 1 / (1 + _SHORTENED * t / iterations)
-
-
-def _mean(values: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> tuple[float, float]:
+def _mean(values: FloatArray) -> tuple[float, float]:
     return float(values.mean()), float(values.std(ddof=1) / len(values) ** 0.5)
+
+
+def _decay(t: int, iterations: int) -> float:
+    """Return the factor of the step, which decreases to average noise over more estimates."""
+    return 1 / (1 + _DECAY * t / iterations)
 
 
 def variational(
@@ -495,7 +399,7 @@ def variational(
     Parameters
     ----------
     bound_of
-        One estimate of the bound, with fresh particles.
+        Function that estimates the bound with fresh particles.
     step
         Learning rate.
 
@@ -526,7 +430,7 @@ def variational(
 
 
 def _check_gradients(leaves: dict[tuple[str, str], list[Tensor]], iteration: int) -> None:
-    """Raise an error that names the proposal; the host waits once for all of them."""
+    """Raise an error that names the proposal; synchronises with the device only once."""
     found = {
         name: torch.stack([torch.isfinite(x.grad).all() for x in tensors if x.grad is not None])
         for name, tensors in leaves.items()
@@ -543,7 +447,7 @@ def _check_gradients(leaves: dict[tuple[str, str], list[Tensor]], iteration: int
 
 
 def _leaves(proposals: Proposals) -> dict[tuple[str, str], list[Tensor]]:
-    """What is learned, by latent and by name of a parameter."""
+    """Return the trainable tensors, by latent and by name of a parameter."""
     found = {(x, ""): list(family.unconstrained()) for x, family in proposals.families.items()}
     for latent, named in proposals.parameters.items():
         found |= {(latent, name): [value] for name, value in named.items()}
@@ -560,3 +464,97 @@ def _rebuilt(proposals: Proposals, leaves: dict[tuple[str, str], list[Tensor]]) 
         for latent, named in proposals.parameters.items()
     }
     return Proposals(families, parameters)
+
+
+def choose_blocks(bound: Bound, k: int, limit: int) -> dict[str, int]:
+    """Return the largest blocks of members that fit, halving from the outermost plate inwards.
+
+    Parameters
+    ----------
+    k
+        Number of particles.
+    limit
+        Bytes for the tables of one block.
+
+    Raises
+    ------
+    DesignError
+        One member of each plate needs more than the limit, or than the free memory.
+    """
+    s = bound.structure
+    blocks = dict(s.sizes)
+    check_memory(
+        _BYTES * _stored(bound, k), bound.device, f"{k} particles of {len(s.latents)} latents"
+    )
+    while (needed := memory_needed(bound, k, blocks)) > limit:
+        divisible = [p for p in blocks if blocks[p] > 1]
+        if not divisible:
+            sizes = ", ".join(f"{p} {n}" for p, n in s.sizes.items()) or "no plates"
+            msg = (
+                f"{k} particles of {len(s.groups)} groups ({sizes}) need about "
+                f"{needed / 2**20:.4g} MiB for one member of each plate, expected at most "
+                f"{limit / 2**20:.4g} MiB: take fewer particles, depend on fewer parents, or "
+                "raise memory="
+            )
+            raise DesignError(msg)
+        blocks[divisible[0]] = -(-blocks[divisible[0]] // 2)
+    check_memory(needed, bound.device, f"tables of {k} particles")
+    return blocks
+
+
+def memory_needed(bound: Bound, k: int, blocks: Mapping[str, int]) -> int:
+    """Return the bytes that the tables of one block take, of its plate and those inside."""
+    return _BYTES * _COPIES * _tables(bound, k, blocks, None)[0]
+
+
+def default_limit(device: torch.device) -> int:
+    """Return the default bytes for the tables of a block: small on a CPU, to stay in its caches."""
+    return 2**26 if device.type == "cpu" else 2**31
+
+
+def _tables(
+    bound: Bound, k: int, blocks: Mapping[str, int], plate: str | None
+) -> tuple[int, Sizes]:
+    """Return the entries of the tables of a plate and those inside, and the axes of its message."""
+    s = bound.structure
+    chain = {s.plate_axis[p]: blocks[p] for p in s.chains[plate]}
+    total, tables = 0, list[Sizes]()
+    own = [*(g.name for g in s.groups_of(plate)), *(o.name for o in s.observed_in(plate))]
+    for name in own:
+        axes = {**chain, **{s.particle_axis[g]: k for g in s.groups_seen(name)}}
+        tables.append(_sorted_sizes(axes))
+        total += math.prod(axes.values()) * _vector(bound, name)
+    for child in s.within(plate):
+        inside, message = _tables(bound, k, blocks, child)
+        total += inside
+        tables.append(message)
+    axes = frozenset(s.particle_axis[g.name] for g in s.groups_of(plate))
+    if not tables:
+        return total, ()
+    known = {a: n for table in tables for a, n in table if a not in axes}
+    if plate is not None:
+        known.pop(s.plate_axis[plate], None)
+    return total + largest_table(tables, axes), _sorted_sizes(known)
+
+
+def _sorted_sizes(axes: Mapping[int, int]) -> Sizes:
+    """Return the axes longer than 1, in order."""
+    return tuple((a, n) for a, n in sorted(axes.items()) if n > 1)
+
+
+def _vector(bound: Bound, name: str) -> int:
+    """Return the largest vector that the density of a group, or of data, is computed from."""
+    s = bound.structure
+    if name in s.groups:
+        return max(math.prod(x.shape) for x in s.groups[name].latents)
+    near = [x for g in s.groups_seen(name) for x in s.groups[g].latents]
+    data = bound.arrays[name].shape[s.ndim :]
+    return max(math.prod(data), *(math.prod(x.shape) for x in near), 1)
+
+
+def _stored(bound: Bound, k: int) -> int:
+    """Return the number of values of all particles."""
+    return sum(
+        k * math.prod(bound.shape(x.plate)) * math.prod(x.shape)
+        for x in bound.structure.latents.values()
+    )

@@ -1,11 +1,13 @@
-"""Models of nested plates: latents with priors that name their parents, and observations.
+"""Models on nested plates: declaration, checked structure, and binding to data.
 
-A plate is a set of like things: tasks, or questions within a task. Latents of a plate may depend
-on latents of the same plate and of plates around it, never on another plate's: models × tasks,
-where every score depends on a model and on a task, is crossed, not nested.
+A plate is a set of exchangeable units: tasks, or questions within a task. Latents of a plate have
+priors that name their parents, on the same plate or on plates around it, never on another plate:
+models × tasks, where every score depends on a model and on a task, is crossed, not nested.
+
+* `Model` of `Plate`, `Latent` and `Observed`: what is declared
+* `Structure`: the checked model, with groups in order and axes of arrays
+* `bind`, `Bound`: data laid out on the axes of plates, particles and vectors
 """
-# PART structure - What a model of nested plates is made of: groups in order, chains of plates, axes of arrays.
-# PART bound - A model with its data: arrays laid out on the axes of plates, particles and vectors.
 
 # torch's stubs leave parts of these calls untyped.
 # pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
@@ -28,17 +30,16 @@ from evalstats_plugin.hierarchical.engines.plates.distributions import Density, 
 
 Conditional = Callable[..., Density]
 
-
 Window = Mapping[str, tuple[int, int]]
-"""Of plates that are looked at in part: first member and number of members."""
-
+"""By plate of which only a block is used: first member and number of members."""
 
 Data = Mapping[str, ArrayLike]
+"""Observations and inputs by name."""
 
 
 @dataclass(frozen=True)
 class Plate:
-    """So many like things, inside another plate or not."""
+    """A set of exchangeable units, possibly within another plate."""
 
     name: str
     size: int
@@ -52,20 +53,19 @@ class Latent:
     Parameters
     ----------
     name
-        By which others take it as an argument.
+        The argument by which other functions receive it.
     prior
-        A distribution, or a function from parents and inputs, by name, to one.
+        A distribution, or a function that returns one from parents and inputs, by name.
     plate
-        Innermost plate it belongs to; None for one of the whole model.
+        Innermost plate of the latent; None for one latent of the whole model.
     shape
-        Of a vector of unknowns that share their particles.
+        Shape of a vector of unknowns that share their particles.
     group
-        Latents of one group are drawn as one: good for parameters that hang together, such as a
-        mean and a standard deviation.
+        Latents of one group share their particles: useful for dependent parameters, such as a mean
+        and a standard deviation.
     proposal
-        Where to start adapting the proposal (default: as spread as the prior), or a function
-        from parents, inputs and `parameters` to a distribution, which only variational inference
-        adapts.
+        The first proposal (default: matched to the prior), or a function from parents, inputs and
+        `parameters` to a distribution, which only variational inference adapts.
     parameters
         Starting values of the parameters of a proposal that is a function; each member of the
         plate has its own.
@@ -87,17 +87,17 @@ class Latent:
 
 @dataclass(frozen=True)
 class Observed:
-    """What is known of each member of a plate.
+    """Data of each member of a plate.
 
     Parameters
     ----------
     name
-        Of the data.
+        Name of the data.
     density
-        From latents and inputs, by name, to the distribution of the data; or from these and the
-        data, by its own name, to their log density.
+        A function from latents and inputs, by name, to the distribution of the data; or from these
+        and the data, by its own name, to their log density.
     plate
-        Innermost plate it belongs to.
+        Innermost plate of the data.
     """
 
     name: str
@@ -105,54 +105,18 @@ class Observed:
     plate: str | None = None
 
 
-def structure(model: Model) -> Structure:
-    """Check a model and put it in order.
-
-    Raises
-    ------
-    DesignError
-        Names taken twice, unknown plates or parents, cycles, dependences that are not nested.
-    """
-    chains = _chains(model)
-    _check_names(model)
-    latents = {x.name: x for x in model.latents}
-    for name, plate in _plates_named(model):
-        if plate not in chains:
-            msg = f"{name!r} is of plate {plate!r}, which is not declared{_close(plate, chains)}"
-            raise DesignError(msg)
-    for latent in model.latents:
-        _check_parents(model, latent, arguments(latent.prior), chains)
-        taken = arguments(latent.proposal)
-        kept = tuple(x for x in taken if x not in latent.parameters)
-        _check_parents(model, latent, kept, chains)
-    for observed in model.observed:
-        taken = tuple(x for x in arguments(observed.density) if x != observed.name)
-        _check_parents(model, observed, taken, chains)
-    groups = _groups(latents)
-    plates = [p for p in chains if p is not None]
-    return Structure(
-        groups,
-        {o.name: o for o in model.observed},
-        dict(model.inputs),
-        {p.name: p.size for p in model.plates},
-        chains,
-        {p: i for i, p in enumerate(plates)},
-        {g: len(plates) + i for i, g in enumerate(groups)},
-    )
-
-
 @dataclass(frozen=True, kw_only=True)
 class Model:
     """Latents and observations on nested plates.
 
-    Functions get arrays that broadcast: one axis per plate, one per group of particles, and last
-    the axes of vectors, as many as the longest `shape` has; absent axes have size 1. A sum over
-    a vector must keep its axis, as in ``(z * x).sum(-1, keepdim=True)``.
+    Functions receive arrays that broadcast: one axis per plate, one per group of particles, and
+    last the axes of vectors, as many as the longest `shape`; absent axes have size 1. A sum over a
+    vector must keep its axis, as in ``(z * x).sum(-1, keepdim=True)``.
 
     Parameters
     ----------
     plates
-        A plate after the one that it is within.
+        Outer plates before inner ones.
     inputs
         Plate of each given array that is not observed (covariates, numbers of questions), or
         None for one of the whole model.
@@ -160,7 +124,7 @@ class Model:
     Raises
     ------
     DesignError
-        A cycle, an unknown parent, or a dependence that is not nested.
+        Duplicate names, unknown plates or parents, cycles, or dependences that are not nested.
     """
 
     latents: Sequence[Latent]
@@ -170,7 +134,7 @@ class Model:
     structure: Structure = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "structure", structure(self))
+        object.__setattr__(self, "structure", _structure(self))
 
 
 @dataclass(frozen=True)
@@ -189,7 +153,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Structure:
-    """A checked model."""
+    """A checked model, with the axes of its arrays."""
 
     groups: dict[str, Group]
     """Parents first."""
@@ -197,7 +161,7 @@ class Structure:
     inputs: dict[str, str | None]
     sizes: dict[str, int]
     chains: dict[str | None, tuple[str, ...]]
-    """Of each plate, the plates around it and itself, outermost first; of None, none."""
+    """By plate: the plates around it and itself, outermost first; none for None."""
     plate_axis: dict[str, int]
     particle_axis: dict[str, int]
     """Axis of the particles of each group, after those of the plates."""
@@ -231,21 +195,43 @@ class Structure:
         return tuple(o for o in self.observed.values() if o.plate == plate)
 
     def groups_seen(self, name: str) -> tuple[str, ...]:
-        """Groups of particles that the factor of a group, or of an observation, is a table of."""
+        """Groups whose particles the factor of a group, or of an observation, depends on."""
         if name in self.groups:
             return (name, *self.groups[name].parents)
         taken = arguments(self.observed[name].density)
-        return tuple(dict.fromkeys(self._group_of(x) for x in taken if x in self.latents))
-
-    def _group_of(self, latent: str) -> str:
-        return self.latents[latent].set_of_particles
+        latents = self.latents
+        return tuple(dict.fromkeys(latents[x].set_of_particles for x in taken if x in latents))
 
 
-def arguments(function: Callable[..., Any] | Density | None) -> tuple[str, ...]:
-    """Names that a function takes; none where it is a distribution."""
-    if function is None or isinstance(function, Density):
-        return ()
-    return tuple(inspect.signature(function).parameters)
+def _structure(model: Model) -> Structure:
+    """Check a model, and order its groups so that parents come first."""
+    chains = _chains(model)
+    _check_names(model)
+    latents = {x.name: x for x in model.latents}
+    declared = [(x.name, x.plate) for x in (*model.latents, *model.observed)]
+    for name, plate in (*declared, *model.inputs.items()):
+        if plate not in chains:
+            msg = f"{name!r} is of plate {plate!r}, which is not declared{_close(plate, chains)}"
+            raise DesignError(msg)
+    for latent in model.latents:
+        _check_parents(model, latent, arguments(latent.prior), chains)
+        taken = arguments(latent.proposal)
+        kept = tuple(x for x in taken if x not in latent.parameters)
+        _check_parents(model, latent, kept, chains)
+    for observed in model.observed:
+        taken = tuple(x for x in arguments(observed.density) if x != observed.name)
+        _check_parents(model, observed, taken, chains)
+    groups = _groups(latents)
+    plates = [p for p in chains if p is not None]
+    return Structure(
+        groups,
+        {o.name: o for o in model.observed},
+        dict(model.inputs),
+        {p.name: p.size for p in model.plates},
+        chains,
+        {p: i for i, p in enumerate(plates)},
+        {g: len(plates) + i for i, g in enumerate(groups)},
+    )
 
 
 def _chains(model: Model) -> dict[str | None, tuple[str, ...]]:
@@ -279,11 +265,6 @@ def _check_names(model: Model) -> None:
             "expected at least one of each"
         )
         raise DesignError(msg)
-
-
-def _plates_named(model: Model) -> list[tuple[str, str | None]]:
-    declared = [(x.name, x.plate) for x in (*model.latents, *model.observed)]
-    return [*declared, *model.inputs.items()]
 
 
 def _check_parents(
@@ -353,9 +334,16 @@ def _sorted(after: dict[str, set[str]], what: str) -> list[str]:
 
 
 def _close(name: str | None, known: Iterable[str | None]) -> str:
-    """Names like this one, as the end of a sentence."""
+    """Return similar names as the end of a sentence."""
     found = get_close_matches(str(name), [str(x) for x in known if x], n=3)
     return f"; like it: {', '.join(map(repr, found))}" if found else ""
+
+
+def arguments(function: Callable[..., Any] | Density | None) -> tuple[str, ...]:
+    """Return the argument names of a function; none for a distribution."""
+    if function is None or isinstance(function, Density):
+        return ()
+    return tuple(inspect.signature(function).parameters)
 
 
 @dataclass(frozen=True)
@@ -366,15 +354,15 @@ class Bound:
     arrays: dict[str, Tensor]
     """Data and inputs by name."""
     events: int
-    """Axes of vectors, at the end of every array."""
+    """Number of axes of vectors, at the end of every array."""
     device: torch.device
     moved: dict[str, tuple[Family, Family]] = field(
         default_factory=dict[str, tuple[Family, Family]]
     )
-    """Distributions without parents as the model has them, and on the device."""
+    """By latent: a distribution without parents, and its copy on the device."""
 
     def shape(self, plate: str | None, group: str | None = None, k: int = 1) -> list[int]:
-        """Of one number per member of a plate (and particle), vectors left out."""
+        """Shape of one number per member of a plate (and particle), without vectors."""
         s = self.structure
         shape = [1] * s.ndim
         for p in s.chains[plate]:
@@ -387,12 +375,8 @@ class Bound:
         """Shape of a vector on the last axes."""
         return [1] * (self.events - len(shape)) + list(shape)
 
-    def event_axes(self) -> list[int]:
-        """Axes of vectors, from the end."""
-        return list(range(-self.events, 0))
-
     def call(self, function: Any, values: Mapping[str, Tensor], name: str) -> Any:
-        """Call a function of the model with what it asks for by name."""
+        """Call a function of the model with its arguments by name."""
         if isinstance(function, Family):
             known = self.moved.get(name)
             if known is None or known[0] is not function:
@@ -409,7 +393,7 @@ class Bound:
             raise DesignError(msg) from error
 
     def log_density(self, density: Any, value: Tensor, name: str) -> Tensor:
-        """Log density of each member and particle: vectors are summed up."""
+        """Log density of each member and particle, summed over vectors."""
         try:
             found = density if isinstance(density, Tensor) else density.log_prob(value)
         except (ValueError, RuntimeError) as error:
@@ -428,7 +412,7 @@ class Bound:
         return found.sum(left) if left else found
 
     def narrowed(self, array: Tensor, window: Window) -> Tensor:
-        """View of the members of plates in a window."""
+        """Return a view of the members of plates in a window."""
         for plate, (start, length) in window.items():
             axis = self.structure.plate_axis[plate]
             if array.shape[axis] > 1:
@@ -466,7 +450,7 @@ def bind(model: Model, data: Data, device: torch.device) -> Bound:
     }
     depths = {name: len(s.chains[plate]) for name, plate in plates.items()}
     for name, array in arrays.items():
-        _check(name, array, s, plates[name])
+        _check_array(name, array, s, plates[name])
     events = [a.ndim - depths[name] for name, a in arrays.items()]
     events += [len(latent.shape) for latent in s.latents.values()]
     empty = Bound(s, {}, max(events), device)
@@ -477,7 +461,7 @@ def bind(model: Model, data: Data, device: torch.device) -> Bound:
     return Bound(s, laid, max(events), device)
 
 
-def _check(name: str, array: Tensor, s: Structure, plate: str | None) -> None:
+def _check_array(name: str, array: Tensor, s: Structure, plate: str | None) -> None:
     chain = s.chains[plate]
     expected = tuple(s.sizes[p] for p in chain)
     if tuple(array.shape[: len(chain)]) != expected:

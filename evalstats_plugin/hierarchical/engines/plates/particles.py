@@ -1,10 +1,10 @@
-"""K particles of every latent of every member of a plate, and the density they come from.
+"""Particles: K draws of every latent of every member of a plate, and their proposal density.
 
-Where a proposal depends on parents, each particle is drawn given one particle of each parent,
-chosen at random; its density is the mixture over all the parent's particles, Q_MP [HLA23]_. The
-density given the one particle alone would leave P_MP unbiased too, but more spread out.
+`Proposals` holds one distribution per latent and member; `draw_particles` draws from it. Where a
+proposal depends on parents, each particle is drawn given one randomly assigned particle of each
+parent; its density is the mixture over all particles of the parents, Q_MP [HLA23]_. The density
+given the assigned particle alone would leave P_MP unbiased too, but with a larger variance.
 """
-# PART proposals - Where particles come from: a distribution per latent, each member of a plate having its own.
 
 # torch's stubs leave parts of these calls untyped.
 # pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
@@ -24,11 +24,10 @@ from evalstats_plugin.hierarchical.engines.plates.distributions import Family
 from evalstats_plugin.hierarchical.engines.plates.model import Bound, Group, Latent
 
 Assignment = Literal["permutation", "categorical"]
-"""How particles get parents: each parent once, or any parent independently."""
+"""How particles are assigned parents: each parent once, or independently with replacement."""
 
-
-# Draws from the prior that proposals without a start are matched to: fewer of large latents.
 _PRIOR_DRAWS, _PRIOR_NUMBERS = 2000, 4_000_000
+"""Draws from the prior that default proposals are matched to, and most numbers in them."""
 
 
 class Particles(NamedTuple):
@@ -37,7 +36,7 @@ class Particles(NamedTuple):
     values: dict[str, Tensor]
     """By latent, with axes of plates, of particles and of vectors."""
     log_q: dict[str, Tensor]
-    """Log density of the proposals by group, vectors summed up."""
+    """Log density of the proposals by group, summed over vectors."""
     k: int
 
 
@@ -52,7 +51,7 @@ def draw_particles(
     values: dict[str, Tensor] = {}
     log_q: dict[str, Tensor] = {}
     for group in bound.structure.groups.values():
-        of_parents = _assigned(bound, group, values, k, (generator, assignment))
+        of_parents = _assigned(bound, group, values, k, generator=generator, assignment=assignment)
         for latent in group.latents:
             given = {**of_parents, **{x.name: values[x.name] for x in group.latents
                                       if x.name in values}}  # fmt: skip
@@ -63,22 +62,42 @@ def draw_particles(
     return Particles(values, log_q, k)
 
 
-def proposed(
-    bound: Bound, proposals: Proposals, latent: Latent, given: dict[str, Tensor]
-) -> Family:
-    """Proposal of a latent, given particles where it depends on them."""
-    if latent.name in proposals.families:
-        return proposals.families[latent.name]
-    family = bound.call(
-        latent.proposal, {**given, **proposals.parameters[latent.name]}, latent.name
-    )
-    if not isinstance(family, Family):
-        msg = (
-            f"the proposal of {latent.name!r} gives a {type(family).__name__}, expected Normal, "
-            "Gamma, Beta or Dirichlet of evalstats_plugin.hierarchical.engines.plates.distributions"
-        )
-        raise DesignError(msg)
-    return family
+def _assigned(
+    bound: Bound,
+    group: Group,
+    values: dict[str, Tensor],
+    k: int,
+    *,
+    generator: torch.Generator,
+    assignment: Assignment,
+) -> dict[str, Tensor]:
+    """Assign particles of parents in other groups, on the axis of the group's own particles."""
+    axis_of = bound.structure.particle_axis
+    to = axis_of[group.name]
+    out: dict[str, Tensor] = {}
+    for parent in group.proposed_from:
+        order = _parent_order(bound, group, k, generator, assignment)
+        for latent in bound.structure.groups[parent].latents:
+            value = values[latent.name].transpose(axis_of[parent], to)
+            members = torch.broadcast_shapes(value.shape[: order.ndim], order.shape)
+            index = order.reshape(order.shape + (1,) * bound.events)
+            vector = value.shape[order.ndim :]
+            out[latent.name] = torch.gather(
+                value.expand(*members, *vector), to, index.expand(*members, *vector)
+            )
+    return out
+
+
+def _parent_order(
+    bound: Bound, group: Group, k: int, generator: torch.Generator, assignment: Assignment
+) -> Tensor:
+    """Index of the parent's particle for each of K particles of each member."""
+    shape = bound.shape(group.plate, group.name, k)
+    axis = bound.structure.particle_axis[group.name]
+    if assignment == "categorical":
+        return torch.randint(k, shape, generator=generator, device=bound.device)
+    noise = torch.rand(shape, generator=generator, device=bound.device)
+    return noise.argsort(axis)
 
 
 def mixture_log_density(
@@ -98,6 +117,24 @@ def mixture_log_density(
     return torch.logsumexp(total, axes, keepdim=True) - math.log(count)
 
 
+def proposed(
+    bound: Bound, proposals: Proposals, latent: Latent, given: dict[str, Tensor]
+) -> Family:
+    """Return the proposal of a latent, given particles where it depends on them."""
+    if latent.name in proposals.families:
+        return proposals.families[latent.name]
+    family = bound.call(
+        latent.proposal, {**given, **proposals.parameters[latent.name]}, latent.name
+    )
+    if not isinstance(family, Family):
+        msg = (
+            f"the proposal of {latent.name!r} gives a {type(family).__name__}, expected Normal, "
+            "Gamma, Beta or Dirichlet of evalstats_plugin.hierarchical.engines.plates.distributions"
+        )
+        raise DesignError(msg)
+    return family
+
+
 def sum_of(term: Callable[[Latent], Tensor], latents: tuple[Latent, ...]) -> Tensor:
     """Sum over the latents of a group."""
     total = term(latents[0])
@@ -106,44 +143,9 @@ def sum_of(term: Callable[[Latent], Tensor], latents: tuple[Latent, ...]) -> Ten
     return total
 
 
-def _assigned(
-    bound: Bound,
-    group: Group,
-    values: dict[str, Tensor],
-    k: int,
-    how: tuple[torch.Generator, Assignment],
-) -> dict[str, Tensor]:
-    """Particles of parents in other groups, on the axis of the particles that they are for."""
-    axis_of = bound.structure.particle_axis
-    to = axis_of[group.name]
-    out: dict[str, Tensor] = {}
-    for parent in group.proposed_from:
-        order = _order(bound, group, k, how)
-        for latent in bound.structure.groups[parent].latents:
-            value = values[latent.name].transpose(axis_of[parent], to)
-            members = torch.broadcast_shapes(value.shape[: order.ndim], order.shape)
-            index = order.reshape(order.shape + (1,) * bound.events)
-            vector = value.shape[order.ndim :]
-            out[latent.name] = torch.gather(
-                value.expand(*members, *vector), to, index.expand(*members, *vector)
-            )
-    return out
-
-
-def _order(bound: Bound, group: Group, k: int, how: tuple[torch.Generator, Assignment]) -> Tensor:
-    """Index of the parent's particle for each of K particles of each member."""
-    generator, assignment = how
-    shape = bound.shape(group.plate, group.name, k)
-    axis = bound.structure.particle_axis[group.name]
-    if assignment == "categorical":
-        return torch.randint(k, shape, generator=generator, device=bound.device)
-    noise = torch.rand(shape, generator=generator, device=bound.device)
-    return noise.argsort(axis)
-
-
 @dataclass(frozen=True)
 class Proposals:
-    """Families of independent proposals, and the parameters of those that are functions."""
+    """Independent proposals, and the parameters of those that are functions."""
 
     families: dict[str, Family]
     """By latent; parameters have one axis per plate, particle (1) and vector."""
@@ -151,18 +153,18 @@ class Proposals:
     """By latent whose proposal is a function, then by name."""
 
     def moved(self, means: Mapping[str, Sequence[Tensor]]) -> Proposals:
-        """With other families, given their mean parameters."""
+        """Return proposals with these mean parameters."""
         fresh = {x: type(self.families[x]).from_means(m) for x, m in means.items()}
         return Proposals({**self.families, **fresh}, self.parameters)
 
 
 def first_proposals(bound: Bound, generator: torch.Generator) -> Proposals:
-    """Start where the model says, or as the prior is spread.
+    """Return the first proposals: those of the model, or matched to the prior.
 
     Raises
     ------
     DesignError
-        A latent has neither a proposal nor a prior of this package to start from.
+        A latent has neither a proposal nor a prior of this package.
     """
     families: dict[str, Family] = {}
     parameters: dict[str, dict[str, Tensor]] = {}
@@ -170,7 +172,7 @@ def first_proposals(bound: Bound, generator: torch.Generator) -> Proposals:
     for latent in bound.structure.latents.values():
         shape = _shape(bound, latent)
         if latent.proposal is None:
-            families[latent.name] = _as_the_prior(bound, latent, prior, generator)
+            families[latent.name] = _matched_to_prior(bound, latent, prior, generator)
         elif isinstance(latent.proposal, Family):
             families[latent.name] = _expanded(latent.proposal, shape, bound)
         else:
@@ -186,29 +188,29 @@ def _shape(bound: Bound, latent: Latent) -> list[int]:
 
 
 def _expanded(family: Family, shape: list[int], bound: Bound) -> Family:
-    """With parameters of every member, on the device."""
+    """Return a family with parameters for every member, on the device."""
     parts = [x.expand(shape).contiguous() for x in family.to(bound.device).parameters()]
     return type(family)(*parts)
 
 
-def _as_the_prior(
+def _matched_to_prior(
     bound: Bound, latent: Latent, prior: dict[str, Tensor], generator: torch.Generator
 ) -> Family:
-    """Match the family of the prior to draws from it."""
+    """Return a proposal that matches draws from the prior, of the same family."""
     shape = _shape(bound, latent)
-    family = _drawn(bound, latent, prior, generator)
+    family = _draw_prior(bound, latent, prior, generator)
     means = [m.mean(0).expand(shape).contiguous() for m in family.statistics(prior[latent.name])]
     return type(family).from_means(means)
 
 
-def _drawn(
+def _draw_prior(
     bound: Bound, latent: Latent, prior: dict[str, Tensor], generator: torch.Generator
 ) -> Family:
-    """Draw a latent, and first those that it depends on: draws are one more axis, in front."""
+    """Draw a latent from its prior after its parents, with draws on a new first axis."""
     latents = bound.structure.latents
     for parent in bound.structure.parents_of(latent):
         if parent not in prior:
-            _drawn(bound, latents[parent], prior, generator)
+            _draw_prior(bound, latents[parent], prior, generator)
     family: Any = bound.call(latent.prior, prior, latent.name)
     if not isinstance(family, Family):
         msg = (

@@ -12,14 +12,13 @@ from evalstats_plugin.hierarchical.engines.plates.distributions import Normal
 from evalstats_plugin.hierarchical.engines.plates.evidence import (
     Scene,
     contract,
-    expectation,
-    joint_weights,
-    largest,
+    largest_table,
     log_evidence,
     posterior_draws,
     weigh,
+    weighted_mean,
 )
-from evalstats_plugin.hierarchical.engines.plates.fit import choose_blocks, memory
+from evalstats_plugin.hierarchical.engines.plates.fit import choose_blocks, memory_needed
 from evalstats_plugin.hierarchical.engines.plates.model import Latent, Model, Observed, Plate, bind
 from evalstats_plugin.hierarchical.engines.plates.particles import draw_particles, first_proposals
 
@@ -168,6 +167,16 @@ def axes(make):
     return {two_levels: 5, three_levels: 7, siblings: 5}[make]
 
 
+def joint_weights(s, group):
+    """Posterior of a group's particles and those of its parents together, by one derivative."""
+    structure = s.bound.structure
+    shape = s.bound.shape(structure.groups[group].plate, group, s.particles.k)
+    for parent in structure.groups[group].parents:
+        shape[structure.particle_axis[parent]] = s.particles.k
+    source = torch.zeros(shape, dtype=torch.float64).requires_grad_()
+    return torch.autograd.grad(log_evidence(s, {group: source}), source)[0]
+
+
 def test_weights_joints_and_moments_are_those_of_all_combinations():
     s = scene(two_levels, 3)
     indices, logs = all_combinations(two_levels, s)
@@ -185,7 +194,8 @@ def test_weights_joints_and_moments_are_those_of_all_combinations():
         weights["s"].ravel(), np.bincount(indices[:, 1], p), rtol=0, atol=1e-12
     )
     second = [(p * z[t, indices[:, 2 + t]] ** 2).sum() for t in range(3)]
-    np.testing.assert_allclose(expectation(s, "z", torch.square).ravel(), second, atol=1e-12)
+    found = weighted_mean(s.bound, weights["z"], s.particles.values["z"].square(), "z")
+    np.testing.assert_allclose(found.ravel(), second, atol=1e-12)
 
 
 def test_draws_of_groups_that_only_children_tie_together_are_joint():
@@ -250,15 +260,15 @@ def many_tasks(size):
 
 def test_blocks_are_as_large_as_the_limit_allows():
     bound = bind(many_tasks(64), {"x": np.zeros((64, 10))}, CPU)
-    whole = memory(bound, 10, {"task": 64, "item": 10})
-    one = memory(bound, 10, {"task": 1, "item": 1})
+    whole = memory_needed(bound, 10, {"task": 64, "item": 10})
+    one = memory_needed(bound, 10, {"task": 1, "item": 1})
 
     # Doubles of the largest factor, 64 × 10 × 10³, and what is made of it.
     assert 8 * 640_000 < whole < 8 * 640_000 * 20
     assert choose_blocks(bound, 10, whole) == {"task": 64, "item": 10}
     for limit in (whole // 3, whole // 50, one):
         blocks = choose_blocks(bound, 10, limit)
-        assert memory(bound, 10, blocks) <= limit
+        assert memory_needed(bound, 10, blocks) <= limit
         assert blocks["item"] == 10 or blocks["task"] == 1
 
 
@@ -308,4 +318,4 @@ def test_a_chain_is_summed_out_without_the_full_table():
     sizes = [tuple((a, k) for a in (i, i + 1)) for i in range(n)]
 
     assert float(found.message) == pytest.approx(np.log(product.sum()), abs=1e-10)
-    assert largest(sizes, frozenset(range(n + 1))) <= k**3
+    assert largest_table(sizes, frozenset(range(n + 1))) <= k**3

@@ -7,7 +7,11 @@ from scipy import stats
 
 from evalstats_plugin.hierarchical.engines.plates import evidence, particles
 from evalstats_plugin.hierarchical.engines.plates.distributions import Normal
-from evalstats_plugin.hierarchical.engines.plates.evidence import Scene, local, log_evidence
+from evalstats_plugin.hierarchical.engines.plates.evidence import (
+    Scene,
+    contract_plate,
+    log_evidence,
+)
 from evalstats_plugin.hierarchical.engines.plates.model import Latent, Model, Observed, Plate, bind
 from evalstats_plugin.hierarchical.engines.plates.particles import first_proposals
 
@@ -47,7 +51,7 @@ def estimates(model, k, assignment="permutation", seed=0):
 
 
 def by_replication(scene):
-    return local(scene, "time", {"time": (0, TIMES)}, {}).message.flatten()
+    return contract_plate(scene, "time", {"time": (0, TIMES)}, {}).message.flatten()
 
 
 def follows(mu):
@@ -89,8 +93,8 @@ def test_the_mixture_spreads_less_than_the_density_given_the_parent_drawn_from(m
     own = []
     assigned = particles._assigned
 
-    def remembered(*arguments):
-        own.append(assigned(*arguments))
+    def remembered(*arguments, **options):
+        own.append(assigned(*arguments, **options))
         return own[-1]
 
     monkeypatch.setattr(particles, "_assigned", remembered)

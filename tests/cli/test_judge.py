@@ -1,10 +1,9 @@
-"""`evalstats-plugin report` with control variates, or with a judge and labels."""
+"""`evalstats-plugin judge`, and `report --control-variate`."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from subprocess import CompletedProcess
 
@@ -12,17 +11,13 @@ import numpy as np
 import pytest
 
 from evalstats_plugin import ResponseMatrix
-from evalstats_plugin.cli.judge import analyse_saving, read_labels
+from evalstats_plugin.cli.judge import read_labels
 from evalstats_plugin.data.runs import ResponseSet
-from evalstats_plugin.errors import LogError, SelectionError
-from evalstats_plugin.plugins import load_plugins
+from evalstats_plugin.errors import LogError
+from evalstats_plugin.scores.control_variate import control_variate
 
 LOGS = Path(__file__).parents[2] / "fixtures" / "logs" / "lm_eval" / "0.4.13" / "out"
 Run = Callable[..., "CompletedProcess[str]"]
-NOTHING = {
-    "control_variate": False, "judge": None, "human": None, "labels": None, "population": None,
-    "prior": None, "method": "auto", "confidence_level": 0.95, "bounds": {}, "seed": 0,
-}  # fmt: skip
 
 
 def _set() -> ResponseSet:
@@ -43,9 +38,8 @@ def test_control_variates_say_when_they_change_nothing(run: Run) -> None:
 
 def test_control_variates_are_used_where_they_help() -> None:
     """The first model took a quarter of the items."""
-    rows = analyse_saving(_set(), {**NOTHING, "control_variate": True}, load_plugins())
+    rows = control_variate(_set(), rng=0)
 
-    assert rows is not None
     assert ["cuped", *["beta-hpd"] * 4] == [row.method for row in rows]
 
 
@@ -57,7 +51,7 @@ def test_labels_and_a_judge(run: Run, tmp_path: Path) -> None:
     labels = tmp_path / "labels.csv"
     rows = [f"{i},{int(i % 2 == 0)}" for i in range(0, 60, 5)]
     labels.write_text("\n".join(["item,score", *rows, "1,"]))
-    arguments = ("report", LOGS / "models__m2", "-t", "es_bin", "--judge", "acc")
+    arguments = ("judge", LOGS / "models__m2", "-t", "es_bin", "--judge", "acc")
     done = run(*arguments, "--labels", labels, "--format", "json")
     (row,) = json.loads(done.stdout)["results"]
 
@@ -99,47 +93,28 @@ def test_what_is_wrong_with_a_file_is_said(
 
 def test_a_file_that_is_not_there_is_an_error(run: Run) -> None:
     """Exit code 2, one message."""
-    done = run("report", LOGS / "models__m2", "--judge", "acc", "--labels", "nowhere.csv")
+    done = run("judge", LOGS / "models__m2", "--judge", "acc", "--labels", "nowhere.csv")
 
     assert 2 == done.returncode
     assert "nowhere.csv: labels cannot be read" in done.stderr
 
 
 @pytest.mark.parametrize(
-    ("chosen", "message"),
+    ("arguments", "message"),
     [
-        ({"judge": "a"}, "--judge found, expected --judge with one of"),
-        ({"human": "a"}, "--human found, expected --judge with one of"),
-        ({"judge": "a", "human": "b", "labels": "c"}, "expected --judge with one of"),
-        ({"judge": "a", "human": "b", "control_variate": True}, "--control-variate and --judge"),
-        ({"control_variate": True, "population": 100}, "--control-variate and --population"),
-        ({"control_variate": True, "prior": (1.0, 1.0)}, "--control-variate and --prior"),
-        ({"judge": "a", "human": "b", "method": "t"}, "--judge and --method"),
+        (("judge", "--judge", "acc"), "neither --human nor --labels given"),
+        (("judge", "--judge", "a", "--human", "b", "--labels", "c"), "both --human and --labels"),
+        (("report", "--control-variate", "--population", "100"), "--control-variate and --popul"),
+        (("report", "--control-variate", "--prior", "1,1"), "--control-variate and --prior"),
+        (("report", "--baseline", "m0"), "pass --html FILE too, or use `compare --baseline`"),
     ],
 )
-def test_options_that_do_not_go_together_are_refused(
-    chosen: dict[str, object], message: str
+def test_conflicting_options_are_refused(
+    run: Run, arguments: tuple[str, ...], message: str
 ) -> None:
-    """Rather than one of them left aside."""
-    with pytest.raises(SelectionError, match=message):
-        analyse_saving(_set(), {**NOTHING, **chosen}, load_plugins())
+    """One line, exit code 2."""
+    done = run(*arguments, LOGS / "models__m2", "-t", "es_bin")
 
-
-def test_without_such_options_there_is_nothing_to_do() -> None:
-    """The report is the usual one."""
-    assert analyse_saving(_set(), NOTHING, load_plugins()) is None
-
-
-def test_the_scores_of_one_model_only_are_replaced() -> None:
-    """Rows stay in the order of the logs."""
-    responses = _set()
-    renamed = replace(responses.responses[3], model="last")
-    rows = analyse_saving(
-        ResponseSet((*responses.responses[1:3], responses.responses[0], renamed)),
-        {**NOTHING, "control_variate": True},
-        load_plugins(),
-    )
-
-    assert rows is not None
-    assert ["model_1", "model_2", "model_0", "last"] == [row.model for row in rows]
-    assert ["beta-hpd", "beta-hpd", "cuped", "beta-hpd"] == [row.method for row in rows]
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1

@@ -1,4 +1,4 @@
-"""`evalstats-plugin report --model hierarchical` and `annotate --hierarchical`."""
+"""`evalstats-plugin pool` and `annotate --hierarchical`."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ def seven(tmp_path: Path) -> Path:
 
 def _ran(*arguments: str | Path) -> Result:
     return CliRunner(env={"COLUMNS": "80"}).invoke(
-        main, ["report", *SHORT, *map(str, arguments)], catch_exceptions=False
+        main, ["pool", *SHORT, *map(str, arguments)], catch_exceptions=False
     )
 
 
 def _json(*arguments: str | Path) -> dict[str, Any]:
-    done = _ran(*arguments, "--model", "hierarchical", "--format", "json")
+    done = _ran(*arguments, "--format", "json")
     assert 0 == done.exit_code, done.output
     return json.loads(done.stdout)
 
@@ -61,11 +61,10 @@ def _refused(*arguments: str | Path) -> str:
 
 def test_help_names_every_model_and_engine() -> None:
     """Names with hyphens are broken at line ends."""
-    shown = "".join(CliRunner().invoke(main, ["report", "--help"]).stdout.split())
+    shown = "".join(CliRunner().invoke(main, ["pool", "--help"]).stdout.split())
 
     assert ",".join(HIERARCHICAL_MODELS) in shown
     assert f"auto,{','.join(INFERENCES)}" in shown
-    assert "Borrowingstrength:" in shown
 
 
 def test_json_holds_scores_pairs_difficulties_and_the_fit(seven: Path) -> None:
@@ -77,7 +76,7 @@ def test_json_holds_scores_pairs_difficulties_and_the_fit(seven: Path) -> None:
     assert whole["contrasts"] == fit.contrasts().to_dict()
     assert ["easy", "hard", "single"] == sorted(row["task"] for row in whole["difficulties"])
     assert ("task", "gibbs") == (whole["fit"]["model"], whole["fit"]["inference"])
-    assert "hierarchical:task" == whole["evalstats"]["model"]
+    assert "task" == whole["evalstats"]["model"]
     (missing,) = (r for r in whole["results"] if (r["model"], r["task"]) == ("m6", "hard"))
     assert missing["score"] is None
     assert 0 < missing["low"] < missing["estimate"] < missing["high"] < 1
@@ -85,9 +84,9 @@ def test_json_holds_scores_pairs_difficulties_and_the_fit(seven: Path) -> None:
 
 def test_tables_fit_eighty_columns(seven: Path) -> None:
     """Of seven models each is compared with the next, or all with a baseline."""
-    text = _ran(seven, "--model", "hierarchical").stdout
-    baseline = _ran(seven, "--model", "hierarchical", "--baseline", "m0").stdout
-    markdown = _ran(seven, "--model", "hierarchical", "--format", "markdown").stdout
+    text = _ran(seven).stdout
+    baseline = _ran(seven, "--baseline", "m0").stdout
+    markdown = _ran(seven, "--format", "markdown").stdout
     said = " ".join(text.split())
 
     assert max(map(len, text.splitlines())) <= 80
@@ -104,7 +103,7 @@ def test_tables_fit_eighty_columns(seven: Path) -> None:
 
 def test_csv_has_one_row_for_each_model_and_task(seven: Path) -> None:
     """And one for each model over all tasks, whose task is empty."""
-    done = _ran(seven, "--model", "hierarchical", "--format", "csv")
+    done = _ran(seven, "--format", "csv")
     rows = list(csv.DictReader(StringIO(done.stdout)))
 
     assert 7 * 4 == len(rows)
@@ -114,7 +113,7 @@ def test_csv_has_one_row_for_each_model_and_task(seven: Path) -> None:
 def test_one_model_is_nested_and_models_are_compared_by_evidence(seven: Path) -> None:
     """Also one question, and all of them right."""
     whole = _json(seven / "m3")
-    text = _ran(seven / "m3", "--model", "hierarchical").stdout
+    text = _ran(seven / "m3").stdout
 
     assert ("task", "mp") == (whole["fit"]["model"], whole["fit"]["inference"])
     assert [] == whole["contrasts"]
@@ -143,7 +142,7 @@ def test_covariates_come_from_tables_of_models_and_of_tasks(seven: Path, tmp_pat
     sizes.write_text("model,size\n" + "".join(f"m{i},{i}\n" for i in range(9)))
     lengths.write_text("task,length,year\neasy,1,3\nhard,2,1\nsingle,3,1\n")
     whole = _json(seven, "--covariates", sizes, "--covariates", lengths)
-    text = _ran(seven, "--model", "hierarchical", "--covariates", sizes).stdout
+    text = _ran(seven, "--covariates", sizes).stdout
 
     assert ["size", "length", "year"] == [row["covariate"] for row in whole["effects"]]
     assert "Covariates" in text
@@ -152,26 +151,18 @@ def test_covariates_come_from_tables_of_models_and_of_tasks(seven: Path, tmp_pat
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--model", "hierarchicl"), "did you mean hierarchical"),
-        (("--model", "hierarchical:tusk"), "no hierarchical model is called 'tusk'"),
-        (("--model", "hierarchical", "--inference", "nuts"), "no inference is called 'nuts'"),
-        (("--model", "hierarchical:task", "--inference", "exact"), "does not fit model 'task'"),
-        (("--model", "hierarchical", "--baseline", "m9"), "no model is called 'm9'"),
-        (("--model", "hierarchical", "--method", "wilson"), "--model hierarchical and --method"),
-        (("--model", "hierarchical", "--prior", "1,1"), "--model hierarchical and --prior"),
-        (("--model", "hierarchical", "-c", "95"), "expected a number between 0 and 1"),
-        (("--model", "hierarchical", "--figure", "x.png"), "--figure forest -o x.png"),
-        (("--model", "hierarchical", "--covariates", "no.csv"), "no.csv: covariates cannot be"),
+        (("--model", "tusk"), "no hierarchical model is called 'tusk'"),
+        (("--inference", "nuts"), "no inference is called 'nuts'"),
+        (("--model", "task", "--inference", "exact"), "does not fit model 'task'"),
+        (("--baseline", "m9"), "no model is called 'm9'"),
+        (("-c", "95"), "expected a number between 0 and 1"),
+        (("--figure", "x.png"), "--figure forest -o x.png"),
+        (("--covariates", "no.csv"), "no.csv: covariates cannot be"),
     ],
 )
 def test_options_that_cannot_be_met(seven: Path, options: tuple[str, ...], said: str) -> None:
     """One message, exit code 2."""
     assert said in _refused(seven, *options)
-
-
-def test_an_option_without_the_model_is_refused(seven: Path) -> None:
-    """Instead of being ignored."""
-    assert "--chains found without --model hierarchical" in _refused(seven)
 
 
 @pytest.mark.parametrize(
@@ -188,12 +179,12 @@ def test_covariates_that_cannot_be_used(seven: Path, tmp_path: Path, table: str,
     """What is wrong, and where."""
     (tmp_path / "x.csv").write_text(table)
 
-    assert said in _refused(seven, "--model", "hierarchical", "--covariates", tmp_path / "x.csv")
+    assert said in _refused(seven, "--covariates", tmp_path / "x.csv")
 
 
 def test_several_metrics_of_a_task_need_a_choice() -> None:
     """Which tasks, and how to choose."""
-    said = _refused(LM_EVAL, "--model", "hierarchical")
+    said = _refused(LM_EVAL)
 
     assert "tasks have several metrics: es_" in said
     assert "choose with --metric" in said
@@ -202,11 +193,11 @@ def test_several_metrics_of_a_task_need_a_choice() -> None:
 def test_long_fits_tell_their_cost_beforehand(seven: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On standard error; not when quiet."""
     monkeypatch.setattr(pool, "LONG", 0.0)
-    arguments = ["report", str(seven), "--model", "hierarchical", *SHORT[:-1]]
+    arguments = ["pool", str(seven), *SHORT[:-1]]
     told = CliRunner().invoke(main, arguments)
 
     assert told.stderr == "7 models × 3 tasks (41 questions): a second or less on one core\n"
-    assert "" == _ran(seven, "--model", "hierarchical").stderr
+    assert "" == _ran(seven).stderr
 
 
 def test_without_torch_the_message_says_what_to_install(seven: Path) -> None:
@@ -214,10 +205,10 @@ def test_without_torch_the_message_says_what_to_install(seven: Path) -> None:
     code = (
         "import sys; sys.modules['torch'] = None\n"
         "from evalstats_plugin.cli import main\n"
-        f"main(['report', {str(seven)!r}, '--model', sys.argv[1]])"
+        f"main(['pool', {str(seven)!r}, '--model', sys.argv[1]])"
     )
     crossed, closed = (
-        subprocess.run([sys.executable, "-c", code, f"hierarchical:{name}"], capture_output=True,
+        subprocess.run([sys.executable, "-c", code, name], capture_output=True,
                        text=True, check=False)
         for name in ("task", "per-task")
     )  # fmt: skip

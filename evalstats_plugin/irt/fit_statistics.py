@@ -1,9 +1,14 @@
-"""Does each item behave as the fitted model says? Mean squares and item–total correlations.
+"""Fit statistics of items and models: infit and outfit, S-X², lz.
 
-Formulas take arrays of N models × M items and allow missing cells; `item_fit` is the table of all.
+Does each item, and each model under test, answer as the fitted model predicts?
+
+* `item_fit`: infit, outfit and item-total correlations of every item
+* `s_x2`: S-X² of every item, a test by sum score, for hundreds of models [OT00]_
+* `person_fit`: infit, outfit and lz of every model
+
+`cells_of` puts the answers beside the predictions. `mean_squares`, `item_totals` and
+`log_likelihood_z` compute from those arrays, of N models × M items; missing cells are allowed.
 """
-# PART sum_score_fit - Does each item fit, among models with the same number of right answers? S-X² [OT00]_.
-# PART person_fit - Does each model answer as a model of its ability would?
 
 from __future__ import annotations
 
@@ -23,167 +28,39 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-# Wilson and Hilferty's cube root is no use for wider distributions; R's mirt stops here as well.
+# Wilson and Hilferty's cube root fails for wider distributions; R's mirt stops here as well.
 _WIDEST = 2**0.5
-
-
+# Quadrature nodes over ability, in standard deviations of its distribution.
 _REACH = 6.0
-
-
 _NODES = np.linspace(-_REACH, _REACH, 121)
-"""Of the integral over abilities, in standard deviations of their distribution."""
-
-
+# Sum scores with a smaller probability have no expected share.
 _RAREST = 1e-10
-"""Chance of a score below which nothing is expected of it."""
-
-
 _N_PARAMETERS = {"rasch": 1, "1pl": 1, "2pl": 2, "3pl": 3}
 
 
-class Cells(NamedTuple):
-    """Answers and what the fit expected of them; each of shape (N, M)."""
-
-    right: FloatArray
-    """Sum of the scores of the epochs."""
-    trials: FloatArray
-    """Epochs scored; 0 where the cell is missing."""
-    probability: FloatArray
-    """P(right) of one trial."""
-
-    @property
-    def variance(self) -> FloatArray:
-        """Of `right`: Binomial, n p (1 - p)."""
-        return self.trials * self.probability * (1 - self.probability)
-
-    @property
-    def residual(self) -> FloatArray:
-        """Answers above expectation, 0 where the cell is missing."""
-        return self.right - self.trials * self.probability
-
-
-class MeanSquares(NamedTuple):
-    """How much noisier answers are than the model says: 1 is as expected [WM82]_.
-
-    The z values are nearly standard normal where the model holds.
-    """
-
-    outfit: FloatArray
-    """Every answer counts the same: rare answers far from one's level stand out."""
-    outfit_z: FloatArray
-    infit: FloatArray
-    """Answers count by their information."""
-    infit_z: FloatArray
-
-
-class ItemTotals(NamedTuple):
-    """Correlations of item scores with the models' mean scores, each of shape (M,)."""
-
-    item_total: FloatArray
-    """Point-biserial where scores are 0 and 1."""
-    item_rest: FloatArray
-    """Corrected: the item itself is not in the mean."""
-
-
-def cells_of(fit: IRTFit | FactorFit, matrix: ResponseMatrix) -> Cells:
-    """Put the answers beside what the fit expects.
-
-    Raises
-    ------
-    DesignError
-        The matrix has other models or items than the fit, or has them in another order.
-    """
-    _check_same("models", fit.models, matrix.models)
-    both = (
-        [f"{task}/{item}" for task, item in zip(part.tasks, part.item_ids, strict=True)]
-        for part in (fit, matrix)
-    )
-    _check_same("items", *map(tuple, both))
-    trials = (~np.isnan(matrix.scores)).sum(axis=2, dtype=np.float64)
-    # Residuals are from what the estimates say.
-    expected = fit.predict(plug_in=True) if isinstance(fit, IRTFit) else fit.predict()
-    return Cells(np.nansum(matrix.scores, axis=2), trials, expected)
-
-
-def _check_same(what: str, expected: tuple[str, ...], found: tuple[str, ...]) -> None:
-    if expected == found:
-        return
-    odd = [
-        name for name in dict.fromkeys(found + expected) if (name in found) != (name in expected)
-    ]
-    seen = f": only one of them has {few(odd)}" if odd else ", in another order"
-    msg = (
-        f"the matrix has {len(found)} {what} and the fit has {len(expected)}{seen}; expected the "
-        "matrix that was fitted. For new models score_models(fit, matrix) gives a fit of them"
-    )
-    raise DesignError(msg)
-
-
-def mean_squares(cells: Cells, axis: int = 0) -> MeanSquares:
-    """Infit and outfit of items (``axis=0``) or of models (``axis=1``) [WM82]_.
-
-    Cells with P(right) of exactly 0 or 1 are left out, as are missing ones: no answer there could
-    be a surprise. NaN where nothing is left.
-    """
-    variance = cells.variance
-    used = variance > 0
-    safe = np.where(used, variance, 1.0)
-    square = np.where(used, cells.residual**2, 0.0)
-    # Of a Binomial: the fourth central moment is v (1 + 3 v - 6 p (1 - p)).
-    fourth = variance * (1 + 3 * variance - 6 * cells.probability * (1 - cells.probability))
-    count, total = used.sum(axis=axis), variance.sum(axis=axis)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        outfit = (square / safe).sum(axis=axis) / count
-        outfit_spread = (np.where(used, fourth, 0) / safe**2).sum(axis=axis) / count**2 - 1 / count
-        infit = square.sum(axis=axis) / total
-        infit_spread = (fourth - variance**2).sum(axis=axis) / total**2
-        return MeanSquares(
-            outfit, _cube_root_z(outfit, outfit_spread), infit, _cube_root_z(infit, infit_spread)
-        )
-
-
-def _cube_root_z(mean_square: FloatArray, variance: FloatArray) -> FloatArray:
-    """Wilson and Hilferty's transformation to a normal variable."""
-    spread = np.minimum(np.sqrt(np.maximum(variance, 0)), _WIDEST)
-    return (np.cbrt(mean_square) - 1) * 3 / spread + spread / 3
-
-
-def item_totals(right: FloatArray, trials: FloatArray) -> ItemTotals:
-    """Correlate each item with the mean score of all items, and of the others.
-
-    Where cells are missing, a model's mean is over the items it took. NaN where nothing varies.
-
-    >>> right = np.array([[1.0, 1, 1], [1, 0, 0], [0, 0, 0], [1, 1, 0]])
-    >>> print(np.round(item_totals(right, np.ones((4, 3))).item_rest, 3))
-    [0.522 0.707 0.522]
-    """
-    there = trials > 0
-    score = np.where(there, right / np.where(there, trials, 1), 0.0)
-    total, count = score.sum(axis=1, keepdims=True), there.sum(axis=1, keepdims=True)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        rest = (total - score) / (count - there)
-        mean = np.broadcast_to(total / count, score.shape)
-        return ItemTotals(_correlation(score, mean, there), _correlation(score, rest, there))
-
-
-def _correlation(x: FloatArray, y: FloatArray, there: np.ndarray) -> FloatArray:
-    """Of the columns, over the cells that are there."""
-    there = there & np.isfinite(y)
-    count = there.sum(axis=0)
-    x, y = (np.where(there, v - np.where(there, v, 0).sum(axis=0) / count, 0) for v in (x, y))
-    # Rounding errors of what does not vary must not pass for variation.
-    spread = [np.where(s := (v * v).sum(axis=0), s, np.nan) for v in (x, y)]
-    tiny = [s <= 1e-24 * count for s in spread]
-    return np.where(tiny[0] | tiny[1], np.nan, (x * y).sum(axis=0) / np.sqrt(spread[0] * spread[1]))
-
-
 def item_fit(fit: IRTFit, matrix: ResponseMatrix) -> pd.DataFrame:
-    """One line per item: how often taken, how hard, and how it fits.
+    """Return infit, outfit and item-total correlations, one line per item.
+
+    Columns: item, task, n_models (that answered it), mean (share of right answers), the fields of
+    `MeanSquares` and those of `ItemTotals`.
 
     Parameters
     ----------
     fit
-        Of the same models and items as the matrix.
+        Fit of the same models and items as the matrix.
+
+    Raises
+    ------
+    DesignError
+        The matrix has other models or items than the fit.
+
+    Examples
+    --------
+    >>> from evalstats_plugin.irt import fit_irt, item_fit, simulate_responses
+    >>> matrix, _ = simulate_responses(rng=0, n_models=30, n_items=8, item_model="rasch")
+    >>> table = item_fit(fit_irt(matrix, "rasch"), matrix)
+    >>> table.set_index("item").loc["item_0", ["infit", "outfit", "item_rest"]].round(2).tolist()
+    [0.95, 0.93, 0.08]
     """
     import pandas as pd
 
@@ -202,43 +79,19 @@ def item_fit(fit: IRTFit, matrix: ResponseMatrix) -> pd.DataFrame:
     )
 
 
-class SumScoreFit(NamedTuple):
-    """S-X² of each item; arrays of shape (M,), NaN where too few models tell anything."""
+def s_x2(fit: IRTFit, matrix: ResponseMatrix, *, least_expected: float = 1.0) -> SumScoreFit:
+    """Test the fit of every item by Orlando and Thissen's S-X² [OT00]_.
 
-    item_ids: NDArray[Any]
-    tasks: NDArray[Any]
-    statistic: FloatArray
-    df: FloatArray
-    """Groups of scores less the parameters of the item."""
-    p_value: FloatArray
-    """That a fitting item has so large a statistic."""
-    p_adjusted: FloatArray
-    """At a false discovery rate, all items considered [BH95]_."""
-    n_models: int
-    """That took every item."""
-    notes: tuple[str, ...]
-
-    def to_frame(self) -> pd.DataFrame:
-        """One line per item."""
-        import pandas as pd
-
-        names = ("statistic", "df", "p_value", "p_adjusted")
-        table = {"item": self.item_ids, "task": self.tasks}
-        return pd.DataFrame(table | {name: getattr(self, name) for name in names})
-
-
-def sum_score_fit(
-    fit: IRTFit, matrix: ResponseMatrix, *, least_expected: float = 1.0
-) -> SumScoreFit:
-    """Test every item by S-X².
+    Models are grouped by their number of right answers; in each group the observed share of right
+    answers to an item is compared with the expected one by a chi-square statistic.
 
     Parameters
     ----------
     fit
-        Of the same models and items, best by estimator ``"mml"``, whose distribution of abilities
-        is used; other fits are taken to have normal abilities, which is noted.
+        Fit of the same models and items, best by estimator ``"mml"``, whose distribution of
+        abilities is used. For other fits abilities are assumed normal, with a note.
     matrix
-        One take of each item, right or wrong. Models that did not take all items are left out.
+        One epoch of each item, right or wrong. Models that did not answer all items are left out.
     least_expected
         Neighbouring scores are joined until so many right and wrong answers are expected in each.
 
@@ -246,6 +99,14 @@ def sum_score_fit(
     ------
     DesignError
         Partial credit, epochs, fewer than 3 items, or too few models with all items.
+
+    Examples
+    --------
+    >>> from evalstats_plugin.irt import fit_irt, s_x2, simulate_responses
+    >>> matrix, _ = simulate_responses(rng=0, n_models=400, n_items=6, item_model="rasch")
+    >>> found = s_x2(fit_irt(matrix, "rasch"), matrix)
+    >>> found.n_models, found.df.tolist()
+    (400, [4.0, 4.0, 3.0, 3.0, 3.0, 4.0])
     """
     cells = cells_of(fit, matrix)
     kept, notes = _complete(cells)
@@ -253,7 +114,7 @@ def sum_score_fit(
     n, m = right.shape
     total = right.sum(axis=1).astype(np.int64)
     expected = expected_shares(*_curves(fit, notes))
-    # Scores of 0 and of all items are the same answers on every item.
+    # A score of 0 or of all items fixes every answer.
     inner = slice(1, m)
     possible = np.isfinite(expected[:, 0])
     count = np.bincount(total, minlength=m + 1) * possible.astype(np.float64)
@@ -284,6 +145,211 @@ def sum_score_fit(
     )  # fmt: skip
 
 
+def person_fit(fit: IRTFit, matrix: ResponseMatrix) -> pd.DataFrame:
+    """Return infit, outfit and lz of each model's answers, one line per model.
+
+    Columns: model, n_items (answered), the fields of `MeanSquares` and those of `LogLikelihoodZ`. A
+    low ``lz_corrected`` (lz*) means a model whose answers its ability does not explain.
+
+    Parameters
+    ----------
+    fit
+        Fit of the same models and items as the matrix.
+
+    Raises
+    ------
+    DesignError
+        The matrix has other models or items than the fit.
+
+    Examples
+    --------
+    >>> from evalstats_plugin.irt import fit_irt, person_fit, simulate_responses
+    >>> matrix, _ = simulate_responses(rng=0, n_models=5, n_items=40, item_model="rasch")
+    >>> table = person_fit(fit_irt(matrix, "rasch"), matrix)
+    >>> table[["model", "lz_corrected"]].round(1).values.tolist()[:2]
+    [['model_0', 1.8], ['model_1', 2.3]]
+    """
+    import pandas as pd
+
+    cells = cells_of(fit, matrix)
+    height = np.maximum(fit.upper - fit.guessing, 1e-12)
+    up = (cells.probability - fit.guessing) / height
+    # Estimator "mml" shrinks abilities to the mean of their distribution, the others do not.
+    pull: FloatArray | float = 0.0
+    if fit.estimator == "mml":
+        known = fit.hyperparameters
+        away = fit.ability - float(known.get("ability_mean", 0.0))
+        pull = -away / float(known.get("ability_sd", 1.0)) ** 2
+    return pd.DataFrame(
+        {
+            "model": fit.models,
+            "n_items": (cells.trials > 0).sum(axis=1),
+            **mean_squares(cells, axis=1)._asdict(),
+            **log_likelihood_z(cells, fit.discrimination * height * up * (1 - up), pull)._asdict(),
+        }
+    )
+
+
+class Cells(NamedTuple):
+    """Observed answers and their predictions; each of shape (N, M)."""
+
+    right: FloatArray
+    """Sum of the scores of the epochs."""
+    trials: FloatArray
+    """Epochs scored; 0 where the cell is missing."""
+    probability: FloatArray
+    """Predicted P(right) of one trial."""
+
+    @property
+    def variance(self) -> FloatArray:
+        """Binomial variance of `right`, n p (1 - p)."""
+        return self.trials * self.probability * (1 - self.probability)
+
+    @property
+    def residual(self) -> FloatArray:
+        """Observed minus expected right answers; 0 where the cell is missing."""
+        return self.right - self.trials * self.probability
+
+
+def cells_of(fit: IRTFit | FactorFit, matrix: ResponseMatrix) -> Cells:
+    """Return the answers of `matrix` beside the predictions of `fit`.
+
+    Raises
+    ------
+    DesignError
+        The matrix has other models or items than the fit, or the same in another order.
+    """
+    _check_same("models", fit.models, matrix.models)
+    both = (
+        [f"{task}/{item}" for task, item in zip(part.tasks, part.item_ids, strict=True)]
+        for part in (fit, matrix)
+    )
+    _check_same("items", *map(tuple, both))
+    trials = (~np.isnan(matrix.scores)).sum(axis=2, dtype=np.float64)
+    # Residuals are taken from predictions at the estimates.
+    expected = fit.predict(plug_in=True) if isinstance(fit, IRTFit) else fit.predict()
+    return Cells(np.nansum(matrix.scores, axis=2), trials, expected)
+
+
+def _check_same(what: str, expected: tuple[str, ...], found: tuple[str, ...]) -> None:
+    if expected == found:
+        return
+    odd = [
+        name for name in dict.fromkeys(found + expected) if (name in found) != (name in expected)
+    ]
+    seen = f": only one of them has {few(odd)}" if odd else ", in another order"
+    msg = (
+        f"the matrix has {len(found)} {what} and the fit has {len(expected)}{seen}; expected the "
+        "matrix that was fitted. For new models score_models(fit, matrix) gives a fit of them"
+    )
+    raise DesignError(msg)
+
+
+class MeanSquares(NamedTuple):
+    """Mean squared standardised residuals; 1 is as expected, more is noise [WM82]_.
+
+    The z values are nearly standard normal if the model holds.
+    """
+
+    outfit: FloatArray
+    """Unweighted: sensitive to surprising answers far from a model's level."""
+    outfit_z: FloatArray
+    infit: FloatArray
+    """Weighted by information: sensitive to answers near a model's level."""
+    infit_z: FloatArray
+
+
+def mean_squares(cells: Cells, axis: int = 0) -> MeanSquares:
+    """Infit and outfit of items (``axis=0``) or of models (``axis=1``) [WM82]_.
+
+    Missing cells and cells with P(right) of exactly 0 or 1 are left out. NaN where none is left.
+    """
+    variance = cells.variance
+    used = variance > 0
+    safe = np.where(used, variance, 1.0)
+    square = np.where(used, cells.residual**2, 0.0)
+    # Fourth central moment of a Binomial: v (1 + 3 v - 6 p (1 - p)).
+    fourth = variance * (1 + 3 * variance - 6 * cells.probability * (1 - cells.probability))
+    count, total = used.sum(axis=axis), variance.sum(axis=axis)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        outfit = (square / safe).sum(axis=axis) / count
+        outfit_spread = (np.where(used, fourth, 0) / safe**2).sum(axis=axis) / count**2 - 1 / count
+        infit = square.sum(axis=axis) / total
+        infit_spread = (fourth - variance**2).sum(axis=axis) / total**2
+        return MeanSquares(
+            outfit, _cube_root_z(outfit, outfit_spread), infit, _cube_root_z(infit, infit_spread)
+        )
+
+
+def _cube_root_z(mean_square: FloatArray, variance: FloatArray) -> FloatArray:
+    """Standardise by Wilson and Hilferty's cube root."""
+    spread = np.minimum(np.sqrt(np.maximum(variance, 0)), _WIDEST)
+    return (np.cbrt(mean_square) - 1) * 3 / spread + spread / 3
+
+
+class ItemTotals(NamedTuple):
+    """Correlations of item scores with the models' mean scores, each of shape (M,)."""
+
+    item_total: FloatArray
+    """With the mean of all items; the point-biserial correlation if scores are 0 and 1."""
+    item_rest: FloatArray
+    """With the mean of the other items (corrected item-total correlation)."""
+
+
+def item_totals(right: FloatArray, trials: FloatArray) -> ItemTotals:
+    """Correlate each item with the models' mean scores on all items and on the other items.
+
+    A model's mean is over the items it answered. NaN where nothing varies.
+
+    >>> right = np.array([[1.0, 1, 1], [1, 0, 0], [0, 0, 0], [1, 1, 0]])
+    >>> print(np.round(item_totals(right, np.ones((4, 3))).item_rest, 3))
+    [0.522 0.707 0.522]
+    """
+    there = trials > 0
+    score = np.where(there, right / np.where(there, trials, 1), 0.0)
+    total, count = score.sum(axis=1, keepdims=True), there.sum(axis=1, keepdims=True)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        rest = (total - score) / (count - there)
+        mean = np.broadcast_to(total / count, score.shape)
+        return ItemTotals(_correlation(score, mean, there), _correlation(score, rest, there))
+
+
+def _correlation(x: FloatArray, y: FloatArray, there: np.ndarray) -> FloatArray:
+    """Correlate column by column, over the cells that are there."""
+    there = there & np.isfinite(y)
+    count = there.sum(axis=0)
+    x, y = (np.where(there, v - np.where(there, v, 0).sum(axis=0) / count, 0) for v in (x, y))
+    # Rounding errors of a constant column must not count as variation.
+    spread = [np.where(s := (v * v).sum(axis=0), s, np.nan) for v in (x, y)]
+    tiny = [s <= 1e-24 * count for s in spread]
+    return np.where(tiny[0] | tiny[1], np.nan, (x * y).sum(axis=0) / np.sqrt(spread[0] * spread[1]))
+
+
+class SumScoreFit(NamedTuple):
+    """S-X² of each item; arrays of shape (M,), NaN where too few models are informative."""
+
+    item_ids: NDArray[Any]
+    tasks: NDArray[Any]
+    statistic: FloatArray
+    df: FloatArray
+    """Score groups less the number of parameters of the item."""
+    p_value: FloatArray
+    """Chance of so large a statistic if the item fits."""
+    p_adjusted: FloatArray
+    """Adjusted for all items (false discovery rate) [BH95]_."""
+    n_models: int
+    """Models that answered every item, the ones used."""
+    notes: tuple[str, ...]
+
+    def to_frame(self) -> pd.DataFrame:
+        """One line per item."""
+        import pandas as pd
+
+        names = ("statistic", "df", "p_value", "p_adjusted")
+        table = {"item": self.item_ids, "task": self.tasks}
+        return pd.DataFrame(table | {name: getattr(self, name) for name in names})
+
+
 def sum_score_shares(probability: FloatArray) -> FloatArray:
     """Chance of each number of right answers, shape (..., M + 1), from P(right), (..., M) [LW84]_.
 
@@ -301,21 +367,21 @@ def sum_score_shares(probability: FloatArray) -> FloatArray:
 
 
 def expected_shares(probability: FloatArray, weight: FloatArray) -> FloatArray:
-    """P(item right | s right answers in all), shape (M + 1, M); NaN at s that have no chance.
+    """P(item right | s right answers in all), shape (M + 1, M); NaN at impossible s.
 
     Parameters
     ----------
     probability : shape (Q, M)
         P(right) at the nodes of the distribution of abilities.
     weight : shape (Q,)
-        Of the nodes, adding up to 1.
+        Weights of the nodes, adding up to 1.
     """
     every = sum_score_shares(probability)
     m = probability.shape[1]
     low, up = probability <= 0.5, probability
     odds = np.where(low, up, 1 - up) / np.where(low, 1 - up, up)
     over = np.where(low, 1 - up, up)
-    # Taking an item out of the recursion again, from the end where errors shrink.
+    # Take each item out of the recursion again, from the end where errors shrink.
     upward, downward = np.zeros_like(up), np.zeros_like(up)
     right = np.zeros((m + 1, m))
     for s in range(m):
@@ -324,12 +390,12 @@ def expected_shares(probability: FloatArray, weight: FloatArray) -> FloatArray:
         right[s + 1] += weight @ np.where(low, up * upward, 0)
         right[m - s] += weight @ np.where(low, 0, up * downward)
     chance = (weight @ every)[:, None]
-    # What the recursion lost in rounding would show in scores that hardly any model can have.
+    # Scores that hardly any model can have would show the recursion's rounding errors.
     return np.where(chance > _RAREST, np.clip(right / np.maximum(chance, _RAREST), 0, 1), np.nan)
 
 
 def _complete(cells: Cells) -> tuple[NDArray[np.bool_], list[str]]:
-    """Models with all items, after checking that answers are right or wrong, once each."""
+    """Return which models answered all items; refuse epochs and partial credit."""
     if (cells.trials > 1).any() or not np.isin(cells.right, (0.0, 1.0)).all():
         msg = (
             "epochs or partial credit found, expected one answer to each item, right or wrong: "
@@ -349,16 +415,15 @@ def _complete(cells: Cells) -> tuple[NDArray[np.bool_], list[str]]:
 
 
 def _curves(fit: IRTFit, notes: list[str]) -> tuple[FloatArray, FloatArray]:
-    """P(right) at the nodes, (Q, M), and the nodes' weights."""
+    """P(right) at the nodes, (Q, M), and the weights of the nodes, (Q,)."""
     at, weight = _distribution(fit, notes)
-    upper = float(fit.hyperparameters.get("upper", 1.0))
     logit = at[:, None] * fit.discrimination + fit.intercept
-    curve = fit.guessing + (upper - fit.guessing) * special.expit(logit)
+    curve = fit.guessing + (fit.upper - fit.guessing) * special.expit(logit)
     return curve, weight / weight.sum()
 
 
 def _distribution(fit: IRTFit, notes: list[str]) -> tuple[FloatArray, FloatArray]:
-    """Nodes and weights: of the models' groups together, of the fit, or of the models' spread."""
+    """Nodes and weights of the abilities' distribution: of groups, the fit, or its models."""
     known = fit.hyperparameters
     if "groups" in known:
         groups: list[dict[str, float]] = list(known["groups"].values())
@@ -381,9 +446,10 @@ def _distribution(fit: IRTFit, notes: list[str]) -> tuple[FloatArray, FloatArray
 def _joined(
     right: FloatArray, expected: FloatArray, count: FloatArray, least: float
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Join neighbouring scores until enough is expected; seen, expected and models, (S, M) each.
+    """Join neighbouring scores until enough is expected.
 
-    What is left over at the end joins the last group; groups that are not there have no models.
+    Returns observed and expected right answers and models of each group, (S, M) each; unused groups
+    have no models. Scores left over at the end join the last group.
     """
     expected = np.nan_to_num(expected)
     n_scores, m = expected.shape
@@ -407,27 +473,27 @@ def _joined(
     return summed(right), summed(expected), summed(sizes)
 
 
-class LikelihoodFit(NamedTuple):
-    """Standardised log-likelihoods of the models' answers, each of shape (N,).
+class LogLikelihoodZ(NamedTuple):
+    """Standardised log-likelihood of each model's answers, each of shape (N,).
 
     Low values mean answers that are unlikely at that ability; about -1.64 is the lowest 5 %.
     """
 
     lz: FloatArray
-    """As if abilities were known [DLW85]_: spreads too little, as they are estimated."""
+    """lz, as if abilities were known [DLW85]_; varies too little, since they are estimated."""
     lz_corrected: FloatArray
-    """The same with the estimate of ability counted in [Sni01]_."""
+    """lz*, corrected for the estimation of ability [Sni01]_."""
 
 
-def likelihood_fit(
+def log_likelihood_z(
     cells: Cells, slope: FloatArray, prior_score: FloatArray | float = 0.0
-) -> LikelihoodFit:
-    """Standardise the log-likelihood of each model's answers.
+) -> LogLikelihoodZ:
+    """Standardise the log-likelihood of each model's answers: lz and lz*.
 
     Parameters
     ----------
     cells
-        With P(right) at the estimated abilities.
+        Answers, and P(right) at the estimated abilities.
     slope : shape (N, M)
         Derivative of P(right) by ability.
     prior_score : shape (N,)
@@ -441,44 +507,13 @@ def likelihood_fit(
     variance = np.where(used, cells.trials * one, 0.0)
     residual = np.where(used, cells.residual, 0.0)
     surprise = (residual * weight).sum(axis=1)
-    # Ability solves Σ residual · score + prior_score = 0: what it follows of the likelihood is
-    # taken out.
+    # Ability solves Σ residual · score + prior_score = 0: project that direction out.
     score = np.where(used, slope / one, 0.0)
     with np.errstate(invalid="ignore", divide="ignore"):
         lz = surprise / np.sqrt((variance * weight**2).sum(axis=1))
         share = (variance * weight * score).sum(axis=1) / (variance * score**2).sum(axis=1)
         left = weight - share[:, None] * score
         rest, whole = ((variance * w**2).sum(axis=1) for w in (left, weight))
-        # Where all but one answer is certain, nothing is left to be surprised at.
+        # Where all answers but one are certain, no variance is left.
         spread = np.sqrt(np.where(rest > 1e-8 * whole, rest, np.nan))
-        return LikelihoodFit(lz, (surprise + share * prior_score) / spread)
-
-
-def model_fit(fit: IRTFit, matrix: ResponseMatrix) -> pd.DataFrame:
-    """One line per model: how many items it took, and how its answers fit its ability.
-
-    Parameters
-    ----------
-    fit
-        Of the same models and items as the matrix.
-    """
-    import pandas as pd
-
-    cells = cells_of(fit, matrix)
-    guessing, upper = fit.guessing, float(fit.hyperparameters.get("upper", 1.0))
-    height = np.maximum(upper - guessing, 1e-12)
-    up = (cells.probability - guessing) / height
-    # Abilities of "mml" are drawn to the mean of their distribution, those of others are not.
-    pull: FloatArray | float = 0.0
-    if fit.estimator == "mml":
-        known = fit.hyperparameters
-        away = fit.ability - float(known.get("ability_mean", 0.0))
-        pull = -away / float(known.get("ability_sd", 1.0)) ** 2
-    return pd.DataFrame(
-        {
-            "model": fit.models,
-            "n_items": (cells.trials > 0).sum(axis=1),
-            **mean_squares(cells, axis=1)._asdict(),
-            **likelihood_fit(cells, fit.discrimination * height * up * (1 - up), pull)._asdict(),
-        }
-    )
+        return LogLikelihoodZ(lz, (surprise + share * prior_score) / spread)

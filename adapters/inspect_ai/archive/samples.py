@@ -1,0 +1,145 @@
+"""What a log says about one sample, an item in one epoch: from its summary or the sample itself.
+
+`LoggedSample` holds scores and metadata fields, and a hash of the question (`question_hash`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from evalstats_plugin.adapters.inspect_ai.archive.guard import printable
+
+if TYPE_CHECKING:
+    from inspect_ai.log import EvalSample, EvalSampleSummary
+
+
+# Fields of a sample that are not about scores, and can be very long.
+EXCLUDED = {
+    "messages", "events", "store", "attachments", "output", "timelines", "error_retries",
+}  # fmt: skip
+
+HASH_KIND = "inspect:"
+"""Prefix of our hashes; only hashes of the same kind are compared."""
+
+SCORES = "scores."
+"""Prefix of the fields beside a score's value, such as its answer; summaries lack them."""
+
+EVERY = "*"
+"""Requests the names of all fields, without their values."""
+
+_REMOVED = "Key removed from summary (> 1k)"
+_CUT = "..."
+
+_CUT_FROM = 900
+"""Inspect shortens texts in summaries to 1,024 characters, at a space."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedSample:
+    """One sample: an item in one epoch."""
+
+    item: str
+    raw_id: int | str
+    epoch: int
+    question: str
+    """Hash of the question."""
+    scores: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Values by scorer, as logged."""
+    fields: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The requested fields of the metadata."""
+    failed: bool = False
+    """Whether it ended in an error."""
+    invalidated: bool = False
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether a field was shortened or removed, so that the sample itself must be read."""
+        return any(
+            v == _REMOVED or (v.endswith(_CUT) and len(v) > _CUT_FROM) for v in self.fields.values()
+        )
+
+
+def from_summary(summary: EvalSampleSummary, fields: Collection[str]) -> LoggedSample:
+    """Return what a summary says about its sample."""
+    return LoggedSample(
+        item=printable(str(summary.id)),
+        raw_id=summary.id,
+        epoch=summary.epoch,
+        question=question_hash(summary),
+        scores={name: score.value for name, score in (summary.scores or {}).items()},
+        fields=_fields(summary.metadata, fields),
+        failed=summary.error is not None,
+    )
+
+
+def from_sample(sample: EvalSample, fields: Collection[str]) -> LoggedSample:
+    """Return what a sample says about itself."""
+    return LoggedSample(
+        item=printable(str(sample.id)),
+        raw_id=sample.id,
+        epoch=sample.epoch,
+        question=question_hash(sample.summary()),
+        scores={name: score.value for name, score in (sample.scores or {}).items()},
+        fields=_fields(sample.metadata, fields) | _score_fields(sample, fields),
+        failed=sample.error is not None,
+        invalidated=sample.invalidation is not None,
+    )
+
+
+def _fields(metadata: Mapping[str, Any], fields: Collection[str]) -> dict[str, str]:
+    known = dict.fromkeys(metadata, "") if EVERY in fields else dict[str, str]()
+    found = known | {name: field_of(metadata, name) for name in fields}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _score_fields(sample: EvalSample, fields: Collection[str]) -> dict[str, str]:
+    """Return the requested fields such as ``scores.judge.answer``."""
+    wanted = [name for name in fields if name.startswith(SCORES)]
+    if not wanted:
+        return {}
+    scores = {
+        name: {"answer": s.answer, "explanation": s.explanation, "metadata": s.metadata}
+        for name, s in (sample.scores or {}).items()
+    }
+    return _fields({"scores": scores}, wanted)
+
+
+def field_of(metadata: Mapping[str, Any], path: str) -> str | None:
+    """Return a field as text, by its name or a dotted path; None if there is none.
+
+    >>> field_of({"source": {"page": 3}}, "source.page")
+    '3'
+    """
+    if path in metadata:
+        value: Any = metadata[path]
+    else:
+        value = metadata
+        for key in path.split("."):
+            if not isinstance(value, Mapping) or key not in value:
+                return None
+            value = value[key]  # pyright: ignore[reportUnknownVariableType]
+    return value if isinstance(value, str) else json.dumps(value, sort_keys=True, default=str)
+
+
+def question_hash(summary: EvalSampleSummary) -> str:
+    """Return a hash of input, choices and target, as far as summaries hold them.
+
+    It does not depend on the order of the choices, which a task may shuffle in every run: the
+    target counts by its text.
+    """
+    choices = summary.choices or []
+    target = [summary.target] if isinstance(summary.target, str) else summary.target
+    # Messages without the ids that differ between runs.
+    text: Any = summary.input
+    text = text if isinstance(text, str) else [(m.role, m.text) for m in text]
+    asked = [text, sorted(choices), sorted(_choice_text(t, choices) for t in target)]
+    return HASH_KIND + hashlib.sha256(json.dumps(asked).encode()).hexdigest()
+
+
+def _choice_text(target: str, choices: list[str]) -> str:
+    place = ord(target) - ord("A") if len(target) == 1 else -1
+    return choices[place] if 0 <= place < len(choices) else target

@@ -1,0 +1,275 @@
+"""Adaptive tests replayed on recorded answers: predicted against known full scores.
+
+* `replay`: test every model of some logs; `AdaptiveTests`: a row per test, and errors by rule
+* `test_of`: the same row from the record of a test that was run
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, ClassVar, NamedTuple, cast
+
+import numpy as np
+
+from evalstats_plugin.adaptive.bank import ItemBank, left_out
+from evalstats_plugin.adaptive.plan import Plan
+from evalstats_plugin.adaptive.session import EXHAUSTED
+from evalstats_plugin.adaptive.simulation import rank_correlation
+from evalstats_plugin.data.responses import Responses
+from evalstats_plugin.data.results import Results, finite
+from evalstats_plugin.errors import DesignError, SelectionError, few
+from evalstats_plugin.runtime.workers import parallel_map
+
+OnModel = Callable[[str, int, int], None]
+"""Called with a model, its number and the number of models."""
+
+_SAME = (
+    "n_items", "n_in_bank", "ability", "low", "high", "std_error", "cost", "rule",
+    "confidence_level",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdaptiveTest:
+    """Result of one test, with the observed score if the other answers are known."""
+
+    model: str
+    task: str
+    """Several are joined by ", "."""
+    metric: str
+    n_items: int
+    """Items asked."""
+    n_in_bank: int
+    ability: float
+    low: float
+    high: float
+    std_error: float | None
+    full_score: float
+    """Predicted."""
+    full_score_low: float
+    full_score_high: float
+    observed: float | None = None
+    """Mean score over all items of the bank that the log has."""
+    n_observed: int = 0
+    cost: float | None = None
+    stopped: str
+    rule: str
+    confidence_level: float
+    log: str = ""
+    asked: tuple[str, ...] = ()
+    """Items in the order asked; with their task where there are several."""
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleError:
+    """Accuracy of one rule, over models whose answers are all known."""
+
+    rule: str
+    n_models: int
+    n_items: float
+    """Mean number of items asked."""
+    score_mae: float
+    """Mean absolute error of the predicted full score."""
+    score_width: float
+    """Mean width of its interval."""
+    score_coverage: float
+    """Share of models whose observed score lies in it."""
+    rank_correlation: float | None
+    """Spearman's, of predicted and known full scores."""
+
+
+@dataclass(frozen=True)
+class AdaptiveTests(Results[AdaptiveTest]):
+    """Tests; for several models also the accuracy of each rule."""
+
+    drawn_as: ClassVar[tuple[str, ...]] = ("tests",)
+
+    by_rule: tuple[RuleError, ...] = ()
+
+
+def replay(
+    bank: ItemBank,
+    responses: Sequence[Responses],
+    plan: Plan,
+    *,
+    rules: Sequence[str] = (),
+    on_model: OnModel | None = None,
+) -> AdaptiveTests:
+    """Run the adaptive test of every model in some logs on the recorded answers.
+
+    Parameters
+    ----------
+    rules
+        Selection rules, each for a test of its own; the plan's rule by default.
+    on_model
+        Called before each model, to report progress.
+
+    Raises
+    ------
+    SelectionError
+        No log has scores of the bank's tasks by its metrics; no such rule.
+    DesignError
+        An item is a different question than in the bank, or no item of a log may be asked.
+    """
+    by_model: dict[tuple[str, str], list[Responses]] = {}
+    for each in responses:
+        if each.task in bank.task_names and _is_wanted(each.metric, plan.metrics(bank)):
+            by_model.setdefault((each.model, str(each.source.path)), []).append(each)
+    if not by_model:
+        found = few(list(dict.fromkeys(f"{r.task} ({r.metric})" for r in responses)))
+        wanted = few([*bank.task_names]) + f" ({few(plan.metrics(bank)) or 'any metric'})"
+        msg = f"the logs hold {found or 'no scores'}, expected of the bank's tasks {wanted}"
+        if not any(each.task in bank.task_names for each in responses):
+            msg += "; a table that names no task is of the task that its file is named"
+        raise SelectionError(msg)
+    run = parallel_map(partial(_tests, bank, plan, rules), by_model.items())
+    rows: list[AdaptiveTest] = []
+    for number, (model, _) in enumerate(by_model):
+        if on_model is not None:
+            on_model(model, number, len(by_model))
+        rows += next(run)
+    rows.sort(key=lambda row: row.task)
+    notes = (*left_out(bank), *bank.notes)
+    return AdaptiveTests(tuple(rows), notes, plan.seed, by_rule=_by_rule(rows))
+
+
+def _is_wanted(metric: str, wanted: Sequence[str]) -> bool:
+    return not wanted or metric in wanted or metric.partition(",")[0] in wanted
+
+
+def _tests(
+    bank: ItemBank,
+    plan: Plan,
+    rules: Sequence[str],
+    of_model: tuple[tuple[str, str], Sequence[Responses]],
+) -> list[AdaptiveTest]:
+    """Test one model, by each rule."""
+    known = _known(bank, *of_model)
+    plans = [replace(plan, rule=rule) for rule in rules] or [plan]
+    tests = [_test(known, each) for each in plans]
+    # "auto" does more than the rule it resolves to, and is listed under its own name.
+    names = rules or [test.rule for test in tests]
+    return [replace(test, rule=name) for test, name in zip(tests, names, strict=True)]
+
+
+class _Known(NamedTuple):
+    """One model's answers, and the bank for them."""
+
+    model: str
+    log: str
+    task: str
+    metric: str
+    bank: ItemBank
+    notes: tuple[str, ...]
+    answers: Sequence[tuple[float, int] | None]
+    """Mean score and epochs of each item of the bank."""
+
+
+def _known(bank: ItemBank, named: tuple[str, str], parts: Sequence[Responses]) -> _Known:
+    tasks = [part.task for part in parts]
+    metrics = ", ".join(dict.fromkeys(part.metric for part in parts))
+    if len(set(tasks)) < len(tasks):
+        msg = f"{named[1]} scores {tasks[0]} by several metrics ({metrics}), expected one"
+        raise SelectionError(f"{msg}: name it")
+    ids = [str(item) for part in parts for item in part.item_ids.tolist()]
+    owners = [part.task for part in parts for _ in part.item_ids]
+    hashes = [text for part in parts for text in _hashes(part)]
+    own = bank.of_tasks(tasks).matched(owners, ids, hashes)
+    known = dict(zip(zip(owners, ids, strict=True), _answers(parts), strict=True))
+    scored = {key: answer for key, answer in known.items() if answer[1] > 0}
+    answers = [scored.get(key) for key in own.keys()]  # noqa: SIM118 - not a mapping
+    own = own.without(np.array([answer is None for answer in answers]), "no answer in the log")
+    notes = tuple(note for note in own.notes if note not in bank.notes)
+    return _Known(*named, ", ".join(tasks), metrics, own, notes, answers)
+
+
+def _hashes(part: Responses) -> list[str | None]:
+    if part.item_hashes is None:
+        return [None] * len(part.item_ids)
+    return part.item_hashes.astype(str).tolist()
+
+
+def _answers(parts: Sequence[Responses]) -> list[tuple[float, int]]:
+    """Mean score and epochs of each item."""
+    found: list[tuple[float, int]] = []
+    for part in parts:
+        means: Any = part.item_means
+        if np.nanmin(means, initial=0.0) < 0 or np.nanmax(means, initial=1.0) > 1:
+            msg = f"{part.task} is scored by {part.metric} outside of 0 to 1"
+            raise DesignError(f"{msg}: name another metric")
+        counts = (~np.isnan(part.scores)).sum(axis=1)
+        found += list(zip(np.nan_to_num(means).tolist(), counts.tolist(), strict=True))
+    return found
+
+
+def _test(known: _Known, plan: Plan) -> AdaptiveTest:
+    session = plan.session(known.bank)
+    while session.stopped is None:
+        for place in session.next().tolist():
+            session.record(place, *cast("tuple[float, int]", known.answers[place]))
+    there = [answer[0] for answer in known.answers if answer is not None]
+    made = test_of(
+        session.result(), model=known.model, task=known.task, metric=known.metric, log=known.log
+    )
+    return replace(
+        made,
+        observed=float(np.mean(there)) if there else None,
+        n_observed=len(there),
+        asked=_asked([(step.task, step.item) for step in session.answers]),
+        notes=known.notes,
+    )
+
+
+def _by_rule(rows: Sequence[AdaptiveTest]) -> tuple[RuleError, ...]:
+    """Summarise the tests of each rule that has more than one."""
+    groups: dict[str, list[AdaptiveTest]] = {}
+    for row in rows:
+        if row.observed is not None:
+            groups.setdefault(row.rule, []).append(row)
+    return tuple(_error(rule, group) for rule, group in groups.items() if len(group) > 1)
+
+
+def _error(rule: str, rows: Sequence[AdaptiveTest]) -> RuleError:
+    names = ("full_score", "full_score_low", "full_score_high", "observed", "n_items")
+    found = {name: np.array([getattr(row, name) for row in rows], np.float64) for name in names}
+    low, high, truth = found["full_score_low"], found["full_score_high"], found["observed"]
+    rank = rank_correlation(found["full_score"], truth)
+    return RuleError(
+        rule=rule,
+        n_models=len(rows),
+        n_items=float(found["n_items"].mean()),
+        score_mae=float(np.abs(found["full_score"] - truth).mean()),
+        score_width=float((high - low).mean()),
+        score_coverage=float(((low - 1e-9 <= truth) & (truth <= high + 1e-9)).mean()),
+        rank_correlation=finite(rank),
+    )
+
+
+def test_of(
+    found: Mapping[str, Any], *, model: str, task: str, metric: str, log: str
+) -> AdaptiveTest:
+    """Make a row from the result of a session, or from its record in a log."""
+    full = found["full_score"]
+    steps: Sequence[Mapping[str, Any]] = found.get("trace", ())
+    return AdaptiveTest(
+        model=model,
+        task=task,
+        metric=metric,
+        **{name: found[name] for name in _SAME},
+        full_score=full["estimate"],
+        full_score_low=full["low"],
+        full_score_high=full["high"],
+        stopped=found["stopped"] or EXHAUSTED,
+        log=log,
+        asked=_asked([(str(step["task"]), str(step["item"])) for step in steps]),
+        notes=tuple(found["notes"]),
+    )
+
+
+def _asked(items: Sequence[tuple[str, str]]) -> tuple[str, ...]:
+    """Name items, with their tasks where there are several."""
+    several = len({task for task, _ in items}) > 1
+    return tuple(f"{task} / {item}" if several else item for task, item in items)

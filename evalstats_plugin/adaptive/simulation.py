@@ -1,0 +1,537 @@
+"""Simulated adaptive tests: many models at once, on answers that are known in advance.
+
+* `simulate`: accuracy by selection rule and number of items, for models drawn from a bank
+* `accuracy`: the same for given answers, such as real ones that were set aside
+* `exposure_control`: Sympson–Hetter probabilities, which limit how often an item is asked
+* `run_sessions`: the loop that all three share; `draw_models`: abilities, items and answers
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from evalstats_plugin.adaptive.bank import ItemBank, left_out
+from evalstats_plugin.adaptive.curves import respond
+from evalstats_plugin.adaptive.scoring import (
+    Anchors,
+    Belief,
+    FullScore,
+    Scored,
+    anchor_points,
+    project,
+    score,
+)
+from evalstats_plugin.adaptive.selection import (
+    RULE_NAMES,
+    Candidates,
+    Content,
+    Exposure,
+    SympsonHetter,
+    Tables,
+    Targets,
+    eligible,
+    pick,
+    preferring,
+    rule_for,
+    worth,
+)
+from evalstats_plugin.data.results import Results
+from evalstats_plugin.errors import DesignError, SelectionError, no_such
+from evalstats_plugin.runtime.workers import parallel_map
+from evalstats_plugin.stats.arrays import FloatArray, IntArray
+from evalstats_plugin.stats.interval import normal_quantile
+
+OnRule = Callable[[str, int, int], None]
+"""Called with a rule, its number and the number of rules."""
+
+RAW = "random, raw mean"
+ANCHORS = "anchors"
+WEIGHTED = "anchors, weighted mean"
+PROJECTED = "anchors, projected"
+RIVALS = (RAW, ANCHORS)
+"""Not adaptive: the mean of a random subset, and tinyBenchmarks' anchor points [Pol24]_."""
+
+_ROUNDS = 14
+_AIM = 0.95
+"""Fraction of the requested share to aim at, so that chance seldom takes an item above it."""
+
+_FULL_STEPS = 4
+"""Rounds before steps become shorter: by then only chance is left in the counts."""
+
+_ROUNDING = 1e-9
+"""A score on a limit of its interval counts as inside."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulatedAccuracy:
+    """Accuracy of tests by one rule after n items, over the models drawn.
+
+    Intervals are for the population of models. None where a method gives no such estimate.
+    """
+
+    drawn_as: ClassVar[tuple[str, ...]] = ("simulation",)
+
+    rule: str
+    n_items: int
+    n_models: int
+    ability_rmse: float | None = None
+    ability_rmse_low: float | None = None
+    ability_rmse_high: float | None = None
+    rank_correlation: float | None
+    """Spearman's, of true abilities with estimated ones, or with scores where there are none."""
+    rank_correlation_low: float | None = None
+    rank_correlation_high: float | None = None
+    score_mae: float
+    """Mean absolute error of the predicted full score."""
+    score_mae_low: float
+    score_mae_high: float
+    score_width: float | None = None
+    """Mean width of its interval."""
+    score_coverage: float | None = None
+    ability_coverage: float | None = None
+    confidence_level: float
+    """Of the tests' intervals, and of those of this row."""
+    misspecified: float
+    """Size of the items' calibration errors as a multiple of their standard errors."""
+    notes: tuple[str, ...] = ()
+
+
+def simulate(
+    bank: ItemBank,
+    at: Sequence[int],
+    rules: Sequence[str] = ("auto", *RULE_NAMES, *RIVALS),
+    *,
+    n_models: int = 200,
+    misspecified: float = 1.0,
+    scoring: str = "eap",
+    batch: int = 1,
+    balance: bool = False,
+    confidence_level: float = 0.95,
+    rng: int | None = None,
+    on_rule: OnRule | None = None,
+) -> Results[SimulatedAccuracy]:
+    """Test models drawn from a bank by each rule, and by methods that are not adaptive.
+
+    Parameters
+    ----------
+    at
+        Test lengths to evaluate. Those above the number of usable items are left out, with a note.
+    rules
+        ``"auto"``, and names of `RULE_NAMES` and `RIVALS`.
+    n_models
+        How many models to draw; every rule tests the same ones.
+    misspecified
+        Size of the items' calibration errors, see `draw_models`.
+    scoring, batch, confidence_level
+        As for `AdaptiveSession`.
+    balance
+        Whether every task gets the share of the questions that it has in the bank.
+
+    Raises
+    ------
+    SelectionError
+        No such rule, or a confidence level outside (0, 1).
+    DesignError
+        The bank has fewer usable items than the shortest test, or a number is too small.
+    """
+    counts = {"n_models": (n_models, 4), "misspecified": (misspecified, 0), "batch": (batch, 1)}
+    for name, (value, least) in counts.items():
+        if not least <= value < np.inf:
+            raise DesignError(f"{name} of {value:g} found, expected {least} or more")
+    if not 0 < confidence_level < 1:
+        msg = f"confidence_level of {confidence_level:g} found"
+        raise SelectionError(f"{msg}, expected one between 0 and 1")
+    bank.require_usable()
+    choices = ("auto", *RULE_NAMES, *RIVALS)
+    for rule in rules:
+        if rule not in choices:
+            raise SelectionError(no_such("rule", rule, choices, ", ".join(choices)))
+    most = int(bank.usable.sum())
+    kept = sorted({n for n in at if 0 < n <= most})
+    if not kept:
+        raise DesignError(f"{min(at)} items wanted, the bank has {most} that may be asked")
+    drawn = draw_models(bank, n_models, misspecified=misspecified, rng=rng)
+    content = "tasks" if balance else None
+    options = Options("auto", scoring, batch, content, None, confidence_level)
+    run = parallel_map(partial(_of_rule, bank, kept, drawn=drawn, options=options, rng=rng), rules)
+    rows: list[SimulatedAccuracy] = []
+    for number, rule in enumerate(rules):
+        if on_rule is not None:
+            on_rule(rule, number, len(rules))
+        rows += [replace(row, misspecified=misspecified) for row in next(run)]
+    unseen = [str(n) for n in sorted({*at} - {*kept})]
+    note = f"only {most} items may be asked: no look after {', '.join(unseen)}"
+    return Results(tuple(rows), (*left_out(bank), *bank.notes, *([note] if unseen else [])), rng)
+
+
+def _of_rule(
+    bank: ItemBank,
+    at: Sequence[int],
+    rule: str,
+    *,
+    drawn: Drawn,
+    options: Options,
+    rng: int | None,
+) -> list[SimulatedAccuracy]:
+    """Rows of one rule, or of one method that is not adaptive."""
+    if rule == ANCHORS:
+        chosen = [anchor_points(bank, n, rng=rng) for n in at]
+        rows = [row for each in chosen for row in _of_anchors(bank, drawn, each, options)]
+        return sorted(rows, key=lambda row: row.rule, reverse=True)
+    options = options._replace(rule="random" if rule == RAW else rule)
+    run = run_sessions(bank, drawn.answers, at, options, rng=rng)
+    level = options.confidence_level
+    if rule == RAW:
+        right = np.take_along_axis(drawn.answers, run.places, axis=1)
+        means = [right[:, :n].mean(axis=1) for n in at]
+        return [_row(RAW, n, mean, drawn, level) for n, mean in zip(at, means, strict=True)]
+    return [_of_checkpoint(rule, found, drawn, level) for found in run.checkpoints]
+
+
+def _of_anchors(
+    bank: ItemBank, drawn: Drawn, anchors: Anchors, options: Options
+) -> list[SimulatedAccuracy]:
+    places = np.tile(anchors.places, (len(drawn.answers), 1))
+    right = drawn.answers[:, anchors.places]
+    belief = Belief.prior(bank, len(places)).answered(places, right, np.ones_like(right))
+    found = checkpoint(belief, Tables.of(bank), options)
+    level = options.confidence_level
+    return [
+        _row(WEIGHTED, len(anchors.places), right @ anchors.weights, drawn, level),
+        _of_checkpoint(PROJECTED, found, drawn, level),
+    ]
+
+
+def _of_checkpoint(
+    rule: str, found: Checkpoint, drawn: Drawn, confidence_level: float
+) -> SimulatedAccuracy:
+    known = _accuracy(rule, found, drawn.abilities, drawn.answers.mean(axis=1))
+    squares = (found.scored.ability - drawn.abilities) ** 2
+    mean = float(squares.mean())
+    half = normal_quantile(confidence_level) * _standard_error(squares)
+    estimate, abilities = found.full.estimate[:, 0], found.scored.ability
+    return replace(
+        _row(rule, found.n, estimate, drawn, confidence_level, by=abilities),
+        ability_rmse=known.ability_rmse,
+        ability_rmse_low=float(np.sqrt(max(mean - half, 0.0))),
+        ability_rmse_high=float(np.sqrt(mean + half)),
+        score_width=known.score_width,
+        score_coverage=known.score_coverage,
+        ability_coverage=known.ability_coverage,
+    )
+
+
+def _row(
+    rule: str,
+    n: int,
+    estimate: FloatArray,
+    drawn: Drawn,
+    confidence_level: float,
+    *,
+    by: FloatArray | None = None,
+) -> SimulatedAccuracy:
+    """Row of full scores alone; models are ranked by them, or by what is given."""
+    errors = np.abs(estimate - drawn.answers.mean(axis=1))
+    z = normal_quantile(confidence_level)
+    mean, half = float(errors.mean()), z * _standard_error(errors)
+    rank, rank_low, rank_high = _rank(estimate if by is None else by, drawn.abilities, z)
+    return SimulatedAccuracy(
+        rule=rule,
+        n_items=n,
+        n_models=len(errors),
+        rank_correlation=rank,
+        rank_correlation_low=rank_low,
+        rank_correlation_high=rank_high,
+        score_mae=mean,
+        score_mae_low=max(mean - half, 0.0),
+        score_mae_high=mean + half,
+        confidence_level=confidence_level,
+        misspecified=1.0,
+    )
+
+
+def _standard_error(values: FloatArray) -> float:
+    return float(values.std(ddof=1) / np.sqrt(len(values)))
+
+
+def _rank(
+    x: FloatArray, y: FloatArray, z: float
+) -> tuple[float | None, float | None, float | None]:
+    """Spearman's correlation with its interval by Fisher's transformation [BW00]_."""
+    found = rank_correlation(x, y)
+    if not np.isfinite(found):
+        return None, None, None
+    error = np.sqrt((1 + found**2 / 2) / (len(x) - 3))
+    middle = np.arctanh(np.clip(found, -1 + 1e-12, 1 - 1e-12))
+    return found, float(np.tanh(middle - z * error)), float(np.tanh(middle + z * error))
+
+
+class Accuracy(NamedTuple):
+    """Accuracy of sessions after n items."""
+
+    rule: str
+    n: int
+    ability_rmse: float
+    """Against the abilities given."""
+    rank_correlation: float
+    """Spearman's, of abilities."""
+    score_mae: float
+    """Mean absolute error of the full score."""
+    score_width: float
+    score_coverage: float
+    """Share of models whose interval holds their full score."""
+    ability_coverage: float
+
+
+def accuracy(
+    bank: ItemBank,
+    answers: FloatArray,
+    abilities: FloatArray,
+    at: Sequence[int],
+    options: Options | None = None,
+    *,
+    rng: np.random.Generator | int | None = None,
+) -> list[Accuracy]:
+    """Run sessions on known answers and compare their estimates with the truth.
+
+    Parameters
+    ----------
+    answers
+        Scores, shape (S, M), none missing.
+    at
+        Numbers of items after which to estimate, ascending.
+    abilities
+        True ones, or estimates from all answers; shape (S,).
+    """
+    known = options or Options()
+    run = run_sessions(bank, answers, at, known, rng=rng)
+    truth = answers.mean(axis=1)
+    return [_accuracy(known.rule, each, abilities, truth) for each in run.checkpoints]
+
+
+def _accuracy(rule: str, found: Checkpoint, abilities: FloatArray, truth: FloatArray) -> Accuracy:
+    estimate, low, high = (values[:, 0] for values in found.full[:3])
+    inside = (low - _ROUNDING <= truth) & (truth <= high + _ROUNDING)
+    own = (found.low <= abilities) & (abilities <= found.high)
+    return Accuracy(
+        rule,
+        found.n,
+        float(np.sqrt(np.mean((found.scored.ability - abilities) ** 2))),
+        rank_correlation(found.scored.ability, abilities),
+        float(np.abs(estimate - truth).mean()),
+        float((high - low).mean()),
+        float(inside.mean()),
+        float(own.mean()),
+    )
+
+
+def exposure_control(
+    bank: ItemBank,
+    n_items: int,
+    *,
+    most: float = 0.25,
+    options: Options | None = None,
+    n_models: int = 400,
+    rng: np.random.Generator | int | None = None,
+) -> SympsonHetter:
+    """Sympson–Hetter exposure control: the probability of asking an item once chosen [SH85]_.
+
+    Found by rounds of simulated tests. The probability of an item that too many models saw is
+    lowered in proportion; the next best items, which take its place, follow in the next round.
+    Pass the result to `adaptive_session` as ``exposure``.
+
+    Parameters
+    ----------
+    n_items
+        Length of a test.
+    most
+        Largest share of models that may see an item.
+    options
+        How sessions choose; their exposure is replaced.
+    n_models
+        Models per round.
+
+    Raises
+    ------
+    DesignError
+        The share is not in (0, 1], or too small for tests of this length.
+    """
+    if not 0 < most <= 1:
+        raise DesignError(f"share {most} of models that may see an item, expected 0 to 1")
+    usable = int(bank.usable.sum())
+    if n_items > most * usable:
+        msg = f"{n_items} items a test of {usable} that may be asked are a share of"
+        least = n_items / max(usable, 1)
+        raise DesignError(f"{msg} {least:.2f} at the least, expected at most {most:g}: allow more")
+    source = np.random.default_rng(rng)
+    probability = np.ones(len(bank))
+    known = options or Options()
+    for number in range(_ROUNDS):
+        answers = draw_models(bank, n_models, rng=source).answers
+        control = known._replace(exposure=SympsonHetter(probability))
+        places = run_sessions(bank, answers, (n_items,), control, rng=source).places
+        seen = np.bincount(places.ravel(), minlength=len(bank)) / n_models
+        wanted = np.minimum(_AIM * most * probability / np.maximum(seen, 1e-9), 1.0)
+        step = 1 / max(number - _FULL_STEPS + 2, 1)
+        probability = probability ** (1 - step) * wanted**step
+    return SympsonHetter(probability)
+
+
+class Options(NamedTuple):
+    """How simulated sessions choose and score."""
+
+    rule: str = "auto"
+    scoring: str = "eap"
+    batch: int = 1
+    content: Content = None
+    exposure: Exposure = None
+    confidence_level: float = 0.95
+
+
+class Checkpoint(NamedTuple):
+    """Estimates of S sessions after n items."""
+
+    n: int
+    scored: Scored
+    low: FloatArray
+    """Limits of the abilities, shape (S,)."""
+    high: FloatArray
+    full: FullScore
+    """Arrays of shape (S, 1 + T)."""
+
+
+class Simulated(NamedTuple):
+    """Estimates on the way, and the items asked."""
+
+    checkpoints: tuple[Checkpoint, ...]
+    places: IntArray
+    """Items in the order asked, shape (S, n)."""
+
+
+def run_sessions(
+    bank: ItemBank,
+    answers: FloatArray,
+    at: Sequence[int],
+    options: Options | None = None,
+    *,
+    rng: np.random.Generator | int | None = None,
+) -> Simulated:
+    """Test S models at once, item by item.
+
+    Parameters
+    ----------
+    answers
+        Scores in [0, 1], shape (S, M); an item whose answer is NaN is not asked.
+    at
+        Numbers of items after which to estimate, ascending.
+
+    Raises
+    ------
+    DesignError
+        A model has fewer answers to usable items than the test asks.
+    """
+    bank.require_usable()
+    known = options or Options()
+    source = np.random.default_rng(rng)
+    rule = rule_for(bank, known.rule)
+    tables, targets = Tables.of(bank), Targets.of(bank, known.content, known.rule)
+    available = np.isfinite(answers) & bank.usable
+    least = int(available.sum(axis=1).min(initial=len(bank)))
+    if least < max(at):
+        msg = f"a model has {least} answers to items that may be asked, of which {max(at)} are"
+        raise DesignError(f"{msg} wanted: ask for fewer, or leave the model out")
+    belief, state, found = Belief.prior(bank, len(answers)), None, list[Checkpoint]()
+    may_be_asked = eligible(known.exposure, answers.shape, source)
+    asked = np.zeros(answers.shape, dtype=np.bool_)
+    while belief.places.shape[1] < max(at):
+        n = belief.places.shape[1]
+        size = min(known.batch, min(stop for stop in at if stop > n) - n)
+        candidates = Candidates.of(belief, tables, source, state)
+        chosen = list[IntArray]()
+        for k in range(size):
+            allowed = preferring(available & ~asked, may_be_asked)
+            allowed = allowed if targets is None else targets.allowed(allowed, asked)
+            values = worth(candidates, rule, n + k)
+            chosen.append(pick(values, allowed, known.exposure, source))
+            asked |= np.arange(len(bank)) == chosen[-1][:, None]
+            if k + 1 < size:
+                candidates = candidates.expecting(chosen[-1])
+        places = np.stack(chosen, axis=1)
+        right = np.take_along_axis(answers, places, axis=1)
+        belief, state = belief.answered(places, right, np.ones_like(right)), candidates.state
+        if belief.places.shape[1] in at:
+            found.append(checkpoint(belief, tables, known))
+    return Simulated(tuple(found), belief.places)
+
+
+def checkpoint(belief: Belief, tables: Tables, options: Options) -> Checkpoint:
+    """Estimate abilities and full scores of sessions as they are."""
+    level = options.confidence_level
+    low, high = belief.interval(level)
+    full = project(belief, tables.shares, confidence_level=level)
+    return Checkpoint(belief.places.shape[1], score(belief, options.scoring), low, high, full)
+
+
+class Drawn(NamedTuple):
+    """Models drawn from a bank."""
+
+    abilities: FloatArray
+    """Shape (S,)."""
+    answers: FloatArray
+    """0 or 1, shape (S, M)."""
+    items: ItemBank
+    """The bank with the parameters that the answers were drawn from."""
+
+
+def draw_models(
+    bank: ItemBank,
+    n_models: int,
+    *,
+    misspecified: float = 1.0,
+    rng: np.random.Generator | int | None,
+) -> Drawn:
+    """Draw abilities from the bank's prior, true items from their errors, and answers.
+
+    Parameters
+    ----------
+    misspecified
+        Size of the items' calibration errors as a multiple of their standard errors: at 0 the
+        items are as the bank has them, at 2 the bank's standard errors are half of what they
+        should be.
+    """
+    source = np.random.default_rng(rng)
+    a, both, d = bank.items.spread.T * misspecified**2
+    first = source.standard_normal(len(bank)) * np.sqrt(a)
+    slope = both / np.where(a > 0, a, np.inf)
+    left = np.sqrt(np.maximum(d - slope * both, 0.0))
+    second = slope * first + left * source.standard_normal(len(bank))
+    truth = replace(
+        bank, discrimination=bank.discrimination + first, intercept=bank.intercept + second
+    )
+    abilities = bank.ability_mean + bank.ability_sd * source.standard_normal(n_models)
+    factors = source.standard_normal((n_models, bank.misfit_loadings.shape[1]))
+    exact = truth.items._replace(spread=np.zeros((len(bank), 3)))
+    p = respond(exact, abilities[:, None], factors @ bank.misfit_loadings.T).probability
+    return Drawn(abilities, (source.random(p.shape) < p).astype(np.float64), truth)
+
+
+def rank_correlation(x: FloatArray, y: FloatArray) -> float:
+    """Spearman's rank correlation with midranks; NaN if one side does not vary.
+
+    >>> rank_correlation(np.array([1.0, 2.0, 3.0]), np.array([1.0, 3.0, 3.0]))
+    0.8660254037844387
+    """
+
+    def midranks(values: FloatArray) -> FloatArray:
+        _, own, counts = np.unique(values, return_inverse=True, return_counts=True)
+        return (np.cumsum(counts) - (counts - 1) / 2)[own]
+
+    ranks = [midranks(values) for values in (x, y)]
+    if min(np.ptp(each) for each in ranks) == 0:
+        return float("nan")
+    return float(np.corrcoef(ranks[0], ranks[1])[0, 1])

@@ -1,0 +1,161 @@
+"""The layout: packages by question, few modules, no import circles, documented public names."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import evalstats_plugin
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = (
+    "adaptive", "comparisons", "data", "hierarchical", "irt", "logs", "ranking", "report", "scores",
+)  # fmt: skip
+"""Packages of a question, and those that people use beside them."""
+
+
+def _modules() -> dict[str, Path]:
+    """Return the file of each module, by its dotted name."""
+    found: dict[str, Path] = {}
+    for root in ("evalstats_plugin", "adapters"):
+        for path in (ROOT / root).rglob("*.py"):
+            parts = list(path.relative_to(ROOT).with_suffix("").parts)
+            parts = ["evalstats_plugin", *parts] if root == "adapters" else parts
+            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+MODULES = _modules()
+
+
+def _imports(name: str) -> set[str]:
+    """Return the modules of ours that a module imports anywhere, types included."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(MODULES[name].read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                whole = f"{node.module}.{alias.name}"
+                found.add(whole if whole in MODULES else node.module)
+    return {each for each in found if each in MODULES and each != name}
+
+
+def test_there_are_few_modules_and_no_crowded_folder() -> None:
+    """At most 275 modules; a folder has at most 17 entries."""
+    entries: dict[Path, int] = defaultdict(int)
+    for path in MODULES.values():
+        entries[path.parent] += path.name != "__init__.py"
+    for folder in list(entries):
+        if folder.parent in entries:
+            entries[folder.parent] += 1
+
+    assert len(MODULES) <= 275
+    assert {str(k): n for k, n in entries.items() if n > 17} == {}
+
+
+def _circles(edges: Mapping[str, set[str]]) -> Iterator[list[str]]:
+    """Give the strongly connected parts with more than one module (Tarjan)."""
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+
+    def visit(node: str) -> Iterator[list[str]]:
+        index[node] = low[node] = len(index)
+        stack.append(node)
+        for other in sorted(edges[node]):
+            if other not in index:
+                yield from visit(other)
+                low[node] = min(low[node], low[other])
+            elif other in stack:
+                low[node] = min(low[node], index[other])
+        if low[node] == index[node]:
+            part = [stack.pop()]
+            while part[-1] != node:
+                part.append(stack.pop())
+            if len(part) > 1:
+                yield sorted(part)
+
+    for node in sorted(edges):
+        if node not in index:
+            yield from visit(node)
+
+
+def test_no_imports_go_in_a_circle() -> None:
+    """Imports for types count; a package's `__init__` only lists names, which load on use."""
+    lists = {name for name, path in MODULES.items() if path.name == "__init__.py"}
+    edges = {name: _imports(name) - lists for name in MODULES if name not in lists}
+
+    assert list(_circles(edges)) == []
+
+
+def test_a_circle_is_found() -> None:
+    """Negative control."""
+    assert list(_circles({"a": {"b"}, "b": {"c"}, "c": {"b"}})) == [["b", "c"]]
+
+
+@pytest.mark.needs("torch")
+@pytest.mark.parametrize("package", ["", *PACKAGES])
+def test_public_names_load_and_are_listed(package: str) -> None:
+    """`dir()` is `__all__`, sorted, and every name is there."""
+    module = import_module(f"evalstats_plugin.{package}".rstrip("."))
+
+    assert dir(module) == sorted(set(module.__all__) - {"__version__"})
+    for name in module.__all__:
+        assert getattr(module, name) is not None
+    # A submodule of the same name would take the name's place once it is imported.
+    modules = {
+        name.rpartition(".")[2] for name in MODULES if name.startswith(f"{module.__name__}.")
+    }
+    inside = {n for n in modules if f"{module.__name__}.{n}" in MODULES}
+    assert not inside & set(module.__all__) - set(PACKAGES)
+
+
+@pytest.mark.needs("torch")
+def test_every_public_name_is_on_the_python_page() -> None:
+    """In an example, and with its docstring."""
+    page = (ROOT / "docs" / "reference" / "python.md").read_text()
+    plugins = (ROOT / "docs" / "guides" / "plugins.md").read_text()
+    examples = "\n".join(re.findall(r"```py\w+\n(.*?)```", page + plugins, re.DOTALL))
+    missing: list[str] = []
+    for package in ("", *PACKAGES):
+        module = import_module(f"evalstats_plugin.{package}".rstrip("."))
+        for name in set(module.__all__) - {"__version__", *PACKAGES}:
+            if package and name in evalstats_plugin.__all__:
+                continue
+            if not re.search(rf"\b{name}\b", examples):
+                missing.append(f"{package}.{name} has no example")
+            if f"::: {module.__name__}.{name}\n" not in page:
+                missing.append(f"{package}.{name} is not explained")
+
+    assert missing == []
+
+
+def test_pages_import_public_modules_only() -> None:
+    """What documents import is a name of the package or of a package of a question."""
+    public = {"evalstats_plugin", *(f"evalstats_plugin.{package}" for package in PACKAGES)}
+    public |= {"evalstats_plugin.errors", "evalstats_plugin.hookspecs"}
+    imported = re.compile(
+        r"^(?:>>> |\.\.\. )?\s*(?:from|import) (evalstats_plugin[\w.]*)", re.MULTILINE
+    )
+    private = [
+        f"{page.relative_to(ROOT)}: {name}"
+        for page in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md"))
+        for name in imported.findall(page.read_text())
+        if name not in public
+    ]
+
+    assert private == []
+
+
+def test_results_draw_themselves_through_one_door() -> None:
+    """`plot` is the only way up from results to the report."""
+    text = (ROOT / "evalstats_plugin" / "data" / "results.py").read_text()
+
+    assert re.findall(r"import_module\(\"([\w.]+)\"\)", text) == ["evalstats_plugin.report.figures"]
