@@ -8,7 +8,7 @@ TREE   := $(VENV)/tree
 LOGS   := fixtures/logs/lm_eval/0.4.13/out
 PIP    := PIP_CONSTRAINT=constraints.txt $(BIN)/pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test lint docs validate bench bench-peers bench-big bench-gpu test-versions clean
+.PHONY: demo check test lint docs validate bench bench-peers bench-big bench-gpu test-versions clean
 
 demo: $(STAMP)
 	$(BIN)/evalstats-plugin report $(LOGS)
@@ -18,6 +18,9 @@ demo: $(STAMP)
 # `lint` keeps one core busy for minutes: it runs beside the tests, and speaks when they are done.
 # Tests start many processes: what these import is compiled once.
 # A line in which make sees its own name is run by `make -n` too, hence another.
+TREE_LAYOUT = rm -rf $(TREE) && mkdir -p $(TREE) && \
+	tar -cf - --exclude __pycache__ evalstats_plugin pyproject.toml | tar -xf - -C $(TREE) && \
+	tar -cf - --exclude __pycache__ adapters | tar -xf - -C $(TREE)/evalstats_plugin
 LINT := $(MAKE) --no-print-directory lint
 test: $(DEV)
 	@$(LINT) > $(VENV)/lint.log 2>&1 & lint=$$!; \
@@ -25,14 +28,24 @@ test: $(DEV)
 		$(BIN)/python -m pytest -n 3 --dist worksteal; \
 	tests=$$?; wait $$lint; lint=$$?; cat $(VENV)/lint.log; exit $$((tests | lint))
 
+# Under a minute, before every commit: lint, import contracts, types of the core, fast tests.
+CORE := evalstats_plugin/data evalstats_plugin/scores
+FAST := tests/test_architecture.py tests/data tests/stats/test_binomial.py tests/stats/test_mean.py \
+	tests/stats/test_multiplicity.py tests/scores/test_by_columns.py tests/comparisons/test_design.py
+check: $(DEV)
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
+	@$(TREE_LAYOUT)
+	@cd $(TREE) && ../bin/lint-imports --no-cache > ../contracts.log || { cat ../contracts.log; exit 1; }
+	@(cd $(TREE) && ../bin/pyright --pythonpath ../bin/python $(CORE)) > $(VENV)/types.log 2>&1 & types=$$!; \
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q $(FAST); tests=$$?; \
+	wait $$types; types=$$?; tail -n 20 $(VENV)/types.log; exit $$((tests | types))
+
 # pyright and import-linter do not know that adapters/ is mapped into the package: they look at
 # the tree as a wheel lays it out.
 lint: $(DEV)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	rm -rf $(TREE) && mkdir -p $(TREE)
-	tar -cf - --exclude __pycache__ evalstats_plugin pyproject.toml | tar -xf - -C $(TREE)
-	tar -cf - --exclude __pycache__ adapters | tar -xf - -C $(TREE)/evalstats_plugin
+	$(TREE_LAYOUT)
 	cd $(TREE) && ../bin/pyright --pythonpath ../bin/python && ../bin/lint-imports --no-cache
 
 # The pages of docs/, to be read in build/docs/index.html; a broken link is an error. What they

@@ -14,8 +14,8 @@ import numpy as np
 
 from evalstats_plugin import ResponseMatrix, compare, fit_hierarchical, fit_irt, intervals, rank
 from evalstats_plugin.adaptive.bank import ItemBank
-from evalstats_plugin.adaptive.replay import Drawing, simulation
 from evalstats_plugin.adaptive.session import AdaptiveSession
+from evalstats_plugin.adaptive.simulation import simulate
 from evalstats_plugin.adaptive.stopping import StdError
 from evalstats_plugin.comparisons.power import power_curve
 from evalstats_plugin.irt.rows import abilities
@@ -111,9 +111,7 @@ def results() -> dict[str, Any]:
         "item-fit": abilities(fit, many, items=True),
         "power": power_curve(few, difference=0.2),
         "trace": session(),
-        "accuracy": simulation(
-            bank(), (5, 10, 25, 50), rules, drawing=Drawing(n_models=100), rng=0
-        ),
+        "accuracy": simulate(bank(), (5, 10, 25, 50), rules, n_models=100, rng=0),
         "coverage": study["binary"],
     }
 

@@ -19,7 +19,7 @@ from parts import ROOT, growth, peer_models, side_by_side, studies, tables
 from parts.findings import rendered_findings
 from parts.sessions import rendered_sessions, run_examples, same, workspace
 
-PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
 _TABLES = (tables, studies, side_by_side, peer_models, growth)
 """Modules whose functions write the tables."""
 _ADDRESS = re.compile(r"https?://[^\s)>\]`\"]+")

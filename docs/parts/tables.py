@@ -85,10 +85,8 @@ def hooks() -> str:
 
 def figures() -> str:
     """Return the table of figures."""
-    lines = ["| `--figure` | what it shows | from Python |", "|---|---|---|"]
-    for name, figure in FIGURES.items():
-        function = figure.function.partition(":")[2]
-        lines.append(f"| `{name}` | {figure.summary} | `{function}` |")
+    lines = ["| figure | what it shows |", "|---|---|"]
+    lines += [f"| `{name}` | {figure.summary} |" for name, figure in FIGURES.items()]
     return "\n".join(lines)
 
 

@@ -19,7 +19,7 @@ README = Path(__file__).parents[2] / "README.md"
 
 _KEY = re.compile(r"\[((?:vd)?[A-Z][A-Za-z]*\d\d[a-z]?)\]_?(?!\()")
 _ADJACENT = re.compile(r"(\[(?:vd)?[A-Z][A-Za-z]*\d\d[a-z]?\])\s(?=\[(?:vd)?[A-Z])")
-_LINK = r'[<a href="references.html#\1">\1</a>]'
+REFERENCES = "reference/references"
 _ENTRY = re.compile(r"^- \[((?:vd)?[A-Z][A-Za-z]*\d\d[a-z]?)\] ", re.MULTILINE)
 _FORMULA = re.compile(r'<(span|div) class="arithmatex">(.*?)</\1>', re.DOTALL)
 _TEXT = re.compile(r"<(pre|code|script|style|a)\b.*?</\1>|<[^>]*>", re.DOTALL)
@@ -34,7 +34,7 @@ def on_files(files: Files, config: Any) -> Files:
 
 def on_page_markdown(markdown: str, page: Any, **_others: Any) -> str:
     """Give every entry of the references an anchor; keep two keys from being read as a link."""
-    if page.file.src_uri == "references.md":
+    if page.file.src_uri == f"{REFERENCES}.md":
         return _ENTRY.sub(r'- <a id="\1"></a><b>\1</b> ', markdown)
     return _ADJACENT.sub(r"\1&#32;", markdown)
 
@@ -42,9 +42,11 @@ def on_page_markdown(markdown: str, page: Any, **_others: Any) -> str:
 def on_page_content(html: str, page: Any, **_others: Any) -> str:
     """Write formulas as MathML, and link the keys of sources to the references."""
     made = _FORMULA.sub(_mathml, html)
-    if page.file.src_uri == "references.md":
+    if page.file.src_uri == f"{REFERENCES}.md":
         return made
-    return _outside_of_code(made, lambda text: _KEY.sub(_LINK, text))
+    up = "../" * page.file.src_uri.count("/")
+    link = rf'[<a href="{up}{REFERENCES}.html#\1">\1</a>]'
+    return _outside_of_code(made, lambda text: _KEY.sub(link, text))
 
 
 def _mathml(match: re.Match[str]) -> str:

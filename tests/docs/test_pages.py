@@ -12,7 +12,10 @@ import pytest
 import evalstats_plugin
 
 ROOT = Path(__file__).parents[2]
-PAGES = ["README.md", *sorted(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md"))]
+PAGES = [
+    "README.md",
+    *sorted(str(page.relative_to(ROOT)) for page in (ROOT / "docs").rglob("*.md")),
+]
 
 
 def _check(page: str, root: Path = ROOT) -> subprocess.CompletedProcess[str]:
@@ -111,11 +114,11 @@ def test_every_public_name_is_in_an_example() -> None:
     """Those that plugins need on the page of plugins."""
     examples = {
         page: "\n".join(re.findall(r"```py\w+\n(.*?)```", (ROOT / page).read_text(), re.DOTALL))
-        for page in ("docs/python.md", "docs/plugins.md")
+        for page in ("docs/reference/python.md", "docs/guides/plugins.md")
     }
     of_plugins = {"Method", "hookimpl"}
 
     for name in set(evalstats_plugin.__all__) - {"__version__"}:
         wanted = rf"\b{name}\b" if name in of_plugins else rf"\bes\.{name}\b"
-        page = "docs/plugins.md" if name in of_plugins else "docs/python.md"
+        page = "docs/guides/plugins.md" if name in of_plugins else "docs/reference/python.md"
         assert re.search(wanted, examples[page]), name
