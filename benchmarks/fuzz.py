@@ -28,8 +28,8 @@ INPUTS = 3_000
 SLOW = 30
 """Of readers that load Inspect's own, so many times fewer."""
 _INSTRUMENTED = (
-    "adapters.inspect_ai.reader", "adapters.lm_eval.reader", "annotations", "judging.session",
-    "logs",
+    "adapters.inspect_ai.reader", "adapters.lm_eval.reader", "logs.annotating", "logs.reading",
+    "ranking.judging.session",
 )  # fmt: skip
 _LONGEST = 64
 _SECONDS = 10
