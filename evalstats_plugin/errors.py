@@ -70,6 +70,15 @@ def few(names: Sequence[str], most: int = 6) -> str:
     return ", ".join(names[:most]) + more
 
 
+def counted(n: int, noun: str) -> str:
+    """Return a number of things, in the plural where it is not one.
+
+    >>> counted(1, "item"), counted(2, "item")
+    ('1 item', '2 items')
+    """
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+
+
 def no_such(what: str, name: str, known: Iterable[str], shown: str) -> str:
     """Return a message that a name does not exist, with close and known names.
 

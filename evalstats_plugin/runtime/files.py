@@ -1,7 +1,6 @@
 """Files that are replaced as a whole or not at all, JSON of harnesses, and signed Parquet.
 
-* writing: `check_output_path`, `write_bytes`, `replacing`, `temporary_file`, `replace_file`
-* concurrent programs: `revision`, `changed_error`, `locked`
+* writing: `check_output_path`, `write_bytes`, `replacing`
 * `parse_json`: files of harnesses, which may be cut off or damaged
 * `write_signed`, `read_signed`, `signed_metadata`, `verified_metadata`, `reporting_damage`:
   Parquet files of this package, with JSON and its digest in the metadata
@@ -11,37 +10,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import platform
-import re
-import shutil
-import tempfile
-import time
-import zlib
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from importlib import import_module
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 from evalstats_plugin.errors import LogError, SelectionError, WriteError
-
-PREFIX = ".evalstats-"
-"""Prefix of files being written: hidden, and not mistaken for files of a harness."""
-
-_OWNER = re.compile(r"(\d+)-([0-9a-f]{8})-")
-"""Process and machine, in the name of a file being written."""
-
-_ABANDONED = 86_400
-"""Seconds after which a temporary file of another machine counts as abandoned."""
-
-_tidied: set[tuple[int, str, str]] = set()
-"""Folders that this process has already tidied; listing one again for each of its 10,000 files
-would take quadratic time."""
-
-Revision = tuple[int, int, int]
-"""Inode, size and modification time: identifies one state of a file."""
+from evalstats_plugin.runtime.transactions import Revision, transaction
 
 _DIGEST = b"_sha256"
 
@@ -70,42 +47,46 @@ def check_output_path(
     place = Path(path)
     called = f"{asked} {path}".lstrip()
     if place.is_dir():
-        msg = f"{called} found: it is a folder, expected the name of a file"
+        msg = f"{called} is a folder: name a file in it"
         raise WriteError(msg)
     if place.suffix.lower() not in endings:
         *most, last = endings
         fitting = f"{', '.join(most)} or {last}" if most else last
-        msg = f"{called} found, expected a name that ends in {fitting}"
+        msg = f"{called}: the name of this file must end in {fitting}"
         raise SelectionError(msg)
     if not makes_folder and not place.parent.is_dir():
-        msg = f"{called} found, but there is no folder {place.parent}"
+        msg = f"{called}: there is no folder {place.parent}"
         raise WriteError(msg)
     return place
 
 
-def write_bytes(path: Path, content: bytes, *, over: Revision | None = None) -> Path:
+def write_bytes(
+    path: Path, content: bytes, *, over: Revision | None = None, times_of: Path | None = None
+) -> Path:
     """Write a file atomically: readers find either the old content or the new one.
 
     The content goes to a hidden file beside it, is forced to disk, and is renamed. A symbolic link
-    stays a link; permissions stay as they were.
+    stays a link; owner, group, permissions and attributes stay as they were.
 
     Parameters
     ----------
-    over
-        The `revision` of the file when it was read: if it has changed since, nothing is written.
+    over, times_of
+        As of `transactions.Transaction.stage`.
 
     Raises
     ------
     WriteError
         When the folder or file cannot be written, or has changed; what was there is still there.
     """
-    with replacing(path, over=over) as temporary, temporary.open("wb") as file:
+    with replacing(path, over=over, times_of=times_of) as temporary, temporary.open("wb") as file:
         file.write(content)
     return path
 
 
 @contextmanager
-def replacing(path: Path, *, over: Revision | None = None) -> Generator[Path]:
+def replacing(
+    path: Path, *, over: Revision | None = None, times_of: Path | None = None
+) -> Generator[Path]:
     """Yield a temporary file that replaces `path` if the block raises nothing.
 
     As `write_bytes`, for content too large to hold in memory.
@@ -115,139 +96,8 @@ def replacing(path: Path, *, over: Revision | None = None) -> Generator[Path]:
     WriteError
         When the folder or file cannot be written, or has changed; what was there is still there.
     """
-    target = path.resolve()
-    temporary: Path | None = None
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, temporary = temporary_file(target.parent, PREFIX)
-        os.close(descriptor)
-        yield temporary
-        if target.exists():
-            shutil.copymode(target, temporary)
-        else:
-            # mkstemp makes files private; a new file gets the default permissions.
-            mask = os.umask(0)
-            os.umask(mask)
-            temporary.chmod(0o666 & ~mask)
-        fsync(temporary)
-        replace_file(temporary, target, path, over=over)
-        temporary = None
-    except OSError as error:
-        msg = f"{path} cannot be written ({error.strerror or error}); what was there is unchanged"
-        raise WriteError(msg) from error
-    finally:
-        if temporary is not None:
-            with suppress(OSError):
-                temporary.unlink()
-
-
-def replace_file(
-    temporary: Path, target: Path, path: Path, *, over: Revision | None = None
-) -> None:
-    """Rename a finished file to `target`, unless that has changed since it was read.
-
-    Raises
-    ------
-    WriteError
-        It has changed; the message names it `path`.
-    """
-    if over is None:
-        temporary.replace(target)
-    else:
-        with locked(target.parent):
-            if revision(target) != over:
-                raise changed_error(path)
-            temporary.replace(target)
-    # The rename itself must survive a power cut; not every system can sync a folder.
-    with suppress(OSError):
-        fsync(target.parent)
-
-
-def changed_error(path: Path) -> WriteError:
-    """Return the error for a file that another process changed meanwhile."""
-    return WriteError(
-        f"{path} was changed by another process meanwhile; nothing was written: run it again"
-    )
-
-
-def revision(path: Path) -> Revision | None:
-    """Return the identity of a file's current state; None where there is no file."""
-    try:
-        there = path.stat()
-    except FileNotFoundError:
-        return None
-    return there.st_ino, there.st_size, there.st_mtime_ns
-
-
-@contextmanager
-def locked(folder: Path) -> Generator[None]:
-    """Lock a folder against other processes of this package that write to it.
-
-    Not reentrant: a nested lock of the same folder would wait for ever.
-    """
-    try:
-        import fcntl
-    except ImportError:  # Windows: a file is still replaced atomically, only without the lock.
-        yield
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        # Some network drives have no locks.
-        with suppress(OSError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def temporary_file(folder: Path, prefix: str, suffix: str = "") -> tuple[int, Path]:
-    """Open a new temporary file in a folder, and remove those of killed processes.
-
-    Its name begins with the prefix, this process and this machine.
-    """
-    if (os.getpid(), str(folder), prefix) not in _tidied:
-        remove_leftovers(folder, prefix)
-        _tidied.add((os.getpid(), str(folder), prefix))
-    descriptor, name = tempfile.mkstemp(
-        prefix=f"{prefix}{os.getpid()}-{_machine()}-", suffix=suffix, dir=folder
-    )
-    return descriptor, Path(name)
-
-
-def remove_leftovers(folder: Path, prefix: str) -> None:
-    """Remove temporary files of killed processes, but none of a process that may still run."""
-    for left in folder.glob(f"{prefix}*"):
-        owner = _OWNER.match(left.name.removeprefix(prefix))
-        with suppress(OSError):
-            if owner and _is_left_over(left, int(owner[1]), owner[2]):
-                left.unlink()
-
-
-def _is_left_over(file: Path, pid: int, machine: str) -> bool:
-    # On Windows os.kill(pid, 0) would end the process.
-    if machine != _machine() or os.name == "nt":
-        return time.time() - file.stat().st_mtime > _ABANDONED
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
-    except PermissionError:
-        return False
-    return False
-
-
-def _machine() -> str:
-    """Identify this machine or container, within which process numbers have a meaning."""
-    return f"{zlib.crc32(platform.node().encode(errors='replace')):08x}"
-
-
-def fsync(path: Path) -> None:
-    """Force a file, or the names in a folder, to disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    with transaction(path.resolve().parent, named=path) as staged:
+        yield staged.stage(path, over=over, times_of=times_of)
 
 
 def parse_json(content: bytes, path: Path) -> Any:

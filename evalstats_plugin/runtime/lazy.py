@@ -34,18 +34,10 @@ def public_names(
     return load, lambda: sorted(modules)
 
 
-def need_torch(what: str, extra: str) -> None:
-    """Raise `DesignError` if torch, which some models need, is not installed.
-
-    Parameters
-    ----------
-    what
-        What needs it, in the plural, for the message.
-    extra
-        Extra of this package that installs it.
-    """
+def need_torch(what: str) -> None:
+    """Raise `DesignError` if torch is not installed; `what` names, in the plural, what needs it."""
     try:
         import_module("torch")
     except ModuleNotFoundError as error:
-        msg = f"{what} need torch: pip install 'evalstats-plugin[{extra}]'"
+        msg = f"{what} need torch: pip install 'evalstats-plugin[models]'"
         raise DesignError(msg) from error

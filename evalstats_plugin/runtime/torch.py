@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
@@ -22,6 +21,7 @@ import torch
 from torch import Tensor
 
 from evalstats_plugin.errors import DesignError, SelectionError, no_such
+from evalstats_plugin.runtime.workers import free_memory
 
 _DTYPES: Mapping[str, torch.dtype] = MappingProxyType(
     {"float64": torch.float64, "float32": torch.float32}
@@ -85,11 +85,7 @@ def _free_memory(device: torch.device) -> int | None:
     """Free bytes, or None where unknown."""
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
-    table = Path("/proc/meminfo")
-    if not table.exists():
-        return None
-    lines = [line.split() for line in table.read_text().splitlines()]
-    return next((int(line[1]) * 1024 for line in lines if line[0] == "MemAvailable:"), None)
+    return free_memory()
 
 
 def cholesky(matrix: Tensor) -> Tensor:

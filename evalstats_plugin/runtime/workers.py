@@ -1,9 +1,9 @@
-"""Parallel maps over processes, Dask or Ray, and progress reports of long computations.
+"""Parallel maps over processes of this machine or of a Dask cluster; progress and memory of work.
 
-Inside `workers`, `parallel_map` hands independent pieces of work to other processes: loky's on this
-machine, joblib's on a Dask cluster, or Ray's. Results come in the order of the pieces. Each piece
-is computed by one thread, because sums by several threads differ in their last digits: results are
-the same wherever they are computed. `report_progress` calls the listener of `listening`.
+Inside `workers`, `parallel_map` hands independent pieces of work to other processes. Results come
+in the order of the pieces. Each piece is computed by one thread, because sums by several threads
+differ in their last digits: results are the same wherever they are computed. `report_progress`
+calls the listener of `listening`. `check_memory` refuses work that would not fit.
 """
 
 from __future__ import annotations
@@ -11,34 +11,31 @@ from __future__ import annotations
 import json
 import mmap
 import os
+import pickle
 import sys
-import tempfile
+import warnings
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import BrokenExecutor, CancelledError
-from contextlib import contextmanager, nullcontext
+from concurrent.futures import BrokenExecutor, CancelledError, Future, wait
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
-from evalstats_plugin.errors import DesignError, SelectionError, no_such
+from evalstats_plugin.errors import DesignError, SelectionError
+from evalstats_plugin.runtime.transactions import scratch_folder
 
-BACKENDS = ("loky", "dask", "ray")
-
-_NEEDED = {
-    "loky": ("joblib", "threadpoolctl"),
-    "dask": ("joblib", "threadpoolctl", "distributed"),
-    "ray": ("threadpoolctl", "ray"),
-}
+_GIB = 2**30
 
 _RETRIES = 3
-"""Times that a pool is restarted after one of its processes was killed."""
+"""Times that processes of this machine are started again after one was killed."""
 
 Result = TypeVar("Result")
-_ENGINE: ContextVar[Engine | None] = ContextVar("evalstats_engine", default=None)
+_PROCESSES: ContextVar[Processes | None] = ContextVar("evalstats_processes", default=None)
 
 _ONE_THREAD = (
     "BLIS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS", "OMP_NUM_THREADS",
@@ -50,13 +47,10 @@ _AHEAD = 2
 
 _ALIGNED = 64
 
-_CODER = "joblib.externals.loky.cloudpickle_wrapper"
-"""Loky's pickler, which can also handle lambdas and functions of an interactive session."""
-
 _PACKAGE = "evalstats-plugin"
 
 _ANSWER_TIMEOUT = 8.0
-"""Seconds to wait for a scheduler's answer: Dask itself tries for 30, or waits for ever."""
+"""Seconds to wait for a scheduler's answer: Dask itself tries for 30, or waits without end."""
 
 _WORKER_TIMEOUT = 10
 """Seconds to wait for the first worker of a cluster."""
@@ -65,9 +59,7 @@ _LISTENER: ContextVar[Listener | None] = ContextVar("evalstats_irt_progress", de
 
 
 @contextmanager
-def workers(
-    n_jobs: int = -1, backend: str = "loky", address: str | None = None
-) -> Generator[None, None, None]:
+def workers(n_jobs: int = -1, *, scheduler: str | None = None) -> Generator[None, None, None]:
     """Run independent work in several processes inside this block.
 
     Independent are logs, bootstrap replicates, cross-validation folds, fits by metric and simulated
@@ -77,16 +69,15 @@ def workers(
     ----------
     n_jobs
         Number of processes; -1 is one for each core, or all of a cluster.
-    backend
-        ``"loky"``: on this machine. ``"dask"``, ``"ray"``: on a cluster, whose machines need this
-        version of the package, and logs under the same paths.
-    address
-        Address of the scheduler of a running cluster; None starts a cluster here.
+    scheduler
+        Address of a running Dask scheduler, such as ``"tcp://host:8786"``, whose workers do the
+        work. They need this version of the package, and logs under the same paths. Default:
+        processes of this machine.
 
     Raises
     ------
     SelectionError
-        Unknown backend, or one that is not installed.
+        `distributed` is not installed.
     DesignError
         No processes, no scheduler at the address, or workers with another version of the package.
 
@@ -96,45 +87,22 @@ def workers(
     ...     list(parallel_map(abs, [-1, 2]))
     [1, 2]
     """
-    if backend not in BACKENDS:
-        raise SelectionError(no_such("backend", backend, BACKENDS, ", ".join(BACKENDS)))
     if n_jobs == 0 or n_jobs < -1:
-        msg = f"{n_jobs} processes asked for, expected 1 or more, or -1 for all cores"
+        msg = f"{n_jobs} processes cannot work: pass 1 or more, or -1 for all cores"
         raise DesignError(msg)
-    if address is not None and backend == "loky":
-        msg = f"address {address!r} found, which is of a cluster: take backend dask or ray"
-        raise SelectionError(msg)
-    for module in _NEEDED[backend]:
-        try:
-            import_module(module)
-        except ImportError as error:
-            msg = f"workers need {module}, which is not installed: pip install {module}"
-            raise SelectionError(msg) from error
-    connected = {"loky": nullcontext, "dask": on_dask, "ray": on_ray}[backend]
-    with connected(address):
-        processes = LocalProcesses(n_jobs) if backend == "loky" else None
-        token = _ENGINE.set(Engine(n_jobs, backend, processes))
+    started = LocalProcesses(n_jobs) if scheduler is None else _on_dask(scheduler, n_jobs)
+    with started as processes:
+        token = _PROCESSES.set(processes)
         try:
             yield
         finally:
-            _ENGINE.reset(token)
-            if processes is not None:
-                processes.close()
+            _PROCESSES.reset(token)
 
 
 def n_workers() -> int:
     """Number of pieces computed at once: 1 outside of `workers`."""
-    engine = _ENGINE.get()
-    if engine is None:
-        return 1
-    if engine.processes is not None:
-        return engine.processes.n_jobs
-    if engine.backend == "ray":
-        ray: Any = import_module("ray")
-        return engine.n_jobs if engine.n_jobs > 0 else int(ray.cluster_resources()["CPU"])
-    joblib: Any = import_module("joblib")
-    with joblib.parallel_config(backend=engine.backend):
-        return max(1, int(joblib.effective_n_jobs(engine.n_jobs)))
+    processes = _PROCESSES.get()
+    return 1 if processes is None else processes.n_jobs
 
 
 def parallel_map(
@@ -147,8 +115,8 @@ def parallel_map(
 
     If pieces use torch, load it before the call, so that its threads can be limited.
     """
-    engine = _ENGINE.get()
-    if here or engine is None or engine.n_jobs == 1:
+    processes = _PROCESSES.get()
+    if here or processes is None or processes.n_jobs == 1:
         yield from map(partial(_single_threaded, function), pieces)
         return
     fresh, pending = iter(pieces), deque[Any]()
@@ -159,17 +127,16 @@ def parallel_map(
             pending.append(piece)
             yield piece
 
-    # Clusters repeat the work of a lost process by themselves, and give up after a few times.
-    retries = _RETRIES if engine.backend == "loky" else 0
-    for attempt in range(retries + 1):
+    for attempt in range(_RETRIES + 1):
         try:
-            for result in _tasks(engine, function, handed_out(list(pending))):
+            for result in results(processes, function, handed_out(list(pending))):
                 pending.popleft()
                 yield result
-        except _loss_errors(engine) as error:
-            if attempt == retries:
+        except processes.losses as error:
+            # Dask repeats the work of a lost process by itself, and gives up after a few times.
+            if attempt == _RETRIES or not isinstance(error, BrokenExecutor):
                 msg = (
-                    f"processes were killed {_RETRIES + 1} times, likely for lack of memory: take "
+                    f"processes were killed {_RETRIES + 1} times, probably for lack of memory: use "
                     "fewer (n_jobs)"
                 )
                 raise DesignError(msg) from error
@@ -177,6 +144,242 @@ def parallel_map(
             raise DesignError(f"the connection to the cluster was lost: {error}") from error
         else:
             return
+
+
+def results(
+    processes: Processes, function: Callable[[Any], Result], pieces: Iterable[Any]
+) -> Generator[Result, None, None]:
+    """Yield ``function(piece)`` for each piece, in order; some pieces are computed ahead.
+
+    When the generator ends early, by an error or because nobody reads on, pieces that have not
+    started are dropped, and those under way are waited for: loky's thread fails when processes are
+    killed in the middle of a piece.
+    """
+    with processes.sent(function) as submit:
+        waiting = deque[Future[Result]]()
+        for piece in pieces:
+            waiting.append(submit(piece))
+            if len(waiting) >= _AHEAD * processes.n_jobs:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+
+class Processes(Protocol):
+    """Where the enclosing `workers` block has its work done."""
+
+    n_jobs: int
+    losses: tuple[type[Exception], ...]
+    """Exceptions of a piece whose process was killed, on a cluster repeatedly."""
+
+    def sent(
+        self, function: Callable[[Any], Result]
+    ) -> AbstractContextManager[Callable[[Any], Future[Result]]]:
+        """Send the function once; the result hands out its pieces, the end drops what is left."""
+        ...
+
+
+class LocalProcesses:
+    """Processes of this machine, started with the first piece, and again after one was killed."""
+
+    losses: tuple[type[Exception], ...] = (BrokenExecutor,)
+
+    def __init__(self, n_jobs: int) -> None:
+        self.n_jobs: int = n_jobs if n_jobs > 0 else import_module("loky").cpu_count()
+        self._executor: Any = None
+        self._futures = list[Future[Any]]()
+
+    def __enter__(self) -> LocalProcesses:
+        # Loky ends a process whose memory grew by 300 MB, such as by importing torch, starts
+        # another, and warns in the thread that hands out the work: where warnings are errors, that
+        # would end the thread, and the map would never end.
+        warnings.filterwarnings("ignore", "A worker (stopped|was restarted) while", UserWarning)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        # Not cancelled, and not killed while at work: loky's thread fails where it meets either.
+        wait(self._futures)
+        executor, self._executor = self._executor, None
+        if executor is not None:
+            executor.shutdown(wait=True, kill_workers=True)
+
+    @contextmanager
+    def sent(
+        self, function: Callable[[Any], Result]
+    ) -> Generator[Callable[[Any], Future[Result]], None, None]:
+        """Write the function to a file that the processes read."""
+        if self._executor is None:
+            loky: Any = import_module("loky")
+            env = dict.fromkeys(_ONE_THREAD, "1")
+            self._executor = loky.ProcessPoolExecutor(self.n_jobs, env=env)
+
+        def submit(piece: Any) -> Future[Result]:
+            future = self._executor.submit(_run, str(Path.cwd()), str(folder), piece)
+            self._futures = [*(one for one in self._futures if not one.done()), future]
+            return future
+
+        with _shared(function) as folder:
+            try:
+                yield submit
+            except BrokenExecutor:
+                self.__exit__()
+                raise
+            finally:
+                # Without it, pieces that have not started end at once.
+                (folder / "code").unlink()
+
+
+@dataclass
+class _DaskWorkers:
+    """Workers of a Dask cluster."""
+
+    client: Any
+    n_jobs: int
+    losses: tuple[type[Exception], ...]
+
+    @contextmanager
+    def sent(
+        self, function: Callable[[Any], Result]
+    ) -> Generator[Callable[[Any], Future[Result]], None, None]:
+        """Send the function to every worker, so that the loss of one does not lose it."""
+        there = self.client.scatter([function], broadcast=True, hash=False)[0]
+        run = partial(self.client.submit, _in_worker, str(Path.cwd()), pure=False)
+        futures = list[Future[Any]]()
+
+        def submit(piece: Any) -> Future[Result]:
+            futures[:] = [earlier for earlier in futures if not earlier.done()]
+            futures.append(run(there, piece))
+            return futures[-1]
+
+        try:
+            yield submit
+        finally:
+            self.client.cancel(futures)
+
+
+def _in_worker(folder: str, function: Callable[..., Result], piece: Any) -> Result:
+    """Compute a piece in a worker process, in the same folder if it exists there."""
+    if str(Path.cwd()) != folder and Path(folder).is_dir():
+        os.chdir(folder)
+    # Not undone: another thread of this process may be computing a piece.
+    _limited()
+    if torch := sys.modules.get("torch"):
+        torch.set_num_threads(1)
+    return function(piece)
+
+
+@contextmanager
+def _shared(function: Callable[..., Any]) -> Generator[Path, None, None]:
+    """Pickle a function to a temporary folder, from which workers load it for each piece.
+
+    Workers map its arrays into shared memory, copy on write.
+    """
+    arrays: list[Any] = []
+    code: bytes = import_module("cloudpickle").dumps(
+        function, protocol=5, buffer_callback=arrays.append
+    )
+    with scratch_folder() as folder:
+        places = list[tuple[int, int]]()
+        with (folder / "arrays").open("wb") as file:
+            # An empty file cannot be mapped into memory.
+            file.write(bytes(_ALIGNED))
+            for array in arrays:
+                file.write(bytes(-file.tell() % _ALIGNED))
+                start = file.tell()
+                places.append((start, start + file.write(array.raw())))
+        (folder / "code").write_bytes(code)
+        (folder / "places").write_text(json.dumps(places))
+        yield folder
+
+
+def _run(cwd: str, folder: str, piece: Any) -> Any:
+    """Apply the function of `_shared` to a piece, in a worker process."""
+    places: list[tuple[int, int]] = json.loads((Path(folder) / "places").read_text())
+    with (Path(folder) / "arrays").open("rb") as file:
+        whole = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY))
+    buffers = [whole[start:stop] for start, stop in places]
+    code = (Path(folder) / "code").read_bytes()
+    # Our own file, by cloudpickle because it handles lambdas.
+    return _in_worker(cwd, pickle.loads(code, buffers=buffers), piece)  # noqa: S301
+
+
+@contextmanager
+def _on_dask(address: str, n_jobs: int) -> Generator[_DaskWorkers, None, None]:
+    """Connect to the Dask scheduler at an address.
+
+    Raises
+    ------
+    DesignError
+        No scheduler answers, or it has no workers, or some have another version of the package.
+    """
+    try:
+        distributed: Any = import_module("distributed")
+    except ImportError as error:
+        msg = "a Dask cluster needs distributed: pip install 'evalstats-plugin[cluster]'"
+        raise SelectionError(msg) from error
+    _check_answer(distributed, address)
+    try:
+        client = distributed.Client(address)
+    except (OSError, ValueError) as error:
+        raise _no_scheduler(address, error) from error
+    with client:
+        try:
+            client.wait_for_workers(1, timeout=_WORKER_TIMEOUT)
+            check_versions(client.run(version, _PACKAGE))
+        except TimeoutError as error:
+            msg = (
+                f"the Dask scheduler at {address} has no workers: start some with "
+                f"dask worker {address}"
+            )
+            raise DesignError(msg) from error
+        except ImportError as error:
+            msg = f"the workers of {address} have no {_PACKAGE}: install it there ({error})"
+            raise DesignError(msg) from error
+        n = n_jobs if n_jobs > 0 else sum(client.nthreads().values())
+        yield _DaskWorkers(client, n, (distributed.KilledWorker,))
+
+
+def _check_answer(distributed: Any, address: str) -> None:
+    """Raise `DesignError` unless a Dask scheduler answers in time."""
+    # Not at the top: commands that use no cluster start without it.
+    import asyncio
+    from concurrent.futures import ThreadPoolExecutor
+
+    async def ask() -> None:
+        security = distributed.Security().get_connection_args("client")
+        # Includes the handshake, for which a client would never end.
+        comm = await distributed.comm.connect(address, timeout=_ANSWER_TIMEOUT, **security)
+        comm.abort()
+
+    def within_time() -> None:
+        asyncio.run(asyncio.wait_for(ask(), _ANSWER_TIMEOUT))
+
+    # In another thread, because this one may have a running event loop (notebooks).
+    with ThreadPoolExecutor(1) as thread:
+        try:
+            thread.submit(within_time).result()
+        except TimeoutError as error:
+            raise _no_scheduler(address, f"nothing was said in {_ANSWER_TIMEOUT:g} s") from error
+        except Exception as error:
+            # Another kind of server may answer anything.
+            raise _no_scheduler(address, error) from error
+
+
+def _no_scheduler(address: str, why: object) -> DesignError:
+    msg = (
+        f"no Dask scheduler answers at {address} ({why}): pass the address that "
+        "'dask scheduler' shows when it starts, such as tcp://host:8786"
+    )
+    return DesignError(msg)
+
+
+def check_versions(found: dict[str, str]) -> None:
+    """Raise `DesignError` if a worker has another version of the package."""
+    own = version(_PACKAGE)
+    for worker, theirs in found.items():
+        if theirs != own:
+            msg = f"{worker} has {_PACKAGE} {theirs}, here it is {own}: install the same version"
+            raise DesignError(msg)
 
 
 def _single_threaded(function: Callable[..., Result], piece: Any) -> Result:
@@ -258,272 +461,48 @@ class Progress(NamedTuple):
 Listener = Callable[[Progress], None]
 
 
-class Engine(NamedTuple):
-    """Backend of the enclosing `workers` block."""
-
-    n_jobs: int
-    backend: str
-    processes: LocalProcesses | None = None
-    """Local processes, for loky."""
-
-
-def _tasks(
-    engine: Engine, function: Callable[..., Result], pieces: Iterator[Any]
-) -> Iterator[Result]:
-    if engine.processes is not None:
-        there = partial(_in_worker, str(Path.cwd()), function)
-        return engine.processes.results(there, pieces)
-    return (_ray_tasks if engine.backend == "ray" else _dask_tasks)(engine, function, pieces)
+def free_memory() -> int | None:
+    """Return the bytes that this process may still allocate; None where unknown."""
+    found: list[int] = []
+    with suppress(OSError):
+        lines = [line.split() for line in Path("/proc/meminfo").read_text().splitlines()]
+        found += [int(line[1]) * 1024 for line in lines if line[0] == "MemAvailable:"]
+    # A container may have less than the machine.
+    group = Path("/sys/fs/cgroup")
+    with suppress(OSError, ValueError):
+        limit = int((group / "memory.max").read_text())
+        found.append(max(limit - int((group / "memory.current").read_text()), 0))
+    return min(found, default=None)
 
 
-def _in_worker(folder: str, function: Callable[..., Result], piece: Any) -> Result:
-    """Compute a piece in a worker process, in the same folder if it exists there."""
-    if str(Path.cwd()) != folder and Path(folder).is_dir():
-        os.chdir(folder)
-    # Not undone: another thread of this process may be computing a piece.
-    _limited()
-    if torch := sys.modules.get("torch"):
-        torch.set_num_threads(1)
-    return function(piece)
+def check_memory(needed: float, what: str, instead: str) -> None:
+    """Refuse work that needs more memory than is free, before it allocates any.
 
-
-def _dask_tasks(
-    engine: Engine, function: Callable[..., Result], pieces: Iterator[Any]
-) -> Iterator[Result]:
-    joblib: Any = import_module("joblib")
-    # If Parallel itself got n_jobs, joblib 1.6 would pass arguments to Dask that it does not know.
-    with joblib.parallel_config(engine.backend, n_jobs=engine.n_jobs):
-        parallel = joblib.Parallel(return_as="generator")
-    run = joblib.delayed(partial(_in_worker, str(Path.cwd()), function))
-    return parallel(run(piece) for piece in pieces)
-
-
-def _ray_tasks(
-    engine: Engine, function: Callable[..., Result], pieces: Iterator[Any]
-) -> Iterator[Result]:
-    # Not by joblib: with Ray's backend it returns results only when all are there.
-    ray: Any = import_module("ray")
-    task, sent = ray.remote(max_retries=_RETRIES)(_in_worker), ray.put(function)
-    room = engine.n_jobs if engine.n_jobs > 0 else 2 * n_workers()
-    folder, waiting, unfinished = str(Path.cwd()), deque[Any](), list[Any]()
-
-    def first() -> Any:
-        try:
-            return ray.get(waiting.popleft())
-        except ray.exceptions.RayTaskError as error:
-            raise error.cause from error
-
-    try:
-        for piece in pieces:
-            while len(unfinished) >= room:
-                _, unfinished = ray.wait(unfinished)
-            unfinished.append(task.remote(folder, sent, piece))
-            waiting.append(unfinished[-1])
-            while waiting[0] not in unfinished:
-                yield first()
-        while waiting:
-            yield first()
-    finally:
-        for left in waiting:
-            ray.cancel(left)
-
-
-def _loss_errors(engine: Engine) -> tuple[type[Exception], ...]:
-    """Exceptions raised when a process is lost, on a cluster repeatedly."""
-    home, names = {
-        "loky": ("joblib.externals.loky.process_executor", ("TerminatedWorkerError",)),
-        "dask": ("distributed", ("KilledWorker",)),
-        "ray": ("ray.exceptions", ("WorkerCrashedError", "OutOfMemoryError", "NodeDiedError")),
-    }[engine.backend]
-    return tuple(getattr(import_module(home), name) for name in names)
-
-
-class LocalProcesses:
-    """Pool of loky processes, started with the first piece, and again after one was killed.
-
-    Not joblib's `Parallel`, which shares its processes with whatever runs next, and kills them when
-    results are left unread.
-    """
-
-    def __init__(self, n_jobs: int) -> None:
-        self.n_jobs: int = n_jobs if n_jobs > 0 else import_module("joblib").cpu_count()
-        self._executor: Any = None
-
-    def results(
-        self, function: Callable[[Any], Result], pieces: Iterable[Any]
-    ) -> Generator[Result, None, None]:
-        """Yield ``function(piece)`` for each piece, in order; some pieces are computed ahead.
-
-        Raises
-        ------
-        BrokenExecutor
-            A process was killed; the next call starts new ones.
-        """
-        with _shared(function) as folder:
-            executor, waiting = self._ready(), deque[Any]()
-            try:
-                for piece in pieces:
-                    waiting.append(executor.submit(_run, str(folder), piece))
-                    if len(waiting) >= _AHEAD * self.n_jobs:
-                        yield waiting.popleft().result()
-                while waiting:
-                    yield waiting.popleft().result()
-            except BrokenExecutor:
-                self.close()
-                raise
-            finally:
-                for left in waiting:
-                    left.cancel()
-
-    def close(self) -> None:
-        """Kill the processes, even in the middle of a piece."""
-        executor, self._executor = self._executor, None
-        if executor is not None:
-            executor.shutdown(wait=True, kill_workers=True)
-
-    def _ready(self) -> Any:
-        if self._executor is None:
-            loky: Any = import_module("joblib.externals.loky")
-            one_thread = dict.fromkeys(_ONE_THREAD, "1")
-            self._executor = loky.ProcessPoolExecutor(
-                self.n_jobs, env=one_thread, initializer=_allow_memory_growth
-            )
-        return self._executor
-
-
-def _allow_memory_growth() -> None:
-    """Switch off loky's memory check; processes end with the block anyway.
-
-    Loky treats growth by 300 MB, such as importing torch, as a leak, ends the process, and warns in
-    the thread that hands out the work. Where warnings are errors, that ends the thread.
-    """
-    executor: Any = import_module("joblib.externals.loky.process_executor")
-    executor._USE_PSUTIL = False
-
-
-@contextmanager
-def _shared(function: Callable[..., Any]) -> Generator[Path, None, None]:
-    """Pickle a function to a temporary folder, from which workers load it for each piece.
-
-    Workers map its arrays into shared memory, copy on write.
-    """
-    arrays: list[Any] = []
-    code: bytes = import_module(_CODER).dumps(function, protocol=5, buffer_callback=arrays.append)
-    with tempfile.TemporaryDirectory(prefix="evalstats-") as name:
-        folder, places = Path(name), list[tuple[int, int]]()
-        with (folder / "arrays").open("wb") as file:
-            # An empty file cannot be mapped into memory.
-            file.write(bytes(_ALIGNED))
-            for array in arrays:
-                file.write(bytes(-file.tell() % _ALIGNED))
-                start = file.tell()
-                places.append((start, start + file.write(array.raw())))
-        (folder / "code").write_bytes(code)
-        (folder / "places").write_text(json.dumps(places))
-        yield folder
-
-
-def _run(folder: str, piece: Any) -> Any:
-    """Apply the function of `_shared` to a piece, in a worker process."""
-    places: list[tuple[int, int]] = json.loads((Path(folder) / "places").read_text())
-    with (Path(folder) / "arrays").open("rb") as file:
-        whole = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY))
-    buffers = [whole[start:stop] for start, stop in places]
-    code = (Path(folder) / "code").read_bytes()
-    return import_module(_CODER).loads(code, buffers=buffers)(piece)
-
-
-@contextmanager
-def on_dask(address: str | None) -> Generator[None, None, None]:
-    """Connect to the Dask scheduler at an address; None starts a cluster here.
+    Parameters
+    ----------
+    needed
+        Bytes.
+    what
+        What needs them, in the plural, for the message.
+    instead
+        What to do, for the message.
 
     Raises
     ------
     DesignError
-        No scheduler answers, or it has no workers, or some have another version of the package.
+        The work does not fit.
+
+    Examples
+    --------
+    >>> check_memory(1e18, "5,000,000 pairs", "name a baseline")
+    Traceback (most recent call last):
+    ...
+    evalstats_plugin.errors.DesignError: 5,000,000 pairs need about 931,322,574.6 GiB of memory...
     """
-    distributed: Any = import_module("distributed")
-    if address is not None:
-        _check_answer(distributed, address)
-    try:
-        client = distributed.Client(address, set_as_default=True)
-    except (OSError, ValueError) as error:
-        raise _no_scheduler(address, error) from error
-    with client:
-        try:
-            client.wait_for_workers(1, timeout=_WORKER_TIMEOUT)
-            check_versions(client.run(version, _PACKAGE))
-        except TimeoutError as error:
-            msg = f"the Dask scheduler at {address} has no workers: start some, dask worker ADDRESS"
-            raise DesignError(msg) from error
-        except ImportError as error:
-            msg = f"the workers of {address} have no {_PACKAGE}: install it there ({error})"
-            raise DesignError(msg) from error
-        yield
-
-
-def _check_answer(distributed: Any, address: str) -> None:
-    """Raise `DesignError` unless a Dask scheduler answers in time."""
-    # Not at the top: commands that use no cluster start without it.
-    import asyncio
-    from concurrent.futures import ThreadPoolExecutor
-
-    async def ask() -> None:
-        security = distributed.Security().get_connection_args("client")
-        # Includes the handshake, for which a client would wait for ever.
-        comm = await distributed.comm.connect(address, timeout=_ANSWER_TIMEOUT, **security)
-        comm.abort()
-
-    def within_time() -> None:
-        asyncio.run(asyncio.wait_for(ask(), _ANSWER_TIMEOUT))
-
-    # In another thread, because this one may have a running event loop (notebooks).
-    with ThreadPoolExecutor(1) as thread:
-        try:
-            thread.submit(within_time).result()
-        except TimeoutError as error:
-            raise _no_scheduler(address, f"nothing was said in {_ANSWER_TIMEOUT:g} s") from error
-        except Exception as error:
-            # Another kind of server may answer anything.
-            raise _no_scheduler(address, error) from error
-
-
-def _no_scheduler(address: str | None, why: object) -> DesignError:
-    msg = (
-        f"no Dask scheduler answers at {address} ({why}), expected the address that "
-        "'dask scheduler' shows when it starts, such as tcp://host:8786"
-    )
-    return DesignError(msg)
-
-
-@contextmanager
-def on_ray(address: str | None) -> Generator[None, None, None]:
-    """Connect to a Ray cluster; None starts one here. An existing connection is kept.
-
-    Raises
-    ------
-    DesignError
-        No cluster answers.
-    """
-    ray: Any = import_module("ray")
-    ours = not ray.is_initialized()
-    if ours:
-        try:
-            ray.init(address=address, log_to_driver=False, logging_level="ERROR")
-        except (ConnectionError, ValueError) as error:
-            msg = f"no Ray cluster answers at {address}: {error}"
-            raise DesignError(msg) from error
-    try:
-        yield
-    finally:
-        if ours:
-            ray.shutdown()
-
-
-def check_versions(found: dict[str, str]) -> None:
-    """Raise `DesignError` if a worker has another version of the package."""
-    own = version(_PACKAGE)
-    for worker, theirs in found.items():
-        if theirs != own:
-            msg = f"{worker} has {_PACKAGE} {theirs}, here it is {own}: install the same"
-            raise DesignError(msg)
+    free = free_memory()
+    if free is not None and needed > free:
+        msg = (
+            f"{what} need about {needed / _GIB:,.1f} GiB of memory, and {free / _GIB:,.1f} GiB are "
+            f"free: {instead}"
+        )
+        raise DesignError(msg)

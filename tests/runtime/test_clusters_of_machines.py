@@ -38,15 +38,15 @@ def test_a_missing_scheduler_is_reported_soon(
     monkeypatch.setattr(runtime_workers, "_ANSWER_TIMEOUT", 0.5)
     address = request.getfixturevalue(who)
     start = time.perf_counter()
-    with pytest.raises(DesignError, match=f"no Dask scheduler answers at {address} .*, expected"):
-        workers(backend="dask", address=address).__enter__()
+    with pytest.raises(DesignError, match=f"no Dask scheduler answers at {address} .*: pass the"):
+        workers(scheduler=address).__enter__()
 
     assert time.perf_counter() - start < 15
 
 
 def test_an_invalid_address_is_reported():
     with pytest.raises(DesignError, match=r"at nonsense \(missing port number"):
-        workers(backend="dask", address="nonsense").__enter__()
+        workers(scheduler="nonsense").__enter__()
 
 
 def test_the_time_to_answer_is_short():
@@ -61,6 +61,6 @@ def test_a_cluster_without_workers_or_with_other_versions_is_refused(
         distributed.LocalCluster(n_workers=0, dashboard_address=None, host="127.0.0.1") as cluster,
         pytest.raises(DesignError, match="has no workers: start some"),
     ):
-        workers(backend="dask", address=cluster.scheduler_address).__enter__()
+        workers(scheduler=cluster.scheduler_address).__enter__()
     with pytest.raises(DesignError, match=r"tcp://b has evalstats-plugin 0\.0\.9, here it is"):
         check_versions({"tcp://a": version("evalstats-plugin"), "tcp://b": "0.0.9"})

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 from concurrent.futures import BrokenExecutor
 from functools import partial
 from itertools import islice
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from evalstats_plugin.runtime.workers import LocalProcesses, parallel_map, workers
+from evalstats_plugin.errors import DesignError
+from evalstats_plugin.runtime.workers import (
+    LocalProcesses,
+    n_workers,
+    parallel_map,
+    results,
+    workers,
+)
 
 
 def process(_: int) -> int:
@@ -35,6 +44,29 @@ def described(
     told = [(a.shape, a.dtype.str, a.flags.f_contiguous, a.tobytes()) for a in arrays]
     arrays[0][0, 0] = piece
     return told, (before, float(arrays[0][0, 0]))
+
+
+def killed_once(folder: Path, k: int) -> int:
+    """Kill the process that does the third piece, the first time it is done."""
+    if k == 3 and not (folder / "killed").exists():
+        (folder / "killed").touch()
+        # Others are under way.
+        time.sleep(0.2)
+        os.kill(os.getpid(), signal.SIGKILL)
+    return k * k
+
+
+def failing(k: int) -> int:
+    """Raise for one piece."""
+    if k == 2:
+        msg = "no"
+        raise DesignError(msg)
+    return k
+
+
+def place(name: str) -> tuple[str, bool]:
+    """Folder of the process that does this, and whether it finds a file in it."""
+    return os.getcwd(), Path(name).exists()  # noqa: PTH109
 
 
 def test_arrays_come_as_they_are() -> None:
@@ -82,14 +114,11 @@ def test_processes_serve_all_of_a_block_and_end_with_it() -> None:
 
 
 def test_killed_processes_are_restarted() -> None:
-    there = LocalProcesses(2)
-    try:
+    with LocalProcesses(2) as there:
         with pytest.raises(BrokenExecutor):
-            list(there.results(_kill_itself, [1]))
+            list(results(there, _kill_itself, [1]))
 
-        assert list(there.results(abs, [-1, -2])) == [1, 2]
-    finally:
-        there.close()
+        assert list(results(there, abs, [-1, -2])) == [1, 2]
 
 
 def _kill_itself(_: int) -> None:
@@ -102,12 +131,60 @@ def test_lambdas_run_in_workers() -> None:
         assert list(parallel_map(lambda k: int(base[k]), range(4))) == [0, 1, 2, 3]
 
 
-def test_a_growing_process_is_kept() -> None:
-    """Loky would end it, with a warning that kills the thread that waits for it."""
+def test_all_pieces_of_growing_processes_are_computed() -> None:
+    """Loky restarts a process that grew by 300 MB, and warns in the thread that hands out work."""
     with workers(2):
-        found = list(parallel_map(_grown, range(12)))
+        assert list(parallel_map(_grown, range(12))) == list(range(12))
 
-    assert len(set(found)) <= 2
+
+def test_processes_follow_into_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Paths of logs may be relative."""
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / name).touch()
+        monkeypatch.chdir(tmp_path / name)
+        with workers(2):
+            assert {(str(tmp_path / name), True)} == set(parallel_map(place, [name] * 3))
+
+
+def test_pieces_of_a_killed_process_are_done_again(tmp_path: Path):
+    with workers(2):
+        assert n_workers() == 2
+        found = list(parallel_map(partial(killed_once, tmp_path), iter(range(40))))
+
+    assert (tmp_path / "killed").exists()
+    assert found == [k * k for k in range(40)]
+
+
+def test_pieces_that_kill_their_process_are_given_up():
+    with workers(2), pytest.raises(DesignError, match="were killed 4 times"):
+        list(parallel_map(os._exit, [9]))
+
+
+def test_errors_come_through_and_nothing_stays_set():
+    with workers(2), pytest.raises(DesignError, match="no"):
+        list(parallel_map(failing, range(5)))
+
+    assert n_workers() == 1
+    assert list(parallel_map(abs, [-3])) == [3]
+
+
+def test_after_an_error_the_processes_work_on() -> None:
+    failed = list[threading.ExceptHookArgs]()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(threading, "excepthook", failed.append)
+        for _ in range(5):
+            with workers(2):
+                with pytest.raises(ZeroDivisionError):
+                    list(parallel_map(_inverse, range(8)))
+                assert list(parallel_map(abs, [-1, -2])) == [1, 2]
+
+    assert failed == []
+
+
+def _inverse(piece: int) -> float:
+    time.sleep(0.01)
+    return 1 / (piece - 2)
 
 
 _KEPT: list[bytearray] = []
@@ -118,4 +195,4 @@ def _grown(piece: int) -> int:
     if piece > 2 and not _KEPT:
         _KEPT.append(bytearray(b"x") * 400_000_000)
     time.sleep(0.4)
-    return os.getpid()
+    return piece

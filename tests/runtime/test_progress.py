@@ -6,6 +6,13 @@ import pytest
 
 from evalstats_plugin.irt.fitting import fit_irt
 from evalstats_plugin.irt.model.simulate import simulate_responses
+from evalstats_plugin.irt.options import (
+    FactorOptions,
+    JmlOptions,
+    McmcOptions,
+    MmlOptions,
+    ViOptions,
+)
 from evalstats_plugin.runtime.workers import Progress, listening, report_progress
 
 MATRIX = simulate_responses(rng=0, n_models=8, n_items=30)[0]
@@ -15,13 +22,11 @@ MATRIX = simulate_responses(rng=0, n_models=8, n_items=30)[0]
 @pytest.mark.parametrize(
     ("item_model", "estimator", "options", "stages"),
     [
-        ("2pl", "mml", {"prior": "weak"}, {"step"}),
-        ("2pl", "jml", {}, {"step"}),
-        ("2pl", "vi", {"max_steps": 9}, {"step"}),
-        ("factor", "map", {"dimensions": 1, "ridge": 3.0}, {"step"}),
-        ("rasch", "mcmc", {"chains": 2, "draws": 5, "warm_up": 3}, {"warm-up draw", "draw"}),
-        ("rasch", "mcmc", {"sampler": "hmc", "chains": 4, "draws": 5, "warm_up": 20},
-         {"warm-up draw", "draw"}),
+        ("2pl", "mml", MmlOptions(prior="weak"), {"step"}),
+        ("2pl", "jml", JmlOptions(), {"step"}),
+        ("2pl", "vi", ViOptions(max_steps=9), {"step"}),
+        ("factor", "map", FactorOptions(dimensions=1, ridge=3.0), {"step"}),
+        ("rasch", "mcmc", McmcOptions(chains=2, draws=5, warm_up=3), {"warm-up draw", "draw"}),
     ],
 )  # fmt: skip
 def test_estimators_report_every_step(item_model, estimator, options, stages):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +24,8 @@ from evalstats_plugin.hierarchical.engines.capabilities import (
     fit_capabilities,
     stability,
 )
-from evalstats_plugin.hierarchical.fitting import fit_hierarchical
-from evalstats_plugin.irt.estimators.frozen import fit_curves, unseen_accuracy
+from evalstats_plugin.hierarchical.fitting import HierarchicalOptions, fit_hierarchical
 from evalstats_plugin.irt.holdout import hold_out
-from evalstats_plugin.irt.model.data import Counts, counts_of
 from evalstats_plugin.irt.model.simulate import draw_responses, draw_truth
 from evalstats_plugin.ranking.contests.contests import Contests
 from evalstats_plugin.ranking.ratings.uncertainty import bootstrap_bradley_terry
@@ -55,18 +52,6 @@ def bank(m: int = 60) -> ItemBank:
 
 def predicted() -> Any:
     return hold_out(answers(), ("random", "rows"), seeds=range(2), device="cpu")
-
-
-def unseen() -> Any:
-    right = counts_of(answers(), device="cpu").right
-    seen = (right.new_ones(60).cumsum(0) <= 20).to(right)
-    known, new = (
-        Counts(right[:18], right[:18] * 0 + 1),
-        Counts(right[18:] * seen, seen.expand(6, 60)),
-    )
-    return unseen_accuracy(
-        partial(fit_curves, kind="rasch"), known, new, rng=np.random.default_rng(1), n_folds=3
-    )
 
 
 def capable() -> Any:
@@ -116,7 +101,7 @@ def rated() -> Any:
 
 def other_priors() -> Any:
     """One near prior, which is reweighted, and one far away, which is fitted again."""
-    options = {"chains": 2, "draws": 40, "warm_up": 10, "device": "cpu"}
+    options = HierarchicalOptions(chains=2, draws=40, warm_up=10)
     matrix = answers(4, 60)
     tasks = np.repeat(["a", "b", "c"], 20).tolist()
     evals = ResponseMatrix.from_array(matrix.scores, tasks=tasks)
@@ -129,7 +114,7 @@ def other_priors() -> Any:
 
 @pytest.mark.parametrize(
     "work",
-    [predicted, unseen, capable, misfit, simulated, replayed, rated, other_priors],
+    [predicted, capable, misfit, simulated, replayed, rated, other_priors],
     ids=lambda work: work.__name__,
 )
 def test_two_processes_find_the_same_numbers(work: Any):
@@ -183,15 +168,18 @@ def test_annotations_are_taken_out_again(logs: Path):
     assert contents(logs / "lm_eval") == before
 
 
-def test_a_broken_log_leaves_all_as_they_are(logs: Path):
-    """It is the last one that is read."""
+def test_a_broken_log_fails_alone(logs: Path):
+    """It is the last one that is read, and named in the error; with a callback there is none."""
     last = max(logs.rglob("results_*.json"))
     last.write_bytes(last.read_bytes()[:500])
-    before = contents(logs)
-    with workers(2), pytest.raises(LogError, match="is not JSON"):
+    with workers(2), pytest.raises(LogError, match=r"is not JSON.*; 6 of 7 logs were written"):
         annotate(logs, in_place=True)
+    left_out: list[Path] = []
+    with workers(2):
+        written = annotate(logs, in_place=True, on_broken=lambda log, _: left_out.append(log))
 
-    assert contents(logs) == before
+    assert len(written) == 6
+    assert left_out == [last]
 
 
 def test_the_others_are_written_where_one_cannot_be(tmp_path: Path):
@@ -201,7 +189,7 @@ def test_the_others_are_written_where_one_cannot_be(tmp_path: Path):
     blocked = tmp_path / logs[1].relative_to(LM_EVAL)
     (blocked / "in the way").mkdir(parents=True)
     n = len(logs)
-    said = f"{n - 1} of {n} logs were written all the same"
+    said = f"{n - 1} of {n} logs were written"
     with workers(2), pytest.raises(WriteError, match=said):
         annotate(LM_EVAL, output=tmp_path)
 

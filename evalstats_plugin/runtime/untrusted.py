@@ -1,0 +1,174 @@
+"""Text that logs, tables, file names and plugins hold, made harmless for each place it goes to.
+
+Nothing that the package did not write itself goes anywhere else: a test reads the source for it.
+
+* `printable`, `printable_name`, `echo`, `echo_message`, `terminal`: terminals
+* `json_text`: JSON, which stays the same value
+* `csv_cell`, `csv_original`, `csv_text`: tables that spreadsheets open
+* `markdown_text`: documents;  `path_part`: names of files and folders
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from io import StringIO
+from typing import TYPE_CHECKING, Any
+
+from evalstats_plugin.errors import WriteError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_REMOVED = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
+"""Unicode categories of controls, invisible marks, halves of surrogate pairs and line ends."""
+
+_FORMULA = re.compile(r"'*[=+\-@\t\r\n＝＋－＠]")
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+
+_LONGEST_PART = 255
+"""Bytes that file systems allow in the name of a file."""
+
+
+class _Kept(dict[int, int | None]):
+    """By code point, what `str.translate` puts in its place; filled as letters are seen."""
+
+    def __missing__(self, code: int) -> int | None:
+        self[code] = None if unicodedata.category(chr(code)) in _REMOVED else code
+        return self[code]
+
+
+_NAMES = _Kept()
+_TEXTS = _Kept({ord("\n"): ord("\n"), ord("\t"): ord("\t")})
+
+
+def printable(text: str) -> str:
+    r"""Remove characters that control a terminal or the direction of a text.
+
+    Tabs and line feeds stay.
+
+    >>> printable("m\x1b[31m\n")
+    'm[31m\n'
+    """
+    return text if text.isprintable() else text.translate(_TEXTS)
+
+
+def printable_name(text: str) -> str:
+    r"""As `printable`, without tabs and line feeds.
+
+    >>> printable_name("mock\x1b[31m\nllm")
+    'mock[31mllm'
+    """
+    return text if text.isprintable() else text.translate(_NAMES)
+
+
+def echo(text: object, *, err: bool = False, nl: bool = True, bold: bool = False) -> None:
+    """Print a text without control characters: the one way of commands to the terminal."""
+    import click
+
+    shown = printable(str(text))
+    click.echo(click.style(shown, bold=True) if bold else shown, err=err, nl=nl)
+
+
+def echo_message(kind: str, text: object) -> None:
+    """Print ``kind: text`` on standard error; lines after the first are indented.
+
+    So no name can look like another message.
+    """
+    echo(f"{kind}: {text}".replace("\n", "\n  "), err=True)
+
+
+def terminal(**settings: Any) -> Console:
+    """Return rich's console, which then shows no control characters of what it is given."""
+    from rich.console import Console, ConsoleOptions, RenderableType
+    from rich.segment import Segment
+
+    class Terminal(Console):
+        def render(
+            self, renderable: RenderableType, options: ConsoleOptions | None = None
+        ) -> Iterator[Segment]:
+            for text, style, control in super().render(renderable, options):
+                # Controls are rich's own codes.
+                yield Segment(text if control else printable(text), style, control)
+
+    return Terminal(**settings)
+
+
+def json_text(value: Any, *, indent: int | None = 2) -> str:
+    r"""Return JSON in which only printable characters stand for themselves.
+
+    >>> json_text("a\x9bb\u202e", indent=None)
+    '"a\\u009bb\\u202e"'
+    """
+    text = json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False)
+    return re.sub(r"[^\x20-\x7e\n]+", _escaped, text)
+
+
+def _escaped(match: re.Match[str]) -> str:
+    # Only JSON's own encoder knows the two halves of a letter beyond U+FFFF.
+    return "".join(
+        c if c.isprintable() else f"\\u{ord(c):04x}" if c <= "\uffff" else json.dumps(c)[1:-1]
+        for c in match[0]
+    )
+
+
+def csv_cell(text: str) -> str:
+    """Return a text that a spreadsheet does not calculate: an apostrophe marks it as text.
+
+    >>> csv_cell("=1+1"), csv_cell("-0.5"), csv_cell("gpt-4")
+    ("'=1+1", '-0.5', 'gpt-4')
+    """
+    if _FORMULA.match(text) and not _NUMBER.fullmatch(text):
+        return f"'{text}"
+    return text
+
+
+def csv_original(cell: str) -> str:
+    """Return the text of `csv_cell`.
+
+    >>> csv_original("'=1+1")
+    '=1+1'
+    """
+    return cell[1:] if cell[:1] == "'" and _FORMULA.match(cell) else cell
+
+
+def csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> str:
+    """Return comma-separated values with a heading; texts are printable and no formulas."""
+    text = StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    for row in (dict(zip(columns, columns, strict=True)), *rows):
+        cells = (row[name] for name in columns)
+        writer.writerow([csv_cell(printable(c)) if isinstance(c, str) else c for c in cells])
+    return text.getvalue()
+
+
+def markdown_text(text: str) -> str:
+    r"""Return one line of Markdown without elements of HTML, links or images.
+
+    >>> markdown_text("<b>[a](http://b)\n")
+    '&lt;b>[a]\\(http://b) '
+    """
+    return printable(text).replace("\n", " ").replace("<", "&lt;").replace("](", "]\\(")
+
+
+def path_part(name: str, what: str) -> str:
+    """Return a name that a log gives, after checking that it is one part of a path.
+
+    Raises
+    ------
+    WriteError
+        It is not: a file would be written outside the folder that was named.
+    """
+    dangerous = name in {"", ".", ".."} or "/" in name or "\\" in name
+    too_long = len(name.encode(errors="surrogateescape")) > _LONGEST_PART
+    if dangerous or too_long or not name.isprintable():
+        shown = f"{name[:60]!r}{'…' * (len(name) > 60)}"
+        msg = (
+            f"{what} {shown} cannot name a file: it must be one part of a path, printable and of "
+            f"at most {_LONGEST_PART} bytes. Correct it in the log."
+        )
+        raise WriteError(msg)
+    return name
