@@ -63,12 +63,12 @@ def _responses() -> list[Responses]:
 
 
 def _clustered() -> None:
-    from evalstats_plugin.stats import clustered_posterior as stats_clustered_posterior
+    from evalstats_plugin.stats import grid_posteriors
 
     rng = np.random.default_rng(1)
     each = ITEMS // CLUSTERS
     of_cluster = rng.beta(2, 1, size=(MODELS * TASKS, CLUSTERS))
     right = rng.binomial(each, of_cluster)
-    stats_clustered_posterior.beta_binomial(
+    grid_posteriors.beta_binomial(
         right, np.full_like(right, each), confidence_level=0.95, prior="uniform-icc"
     )

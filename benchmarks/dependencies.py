@@ -32,8 +32,8 @@ ROOT = Path(__file__).parents[1]
 FIGURES = Path(__file__).parent / "results" / "dependencies.json"
 FOLDER = ROOT / ".venv-bench" / "dependencies"
 
-WITHOUT_TORCH = ("cluster", "figures", "inspect", "lm-eval", "parallel", "rank", "text")
-WITH_TORCH = ("hierarchical", "irt", "mcmc")
+WITHOUT_TORCH = ("cluster", "figures", "inspect", "lm-eval", "rank", "text")
+WITH_TORCH = ("models",)
 TOOLS = ("hypothesis>=6.100", "jsonschema", "pytest>=8.2", "pytest-xdist>=3.6", "scikit-learn",
          "setuptools>=77", "wheel")  # fmt: skip
 
@@ -76,14 +76,11 @@ LEFT_OUT: dict[str, tuple[str, ...]] = {
         "tests/cli/test_power.py",
         "tests/hierarchical/engines/test_capabilities.py",
         "tests/hierarchical/engines/test_crossed_gibbs.py",
-        "tests/hierarchical/engines/test_crossed_particles.py",
         "tests/hierarchical/engines/test_nested.py",
         "tests/hierarchical/engines/test_peers.py",
         "tests/irt/estimators/test_ability_groups.py",
-        "tests/irt/estimators/test_beta_response.py",
         "tests/irt/test_dif.py",
         "tests/irt/model/test_factor_fit.py",
-        "tests/irt/estimators/test_hmc.py",
         "tests/irt/model/test_stored_cells.py",
         "tests/irt/test_sum_score_fit.py",
         "tests/irt/estimators/test_variational.py",

@@ -102,7 +102,7 @@ def _of_marginal(n: int, m: int, device: torch.device, dtype: torch.dtype) -> It
 def _of_refits(n: int, m: int, device: torch.device, dtype: torch.dtype) -> Iterator[Kernel]:
     few = min(n, FEW)
     counts = answers_of(few, m, device, dtype, 0.0)
-    fit = items_integrated(counts, "2pl", max_iter=20)
+    fit = items_integrated(counts, "2pl", max_steps=20)
     ready = refitter(counts, fit, "2pl")
     generator = generator_of(np.random.default_rng(SEED), device)
     drawn = torch.randint(m, (REFITS, m), generator=generator, device=device)

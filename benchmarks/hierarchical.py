@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.peers import OURS, Job, Program, digits, install, keep, run, side_by_side
-from evalstats_plugin.stats.clustered_posterior import beta_binomial
+from evalstats_plugin.stats.grid_posteriors import beta_binomial
 
 REQUIREMENT = "numpyro==0.22.0"
 SEED = 20261121

@@ -33,10 +33,6 @@ start = time.perf_counter()
 with workers(n_jobs):
     found = read(sys.argv[1])
 seconds = time.perf_counter() - start
-if n_jobs > 1:
-    from joblib.externals.loky import get_reusable_executor
-    # What processes used is known when they have ended.
-    get_reusable_executor().shutdown(wait=True)
 digest = hashlib.sha256()
 for r in found:
     names = (r.model, r.task, r.metric, r.item_ids.tolist())

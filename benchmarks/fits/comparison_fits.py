@@ -118,10 +118,10 @@ def evalstats_leaderboard(scores: np.ndarray) -> Run:
 
 def ours_clustered(right: np.ndarray, size: np.ndarray) -> Run:
     """Quadrature."""
-    from evalstats_plugin.stats import clustered_posterior as stats_clustered_posterior
+    from evalstats_plugin.stats import grid_posteriors
 
     def run() -> Found:
-        found = stats_clustered_posterior.beta_binomial(
+        found = grid_posteriors.beta_binomial(
             right, size, confidence_level=LEVEL, prior="gamma-dispersion"
         )
         return {"limits": np.stack(found, axis=1)}

@@ -119,7 +119,7 @@ def max_t(models: int, items: int, resamples: int) -> Work:
 
 def clustered(clusters: int) -> Work:
     """Posterior of a mean of right answers in clusters of 1 to 200 items."""
-    from evalstats_plugin.stats.clustered_posterior import beta_binomial
+    from evalstats_plugin.stats.grid_posteriors import beta_binomial
 
     rng = np.random.default_rng(0)
     sizes = rng.integers(1, 201, clusters)
@@ -177,7 +177,7 @@ def hierarchical(models: int, tasks: int, items: int) -> Work:
     import evalstats_plugin as es
 
     matrix = data.matrix(models, tasks, items)
-    return lambda: es.fit_hierarchical(matrix, rng=0, options={"device": "cpu"})
+    return lambda: es.fit_hierarchical(matrix, rng=0, device="cpu")
 
 
 def adaptive(items: int) -> Work:

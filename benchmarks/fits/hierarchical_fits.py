@@ -35,13 +35,17 @@ class Fit(NamedTuple):
 
 def quadrature(data: Data, _: int) -> Fit:
     """Our clustered posterior, with the prior of the example."""
-    from evalstats_plugin.stats.clustered_posterior import beta_binomial, posterior_means
+    from scipy import special
+
+    from evalstats_plugin.stats.grid_posteriors import beta_binomial, beta_posteriors
 
     def run() -> dict[str, Any]:
         low, high = beta_binomial(
             data["right"], data["total"], confidence_level=0.95, prior="gamma-dispersion"
         )
-        mean = posterior_means(data["right"], data["total"], prior="gamma-dispersion").mean
+        mean = np.empty(len(low))
+        for grid in beta_posteriors(data["right"], data["total"], "gamma-dispersion"):
+            mean[grid.cells] = (special.expit(grid.values(0)) * grid.marginal(0)).sum(axis=1)
         return {"mean": mean, "low": low, "high": high}
 
     return Fit(run, dict)
@@ -162,7 +166,7 @@ def gibbs(data: Data, _: int) -> Fit:
         ess = {"least_ess": fit.diagnostics["least_ess"]}
         return rate | ess | {"rate_ess": fit.diagnostics["ess"]["accuracy"]}
 
-    return Fit(lambda: fit_hierarchical(matrix, rng=0, options={"device": "cpu"}), tell)
+    return Fit(lambda: fit_hierarchical(matrix, rng=0, device="cpu"), tell)
 
 
 def crossed(data: Data, draws: int) -> Fit:

@@ -1,7 +1,7 @@
 """Item banks: calibrated items, what is known of each before a new model is tested.
 
-* `ItemBank`: parameters with their errors, usability, costs, and the calibrated models
-* `save_bank`, `load_bank`: one Parquet file per bank
+* `ItemBank`: parameters with their errors, usability, costs, and the calibrated models; one
+  Parquet file per bank
 * `merge`: two banks on one scale, linked through common items or common models
 """
 
@@ -41,6 +41,7 @@ _PER_ITEM = (
 
 _PER_ITEM_OR_NONE = ("hashes", "item_covariance", "dispersion", "cost")
 _META = b"evalstats_bank"
+_EXPECTED = "expected an item bank that `evalstats-plugin adapt bank` wrote"
 _FIT = "fit_"
 """Prefix of the columns of `ItemBank.item_fit`."""
 
@@ -103,12 +104,13 @@ class ItemBank:
         for name, expected in shapes.items():
             found = np.shape(getattr(self, name))
             if found != expected:
-                raise ValueError(f"{name} has shape {found}, expected {expected}")
+                msg = f"{name} has shape {found}, not {expected}: give one value each"
+                raise ValueError(msg)
         parameters = (self.discrimination, self.intercept, self.guessing, self.upper)
         if not all(np.isfinite(values).all() for values in parameters):
-            raise ValueError("item parameters are not finite, expected numbers")
+            raise ValueError("some item parameters are not finite: leave these items out")
         if not self.ability_sd > 0:
-            raise ValueError(f"ability_sd is {self.ability_sd}, expected above 0")
+            raise ValueError(f"ability_sd {self.ability_sd} is not above 0: give a larger one")
 
     @classmethod
     def from_arrays(
@@ -149,7 +151,7 @@ class ItemBank:
 
     @cached_property
     def items(self) -> Items:
-        """Parameters in the form that `curves` takes."""
+        """Parameters in the form of `curves`."""
         covariance = self.item_covariance
         spread = np.zeros((len(self), 3))
         if covariance is not None:
@@ -277,7 +279,41 @@ class ItemBank:
 
     def save(self, path: str | Path) -> Path:
         """Write to one Parquet file: a row per item, everything else in its metadata."""
-        return save_bank(self, Path(path))
+        # pyarrow has no type stubs.
+        pa: Any = import_module("pyarrow")
+        columns: dict[str, Any] = {
+            "item": pa.array(self.item_ids.astype(str).tolist()),
+            "task": pa.array(self.tasks.astype(str).tolist()),
+            "usable": pa.array(self.usable),
+            "reason": pa.array(self.reasons.astype(str).tolist()),
+        }
+        if self.hashes is not None:
+            columns["hash"] = pa.array(
+                [None if h is None else str(h) for h in self.hashes.tolist()]
+            )
+        columns |= {
+            name: getattr(self, name) for name in _NUMBERS if getattr(self, name) is not None
+        }
+        columns |= {f"{_FIT}{name}": values for name, values in self.item_fit.items()}
+        shapes: dict[str, list[int]] = {}
+        for name in _MATRICES:
+            values = getattr(self, name)
+            if values is not None and values.size:
+                shapes[name] = list(values.shape)
+                columns[name] = list(values.reshape(len(self), -1))
+        meta = {
+            "integer_ids": bool(np.issubdtype(self.item_ids.dtype, np.integer)),
+            "shapes": shapes,
+            "misfit": dict(self.misfit),
+            "ability_mean": self.ability_mean,
+            "ability_sd": self.ability_sd,
+            "models": list(self.models),
+            "abilities": self.abilities.tolist(),
+            "scores": [None if np.isnan(score) else score for score in self.scores.tolist()],
+            "provenance": dict(self.provenance),
+            "notes": list(self.notes),
+        }
+        return write_signed(pa.table(columns), Path(path), _META, meta)
 
     @classmethod
     def load(cls, path: str | Path) -> ItemBank:
@@ -286,9 +322,13 @@ class ItemBank:
         Raises
         ------
         LogError
-            No such file, or not a bank.
+            No such file, not a bank, or a damaged one.
         """
-        return load_bank(Path(path))
+        table, meta = read_signed(
+            Path(path), _META, expected=_EXPECTED, other=f"not an item bank; {_EXPECTED}"
+        )
+        with reporting_damage(Path(path)):
+            return _from_table(table, meta)
 
 
 def left_out(bank: ItemBank) -> list[str]:
@@ -298,55 +338,6 @@ def left_out(bank: ItemBank) -> list[str]:
         return []
     named = ", ".join(f"{count} for {reason}" for reason, count in reasons.most_common())
     return [f"{reasons.total()} of the bank's {len(bank)} items are never asked: {named}"]
-
-
-def save_bank(bank: ItemBank, path: Path) -> Path:
-    """Write a row per item; everything else goes into the metadata of the schema."""
-    # pyarrow has no type stubs.
-    pa: Any = import_module("pyarrow")
-    columns: dict[str, Any] = {
-        "item": pa.array(bank.item_ids.astype(str).tolist()),
-        "task": pa.array(bank.tasks.astype(str).tolist()),
-        "usable": pa.array(bank.usable),
-        "reason": pa.array(bank.reasons.astype(str).tolist()),
-    }
-    if bank.hashes is not None:
-        columns["hash"] = pa.array([None if h is None else str(h) for h in bank.hashes.tolist()])
-    columns |= {name: getattr(bank, name) for name in _NUMBERS if getattr(bank, name) is not None}
-    columns |= {f"{_FIT}{name}": values for name, values in bank.item_fit.items()}
-    shapes: dict[str, list[int]] = {}
-    for name in _MATRICES:
-        values = getattr(bank, name)
-        if values is not None and values.size:
-            shapes[name] = list(values.shape)
-            columns[name] = list(values.reshape(len(bank), -1))
-    meta = {
-        "integer_ids": bool(np.issubdtype(bank.item_ids.dtype, np.integer)),
-        "shapes": shapes,
-        "misfit": dict(bank.misfit),
-        "ability_mean": bank.ability_mean,
-        "ability_sd": bank.ability_sd,
-        "models": list(bank.models),
-        "abilities": bank.abilities.tolist(),
-        "scores": [None if np.isnan(score) else score for score in bank.scores.tolist()],
-        "provenance": dict(bank.provenance),
-        "notes": list(bank.notes),
-    }
-    return write_signed(pa.table(columns), path, _META, meta)
-
-
-def load_bank(path: Path) -> ItemBank:
-    """Read what `save_bank` wrote.
-
-    Raises
-    ------
-    LogError
-        No such file, not a bank, or a damaged one.
-    """
-    expected = "expected an item bank that `evalstats-plugin adapt bank` wrote"
-    table, meta = read_signed(path, _META, expected=expected, other=f"not an item bank; {expected}")
-    with reporting_damage(path):
-        return _from_table(table, meta)
 
 
 def _from_table(table: Any, meta: dict[str, Any]) -> ItemBank:
@@ -468,9 +459,9 @@ def _scale(a: ItemBank, b: ItemBank, common: tuple[IntArray, IntArray], through:
         variances = _difficulty_variance(a, i, x) + _difficulty_variance(b, j, y)
         weights = 1 / (variances + 1e-3)
     if len(i) < _LEAST_COMMON:
-        msg = f"{len(i)} {through} in common, expected at least {_LEAST_COMMON}"
+        msg = f"{len(i)} {through} in common are too few to put two banks on one scale"
         other = "models" if through == "items" else "items"
-        raise DesignError(f"{msg} to put two banks on one scale; link through {other} instead?")
+        raise DesignError(f"{msg}: use banks with {_LEAST_COMMON} or more, or link through {other}")
     if through == "items":
         slope = float(np.exp(np.mean(np.log(b.discrimination[j] / a.discrimination[i]))))
     else:

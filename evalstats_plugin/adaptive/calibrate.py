@@ -22,7 +22,7 @@ from evalstats_plugin.adaptive.session import AdaptiveSession, Settings
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.results import Results
 from evalstats_plugin.data.runs import ResponseSet
-from evalstats_plugin.errors import DesignError, SelectionError
+from evalstats_plugin.errors import DesignError, SelectionError, no_such
 from evalstats_plugin.stats.arrays import FloatArray, Rng
 
 if TYPE_CHECKING:
@@ -143,8 +143,8 @@ def adaptive_session(
     if tasks is not None:
         unknown = [task for task in tasks if task not in bank.task_names]
         if unknown:
-            msg = f"task {unknown[0]!r} is not in the bank, expected some of"
-            raise SelectionError(f"{msg} {', '.join(bank.task_names)}")
+            shown = ", ".join(bank.task_names)
+            raise SelectionError(no_such("task of the bank", unknown[0], bank.task_names, shown))
         bank = bank.of_tasks(tasks)
     return AdaptiveSession(bank, rng=rng, **settings)
 
@@ -163,7 +163,7 @@ def pilot_items(n_items: int, size: int, *, rng: Rng = None) -> NDArray[np.int64
         `size` is not between 1 and `n_items`.
     """
     if not 0 < size <= n_items:
-        raise DesignError(f"pilot of {size} items found, expected 1 to {n_items}")
+        raise DesignError(f"a pilot of {size} items is not possible: choose 1 to {n_items}")
     source = np.random.default_rng(rng)
     return np.sort(source.permutation(n_items)[:size])
 
@@ -181,7 +181,7 @@ def _row(own: ItemBank, task: str) -> BankTask:
     known = asked.any()
     safe = np.where(own.discrimination == 0, np.nan, own.discrimination)
     items = own.items.take(np.flatnonzero(asked))
-    told = float(respond(items, np.array([[own.ability_mean]])).information.sum())
+    information = float(respond(items, np.array([[own.ability_mean]])).information.sum())
     left = zip(own.item_ids[~asked].tolist(), own.reasons[~asked].tolist(), strict=True)
     return BankTask(
         task=task,
@@ -191,7 +191,7 @@ def _row(own: ItemBank, task: str) -> BankTask:
         n_models=len(own.models),
         difficulty=float(np.median((-own.intercept / safe)[asked])) if known else None,
         discrimination=float(np.median(own.discrimination[asked])) if known else None,
-        std_error=float((told + own.ability_sd**-2) ** -0.5) if known else None,
+        std_error=float((information + own.ability_sd**-2) ** -0.5) if known else None,
         cost=None if own.cost is None else float(own.cost[asked].sum()),
         left_out=tuple(f"{item}: {reason}" for item, reason in left),
     )
@@ -240,7 +240,7 @@ def _of_one_ability(fit: IRTFit, matrix: ResponseMatrix) -> ItemBank:
     covariance = None if fit.item_covariance is None else fit.item_covariance[:, :2, :2]
     guessing = np.where(np.isfinite(fit.guessing), fit.guessing, 0.0)
     bank = _raw_bank(fit, matrix, fit.discrimination, fit.intercept, covariance)
-    upper = np.full(len(bank), float(known.get("upper", 1.0)))
+    upper = np.full(len(bank), fit.upper)
     return replace(
         bank,
         guessing=guessing,

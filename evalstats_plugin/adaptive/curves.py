@@ -67,6 +67,11 @@ class Response(NamedTuple):
         """Fisher information of one answer on the ability."""
         return self.slope**2 / self.variance
 
+    def derivatives(self, right: FloatArray, trials: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Gradient of the log likelihood in the logits, and information on them."""
+        pull = (right - trials * self.probability) * self.scale / self.variance
+        return pull, trials * self.scale**2 / self.variance
+
 
 def respond(
     items: Items,

@@ -234,13 +234,7 @@ def _pull(
 ) -> tuple[FloatArray, FloatArray]:
     """Gradient and information of the log likelihood in the logits, each of shape (N, M)."""
     loadings, scores = factors
-    right, trials = answers
-    found = respond(items, ability[:, None], scores @ loadings.T)
-    noise = found.variance
-    return (
-        (right - trials * found.probability) * found.scale / noise,
-        trials * found.scale**2 / noise,
-    )
+    return respond(items, ability[:, None], scores @ loadings.T).derivatives(*answers)
 
 
 def _newton(
@@ -281,10 +275,7 @@ def leave_out(items: Items, ability: FloatArray, right: FloatArray, trials: Floa
     plain = items._replace(
         spread=np.zeros_like(items.spread), dispersion=np.ones_like(items.dispersion)
     )
-    found = respond(plain, ability[:, None])
-    noise = found.variance
-    pull = (right - trials * found.probability) * found.scale / noise
-    weight = trials * found.scale**2 / noise
+    pull, weight = respond(plain, ability[:, None]).derivatives(right, trials)
     design = np.stack([ability, np.ones_like(ability)], axis=1)
     gradient = pull.T @ design
     own = np.einsum("nm,nk,nl->mkl", weight, design, design, optimize=True)

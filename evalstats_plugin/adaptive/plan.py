@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from types import MappingProxyType
 
 import numpy as np
 
@@ -14,30 +14,48 @@ from evalstats_plugin.adaptive.bank import ItemBank
 from evalstats_plugin.adaptive.curves import respond
 from evalstats_plugin.adaptive.selection import Randomesque
 from evalstats_plugin.adaptive.session import AdaptiveSession
-from evalstats_plugin.adaptive.stopping import Above, StdError, StopRule, stop_rule
+from evalstats_plugin.adaptive.stopping import (
+    Above,
+    Cost,
+    Items,
+    Reliability,
+    ScoreWidth,
+    Seconds,
+    StdError,
+    StopRule,
+)
 from evalstats_plugin.errors import DesignError, SelectionError, few, no_such
 
 STD_ERROR = 0.3
 """Standard error to stop at by default: reliability .91 for abilities of variance 1."""
 
-_STOP_RULES = {
-    "stop_at": "std_error",
-    "reliability": "reliability",
-    "score_width": "score_width",
-    "max_items": "items",
-    "budget": "cost",
-    "max_seconds": "seconds",
-}
-"""Name in `stopping.STOP_RULES` of each option of `Plan` that is a number."""
+_STOP_RULES: Mapping[str, Callable[[float], StopRule]] = MappingProxyType(
+    {
+        "stop_at": StdError,
+        "reliability": Reliability,
+        "score_width": ScoreWidth,
+        "max_items": Items,
+        "budget": Cost,
+        "max_seconds": Seconds,
+    }
+)
+"""Rules of `Plan` that are a number."""
 
-_NUMBERS = frozenset({*_STOP_RULES, "batch", "randomesque", "confidence_level", "seed"})
+_POSITIVE = (*_STOP_RULES, "batch", "randomesque")
+
 _SECONDS = 1.5
 """Time limit of a forecast for each model."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """Options of an adaptive test; the first stop rule that holds ends it."""
+    """Options of an adaptive test; the first stop rule that holds ends it.
+
+    Raises
+    ------
+    SelectionError
+        A value that is not a number, or out of range, such as a budget of 0.
+    """
 
     bank: str | Path
     stop_at: float | None = None
@@ -67,31 +85,41 @@ class Plan:
     state: str | Path | None = None
     """File of answers, to resume an interrupted test."""
 
+    def __post_init__(self) -> None:
+        for name in (*_POSITIVE, "confidence_level", "seed"):
+            value = getattr(self, name)
+            if value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise SelectionError(f"{name} {value!r} is not a number: give a number")
+            share = name in ("reliability", "confidence_level")
+            if share and not 0 < value < 1:
+                msg = f"{name} {value:g} is not between 0 and 1: choose one such as 0.9"
+                raise SelectionError(msg)
+            if name in _POSITIVE and not 0 < value < float("inf"):
+                raise SelectionError(f"{name} {value:g} is not above 0: choose a larger one")
+
     @classmethod
-    def of(cls, options: Mapping[str, Any]) -> Plan:
-        """Make a plan from options by name.
+    def of(cls, named: Mapping[str, object]) -> Plan:
+        """Make a plan from options that a user typed by name.
 
         Raises
         ------
         SelectionError
-            An unknown option, or a value that is not a number where one is expected.
+            An unknown option.
         """
         known = [field.name for field in fields(cls)]
-        for name, value in options.items():
+        for name in named:
             if name not in known:
                 raise SelectionError(no_such("option", name, known, ", ".join(known)))
-            if name in _NUMBERS and not _is_number(value):
-                raise SelectionError(f"{name} of {value!r} found, expected a number")
-        return cls(**options)
+        # Numbers are checked by the plan itself.
+        return cls(**named)  # type: ignore[arg-type]
 
     def load(self) -> ItemBank:
         """Read the bank and check that the plan suits it."""
         bank = ItemBank.load(self.bank)
         bank.require_usable()
         self.rules(bank)
-        if not 0 < self.confidence_level < 1:
-            msg = f"confidence_level of {self.confidence_level:g} found, expected one between 0"
-            raise SelectionError(f"{msg} and 1")
         return bank
 
     def rules(self, bank: ItemBank) -> tuple[StopRule, ...]:
@@ -100,14 +128,14 @@ class Plan:
         Raises
         ------
         SelectionError
-            A number out of range, such as a budget of 0, or a model that is not in the bank.
+            A model that is not in the bank.
         DesignError
             A budget for a bank without costs.
         """
-        given = {option: getattr(self, option) for option in _STOP_RULES}
-        found = [_rule(option, value) for option, value in given.items() if value is not None]
+        given = [(made, getattr(self, name)) for name, made in _STOP_RULES.items()]
+        found = [made(value) for made, value in given if value is not None]
         if self.budget is not None and bank.cost is None:
-            msg = f"a budget of {self.budget:g} found, but the bank does not know what items cost"
+            msg = f"budget {self.budget:g} has no meaning, because the bank has no costs of items"
             raise DesignError(f"{msg}: limit the number of items instead")
         if self.above is not None:
             if self.above not in bank.models:
@@ -139,21 +167,8 @@ class Plan:
         )
 
 
-def _is_number(value: object) -> bool:
-    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
-
-
-def _rule(option: str, value: float) -> StopRule:
-    try:
-        return stop_rule(_STOP_RULES[option], value)
-    except SelectionError as error:
-        expected = "between 0 and 1" if option == "reliability" else "above 0"
-        msg = f"{option} of {value:g} found, expected a number {expected}"
-        raise SelectionError(msg) from error
-
-
 def forecast(plan: Plan, bank: ItemBank) -> str:
-    """Return a sentence on how many items tests of three simulated models take, and their cost.
+    """Return a sentence on the length of the tests of three simulated models, and their cost.
 
     Their abilities are the mean of the calibrated models and one standard deviation either side;
     answers are drawn from the bank's curves.

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, NamedTuple, cast
@@ -20,10 +20,7 @@ from evalstats_plugin.adaptive.simulation import rank_correlation
 from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.data.results import Results, finite
 from evalstats_plugin.errors import DesignError, SelectionError, few
-from evalstats_plugin.runtime.workers import parallel_map
-
-OnModel = Callable[[str, int, int], None]
-"""Called with a model, its number and the number of models."""
+from evalstats_plugin.runtime.workers import parallel_map, report_progress
 
 _SAME = (
     "n_items", "n_in_bank", "ability", "low", "high", "std_error", "cost", "rule",
@@ -96,7 +93,6 @@ def replay(
     plan: Plan,
     *,
     rules: Sequence[str] = (),
-    on_model: OnModel | None = None,
 ) -> AdaptiveTests:
     """Run the adaptive test of every model in some logs on the recorded answers.
 
@@ -104,8 +100,6 @@ def replay(
     ----------
     rules
         Selection rules, each for a test of its own; the plan's rule by default.
-    on_model
-        Called before each model, to report progress.
 
     Raises
     ------
@@ -121,15 +115,15 @@ def replay(
     if not by_model:
         found = few(list(dict.fromkeys(f"{r.task} ({r.metric})" for r in responses)))
         wanted = few([*bank.task_names]) + f" ({few(plan.metrics(bank)) or 'any metric'})"
-        msg = f"the logs hold {found or 'no scores'}, expected of the bank's tasks {wanted}"
+        msg = f"the logs hold {found or 'no scores'}, and the bank {wanted}"
+        msg += ": give logs of the bank's tasks"
         if not any(each.task in bank.task_names for each in responses):
-            msg += "; a table that names no task is of the task that its file is named"
+            msg += "; a table without a column of tasks has the name of its file as its task"
         raise SelectionError(msg)
     run = parallel_map(partial(_tests, bank, plan, rules), by_model.items())
     rows: list[AdaptiveTest] = []
     for number, (model, _) in enumerate(by_model):
-        if on_model is not None:
-            on_model(model, number, len(by_model))
+        report_progress(model, number, len(by_model))
         rows += next(run)
     rows.sort(key=lambda row: row.task)
     notes = (*left_out(bank), *bank.notes)
@@ -172,8 +166,8 @@ def _known(bank: ItemBank, named: tuple[str, str], parts: Sequence[Responses]) -
     tasks = [part.task for part in parts]
     metrics = ", ".join(dict.fromkeys(part.metric for part in parts))
     if len(set(tasks)) < len(tasks):
-        msg = f"{named[1]} scores {tasks[0]} by several metrics ({metrics}), expected one"
-        raise SelectionError(f"{msg}: name it")
+        msg = f"{named[1]} scores {tasks[0]} by several metrics ({metrics})"
+        raise SelectionError(f"{msg}: name one")
     ids = [str(item) for part in parts for item in part.item_ids.tolist()]
     owners = [part.task for part in parts for _ in part.item_ids]
     hashes = [text for part in parts for text in _hashes(part)]

@@ -220,9 +220,7 @@ def laplace(belief: Belief, start: State | None = None) -> State:
     curvature = np.broadcast_to(precision, (n_sessions, 1 + k, 1 + k))
     for _ in range(_STEPS):
         found = respond(items, mean[:, :1], (items.loadings @ mean[:, 1:, None])[..., 0])
-        noise = found.variance
-        pull = (belief.right - belief.trials * found.probability) * found.scale / noise
-        weight = belief.trials * found.scale**2 / noise
+        pull, weight = found.derivatives(belief.right, belief.trials)
         gradient = np.einsum("sn,snd->sd", pull, directions) - (mean - origin) @ precision
         weighted = np.swapaxes(directions * weight[..., None], 1, 2)
         curvature = weighted @ directions + precision
@@ -360,8 +358,8 @@ def anchor_points(
     source = np.random.default_rng(rng)
     open_ones = np.flatnonzero(bank.usable)
     if not 0 < k <= len(open_ones):
-        msg = f"{k} anchor points wanted of {len(open_ones)} items that may be asked"
-        raise DesignError(f"{msg}, expected 1 to {len(open_ones)}")
+        msg = f"{k} anchor points of {len(open_ones)} items that may be asked are not possible"
+        raise DesignError(f"{msg}: choose 1 to {len(open_ones)}")
     points = np.column_stack([bank.discrimination, bank.intercept, bank.misfit_loadings])
     found = [_k_means(points[open_ones], k, source) for _ in range(_STARTS)]
     centres = min(found, key=lambda each: each[1])[0]

@@ -27,7 +27,6 @@ from evalstats_plugin.adaptive.scoring import (
     along,
     eap,
     expected,
-    laplace,
     rest_of,
     sensitivity,
 )
@@ -111,13 +110,6 @@ class Candidates:
     rng: np.random.Generator
     find_state: Callable[[], State]
 
-    @classmethod
-    def of(
-        cls, belief: Belief, tables: Tables, rng: np.random.Generator, start: State | None = None
-    ) -> Candidates:
-        """Candidates for the next item."""
-        return cls(belief, tables, rng, lambda: laplace(belief, start))
-
     @cached_property
     def state(self) -> State:
         """Normal approximation of ability and misfit factors, computed on first use."""
@@ -177,8 +169,8 @@ def kullback_leibler(candidates: Candidates) -> FloatArray:
     p = respond(candidates.belief.items, ability[:, None]).probability
     right = candidates.averaged(lambda tables: tables.log_right)
     wrong = candidates.averaged(lambda tables: tables.log_wrong)
-    told = p * (np.log(p) - right) + (1 - p) * (np.log1p(-p) - wrong)
-    return told / candidates.belief.items.dispersion
+    divergence = p * (np.log(p) - right) + (1 - p) * (np.log1p(-p) - wrong)
+    return divergence / candidates.belief.items.dispersion
 
 
 def d_optimal(candidates: Candidates) -> FloatArray:
@@ -205,9 +197,9 @@ def full_score(candidates: Candidates) -> FloatArray:
     towards = along(state.covariance, directions)
     weight = found.scale**2 / found.variance
     total = 1 + weight * (towards * directions.T).sum(axis=1)
-    told = (slope @ towards)[:, 0]
+    covariance = (slope @ towards)[:, 0]
     # An item asked need not be predicted any more, which matters when few are left.
-    return weight * told**2 / total + found.variance * share[:, 0] ** 2
+    return weight * covariance**2 / total + found.variance * share[:, 0] ** 2
 
 
 def at_random(candidates: Candidates) -> FloatArray:
@@ -295,17 +287,19 @@ class Targets:
             return cls(task, in_bank, _SLACK)
         if isinstance(content, str):
             if content != "tasks":
-                raise SelectionError(f"content {content!r} found, expected 'tasks' or shares")
+                msg = f"content {content!r} is not possible: give 'tasks', or a share by task"
+                raise SelectionError(msg)
             return cls(task, in_bank)
         for name, share in content.items():
             if name not in bank.task_names:
                 shown = ", ".join(bank.task_names)
                 raise SelectionError(no_such("task", name, bank.task_names, shown))
             if not 0 <= share < np.inf:
-                raise SelectionError(f"share {share} of task {name!r}, expected 0 or above")
+                msg = f"share {share} of task {name!r} is not possible: give 0 or more"
+                raise SelectionError(msg)
         share = np.array([float(content.get(name, 0.0)) for name in bank.task_names])
         if not share.sum() > 0:
-            raise SelectionError("all shares of tasks are 0, expected one above 0")
+            raise SelectionError("all shares of tasks are 0: give at least one above 0")
         return cls(task, share / share.sum())
 
     def described(self, names: tuple[str, ...]) -> str:
@@ -343,7 +337,7 @@ class Randomesque:
 
     def __post_init__(self) -> None:
         if self.size < 1:
-            raise SelectionError(f"randomesque of {self.size} items found, expected at least 1")
+            raise SelectionError(f"Randomesque({self.size}) has no item: choose 1 or more")
 
 
 @dataclass(frozen=True, eq=False)

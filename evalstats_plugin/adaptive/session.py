@@ -1,6 +1,6 @@
 """The adaptive test of one model: `AdaptiveSession` and its answers on disk.
 
-* `AdaptiveSession`: gives the next items, takes answers, estimates, and stops
+* `AdaptiveSession`: gives the next items, records answers, estimates, and stops
 * `AnswersFile`: answers on disk as soon as they are in, so that a killed run can be resumed
 """
 
@@ -127,7 +127,7 @@ class AdaptiveSession(Drawable):
     ) -> None:
         bank.require_usable()
         if batch < 1:
-            raise SelectionError(f"batch of {batch} items found, expected at least 1")
+            raise SelectionError(f"a batch of {batch} items asks nothing: choose 1 or more")
         self.bank = bank
         self.rule = rule_for(bank, rule)
         self.scoring = scoring
@@ -197,10 +197,10 @@ class AdaptiveSession(Drawable):
         key = str(self.bank.tasks[place]), str(self.bank.item_ids[place])
         named = " / ".join(key)
         if place in self._belief.places[0]:
-            raise DesignError(f"item {named} has been answered already, expected each item once")
+            raise DesignError(f"item {named} has been answered already: record each item once")
         if not 0 <= score <= 1 or trials < 1:
-            msg = f"item {named} scored {score} in {trials} epochs, expected 0 to 1 in at least 1"
-            raise DesignError(f"{msg}: rescale the metric")
+            msg = f"item {named} has the score {score} over {trials} epochs, which is not possible"
+            raise DesignError(f"{msg}: scale the metric to 0 to 1, and run 1 epoch or more")
         self._out[place] = True
         self._believe(
             self._belief.answered(

@@ -1,14 +1,13 @@
 """Simulated adaptive tests: many models at once, on answers that are known in advance.
 
 * `simulate`: accuracy by selection rule and number of items, for models drawn from a bank
-* `accuracy`: the same for given answers, such as real ones that were set aside
 * `exposure_control`: Sympson–Hetter probabilities, which limit how often an item is asked
-* `run_sessions`: the loop that all three share; `draw_models`: abilities, items and answers
+* `run_sessions`: the loop that both share; `draw_models`: abilities, items and answers
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar, NamedTuple
@@ -23,6 +22,7 @@ from evalstats_plugin.adaptive.scoring import (
     FullScore,
     Scored,
     anchor_points,
+    laplace,
     project,
     score,
 )
@@ -42,12 +42,9 @@ from evalstats_plugin.adaptive.selection import (
 )
 from evalstats_plugin.data.results import Results
 from evalstats_plugin.errors import DesignError, SelectionError, no_such
-from evalstats_plugin.runtime.workers import parallel_map
+from evalstats_plugin.runtime.workers import parallel_map, report_progress
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
 from evalstats_plugin.stats.interval import normal_quantile
-
-OnRule = Callable[[str, int, int], None]
-"""Called with a rule, its number and the number of rules."""
 
 RAW = "random, raw mean"
 ANCHORS = "anchors"
@@ -58,7 +55,7 @@ RIVALS = (RAW, ANCHORS)
 
 _ROUNDS = 14
 _AIM = 0.95
-"""Fraction of the requested share to aim at, so that chance seldom takes an item above it."""
+"""Fraction of the requested share to aim at, so that chance seldom lifts an item above it."""
 
 _FULL_STEPS = 4
 """Rounds before steps become shorter: by then only chance is left in the counts."""
@@ -113,7 +110,6 @@ def simulate(
     balance: bool = False,
     confidence_level: float = 0.95,
     rng: int | None = None,
-    on_rule: OnRule | None = None,
 ) -> Results[SimulatedAccuracy]:
     """Test models drawn from a bank by each rule, and by methods that are not adaptive.
 
@@ -142,10 +138,10 @@ def simulate(
     counts = {"n_models": (n_models, 4), "misspecified": (misspecified, 0), "batch": (batch, 1)}
     for name, (value, least) in counts.items():
         if not least <= value < np.inf:
-            raise DesignError(f"{name} of {value:g} found, expected {least} or more")
+            raise DesignError(f"{name} {value:g} is too small: choose {least} or more")
     if not 0 < confidence_level < 1:
-        msg = f"confidence_level of {confidence_level:g} found"
-        raise SelectionError(f"{msg}, expected one between 0 and 1")
+        msg = f"confidence_level {confidence_level:g} is not between 0 and 1"
+        raise SelectionError(f"{msg}: choose one such as 0.95")
     bank.require_usable()
     choices = ("auto", *RULE_NAMES, *RIVALS)
     for rule in rules:
@@ -154,15 +150,15 @@ def simulate(
     most = int(bank.usable.sum())
     kept = sorted({n for n in at if 0 < n <= most})
     if not kept:
-        raise DesignError(f"{min(at)} items wanted, the bank has {most} that may be asked")
+        msg = f"tests of {min(at)} items are longer than the bank, which has {most} to ask"
+        raise DesignError(f"{msg}: choose fewer items")
     drawn = draw_models(bank, n_models, misspecified=misspecified, rng=rng)
     content = "tasks" if balance else None
     options = Options("auto", scoring, batch, content, None, confidence_level)
     run = parallel_map(partial(_of_rule, bank, kept, drawn=drawn, options=options, rng=rng), rules)
     rows: list[SimulatedAccuracy] = []
     for number, rule in enumerate(rules):
-        if on_rule is not None:
-            on_rule(rule, number, len(rules))
+        report_progress(rule, number, len(rules))
         rows += [replace(row, misspecified=misspecified) for row in next(run)]
     unseen = [str(n) for n in sorted({*at} - {*kept})]
     note = f"only {most} items may be asked: no look after {', '.join(unseen)}"
@@ -210,19 +206,21 @@ def _of_anchors(
 def _of_checkpoint(
     rule: str, found: Checkpoint, drawn: Drawn, confidence_level: float
 ) -> SimulatedAccuracy:
-    known = _accuracy(rule, found, drawn.abilities, drawn.answers.mean(axis=1))
-    squares = (found.scored.ability - drawn.abilities) ** 2
+    estimate, low, high = (values[:, 0] for values in found.full[:3])
+    truth, abilities = drawn.answers.mean(axis=1), found.scored.ability
+    squares = (abilities - drawn.abilities) ** 2
     mean = float(squares.mean())
     half = normal_quantile(confidence_level) * _standard_error(squares)
-    estimate, abilities = found.full.estimate[:, 0], found.scored.ability
+    holds = (low - _ROUNDING <= truth) & (truth <= high + _ROUNDING)
+    holds_ability = (found.low <= drawn.abilities) & (drawn.abilities <= found.high)
     return replace(
         _row(rule, found.n, estimate, drawn, confidence_level, by=abilities),
-        ability_rmse=known.ability_rmse,
+        ability_rmse=float(np.sqrt(mean)),
         ability_rmse_low=float(np.sqrt(max(mean - half, 0.0))),
         ability_rmse_high=float(np.sqrt(mean + half)),
-        score_width=known.score_width,
-        score_coverage=known.score_coverage,
-        ability_coverage=known.ability_coverage,
+        score_width=float((high - low).mean()),
+        score_coverage=float(holds.mean()),
+        ability_coverage=float(holds_ability.mean()),
     )
 
 
@@ -271,65 +269,6 @@ def _rank(
     return found, float(np.tanh(middle - z * error)), float(np.tanh(middle + z * error))
 
 
-class Accuracy(NamedTuple):
-    """Accuracy of sessions after n items."""
-
-    rule: str
-    n: int
-    ability_rmse: float
-    """Against the abilities given."""
-    rank_correlation: float
-    """Spearman's, of abilities."""
-    score_mae: float
-    """Mean absolute error of the full score."""
-    score_width: float
-    score_coverage: float
-    """Share of models whose interval holds their full score."""
-    ability_coverage: float
-
-
-def accuracy(
-    bank: ItemBank,
-    answers: FloatArray,
-    abilities: FloatArray,
-    at: Sequence[int],
-    options: Options | None = None,
-    *,
-    rng: np.random.Generator | int | None = None,
-) -> list[Accuracy]:
-    """Run sessions on known answers and compare their estimates with the truth.
-
-    Parameters
-    ----------
-    answers
-        Scores, shape (S, M), none missing.
-    at
-        Numbers of items after which to estimate, ascending.
-    abilities
-        True ones, or estimates from all answers; shape (S,).
-    """
-    known = options or Options()
-    run = run_sessions(bank, answers, at, known, rng=rng)
-    truth = answers.mean(axis=1)
-    return [_accuracy(known.rule, each, abilities, truth) for each in run.checkpoints]
-
-
-def _accuracy(rule: str, found: Checkpoint, abilities: FloatArray, truth: FloatArray) -> Accuracy:
-    estimate, low, high = (values[:, 0] for values in found.full[:3])
-    inside = (low - _ROUNDING <= truth) & (truth <= high + _ROUNDING)
-    own = (found.low <= abilities) & (abilities <= found.high)
-    return Accuracy(
-        rule,
-        found.n,
-        float(np.sqrt(np.mean((found.scored.ability - abilities) ** 2))),
-        rank_correlation(found.scored.ability, abilities),
-        float(np.abs(estimate - truth).mean()),
-        float((high - low).mean()),
-        float(inside.mean()),
-        float(own.mean()),
-    )
-
-
 def exposure_control(
     bank: ItemBank,
     n_items: int,
@@ -342,7 +281,7 @@ def exposure_control(
     """Sympson–Hetter exposure control: the probability of asking an item once chosen [SH85]_.
 
     Found by rounds of simulated tests. The probability of an item that too many models saw is
-    lowered in proportion; the next best items, which take its place, follow in the next round.
+    lowered in proportion; the next best items, which replace it, follow in the next round.
     Pass the result to `adaptive_session` as ``exposure``.
 
     Parameters
@@ -362,12 +301,12 @@ def exposure_control(
         The share is not in (0, 1], or too small for tests of this length.
     """
     if not 0 < most <= 1:
-        raise DesignError(f"share {most} of models that may see an item, expected 0 to 1")
+        raise DesignError(f"most={most} is not a share of models: choose one between 0 and 1")
     usable = int(bank.usable.sum())
     if n_items > most * usable:
-        msg = f"{n_items} items a test of {usable} that may be asked are a share of"
         least = n_items / max(usable, 1)
-        raise DesignError(f"{msg} {least:.2f} at the least, expected at most {most:g}: allow more")
+        msg = f"{n_items} of {usable} items in each test are shown to {least:.0%} of models or more"
+        raise DesignError(f"{msg}, above the limit of {most:.0%}: raise it, or ask fewer items")
     source = np.random.default_rng(rng)
     probability = np.ones(len(bank))
     known = options or Options()
@@ -443,15 +382,15 @@ def run_sessions(
     available = np.isfinite(answers) & bank.usable
     least = int(available.sum(axis=1).min(initial=len(bank)))
     if least < max(at):
-        msg = f"a model has {least} answers to items that may be asked, of which {max(at)} are"
-        raise DesignError(f"{msg} wanted: ask for fewer, or leave the model out")
+        msg = f"a model has {least} answers to items that may be asked, fewer than {max(at)}"
+        raise DesignError(f"{msg}: ask for fewer, or leave the model out")
     belief, state, found = Belief.prior(bank, len(answers)), None, list[Checkpoint]()
     may_be_asked = eligible(known.exposure, answers.shape, source)
     asked = np.zeros(answers.shape, dtype=np.bool_)
     while belief.places.shape[1] < max(at):
         n = belief.places.shape[1]
         size = min(known.batch, min(stop for stop in at if stop > n) - n)
-        candidates = Candidates.of(belief, tables, source, state)
+        candidates = Candidates(belief, tables, source, partial(laplace, belief, state))
         chosen = list[IntArray]()
         for k in range(size):
             allowed = preferring(available & ~asked, may_be_asked)

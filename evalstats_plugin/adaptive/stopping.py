@@ -1,17 +1,15 @@
 """Stop rules of adaptive tests, and the state of a session that they look at.
 
-* `StdError`, `Reliability`, …: rules, each a callable that takes a `Standing` and returns a reason
-  to stop or None; `STOP_RULES` lists those made from one number
+* `StdError`, `Reliability`, …: rules, each a callable that returns a reason to stop or None, given
+  a `Standing`
 * `Standing`, `Outlook`: estimates of a session so far
 * `Trace`: estimates after each answer, computed on request
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -25,7 +23,7 @@ from evalstats_plugin.adaptive.scoring import (
     laplace,
     project,
 )
-from evalstats_plugin.errors import SelectionError, no_such
+from evalstats_plugin.errors import SelectionError
 from evalstats_plugin.stats.arrays import FloatArray
 
 
@@ -81,24 +79,6 @@ class Standing:
     outlook: Outlook
     """Of this one session."""
 
-    @property
-    def score_low(self) -> float:
-        """Lower limit of the score on the full benchmark."""
-        return float(self.outlook.full.low[0, 0])
-
-    @property
-    def score_high(self) -> float:
-        """Upper limit of the score on the full benchmark."""
-        return float(self.outlook.full.high[0, 0])
-
-    def prob_above(self, ability: float) -> float:
-        """Posterior probability that the ability lies above a value."""
-        return float(self.outlook.belief.prob_above(ability)[0])
-
-    def log_ratio(self, above: float, below: float) -> float:
-        """Log likelihood ratio of one ability to another."""
-        return float(self.outlook.belief.log_ratio(above, below)[0])
-
 
 class StopRule(Protocol):
     """Returns the reason to stop, or None to go on."""
@@ -118,7 +98,7 @@ class _Threshold:
     def __post_init__(self) -> None:
         if not 0 < self.value < np.inf:
             name = type(self).__name__
-            raise SelectionError(f"{name} at {self.value:g} found, expected a number above 0")
+            raise SelectionError(f"{name}({self.value:g}) is not above 0: choose a larger number")
 
 
 @dataclass(frozen=True)
@@ -138,7 +118,7 @@ class Reliability(_Threshold):
 
     def __post_init__(self) -> None:
         if not 0 < self.value < 1:
-            msg = f"reliability {self.value:g} found, expected a number between 0 and 1"
+            msg = f"Reliability({self.value:g}) is not between 0 and 1: choose one such as 0.9"
             raise SelectionError(msg)
 
     def __call__(self, standing: Standing) -> str | None:
@@ -179,7 +159,8 @@ class ScoreWidth(_Threshold):
         """Reason to stop, or None."""
         if standing.n < self.min_items:
             return None
-        width = standing.score_high - standing.score_low
+        full = standing.outlook.full
+        width = float(full.high[0, 0] - full.low[0, 0])
         if width > self.value:
             return None
         return f"interval of the full score {width:.3f} wide ≤ {self.value:g}"
@@ -218,12 +199,12 @@ class Above:
 
     def __post_init__(self) -> None:
         if not 0.5 < self.probability < 1:
-            msg = f"probability {self.probability:g} found, expected one between .5 and 1"
+            msg = f"probability {self.probability:g} is not between .5 and 1: choose .95 or so"
             raise SelectionError(msg)
 
     def __call__(self, standing: Standing) -> str | None:
         """Reason to stop, or None."""
-        above = standing.prob_above(self.ability)
+        above = float(standing.outlook.belief.prob_above(self.ability)[0])
         if standing.n < self.min_items or max(above, 1 - above) < self.probability:
             return None
         side = "above" if above > 0.5 else "below"
@@ -245,50 +226,22 @@ class SequentialRatio:
 
     def __post_init__(self) -> None:
         if not 0 < self.error < 0.5:
-            raise SelectionError(f"error {self.error:g} found, expected one between 0 and .5")
+            msg = f"error {self.error:g} is not between 0 and .5: choose one such as .05"
+            raise SelectionError(msg)
         if not self.indifference > 0:
-            msg = f"indifference {self.indifference:g} found, expected a number above 0"
+            msg = f"indifference {self.indifference:g} is not above 0: choose a larger one"
             raise SelectionError(msg)
 
     def __call__(self, standing: Standing) -> str | None:
         """Reason to stop, or None."""
-        ratio = standing.log_ratio(
-            self.ability + self.indifference, self.ability - self.indifference
-        )
+        above, below = self.ability + self.indifference, self.ability - self.indifference
+        ratio = float(standing.outlook.belief.log_ratio(above, below)[0])
         bound = float(np.log((1 - self.error) / self.error))
         if abs(ratio) < bound:
             return None
         side = "above" if ratio > 0 else "below"
         what = self.name or f"ability {self.ability:g}"
         return f"{side} {what}: log likelihood ratio {ratio:+.2f} beyond ±{bound:.2f}"
-
-
-STOP_RULES: Mapping[str, Callable[[float], StopRule]] = MappingProxyType(
-    {
-        "std_error": StdError,
-        "reliability": Reliability,
-        "information_gain": InformationGain,
-        "items": Items,
-        "score_width": ScoreWidth,
-        "cost": Cost,
-        "seconds": Seconds,
-        "above": Above,
-        "sprt": SequentialRatio,
-    }
-)
-
-
-def stop_rule(name: str, value: float) -> StopRule:
-    """Make a rule of `STOP_RULES` from its name and number.
-
-    Raises
-    ------
-    SelectionError
-        No such rule, or a number out of range.
-    """
-    if name not in STOP_RULES:
-        raise SelectionError(no_such("stop rule", name, STOP_RULES, ", ".join(STOP_RULES)))
-    return STOP_RULES[name](value)
 
 
 class Answer(NamedTuple):

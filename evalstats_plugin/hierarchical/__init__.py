@@ -22,11 +22,12 @@ if TYPE_CHECKING:
     from evalstats_plugin.hierarchical.engines.capabilities import stability as stability
     from evalstats_plugin.hierarchical.engines.posterior import CapabilityFit
     from evalstats_plugin.hierarchical.fit import HierarchicalFit
-    from evalstats_plugin.hierarchical.fitting import fit_hierarchical
+    from evalstats_plugin.hierarchical.fitting import HierarchicalOptions, fit_hierarchical
 
 __all__ = [
     "CapabilityFit",
     "HierarchicalFit",
+    "HierarchicalOptions",
     "compare_held_out",
     "fit_capabilities",
     "fit_hierarchical",
@@ -37,6 +38,7 @@ __getattr__, __dir__ = public_names(
     {
         "CapabilityFit": "engines.posterior",
         "HierarchicalFit": "fit",
+        "HierarchicalOptions": "fitting",
         "compare_held_out": "engines.capabilities",
         "fit_capabilities": "engines.capabilities",
         "fit_hierarchical": "fitting",

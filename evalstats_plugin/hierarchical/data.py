@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
@@ -33,6 +33,21 @@ class Standardised:
     sd: FloatArray
 
 
+class Counts(NamedTuple):
+    """Counts of N models in M columns (tasks or questions), with standardised covariates."""
+
+    right: FloatArray
+    trials: FloatArray
+    task: IntArray
+    models: FloatArray
+    tasks: FloatArray
+
+    @property
+    def membership(self) -> FloatArray:
+        """Shape (M, T): 1 where a column is of the task, else 0."""
+        return (self.task[:, None] == np.arange(len(self.tasks))).astype(np.float64)
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class EvalCounts:
     """Counts of right answers of N models on T tasks, and on their M questions."""
@@ -57,6 +72,13 @@ class EvalCounts:
         """Observed mean scores (N, T); NaN where a task was not run."""
         with np.errstate(invalid="ignore", divide="ignore"):
             return self.right / self.trials
+
+    def columns(self, covariates: Mapping[str, Standardised], *, by_question: bool) -> Counts:
+        """Return counts by task or by question, and covariates, as engines need them."""
+        own = covariates["models"].values, covariates["tasks"].values
+        if by_question:
+            return Counts(self.question_right, self.question_trials, self.task, *own)
+        return Counts(self.right, self.trials, np.arange(len(self.tasks)), *own)
 
 
 def eval_counts(responses: Responded) -> EvalCounts:
@@ -97,16 +119,16 @@ def _matrix(responses: Responded) -> ResponseMatrix:
     _check_one_metric(used)
     notes = responses.notes if isinstance(responses, ResponseSet) else ()
     matrix = ResponseSet(tuple(used)).matrix()
-    said = [note.replace("not used for abilities", "not used", 1) for note in left_out]
-    return replace(matrix, notes=(*matrix.notes, *said, *notes))
+    dropped = [note.replace("not used for abilities", "not used", 1) for note in left_out]
+    return replace(matrix, notes=(*matrix.notes, *dropped, *notes))
 
 
 def _check_one_metric(responses: Iterable[Responses]) -> None:
     _, several = metrics_of_tasks(responses)
     if several:
         msg = (
-            f"{len(several)} tasks have several metrics: {few(several, 3)}; expected one for each "
-            "task: choose with --metric (in Python: metric=)"
+            f"{len(several)} {'task has' if len(several) == 1 else 'tasks have'} several metrics: "
+            f"{few(several, 3)}: choose one with --metric (in Python: metric=)"
         )
         raise SelectionError(msg)
 
@@ -115,11 +137,12 @@ def _scored(matrix: ResponseMatrix) -> ResponseMatrix:
     there = np.any(~np.isnan(matrix.scores), axis=2)
     items, models = np.any(there, axis=0), np.any(there, axis=1)
     if not items.any():
-        msg = "no scores found, expected scores in [0, 1] of one model or more"
+        msg = "there are no scores: give scores in [0, 1] of one model or more"
         raise DesignError(msg)
     notes = list(matrix.notes)
     if not items.all():
-        notes.append(f"{int((~items).sum())} questions that no model has a score of: not used")
+        unscored = int((~items).sum())
+        notes.append(f"{unscored} question{'s' * (unscored > 1)} without any score: not used")
     if not models.all():
         silent = [matrix.models[i] for i in np.flatnonzero(~models)]
         notes.append(f"models without any score: {few(silent)}")
@@ -132,9 +155,9 @@ def _notes(matrix: ResponseMatrix, task: IntArray) -> list[str]:
     notes: list[str] = []
     known = matrix.scores[~np.isnan(matrix.scores)]
     if not np.isin(known, (0.0, 1.0)).all():
-        notes.append("partial credit is taken as a fraction of a right answer: limits are cautious")
+        notes.append("partial credit counts as a fraction of a right answer: limits are cautious")
     if matrix.clusters is not None:
-        notes.append("questions come in clusters, which these models take no account of")
+        notes.append("questions come in clusters, which these models ignore")
     alone = int((np.bincount(task) == 1).sum())
     if alone:
         who = "a task has" if alone == 1 else f"{alone} tasks have"
@@ -160,11 +183,8 @@ def standardised(
             raise DesignError(msg)
         values[:, k] = [float(by_name[name]) for name in names]
         if not np.isfinite(values[:, k]).all() or np.ptp(values[:, k]) == 0:
-            msg = (
-                f"covariate {covariate!r} of {what} is {values[0, k]:g} throughout or not finite, "
-                "expected numbers that differ"
-            )
-            raise DesignError(msg)
+            msg = f"covariate {covariate!r} of {what} is the same for all, or not finite"
+            raise DesignError(f"{msg}: give finite numbers that differ, or leave it out")
     mean, sd = values.mean(axis=0), values.std(axis=0)
     return Standardised(names=tuple(given), values=(values - mean) / sd, mean=mean, sd=sd)
 
@@ -173,10 +193,10 @@ def covariates_of(
     given: Covariates | None, models: tuple[str, ...], tasks: tuple[str, ...]
 ) -> dict[str, Standardised]:
     """Return the covariates of ``"models"`` and ``"tasks"``, standardised."""
-    known: dict[str, Any] = {"models": models, "tasks": tasks}
-    found = dict(given or {})
+    known = {"models": models, "tasks": tasks}
+    found = given or {}
     for name in found:
         if name not in known:
-            msg = f"covariates of {name!r} found, expected of 'models' and 'tasks'"
+            msg = f"covariates of {name!r} are not possible: give those of 'models' or of 'tasks'"
             raise DesignError(msg)
     return {what: standardised(found.get(what, {}), names, what) for what, names in known.items()}

@@ -31,9 +31,9 @@ from evalstats_plugin.hierarchical.rows import (
     PriorChange,
     TaskDifficulty,
 )
+from evalstats_plugin.runtime.chains import PARETO_K_LIMIT
 from evalstats_plugin.runtime.workers import parallel_map
-from evalstats_plugin.stats.arrays import FloatArray
-from evalstats_plugin.stats.draws import PARETO_K_LIMIT
+from evalstats_plugin.stats.arrays import FloatArray, IntArray
 from evalstats_plugin.stats.interval import tail_probability
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ NOT_RUN = "not run: predicted from the other models and tasks"
 
 _NOT_RUN_BY: Mapping[str, str] = {
     "per-task": "not run: only the prior speaks, any score is as likely",
-    "beta-binomial": "not run: taken to be as the others",
+    "beta-binomial": "not run: assumed to be as the others",
 }
 
 COMPARED = ("task", *CLOSED_FORM)
@@ -214,6 +214,11 @@ class Spread(NamedTuple):
     high: FloatArray
     std_error: FloatArray
 
+    def columns(self, order: IntArray) -> dict[str, Sequence[Any]]:
+        """Return columns of records, for quantities of shape (n,)."""
+        names = ("estimate", "low", "high", "std_error")
+        return {name: x[order].tolist() for name, x in zip(names, self, strict=True)}
+
 
 def spread(draws: FloatArray, confidence_level: float) -> Spread:
     """Mean, equal-tailed limits and standard deviation over chains and draws, the first axes."""
@@ -237,18 +242,10 @@ def performance_rows(
         return np.column_stack([whole, by_task])[order].ravel()
 
     order = np.argsort(-overall.mean, kind="stable")
-    columns = {
-        name: beside(getattr(overall, key), getattr(cells, key))
-        for name, key in (
-            ("estimate", "mean"),
-            ("low", "low"),
-            ("high", "high"),
-            ("std_error", "std_error"),
-        )
-    }
+    names = ("estimate", "low", "high", "std_error")
+    columns = {name: beside(*both) for name, *both in zip(names, overall, cells, strict=True)}
     columns["score"] = beside(total, scores)
     columns["shrinkage"] = columns["estimate"] - columns["score"]
-    names = [None, *counts.tasks]
     why = _NOT_RUN_BY.get(same["method"], NOT_RUN)
     notes = [
         (f"{t - int(seen.sum())} of {t} tasks {why}",) if not seen.all() else ()
@@ -258,7 +255,7 @@ def performance_rows(
                for whole, seen in zip(notes, run[order], strict=True)]  # fmt: skip
     made: dict[str, Sequence[Any]] = {
         "model": np.repeat(np.array(counts.models, dtype=object)[order], t + 1).tolist(),
-        "task": names * n,
+        "task": [None, *counts.tasks] * n,
         "n_items": beside(counts.trials.sum(axis=1), counts.trials).astype(int).tolist(),
         "notes": [note for cells_of in by_cell for note in cells_of],
         **{name: [finite(x) for x in values.tolist()] for name, values in columns.items()},
@@ -279,10 +276,7 @@ def _difficulty_rows(fit: HierarchicalFit) -> list[TaskDifficulty]:
         "n_items": np.bincount(counts.task, minlength=len(counts.tasks))[order].tolist(),
         "n_models": (counts.trials > 0).sum(axis=0)[order].tolist(),
         "score": (right / trials)[order].tolist(),
-        "estimate": found.mean[order].tolist(),
-        "low": found.low[order].tolist(),
-        "high": found.high[order].tolist(),
-        "std_error": found.std_error[order].tolist(),
+        **found.columns(order),
     }
     same = {"metric": counts.metric, "confidence_level": fit.confidence_level}
     return records(TaskDifficulty, columns, same)
@@ -379,10 +373,7 @@ def _prediction_rows(
     order = np.argsort(-found.mean, kind="stable")
     columns: dict[str, Sequence[Any]] = {
         "model": [fit.models[i] for i in order],
-        "estimate": found.mean[order].tolist(),
-        "low": found.low[order].tolist(),
-        "high": found.high[order].tolist(),
-        "std_error": found.std_error[order].tolist(),
+        **found.columns(order),
     }
     same = {
         "task": "(a task not seen)",
@@ -403,17 +394,15 @@ def _new_task(
     from evalstats_plugin.hierarchical.engines.crossed import mean_levels, new_task
 
     if "difficulty" not in fit.posterior.parameters:
-        msg = (
-            f"model {fit.model!r} says nothing of tasks that were not run: choose 'task', "
-            "'question' or 'across-task'"
-        )
-        raise DesignError(msg)
+        msg = f"model {fit.model!r} has no distribution of tasks"
+        raise DesignError(f"{msg}: choose 'task', 'question' or 'across-task'")
     tasks = fit.covariates["tasks"]
-    missing = [name for name in tasks.names if name not in covariates]
-    if missing or set(covariates) - set(tasks.names):
-        expected = few(tasks.names) or "none"
-        msg = f"covariates of the task: {few(list(covariates)) or 'none'}, expected {expected}"
-        raise DesignError(msg)
+    for name in covariates:
+        if name not in tasks.names:
+            shown = few(tasks.names) or "none"
+            raise DesignError(no_such("covariate of tasks", name, tasks.names, shown))
+    if missing := [name for name in tasks.names if name not in covariates]:
+        raise DesignError(f"the new task has no value of {few(missing)}: give one each")
     given = np.array([float(covariates[name]) for name in tasks.names])
     own = (given - tasks.mean) / tasks.sd
     level = mean_levels(fit.posterior.parameters, fit.covariates["models"].values, own)
@@ -428,8 +417,8 @@ def _predictive_checks(
     # Models with effects of questions replicate every epoch, not the mean over epochs.
     right, trials = (counts.right, counts.trials)
     if fit.model not in (*CLOSED_FORM, "task"):
-        member = (counts.task[:, None] == np.arange(len(counts.tasks))).astype(np.float64)
-        right, trials = counts.question_right @ member, counts.question_trials @ member
+        columns = counts.columns(fit.covariates, by_question=True)
+        right, trials = (x @ columns.membership for x in (columns.right, columns.trials))
     drawn = _prior_draws(fit, rng) if prior else fit.posterior.replicated
     drawn = drawn.reshape(-1, *right.shape)
     observed, predicted = _statistics(right, trials), _statistics(drawn, trials)
@@ -478,22 +467,13 @@ def _prior_draws(fit: HierarchicalFit, rng: np.random.Generator) -> FloatArray:
         width = 1 if fit.model == "beta-binomial" else len(counts.tasks)
         share = rng.uniform(size=(1000, len(counts.models), width))
         return rng.binomial(counts.trials.astype(np.int64), share).astype(np.float64)
-    from evalstats_plugin.hierarchical.engines.crossed import Columns, simulate
+    from evalstats_plugin.hierarchical.engines.crossed import simulate
     from evalstats_plugin.hierarchical.engines.crossed_fit import crossed_model_of
 
-    by_question = fit.model != "task"
-    trials = counts.question_trials if by_question else counts.trials
-    task = counts.task if by_question else np.arange(len(counts.tasks))
-    columns = Columns(
-        trials,
-        task.astype(np.float64),
-        fit.covariates["models"].values,
-        fit.covariates["tasks"].values,
-    )
-    size = int(np.clip(_PRIOR_NUMBERS / trials.size, 20, 1000))
-    drawn = simulate(crossed_model_of(fit.model, fit.priors), columns, size, rng).right
-    member = (task[:, None] == np.arange(len(counts.tasks))).astype(np.float64)
-    return drawn @ member
+    columns = counts.columns(fit.covariates, by_question=fit.model != "task")
+    size = int(np.clip(_PRIOR_NUMBERS / columns.trials.size, 20, 1000))
+    drawn = simulate(crossed_model_of(fit.model, fit.priors), columns, size, rng)
+    return drawn @ columns.membership
 
 
 def _expected_density(fit: HierarchicalFit, criterion: Literal["loo", "waic"]) -> Elpd:
@@ -517,8 +497,8 @@ def _expected_density(fit: HierarchicalFit, criterion: Literal["loo", "waic"]) -
     if worst is not None and worst > PARETO_K_LIMIT:
         bad = int((np.asarray(found["pareto_k"]) > PARETO_K_LIMIT).sum())
         notes.append(
-            f"{bad} of {int(run.sum())} cells have a Pareto k above {PARETO_K_LIMIT}: what is said "
-            "of them is not reliable"
+            f"{bad} of {int(run.sum())} cells have a Pareto k above {PARETO_K_LIMIT}: their "
+            "predictions are not reliable"
         )
     if criterion == "waic" and bool(found["warning"]):
         notes.append("a cell's log likelihood varies by more than .4 among draws: prefer loo")
@@ -553,7 +533,7 @@ def _evidence_rows(fit: HierarchicalFit, seed: int) -> list[Evidence]:
     if not has_evidence(fit):
         n, t = fit.counts.right.shape
         msg = (
-            f"{n} models on {t} tasks: the evidence is known of one model or of one task only; "
+            f"{n} models on {t} tasks: the evidence is computed for one model or one task only; "
             "compare the loo() of fits"
         )
         raise DesignError(msg)
@@ -689,5 +669,5 @@ def _arviz() -> Any:
     try:
         return import_module("arviz")
     except ModuleNotFoundError as error:
-        msg = "this needs ArviZ: pip install 'evalstats-plugin[hierarchical]'"
+        msg = "this needs ArviZ: pip install 'evalstats-plugin[models]'"
         raise DesignError(msg) from error

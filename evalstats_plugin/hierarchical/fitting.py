@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -27,36 +27,25 @@ from evalstats_plugin.hierarchical.fit import HierarchicalFit, Spread, performan
 from evalstats_plugin.hierarchical.methods import (
     BY_QUESTION,
     CLOSED_FORM,
+    DEFAULT_PRIOR,
     HIERARCHICAL_MODELS,
     INFERENCES,
     SCALES,
     Prior,
 )
+from evalstats_plugin.runtime.chain_length import ChainLength
+from evalstats_plugin.runtime.chains import PARETO_K_LIMIT, R_HAT_LIMIT, convergence
 from evalstats_plugin.runtime.lazy import need_torch
 from evalstats_plugin.stats.arrays import FloatArray, Rng
-from evalstats_plugin.stats.draws import PARETO_K_LIMIT, R_HAT_LIMIT, convergence
 from evalstats_plugin.stats.interval import tail_probability
 
 if TYPE_CHECKING:
-    from evalstats_plugin.hierarchical.engines.crossed_fit import Counts
-    from evalstats_plugin.hierarchical.engines.nested import ParticleFit, Trial
-    from evalstats_plugin.hierarchical.engines.plates.fit import PlatedFit
+    from evalstats_plugin.hierarchical.engines.nested import ParticleFit
     from evalstats_plugin.hierarchical.engines.posterior import Posterior
 
 
-Notes = tuple[str, ...]
-
 FEWEST_UNITS = 3
 """Fewest tasks of one model, or models on one task, for which pooling is the default."""
-
-_WHY: Mapping[str, str] = {
-    "exact": "every share has its own Beta posterior",
-    "mp": "nested, not crossed, every score hanging on one effect of its own",
-    "gibbs": "models and tasks are crossed, so that every cell hangs on every other",
-    "questions": "questions are told apart, which particles are not made for here",
-    "asked": "asked for",
-    "enough": "asked for, and enough particles count",
-}
 
 MAX_PARETO_K, MIN_SHARE = 1.0, 0.05
 """Pareto k above which weights have no mean [VSG24]_, and the share of effective particles below
@@ -84,17 +73,49 @@ cells and for 29 × 2,400 questions."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class HierarchicalOptions:
-    """Number of draws and chains, and priors of standard deviations."""
+class HierarchicalOptions(ChainLength):
+    """Number of draws and chains, and priors of standard deviations.
 
-    chains: int = 4
-    draws: int = 1000
-    """Draws kept of each chain."""
-    warm_up: int = 300
-    """Draws discarded of each chain."""
+    Raises
+    ------
+    SelectionError
+        No such effect or family of priors.
+    DesignError
+        Too few draws, or parameters of a prior that are out of range.
+
+    Examples
+    --------
+    >>> HierarchicalOptions(draws=200, priors={"task": ("half-normal", 1.0)}).chains
+    4
+    """
+
     priors: Mapping[str, Prior] = field(default_factory=dict[str, Prior])
     """Priors of the standard deviations of ``"model"``, ``"task"``, ``"interaction"`` and
     ``"question"`` effects, and ``"default"`` for the others, which is Gamma(2, 2) as in [BA24]_."""
+
+    def __post_init__(self) -> None:
+        if min(self.chains, self.warm_up) < 1 or self.draws < 8:
+            msg = (
+                f"{self.chains} chains of {self.draws} draws after a warm-up of {self.warm_up} are"
+            )
+            raise DesignError(f"{msg} too few: choose 1 chain of 8 draws after 1, or more")
+        for name, prior in self.priors.items():
+            if name not in (known := ("default", *SCALES)):
+                raise SelectionError(no_such("scale", name, known, ", ".join(known)))
+            _check_prior(prior)
+
+
+def _check_prior(prior: Prior) -> None:
+    family, numbers = str(prior[0]), [float(x) for x in prior[1:]]
+    if family not in _N_PARAMETERS:
+        raise SelectionError(no_such("prior", family, _N_PARAMETERS, ", ".join(_N_PARAMETERS)))
+    # The mean of log σ may be any number.
+    positive = numbers[1:] if family == "lognormal" else numbers
+    count = _N_PARAMETERS[family]
+    if len(numbers) != count or not all(x > 0 for x in positive):
+        msg = f"prior {tuple(prior)} is not a distribution: give {family!r} {count} "
+        raise DesignError(f"{msg}{'number' if count == 1 else 'numbers'} above 0 (a mean of log σ "
+                          "may be any)")  # fmt: skip
 
 
 def fit_hierarchical(
@@ -106,7 +127,7 @@ def fit_hierarchical(
     confidence_level: float = 0.95,
     device: str = "auto",
     rng: Rng = None,
-    options: HierarchicalOptions | Mapping[str, Any] | None = None,
+    options: HierarchicalOptions | None = None,
 ) -> HierarchicalFit:
     """Estimate every model's accuracy on every task with partial pooling over models and tasks.
 
@@ -122,8 +143,8 @@ def fit_hierarchical(
     inference
         ``"exact"``, ``"mp"``, ``"gibbs"``, or ``"auto"``, which chooses by structure: the closed
         form where there is one, ``"mp"`` (massively parallel importance sampling) for nested evals
-        (one model or one task), ``"gibbs"`` for crossed ones. Where ``"mp"`` is asked for and too
-        few particles are effective, ``"gibbs"`` is used, with a note; ``fit.reason`` says why.
+        (one model or one task), ``"gibbs"`` for crossed ones. Where too few particles of ``"mp"``
+        are effective, ``"gibbs"`` is used, with a note; ``fit.reason`` says why.
     covariates
         For ``"models"`` and for ``"tasks"``: by covariate the value of each, such as
         ``{"models": {"log_size": {"a": 7.0, "b": 8.5}}}``. They are standardised; coefficients
@@ -131,12 +152,12 @@ def fit_hierarchical(
     device
         ``"cpu"``, ``"cuda"``, or ``"auto"``: CUDA where there is one.
     options
-        A `HierarchicalOptions`, or a mapping of its fields and ``"device"``.
+        Number of draws and chains, and priors.
 
     Raises
     ------
     SelectionError
-        No such model, inference, option, prior or device.
+        No such model, inference or device, or an inference that does not fit the model.
     DesignError
         No scores, or scores outside [0, 1]; missing covariates; not enough memory.
 
@@ -152,9 +173,8 @@ def fit_hierarchical(
     model_1 task 0.33 [0.05, 0.72]
     """
     if not 0 < confidence_level < 1:
-        msg = f"confidence level {confidence_level} found, expected a number between 0 and 1"
+        msg = f"confidence_level {confidence_level} is not between 0 and 1: choose one such as 0.95"
         raise DesignError(msg)
-    chosen, place = options_of(options)
     _check_names(model, inference)
     counts = eval_counts(responses)
     found, why = _choose_model(model, counts)
@@ -162,57 +182,13 @@ def fit_hierarchical(
         model=found,
         why=why,
         inference=inference,
-        options=chosen,
+        options=options or HierarchicalOptions(),
         covariates=covariates_of(covariates, counts.models, counts.tasks),
         confidence_level=confidence_level,
-        device=place if device == "auto" else device,
+        device=device,
     )
     seed = rng if isinstance(rng, int) else None
     return _fit(counts, request, np.random.default_rng(rng), seed)
-
-
-def options_of(
-    given: HierarchicalOptions | Mapping[str, Any] | None,
-) -> tuple[HierarchicalOptions, str]:
-    """Check the options, and separate the device from them."""
-    if isinstance(given, HierarchicalOptions):
-        return _checked(given), "auto"
-    known = dict(given or {})
-    device = str(known.pop("device", "auto"))
-    names = list(HierarchicalOptions.__dataclass_fields__)
-    for name in known:
-        if name not in names:
-            shown = ", ".join([*names, "device"])
-            raise SelectionError(no_such("option", name, names, shown))
-    return _checked(HierarchicalOptions(**known)), device
-
-
-def _checked(options: HierarchicalOptions) -> HierarchicalOptions:
-    if min(options.chains, options.draws, options.warm_up) < 1 or options.draws < 8:
-        msg = (
-            f"{options.chains} chains of {options.draws} draws after {options.warm_up} found, "
-            "expected at least 1 chain of 8 draws after a warm-up of 1"
-        )
-        raise DesignError(msg)
-    for name, prior in options.priors.items():
-        if name not in (known := ("default", *SCALES)):
-            raise SelectionError(no_such("scale", name, known, ", ".join(known)))
-        _check_prior(prior)
-    return options
-
-
-def _check_prior(prior: Prior) -> None:
-    family, numbers = str(prior[0]), [float(x) for x in prior[1:]]
-    if family not in _N_PARAMETERS:
-        raise SelectionError(no_such("prior", family, _N_PARAMETERS, ", ".join(_N_PARAMETERS)))
-    # The mean of log σ may be any number.
-    positive = numbers[1:] if family == "lognormal" else numbers
-    if len(numbers) != _N_PARAMETERS[family] or not all(x > 0 for x in positive):
-        msg = (
-            f"prior {tuple(prior)} found, expected {family!r} and {_N_PARAMETERS[family]} numbers "
-            "above 0 (the mean of log σ may be any)"
-        )
-        raise DesignError(msg)
 
 
 def _check_names(model: str, inference: str) -> None:
@@ -230,7 +206,7 @@ def _choose_model(name: str, counts: EvalCounts) -> tuple[str, str]:
     size = f"{n} {'model' if n == 1 else 'models'} on {t} {'task' if t == 1 else 'tasks'}"
     if max(n, t) < FEWEST_UNITS and min(n, t) == 1:
         return "per-task", f"{size} leave too little to borrow from"
-    return "task", f"{size}, each of which tells of the others"
+    return "task", f"{size}, each of which informs the others"
 
 
 def expected_seconds(
@@ -262,8 +238,7 @@ class _Request:
     device: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Inferred:
+class _Inferred(NamedTuple):
     """The result of an engine."""
 
     inference: str
@@ -309,7 +284,7 @@ def _fit(
         posterior=found.posterior,
         diagnostics=found.diagnostics,
         confidence_level=request.confidence_level,
-        priors=_all_priors(request.options),
+        priors={"default": DEFAULT_PRIOR, **request.options.priors},
         covariates=request.covariates,
         log_evidence=found.log_evidence,
         log_evidence_error=found.log_evidence_error,
@@ -328,29 +303,26 @@ def _infer(counts: EvalCounts, request: _Request, rng: np.random.Generator) -> _
     DesignError
         Covariates that the model does not know; torch is not installed; not enough memory.
     """
-    if request.model in CLOSED_FORM:
-        if request.inference not in ("auto", "exact"):
-            raise SelectionError(_does_not_fit(request, "exact"))
+    one = min(counts.right.shape) == 1
+    nested = one and request.model not in BY_QUESTION
+    closed = request.model in CLOSED_FORM
+    fits = ("exact",) if closed else ("mp", "gibbs") if nested else ("gibbs",)
+    if request.inference not in ("auto", *fits):
+        msg = f"inference {request.inference!r} does not fit model {request.model!r}"
+        if request.inference == "mp" and not closed:
+            msg = "inference 'mp' needs model 'task', and one model or one task"
+        raise SelectionError(f"{msg}: choose {fits[-1]!r} or 'auto'")
+    if closed:
         return _exact(counts, request, rng)
-    if request.inference == "exact":
-        raise SelectionError(_does_not_fit(request, "gibbs"))
-    narrow = min(counts.right.shape) == 1
-    nested = narrow and request.model not in BY_QUESTION
-    wanted = request.inference if request.inference != "auto" else ("mp" if nested else "gibbs")
-    why = _WHY["asked" if nested else "questions" if narrow else "gibbs"]
-    if wanted == "gibbs" or (narrow and not nested):
+    need_torch("hierarchical models")
+    if request.inference == "gibbs" or not nested:
+        why = "questions have effects of their own, for which particles are not made here"
+        if nested:
+            why = "asked for"
+        elif not one:
+            why = "models and tasks are crossed, so that every cell depends on every other"
         return _gibbs(counts, request, rng, why)
-    found, notes = _try_particles(counts, request, rng, nested=nested)
-    if found is None:
-        return _gibbs(counts, request, rng, "particles do not do", notes)
-    return _from_particles(counts, request, found, _WHY["mp" if nested else "enough"])
-
-
-def _does_not_fit(request: _Request, fits: str) -> str:
-    return (
-        f"inference {request.inference!r} does not fit model {request.model!r}: choose {fits!r} or "
-        "'auto'"
-    )
+    return _particles(counts, request, rng)
 
 
 def _exact(counts: EvalCounts, request: _Request, rng: np.random.Generator) -> _Inferred:
@@ -358,7 +330,7 @@ def _exact(counts: EvalCounts, request: _Request, rng: np.random.Generator) -> _
     from evalstats_plugin.hierarchical.engines import posterior as engines_posterior
 
     if any(x.names for x in request.covariates.values()):
-        msg = f"model {request.model!r} takes no covariates: choose 'task' or 'across-task'"
+        msg = f"model {request.model!r} has no covariates: choose 'task' or 'across-task'"
         raise DesignError(msg)
     pooled = request.model == "beta-binomial"
     found = engines_posterior.shares(counts.right, counts.trials, pooled=pooled)
@@ -376,7 +348,7 @@ def _exact(counts: EvalCounts, request: _Request, rng: np.random.Generator) -> _
         overall = Spread(cells.mean.mean(axis=1), drawn.low, drawn.high, own)
     return _Inferred(
         inference="exact",
-        why=_WHY["exact"],
+        why="every share has its own Beta posterior",
         posterior=posterior,
         cells=cells,
         overall=overall,
@@ -387,130 +359,69 @@ def _exact(counts: EvalCounts, request: _Request, rng: np.random.Generator) -> _
 
 
 def _gibbs(
-    counts: EvalCounts, request: _Request, rng: np.random.Generator, why: str, notes: Notes = ()
+    counts: EvalCounts,
+    request: _Request,
+    rng: np.random.Generator,
+    why: str,
+    notes: tuple[str, ...] = (),
 ) -> _Inferred:
     """Draw by Gibbs sampling."""
-    need_torch("hierarchical models", "hierarchical")
-    from evalstats_plugin.hierarchical.engines.crossed_fit import (
-        Length,
-        crossed_model_of,
-        fit_model,
-    )
+    from evalstats_plugin.hierarchical.engines import crossed_fit
 
-    options = request.options
-    given = _counts_of(counts, request, by_question=request.model in BY_QUESTION)
-    length = Length(chains=options.chains, draws=options.draws, warm_up=options.warm_up)
-    structure = crossed_model_of(request.model, _all_priors(options))
-    posterior = fit_model(given, structure, rng, length, request.device)
-    diagnostics, more = _gibbs_diagnostics(posterior, options)
-    cells = spread(posterior.accuracy, request.confidence_level)
-    return _Inferred(
-        inference="gibbs",
-        why=why,
-        posterior=posterior,
-        cells=cells,
-        overall=spread(posterior.overall, request.confidence_level),
-        diagnostics=diagnostics,
-        notes=(*notes, *more, *_pooling_notes(counts, cells, request.confidence_level)),
-    )
+    given = counts.columns(request.covariates, by_question=request.model in BY_QUESTION)
+    structure = crossed_fit.crossed_model_of(request.model, request.options.priors)
+    posterior = crossed_fit.fit_model(given, structure, rng, request.options, request.device)
+    diagnostics, more = _gibbs_diagnostics(posterior, request.options)
+    found = _summarised(counts, request, "gibbs", why, posterior)
+    return found._replace(diagnostics=diagnostics, notes=(*notes, *more, *found.notes))
 
 
-def _counts_of(counts: EvalCounts, request: _Request, *, by_question: bool) -> Counts:
-    """Return counts by task or by question, and covariates, as engines need them."""
-    from evalstats_plugin.hierarchical.engines.crossed_fit import Counts
+def _particles(counts: EvalCounts, request: _Request, rng: np.random.Generator) -> _Inferred:
+    """Run massively parallel inference; where too few particles are effective, Gibbs sampling."""
+    from evalstats_plugin.hierarchical.engines import crossed_fit
+    from evalstats_plugin.hierarchical.engines.nested import fit_nested
 
-    return Counts(
-        counts.question_right if by_question else counts.right,
-        counts.question_trials if by_question else counts.trials,
-        counts.task if by_question else np.arange(len(counts.tasks)),
-        request.covariates["models"].values,
-        request.covariates["tasks"].values,
-    )
-
-
-def _try_particles(
-    counts: EvalCounts, request: _Request, rng: np.random.Generator, *, nested: bool
-) -> tuple[ParticleFit | None, Notes]:
-    """Run massively parallel inference; crossed evals are tried on a part first.
-
-    Returns the fit, or None and a note that says why it cannot be used.
-    """
-    need_torch("hierarchical models", "hierarchical")
-    from evalstats_plugin.hierarchical.engines import nested as engine
-    from evalstats_plugin.hierarchical.engines.crossed_fit import crossed_model_of
-
-    given = _counts_of(counts, request, by_question=False)
-    structure = crossed_model_of(request.model, _all_priors(request.options))
+    given = counts.columns(request.covariates, by_question=False)
+    structure = crossed_fit.crossed_model_of(request.model, request.options.priors)
     size = (request.options.chains, request.options.draws)
-    if nested:
-        return _enough(engine.fit_nested(given, structure, rng, size, request.device))
-    trial = engine.try_crossed(given, structure, rng, request.device)
-    n, t = counts.right.shape
-    said = (
-        f"massively parallel inference was tried on {trial.n_models} of {n} models × "
-        f"{trial.n_tasks} of {t} tasks: {trial.ess:.1f} effective particles of {trial.group}"
+    fitted = fit_nested(given, structure, rng, size, request.device)
+    if unfit := _too_few(fitted):
+        note = f"massively parallel inference {unfit}: Gibbs sampling instead"
+        return _gibbs(counts, request, rng, "too few particles are effective", (note,))
+    diagnostics, notes = _particle_diagnostics(fitted)
+    why = "nested, not crossed: every score depends on one effect of its own"
+    found = _summarised(counts, request, "mp", why, fitted.posterior)
+    return found._replace(
+        diagnostics=diagnostics,
+        notes=(*notes, *found.notes),
+        log_evidence=fitted.plated.log_evidence,
+        log_evidence_error=fitted.plated.log_evidence_error,
     )
-    if trial.ess < MIN_PARTICLES:
-        return None, (
-            f"{said}, at least {MIN_PARTICLES:g} expected, as everywhere where models and tasks "
-            "are crossed: Gibbs sampling instead",
-        )
-    if why := _unfit(request, trial):
-        return None, (f"{said}, but {why}: Gibbs sampling instead",)
-    return _enough(engine.fit_crossed(given, structure, rng, size, request.device))
 
 
-def _enough(found: ParticleFit) -> tuple[ParticleFit | None, Notes]:
-    """Return the fit where enough particles are effective, else None and a note."""
+def _summarised(
+    counts: EvalCounts, request: _Request, inference: str, why: str, posterior: Posterior
+) -> _Inferred:
+    """Summarise draws, and note what pooling did."""
+    level = request.confidence_level
+    cells = spread(posterior.accuracy, level)
+    notes = _pooling_notes(counts, cells, level)
+    return _Inferred(inference, why, posterior, cells, spread(posterior.overall, level), {}, notes)
+
+
+def _too_few(found: ParticleFit) -> str:
+    """Say what is wrong with the weights of particles; empty where enough are effective."""
     ess = {group: float(values.min()) for group, values in found.plated.ess.items()}
     tails = {group: float(np.nanmax(values)) for group, values in found.plated.k_hat.items()}
     few, heavy = min(ess, key=ess.__getitem__), max(tails, key=tails.__getitem__)
     if ess[few] < MIN_PARTICLES:
-        what = (
-            f"left {ess[few]:.1f} effective particles of {few}, at least {MIN_PARTICLES:g} expected"
+        return f"left {ess[few]:.1f} effective particles of {few}, fewer than {MIN_PARTICLES:g}"
+    if tails[heavy] > MAX_PARETO_K and ess[few] < MIN_SHARE * found.particles:
+        return (
+            f"left weights without a mean (Pareto k {tails[heavy]:.2f} of {heavy}, above "
+            f"{MAX_PARETO_K:g}) and {ess[few]:.0f} effective particles of {found.particles}"
         )
-    elif tails[heavy] > MAX_PARETO_K and ess[few] < MIN_SHARE * found.particles:
-        what = (
-            f"left weights without a mean (Pareto k {tails[heavy]:.2f} of {heavy}, at most "
-            f"{MAX_PARETO_K:g} expected) and {ess[few]:.0f} effective particles of "
-            f"{found.particles}"
-        )
-    else:
-        return found, ()
-    return None, (f"massively parallel inference {what}: Gibbs sampling instead",)
-
-
-def _unfit(request: _Request, trial: Trial) -> str:
-    """Say why the whole eval cannot be inferred by particles, though the trial could."""
-    if request.model in BY_QUESTION:
-        return "questions are told apart"
-    if any(x.names for x in request.covariates.values()):
-        return "there are covariates"
-    return "" if trial.whole else "all models and tasks are too many"
-
-
-def _from_particles(
-    counts: EvalCounts, request: _Request, found: ParticleFit, why: str
-) -> _Inferred:
-    """Return a fit by particles in the form that all engines share."""
-    diagnostics, notes = _particle_diagnostics(found.plated, found.posterior, found.particles)
-    cells = spread(found.posterior.accuracy, request.confidence_level)
-    return _Inferred(
-        inference="mp",
-        why=why,
-        posterior=found.posterior,
-        cells=cells,
-        overall=spread(found.posterior.overall, request.confidence_level),
-        diagnostics=diagnostics,
-        notes=(*notes, *_pooling_notes(counts, cells, request.confidence_level)),
-        log_evidence=found.plated.log_evidence,
-        log_evidence_error=found.plated.log_evidence_error,
-    )
-
-
-def _all_priors(options: HierarchicalOptions) -> dict[str, Prior]:
-    """Return the given priors, and the default for the others."""
-    return {"default": ("gamma", 2.0, 2.0), **options.priors}
+    return ""
 
 
 def _gibbs_diagnostics(
@@ -529,8 +440,8 @@ def _gibbs_diagnostics(
     if not worst <= R_HAT_LIMIT or not least >= wanted:
         apart, slow = max(r_hat, key=r_hat.__getitem__), min(ess, key=ess.__getitem__)
         notes.append(
-            f"too few draws: R-hat {worst:.3f} of {apart} (at most {R_HAT_LIMIT} expected), "
-            f"{least:.0f} effective draws of {slow} (at least {wanted} expected): take more"
+            f"too few draws: R-hat {worst:.3f} of {apart} (limit {R_HAT_LIMIT}), "
+            f"{least:.0f} effective draws of {slow} (at least {wanted} needed): draw more"
         )
     diagnostics: dict[str, Any] = {
         "chains": options.chains,
@@ -553,18 +464,17 @@ def _halves(draws: FloatArray) -> FloatArray:
     return np.stack([draws[0, :half], draws[0, half : 2 * half]])
 
 
-def _particle_diagnostics(
-    plated: PlatedFit, posterior: Posterior, particles: int
-) -> tuple[dict[str, Any], list[str]]:
+def _particle_diagnostics(found: ParticleFit) -> tuple[dict[str, Any], list[str]]:
     """Effective particles and Pareto k of their weights, and notes where they are poor."""
+    posterior, plated, particles = found
     ess = {group: float(values.min()) for group, values in plated.ess.items()}
     worst = max(float(np.nanmax(values)) for values in plated.k_hat.values())
     least, notes = min(ess.values()), list[str]()
     if worst > PARETO_K_LIMIT and least < LOW_SHARE * particles:
         notes.append(
-            f"weights of particles have heavy tails (Pareto k {worst:.2f}, at most "
-            f"{PARETO_K_LIMIT} expected; {least:.0f} of {particles} particles count): estimates "
-            "may be a little off, inference 'gibbs' has no such limit"
+            f"weights of particles have heavy tails (Pareto k {worst:.2f}, limit {PARETO_K_LIMIT}; "
+            f"{least:.0f} of {particles} particles are effective): estimates may be a little off; "
+            "inference 'gibbs' has no such limit"
         )
     diagnostics: dict[str, Any] = {
         "draws": int(np.prod(posterior.accuracy.shape[:2])),
@@ -580,7 +490,7 @@ def _particle_diagnostics(
     return diagnostics, notes
 
 
-def _pooling_notes(counts: EvalCounts, cells: Spread, level: float) -> list[str]:
+def _pooling_notes(counts: EvalCounts, cells: Spread, level: float) -> tuple[str, ...]:
     """Compare the widths of intervals with those of separate Beta posteriors, without pooling."""
     from evalstats_plugin.hierarchical.engines import posterior as engines_posterior
 
@@ -590,11 +500,11 @@ def _pooling_notes(counts: EvalCounts, cells: Spread, level: float) -> list[str]
     width = alone.quantile(1 - tail) - alone.quantile(tail)
     ratio = float(np.median(((cells.high - cells.low) / width)[run]))
     if ratio < NO_GAIN:
-        return [f"pooling makes intervals of tasks {1 - ratio:.0%} narrower (median)"]
-    return [
+        return (f"pooling makes intervals of tasks {1 - ratio:.0%} narrower (median)",)
+    return (
         f"pooling leaves intervals of tasks as wide as without ({ratio:.0%}, median): use model "
-        "'per-task', which is simpler and says the same"
-    ]
+        "'per-task', which is simpler and gives the same",
+    )
 
 
 def _extreme_notes(counts: EvalCounts) -> list[str]:
@@ -604,8 +514,8 @@ def _extreme_notes(counts: EvalCounts) -> list[str]:
     own = counts.right.sum(axis=1), counts.trials.sum(axis=1)
     models = int(((own[0] == 0) | (own[0] == own[1])).sum())
     return [
-        f"{count} {what}{' is' if count == 1 else 's are'} all right or all wrong: how far from "
-        "the others rests on the prior"
+        f"{count} {what}{' is' if count == 1 else 's are'} all right or all wrong: only the "
+        "prior bounds the distance from the others"
         for count, what in ((flat, "task"), (models, "model"))
         if count
     ]

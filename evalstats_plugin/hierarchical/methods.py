@@ -35,5 +35,8 @@ Prior = tuple[str, float] | tuple[str, float, float]
 """Prior of a standard deviation: ``("gamma", shape, rate)``, ``("half-normal", scale)`` or
 ``("lognormal", mean, sd)`` of its logarithm."""
 
+DEFAULT_PRIOR: Prior = ("gamma", 2.0, 2.0)
+"""Default prior of every standard deviation [BA24]_."""
+
 SCALES = ("model", "task", "interaction", "question")
 """Effects whose standard deviation has a prior of its own."""

@@ -4,7 +4,8 @@ A model fits ``P(right) = c + (1 - c) / (1 + exp(-a (θ - b)))`` with ability θ
 discrimination a of either sign and guessing c.
 
 * `fit_irt` fits, `score_models` estimates abilities from items fitted before (`fitting`, with the
-  names of estimators in `methods`; `answers`, the matrix a fit is made of; `scoring`)
+  names of estimators in `methods` and their `options`; `answers`, the matrix a fit is made of;
+  `scoring`)
 * `abilities`, `factor_abilities`, `bootstrap_abilities`: the tables of models and items (`rows`,
   `bootstrap`)
 * `reliability`, `marginal_reliability`, `item_information`, `test_information`: precision of a test
@@ -41,6 +42,15 @@ if TYPE_CHECKING:
         simulate_response_patterns,
         simulate_responses,
     )
+    from evalstats_plugin.irt.options import (
+        FactorOptions,
+        JmlOptions,
+        MapOptions,
+        McmcOptions,
+        MmlItemsOptions,
+        MmlOptions,
+        ViOptions,
+    )
     from evalstats_plugin.irt.rows import (
         Abilities,
         abilities,
@@ -55,7 +65,14 @@ __all__ = [
     "MASKS",
     "Abilities",
     "FactorFit",
+    "FactorOptions",
     "IRTFit",
+    "JmlOptions",
+    "MapOptions",
+    "McmcOptions",
+    "MmlItemsOptions",
+    "MmlOptions",
+    "ViOptions",
     "abilities",
     "ability_matrix",
     "bootstrap_abilities",
@@ -84,9 +101,16 @@ __getattr__, __dir__ = public_names(
         "Abilities": "rows",
         "ESTIMATORS": "methods",
         "FactorFit": "model.fit",
+        "FactorOptions": "options",
         "IRTFit": "model.fit",
         "ITEM_MODELS": "methods",
+        "JmlOptions": "options",
         "MASKS": "methods",
+        "MapOptions": "options",
+        "McmcOptions": "options",
+        "MmlItemsOptions": "options",
+        "MmlOptions": "options",
+        "ViOptions": "options",
         "abilities": "rows",
         "ability_matrix": "answers",
         "bootstrap_abilities": "bootstrap",

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from evalstats_plugin.data.matrix import ResponseMatrix, submatrix
 from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.data.runs import ResponseSet
-from evalstats_plugin.errors import DesignError, SelectionError, few
+from evalstats_plugin.errors import DesignError, SelectionError, counted, few
 
 if TYPE_CHECKING:
     from evalstats_plugin.irt.model.fit import SavedFit
@@ -79,9 +79,9 @@ def _check_one_metric(responses: Sequence[Responses]) -> None:
     tasks_with = Counter(name for names in of_task.values() for name in names)
     example = tasks_with.most_common(1)[0][0]
     msg = (
-        f"{len(several)} tasks have several metrics: {few(several)}; expected one for each task, "
-        f"as a scale of ability needs: choose with --metric, such as --metric {example!r} "
-        "(in Python: metric=)"
+        f"a scale of ability takes one metric of each task, and {len(several)} "
+        f"{'task has' if len(several) == 1 else 'tasks have'} several: {few(several)}; choose with "
+        f"--metric, such as --metric {example!r} (in Python: metric=)"
     )
     raise SelectionError(msg)
 
@@ -98,7 +98,9 @@ def scored_part(matrix: ResponseMatrix) -> ResponseMatrix:
     items, models = epochs.sum(axis=0) > 0, epochs.sum(axis=1) > 0
     notes = list(matrix.notes)
     if not items.all():
-        notes.append(f"{int((~items).sum())} items that no model has a score of: not used")
+        notes.append(
+            f"{counted(int((~items).sum()), 'item')} that no model has a score of: not used"
+        )
     if not models.all():
         silent = [matrix.models[i] for i in np.flatnonzero(~models)]
         notes.append(f"models without any score: {few(silent)}")
@@ -106,8 +108,8 @@ def scored_part(matrix: ResponseMatrix) -> ResponseMatrix:
     known = kept.scores[~np.isnan(kept.scores)]
     if len(known) and len(kept.models) > 1 and known.min() == known.max():
         msg = (
-            f"every score is {known[0]:g} ({len(kept.models)} models, {len(kept.item_ids)} items), "
-            "expected scores that differ: nothing tells these models apart"
+            f"every score is {known[0]:g} ({len(kept.models)} models, {len(kept.item_ids)} items): "
+            "nothing tells these models apart: add items or models"
         )
         raise DesignError(msg)
     return replace(kept, notes=tuple(notes))

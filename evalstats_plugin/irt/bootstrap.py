@@ -75,7 +75,7 @@ def bootstrap_abilities(
     >>> row.low < row.estimate < row.high
     True
     """
-    need_torch("item response models", "irt")
+    need_torch("item response models")
     from evalstats_plugin.irt.estimators.refits import bootstrap
     from evalstats_plugin.irt.model.data import counts_of
 
@@ -106,20 +106,20 @@ def _options(fit: IRTFit, over: str, n_resamples: int, level: float) -> Any:
 
     if over not in OVER:
         raise SelectionError(no_such("bootstrap", over, OVER, ", ".join(OVER)))
-    if fit.estimator not in _REFITTED or fit.response != "binomial":
+    if fit.estimator not in _REFITTED:
         msg = (
-            f"a bootstrap refits by {' or '.join(_REFITTED)}, found a fit by {fit.estimator!r}: "
-            "choose one of them as estimator"
+            f"a fit by estimator {fit.estimator} has no bootstrap: choose estimator "
+            f"{' or '.join(_REFITTED)}"
         )
         raise SelectionError(msg)
     if fit.estimator == "cml-items" and over not in ("items", "clusters"):
-        msg = f"'cml-items' is refitted to items or clusters drawn anew, found {over!r}"
+        msg = f"cml-items has no bootstrap over {over}: choose items, clusters, or mml-items"
         raise SelectionError(msg)
     if not 0 < level < 1:
-        raise DesignError(f"confidence level {level} found, expected a number between 0 and 1")
+        raise DesignError(f"confidence level {level} is not between 0 and 1: try 0.95")
     if n_resamples * (1 - level) / 2 < 1:
         least = int(np.ceil(2 / (1 - level)))
-        msg = f"{n_resamples} resamples found, expected {least} or more for limits at this level"
+        msg = f"{n_resamples} resamples are too few for limits at this level: take {least} or more"
         raise DesignError(msg)
     return BootstrapOptions(
         over=cast("Any", "items" if over == "clusters" else over),
@@ -134,7 +134,7 @@ def _clusters(matrix: ResponseMatrix) -> NDArray[np.int64]:
     """Number the clusters of items; an item without one is a cluster of its own."""
     names = None if matrix.clusters is None else matrix.clusters.astype(str)
     if names is None or not (names != "").any():
-        msg = "no item has a cluster, expected some: name the field that tells (--cluster)"
+        msg = "no item has a cluster: name the field that holds it (--cluster)"
         raise SelectionError(msg)
     places = np.arange(len(names)).astype(str)
     alone = np.where(names == "", np.char.add("\0", places), "")

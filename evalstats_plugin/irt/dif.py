@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -108,7 +107,7 @@ def item_dif(
     same = {"method": found.method, "confidence_level": confidence_level}
     rows = tuple(records(ItemDifference, columns, same))
     silent = int(np.isnan(found.log_odds).sum())
-    notes = [f"{silent} items tell nothing: all right, all wrong, or not taken by both groups"]
+    notes = [f"{silent} items tell nothing: all right, all wrong, or not answered by both groups"]
     return ItemDifferences(
         rows,
         (*fit.notes, *found.notes, *(notes if silent else [])),
@@ -155,20 +154,6 @@ class ItemDifferences(Results[ItemDifference]):
     def flagged(self) -> tuple[ItemDifference, ...]:
         """Items with significant DIF."""
         return tuple(row for row in self.rows if row.flagged)
-
-
-def models_like(patterns: Sequence[str], models: Sequence[str]) -> tuple[str, ...]:
-    """Return the models that match any of the patterns, in which ``*`` and ``?`` are wildcards.
-
-    Raises
-    ------
-    SelectionError
-        No model matches a pattern.
-    """
-    for pattern in patterns:
-        if not any(fnmatchcase(name, pattern) for name in models):
-            raise SelectionError(no_such("model", pattern, models, few(list(models))))
-    return tuple(name for name in models if any(fnmatchcase(name, p) for p in patterns))
 
 
 def dif(
@@ -302,7 +287,7 @@ def _data(fit: IRTFit, matrix: ResponseMatrix, focal: Sequence[str]) -> tuple[_D
     group = np.isin(matrix.models, list(focal))
     sizes = int(group.sum()), int((~group).sum())
     if min(sizes) < 2:
-        msg = f"{sizes[0]} focal and {sizes[1]} other models, expected 2 or more of each"
+        msg = f"{sizes[0]} focal and {sizes[1]} other models are too few: name 2 or more of each"
         raise DesignError(msg)
     notes: list[str] = []
     if min(sizes) < _FEW:

@@ -133,8 +133,8 @@ def s_x2(fit: IRTFit, matrix: ResponseMatrix, *, least_expected: float = 1.0) ->
     p = np.where(tells, chance, np.nan)
     if not tells.any():
         msg = (
-            f"{n} models with all {m} items are too few to compare groups of scores: expected "
-            "hundreds; infit and outfit (item_fit) do with fewer"
+            f"{n} models with all {m} items are too few to compare groups of scores, which takes "
+            "hundreds: take infit and outfit (item_fit)"
         )
         raise DesignError(msg)
     if not tells.all():
@@ -398,20 +398,20 @@ def _complete(cells: Cells) -> tuple[NDArray[np.bool_], list[str]]:
     """Return which models answered all items; refuse epochs and partial credit."""
     if (cells.trials > 1).any() or not np.isin(cells.right, (0.0, 1.0)).all():
         msg = (
-            "epochs or partial credit found, expected one answer to each item, right or wrong: "
-            "item_fit tests such items by infit and outfit"
+            "S-X² needs one answer to each item, right or wrong, and there are epochs or partial "
+            "credit: take infit and outfit (item_fit)"
         )
         raise DesignError(msg)
     kept: NDArray[np.bool_] = np.asarray((cells.trials > 0).all(axis=1))
     n, m = cells.trials.shape
     if m < 3 or not kept.any():
         msg = (
-            f"{int(kept.sum())} of {n} models took all of {m} items, expected 3 items or more and "
-            "models that took all of them"
+            f"{int(kept.sum())} of {n} models answered all of {m} items: S-X² needs some, and "
+            "3 items or more"
         )
         raise DesignError(msg)
     left = n - int(kept.sum())
-    return kept, [f"{left} of {n} models did not take all items: left out"] if left else []
+    return kept, [f"{left} of {n} models did not answer all items: left out"] if left else []
 
 
 def _curves(fit: IRTFit, notes: list[str]) -> tuple[FloatArray, FloatArray]:

@@ -102,7 +102,7 @@ def hold_out(
     >>> found.n_cells, found.log_loss < found.base_log_loss
     (96, True)
     """
-    need_torch("item response models", "irt")
+    need_torch("item response models")
     from evalstats_plugin.irt.model.data import counts_of
 
     _check(masks, item_model)
@@ -152,7 +152,7 @@ def _check(masks: Sequence[str], item_model: str) -> None:
             raise SelectionError(no_such("mask", mask, MASKS, ", ".join(MASKS)))
     if item_model not in _ITEM_MODELS:
         shown = ", ".join(_ITEM_MODELS)
-        msg = f"answers are held out for item models {shown}, found {item_model!r}: choose of these"
+        msg = f"answers cannot be held out for item model {item_model!r}: choose {shown}"
         raise SelectionError(msg)
 
 

@@ -160,8 +160,8 @@ def _common(a: list[Any], b: list[Any], what: str) -> tuple[list[int], list[int]
     pairs = [(i, places[key]) for i, key in enumerate(a) if key in places]
     if len(pairs) < 3:
         msg = (
-            f"{len(pairs)} {what} in common of {len(a)} and {len(b)}, expected 3 or more: give "
-            "both calibrations common ones, or fit all answers together"
+            f"{len(pairs)} {what} in common of {len(a)} and {len(b)} are too few to link: give "
+            "both calibrations 3 or more, or fit all answers together"
         )
         raise DesignError(msg)
     return [i for i, _ in pairs], [j for _, j in pairs]
@@ -291,7 +291,7 @@ def seed_spread(fits: Sequence[IRTFit], *, scale: bool = True) -> SeedSpread:
     """
     if len(fits) < 2 or any(fit.models != fits[0].models for fit in fits):
         what = "fit" if len(fits) == 1 else "fits of different models" if fits else "fits"
-        raise DesignError(f"{len(fits)} {what} found, expected 2 seeds or more of the same models")
+        raise DesignError(f"{len(fits)} {what} have no spread: pass 2 or more of the same models")
     theta: FloatArray = np.stack([fit.ability for fit in fits])
     centre = theta - theta.mean(axis=1, keepdims=True)
     sd = centre.std(axis=1, keepdims=True)

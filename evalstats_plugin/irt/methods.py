@@ -1,10 +1,20 @@
-"""Item models, responses, estimators with their options, and masks; loads nothing else."""
+"""Item models, estimators with their options, and masks; loads nothing else."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+
+from evalstats_plugin.irt.options import (
+    FitOptions,
+    JmlOptions,
+    MapOptions,
+    McmcOptions,
+    MmlItemsOptions,
+    MmlOptions,
+    ViOptions,
+)
 
 ITEM_MODELS: Mapping[str, str] = MappingProxyType(
     {
@@ -16,79 +26,52 @@ ITEM_MODELS: Mapping[str, str] = MappingProxyType(
     }
 )
 
-RESPONSES: Mapping[str, str] = MappingProxyType(
-    {
-        "binomial": "right or wrong; a score in between counts as a fraction of a success",
-        "beta": "scores anywhere in [0, 1], whose spread is fitted too; predicts no better",
-    }
-)
-"""How scores vary around their expectation."""
-
 
 @dataclass(frozen=True, slots=True)
 class Estimator:
     """One estimator of `fit_irt`."""
 
     summary: str
-    function: str
-    """``"module:function"``, loaded on use."""
     item_models: tuple[str, ...]
-    options: tuple[str, ...] = ()
-    draws: bool = False
-    """Whether it takes random numbers."""
+    options: type[FitOptions] | None = None
+    """Record of its options; None without any."""
 
-
-_HERE = "evalstats_plugin.irt.estimators."
 
 ESTIMATORS: Mapping[str, Estimator] = MappingProxyType(
     {
         "mml-items": Estimator(
             "marginal maximum likelihood, items integrated out: for few models",
-            _HERE + "items_integrated:fit_mml_items", ("rasch", "2pl"), ("kind", "max_iter"),
+            ("rasch", "2pl"), MmlItemsOptions,
         ),
         "mml": Estimator(
             "marginal maximum likelihood, models integrated out: for hundreds of models",
-            _HERE + "fitted:fit_mml", ("rasch", "1pl", "2pl", "3pl"),
-            ("prior", "guessing_prior", "upper", "nodes", "tolerance", "max_steps", "std_errors",
-             "sandwich", "groups"),
+            ("rasch", "1pl", "2pl", "3pl"), MmlOptions,
         ),
         "cml-items": Estimator(
-            "conditional on how many models get each item right: for few models",
-            _HERE + "cml:fit_cml_items", ("rasch",),
+            "conditional on how many models get each item right: for few models", ("rasch",)
         ),
         "cml": Estimator(
             "conditional on how many items each model gets right: for hundreds of models",
-            _HERE + "cml:fit_cml", ("rasch",),
+            ("rasch",),
         ),
         "map": Estimator(
             "posterior mode under normal priors: shrinks, only to compare with",
-            _HERE + "joint:fit_map", ("rasch", "2pl", "factor"), ("strength",), draws=True,
+            ("rasch", "2pl", "factor"), MapOptions,
         ),
         "jml": Estimator(
             "joint maximum likelihood: stretches, only to compare with",
-            _HERE + "joint:fit_jml", ("rasch", "2pl"), ("max_iter",),
+            ("rasch", "2pl"), JmlOptions,
         ),
         "vi": Estimator(
-            "variational posterior: shrinks, only to compare with",
-            _HERE + "variational:fit_vi", ("rasch", "2pl"),
-            ("family", "prior", "tolerance", "max_steps"),
+            "variational posterior: shrinks, only to compare with", ("rasch", "2pl"), ViOptions
         ),
         "mcmc": Estimator(
             "posterior draws by Gibbs sampling: slow, assumes no shape of the posterior",
-            _HERE + "draws:fit_mcmc", ("rasch", "2pl"), ("sampler", "chains", "draws", "warm_up"),
-            draws=True,
+            ("rasch", "2pl"), McmcOptions,
         ),
     }
 )  # fmt: skip
 """Estimators of `fit_irt`, besides ``"auto"``."""
-
-OPTIONS_OF_MODEL: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "factor": ("dimensions", "rotation", "ridge"),
-        "beta": ("intercept_sd", "discrimination_sd", "precision_sd", "adjusted", "max_steps"),
-    }
-)
-"""The options of an item model or a response that has a single estimator."""
 
 MASKS: Mapping[str, str] = MappingProxyType(
     {

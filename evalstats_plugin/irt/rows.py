@@ -16,7 +16,7 @@ from scipy import special
 
 from evalstats_plugin.comparisons.rows import Comparison
 from evalstats_plugin.data.matrix import ResponseMatrix, submatrix
-from evalstats_plugin.data.results import Results, finite, records
+from evalstats_plugin.data.results import Results, finite, finite_values, records
 from evalstats_plugin.data.runs import is_model
 from evalstats_plugin.errors import DesignError, SelectionError, few, no_such
 from evalstats_plugin.irt.answers import item_keys, short_metric
@@ -249,11 +249,11 @@ def _ability_rows(fit: IRTFit, matrix: ResponseMatrix, level: float) -> list[Abi
     columns: dict[str, Sequence[Any]] = {
         "model": [fit.models[i] for i in order],
         "n_items": totals.there.sum(axis=1)[order].tolist(),
-        "score": _finite(score[order]),
-        "estimate": _finite(fit.ability[order]),
-        "low": _finite((fit.ability - width)[order]),
-        "high": _finite((fit.ability + width)[order]),
-        "std_error": _finite(error[order]),
+        "score": finite_values(score[order]),
+        "estimate": finite_values(fit.ability[order]),
+        "low": finite_values((fit.ability - width)[order]),
+        "high": finite_values((fit.ability + width)[order]),
+        "std_error": finite_values(error[order]),
         "notes": [extreme.get(value, ()) for value in score[order].tolist()],
     }
     return records(Ability, columns, _scale(fit, matrix) | {"confidence_level": level})
@@ -286,12 +286,12 @@ def _differences(
     columns: dict[str, Sequence[Any]] = {
         "model_b": [fit.models[i] for i in order],
         "n_items": (there[order] & there[against]).sum(axis=1).tolist(),
-        "difference": _finite(difference),
-        "low": _finite(difference - width),
-        "high": _finite(difference + width),
-        "p_value": _finite(p),
-        "p_adjusted": _finite(holm(p)) if np.isfinite(p).all() else [None] * len(p),
-        "prob_better": _finite(special.ndtr(z)),
+        "difference": finite_values(difference),
+        "low": finite_values(difference - width),
+        "high": finite_values(difference + width),
+        "p_value": finite_values(p),
+        "p_adjusted": finite_values(holm(p)) if np.isfinite(p).all() else [None] * len(p),
+        "prob_better": finite_values(special.ndtr(z)),
     }
     scale = _scale(fit, matrix)
     same = {
@@ -336,7 +336,7 @@ def item_estimates(fit: IRTFit, matrix: ResponseMatrix, level: float) -> list[It
         "metric": [short_metric(str(matrix.metrics[j])) for j in order],
         "n_models": totals.there.sum(axis=0)[order].tolist(),
         "notes": [reasons.get(keys[j], ()) for j in order],
-        **{name: _finite(values[order]) for name, values in numbers.items()},
+        **{name: finite_values(values[order]) for name, values in numbers.items()},
     }
     return records(ItemEstimate, columns, {})
 
@@ -392,7 +392,7 @@ def _note_on_discriminations(fit: IRTFit) -> list[str]:
     return (
         [
             f"{unsure} of {len(fit.item_ids)} items have a discrimination with a standard error "
-            f"larger than itself: {len(fit.models)} models are too few to tell it, and infit and "
+            f"larger than itself: {len(fit.models)} models are too few for it, and infit and "
             "outfit of these items mean little"
         ]
         if unsure
@@ -449,7 +449,7 @@ def _loading_rows(
 
 def _check_level(confidence_level: float) -> None:
     if not 0 < confidence_level < 1:
-        msg = f"confidence level {confidence_level} found, expected a number between 0 and 1"
+        msg = f"confidence level {confidence_level} is not between 0 and 1: try 0.95"
         raise DesignError(msg)
 
 
@@ -485,7 +485,3 @@ def _tasks_and_metrics(matrix: ResponseMatrix) -> dict[str, str]:
         "task": ", ".join(dict.fromkeys(matrix.tasks.astype(str).tolist())),
         "metric": ", ".join(dict.fromkeys(metrics)),
     }
-
-
-def _finite(values: FloatArray) -> list[float | None]:
-    return [finite(value) for value in values.tolist()]

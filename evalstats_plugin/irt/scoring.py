@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 import numpy as np
 
 from evalstats_plugin.data.matrix import ResponseMatrix, submatrix
-from evalstats_plugin.errors import DesignError, SelectionError, few, no_such
+from evalstats_plugin.errors import DesignError, SelectionError, counted, few, no_such
 from evalstats_plugin.irt.answers import item_keys
 from evalstats_plugin.runtime.lazy import need_torch
 
@@ -61,7 +61,7 @@ def score_models(
     >>> again.models == fit.models, again.diagnostics
     (True, {'scored_by': 'ml', 'n_items': 30})
     """
-    need_torch("item response models", "irt")
+    need_torch("item response models")
     from evalstats_plugin.irt.model.data import counts_of
 
     several = fit.item_model == "factor"
@@ -149,9 +149,13 @@ def _matched(
     here = np.flatnonzero(places >= 0)
     if not len(here):
         msg = (
-            f"none of the {len(places)} items is among the {len(known)} of the fit, expected the "
-            "same tasks and item ids"
+            f"none of the {len(places)} items is among the {len(known)} of the fit: tasks and item "
+            "ids must be the same"
         )
         raise DesignError(msg)
     missed = len(places) - len(here)
-    return here, places[here], [f"{missed} items are not in the fit: left out"] if missed else []
+    return (
+        here,
+        places[here],
+        [f"{counted(missed, 'item')} not in the fit: left out"] if missed else [],
+    )

@@ -160,7 +160,7 @@ def _reversed(fit: IRTFit, cells: Cells, level: float, reasons: _Reasons) -> Non
     for j in np.flatnonzero(sure | less):
         z = found.none[j]
         known = f", discrimination {fit.discrimination[j]:.2f}" if fit.discrimination[j] < 0 else ""
-        text = f"abler models get it right less often (z {z:.1f}{known}): its key may be wrong"
+        text = f"more able models get it right less often (z {z:.1f}{known}): its key may be wrong"
         reasons[j].append(_Reason(3 - z / 1000, text))
 
 

@@ -3,7 +3,8 @@
 * `rank`: the public function; `rows`: its result; `goodness`: goodness of fit
 * `next`: which pair to compare next, and when to stop
 * `contests`: comparisons, read and counted; `ratings`: Bradley–Terry and Plackett–Luce
-* `thurstone`: Thurstone's model; `judging`: people and programs as judges
+* `thurstone`: Thurstone's model; `hamiltonian`: draws from posteriors
+* `judging`: people and programs as judges
 """
 
 from typing import TYPE_CHECKING
@@ -14,6 +15,12 @@ if TYPE_CHECKING:
     from evalstats_plugin.ranking.contests.contests import Contests
     from evalstats_plugin.ranking.contests.from_scores import contests_from_scores
     from evalstats_plugin.ranking.next import Stopping, certainty, next_contests
+    from evalstats_plugin.ranking.rank import (
+        BootstrapOptions,
+        MlOptions,
+        PosteriorOptions,
+        ThurstoneOptions,
+    )
     from evalstats_plugin.ranking.ratings.bradley_terry import fit_bradley_terry
     from evalstats_plugin.ranking.ratings.plackett_luce import fit_plackett_luce
     from evalstats_plugin.ranking.ratings.uncertainty import profile_interval
@@ -22,10 +29,14 @@ if TYPE_CHECKING:
     from evalstats_plugin.ranking.thurstone.model import fit_thurstone
 
 __all__ = [
+    "BootstrapOptions",
     "Contests",
+    "MlOptions",
+    "PosteriorOptions",
     "RankedPlayer",
     "Ranking",
     "Stopping",
+    "ThurstoneOptions",
     "certainty",
     "contests_from_scores",
     "fit_bradley_terry",
@@ -38,10 +49,14 @@ __all__ = [
 __getattr__, __dir__ = public_names(
     __name__,
     {
+        "BootstrapOptions": "rank",
         "Contests": "contests.contests",
+        "MlOptions": "rank",
+        "PosteriorOptions": "rank",
         "RankedPlayer": "rows",
         "Ranking": "rows",
         "Stopping": "next",
+        "ThurstoneOptions": "rank",
         "certainty": "next",
         "contests_from_scores": "contests.from_scores",
         "fit_bradley_terry": "ratings.bradley_terry",

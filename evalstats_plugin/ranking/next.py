@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from evalstats_plugin.errors import DesignError, SelectionError, no_such
+from evalstats_plugin.errors import DesignError, SelectionError, counted, no_such
 from evalstats_plugin.ranking.contests.outcomes import (
     LEAST_VARIANCE,
     Link,
@@ -139,7 +139,9 @@ def next_contests(
         batch.free[min(pair), max(pair)] = False
     left = int(batch.free.sum())
     if not 1 <= k <= left:
-        msg = f"{k} pairs asked for, expected 1 to {left}: so many can still be compared"
+        msg = (
+            f"{counted(k, 'pair')} asked for, but {left} can still be compared: ask for 1 to {left}"
+        )
         raise DesignError(msg)
     return [batch.choose() for _ in range(k)]
 
@@ -161,7 +163,7 @@ class _Batch:
         self.link: Link = link
         n = len(self.rating)
         if n < 2:
-            raise DesignError(f"{n} player found, expected two or more to compare")
+            raise DesignError(f"{counted(n, 'player')}: give two or more to compare")
         if rule == "fullrank" and counts is None:
             msg = "rule 'fullrank' goes by how often each two were compared: pass counts"
             raise DesignError(msg)
@@ -409,12 +411,12 @@ class Stopping:
         for name in ("prob_order", "expected_tau", "prob_best"):
             value = getattr(self, name)
             if value is not None and not 0 < value < 1:
-                msg = f"{name}={value:g} found, expected a number between 0 and 1 such as 0.95"
+                msg = f"{name} is {value:g}: give a number between 0 and 1, such as 0.95"
                 raise SelectionError(msg)
         for name in ("regret", "budget"):
             value = getattr(self, name)
             if value is not None and not 0 < value < np.inf:
-                msg = f"{name}={value:g} found, expected a number above 0"
+                msg = f"{name} is {value:g}: give a number above 0"
                 raise SelectionError(msg)
 
     def reached(self, found: Certainty, n_contests: float) -> Stop | None:

@@ -6,15 +6,14 @@ goodness of fit in a `Ranking`.
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
-from importlib import import_module
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.responses import Responses
@@ -24,31 +23,83 @@ from evalstats_plugin.ranking.contests.contests import Contests
 from evalstats_plugin.ranking.goodness import judge_agreement, predictive_fit, transitivity
 from evalstats_plugin.ranking.ratings.fit import RankingFit, entropy_bounds, order_entropy
 from evalstats_plugin.ranking.rows import Goodness, Ranking, Scale, ranked
+from evalstats_plugin.runtime.workers import check_memory
 from evalstats_plugin.stats.arrays import Rng
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from evalstats_plugin.ranking.contests.outcomes import TieModel
+    from evalstats_plugin.ranking.ratings.bradley_terry import CovarianceKind
+    from evalstats_plugin.ranking.ratings.uncertainty import Unit
+    from evalstats_plugin.ranking.thurstone.design import Ties
 
 
 RankingModel = Literal["bradley-terry", "thurstone"]
 MOST_FOR_ENTROPY = 40
 """Most players for which the entropy of the order is simulated; beyond, its bounds are wide."""
 
-_HOME: Mapping[str, Mapping[str, str]] = MappingProxyType(
+
+@dataclass(frozen=True, kw_only=True)
+class MlOptions:
+    """Options of Bradley–Terry ``"ml"``; see `fit_bradley_terry`."""
+
+    ties: TieModel = "half"
+    position: bool = False
+    features: tuple[str, ...] = ()
+    judges: bool = False
+    covariance: CovarianceKind = "auto"
+    prior_sd: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class BootstrapOptions:
+    """Options of Bradley–Terry ``"bootstrap"``; see `bootstrap_bradley_terry`."""
+
+    unit: Unit | None = None
+    n_resamples: int = 1000
+    ties: TieModel = "half"
+    position: bool = False
+    features: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class PosteriorOptions:
+    """Options of Bradley–Terry ``"laplace"`` and ``"hmc"``; see `bradley_terry_posterior`."""
+
+    prior_mean: ArrayLike = 0.0
+    prior_covariance: ArrayLike | Literal["estimated"] = 1.0
+    ties: TieModel = "half"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ThurstoneOptions:
+    """Options of Thurstone's model; see `fit_thurstone`."""
+
+    prior_mean: ArrayLike = 0.0
+    prior_covariance: ArrayLike = 1.0
+    ties: Ties = "threshold"
+    draws: int | None = None
+
+
+RankOptions: TypeAlias = MlOptions | BootstrapOptions | PosteriorOptions | ThurstoneOptions
+
+ESTIMATORS: Mapping[str, Mapping[str, type[RankOptions]]] = MappingProxyType(
     {
         "bradley-terry": {
-            "ml": "evalstats_plugin.ranking.ratings.bradley_terry:fit_bradley_terry",
-            "bootstrap": "evalstats_plugin.ranking.ratings.uncertainty:bootstrap_bradley_terry",
-            "laplace": "evalstats_plugin.ranking.ratings.uncertainty:bradley_terry_posterior",
-            "gibbs": "evalstats_plugin.ranking.ratings.uncertainty:bradley_terry_posterior",
+            "ml": MlOptions,
+            "bootstrap": BootstrapOptions,
+            "laplace": PosteriorOptions,
+            "hmc": PosteriorOptions,
         },
-        "thurstone": dict.fromkeys(
-            ("exact", "gibbs", "hmc", "ep", "laplace"),
-            "evalstats_plugin.ranking.thurstone.model:fit_thurstone",
-        ),
+        "thurstone": dict.fromkeys(("exact", "hmc", "ep", "laplace"), ThurstoneOptions),
     }
 )
-"""Function of each estimator, ``"module:function"``."""
+"""Estimators of each model, the default of Bradley–Terry first, and their options."""
+
+
+_COVARIANCES = 3
+"""Matrices of players × players that a fit holds at once at least: information, factor, inverse."""
 
 
 def rank(
@@ -64,9 +115,9 @@ def rank(
     estimator: str = "auto",
     confidence_level: float = 0.95,
     scale: Scale = "model",
-    device: str = "auto",
     rng: Rng = None,
-    options: Mapping[str, Any] | None = None,
+    options: RankOptions | None = None,
+    columns: Mapping[str, str] | None = None,
 ) -> Ranking:
     """Rank players from pairwise comparisons: ratings, possible ranks, and P(best).
 
@@ -79,34 +130,30 @@ def rank(
     model
         ``"bradley-terry"`` (log odds) or ``"thurstone"`` (probit, with a prior).
     estimator
-        For Bradley–Terry ``"ml"``, ``"bootstrap"``, or with a prior ``"laplace"`` or ``"gibbs"``;
-        for Thurstone ``"exact"``, ``"gibbs"``, ``"hmc"``, ``"ep"`` or ``"laplace"``. ``"auto"`` is
-        ``"ml"`` for Bradley–Terry and depends on the size for Thurstone;
-        ``fit.diagnostics["reason"]`` says why.
+        For Bradley–Terry ``"ml"``, ``"bootstrap"``, or with a prior ``"laplace"`` or ``"hmc"``; for
+        Thurstone ``"exact"``, ``"hmc"``, ``"ep"`` or ``"laplace"``. ``"auto"`` is ``"ml"`` for
+        Bradley–Terry and depends on the size for Thurstone; ``fit.diagnostics["reason"]`` says
+        why.
     confidence_level
         Of each rating's limits (pointwise), and of the ranges of ranks and the letters
         (simultaneous).
     scale
         ``"model"``, or ``"elo"``: points with mean 1000, odds of 10 to 1 being 400 points. For
         Thurstone, Elo's own normal scale: one unit, a probability of .84, is 283 points.
-    device
-        For Bradley–Terry's ``"gibbs"``: ``"cpu"``, ``"cuda"``, or ``"auto"``, CUDA if available.
-        All other estimators use the CPU.
     rng
         For draws and simulations.
     options
-        Options of the estimator. `fit_bradley_terry` has ties, position, features, judges,
-        covariance (``"cluster"``, ``"judge"``, ``"sandwich"``, ``"model"``) and prior_sd;
-        `bootstrap_bradley_terry` unit, n_resamples, ties, position and features;
-        `bradley_terry_posterior` and `fit_thurstone` prior_mean, prior_covariance and ties, the
-        latter also draws. For a file or frame also columns, as for `read_contests`.
+        `MlOptions`, `BootstrapOptions`, `PosteriorOptions` or `ThurstoneOptions`, as the estimator
+        needs.
+    columns
+        Names of the columns of a file or frame, as for `read_contests`.
 
     Raises
     ------
     SelectionError
-        No such model, estimator, scale, option or device.
+        No such model, estimator or scale, or options of another estimator.
     DesignError
-        There are no contests, or they cannot be fitted.
+        There are no contests, they cannot be fitted, or do not fit into memory.
 
     Examples
     --------
@@ -115,19 +162,20 @@ def rank(
     >>> [(row.player, round(row.mean, 2)) for row in ranking]
     [('ant', 0.55), ('bee', -0.55)]
     """
-    given = dict(options or {})
     generator = np.random.default_rng(rng)
     if scale not in get_args(Scale):
         raise SelectionError(no_such("scale", scale, get_args(Scale), ", ".join(get_args(Scale))))
     if not 0 < confidence_level < 1:
-        msg = f"confidence level {confidence_level:g} found, expected one between 0 and 1"
-        raise SelectionError(msg)
-    run = _chosen(model, estimator)
-    read = to_contests(contests, given.pop("columns", None))
-    _check(run, given, f"{model} {estimator}")
-    if device != "auto":
-        _place(given, device, f"{model} {estimator}")
-    fit = _fitted(run, read, given, estimator, generator)
+        raise SelectionError(f"confidence_level is {confidence_level:g}: give one between 0 and 1")
+    chosen = _options(model, estimator, options)
+    read = to_contests(contests, columns)
+    n = len(read.players)
+    check_memory(
+        _COVARIANCES * 8 * n * n,
+        f"ratings of {n:,} players with the covariance of every two",
+        "rank fewer players, or take rare ones together as one",
+    )
+    fit = _fitted(read, chosen, estimator, generator)
     shown = fit.centred()
     rows, draws = ranked(shown, read, confidence_level=confidence_level, scale=scale, rng=generator)
     notes = tuple(dict.fromkeys((*read.notes, *fit.notes, *_not_clustered(read, fit))))
@@ -166,51 +214,62 @@ def to_contests(source: Any, columns: Mapping[str, str] | None = None) -> Contes
     return contests_from_scores(scores)
 
 
-def _chosen(model: str, estimator: str) -> Callable[..., RankingFit]:
-    if model not in _HOME:
-        raise SelectionError(no_such("ranking model", model, _HOME, ", ".join(_HOME)))
-    known = _HOME[model]
+def options_type(model: str, estimator: str) -> type[RankOptions]:
+    """Return the type of an estimator's options.
+
+    Raises
+    ------
+    SelectionError
+        No such model or estimator.
+
+    Examples
+    --------
+    >>> options_type("bradley-terry", "auto").__name__
+    'MlOptions'
+    """
+    if model not in ESTIMATORS:
+        raise SelectionError(no_such("ranking model", model, ESTIMATORS, ", ".join(ESTIMATORS)))
+    known = ESTIMATORS[model]
     if estimator not in ("auto", *known):
         shown = f"auto, {', '.join(known)}"
         raise SelectionError(no_such(f"estimator of {model}", estimator, known, shown))
-    module, _, name = known[next(iter(known)) if estimator == "auto" else estimator].partition(":")
-    return getattr(import_module(module), name)
+    return known[next(iter(known)) if estimator == "auto" else estimator]
 
 
-def _check(run: Callable[..., RankingFit], given: Mapping[str, Any], name: str) -> None:
-    known = [k for k in inspect.signature(run).parameters if k not in ("contests", "estimator")]
-    known = [k for k in known if k != "rng"]
-    for key in given:
-        if key not in known:
-            raise SelectionError(no_such(f"option of {name}", key, known, ", ".join(known)))
-
-
-def _place(given: dict[str, Any], device: str, name: str) -> None:
-    """Set the device in the options of the only estimator that has one."""
-    if name == "bradley-terry gibbs":
-        from evalstats_plugin.ranking.ratings.gibbs import GibbsOptions
-
-        given["options"] = replace(given.get("options") or GibbsOptions(), device=device)
-    elif device != "cpu":
-        msg = f"device {device!r} found with {name}, which is fitted on the cpu: leave device out"
+def _options(model: str, estimator: str, options: RankOptions | None) -> RankOptions:
+    kind = options_type(model, estimator)
+    if options is None:
+        return kind()
+    if type(options) is not kind:
+        msg = (
+            f"{type(options).__name__} are not the options of {model} {estimator}: give "
+            f"{kind.__name__}"
+        )
         raise SelectionError(msg)
+    return options
 
 
 def _fitted(
-    run: Callable[..., RankingFit],
-    contests: Contests,
-    given: Mapping[str, Any],
-    estimator: str,
-    rng: np.random.Generator,
+    contests: Contests, options: RankOptions, estimator: Any, rng: np.random.Generator
 ) -> RankingFit:
-    known = inspect.signature(run).parameters
-    more: dict[str, Any] = {"rng": rng} if "rng" in known else {}
-    if "estimator" in known:
-        more["estimator"] = estimator
-    fit = run(contests, **given, **more)
-    fit.diagnostics.setdefault(
-        "reason", "asked for" if estimator != "auto" else "no prior is asked for"
+    from evalstats_plugin.ranking.ratings.bradley_terry import fit_bradley_terry
+    from evalstats_plugin.ranking.ratings.uncertainty import (
+        bootstrap_bradley_terry,
+        bradley_terry_posterior,
     )
+    from evalstats_plugin.ranking.thurstone.model import fit_thurstone
+
+    given = vars(options)
+    if isinstance(options, MlOptions):
+        fit = fit_bradley_terry(contests, **given)
+    elif isinstance(options, BootstrapOptions):
+        fit = bootstrap_bradley_terry(contests, **given, rng=rng)
+    elif isinstance(options, PosteriorOptions):
+        fit = bradley_terry_posterior(contests, **given, estimator=estimator, rng=rng)
+    else:
+        fit = fit_thurstone(contests, **given, estimator=estimator, rng=rng)
+    reason = "asked for" if estimator != "auto" else "no prior is asked for"
+    fit.diagnostics.setdefault("reason", reason)
     return fit
 
 

@@ -8,6 +8,7 @@ from evalstats_plugin.adaptive.stopping import StdError
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.errors import DesignError, SelectionError
 from evalstats_plugin.irt.fitting import fit_irt
+from evalstats_plugin.irt.options import FactorOptions, MmlItemsOptions
 
 pytestmark = pytest.mark.needs("torch")
 
@@ -26,7 +27,7 @@ def world():
     # Partial credit that varies little.
     scores[:, 7] = np.clip(p[:, 7] + 0.05 * rng.normal(size=N + 1), 0, 1)
     matrix = ResponseMatrix.from_array(scores[:N], tasks=["x", "y"] * (M // 2))
-    options = {"kind": "2pl-signed"}
+    options = MmlItemsOptions(signed=True)
     fit = fit_irt(matrix, "2pl", "mml-items", rng=0, options=options)
     cost = np.full(M, 2.0)
     return item_bank(fit, matrix, cost=cost, provenance={"logs": 3}, rng=0), matrix, scores[N]
@@ -78,7 +79,7 @@ def test_a_factor_model_gives_misfit_factors():
     loading = np.column_stack([np.ones(60), np.where(np.arange(60) % 2, 1.0, -1.0)])
     right = rng.random((150, 60)) < special.expit(theta @ loading.T)
     matrix = ResponseMatrix.from_array(right.astype(float))
-    fit = fit_irt(matrix, "factor", options={"dimensions": 2}, rng=0)
+    fit = fit_irt(matrix, "factor", options=FactorOptions(dimensions=2), rng=0)
 
     bank = item_bank(fit, matrix)
 
@@ -88,7 +89,7 @@ def test_a_factor_model_gives_misfit_factors():
 
 
 def test_a_task_that_is_not_in_the_bank_is_named(world):
-    with pytest.raises(SelectionError, match="task 'z' is not in the bank, expected some of x, y"):
+    with pytest.raises(SelectionError, match="no task of the bank is called 'z'; there are: x, y"):
         adaptive_session(world[0], tasks=["z"])
 
 

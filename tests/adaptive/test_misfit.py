@@ -5,7 +5,7 @@ from evalstats_plugin.adaptive.bank import ItemBank
 from evalstats_plugin.adaptive.misfit import calibrate_misfit, fit_factors, leave_out
 from evalstats_plugin.adaptive.simulation import Options, run_sessions
 
-N, M = 160, 200
+N, M = 160, 140
 
 
 def world(size, seed=0):
@@ -62,7 +62,7 @@ def test_a_factor_makes_predicted_scores_better():
     assert error(better) < 0.75 * error(bank)
 
 
-def test_too_few_models_are_told():
+def test_too_few_models_are_reported():
     bank, theta, _, _, right = world(0.5)
 
     found = calibrate_misfit(

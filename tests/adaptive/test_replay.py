@@ -101,7 +101,7 @@ def test_the_mean_of_a_random_subset_errs_as_sampling_theory_says():
     assert 0.2 * expected > row.score_mae_high - row.score_mae_low
 
 
-def test_simulations_are_repeated_by_their_seed_and_refuse_nonsense():
+def test_simulations_are_repeated_by_their_seed_and_check_their_options():
     bank = bank_of()
     rows = [simulate(bank, [5, 70], ["random"], n_models=8, rng=seed) for seed in (1, 1, 2)]
 
@@ -109,10 +109,10 @@ def test_simulations_are_repeated_by_their_seed_and_refuse_nonsense():
     assert "no look after 70" in rows[0].notes[-1]
     with pytest.raises(SelectionError, match="no rule is called"):
         simulate(bank, [5], ["best"])
-    with pytest.raises(DesignError, match="70 items wanted"):
+    with pytest.raises(DesignError, match="tests of 70 items are longer than the bank"):
         simulate(bank, [70], ["random"])
     for bad in ({"n_models": 3}, {"misspecified": -1.0}, {"batch": 0}):
-        with pytest.raises(DesignError, match="found, expected"):
+        with pytest.raises(DesignError, match="is too small: choose"):
             simulate(bank, [5], **bad)
 
 

@@ -14,7 +14,6 @@ from evalstats_plugin.adaptive.stopping import (
     ScoreWidth,
     SequentialRatio,
     StdError,
-    stop_rule,
 )
 from evalstats_plugin.errors import DesignError, LogError, SelectionError
 
@@ -72,7 +71,7 @@ def test_every_rule_stops_with_a_reason_and_asks_each_item_once(rule, batch):
         (SequentialRatio(0.0), "above ability 0: log likelihood ratio"),
     ],
 )
-def test_each_stop_rule_tells_why(stop, reason):
+def test_each_stop_rule_reports_its_reason(stop, reason):
     bank = bank_of(cost=np.ones(M))
 
     session = run(AdaptiveSession(bank, stop=[stop], rng=1), answers_of(bank))
@@ -189,7 +188,7 @@ def test_epochs_tell_more_than_one_answer():
     ("settings", "message"),
     [
         ({"rule": "informations"}, "no rule is called"),
-        ({"batch": 0}, "batch of 0"),
+        ({"batch": 0}, "a batch of 0 items asks nothing"),
         ({"scoring": "ml"}, "no scoring is called"),
         ({"content": {"z": 1}}, "no task is called 'z'"),
     ],
@@ -199,10 +198,10 @@ def test_bad_settings_are_named(settings, message):
         AdaptiveSession(bank_of(), **settings)
 
 
-@pytest.mark.parametrize(("name", "value"), [("items", 0), ("cost", 0), ("reliability", 1.5)])
-def test_a_bar_that_makes_no_sense_is_refused(name, value):
-    with pytest.raises(SelectionError, match="found, expected"):
-        stop_rule(name, value)
+@pytest.mark.parametrize(("rule", "value"), [(Items, 0), (Cost, 0), (Reliability, 1.5)])
+def test_a_threshold_out_of_range_is_refused(rule, value):
+    with pytest.raises(SelectionError, match="choose"):
+        rule(value)
 
 
 def test_an_answer_twice_or_out_of_range_is_refused():
@@ -211,7 +210,7 @@ def test_an_answer_twice_or_out_of_range_is_refused():
 
     with pytest.raises(DesignError, match="has been answered already"):
         session.record(0, 1.0)
-    with pytest.raises(DesignError, match="expected 0 to 1"):
+    with pytest.raises(DesignError, match="scale the metric to 0 to 1"):
         session.record(1, 1.5)
 
 

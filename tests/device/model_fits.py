@@ -12,14 +12,11 @@ from unittest.mock import patch
 import numpy as np
 import torch
 
-from evalstats_plugin import fit_hierarchical, fit_irt, rank, score_models
+from evalstats_plugin import fit_hierarchical, fit_irt, score_models
 from evalstats_plugin.data.importing import write_store
 from evalstats_plugin.data.matrix import ResponseMatrix
-from evalstats_plugin.hierarchical import fit_capabilities
+from evalstats_plugin.hierarchical import HierarchicalOptions, fit_capabilities
 from evalstats_plugin.hierarchical.engines.capabilities import CodeOptions, compare_held_out
-from evalstats_plugin.hierarchical.engines.crossed import CrossedModel
-from evalstats_plugin.hierarchical.engines.crossed_fit import Counts as EvalCounts
-from evalstats_plugin.hierarchical.engines.nested import try_crossed
 from evalstats_plugin.hierarchical.engines.plates.distributions import (
     Beta,
     Dirichlet,
@@ -31,14 +28,10 @@ from evalstats_plugin.hierarchical.engines.plates.fit import FitOptions, infer
 from evalstats_plugin.hierarchical.engines.plates.model import Latent, Model, Observed, Plate, bind
 from evalstats_plugin.hierarchical.engines.plates.particles import draw_particles, first_proposals
 from evalstats_plugin.irt.bootstrap import bootstrap_abilities
-from evalstats_plugin.irt.estimators.factor import fit_sparse_factor
-from evalstats_plugin.irt.estimators.frozen import fit_curves, unseen_accuracy
 from evalstats_plugin.irt.holdout import hold_out
-from evalstats_plugin.irt.model.data import counts_of
+from evalstats_plugin.irt.methods import ESTIMATORS
 from evalstats_plugin.irt.model.simulate import draw_responses, draw_truth
-from evalstats_plugin.ranking.contests.contests import Contests
-from evalstats_plugin.ranking.ratings.gibbs import GibbsOptions as Draws
-from evalstats_plugin.ranking.ratings.uncertainty import bradley_terry_posterior
+from evalstats_plugin.irt.options import FactorOptions
 from evalstats_plugin.runtime.torch import generator_of, resolve_device
 
 Numbers = Mapping[str, Any]
@@ -54,7 +47,6 @@ def answers(n: int, m: int, *, missing: float = 0.1, seed: int = 1) -> ResponseM
 
 
 WIDE, TALL = answers(7, 30), answers(60, 12)
-PARTIAL = ResponseMatrix.from_array(np.random.default_rng(2).beta(2, 2, (6, 20)))
 
 
 def numbers_of(fit: Any) -> Numbers:
@@ -72,15 +64,13 @@ def irt(
     item_model: str,
     estimator: str = "auto",
     matrix: ResponseMatrix = WIDE,
-    response: str = "binomial",
     **options: Any,
 ) -> Numbers:
     """Any item response model."""
-    fit: Any = fit_irt(
-        matrix, item_model, estimator,  # type: ignore[arg-type]
-        response=response, device=device, rng=3, options=options,  # type: ignore[arg-type]
-    )  # fmt: skip
-    return numbers_of(fit)
+    known = ESTIMATORS.get(estimator)
+    record: Any = FactorOptions if item_model == "factor" else known and known.options
+    how = record(**options) if options else None
+    return numbers_of(fit_irt(matrix, item_model, estimator, device=device, rng=3, options=how))
 
 
 def scored(device: str, item_model: str) -> Numbers:
@@ -114,23 +104,6 @@ def left_out(device: str, item_model: str) -> Numbers:
     return {"log_loss": [x.log_loss for x in rows], "auc": [x.auc for x in rows]}
 
 
-def unseen(device: str) -> Numbers:
-    """Accuracy on items that new models have not answered."""
-    known = counts_of(answers(20, 16, missing=0.0), device=device)
-    scores = answers(3, 16, missing=0.0, seed=5).scores.copy()
-    scores[:, 8:] = np.nan
-    new = counts_of(ResponseMatrix.from_array(scores), device=device, linked=False)
-    rng = np.random.default_rng(0)
-    found = unseen_accuracy(partial(fit_curves, kind="2pl"), known, new, rng=rng, n_folds=2)
-    return {"accuracy": found.estimate, "low": found.low}
-
-
-def sparse_factor(device: str, top: int | None) -> Numbers:
-    """Sparse loadings."""
-    found = fit_sparse_factor(counts_of(TALL, device=device), 2, top=top, max_steps=12)
-    return {"probability": found.probability().cpu().numpy()}
-
-
 def capabilities(device: str, kind: str) -> Numbers:
     """Sparse codes, and whether they are found again."""
     options = CodeOptions(active=1) if kind == "topk" else None
@@ -155,7 +128,7 @@ def hierarchical(
     scores = (rng.random((shape[0], 8 * shape[1])) < 0.6).astype(float)
     tasks = [f"task {t}" for t in range(shape[1]) for _ in range(8)]
     matrix = ResponseMatrix.from_array(scores, tasks=tasks)
-    options = {"chains": 2, "draws": draws, "warm_up": 4}
+    options = HierarchicalOptions(chains=2, draws=draws, warm_up=4)
     fit = fit_hierarchical(matrix, model, inference, device=device, options=options, rng=2)
     assert fit.posterior is not None
     return {"accuracy": fit.posterior.accuracy, **fit.posterior.parameters}
@@ -208,49 +181,10 @@ def weighed(device: str) -> Numbers:
     return {"weights": weights.cpu().numpy(), "square": square.cpu().numpy()}
 
 
-def crossed_particles(device: str) -> Numbers:
-    """Particles of crossed evals."""
-    rng = np.random.default_rng(0)
-    counts = EvalCounts(
-        right=rng.integers(0, 9, (3, 2)).astype(float),
-        trials=np.full((3, 2), 9.0),
-        task=np.arange(2),
-        models=np.zeros((3, 0)),
-        tasks=np.zeros((2, 0)),
-    )
-    return {"ess": try_crossed(counts, CrossedModel(), rng, device).ess}
-
-
-def ratings(device: str, covariance: float | str, draws: int = 12) -> Numbers:
-    """Pólya–Gamma draws of Bradley–Terry."""
-    found = bradley_terry_posterior(
-        contests(), prior_covariance=covariance, estimator="gibbs", rng=1,  # type: ignore[arg-type]
-        options=Draws(chains=2, draws=draws, warm_up=3, device=device),
-    )  # fmt: skip
-    return {"rating": found.rating, "covariance": found.covariance}
-
-
-def ranked(device: str) -> Numbers:
-    """The same by the public door."""
-    draws = {"options": Draws(chains=2, draws=12, warm_up=3)}
-    fit = rank(contests(), estimator="gibbs", device=device, rng=1, options=draws).fit
-    return {"rating": fit.rating, "covariance": fit.covariance}
-
-
-def contests() -> Contests:
-    """Of five players."""
-    rng = np.random.default_rng(0)
-    first, second = rng.integers(0, 5, (2, 200))
-    keep = first != second
-    won = rng.integers(0, 2, 200)[keep]
-    return Contests.of(first[keep], second[keep], won, players=5, ordered=True)
-
-
 def _irt_fits() -> dict[str, Fit]:
     few = {"max_steps": 8}
     groups = ["a", "b"] * 30
     draws = {"chains": 2, "draws": 8, "warm_up": 1}
-    longer = {"chains": 4, "draws": 8, "warm_up": 20}
     return {
         "mml rasch": partial(irt, item_model="rasch", estimator="mml", matrix=TALL, **few),
         "mml 1pl": partial(irt, item_model="1pl", estimator="mml", matrix=TALL, **few),
@@ -271,31 +205,19 @@ def _irt_fits() -> dict[str, Fit]:
         "mml-items rasch": partial(irt, item_model="rasch", estimator="mml-items"),
         "mml-items 2pl": partial(irt, item_model="2pl", estimator="mml-items"),
         "mml-items signed": partial(
-            irt, item_model="2pl", estimator="mml-items", kind="2pl-signed", max_iter=10
+            irt, item_model="2pl", estimator="mml-items", signed=True, max_steps=10
         ),
         "cml": partial(irt, item_model="rasch", estimator="cml", matrix=TALL),
         "cml-items": partial(irt, item_model="rasch", estimator="cml-items"),
         "map": partial(irt, item_model="2pl", estimator="map"),
-        "map cross-validated": partial(
-            irt, item_model="rasch", estimator="map", strength="cross-validated",
-            matrix=answers(5, 12),
-        ),
-        "jml rasch": partial(irt, item_model="rasch", estimator="jml", max_iter=12),
-        "jml 2pl": partial(irt, item_model="2pl", estimator="jml", max_iter=12),
+        "jml rasch": partial(irt, item_model="rasch", estimator="jml", max_steps=12),
+        "jml 2pl": partial(irt, item_model="2pl", estimator="jml", max_steps=12),
         "vi": partial(irt, item_model="2pl", estimator="vi", **few),
         "vi vague": partial(irt, item_model="rasch", estimator="vi", prior="vague", **few),
-        "vi full-rank": partial(irt, item_model="rasch", estimator="vi", family="full-rank", **few),
-        "gibbs rasch": partial(irt, item_model="rasch", estimator="mcmc", sampler="gibbs", **draws),
-        "gibbs 2pl": partial(irt, item_model="2pl", estimator="mcmc", sampler="gibbs", **draws),
-        "hmc": partial(irt, item_model="2pl", estimator="mcmc", sampler="hmc", **longer),
+        "gibbs rasch": partial(irt, item_model="rasch", estimator="mcmc", **draws),
+        "gibbs 2pl": partial(irt, item_model="2pl", estimator="mcmc", **draws),
         "factor": partial(irt, item_model="factor", dimensions=2, ridge=0.3, matrix=TALL),
         "factor chosen": partial(irt, item_model="factor", rotation="promax"),
-        "beta": partial(
-            irt, item_model="2pl", matrix=PARTIAL, response="beta", max_steps=10
-        ),
-        "beta rasch": partial(
-            irt, item_model="rasch", matrix=PARTIAL, response="beta", max_steps=10, adjusted=True
-        ),
         "scoring 2pl": partial(scored, item_model="2pl"),
         "scoring factor": partial(scored, item_model="factor"),
         "store": partial(stored, item_model="2pl", missing=0.0),
@@ -314,9 +236,6 @@ def _irt_fits() -> dict[str, Fit]:
         ),
         "held out 2pl": partial(left_out, item_model="2pl"),
         "held out factor": partial(left_out, item_model="factor"),
-        "unseen items": unseen,
-        "sparse factor": partial(sparse_factor, top=None),
-        "sparse factor, top one": partial(sparse_factor, top=1),
     }  # fmt: skip
 
 
@@ -326,10 +245,8 @@ def _hierarchical_fits() -> dict[str, Fit]:
         "question": partial(hierarchical, model="question", inference="gibbs", shape=(3, 2)),
         "across-task": partial(hierarchical, model="across-task", inference="gibbs", shape=(3, 4)),
         "nested, by particles": nested,
-        "crossed, by particles": crossed_particles,
         "plates by qem": partial(plated, method="qem"),
         "plates by vi": partial(plated, method="vi"),
-        "plates by iwae": partial(plated, method="iwae"),
         "plates in blocks": partial(plated, method="vi", memory=40_000),
         "particles together": weighed,
         "capabilities": partial(capabilities, kind="l1"),
@@ -341,7 +258,5 @@ def _hierarchical_fits() -> dict[str, Fit]:
 FITS: Mapping[str, Fit] = {
     **_irt_fits(),
     **_hierarchical_fits(),
-    "bradley-terry": ranked,
-    "bradley-terry, spread estimated": partial(ratings, covariance="estimated"),
 }
 """By name."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from model_fits import PARTIAL, TALL, WIDE, Numbers, hierarchical, irt, plated, ratings
+from model_fits import TALL, Numbers, hierarchical, irt, plated
 
 from evalstats_plugin.data.matrix import ResponseMatrix
 
@@ -16,26 +16,16 @@ def _steps(item_model: str, estimator: str, matrix: ResponseMatrix = TALL, **opt
     """So many steps of an estimator that would take many more."""
 
     def fit(device: str, steps: int) -> Numbers:
-        how = {**options, "max_iter" if estimator == "jml" else "max_steps": steps}
-        if estimator not in ("jml", "beta"):
+        how = {**options, "max_steps": steps}
+        if estimator != "jml":
             how["tolerance"] = 0.0
-        if estimator == "beta":
-            return irt(device, item_model, "auto", matrix, "beta", **how)
         return irt(device, item_model, estimator, matrix, **how)
 
     return fit
 
 
-def _draws(sampler: str, warm_up: int) -> Loop:
-    def fit(device: str, draws: int) -> Numbers:
-        chains = {"chains": 4, "warm_up": warm_up, "draws": 8 + draws}
-        return irt(device, "2pl", "mcmc", sampler=sampler, **chains)
-
-    return fit
-
-
-def _sweeps(device: str, draws: int) -> Numbers:
-    return ratings(device, 1.0, draws)
+def _draws(device: str, draws: int) -> Numbers:
+    return irt(device, "2pl", "mcmc", chains=4, warm_up=2, draws=8 + draws)
 
 
 def _eval_draws(device: str, draws: int) -> Numbers:
@@ -57,11 +47,7 @@ LOOPS: Mapping[str, tuple[Loop, float]] = {
     "mml 3pl": (_steps("3pl", "mml", prior="weak", nodes=15, std_errors=False), 6.0),
     "jml": (_steps("2pl", "jml"), 1.0),
     "vi": (_steps("2pl", "vi"), 0.5),
-    "vi full-rank": (_steps("rasch", "vi", WIDE, family="full-rank"), 0.5),
-    "beta": (_steps("2pl", "beta", PARTIAL), 3.0),
-    "gibbs": (_draws("gibbs", 2), 16.0),
-    "hmc": (_draws("hmc", 20), 0.0),
-    "bradley-terry": (_sweeps, 14.0),
+    "gibbs": (_draws, 16.0),
     "evals by gibbs": (_eval_draws, 0.0),
     "plates by qem": (_adapted("qem"), 12.0),
     "plates by vi": (_adapted("vi"), 8.0),

@@ -4,16 +4,19 @@ from collections import Counter
 
 import pytest
 import torch
-from model_fits import FITS, contests
+from model_fits import FITS
 from model_loops import LOOPS
 from pretended_device import DEVICE, pretended_device
 
-from evalstats_plugin import rank
-from evalstats_plugin.errors import SelectionError
 from evalstats_plugin.runtime.torch import cholesky, generator_of
 
-# That one takes half a minute; `pytest -m validation tests/device` runs it.
-LONG = ("capabilities held out",)
+# Whole searches and cross-validations, made of fits that are here too: each takes 5 to 30 seconds.
+# `pytest -m validation tests/device` runs them.
+LONG = (
+    "capabilities held out", "capabilities", "capabilities, top-k", "held out factor",
+    "held out 2pl", "factor chosen", "crossed, by particles", "parametric bootstrap",
+    "map cross-validated", "bootstrap of models", "bootstrap of cml-items",
+)  # fmt: skip
 ALL = [pytest.param(x, marks=[pytest.mark.validation] if x in LONG else []) for x in FITS]
 
 
@@ -64,8 +67,3 @@ def test_a_matrix_without_a_factor_is_no_number():
 def test_random_numbers_are_of_the_device(rng):
     with pretended_device():
         assert generator_of(rng, DEVICE).device == DEVICE
-
-
-def test_a_device_that_is_of_no_use_is_refused():
-    with pytest.raises(SelectionError, match="'cuda' found with thurstone auto, which is fitted"):
-        rank(contests(), model="thurstone", device="cuda")

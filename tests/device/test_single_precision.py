@@ -29,7 +29,7 @@ def test_it_is_single():
 
 
 def test_what_is_not_drawn_in_single_precision_is_said():
-    with pytest.raises(SelectionError, match="'float32' found with estimator 'mcmc'"):
+    with pytest.raises(SelectionError, match="mcmc draws in float64 only, not in float32"):
         fit_irt(WIDE, "2pl", "mcmc", dtype="float32")
     with pytest.raises(SelectionError, match="no dtype is called 'float16'"):
         fit_irt(WIDE, "2pl", dtype="float16")

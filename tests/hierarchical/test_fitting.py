@@ -1,9 +1,10 @@
-"""What `fit_hierarchical` reports, against closed forms and simulations, and what it refuses."""
+"""Results of `fit_hierarchical` against closed forms and simulations, and its errors."""
 
 from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,13 +15,13 @@ from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.errors import DesignError, SelectionError
 from evalstats_plugin.hierarchical import fitting
 from evalstats_plugin.hierarchical.fit import HierarchicalFit
-from evalstats_plugin.hierarchical.fitting import fit_hierarchical
+from evalstats_plugin.hierarchical.fitting import HierarchicalOptions, fit_hierarchical
 from evalstats_plugin.report.hierarchical import hierarchical_markdown, print_hierarchical, shown
 
 pytestmark = pytest.mark.needs("torch")
 
-SHORT = {"chains": 4, "draws": 150, "warm_up": 80, "device": "cpu"}
-BRIEF = {"chains": 2, "draws": 15, "warm_up": 10, "device": "cpu"}
+SHORT = HierarchicalOptions(chains=4, draws=150, warm_up=80)
+BRIEF = HierarchicalOptions(chains=2, draws=15, warm_up=10)
 SIZES = (40, 10, 1, 60)
 COVERAGE = Path(__file__).parents[2] / "fixtures" / "validation" / "hierarchical_coverage.json"
 
@@ -149,9 +150,9 @@ def test_another_task_is_less_certain_than_those_that_were_run(fit):
     run = cell(fit, "model_2", "t0")
 
     assert other["model_2"].high - other["model_2"].low > 1.5 * (run.high - run.low)
-    with pytest.raises(DesignError, match="covariates of the task: size, expected none"):
+    with pytest.raises(DesignError, match="no covariate of tasks is called 'size'"):
         fit.predict_task({"size": 1.0})
-    with pytest.raises(DesignError, match="says nothing of tasks that were not run"):
+    with pytest.raises(DesignError, match="has no distribution of tasks"):
         fit_hierarchical(evals(), "per-task", rng=0).predict_task()
 
 
@@ -175,7 +176,7 @@ def test_reweighting_to_the_same_prior_changes_nothing_and_to_another_agrees_wit
 
     other = fit.prior_sensitivity({"half": ("gamma", 2.0, 4.0)})
     again = fit_hierarchical(
-        evals(), rng=3, options={**SHORT, "priors": {"default": ("gamma", 2.0, 4.0)}}
+        evals(), rng=3, options=replace(SHORT, priors={"default": ("gamma", 2.0, 4.0)})
     )
     for row in other:
         assert row.how == "reweighted"
@@ -183,14 +184,15 @@ def test_reweighting_to_the_same_prior_changes_nothing_and_to_another_agrees_wit
         assert abs(row.estimate - whole.estimate) < 0.3 * whole.std_error
 
 
-def test_draws_that_do_not_reach_are_drawn_anew(fit):
+def test_a_prior_that_the_draws_do_not_cover_is_fitted_again():
+    fit = fit_hierarchical(evals(), rng=1, options=BRIEF)
     far = fit.prior_sensitivity({"far": ("lognormal", -4.0, 0.1)})
 
     assert {row.how for row in far} == {"refitted"}
     assert far[0].ess > 0
 
 
-def test_arviz_takes_the_draws_with_names(fit):
+def test_arviz_data_has_the_draws_with_names(fit):
     az = pytest.importorskip("arviz")
     data = fit.to_arviz()
 
@@ -207,7 +209,7 @@ def test_covariates_are_per_unit_of_the_covariate():
         (rng.random(p.shape) < p).astype(float), tasks=np.repeat(list("abcde"), 60).tolist()
     )
     given = {"models": {"size": {f"model_{i}": s for i, s in enumerate(size)}}}
-    short = {**SHORT, "draws": 60, "warm_up": 50}
+    short = HierarchicalOptions(draws=60, warm_up=50)
     found = fit_hierarchical(scores, covariates=given, rng=0, options=short).effects()[0]
 
     assert found.low < 0.2 < found.high
@@ -215,7 +217,7 @@ def test_covariates_are_per_unit_of_the_covariate():
     assert found.per_sd == pytest.approx(found.estimate * size.std())
 
 
-def test_takes_are_counted_where_questions_are_told_apart():
+def test_epochs_are_counted_where_questions_have_effects():
     scores = evals(epochs=3)
     found = fit_hierarchical(scores, "across-task", rng=0, options=BRIEF)
     task = fit_hierarchical(scores, "task", rng=0, options=BRIEF)
@@ -239,7 +241,7 @@ def test_one_model_one_task_and_all_right_give_finite_numbers(model, shape):
     assert any("all right or all wrong" in note for note in found.notes)
 
 
-def test_auto_takes_the_simple_model_where_there_is_nothing_to_borrow():
+def test_auto_chooses_the_simple_model_where_there_is_nothing_to_borrow():
     found = fit_hierarchical(evals(n=5, sizes=(9, 9, 9, 9)), rng=0, options=BRIEF)
     alone = fit_hierarchical(ResponseMatrix.from_array([[1, 0, 1]]), rng=0)
 
@@ -255,7 +257,7 @@ def one_model(shares, size=40, seed=0):
     return ResponseMatrix.from_array(right.astype(float), tasks=tasks)
 
 
-def test_auto_takes_particles_for_nested_evals_and_gibbs_for_crossed_ones(fit):
+def test_auto_chooses_particles_for_nested_evals_and_gibbs_for_crossed_ones(fit):
     nested = fit_hierarchical(one_model([0.5, 0.6, 0.8]), rng=0, options=BRIEF)
 
     assert (nested.model, nested.inference) == ("task", "mp")
@@ -268,7 +270,7 @@ def test_auto_takes_particles_for_nested_evals_and_gibbs_for_crossed_ones(fit):
     assert len(nested.loo().notes) <= 1
 
 
-def test_the_evidence_speaks_for_the_model_that_the_answers_are_from():
+def test_the_evidence_favours_the_model_that_generated_the_answers():
     """Shares alike: one for all tasks; unlike: one of its own each, or from a distribution."""
     alike = fit_hierarchical(one_model([0.6] * 8), rng=0, options=BRIEF).evidence()
     apart = fit_hierarchical(one_model([0.1, 0.9] * 4), "per-task", rng=0).evidence()
@@ -286,48 +288,28 @@ def test_the_evidence_speaks_for_the_model_that_the_answers_are_from():
 
 
 def test_evidence_of_a_crossed_eval_is_refused(fit):
-    with pytest.raises(DesignError, match="5 models on 4 tasks: the evidence is known of one"):
+    with pytest.raises(DesignError, match="5 models on 4 tasks: the evidence is computed for one"):
         fit.evidence()
 
 
-def test_particles_that_are_asked_for_give_way_where_too_few_count():
-    """On many tasks of several models; on a part that would do; with questions told apart."""
-    rng = np.random.default_rng(2)
-    p = special.expit(rng.normal(size=(6, 1)) - np.repeat(rng.normal(size=7), 60))
-    tasks = np.repeat([f"t{k}" for k in range(7)], 60).tolist()
-    many = ResponseMatrix.from_array((rng.random(p.shape) < p).astype(float), tasks=tasks)
-    found = fit_hierarchical(many, inference="mp", rng=0, options=BRIEF)
-
-    assert found.inference == "gibbs"
-    (note,) = (note for note in found.notes if "massively parallel" in note)
-    assert "tried on 6 of 6 models × 7 of 7 tasks" in note
-    assert note.endswith("Gibbs sampling instead")
-    few = ResponseMatrix.from_array(many.scores[:2, :120], tasks=tasks[:120])
-    asked = fit_hierarchical(few, inference="mp", rng=0, options=BRIEF)
-    assert asked.inference == "mp"
-    apart = fit_hierarchical(few, "across-task", "mp", rng=0, options=BRIEF)
-    assert apart.inference == "gibbs"
-    assert any("but questions are told apart" in note for note in apart.notes)
-
-
-def test_poor_particles_of_a_nested_eval_give_way(monkeypatch):
+def test_too_few_effective_particles_lead_to_gibbs_sampling(monkeypatch):
     """Too few, or weights without a mean."""
     few, heavy = {"MIN_PARTICLES": 1e9}, {"MAX_PARETO_K": -9.0, "MIN_SHARE": 2.0}
-    for bounds, said in ((few, "effective particles of"), (heavy, "without a mean")):
+    for bounds, message in ((few, "effective particles of"), (heavy, "without a mean")):
         with monkeypatch.context() as patch:
             for name, bound in bounds.items():
                 patch.setattr(fitting, name, bound)
             found = fit_hierarchical(one_model([0.5, 0.6, 0.8]), rng=0, options=BRIEF)
         assert found.inference == "gibbs"
-        assert any(said in note for note in found.notes)
+        assert any(message in note for note in found.notes)
 
 
-def test_where_pooling_buys_nothing_the_simple_model_is_recommended():
+def test_the_simple_model_is_recommended_where_pooling_has_no_benefit():
     rng = np.random.default_rng(0)
     p = np.repeat(rng.uniform(0.2, 0.8, (4, 3)), 1500, axis=1)
     tasks = np.repeat(list("abc"), 1500).tolist()
     scores = ResponseMatrix.from_array((rng.random(p.shape) < p).astype(float), tasks=tasks)
-    found = fit_hierarchical(scores, rng=0, options=SHORT)
+    found = fit_hierarchical(scores, rng=0, options=replace(SHORT, draws=80, warm_up=40))
 
     assert any("use model 'per-task'" in note for note in found.notes)
 
@@ -339,17 +321,14 @@ def test_where_pooling_buys_nothing_the_simple_model_is_recommended():
         ({"inference": "nuts"}, SelectionError, "no inference is called 'nuts'"),
         ({"model": "task", "inference": "exact"}, SelectionError, "choose 'gibbs' or 'auto'"),
         ({"model": "per-task", "inference": "mp"}, SelectionError, "choose 'exact' or 'auto'"),
-        ({"options": {"chain": 3}}, SelectionError, "no option is called 'chain'"),
-        ({"options": {"draws": 0}}, DesignError, "4 chains of 0 draws"),
-        ({"options": {"priors": {"task": ("gamma", -1.0, 2.0)}}}, DesignError, "prior"),
-        ({"options": {"priors": {"task": ("beta", 1.0, 2.0)}}}, SelectionError, "no prior"),
-        ({"options": {"priors": {"tusk": ("gamma", 1.0, 2.0)}}}, SelectionError, "no scale"),
-        ({"confidence_level": 95}, DesignError, "expected a number between 0 and 1"),
+        ({"inference": "mp"}, SelectionError, "'mp' needs model 'task', and one model or one task"),
+        ({"model": "question", "inference": "mp"}, SelectionError, "choose 'gibbs' or 'auto'"),
+        ({"confidence_level": 95}, DesignError, "is not between 0 and 1"),
         ({"covariates": {"models": {"size": {"model_0": 1.0}}}}, DesignError,
          "no value for models model_1, model_2"),
-        ({"covariates": {"items": {}}}, DesignError, "expected of 'models' and 'tasks'"),
+        ({"covariates": {"items": {}}}, DesignError, "give those of 'models' or of 'tasks'"),
         ({"model": "per-task", "covariates": {"tasks": {"n": dict.fromkeys(
-            ("t0", "t1", "t2"), 1.0) | {"t3": 2.0}}}}, DesignError, "takes no covariates"),
+            ("t0", "t1", "t2"), 1.0) | {"t3": 2.0}}}}, DesignError, "has no covariates"),
     ],
 )  # fmt: skip
 def test_bad_input_is_named(arguments, error, message):
@@ -357,10 +336,24 @@ def test_bad_input_is_named(arguments, error, message):
         fit_hierarchical(evals(), rng=0, **arguments)
 
 
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"draws": 0}, DesignError, "4 chains of 0 draws after a warm-up of 300 are too few"),
+        ({"priors": {"task": ("gamma", -1.0, 2.0)}}, DesignError, "give 'gamma' 2 numbers above 0"),
+        ({"priors": {"task": ("beta", 1.0, 2.0)}}, SelectionError, "no prior is called 'beta'"),
+        ({"priors": {"tusk": ("gamma", 1.0, 2.0)}}, SelectionError, "no scale is called 'tusk'"),
+    ],
+)
+def test_options_are_checked_when_they_are_made(options, error, message):
+    with pytest.raises(error, match=message):
+        HierarchicalOptions(**options)
+
+
 def test_scores_outside_the_unit_interval_are_refused():
     with pytest.raises(DesignError, match="score 3 of model 'model_0' on item item_1"):
         fit_hierarchical(ResponseMatrix.from_array([[1, 3.0], [0, 1]]))
-    with pytest.raises(DesignError, match="no scores found"):
+    with pytest.raises(DesignError, match="there are no scores"):
         fit_hierarchical(ResponseMatrix.from_array([[np.nan, np.nan]]))
 
 

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from evalstats_plugin import fit_irt
+from evalstats_plugin.data.runs import models_like
 from evalstats_plugin.errors import DesignError, SelectionError
 from evalstats_plugin.irt.bootstrap import bootstrap_abilities
-from evalstats_plugin.irt.dif import dif, item_dif, models_like
+from evalstats_plugin.irt.dif import dif, item_dif
 from evalstats_plugin.irt.estimators.frozen import fit_curves, predict_held_out, score_held_out
 from evalstats_plugin.irt.estimators.refits import BootstrapOptions, bootstrap
 from evalstats_plugin.irt.fitting import duration_in_words, expected_seconds
@@ -16,6 +17,7 @@ from evalstats_plugin.irt.holdout import hold_out
 from evalstats_plugin.irt.model.data import counts_of
 from evalstats_plugin.irt.model.masks import MASKS
 from evalstats_plugin.irt.model.simulate import simulate_responses
+from evalstats_plugin.irt.options import FactorOptions
 from evalstats_plugin.irt.rows import factor_abilities
 
 MATRIX = simulate_responses(rng=5, n_models=12, n_items=80, item_model="rasch")[0]
@@ -86,7 +88,7 @@ def test_unlike_items_are_those_of_dif_in_the_order_of_their_evidence():
 
 def test_factors_are_rows_of_models_by_score():
     """The score of a model is the same in each of its dimensions."""
-    fit = fit_irt(MATRIX, "factor", options={"dimensions": 2, "ridge": 1.0})
+    fit = fit_irt(MATRIX, "factor", options=FactorOptions(dimensions=2, ridge=1.0))
     results = factor_abilities(fit, MATRIX)
     scores = [row.score for row in results]
 
@@ -102,10 +104,10 @@ def test_factors_are_rows_of_models_by_score():
 
 def test_costs_grow_with_models_and_items_and_are_said_roughly():
     """Rates are of one core; draws are the dearest."""
-    small, large = (expected_seconds("2pl", "auto", "binomial", 50, m) for m in (500, 50_000))
+    small, large = (expected_seconds("2pl", "auto", 50, m) for m in (500, 50_000))
 
     assert 100 * small == pytest.approx(large)
-    assert expected_seconds("2pl", "mcmc", "binomial", 50, 500) > 20 * small
+    assert expected_seconds("2pl", "mcmc", 50, 500) > 20 * small
     assert ["a second or less", "about 50 seconds", "about 20 minutes", "about 3 hours"] == [
         duration_in_words(x) for x in (0.2, 47, 1100, 9800)
     ]

@@ -15,6 +15,7 @@ from evalstats_plugin.irt import suspects
 from evalstats_plugin.irt.fit_statistics import Cells, cells_of
 from evalstats_plugin.irt.fitting import fit_irt
 from evalstats_plugin.irt.model.simulate import draw_responses, draw_truth
+from evalstats_plugin.irt.options import MmlOptions
 from evalstats_plugin.irt.suspects import local_dependence, q3, residual_correlations
 
 GOLDEN = Path(__file__).parents[2] / "fixtures" / "golden"
@@ -27,7 +28,7 @@ def test_q3_agrees_with_mirt():
     expected = json.loads((GOLDEN / "irt_fit.json").read_text(encoding="utf-8"))["mirt_q3"]["LSAT7"]
     rows = [[int(c) for c in pattern] for pattern, n in data.items() for _ in range(n)]
     matrix = ResponseMatrix.from_array(np.array(rows, float))
-    fit = fit_irt(matrix, "2pl", "mml", options={"nodes": 61, "tolerance": 1e-9})
+    fit = fit_irt(matrix, "2pl", "mml", options=MmlOptions(nodes=61, tolerance=1e-9))
 
     np.testing.assert_allclose(q3(fit, matrix), expected, atol=1e-6)
 

@@ -15,6 +15,7 @@ from evalstats_plugin.errors import DesignError
 from evalstats_plugin.irt.fit_statistics import Cells, cells_of, item_fit, item_totals, mean_squares
 from evalstats_plugin.irt.fitting import fit_irt
 from evalstats_plugin.irt.model.simulate import simulate_responses
+from evalstats_plugin.irt.options import MmlOptions
 
 GOLDEN = Path(__file__).parents[2] / "fixtures" / "golden"
 R_VALUES = json.loads((GOLDEN / "irt_fit.json").read_text(encoding="utf-8"))
@@ -54,7 +55,7 @@ def test_infit_and_outfit_agree_with_erm(name):
 def test_infit_and_outfit_agree_with_mirt():
     """The whole way from a fit, at posterior means."""
     matrix = ResponseMatrix.from_array(lsat("LSAT6"))
-    fit = fit_irt(matrix, "rasch", "mml", options={"nodes": 61, "tolerance": 1e-9})
+    fit = fit_irt(matrix, "rasch", "mml", options=MmlOptions(nodes=61, tolerance=1e-9))
     found = item_fit(fit, matrix)
 
     for field, expected in R_VALUES["mirt_rasch"]["LSAT6"].items():
@@ -127,7 +128,7 @@ def test_noise_stands_out_and_nothing_else_does():
     scores = matrix.scores.copy()
     scores[:, 0, 0] = np.random.default_rng(3).integers(0, 2, 400)
     noisy = ResponseMatrix.from_array(scores)
-    fit = fit_irt(noisy, "rasch", "mml", options={"prior": "weak", "std_errors": False})
+    fit = fit_irt(noisy, "rasch", "mml", options=MmlOptions(prior="weak", std_errors=False))
     z = item_fit(fit, noisy)["infit_z"].to_numpy()
 
     assert z[0] > 4

@@ -14,6 +14,7 @@ from evalstats_plugin.irt.fitting import fit_irt
 from evalstats_plugin.irt.linking import METHODS, link, linking_constants, on_scale_of, seed_spread
 from evalstats_plugin.irt.model.fit import IRTFit
 from evalstats_plugin.irt.model.simulate import draw_responses, draw_truth
+from evalstats_plugin.irt.options import MmlOptions
 
 ALL = list(METHODS)
 CURVES = ("haebara", "stocking-lord")
@@ -192,7 +193,7 @@ def test_a_joint_fit_with_missing_blocks_agrees():
     scores = draw_responses(truth, rng).scores[:, :, 0]
     scores[:400, 40:] = scores[400:, :25] = np.nan
     names = [f"item_{j}" for j in range(65)]
-    options = {"prior": "weak", "std_errors": False, "tolerance": 1e-3}
+    options = MmlOptions(prior="weak", std_errors=False, tolerance=1e-3)
 
     def fit(rows, columns):
         part = ResponseMatrix.from_array(scores[rows, columns], items=names[columns])
@@ -216,7 +217,7 @@ def test_a_joint_fit_with_missing_blocks_agrees():
 
 def test_too_little_in_common_is_refused():
     fit = made(np.ones(5), np.zeros(5))
-    with pytest.raises(DesignError, match="2 items in common of 5 and 5, expected 3 or more"):
+    with pytest.raises(DesignError, match="2 items in common of 5 and 5 are too few to link"):
         link(fit, made(np.ones(5), np.zeros(5), start=3))
     with pytest.raises(SelectionError, match="no linking method is called 'stoking-lord'; did you"):
         link(fit, fit, "stoking-lord")
@@ -247,7 +248,7 @@ def test_without_a_common_scale_seeds_differ_by_their_scale():
     assert found.spread == pytest.approx([np.sqrt(0.5), 0, np.sqrt(0.5)])
     with pytest.raises(DesignError, match="no scale to link"):
         seed_spread(of_abilities(theta, [1.0, 1.0, 1.0]))
-    with pytest.raises(DesignError, match="2 seeds or more"):
+    with pytest.raises(DesignError, match="pass 2 or more of the same models"):
         seed_spread(of_abilities(theta))
-    with pytest.raises(DesignError, match="2 fits of different models found"):
+    with pytest.raises(DesignError, match="2 fits of different models have no spread"):
         seed_spread(of_abilities(theta, [1.0, 2.0]))

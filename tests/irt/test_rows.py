@@ -82,7 +82,7 @@ def test_a_baseline_may_be_named_without_its_settings(fit: IRTFit, matrix: Respo
     assert {"m (temperature=1)"} == {row.model_a for row in found}
     with pytest.raises(SelectionError, match="no model is called 'model_99'; did you mean"):
         abilities(fit, matrix, baseline="model_99")
-    with pytest.raises(DesignError, match="confidence level 1 found"):
+    with pytest.raises(DesignError, match="confidence level 1 is not between 0 and 1"):
         abilities(fit, matrix, confidence_level=1)
 
 
@@ -94,7 +94,7 @@ def test_what_has_no_score_is_left_out_and_told() -> None:
     assert ("model_0", "model_1") == kept.models
     assert ["item_0", "item_1"] == kept.item_ids.tolist()
     assert (
-        "1 items that no model has a score of: not used",
+        "1 item that no model has a score of: not used",
         "models without any score: model_2",
     ) == kept.notes
     with pytest.raises(DesignError, match=r"every score is 1 \(2 models, 1 items\)"):

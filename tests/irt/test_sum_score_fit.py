@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from evalstats_plugin.errors import DesignError
 from evalstats_plugin.irt.fit_statistics import expected_shares, s_x2, sum_score_shares
 from evalstats_plugin.irt.fitting import fit_irt
 from evalstats_plugin.irt.model.simulate import draw_responses, draw_truth
+from evalstats_plugin.irt.options import MmlOptions
 
 GOLDEN = Path(__file__).parents[2] / "fixtures" / "golden"
 DATA = json.loads((GOLDEN / "irt.json").read_text(encoding="utf-8"))["data"]
@@ -23,7 +25,7 @@ MIRT = {
     "LSAT6": ([0.450376, 1.691039, 0.666280, 0.175307, 0.111050], [2, 2, 1, 2, 2]),
     "LSAT7": ([4.750540, 14.453453, 1.272660, 5.236482, 0.940942], [2, 2, 2, 2, 2]),
 }
-PLAIN = {"prior": "none", "std_errors": False}
+PLAIN = MmlOptions(prior="none", std_errors=False)
 
 
 @pytest.mark.parametrize("name", MIRT)
@@ -104,7 +106,7 @@ def test_groups_and_other_fits_have_distributions_too():
     truth = draw_truth(rng, 1000, 20, "rasch")
     ability = np.where(np.arange(1000) < 500, truth.ability, 1.5 + 0.5 * truth.ability)
     matrix = draw_responses(truth._replace(ability=ability), rng)
-    groups = {**PLAIN, "groups": [0] * 500 + [1] * 500}
+    groups = replace(PLAIN, groups=[0] * 500 + [1] * 500)
     apart = s_x2(fit_irt(matrix, "rasch", "mml", options=groups), matrix)
     plain = s_x2(fit_irt(matrix, "rasch", "cml"), matrix)
 
@@ -116,7 +118,7 @@ def test_what_has_no_sum_score_is_refused():
     """Partial credit, epochs, holes in every model, two items, and hardly any model."""
     rng = np.random.default_rng(7)
     matrix = draw_responses(draw_truth(rng, 30, 10, "rasch"), rng)
-    fit = fit_irt(matrix, "rasch", "mml", options={"prior": "weak"})
+    fit = fit_irt(matrix, "rasch", "mml", options=MmlOptions(prior="weak"))
     scores = matrix.scores[..., 0]
 
     def refused(changed, match):
@@ -124,15 +126,15 @@ def test_what_has_no_sum_score_is_refused():
         with pytest.raises(DesignError, match=match):
             s_x2(fit, other)
 
-    refused(np.where(scores == 1, 0.5, scores), "epochs or partial credit found")
-    refused(np.repeat(matrix.scores, 2, axis=2), "epochs or partial credit found")
+    refused(np.where(scores == 1, 0.5, scores), "there are epochs or partial")
+    refused(np.repeat(matrix.scores, 2, axis=2), "there are epochs or partial")
     refused(np.where(np.eye(30, 10) + np.eye(30, 10, -10) + np.eye(30, 10, -20), np.nan, scores),
-            "0 of 30 models took all of 10 items")  # fmt: skip
+            "0 of 30 models answered all of 10 items")  # fmt: skip
     few = ResponseMatrix.from_array(scores[:3])
     with pytest.raises(DesignError, match="too few to compare groups of scores"):
-        s_x2(fit_irt(few, "2pl", "mml", options={"prior": "weak"}), few)
+        s_x2(fit_irt(few, "2pl", "mml", options=MmlOptions(prior="weak")), few)
     hole = scores.copy()
     hole[0, 0] = np.nan
     holed = ResponseMatrix.from_array(hole)
-    found = s_x2(fit_irt(holed, "rasch", "mml", options={"prior": "weak"}), holed)
-    assert "1 of 30 models did not take all items: left out" in found.notes
+    found = s_x2(fit_irt(holed, "rasch", "mml", options=MmlOptions(prior="weak")), holed)
+    assert "1 of 30 models did not answer all items: left out" in found.notes

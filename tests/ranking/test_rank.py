@@ -13,7 +13,15 @@ from scipy import special
 from evalstats_plugin import ResponseMatrix
 from evalstats_plugin.errors import DesignError, SelectionError
 from evalstats_plugin.ranking.contests.contests import Contests
-from evalstats_plugin.ranking.rank import rank
+from evalstats_plugin.ranking.rank import (
+    BootstrapOptions,
+    MlOptions,
+    PosteriorOptions,
+    RankingModel,
+    RankOptions,
+    ThurstoneOptions,
+    rank,
+)
 from evalstats_plugin.ranking.ratings.bradley_terry import fit_bradley_terry
 
 NAMES = ("ada", "bea", "cai", "dan", "eva")
@@ -62,20 +70,19 @@ def test_rows_are_those_of_the_fit_the_best_first() -> None:
 @pytest.mark.parametrize(
     ("model", "estimator", "options"),
     [
-        ("bradley-terry", "auto", {"ties": "davidson"}),
-        ("bradley-terry", "bootstrap", {"n_resamples": 300}),
-        ("bradley-terry", "laplace", {"prior_covariance": 4.0}),
-        ("thurstone", "ep", {"prior_covariance": 4.0}),
-        ("thurstone", "laplace", {}),
+        ("bradley-terry", "auto", MlOptions(ties="davidson")),
+        ("bradley-terry", "bootstrap", BootstrapOptions(n_resamples=300)),
+        ("bradley-terry", "hmc", PosteriorOptions(prior_covariance=4.0)),
+        ("thurstone", "ep", ThurstoneOptions(prior_covariance=4.0)),
+        ("thurstone", "laplace", None),
     ],
 )
 def test_every_estimator_gives_the_same_order_and_repeats_with_the_seed(
-    model: str, estimator: str, options: dict[str, object]
+    model: RankingModel, estimator: str, options: RankOptions | None
 ) -> None:
     given = contests(800, ties=0.1)
     first, second = (
-        rank(given, model=model, estimator=estimator, options=options, rng=3)  # pyright: ignore[reportArgumentType]
-        for _ in range(2)
+        rank(given, model=model, estimator=estimator, options=options, rng=3) for _ in range(2)
     )
 
     assert first.rows == second.rows
@@ -90,7 +97,8 @@ def test_every_estimator_gives_the_same_order_and_repeats_with_the_seed(
 
 def test_probabilities_are_shares_of_posterior_draws() -> None:
     """40 comparisons: exact draws, whose shape the ranges and probabilities have."""
-    found = rank(contests(40), model="thurstone", estimator="exact", options={"draws": 800}, rng=0)
+    options = ThurstoneOptions(draws=800)
+    found = rank(contests(40), model="thurstone", estimator="exact", options=options, rng=0)
     draws, place = found.draws, [NAMES.index(row.player) for row in found]
 
     assert (800, 5) == draws.shape
@@ -169,7 +177,7 @@ def test_scores_files_and_frames_are_read(tmp_path) -> None:  # pyright: ignore 
     path = tmp_path / "votes.csv"
     frame.to_csv(path, index=False)
     columns = {"first": "left", "second": "right", "winner": "w"}
-    first, second = (rank(s, rng=0, options={"columns": columns}) for s in (path, frame))
+    first, second = (rank(s, rng=0, columns=columns) for s in (path, frame))
     assert first.rows == second.rows
     assert {"x", "y", "z"} == {row.player for row in first}
 
@@ -198,9 +206,12 @@ def test_unknown_names_are_refused_with_the_closest() -> None:
         ({"model": "bradley-tery"}, "no ranking model is called 'bradley-tery'"),
         ({"estimator": "ep"}, "no estimator of bradley-terry is called 'ep'"),
         ({"scale": "logit"}, "no scale is called 'logit'"),
-        ({"confidence_level": 95}, "confidence level 95 found"),
-        ({"options": {"tie": "half"}}, "no option of bradley-terry auto is called 'tie'; did you"),
-        ({"options": {"columns": {"first": "a"}}}, "only files and frames have columns"),
+        ({"confidence_level": 95}, "confidence_level is 95: give one between 0 and 1"),
+        (
+            {"options": ThurstoneOptions()},
+            "ThurstoneOptions are not the options of bradley-terry auto: give MlOptions",
+        ),
+        ({"columns": {"first": "a"}}, "only files and frames have columns"),
     ):
         with pytest.raises(SelectionError, match=words):
             rank(given, **wrong)  # pyright: ignore[reportArgumentType]

@@ -55,7 +55,7 @@ def test_each_goal_stops_and_says_why():
 
 
 def test_goals_outside_their_range_are_refused():
-    with pytest.raises(SelectionError, match="prob_best=95 found"):
+    with pytest.raises(SelectionError, match="prob_best is 95: give a number between 0 and 1"):
         Stopping(prob_best=95)
-    with pytest.raises(SelectionError, match="budget=0 found"):
+    with pytest.raises(SelectionError, match="budget is 0: give a number above 0"):
         Stopping(budget=0)

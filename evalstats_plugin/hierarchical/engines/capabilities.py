@@ -5,9 +5,6 @@
 * `stability`: compare the capabilities found from two halves of the items
 """
 
-# torch's stubs leave parts of these calls untyped.
-# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
-# pyright: reportUnknownVariableType=false
 from __future__ import annotations
 
 import math
@@ -181,12 +178,15 @@ def _rule(
     if kind not in KINDS:
         raise SelectionError(no_such("kind", kind, KINDS, ", ".join(KINDS)))
     if penalty != "auto" and not 0 < penalty < np.inf:
-        raise DesignError(f"penalty is {penalty!r}, expected a number above 0 or 'auto'")
+        msg = f"penalty {penalty!r} is not above 0: choose a number above 0, or 'auto'"
+        raise DesignError(msg)
     if active != "auto" and kind == "l1":
-        msg = f"active is {active!r}, but the penalty makes codes of kind 'l1' sparse: take 'topk'"
+        msg = f"active={active!r} has no effect on kind 'l1', whose penalty makes codes sparse"
+        msg += ": use kind 'topk'"
         raise DesignError(msg)
     if active != "auto" and not 1 <= active <= n_features:
-        msg = f"active is {active!r}, expected 'auto' or a number from 1 to {n_features} features"
+        msg = f"active={active!r} of {n_features} features is not possible"
+        msg += f": choose 1 to {n_features}, or 'auto'"
         raise DesignError(msg)
     known = None if penalty == "auto" else penalty
     return _Rule(kind, known, None if active == "auto" else active)
@@ -214,7 +214,7 @@ def _columns(
     )
     # In order of first appearance.
     order = np.argsort(first)
-    task = torch.from_numpy(np.argsort(order)[place]).to(counts.right.device)
+    task = torch.as_tensor(np.argsort(order)[place], device=counts.right.device)
     right, trials = (
         x.new_zeros(len(x), len(names)).index_add_(1, task, x)
         for x in (counts.right, counts.trials)
@@ -233,7 +233,7 @@ def _notes(fit: CapabilityFit) -> list[str]:
     if not fit.diagnostics.get("converged", True):
         notes.append(
             f"not converged after {fit.diagnostics['iterations']} steps: these are the last "
-            "estimates; take fewer features or a stronger penalty"
+            "estimates; use fewer features or a stronger penalty"
         )
     return notes
 
@@ -460,7 +460,7 @@ def stability(
         raise DesignError(msg)
     if len(ids) < 2 * fit.n_features:
         msg = f"{len(ids)} {fit.level}s in two halves are too few for {fit.n_features} features"
-        raise DesignError(f"{msg}: expected {2 * fit.n_features} or more, or fewer features")
+        raise DesignError(f"{msg}: fit fewer, or more than {2 * fit.n_features - 1} {fit.level}s")
     rule = _Rule(fit.kind, fit.hyperparameters["penalty"], fit.hyperparameters["active"])
     split = np.array_split(generator.permutation(len(ids)), 2)
     halves = parallel_map(partial(_half, counts, fit.n_features, rule, generator), split)
@@ -482,7 +482,7 @@ def _half(
     items: IntArray,
 ) -> FloatArray:
     # The rule is complete: nothing is chosen, and the generator is not used.
-    place = torch.from_numpy(items).to(counts.right.device)  # pyright: ignore[reportUnknownMemberType]
+    place = torch.as_tensor(items, device=counts.right.device)
     part = Counts(counts.right[:, place], counts.trials[:, place])
     return as_array(_find_codes(part, n_features, rule, rng).codes.capability)
 

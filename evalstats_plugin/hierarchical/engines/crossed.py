@@ -7,27 +7,27 @@ are covariates of models and tasks. Here: the structure, its data and priors, pr
 predictions for a new task. `crossed_gibbs` draws from the posterior, `crossed_fit` runs it.
 """
 
-# torch's stubs leave parts of these calls untyped.
-# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
-# pyright: reportUnknownVariableType=false
-
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, cast
 
 import numpy as np
 import torch
 from scipy import special
 from torch import Tensor
 
+from evalstats_plugin.hierarchical.data import Counts
 from evalstats_plugin.hierarchical.engines.posterior import mean_accuracy
-from evalstats_plugin.hierarchical.methods import Prior
+from evalstats_plugin.hierarchical.methods import DEFAULT_PRIOR, Prior
 from evalstats_plugin.stats.arrays import FloatArray
 
 Family = Literal["gamma", "half-normal", "lognormal"]
+
+INTERCEPT_SD, COEFFICIENT_SD = 1.0, 1.0
+"""Prior standard deviations of b, and of β for standardised covariates."""
 
 
 class ScalePrior(NamedTuple):
@@ -65,24 +65,16 @@ class ScalePrior(NamedTuple):
             return np.abs(rng.normal(0.0, self.first, size))
         return np.exp(rng.normal(self.first, self.second, size))
 
-    def __str__(self) -> str:
-        """Return the usual notation, such as ``gamma(2, 2)``."""
-        numbers = (self.first,) if self.family == "half-normal" else (self.first, self.second)
-        return f"{self.family}({', '.join(f'{x:g}' for x in numbers)})"
-
-
-DEFAULT_SCALE_PRIOR = ScalePrior("gamma", 2.0, 2.0)
-"""Default prior of every standard deviation [BA24]_."""
-
 
 def scale_prior(priors: Mapping[str, Prior], scale: str) -> ScalePrior:
     """Return the prior of one standard deviation, by name or the default."""
-    return ScalePrior(*priors.get(scale, priors["default"]))  # type: ignore[arg-type]
+    family, *numbers = priors.get(scale, priors.get("default", DEFAULT_PRIOR))
+    return ScalePrior(cast("Family", family), *numbers)
 
 
 def log_prior(prior: ScalePrior, scale: FloatArray) -> FloatArray:
     """Log density of log σ at σ, normalised, so that two priors can be compared."""
-    values = prior.log_density(torch.from_numpy(np.log(np.maximum(scale, 1e-300))))
+    values = prior.log_density(torch.as_tensor(np.log(np.maximum(scale, 1e-300))))
     return values.numpy() + prior.log_constant()
 
 
@@ -93,20 +85,14 @@ class CrossedModel:
     across_tasks: bool = True
     """Whether models have an effect λ across tasks."""
     questions: bool = False
-    """Whether questions have effects κ: columns are questions, not tasks."""
-    spread_by_task: bool = False
-    """Whether each task has its own σ_μ."""
-    intercept_sd: float = 1.0
-    """Prior: b ~ N(0, ·²)."""
-    coefficient_sd: float = 1.0
-    """Prior of β, covariates being standardised."""
-    scales: Mapping[str, ScalePrior] = field(default_factory=dict[str, ScalePrior])
-    """Priors other than `default`, by a name of `SCALES`."""
-    default: ScalePrior = DEFAULT_SCALE_PRIOR
+    """Whether questions have effects κ: columns are questions, not tasks, and each task has its
+    own σ_μ."""
+    priors: Mapping[str, Prior] = field(default_factory=dict[str, Prior])
+    """Priors of standard deviations, by a name of `SCALES` or ``"default"``."""
 
     def prior(self, scale: str) -> ScalePrior:
         """Return the prior of one standard deviation."""
-        return self.scales.get(scale, self.default)
+        return scale_prior(self.priors, scale)
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,54 +147,31 @@ class CrossedData:
         return torch.cat([one, models, -self.task_covariates.expand(n, t, -1)], dim=2)
 
 
-class Columns(NamedTuple):
-    """Shape of the data: trials (N, M), the task of each column, covariates."""
-
-    trials: FloatArray
-    task: FloatArray
-    models: FloatArray
-    tasks: FloatArray
-
-
-class Simulated(NamedTuple):
-    """Accuracies and answers drawn from the prior."""
-
-    accuracy: FloatArray
-    """(S, N, T)."""
-    right: FloatArray
-    """Right answers, (S, N, M) in the columns of the data."""
-
-
 def simulate(
-    structure: CrossedModel, columns: Columns, size: int, rng: np.random.Generator
-) -> Simulated:
-    """Draw effects from their priors, and answers given them."""
-    n, m = columns.trials.shape
-    t = len(columns.tasks)
-    task = columns.task.astype(np.int64)
+    structure: CrossedModel, counts: Counts, size: int, rng: np.random.Generator
+) -> FloatArray:
+    """Draw effects from their priors, and right answers given them, (S, N, M)."""
+    n, m = counts.trials.shape
+    t = len(counts.tasks)
 
     def scale(name: str, many: int = 1) -> FloatArray:
         return structure.prior(name).draw((size, many), rng)
 
-    level = structure.intercept_sd * rng.standard_normal((size, 1, 1))
-    for values, sign, axes in ((columns.models, 1, (1, 2)), (columns.tasks, -1, (2, 1))):
-        drawn = structure.coefficient_sd * rng.standard_normal((size, values.shape[1]))
-        level = level + sign * np.expand_dims(drawn @ values.T, axes[1])
+    level = INTERCEPT_SD * rng.standard_normal((size, 1, 1))
+    for values, sign, axis in ((counts.models, 1, 2), (counts.tasks, -1, 1)):
+        drawn = COEFFICIENT_SD * rng.standard_normal((size, values.shape[1]))
+        level = level + sign * np.expand_dims(drawn @ values.T, axis)
     level = level - (scale("task") * rng.standard_normal((size, t)))[:, None]
     if structure.across_tasks:
         level = level + (scale("model") * rng.standard_normal((size, n)))[..., None]
-    own = scale("interaction", t if structure.spread_by_task else 1)
+    own = scale("interaction", t if structure.questions else 1)
     level = level + own[:, None] * rng.standard_normal((size, n, t))
-    if not structure.questions:
-        accuracy = special.expit(level)
-        share = accuracy[..., task]
-    else:
-        spread = scale("question")
-        accuracy = mean_accuracy(level, spread[..., None])
-        question = spread * rng.standard_normal((size, m))
-        share = special.expit(level[..., task] - question[:, None])
-    trials = np.broadcast_to(np.rint(columns.trials).astype(np.int64), share.shape)
-    return Simulated(accuracy, rng.binomial(trials, share).astype(np.float64))
+    logit = level[..., counts.task]
+    if structure.questions:
+        logit = logit - (scale("question") * rng.standard_normal((size, m)))[:, None]
+    share = special.expit(logit)
+    trials = np.broadcast_to(np.rint(counts.trials).astype(np.int64), share.shape)
+    return rng.binomial(trials, share).astype(np.float64)
 
 
 def mean_levels(

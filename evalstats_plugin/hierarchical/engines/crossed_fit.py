@@ -4,31 +4,26 @@
 which returns a `Posterior`.
 """
 
-# torch's stubs leave parts of these calls untyped.
-# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from dataclasses import replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from evalstats_plugin.errors import DesignError
-from evalstats_plugin.hierarchical.engines.crossed import (
-    CrossedData,
-    CrossedModel,
-    scale_prior,
-)
+from evalstats_plugin.hierarchical.data import Counts
+from evalstats_plugin.hierarchical.engines.crossed import CrossedData, CrossedModel
 from evalstats_plugin.hierarchical.engines.crossed_gibbs import CrossedGibbs
 from evalstats_plugin.hierarchical.engines.posterior import NODES, Posterior
-from evalstats_plugin.hierarchical.methods import SCALES, Prior
+from evalstats_plugin.hierarchical.methods import Prior
+from evalstats_plugin.runtime.chain_length import ChainLength
+from evalstats_plugin.runtime.chains import run_chains
 from evalstats_plugin.runtime.torch import check_memory, generator_of, resolve_device
-from evalstats_plugin.runtime.workers import with_progress
-from evalstats_plugin.stats.arrays import FloatArray, IntArray
+from evalstats_plugin.stats.arrays import FloatArray
 
 PREDICTED = 1000
 """Draws, of all chains together, for which likelihoods and replications are kept."""
@@ -44,51 +39,33 @@ _MAX_NUMBERS = 2**27
 
 CROSSED_MODELS: Mapping[str, CrossedModel] = {
     "task": CrossedModel(),
-    "question": CrossedModel(across_tasks=False, questions=True, spread_by_task=True),
-    "across-task": CrossedModel(questions=True, spread_by_task=True),
+    "question": CrossedModel(across_tasks=False, questions=True),
+    "across-task": CrossedModel(questions=True),
 }
-
-
-@dataclass(frozen=True, kw_only=True)
-class Length:
-    """Number of chains and draws."""
-
-    chains: int = 4
-    draws: int = 1000
-    """Draws kept of each chain."""
-    warm_up: int = 300
-    """Draws discarded of each chain."""
-
-
-class Counts(NamedTuple):
-    """Counts of N models in M columns (tasks or questions), with standardised covariates."""
-
-    right: FloatArray
-    trials: FloatArray
-    task: IntArray
-    models: FloatArray
-    tasks: FloatArray
 
 
 def crossed_model_of(model: str, priors: Mapping[str, Prior]) -> CrossedModel:
     """Return the effects of a model, with these priors of standard deviations."""
-    scales = {name: scale_prior(priors, name) for name in SCALES if name in priors}
-    return replace(CROSSED_MODELS[model], scales=scales, default=scale_prior(priors, "default"))
+    return replace(CROSSED_MODELS[model], priors=priors)
 
 
 def fit_model(
-    counts: Counts, structure: CrossedModel, rng: np.random.Generator, length: Length, device: str
+    counts: Counts,
+    structure: CrossedModel,
+    rng: np.random.Generator,
+    length: ChainLength,
+    device: str,
 ) -> Posterior:
     """Draw from the posterior of a model, on the device named."""
     place = resolve_device(device)
     right, trials, models, tasks = (
-        torch.from_numpy(np.ascontiguousarray(x, dtype=np.float64)).to(place)
+        torch.as_tensor(x, dtype=torch.float64).contiguous().to(place)
         for x in (counts.right, counts.trials, counts.models, counts.tasks)
     )
     data = CrossedData(
         right=right,
         trials=trials,
-        task=torch.from_numpy(counts.task).to(place),
+        task=torch.as_tensor(counts.task).to(place),
         n_tasks=len(counts.tasks),
         model_covariates=models,
         task_covariates=tasks,
@@ -97,7 +74,7 @@ def fit_model(
 
 
 def draw_crossed(
-    data: CrossedData, structure: CrossedModel, rng: np.random.Generator, length: Length
+    data: CrossedData, structure: CrossedModel, rng: np.random.Generator, length: ChainLength
 ) -> Posterior:
     """Draw from the posterior of a crossed model.
 
@@ -110,15 +87,11 @@ def draw_crossed(
     what = f"{length.chains} chains of {n} models × {data.right.shape[1]} columns"
     check_memory(memory_needed(data, length), data.right.device, what)
     sampler = CrossedGibbs(data, structure, length.chains, generator_of(rng, data.right.device))
-    for _ in with_progress("warm-up sweep", range(length.warm_up)):
-        sampler.sweep()
-    sampler.settle()
     keep = thinning((n, t), length)
     predicted = PREDICTED_BY_QUESTION if structure.questions else PREDICTED
     predict = max(keep, math.ceil(length.chains * length.draws / predicted))
     kept: dict[str, list[Tensor]] = {}
-    for k in with_progress("draw", range(length.draws)):
-        sampler.sweep()
+    for k, _ in enumerate(run_chains(sampler, _swept, length)):
         found = _parameters(sampler) if k % keep == 0 else {}
         if k % predict == 0:
             found["log_likelihood"] = cell_log_likelihood(sampler)
@@ -129,8 +102,8 @@ def draw_crossed(
         name: torch.stack(values, 1).cpu().numpy() for name, values in kept.items()
     }
     if not np.isfinite(arrays["accuracy"]).all():
-        msg = "draws that are no numbers found: a precision matrix was not positive definite"
-        raise DesignError(f"{msg}; narrow the priors of the standard deviations")
+        msg = "some draws are not finite, because a precision matrix was not positive definite"
+        raise DesignError(f"{msg}: give the standard deviations narrower priors")
     return Posterior(
         accuracy=arrays.pop("accuracy"),
         log_likelihood=arrays.pop("log_likelihood"),
@@ -139,7 +112,14 @@ def draw_crossed(
     )
 
 
-def memory_needed(data: CrossedData, length: Length) -> int:
+def _swept(sampler: CrossedGibbs, k: int) -> CrossedGibbs:
+    if k == 0:
+        sampler.settle()
+    sampler.sweep()
+    return sampler
+
+
+def memory_needed(data: CrossedData, length: ChainLength) -> int:
     """Bytes needed while drawing."""
     n, m = data.right.shape
     cells, kept = n * data.n_tasks, -(-length.draws // thinning((n, data.n_tasks), length))
@@ -147,7 +127,7 @@ def memory_needed(data: CrossedData, length: Length) -> int:
     return 8 * (work + 2 * length.chains * kept * cells + 4 * PREDICTED * cells)
 
 
-def thinning(shape: tuple[int, int], length: Length) -> int:
+def thinning(shape: tuple[int, int], length: ChainLength) -> int:
     """Sweeps per kept draw of N models on T tasks, so that all fit in `_MAX_NUMBERS`."""
     return max(1, math.ceil(shape[0] * shape[1] * length.chains * length.draws / _MAX_NUMBERS))
 
@@ -161,7 +141,7 @@ def _parameters(sampler: CrossedGibbs) -> dict[str, Tensor]:
         "intercept": state.coefficients[:, 0],
         "difficulty": state.task,
         "sd_difficulty": state.scale_task[:, 0].exp(),
-        "sd_interaction": own if structure.spread_by_task else own[:, 0],
+        "sd_interaction": own if structure.questions else own[:, 0],
     }
     if state.coefficients.shape[1] > 1:
         found["coefficients"] = state.coefficients[:, 1:]

@@ -10,21 +10,27 @@ The likelihood is exact, at the same cost for any number of trials.
 effects, draws of standard deviations, and the joint draw of a two-way table of effects.
 """
 
-# torch's stubs leave parts of these calls untyped.
-# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
-# pyright: reportUnknownVariableType=false
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from evalstats_plugin.hierarchical.engines.crossed import CrossedData, CrossedModel, ScalePrior
+from evalstats_plugin.hierarchical.engines.crossed import (
+    COEFFICIENT_SD,
+    INTERCEPT_SD,
+    CrossedData,
+    CrossedModel,
+    ScalePrior,
+)
 from evalstats_plugin.runtime.torch import cholesky
+
+_LINALG: Any = torch.linalg
+"""Its functions have no type stubs."""
 
 _N_PROPOSALS = 2
 """Proposals for each collapsed standard deviation in a sweep."""
@@ -90,41 +96,29 @@ class CrossedGibbs:
         self.sweeps += 1
         if self.sweeps % _RECOMPUTE_EVERY == 0:
             self.answers = answers_at(self.data, self._logit())
-        if self.state.question is not None:
-            self._move_questions(self.state.question)
-        self._move_interactions()
+        if self.structure.questions:
+            self._move("question")
+        self._move("interaction")
         self._draw_effects()
-        self._move_along("task", self.state.scale_task)
+        # Again with interactions held, which mixes well where σ_μ is small.
+        self._move("task")
         if self.structure.across_tasks:
-            self._move_along("model", self.state.scale_model)
+            self._move("model")
         self._draw_scales()
-        self._stretch_interactions()
-        if self.state.question is not None:
-            self._stretch_questions(self.state.question)
+        self._stretch("interaction")
+        if self.structure.questions:
+            self._stretch("question")
             self._stretch_all()
 
-    def _move_questions(self, question: Tensor) -> None:
-        prior = torch.zeros_like(question), torch.exp(-2 * self.state.scale_question)
-        question, self.answers = newton_move(
-            self.data, (question, self.answers), prior, self.units["question"], self.generator
-        )
-        self.state = replace(self.state, question=question)
+    def _scaled(self, name: str, values: Tensor) -> Tensor:
+        """Return values of the standard deviations of a kind so that they broadcast to effects."""
+        return values[:, None] if name == "interaction" else values
 
-    def _move_interactions(self) -> None:
-        precision = torch.exp(-2 * self.state.scale_interaction)[:, None]
-        interaction, self.answers = newton_move(
-            self.data,
-            (self.state.interaction, self.answers),
-            (torch.zeros_like(self.state.interaction), precision),
-            self.units["interaction"],
-            self.generator,
-        )
-        self.state = replace(self.state, interaction=interaction)
-
-    def _move_along(self, name: str, scale: Tensor) -> None:
-        """Move models or tasks with interactions held, which mixes well where σ_μ is small."""
+    def _move(self, name: str) -> None:
+        """Move all effects of a kind, the others held."""
         effect: Tensor = getattr(self.state, name)
-        prior = torch.zeros_like(effect), torch.exp(-2 * scale)
+        precision = torch.exp(-2 * self._scaled(name, getattr(self.state, f"scale_{name}")))
+        prior = torch.zeros_like(effect), precision
         moved, self.answers = newton_move(
             self.data, (effect, self.answers), prior, self.units[name], self.generator
         )
@@ -211,7 +205,7 @@ class CrossedGibbs:
         """Draw σ_μ and σ_κ given their effects."""
         state = self.state
         squares, count = (self.seen * state.interaction.square()).sum(1), self.seen.sum(0)
-        if not self.structure.spread_by_task:
+        if not self.structure.questions:
             squares, count = squares.sum(1, keepdim=True), count.sum()[None]
         prior = self.structure.prior("interaction")
         scale = scale_given_effects(squares, count.expand_as(squares), prior, self.generator)
@@ -224,43 +218,28 @@ class CrossedGibbs:
         scale = scale_given_effects(squares, count, prior, self.generator)
         self.state = replace(self.state, scale_question=scale)
 
-    def _stretch_interactions(self) -> None:
-        """Move σ_μ with all interactions in proportion."""
-        state, step = self.state, self.steps["interaction"]
-        scale = step.propose(state.scale_interaction, self.generator)
-        interaction = state.interaction * torch.exp(scale - state.scale_interaction)[:, None]
-        change = self.data.to_columns(interaction - state.interaction)
+    def _stretch(self, name: str) -> None:
+        """Move the standard deviations of a kind with all its effects in proportion."""
+        state, step, unit = self.state, self.steps[name], self.units[name]
+        effect: Tensor = getattr(state, name)
+        old: Tensor = getattr(state, f"scale_{name}")
+        scale = step.propose(old, self.generator)
+        stretched = effect * self._scaled(name, torch.exp(scale - old))
+        change = unit.sign * unit.spread(stretched - effect)
         moved = answers_at(self.data, self.answers.logit + change)
         gain = self.units["task"].total(moved.log_likelihood - self.answers.log_likelihood)
-        if not self.structure.spread_by_task:
+        if scale.shape[1] == 1:
             gain = gain.sum(1, keepdim=True)
-        prior = self.structure.prior("interaction")
-        gain = gain + prior.log_density(scale) - prior.log_density(state.scale_interaction)
+        prior = self.structure.prior(name)
+        gain = gain + prior.log_density(scale) - prior.log_density(old)
         taken = step.decide(gain, self.generator)
-        self.state = replace(
-            state,
-            scale_interaction=torch.where(taken, scale, state.scale_interaction),
-            interaction=torch.where(taken[:, None], interaction, state.interaction),
-        )
-        columns = self.data.to_columns(taken) if self.structure.spread_by_task else taken
+        kept = {
+            f"scale_{name}": torch.where(taken, scale, old),
+            name: torch.where(self._scaled(name, taken), stretched, effect),
+        }
+        self.state = replace(state, **kept)
+        columns = self.data.to_columns(taken) if scale.shape[1] > 1 else taken
         self.answers = choose(columns[:, None], moved, self.answers)
-
-    def _stretch_questions(self, question: Tensor) -> None:
-        """Move σ_κ with all questions in proportion."""
-        state, step = self.state, self.steps["question"]
-        scale = step.propose(state.scale_question, self.generator)
-        stretched = question * torch.exp(scale - state.scale_question)
-        moved = answers_at(self.data, self.answers.logit + (question - stretched)[:, None])
-        gain = (moved.log_likelihood - self.answers.log_likelihood).sum((1, 2))[:, None]
-        prior = self.structure.prior("question")
-        gain = gain + prior.log_density(scale) - prior.log_density(state.scale_question)
-        taken = step.decide(gain, self.generator)
-        self.state = replace(
-            state,
-            scale_question=torch.where(taken, scale, state.scale_question),
-            question=torch.where(taken, stretched, question),
-        )
-        self.answers = choose(taken[..., None], moved, self.answers)
 
     def _stretch_all(self) -> None:
         """Move all effects and their standard deviations in proportion.
@@ -303,9 +282,11 @@ class CrossedGibbs:
 
     def _fixed_sds(self) -> Tensor:
         """Prior standard deviations of intercept and coefficients, (G,)."""
-        structure, like = self.structure, self.state.coefficients
-        sds = [structure.intercept_sd, *[structure.coefficient_sd] * (like.shape[1] - 1)]
-        return torch.cat([like.new_full((1,), sd) for sd in sds])
+        like = self.state.coefficients[0]
+        # Filled on its device: a list would be copied from the host in each sweep.
+        sd = torch.full_like(like, COEFFICIENT_SD)
+        sd[:1].fill_(INTERCEPT_SD)
+        return sd
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -352,7 +333,7 @@ def start(
         question=question,
         scale_model=apart(1) - 0.5,
         scale_task=apart(1) - 0.5,
-        scale_interaction=apart(t if structure.spread_by_task else 1) - 0.5,
+        scale_interaction=apart(t if structure.questions else 1) - 0.5,
         scale_question=apart(1) - 0.5,
     )
 
@@ -560,7 +541,7 @@ def solve(table: Table, prior: Prior) -> Solved:
         log_marginal = log_marginal + (prior.models.log() - held.log()).sum(1)
         log_marginal = log_marginal + (table.pull.square() / held).sum(1)
     factor = cholesky(system)
-    white = torch.linalg.solve_triangular(factor, right[..., None], upper=False)[..., 0]
+    white: Tensor = _LINALG.solve_triangular(factor, right[..., None], upper=False)[..., 0]
     determinant = factor.diagonal(dim1=1, dim2=2).log().sum(1)
     log_marginal = (log_marginal + white.square().sum(1)) / 2 - determinant
     return Solved(factor, white, log_marginal)
@@ -571,7 +552,7 @@ def draw(
 ) -> tuple[Tensor, Tensor | None]:
     """Draw coefficients and tasks (K, G + T), and models (K, N) where there are any."""
     white = solved.white + normal(solved.white, generator)
-    rest = torch.linalg.solve_triangular(solved.factor.mT, white[..., None], upper=True)
+    rest: Tensor = _LINALG.solve_triangular(solved.factor.mT, white[..., None], upper=True)
     if prior.models is None:
         return rest[..., 0], None
     held = table.own + prior.models

@@ -1,17 +1,11 @@
-"""Massively parallel inference of hierarchical models: nested evals, and small crossed ones.
+"""Massively parallel inference of nested evals: one model on several tasks, or several on one.
 
-Nested (one model on several tasks, or several models on one task): logit P(right) = level ± x'β +
+logit P(right) = level ± x'β +
 deviation of each unit, a task or a model. The level is the intercept and the effect that all units
 share; a deviation is the sum of the unit's effect and its interaction, which the answers cannot
 separate. The effects are drawn given these sums at the end, as in the ``task`` model of
 `crossed_fit`, so that both engines return the same quantities.
-
-Crossed: `try_crossed` counts effective particles on a part of the data, `fit_crossed` fits all.
 """
-
-# torch's stubs leave parts of these calls untyped.
-# pyright: reportUnknownArgumentType=false, reportUnknownLambdaType=false
-# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
 
 from __future__ import annotations
 
@@ -27,8 +21,13 @@ from scipy import special
 from torch import Tensor
 from torch.nn import functional
 
-from evalstats_plugin.hierarchical.engines.crossed import CrossedModel, ScalePrior
-from evalstats_plugin.hierarchical.engines.crossed_fit import Counts
+from evalstats_plugin.hierarchical.data import Counts
+from evalstats_plugin.hierarchical.engines.crossed import (
+    COEFFICIENT_SD,
+    INTERCEPT_SD,
+    CrossedModel,
+    ScalePrior,
+)
 from evalstats_plugin.hierarchical.engines.plates.distributions import Beta, Gamma, Normal
 from evalstats_plugin.hierarchical.engines.plates.fit import FitOptions, PlatedFit, infer
 from evalstats_plugin.hierarchical.engines.plates.model import Latent, Model, Observed, Plate
@@ -54,12 +53,6 @@ _NODES = 15
 """Nodes of the quadrature over a logit."""
 
 _NEWTON_STEPS = 4
-CROSSED_PARTICLES = 30
-
-TRIAL_TASKS, TRIAL_CELLS = 12, 48
-"""Most tasks and cells of a trial: those with the most answers."""
-
-_TRIAL_ITERATIONS, _TRIAL_SETS = 20, 10
 
 
 class ParticleFit(NamedTuple):
@@ -98,14 +91,14 @@ def fit_nested(
     model = nested_model(counts, structure)
     fit = infer(model, data, options=options, device=device, rng=rng)
     drawn = _shuffled(fit, rng)
-    scales = components(*(torch.from_numpy(drawn[name]) for name in ("spread", "angle")))
+    scales = components(torch.as_tensor(drawn["spread"]), torch.as_tensor(drawn["angle"]))
     drawn |= {f"sd_{layout.own}": scales[0].numpy(), "sd_interaction": scales[1].numpy()}
     mean = drawn["level"][:, None]
     if "beta" in drawn:
         mean = mean + layout.sign * drawn["beta"] @ layout.covariates.T
     if not layout.centred:
         drawn["theta"] = mean + drawn["spread"][:, None] * drawn["distance"]
-    parameters = _effects(drawn, layout, structure, mean, rng)
+    parameters = _effects(drawn, layout, mean, rng)
     shape = (-1, *counts.right.shape)
     cells = Cells(
         drawn["theta"].reshape(shape),
@@ -119,19 +112,25 @@ def fit_nested(
 def _effects(
     drawn: dict[str, FloatArray],
     layout: _Layout,
-    structure: CrossedModel,
     mean: FloatArray,
     rng: np.random.Generator,
 ) -> dict[str, FloatArray]:
-    """Draw the effects given their sums; both are normal."""
+    """Draw the effects given their sums, both normal; names are those that all engines share."""
     shared, own = (drawn[f"sd_{name}"] for name in (layout.shared, layout.own))
-    intercept = _first_summand(drawn["level"], structure.intercept_sd + 0 * shared, shared, rng)
+    intercept = _first_summand(drawn["level"], INTERCEPT_SD + 0 * shared, shared, rng)
     common = (drawn["level"] - intercept)[:, None]
     other = drawn["sd_interaction"][:, None]
     units = _first_summand(drawn["theta"] - mean, own[:, None], other, rng)
     of_models, of_tasks = (common, -units) if layout.own == "task" else (units, -common)
-    effects = {"intercept": intercept, "performance": of_models, "difficulty": of_tasks}
-    return _named_effects(drawn | effects)
+    found = {
+        "intercept": intercept,
+        "performance": of_models,
+        "difficulty": of_tasks,
+        "sd_performance": drawn["sd_model"],
+        "sd_difficulty": drawn["sd_task"],
+        "sd_interaction": drawn["sd_interaction"],
+    }
+    return found | ({"coefficients": drawn["beta"]} if "beta" in drawn else {})
 
 
 def _first_summand(
@@ -206,18 +205,21 @@ def _common(layout: _Layout, structure: CrossedModel) -> list[Latent]:
     own, interaction = (Scale(structure.prior(name)) for name in (layout.own, "interaction"))
 
     def level(**scales: Tensor) -> Normal:
-        sd = (structure.intercept_sd**2 + scales[shared] ** 2).sqrt()
+        sd = (INTERCEPT_SD**2 + scales[shared] ** 2).sqrt()
         return Normal(torch.zeros_like(sd), sd)
 
+    def spread(angle: Tensor) -> Ray:
+        return Ray(own, interaction, angle)
+
+    scale = Scale(structure.prior(layout.shared))
     latents = [
-        scale_latent(layout.shared, structure, "common"),
+        Latent(shared, scale, group="common", proposal=scale.start()),
         Latent("angle", Beta(1.0, 1.0), group="common"),
-        Latent("spread", lambda angle: Ray(own, interaction, angle), group="common",
-               proposal=Gamma(3.0, 3.0)),
+        Latent("spread", spread, group="common", proposal=Gamma(3.0, 3.0)),
         Latent("level", with_arguments(level, [shared]), group="common", proposal=Normal(0.0, 1.0)),
     ]  # fmt: skip
     if layout.covariates.shape[1]:
-        prior = Normal(0.0, structure.coefficient_sd)
+        prior = Normal(0.0, COEFFICIENT_SD)
         shape = (layout.covariates.shape[1],)
         latents.append(Latent("beta", prior, shape=shape, group="common", proposal=prior))
     return latents
@@ -277,113 +279,9 @@ def n_particles(units: int) -> int:
     return int(np.clip(math.isqrt(_MAX_ENTRIES // units), _FEWEST, _MOST))
 
 
-class Trial(NamedTuple):
-    """Effective particles in a trial on a part of a crossed eval."""
-
-    ess: float
-    """Effective particles of all sets, in the group and member with the fewest."""
-    group: str
-    n_models: int
-    n_tasks: int
-    whole: bool
-    """Whether the part is all models and tasks."""
-
-
-def try_crossed(
-    counts: Counts, structure: CrossedModel, rng: np.random.Generator, device: str
-) -> Trial:
-    """Count effective particles on the models and tasks with the most answers."""
-    n_tasks = min(counts.right.shape[1], TRIAL_TASKS)
-    models, tasks = (
-        np.sort(np.argsort(-counts.trials.sum(axis=axis), kind="stable")[:most])
-        for axis, most in ((1, max(2, TRIAL_CELLS // n_tasks)), (0, n_tasks))
-    )
-    cut = np.ix_(models, tasks)
-    part = Counts(counts.right[cut], counts.trials[cut], np.arange(len(tasks)),
-                  counts.models[models], counts.tasks[tasks])  # fmt: skip
-    options = FitOptions(
-        k=CROSSED_PARTICLES, iterations=_TRIAL_ITERATIONS, sets=_TRIAL_SETS, draws=1
-    )
-    model = crossed_plates(part, structure)
-    fit = infer(model, _crossed_data(part), options=options, device=device, rng=rng)
-    least = {group: float(values.min()) for group, values in fit.ess.items()}
-    worst = min(least, key=least.__getitem__)
-    whole = part.right.shape == counts.right.shape
-    return Trial(least[worst], worst, len(models), len(tasks), whole)
-
-
-def fit_crossed(
-    counts: Counts,
-    structure: CrossedModel,
-    rng: np.random.Generator,
-    size: tuple[int, int],
-    device: str,
-) -> ParticleFit:
-    """Infer a small crossed eval, whose columns are tasks, by QEM."""
-    options = FitOptions(k=CROSSED_PARTICLES, draws=size[0] * size[1])
-    model = crossed_plates(counts, structure)
-    fit = infer(model, _crossed_data(counts), options=options, device=device, rng=rng)
-    drawn = _shuffled(fit, rng)
-    level = drawn["intercept"][:, None] + drawn["performance"]
-    mean = level[:, :, None] - drawn["difficulty"][:, None]
-    spread = drawn["sd_interaction"][:, None, None] + 0 * mean
-    cells = Cells(mean + spread * drawn["distance"], mean, spread)
-    parameters = _named_effects(drawn)
-    posterior = _posterior_of(counts, cells, parameters, size, rng)
-    return ParticleFit(posterior, fit, options.k * options.sets)
-
-
-def crossed_plates(counts: Counts, structure: CrossedModel) -> Model:
-    """Declare a model of models × tasks, without covariates."""
-    n, t = counts.right.shape
-    common = "difficulty"
-
-    def of_tasks(sd_task: Tensor) -> Normal:
-        return Normal(torch.zeros_like(sd_task), sd_task)
-
-    def of_models(sd_model: Tensor) -> Normal:
-        return Normal(torch.zeros_like(sd_model), sd_model)
-
-    def answered(
-        distance: Tensor, sd_interaction: Tensor, intercept: Tensor, performance: Tensor,
-        difficulty: Tensor, of_task: Tensor, right: Tensor, trials: Tensor,
-    ) -> Tensor:  # fmt: skip
-        hard = (difficulty * of_task).sum(-1, keepdim=True)
-        return log_likelihood(
-            intercept + performance - hard + sd_interaction * distance, right, trials
-        )
-
-    return Model(
-        plates=[Plate("model", n), Plate("cell", t, within="model")],
-        inputs={"trials": "cell", "of_task": "cell"},
-        latents=[
-            Latent("intercept", Normal(0.0, structure.intercept_sd), group=common),
-            *(scale_latent(name, structure, common) for name in ("model", "task", "interaction")),
-            Latent("difficulty", of_tasks, group=common, shape=(t,),
-                   proposal=Normal(0.0, 1.0)),
-            Latent("performance", of_models, "model",
-                   proposal=Normal(0.0, 1.0)),
-            Latent("distance", Normal(0.0, 1.0), "cell"),
-        ],
-        observed=[Observed("right", answered, "cell")],
-    )  # fmt: skip
-
-
-def _crossed_data(counts: Counts) -> dict[str, np.ndarray[tuple[int, ...], np.dtype[np.float64]]]:
-    n, t = counts.right.shape
-    of_task = np.broadcast_to(np.eye(t), (n, t, t)).copy()
-    return {"right": counts.right, "trials": counts.trials, "of_task": of_task}
-
-
 def log_likelihood(theta: Tensor, right: Tensor, trials: Tensor) -> Tensor:
     """Log probability of the answers, in the order given, at logits θ."""
     return right * theta - trials * functional.softplus(theta)
-
-
-def scale_latent(name: str, structure: CrossedModel, group: str) -> Latent:
-    """Declare the standard deviation of an effect, a name of `SCALES`."""
-    scale = Scale(structure.prior(name))
-    return Latent(f"sd_{name}", scale, group=group, proposal=scale.start())
 
 
 def with_arguments(function: Any, names: Sequence[str]) -> Any:
@@ -397,17 +295,6 @@ def _shuffled(fit: PlatedFit, rng: np.random.Generator) -> dict[str, FloatArray]
     """Return draws in random order, because the engine orders them by set of particles."""
     order = rng.permutation(len(next(iter(fit.draws.values()))))
     return {name: values[order] for name, values in fit.draws.items()}
-
-
-def _named_effects(drawn: Mapping[str, FloatArray]) -> dict[str, FloatArray]:
-    """Return draws under the names that all engines share."""
-    found = {name: drawn[name] for name in ("intercept", "performance", "difficulty")}
-    found |= {
-        "sd_performance": drawn["sd_model"],
-        "sd_difficulty": drawn["sd_task"],
-        "sd_interaction": drawn["sd_interaction"],
-    }
-    return found | ({"coefficients": drawn["beta"]} if "beta" in drawn else {})
 
 
 class Cells(NamedTuple):

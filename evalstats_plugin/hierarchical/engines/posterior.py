@@ -198,7 +198,7 @@ class CapabilityFit:
         for name, shape in expected.items():
             found = np.shape(getattr(self, name))
             if found != shape:
-                raise ValueError(f"{name} has shape {found}, expected {shape}")
+                raise ValueError(f"{name} has shape {found}, not {shape}: give one value each")
 
     @property
     def n_features(self) -> int:
@@ -234,11 +234,11 @@ class CapabilityFit:
             A fit without an encoder, or another number of models.
         """
         if self.encoder is None or self.usual is None:
-            msg = f"codes of kind {self.kind!r} have no encoder, expected 'topk': fit that kind"
+            msg = f"codes of kind {self.kind!r} have no encoder: fit kind 'topk'"
             raise DesignError(msg)
         if scores.ndim != 2 or len(scores) != len(self.models):
-            msg = f"scores have shape {scores.shape}, expected {len(self.models)} models × items"
-            raise DesignError(msg)
+            msg = f"scores of shape {scores.shape} are not those of {len(self.models)} models"
+            raise DesignError(f"{msg}: give one row for each model of the fit")
         weight, bias, scale = self.encoder[:-2], self.encoder[-2], self.encoder[-1]
         surprise = np.nan_to_num(scores - self.usual[:, None])
         found = np.maximum(surprise.T @ weight + bias, 0.0)
@@ -308,7 +308,6 @@ class CapabilityFit:
         LogError
             No such file, or not a capability fit.
         """
-        expected = "expected a file that CapabilityFit.save wrote"
         try:
             # Opened here, because NumPy leaves the file of a broken archive open.
             with Path(path).open("rb") as stream, np.load(stream, allow_pickle=False) as file:
@@ -316,7 +315,8 @@ class CapabilityFit:
             rest = json.loads(str(arrays.pop("capability_fit")))
         except Exception as error:
             # NumPy's errors have no common base: a broken archive alone raises a dozen kinds.
-            raise LogError(f"{path}: no such file, or not a capability fit: {expected}") from error
+            msg = f"{path}: no such file, or not a capability fit"
+            raise LogError(f"{msg}: give a file that CapabilityFit.save wrote") from error
         with reporting_damage(Path(path)):
             rest |= {"models": tuple(rest["models"]), "notes": tuple(rest["notes"])}
             return cls(**rest, **arrays)

@@ -8,13 +8,10 @@ item i's intercept d and code s. Codes have an L1 penalty, capabilities and inte
 sparse autoencoder [GTT25]_.
 """
 
-# torch's stubs leave parts of these calls untyped.
-# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
-# pyright: reportUnknownVariableType=false
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -23,6 +20,9 @@ from evalstats_plugin.irt.estimators.factor import INTERCEPT_RIDGE, check_dimens
 from evalstats_plugin.irt.estimators.optimise import posterior_mode
 from evalstats_plugin.irt.model.data import Counts
 from evalstats_plugin.runtime.workers import report_progress, with_progress
+
+_LINALG: Any = torch.linalg
+"""Its functions have no type stubs."""
 
 _INNER = 20
 """Proximal gradient steps of the items in each round."""
@@ -131,7 +131,7 @@ def _items_step(counts: Counts, codes: SparseCodes, penalty: float) -> SparseCod
     design = torch.cat([codes.capability, torch.ones_like(codes.capability[:, :1])], dim=1)
     # The curvature of a logistic likelihood is at most a quarter of that of least squares.
     square = design.square().sum(1)
-    most = torch.linalg.matrix_norm(design, ord=2).square() * counts.trials.max() / 4
+    most: Tensor = _LINALG.matrix_norm(design, ord=2).square() * counts.trials.max() / 4
     step = 1 / (torch.minimum(counts.trials.T @ square / 4, most) + INTERCEPT_RIDGE)[:, None]
     at = ahead = torch.cat([codes.code, codes.intercept[:, None]], dim=1)
     middle, pace = codes.intercept.mean(), torch.ones_like(step)
@@ -258,7 +258,8 @@ def fit_amortised_codes(
     first = _first_encoder(residual, codes.code)
     free = (codes.capability, codes.performance, codes.intercept, *first)
     parameters = [x.detach().clone().requires_grad_() for x in free]
-    optimiser = torch.optim.Adam(parameters, lr=_RATE)
+    # Its `step` has no type stubs.
+    optimiser: Any = torch.optim.Adam(parameters, lr=_RATE)
 
     def assembled() -> tuple[SparseCodes, Encoder]:
         w, c, d, weight, bias = parameters
@@ -269,7 +270,7 @@ def fit_amortised_codes(
         # The learning rate falls linearly to 0 in the second half.
         optimiser.param_groups[0]["lr"] = _RATE * min(1.0, 2 * (1 - step / steps))
         optimiser.zero_grad()
-        (-assembled()[0].objective(counts, penalty)).backward()
+        torch.autograd.backward(-assembled()[0].objective(counts, penalty))
         optimiser.step()
     parameters = [x.detach() for x in parameters]
     found, encoder = assembled()
@@ -280,7 +281,7 @@ def fit_amortised_codes(
 def _first_encoder(residual: Tensor, code: Tensor) -> tuple[Tensor, Tensor]:
     n, m = residual.shape
     ridge = 0.1 * m * torch.eye(n).to(residual)
-    weight = torch.linalg.solve(residual @ residual.T + ridge, residual @ (code - code.mean(0)))
+    weight: Tensor = _LINALG.solve(residual @ residual.T + ridge, residual @ (code - code.mean(0)))
     return weight, code.mean(0) - (residual.T @ weight).mean(0)
 
 

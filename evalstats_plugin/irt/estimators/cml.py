@@ -10,14 +10,11 @@ second is an estimator for few models and many items: the items need no estimate
 * `fit_cml_items`, `fit_cml`: an `IRTFit`; what was conditioned away is estimated afterwards
 """
 
-# torch's stubs leave parts of these calls untyped.
-# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
-# pyright: reportUnknownVariableType=false
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,6 +27,7 @@ from evalstats_plugin.errors import DesignError
 from evalstats_plugin.irt.estimators.fitted import as_array, not_converged, run_facts
 from evalstats_plugin.irt.estimators.frozen import score
 from evalstats_plugin.irt.estimators.optimise import smoothed_logit
+from evalstats_plugin.irt.model.algebra import linalg, split, unique
 from evalstats_plugin.irt.model.curves import Items
 from evalstats_plugin.irt.model.data import Counts, check_room
 from evalstats_plugin.irt.model.fit import IRTFit
@@ -120,8 +118,8 @@ def _fit_rows(right: Tensor, trials: Tensor, weights: Tensor | None, block: int)
     """Fit the parameters of columns, conditional on the totals of rows."""
     if bool((right != right.round()).any()):
         msg = (
-            "conditional likelihood needs whole numbers of right answers, found partial credit: "
-            "take another estimator"
+            "conditional likelihood needs whole numbers of right answers, and there is partial "
+            "credit: take another estimator"
         )
         raise ValueError(msg)
     totals = _distinct_rows(right, trials)
@@ -130,11 +128,11 @@ def _fit_rows(right: Tensor, trials: Tensor, weights: Tensor | None, block: int)
     whole = _solve(right, totals, unit, start - start.mean(), None)
     if weights is None:
         return _sliced(whole, 0)
-    many = torch.atleast_2d(weights).to(right)
+    many = (weights if weights.ndim > 1 else weights[None]).to(right)
     start = whole.estimate.clamp(-_FAR, _FAR)
     angles = choose_angles(start, totals.trials, totals.totals)
     block = -(-block // _TOGETHER) * _TOGETHER
-    parts = [_solve_padded(right, totals, w, start, angles) for w in many.split(block)]
+    parts = [_solve_padded(right, totals, w, start, angles) for w in split(many, block)]
     columns = list(zip(*parts, strict=True))
     estimate, covariance, log_likelihood = (torch.cat(column) for column in columns[:3])
     iterations, converged = max(columns[3]), torch.cat(columns[4])
@@ -226,7 +224,7 @@ def _distinct_rows(right: Tensor, trials: Tensor) -> _Totals:
         msg = "nothing to compare: in every group of answers all are right, or all are wrong"
         raise ValueError(msg)
     rows = torch.cat([trials, totals[:, None]], dim=1)[informative]
-    kinds, row_kind = torch.unique(rows, dim=0, return_inverse=True)
+    kinds, row_kind = unique(rows, dim=0)
     return _Totals(kinds[:, :-1].contiguous(), kinds[:, -1].contiguous(), row_kind, informative)
 
 
@@ -256,7 +254,7 @@ def _newton_step(gradient: Tensor, covariance: Tensor, free: Tensor) -> Tensor:
     if covariance.ndim == 2:
         step = gradient / covariance.clamp_min(1e-9)
         return (step - (step * free).sum(1, keepdim=True) / free.sum(1, keepdim=True)) * free
-    return torch.linalg.solve_ex(_regularised(covariance, free), gradient)[0]
+    return linalg.solve_ex(_regularised(covariance, free), gradient)[0]
 
 
 def _regularised(covariance: Tensor, free: Tensor) -> Tensor:
@@ -269,7 +267,7 @@ def _regularised(covariance: Tensor, free: Tensor) -> Tensor:
 def _covariance(information: Tensor, free: Tensor) -> Tensor:
     """Covariance of parameters that sum to 0."""
     pairs = free[:, :, None] * free[:, None]
-    inverse = torch.linalg.inv(_regularised(information, free)) * pairs
+    inverse = linalg.inv(_regularised(information, free)) * pairs
     mean = inverse.sum(2, keepdim=True) / free.sum(1)[:, None, None]
     middle = mean.sum(1, keepdim=True) / free.sum(1)[:, None, None]
     covariance = inverse - mean - mean.mT + middle
@@ -444,12 +442,7 @@ def _tilts(parameters: Tensor, trials: Tensor, totals: Tensor) -> Tensor:
     return tilt
 
 
-def fit_cml_items(
-    matrix: ResponseMatrix,
-    counts: Counts,
-    item_model: str,  # noqa: ARG001 - it is rasch
-    options: Mapping[str, Any],  # noqa: ARG001 - there are none
-) -> IRTFit:
+def fit_cml_items(matrix: ResponseMatrix, counts: Counts) -> IRTFit:
     """Abilities given item totals, then difficulties, as an `IRTFit`."""
     began = time.perf_counter()
     found = _run(abilities_given_item_totals, counts)
@@ -477,12 +470,7 @@ def fit_cml_items(
     )
 
 
-def fit_cml(
-    matrix: ResponseMatrix,
-    counts: Counts,
-    item_model: str,  # noqa: ARG001 - it is rasch
-    options: Mapping[str, Any],  # noqa: ARG001 - there are none
-) -> IRTFit:
+def fit_cml(matrix: ResponseMatrix, counts: Counts) -> IRTFit:
     """Difficulties given model totals, then abilities, shifted to sum to 0, as an `IRTFit`."""
     began = time.perf_counter()
     m = counts.right.shape[1]
@@ -549,7 +537,7 @@ def _run(run: Callable[[Counts], ConditionalFit], counts: Counts) -> Conditional
     if not bool(torch.isfinite(found.estimate).any()):
         msg = (
             "no finite estimate: models and items are in perfect order, each model right wherever "
-            "one with fewer right answers is; expected answers that deviate, or take mml-items"
+            "one with fewer right answers is; take estimator mml-items"
         )
         raise DesignError(msg)
     return found

@@ -4,38 +4,35 @@
   normal around their mean with precision `ridge`, and intercepts normal around theirs. Loadings
   shrink towards their mean, not to 0: one dimension with a large ridge is the Rasch model, and
   with a small one the 2PL. `cross_validate` fits all folds as one batch of matrix products.
-* `fit_sparse_factor`: non-negative loadings on few of K features
 * `fit_factor_model`, `score_on_factors`: a `FactorFit`, with rotation and standard errors
 """
 
-# torch's stubs leave parts of these calls untyped.
-# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
-# pyright: reportUnknownVariableType=false
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from evalstats_plugin.data.matrix import ResponseMatrix
-from evalstats_plugin.errors import DesignError, SelectionError, no_such
+from evalstats_plugin.errors import DesignError
 from evalstats_plugin.irt.estimators.fitted import as_array, not_converged, run_facts
 from evalstats_plugin.irt.estimators.optimise import (
     SETTLED,
-    Minimum,
+    Solution,
     log_likelihood,
     minimise,
     posterior_mode,
 )
+from evalstats_plugin.irt.model.algebra import linalg, split
 from evalstats_plugin.irt.model.curves import rotation_matrix
 from evalstats_plugin.irt.model.data import Counts, check_room
-from evalstats_plugin.irt.model.fit import ROTATIONS, FactorFit
+from evalstats_plugin.irt.model.fit import FactorFit
+from evalstats_plugin.irt.options import FactorOptions
 
 RIDGES = (1.0, 3.0, 10.0, 30.0, 100.0)
 """Candidates where the ridge is chosen by cross-validation, in ascending order."""
@@ -62,9 +59,6 @@ _LEAST_PRECISION = 1e-3
 
 # Largest array of folds × models × items.
 _BLOCK = 2**23
-
-# Sparse model: proximal steps in each round, and ridge of the dense model that it starts from.
-_PROXIMAL_STEPS, _START_RIDGE = 20, 10.0
 
 
 def fit_factor(
@@ -133,13 +127,13 @@ class FactorSolution(NamedTuple):
     def item_prior(self) -> tuple[Tensor, Tensor]:
         """Mean (K + 1,) and precision (K + 1, K + 1) of these items' loadings and intercepts."""
         items = torch.cat([self.loading, self.intercept[:, None]], dim=1)
-        spread = torch.atleast_2d(torch.cov(items.T)) + 1e-3 * torch.eye(items.shape[1]).to(items)
-        return items.mean(0), torch.linalg.inv(spread)
+        spread = torch.cov(items.T) + 1e-3 * torch.eye(items.shape[1]).to(items)
+        return items.mean(0), linalg.inv(spread)
 
     def for_models(self, counts: Counts) -> FactorSolution:
         """Other models on these items: posterior modes under N(0, correlation)."""
         # `prior_precision`, the wider prior of the fit, predicted their other answers worse.
-        precision = torch.linalg.inv(self.correlation)
+        precision = linalg.inv(self.correlation)
         prior = (torch.zeros_like(precision[0]), precision)
         ability = posterior_mode(counts, self.loading, self.intercept, prior)
         return self._replace(ability=ability)
@@ -159,8 +153,8 @@ class FactorSolution(NamedTuple):
 
     def rotated(self, how: Literal["varimax", "promax"]) -> FactorSolution:
         """Rotate so that most items load on few dimensions; predictions do not change."""
-        turn = torch.from_numpy(rotation_matrix(self.loading.cpu().numpy(), how)).to(self.loading)
-        back = torch.linalg.inv(turn)
+        turn = torch.as_tensor(rotation_matrix(self.loading.cpu().numpy(), how)).to(self.loading)
+        back = linalg.inv(turn)
         return self._replace(
             ability=self.ability @ back.T,
             loading=self.loading @ turn,
@@ -174,8 +168,8 @@ def check_dimensions(counts: Counts, n_dimensions: int) -> None:
     n, m = counts.right.shape
     if not 1 <= n_dimensions <= min(n - 1, m):
         msg = (
-            f"{n_dimensions} dimensions asked for, {n} models and {m} items can tell 1 to "
-            f"{min(n - 1, m)} apart: choose fewer dimensions, or add models"
+            f"{n} models and {m} items cannot tell {n_dimensions} dimensions apart: choose 1 to "
+            f"{min(n - 1, m)}, or add models"
         )
         raise DesignError(msg)
 
@@ -226,7 +220,7 @@ def fold_masks(counts: Counts, n_folds: int, rng: np.random.Generator) -> Tensor
     there = (counts.trials > 0).cpu().numpy()
     fold = np.full(there.shape, -1)
     fold[there] = rng.permutation(int(there.sum())) % n_folds
-    return torch.from_numpy(fold).to(counts.trials.device)
+    return torch.as_tensor(fold).to(counts.trials.device)
 
 
 def held_out_loss(counts: Counts, probability: Tensor, held_out: Tensor) -> float:
@@ -253,7 +247,7 @@ def _path_losses(
 
 def _solve(
     right: Tensor, trials: Tensor, ridge: float, start: Tensor, stop: tuple[float, int, float]
-) -> Minimum:
+) -> Solution:
     """Posterior modes of B folds; `stop` are tolerance, most steps and settled_at of `minimise`."""
     m = right.shape[2]
     size = (start.shape[1] - m) // (right.shape[1] + m)
@@ -284,14 +278,14 @@ def _solve(
 def _parts(at: Tensor, right: Tensor, size: int) -> tuple[Tensor, Tensor, Tensor]:
     """Abilities (B, N, K), loadings (B, M, K) and intercepts (B, M) of points (B, P)."""
     batch, n, m = right.shape
-    ability, loading, intercept = at.split([n * size, m * size, m], dim=1)
+    ability, loading, intercept = split(at, [n * size, m * size, m], 1)
     return ability.view(batch, n, size), loading.view(batch, m, size), intercept
 
 
 def _start_values(right: Tensor, trials: Tensor, size: int) -> Tensor:
     """Logits of the items' shares of right answers, and principal axes of the residuals."""
     share = (right.sum(1, keepdim=True) + 0.5) / (trials.sum(1, keepdim=True) + 1)
-    left, scale, across = torch.linalg.svd(right - trials * share, full_matrices=False)
+    left, scale, across = linalg.svd(right - trials * share, full_matrices=False)
     # A difference in P is at most a quarter of that in the logit.
     root = torch.sqrt(2 * scale[:, None, :size])
     ability, loading = left[..., :size] * root, across[:, :size].mT * root
@@ -299,15 +293,15 @@ def _start_values(right: Tensor, trials: Tensor, size: int) -> Tensor:
 
 
 def _standardised(
-    counts: Counts, parts: tuple[Tensor, Tensor, Tensor], ridge: float, found: Minimum
+    counts: Counts, parts: tuple[Tensor, Tensor, Tensor], ridge: float, found: Solution
 ) -> FactorSolution:
     """Give abilities mean 0 and covariance I, along the principal axes of the logits."""
     ability, loading, intercept = parts
     middle, n = ability.mean(0), len(ability)
     # Triangular factors first: the SVD is then of a K × K matrix.
-    left, a = torch.linalg.qr(ability - middle)
-    right, b = torch.linalg.qr(loading)
-    turn, scale, back = torch.linalg.svd(a @ b.T)
+    left, a = linalg.qr(ability - middle)
+    right, b = linalg.qr(loading)
+    turn, scale, back = linalg.svd(a @ b.T)
     loading_new = right @ back.T * scale / n**0.5
     sign = torch.where(loading_new.sum(0) < 0, -1.0, 1.0).to(loading_new)
     raw = (turn * sign).T @ a / n**0.5
@@ -327,181 +321,18 @@ def _standardised(
     )
 
 
-def fit_sparse_factor(
-    counts: Counts,
-    n_dimensions: int,
-    *,
-    penalty: float = 3.0,
-    top: int | None = None,
-    tolerance: float = 1e-7,
-    max_steps: int = 500,
-) -> SparseFit:
-    """Fit K features, starting from the varimax rotation of the dense model.
-
-    Parameters
-    ----------
-    penalty
-        L1 penalty of the loadings; abilities are N(0, I). With `top`, half the ridge instead.
-    top
-        Most non-zero loadings of an item; None for as many as the L1 penalty leaves. This rule is
-        not convex: the result is a local optimum.
-    tolerance
-        Relative rise of the objective in a round below which the search ends.
-
-    Raises
-    ------
-    DesignError
-        More dimensions than the models and items can tell apart.
-    ValueError
-        `penalty` below 0, or `top` outside 1 to K.
-    """
-    check_dimensions(counts, n_dimensions)
-    if penalty < 0 or (top is not None and not 1 <= top <= n_dimensions):
-        raise ValueError(
-            f"penalty must be at least 0 and top in 1 to {n_dimensions}, got {penalty} and {top}"
-        )
-    ability, items, value, steps, converged = _alternate(
-        counts, n_dimensions, penalty, top, tolerance=tolerance, max_steps=max_steps
-    )
-    middle, spread = ability.mean(0), ability.std(0, correction=0)
-    spread = torch.where(spread > 0, spread, 1.0)
-    loading = items.loading * spread
-    order = loading.square().sum(0).argsort(descending=True, stable=True)
-    return SparseFit(
-        ability=((ability - middle) / spread)[:, order],
-        loading=loading[:, order],
-        intercept=items.intercept + items.loading @ middle,
-        objective=value,
-        iterations=steps,
-        converged=converged,
-    )
-
-
-class SparseFit(NamedTuple):
-    """N models and M items on K features, in descending order of explained variance."""
-
-    ability: Tensor
-    """θ, shape (N, K): mean 0 and variance 1 on each feature in use."""
-    loading: Tensor
-    """a ≥ 0, shape (M, K)."""
-    intercept: Tensor
-    """d, shape (M,)."""
-    objective: float
-    """Penalised log-likelihood at the estimates."""
-    iterations: int
-    converged: bool
-
-    def probability(self) -> Tensor:
-        """P(right) of every model on every item, shape (N, M)."""
-        return torch.sigmoid(torch.addmm(self.intercept, self.ability, self.loading.T))
-
-    @property
-    def density(self) -> float:
-        """Share of loadings above 0."""
-        return float((self.loading > 0).double().mean())
-
-
-class _SparseItems(NamedTuple):
-    loading: Tensor
-    intercept: Tensor
-
-
-def _alternate(
-    counts: Counts,
-    size: int,
-    penalty: float,
-    top: int | None,
-    *,
-    tolerance: float,
-    max_steps: int,
-) -> tuple[Tensor, _SparseItems, float, int, bool]:
-    """Update items and abilities in turn until the objective has settled.
-
-    Returns abilities, items, objective, number of rounds, and whether it has settled.
-    """
-    ability, items = _sparse_start(counts, size)
-    value, done, converged = -math.inf, 0, False
-    origin = ability.new_zeros(size), torch.eye(size).to(ability)
-    while done < max_steps and not converged:
-        done += 1
-        items = _items_step(counts, ability, items, penalty, top)
-        ability = posterior_mode(counts, items.loading, items.intercept, origin)
-        fresh = _sparse_objective(counts, ability, items, penalty, top)
-        converged = fresh - value <= tolerance * abs(fresh)
-        value = fresh
-    return ability, items, value, done, converged
-
-
-def _sparse_start(counts: Counts, size: int) -> tuple[Tensor, _SparseItems]:
-    fit = fit_factor(counts, size, _START_RIDGE, tolerance=1e-2)
-    rotated = fit.rotated("varimax") if size > 1 else fit
-    return rotated.ability, _SparseItems(rotated.loading.clamp_min(0), rotated.intercept)
-
-
-def _items_step(
-    counts: Counts, ability: Tensor, items: _SparseItems, penalty: float, top: int | None
-) -> _SparseItems:
-    """Accelerated proximal gradient steps, with a step length by each item's curvature."""
-    design = _with_ones(ability)
-    # The curvature of a logistic likelihood is at most a quarter of that of least squares.
-    square = design.square() @ torch.ones_like(design[0])
-    most = torch.linalg.matrix_norm(design, ord=2).square() * counts.trials.max() / 4
-    bound = torch.minimum(counts.trials.T @ square / 4, most) + INTERCEPT_RIDGE
-    step = (1 / bound)[:, None]
-    at = ahead = torch.cat([items.loading, items.intercept[:, None]], dim=1)
-    middle, pace = items.intercept.mean(), 1.0
-    for _ in range(_PROXIMAL_STEPS):
-        logit = design @ ahead.T
-        slope = (counts.right - counts.trials * torch.sigmoid(logit)).T @ design
-        slope[:, -1] -= INTERCEPT_RIDGE * (ahead[:, -1] - middle)
-        moved = ahead + step * slope
-        moved[:, :-1] = _shrunk(moved[:, :-1], penalty * step, top)
-        # Adaptive restart of items whose step reverses [OC15].
-        back = ((ahead - moved) * (moved - at)).sum(1, keepdim=True) > 0
-        faster = (1 + (1 + 4 * pace * pace) ** 0.5) / 2
-        push = 0.0 if top is not None else (pace - 1) / faster
-        ahead = torch.where(back, moved, moved + push * (moved - at))
-        at, pace = moved, faster
-    return _SparseItems(at[:, :-1], at[:, -1])
-
-
-def _shrunk(loading: Tensor, penalty: Tensor, top: int | None) -> Tensor:
-    """Proximal map of the L1 penalty, or of the ridge with `top` loadings kept."""
-    if top is None:
-        return (loading - penalty).clamp_min(0)
-    kept = (loading / (1 + penalty)).clamp_min(0)
-    weakest = kept.topk(top, dim=1).values[:, -1:]
-    return torch.where(kept >= weakest, kept, 0.0)
-
-
-def _sparse_objective(
-    counts: Counts, ability: Tensor, items: _SparseItems, penalty: float, top: int | None
-) -> float:
-    logit = torch.addmm(items.intercept, ability, items.loading.T)
-    fit = log_likelihood(counts.right, counts.trials, logit)
-    size = items.loading.sum() if top is None else items.loading.square().sum() / 2
-    off = items.intercept - items.intercept.mean()
-    prior = ability.square().sum() / 2 + INTERCEPT_RIDGE * off.square().sum() / 2
-    return float(fit.sum() - penalty * size - prior)
-
-
 def fit_factor_model(
-    matrix: ResponseMatrix, counts: Counts, options: Mapping[str, Any], rng: np.random.Generator
+    matrix: ResponseMatrix, counts: Counts, options: FactorOptions, rng: np.random.Generator
 ) -> FactorFit:
     """Factor model as a `FactorFit`, by default with the dimensions that predict best.
 
     Raises
     ------
     DesignError
-        More dimensions than models or items can tell apart, or options that are not numbers.
-    SelectionError
-        Unknown rotation.
+        More dimensions than models or items can tell apart.
     """
     began = time.perf_counter()
-    rotation = options.get("rotation", "none")
-    if rotation not in ROTATIONS:
-        raise SelectionError(no_such("rotation", rotation, ROTATIONS, ", ".join(ROTATIONS)))
-    dimensions, ridge = _dimensions(options), _ridge(options)
+    dimensions, rotation, ridge = options.dimensions, options.rotation, options.ridge
     n, m = counts.right.shape
     if dimensions != "auto":
         check_dimensions(counts, dimensions)
@@ -564,27 +395,9 @@ def _record(matrix: ResponseMatrix, counts: Counts, found: FactorSolution) -> Fa
     )
 
 
-def _dimensions(options: Mapping[str, Any]) -> int | Literal["auto"]:
-    given = options.get("dimensions", "auto")
-    if given == "auto":
-        return "auto"
-    if not isinstance(given, int):
-        raise DesignError(f"dimensions is {given!r}, expected a whole number or 'auto'")
-    return given
-
-
-def _ridge(options: Mapping[str, Any]) -> float | Literal["auto"]:
-    given = options.get("ridge", "auto")
-    if given == "auto":
-        return "auto"
-    if not isinstance(given, (int, float)) or not 0 < given < np.inf:
-        raise DesignError(f"ridge is {given!r}, expected a number above 0 or 'auto'")
-    return float(given)
-
-
 def _solution_of(fit: FactorFit, like: Tensor) -> FactorSolution:
     arrays = (fit.ability, fit.loading, fit.intercept, fit.correlation, fit.prior_precision)
-    parts = (torch.from_numpy(x).to(like) for x in arrays)
+    parts = (torch.as_tensor(x).to(like) for x in arrays)
     return FactorSolution(*parts, ridge=0.0, log_likelihood=0.0, iterations=0, converged=True)
 
 
@@ -606,7 +419,7 @@ def _inverse_information(counts: Counts, design: Tensor, chance: Tensor, prior: 
     k = design.shape[1]
     products = (design[:, :, None] * design[:, None]).flatten(1)
     weight = counts.trials * chance * (1 - chance)
-    return torch.linalg.inv((weight @ products).view(-1, k, k) + prior)
+    return linalg.inv((weight @ products).view(-1, k, k) + prior)
 
 
 def _solution_notes(found: FactorSolution) -> list[str]:

@@ -5,13 +5,9 @@
 * `difficulty_error`, `run_facts`, and notes that several estimators add
 """
 
-# torch's stubs leave parts of these calls untyped.
-# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
-# pyright: reportUnknownVariableType=false
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
@@ -20,18 +16,20 @@ import torch
 from torch import Tensor
 
 from evalstats_plugin.data.matrix import ResponseMatrix
+from evalstats_plugin.data.store import ResponseStore
 from evalstats_plugin.errors import DesignError, few
 from evalstats_plugin.irt.estimators.grid import FEW, LOOSEST, group_labels
 from evalstats_plugin.irt.estimators.information import Covariances, covariances, is_quick
-from evalstats_plugin.irt.estimators.mml import STEEPEST, Marginal, MmlOptions, fit_marginal
+from evalstats_plugin.irt.estimators.mml import STEEPEST, Marginal, MarginalOptions, fit_marginal
 from evalstats_plugin.irt.model.curves import Items
 from evalstats_plugin.irt.model.data import Counts, check_room
 from evalstats_plugin.irt.model.fit import IRTFit
+from evalstats_plugin.irt.options import MmlOptions
 from evalstats_plugin.stats.arrays import FloatArray
 
 
 def fit_mml(
-    matrix: ResponseMatrix, counts: Counts, item_model: str, options: Mapping[str, Any]
+    matrix: ResponseMatrix | ResponseStore, counts: Counts, item_model: str, options: MmlOptions
 ) -> IRTFit:
     """Marginal maximum likelihood with abilities integrated out, as an `IRTFit`.
 
@@ -41,19 +39,24 @@ def fit_mml(
         Every item is all right or all wrong and has no prior, or groups of models do not fit.
     """
     began = time.perf_counter()
-    settings = dict(options)
-    std_errors, sandwich = settings.pop("std_errors", None), settings.pop("sandwich", False)
-    if settings.get("groups") is not None:
-        settings["groups"] = group_labels(matrix.models, settings["groups"])
-    how = MmlOptions(
-        common_slope=item_model in ("rasch", "1pl"), guessing=item_model == "3pl", **settings
+    groups = None if options.groups is None else group_labels(matrix.models, options.groups)
+    how = MarginalOptions(
+        common_slope=item_model in ("rasch", "1pl"),
+        guessing=item_model == "3pl",
+        guessing_prior=options.guessing_prior,
+        upper=options.upper,
+        prior=options.prior or "none",
+        nodes=options.nodes,
+        groups=groups,
+        tolerance=options.tolerance,
+        max_steps=options.max_steps,
     )
     kept, flat = _varied_items(counts) if how.prior == "none" else (counts, None)
     n, m = kept.right.shape
     check_room(6 * n * (how.nodes or 300), counts.right, f"{n} models × {m} items")
     found = fit_marginal(kept, how)
-    wanted = is_quick(n, found) if std_errors is None else bool(std_errors)
-    spread = covariances(found.answers, found, how, sandwich=sandwich) if wanted else None
+    wanted = is_quick(n, found) if options.std_errors is None else options.std_errors
+    spread = covariances(found.answers, found, how, sandwich=options.sandwich) if wanted else None
     notes = [*counts.notes, *_search_notes(found, kept)]
     if not wanted:
         notes.append(
@@ -82,8 +85,8 @@ def _varied_items(counts: Counts) -> tuple[Counts, FloatArray | None]:
         return counts, None
     if bool(flat.all()):
         msg = (
-            f"{len(flat)} items found, each all right or all wrong, expected one that tells models "
-            'apart: take estimator "mml-items", or an item prior (option prior)'
+            f"each of {len(flat)} items is all right or all wrong, so none tells models apart: "
+            'take estimator "mml-items", or an item prior (option prior)'
         )
         raise DesignError(msg)
     kept = replace(counts, right=counts.right[:, ~flat], trials=counts.trials[:, ~flat])
@@ -92,7 +95,7 @@ def _varied_items(counts: Counts) -> tuple[Counts, FloatArray | None]:
 
 
 def _record(
-    matrix: ResponseMatrix,
+    matrix: ResponseMatrix | ResponseStore,
     item_model: str,
     flat: FloatArray | None,
     found: Marginal,
@@ -207,8 +210,7 @@ def _search_notes(found: Marginal, counts: Counts) -> list[str]:
     if found.node_spacing > LOOSEST:
         notes.append(
             f"{len(found.nodes.at)} nodes are {found.node_spacing:.1f} posterior standard "
-            f"deviations apart, expected {LOOSEST:g} or less: take more, or leave the choice to "
-            "the data"
+            f"deviations apart, more than {LOOSEST:g}: take more, or leave the choice to the data"
         )
     steep = int((found.items.slope.abs() >= STEEPEST).sum())
     if steep:
@@ -242,7 +244,7 @@ def _missing_errors_note(fit: IRTFit, n_estimated: int) -> list[str]:
 
 
 def _with_groups(
-    fit: IRTFit, options: MmlOptions, found: Marginal, spread: Covariances | None
+    fit: IRTFit, options: MarginalOptions, found: Marginal, spread: Covariances | None
 ) -> IRTFit:
     """Add ``hyperparameters["groups"]``: number of models, mean and sd with standard errors."""
     if found.groups is None or options.groups is None:
@@ -353,7 +355,7 @@ def not_converged(steps: int) -> str:
     """Note on a search that reached its most steps."""
     return (
         f"not converged after {steps} steps: these are the last estimates. Allow more steps "
-        "(option max_steps or max_iter), or take item model rasch, or an item prior"
+        "(option max_steps), or take item model rasch, or an item prior"
     )
 
 

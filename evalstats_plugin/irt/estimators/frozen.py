@@ -4,18 +4,14 @@
 * `fit_curves`: a one-dimensional fit that places other models and items; `Fitted` is its protocol,
   which factor models satisfy too
 * `predict_held_out`, `score_held_out`, `calibration`: how well a fit predicts cells that it has not
-  seen; `unseen_accuracy`: accuracy of new models on items that they have not seen
+  seen
 """
 
-# torch's stubs leave parts of these calls untyped.
-# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
-# pyright: reportUnknownVariableType=false
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
@@ -34,12 +30,11 @@ from evalstats_plugin.irt.estimators.grid import (
 )
 from evalstats_plugin.irt.estimators.item_population import Points, points
 from evalstats_plugin.irt.estimators.items_integrated import items_integrated, population_of
+from evalstats_plugin.irt.model.algebra import split
 from evalstats_plugin.irt.model.curves import Items, curves
 from evalstats_plugin.irt.model.data import Counts
 from evalstats_plugin.irt.model.masks import Split
-from evalstats_plugin.runtime.workers import parallel_map
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
-from evalstats_plugin.stats.interval import tail_probability
 
 ScoreMethod = Literal["eap", "map", "ml", "wle"]
 
@@ -124,13 +119,13 @@ def _root(counts: Counts, items: Items, start: Tensor, method: ScoreMethod) -> A
     return AbilityScores(at, information.rsqrt())
 
 
-def fit_curves(counts: Counts, kind: str = "2pl", *, max_iter: int = 200) -> CurvesFit:
+def fit_curves(counts: Counts, kind: str = "2pl", *, max_steps: int = 200) -> CurvesFit:
     """Fit with items integrated out, and keep what is needed to place models and items.
 
     `kind` is ``"rasch"``, ``"2pl"`` or ``"2pl-signed"``; see `items_integrated`.
     """
     known: Any = kind
-    found = items_integrated(counts, known, max_iter=max_iter)
+    found = items_integrated(counts, known, max_steps=max_steps)
     population = population_of(found, known)
     grid = points(population, found.ability, counts.trials.amax(1))
     log_prior = population.log_density(grid.x1, grid.x2) + grid.log_area
@@ -215,10 +210,10 @@ def _curves(
     for z, share in _NORMAL:
         at = ability + z * std_error
         here += share * torch.sigmoid(at[:, None] * grid.discrimination + grid.intercept)
-    curve, exact = [], []
+    curve, exact = list[Tensor](), list[Tensor]()
     step = max(1, _BLOCK // len(grid.x1))
     for right, trials in zip(
-        counts.right.split(step, 1), counts.trials.split(step, 1), strict=True
+        split(counts.right, step, 1), split(counts.trials, step, 1), strict=True
     ):
         weight = torch.softmax(right.T @ logit - trials.T @ level + log_prior, dim=1)
         curve.append(there @ weight.T)
@@ -255,7 +250,7 @@ def predict_held_out(estimator: Estimator, counts: Counts, split: Split) -> Floa
         A held-out model or item has no exposed cell.
     """
     device = counts.trials.device
-    train, exposed = (torch.from_numpy(part).to(device) for part in (split.train, split.exposed))
+    train, exposed = (torch.as_tensor(part).to(device) for part in (split.train, split.exposed))
     models, items = train.any(1), train.any(0)
     _check_exposed(split)
     fitted = estimator(_selected(counts, train, models, items))
@@ -369,110 +364,3 @@ def _cells(
     if not there.any():
         raise ValueError("no cell to score: test and the scored cells do not overlap")
     return right[there], trials[there], probability[there]
-
-
-def unseen_accuracy(
-    estimator: Callable[[Counts], Fitted],
-    known: Counts,
-    new: Counts,
-    *,
-    rng: np.random.Generator,
-    confidence_level: float = 0.95,
-    n_folds: int = 5,
-) -> Accuracy:
-    """Predict the share of right answers of new models on items that none of them has seen.
-
-    The error of such predictions is measured on the known models: a fold at a time they are held
-    out, and only the items that the new models have seen are used. Prediction intervals are for the
-    observed share: binomial variance plus this excess error, with quantiles of Student's t.
-
-    Parameters
-    ----------
-    known
-        Models with answers to both kinds of items, shape (N, M).
-    new
-        Models that have seen the same part of those items, shape (n, M).
-
-    Raises
-    ------
-    DesignError
-        Fewer than two known models per fold, or the new models have seen different items, none or
-        all of them.
-    """
-    tail = tail_probability(confidence_level)
-    seen = _common_items(new)
-    n = len(known.right)
-    if n < 2 * n_folds:
-        msg = f"{n} known models found, expected {2 * n_folds} or more for {n_folds} folds"
-        raise DesignError(msg)
-    fold = torch.from_numpy(rng.permutation(n) % n_folds).to(seen.device)
-    expected, variance, found = (known.right.new_zeros(n) for _ in range(3))
-    out_of_each = [fold == k for k in range(n_folds)]
-    for out, shares in zip(
-        out_of_each,
-        parallel_map(partial(_fold_shares, estimator, known, seen), out_of_each),
-        strict=True,
-    ):
-        expected[out], variance[out], found[out] = shares
-    there = ~torch.isnan(found)
-    error = (found - expected)[there]
-    count = len(error)
-    if count < 2:
-        msg = f"{count} known models answered items that the new ones have not seen: 2 needed"
-        raise DesignError(msg)
-    excess = float((error.square() - variance[there]).mean().clamp_min(0))
-    probability = estimator(known).for_models(_on_items(new, seen)).probability()[:, ~seen]
-    estimate = as_array(probability.mean(1))
-    chance = as_array((probability * (1 - probability)).sum(1)) / probability.shape[1] ** 2
-    half = -special.stdtrit(count, tail) * np.sqrt(chance + excess)
-    low, high = (np.clip(estimate + sign * half, 0, 1) for sign in (-1, 1))
-    return Accuracy(estimate, low, high, excess**0.5, count)
-
-
-class Accuracy(NamedTuple):
-    """Predicted shares of right answers on items not seen, each of shape (n,)."""
-
-    estimate: FloatArray
-    low: FloatArray
-    high: FloatArray
-    excess: float
-    """Standard deviation of the prediction error beyond binomial variation of the answers."""
-    n_calibration: int
-    """Number of models on which `excess` was measured."""
-
-
-def _fold_shares(
-    estimator: Callable[[Counts], Fitted], known: Counts, seen: Tensor, out: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """`_shares` of the models of one fold, placed by a fit of the others."""
-    placed = estimator(_of_models(known, ~out)).for_models(_on_items(_of_models(known, out), seen))
-    return _shares(_of_models(known, out), placed.probability(), ~seen)
-
-
-def _common_items(new: Counts) -> Tensor:
-    """Items that all new models have seen, shape (M,)."""
-    seen = new.trials > 0
-    if not bool((seen == seen[0]).all()) or bool(seen[0].all()) or not bool(seen[0].any()):
-        low, high = int(seen.sum(1).min()), int(seen.sum(1).max())
-        msg = (
-            f"the new models have seen {low} to {high} of {seen.shape[1]} items, expected the same "
-            "items for all, some but not all: predict for one such group at a time"
-        )
-        raise DesignError(msg)
-    return seen[0]
-
-
-def _shares(counts: Counts, probability: Tensor, items: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Expected share of right answers, its binomial variance, and the observed share."""
-    trials, p = counts.trials * items, probability
-    total = trials.sum(1)
-    found = (counts.right * items).sum(1) / total
-    return (trials * p).sum(1) / total, (trials * p * (1 - p)).sum(1) / total**2, found
-
-
-def _of_models(counts: Counts, models: Tensor) -> Counts:
-    return Counts(counts.right[models], counts.trials[models])
-
-
-def _on_items(counts: Counts, items: Tensor) -> Counts:
-    return Counts(counts.right * items, counts.trials * items)

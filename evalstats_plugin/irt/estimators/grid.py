@@ -7,9 +7,6 @@
 * `AbilityGroups`: groups of models, each with a normal distribution of abilities
 """
 
-# torch's stubs leave parts of these calls untyped.
-# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
-# pyright: reportUnknownVariableType=false
 from __future__ import annotations
 
 import math
@@ -21,6 +18,7 @@ import torch
 from torch import Tensor
 
 from evalstats_plugin.errors import DesignError, few
+from evalstats_plugin.irt.model.algebra import on_host, split, unique
 from evalstats_plugin.irt.model.curves import Items, ability_information, log_odds_and_wrong
 from evalstats_plugin.irt.model.data import Counts, StoredCells
 
@@ -140,11 +138,11 @@ def arrange(counts: Counts) -> Answers:
     # Whole numbers below 2^20 make exact sums: equal rows have equal sums.
     key = (torch.arange(1, trials.shape[1] + 1, device=trials.device) * 48271**2) % 1048573
     sums = trials.double() @ key.double()
-    unique, pattern = torch.unique(sums, return_inverse=True)
-    if 2 * len(unique) > len(trials):
+    kinds, pattern = unique(sums)
+    if 2 * len(kinds) > len(trials):
         return Answers(counts.right, trials, None)
     places = torch.arange(len(trials), device=trials.device)
-    first = places.new_full((len(unique),), len(trials)).scatter_reduce_(0, pattern, places, "amin")
+    first = places.new_full((len(kinds),), len(trials)).scatter_reduce_(0, pattern, places, "amin")
     distinct = trials[first]
     if not torch.equal(distinct[pattern], trials):
         return Answers(counts.right, trials, None)
@@ -322,7 +320,7 @@ def coarse(items: Items, nodes: Tensor) -> Coarse:
     >>> len(coarse(items, torch.linspace(-6, 6, 601)).at)
     41
     """
-    low, high, steepest = torch.stack([nodes[0], nodes[-1], items.slope.abs().max()]).tolist()
+    low, high, steepest = on_host([nodes[0], nodes[-1], items.slope.abs().max()])
     away = math.pi / max(steepest, 1e-9) / (0.5 * (high - low))
     of_polynomials = -math.log(_ACCURACY) / math.log(away + math.hypot(1, away))
     count = _LEAST + math.ceil(_SHARE * of_polynomials)
@@ -392,12 +390,11 @@ def windows(mean: Tensor, sd: Tensor, at: Tensor, *, wider: float = 1.0) -> Wind
     count = max(1, min(n // _MODELS, _MOST))
     bounds = [n * k // count for k in range(count + 1)]
     groups = [slice(*pair) for pair in pairwise(bounds)]
-    limits = [torch.stack([edges[0, g].min(), edges[1, g].max()]) for g in groups]
-    # One transfer to the host.
-    (first, last), *found = torch.stack([at[[0, -1]], *limits]).tolist()
+    limits = [limit for g in groups for limit in (edges[0, g].min(), edges[1, g].max())]
+    first, last, *found = on_host([at[0], at[-1], *limits])
     apart = (last - first) / (q - 1)
     parts: list[Window] = []
-    for rows, (low, high) in zip(groups, found, strict=True):
+    for rows, low, high in zip(groups, found[::2], found[1::2], strict=True):
         begin = min(max(math.floor((low - first) / apart), 0), q - 1)
         end = max(min(math.ceil((high - first) / apart) + 1, q), begin + 1)
         parts.append(Window(rows, slice(begin, end)))
@@ -431,12 +428,12 @@ def group_labels(models: Sequence[str], groups: object) -> GroupLabels:
     small = [name for name in names if of_model.count(name) < _LEAST_MODELS]
     if small:
         msg = (
-            f"groups of a single model found: {few(small)}; expected {_LEAST_MODELS} or more in "
-            "each"
+            f"groups of a single model have no spread of abilities: {few(small)}; put "
+            f"{_LEAST_MODELS} or more models in each"
         )
         raise DesignError(msg)
     if len(names) < 2:
-        msg = f"one group of models found ({names[0]!r}), expected 2 or more: leave groups out"
+        msg = f"{names[0]!r} is the only group of models: leave groups out, or name a second"
         raise DesignError(msg)
     place = {name: k for k, name in enumerate(names)}
     return GroupLabels(tuple(names), tuple(place[name] for name in of_model))
@@ -447,16 +444,16 @@ def _labels(models: Sequence[str], groups: object) -> list[str]:
         by_model = cast("Mapping[Any, Any]", groups)
         without = [name for name in models if name not in by_model]
         if without:
-            msg = f"{len(without)} models have no group: {few(without)}; expected one for each"
+            msg = f"models without a group: {few(without)}; give each a group"
             raise DesignError(msg)
         return [str(by_model[name]) for name in models]
     if isinstance(groups, Sequence) and not isinstance(groups, str):
         given = cast("Sequence[Any]", groups)
         if len(given) == len(models):
             return [str(name) for name in given]
-        msg = f"{len(given)} groups found for {len(models)} models, expected one for each"
+        msg = f"{len(given)} groups do not fit {len(models)} models: pass one for each"
         raise DesignError(msg)
-    msg = f"groups are {groups!r}, expected the name of a group for each model"
+    msg = f"groups {groups!r} are no list or mapping: pass the name of a group for each model"
     raise DesignError(msg)
 
 
@@ -512,7 +509,7 @@ class AbilityGroups(NamedTuple):
 
     def from_vector(self, numbers: Tensor) -> AbilityGroups:
         """Invert `vector`."""
-        mean, log_sd = numbers.split(len(self.mean) - 1)
+        mean, log_sd = split(numbers, len(self.mean) - 1)
         zero = numbers.new_zeros(1)
         return self._replace(mean=torch.cat([zero, mean]), sd=torch.cat([zero, log_sd]).exp())
 

@@ -11,9 +11,6 @@ the posterior covariance of each model's score function.
   few directions in which their errors are correlated
 """
 
-# torch's stubs leave parts of these calls untyped.
-# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
-# pyright: reportUnknownVariableType=false
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -25,7 +22,8 @@ from scipy.linalg import get_blas_funcs, lapack
 from torch import Tensor
 
 from evalstats_plugin.irt.estimators.grid import Answers, blocks
-from evalstats_plugin.irt.estimators.mml import Marginal, MmlOptions, logistic_information
+from evalstats_plugin.irt.estimators.mml import Marginal, MarginalOptions, logistic_information
+from evalstats_plugin.irt.model.algebra import block_diagonal, linalg, on_host
 from evalstats_plugin.irt.model.curves import Items, curves, gradients
 from evalstats_plugin.runtime.torch import cholesky
 
@@ -59,7 +57,7 @@ class Covariances(NamedTuple):
 
 
 def covariances(
-    answers: Answers, fit: Marginal, options: MmlOptions, *, sandwich: bool = False
+    answers: Answers, fit: Marginal, options: MarginalOptions, *, sandwich: bool = False
 ) -> Covariances:
     """Invert the observed information, exactly where that is quick, else linearised.
 
@@ -80,7 +78,7 @@ def is_quick(n: int, fit: Marginal) -> bool:
     return exact or 4 * n * n * size <= 2 * EXACT_WORK
 
 
-def _complete_information(answers: Answers, fit: Marginal, options: MmlOptions) -> Tensor:
+def _complete_information(answers: Answers, fit: Marginal, options: MarginalOptions) -> Tensor:
     """Expected complete-data information of each item, with its priors, (M, p, p)."""
     at, by_pattern = fit.nodes.at, answers.of_patterns(fit.weights)
     found: list[Tensor] = []
@@ -117,7 +115,9 @@ def _complete_information(answers: Answers, fit: Marginal, options: MmlOptions) 
     return information
 
 
-def _exact(answers: Answers, fit: Marginal, options: MmlOptions, *, sandwich: bool) -> Covariances:
+def _exact(
+    answers: Answers, fit: Marginal, options: MarginalOptions, *, sandwich: bool
+) -> Covariances:
     """Exact covariances by Louis' identity; parameters are in the order (p, M), groups last."""
     complete = _complete_information(answers, fit, options)
     m, p, _ = complete.shape
@@ -131,12 +131,12 @@ def _exact(answers: Answers, fit: Marginal, options: MmlOptions, *, sandwich: bo
     if fit.prior is not None and fit.prior.estimated:
         held, own = fit.prior.free_directions(fit.items)
         rows = torch.nn.functional.pad(held.permute(1, 0, 2), (0, 0, 0, p - 2)).reshape(-1, p * m)
-        information[: p * m, : p * m] -= rows.T @ torch.linalg.solve(own, rows)
-    free = torch.block_diag(
+        information[: p * m, : p * m] -= rows.T @ linalg.solve(own, rows)
+    free = block_diagonal(
         _free_parameters(p, m, common_slope=options.common_slope), torch.eye(extra)
     )
     free = free.to(information)
-    covariance = torch.linalg.inv(free.T @ information @ free)
+    covariance = linalg.inv(free.T @ information @ free)
     if sandwich:
         scores = mean @ free
         covariance = covariance @ (scores.T @ scores) @ covariance
@@ -193,7 +193,7 @@ def _group_covariance(covariance: Tensor, places: range, slope_at: int | None) -
     return covariance[chosen][:, chosen]
 
 
-def _linearised(answers: Answers, fit: Marginal, options: MmlOptions) -> Covariances:
+def _linearised(answers: Answers, fit: Marginal, options: MarginalOptions) -> Covariances:
     """Invert the linearised joint precision of abilities, common slope and items."""
     n = len(fit.mean)
     # A common slope and the sd of a group depend on squares of θ: their scores are quadratic.
@@ -210,7 +210,7 @@ def _linearised(answers: Answers, fit: Marginal, options: MmlOptions) -> Covaria
     slopes = torch.nn.functional.pad(slopes, (0, 0, 0, len(places)))
     if fit.prior is not None and fit.prior.estimated:
         held, free = fit.prior.free_directions(fit.items)
-        dense = torch.block_diag(dense, free)
+        dense = block_diagonal(dense, free)
         held = torch.nn.functional.pad(held, (0, 0, 0, 0, 0, len(slopes) - 2))
         slopes = torch.cat([slopes, held], dim=1)
     if options.common_slope:
@@ -247,7 +247,7 @@ def _in_few_directions(answers: Answers, fit: Marginal, own: Tensor) -> Covarian
     if fit.prior is not None and fit.prior.estimated:
         held, free = fit.prior.free_directions(fit.items)
         # In units in which their precision is 1.
-        held = torch.linalg.solve_triangular(torch.linalg.cholesky(free), held, upper=False)
+        held = linalg.solve_triangular(linalg.cholesky(free), held, upper=False)
         last.append(torch.nn.functional.pad(held, (0, 0, 0, 0, 0, len(last[0]) - 2)).to(single))
     slopes = _score_slopes(answers.to(single), rough, degree=1, more=torch.cat(last, dim=1))
     guess = slopes.new_zeros(slopes.shape[1], 2 + slopes.shape[1] - n)
@@ -368,7 +368,7 @@ def eliminated(dense: Tensor, edges: Tensor, own: Tensor) -> Eliminated:
     own : shape (M, p, p)
         Symmetric blocks.
     """
-    inverse = torch.linalg.inv(own)
+    inverse = linalg.inv(own)
     factor = cholesky(inverse)
     scaled = edges.new_empty(edges.shape[1], len(edges), edges.shape[2])
     _scale(edges, factor, out=scaled.unbind(1))
@@ -393,7 +393,7 @@ def _eliminated_indefinite(dense: Tensor, edges: Tensor, inverse: Tensor) -> Eli
     rest = dense.clone()
     for here, there in zip(edges, through, strict=True):
         rest.addmm_(here, there.T, alpha=-1)
-    covariance = torch.linalg.inv(rest)
+    covariance = linalg.inv(rest)
     spread = torch.stack([covariance @ part for part in through])
     items = inverse + torch.einsum("pnm,rnm->mpr", through, spread)
     return Eliminated(covariance, items, spread[:, -1])
@@ -401,10 +401,10 @@ def _eliminated_indefinite(dense: Tensor, edges: Tensor, inverse: Tensor) -> Eli
 
 def _halves(dense: Tensor, edges: Tensor) -> tuple[Tensor, Tensor] | None:
     """``(dense - edges edges')⁻¹ = S'S`` and ``S edges``; None if not positive definite."""
-    factor, failed = torch.linalg.cholesky_ex(dense - edges @ edges.T)
+    factor, failed = linalg.cholesky_ex(dense - edges @ edges.T)
     if bool(failed) or not bool(factor.diagonal().isfinite().all()):
         return None
-    half = torch.linalg.solve_triangular(factor, edges, upper=False)
+    half = linalg.solve_triangular(factor, edges, upper=False)
     return torch.cholesky_inverse(factor), half
 
 
@@ -423,7 +423,7 @@ def _halves_on_host(dense: Tensor, edges: Tensor) -> tuple[Tensor, Tensor] | Non
     half = trmm(1.0, triangle, rows.T, side=1, lower=1, trans_a=1).T
     below = lauum(triangle, lower=1, overwrite_c=1)[0]
     covariance = below + np.tril(below, -1).T
-    return torch.from_numpy(covariance), torch.from_numpy(half)
+    return torch.as_tensor(covariance), torch.as_tensor(half)
 
 
 class NearlyEliminated(NamedTuple):
@@ -459,16 +459,16 @@ def nearly_eliminated(
     NearlyEliminated
         None where more directions matter, or the precision in one of them would not be positive.
     """
-    inverse = torch.linalg.inv(own)
+    inverse = linalg.inv(own)
     factor = cholesky(inverse)
     scaled = torch.empty_like(edges)
     _scale(edges, factor.to(edges.dtype), out=scaled.unbind(0))
-    base = torch.linalg.qr(_leading_directions(scaled, guess).to(own.dtype))[0]
+    base = linalg.qr(_leading_directions(scaled, guess).to(own.dtype))[0]
     seen = torch.stack([base.T @ part.to(own.dtype) for part in scaled])
-    value, turn = torch.linalg.eigh(torch.einsum("pkm,plm->kl", seen, seen))
+    value, turn = linalg.eigh(torch.einsum("pkm,plm->kl", seen, seen))
     base = base @ turn
     known = torch.maximum(1 - value, least @ base.square())
-    rest, worst = torch.stack([value[0], known.min()]).tolist()
+    rest, worst = on_host([value[0], known.min()])
     if not (rest < _REST and worst > 0):
         return None
     seen = torch.einsum("kl,pkm->plm", turn, seen)
@@ -491,7 +491,7 @@ def _leading_directions(scaled: Tensor, guess: Tensor) -> Tensor:
     count = torch.arange(guess.shape[1], _DIRECTIONS, device=scaled.device)
     base = torch.cat([guess.to(scaled.dtype), torch.cos(place * (1 + count))], dim=1)
     for _ in range(_TURNS):
-        base = torch.linalg.qr(base)[0]
+        base = linalg.qr(base)[0]
         # Products with few columns are fast in this order.
         base = torch.stack([((base.T @ part) @ part.T).T for part in scaled]).sum(dim=0)
     return base

@@ -10,23 +10,22 @@ items from N answers each. Here nothing is estimated from few answers.
 * `_search`: Newton's method, on coarse points and in single precision at first if data are large
 """
 
-# torch's stubs leave parts of these calls untyped.
-# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
-# pyright: reportUnknownVariableType=false
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from evalstats_plugin.data.matrix import ResponseMatrix
+from evalstats_plugin.errors import SelectionError
 from evalstats_plugin.irt.estimators.fitted import (
+    RaschOr2PL,
     as_array,
     not_converged,
     run_facts,
@@ -40,8 +39,10 @@ from evalstats_plugin.irt.estimators.item_population import (
     points,
 )
 from evalstats_plugin.irt.estimators.optimise import complement, smoothed_logit
+from evalstats_plugin.irt.model.algebra import block_diagonal, linalg, on_host, split
 from evalstats_plugin.irt.model.data import Counts
 from evalstats_plugin.irt.model.fit import IRTFit
+from evalstats_plugin.irt.options import MmlItemsOptions
 
 LEAST_SHARE = 0.1
 """Share of the variance of discriminations explained by the answers below which a note says so.
@@ -102,7 +103,7 @@ _LAST = 5e-4
 
 
 def items_integrated(
-    counts: Counts, kind: Kind = "2pl", *, max_iter: int = 200
+    counts: Counts, kind: Kind = "2pl", *, max_steps: int = 200
 ) -> ItemsIntegratedFit:
     """Fit abilities and the population of items by marginal maximum likelihood.
 
@@ -113,11 +114,11 @@ def items_integrated(
     kind
         ``"rasch"``, ``"2pl"`` with discriminations > 0, log-normal, or ``"2pl-signed"`` with normal
         ones of either sign.
-    max_iter
+    max_steps
         Steps after which the last estimate is returned as not converged.
     """
     counts, extreme = _correct_extremes(counts)
-    return _summary(counts, extreme, _search(counts, kind, max_iter))
+    return _summary(counts, extreme, _search(counts, kind, max_steps))
 
 
 class ItemsIntegratedFit(NamedTuple):
@@ -234,7 +235,7 @@ def _ability_covariance(state: Evaluation) -> Tensor:
     total = information.new_zeros(len(information), 1)
     total[:n] = 1
     basis = complement(total)
-    inverse = torch.linalg.inv(basis.T @ information @ basis)
+    inverse = linalg.inv(basis.T @ information @ basis)
     covariance = (basis @ ((inverse + inverse.T) / 2) @ basis.T)[:n, :n]
     return (covariance + covariance.T) / 2
 
@@ -308,7 +309,7 @@ def evaluate(
     missing[n:, :n] = missing[:n, n:].T
     missing[n:, n:] += score.T @ (pooled[:, None] * score)
     prior, prior_gradient, prior_information = population.log_prior()
-    complete = torch.block_diag(
+    complete = block_diagonal(
         torch.diag(a**2 @ (expected * chance * (1 - chance))),
         population.information(pooled, grid.x1, grid.x2) + prior_information,
     )
@@ -353,7 +354,7 @@ def _blocks(
     ]
     total = counts.trials.sum(0)
     order = torch.argsort(counts.right.sum(0) / total, stable=True)
-    for items in order.split(max(_FEWEST, len(order) // _SHARE, _WORTH // len(grid.x1))):
+    for items in split(order, max(_FEWEST, len(order) // _SHARE, _WORTH // len(grid.x1))):
         right, trials = counts.right.T[items], counts.trials.T[items]
         score = _scores(right.to(torch.float32), trials.to(torch.float32), *at_ends)
         # NaN counts as near.
@@ -434,13 +435,12 @@ def _score_covariance(
     away = usual - trials
     # A step too far gives NaN, and the search undoes it.
     sizes = [(weight > _FAINT).sum(1).max(), (away != 0).sum(1).max()]
-    depth, width = torch.stack(sizes).tolist()
+    depth, width = (int(size) for size in on_host(sizes))
     if width == 0:
         return total
     depth = max(1, depth)
-    for part in torch.arange(len(away), device=away.device).split(
-        max(1, _BLOCK // (width * depth))
-    ):
+    places = torch.arange(len(away), device=away.device)
+    for part in split(places, max(1, _BLOCK // (width * depth))):
         _, models = (away[part] != 0).to(torch.uint8).topk(width, sorted=False)
         share, points = weight[part].topk(depth, sorted=False)
         rows = slope[points[:, :, None], models[:, None]]
@@ -449,12 +449,12 @@ def _score_covariance(
     return total
 
 
-def _search(counts: Counts, kind: Kind, max_iter: int) -> _Maximum:
-    """Find the maximum, after `max_iter` steps at most."""
+def _search(counts: Counts, kind: Kind, max_steps: int) -> _Maximum:
+    """Find the maximum, after `max_steps` steps at most."""
     start = _start(counts, kind)
     if counts.right.numel() < _LARGE or len(counts.right) <= _FEW:
-        return _newton_search(counts, start, max_iter)
-    return _two_stage_search(counts, start, max_iter)
+        return _newton_search(counts, start, max_steps)
+    return _two_stage_search(counts, start, max_steps)
 
 
 class _Maximum(NamedTuple):
@@ -482,7 +482,7 @@ def _start(counts: Counts, kind: Kind) -> tuple[Tensor, Population]:
 def _newton_search(
     counts: Counts,
     start: tuple[Tensor, Population],
-    max_iter: int,
+    max_steps: int,
     known: Tensor | None = None,
 ) -> _Maximum:
     """Newton steps, halved on the same points where the likelihood falls.
@@ -500,9 +500,9 @@ def _newton_search(
         coarseness, length, known = _FINE, 1.0, known[:n, :n]
     grid = points(population, ability, most, coarseness=coarseness)
     state = evaluate(counts, ability, population, grid, known=known)
-    for iteration in range(1, max_iter + 1):
+    for iteration in range(1, max_steps + 1):
         step, gain, concave = _newton_step(state)
-        size, change = torch.stack([step.abs().max(), step[n:].abs().max()]).tolist()
+        size, change = on_host([step.abs().max(), step[n:].abs().max()])
         last = near and size < _LAST
         if coarseness == _FINE and concave and (last or gain < _TOLERANCE):
             if last:
@@ -542,7 +542,7 @@ def _next_coarseness(
     return _FINE if concave and gain < _NEAR and change < _STILL else now
 
 
-def _two_stage_search(counts: Counts, start: tuple[Tensor, Population], max_iter: int) -> _Maximum:
+def _two_stage_search(counts: Counts, start: tuple[Tensor, Population], max_steps: int) -> _Maximum:
     """Approach the maximum on coarse points in single precision, then search as usual.
 
     The missing information from coarse points is accurate enough: for a normal posterior its
@@ -553,11 +553,11 @@ def _two_stage_search(counts: Counts, start: tuple[Tensor, Population], max_iter
     rough = Counts(right, trials)
     near = _coarse_search(rough, start[0].to(single), start[1].to(single))
     if not bool(near.seen.missing.isfinite().all()):
-        return _newton_search(counts, start, max_iter)
+        return _newton_search(counts, start, max_steps)
     ability, population = near.moved
     begin = ability.to(start[0]), population.to(start[0].dtype)
     found = _newton_search(
-        counts, begin, max_iter - near.steps, known=near.seen.missing.to(start[0])
+        counts, begin, max_steps - near.steps, known=near.seen.missing.to(start[0])
     )
     state = found.state
     at = state.ability.to(single), state.population.to(single)
@@ -608,18 +608,18 @@ def _newton_step(state: Evaluation) -> tuple[Tensor, float, bool]:
     basis = _identified_directions(state)
     slope = basis.T @ state.gradient
     information = basis.T @ (state.complete - state.missing) @ basis
-    factor, failed = torch.linalg.cholesky_ex(information)
+    factor, failed = linalg.cholesky_ex(information)
     step = torch.cholesky_solve(slope[:, None], factor)[:, 0]
-    gain, bad = torch.stack([slope @ step, failed.to(slope)]).tolist()
+    gain, bad = on_host([slope @ step, failed.to(slope)])
     if not bad:
         return basis @ step, gain, True
-    scale = torch.linalg.cholesky(basis.T * state.complete.diagonal().clamp_min(1e-300) @ basis)
-    half = torch.linalg.solve_triangular(scale, information, upper=False)
-    whole = torch.linalg.solve_triangular(scale, half.T, upper=False)
-    curvature, turn = torch.linalg.eigh((whole + whole.T) / 2)
-    slope = torch.linalg.solve_triangular(scale, slope[:, None], upper=False)
+    scale = linalg.cholesky(basis.T * state.complete.diagonal().clamp_min(1e-300) @ basis)
+    half = linalg.solve_triangular(scale, information, upper=False)
+    whole = linalg.solve_triangular(scale, half.T, upper=False)
+    curvature, turn = linalg.eigh((whole + whole.T) / 2)
+    slope = linalg.solve_triangular(scale, slope[:, None], upper=False)
     along = (turn.T @ slope) / curvature.abs().clamp_min(_FLATTEST)[:, None]
-    step = torch.linalg.solve_triangular(scale.T, turn @ along, upper=True)[:, 0]
+    step = linalg.solve_triangular(scale.T, turn @ along, upper=True)[:, 0]
     return basis @ step, float((turn.T @ slope * along).sum()), False
 
 
@@ -639,12 +639,21 @@ def _moved(state: Evaluation, step: Tensor) -> tuple[Tensor, Population]:
 
 
 def fit_mml_items(
-    matrix: ResponseMatrix, counts: Counts, item_model: str, options: Mapping[str, Any]
+    matrix: ResponseMatrix, counts: Counts, item_model: RaschOr2PL, options: MmlItemsOptions
 ) -> IRTFit:
-    """Marginal maximum likelihood with items integrated out, as an `IRTFit`."""
+    """Marginal maximum likelihood with items integrated out, as an `IRTFit`.
+
+    Raises
+    ------
+    SelectionError
+        Signed discriminations of a Rasch model.
+    """
     began = time.perf_counter()
-    settings: dict[str, Any] = {"kind": "2pl" if item_model == "2pl" else "rasch", **options}
-    found = items_integrated(counts, **settings)
+    if options.signed and item_model == "rasch":
+        msg = "signed discriminations are of a 2pl, in a rasch model all are 1: leave signed out"
+        raise SelectionError(msg)
+    kind = "2pl-signed" if options.signed else item_model
+    found = items_integrated(counts, kind, max_steps=options.max_steps)
     m = len(found.discrimination)
     one = found.item_covariance.diagonal(dim1=1, dim2=2).clamp_min(0).sqrt()
     notes = [*counts.notes]

@@ -9,9 +9,6 @@ expansion [LRW98]_ sets both exactly in every step, and SQUAREM accelerates the 
 * `from_shares`, `from_totals`: start values
 """
 
-# torch's stubs leave parts of these calls untyped.
-# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
-# pyright: reportUnknownVariableType=false
 from __future__ import annotations
 
 import math
@@ -40,6 +37,7 @@ from evalstats_plugin.irt.estimators.grid import (
     windows,
 )
 from evalstats_plugin.irt.estimators.optimise import Solution, smoothed_logit, squarem
+from evalstats_plugin.irt.model.algebra import linalg
 from evalstats_plugin.irt.model.curves import (
     Curves,
     Items,
@@ -54,34 +52,42 @@ from evalstats_plugin.runtime.torch import cholesky
 STEEPEST = 25.0
 """Bound of discriminations: the likelihood has no maximum where an item separates the models."""
 
+
 # Cells from which on posteriors are restricted to windows, and found in single precision first.
 _LONG = 2**17
+
 
 # Largest change in a step at which the search in single precision ends, and its most steps.
 _ROUGH, _FEW = 1e-3, 30
 
+
 # Steps of single items that fall are halved up to so many times.
 _HALVINGS = 6
+
 
 # EM steps of the estimated prior, in each step of the items: at most _ROUNDS rounds of three; they
 # end at a change below _SETTLED, or below 20 roundings if that is more, checked every _LOOK rounds.
 _ROUNDS, _SETTLED, _LOOK = 10, 1e-7, 2
 
+
 # Longest extrapolation, in EM steps, and largest distance of a number from the last EM step.
 _LONGEST, _FARTHEST = 16.0, 0.7
+
 
 # So many items with so small a standard deviation are added to the items of an estimated prior.
 _IDEAL, _FLOOR = 2.0, 0.1
 
+
 # Mean and standard deviation of the weak prior of discrimination and intercept.
 _WEAK_MEAN, _WEAK_SD = (1.0, 0.0), (1.0, 3.0)
+
 
 # StartValues values: groups of models with similar totals, and Newton steps.
 _GROUPS, _STEPS = 24, 5
 
 
 @dataclass(frozen=True, kw_only=True)
-class MmlOptions:
+class MarginalOptions:
     """Options of `fit_marginal`."""
 
     common_slope: bool = False
@@ -119,17 +125,8 @@ class Marginal(NamedTuple):
     """The answers fitted, with the windows of the search."""
 
 
-def fit_marginal(counts: Counts, options: MmlOptions) -> Marginal:
-    """Fit by PX-EM with SQUAREM; every item needs right and wrong answers, or a prior.
-
-    Raises
-    ------
-    ValueError
-        Fewer than 3 nodes.
-    """
-    if options.nodes is not None and options.nodes < 3:
-        msg = f"{options.nodes} nodes found, expected 3 or more"
-        raise ValueError(msg)
+def fit_marginal(counts: Counts, options: MarginalOptions) -> Marginal:
+    """Fit by PX-EM with SQUAREM; every item needs right and wrong answers, or a prior."""
     fit = _Fit(arrange(counts), _start_items(counts, options), options)
     point, steps = fit.rough_search() if fit.long else (fit.start(), 0)
     if not fit.long and options.nodes is None:
@@ -159,7 +156,7 @@ def fit_marginal(counts: Counts, options: MmlOptions) -> Marginal:
     )
 
 
-def _start_items(counts: Counts, options: MmlOptions) -> Items:
+def _start_items(counts: Counts, options: MarginalOptions) -> Items:
     """Start values by shares of right answers; with guessing, from a fit without guessing.
 
     With guessing there are several optima. Starting from curves without it avoids those in which
@@ -179,7 +176,7 @@ class _Fit:
     The nodes, and in long tests windows of nodes, are placed to suit the posteriors.
     """
 
-    def __init__(self, answers: Answers, items: Items, options: MmlOptions) -> None:
+    def __init__(self, answers: Answers, items: Items, options: MarginalOptions) -> None:
         self.answers = self.whole = answers
         self.options = options
         self.nodes = even_nodes(-6, 6, options.nodes or 61, items.slope)
@@ -230,7 +227,7 @@ class _Fit:
         while True:
             found = squarem(self.step, point, tolerance=tolerance, max_steps=most - steps)
             point, steps = found.at, steps + found.steps
-            missed = self.answers.windows is not None and not math.isfinite(found.objective)
+            missed = self.answers.windows is not None and not math.isfinite(float(found.value))
             if missed:
                 self.answers, wider = self.whole, 2 * wider
             seen = self.widths(self.unpack(point))
@@ -418,7 +415,7 @@ def newton_step(found: Derivatives, *, common_slope: bool, longest: float = 2.0)
     ridge = 1e-9 * torch.eye(gradient.shape[1], dtype=gradient.dtype, device=gradient.device)
     information = information + ridge
     if not common_slope:
-        step: Tensor = torch.linalg.solve_ex(information, gradient)[0]
+        step: Tensor = linalg.solve_ex(information, gradient)[0]
         return step * (longest / step.abs().amax(dim=1, keepdim=True)).clamp_max(1.0)
     # A common slope: eliminate the intercepts first.
     cross = information[:, 0, 1] / information[:, 1, 1]
@@ -509,7 +506,8 @@ class ItemPrior(NamedTuple):
             move = middle - start
             bend = end - middle - move
             tiny = torch.finfo(bend.dtype).tiny
-            length = (move.norm() / bend.norm().clamp_min(tiny)).clamp(1.0, _LONGEST)
+            longer = linalg.vector_norm(move) / linalg.vector_norm(bend).clamp_min(tiny)
+            length = longer.clamp(1.0, _LONGEST)
             jump = start + 2 * length * move + length * length * bend
             jump = end + (jump - end).clamp(-_FARTHEST, _FARTHEST)
             prior = prior.from_vector(jump).em_step(known, target)
@@ -591,7 +589,7 @@ def _inverses(matrices: Tensor) -> Tensor:
     if len(matrices) == 1:
         return 1 / matrices
     a, b, _, c = matrices.flatten(0, 1).unbind()
-    return torch.stack([c, -b, -b, a]).div_(a * c - b * b).unflatten(0, (2, 2))
+    return torch.stack([c, -b, -b, a]).div_(a * c - b * b).view(2, 2, -1)
 
 
 def _weak_prior(like: Tensor, *, common_slope: bool) -> ItemPrior:

@@ -2,14 +2,13 @@
 
 * `minimise`: L-BFGS with a line search; each problem takes its own steps and stops by itself
   [LN89]_
+* `ascend`: Newton's or Fisher's steps, halved where they lower the objective; `posterior_mode`:
+  logistic regressions with a normal prior
 * `squarem`: accelerated fixed-point iterations, such as EM [VR08]_
-* `posterior_mode`: logistic regressions with a normal prior, by Newton's method
+* `Solution`: where any of them ended, and whether it has converged
 * `smoothed_logit` and `log_likelihood` of binomial counts; `complement` of given directions
 """
 
-# torch's stubs leave parts of these calls untyped.
-# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
-# pyright: reportUnknownVariableType=false
 from __future__ import annotations
 
 import math
@@ -19,6 +18,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from evalstats_plugin.irt.model.algebra import linalg, on_host
 from evalstats_plugin.irt.model.data import Counts
 from evalstats_plugin.runtime.workers import report_progress
 
@@ -27,6 +27,10 @@ Objective = Callable[[Tensor], tuple[Tensor, Tensor]]
 
 Step = Callable[[Tensor], tuple[Tensor, Tensor]]
 """From a point to the next point and the objective (a scalar tensor) at the first."""
+
+Climb = Callable[[Tensor], tuple[Tensor, Callable[[], tuple[Tensor, Tensor]]]]
+"""From points (B, P) to values (B,), and to what computes steps (B, P) from there and the rises
+that these predict (B,)."""
 
 SETTLED = 1e-12
 """An objective that falls by less than this share three times in a row has settled."""
@@ -37,7 +41,11 @@ _MEMORY = 10
 # Most halvings of a step in a line search.
 _HALVINGS = 30
 
-_NEWTON_STEPS = 100
+# Shortest share of a step that `ascend` tries.
+_SHORTEST = 1e-6
+
+# Logistic regressions: predicted rise at which they end, and most steps.
+_SETTLED_RISE, _NEWTON_STEPS = 1e-16, 100
 
 # SQUAREM checks the second plain step too when the first changes less than this many tolerances.
 _NEAR = 100.0
@@ -54,7 +62,7 @@ def minimise(
     tolerance: float,
     max_steps: int,
     settled_at: float = SETTLED,
-) -> Minimum:
+) -> Solution:
     """Minimise B functions of P numbers by L-BFGS, from `start` (B, P).
 
     A search ends when no component of its gradient exceeds `tolerance`, or when its objective has
@@ -85,19 +93,69 @@ def minimise(
         settled = (gradient.abs().amax(1) <= tolerance) | (still >= 3)
         converged |= settled & ~done
         done = done | settled | ~found
-    return Minimum(at, value, steps, converged)
+    return Solution(at, value, steps, converged)
 
 
-class Minimum(NamedTuple):
-    """Result of B minimisations."""
+class Solution(NamedTuple):
+    """Where the searches of B problems ended; a fixed point is a single problem without axis B."""
 
     at: Tensor
     """Shape (B, P)."""
     value: Tensor
-    """Shape (B,)."""
+    """Objective at the last point that it was computed for, shape (B,)."""
     steps: int
     converged: Tensor
-    """Shape (B,): whether the gradient or the objective has settled."""
+    """Shape (B,): whether the parameters, the gradient or the objective have settled."""
+    change: float = math.nan
+    """Of a fixed point: largest change of any number in the last plain step."""
+
+
+def ascend(
+    climb: Climb,
+    start: Tensor,
+    *,
+    tolerance: float,
+    max_steps: int,
+    longest: float = math.inf,
+    kept: Callable[[Tensor], Tensor] = lambda at: at,
+) -> Solution:
+    """Maximise B functions of P numbers from `start` (B, P); each stops by itself.
+
+    A step that lowers the objective is refused and then halved. A search has converged when a step
+    was taken that predicted a rise below `tolerance`.
+
+    Parameters
+    ----------
+    longest
+        Largest change of any number in a step.
+    kept
+        Maps points to points with the same objective, or within bounds.
+    """
+    at, (value, onward) = start, climb(start)
+    length = torch.ones_like(value)
+    active, converged, steps = length > 0, length < 0, 0
+    going = len(value) > 0
+    while steps < max_steps and going:
+        steps += 1
+        report_progress("step", steps)
+        move, gain = onward()
+        share = length
+        if longest < math.inf:
+            share = length * (longest / move.abs().amax(1)).clamp_max(1)
+        trial = torch.where(active[:, None], kept(at + share[:, None] * move), at)
+        there, beyond = climb(trial)
+        better = there >= value - 1e-12 * value.abs()
+        converged = converged | (active & better & (gain < tolerance))
+        active = active & ~converged & (length > _SHORTEST)
+        # Both in one transfer, because the host waits for it.
+        going, all_better = map(bool, on_host([active.any(), better.all()]))
+        if all_better:
+            at, value, onward = trial, there, beyond
+        else:
+            at = torch.where(better[:, None], trial, at)
+            value, onward = climb(at)
+        length = torch.where(better, (2 * length).clamp_max(1), length / 2)
+    return Solution(at, value, steps, converged)
 
 
 def _line_search(
@@ -128,7 +186,7 @@ class _Memory:
     def add(self, step: Tensor, bend: Tensor) -> None:
         along, square = (step * bend).sum(1), (bend * bend).sum(1)
         # Pairs without positive curvature, or without a step, are left out.
-        curved = along > 1e-10 * square.sqrt() * step.norm(dim=1)
+        curved = along > 1e-10 * square.sqrt() * linalg.vector_norm(step, dim=1)
         inverse = torch.where(curved, 1 / torch.where(curved, along, 1.0), 0.0)
         fresh = torch.where(curved, along / torch.where(curved, square, 1.0), 1.0)
         self.scale = fresh if self.scale is None else torch.where(curved, fresh, self.scale)
@@ -137,8 +195,8 @@ class _Memory:
     def direction(self, gradient: Tensor) -> Tensor:
         """Minus the inverse Hessian times the gradient, by the two-loop recursion."""
         if self.scale is None:
-            return -gradient / gradient.norm(dim=1, keepdim=True).clamp_min(1e-300)
-        towards, shares = gradient.clone(), []
+            return -gradient / linalg.vector_norm(gradient, dim=1, keepdim=True).clamp_min(1e-300)
+        towards, shares = gradient.clone(), list[Tensor]()
         for step, bend, inverse in reversed(self.pairs):
             share = inverse * (step * towards).sum(1)
             towards -= share[:, None] * bend
@@ -164,37 +222,25 @@ def squarem(step: Step, start: Tensor, *, tolerance: float, max_steps: int) -> S
         report_progress("step", steps)
         move = first - point
         # One transfer to the host for three steps.
-        objective, change = torch.stack([height, move.abs().max()]).tolist()
+        objective, change = on_host([height, move.abs().max()])
         still = still + 1 if abs(objective - before) <= 1e-11 * abs(objective) else 0
         before = objective
-        how = "parameters" if change <= tolerance else "objective" if still >= rounds else ""
-        if how or steps >= max_steps or not math.isfinite(objective):
-            return Solution(first, objective, change, steps, how)
+        settled = change <= tolerance or still >= rounds
+        if settled or steps >= max_steps or not math.isfinite(objective):
+            return Solution(first, height, steps, torch.tensor(settled), change)
         second, higher = step(first)
         if change <= _NEAR * tolerance:
-            objective, change = torch.stack([higher, (second - first).abs().max()]).tolist()
+            objective, change = on_host([higher, (second - first).abs().max()])
             if change <= tolerance:
-                return Solution(second, objective, change, steps + 1, "parameters")
+                return Solution(second, higher, steps + 1, torch.tensor(data=True), change)
         bend = second - first - move
         tiny = torch.finfo(bend.dtype).tiny
-        length = (move.norm() / bend.norm().clamp_min(tiny)).clamp(1.0, 64.0)
+        longer = linalg.vector_norm(move) / linalg.vector_norm(bend).clamp_min(tiny)
+        length = longer.clamp(1.0, 64.0)
         jump = point + 2 * length * move + length * length * bend
         landed, reached = step(jump)
         steps += 2
         point = torch.where(reached >= height, landed, second)
-
-
-class Solution(NamedTuple):
-    """Result of a fixed-point iteration."""
-
-    at: Tensor
-    objective: float
-    """At the last point that it was computed for."""
-    change: float
-    """Largest change of any number in the last plain step."""
-    steps: int
-    converged: str
-    """What has settled: ``"parameters"``, ``"objective"`` or, if neither has, ``""``."""
 
 
 def posterior_mode(
@@ -216,36 +262,26 @@ def posterior_mode(
     row, column = torch.triu_indices(size, size, device=design.device)
     products = design[:, row] * design[:, column]
 
-    def height(at: Tensor) -> tuple[Tensor, Tensor]:
+    def climb(at: Tensor) -> tuple[Tensor, Callable[[], tuple[Tensor, Tensor]]]:
         logit = torch.addmm(offset, at, design.T)
         away = at - mean
-        fit = log_likelihood(counts.right, counts.trials, logit)
-        return fit.sum(1) - ((away @ precision) * away).sum(1) / 2, torch.sigmoid(logit)
+        held = away @ precision
+        value = log_likelihood(counts.right, counts.trials, logit).sum(1) - (held * away).sum(1) / 2
 
-    at = mean.expand(len(counts.right), size).clone()
-    value, chance = height(at)
-    for _ in range(_NEWTON_STEPS):
-        packed = (counts.trials * chance * (1 - chance)) @ products
-        information = packed.new_zeros(len(at), size, size)
-        information[:, row, column] = packed
-        information[:, column, row] = packed
-        gradient = (counts.right - counts.trials * chance) @ design - (at - mean) @ precision
-        step = torch.linalg.solve_ex(information + precision, gradient)[0]
-        # The objective is concave: a step halved often enough rises.
-        fresh, level = height(at + step)
-        settled = False
-        for _ in range(_HALVINGS):
-            falls = fresh < value - 1e-12 * value.abs()
-            short = (step.abs() < 1e-10).all()
-            again, settled = torch.stack([falls.any(), short]).tolist()
-            if not again:
-                break
-            step = torch.where(falls[:, None], step / 2, step)
-            fresh, level = height(at + step)
-        at, value, chance = at + step, fresh, level
-        if settled:
-            break
-    return at
+        def onward() -> tuple[Tensor, Tensor]:
+            chance = torch.sigmoid(logit)
+            packed = (counts.trials * chance * (1 - chance)) @ products
+            information = packed.new_zeros(len(at), size, size)
+            information[:, row, column] = packed
+            information[:, column, row] = packed
+            gradient = (counts.right - counts.trials * chance) @ design - held
+            step = linalg.solve_ex(information + precision, gradient)[0]
+            return step, (gradient * step).sum(1)
+
+        return value, onward
+
+    start = mean.expand(len(counts.right), size)
+    return ascend(climb, start, tolerance=_SETTLED_RISE, max_steps=_NEWTON_STEPS).at
 
 
 def log_likelihood(right: Tensor, trials: Tensor, logit: Tensor) -> Tensor:
@@ -260,4 +296,4 @@ def smoothed_logit(right: Tensor, trials: Tensor) -> Tensor:
 
 def complement(columns: Tensor) -> Tensor:
     """Orthonormal basis of the directions orthogonal to `columns` (P, k), shape (P, P - k)."""
-    return torch.linalg.qr(columns, mode="complete").Q[:, columns.shape[1] :]
+    return linalg.qr(columns, mode="complete")[0][:, columns.shape[1] :]

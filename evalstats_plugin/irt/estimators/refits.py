@@ -9,10 +9,6 @@ Weights of all refits are drawn before the first refit, and answers are simulate
 the refits, so that the number of refits in memory changes no result.
 """
 
-# torch's stubs leave parts of these calls untyped.
-# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
-# pyright: reportUnknownVariableType=false
-
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
@@ -40,6 +36,7 @@ from evalstats_plugin.irt.estimators.items_integrated import (
     population_of,
 )
 from evalstats_plugin.irt.estimators.optimise import complement
+from evalstats_plugin.irt.model.algebra import linalg, split
 from evalstats_plugin.irt.model.data import Counts
 from evalstats_plugin.runtime.workers import n_workers, parallel_map, with_progress
 from evalstats_plugin.stats.arrays import FloatArray
@@ -145,18 +142,18 @@ def bootstrap(
 
 def _check(options: BootstrapOptions, counts: Counts, clusters: NDArray[np.int64] | None) -> None:
     if options.n_resamples < 2:
-        msg = f"{options.n_resamples} resamples asked for, expected 2 or more"
+        msg = f"{options.n_resamples} resamples have no spread: take 2 or more"
         raise ValueError(msg)
     if clusters is not None and options.over != "items":
-        msg = f"clusters are of items, found over={options.over!r}: take over='items'"
+        msg = f"clusters are of items, not of {options.over!r}: take over='items'"
         raise ValueError(msg)
     if clusters is not None and clusters.shape != (counts.right.shape[1],):
-        msg = f"clusters have shape {clusters.shape}, expected ({counts.right.shape[1]},)"
+        msg = f"clusters have shape {clusters.shape}: pass one for each item"
         raise ValueError(msg)
     if options.estimator == "cml-items" and (options.kind, options.over) != ("rasch", "items"):
         msg = (
-            f"'cml-items' is refitted for kind 'rasch' over 'items', found {options.kind!r} over "
-            f"{options.over!r}: take estimator 'mml-items'"
+            f"'cml-items' cannot be refitted for kind {options.kind!r} over {options.over!r}: take "
+            "estimator 'mml-items'"
         )
         raise ValueError(msg)
 
@@ -212,7 +209,7 @@ def _refits(
             if options.over == "items"
             else _model_weights(b, n, rng)
         )
-        drawn = _tensor(weights, like).split(block)
+        drawn = split(_tensor(weights, like), block)
     return parallel_map(partial(_refit, ready), ({what: part} for part in drawn))
 
 
@@ -367,7 +364,7 @@ class Refitter:
         # All groups are full, because rounding depends on array sizes: the last refit is repeated.
         count = len(data.items)
         places = torch.arange(count + -count % group, device=data.items.device)
-        places = places.clamp_max(count - 1).split(group)
+        places = split(places.clamp_max(count - 1), group)
         found = [
             _refit_block(self.quadrature, data.of(places[k]), self.start, self.inverse)
             for k in with_progress("group of refits", range(len(places)))
@@ -411,7 +408,7 @@ def _inverse_information(quadrature: _Quadrature, counts: Counts, start: Tensor)
     def gradients(at: Tensor) -> Tensor:
         parts = [
             _gradient(quadrature, data.of(torch.arange(len(x), device=x.device)), rows[: len(x)], x)
-            for x in at.split(group)
+            for x in split(at, group)
         ]
         return torch.cat([part.gradient for part in parts])
 
@@ -419,7 +416,7 @@ def _inverse_information(quadrature: _Quadrature, counts: Counts, start: Tensor)
     total = torch.zeros(size, 1).to(start)
     total[:n] = 1
     basis = complement(total)
-    values, vectors = torch.linalg.eigh(basis.T @ ((curve + curve.T) / 2) @ basis)
+    values, vectors = linalg.eigh(basis.T @ ((curve + curve.T) / 2) @ basis)
     # A spread that the data leave open has little or no curvature.
     rows = basis @ vectors
     return rows / values.clamp_min(1e-2) @ rows.T
@@ -434,7 +431,7 @@ def _refit_block(quadrature: _Quadrature, data: _Data, start: Tensor, inverse: T
     share = torch.cat([share, torch.ones_like(at[:, n:])], dim=1)
     present = data.models > 0
     active = at.new_ones(size, dtype=torch.bool)
-    visited, moves = [], []
+    visited, moves = list[Tensor](), list[Tensor]()
     rows = data.rows()
     slope, steps = _gradient(quadrature, data, rows, at), 0
     while steps < _MAX_STEPS:
@@ -471,7 +468,7 @@ def _anderson(visited: list[Tensor], moves: list[Tensor]) -> Tensor:
     ridge = 1e-12 * normal.diagonal(dim1=1, dim2=2).sum(1).clamp_min(1e-300)
     one = torch.eye(normal.shape[1], dtype=normal.dtype, device=normal.device)
     normal = normal + ridge[:, None, None] * one
-    share = torch.linalg.solve_ex(normal, change.mT @ move[:, :, -1:])[0]
+    share = linalg.solve_ex(normal, change.mT @ move[:, :, -1:])[0]
     return (ends[:, :, -1:] - apart @ share)[:, :, 0]
 
 

@@ -5,10 +5,6 @@
 * `rotation_matrix`: `varimax` [Kai58]_ and `promax` [HW64]_
 """
 
-# torch's stubs leave parts of these calls untyped.
-# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
-# pyright: reportUnknownVariableType=false
-
 from __future__ import annotations
 
 from typing import Literal, NamedTuple
@@ -16,6 +12,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from evalstats_plugin.irt.model.algebra import linalg
 from evalstats_plugin.stats.arrays import FloatArray
 
 
@@ -133,7 +130,7 @@ def varimax(loading: Tensor, *, normalise: bool = True) -> Rotated:
         turned = rows @ turn
         # The criterion's gradient; its polar factor is the next rotation.
         gradient = rows.T @ (turned**3 - turned * (turned**2).mean(0))
-        left, spread, right = torch.linalg.svd(gradient)
+        left, spread, right = linalg.svd(gradient)
         turn, total = left @ right, float(spread.sum())
         if abs(total - before) <= 1e-15 * total:
             break
@@ -149,8 +146,8 @@ def promax(loading: Tensor, *, power: float = 4.0) -> Rotated:
     """
     start = varimax(loading)
     target = start.loading * start.loading.abs() ** (power - 1)
-    oblique = torch.linalg.lstsq(start.loading, target).solution
-    variance = torch.linalg.inv(oblique.T @ oblique).diagonal()
+    oblique = linalg.lstsq(start.loading, target)[0]
+    variance = linalg.inv(oblique.T @ oblique).diagonal()
     turn = start.turn @ (oblique * variance.sqrt())
     return Rotated(loading @ turn, turn)
 
@@ -160,7 +157,7 @@ def rotation_matrix(loading: FloatArray, how: Literal["varimax", "promax"]) -> F
 
     The rotated dimensions are ordered by what they explain, with positive sums of loadings.
     """
-    before = torch.from_numpy(loading)
+    before = torch.as_tensor(loading)
     found = varimax(before) if how == "varimax" else promax(before)
     order = found.loading.square().sum(0).argsort(descending=True, stable=True)
     sign = torch.where(found.loading.sum(0) < 0, -1.0, 1.0).to(before)
@@ -168,5 +165,5 @@ def rotation_matrix(loading: FloatArray, how: Literal["varimax", "promax"]) -> F
 
 
 def _lengths(loading: Tensor) -> Tensor:
-    length = loading.norm(dim=1, keepdim=True)
+    length = linalg.vector_norm(loading, dim=1, keepdim=True)
     return torch.where(length > 0, length, 1.0)

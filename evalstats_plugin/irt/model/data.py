@@ -5,14 +5,10 @@
 * `low_rank`: fewer columns that stand for many, which makes these products cheaper
 """
 
-# torch's stubs leave parts of these calls untyped.
-# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
-# pyright: reportUnknownVariableType=false
-
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any, Literal, cast
@@ -24,7 +20,8 @@ from torch import Tensor
 
 from evalstats_plugin.data.matrix import ResponseMatrix, check_unit_range
 from evalstats_plugin.data.store import ResponseStore
-from evalstats_plugin.errors import DesignError, SelectionError, few
+from evalstats_plugin.errors import DesignError, counted, few
+from evalstats_plugin.irt.model.algebra import linalg
 from evalstats_plugin.runtime.torch import check_memory, resolve_device, resolve_dtype
 
 PARTIAL = "partial credit is taken as a fraction of a success (quasi-likelihood)"
@@ -102,8 +99,8 @@ def counts_of(
     if linked:
         _check_linked(matrix, trials > 0)
     return Counts(
-        right=torch.from_numpy(right).to(place, number),  # pyright: ignore[reportUnknownMemberType]
-        trials=torch.from_numpy(trials).to(place, number),  # pyright: ignore[reportUnknownMemberType]
+        right=torch.as_tensor(right).to(place, number),
+        trials=torch.as_tensor(trials).to(place, number),
         notes=(*matrix.notes, *_notes(matrix, right, trials)),
     )
 
@@ -129,16 +126,17 @@ def check_names(models: Sequence[str], n_items: int, at_least: int = 2) -> None:
     n = len(models)
     if n < at_least:
         msg = (
-            f"{n} {'model' if n == 1 else 'models'} found, expected {at_least} or more: ability is "
-            "only defined in comparison. For a model on items fitted before use score_models"
+            f"ability is only defined in comparison, and there {'is' if n == 1 else 'are'} "
+            f"{counted(n, 'model')}: pass {at_least} or more, or score models on items fitted "
+            "before with score_models"
         )
         raise DesignError(msg)
     if n_items == 0:
-        msg = "no items found, expected items with scores in [0, 1]"
+        msg = "there are no items: pass scores of at least one, in [0, 1]"
         raise DesignError(msg)
     if len(set(models)) < n:
         twice = next(name for name in models if models.count(name) > 1)
-        msg = f"model {twice!r} is there twice, expected one row per model: rename or stack epochs"
+        msg = f"model {twice!r} is there twice: rename one, or stack the rows as epochs"
         raise DesignError(msg)
 
 
@@ -183,7 +181,7 @@ def _check_answered(empty: NDArray[Any]) -> None:
     """Raise `DesignError` for the ids of items without a score."""
     if len(empty):
         names = few([str(item) for item in empty])
-        msg = f"{len(empty)} items have no score of any model ({names}): leave them out"
+        msg = f"{counted(len(empty), 'item')} without a score of any model ({names}): leave out"
         raise DesignError(msg)
 
 
@@ -228,7 +226,6 @@ def check_room(numbers: int, like: Tensor, what: str) -> None:
 
 def stored_counts(
     store: ResponseStore,
-    options: Mapping[str, Any],
     *,
     device: str | torch.device = "auto",
     dtype: str | torch.dtype = "float64",
@@ -237,16 +234,10 @@ def stored_counts(
 
     Raises
     ------
-    SelectionError
-        Options that need all answers in memory.
     DesignError
         One model, a duplicate name, scores outside [0, 1], items without a score, or models that no
         common item links.
     """
-    for name in ("std_errors", "sandwich"):
-        if options.get(name):
-            msg = f"option {name} found, which needs all answers in memory: pass store.matrix()"
-            raise SelectionError(msg)
     m = store.shape[1]
     check_names(store.models, m)
     like = torch.zeros(0, dtype=resolve_dtype(dtype), device=resolve_device(device))
@@ -285,7 +276,7 @@ def _check_store(store: ResponseStore) -> bool:
             break
     apart = np.unique(group)
     if len(apart) > 1:
-        names = few([store.models[i] for i in apart])
+        names = few([store.models[int(i)] for i in apart])
         msg = (
             f"the models fall apart into {len(apart)} groups that answered no common item, so "
             f"their abilities cannot be compared; the first of each: {names}. Fit each group by "
@@ -307,7 +298,9 @@ class StoredCells:
     """A tensor of the dtype and on the device of the results."""
     complete: bool = False
     """Whether no score is missing."""
-    kept: dict[int, NDArray[np.uint8] | None] = field(default_factory=dict, repr=False)
+    kept: dict[int, NDArray[np.uint8] | None] = field(
+        default_factory=dict[int, "NDArray[np.uint8] | None"], repr=False
+    )
     """Bits of the row groups read before, by their first item; None where all are 0."""
 
     @property
@@ -332,7 +325,7 @@ class StoredCells:
         """Select items by a slice or mask, for all models."""
         models, items = key
         if models != slice(None):
-            msg = "cells on disk are cut by items only, expected cells[:, items]"
+            msg = "cells on disk are cut by items only: write cells[:, items]"
             raise TypeError(msg)
         at = items if isinstance(items, slice) else items.cpu().numpy()
         return replace(self, places=self.places[at])
@@ -450,7 +443,7 @@ class StoredCells:
         """Sum over epochs into numbers in `space`, shape (m, n)."""
         total = cells[:, :, 0] if cells.shape[2] == 1 else cells.sum(2, dtype=np.float64)
         numbers = space[: total.size].view(total.shape)
-        numbers.copy_(torch.from_numpy(total).to(self.device))
+        numbers.copy_(torch.as_tensor(total).to(self.device))
         levels = self.store.coding.levels if self.what == "right" else None
         return numbers if levels in (None, 1) else numbers.div_(levels)
 
@@ -465,7 +458,7 @@ def _own_shares() -> range:
 def _of_all(part: Tensor) -> Tensor:
     """Add up the parts of all processes."""
     if torch.distributed.is_initialized():
-        torch.distributed.all_reduce(part)
+        torch.distributed.all_reduce(part)  # pyright: ignore[reportUnknownMemberType]
     return part
 
 
@@ -486,8 +479,8 @@ def low_rank(columns: Tensor) -> tuple[Tensor, Tensor | None]:
         return columns, None
     # The triangle has the singular values of the columns to the last digit; their products with one
     # another would lose half of the digits.
-    triangle = torch.linalg.qr(columns, mode="r")[1]
-    _, size, directions = torch.linalg.svd(triangle)
+    triangle = linalg.qr(columns, mode="r")[1]
+    _, size, directions = linalg.svd(triangle)
     left_out = size.square().flip(0).cumsum(0).flip(0).sqrt()
     rank = int((left_out > ACCURACY * left_out[0]).sum())
     if 4 * rank > 3 * k:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, cast, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,6 +22,7 @@ from scipy import special
 
 from evalstats_plugin.data.results import Drawable, finite
 from evalstats_plugin.errors import DesignError, LogError, SelectionError, few, no_such
+from evalstats_plugin.irt.options import Rotation
 from evalstats_plugin.runtime.files import read_signed, reporting_damage, write_signed
 from evalstats_plugin.stats.arrays import FloatArray
 from evalstats_plugin.stats.interval import normal_quantile
@@ -30,8 +31,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-Rotation = Literal["none", "varimax", "promax"]
-ROTATIONS = ("none", "varimax", "promax")
+ROTATIONS = get_args(Rotation)
 
 _NOTHING = 1e-6
 """A dimension explains nothing below this share of the variance of the strongest one."""
@@ -99,9 +99,7 @@ class SavedFit(ABC):
         found = load_fit(Path(path))
         if not isinstance(found, cls):
             kind = type(found).__name__
-            raise LogError(
-                f"{path} holds a {kind}, expected a {cls.__name__}: read it with {kind}.load"
-            )
+            raise LogError(f"{path} holds a {kind}, not a {cls.__name__}: read it with {kind}.load")
         return found
 
 
@@ -118,8 +116,6 @@ class IRTFit(SavedFit, Drawable):
     item_model: str
     """``"rasch"``, ``"1pl"``, ``"2pl"`` or ``"3pl"``."""
     estimator: str
-    response: str = "binomial"
-    """Or ``"beta"``: scores anywhere in [0, 1], with P(right) as their mean."""
     ability: FloatArray
     """θ, shape (N,)."""
     ability_covariance: FloatArray
@@ -135,13 +131,10 @@ class IRTFit(SavedFit, Drawable):
     guessing_std_error: FloatArray
     item_covariance: FloatArray | None = None
     """Shape (M, p, p): of a, the intercept d = -ab and, where it is estimated, logit c."""
-    precision: FloatArray | None = None
-    """φ of a Beta response, shape (M,): scores vary by μ(1 - μ) / (1 + φ) around their mean μ."""
     identification: str
     """What fixes the scale, such as ``"ability ~ N(0, 1)"`` or ``"abilities sum to 0"``."""
     hyperparameters: dict[str, Any] = field(default_factory=dict[str, Any])
-    """Parameters of the distributions of abilities or items; the upper asymptote u if below 1; how
-    far the scores of a Beta response were moved inwards."""
+    """Parameters of the distributions of abilities or items; the upper asymptote u if below 1."""
     diagnostics: dict[str, Any] = field(default_factory=dict[str, Any])
     """iterations, converged, log_likelihood, seconds, device, dtype, reason, and more."""
 
@@ -150,8 +143,6 @@ class IRTFit(SavedFit, Drawable):
         expected = {"ability": (n,), "ability_covariance": (n, n), "tasks": (m,)}
         for name in ("discrimination", "difficulty", "guessing"):
             expected |= {name: (m,), f"{name}_std_error": (m,)}
-        if self.precision is not None:
-            expected["precision"] = (m,)
         self._check_shapes(expected)
 
     @property
@@ -192,16 +183,13 @@ class IRTFit(SavedFit, Drawable):
         logit = self.ability[:, None] * self.discrimination + self.intercept
         if self.estimator == "mml-items" and not plug_in:
             logit = logit / np.sqrt(1 + np.pi / 8 * self._logit_variance())
-        expected = self.guessing + (self.upper - self.guessing) * special.expit(logit)
-        # Scores that were moved inwards before the fit have their means moved back.
-        inwards = float(self.hyperparameters.get("inwards", 0.0))
-        return np.clip((expected - inwards) / (1 - 2 * inwards), 0, 1) if inwards else expected
+        return self.guessing + (self.upper - self.guessing) * special.expit(logit)
 
     def _logit_variance(self) -> FloatArray:
         """Variance of aθ + d, (N, M): [θ 1] C [θ 1]ᵀ + a² Var θ; 0 where θ has no finite error."""
         items = self.item_covariance
         if items is None:
-            msg = "item_covariance is None, expected one of an mml-items fit: predict(plug_in=True)"
+            msg = "this fit has no item_covariance to average over: take predict(plug_in=True)"
             raise ValueError(msg)
         variance = np.diagonal(self.ability_covariance)
         known = np.isfinite(self.ability) & np.isfinite(variance)
@@ -262,16 +250,12 @@ class IRTFit(SavedFit, Drawable):
             raise SelectionError(no_such("table", of, ("models", "items"), "models, items"))
         names = ("discrimination", "difficulty", "guessing")
         columns = [column for name in names for column in (name, f"{name}_std_error")]
-        columns += [] if self.precision is None else ["precision"]
         table = {"item": self.item_ids, "task": self.tasks}
         return pd.DataFrame(table | {name: getattr(self, name) for name in columns})
 
     def summary(self) -> dict[str, Any]:
         """What was fitted and how, ready for JSON: everything but models, items and notes."""
-        names = (
-            "item_model", "estimator", "response", "identification", "hyperparameters",
-            "diagnostics",
-        )  # fmt: skip
+        names = ("item_model", "estimator", "identification", "hyperparameters", "diagnostics")
         return {name: plain(getattr(self, name)) for name in names}
 
 
@@ -385,12 +369,12 @@ class FactorFit(SavedFit):
         if how not in ROTATIONS:
             raise SelectionError(no_such("rotation", how, ROTATIONS, ", ".join(ROTATIONS)))
         if self.rotation != "none":
-            msg = f"this fit is turned by {self.rotation} already, expected one without rotation"
+            msg = f"this fit is turned by {self.rotation} already: fit again without rotation"
             raise SelectionError(msg)
         if how == "none" or self.n_dimensions == 1:
             return self
         if self.empty:
-            msg = f"dimensions {self.empty} explain nothing, expected loadings to turn: fit fewer"
+            msg = f"dimensions {self.empty} explain nothing and cannot be turned: fit fewer"
             raise DesignError(msg)
         turn = rotation_matrix(self.loading, how)
         back = np.linalg.inv(turn)
@@ -448,7 +432,7 @@ class FactorFit(SavedFit):
 def plain(value: Any) -> Any:
     """Replace NumPy values by plain ones, and numbers that are not finite by None, for JSON."""
     if isinstance(value, (np.ndarray, np.generic)):
-        return plain(value.tolist())  # pyright: ignore[reportUnknownMemberType]
+        return plain(value.tolist())
     if isinstance(value, Mapping):
         pairs = cast("Mapping[Any, Any]", value)
         return {str(key): plain(item) for key, item in pairs.items()}
@@ -465,7 +449,7 @@ def load_fit(path: Path) -> IRTFit | FactorFit:
     LogError
         No such file, not a fit, or a damaged one.
     """
-    expected = "expected a file that a fit's save, or `irt --save`, wrote"
+    expected = "expected a file that a fit's save, or `irt fit --save`, wrote"
     other = "not a fit written by evalstats-plugin"
     table, meta = read_signed(path, _META, expected=expected, other=other)
     with reporting_damage(path):

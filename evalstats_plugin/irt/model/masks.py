@@ -162,7 +162,7 @@ def _some(size: int, share: float, rng: np.random.Generator) -> BoolArray:
 
 def _largest(key: FloatArray, size: int, share: float) -> BoolArray:
     if np.shape(key) != (size,) or np.isnan(key).any():
-        msg = f"key has shape {np.shape(key)}, expected ({size},) and no missing value"
+        msg = f"key has shape {np.shape(key)}: pass ({size},) numbers, none missing"
         raise ValueError(msg)
     chosen = np.zeros(size, dtype=bool)
     chosen[np.argsort(key, kind="stable")[-_number(size, share) :]] = True
@@ -205,8 +205,8 @@ def _turned(split: Split) -> Split:
 def _checked(train: BoolArray, exposed: BoolArray, test: BoolArray) -> Split:
     if not train.any() or not test.any():
         msg = (
-            f"{int(train.sum())} cells are left to train on and {int(test.sum())} to predict, "
-            "expected some of both: change test_share, or add models or items"
+            f"{int(train.sum())} cells are left to train on and {int(test.sum())} to predict: "
+            "change test_share, or add models or items"
         )
         raise DesignError(msg)
     return Split(train, exposed, test)

@@ -127,7 +127,7 @@ def draw_responses(
         No epochs, or a share of missing answers outside [0, 1).
     """
     if n_epochs < 1 or not 0 <= missing < 1:
-        msg = f"expected 1 epoch or more and missing in [0, 1), got {n_epochs} and {missing}"
+        msg = f"{n_epochs} epochs with a share {missing} missing: pass 1 or more, and below 1"
         raise ValueError(msg)
     shape = (len(truth.ability), len(truth.difficulty), n_epochs)
     chance = rng.random(shape)
@@ -226,14 +226,14 @@ def _check(data: list[NDArray[Any]], classes: NDArray[Any], n_models: int) -> No
     for part, features, labels in (("training", *data[:2]), ("test", *data[2:])):
         if len(features) != len(labels) or labels.ndim != 1:
             msg = (
-                f"{len(features)} {part} examples with labels of shape {labels.shape}, expected "
-                "one label each"
+                f"{len(features)} {part} examples have labels of shape {labels.shape}: pass one "
+                "label for each"
             )
             raise DesignError(msg)
     if len(classes) < 2 or n_models < 1:
         msg = (
-            f"{len(classes)} classes and {n_models} models found, expected 2 or more classes and a "
-            "model"
+            f"{len(classes)} classes and {n_models} models make no answers: pass 2 classes or "
+            "more, and a model"
         )
         raise DesignError(msg)
 

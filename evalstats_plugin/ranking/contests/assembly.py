@@ -17,7 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evalstats_plugin.data.tables import Column, Record, Table, record_table
-from evalstats_plugin.errors import DesignError, SelectionError, few, missing_column, no_such
+from evalstats_plugin.errors import (
+    DesignError,
+    SelectionError,
+    counted,
+    few,
+    missing_column,
+    no_such,
+)
 from evalstats_plugin.ranking.contests.contests import FEATURE, Contests
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
 
@@ -152,7 +159,7 @@ def contests_from_table(
         ordered=ordered,
         features=_differences(features, loaded, swap, table.where),
         feature_names=tuple(features),
-        time=_texts(parts.get("time")),
+        time=parts["time"].texts() if "time" in parts else None,
         **groups_of(parts.get("judge"), parts.get("item")),
     )
     notes = (*table.notes, *layout.notes, *answers.notes)
@@ -200,7 +207,7 @@ def _verdict(table: Table, verdicts: Sequence[str]) -> tuple[str, str]:
     if len(verdicts) != 1:
         found = f"{len(verdicts)} fields ({few(verdicts)})" if verdicts else "no field"
         msg = (
-            f"{table.where}: {found} found that may say who won, expected one: name it, as in "
+            f"{table.where}: {found} may say who won: name the one that does, as in "
             f"winner={verdicts[0] if verdicts else 'FIELD'}; there are: {few(table.names, 20)}"
         )
         raise SelectionError(msg)
@@ -293,12 +300,6 @@ def _refuse_empty(column: Column, name: str, where: str) -> None:
         raise DesignError(msg)
 
 
-def _texts(column: Column | None) -> NDArray[np.object_] | None:
-    if column is None:
-        return None
-    return np.asarray([*column.values, ""], dtype=object)[column.codes]
-
-
 def groups_of(judge: Column | None, item: Column | None) -> dict[str, Any]:
     """Judges and clusters, numbered and named, as fields of `Contests`."""
     found: dict[str, Any] = {}
@@ -319,7 +320,7 @@ def _decided(made: Contests, epoch: Column | None, notes: tuple[str, ...], where
     """Drop comparisons without an answer, check the rest, and note contradictions."""
     undecided = np.isnan(made.outcome)
     if undecided.all():
-        msg = f"{where}: {len(undecided)} rows and no answer found, expected at least one"
+        msg = f"{where}: no answer in {counted(len(undecided), 'row')}: give at least one"
         raise DesignError(msg)
     if undecided.any():
         notes = (*notes, f"{int(undecided.sum())} comparisons without an answer: left out")
@@ -484,7 +485,7 @@ def _check_enough(columns: Mapping[str, str], names: Sequence[str], where: str) 
         return
     have = ", ".join(f"{part}={column}" for part, column in columns.items()) or "none of them"
     msg = (
-        f"{where}: columns {few(names, 20)} found, expected two players (winner and loser, or "
+        f"{where}: the columns {few(names, 20)} do not give two players (winner and loser, or "
         "model_a and model_b, left and right, first and second) and who won (winner, outcome or "
         f"preference); known are {have}: name the others, as in first=COLUMN, second=COLUMN, "
         "winner=COLUMN"

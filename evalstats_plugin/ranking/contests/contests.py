@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.sparse import csgraph
 
-from evalstats_plugin.errors import DesignError, SelectionError, few, no_such
+from evalstats_plugin.errors import DesignError, SelectionError, counted, few, no_such
 from evalstats_plugin.ranking.contests.outcomes import WITH_TIES, TieModel, Weights, weights_of
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
 
@@ -114,40 +114,40 @@ class Contests:
     def check(self) -> None:
         """Raise `DesignError` if the arrays do not describe contests."""
         if not len(self):
-            msg = "no comparisons found, expected at least one: a winner and a loser, or a tie"
+            msg = "no comparisons: give at least one, with a winner and a loser, or a tie"
             raise DesignError(msg)
         if len({len(x) for x in (self.first, self.second, self.outcome, self.weight)}) > 1:
             msg = (
                 f"{len(self.first)} first players, {len(self.second)} second players, "
-                f"{len(self.outcome)} outcomes and {len(self.weight)} weights found, expected one "
-                "of each for every comparison"
+                f"{len(self.outcome)} outcomes and {len(self.weight)} weights: give one of "
+                "each for every comparison"
             )
             raise DesignError(msg)
         if self.outcome_counts is None:
             self._check_each()
         least, most = extremes(self.weight)
         if not (least >= 0 and most < np.inf):
-            msg = "weights below 0 or not finite found, expected numbers ≥ 0"
+            msg = "some weights are below 0 or not finite: give numbers from 0"
             raise DesignError(msg)
 
     def _check_each(self) -> None:
         n = len(self.players)
         if outside(self.first, n) or outside(self.second, n):
-            msg = f"a place outside the list of {n} players found"
+            msg = f"a player's index is outside the list of {n} players: use 0 to {n - 1}"
             raise DesignError(msg)
         same = self.first == self.second
         if same.any():
             alone = np.flatnonzero(same)
             names = few([self.players[int(k)] for k in np.unique(self.first[alone])])
             msg = (
-                f"{len(alone)} comparisons of {names} with itself found (the first is number "
-                f"{alone[0] + 1}), expected two different players: remove them"
+                f"{names} with itself: {counted(len(alone), 'comparison')}, the first of them "
+                f"number {alone[0] + 1}: remove them"
             )
             raise DesignError(msg)
         # With NaN among the outcomes, both extremes are NaN and the comparison fails.
         least, most = extremes(self.outcome)
         if not (least >= 0 and most <= 1):
-            msg = "outcomes outside [0, 1] found, expected 1 for the first, 0 for the second, .5"
+            msg = "some outcomes are outside [0, 1]: give 1 for the first, 0 for the second, .5"
             raise DesignError(msg)
 
     def __len__(self) -> int:
@@ -223,7 +223,7 @@ class Contests:
             Outcomes other than 1, 0 and ½.
         """
         if not self.outcomes_are_whole:
-            msg = "outcomes between 0, ½ and 1 found: a model of ties needs wins, losses and ties"
+            msg = "a model of ties needs wins, losses and ties, but some outcomes are between"
             raise DesignError(msg)
         ties = self._summed(self.weight * self.tied)
         ties = ties + ties.T
@@ -378,7 +378,7 @@ def rows_of(contests: Contests, *, ordered: bool) -> tuple[Rows, Codes]:
     if coding.size > _MOST:
         msg = (
             f"{len(contests.players):,} players with {len(coding.outcome.distinct):,} outcomes and "
-            f"{len(coding.weight.distinct):,} weights found, too many to count contests that are "
+            f"{len(coding.weight.distinct):,} weights are too many to count contests that are "
             "alike: round outcomes or weights"
         )
         raise DesignError(msg)

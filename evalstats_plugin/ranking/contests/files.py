@@ -23,7 +23,6 @@ from evalstats_plugin.data.tables import (
     Column,
     Table,
     csv_table,
-    json_value,
     parquet_table,
     read_lines,
     record_table,
@@ -37,13 +36,17 @@ from evalstats_plugin.ranking.contests.assembly import (
     groups_of,
 )
 from evalstats_plugin.ranking.contests.contests import Contests
-from evalstats_plugin.runtime.files import write_bytes
-from evalstats_plugin.stats.arrays import IntArray
+from evalstats_plugin.runtime.files import parse_json, write_bytes
+from evalstats_plugin.runtime.untrusted import csv_cell
+from evalstats_plugin.stats.arrays import FloatArray, IntArray
 
-EXPECTED = (
-    'expected {"items": [names], "prior_var": number, "comparisons": [{"winner": place, '
-    '"loser": place}]}'
+_FULLRANK = (
+    'Write {"items": [names], "prior_var": number, "comparisons": [{"winner": place, "loser": '
+    "place}]}."
 )
+
+_PARTS = ("winner", "loser", "first", "tie", "outcome", "weight", "time", "judge", "item")
+"""Parts of a comparison in Fullrank's format, of which it needs the first two."""
 
 _PARQUET = b"PAR1"
 _PACKED = {b"\x1f\x8b": "gzip", b"PK": "zip", b"BZ": "bzip2", b"\xfd7": "xz", b"(\xb5": "zstd"}
@@ -92,7 +95,7 @@ def read_contests(
     """
     content, where = _content(source)
     if not content.strip():
-        msg = f"{where} is empty, expected comparisons: a winner and a loser, or a tie"
+        msg = f"{where} is empty. Write comparisons: a winner and a loser, or a tie."
         raise LogError(msg)
     found = _table(content, where)
     if isinstance(found, Table):
@@ -120,14 +123,15 @@ def write_contests(contests: Contests, path: str | Path) -> Path:
     path = Path(path)
     ending = path.suffix.lower()
     if ending not in _ENDINGS:
-        msg = f"{path} ends in {ending or 'nothing'}, expected {', '.join(_ENDINGS)}"
+        msg = f"{path} has no ending of a known format. Use one of {', '.join(_ENDINGS)}."
         raise WriteError(msg)
     if ending == ".json":
         text = json.dumps(_fullrank_value(contests), indent="\t") + "\n"
         return write_bytes(path, text.encode())
     frame = contests.to_frame()
     if ending == ".csv":
-        return write_bytes(path, frame.to_csv(index=False, lineterminator="\n").encode())
+        inert = frame.map(_inert)
+        return write_bytes(path, inert.to_csv(index=False, lineterminator="\n").encode())
     if ending == ".jsonl":
         rows = zip(*(frame[name].tolist() for name in frame), strict=True)
         names = [str(name) for name in frame]
@@ -136,6 +140,10 @@ def write_contests(contests: Contests, path: str | Path) -> Path:
     buffer = io.BytesIO()
     frame.to_parquet(buffer, index=False)
     return write_bytes(path, buffer.getvalue())
+
+
+def _inert(cell: Any) -> Any:
+    return csv_cell(cell) if isinstance(cell, str) else cell
 
 
 def merge(*contests: Contests, judges: Sequence[str] | None = None) -> Contests:
@@ -152,11 +160,11 @@ def merge(*contests: Contests, judges: Sequence[str] | None = None) -> Contests:
         Nothing to merge, different features, or not as many judges as contests.
     """
     if not contests:
-        msg = "nothing to merge found, expected contests"
+        msg = "there is nothing to merge: give contests"
         raise DesignError(msg)
     if judges is not None:
         if len(judges) != len(contests):
-            msg = f"{len(judges)} judges for {len(contests)} files found, expected one for each"
+            msg = f"{len(judges)} judges were named for {len(contests)} files. Name one for each."
             raise DesignError(msg)
         contests = tuple(
             c if c.judge is not None
@@ -166,8 +174,8 @@ def merge(*contests: Contests, judges: Sequence[str] | None = None) -> Contests:
     names = contests[0].feature_names
     if other := [c.feature_names for c in contests if c.feature_names != names]:
         msg = (
-            f"contests with features {few(names) or 'none'} and {few(other[0]) or 'none'} found, "
-            "expected the same features in all"
+            f"some contests have the features {few(names) or 'none'}, others "
+            f"{few(other[0]) or 'none'}. Give all the same features."
         )
         raise DesignError(msg)
     players = tuple(dict.fromkeys(name for c in contests for name in c.players))
@@ -275,7 +283,7 @@ def _table(content: bytes, where: str) -> Table | Mapping[str, Any]:
             msg = f"{where} holds no whole comparison: its only line is half written"
             raise LogError(msg)
         return record_table(records, where, notes)
-    value = json_value(content, where)
+    value = parse_json(content, Path(where))
     return value if is_fullrank(value) else record_table(records_of(value, where), where)
 
 
@@ -309,32 +317,39 @@ def contests_from_fullrank(value: Mapping[str, Any], where: str) -> Contests:
         There are no comparisons, or invalid ones.
     """
     players = _players(value["items"], where)
-    rows = _rows(value["comparisons"], where)
-    winner = _places(rows, "winner", len(players), where)
-    loser = _places(rows, "loser", len(players), where)
-    first, known = _shown_first(rows, winner, loser, where)
-    tied = np.asarray([row.get("tie", False) is True for row in rows], dtype=bool)
-    share = np.where(tied, 0.5, _numbers(rows, "outcome", 1.0, where))
+    comparisons = value["comparisons"]
+    if not isinstance(comparisons, list):
+        msg = f"{where}: comparisons are no list of objects. {_FULLRANK}"
+        raise LogError(msg)
+    table = record_table(records_of(comparisons, where), where)
+    part = table.load(_PARTS)
+    winner, loser = (_places(part[name], name, len(players), where) for name in _PARTS[:2])
+    known = ~part["first"].empty
+    places = part["first"].numbers("first", where, "a place in the list of items")
+    shown = np.where(known, places, winner)
+    neither = (shown != winner) & (shown != loser)
+    part["first"].refuse(neither, "first", where, "the place of the winner or of the loser")
+    first = shown.astype(np.int64)
+    tied = part["tie"].translated({"true": 1.0}) == 1
+    share = np.where(tied, 0.5, _numbers(part["outcome"], "outcome", where))
     lacking = int((~known).sum())
     mixed = f"{lacking} of {len(known)} comparisons do not tell who was shown first: unused"
-    judge, item = (Column.of(row.get(key) for row in rows) for key in ("judge", "item"))
+    time = part["time"]
     made = Contests(
         players=players,
-        first=np.where(first == winner, winner, loser),
+        first=first,
         second=np.where(first == winner, loser, winner),
         outcome=np.where(first == winner, share, 1 - share),
-        weight=_numbers(rows, "weight", 1.0, where),
+        weight=_numbers(part["weight"], "weight", where),
         ordered=bool(known.all()),
-        time=np.asarray([r.get("time") or "" for r in rows], dtype=object)
-        if any("time" in r for r in rows)
-        else None,
+        time=None if time.empty.all() else time.texts(),
         notes=(mixed,) if known.any() and lacking else (),
-        **groups_of(judge, item),
+        **groups_of(part["judge"], part["item"]),
     )
     made.check()
     prior = value.get("prior_var", 1.0)
     if not (isinstance(prior, (int, float)) and math.isfinite(prior) and prior > 0):
-        msg = f"{where}: prior_var {prior!r} found, expected a number above 0"
+        msg = f"{where}: prior_var is {prior!r}. Write a number above 0."
         raise DesignError(msg)
     return made
 
@@ -375,62 +390,22 @@ def _fullrank_value(contests: Contests) -> dict[str, Any]:
 def _players(items: Any, where: str) -> tuple[str, ...]:
     names = cast("list[Any]", items) if isinstance(items, list) else []
     if not names or not all(isinstance(name, str) for name in names):
-        msg = f"{where}: items are no list of names, {EXPECTED}"
+        msg = f"{where}: items are no list of names. {_FULLRANK}"
         raise LogError(msg)
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        msg = f"{where}: item {twice!r} found twice, expected different names"
+        msg = f"{where}: two items are called {twice!r}. Rename one."
         raise DesignError(msg)
     return tuple(names)
 
 
-def _rows(comparisons: Any, where: str) -> list[Mapping[str, Any]]:
-    rows = cast("list[Any]", comparisons) if isinstance(comparisons, list) else None
-    if rows is None or not all(isinstance(row, Mapping) for row in rows):
-        msg = f"{where}: comparisons are no list of objects, {EXPECTED}"
-        raise LogError(msg)
-    return rows
+def _places(column: Column, name: str, n: int, where: str) -> IntArray:
+    expected = f"a place from 0 to {n - 1} in the list of items"
+    found = column.numbers(name, where, expected)
+    column.refuse(~((found >= 0) & (found < n) & (found == np.floor(found))), name, where, expected)
+    return found.astype(np.int64)
 
 
-def _places(rows: Sequence[Mapping[str, Any]], key: str, n: int, where: str) -> NDArray[np.int64]:
-    found = [row.get(key) for row in rows]
-    for number, place in enumerate(found, 1):
-        if not isinstance(place, int) or isinstance(place, bool) or not 0 <= place < n:
-            msg = (
-                f"{where}: comparison {number} has {key} {place!r}, expected a place from 0 to "
-                f"{n - 1} in the list of items"
-            )
-            raise DesignError(msg)
-    return np.asarray(found, dtype=np.int64)
-
-
-def _shown_first(
-    rows: Sequence[Mapping[str, Any]],
-    winner: NDArray[np.int64],
-    loser: NDArray[np.int64],
-    where: str,
-) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Who was shown first, the winner if unknown; and whether it is known; shapes (C,)."""
-    known = np.asarray(["first" in row for row in rows], dtype=bool)
-    given = [row.get("first") for row in rows]
-    either = [f in (int(w), int(x)) for f, w, x in zip(given, winner, loser, strict=True)]
-    if (wrong := np.flatnonzero(known & ~np.asarray(either, dtype=bool))).size:
-        number = int(wrong[0])
-        msg = (
-            f"{where}: comparison {number + 1} has first {given[number]!r}, expected the place of "
-            f"one of the two, {winner[number]} or {loser[number]}"
-        )
-        raise DesignError(msg)
-    pairs = zip(given, winner, known, strict=True)
-    return np.asarray([f if k else w for f, w, k in pairs], dtype=np.int64), known
-
-
-def _numbers(
-    rows: Sequence[Mapping[str, Any]], key: str, default: float, where: str
-) -> NDArray[np.float64]:
-    found = [row.get(key, default) for row in rows]
-    for number, value in enumerate(found, 1):
-        if not isinstance(value, (int, float)) or isinstance(value, bool):
-            msg = f"{where}: comparison {number} has {key} {value!r}, expected a number"
-            raise DesignError(msg)
-    return np.asarray(found, dtype=np.float64)
+def _numbers(column: Column, name: str, where: str) -> FloatArray:
+    """Return the numbers of a part, 1 where it is empty."""
+    return np.where(column.empty, 1.0, column.numbers(name, where, "a number"))

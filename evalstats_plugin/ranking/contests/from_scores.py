@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.responses import Responses, mean_over_epochs
 from evalstats_plugin.data.runs import ResponseSet
-from evalstats_plugin.errors import DesignError, few
+from evalstats_plugin.errors import DesignError, counted, few
 from evalstats_plugin.ranking.contests.contests import Contests
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
 
@@ -78,7 +78,7 @@ def contests_from_scores(
     array([1., 0., 1.])
     """
     if ties not in ("drop", "half") or epochs not in ("mean", "each"):
-        msg = f"ties={ties!r}, epochs={epochs!r} found, expected 'drop' or 'half', 'mean' or 'each'"
+        msg = f"ties is {ties!r} and epochs {epochs!r}: give 'drop' or 'half', 'mean' or 'each'"
         raise ValueError(msg)
     if isinstance(scores, ResponseMatrix):
         matrix, better = scores, np.full(len(scores.item_ids), 1.0 if higher_is_better else -1.0)
@@ -86,7 +86,7 @@ def contests_from_scores(
     else:
         matrix, better, notes = _joined(scores)
     if len(matrix.models) < 2:
-        msg = f"{len(matrix.models)} model found ({few(matrix.models)}), expected two or more"
+        msg = f"{counted(len(matrix.models), 'model')} ({few(matrix.models)}): give two or more"
         raise DesignError(msg)
     array, item = _scores_by_column(matrix, better, epochs)
     averaged = epochs == "mean" and matrix.scores.shape[2] > 1

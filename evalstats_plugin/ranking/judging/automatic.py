@@ -195,7 +195,7 @@ def verdict(reply: Any) -> float | None:
     marked = MARKED.findall(text)
     word = (marked[-1] if marked else text).strip(" \t\n.!\"'*()").casefold()
     if word not in VERDICTS:
-        msg = f"reply {text[:80]!r} found, expected first, second, tie or skip"
+        msg = f"the reply {text[:80]!r} names none of first, second, tie and skip"
         raise UnclearReplyError(msg)
     return VERDICTS[word]
 
@@ -226,7 +226,7 @@ def command_judge(command: str, *, timeout: float = 120.0) -> Judge:
         msg = f"{command!r} cannot be read as a command: {error}"
         raise SelectionError(msg) from error
     if not words:
-        msg = "an empty command found, expected a program and its arguments"
+        msg = "the command is empty: give a program and its arguments"
         raise SelectionError(msg)
 
     def ask(question: Question) -> str:

@@ -44,14 +44,14 @@ class Items:
         """Require at least two items with different names."""
         if len(self.items) < 2:
             found = f"one item ({self.items[0].name})" if self.items else "no items"
-            msg = f"{self.source}: {found} found, expected two or more to compare"
+            msg = f"{self.source}: {found}: give two or more to compare"
             raise DesignError(msg)
         places: dict[str, str] = {}
         for item in self.items:
             if item.name in places:
                 msg = (
-                    f"{self.source}: {item.name!r} found twice ({places[item.name]} and "
-                    f"{item.place}), expected every item once: remove or rename one"
+                    f"{self.source}: {item.name!r} occurs twice ({places[item.name]} and "
+                    f"{item.place}): remove or rename one"
                 )
                 raise DesignError(msg)
             places[item.name] = item.place
@@ -72,8 +72,8 @@ class Items:
         known = {item.name: item for item in self.items}
         if missing := [name for name in names if name not in known]:
             msg = (
-                f"answers on {len(missing)} items that {self.source} lacks found "
-                f"({few(missing)}), expected all items that were compared before"
+                f"{self.source} lacks {len(missing)} items that were compared before "
+                f"({few(missing)}): give all of them"
             )
             raise DesignError(msg)
         return Items(tuple(known[name] for name in names), self.source)
@@ -134,7 +134,7 @@ def _file(path: Path) -> list[Item]:
         if isinstance(whole, dict):
             whole = cast("dict[str, Any]", whole).get("items")
         if not isinstance(whole, list):
-            msg = f'{path}: no list of items found, expected a list or an object with "items"'
+            msg = f'{path}: no list of items: give a list, or an object with "items"'
             raise LogError(msg)
         rows = enumerate(cast("list[Any]", whole), 1)
         return [_row(row, f"item {n}", str(path)) for n, row in rows]
@@ -181,14 +181,14 @@ def _row(row: Any, place: str, source: str) -> Item:
     if isinstance(row, str):
         return Item(_name(row, place), row, None, place, markdown="\n" in row.strip())
     if not isinstance(row, dict):
-        msg = f"{source}, {place}: {type(row).__name__} found, expected text or an object"
+        msg = f"{source}, {place}: {type(row).__name__} is no item: give a text or an object"
         raise LogError(msg)
     fields = cast("dict[str, Any]", row)
     text = _first(fields, TEXTS)
     if text is None:
         msg = (
-            f"{source}, {place}: the fields {few(list(fields)) or 'none'} found, expected one of "
-            f"{', '.join(TEXTS)} with the item's text"
+            f"{source}, {place}: no field with the item's text among "
+            f"{few(list(fields)) or 'none'}: call it one of {', '.join(TEXTS)}"
         )
         raise LogError(msg)
     name, prompt = _first(fields, NAMES) or _name(text, place), _first(fields, PROMPTS)
@@ -223,7 +223,7 @@ def decode(content: bytes, source: str) -> str:
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
         msg = (
-            f"{source}, line {line}: byte 0x{error.object[error.start]:02x} found, which is not "
-            "UTF-8: convert the file, for example by iconv -f latin1 -t utf-8"
+            f"{source}, line {line}: byte 0x{error.object[error.start]:02x} is not UTF-8: convert "
+            "the file, for example by iconv -f latin1 -t utf-8"
         )
         raise LogError(msg) from error

@@ -30,6 +30,7 @@ from evalstats_plugin.errors import EvalStatsError
 from evalstats_plugin.ranking.judging.items import Item, Items
 from evalstats_plugin.ranking.judging.session import Answer, Session
 from evalstats_plugin.ranking.judging.standing import Goal, InterimRanking, Standing
+from evalstats_plugin.runtime.untrusted import terminal
 
 Pair = tuple[int, int]
 WIDE = 110
@@ -401,7 +402,7 @@ class _Markdown(Markdown):
 
 
 def _strips(content: RenderableType, width: int) -> list[Strip]:
-    console = Console(
+    console = terminal(
         width=max(1, width), file=StringIO(), force_terminal=True, color_system="truecolor"
     )
     return [Strip(line) for line in console.render_lines(content, pad=False)]

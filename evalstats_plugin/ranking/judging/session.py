@@ -20,7 +20,8 @@ from evalstats_plugin.errors import DesignError, LogError, SelectionError, few, 
 from evalstats_plugin.ranking.contests.contests import Contests
 from evalstats_plugin.ranking.contests.files import contests_from_fullrank
 from evalstats_plugin.ranking.judging.items import decode
-from evalstats_plugin.runtime.files import Revision, locked, revision, write_bytes
+from evalstats_plugin.runtime.files import write_bytes
+from evalstats_plugin.runtime.transactions import Revision, locked, revision
 
 _KEYS = ("winner", "loser", "first", "second", "tie", "outcome", "judge", "time")
 
@@ -158,7 +159,7 @@ class Session:
             The answer could not be written, and does not count.
         """
         if first == second:
-            msg = f"a comparison of {self.names[first]!r} with itself found, expected two items"
+            msg = f"{self.names[first]!r} cannot be compared with itself: name two items"
             raise DesignError(msg)
         new = Answer(
             first=first,
@@ -348,7 +349,7 @@ def parse(text: str, source: str) -> Answers:
     except (ValueError, RecursionError) as error:
         return _saved_from(text, source, str(error))
     if not isinstance(whole, dict) or "items" not in whole:
-        msg = f'{source}: no "items" found, expected comparisons as `rank compare` writes them'
+        msg = f'{source}: no "items": give comparisons as `rank compare` writes them'
         raise LogError(msg)
     return _answers(cast("dict[str, Any]", whole), source)
 
@@ -409,19 +410,19 @@ def _after_blanks(text: str, place: int) -> int:
 def _answers(whole: Mapping[str, Any], source: str) -> Answers:
     names = whole["items"]
     if not isinstance(names, list) or not all(isinstance(n, str) for n in cast("list[Any]", names)):
-        msg = f'{source}: "items" is not a list of texts, expected the names of the items'
+        msg = f'{source}: "items" is not a list of texts: list the names of the items'
         raise LogError(msg)
     names = tuple(cast("list[str]", names))
     if double := [name for name, count in Counter(names).items() if count > 1]:
-        msg = f"{source}: {few(double)} found twice among the items, expected every item once"
+        msg = f"{source}: items repeat {few(double)}: list every item once"
         raise LogError(msg)
     variance = whole.get("prior_var", 1.0)
     if not isinstance(variance, int | float) or not 0 < variance < float("inf"):
-        msg = f'{source}: "prior_var" {variance!r} found, expected a number above 0'
+        msg = f'{source}: "prior_var" is {variance!r}: give a number above 0'
         raise LogError(msg)
     lists = {key: whole.get(key, []) for key in ("comparisons", "skipped", "undone")}
     if wrong := [key for key, values in lists.items() if not isinstance(values, list)]:
-        msg = f"{source}: {few(wrong)} found that are no lists, expected lists of answers"
+        msg = f"{source}: not lists of answers: {few(wrong)}"
         raise LogError(msg)
     read = {
         key: [
@@ -445,7 +446,7 @@ def _answer(record: Any, n: int, place: str) -> Answer:
     pair = [fields.get(k) for k in (("winner", "loser") if decided else ("first", "second"))]
     if not all(type(i) is int and 0 <= i < n for i in pair):
         msg = (
-            f"{place}: {json.dumps(record)} found, expected a winner and a loser, both places in "
+            f"{place}: {json.dumps(record)} does not name a winner and a loser by their places in "
             f"the list of {n} items (0 to {n - 1})"
         )
         raise LogError(msg)
@@ -454,8 +455,8 @@ def _answer(record: Any, n: int, place: str) -> Answer:
     share = 0.5 if fields.get("tie") is True else fields.get("outcome", 1.0)
     if better == worse or first not in pair or not _is_share(share):
         msg = (
-            f"{place}: {json.dumps(record)} found, expected two different items, one of them the "
-            "first, and an outcome from 0 to 1"
+            f"{place}: {json.dumps(record)} needs two different items, one of them the first, and "
+            "an outcome from 0 to 1"
         )
         raise LogError(msg)
     return Answer(

@@ -55,7 +55,7 @@ class Goal:
         if rule is not None and rule not in RULES:
             raise SelectionError(no_such("rule", rule, RULES, ", ".join(RULES)))
         if not 0 < wanted < 1:
-            msg = f"certainty {wanted:g} found, expected one between 0 and 1 such as 0.95"
+            msg = f"certainty is {wanted:g}: give one between 0 and 1, such as 0.95"
             raise SelectionError(msg)
         return cls(name, wanted, rule or GOALS[name][0])
 

@@ -12,6 +12,7 @@ the sandwich, or clustered.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from time import perf_counter
 from typing import Any, Literal, NamedTuple, cast, get_args
 
@@ -46,6 +47,7 @@ from evalstats_plugin.ranking.ratings.likelihood import (
     start_values,
 )
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
+from evalstats_plugin.stats.newton import Convergence, line_search
 
 CovarianceKind = Literal["auto", "model", "sandwich", "cluster", "judge"]
 COVARIANCES: tuple[CovarianceKind, ...] = get_args(CovarianceKind)
@@ -114,7 +116,7 @@ def fit_bradley_terry(
     if covariance not in COVARIANCES:
         raise SelectionError(no_such("covariance", covariance, COVARIANCES, ", ".join(COVARIANCES)))
     if prior_sd is not None and not prior_sd > 0:
-        msg = f"prior_sd {prior_sd} found, expected a number above 0"
+        msg = f"prior_sd is {prior_sd}: give a number above 0"
         raise DesignError(msg)
     found = count_contests(contests, check_ties(ties), position=position, features=features)
     kind = _kind(found.contests, covariance)
@@ -128,7 +130,7 @@ def fit_bradley_terry(
     diagnostics = {
         "covariance": kind,
         "seconds": perf_counter() - start,
-        "iterations": fitted.top.iterations,
+        "iterations": fitted.top.convergence.steps,
     }
     return ranking_fit(fitted, spread, {**diagnostics, **contest_counts(found, spread)})
 
@@ -169,7 +171,7 @@ def fit_ratings(found: CountedContests, prior_sd: float | None = None) -> Rating
     if design.with_ties and not (weights.tied.any() and (weights.won + weights.lost).any()):
         even = np.ones(1)
         which = "only ties" if weights.tied.any() else "no ties"
-        notes.append(f"{which} found: half a comparison between equals keeps their share finite")
+        notes.append(f"{which}: half a comparison between equals keeps their share finite")
     prior = None
     if prior_sd is not None:
         on_ratings = (np.arange(design.size) < design.n) / prior_sd**2
@@ -177,8 +179,8 @@ def fit_ratings(found: CountedContests, prior_sd: float | None = None) -> Rating
     sample = Sample(weights, prior, None, even)
     top = maximise(design, sample, start_values(design, weights))
     check_identified(found, top.information[0])
-    if not top.converged.all():
-        notes.append(f"the fit did not converge in {top.iterations} steps")
+    if top.convergence.why:
+        notes.append(f"the fit {top.convergence.why}")
     return Ratings(found, top, sample, parts, tuple(notes))
 
 
@@ -255,7 +257,7 @@ def ranking_fit(fitted: Ratings, spread: Covariance, diagnostics: dict[str, Any]
         parameters=dict(zip(design.names, values[n:].tolist(), strict=True)),
         parameter_std_errors=dict(zip(design.names, errors[n:].tolist(), strict=True)),
         log_likelihood=float(fitted.top.log_likelihood[0]),
-        diagnostics={"ties": design.ties, "converged": bool(fitted.top.converged.all())}
+        diagnostics={"ties": design.ties, "converged": bool(fitted.top.convergence.converged.all())}
         | diagnostics,
         notes=notes,
     )
@@ -274,8 +276,8 @@ def notes_on_weights(contests: Contests) -> tuple[str, ...]:
     if not extremes(contests.weight)[1] > 1:
         return ()
     return (
-        "weights above 1 found: a comparison counts as one observation whatever its weight, so "
-        "that intervals are too wide if weights are counts; repeat it, or take covariance='model'",
+        "some weights are above 1, and a comparison counts as one observation whatever its weight: "
+        "intervals are too wide if weights are counts; repeat it, or take covariance='model'",
     )
 
 
@@ -308,23 +310,22 @@ def fit_judges(found: CountedContests, kind: CovarianceKind, prior_sd: float | N
     parameters[: found.design.size] = fitted.top.parameters[:, 0]
     if found.design.ties == "rao-kupper":
         parameters[found.design.size - 1] = np.log(parameters[found.design.size - 1])
-    parameters, sds, iterations = _estimate_effects(votes, parameters)
+    parameters, sds, convergence = _estimate_effects(votes, parameters)
     at = point_at(votes, parameters, sds)
     common, spread = _common_parameters(votes, parameters, _covariance(votes, at, sds, kind))
     log_likelihood = np.array([(votes.times * at.votes.value[:, 0]).sum()])
-    top = Maximum(common[:, None], fitted.top.information, log_likelihood,
-                  np.array([iterations < _MAX_STEPS]), iterations)  # fmt: skip
+    top = Maximum(common[:, None], fitted.top.information, log_likelihood, convergence)
     diagnostics: dict[str, Any] = {
         "covariance": kind,
         "seconds": perf_counter() - start,
-        "iterations": iterations,
+        "iterations": convergence.steps,
         "judges": names_of_judges(found.contests),
         "judge_effects": effects_of(votes, parameters),
         "judge_sds": dict(zip(votes.effects, sds.tolist(), strict=True)),
     }
     notes = list(fitted.notes)
-    if iterations >= _MAX_STEPS:
-        notes.append(f"effects of judges did not converge in {iterations} steps")
+    if convergence.why:
+        notes.append(f"the fit of the judges' effects {convergence.why}")
     fitted = fitted._replace(top=top, notes=tuple(notes))
     return ranking_fit(fitted, spread, diagnostics | contest_counts(found, spread))
 
@@ -374,7 +375,7 @@ def count_votes(found: CountedContests, precision: FloatArray | None) -> Votes:
     """
     names, judge = np.unique(np.asarray(found.contests.judge, dtype=np.int64), return_inverse=True)
     if len(names) < 2:
-        msg = "all comparisons have one judge, expected at least 2 to tell how judges differ"
+        msg = "all comparisons have one judge: effects of judges need at least 2"
         raise DesignError(msg)
     code, of = np.unique(found.row * len(names) + judge, return_inverse=True)
     effects = ["discrimination"]
@@ -407,10 +408,14 @@ def names_of_judges(contests: Contests) -> tuple[str, ...]:
     return tuple(contests.judges[int(k)] if contests.judges else str(k) for k in present)
 
 
-def _estimate_effects(votes: Votes, parameters: FloatArray) -> tuple[FloatArray, FloatArray, int]:
+def _estimate_effects(
+    votes: Votes, parameters: FloatArray
+) -> tuple[FloatArray, FloatArray, Convergence]:
     """Alternate Fisher scoring of all parameters with updates of the standard deviations."""
     sds = np.full(len(votes.effects), _START_SD)
-    for iteration in range(1, _MAX_STEPS + 1):
+    steps, change = 0, np.inf
+    while change >= _TOLERANCE and steps < _MAX_STEPS:
+        steps += 1
         at = point_at(votes, parameters, sds)
         n = votes.found.design.n
         information = information_at(votes, at, sds)
@@ -420,17 +425,13 @@ def _estimate_effects(votes: Votes, parameters: FloatArray) -> tuple[FloatArray,
             @ at.gradient
         )
         step *= min(1, 2 / np.abs(step).max(initial=1e-300))
-        for _ in range(30):
-            if point_at(votes, parameters + step, sds).value >= at.value - 1e-9 * abs(at.value):
-                break
-            step = step / 2
-        parameters = _recentred(votes, parameters + step)
+        moved, _ = line_search(parameters, at, step, partial(point_at, votes, sds=sds))
+        change = np.abs(moved - parameters).max()
+        parameters = _recentred(votes, moved)
         fresh = _standard_deviations(votes, parameters, covariance, sds)
-        moved = max(np.abs(step).max(), np.abs(np.log(fresh / sds)).max())
-        sds = fresh
-        if moved < _TOLERANCE:
-            return parameters, sds, iteration
-    return parameters, sds, _MAX_STEPS
+        change, sds = max(change, np.abs(np.log(fresh / sds)).max()), fresh
+    done = np.array([change < _TOLERANCE])
+    return parameters, sds, Convergence(done, steps, np.array([change]))
 
 
 def _neglected_curvature(votes: Votes, at: Point, parameters: FloatArray) -> FloatArray:
@@ -616,7 +617,7 @@ def predict_outcomes(fit: RankingFit, contests: Contests) -> FloatArray:
     strange = seen[place[seen] < 0]
     if len(strange):
         names = [contests.players[int(k)] for k in strange]
-        msg = f"players found that were not fitted: {few(names)}"
+        msg = f"no ratings of these players, which were not fitted: {few(names)}"
         raise DesignError(msg)
     rating = fit.rating[place]
     x = rating[contests.first] - rating[contests.second]
@@ -652,6 +653,6 @@ def _effect(fit: RankingFit, contests: Contests, name: str) -> FloatArray:
 
 def _feature(contests: Contests, name: str) -> FloatArray:
     if name not in contests.feature_names or contests.features is None:
-        msg = f"feature {name!r}, which the fit has, not found in the comparisons"
+        msg = f"the comparisons lack feature {name!r}, which the fit has: add it"
         raise DesignError(msg)
     return contests.features[:, contests.feature_names.index(name)]

@@ -171,7 +171,7 @@ def top_k(ranks: ArrayLike, k: int) -> TopK:
     found = np.asarray(ranks, dtype=np.int64)
     size, n = found.shape
     if not 1 <= k <= n:
-        msg = f"k is {k}, expected 1 to {n}, the number of players"
+        msg = f"k is {k}: give 1 to {n}, the number of players"
         raise ValueError(msg)
     among = found <= k
     sets, counts = np.unique(np.packbits(among, axis=1), axis=0, return_counts=True)

@@ -1,6 +1,6 @@
 """Maximum likelihood of contests by Newton's method, for many samples at once; covariances.
 
-* `maximise`: Newton's method with step halving. The log-likelihoods are concave, so every start
+* `maximise`: `stats.newton.newton`. The log-likelihoods are concave, so every start
   leads to the maximum if there is one. Without a prior it exists exactly if no group of players
   won every contest against the others [Ford57]_: `has_finite_maximum`.
 * `covariance_of`: by the model's information, or by the sandwich [Hub67]_, also clustered
@@ -8,14 +8,18 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import sparse
 
+from evalstats_plugin.errors import DesignError
 from evalstats_plugin.ranking.contests.contests import CountedContests, Design
 from evalstats_plugin.ranking.contests.outcomes import Derivatives, Weights, derivatives
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
+from evalstats_plugin.stats.newton import Convergence, newton
 
 WEAK_SD = 5.0
 """Standard deviation, in logits, of the prior that keeps ratings of undefeated players finite."""
@@ -40,6 +44,47 @@ class Prior(NamedTuple):
     """Shape (p, p)."""
 
 
+def checked_prior(mean: ArrayLike, covariance: ArrayLike, n: int) -> tuple[FloatArray, FloatArray]:
+    """Mean (n,) and covariance (n, n) of the normal prior of n ratings.
+
+    Parameters
+    ----------
+    mean : a number, or shape (n,)
+    covariance
+        A variance, n variances, or shape (n, n).
+
+    Raises
+    ------
+    DesignError
+        Other shapes, numbers that are not finite, or a matrix that is not symmetric and positive
+        definite.
+    """
+    m, c = np.asarray(mean, dtype=np.float64), np.asarray(covariance, dtype=np.float64)
+    if m.shape not in ((), (n,)) or c.shape not in ((), (n,), (n, n)):
+        msg = (
+            f"the prior has a mean of shape {m.shape} and a covariance of shape {c.shape}: give a "
+            f"number or shape ({n},) each, or ({n}, {n}) for the covariance"
+        )
+        raise DesignError(msg)
+    whole = c if c.ndim == 2 else np.diag(np.broadcast_to(c, (n,)))
+    finite = bool(np.isfinite(m).all() and np.isfinite(whole).all())
+    if not (finite and np.allclose(whole, whole.T) and _positive(whole)):
+        msg = (
+            "the prior is not finite, symmetric and positive definite: give a variance above 0, or "
+            "a covariance matrix of that kind"
+        )
+        raise DesignError(msg)
+    return np.broadcast_to(m, (n,)).astype(np.float64), whole
+
+
+def _positive(matrix: FloatArray) -> bool:
+    try:
+        np.linalg.cholesky(matrix)
+    except np.linalg.LinAlgError:
+        return False
+    return True
+
+
 class Sample(NamedTuple):
     """B weightings of the cells to fit, and which of them use a prior."""
 
@@ -61,8 +106,7 @@ class Maximum(NamedTuple):
     """Minus second derivatives, including the prior's, shape (B, p, p)."""
     log_likelihood: FloatArray
     """Log-likelihood of the contests without the prior, shape (B,)."""
-    converged: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
-    iterations: int
+    convergence: Convergence
 
 
 def maximise(
@@ -76,22 +120,20 @@ def maximise(
     held : shape (p,)
         Coefficients of a linear combination of the parameters that keeps its value at the start.
     """
-    parameters = start.copy()
-    at = _point(design, sample, parameters)
-    active, iterations = np.ones(start.shape[1], dtype=np.bool_), 0
-    while active.any() and iterations < _MAX_STEPS:
-        iterations += 1
+
+    def direction(parameters: FloatArray, at: _Point) -> tuple[FloatArray, FloatArray]:
         step = _step(design, _information(design, sample, parameters, at), at.gradient, held)
-        gain = (step * at.gradient).sum(axis=0)
-        step = _shortened(design, parameters, step) * active
-        parameters, at = _line_search(design, sample, parameters, step, at)
-        active &= ~(gain < _TOLERANCE)
+        return _shortened(design, parameters, step), (step * at.gradient).sum(axis=0)
+
+    found = newton(
+        start, partial(_point, design, sample), direction,
+        tolerance=_TOLERANCE, max_steps=_MAX_STEPS,
+    )  # fmt: skip
     return Maximum(
-        parameters,
-        _information(design, sample, parameters, at),
-        at.cells.value.sum(axis=0),
-        ~active,
-        iterations,
+        found.parameters,
+        _information(design, sample, found.parameters, found.at),
+        found.at.cells.value.sum(axis=0),
+        found.convergence,
     )
 
 
@@ -161,23 +203,6 @@ def _shortened(design: Design, parameters: FloatArray, step: FloatArray) -> Floa
             factor = np.minimum(factor, np.where(change < 0, room, 1))
         factor = np.minimum(factor, _LONGEST / np.maximum(np.abs(change), 1e-300))
     return step * factor
-
-
-def _line_search(
-    design: Design, sample: Sample, parameters: FloatArray, step: FloatArray, at: _Point
-) -> tuple[FloatArray, _Point]:
-    """Halve the step of each sample until the objective does not fall."""
-    floor = at.value - 1e-10 * (1 + np.abs(at.value))
-    lower = np.zeros(len(floor), dtype=np.bool_)
-    for _ in range(40):
-        tried = parameters + step
-        found = _point(design, sample, tried)
-        lower = ~(found.value >= floor)
-        if not lower.any():
-            return tried, found
-        step = np.where(lower, step / 2, step)
-    tried = parameters + np.where(lower, 0, step)
-    return tried, _point(design, sample, tried)
 
 
 def has_finite_maximum(

@@ -7,6 +7,7 @@ e^rating among those who are left [Pla75]_. For two players this is Bradley–Te
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +18,7 @@ from evalstats_plugin.errors import DesignError, few
 from evalstats_plugin.ranking.ratings.fit import RankingFit
 from evalstats_plugin.ranking.ratings.likelihood import WEAK_SD, inverse
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
+from evalstats_plugin.stats.newton import Maximum, newton
 
 _MAX_STEPS, _TOLERANCE = 200, 1e-12
 _LONGEST = 3.0
@@ -77,8 +79,10 @@ def fit_plackett_luce(
                 f"deviation {WEAK_SD:g} keeps ratings finite"
             )
     precision = 0.0 if prior_sd is None else prior_sd**-2
-    rating, iterations = _maximise(stages, n, precision)
-    p = _probabilities(stages, rating)
+    found = _maximise(stages, n, precision)
+    if found.convergence.why:
+        notes.append(f"the fit {found.convergence.why}")
+    rating, p = found.parameters - found.parameters.mean(), found.at.p
     information = _information(p, precision)
     middle = bread = inverse(information, n)
     if covariance == "sandwich":
@@ -90,23 +94,15 @@ def fit_plackett_luce(
         players=names,
         rating=rating,
         covariance=middle,
-        log_likelihood=plackett_luce_log_likelihood(rankings, rating, depth=depth),
-        diagnostics={"covariance": covariance, "iterations": iterations,
-                     "converged": iterations < _MAX_STEPS, "n_rankings": len(rankings)},
+        log_likelihood=_choices(stages, 0.0, rating).value,
+        diagnostics={
+            "covariance": covariance,
+            "iterations": found.convergence.steps,
+            "converged": bool(found.convergence.converged),
+            "n_rankings": len(rankings),
+        },
         notes=tuple(notes),
-    )  # fmt: skip
-
-
-def plackett_luce_log_likelihood(
-    rankings: Sequence[Sequence[int]], rating: FloatArray, *, depth: int | None = None
-) -> float:
-    """Log-likelihood of rankings at ratings of shape (n,).
-
-    >>> round(plackett_luce_log_likelihood([[2, 0, 1]], np.zeros(3)), 6)
-    -1.791759
-    """
-    stages = _stages(rankings, len(rating), depth)
-    return float(_value(stages, np.asarray(rating, dtype=np.float64)))
+    )
 
 
 def _players(
@@ -134,15 +130,15 @@ def _stages(rankings: Sequence[Sequence[int]], n: int, depth: int | None) -> _St
     """Split rankings into choices; the last player of each is not a choice."""
     length = np.array([len(ranking) for ranking in rankings], dtype=np.int64)
     if not (length > 1).any():
-        msg = "no ranking of two players or more found, expected at least one"
+        msg = "no ranking has two players: give at least one that has"
         raise DesignError(msg)
     at = np.array([place for ranking in rankings for place in ranking], dtype=np.int64)
     if (at < 0).any() or (at >= n).any():
-        msg = f"a place outside the list of {n} players found in a ranking"
+        msg = f"a ranking has an index outside the list of {n} players: use 0 to {n - 1}"
         raise DesignError(msg)
     of = np.repeat(np.arange(len(length)), length)
     if len(np.unique(of * n + at)) < len(at):
-        msg = "a player found twice in one ranking, expected each once"
+        msg = "a ranking has a player twice: list each once"
         raise DesignError(msg)
     rank = np.arange(len(at)) - np.repeat(np.cumsum(length) - length, length)
     ranks = np.full((len(length), n), -1)
@@ -169,51 +165,39 @@ def _check_connected(part: IntArray, names: tuple[str, ...]) -> None:
         return
     largest = np.bincount(part).argmax()
     apart = [names[int(k)] for k in np.flatnonzero(part != largest)]
-    msg = f"ratings need rankings that connect all players; found apart from the rest: {few(apart)}"
+    msg = f"no ranking connects these players with the rest: {few(apart)}. Leave them out"
     raise DesignError(msg)
 
 
-def _maximise(stages: _Stages, n: int, precision: float) -> tuple[FloatArray, int]:
-    """Newton's method with step halving: ratings with mean 0, and the number of iterations."""
-    rating: FloatArray = np.zeros(n)
-    iterations = 0
-    for _ in range(_MAX_STEPS):
-        iterations += 1
-        p = _probabilities(stages, rating)
-        gradient: FloatArray = _residuals(stages, p).sum(axis=0) - precision * rating
-        information = _information(p, precision)
-        regular: FloatArray = information + np.trace(information) / n**2
-        solved: Any = np.linalg.solve(regular, gradient)
-        step: FloatArray = solved * min(1, _LONGEST / np.abs(solved).max(initial=1e-300))
-        before = _value(stages, rating) - precision * rating @ rating / 2
-        for _ in range(40):
-            tried = rating + step
-            if _value(stages, tried) - precision * tried @ tried / 2 >= before - 1e-9:
-                break
-            step = step / 2
-        rating = np.asarray(rating + step, dtype=np.float64)
-        if gradient @ step < _TOLERANCE:
-            break
-    return rating - rating.mean(), iterations
+class _Choices(NamedTuple):
+    """Log-likelihood, or log posterior, and the probability of each player's choice (S, n)."""
+
+    value: float
+    p: FloatArray
 
 
-def _value(stages: _Stages, rating: FloatArray) -> float:
-    """Log-likelihood."""
-    left, top = _left(stages, rating)
-    return float((rating[stages.chosen] - top - np.log(left.sum(axis=1))).sum())
-
-
-def _probabilities(stages: _Stages, rating: FloatArray) -> FloatArray:
-    """Probability of each player to be chosen next, shape (S, n)."""
-    weight = _left(stages, rating)[0]
-    return weight / weight.sum(axis=1, keepdims=True)
-
-
-def _left(stages: _Stages, rating: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """e^(rating - best) of the players who are left, shape (S, n); and the best rating (S,)."""
+def _choices(stages: _Stages, precision: float, rating: FloatArray) -> _Choices:
     left = np.where(stages.among > 0, rating, -np.inf)
     best = left.max(axis=1)
-    return np.exp(left - best[:, None]), best
+    weight = np.exp(left - best[:, None])
+    total = weight.sum(axis=1)
+    value = (rating[stages.chosen] - best - np.log(total)).sum()
+    return _Choices(float(value - precision * rating @ rating / 2), weight / total[:, None])
+
+
+def _maximise(stages: _Stages, n: int, precision: float) -> Maximum[_Choices]:
+    def direction(rating: FloatArray, at: _Choices) -> tuple[FloatArray, float]:
+        gradient: FloatArray = _residuals(stages, at.p).sum(axis=0) - precision * rating
+        information = _information(at.p, precision)
+        regular: FloatArray = information + np.trace(information) / n**2
+        step = np.linalg.solve(regular, gradient).astype(np.float64)
+        shortened = step * min(1, _LONGEST / np.abs(step).max(initial=1e-300))
+        return shortened, float(gradient @ shortened)
+
+    return newton(
+        np.zeros(n), partial(_choices, stages, precision), direction,
+        tolerance=_TOLERANCE, max_steps=_MAX_STEPS,
+    )  # fmt: skip
 
 
 def _residuals(stages: _Stages, p: FloatArray) -> FloatArray:

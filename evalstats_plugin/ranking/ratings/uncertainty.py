@@ -1,6 +1,6 @@
 """Uncertainty of Bradley–Terry ratings: posterior, bootstrap and profile likelihood.
 
-* `bradley_terry_posterior`: normal prior; Gibbs draws (in `gibbs`) or the Laplace approximation
+* `bradley_terry_posterior`: normal prior; Hamiltonian draws or the Laplace approximation
 * `bootstrap_bradley_terry`: contests, clusters or judges resampled, many samples fitted at once
 * `profile_interval`: likelihood ratio interval of one rating or difference
 """
@@ -12,15 +12,20 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import optimize, special
 
-from evalstats_plugin.errors import DesignError, SelectionError, few, no_such
+from evalstats_plugin.errors import SelectionError, few, no_such
 from evalstats_plugin.ranking.contests.contests import Contests, CountedContests, count_contests
-from evalstats_plugin.ranking.contests.outcomes import TieModel, check_ties
+from evalstats_plugin.ranking.contests.outcomes import TieModel, check_ties, derivatives
+from evalstats_plugin.ranking.hamiltonian import (
+    LogPosterior,
+    NormalApproximation,
+    split_hamiltonian,
+)
 from evalstats_plugin.ranking.ratings.bradley_terry import (
     Ratings,
     check_connected,
@@ -34,29 +39,27 @@ from evalstats_plugin.ranking.ratings.likelihood import (
     Covariance,
     Prior,
     Sample,
+    checked_prior,
     has_finite_maximum,
     inverse,
     maximise,
     start_values,
 )
+from evalstats_plugin.runtime.chain_length import ChainLength
+from evalstats_plugin.runtime.chains import chain_agreement
 from evalstats_plugin.runtime.workers import parallel_map
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
-from evalstats_plugin.stats.draws import R_HAT_LIMIT, convergence
 from evalstats_plugin.stats.interval import Interval
 
-if TYPE_CHECKING:
-    from evalstats_plugin.ranking.ratings.gibbs import GibbsOptions
-
-
-Estimator = Literal["auto", "gibbs", "laplace"]
+Estimator = Literal["auto", "hmc", "laplace"]
 Unit = Literal["contest", "cluster", "judge"]
 POSITION_SD, TIE_SD = 1.0, 2.0
 """Standard deviations of the normal priors of the position effect, and of Davidson's log ν."""
 
-_DRAWN = 4000
-"""Most Pólya–Gamma variables per sweep for which "auto" draws, which takes about 10 seconds."""
-_ALL_DRAWN = 64
-"""Most contests of a cell that are drawn one by one."""
+LENGTH = ChainLength(chains=8, draws=500, warm_up=50)
+"""Default number of posterior draws."""
+_DRAWN = 5000
+"""Most pairs of players for which "auto" draws, which takes about 10 seconds."""
 _TOGETHER, _ROOM = 32, 2**22
 """Most bootstrap samples fitted together, and about the most numbers they keep in memory."""
 _FAR = 40.0
@@ -70,7 +73,7 @@ def bradley_terry_posterior(
     prior_covariance: ArrayLike | Literal["estimated"] = 1.0,
     estimator: Estimator = "auto",
     ties: TieModel = "half",
-    options: GibbsOptions | None = None,
+    length: ChainLength = LENGTH,
     rng: np.random.Generator | int | None = None,
 ) -> RankingFit:
     """Fit the posterior of Bradley–Terry ratings under a normal prior.
@@ -84,13 +87,13 @@ def bradley_terry_posterior(
         In squared logits: a variance, n variances, or shape (n, n); or ``"estimated"``: s² for all
         ratings, where s has a half-Cauchy(0, 1) prior.
     estimator
-        ``"gibbs"`` draws; ``"laplace"`` is the normal approximation at the mode, accurate to .1
+        ``"hmc"`` draws; ``"laplace"`` is the normal approximation at the mode, accurate to .1
         standard deviations from about a hundred contests per player. ``"auto"`` draws if that
-        takes seconds and there is no tie parameter.
+        takes seconds.
     ties
-        ``"half"``, ``"drop"``, or, with ``"laplace"``, ``"davidson"`` with prior N(0, 2²) of log ν.
-    options
-        Chains, draws, warm_up and device of the Gibbs sampler.
+        ``"half"``, ``"drop"``, or ``"davidson"`` with prior N(0, 2²) of log ν.
+    length
+        Number of chains and draws of ``"hmc"``.
 
     Returns
     -------
@@ -99,7 +102,7 @@ def bradley_terry_posterior(
     Raises
     ------
     DesignError
-        An invalid prior; weights that are not counts, with ``"gibbs"``.
+        An invalid prior.
     SelectionError
         An unknown estimator or tie model.
     """
@@ -108,9 +111,9 @@ def bradley_terry_posterior(
         known = get_args(Estimator)
         raise SelectionError(no_such("estimator", estimator, known, ", ".join(known)))
     ties = check_ties(ties)
-    if ties == "rao-kupper" or (ties == "davidson" and estimator == "gibbs"):
-        msg = f"ties={ties!r} with estimator={estimator!r} found: a posterior knows 'half' and "
-        raise SelectionError(msg + "'drop', and with estimator='laplace' 'davidson'")
+    if ties == "rao-kupper":
+        msg = "no posterior with ties 'rao-kupper': take 'davidson', 'half' or 'drop'"
+        raise SelectionError(msg)
     found = count_contests(contests, ties, position=contests.ordered)
     estimated = isinstance(prior_covariance, str)
     if estimated and prior_covariance != "estimated":
@@ -124,44 +127,25 @@ def bradley_terry_posterior(
         fit = _laplace_fit(found, prior, estimated=estimated)
     else:
         drawn = np.random.default_rng(rng)
-        fit = _gibbs_fit(found, prior, estimated=estimated, options=options, rng=drawn)
+        fit = _hmc_fit(found, prior, estimated=estimated, length=length, rng=drawn)
     about = {"reason": reason, "n_contests": len(found.contests), "ties": ties}
     fit.diagnostics.update(about, seconds=perf_counter() - start)
     return fit
 
 
 def _choose(found: CountedContests) -> tuple[Estimator, str]:
-    if found.design.with_ties:
-        return "laplace", "ties have a model of their own"
-    weights = found.weights()
-    trials = (weights.won + weights.lost)[:, 0]
-    if (np.abs(trials - np.round(trials)) > 1e-9).any():
-        return "laplace", "weights are not whole numbers"
-    work = int(np.where(trials > _ALL_DRAWN, 1, trials).sum())
-    if work > _DRAWN:
-        return "laplace", f"{work} numbers a sweep would take long to draw"
-    return "gibbs", f"{work} numbers a sweep are soon drawn"
+    pairs = len(found.design.first)
+    if pairs > _DRAWN:
+        return "laplace", f"{pairs} pairs of players, more than the {_DRAWN} that are drawn from"
+    return "hmc", f"{pairs} pairs of players, at most {_DRAWN} are drawn from"
 
 
 def _prior(found: CountedContests, mean: ArrayLike, covariance: FloatArray) -> Prior:
     """Check the prior of the ratings, and add those of the other parameters."""
     design = found.design
     n, size = design.n, design.size
-    centre = np.zeros(size)
-    given = np.asarray(mean, dtype=np.float64)
-    if given.shape not in {(), (n,)} or covariance.shape not in {(), (n,), (n, n)}:
-        msg = (
-            f"a prior with mean of shape {given.shape} and covariance of shape {covariance.shape} "
-            f"found, expected numbers, or shapes ({n},) and ({n}, {n}) for {n} players"
-        )
-        raise DesignError(msg)
-    centre[:n] = given
-    full = np.diag(np.broadcast_to(covariance, n)) if covariance.ndim < 2 else covariance
-    value = np.linalg.eigvalsh(full) if np.isfinite(full).all() else np.array([-1.0])
-    if not np.allclose(full, full.T) or value.min() <= 0 or not np.isfinite(centre).all():
-        msg = "a prior covariance that is not positive definite found, or numbers not finite"
-        raise DesignError(msg)
-    precision = np.zeros((size, size))
+    centre, precision = np.zeros(size), np.zeros((size, size))
+    centre[:n], full = checked_prior(mean, covariance, n)
     precision[:n, :n] = np.linalg.inv(full)
     for name, sd in (("position", POSITION_SD), ("tie", TIE_SD)):
         if name in design.names:
@@ -223,7 +207,7 @@ def _laplace(found: CountedContests, prior: Prior) -> _Normal:
     log_evidence = log_likelihood + log_prior - np.linalg.slogdet(information)[1] / 2
     return _Normal(
         mode, np.linalg.inv(information), log_likelihood, float(log_evidence),
-        bool(top.converged[0]),
+        bool(top.convergence.converged[0]),
     )  # fmt: skip
 
 
@@ -234,44 +218,87 @@ def _rescaled(prior: Prior, n: int, sd: float) -> Prior:
     return Prior(prior.mean, precision)
 
 
-def _gibbs_fit(
+def _hmc_fit(
     found: CountedContests,
     prior: Prior,
     *,
     estimated: bool,
-    options: GibbsOptions | None,
+    length: ChainLength,
     rng: np.random.Generator,
 ) -> RankingFit:
-    from evalstats_plugin.ranking.ratings.gibbs import GibbsOptions, gibbs
-
-    options = options or GibbsOptions()
-    drawn = gibbs(found, prior, estimated=estimated, options=options, rng=rng)
-    n, names = found.design.n, found.design.names
-    every = drawn.parameters.reshape(-1, drawn.parameters.shape[2])
+    design, n = found.design, found.design.n
+    around = _laplace_fit(found, prior, estimated=estimated)
+    if estimated:
+        prior = _rescaled(prior, n, around.diagnostics["prior_sd"])
+    normal = _laplace(found, prior)
+    chains = split_hamiltonian(
+        _log_posterior(found, prior, estimated=estimated),
+        NormalApproximation(normal.mode, normal.covariance), rng, length,
+    )  # fmt: skip
+    every = chains.reshape(-1, design.size)
     mean, sd = every.mean(axis=0), every.std(axis=0, ddof=1)
-    checked = convergence(drawn.parameters)
-    r_hat, ess = float(np.max(checked.r_hat)), float(np.min(checked.ess))
-    diagnostics: dict[str, Any] = {"r_hat": r_hat, "ess": ess, "converged": r_hat < R_HAT_LIMIT}
-    diagnostics |= {"chains": options.chains, "draws": options.draws}
-    if drawn.prior_sd is not None:
-        diagnostics["prior_sd"] = float(drawn.prior_sd.mean())
-    notes = list(found.contests.notes)
-    if r_hat >= R_HAT_LIMIT:
-        notes.append(
-            f"chains disagree (R-hat {r_hat:.3f}, expected below {R_HAT_LIMIT}): draw more"
-        )
+    agreement = chain_agreement(chains)
+    diagnostics = agreement.diagnostics | {"chains": length.chains, "draws": length.draws}
+    if estimated:
+        away = (every[:, :n] - prior.mean[:n]).T
+        diagnostics["prior_sd"] = float(_half_cauchy_scale(away).mean_sd.mean())
     return RankingFit(
         model="bradley-terry",
-        estimator="gibbs",
+        estimator="hmc",
         players=found.contests.players,
         rating=mean[:n],
         covariance=np.atleast_2d(np.cov(every[:, :n], rowvar=False)),
         draws=every[:, :n].copy(),
-        parameters=dict(zip(names, mean[n:].tolist(), strict=True)),
-        parameter_std_errors=dict(zip(names, sd[n:].tolist(), strict=True)),
+        parameters=dict(zip(design.names, mean[n:].tolist(), strict=True)),
+        parameter_std_errors=dict(zip(design.names, sd[n:].tolist(), strict=True)),
         diagnostics=diagnostics,
-        notes=tuple(notes),
+        notes=(*found.contests.notes, *agreement.notes),
     )
+
+
+def _log_posterior(found: CountedContests, prior: Prior, *, estimated: bool) -> LogPosterior:
+    """Make the log posterior of all parameters; `estimated` integrates over the ratings' scale."""
+    design, weights = found.design, found.weights()
+    precision = prior.precision.copy()
+    if estimated:
+        precision[: design.n, : design.n] = 0
+
+    def log_posterior(x: FloatArray) -> tuple[FloatArray, FloatArray]:
+        cells = derivatives(design.ties, design.ahead(x), design.tie(x), weights)
+        away = x - prior.mean[:, None]
+        pull = precision @ away
+        value = cells.value.sum(axis=0) - (away * pull).sum(axis=0) / 2
+        slope = design.summed(cells.by_x, cells.by_tie) - pull
+        if estimated:
+            scale = _half_cauchy_scale(away[: design.n])
+            value = value + scale.log_density
+            slope[: design.n] += scale.slope
+        return value, slope
+
+    return log_posterior
+
+
+class _Scale(NamedTuple):
+    """N(0, s²) of n ratings with a half-Cauchy(0, 1) prior of s, at K points."""
+
+    log_density: FloatArray
+    """Log density with s integrated out, shape (K,), up to a constant."""
+    slope: FloatArray
+    """Its gradient, shape (n, K)."""
+    mean_sd: FloatArray
+    """Posterior mean of s given the ratings, shape (K,)."""
+
+
+def _half_cauchy_scale(away: FloatArray) -> _Scale:
+    """Integrate over s by the trapezoidal rule on a grid of log s."""
+    grid = np.linspace(-8, 8, 161)[:, None]
+    square, precision = (away * away).sum(axis=0), np.exp(-2 * grid)
+    log_f = (1 - len(away)) * grid - square / 2 * precision - np.log1p(np.exp(2 * grid))
+    top = log_f.max(axis=0)
+    f = np.exp(log_f - top)
+    total = f.sum(axis=0)
+    slope = -away * (f * precision).sum(axis=0) / total
+    return _Scale(top + np.log(total), slope, (f * np.exp(grid)).sum(axis=0) / total)
 
 
 def bootstrap_bradley_terry(
@@ -401,7 +428,7 @@ def _refitted(fitted: Ratings, drawn: tuple[FloatArray, int]) -> tuple[FloatArra
             sample = sample._replace(even=one_kind.astype(np.float64))
     start = np.repeat(fitted.top.parameters, counts.shape[1], axis=1)
     top = maximise(design, sample, start)
-    lost = (~top.converged)[:wanted].sum()
+    lost = (~top.convergence.converged)[:wanted].sum()
     return top.parameters, int(without_top[:wanted].sum()), int(lost)
 
 

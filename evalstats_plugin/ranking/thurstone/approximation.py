@@ -2,18 +2,21 @@
 
 * `expectation_propagation`: matches moments [Min01]_. Each pair of players is one site for any
   number of answers, with one-dimensional moments. All sites are updated in parallel, with damping.
-* `laplace`: the mode by Newton's method, and the curvature there
+* `laplace`: the mode, and the curvature there
 * `estimate_threshold`: δ, half the width of a tie, by evidence with a half-normal(1) prior
 """
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize_scalar
 
 from evalstats_plugin.ranking.thurstone.design import (
+    Inverse,
     Prior,
     Sites,
     bounds,
@@ -21,8 +24,9 @@ from evalstats_plugin.ranking.thurstone.design import (
     inverse_of,
     variances,
 )
-from evalstats_plugin.ranking.thurstone.truncated import slopes
+from evalstats_plugin.ranking.thurstone.truncated import Slopes, slopes
 from evalstats_plugin.stats.arrays import FloatArray
+from evalstats_plugin.stats.newton import Convergence, newton
 
 _DAMPED = 0.8
 """Damping: share of each update of the sites."""
@@ -206,56 +210,63 @@ class Mode(NamedTuple):
     mean: FloatArray
     covariance: FloatArray
     normals: Normals
-    log_likelihood: float
     log_evidence: float
-    iterations: int
-    converged: bool
+    convergence: Convergence
 
 
-def laplace(sites: Sites, prior: Prior, tie: float, start: FloatArray | None = None) -> Mode:
-    """Find the posterior mode by Newton's method with step halving.
+@dataclass(frozen=True, eq=False)
+class _Point:
+    """Log posterior at parameters x, and its derivatives when they are needed."""
+
+    sites: Sites
+    precision: FloatArray
+    """Of the prior."""
+    tie: float
+    x: FloatArray
+    fitted: FloatArray
+    """Differences of the sites."""
+    value: float
+
+    @cached_property
+    def slopes(self) -> Slopes:
+        return self.sites.slopes(self.fitted, self.tie)
+
+    @cached_property
+    def curvature(self) -> Inverse:
+        """Inverse of minus the second derivatives."""
+        return inverse_of(self.precision + information(self.sites.design, -self.slopes.second))
+
+
+def laplace(sites: Sites, prior: Prior, tie: float) -> Mode:
+    """Find the posterior mode, from the prior mean.
 
     Parameters
     ----------
     tie
         δ, half the width of a tie.
-    start : shape (P,)
-        Default: the prior mean.
     """
-    inverse, spread = inverse_of(prior.covariance)
-    design: Any = sites.design
-    x: FloatArray = prior.mean if start is None else start
+    precision, spread = inverse_of(prior.covariance)
 
-    def log_posterior(x: FloatArray) -> float:
-        away = x - prior.mean
-        fit = sites.log_likelihood(design @ x, tie).sum()
-        return float(fit - 0.5 * away @ inverse @ away)
+    def evaluate(x: FloatArray) -> _Point:
+        away, fitted = x - prior.mean, sites.design @ x
+        fit = sites.log_likelihood(fitted, tie).sum()
+        value = float(fit - 0.5 * away @ precision @ away)
+        return _Point(sites, precision, tie, x, fitted, value)
 
-    value, converged, iterations = log_posterior(x), False, 0
-    while True:
-        iterations += 1
-        at = sites.slopes(design @ x, tie)
-        covariance, held = inverse_of(inverse + information(design, -at.second))
-        gradient: FloatArray = design.T @ at.first - inverse @ (x - prior.mean)
-        step = covariance @ gradient
-        converged = float(gradient @ step) < _TOLERANCE
-        if converged or iterations == _MAX_STEPS:
-            break
-        share = 1.0
-        while (gained := log_posterior(x + share * step)) < value and share > 1e-6:
-            share /= 2
-        x, value = x + share * step, gained
-    fitted: FloatArray = design @ x
-    normals = Normals(-at.second, at.first - at.second * fitted)
-    return Mode(
-        x,
-        covariance,
-        normals,
-        float(sites.log_likelihood(fitted, tie).sum()),
-        value - 0.5 * (held + spread),
-        iterations,
-        bool(converged),
-    )
+    def direction(x: FloatArray, at: _Point) -> tuple[FloatArray, float]:
+        pull = precision @ (x - prior.mean)
+        gradient: FloatArray = sites.design.T @ at.slopes.first - pull
+        step = at.curvature.inverse @ gradient
+        return step, float(gradient @ step)
+
+    found = newton(
+        prior.mean, evaluate, direction,
+        tolerance=_TOLERANCE, max_steps=_MAX_STEPS, take_last=False,
+    )  # fmt: skip
+    at = found.at
+    normals = Normals(-at.slopes.second, at.slopes.first - at.slopes.second * at.fitted)
+    log_evidence = at.value - 0.5 * (at.curvature.log_determinant + spread)
+    return Mode(at.x, at.curvature.inverse, normals, log_evidence, found.convergence)
 
 
 class Threshold(NamedTuple):

@@ -18,6 +18,7 @@ from scipy import linalg, sparse
 
 from evalstats_plugin.errors import DesignError
 from evalstats_plugin.ranking.contests.contests import Contests
+from evalstats_plugin.ranking.ratings.likelihood import checked_prior
 from evalstats_plugin.ranking.thurstone.truncated import Slopes, log_ndtr, log_probability, slopes
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
 
@@ -120,8 +121,8 @@ def answers_of(contests: Contests, ties: Ties = "threshold") -> Answers:
     whole = (0.0, 1.0) if ties == "half" else (0.0, 0.5, 1.0)
     if not (np.isin(outcome, whole).all() and (weight == np.round(weight)).all()):
         msg = (
-            "outcomes that are shares of a win, or weights that are no whole numbers, found: noisy "
-            "differences are of whole answers; take estimator='ep', 'hmc' or 'laplace'"
+            "some outcomes are shares of a win, or weights not whole numbers, and noisy "
+            "differences are of whole answers: take estimator='ep', 'hmc' or 'laplace'"
         )
         raise DesignError(msg)
     times = weight.astype(np.int64)
@@ -186,32 +187,10 @@ def prior_of(mean: ArrayLike, covariance: ArrayLike, n: int, *, ordered: bool) -
         Other shapes, numbers that are not finite, or a matrix that is not symmetric and positive
         definite.
     """
-    m, c = np.asarray(mean, dtype=np.float64), np.asarray(covariance, dtype=np.float64)
-    if m.shape not in ((), (n,)) or c.shape not in ((), (n,), (n, n)):
-        msg = (
-            f"a prior with mean of shape {m.shape} and covariance of shape {c.shape} found, "
-            f"expected a number or shape ({n},) each, or ({n}, {n}) for the covariance"
-        )
-        raise DesignError(msg)
-    whole = c if c.ndim == 2 else np.diag(np.broadcast_to(c, (n,)))
-    finite = bool(np.isfinite(m).all() and np.isfinite(whole).all())
-    if not (finite and np.allclose(whole, whole.T) and _positive(whole)):
-        msg = (
-            "a prior that is not finite, symmetric and positive definite found, expected a "
-            "variance above 0, or a covariance matrix of that kind"
-        )
-        raise DesignError(msg)
+    m, whole = checked_prior(mean, covariance, n)
     extra = int(ordered)
-    mean_of = np.concatenate([np.broadcast_to(m, (n,)), np.zeros(extra)])
+    mean_of = np.concatenate([m, np.zeros(extra)])
     return Prior(mean_of, linalg.block_diag(whole, POSITION_SD**2 * np.eye(extra)))
-
-
-def _positive(matrix: FloatArray) -> bool:
-    try:
-        np.linalg.cholesky(matrix)
-    except np.linalg.LinAlgError:
-        return False
-    return True
 
 
 def variances(design: Any, covariance: FloatArray) -> FloatArray:
@@ -244,8 +223,3 @@ def inverse_of(matrix: FloatArray) -> Inverse:
     factor: Any = linalg.cho_factor(matrix, lower=True)
     inverse = cast("FloatArray", linalg.cho_solve(factor, np.eye(len(matrix))))
     return Inverse(inverse, 2 * float(np.log(np.diagonal(factor[0])).sum()))
-
-
-def cholesky(matrix: FloatArray) -> FloatArray:
-    """Lower Cholesky factor of a matrix that may be asymmetric by rounding."""
-    return np.linalg.cholesky((matrix + matrix.T) / 2).astype(np.float64)

@@ -2,14 +2,14 @@
 
 Judge k shows z = a_k (s_i - s_j) + β + e, with the position effect β; a judge with accuracy near 0
 answers at random, or by position. log a_k ~ N(0, τ²) with τ ~ half-normal(1), so that judges with
-few answers are shrunk towards the others. Ratings given noisy differences are drawn as in
-`chains.gibbs`; accuracies and δ move by random walks with the noisy differences integrated out. A
-further move scales all ratings up and all accuracies down, which the answers do not identify.
+few answers are shrunk towards the others. Given the ratings, each noisy difference is a truncated
+normal; given these, the ratings are normal [AC93]_. Accuracies and δ move by random walks with the
+noisy differences integrated out. A further move scales all ratings up and all accuracies down,
+which the answers do not identify.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +19,6 @@ from scipy import sparse
 from evalstats_plugin.errors import DesignError
 from evalstats_plugin.ranking.contests.contests import Contests
 from evalstats_plugin.ranking.ratings.fit import RankingFit
-from evalstats_plugin.ranking.thurstone.chains import ChainOptions
 from evalstats_plugin.ranking.thurstone.design import (
     Answers,
     Prior,
@@ -30,8 +29,9 @@ from evalstats_plugin.ranking.thurstone.design import (
     usable_contests,
 )
 from evalstats_plugin.ranking.thurstone.truncated import draw_between, log_probability
+from evalstats_plugin.runtime.chain_length import ChainLength
+from evalstats_plugin.runtime.chains import chain_agreement, run_chains
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
-from evalstats_plugin.stats.draws import R_HAT_LIMIT, convergence
 
 _STEPS = (0.5, 0.3, 0.6, 0.2)
 """Initial steps of the random walks of log a, log δ, log τ and the log scale."""
@@ -46,7 +46,7 @@ def fit_thurstone_judges(
     *,
     prior_mean: ArrayLike = 0.0,
     prior_covariance: ArrayLike = 1.0,
-    options: ChainOptions | None = None,
+    length: ChainLength | None = None,
     rng: np.random.Generator | int | None = None,
 ) -> RankingFit:
     """Fit ratings and the judges' accuracies, by draws from the posterior.
@@ -57,7 +57,7 @@ def fit_thurstone_judges(
         With judges. If these are ordered, a position effect with prior N(0, 1) is estimated.
     prior_mean, prior_covariance
         As for `fit_thurstone`.
-    options
+    length
         Number of chains and draws. Default: 8 chains of 1,000 draws after 300 of warm-up.
 
     Returns
@@ -76,21 +76,21 @@ def fit_thurstone_judges(
     >>> wins = [1] * 18 + [0] * 2 + [1] * 10 + [0] * 10
     >>> played = Contests.of([0] * 40, [1] * 40, wins, players=["ant", "bee"])
     >>> played = replace(played, judge=np.repeat([0, 1], 20), judges=("expert", "dice"))
-    >>> options = ChainOptions(chains=4, draws=100, warm_up=100)
-    >>> found = fit_thurstone_judges(played, options=options, rng=0).parameters
+    >>> length = ChainLength(chains=4, draws=100, warm_up=100)
+    >>> found = fit_thurstone_judges(played, length=length, rng=0).parameters
     >>> found["accuracy of expert"] > found["accuracy of dice"]
     True
     """
     if contests.judge is None:
-        msg = "no judges found: contests must say who judged them, or take fit_thurstone"
+        msg = "the contests do not say who judged them: name the judges, or use fit_thurstone"
         raise DesignError(msg)
     contests.check()
     generator = np.random.default_rng(rng)
-    options = options or ChainOptions(draws=1000, warm_up=300)
+    length = length or ChainLength(chains=8)
     used = usable_contests(contests, "threshold")
     n, judges = len(contests.players), len(contests.judges)
     prior = prior_of(prior_mean, prior_covariance, n, ordered=contests.ordered)
-    noise = generator.normal(size=(len(prior.mean) + judges + 2, options.chains))
+    noise = generator.normal(size=(len(prior.mean) + judges + 2, length.chains))
     start = JudgeState(
         prior.mean[:, None]
         + np.sqrt(np.diagonal(prior.covariance))[:, None] * noise[: -judges - 2],
@@ -98,7 +98,7 @@ def fit_thurstone_judges(
         0.3 * noise[-2] - 1,
         0.3 * noise[-1] - 1,
     )
-    kept = judge_chains(answers_of(used), judges, prior, start, rng=generator, options=options)
+    kept = judge_chains(answers_of(used), judges, prior, start, rng=generator, length=length)
     return _result(contests, kept)
 
 
@@ -112,10 +112,10 @@ def _result(contests: Contests, kept: JudgeState) -> RankingFit:
     accuracy = np.exp(kept.log_accuracy)
     named |= {f"accuracy of {name}": accuracy[:, k] for k, name in enumerate(contests.judges)}
     everything = np.concatenate([kept.parameters, kept.log_accuracy, kept.log_spread[:, None]], 1)
-    found = convergence(everything.transpose(2, 0, 1))
-    r_hat, draws = float(found.r_hat.max()), kept.parameters[:, :n].swapaxes(1, 2).reshape(-1, n)
+    agreement = chain_agreement(everything.transpose(2, 0, 1))
+    draws = kept.parameters[:, :n].swapaxes(1, 2).reshape(-1, n)
     covariance = np.atleast_2d(np.cov(draws, rowvar=False)).astype(np.float64)
-    fit = RankingFit(
+    return RankingFit(
         model="thurstone",
         estimator="gibbs",
         players=contests.players,
@@ -124,15 +124,9 @@ def _result(contests: Contests, kept: JudgeState) -> RankingFit:
         draws=draws,
         parameters={name: float(x.mean()) for name, x in named.items()},
         parameter_std_errors={name: float(x.std()) for name, x in named.items()},
-        diagnostics={
-            "r_hat": r_hat,
-            "ess": float(found.ess.min()),
-            "converged": r_hat < R_HAT_LIMIT,
-        },
+        diagnostics=agreement.diagnostics,
+        notes=agreement.notes,
     )
-    if r_hat < R_HAT_LIMIT:
-        return fit
-    return replace(fit, notes=(f"chains disagree, R-hat {r_hat:.3f}: take more draws",))
 
 
 class JudgeState(NamedTuple):
@@ -151,18 +145,18 @@ def judge_chains(
     start: JudgeState,
     *,
     rng: np.random.Generator,
-    options: ChainOptions,
+    length: ChainLength,
 ) -> JudgeState:
     """Draw from the posterior; fields of the result have a leading axis of S draws."""
-    model, state = _model(answers, judges, prior), start
-    kept: list[JudgeState] = []
-    steps = np.array(_STEPS)
-    for t in range(-options.warm_up, options.draws):
+    model, steps = _model(answers, judges, prior), np.array(_STEPS)
+
+    def sweep(state: JudgeState, k: int) -> JudgeState:
         state, shares = _sweep(model, state, steps, rng)
-        if t < 0:
-            steps *= np.exp((shares - _ACCEPTANCE) / (options.warm_up + t + 1) ** 0.5)
-        else:
-            kept.append(state)
+        if k < 0:
+            steps[:] *= np.exp((shares - _ACCEPTANCE) / (length.warm_up + k + 1) ** 0.5)
+        return state
+
+    kept = run_chains(start, sweep, length)
     return JudgeState(*(np.stack(x) for x in zip(*kept, strict=True)))
 
 

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 
 from evalstats_plugin.errors import DesignError, SelectionError, no_such
 from evalstats_plugin.ranking.contests.contests import Contests
+from evalstats_plugin.ranking.hamiltonian import NormalApproximation, cholesky, split_hamiltonian
 from evalstats_plugin.ranking.ratings.fit import RankingFit
 from evalstats_plugin.ranking.thurstone.approximation import (
     Normals,
@@ -26,14 +27,7 @@ from evalstats_plugin.ranking.thurstone.approximation import (
     expectation_propagation,
     laplace,
 )
-from evalstats_plugin.ranking.thurstone.chains import (
-    ChainOptions,
-    Chains,
-    NormalApproximation,
-    gibbs,
-    split_hamiltonian,
-    start_around,
-)
+from evalstats_plugin.ranking.thurstone.density import log_posterior_of
 from evalstats_plugin.ranking.thurstone.design import (
     Answers,
     Prior,
@@ -41,7 +35,6 @@ from evalstats_plugin.ranking.thurstone.design import (
     Ties,
     answers_of,
     bounds,
-    cholesky,
     difference_rows,
     entries,
     prior_of,
@@ -56,10 +49,11 @@ from evalstats_plugin.ranking.thurstone.truncated import (
     draw,
     tilted_box,
 )
+from evalstats_plugin.runtime.chain_length import ChainLength
+from evalstats_plugin.runtime.chains import chain_agreement
 from evalstats_plugin.stats.arrays import FloatArray
-from evalstats_plugin.stats.draws import R_HAT_LIMIT, convergence
 
-Estimator = Literal["auto", "exact", "gibbs", "hmc", "ep", "laplace"]
+Estimator = Literal["auto", "exact", "hmc", "ep", "laplace"]
 DRAWS = 4000
 """Default number of posterior draws."""
 MOST_EXACT = 1000
@@ -71,7 +65,7 @@ _EXACT, _ACCEPTED = 100, 0.1
 """Most answers, and smallest share of accepted proposals, for which "auto" draws exactly."""
 _DRAWN = 10_000
 """Most pairs of players for which "auto" draws by HMC, which takes about 20 seconds."""
-_CHAINS = 8
+_CHAINS, _WARM_UP = 8, 50
 _STEP = 0.05
 """Step in log δ of a numerical derivative."""
 _RESIDUAL = 1e-9
@@ -102,14 +96,14 @@ def fit_thurstone(
         A variance, n variances, or shape (n, n); the unit is the variance of an answer's noise.
     estimator
         ``"exact"``: independent draws from the unified skew-normal posterior, for at most some
-        hundred answers. ``"hmc"`` and ``"gibbs"``: Markov chains for more; the latter is slow if
-        some players nearly always win. ``"ep"`` and ``"laplace"``: normal approximations, the first
-        much closer: its means are within .05 standard deviations, its standard errors of players
-        who nearly always win up to an eighth too small. ``"auto"`` chooses, and says why.
+        hundred answers. ``"hmc"``: Markov chains for more. ``"ep"`` and ``"laplace"``: normal
+        approximations, the first much closer: its means are within .05 standard deviations, its
+        standard errors of players who nearly always win up to an eighth too small. ``"auto"``
+        chooses, and says why.
     ties
-        ``"threshold"``: differences below a threshold δ are ties [GD60]_; Markov chains draw δ with
+        ``"threshold"``: differences below a threshold δ are ties [GD60]_; ``"hmc"`` draws δ with
         the ratings, other estimators maximise the evidence. ``"half"``: half a win and half a loss,
-        not with ``"exact"`` and ``"gibbs"``. ``"drop"``: ties are left out.
+        not with ``"exact"``. ``"drop"``: ties are left out.
     draws
         Number of draws, default 4,000 for the estimators that draw. With ``"ep"`` and
         ``"laplace"``, draws from the normal, none by default.
@@ -138,7 +132,7 @@ def fit_thurstone(
         if name not in known:
             raise SelectionError(no_such(what, name, known, ", ".join(known)))
     if draws is not None and draws < 1:
-        msg = f"draws={draws} found, expected at least 1"
+        msg = f"draws is {draws}: give at least 1"
         raise DesignError(msg)
     started = perf_counter()
     if len(contests):
@@ -229,8 +223,8 @@ def by_exact_draws(problem: Problem) -> Fitted:
     count = problem.contests.weight.sum()
     if count > MOST_EXACT:
         msg = (
-            f"{count:.0f} answers found, exact draws take {MOST_EXACT} at most: take "
-            "estimator='hmc' or 'gibbs'"
+            f"{count:.0f} answers are too many for exact draws, which take {MOST_EXACT} at most: "
+            "take estimator='hmc'"
         )
         raise DesignError(msg)
     tie, near = _approximation(problem)
@@ -267,16 +261,20 @@ def by_hmc(problem: Problem) -> Fitted:
         relative = tie.std_error / tie.value if np.isfinite(tie.std_error) else 0.3
         covariance = np.pad(near.covariance, (0, 1)) + relative**2 * np.outer(moved, moved)
         around = NormalApproximation(np.append(near.mean, np.log(tie.value)), covariance)
-    chains = split_hamiltonian(sites, prior, around, problem.rng, _options(problem))
-    return _from_chains(problem, near, chains)
-
-
-def by_gibbs(problem: Problem) -> Fitted:
-    """Gibbs sampling of noisy differences and ratings."""
-    answers, (tie, near) = answers_of(problem.contests, problem.ties), _approximation(problem)
-    start = start_around(near.mean, near.covariance, tie.value, _CHAINS, problem.rng)
-    chains = gibbs(answers, problem.prior, start, problem.rng, _options(problem))
-    return _from_chains(problem, near, chains)
+    size = problem.size or DRAWS
+    # At least enough to compare the halves of each chain.
+    length = ChainLength(chains=_CHAINS, draws=max(-(-size // _CHAINS), 16), warm_up=_WARM_UP)
+    chains = split_hamiltonian(log_posterior_of(sites, prior), around, problem.rng, length)
+    agreement = chain_agreement(chains)
+    diagnostics = {"log_evidence": near.log_evidence, "log_evidence_by": "ep", "chains": _CHAINS}
+    diagnostics |= agreement.diagnostics
+    p = len(prior.mean)
+    flat = chains[..., :p].reshape(-1, p)
+    covariance = np.atleast_2d(np.cov(flat, rowvar=False)).astype(np.float64)
+    if tie.value:
+        widths = np.exp(chains[..., p])
+        tie = Threshold(float(widths.mean()), float(widths.std()))
+    return Fitted(flat.mean(axis=0), covariance, tie, flat[-size:], diagnostics, agreement.notes)
 
 
 def by_ep(problem: Problem) -> Fitted:
@@ -294,10 +292,11 @@ def by_laplace(problem: Problem) -> Fitted:
     """Laplace approximation: the normal with the posterior's mode and curvature."""
     tie = estimate_threshold(problem.sites, problem.prior, "laplace")
     mode = laplace(problem.sites, problem.prior, tie.value)
-    diagnostics = {"iterations": mode.iterations, "converged": mode.converged}
+    iterations, why = mode.convergence.steps, mode.convergence.why
+    diagnostics = {"iterations": iterations, "converged": not why}
     diagnostics |= {"log_evidence": mode.log_evidence}
     draws = _normal(problem, mode.mean, mode.covariance)
-    notes = () if mode.converged else ("the mode was not found: ratings are where it stopped",)
+    notes = (f"the search for the mode {why}: ratings are where it stopped",) if why else ()
     return Fitted(mode.mean, mode.covariance, tie, draws, diagnostics, notes)
 
 
@@ -315,33 +314,8 @@ def _normal(problem: Problem, mean: FloatArray, covariance: FloatArray) -> Float
     return mean + noise @ cholesky(covariance).T
 
 
-def _options(problem: Problem) -> ChainOptions:
-    # At least enough to compare the halves of each chain.
-    return ChainOptions(chains=_CHAINS, draws=max(-(-(problem.size or DRAWS) // _CHAINS), 16))
-
-
-def _from_chains(problem: Problem, near: Posterior, chains: Chains) -> Fitted:
-    draws = chains.draws.reshape(-1, chains.draws.shape[2])[-(problem.size or DRAWS) :]
-    diagnostics: dict[str, Any] = {"log_evidence": near.log_evidence, "log_evidence_by": "ep"}
-    diagnostics |= {"chains": len(chains.draws)}
-    tied = bool(problem.sites.ties.any())
-    everything = np.concatenate([chains.draws, chains.tie[..., None]], axis=2)
-    try:
-        found = convergence(everything if tied else chains.draws)
-    except DesignError as error:
-        notes = (f"whether chains agree was not checked: {error}",)
-    else:
-        diagnostics |= {"r_hat": float(found.r_hat.max()), "ess": float(found.ess.min())}
-        diagnostics["converged"] = diagnostics["r_hat"] < R_HAT_LIMIT
-        shaky = f"chains disagree, R-hat {diagnostics['r_hat']:.3f}: take more draws"
-        notes = () if diagnostics["converged"] else (shaky,)
-    tie = Threshold(float(chains.tie.mean()), float(chains.tie.std()))
-    return Fitted(chains.mean, chains.covariance, tie, draws, diagnostics, notes)
-
-
 ESTIMATORS = {
     "exact": by_exact_draws,
-    "gibbs": by_gibbs,
     "hmc": by_hmc,
     "ep": by_ep,
     "laplace": by_laplace,
@@ -468,7 +442,7 @@ class EPState:
         ordered: bool = False,
     ) -> None:
         if tie is not None and not 0 < tie < np.inf:
-            msg = f"tie={tie} found, expected half the width of a tie above 0, or None"
+            msg = f"tie is {tie}: give half the width of a tie, above 0, or None"
             raise DesignError(msg)
         self.players = players
         self.tie, self.ordered = tie, ordered
@@ -572,7 +546,7 @@ class EPState:
         n = self.players
         if i == j or not (min(i, j) >= 0 and max(i, j) < n and 0 <= outcome <= 1):
             msg = (
-                f"players {i} and {j} with outcome {outcome} found, expected two different places "
+                f"no answer: players {i} and {j} with outcome {outcome}. Give two different places "
                 f"from 0 to {n - 1} and an outcome from 0 to 1"
             )
             raise DesignError(msg)
@@ -584,7 +558,7 @@ class EPState:
         k = self._place.get(i * n + j, len(self._place))
         held = self._weights[:, k] if k < len(self._place) else np.zeros(3)
         if (held + weight * share < -1e-9).any():
-            msg = f"no such answer about players {i} and {j} found: nothing to take back"
+            msg = f"there is no such answer about players {i} and {j} to take back"
             raise DesignError(msg)
         if k == len(self._place):
             self._place[i * n + j] = k

@@ -14,6 +14,7 @@ from scipy import special
 
 from evalstats_plugin.errors import DesignError
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
+from evalstats_plugin.stats.newton import newton
 
 LOG_ROOT_2PI = 0.5 * np.log(2 * np.pi)
 
@@ -70,16 +71,6 @@ def draw_between(low: FloatArray, high: FloatArray, rng: np.random.Generator) ->
         log_a, log_b, u = log_ndtr(a[far]), log_ndtr(b[far]), u[far]
         drawn[far] = special.ndtri_exp(log_b + np.log(u + (1 - u) * np.exp(log_a - log_b)))
     return sign * np.clip(drawn, a, b)
-
-
-def draw_above(low: FloatArray, rng: np.random.Generator) -> FloatArray:
-    """Draw standard normals above a bound: `draw_between` without an upper bound, but faster."""
-    u = 1 - rng.random(low.shape)
-    drawn = special.ndtri(u * special.ndtr(-low))
-    far = low > -_FAR
-    if far.any():
-        drawn[far] = special.ndtri_exp(np.log(u[far]) + log_ndtr(-low[far]))
-    return -np.minimum(drawn, -low)
 
 
 def _below(low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -154,49 +145,48 @@ def _ordered(
     return order, lower, low, high
 
 
-def _saddle(factor: FloatArray, low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Saddle point: x and tilt μ at which the ratio is largest in x and smallest in μ.
+class _Equations(NamedTuple):
+    """Gradient of the log ratio in x and μ without their last entries, 0, and its Jacobian."""
 
-    By Newton's method, with steps halved until the norm of the equations falls.
-    """
+    gradient: FloatArray
+    jacobian: FloatArray
+
+    @property
+    def value(self) -> float:
+        """Minus the norm of the gradient."""
+        return -float(np.linalg.norm(self.gradient))
+
+
+def _saddle(factor: FloatArray, low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Saddle point: x and tilt μ at which the ratio is largest in x and smallest in μ."""
     m = len(low) - 1
-    y = np.zeros(2 * m)
-    value, jacobian = _equations(y, factor, low, high)
-    for _ in range(_MAX_STEPS):
-        size = float(np.linalg.norm(value))
-        if size < _TOLERANCE:
-            break
-        step, share = np.linalg.solve(jacobian, -value), 1.0
-        while True:
-            there = _equations(y + share * step, factor, low, high)
-            if float(np.linalg.norm(there[0])) < size or share < 1e-8:
-                break
-            share /= 2
-        y = y + share * step
-        value, jacobian = there
-    if not float(np.linalg.norm(value)) < 1e-4:
+
+    def equations(y: FloatArray) -> _Equations:
+        x, mu = y[:m], y[m:]
+        left = factor[:, :m]
+        moved = left @ x + np.append(mu, 0.0)
+        _, first, second = slopes(low - moved, high - moved)
+        gradient = np.concatenate([left.T @ first - mu, mu - x + first[:m]])
+        bent = second[:, None] * left
+        across = bent[:m] - np.eye(m)
+        blocks = [[left.T @ bent, across.T], [across, np.diag(1 + second[:m])]]
+        return _Equations(gradient, np.block(blocks))
+
+    def direction(_: FloatArray, at: _Equations) -> tuple[FloatArray, float]:
+        step: FloatArray = np.linalg.solve(at.jacobian, -at.gradient).astype(np.float64)
+        return step, -at.value
+
+    found = newton(
+        np.zeros(2 * m), equations, direction,
+        tolerance=_TOLERANCE, max_steps=_MAX_STEPS, take_last=False,
+    )  # fmt: skip
+    if not -found.at.value < 1e-4:
         msg = (
-            "exact draws: the equations of the tilt have not converged with "
-            f"{m + 1} comparisons; take estimator='hmc' or 'gibbs'"
+            f"no exact draws of {m + 1} comparisons: the equations of the tilt have not "
+            "converged. Use estimator='hmc'"
         )
         raise DesignError(msg)
-    return np.append(y[:m], 0.0), np.append(y[m:], 0.0)
-
-
-def _equations(
-    y: FloatArray, factor: FloatArray, low: FloatArray, high: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Gradient of the log ratio in x and μ without their last entries, 0, and its Jacobian."""
-    m = len(low) - 1
-    x, mu = y[:m], y[m:]
-    left = factor[:, :m]
-    moved = left @ x + np.append(mu, 0.0)
-    _, first, second = slopes(low - moved, high - moved)
-    value = np.concatenate([left.T @ first - mu, mu - x + first[:m]])
-    bent = second[:, None] * left
-    across = bent[:m] - np.eye(m)
-    blocks = [[left.T @ bent, across.T], [across, np.diag(1 + second[:m])]]
-    return value, np.block(blocks)
+    return np.append(found.parameters[:m], 0.0), np.append(found.parameters[m:], 0.0)
 
 
 class Draws(NamedTuple):
@@ -230,7 +220,7 @@ def draw(box: TiltedBox, size: int, rng: np.random.Generator, *, least: float) -
         if proposed * least > 10 and found < proposed * least:
             msg = (
                 f"exact draws accept {found} of {proposed} proposals with {len(box.low)} "
-                "comparisons, which is too few: take estimator='hmc' or 'gibbs'"
+                "comparisons, which is too few: take estimator='hmc'"
             )
             raise DesignError(msg)
     values = np.concatenate(kept, axis=1)[:, :size]

@@ -1,4 +1,4 @@
-"""Sparse codes against definitions, other optimisers, what was planted, and nothing planted."""
+"""Sparse codes against definitions, other optimisers, planted capabilities, and noise."""
 
 import json
 from pathlib import Path
@@ -145,7 +145,7 @@ def test_planted_capabilities_are_found_again(data, fit):
     assert 0 < found.min() < found.max() < 1
 
 
-def test_stable_features_are_told_from_those_of_noise(data):
+def test_stability_separates_features_from_noise(data):
     """Answers without capabilities: the penalty empties l1; top-k must use some, unstable ones."""
     matrix = data[0]
     noise = ResponseMatrix.from_array(answers(planted=False)[0])
@@ -168,25 +168,26 @@ def test_stable_features_are_told_from_those_of_noise(data):
     assert (chance.halves < chance.chance).all()
 
 
-def test_a_penalty_is_chosen_by_answers_held_out(data):
-    """The strongest leaves nothing to predict with, the weakest fits noise: neither is taken."""
+def test_a_penalty_is_chosen_by_held_out_answers(data):
+    """The strongest leaves nothing to predict with, the weakest fits noise: neither is chosen."""
     counts = counts_of(data[0], device="cpu")
     rules = candidates("l1", 3, None, None)
     tried = held_out_losses(counts, 3, rules, np.random.default_rng(0))
     losses = [t.log_loss for t in tried]
     best = int(np.argmin(losses))
 
-    assert tried == held_out_losses(counts, 3, rules, np.random.default_rng(0))
+    assert tried[:1] == held_out_losses(counts, 3, rules[:1], np.random.default_rng(0))
     assert 0 < best
     assert len(tried) in (best + 3, len(rules))
     assert losses[0] > losses[best] + 0.01
     assert candidates("topk", 3, None, None)[-1].active == 3
 
 
-def test_sparse_codes_predict_better_than_dense_ones_and_rasch(data):
-    rasch, dense, sparse = compare_held_out(data[0], 3, ("rasch", "dense", "l1"), rng=0)
+def test_sparse_codes_predict_better_than_dense_ones_and_rasch():
+    matrix = ResponseMatrix.from_array(answers(40, 250, 2)[0])
+    rasch, dense, sparse = compare_held_out(matrix, 2, ("rasch", "dense", "l1"), rng=0)
 
-    assert rasch.n_cells == sparse.n_cells == 3200
+    assert rasch.n_cells == sparse.n_cells == 2000
     assert sparse.auc > dense.auc + 0.004 > rasch.auc + 0.03
     assert sparse.log_loss < dense.log_loss < rasch.log_loss
 
@@ -269,16 +270,16 @@ def test_matched_finds_the_best_of_all_assignments():
     )
 
 
-def test_a_fit_is_saved_and_told(fit, tmp_path):
+def test_a_fit_is_saved_and_exported(fit, tmp_path):
     again = CapabilityFit.load(fit.save(tmp_path / "fit.npz"))
-    told = json.loads(json.dumps(fit.to_dict()))
+    exported = json.loads(json.dumps(fit.to_dict()))
     features = fit.to_frame()
 
     assert again.to_dict() == fit.to_dict()
     np.testing.assert_array_equal(again.predict(), fit.predict())
     assert (again.encoder is None) == (fit.kind == "l1")
-    assert told["kind"] == fit.kind
-    assert len(told["items"]) == 400
+    assert exported["kind"] == fit.kind
+    assert len(exported["items"]) == 400
     assert features["n_items"].tolist() == (fit.code > 0).sum(axis=0).tolist()
     first = fit.to_frame("items").sort_values("feature_1", ascending=False)["item"].iloc[0]
     assert features["items"][0].startswith(f"{first},")
@@ -296,13 +297,17 @@ def test_a_fit_is_saved_and_told(fit, tmp_path):
     [
         (SelectionError, "did you mean topk", {"kind": "topkk"}),
         (SelectionError, "There are: item, task", {"options": CodeOptions(level="items")}),
-        (DesignError, "penalty is -1", {"penalty": -1}),
-        (DesignError, "makes codes of kind 'l1' sparse", {"options": CodeOptions(active=2)}),
-        (DesignError, "from 1 to 2", {"kind": "topk", "options": CodeOptions(active=3)}),
-        (DesignError, "40 dimensions asked for", {"n_features": 40}),
+        (DesignError, "penalty -1 is not above 0", {"penalty": -1}),
+        (DesignError, "has no effect on kind 'l1'", {"options": CodeOptions(active=2)}),
+        (
+            DesignError,
+            "choose 1 to 2, or 'auto'",
+            {"kind": "topk", "options": CodeOptions(active=3)},
+        ),
+        (DesignError, "cannot tell 40 dimensions apart", {"n_features": 40}),
     ],
 )
-def test_what_cannot_be_is_refused(data, error, message, asked):
+def test_options_out_of_range_are_refused(data, error, message, asked):
     with pytest.raises(error, match=message):
         fit_capabilities(data[0], **{"n_features": 2, **asked}, device="cpu")
 
@@ -318,7 +323,7 @@ def test_stability_is_of_the_matrix_that_was_fitted(fit):
 
 
 def test_the_validation_study_found_what_was_planted():
-    """Of `tests/validation/test_capabilities.py`; 60 × 1,500 is what was asked for."""
+    """Of `tests/validation/test_capabilities.py`."""
     figures = json.loads(FIGURES.read_text(encoding="utf-8"))
     by_size = {}
     for row in figures["held_out"]:

@@ -12,9 +12,10 @@ from scipy import special
 
 from evalstats_plugin.errors import DesignError
 from evalstats_plugin.hierarchical.engines import crossed_gibbs
-from evalstats_plugin.hierarchical.engines.crossed import CrossedData, CrossedModel, ScalePrior
-from evalstats_plugin.hierarchical.engines.crossed_fit import CROSSED_MODELS, Length, draw_crossed
-from evalstats_plugin.stats.draws import convergence
+from evalstats_plugin.hierarchical.engines.crossed import CrossedData, CrossedModel
+from evalstats_plugin.hierarchical.engines.crossed_fit import CROSSED_MODELS, draw_crossed
+from evalstats_plugin.runtime.chain_length import ChainLength
+from evalstats_plugin.runtime.chains import convergence
 
 GOLDEN = Path(__file__).parents[3] / "fixtures" / "golden" / "hierarchical.json"
 
@@ -34,12 +35,12 @@ def crossed(right, trials, task=None, models=None, tasks=None):
 
 
 def drawn(data, structure, seed=0, **length):
-    return draw_crossed(data, structure, np.random.default_rng(seed), Length(**length))
+    return draw_crossed(data, structure, np.random.default_rng(seed), ChainLength(**length))
 
 
 def test_means_agree_with_nuts_on_30_models_and_20_tasks():
     golden = json.loads(GOLDEN.read_text(encoding="utf-8"))
-    structure = CrossedModel(default=ScalePrior("lognormal", -0.5, 0.7))
+    structure = CrossedModel(priors={"default": ("lognormal", -0.5, 0.7)})
     found = drawn(
         crossed(golden["right"], golden["trials"]), structure, chains=4, draws=300, warm_up=100
     )

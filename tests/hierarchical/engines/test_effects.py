@@ -69,8 +69,11 @@ def test_the_marginal_density_is_that_of_dense_algebra():
     np.testing.assert_allclose(np.diff(found), np.diff(expected), atol=1e-9)
 
 
-@pytest.mark.parametrize("prior", [ScalePrior("gamma", 2, 2), ScalePrior("half-normal", 1),
-                                   ScalePrior("lognormal", -0.5, 0.7)], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    "prior",
+    [ScalePrior("gamma", 2, 2), ScalePrior("half-normal", 1), ScalePrior("lognormal", -0.5, 0.7)],
+    ids=lambda prior: prior.family,
+)
 @pytest.mark.parametrize("values", [[1e-3], [0.3, -0.2, 0.5, 0.9, -0.4]], ids=["one", "five"])
 def test_a_standard_deviation_is_drawn_from_its_density(prior, values):
     square = torch.full((4000, 1), float(np.square(values).sum())).double()
@@ -89,8 +92,11 @@ def test_a_standard_deviation_is_drawn_from_its_density(prior, values):
     assert result.pvalue > 1e-3
 
 
-@pytest.mark.parametrize("prior", [ScalePrior("gamma", 3, 2), ScalePrior("half-normal", 0.7),
-                                   ScalePrior("lognormal", -0.5, 0.7)], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    "prior",
+    [ScalePrior("gamma", 3, 2), ScalePrior("half-normal", 0.7), ScalePrior("lognormal", -0.5, 0.7)],
+    ids=lambda prior: prior.family,
+)
 def test_prior_densities_are_normalised_and_drawn_from(prior):
     at = torch.linspace(-25, 6, 200_001, dtype=torch.float64)
     density = torch.exp(prior.log_density(at) + prior.log_constant())

@@ -4,14 +4,11 @@ import numpy as np
 import pytest
 from scipy import integrate, special, stats
 
+from evalstats_plugin.hierarchical.data import Counts
 from evalstats_plugin.hierarchical.engines import nested
-from evalstats_plugin.hierarchical.engines.crossed_fit import (
-    Counts,
-    Length,
-    crossed_model_of,
-    fit_model,
-)
+from evalstats_plugin.hierarchical.engines.crossed_fit import crossed_model_of, fit_model
 from evalstats_plugin.hierarchical.engines.nested import Cells, fit_nested, log_marginal
+from evalstats_plugin.runtime.chain_length import ChainLength
 
 PRIORS = {"default": ("gamma", 2.0, 2.0)}
 MODEL = crossed_model_of("task", PRIORS)
@@ -88,7 +85,7 @@ def test_the_other_engine_finds_the_same_effects():
     right = rng.binomial(40, special.expit(0.4 - 0.7 * x + rng.normal(0, 0.5, 12))).astype(float)
     given = counts(right, trials, x=(x / x.std())[:, None])
     ours = fitted(given).posterior
-    theirs = fit_model(given, MODEL, rng, Length(draws=250, warm_up=100), "cpu")
+    theirs = fit_model(given, MODEL, rng, ChainLength(draws=150, warm_up=60), "cpu")
 
     sd = theirs.accuracy.std((0, 1))
     assert np.abs(ours.accuracy.mean((0, 1)) - theirs.accuracy.mean((0, 1))).max() < 0.2 * sd.min()

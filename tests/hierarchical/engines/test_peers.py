@@ -12,14 +12,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from clustered_means import posterior_means
 from scipy import special
 
 from evalstats_plugin import ResponseMatrix, fit_hierarchical
+from evalstats_plugin.hierarchical import HierarchicalOptions
 from evalstats_plugin.hierarchical.engines.plates.distributions import Gamma, Normal
 from evalstats_plugin.hierarchical.engines.plates.fit import FitOptions, infer
 from evalstats_plugin.hierarchical.engines.plates.model import Latent, Model, Observed, Plate
-from evalstats_plugin.stats.clustered_posterior import beta_binomial, posterior_means
-from evalstats_plugin.stats.draws import convergence
+from evalstats_plugin.runtime.chains import convergence
+from evalstats_plugin.stats.grid_posteriors import beta_binomial
 
 FILE = Path(__file__).parents[3] / "benchmarks" / "results" / "hierarchical.json"
 RUNS = json.loads(FILE.read_text(encoding="utf-8"))["runs"]
@@ -215,9 +217,11 @@ def test_gibbs_of_the_crossed_model_holds_the_two_level_model(two_level):
     priors = {"default": nothing, "model": ("half-normal", row["scale"])}
     place = np.arange(total.max())
     scores = np.where(place < total[:, None], place < right[:, None], np.nan)
-    options = {"priors": priors, "chains": 8, "draws": 150, "warm_up": 100, "device": "cpu"}
+    options = HierarchicalOptions(priors=priors, chains=8, draws=150, warm_up=100)
     matrix = ResponseMatrix.from_array(scores)
-    found = fit_hierarchical(matrix, "task", "gibbs", rng=0, options=options).posterior
+    found = fit_hierarchical(
+        matrix, "task", "gibbs", rng=0, options=options, device="cpu"
+    ).posterior
     b = found.parameters["intercept"]
     x, weight = np.polynomial.legendre.leggauss(60)
     width = np.sqrt(1 + (1.25 * (x + 1)) ** 2)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import special
@@ -12,9 +14,10 @@ from evalstats_plugin.irt.estimators import information
 from evalstats_plugin.irt.estimators.grid import group_labels
 from evalstats_plugin.irt.fitting import fit_irt
 from evalstats_plugin.irt.model.simulate import draw_responses, draw_truth
+from evalstats_plugin.irt.options import MmlOptions
 
 MEAN, SD = 1.0, 0.6
-PLAIN = {"prior": "none", "std_errors": False}
+PLAIN = MmlOptions(prior="none", std_errors=False)
 
 
 def unlike(n, item_model="2pl", seed=0):
@@ -46,7 +49,7 @@ def test_unlike_groups_keep_the_scale_that_one_population_loses():
     apart, together, means, gains = [], [], [], []
     for seed in (1, 2, 3):
         matrix, truth, groups = unlike(3000, seed=seed)
-        own = fit_irt(matrix, "2pl", "mml", options={**PLAIN, "groups": groups})
+        own = fit_irt(matrix, "2pl", "mml", options=replace(PLAIN, groups=groups))
         same = fit_irt(matrix, "2pl", "mml", options=PLAIN)
         apart.append(stretched(own, truth))
         together.append(stretched(same, truth))
@@ -70,7 +73,7 @@ def test_unlike_groups_keep_the_scale_that_one_population_loses():
 def test_every_prior_finds_the_groups(item_model, prior):
     """Within three standard errors."""
     matrix, _, groups = unlike(300, item_model)
-    fit = fit_irt(matrix, item_model, "mml", options={"prior": prior, "groups": groups})
+    fit = fit_irt(matrix, item_model, "mml", options=MmlOptions(prior=prior, groups=groups))
     first, second = fit.hyperparameters["groups"].values()
 
     assert (300, 0.0) == (first["n_models"], first["mean"])
@@ -89,7 +92,7 @@ def test_estimates_and_errors_are_those_of_the_marginal_likelihood(common):
     names = ["x"] * 150 + ["y"] * 150
     fit = fit_irt(
         ResponseMatrix.from_array(right), "1pl" if common else "2pl", "mml",
-        options={"groups": names, "tolerance": 1e-9},
+        options=MmlOptions(groups=names, tolerance=1e-9),
     )  # fmt: skip
     found = fit.hyperparameters["groups"]["y"]
     at = np.linspace(-9, 9, 181)
@@ -122,7 +125,7 @@ def test_estimates_and_errors_are_those_of_the_marginal_likelihood(common):
 def test_rasch_groups_are_on_the_scale_of_the_abilities():
     """Means and spreads of the groups' abilities, whose spread errors of estimation narrow."""
     matrix, _, groups = unlike(300, "rasch")
-    fit = fit_irt(matrix, "rasch", "mml", options={**PLAIN, "groups": groups})
+    fit = fit_irt(matrix, "rasch", "mml", options=replace(PLAIN, groups=groups))
     found = fit.hyperparameters["groups"]["second"]
     second = np.array(groups) == "second"
 
@@ -137,7 +140,7 @@ def test_large_fits_have_errors_of_groups_too(monkeypatch, item_model, prior):
     truth = draw_truth(rng, 400, 60, item_model)
     ability = np.where(np.arange(400) < 200, truth.ability, 0.8 + 0.7 * truth.ability)
     matrix = draw_responses(truth._replace(ability=ability), rng)
-    options = {"prior": prior, "groups": [0] * 200 + [1] * 200, "std_errors": True}
+    options = MmlOptions(prior=prior, groups=[0] * 200 + [1] * 200, std_errors=True)
     exact = fit_irt(matrix, item_model, "mml", options=options)
     monkeypatch.setattr(information, "EXACT_WORK", 0)
     large = fit_irt(matrix, item_model, "mml", options=options)
@@ -157,7 +160,7 @@ def test_groups_are_read_by_model_or_in_order():
     assert ("x", "1") == one.names
     matrix, _, groups = unlike(30)
     groups = ["few"] * 5 + groups[5:]
-    fit = fit_irt(matrix, "rasch", options={"groups": groups})
+    fit = fit_irt(matrix, "rasch", options=MmlOptions(groups=groups))
     assert "groups of few models, whose mean and spread are hardly known: few (5)" in fit.notes
     assert "mml" == fit.estimator
 
@@ -165,11 +168,11 @@ def test_groups_are_read_by_model_or_in_order():
 @pytest.mark.parametrize(
     ("groups", "message"),
     [
-        ({"a": "x", "b": "x"}, "2 models have no group: c, d"),
-        (["x", "x", "y"], "3 groups found for 4 models"),
-        (["x", "x", "x", "y"], "groups of a single model found: y"),
-        (["x"] * 4, r"one group of models found \('x'\)"),
-        ("xxyy", "expected the name of a group for each model"),
+        ({"a": "x", "b": "x"}, "models without a group: c, d"),
+        (["x", "x", "y"], "3 groups do not fit 4 models"),
+        (["x", "x", "x", "y"], "no spread of abilities: y"),
+        (["x"] * 4, "'x' is the only group of models"),
+        ("xxyy", "pass the name of a group for each model"),
     ],
 )
 def test_groups_that_cannot_be_used_are_refused(groups, message):

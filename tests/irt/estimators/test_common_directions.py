@@ -14,7 +14,7 @@ from evalstats_plugin.irt.estimators.information import (
     eliminated,
     nearly_eliminated,
 )
-from evalstats_plugin.irt.estimators.mml import MmlOptions, fit_marginal
+from evalstats_plugin.irt.estimators.mml import MarginalOptions, fit_marginal
 from evalstats_plugin.irt.model.data import Counts
 
 
@@ -83,7 +83,7 @@ def test_errors_are_those_of_the_information(prior: str, monkeypatch: pytest.Mon
     right = rng.random((300, 240)) < special.expit(a * (theta[:, None] - b))
     there = rng.random((300, 240)) < 0.8
     counts = Counts(torch.from_numpy(right * there).double(), torch.from_numpy(there).double())
-    options = MmlOptions(prior=prior)  # type: ignore[arg-type]
+    options = MarginalOptions(prior=prior)  # type: ignore[arg-type]
     found = fit_marginal(counts, options)
     exact = _exact(found.answers, found, options, sandwich=False)
     dense = _linearised(found.answers, found, options)

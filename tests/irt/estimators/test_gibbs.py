@@ -7,8 +7,9 @@ import pytest
 import torch
 from scipy import special, stats
 
-from evalstats_plugin.irt.estimators.draws import GibbsOptions, _draw_sd, gibbs
+from evalstats_plugin.irt.estimators.draws import _draw_sd, gibbs
 from evalstats_plugin.irt.model.data import Counts
+from evalstats_plugin.irt.options import McmcOptions
 from evalstats_plugin.runtime.torch import polya_gamma, polya_gamma_mean, polya_gamma_variance
 
 
@@ -103,7 +104,7 @@ def test_the_posterior_mean_is_that_of_a_sum_over_a_grid():
     data = Counts(torch.tensor([[2.0], [9.0]]).double(), torch.tensor([[10.0], [10.0]]).double())
 
     draws = gibbs(
-        data, "rasch", np.random.default_rng(0), GibbsOptions(chains=150, draws=30, warm_up=20)
+        data, "rasch", np.random.default_rng(0), McmcOptions(chains=150, draws=30, warm_up=20)
     )
 
     difference = (draws.ability[..., 1] - draws.ability[..., 0]).mean(1)
@@ -119,7 +120,7 @@ def test_the_same_seed_draws_the_same_numbers_and_missing_cells_are_left_out():
     trials = torch.ones_like(right)
     trials[0, :3] = 0
     right = right * trials
-    short = GibbsOptions(chains=2, draws=5, warm_up=2)
+    short = McmcOptions(chains=2, draws=5, warm_up=2)
 
     one, two, other = (
         gibbs(Counts(right, trials), "2pl", np.random.default_rng(seed), short)

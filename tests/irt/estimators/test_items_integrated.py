@@ -199,7 +199,7 @@ def test_items_that_discriminate_alike_take_no_more_steps_where_there_are_more(m
     The more items, the longer the search took; of these, one ended at a log-likelihood of 235,072.
     """
     _, data = simulated(20, m, seed, spread=0.0)
-    fit = items_integrated(data, max_iter=15)
+    fit = items_integrated(data, max_steps=15)
 
     assert fit.converged
     assert fit.log_likelihood == pytest.approx(dense(parameters(fit), data, "2pl"), abs=1e-5 * m)
@@ -211,7 +211,7 @@ def test_items_that_discriminate_alike_are_no_trap_of_the_first_coarse_points(ki
     """Every step was refused for ever."""
     _, data = simulated(40, 500, seed, spread=0.0)
 
-    assert items_integrated(data, kind, max_iter=20).converged
+    assert items_integrated(data, kind, max_steps=20).converged
 
 
 def test_points_far_from_an_items_posterior_are_left_out_and_do_not_matter(monkeypatch):
@@ -221,7 +221,7 @@ def test_points_far_from_an_items_posterior_are_left_out_and_do_not_matter(monke
     monkeypatch.setattr(estimators_items_integrated, "_FAR", np.inf)
     every = items_integrated(data)
     monkeypatch.setattr(estimators_items_integrated, "_FAR", 1.0)
-    too_few = items_integrated(data, max_iter=10)
+    too_few = items_integrated(data, max_steps=10)
 
     np.testing.assert_allclose(some.ability, every.ability, atol=1e-8)
     assert some.log_likelihood == pytest.approx(every.log_likelihood, abs=1e-7)
@@ -339,4 +339,4 @@ def test_two_models_without_any_difference_are_equally_able():
 def test_a_search_cut_short_says_so():
     _, data = simulated(10, 100, 2)
 
-    assert not items_integrated(data, max_iter=1).converged
+    assert not items_integrated(data, max_steps=1).converged

@@ -10,7 +10,6 @@ from scipy import optimize, special
 from evalstats_plugin.irt.estimators.joint import (
     FARTHEST,
     Penalty,
-    choose_strength,
     joint_fit,
     map_fit,
 )
@@ -98,18 +97,6 @@ def test_abilities_are_stretched_by_the_known_factor():
     assert float(fit.ability[0] - fit.ability[1]) == pytest.approx(2 * np.log(20 / 10), abs=1e-5)
 
 
-def test_many_fits_at_once_are_each_alone():
-    data = counts(8, 60, slopes=0.2)
-    weights = torch.tensor(np.random.default_rng(1).multinomial(60, np.full(60, 1 / 60), size=3))
-
-    together = joint_fit(data, "rasch", weights=weights)
-
-    for one, ability in zip(weights, together.ability, strict=True):
-        at = torch.repeat_interleave(torch.arange(60), one)
-        alone = joint_fit(Counts(data.right[:, at], data.trials[:, at]), "rasch")
-        assert torch.allclose(alone.ability, ability, atol=1e-6)
-
-
 def test_models_and_items_all_right_are_flagged_and_finite():
     data = counts(6, 40)
     data.right[0], data.right[:, 0] = 1, 1
@@ -122,18 +109,3 @@ def test_models_and_items_all_right_are_flagged_and_finite():
     assert torch.isnan(fit.intercept[0])
     # Under a prior both are finite of themselves.
     assert torch.isfinite(map_fit(data, "2pl").intercept).all()
-
-
-def test_cross_validation_finds_the_prior_that_made_the_data():
-    """Intercepts of variance 1/8: a weak prior overfits with few models, a hard one underfits."""
-    rng = np.random.default_rng(2)
-    p = special.expit(rng.standard_normal((6, 1)) + rng.standard_normal(800) / np.sqrt(8))
-    right = torch.tensor(1.0 * (rng.random((6, 800)) < p))
-    data = Counts(right, torch.ones_like(right))
-
-    chosen = choose_strength(data, "rasch", rng, strengths=(0.01, 1.0, 8.0, 100000.0))
-
-    assert chosen.strength == 8
-    assert chosen.log_loss[0] > chosen.log_loss[2] + chosen.std_error[2]
-    with pytest.raises(ValueError, match="1 folds"):
-        choose_strength(data, "rasch", rng, folds=1)

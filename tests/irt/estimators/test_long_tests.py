@@ -18,7 +18,7 @@ from evalstats_plugin.irt.estimators.grid import (
     windows,
 )
 from evalstats_plugin.irt.estimators.items_integrated import items_integrated
-from evalstats_plugin.irt.estimators.mml import MmlOptions, fit_marginal, from_totals
+from evalstats_plugin.irt.estimators.mml import MarginalOptions, fit_marginal, from_totals
 from evalstats_plugin.irt.model.data import Counts
 
 
@@ -35,7 +35,9 @@ def drawn(
     return counts, theta
 
 
-def _plain(counts: Counts, options: MmlOptions, monkeypatch: pytest.MonkeyPatch) -> mml.Marginal:
+def _plain(
+    counts: Counts, options: MarginalOptions, monkeypatch: pytest.MonkeyPatch
+) -> mml.Marginal:
     with monkeypatch.context() as here:
         here.setattr(mml, "_LONG", 2**60)
         return fit_marginal(counts, options)
@@ -44,14 +46,14 @@ def _plain(counts: Counts, options: MmlOptions, monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize(
     "options",
     [
-        MmlOptions(prior="estimated"),
-        MmlOptions(prior="none"),
-        MmlOptions(common_slope=True),
+        MarginalOptions(prior="estimated"),
+        MarginalOptions(prior="none"),
+        MarginalOptions(common_slope=True),
     ],
     ids=["estimated", "none", "common slope"],
 )
 def test_the_optimum_is_that_of_the_whole_grid(
-    options: MmlOptions, monkeypatch: pytest.MonkeyPatch
+    options: MarginalOptions, monkeypatch: pytest.MonkeyPatch
 ):
     counts, _ = drawn(400, 350)
     found, expected = fit_marginal(counts, options), _plain(counts, options, monkeypatch)
@@ -69,8 +71,8 @@ def test_the_optimum_is_that_of_the_whole_grid(
 def test_reflected_items_get_the_same_fit(monkeypatch: pytest.MonkeyPatch):
     """The scale turns at the end, when the windows are of the old one."""
     counts, _ = drawn(400, 350, sign=-1.0)
-    found = fit_marginal(counts, MmlOptions(prior="estimated"))
-    expected = _plain(counts, MmlOptions(prior="estimated"), monkeypatch)
+    found = fit_marginal(counts, MarginalOptions(prior="estimated"))
+    expected = _plain(counts, MarginalOptions(prior="estimated"), monkeypatch)
 
     torch.testing.assert_close(found.mean, expected.mean, atol=2e-5, rtol=0)
 
@@ -78,10 +80,10 @@ def test_reflected_items_get_the_same_fit(monkeypatch: pytest.MonkeyPatch):
 def test_windows_that_are_too_narrow_are_noticed(monkeypatch: pytest.MonkeyPatch):
     """As where shares of right answers mislead: widened until nothing is lost."""
     counts, _ = drawn(400, 350)
-    expected = fit_marginal(counts, MmlOptions(prior="estimated"))
+    expected = fit_marginal(counts, MarginalOptions(prior="estimated"))
     monkeypatch.setattr("evalstats_plugin.irt.estimators.grid.REACH", 2.5)
     monkeypatch.setattr("evalstats_plugin.irt.estimators.grid.SLACK", 0.0)
-    found = fit_marginal(counts, MmlOptions(prior="estimated"))
+    found = fit_marginal(counts, MarginalOptions(prior="estimated"))
 
     assert found.search.converged
     assert found.answers.windows is not None
@@ -121,7 +123,7 @@ def test_windows_report_the_weight_at_their_ends():
 def test_start_values_are_near_the_estimates():
     counts, _ = drawn(400, 350)
     start = from_totals(counts.right, counts.trials, common_slope=False)
-    found = fit_marginal(counts, MmlOptions(prior="estimated"))
+    found = fit_marginal(counts, MarginalOptions(prior="estimated"))
 
     assert float((start.items.intercept - found.items.intercept).abs().median()) < 0.1
     assert float((start.items.slope - found.items.slope).abs().median()) < 0.25

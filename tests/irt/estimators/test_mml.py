@@ -15,9 +15,10 @@ from evalstats_plugin import ResponseMatrix
 from evalstats_plugin.irt.estimators.fitted import fit_mml
 from evalstats_plugin.irt.estimators.grid import arrange
 from evalstats_plugin.irt.estimators.information import _exact, _linearised
-from evalstats_plugin.irt.estimators.mml import MmlOptions, fit_marginal
+from evalstats_plugin.irt.estimators.mml import MarginalOptions, fit_marginal
 from evalstats_plugin.irt.fitting import fit_irt
 from evalstats_plugin.irt.model.data import Counts
+from evalstats_plugin.irt.options import MmlOptions
 from evalstats_plugin.irt.scoring import score_models
 
 GOLDEN = json.loads(
@@ -43,7 +44,8 @@ def simulated(n, m, rng, *, missing=0.2, slopes=None):
 
 
 def fit(scores, item_model="2pl", **options):
-    return fit_irt(ResponseMatrix.from_array(scores), item_model, "mml", options=options)
+    matrix = ResponseMatrix.from_array(scores)
+    return fit_irt(matrix, item_model, "mml", options=MmlOptions(**options))
 
 
 def counts(scores):
@@ -274,7 +276,7 @@ def test_truth_is_recovered_and_shuffled_answers_tell_nothing():
 def test_large_problems_get_nearly_the_exact_errors(common_slope):
     """The linearised information against Louis' identity on the same fit."""
     data = counts(simulated(300, 60, np.random.default_rng(10))[0])
-    options = MmlOptions(common_slope=common_slope)
+    options = MarginalOptions(common_slope=common_slope)
     found = fit_marginal(data, options)
     exact = _exact(arrange(data), found, options, sandwich=False)
     quick = _linearised(arrange(data), found, options)
@@ -320,7 +322,7 @@ def test_partial_credit_is_a_share_of_a_success():
     for value in (0.0, 0.5, 1.0):
         scores[0, 0] = value
         matrix = ResponseMatrix.from_array(scores)
-        found = fit_mml(matrix, counts(scores), "rasch", {"prior": "none"})
+        found = fit_mml(matrix, counts(scores), "rasch", MmlOptions())
         abilities.append(found.ability[0])
 
     assert abilities[0] < abilities[1] < abilities[2]

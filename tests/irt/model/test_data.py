@@ -43,12 +43,12 @@ def test_epochs_are_counted_and_missing_ones_are_not_trials():
 @pytest.mark.parametrize(
     ("scores", "message"),
     [
-        ([[1, 0, 1]], "1 model found, expected 2 or more"),
-        (np.zeros((0, 3)), "0 models found"),
-        (np.zeros((2, 0)), "no items found"),
+        ([[1, 0, 1]], "there is 1 model: pass 2 or more"),
+        (np.zeros((0, 3)), "there are 0 models"),
+        (np.zeros((2, 0)), "there are no items"),
         ([[1, 0], [0, 1.5]], "score 1.5 of model 'model_1' on item item_1"),
         ([[1, 0], [0, -1]], "score -1 of model 'model_1'"),
-        ([[1, np.nan], [0, np.nan]], r"1 items have no score of any model \(item_1\)"),
+        ([[1, np.nan], [0, np.nan]], r"1 item without a score of any model \(item_1\)"),
         (
             [[1, 0, np.nan, np.nan], [0, 1, np.nan, np.nan], [np.nan, np.nan, 1, 0]],
             r"2 groups .* \[1\] model_0, model_1 \(2 items\), \[2\] model_2 \(2 items\)",

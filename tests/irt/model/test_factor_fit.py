@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -10,9 +12,10 @@ from evalstats_plugin.errors import DesignError, LogError, SelectionError
 from evalstats_plugin.irt.fitting import fit_irt
 from evalstats_plugin.irt.model.fit import FactorFit, IRTFit
 from evalstats_plugin.irt.model.simulate import draw_responses, draw_truth, simulate_responses
+from evalstats_plugin.irt.options import FactorOptions, MmlOptions
 from evalstats_plugin.irt.scoring import score_models
 
-TWO = {"dimensions": 2, "ridge": 3.0}
+TWO = FactorOptions(dimensions=2, ridge=3.0)
 
 
 @pytest.fixture(scope="module")
@@ -134,7 +137,7 @@ def test_a_saved_fit_comes_back(fit, tmp_path):
     assert back.to_dict() == rotated.to_dict()
     for name in ("ability_covariance", "item_covariance", "prior_precision", "correlation"):
         np.testing.assert_array_equal(getattr(rotated, name), getattr(back, name))
-    with pytest.raises(LogError, match=r"holds a FactorFit, expected a IRTFit: read it with Fac"):
+    with pytest.raises(LogError, match=r"holds a FactorFit, not a IRTFit: read it with Fac"):
         IRTFit.load(path)
 
 
@@ -152,7 +155,7 @@ def test_tables_have_a_line_for_each_model_and_dimension(fit):
 
 def test_dimensions_that_explain_nothing_are_noted_and_not_turned(matrix):
     """A strong prior leaves only one of them."""
-    found = fit_irt(matrix, "factor", options={**TWO, "ridge": 1e4, "rotation": "promax"})
+    found = fit_irt(matrix, "factor", options=replace(TWO, ridge=1e4, rotation="promax"))
 
     assert (2,) == found.empty
     assert (
@@ -163,25 +166,32 @@ def test_dimensions_that_explain_nothing_are_noted_and_not_turned(matrix):
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("dimensions", "message"),
     [
-        ({"dimensions": 40}, "40 dimensions asked for, 40 models and 120 items can tell 1 to 39"),
-        ({"dimensions": 0}, "0 dimensions asked for"),
-        ({"dimensions": "two"}, "expected a whole number or 'auto'"),
-        ({"dimensions": 2, "ridge": -1}, "expected a number above 0"),
-        ({"rotation": "oblimin"}, "no rotation is called 'oblimin'"),
-        ({"prior": "weak"}, "no option of item model 'factor' is called 'prior'"),
+        (40, "40 models and 120 items cannot tell 40 dimensions apart: choose 1 to 39"),
+        (0, "cannot tell 0 dimensions apart"),
     ],
 )
-def test_what_cannot_be_fitted_is_refused(matrix, options, message):
-    """With what there is."""
-    with pytest.raises((DesignError, SelectionError), match=message):
-        fit_irt(matrix, "factor", options=options)
+def test_more_dimensions_than_models_can_tell_apart_are_refused(matrix, dimensions, message):
+    with pytest.raises(DesignError, match=message):
+        fit_irt(matrix, "factor", options=FactorOptions(dimensions=dimensions))
 
 
-def test_other_estimators_and_responses_do_not_fit_factors(matrix):
-    """The mode is the one estimator."""
-    with pytest.raises(SelectionError, match="expected its only estimator, map"):
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"dimensions": "two"}, "dimensions 'two' is not a whole number: pass one, or 'auto'"),
+        ({"ridge": -1}, "ridge -1 is not a number above 0"),
+        ({"rotation": "oblimin"}, "no rotation is called 'oblimin'"),
+    ],
+)
+def test_options_that_do_not_exist_are_refused(options, message):
+    with pytest.raises(SelectionError, match=message):
+        FactorOptions(**options)
+
+
+def test_factors_are_fitted_by_map_with_their_own_options(matrix):
+    with pytest.raises(SelectionError, match="'mml' fits rasch, 1pl, 2pl, 3pl, not 'factor'"):
         fit_irt(matrix, "factor", "mml")
-    with pytest.raises(SelectionError, match="do not go together"):
-        fit_irt(matrix, "factor", response="beta")
+    with pytest.raises(SelectionError, match="MmlOptions are not options of item model factor"):
+        fit_irt(matrix, "factor", options=MmlOptions(prior="weak"))

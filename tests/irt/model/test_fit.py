@@ -140,5 +140,5 @@ def test_what_has_no_error_is_predicted_at_the_estimates():
     np.testing.assert_array_equal(made(estimator="mml").predict(), fit.predict(plug_in=True))
     np.testing.assert_array_equal(endless.predict()[0], fit.discrimination < 0)
     np.testing.assert_array_equal(endless.predict()[1:], fit.predict()[1:])
-    with pytest.raises(ValueError, match="item_covariance is None"):
+    with pytest.raises(ValueError, match="this fit has no item_covariance"):
         replace(fit, item_covariance=None).predict()

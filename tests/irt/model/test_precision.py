@@ -10,6 +10,7 @@ from evalstats_plugin.irt.fitting import fit_irt
 from evalstats_plugin.irt.model import fit as fits
 from evalstats_plugin.irt.model.fit import item_information, marginal_reliability, reliability
 from evalstats_plugin.irt.model.simulate import simulate_responses
+from evalstats_plugin.irt.options import MmlOptions
 
 pytestmark = pytest.mark.needs("torch")
 
@@ -18,7 +19,7 @@ pytestmark = pytest.mark.needs("torch")
 def test_information_is_the_expected_curvature_of_the_log_likelihood(item_model):
     """-E ∂² log P by finite differences of the fit's own curve."""
     matrix, _ = simulate_responses(rng=0, n_models=300, n_items=5, item_model=item_model)
-    fit = fit_irt(matrix, item_model, "mml", options={"prior": "weak", "std_errors": False})
+    fit = fit_irt(matrix, item_model, "mml", options=MmlOptions(prior="weak", std_errors=False))
     at, step = np.array([-2.0, 0.1, 1.5]), 1e-3
 
     def p(theta):
@@ -36,7 +37,7 @@ def test_information_is_the_expected_curvature_of_the_log_likelihood(item_model)
 
 def test_marginal_reliability_is_its_integral():
     matrix, _ = simulate_responses(rng=1, n_models=300, n_items=12)
-    fit = fit_irt(matrix, "2pl", "mml", options={"prior": "weak", "std_errors": False})
+    fit = fit_irt(matrix, "2pl", "mml", options=MmlOptions(prior="weak", std_errors=False))
 
     def part(t):
         information = float(fits.test_information(fit, [t])[0])

@@ -96,7 +96,7 @@ def test_abilities_of_real_classifiers_follow_their_training():
 
 def test_data_that_cannot_be_learnt_from_are_refused():
     x, y = numbered(8)
-    with pytest.raises(DesignError, match="1 classes and 2 models found"):
+    with pytest.raises(DesignError, match="1 classes and 2 models make no answers"):
         simulate_response_patterns(GaussianNB(), x[:1], y[:1], x, y, n_models=2)
-    with pytest.raises(DesignError, match=r"8 test examples with labels of shape \(3,\)"):
+    with pytest.raises(DesignError, match=r"8 test examples have labels of shape \(3,\)"):
         simulate_response_patterns(GaussianNB(), x, y, x, y[:3], n_models=2)

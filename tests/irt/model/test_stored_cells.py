@@ -19,6 +19,7 @@ from evalstats_plugin.errors import DesignError, SelectionError
 from evalstats_plugin.irt.model import data
 from evalstats_plugin.irt.model.data import StoredCells, low_rank, stored_counts
 from evalstats_plugin.irt.model.simulate import draw_responses, draw_truth
+from evalstats_plugin.irt.options import MmlOptions
 
 
 def drawn(n: int, m: int, missing: float, seed: int = 0) -> ResponseMatrix:
@@ -34,7 +35,7 @@ def drawn(n: int, m: int, missing: float, seed: int = 0) -> ResponseMatrix:
 def test_the_fit_is_the_same(tmp_path: Path, item_model: str, missing: float):
     matrix = drawn(320, 150 if item_model == "3pl" else ROWS + 80, missing)
     store = write_store(tmp_path / "s.parquet", matrix)
-    options = {"std_errors": False, "max_steps": 12}
+    options = MmlOptions(std_errors=False, max_steps=12)
     one, other = (
         fit_irt(x, item_model, "mml", options=options, device="cpu") for x in (matrix, store)
     )
@@ -58,7 +59,7 @@ def test_products_are_those_of_the_tensor(
     monkeypatch.setattr(data, "_KEPT", kept)
     matrix = drawn(16, 2 * ROWS + 9, missing)
     store = write_store(tmp_path / "s.parquet", matrix)
-    counts = stored_counts(store, {}, device="cpu")
+    counts = stored_counts(store, device="cpu")
     keep = torch.rand(matrix.scores.shape[1], generator=torch.Generator().manual_seed(1)) < 0.4
     there = torch.from_numpy(~np.isnan(matrix.scores[:, :, 0])).double()
     right = torch.from_numpy(np.nan_to_num(matrix.scores[:, :, 0]))
@@ -82,7 +83,7 @@ def test_products_of_curves_and_of_many_models_are_those_of_the_tensor(
     matrix = drawn(16, 2 * ROWS + 9, 0.3)
     # The first row group has no holes.
     matrix.scores[:, :ROWS] = np.nan_to_num(matrix.scores[:, :ROWS])
-    counts = stored_counts(write_store(tmp_path / "s.parquet", matrix), {}, device="cpu")
+    counts = stored_counts(write_store(tmp_path / "s.parquet", matrix), device="cpu")
     there = torch.from_numpy(~np.isnan(matrix.scores[:, :, 0])).double()
     at = torch.linspace(-5, 5, 80, dtype=torch.float64)
     ease = torch.linspace(-3, 3, there.shape[1], dtype=torch.float64)
@@ -110,7 +111,7 @@ def test_epochs_are_trials(tmp_path: Path):
     matrix = ResponseMatrix.from_array(scores)
     store = write_store(tmp_path / "s.parquet", matrix)
     one, other = (
-        fit_irt(x, "2pl", "mml", options={"std_errors": False, "max_steps": 6})
+        fit_irt(x, "2pl", "mml", options=MmlOptions(std_errors=False, max_steps=6))
         for x in (matrix, store)
     )
 
@@ -124,18 +125,18 @@ def test_what_cannot_be_fitted_is_said(tmp_path: Path):
     apart = np.full((4, 6), np.nan)
     apart[:2, :3] = apart[2:, 3:] = np.eye(2, 3)
     with pytest.raises(DesignError, match="2 groups that answered no common item"):
-        stored_counts(store(apart, "a"), {})
+        stored_counts(store(apart, "a"))
     chain = apart.copy()
     chain[1, 3] = 1.0
-    stored_counts(store(chain, "b"), {})
+    stored_counts(store(chain, "b"))
     empty = np.ones((4, 6))
     empty[:, 2] = np.nan
-    with pytest.raises(DesignError, match=r"1 items have no score of any model \(item_2\)"):
-        stored_counts(store(empty, "c"), {})
+    with pytest.raises(DesignError, match=r"1 item without a score of any model \(item_2\)"):
+        stored_counts(store(empty, "c"))
     with pytest.raises(DesignError, match=r"score 7 of model 'model_1' on item item_1"):
-        stored_counts(store(np.array([[0, 1.0], [1, 7.0]]), "d"), {})
-    with pytest.raises(SelectionError, match="option std_errors found, which needs all answers"):
-        stored_counts(store(np.eye(3), "e"), {"std_errors": True})
+        stored_counts(store(np.array([[0, 1.0], [1, 7.0]]), "d"))
+    with pytest.raises(SelectionError, match="std_errors and sandwich need all answers in memory"):
+        fit_irt(store(np.eye(3), "e"), "2pl", options=MmlOptions(std_errors=True))
 
 
 _RANK = """
@@ -144,25 +145,33 @@ import numpy as np
 import torch.distributed
 from evalstats_plugin import fit_irt
 from evalstats_plugin.data.store import ResponseStore
+from evalstats_plugin.irt import MmlOptions
 
 torch.distributed.init_process_group("gloo")
-fit = fit_irt(ResponseStore(sys.argv[1]), "2pl", "mml", device="cpu", options={"max_steps": 6})
-np.save(f"{sys.argv[2]}/{torch.distributed.get_rank()}.npy", fit.ability)
+few = MmlOptions(max_steps=6)
+folder, *stores = sys.argv[1:]
+for k, path in enumerate(stores):
+    fit = fit_irt(ResponseStore(path), "2pl", "mml", device="cpu", options=few)
+    np.save(f"{folder}/{k}-{torch.distributed.get_rank()}.npy", fit.ability)
 torch.distributed.destroy_process_group()
 """
 
 
-@pytest.mark.parametrize("missing", [0.0, 0.2])
-def test_processes_that_share_the_items_find_the_same_numbers(tmp_path: Path, missing: float):
-    store = write_store(tmp_path / "s.parquet", drawn(310, 3 * ROWS, missing))
-    alone = fit_irt(store, "2pl", "mml", device="cpu", options={"max_steps": 6}).ability
+def test_processes_that_share_the_items_find_the_same_numbers(tmp_path: Path):
+    """Complete answers, and answers with holes."""
+    stores = [
+        write_store(tmp_path / f"{missing}.parquet", drawn(310, 3 * ROWS, missing))
+        for missing in (0.0, 0.2)
+    ]
     (tmp_path / "rank.py").write_text(_RANK)
     done = subprocess.run(
         [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=3",
-         str(tmp_path / "rank.py"), str(store.path), str(tmp_path)],
+         str(tmp_path / "rank.py"), str(tmp_path), *(str(store.path) for store in stores)],
         capture_output=True, text=True, check=False, env={**os.environ, "OMP_NUM_THREADS": "1"},
     )  # fmt: skip
 
     assert done.returncode == 0, done.stderr
-    for rank in range(3):
-        np.testing.assert_array_equal(np.load(tmp_path / f"{rank}.npy"), alone)
+    for k, store in enumerate(stores):
+        alone = fit_irt(store, "2pl", "mml", device="cpu", options=MmlOptions(max_steps=6)).ability
+        for rank in range(3):
+            np.testing.assert_array_equal(np.load(tmp_path / f"{k}-{rank}.npy"), alone)

@@ -42,11 +42,11 @@ def test_take_selects_contests():
 @pytest.mark.parametrize(
     ("made", "message"),
     [
-        (([], [], []), "no comparisons found"),
-        (([0, 1], [1, 1], [1, 1]), "comparisons of player_1 with itself found .the first is nu"),
-        (([0], [1], [1.5]), r"outcomes outside \[0, 1\]"),
-        (([0], [1], [float("nan")]), r"outcomes outside \[0, 1\]"),
-        (([0], [-1], [1]), "a place outside the list"),
+        (([], [], []), "no comparisons: give at least one"),
+        (([0, 1], [1, 1], [1, 1]), "player_1 with itself: 1 comparison, the first of them nu"),
+        (([0], [1], [1.5]), r"outcomes are outside \[0, 1\]"),
+        (([0], [1], [float("nan")]), r"outcomes are outside \[0, 1\]"),
+        (([0], [-1], [1]), "index is outside the list"),
     ],
 )
 def test_invalid_contests_are_refused(made, message):
@@ -55,7 +55,7 @@ def test_invalid_contests_are_refused(made, message):
 
 
 def test_weights_are_numbers():
-    with pytest.raises(DesignError, match="weights below 0 or not finite"):
+    with pytest.raises(DesignError, match="some weights are below 0 or not finite"):
         Contests.of([0], [1], [1], weight=[float("inf")])
 
 

@@ -161,7 +161,7 @@ def test_a_position_swaps_the_comparison_and_its_features():
 
 
 def test_ambiguous_answers_are_read_as_names():
-    """Players called A and B, each once on either side: the winner is named, and this is said."""
+    """Players called A and B, each once on either side: the winner is named, and a note says so."""
     made = read("left,right,winner\nA,B,A\nB,A,A\n")
     placed = read("left,right,winner\n1,2,2\n1,3,2\n")
 
@@ -176,7 +176,7 @@ def test_an_incomplete_order_is_not_used():
 
     assert not made.ordered
     assert made.notes == ("'order' does not tell of every comparison who was shown first: unused",)
-    with pytest.raises(DesignError, match="order '17' found in row 1"):
+    with pytest.raises(DesignError, match="order is '17' in row 1"):
         read("player_a,player_b,winner,order\nx,y,x,17\n", columns={"position": "order"})
 
 
@@ -204,7 +204,7 @@ def test_contradictory_answers_are_kept_and_counted():
 @pytest.mark.parametrize(
     ("text", "error", "message"),
     [
-        ("", LogError, "is empty, expected comparisons"),
+        ("", LogError, "is empty. Write comparisons"),
         ("winner,loser\n", DesignError, "has columns and no rows"),
         (ARENA.encode("utf-16"), LogError, "line 1. is not UTF-8.*iconv -f UTF-16"),
         (
@@ -212,30 +212,30 @@ def test_contradictory_answers_are_kept_and_counted():
             LogError,
             r"byte 0xe9 at position 18 \(line 3\) is not UTF-8; convert .*WINDOWS-1252",
         ),
-        ("winner,loser,winner\na,b,a\n", LogError, r"'winner' found twice \(columns 1, 3\)"),
-        ("winner,loser\na,b\nc\n", LogError, "row 2 has 1 cells, expected 2 as in the heading"),
+        ("winner,loser,winner\na,b,a\n", LogError, r"columns 1, 3 are both called 'winner'"),
+        ("winner,loser\na,b\nc\n", LogError, "row 2 has 1 cells, but the heading has 2"),
         ("winner,loser\na,b\nc,c\n", DesignError, "row 2 compares 'c' with itself"),
         ("winner,loser\na,\n", DesignError, "row 1 lacks a player"),
         (
             "first,second,winner\nx,y,x\nx,y,z\nx,y,modelA\n",
             DesignError,
-            r"winner 'z' found in row 2 \(and in 1 more rows\), expected the name of one of the",
+            r"winner is 'z' in row 2 \(and 1 more row\). Write the name of one of the",
         ),
         (
             "first,second,outcome\nx,y,1.5\n",
             DesignError,
-            "outcome '1.5' found in row 1",
+            "outcome is '1.5' in row 1",
         ),
-        ("first,second,outcome\nx,y,.5\nx,y,?\n", DesignError, r"outcome '\?' found in row 2"),
-        ("first,second,preference\nx,y,3\n", DesignError, "preference '3' found .* from 1 to 2"),
-        ("winner,loser,weight\nx,y,-1\n", DesignError, "weight '-1' found in row 1"),
-        ("winner,loser,tie\nx,y,maybe\n", DesignError, "tie 'maybe' found in row 1"),
-        ("first,second,winner\nx,y,\n", DesignError, "1 rows and no answer found"),
-        ("alice,bob\nx,y\n", SelectionError, "columns alice, bob found, expected two players"),
+        ("first,second,outcome\nx,y,.5\nx,y,?\n", DesignError, r"outcome is '\?' in row 2"),
+        ("first,second,preference\nx,y,3\n", DesignError, "preference is '3' .* from 1 to 2"),
+        ("winner,loser,weight\nx,y,-1\n", DesignError, "weight is '-1' in row 1"),
+        ("winner,loser,tie\nx,y,maybe\n", DesignError, "tie is 'maybe' in row 1"),
+        ("first,second,winner\nx,y,\n", DesignError, "no answer in 1 row: give at least one"),
+        ("alice,bob\nx,y\n", SelectionError, "the columns alice, bob do not give two players"),
         ("\x1f\x8b\x00".encode("latin-1"), LogError, r"packed \(gzip\): unpack it first"),
         (b"PAR1 and nothing", LogError, "cannot be read as Parquet"),
         ('[{"winner": "a", "loser": "b"}', LogError, "is not JSON.*cut off"),
-        ("[1, 2]", LogError, "comparison 1 is 1, expected an object"),
+        ("[1, 2]", LogError, "record 1 is 1. Write an object"),
         (
             '{"winner": "a", "loser": "b"}\n{"winner": \n{"winner": "a", "loser": "b"}\n',
             LogError,
@@ -262,7 +262,7 @@ def test_unknown_names_are_refused_with_the_closest():
 
 
 def test_a_half_written_last_line_is_left_out(tmp_path):
-    """Whoever autosaved was killed; what came before counts."""
+    """A program was killed while writing; the lines before count."""
     whole = '{"winner": "a", "loser": "b"}\n'
     cut = (whole * 2 + '{"winner": "ü').encode()[:-1]
     made = read(cut)
@@ -346,21 +346,25 @@ def test_without_an_order_the_winner_is_first(tmp_path):
     ("change", "error", "message"),
     [
         ({"items": "ab"}, LogError, "items are no list of names"),
-        ({"items": ["a", "a"]}, DesignError, "item 'a' found twice"),
-        ({"prior_var": -1}, DesignError, "prior_var -1 found, expected a number above 0"),
-        ({"comparisons": []}, DesignError, "no comparisons found"),
+        ({"items": ["a", "a"]}, DesignError, "two items are called 'a'"),
+        ({"prior_var": -1}, DesignError, "prior_var is -1. Write a number above 0"),
+        ({"comparisons": []}, DesignError, "no comparisons: give at least one"),
         ({"comparisons": {"winner": 0}}, LogError, "comparisons are no list of objects"),
-        ({"comparisons": [{"winner": 0, "loser": 3}]}, DesignError, "1 has loser 3, expected a pl"),
+        (
+            {"comparisons": [{"winner": 0, "loser": 3}]},
+            DesignError,
+            "loser is '3' in row 1. Write a place from 0 to 2",
+        ),
         (
             {"comparisons": [{"winner": "a", "loser": 1}]},
             DesignError,
-            "1 has winner 'a'",
+            "winner is 'a' in row 1",
         ),
-        ({"comparisons": [{"winner": 1, "loser": 1}]}, DesignError, "of b with itself"),
+        ({"comparisons": [{"winner": 1, "loser": 1}]}, DesignError, "b with itself: 1 comparison"),
         (
             {"comparisons": [{"winner": 0, "loser": 1, "first": 2}]},
             DesignError,
-            "first 2, expected the place of one of the two",
+            "first is '2' in row 1. Write the place of the winner or of the loser",
         ),
     ],
 )
@@ -399,7 +403,7 @@ def test_written_files_read_the_same(tmp_path, ending, ordered):
 
 def test_unsupported_contests_are_not_written(tmp_path):
     made = everything(ordered=True)
-    with pytest.raises(WriteError, match=r"ends in \.xlsx, expected \.csv"):
+    with pytest.raises(WriteError, match=r"no ending of a known format. Use one of \.csv"):
         write_contests(made, tmp_path / "c.xlsx")
     features = Contests(**{**vars(made), "features": np.ones((4, 1)), "feature_names": ("len",)})
     with pytest.raises(DesignError, match="no place for features"):
@@ -421,9 +425,9 @@ def test_two_judges_files_are_merged():
     alone = merge(one, read("winner,loser\nc,d\nc,d\n"))
     assert alone.players == ("a", "b", "c", "d")
     assert len(set(alone.cluster.tolist())) == 4
-    with pytest.raises(DesignError, match="1 judges for 2 files"):
+    with pytest.raises(DesignError, match="1 judges were named for 2 files"):
         merge(one, two, judges=("ben",))
-    with pytest.raises(DesignError, match="expected the same features"):
+    with pytest.raises(DesignError, match="Give all the same features"):
         merge(one, read("winner,loser,feature:len\na,b,1\n"))
 
 

@@ -176,7 +176,7 @@ def test_too_many_contests_are_refused_before_they_are_made():
 @pytest.mark.parametrize(
     ("scores", "message"),
     [
-        ([[1, 0]], "1 model found"),
+        ([[1, 0]], "1 model .*: give two or more"),
         ([[1, NAN], [NAN, 1]], "no item that two models answered"),
         ([[1, 0], [1, 0]], "nothing but ties found in 2 models and 2 items"),
         (np.empty((2, 0)), "no item that two models answered"),
@@ -185,7 +185,7 @@ def test_too_many_contests_are_refused_before_they_are_made():
 def test_scores_without_contests_are_refused(scores, message):
     with pytest.raises(DesignError, match=message):
         contests_from_scores(ResponseMatrix.from_array(scores))
-    with pytest.raises(ValueError, match="expected 'drop' or 'half'"):
+    with pytest.raises(ValueError, match="give 'drop' or 'half'"):
         contests_from_scores(ResponseMatrix.from_array(scores), ties="win")
 
 

@@ -42,14 +42,14 @@ def test_the_table_holds_each_contest_once(size, block, monkeypatch):
 @pytest.mark.parametrize(
     ("where", "what", "message"),
     [
-        ("first", -1, "a place outside the list of 5"),
-        ("second", 5, "a place outside the list of 5"),
-        ("second", 2**32, "a place outside the list of 5"),
-        ("outcome", 1.5, r"outcomes outside \[0, 1\]"),
-        ("outcome", -0.5, r"outcomes outside \[0, 1\]"),
-        ("outcome", np.nan, r"outcomes outside \[0, 1\]"),
-        ("outcome", np.inf, r"outcomes outside \[0, 1\]"),
-        ("itself", 3, "1 comparisons of player_3 with itself found .the first is number 8"),
+        ("first", -1, "index is outside the list of 5"),
+        ("second", 5, "index is outside the list of 5"),
+        ("second", 2**32, "index is outside the list of 5"),
+        ("outcome", 1.5, r"outcomes are outside \[0, 1\]"),
+        ("outcome", -0.5, r"outcomes are outside \[0, 1\]"),
+        ("outcome", np.nan, r"outcomes are outside \[0, 1\]"),
+        ("outcome", np.inf, r"outcomes are outside \[0, 1\]"),
+        ("itself", 3, "player_3 with itself: 1 comparison, the first of them number 8"),
     ],
 )
 def test_an_invalid_contest_is_found_in_small_and_large_data(where, what, message, many):

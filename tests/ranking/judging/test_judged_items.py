@@ -76,10 +76,10 @@ def test_the_items_of_a_file_of_comparisons_are_items(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "no items found, expected two or more"),
-        (b"tea\n", r"one item \(tea\) found, expected two or more"),
-        (b"tea\ncake\n tea\n", r"'tea' found twice \(line 1 and line 3\)"),
-        (b"tea\ncaf\xe9\n", r"items.txt, line 2: byte 0xe9 found, which is not UTF-8: convert"),
+        (b"", "no items: give two or more to compare"),
+        (b"tea\n", r"one item \(tea\): give two or more"),
+        (b"tea\ncake\n tea\n", r"'tea' occurs twice \(line 1 and line 3\)"),
+        (b"tea\ncaf\xe9\n", r"items.txt, line 2: byte 0xe9 is not UTF-8: convert"),
         (b"\xef\xbb\xbftea\n\xff", "line 2: byte 0xff"),
     ],
 )
@@ -96,8 +96,11 @@ def test_what_cannot_be_compared_is_refused(tmp_path: Path, content: bytes, mess
     ("text", "message"),
     [
         ('{"text": "a"}\n{"text"', "line 2 is not JSON"),
-        ('{"text": "a"}\n{"txt": "b"}', "line 2: the fields txt found, expected one of text"),
-        ('{"text": "a"}\n3', "line 2: int found, expected text or an object"),
+        (
+            '{"text": "a"}\n{"txt": "b"}',
+            "line 2: no field with the item's text among txt: call it one of text",
+        ),
+        ('{"text": "a"}\n3', "line 2: int is no item: give a text or an object"),
     ],
 )
 def test_an_invalid_row_is_refused(tmp_path: Path, text: str, message: str) -> None:

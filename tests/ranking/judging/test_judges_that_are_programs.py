@@ -45,7 +45,7 @@ def test_a_verdict_is_read(reply: Any, expected: float | None) -> None:
 @pytest.mark.parametrize("reply", ["", "maybe", "A or B", '{"winner": 3}', "{", "[[D]]", 7])
 def test_an_unclear_reply_is_an_error(reply: Any) -> None:
     """And not guessed."""
-    with pytest.raises(UnclearReplyError, match="expected first, second, tie or skip"):
+    with pytest.raises(UnclearReplyError, match="names none of first, second, tie and skip"):
         verdict(reply)
 
 
@@ -99,7 +99,9 @@ def test_an_unclear_reply_is_a_skip_and_many_in_a_row_end_it(tmp_path: Path) -> 
     session = _session(tmp_path)
     plan = JudgingPlan(goal=Goal(), budget=50)
 
-    with pytest.raises(PluginError, match="no verdict 5 times in a row; last: reply 'hm'"):
+    with pytest.raises(
+        PluginError, match="no verdict 5 times in a row; last: the reply 'hm' names none"
+    ):
         judge_items(session, ITEMS, lambda _: next(replies), plan, seed=1)
     assert 2 == len(Session.open(session.path).given)
     assert MOST_UNCLEAR == len(Session.open(session.path).skipped)
@@ -137,7 +139,7 @@ def test_a_failing_program_is_an_error(command: list[str], timeout: float, messa
     """One error, with its last words."""
     with pytest.raises(PluginError, match=message):
         command_judge(shlex.join(command), timeout=timeout)(Question("a", "b"))
-    with pytest.raises(SelectionError, match="empty command"):
+    with pytest.raises(SelectionError, match="command is empty: give a program"):
         command_judge(" ")
 
 

@@ -195,18 +195,18 @@ def test_complete_answers_of_a_truncated_file_are_kept(file: Path, cut: float) -
     [
         ('{"items": ["a", "b', "its list of items is not whole"),
         ("winner,loser\na,b\n", "its list of items is not whole"),
-        ("[1, 2]", 'no "items" found'),
+        ("[1, 2]", 'no "items": give comparisons'),
         ('{"items": ["a", 3]}', '"items" is not a list of texts'),
-        ('{"items": ["a", "a"]}', "a found twice among the items"),
-        ('{"items": ["a", "b"], "prior_var": 0}', '"prior_var" 0 found, expected a number above'),
-        ('{"items": ["a", "b"], "comparisons": 3}', "comparisons found that are no lists"),
+        ('{"items": ["a", "a"]}', "items repeat a: list every item once"),
+        ('{"items": ["a", "b"], "prior_var": 0}', '"prior_var" is 0: give a number above 0'),
+        ('{"items": ["a", "b"], "comparisons": 3}', "not lists of answers: comparisons"),
         (
             '{"items": ["a", "b"], "comparisons": [{"winner": 0, "loser": 2}]}',
-            r"comparisons number 1: .* expected a winner and a loser.*\(0 to 1\)",
+            r"comparisons number 1: .* does not name a winner and a loser.*\(0 to 1\)",
         ),
         (
             '{"items": ["a", "b"], "comparisons": [{"winner": 1, "loser": 1}]}',
-            "expected two different items",
+            "needs two different items",
         ),
     ],
 )
@@ -265,7 +265,7 @@ def test_unknown_names_get_the_closest_and_one_item_is_not_a_pair(file: Path) ->
 
     with pytest.raises(SelectionError, match="no item is called 'bea'; did you mean bee"):
         session.place("bea")
-    with pytest.raises(DesignError, match="comparison of 'bee' with itself"):
+    with pytest.raises(DesignError, match="'bee' cannot be compared with itself"):
         session.answer(1, 1, 1.0)
     assert not file.exists()
     with pytest.raises(LogError, match="does not exist"):

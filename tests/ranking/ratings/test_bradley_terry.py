@@ -265,13 +265,13 @@ def test_an_undefeated_player_gets_a_finite_rating_and_a_note():
 def test_tie_models_stay_finite_with_no_ties_or_only_ties(simulated, ties):
     _, made = simulated(4, 200, 1)
     fit = fit_bradley_terry(made, ties=ties, covariance="model")
-    assert "no ties found" in fit.notes[0]
+    assert "no ties: half a comparison" in fit.notes[0]
     assert predict_outcomes(fit, made)[:, 1].max() < 0.02
     np.testing.assert_allclose(fit.rating, fit_bradley_terry(made).rating, atol=0.05)
 
     tied = Contests.of(made.first, made.second, 0.5)
     fit = fit_bradley_terry(tied, ties=ties, covariance="model")
-    assert any("only ties found" in note for note in fit.notes)
+    assert any("only ties: half a comparison" in note for note in fit.notes)
     np.testing.assert_allclose(fit.rating, 0, atol=1e-6)
     assert predict_outcomes(fit, tied)[:, 1].min() > 0.9
 
@@ -313,7 +313,7 @@ def test_unidentified_coefficients_are_refused(simulated):
         ({"covariance": "cluster"}, DesignError, "have no cluster"),
         ({"covariance": "judge"}, DesignError, "have no judge"),
         ({"judges": True}, DesignError, "need to know who judged"),
-        ({"prior_sd": -1}, DesignError, "expected a number above 0"),
+        ({"prior_sd": -1}, DesignError, "prior_sd is -1: give a number above 0"),
     ],
 )
 def test_wrong_settings_are_refused(simulated, keywords, error, message):

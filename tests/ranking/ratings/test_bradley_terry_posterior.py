@@ -1,22 +1,24 @@
 """Posterior of ratings: against sums over a grid, calibration, and a sampler that is broken."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import integrate
 
 from evalstats_plugin.errors import DesignError, SelectionError
 from evalstats_plugin.ranking.contests.contests import Contests
 from evalstats_plugin.ranking.ratings.bradley_terry import fit_bradley_terry
-from evalstats_plugin.ranking.ratings.gibbs import GibbsOptions
-from evalstats_plugin.ranking.ratings.uncertainty import bradley_terry_posterior
+from evalstats_plugin.ranking.ratings.uncertainty import (
+    _half_cauchy_scale,
+    bradley_terry_posterior,
+)
+from evalstats_plugin.runtime.chain_length import ChainLength
 
 SMALL = Contests.of([0, 0, 1, 0, 2, 1], [1, 1, 2, 2, 1, 0], [1, 1, 1, 0.5, 1, 0])
 MEAN = np.array([0.5, 0.0, -0.3])
 COVARIANCE = np.array([[1.5, 0.4, 0.0], [0.4, 1.0, -0.2], [0.0, -0.2, 0.8]])
-CPU = GibbsOptions(device="cpu", draws=600, warm_up=50)
 FIXTURES = Path(__file__).parents[3] / "fixtures"
 STUDY = json.loads(
     (FIXTURES / "validation" / "ranking_bradley_terry.json").read_text(encoding="utf-8")
@@ -42,11 +44,11 @@ def summed_over_a_grid(made, mean, covariance):
 def test_draws_have_the_moments_of_the_posterior():
     _, mean, covariance = summed_over_a_grid(SMALL, MEAN, COVARIANCE)
     fit = bradley_terry_posterior(
-        SMALL, prior_mean=MEAN, prior_covariance=COVARIANCE, estimator="gibbs", options=CPU, rng=0
+        SMALL, prior_mean=MEAN, prior_covariance=COVARIANCE, estimator="hmc", rng=0
     )
 
-    assert fit.diagnostics["ess"] > 800
-    assert fit.draws.shape == (2400, 3)
+    assert fit.diagnostics["ess"] > 2000
+    assert fit.draws.shape == (4000, 3)
     error = np.sqrt(np.diagonal(covariance) / fit.diagnostics["ess"])
     assert (np.abs(fit.rating - mean) < 4 * error).all()
     np.testing.assert_allclose(fit.covariance, covariance, atol=0.15)
@@ -71,9 +73,9 @@ def test_the_stored_calibration_study_holds():
     """Of tests/validation/test_ranking_bradley_terry.py: even ranks, and a control that fails."""
     rows = {row["sampler"]: row for row in STUDY["calibration"]}
 
-    assert rows["gibbs"]["p_value"] > 1e-3
-    assert rows["gibbs"]["std_dev"] == pytest.approx(12**-0.5, abs=0.02)
-    assert rows["broken"]["p_value"] < 1e-6
+    assert rows["hmc"]["p_value"] > 1e-3
+    assert rows["hmc"]["std_dev"] == pytest.approx(12**-0.5, abs=0.02)
+    assert rows["hmc, contests counted four times"]["p_value"] < 1e-6
 
 
 def test_the_prior_scale_is_estimated():
@@ -86,27 +88,47 @@ def test_the_prior_scale_is_estimated():
         made = Contests.of(np.tile(first, 4), np.tile(second, 4), won.ravel(), players=20)
         spread = {
             estimator: bradley_terry_posterior(
-                made, prior_covariance="estimated", estimator=estimator, rng=0,
-                options=GibbsOptions(draws=60, warm_up=20, device="cpu"),
+                made, prior_covariance="estimated", estimator=estimator, rng=0
             ).diagnostics["prior_sd"]
-            for estimator in ("gibbs", "laplace")
-        }  # fmt: skip
-        assert spread["gibbs"] == pytest.approx(rating.std(), rel=0.35)
-        assert spread["laplace"] == pytest.approx(spread["gibbs"], rel=0.15)
+            for estimator in ("hmc", "laplace")
+        }
+        assert spread["hmc"] == pytest.approx(rating.std(), rel=0.35)
+        assert spread["laplace"] == pytest.approx(spread["hmc"], rel=0.15)
+
+
+def test_the_density_of_ratings_of_unknown_scale_is_the_integral():
+    """Against adaptive quadrature; the slope against differences."""
+    away = np.array([[0.4], [-1.1], [0.3]])
+
+    def density(x, power=0):
+        def at(s):
+            return s ** (power - 3) * np.exp(-(x * x).sum() / (2 * s * s)) / (1 + s * s)
+
+        return integrate.quad(at, 0, 1)[0] + integrate.quad(at, 1, np.inf)[0]
+
+    found = _half_cauchy_scale(np.hstack([away, 2 * away]))
+    ratio = density(2 * away) / density(away)
+    assert found.log_density[1] - found.log_density[0] == pytest.approx(np.log(ratio), abs=1e-8)
+    assert found.mean_sd[0] == pytest.approx(density(away, 1) / density(away), rel=1e-3)
+    for k in range(3):
+        step = 1e-4 * (np.arange(3) == k)[:, None]
+        ends = [np.log(density(away + sign * step)) for sign in (1, -1)]
+        assert found.slope[k, 0] == pytest.approx((ends[0] - ends[1]) / 2e-4, rel=1e-5)
 
 
 def test_position_and_davidson_ties_are_close_to_maximum_likelihood_with_much_data(simulated):
     _, made = simulated(4, 4000, 2, ties=0.2, position=0.4)
-    fit = bradley_terry_posterior(made, ties="davidson")
+    fit = bradley_terry_posterior(made, ties="davidson", estimator="laplace")
     plain = fit_bradley_terry(made, ties="davidson", position=True, covariance="model")
 
-    assert fit.estimator == "laplace"
-    assert fit.diagnostics["reason"] == "ties have a model of their own"
     np.testing.assert_allclose(fit.rating - fit.rating.mean(), plain.rating, atol=0.01)
     for name, error in plain.parameter_std_errors.items():
         assert fit.parameters[name] == pytest.approx(plain.parameters[name], abs=0.01)
         assert fit.parameter_std_errors[name] == pytest.approx(error, rel=0.01)
-    half = bradley_terry_posterior(made, estimator="gibbs", options=replace(CPU, draws=150), rng=1)
+    drawn = bradley_terry_posterior(made, ties="davidson", rng=1)
+    assert drawn.estimator == "hmc"
+    assert drawn.parameters["tie"] == pytest.approx(fit.parameters["tie"], abs=0.01)
+    half = bradley_terry_posterior(made, estimator="hmc", rng=1)
     ml = fit_bradley_terry(made, position=True, covariance="model")
     error = ml.parameter_std_errors["position"]
     assert half.parameters["position"] == pytest.approx(ml.parameters["position"], abs=0.3 * error)
@@ -126,9 +148,9 @@ def test_disconnected_groups_have_the_prior_of_their_difference():
 
 
 def test_identical_seeds_draw_identical_numbers():
-    short = replace(CPU, draws=50)
+    short = ChainLength(chains=4, draws=50, warm_up=20)
     a, b, c = (
-        bradley_terry_posterior(SMALL, estimator="gibbs", options=short, rng=k).draws
+        bradley_terry_posterior(SMALL, estimator="hmc", length=short, rng=k).draws
         for k in (1, 1, 2)
     )
 
@@ -139,12 +161,19 @@ def test_identical_seeds_draw_identical_numbers():
 @pytest.mark.parametrize(
     ("keywords", "error", "message"),
     [
-        ({"estimator": "gibs"}, SelectionError, "did you mean gibbs"),
-        ({"ties": "rao-kupper"}, SelectionError, "a posterior knows 'half'"),
-        ({"ties": "davidson", "estimator": "gibbs"}, SelectionError, "a posterior knows 'half'"),
-        ({"prior_covariance": -np.eye(3)}, DesignError, "not positive definite"),
-        ({"prior_covariance": [1.0, 0.0, 1.0]}, DesignError, "not positive definite"),
-        ({"prior_mean": [1.0, 2.0]}, DesignError, "for 3 players"),
+        ({"estimator": "hcm"}, SelectionError, "did you mean hmc"),
+        ({"ties": "rao-kupper"}, SelectionError, "no posterior with ties 'rao-kupper'"),
+        (
+            {"prior_covariance": -np.eye(3)},
+            DesignError,
+            "not finite, symmetric and positive definite",
+        ),
+        (
+            {"prior_covariance": [1.0, 0.0, 1.0]},
+            DesignError,
+            "not finite, symmetric and positive definite",
+        ),
+        ({"prior_mean": [1.0, 2.0]}, DesignError, r"give a number or shape \(3,\) each"),
         ({"prior_covariance": "guessed"}, SelectionError, "estimated"),
     ],
 )
@@ -153,9 +182,19 @@ def test_wrong_settings_are_refused(keywords, error, message):
         bradley_terry_posterior(SMALL, **keywords)
 
 
-def test_gibbs_refuses_weights_that_are_not_counts():
-    made = Contests.of([0, 1], [1, 0], [1, 1], weight=[0.5, 1.2])
-    with pytest.raises(DesignError, match="take estimator='laplace'"):
-        bradley_terry_posterior(made, estimator="gibbs")
-    fit = bradley_terry_posterior(made)
-    assert fit.diagnostics["reason"] == "weights are not whole numbers"
+def test_a_weight_counts_as_so_many_contests():
+    made = Contests.of([0, 1], [1, 0], [1, 1], weight=[2.5, 1.0])
+    twice = Contests.of([0, 0, 1], [1, 1, 0], [1, 1, 1], weight=[1.5, 1.0, 1.0])
+    fits = [bradley_terry_posterior(x, rng=1) for x in (made, twice)]
+
+    np.testing.assert_allclose(fits[0].rating, fits[1].rating, atol=1e-9)
+
+
+@pytest.mark.parametrize(("players", "estimator"), [(100, "hmc"), (102, "laplace")])
+def test_pairs_are_drawn_from_up_to_five_thousand(players, estimator):
+    made = Contests.of(*np.triu_indices(players, 1), 1.0, players=players)
+    short = ChainLength(chains=2, draws=10, warm_up=5)
+    fit = bradley_terry_posterior(made, length=short, rng=0)
+
+    assert fit.estimator == estimator
+    assert f"{players * (players - 1) // 2} pairs" in fit.diagnostics["reason"]

@@ -74,7 +74,7 @@ def test_the_top_set_is_the_most_frequent_one():
 
     assert ((0, 1), 0.5) == (found.members, found.set_probability)
     np.testing.assert_array_equal(found.probability, [0.75, 0.5, 0.5, 0.25])
-    with pytest.raises(ValueError, match="k is 5, expected 1 to 4"):
+    with pytest.raises(ValueError, match="k is 5: give 1 to 4"):
         fit.top_k(fit.ranks_of(draws), 5)
 
 

@@ -8,11 +8,17 @@ import pytest
 from evalstats_plugin.errors import DesignError
 from evalstats_plugin.ranking.contests.contests import Contests
 from evalstats_plugin.ranking.ratings.bradley_terry import fit_bradley_terry
-from evalstats_plugin.ranking.ratings.plackett_luce import (
-    fit_plackett_luce,
-    plackett_luce_log_likelihood,
-)
+from evalstats_plugin.ranking.ratings.plackett_luce import fit_plackett_luce
 from evalstats_plugin.ranking.rows import ELO_ANCHOR, POINTS
+
+
+def log_likelihood(rankings, rating, depth=None):
+    """The definition: each next one of those left, with probability proportional to e^rating."""
+    return sum(
+        rating[order[k]] - np.log(np.exp(rating[list(order[k:])]).sum())
+        for order in rankings
+        for k in range(len(order) - 1 if depth is None else min(depth, len(order) - 1))
+    )
 
 
 def test_nascar_2002_of_hunter_2004(golden):
@@ -38,15 +44,16 @@ def test_rankings_and_choices_of_choix(golden, number):
     np.testing.assert_allclose(picked.rating, choices["ml_est"], atol=1e-6)
 
 
-def test_probabilities_of_all_orders_add_up_to_1():
-    rating = np.array([0.3, -1.2, 2.0, 0.4])
-    orders = list(permutations(range(4)))
-    each = [plackett_luce_log_likelihood([order], rating) for order in orders]
+@pytest.mark.parametrize("depth", [None, 1, 2])
+def test_log_likelihood_is_that_of_the_definition(depth):
+    orders = [order for order in permutations(range(4)) if order[0] < 3]
+    fit = fit_plackett_luce(orders, 4, depth=depth)
 
-    assert np.exp(each).sum() == pytest.approx(1, abs=1e-12)
-    first = [np.exp(x) for x, order in zip(each, orders, strict=True) if order[0] == 2]
-    share = np.exp(plackett_luce_log_likelihood([[2, 0, 1, 3]], rating, depth=1))
-    assert sum(first) == pytest.approx(share, abs=1e-12)
+    expected = log_likelihood(orders, fit.rating, depth)
+    assert fit.log_likelihood == pytest.approx(expected, abs=1e-10)
+    # A control: the other depth has another likelihood.
+    other = log_likelihood(orders, fit.rating, 3 - (depth or 3))
+    assert abs(fit.log_likelihood - other) > 1
 
 
 def test_the_estimate_is_the_maximum():
@@ -56,7 +63,7 @@ def test_the_estimate_is_the_maximum():
     for k in range(6):
         for step in (1e-3, -1e-3):
             moved = fit.rating + step * (np.arange(6) == k)
-            assert plackett_luce_log_likelihood(rankings, moved) < fit.log_likelihood
+            assert log_likelihood(rankings, moved) < fit.log_likelihood
 
 
 @pytest.mark.parametrize("covariance", ["model", "sandwich"])
@@ -81,11 +88,11 @@ def test_one_always_last_is_finite_and_flagged():
 @pytest.mark.parametrize(
     ("rankings", "players", "message"),
     [
-        ([], None, "no ranking of two"),
-        ([[0]], None, "no ranking of two"),
-        ([[0, 1, 0]], None, "twice in one ranking"),
+        ([], None, "no ranking has two players"),
+        ([[0]], None, "no ranking has two players"),
+        ([[0, 1, 0]], None, "a ranking has a player twice"),
         ([[0, 5]], 3, "outside the list of 3"),
-        ([[0, 1], [1, 0]], 3, "apart from the rest: player_2"),
+        ([[0, 1], [1, 0]], 3, "no ranking connects these players with the rest: player_2"),
     ],
 )
 def test_invalid_rankings_are_refused(rankings, players, message):

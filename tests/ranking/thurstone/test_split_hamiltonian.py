@@ -6,13 +6,10 @@ import numpy as np
 import pytest
 
 from evalstats_plugin.ranking.contests.contests import Contests
-from evalstats_plugin.ranking.thurstone import chains
-from evalstats_plugin.ranking.thurstone.chains import (
-    ChainOptions,
-    NormalApproximation,
-    split_hamiltonian,
-)
-from evalstats_plugin.ranking.thurstone.design import prior_of, sites_of
+from evalstats_plugin.ranking.hamiltonian import NormalApproximation, split_hamiltonian
+from evalstats_plugin.ranking.thurstone.density import log_posterior_of
+from evalstats_plugin.ranking.thurstone.design import Sites, prior_of, sites_of
+from evalstats_plugin.runtime.chain_length import ChainLength
 
 
 def problem(n, m, *, ties):
@@ -27,12 +24,11 @@ def problem(n, m, *, ties):
 def test_the_gradient_is_that_of_the_log_posterior(ties):
     sites, prior = problem(5, 30, ties=ties)
     size = 5 + ties
-    around = NormalApproximation(np.zeros(size), np.eye(size))
-    target = chains._target(sites, prior, around)
+    log_posterior = log_posterior_of(sites, prior)
     x, h = np.random.default_rng(0).normal(size=(size, 1)), 1e-5
-    value, slope = chains._log_posterior(target, x)
+    value, slope = log_posterior(x)
     steps = h * np.eye(size)
-    ends = [chains._log_posterior(target, x + s * steps)[0] for s in (1, -1)]
+    ends = [log_posterior(x + s * steps)[0] for s in (1, -1)]
 
     np.testing.assert_allclose(slope[:, 0], (ends[0] - ends[1]) / (2 * h), rtol=1e-6, atol=1e-6)
     # The same as the sites' own likelihood, up to a constant: at two places.
@@ -44,18 +40,17 @@ def test_the_gradient_is_that_of_the_log_posterior(ties):
         fit = sites.log_likelihood(sites.design @ y[:5, 0], delta).sum() - away @ away / 4
         return fit - delta**2 / 2 + (np.log(delta) if ties else 0)
 
-    found = value - chains._log_posterior(target, other)[0]
+    found = value - log_posterior(other)[0]
     assert found[0] == pytest.approx(expected(x, tie[0]) - expected(other, tie[1]))
 
 
 def test_draws_are_correct_for_a_wrong_approximation():
     """Off by half a standard deviation and twice too narrow or wide: the same posterior."""
     sites, prior = problem(4, 12, ties=False)
-    options = ChainOptions(chains=80, draws=60, warm_up=40)
+    options = ChainLength(chains=80, draws=60, warm_up=40)
     fits = [
         split_hamiltonian(
-            sites,
-            prior,
+            log_posterior_of(sites, prior),
             NormalApproximation(np.full(4, shift), wide * np.eye(4)),
             np.random.default_rng(0),
             options,
@@ -63,16 +58,18 @@ def test_draws_are_correct_for_a_wrong_approximation():
         for shift, wide in ((0.3, 1.0), (0.8, 0.5), (-0.2, 2.0))
     ]
 
-    for fit in fits[1:]:
-        np.testing.assert_allclose(fit.mean, fits[0].mean, atol=0.08)
-        np.testing.assert_allclose(fit.covariance, fits[0].covariance, atol=0.12)
+    means = [draws.mean((0, 1)) for draws in fits]
+    covariances = [np.cov(draws.reshape(-1, 4), rowvar=False) for draws in fits]
+    for mean, covariance in zip(means[1:], covariances[1:], strict=True):
+        np.testing.assert_allclose(mean, means[0], atol=0.08)
+        np.testing.assert_allclose(covariance, covariances[0], atol=0.12)
     # A control: a posterior that saw the answers turned is far.
-    turned = chains.Sites(
-        design=sites.design, wins=sites.losses, ties=sites.ties, losses=sites.wins
-    )
+    turned = Sites(design=sites.design, wins=sites.losses, ties=sites.ties, losses=sites.wins)
     around = NormalApproximation(np.full(4, 0.3), np.eye(4))
-    far = split_hamiltonian(turned, prior, around, np.random.default_rng(0), options)
-    assert np.abs(far.mean - fits[0].mean).max() > 0.3
+    far = split_hamiltonian(
+        log_posterior_of(turned, prior), around, np.random.default_rng(0), options
+    )
+    assert np.abs(far.mean((0, 1)) - means[0]).max() > 0.3
 
 
 def test_a_tiny_threshold_gives_no_warning():
@@ -84,11 +81,10 @@ def test_a_tiny_threshold_gives_no_warning():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         found = split_hamiltonian(
-            sites,
-            prior,
+            log_posterior_of(sites, prior),
             around,
             np.random.default_rng(0),
-            ChainOptions(chains=40, draws=60, warm_up=40),
+            ChainLength(chains=40, draws=60, warm_up=40),
         )
 
-    assert np.isfinite(found.draws).all()
+    assert np.isfinite(found).all()

@@ -39,11 +39,9 @@ def simulated(n, m, *, tie=0.0, place=0.0, seed=1):
     [
         # Draws per independent one, of the worst rating.
         (TWENTY, "exact", 8000, 1),
-        (TWENTY, "gibbs", 8000, 4),
         (TWENTY, "hmc", 4000, 1.5),
         (HUNDRED, "exact", 2000, 1),
         (HUNDRED, "hmc", 4000, 1.5),
-        (MANY, "gibbs", 8000, 8),
         (MANY, "hmc", 4000, 1.5),
         (LOPSIDED, "hmc", 6000, 3),
     ],
@@ -119,7 +117,7 @@ def test_independent_pairs_have_closed_forms():
 def test_without_contests_it_is_the_prior():
     none = Contests.of([0], [1], 1, players=3).take([False])
     covariance = [[2, 0.5, 0], [0.5, 1, 0], [0, 0, 1]]
-    for estimator in ("auto", "exact", "gibbs", "hmc", "ep", "laplace"):
+    for estimator in ("auto", "exact", "hmc", "ep", "laplace"):
         fit = fit_thurstone(
             none, prior_mean=[1, 0, 0], prior_covariance=covariance, estimator=estimator, rng=0
         )
@@ -132,9 +130,7 @@ def test_without_contests_it_is_the_prior():
 def test_ties_and_position_are_recovered_by_every_estimator():
     """δ .4 and an advantage of .3, from 600 answers; standard errors are near .04 and .06."""
     truth, contests = simulated(12, 600, tie=0.4, place=0.3)
-    fits = {
-        by: fit_thurstone(contests, estimator=by, rng=1) for by in ("ep", "laplace", "hmc", "gibbs")
-    }
+    fits = {by: fit_thurstone(contests, estimator=by, rng=1) for by in ("ep", "laplace", "hmc")}
     drawn = fits["hmc"]
 
     assert drawn.diagnostics["converged"]
@@ -173,9 +169,8 @@ def test_ties_can_count_half_or_be_dropped():
     # Half wins pull ratings together.
     assert half.rating.std() < dropped.rating.std()
     assert "tie" not in half.parameters
-    for estimator in ("gibbs", "exact"):
-        with pytest.raises(DesignError, match="take estimator='ep', 'hmc' or 'laplace'"):
-            fit_thurstone(contests, ties="half", estimator=estimator)
+    with pytest.raises(DesignError, match="take estimator='ep', 'hmc' or 'laplace'"):
+        fit_thurstone(contests, ties="half", estimator="exact")
     assert fit_thurstone(contests, ties="half", rng=0).estimator == "hmc"
 
 
@@ -210,7 +205,7 @@ def test_the_estimator_is_chosen_by_the_data(contests, estimator, reason):
 
 def test_the_same_seed_gives_the_same_draws():
     _, contests = simulated(6, 40)
-    for estimator in ("hmc", "gibbs", "exact"):
+    for estimator in ("hmc", "exact"):
         one, other = (
             fit_thurstone(contests, estimator=estimator, draws=200, rng=5) for _ in range(2)
         )
@@ -231,32 +226,36 @@ def test_answers_that_contradict_each_other_or_never_lose_are_fine():
 
 def test_chains_that_disagree_give_a_note():
     _, contests = simulated(20, 500)
-    fit = fit_thurstone(contests, estimator="gibbs", draws=100, rng=0)
+    fit = fit_thurstone(contests, estimator="hmc", draws=128, rng=0)
 
     assert not fit.diagnostics["converged"]
-    assert fit.notes[0].startswith("chains disagree, R-hat 1.")
+    assert fit.notes[0].startswith("the chains disagree (R-hat 1.")
 
 
 def test_without_arviz_a_note_says_that_chains_were_not_checked(monkeypatch):
     monkeypatch.setitem(sys.modules, "arviz", None)
     fit = fit_thurstone(simulated(5, 30)[1], estimator="hmc", rng=0)
 
-    assert "whether chains agree was not checked" in fit.notes[0]
-    assert "r_hat" not in fit.diagnostics
+    assert "whether the chains agree was not checked" in fit.notes[0]
+    assert fit.diagnostics["converged"] is None
 
 
 @pytest.mark.parametrize(
     ("changes", "error", "message"),
     [
         ({"prior_covariance": -1.0}, DesignError, "symmetric and positive definite"),
-        ({"prior_covariance": [[1, 2], [2, 1]]}, DesignError, r"shape \(2, 2\) found, expected"),
+        (
+            {"prior_covariance": [[1, 2], [2, 1]]},
+            DesignError,
+            r"covariance of shape \(2, 2\): give",
+        ),
         ({"prior_covariance": np.ones((4, 4))}, DesignError, "symmetric and positive definite"),
         ({"prior_covariance": np.eye(4) + np.eye(4, k=1)}, DesignError, "symmetric and positive"),
         ({"prior_mean": float("nan")}, DesignError, "not finite"),
         ({"prior_mean": [0, 1]}, DesignError, r"mean of shape \(2,\)"),
-        ({"estimator": "gips"}, SelectionError, "did you mean gibbs"),
+        ({"estimator": "gips"}, SelectionError, "there are: auto"),
         ({"ties": "halve"}, SelectionError, "no way with ties is called 'halve'"),
-        ({"draws": 0}, DesignError, "draws=0 found"),
+        ({"draws": 0}, DesignError, "draws is 0: give at least 1"),
     ],
 )
 def test_unsupported_data_are_refused(changes, error, message):
@@ -266,9 +265,11 @@ def test_unsupported_data_are_refused(changes, error, message):
 
 def test_exact_draws_of_too_many_answers_are_refused():
     many = of(LONG[LOPSIDED]).take(np.arange(250))
-    with pytest.raises(DesignError, match=r"proposals with 250 comparisons.*'hmc' or 'gibbs'"):
+    with pytest.raises(DesignError, match=r"proposals with 250 comparisons.*'hmc'"):
         fit_thurstone(many, prior_covariance=9, estimator="exact", rng=0)
-    with pytest.raises(DesignError, match="1001 answers found, exact draws take 1000 at most"):
+    with pytest.raises(
+        DesignError, match="1001 answers are too many for exact draws, which take 1000 at most"
+    ):
         fit_thurstone(simulated(5, 1001)[1], estimator="exact")
 
 
@@ -280,8 +281,8 @@ def test_the_stored_study_supports_the_documentation():
     many = rows[20, 500, 1.0, "hmc"]
     assert many["ess"] >= 3000
     assert many["seconds"] <= 2
-    # Where some nearly always win, Gibbs sampling crawls and Hamiltonian steps do not.
-    assert rows[20, 500, 3.0, "gibbs"]["ess"] < 500 < rows[20, 500, 3.0, "hmc"]["ess"]
+    # Also where some nearly always win.
+    assert rows[20, 500, 3.0, "hmc"]["ess"] > 500
     # Exact draws get rare as answers get many.
     shares = [rows[20, m, 1.0, "exact"]["acceptance"] for m in (20, 50, 100)]
     assert shares[0] > 0.5 > shares[1] > shares[2] > 0.02

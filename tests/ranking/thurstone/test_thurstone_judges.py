@@ -8,10 +8,10 @@ from scipy import stats
 
 from evalstats_plugin.errors import DesignError
 from evalstats_plugin.ranking.contests.contests import Contests
-from evalstats_plugin.ranking.thurstone.chains import ChainOptions
 from evalstats_plugin.ranking.thurstone.design import Answers, Prior, difference_rows
 from evalstats_plugin.ranking.thurstone.judges import JudgeState, fit_thurstone_judges, judge_chains
 from evalstats_plugin.ranking.thurstone.model import fit_thurstone
+from evalstats_plugin.runtime.chain_length import ChainLength
 
 K, N, J, THIN = 150, 3, 3, 7
 FIRST, SECOND = (np.tile(x, 6) for x in np.triu_indices(N, 1))
@@ -34,8 +34,8 @@ def ranks(*, mixed_up):
     answer = (z > tie).astype(np.int64) - (z < -tie)
     judge = (JUDGE + 1) % J if mixed_up else JUDGE
     answers = Answers(difference_rows(FIRST, SECOND, N, ordered=True), answer, judge)
-    options = ChainOptions(chains=K, draws=THIN * 49, warm_up=100)
-    found = judge_chains(answers, J, prior, start, rng=rng, options=options)
+    length = ChainLength(chains=K, draws=THIN * 49, warm_up=100)
+    found = judge_chains(answers, J, prior, start, rng=rng, length=length)
     data = np.arange(K)
     return {
         name: (drawn[::THIN] < true).sum(axis=0)
@@ -70,7 +70,9 @@ def test_judges_who_answer_at_random_are_found():
     contests = replace(
         Contests.of(first, second, won, players=n), judge=judge, judges=tuple("abcdef")
     )
-    fit = fit_thurstone_judges(contests, rng=1, options=ChainOptions(draws=400, warm_up=200))
+    fit = fit_thurstone_judges(
+        contests, rng=1, length=ChainLength(chains=8, draws=400, warm_up=200)
+    )
     plain = fit_thurstone(contests, estimator="ep")
     found = np.array([fit.parameters[f"accuracy of {name}"] for name in "abcdef"])
 
@@ -85,5 +87,5 @@ def test_judges_who_answer_at_random_are_found():
 
 
 def test_contests_without_judges_are_refused():
-    with pytest.raises(DesignError, match="no judges found"):
+    with pytest.raises(DesignError, match="do not say who judged them"):
         fit_thurstone_judges(Contests.of([0], [1], 1))

@@ -79,7 +79,7 @@ def test_an_update_with_a_thousand_answers_is_fast(sd, within):
 )
 def test_invalid_answers_are_refused(answer):
     state = EPState(5)
-    with pytest.raises(DesignError, match="expected two different places from 0 to 4"):
+    with pytest.raises(DesignError, match="Give two different places from 0 to 4"):
         state.add(*answer)
 
     assert state.n_contests == 0
@@ -94,5 +94,5 @@ def test_unknown_answers_cannot_be_removed():
         state.remove(1, 2, 1)
 
     assert state.n_contests == 1
-    with pytest.raises(DesignError, match="half the width of a tie above 0"):
+    with pytest.raises(DesignError, match="give half the width of a tie, above 0, or None"):
         EPState(3, tie=0.0)

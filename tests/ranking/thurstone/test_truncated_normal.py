@@ -5,7 +5,6 @@ import pytest
 from scipy import stats
 
 from evalstats_plugin.ranking.thurstone.truncated import (
-    draw_above,
     draw_between,
     log_probability,
     slopes,
@@ -70,16 +69,3 @@ def test_draws_of_another_interval_fail_the_test():
 
     share = np.exp(log_probability(wrong, drawn) - log_probability(wrong, high))
     assert stats.kstest(share, "uniform").pvalue < 1e-3
-
-
-@pytest.mark.parametrize("low", [-3.0, 0.0, 5.0, 45.0])
-def test_draw_above_has_the_same_distribution(low):
-    size = 4000
-    drawn = draw_above(np.full(size, low), np.random.default_rng(2))
-    share = np.exp(
-        log_probability(drawn, np.full(size, INF))
-        - log_probability(np.array([low]), np.array([INF]))
-    )
-
-    assert (drawn > low).all()
-    assert stats.kstest(share, "uniform").pvalue > 1e-3

@@ -5,21 +5,21 @@ expectations of its sufficient statistics: matching them to those of the posteri
 adaptive importance sampling. Everything is float64; samples are differentiable.
 """
 
-# torch's stubs leave parts of these calls untyped.
-# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
-# pyright: reportUnknownVariableType=false
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Protocol, Self, runtime_checkable
+from typing import Any, Protocol, Self, runtime_checkable
 
 import torch
 from torch import Tensor
 
 Real = float | Tensor
+
+_SPECIAL: Any = torch.special
+"""Its functions have no type stubs."""
 
 _TINY = 1e-300
 """Smallest value of a sample that must be positive."""
@@ -191,7 +191,7 @@ class Beta(Family):
     def log_prob(self, value: Tensor, /) -> Tensor:
         """Log density."""
         a, b = self.parameters()
-        power = torch.xlogy(a - 1, value) + torch.special.xlog1py(b - 1, -value)
+        power: Tensor = torch.xlogy(a - 1, value) + _SPECIAL.xlog1py(b - 1, -value)
         inside = power + torch.lgamma(a + b) - torch.lgamma(a) - torch.lgamma(b)
         return torch.where((value > 0) & (value < 1), inside, -torch.inf)
 

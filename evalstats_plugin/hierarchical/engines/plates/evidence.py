@@ -7,12 +7,7 @@ time is in memory. Posterior weights are derivatives of log P_MP.
 * `log_evidence`, `weigh`, `posterior_draws`: the estimate, marginal weights, and joint draws
 * `log_factors`: the tables log P − log Q − log K of each group, and log P of the data
 * `contract`: sum tables over particles in the log domain, in a good order
-* `global_log_weights`: ordinary importance sampling of all latents at once, for comparison
 """
-
-# torch's stubs leave parts of these calls untyped.
-# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
-# pyright: reportUnknownVariableType=false
 
 from __future__ import annotations
 
@@ -28,12 +23,7 @@ from torch import Tensor
 
 from evalstats_plugin.errors import DesignError
 from evalstats_plugin.hierarchical.engines.plates.model import Bound, Window
-from evalstats_plugin.hierarchical.engines.plates.particles import (
-    Particles,
-    Proposals,
-    proposed,
-    sum_of,
-)
+from evalstats_plugin.hierarchical.engines.plates.particles import Particles, sum_of
 
 Sources = Mapping[str, Tensor]
 """Zeros added to the factors of groups; derivatives by them are posterior expectations."""
@@ -98,6 +88,7 @@ def _inside(scene: Scene, plate: str, around: Window, sources: Sources) -> Tenso
     if len(windows) == 1:
         return of_block(scene, windows[0], sources)
     tensors = _BlockInputs(scene.particles.values, scene.particles.log_q, dict(sources))
+    recomputed: Any = _Recomputed
     total: Any = 0.0
     for window in windows:
 
@@ -105,7 +96,7 @@ def _inside(scene: Scene, plate: str, around: Window, sources: Sources) -> Tenso
             near = Particles(given.values, given.log_q, scene.particles.k)
             return of_block(Scene(scene.bound, near, scene.blocks), window, given.sources)
 
-        total = total + _Recomputed.apply(run, tensors.names(), *tensors.flat())
+        total = total + recomputed.apply(run, tensors.names(), *tensors.flat())
     return total
 
 
@@ -411,9 +402,7 @@ def contraction_path(
     try:
         oe: Any = import_module("opt_einsum")
     except ModuleNotFoundError as error:
-        msg = (
-            "models of nested plates need opt_einsum: pip install 'evalstats-plugin[hierarchical]'"
-        )
+        msg = "models of nested plates need opt_einsum: pip install 'evalstats-plugin[models]'"
         raise DesignError(msg) from error
     terms = ["".join(oe.get_symbol(a) for a, _ in table) for table in tables]
     known = dict.fromkeys(a for table in tables for a, _ in table)
@@ -437,39 +426,3 @@ def largest_table(tables: Sequence[Sizes], axes: frozenset[int]) -> int:
         kept = {axis for t in left for axis in t}
         left.append({a: n for a, n in total.items() if a not in axes or a in kept})
     return most
-
-
-def global_log_weights(
-    bound: Bound, proposals: Proposals, draws: int, generator: torch.Generator
-) -> Tensor:
-    """Log P(data, z) − log Q(z) of joint draws z, shape (draws,), differentiable in proposals."""
-    s = bound.structure
-    # All groups use the particle axis of the first: a particle is one draw of all latents.
-    first = next(iter(s.groups))
-    axis = s.particle_axis[first]
-    values: dict[str, Tensor] = {}
-    log_q: dict[str, Tensor] = {}
-    for group in s.groups.values():
-        for latent in group.latents:
-            shape = bound.shape(group.plate, first, draws) + bound.vector(latent.shape)
-            family = proposed(bound, proposals, latent, values)
-            values[latent.name] = family.sample(shape, generator)
-        log_q[group.name] = sum_of(
-            lambda x: bound.log_density(
-                proposed(bound, proposals, x, values), values[x.name], f"proposal of {x.name}"
-            ),
-            group.latents,
-        )
-    particles = Particles(values, log_q, 1)
-    total = torch.zeros(draws, dtype=torch.float64, device=bound.device)
-    for plate in s.chains:
-        window = {p: (0, s.sizes[p]) for p in s.chains[plate]}
-        for factor in log_factors(bound, particles, plate, window).values():
-            by_draw = factor.movedim(axis, -1).flatten(0, -2).sum(0)
-            total = total + by_draw
-    return total
-
-
-def log_mean(log_weights: Tensor) -> Tensor:
-    """Log of the mean weight, an estimate of log P(data): the IWAE bound [BGS16]_."""
-    return torch.logsumexp(log_weights, 0) - math.log(len(log_weights))

@@ -6,15 +6,12 @@
 * `choose_blocks`: the number of members of each plate that fit in memory together
 """
 
-# torch's stubs leave parts of these calls untyped.
-# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
-# pyright: reportUnknownVariableType=false
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -25,33 +22,27 @@ from evalstats_plugin.hierarchical.engines.plates.distributions import Normal
 from evalstats_plugin.hierarchical.engines.plates.evidence import (
     Scene,
     Sizes,
-    global_log_weights,
     largest_table,
     log_evidence,
-    log_mean,
     posterior_draws,
     weigh,
     weighted_mean,
 )
 from evalstats_plugin.hierarchical.engines.plates.model import Bound, Data, Model, bind
 from evalstats_plugin.hierarchical.engines.plates.particles import (
-    Assignment,
     Proposals,
     draw_particles,
     first_proposals,
 )
+from evalstats_plugin.runtime.chains import pareto_shape
 from evalstats_plugin.runtime.torch import check_memory, generator_of, resolve_device
 from evalstats_plugin.stats.arrays import FloatArray
-from evalstats_plugin.stats.draws import PARETO_K_LIMIT, pareto_shape
 
-Method = Literal["qem", "vi", "iwae", "fixed"]
-"""How proposals are adapted: by moments, by gradients of P_MP or of IWAE, or not at all."""
+Method = Literal["qem", "vi", "fixed"]
+"""How proposals are adapted: by moments, by gradients of P_MP, or not at all."""
 
-STEPS: dict[Method, float] = {"qem": 0.5, "vi": 0.05, "iwae": 0.05, "fixed": 0.0}
+STEPS: dict[Method, float] = {"qem": 0.5, "vi": 0.05, "fixed": 0.0}
 """Default step of each method: share of the way to new moments, or learning rate."""
-
-LOW_ESS = 20.0
-"""Effective particles below which a note says that moments are unreliable."""
 
 _BYTES, _COPIES = 8, 6
 """Bytes of a number, and copies of a table that exist at once with its derivatives."""
@@ -78,8 +69,6 @@ class FitOptions:
     sets: int = 50
     """Fresh sets of particles that the results are averaged over."""
     draws: int = 1000
-    assignment: Assignment = "permutation"
-    """How particles are assigned parents, where proposals depend on parents."""
     memory: int | None = None
     """Bytes for the tables of one block of members; None: a fast default."""
 
@@ -110,7 +99,6 @@ class PlatedFit:
     history: FloatArray
     """log P_MP (or the bound) of each iteration of the adaptation."""
     proposals: Proposals
-    notes: tuple[str, ...]
 
 
 def infer(
@@ -147,20 +135,14 @@ def infer(
     blocks = choose_blocks(bound, options.k, limit)
 
     def scene_of(proposals: Proposals) -> Scene:
-        particles = draw_particles(bound, proposals, options.k, generator, options.assignment)
-        return Scene(bound, particles, blocks)
-
-    def bound_of(proposals: Proposals) -> Tensor:
-        if method == "iwae":
-            return log_mean(global_log_weights(bound, proposals, options.k, generator))
-        return log_evidence(scene_of(proposals))
+        return Scene(bound, draw_particles(bound, proposals, options.k, generator), blocks)
 
     proposals, history = first_proposals(bound, generator), list[float]()
     step = STEPS[method] if options.step is None else options.step
     if method == "qem":
         proposals, history = qem(proposals, scene_of, options.iterations, step)
     elif method != "fixed":
-        proposals, history = variational(proposals, bound_of, options.iterations, step)
+        proposals, history = variational(proposals, scene_of, options.iterations, step)
     sets = [
         _Set(scene, *weigh(scene)) for scene in (scene_of(proposals) for _ in range(options.sets))
     ]
@@ -176,13 +158,13 @@ def _check_options(method: str, options: FitOptions) -> None:
     if min(options.k, options.sets) < 1 or min(options.iterations, options.draws) < 0:
         msg = (
             f"k={options.k}, sets={options.sets}, iterations={options.iterations}, "
-            f"draws={options.draws}: expected k and sets of 1 or more, none below 0"
+            f"draws={options.draws}: choose k and sets of 1 or more, and no number below 0"
         )
         raise ValueError(msg)
     if options.step is not None and not (
         options.step > 0 and (method != "qem" or options.step <= 1)
     ):
-        msg = f"step={options.step}, expected above 0, and with QEM up to 1"
+        msg = f"step={options.step} is out of range: choose above 0, and with QEM up to 1"
         raise ValueError(msg)
 
 
@@ -224,7 +206,6 @@ def _average(
         k_hat,
         history,
         proposals,
-        _notes(ess, k_hat, float(error)),
     )
 
 
@@ -258,38 +239,13 @@ def _draws(
     """Posterior draws, from sets drawn by their share of the evidence."""
     weights = torch.as_tensor(share, device=generator.device)
     picked = torch.multinomial(weights, max(count, 1), replacement=True, generator=generator)
-    counts = torch.bincount(picked[:count], minlength=len(sets)).tolist()
+    counts: list[int] = np.bincount(picked[:count].cpu().numpy(), minlength=len(sets)).tolist()
     parts = [
         posterior_draws(one.scene, n, generator)
         for i, (one, n) in enumerate(zip(sets, counts, strict=True))
         if n or i == 0
     ]
     return {x: torch.cat([p[x] for p in parts]).cpu().numpy() for x in parts[0]}
-
-
-def _notes(
-    ess: Mapping[str, FloatArray], k_hat: Mapping[str, FloatArray], error: float
-) -> tuple[str, ...]:
-    notes: list[str] = []
-    for group, values in ess.items():
-        low = int((values < LOW_ESS).sum())
-        if low:
-            notes.append(
-                f"{group}: effective sample size {values.min():.1f}, below {LOW_ESS:g} for {low} "
-                f"of {values.size} members: its moments are not to be relied on; take more "
-                "particles or iterations, and if its members all meet (models × tasks), Gibbs "
-                "sampling"
-            )
-        heavy = int((k_hat[group] > PARETO_K_LIMIT).sum())
-        if heavy:
-            notes.append(
-                f"{group}: Pareto k {np.nanmax(k_hat[group]):.2f}, above {PARETO_K_LIMIT} for "
-                f"{heavy} of {values.size} members: the proposals' tails are too light; take more "
-                "particles or iterations"
-            )
-    if error > 0.5 or np.isnan(error):
-        notes.append(f"log evidence is known to ±{error:.2g} only: take more particles or sets")
-    return tuple(notes)
 
 
 def qem(
@@ -389,17 +345,14 @@ def _decay(t: int, iterations: int) -> float:
 
 
 def variational(
-    proposals: Proposals,
-    bound_of: Callable[[Proposals], Tensor],
-    iterations: int,
-    step: float,
+    proposals: Proposals, scene_of: Callable[[Proposals], Scene], iterations: int, step: float
 ) -> tuple[Proposals, list[float]]:
     """Adapt proposals by Adam.
 
     Parameters
     ----------
-    bound_of
-        Function that estimates the bound with fresh particles.
+    scene_of
+        Function that draws fresh particles from proposals.
     step
         Learning rate.
 
@@ -415,13 +368,14 @@ def variational(
     """
     leaves = _leaves(proposals)
     flat = [x for tensors in leaves.values() for x in tensors]
-    optimiser = torch.optim.Adam(flat, lr=step)
+    # Its `step` has no type stubs.
+    optimiser: Any = torch.optim.Adam(flat, lr=step)
     history: list[float] = []
     for _ in range(iterations):
         optimiser.zero_grad()
         with torch.enable_grad():
-            estimate = bound_of(_rebuilt(proposals, leaves))
-            (-estimate).backward()
+            estimate = log_evidence(scene_of(_rebuilt(proposals, leaves)))
+            torch.autograd.backward(-estimate)
         history.append(float(estimate.detach()))
         _check_gradients(leaves, len(history))
         optimiser.step()
@@ -440,7 +394,7 @@ def _check_gradients(leaves: dict[tuple[str, str], list[Tensor]], iteration: int
         return
     name = next(name for (name, _), fine in found.items() if not bool(fine.all()))
     msg = (
-        f"the gradient by the proposal of {name!r} is not finite at iteration {iteration}: take a "
+        f"the gradient by the proposal of {name!r} is not finite at iteration {iteration}: use a "
         "smaller step, or method='qem'"
     )
     raise DesignError(msg)
@@ -492,8 +446,8 @@ def choose_blocks(bound: Bound, k: int, limit: int) -> dict[str, int]:
             sizes = ", ".join(f"{p} {n}" for p, n in s.sizes.items()) or "no plates"
             msg = (
                 f"{k} particles of {len(s.groups)} groups ({sizes}) need about "
-                f"{needed / 2**20:.4g} MiB for one member of each plate, expected at most "
-                f"{limit / 2**20:.4g} MiB: take fewer particles, depend on fewer parents, or "
+                f"{needed / 2**20:.4g} MiB for one member of each plate, more than the limit of "
+                f"{limit / 2**20:.4g} MiB: use fewer particles, depend on fewer parents, or "
                 "raise memory="
             )
             raise DesignError(msg)

@@ -9,9 +9,6 @@ models × tasks, where every score depends on a model and on a task, is crossed,
 * `bind`, `Bound`: data laid out on the axes of plates, particles and vectors
 """
 
-# torch's stubs leave parts of these calls untyped.
-# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
-# pyright: reportUnknownVariableType=false
 from __future__ import annotations
 
 import inspect
@@ -247,7 +244,7 @@ def _chains(model: Model) -> dict[str | None, tuple[str, ...]]:
             msg = f"plate {plate.name!r} is declared twice"
             raise DesignError(msg)
         if plate.size < 1:
-            msg = f"plate {plate.name!r} has {plate.size} members, expected one or more"
+            msg = f"plate {plate.name!r} has {plate.size} members: give it one or more"
             raise DesignError(msg)
         chains[plate.name] = (*chains[plate.within], plate.name)
     return chains
@@ -261,8 +258,8 @@ def _check_names(model: Model) -> None:
         raise DesignError(msg)
     if not model.latents or not model.observed:
         msg = (
-            f"found {len(model.latents)} latents and {len(model.observed)} observations, "
-            "expected at least one of each"
+            f"a model with {len(model.latents)} latents and {len(model.observed)} observations "
+            "cannot be inferred: declare at least one of each"
         )
         raise DesignError(msg)
 
@@ -305,7 +302,7 @@ def _groups(latents: dict[str, Latent]) -> dict[str, Group]:
 def _group(name: str, members: list[Latent], latents: dict[str, Latent]) -> Group:
     plates = sorted({str(x.plate) for x in members})
     if len(plates) > 1:
-        msg = f"group {name!r} has latents of plates {' and '.join(plates)}, expected one plate"
+        msg = f"group {name!r} has latents of plates {' and '.join(plates)}: use a group for each"
         raise DesignError(msg)
     taken = {x.name: (*arguments(x.prior), *arguments(x.proposal)) for x in members}
     own = set(taken)
@@ -403,7 +400,7 @@ class Bound:
         expected = self.structure.ndim + self.events
         if found.ndim + inside != expected:
             msg = (
-                f"log density of {name!r} has {found.ndim} axes, expected {expected - inside}: one "
+                f"log density of {name!r} has {found.ndim} axes, not {expected - inside}: give one "
                 "per plate, group of particles and axis of vectors; a sum over a vector must keep "
                 "its axis (keepdim=True)"
             )
@@ -466,7 +463,7 @@ def _check_array(name: str, array: Tensor, s: Structure, plate: str | None) -> N
     expected = tuple(s.sizes[p] for p in chain)
     if tuple(array.shape[: len(chain)]) != expected:
         sizes = " × ".join(f"{p} {s.sizes[p]}" for p in chain)
-        msg = f"{name!r} has shape {tuple(array.shape)}, expected {expected} to begin with: {sizes}"
+        msg = f"{name!r} has shape {tuple(array.shape)}, not {expected} first: {sizes}"
         raise DesignError(msg)
     wrong = int((~torch.isfinite(array)).sum())
     if wrong:

@@ -6,25 +6,20 @@ parent; its density is the mixture over all particles of the parents, Q_MP [HLA2
 given the assigned particle alone would leave P_MP unbiased too, but with a larger variance.
 """
 
-# torch's stubs leave parts of these calls untyped.
-# pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
-# pyright: reportUnknownVariableType=false
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from evalstats_plugin.errors import DesignError
 from evalstats_plugin.hierarchical.engines.plates.distributions import Family
 from evalstats_plugin.hierarchical.engines.plates.model import Bound, Group, Latent
-
-Assignment = Literal["permutation", "categorical"]
-"""How particles are assigned parents: each parent once, or independently with replacement."""
 
 _PRIOR_DRAWS, _PRIOR_NUMBERS = 2000, 4_000_000
 """Draws from the prior that default proposals are matched to, and most numbers in them."""
@@ -45,13 +40,12 @@ def draw_particles(
     proposals: Proposals,
     k: int,
     generator: torch.Generator,
-    assignment: Assignment = "permutation",
 ) -> Particles:
     """Draw K particles of each latent, parents first."""
     values: dict[str, Tensor] = {}
     log_q: dict[str, Tensor] = {}
     for group in bound.structure.groups.values():
-        of_parents = _assigned(bound, group, values, k, generator=generator, assignment=assignment)
+        of_parents = _assigned(bound, group, values, k, generator)
         for latent in group.latents:
             given = {**of_parents, **{x.name: values[x.name] for x in group.latents
                                       if x.name in values}}  # fmt: skip
@@ -67,37 +61,27 @@ def _assigned(
     group: Group,
     values: dict[str, Tensor],
     k: int,
-    *,
     generator: torch.Generator,
-    assignment: Assignment,
 ) -> dict[str, Tensor]:
-    """Assign particles of parents in other groups, on the axis of the group's own particles."""
+    """Assign particles of parents in other groups, on the axis of the group's own particles.
+
+    Every parent is assigned once: a permutation for each member.
+    """
     axis_of = bound.structure.particle_axis
     to = axis_of[group.name]
     out: dict[str, Tensor] = {}
     for parent in group.proposed_from:
-        order = _parent_order(bound, group, k, generator, assignment)
+        shape = bound.shape(group.plate, group.name, k)
+        order = torch.rand(shape, generator=generator, device=bound.device).argsort(to)
         for latent in bound.structure.groups[parent].latents:
             value = values[latent.name].transpose(axis_of[parent], to)
-            members = torch.broadcast_shapes(value.shape[: order.ndim], order.shape)
+            members = np.broadcast_shapes(value.shape[: order.ndim], order.shape)
             index = order.reshape(order.shape + (1,) * bound.events)
             vector = value.shape[order.ndim :]
             out[latent.name] = torch.gather(
                 value.expand(*members, *vector), to, index.expand(*members, *vector)
             )
     return out
-
-
-def _parent_order(
-    bound: Bound, group: Group, k: int, generator: torch.Generator, assignment: Assignment
-) -> Tensor:
-    """Index of the parent's particle for each of K particles of each member."""
-    shape = bound.shape(group.plate, group.name, k)
-    axis = bound.structure.particle_axis[group.name]
-    if assignment == "categorical":
-        return torch.randint(k, shape, generator=generator, device=bound.device)
-    noise = torch.rand(shape, generator=generator, device=bound.device)
-    return noise.argsort(axis)
 
 
 def mixture_log_density(
@@ -128,7 +112,7 @@ def proposed(
     )
     if not isinstance(family, Family):
         msg = (
-            f"the proposal of {latent.name!r} gives a {type(family).__name__}, expected Normal, "
+            f"the proposal of {latent.name!r} gives a {type(family).__name__}: give a Normal, "
             "Gamma, Beta or Dirichlet of evalstats_plugin.hierarchical.engines.plates.distributions"
         )
         raise DesignError(msg)

@@ -17,8 +17,7 @@ from evalstats_plugin.hierarchical.engines.plates.distributions import (
 )
 from evalstats_plugin.hierarchical.engines.plates.evidence import (
     Scene,
-    global_log_weights,
-    log_mean,
+    log_factors,
     weigh,
 )
 from evalstats_plugin.hierarchical.engines.plates.fit import (
@@ -30,9 +29,12 @@ from evalstats_plugin.hierarchical.engines.plates.fit import (
 )
 from evalstats_plugin.hierarchical.engines.plates.model import Latent, Model, Observed, Plate, bind
 from evalstats_plugin.hierarchical.engines.plates.particles import (
+    Particles,
     Proposals,
     draw_particles,
     first_proposals,
+    proposed,
+    sum_of,
 )
 
 X = np.array([1.2, -0.4, 2.0])
@@ -76,7 +78,8 @@ def test_the_conjugate_posterior_is_found(method):
     np.testing.assert_allclose(stacked(fit, "std_dev"), np.sqrt(np.diag(covariance)), rtol=0.08)
     np.testing.assert_allclose(np.cov(draws.T), covariance, atol=0.05)
     assert fit.history[-10:].mean() > fit.history[0]
-    assert fit.notes == ()
+    assert min(ess.min() for ess in fit.ess.values()) > 20
+    assert max(k.max() for k in fit.k_hat.values()) < 0.7
 
 
 def test_moments_are_consistent():
@@ -214,6 +217,37 @@ def test_twenty_tasks_of_a_hundred_questions_in_less_than_a_second(within):
         np.testing.assert_allclose(fit.moments[name].std_dev, sds[name], rtol=0.1)
 
 
+def global_log_weights(bound, proposals, draws, generator):
+    """Log P(data, z) − log Q(z) of joint draws z: ordinary importance sampling."""
+    s = bound.structure
+    # All groups use the particle axis of the first: a particle is one draw of all latents.
+    first = next(iter(s.groups))
+    values, log_q = {}, {}
+    for group in s.groups.values():
+        for latent in group.latents:
+            shape = bound.shape(group.plate, first, draws) + bound.vector(latent.shape)
+            values[latent.name] = proposed(bound, proposals, latent, values).sample(
+                shape, generator
+            )
+        log_q[group.name] = sum_of(
+            lambda x: bound.log_density(
+                proposed(bound, proposals, x, values), values[x.name], x.name
+            ),
+            group.latents,
+        )
+    total = torch.zeros(draws, dtype=torch.float64)
+    for plate in s.chains:
+        window = {p: (0, s.sizes[p]) for p in s.chains[plate]}
+        for factor in log_factors(bound, Particles(values, log_q, 1), plate, window).values():
+            total = total + factor.movedim(s.particle_axis[first], -1).flatten(0, -2).sum(0)
+    return total
+
+
+def log_mean(log_weights):
+    """Log of the mean weight, an estimate of log P(data)."""
+    return torch.logsumexp(log_weights, 0) - math.log(len(log_weights))
+
+
 def test_ordinary_importance_sampling_misses_by_far():
     """10,000 draws of everything at once from the starting proposals."""
     y = tasks()
@@ -268,15 +302,7 @@ def test_gradients_learn_how_a_proposal_follows_its_parent():
     np.testing.assert_allclose(learned["log_sd"].exp().ravel(), 0.48, atol=0.1)
 
 
-def test_iwae_is_a_lower_bound_below_the_massively_parallel_one():
-    how = FitOptions(k=5, iterations=120)
-    fits = [infer(conjugate(), {"x": X}, m, options=how, rng=0) for m in ("iwae", "vi")]
-    bounds = [fit.history[-60:].mean() for fit in fits]
-
-    assert bounds[0] < bounds[1] < exact()[0] + 0.02
-
-
-def test_few_particles_on_a_crossed_model_are_flagged():
+def test_few_particles_of_a_crossed_model_are_effective():
     """τ of all tasks is one particle, for every model meets every task."""
     rng = np.random.default_rng(0)
     ability, difficulty = rng.normal(size=(15, 1)), rng.normal(size=10)
@@ -298,8 +324,6 @@ def test_few_particles_on_a_crossed_model_are_flagged():
     fit = infer(model, {"y": y}, options=FitOptions(k=10, iterations=30), rng=0)
 
     assert fit.ess["difficulty"] < 10
-    assert any("difficulty: effective sample size" in note for note in fit.notes)
-    assert any("Gibbs" in note for note in fit.notes)
 
 
 def test_the_safeguard_halves_steps_and_returns_to_the_best():

@@ -74,7 +74,7 @@ def test_crossed_plates_are_refused():
         ("group 'g' has latents of plates None and task",
          (Latent("mu", Normal(0.0, 1.0), group="g"),
           Latent("z", Normal(0.0, 1.0), "task", group="g")), {}),
-        ("found 0 latents and 1 observations", (), {}),
+        ("a model with 0 latents and 1 observations", (), {}),
     ],
 )  # fmt: skip
 def test_a_model_that_cannot_be_is_refused(expected, latents, parts):
@@ -84,7 +84,7 @@ def test_a_model_that_cannot_be_is_refused(expected, latents, parts):
 @pytest.mark.parametrize(
     ("data", "expected"),
     [
-        ({"x": np.zeros(4)}, "'x' has shape (4,), expected (3,) to begin with: task 3"),
+        ({"x": np.zeros(4)}, "'x' has shape (4,), not (3,) first: task 3"),
         ({"x": [0.0, np.nan, 1.0]}, "'x' has 1 values that are not finite, of 3"),
         ({}, "misses 'x'"),
         ({"x": np.zeros(3), "y": 1.0}, "has 'y', which the model does not declare"),
@@ -103,7 +103,7 @@ def test_data_that_do_not_fit_are_refused(data, expected):
          "log density of 'z' is NaN"),
         ((MU, Z), Observed("x", lambda z, x: torch.where(z > 9, z, -torch.inf) + 0 * x, "task"),
          "log density of 'x' is −∞ for all 5 particles of 3 of 3 members"),
-        ((MU, Z), Observed("x", lambda z: z.sum(-1), "task"), "'x' has 2 axes, expected 3"),
+        ((MU, Z), Observed("x", lambda z: z.sum(-1), "task"), "'x' has 2 axes, not 3"),
         ((MU, Latent("z", lambda mu: torch.distributions.Normal(mu, 1.0), "task")), X,
          "the prior of 'z' is a Normal, from which no proposal is made: give proposal="),
         ((MU, Latent("z", Gamma(1.0, 1.0), "task", proposal=Normal(-5.0, 0.1))), X,
@@ -122,7 +122,7 @@ def test_methods_and_options_are_checked():
         infer(model(MU, Z), {"x": np.zeros(3)}, "em")
     with pytest.raises(ValueError, match="k=0"):
         infer(model(MU, Z), {"x": np.zeros(3)}, options=FitOptions(k=0))
-    with pytest.raises(ValueError, match="step=2, expected above 0, and with QEM up to 1"):
+    with pytest.raises(ValueError, match="step=2 is out of range: choose above 0"):
         infer(model(MU, Z), {"x": np.zeros(3)}, options=FitOptions(step=2))
 
 

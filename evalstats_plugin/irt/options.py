@@ -1,0 +1,133 @@
+"""Options of the estimators of `fit_irt`, one frozen record for each; loads nothing heavy.
+
+A value that does not exist raises `SelectionError` when the record is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import Literal, TypeAlias, get_args
+
+from evalstats_plugin.errors import SelectionError, no_such
+from evalstats_plugin.runtime.chain_length import ChainLength
+
+ItemPrior = Literal["none", "weak", "estimated"]
+ViPrior = Literal["hierarchical", "vague"]
+Rotation = Literal["none", "varimax", "promax"]
+
+
+def _check_name(what: str, name: str | None, known: tuple[str, ...]) -> None:
+    if name is not None and name not in known:
+        raise SelectionError(no_such(what, name, known, ", ".join(known)))
+
+
+def _check_above_0(what: str, value: object) -> None:
+    if not isinstance(value, (int, float)) or not 0 < value < inf:
+        msg = f"{what} {value!r} is not a number above 0: pass one"
+        raise SelectionError(msg)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MmlOptions:
+    """Options of estimator ``"mml"``."""
+
+    prior: ItemPrior | None = None
+    """Prior of discriminations and intercepts. ``"weak"`` is N(1, 1) and N(0, 3²). None is
+    ``"none"``, and where estimator ``"auto"`` has chosen ``"mml"`` ``"estimated"``, or ``"weak"``
+    with too few items to estimate from."""
+    guessing_prior: tuple[float, float] | None = (-1.1, 0.5)
+    """Mean and standard deviation of the logit of guessing; None for maximum likelihood."""
+    upper: float = 1.0
+    """Upper asymptote of all items."""
+    nodes: int | None = None
+    """Number of nodes on [-6, 6]; None chooses nodes from the data."""
+    tolerance: float = 1e-5
+    """Largest change of a parameter in the last step."""
+    max_steps: int = 2000
+    std_errors: bool | None = None
+    """Whether errors allow for items being estimated; None where that is quick."""
+    sandwich: bool = False
+    """Whether errors hold where the model is wrong."""
+    groups: Sequence[object] | Mapping[str, object] | None = None
+    """Group of each model, in order or by name: each has its own mean and spread of abilities,
+    those of the first are 0 and 1."""
+
+    def __post_init__(self) -> None:
+        _check_name("item prior", self.prior, get_args(ItemPrior))
+        if self.nodes is not None and self.nodes < 3:
+            msg = f"abilities cannot be integrated out on {self.nodes} nodes: pass 3 or more"
+            raise SelectionError(msg)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MmlItemsOptions:
+    """Options of estimator ``"mml-items"``."""
+
+    signed: bool = False
+    """Whether discriminations may be negative; of a 2PL."""
+    max_steps: int = 200
+
+
+@dataclass(frozen=True, kw_only=True)
+class MapOptions:
+    """Options of estimator ``"map"``."""
+
+    strength: float = 1.0
+    """Precision of the item prior."""
+
+    def __post_init__(self) -> None:
+        _check_above_0("strength", self.strength)
+
+
+@dataclass(frozen=True, kw_only=True)
+class JmlOptions:
+    """Options of estimator ``"jml"``."""
+
+    max_steps: int = 500
+
+
+@dataclass(frozen=True, kw_only=True)
+class ViOptions:
+    """Options of estimator ``"vi"``."""
+
+    prior: ViPrior = "hierarchical"
+    """``"hierarchical"`` estimates the distributions of items (and of a Rasch model's abilities),
+    as py-irt's hierarchical models do. ``"vague"`` is θ ~ N(0, 1), d ~ N(0, 10³), a ~ N(1, 1): what
+    py-irt's vague priors intend, although it passes the variance of 10³ as a precision [LWY19]_."""
+    tolerance: float = 1e-7
+    max_steps: int = 1000
+
+    def __post_init__(self) -> None:
+        _check_name("prior of vi", self.prior, get_args(ViPrior))
+
+
+@dataclass(frozen=True, kw_only=True)
+class McmcOptions(ChainLength):
+    """Options of estimator ``"mcmc"``."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FactorOptions:
+    """Options of item model ``"factor"``."""
+
+    dimensions: int | Literal["auto"] = "auto"
+    """Number of abilities of each model; ``"auto"`` for as many as predict best."""
+    rotation: Rotation = "none"
+    ridge: float | Literal["auto"] = "auto"
+    """Precision of loadings around their mean; ``"auto"`` for the one that predicts best."""
+
+    def __post_init__(self) -> None:
+        _check_name("rotation", self.rotation, get_args(Rotation))
+        if self.ridge != "auto":
+            _check_above_0("ridge", self.ridge)
+        if self.dimensions != "auto" and not isinstance(self.dimensions, int):
+            msg = f"dimensions {self.dimensions!r} is not a whole number: pass one, or 'auto'"
+            raise SelectionError(msg)
+
+
+FitOptions: TypeAlias = (
+    MmlOptions | MmlItemsOptions | MapOptions | JmlOptions | ViOptions | McmcOptions | FactorOptions
+)
+"""Options of any estimator."""
