@@ -7,6 +7,7 @@ item of a task (`unpaired`).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
@@ -14,11 +15,18 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from evalstats_plugin.comparisons.design import Correction, Request, check_baseline
+from evalstats_plugin.comparisons.design import (
+    Correction,
+    Family,
+    Request,
+    check_baseline,
+    is_chosen_from_data,
+)
+from evalstats_plugin.comparisons.families import Table, settle, with_notes
 from evalstats_plugin.comparisons.methods import COMPARISONS, PAIRED, UNPAIRED
 from evalstats_plugin.comparisons.metrics import compare_composite
 from evalstats_plugin.comparisons.paired import paired
-from evalstats_plugin.comparisons.rows import Comparison, Comparisons
+from evalstats_plugin.comparisons.rows import Comparisons
 from evalstats_plugin.comparisons.sequential import sequential
 from evalstats_plugin.comparisons.stored import stored_comparisons
 from evalstats_plugin.comparisons.tasks import across_tasks, group_comparisons
@@ -29,6 +37,7 @@ from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.data.runs import ResponseSet
 from evalstats_plugin.data.store import ResponseStore
 from evalstats_plugin.errors import DesignError, SelectionError, no_such
+from evalstats_plugin.runtime.workers import check_memory
 from evalstats_plugin.scores.cells import (
     RATIOS,
     Bounds,
@@ -40,38 +49,41 @@ from evalstats_plugin.stats.arrays import Rng
 
 Design = Literal["paired", "unpaired", "tasks", "sequential"]
 
-Analysis: TypeAlias = Callable[[Sequence[Responses], Request], tuple[list[Comparison], list[str]]]
+Analysis: TypeAlias = Callable[[Sequence[Responses], Request], tuple[list[Table], list[str]]]
 
-NO_ITEM_IN_COMMON = "no two models share an item here: taken as independent samples"
+NO_ITEM_IN_COMMON = "no two models share an item here: treated as independent samples"
+
+_PAIR_BYTES = 900
+"""Memory of one pair, measured: its record, and its numbers while they are computed."""
 
 _UNPAIRED: Mapping[str, Method] = MappingProxyType({m.name: m for m in UNPAIRED})
 
 
-def same_items(
-    responses: Sequence[Responses], request: Request
-) -> tuple[list[Comparison], list[str]]:
+def same_items(responses: Sequence[Responses], request: Request) -> tuple[list[Table], list[str]]:
     """Compare models item by item, on tasks and groups, under metrics that are means and others.
 
     Models that share no item of a task are compared as independent samples there, and the rows say
     so. Return also notes on what was left out.
     """
     together, apart, composite = _parts(responses)
-    rows, notes = compare_composite(composite, request)
+    tables, notes = compare_composite(composite, request) if composite else ([], [])
     found, left_out = _as_far_as_possible(unpaired, apart, _of_own_items(request), needed=False)
-    rows += [replace(row, notes=(*row.notes, NO_ITEM_IN_COMMON)) for row in found]
+    tables += [with_notes(table, NO_ITEM_IN_COMMON) for table in found]
     notes += left_out
-    if together or not rows:
+    if together or not tables:
         found, left_out = _as_far_as_possible(
-            paired, together or list(responses), request, needed=not rows
+            paired, together or list(responses), request, needed=not tables
         )
-        rows += [*found, *group_comparisons(together, request)]
+        tables += found
         notes += left_out
+    if any(r.groups for r in together):
+        tables += group_comparisons(together, request)
     if apart or composite:
-        # Rows in the order of the logs, groups last.
+        # In the order of the logs, groups last.
         keys = dict.fromkeys((r.task, r.metric) for r in responses)
         place = {key: i for i, key in enumerate(keys)}
-        rows.sort(key=lambda row: place.get((row.task, row.metric), len(place)))
-    return rows, notes
+        tables.sort(key=lambda t: place.get((t.pairing.task, t.pairing.metric), len(place)))
+    return tables, notes
 
 
 DESIGNS: Mapping[Design, tuple[Analysis, Sequence[Method]]] = MappingProxyType(
@@ -92,7 +104,8 @@ def compare(
     baseline: str | None = None,
     confidence_level: float = 0.95,
     method: str | Method = "auto",
-    correction: Correction = "holm",
+    correction: Correction = "simultaneous",
+    family: Family = "auto",
     bounds: Bounds | None = None,
     rng: Rng = None,
 ) -> Comparisons:
@@ -118,27 +131,33 @@ def compare(
         Of the interval: a name from the table of methods for comparisons. It is used wherever it
         fits the scores; where it does not the default is, and each row says what ran.
     correction
-        What ``p_adjusted`` protects, over the pairs of one task and metric: ``"holm"`` against any
-        false finding, ``"maxt"`` against the same with more power (sign flips), ``"bh"`` against a
-        large share of false findings, ``"none"`` against nothing. With ``"holm"`` and ``"maxt"``
-        the adjusted limits hold for all pairs together; the p-values may find slightly more.
+        Over the pairs of one family. ``"simultaneous"``: limits and p-values that hold for all
+        pairs at once, and agree. ``"stepdown"``: finds a little more; where only the p-value does,
+        the limit is put at 0. ``"bh"``: p-values against a large share of false findings, to screen
+        many pairs; ``"none"``: each pair alone. These two show limits of each pair alone.
+    family
+        What is corrected together. ``"auto"``: each group that the harness scores with its tasks,
+        and all tasks of a metric that are in no group; ``"task"``: each task by itself;
+        ``"group"``: groups with their tasks, other tasks by themselves; ``"run"``: everything of a
+        metric. Each row names its family.
     bounds
         Least and greatest possible score by metric, as for `intervals`.
     rng
-        Generator or seed, for p-values by random sign flips.
+        Generator or seed, for random draws common to all pairs.
 
     Notes
     -----
-    P-values are McNemar's mid-p for 0/1 scores, else those of flipping the signs of differences;
-    of whole clusters at once, where items come in clusters.
+    One pair is compared by `method`: interval, p-value and P(better) are of one distribution. Two
+    pairs or more are judged by the largest of their statistics under random sign flips of items,
+    of whole clusters where items come in clusters: `stats.simultaneous`.
     Where a log does not say which scores are better, the higher are taken to be. Metrics that
     are not means of items (F1, BLEU, perplexity) are compared by what their items add up to.
 
     Raises
     ------
     DesignError
-        For a confidence level outside (0, 1), where no two models share an item, or for millions
-        of pairs of models in a store.
+        For a confidence level outside (0, 1), where no two models share an item, or for
+        more pairs than fit into memory.
     ItemConflictError
         If an item id is one question for one model and another for the other.
     SelectionError
@@ -154,18 +173,35 @@ def compare(
         method=method.name if isinstance(method, Method) else method,
         table=table_of(extra, own),
         correction=correction,
+        family=family,
         bounds=bounds or {},
         rng=np.random.default_rng(rng),
     )
     seed = rng if isinstance(rng, int) else None
     if isinstance(responses, ResponseStore):
         notes = responses.notes
-        rows, left_out = stored_comparisons(responses, design, request)
+        tables, left_out = stored_comparisons(responses, design, request)
     else:
         listed, notes = responses_and_notes(responses)
         check_baseline(baseline, [r.model for r in listed])
-        rows, left_out = analysis(listed, request)
-    return Comparisons(tuple(rows), (*notes, *left_out), seed)
+        _check_size(listed, design, baseline)
+        tables, left_out = analysis(listed, request)
+    return Comparisons(tuple(settle(tables, request)), (*notes, *left_out), seed)
+
+
+def _check_size(responses: Sequence[Responses], design: Design, baseline: str | None) -> None:
+    """Refuse more pairs than fit into memory."""
+    models = Counter(place[:2] for place in {(r.task, r.metric, r.model) for r in responses})
+    every_two = baseline is None or is_chosen_from_data(baseline, [r.model for r in responses])
+    each = [n * (n - 1) // 2 if every_two else n - 1 for n in models.values()]
+    # Over all tasks there is one comparison of two models.
+    n_pairs = max(each, default=0) if design == "tasks" else sum(each)
+    instead = "compare fewer models, as by --models (in Python: a selection of the responses)"
+    check_memory(
+        n_pairs * _PAIR_BYTES,
+        f"{n_pairs:,} pairs of {max(models.values(), default=0):,} models",
+        f"name a baseline, or {instead}" if every_two else instead,
+    )
 
 
 def _parts(
@@ -193,7 +229,7 @@ def _share_nothing(group: Sequence[Responses]) -> bool:
 
 def _as_far_as_possible(
     analysis: Analysis, responses: list[Responses], request: Request, *, needed: bool
-) -> tuple[list[Comparison], list[str]]:
+) -> tuple[list[Table], list[str]]:
     """Run an analysis on a part of the responses; if not `needed`, an error becomes a note."""
     if not (responses or needed):
         return [], []
@@ -206,6 +242,5 @@ def _as_far_as_possible(
 
 
 def _of_own_items(request: Request) -> Request:
-    """Return the request for models that share no item, which have no pairs whose signs to flip."""
-    correction = "holm" if request.correction == "maxt" else request.correction
-    return replace(request, method="auto", table=_UNPAIRED, correction=correction)
+    """Return the request for models that share no item."""
+    return replace(request, method="auto", table=_UNPAIRED)

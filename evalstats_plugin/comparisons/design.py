@@ -2,8 +2,9 @@
 
 * `Request`: the checked arguments of `compare`; baselines
 * `comparable`: the models of each task that have what a design needs, and notes on the others
-* `Pairs`: models on one task under one metric, and which of them are compared; `Pairing` has their
-  scores in memory, `comparisons.stored` on disk; `pairings` makes them
+* `Compared`: models on one task under one metric, and which of them are compared; `against_best`
+* `Pairs`: the same with scores by item; `Pairing` has them in memory, `comparisons.stored` on disk;
+  `pairings` makes them
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Self, TypeVar, get_args
+from typing import Any, Literal, Self, TypeAlias, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from evalstats_plugin.comparisons.methods import PAIRED, UNPAIRED
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.methods import Kind, Method, check_name
 from evalstats_plugin.data.responses import Responses, mean_over_epochs
@@ -33,7 +35,9 @@ from evalstats_plugin.scores.cells import (
 from evalstats_plugin.scores.methods import INTERVALS
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
 
-Correction = Literal["holm", "bh", "maxt", "none"]
+Correction = Literal["simultaneous", "stepdown", "bh", "none"]
+
+Family = Literal["auto", "task", "group", "run"]
 
 BEST = "best"
 """Baseline: the model with the best score of each task, unless a model has this name."""
@@ -51,16 +55,24 @@ class Request:
     table: Mapping[str, Method]
     """Methods for comparisons by name, those of plugins among them."""
     correction: Correction
+    family: Family
+    """Which tables are corrected together."""
     bounds: Bounds
     rng: np.random.Generator
 
     def __post_init__(self) -> None:
         check_confidence_level(self.confidence_level)
-        if self.correction not in get_args(Correction):
-            there = ", ".join(get_args(Correction))
-            msg = f"no correction is called {self.correction!r}; there are: {there}"
-            raise SelectionError(msg)
-        check_name(self.method, self.table, {"the interval of one score": INTERVALS})
+        given = (("correction", self.correction, Correction), ("family", self.family, Family))
+        for what, name, names in given:
+            if name not in get_args(names):
+                there = ", ".join(get_args(names))
+                raise SelectionError(no_such(what, name, get_args(names), there))
+        elsewhere = {
+            "models on the same items": PAIRED,
+            "models on items of their own": UNPAIRED,
+            "the interval of one score": INTERVALS,
+        }
+        check_name(self.method, self.table, elsewhere)
 
 
 def check_baseline(baseline: str | None, models: Iterable[str]) -> None:
@@ -79,8 +91,8 @@ def refuse_best(request: Request, responses: Sequence[Responses]) -> None:
     """Raise `DesignError` for the best model as baseline, in a design that cannot allow for it."""
     if is_chosen_from_data(request.baseline, [r.model for r in responses]):
         msg = (
-            "the best model, chosen from the data, is a baseline only for models on the same items "
-            "and across tasks; name a model, or compare every two"
+            "the best model, chosen from the data, can be the baseline only on the same items and "
+            "across tasks; name a model, or compare every two"
         )
         raise DesignError(msg)
 
@@ -135,27 +147,43 @@ def notes_on_left_out(
     """
     notes = [f"not compared, {why}: {few(places)}" for why, places in left_out.items()]
     if nothing_left and len(models) < 2:
-        found = f"one model ({models[0]})" if models else "no responses"
-        raise DesignError(f"{found} found, expected two or more on the same task")
+        only = f"there is only one model ({models[0]})" if models else "there are no responses"
+        raise DesignError(f"{only}; read logs of two models or more on the same task")
     if nothing_left:
-        raise DesignError(f"no two models found that can be compared; {'; '.join(notes)}")
+        raise DesignError(f"no two models can be compared; {'; '.join(notes)}")
     return notes
+
+
+Likeness: TypeAlias = tuple[Kind | None, tuple[float, float] | None, tuple[str, ...]]
+"""Kind and bounds of scores, and notes on what was assumed."""
 
 
 def common_kind(cells: Sequence[Cell]) -> tuple[Kind, tuple[float, float] | None, tuple[str, ...]]:
     """Kind and bounds of the differences: those of the scores where all are alike; and notes."""
-    if all(c.kind == "binary" for c in cells):
+    return joint_kind([_likeness(cell) for cell in cells])
+
+
+def _likeness(cell: Cell) -> Likeness:
+    r = cell.responses
+    guessed = cell.kind == "bounded" and r.bounds is None and not epochs_are_binary(r)
+    return cell.kind, cell.bounds, ("scores assumed to lie in [0, 1]",) if guessed else ()
+
+
+def joint_kind(
+    found: Sequence[Likeness],
+) -> tuple[Kind, tuple[float, float] | None, tuple[str, ...]]:
+    """Kind and bounds of differences, from those of the scores of some models at a time."""
+    if all(kind == "binary" for kind, _, _ in found):
         return "binary", (0.0, 1.0), ()
-    bounds = {c.bounds for c in cells}
-    if any(c.kind == "real" for c in cells) or len(bounds) > 1:
+    bounds = {span for _, span, _ in found}
+    if any(kind == "real" for kind, _, _ in found) or len(bounds) > 1:
         return "real", None, ()
-    guessed = any(c.responses.bounds is None and not epochs_are_binary(c.responses) for c in cells)
-    return "bounded", bounds.pop(), ("scores taken to lie in [0, 1]",) if guessed else ()
+    return "bounded", bounds.pop(), tuple(dict.fromkeys(n for _, _, notes in found for n in notes))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Pairs(ABC):
-    """N models on M items of one task under one metric, and the P pairs to compare."""
+class Compared:
+    """N models on one task under one metric, and the P pairs to compare."""
 
     task: str
     metric: str
@@ -163,12 +191,8 @@ class Pairs(ABC):
     a: IntArray
     b: IntArray
     """Shape (P,): the models of each pair, by their place in `models`."""
-    kind: Kind
-    bounds: tuple[float, float] | None
     higher_is_better: bool | None
-    clusters: IntArray | None
-    """Shape (M,): the cluster of each item, by number."""
-    notes: tuple[str, ...]
+    notes: tuple[str, ...] = ()
     others: tuple[IntArray, IntArray] | None = None
     """Further pairs, not asked for, among which the best model was chosen as the baseline."""
 
@@ -179,6 +203,16 @@ class Pairs(ABC):
             return self
         a, b = (np.concatenate(x) for x in zip((self.a, self.b), self.others, strict=True))
         return replace(self, a=a, b=b, others=None)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Pairs(Compared, ABC):
+    """N models on M items of one task, and the P pairs to compare item by item."""
+
+    kind: Kind
+    bounds: tuple[float, float] | None
+    clusters: IntArray | None
+    """Shape (M,): the cluster of each item, by number."""
 
     @property
     @abstractmethod
@@ -213,6 +247,19 @@ class Pairs(ABC):
     def differences(self, start: int = 0, stop: int | None = None) -> FloatArray:
         """Shape (P, M): scores of b minus those of a, of the pairs from `start` to `stop`."""
 
+    @abstractmethod
+    def scores_of(self, start: int = 0, stop: int | None = None) -> tuple[FloatArray, FloatArray]:
+        """Scores of a and of b, each of shape (P, M), of the pairs from `start` to `stop`."""
+
+    @abstractmethod
+    def all_scores(self) -> FloatArray:
+        """Shape (N, M): means over the epochs, NaN where an item has no score."""
+
+    @property
+    @abstractmethod
+    def attained(self) -> tuple[bool, bool]:
+        """Whether any model has a score at the lower bound, and at the upper one."""
+
     @property
     def span(self) -> tuple[float, float]:
         """Least and greatest possible difference."""
@@ -224,19 +271,11 @@ class Pairs(ABC):
         if self.clusters is None:
             msg = f"{self.task}: items come in no clusters"
             raise ValueError(msg)
-        order = np.argsort(self.clusters, kind="stable")
-        _, starts = np.unique(self.clusters[order], return_index=True)
-        in_order = differences[:, order]
-        seen = ~np.isnan(in_order)
-        totals, sizes = (
-            np.add.reduceat(x, starts, axis=1) for x in (np.where(seen, in_order, 0.0), seen * 1.0)
-        )
-        return totals, sizes
+        from evalstats_plugin.stats.clustered import by_cluster
 
-    def cluster_totals(self, differences: FloatArray) -> FloatArray:
-        """Sums of differences in each cluster, shape (P, C); NaN without any."""
-        totals, sizes = self.cluster_sums(differences)
-        return np.where(sizes > 0, totals, np.nan)
+        seen = ~np.isnan(differences)
+        totals = by_cluster(np.where(seen, differences, 0.0), self.clusters)
+        return totals, by_cluster(seen * 1.0, self.clusters)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -296,8 +335,23 @@ class Pairing(Pairs):
 
     def differences(self, start: int = 0, stop: int | None = None) -> FloatArray:
         """Shape (P, M): scores of b minus those of a, of the pairs from `start` to `stop`."""
+        a, b = self.scores_of(start, stop)
+        return b - a
+
+    def scores_of(self, start: int = 0, stop: int | None = None) -> tuple[FloatArray, FloatArray]:
+        """Scores of a and of b, each of shape (P, M), of the pairs from `start` to `stop`."""
         pairs = slice(start, stop)
-        return self.scores[self.b[pairs]] - self.scores[self.a[pairs]]
+        return self.scores[self.a[pairs]], self.scores[self.b[pairs]]
+
+    def all_scores(self) -> FloatArray:
+        """Shape (N, M): means over the epochs, NaN where an item has no score."""
+        return self.scores
+
+    @property
+    def attained(self) -> tuple[bool, bool]:
+        """Whether any model has a score at the lower bound, and at the upper one."""
+        low, high = self.bounds or (-np.inf, np.inf)
+        return bool((self.scores == low).any()), bool((self.scores == high).any())
 
 
 def pairings(
@@ -333,6 +387,7 @@ def _pairing(cells: Sequence[Cell], baseline: str | None) -> Pairing:
 
 
 PairsT = TypeVar("PairsT", bound=Pairs)
+ComparedT = TypeVar("ComparedT", bound=Compared)
 
 
 def settled(found: Sequence[PairsT], *, against_best_of_each: bool) -> list[PairsT]:
@@ -340,35 +395,35 @@ def settled(found: Sequence[PairsT], *, against_best_of_each: bool) -> list[Pair
 
     Raises `DesignError` where no two models share an item.
     """
-    found = [against_best(p) if against_best_of_each else p for p in found]
+    found = [against_best(p, p.means()) if against_best_of_each else p for p in found]
     if not any(p.n_items.any() for p in found):
         p = found[0]
         n_a, n_b = (int(p.n_answered[i[0]]) for i in (p.a, p.b))
         msg = (
-            f"a paired comparison needs items taken by both: {p.models[p.a[0]]!r} answered {n_a} "
-            f"items of {p.task!r} and {p.models[p.b[0]]!r} {n_b}, none of them the same"
+            f"{p.models[p.a[0]]!r} answered {n_a} items of {p.task!r} and {p.models[p.b[0]]!r} "
+            f"{n_b}, none of them the same; compare them as independent samples (unpaired)"
         )
         raise DesignError(msg)
     return found
 
 
-def against_best(pairing: PairsT, means: FloatArray | None = None) -> PairsT:
-    """Make the model with the best score the baseline.
+def against_best(pairing: ComparedT, scores: FloatArray) -> ComparedT:
+    """Make the model with the best of the scores, shape (N,), the baseline.
 
     Any model might have been the best: the correction is over all pairs, so that it holds for this
-    choice. `means`, shape (N,), are the models' scores, where they are not the means over the
-    items.
+    choice.
     """
-    means = pairing.means() if means is None else means
-    best = int(np.argmin(means) if pairing.higher_is_better is False else np.argmax(means))
+    sign = -1 if pairing.higher_is_better is False else 1
+    best = int(np.argmax(np.where(np.isnan(scores), -np.inf, sign * scores)))
     name = pairing.models[best]
     a, b = pair_indices(pairing.models, name)
-    rest = (pairing.a != best) & (pairing.b != best)
+    all_a, all_b = pair_indices(pairing.models, None)
+    rest = (all_a != best) & (all_b != best)
     note = (
-        f"{name} was chosen as the best on these very data: only p, adjusted, and adjusted limits, "
-        f"which are over all pairs of the {len(pairing.models)} models, allow for that"
+        f"{name} was chosen as the best on these very data: all pairs of the "
+        f"{len(pairing.models)} models are corrected for, which allows for that"
     )
-    others = pairing.a[rest], pairing.b[rest]
+    others = all_a[rest], all_b[rest]
     return replace(pairing, a=a, b=b, others=others, notes=(*pairing.notes, note))
 
 

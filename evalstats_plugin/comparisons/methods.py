@@ -19,9 +19,10 @@ from evalstats_plugin.scores.methods import CLUSTER_FAMILIES
 _PAIRED = "evalstats_plugin.stats.paired:"
 _UNPAIRED = "evalstats_plugin.stats.unpaired:"
 _BOUNDED = "evalstats_plugin.stats.bounded:"
+_REACH = "evalstats_plugin.stats.reach:"
 _MEANS = "evalstats_plugin.stats.means:"
 _CLUSTERED = "evalstats_plugin.stats.clustered:"
-_POSTERIOR = "evalstats_plugin.stats.clustered_posterior:"
+_POSTERIOR = "evalstats_plugin.stats.grid_posteriors:"
 _METRICS = "evalstats_plugin.stats.metric_intervals:"
 
 COMPARISONS: tuple[Method, ...] = (
@@ -29,7 +30,7 @@ COMPARISONS: tuple[Method, ...] = (
         "dirichlet", "paired", _PAIRED + "dirichlet",
         "Dirichlet posterior of who gets an item right (prior ½ on each of the four cells)",
         "Bowyer et al. 2025; docs/explanation/methods.md", "comparison",
-        MappingProxyType({"prior": (0.5, 1.0)}),
+        prior=(0.5, 1.0),
     ),
     Method(
         "tango", "paired", _PAIRED + "tango", "score interval of a paired difference",
@@ -44,23 +45,24 @@ COMPARISONS: tuple[Method, ...] = (
         "Wald after adding one item either way", "Bonett, Price 2012", "comparison",
     ),
     Method(
-        "agresti-min", "paired", _PAIRED + "agresti_min",
-        "Wald after adding half an item to each cell", "Agresti, Min 2005", "comparison",
-    ),
-    Method(
         "paired-wald", "paired", _PAIRED + "wald",
         "difference ± z standard errors, no width without discordance: only to compare with",
         "Fagerland, Lydersen, Laake 2014", "comparison",
     ),
     Method(
-        "latent", "paired", _PAIRED + "latent",
+        "latent", "paired", _POSTERIOR + "latent",
         "posterior of a latent bivariate normal model, both scores uniform a priori",
         "Bowyer et al. 2025", "comparison",
     ),
     Method(
+        "reach", "paired-bounded", _REACH + "difference",
+        "Dirichlet-weighted mean difference, weight ½ where the farthest ones not yet seen may lie",
+        "Ferguson 1973; docs/explanation/methods.md", "comparison",
+    ),
+    Method(
         "dp-jeffreys", "bounded", _BOUNDED + "dirichlet_process",
         "Dirichlet-process posterior of the mean difference, mass ½ at each end",
-        "Ferguson 1973; docs/explanation/methods.md", "comparison", MappingProxyType({"mass": 0.5}),
+        "Ferguson 1973; docs/explanation/methods.md", "comparison", mass=0.5,
     ),
     Method(
         "paired-t", "real", _MEANS + "t_interval",
@@ -92,7 +94,7 @@ COMPARISONS: tuple[Method, ...] = (
     Method(
         "dirichlet-multinomial", "clustered-paired", _POSTERIOR + "dirichlet_multinomial",
         "posterior of who gets an item right, intra-cluster correlation ~ U(0, 1)",
-        "docs/explanation/methods.md", "comparison", MappingProxyType({"prior": (0.5, 1.0)}),
+        "docs/explanation/methods.md", "comparison", prior=(0.5, 1.0),
     ),
 )  # fmt: skip
 """For the mean difference of two models on the same items."""
@@ -108,9 +110,9 @@ COMPARISON_DEFAULTS: Mapping[Kind, tuple[str, str]] = MappingProxyType(
             "n = 10 to 100, and it is the shortest of those that reach it on average",
         ),
         "bounded": (
-            "dp-jeffreys",
-            "it is what `dirichlet` is for 0/1 scores: never of zero width, and at the level for "
-            "few items too",
+            "reach",
+            "it is `dirichlet` for 0/1 scores and as narrow as Student's t for concentrated ones; "
+            "never of zero width, and interval, p and P(better) are of one distribution",
         ),
         "real": ("paired-t", "without bounds there is nothing better for few items"),
     }
@@ -144,7 +146,7 @@ COMPOSITE_COMPARISONS: tuple[Method, ...] = (
         "dirichlet-joint", "confusion", _METRICS + "posterior_differences",
         "Dirichlet posterior of what both models answer (prior ½ on each of both right, one, "
         "the other, neither, for each gold label)",
-        "docs/explanation/methods.md", "comparison", MappingProxyType({"prior": 0.5}),
+        "docs/explanation/methods.md", "comparison", prior=0.5,
     ),
     Method(
         "sums-jackknife-t", "sums", _METRICS + "jackknife_t",
@@ -186,7 +188,7 @@ UNPAIRED: tuple[Method, ...] = (
         "beta-difference", "unpaired", _UNPAIRED + "beta_difference",
         "difference of two Beta posteriors (prior ½, ½)",
         "Brown, Cai, DasGupta 2001; docs/explanation/methods.md", "comparison",
-        MappingProxyType({"prior": (0.5, 0.5)}),
+        prior=(0.5, 0.5),
     ),
     Method(
         "mn-ratio", "unpaired", _UNPAIRED + "mn_ratio", "score interval of the ratio",
@@ -200,24 +202,18 @@ UNPAIRED: tuple[Method, ...] = (
         "beta-ratio", "unpaired", _UNPAIRED + "beta_ratio",
         "ratio of two Beta posteriors (prior 1, 1)",
         "Bowyer et al. 2025; docs/explanation/methods.md", "comparison",
-        MappingProxyType({"prior": (1.0, 1.0)}),
+        prior=(1.0, 1.0),
     ),
     Method(
         "beta-odds", "unpaired", _UNPAIRED + "beta_odds_ratio",
         "odds ratio of two Beta posteriors (prior 1, 1)",
         "Bowyer et al. 2025; docs/explanation/methods.md", "comparison",
-        MappingProxyType({"prior": (1.0, 1.0)}),
+        prior=(1.0, 1.0),
     ),
     Method(
         "dp-difference", "unpaired-bounded", _UNPAIRED + "dp_difference",
         "difference of two Dirichlet-process posteriors, a Beta variable standing for each",
-        "Ferguson 1973; docs/explanation/methods.md", "comparison", MappingProxyType({"mass": 0.5}),
-    ),
-    Method(
-        "mover-dp", "unpaired-bounded", _UNPAIRED + "mover_dp",
-        "two Dirichlet-process intervals, squared and added",
-        "Zou, Donner 2008; docs/explanation/methods.md", "comparison",
-        MappingProxyType({"mass": 0.5}),
+        "Ferguson 1973; docs/explanation/methods.md", "comparison", mass=0.5,
     ),
     Method(
         "welch-t", "unpaired-real", _UNPAIRED + "welch_t",

@@ -1,6 +1,6 @@
 """Comparisons under metrics that are not means: F1, MCC, BLEU, perplexity, on the same items.
 
-`join` brings the models of one task together: what each item adds to each model's sums. Intervals
+`Joined` brings the models of one task together: what each item adds to each model's sums. Intervals
 come from the jackknife, resamples or a Dirichlet posterior, p-values from swapping the models'
 answers to random items.
 """
@@ -9,27 +9,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from evalstats_plugin.comparisons.design import BEST, Request, is_chosen_from_data, pair_indices
+from evalstats_plugin.comparisons.design import (
+    Compared,
+    Request,
+    against_best,
+    is_chosen_from_data,
+    numbered,
+    pair_indices,
+)
+from evalstats_plugin.comparisons.families import Each, Found, Table
 from evalstats_plugin.comparisons.methods import (
     COMPOSITE_COMPARISON_DEFAULTS,
     COMPOSITE_COMPARISONS,
 )
-from evalstats_plugin.comparisons.paired import adjusted
-from evalstats_plugin.comparisons.rows import Comparison
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.methods import Kind, Method, choose
 from evalstats_plugin.data.responses import Responses
-from evalstats_plugin.data.results import finite_values, records
 from evalstats_plugin.data.runs import one_of_each
-from evalstats_plugin.errors import DesignError, few
+from evalstats_plugin.errors import DesignError, PluginError, few
 from evalstats_plugin.scores.cells import RATIOS, by_task, direction
 from evalstats_plugin.scores.metrics import NAMES, Composite, composites
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
+from evalstats_plugin.stats.interval import Interval
 from evalstats_plugin.stats.metrics import Value
 
 N_RESAMPLES = 9999
@@ -38,7 +42,7 @@ N_RESAMPLES = 9999
 
 def compare_composite(
     responses: Sequence[Responses], request: Request
-) -> tuple[list[Comparison], list[str]]:
+) -> tuple[list[Table], list[str]]:
     """Compare models under metrics that are not means; others are passed over.
 
     Return also notes on what was left out.
@@ -53,102 +57,56 @@ def compare_composite(
         for r in one_of_each(responses)
         if len(r.item_ids) and (r.pairs is not None or r.aggregation in RATIOS)
     ]
-    rows: list[Comparison] = []
+    tables: list[Table] = []
     notes: list[str] = []
     for (task, metric), group in by_task(chosen).items():
-        if request.baseline not in (None, BEST, *(r.model for r in group)):
-            notes.append(f"not compared, {request.baseline} has no answers: {task} {metric}")
-            continue
-        if len(group) < 2:
-            notes.append(f"not compared, one model only: {task} {metric}")
-            continue
-        kinds = {NAMES.get(r.aggregation, r.aggregation) for r in group}
         try:
-            if len(kinds) > 1:
-                msg = f"not one metric but {few(sorted(kinds))}"
-                raise DesignError(msg)
-            joined = join(group)
+            tables.append(_compared(_joined(group, request.baseline), request))
         except DesignError as error:
             if type(error) is not DesignError:
                 raise
             notes.append(f"not compared, {error}: {task} {metric}")
-            continue
-        rows += _compared(joined, group, request)
-    return rows, notes
+    return tables, notes
 
 
-class _Found(NamedTuple):
-    """What was computed of the pairs, each of shape (P,)."""
+def _compared(joined: Joined, request: Request) -> Table:
+    found, n_items = _found(joined, request)
+    n_either = (joined.there[joined.a] | joined.there[joined.b]).sum(axis=1).tolist()
+    n_both = n_items[: len(joined.a)].tolist()
+    notes = [_notes(joined, found, i, n) for i, n in enumerate(zip(n_both, n_either, strict=True))]
 
-    difference: FloatArray
-    low: FloatArray
-    high: FloatArray
-    p_value: FloatArray
-    prob_higher: FloatArray
-    n_items: IntArray
+    def interval(level: float) -> Interval:
+        one = found
+        if level != request.confidence_level:
+            one, _ = _found(joined, replace(request, confidence_level=level))
+        return Interval(one.low, one.high)
+
+    return Table(
+        pairing=joined,
+        found=found,
+        judge=lambda: Each(found.p_value, interval),
+        columns={"n_items": n_both, "notes": notes},
+    )
 
 
-def _compared(joined: Joined, group: Sequence[Responses], request: Request) -> list[Comparison]:
+def _found(joined: Joined, request: Request) -> tuple[Found, IntArray]:
+    """Return what was found of each pair, and the number of items of both models."""
     method = _choose(joined, request)
-    a, b, n_shown, note = _pairs(joined, group, request)
-    nothing = [np.full(len(a), np.nan) for _ in range(5)]
-    found = _Found(*nothing, n_items=np.zeros(len(a), dtype=np.int64))
+    a, b = joined.family.a, joined.family.b
+    low, high, p_value, prob, difference = np.full((5, len(a)), np.nan)
+    found = Found(method.name, low, high, p_value, prob, difference)
+    n_items = np.zeros(len(a), dtype=np.int64)
     common = joined.there[a] & joined.there[b]
     # Most often the models share all items, and there is one set of them.
     masks, which = np.unique(common, axis=0, return_inverse=True)
     for i, items in enumerate(masks):
         where = np.flatnonzero(which.ravel() == i)
-        found.n_items[where] = items.sum()
+        n_items[where] = items.sum()
         if items.any():
             one = _solved(joined, items, (a[where], b[where]), method, request)
-            for column, values in zip(found, one, strict=True):
+            for column, values in zip((low, high, p_value, prob, difference), one, strict=True):
                 column[where] = values
-    n_either = (joined.there[a] | joined.there[b]).sum(axis=1)
-    notes = [(*note, *_notes(joined, request, found, i, int(n))) for i, n in enumerate(n_either)]
-    higher_is_better = direction(group)
-    prob = 1 - found.prob_higher if higher_is_better is False else found.prob_higher
-    models = np.asarray(joined.models, dtype=object)
-    columns: dict[str, Sequence[Any]] = {
-        "model_a": models[a].tolist(),
-        "model_b": models[b].tolist(),
-        "n_items": found.n_items.tolist(),
-        "difference": finite_values(found.difference),
-        "low": finite_values(found.low),
-        "high": finite_values(found.high),
-        "p_value": finite_values(found.p_value),
-        "p_adjusted": finite_values(adjusted(found.p_value, request.correction)),
-        "prob_better": finite_values(prob),
-        "notes": notes,
-    }
-    same = {
-        "task": group[0].task,
-        "metric": group[0].metric,
-        "method": method.name,
-        "confidence_level": request.confidence_level,
-        "higher_is_better": higher_is_better,
-    }
-    return records(Comparison, columns, same)[:n_shown]
-
-
-def _pairs(
-    joined: Joined, group: Sequence[Responses], request: Request
-) -> tuple[IntArray, IntArray, int, tuple[str, ...]]:
-    """Return the pairs to compute, how many of them to show, and a note.
-
-    With the best model as the baseline, the pairs among which it was chosen are computed too: the
-    correction is over all pairs, so that it holds for this choice.
-    """
-    if not is_chosen_from_data(request.baseline, joined.models):
-        a, b = pair_indices(joined.models, request.baseline)
-        return a, b, len(a), ()
-    values = joined.value(joined.statistics.sum(axis=1))
-    lower = any(r.higher_is_better is False for r in group)
-    best = int(np.nanargmin(values) if lower else np.nanargmax(values))
-    a, b = pair_indices(joined.models, joined.models[best])
-    rest_a, rest_b = pair_indices(joined.models, None)
-    rest = (rest_a != best) & (rest_b != best)
-    note = f"{joined.models[best]} was chosen as the best: only p, adjusted, allows for that"
-    return np.append(a, rest_a[rest]), np.append(b, rest_b[rest]), len(a), (note,)
+    return found, n_items
 
 
 def _choose(joined: Joined, request: Request) -> Method:
@@ -160,21 +118,18 @@ def _choose(joined: Joined, request: Request) -> Method:
     return choose(joined.kind, name, table, COMPOSITE_COMPARISON_DEFAULTS)
 
 
-def _notes(
-    joined: Joined, request: Request, found: _Found, i: int, n_either: int
-) -> tuple[str, ...]:
-    n = int(found.n_items[i])
-    notes: list[str] = []
+def _notes(joined: Joined, found: Found, i: int, items: tuple[int, int]) -> tuple[str, ...]:
+    n, n_either = items
+    notes = list(joined.notes)
     if joined.clusters is not None:
         notes.append(f"items in {len(np.unique(joined.clusters))} clusters")
-    if request.correction == "maxt":
-        notes.append("maxt is for means: p-values are adjusted by holm's method")
     if n_either > n:
         notes.append(f"{n_either - n} of {n_either} items lack one model's answer: left out")
     if not n:
         notes.append("the two models share no item")
     elif np.isnan(found.difference[i]):
-        notes.append(f"no difference: {joined.metric} is 0/0 for one of the models")
+        name = joined.metric.partition(",")[0]
+        notes.append(f"no difference: {name} is 0/0 for one of the models")
     elif not np.isfinite(found.low[i]):
         notes.append("no interval: one item or cluster, or answers that do not differ")
     return tuple(notes)
@@ -186,8 +141,11 @@ def _solved(
     pairs: tuple[IntArray, IntArray],
     method: Method,
     request: Request,
-) -> _Found:
-    """Compute everything for the pairs whose common items are `items`, a mask of shape (M,)."""
+) -> tuple[FloatArray, ...]:
+    """Limits, p-value, P(b higher) and difference of the pairs whose common items are `items`.
+
+    `items` is a mask of shape (M,), the rest has shape (P,).
+    """
     from evalstats_plugin.stats import metric_intervals
 
     statistics, counts = joined.units(items)
@@ -206,11 +164,8 @@ def _solved(
         half = np.maximum(np.abs(low), np.abs(high))
         low, high = np.where(alike, -half, low), np.where(alike, half, high)
         prob = np.where(alike, 0.5, prob)
-    low, high, p_value, prob = (
-        np.where(np.isnan(difference), np.nan, x) for x in (low, high, p_value, prob)
-    )
-    n_items = np.full(len(p_value), int(items.sum()), dtype=np.int64)
-    return _Found(difference, low, high, p_value, prob, n_items)
+    unknown = np.isnan(difference)
+    return *(np.where(unknown, np.nan, x) for x in (low, high, p_value, prob)), difference
 
 
 def _by_jackknife(
@@ -253,7 +208,7 @@ def _drawn(
         return drawn[:, pairs[1]] - drawn[:, pairs[0]]
     shape = (joined.n_labels, joined.n_labels)
     table = np.einsum("us,u->s", statistics[0], counts * 1.0).reshape(shape)
-    prior = metric_intervals.prior_of_pairs(table, prior=method.options["prior"])
+    prior = metric_intervals.prior_of_pairs(table, prior=_prior_count(method))
     return metric_intervals.posterior_differences(
         statistics,
         counts.astype(np.float64),
@@ -263,6 +218,14 @@ def _drawn(
         rng=rng,
         n_resamples=N_RESAMPLES,
     )
+
+
+def _prior_count(method: Method) -> float:
+    """Prior count of each of both right, one, the other and neither."""
+    if not isinstance(method.prior, float):
+        msg = f"method {method.name!r} needs a number as its prior"
+        raise PluginError(msg)
+    return method.prior
 
 
 def _of_draws(
@@ -276,10 +239,9 @@ def _of_draws(
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Joined:
-    """N models' answers to M items."""
+class Joined(Compared):
+    """N models' answers to M items, and the P pairs to compare."""
 
-    models: tuple[str, ...]
     kind: Kind
     value: Value
     ordering: Value
@@ -291,9 +253,8 @@ class Joined:
     codes: IntArray | None
     """Shape (N, M): gold and predicted label as one number, where there are labels."""
     n_labels: int
-    clusters: NDArray[Any] | None
-    """Shape (M,)."""
-    metric: str
+    clusters: IntArray | None
+    """Shape (M,): the cluster of each item, by number."""
 
     def units(self, items: BoolArray) -> tuple[FloatArray, IntArray]:
         """Statistics of what is sampled, shape (N, U, S), and how often each was seen, (U,).
@@ -302,10 +263,9 @@ class Joined:
         """
         statistics = self.statistics[:, items]
         if self.clusters is not None:
-            _, where = np.unique(self.clusters[items], return_inverse=True)
-            order = np.argsort(where, kind="stable")
-            starts = np.flatnonzero(np.diff(where[order], prepend=-1))
-            sums = np.add.reduceat(statistics[:, order], starts, axis=1)
+            from evalstats_plugin.stats.clustered import by_cluster
+
+            sums = by_cluster(statistics, self.clusters[items], axis=1)
             return sums, np.ones(int(sums.shape[1]), dtype=np.int64)
         if self.codes is None:
             return statistics, np.ones(int(statistics.shape[1]), dtype=np.int64)
@@ -315,14 +275,24 @@ class Joined:
         return statistics[:, first], counts
 
 
-def join(group: Sequence[Responses]) -> Joined:
-    """Join on the items' ids, checked on their hashes.
+def _joined(group: Sequence[Responses], baseline: str | None) -> Joined:
+    """Join on the items' ids, checked on their hashes; choose the pairs.
 
     Raises
     ------
     DesignError
-        If the answers are not what the metric needs, or an id stands for two questions.
+        If nothing can be compared, the answers are not what the metric needs, or an id stands for
+        two questions.
     """
+    models = [r.model for r in group]
+    best = is_chosen_from_data(baseline, models)
+    named = None if best else baseline
+    if named not in (None, *models):
+        raise DesignError(f"{named} has no answers")
+    if len(group) < 2:
+        raise DesignError("one model only")
+    if len(kinds := {NAMES.get(r.aggregation, r.aggregation) for r in group}) > 1:
+        raise DesignError(f"not one metric but {few(sorted(kinds))}")
     parts = [_ratio(r) for r in group] if group[0].aggregation in RATIOS else composites(group)
     if parts[0].kind == "auc":
         msg = "there is no paired method for areas under the curve yet"
@@ -346,8 +316,14 @@ def join(group: Sequence[Responses]) -> Joined:
         statistics[i, there[i]] = part.statistics[at]
         if part.codes is not None:
             codes[i, there[i]] = part.codes[at] @ [len(part.labels), 1]
-    return Joined(
+    a, b = pair_indices(matrix.models, named)
+    joined = Joined(
+        task=group[0].task,
+        metric=group[0].metric,
         models=matrix.models,
+        a=a,
+        b=b,
+        higher_is_better=direction(group),
         kind="corpus" if parts[0].kind == "ratio" else parts[0].kind,
         value=parts[0].value,
         ordering=_negative_mean if parts[0].kind == "ratio" else parts[0].value,
@@ -355,9 +331,9 @@ def join(group: Sequence[Responses]) -> Joined:
         there=there,
         codes=None if parts[0].codes is None else codes,
         n_labels=len(parts[0].labels),
-        clusters=matrix.clusters,
-        metric=parts[0].metric,
+        clusters=None if matrix.clusters is None else numbered(matrix.clusters),
     )
+    return against_best(joined, joined.value(statistics.sum(axis=1))) if best else joined
 
 
 def _ratio(r: Responses) -> Composite:

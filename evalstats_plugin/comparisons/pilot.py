@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.data.runs import one_of_each
-from evalstats_plugin.errors import DesignError, few
+from evalstats_plugin.errors import DesignError, counted, few
 from evalstats_plugin.scores.cells import (
     Cell,
     by_task,
@@ -94,10 +94,10 @@ def spreads(responses: Sequence[Responses], *, paired: bool) -> tuple[list[Sprea
     if not found:
         models = dict.fromkeys(r.model for r in responses)
         msg = (
-            f"a pilot needs {wanted} on some task; found {len(models)} "
-            f"model{'' if len(models) == 1 else 's'} ({few(list(models)) or 'none'})"
+            f"a pilot needs {wanted} on some task, and the logs have "
+            f"{counted(len(models), 'model')} ({few(list(models)) or 'none'}) without that"
         )
-        hint = "; to plan for different items, say that the design is unpaired" if paired else ""
+        hint = "; to plan for different items, choose the unpaired design" if paired else ""
         raise DesignError(msg + hint)
     notes = [f"nothing to plan with, not {wanted}: {few(left_out)}"] if left_out else []
     return found, notes
@@ -112,7 +112,8 @@ def _spread(cells: Sequence[Cell], *, paired: bool) -> Spread:
     variance, noise = epoch_noise(matrix.scores)
     # An item with one epoch gets the variance of the average item.
     variance = np.where(np.isnan(variance), moments(variance).mean[:, None], variance)
-    scores = _Scores(moments(matrix.scores).mean, variance, noise, _Clusters.of(matrix.clusters))
+    clusters = None if matrix.clusters is None else cluster_names(matrix.clusters)
+    scores = _Scores(moments(matrix.scores).mean, variance, noise, clusters)
     n_models = len(matrix.models)
     # A single model is paired with itself: another with the same variance is assumed.
     a, b = np.triu_indices(n_models, 1) if n_models > 1 else (np.zeros(1, int), np.zeros(1, int))
@@ -153,24 +154,8 @@ class _Scores:
     """Of one epoch."""
     noise: FloatArray
     """Variance of the mean over the epochs."""
-    clusters: _Clusters | None
-
-
-@dataclass(frozen=True, eq=False)
-class _Clusters:
-    """Items in the order of their clusters, and where each begins."""
-
-    order: IntArray
-    starts: IntArray
-
-    @classmethod
-    def of(cls, clusters: NDArray[Any] | None) -> _Clusters | None:
-        if clusters is None:
-            return None
-        names = cluster_names(clusters)
-        order = np.argsort(names, kind="stable")
-        _, starts = np.unique(names[order], return_index=True)
-        return cls(order.astype(np.int64), starts.astype(np.int64))
+    clusters: NDArray[Any] | None
+    """Shape (M,): names of clusters; None for independent items."""
 
 
 def _paired(scores: _Scores, a: IntArray, b: IntArray) -> FloatArray:
@@ -202,7 +187,7 @@ def _unpaired(scores: _Scores, a: IntArray, b: IntArray) -> FloatArray:
     return np.stack(columns)
 
 
-def _inflated(values: FloatArray, clusters: _Clusters | None) -> tuple[FloatArray, ...]:
+def _inflated(values: FloatArray, clusters: NDArray[Any] | None) -> tuple[FloatArray, ...]:
     """Count and variance of values (..., M), and the design effect of their clusters.
 
     The design effect is at least 1: estimates below come from few clusters by chance.
@@ -214,10 +199,8 @@ def _inflated(values: FloatArray, clusters: _Clusters | None) -> tuple[FloatArra
     if clusters is None:
         return n, std**2, np.ones_like(n)
     there = ~np.isnan(values)
-    totals, sizes = (
-        np.add.reduceat(x[:, clusters.order], clusters.starts, axis=1)
-        for x in (np.where(there, values, 0.0), there * 1.0)
-    )
+    totals = clustered.by_cluster(np.where(there, values, 0.0), clusters)
+    sizes = clustered.by_cluster(there * 1.0, clusters)
     plain = std / np.sqrt(np.maximum(n, 1.0))
     effect = clustered.design_effect(clustered.cluster_moments(totals, sizes).cr1, plain)
     return n, std**2, np.fmax(effect, 1.0)

@@ -15,17 +15,17 @@ import numpy as np
 
 from evalstats_plugin.comparisons.pilot import Spread, spreads, with_design_effect
 from evalstats_plugin.comparisons.rows import PowerRow, PowerRows
-from evalstats_plugin.data.results import finite, finite_values, records
+from evalstats_plugin.data.results import finite_values, records
 from evalstats_plugin.errors import DesignError, SelectionError, no_such
-from evalstats_plugin.scores.cells import InMemory, responses_and_notes
+from evalstats_plugin.scores.cells import InMemory, check_confidence_level, responses_and_notes
 from evalstats_plugin.scores.epochs import variance_parts
 from evalstats_plugin.scores.rows import VariancePart
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray
 
-EXACT = ("mcnemar-mid-p", "dirichlet", "tango")
-"""Tests of 0/1 scores in one epoch: the names in `evalstats_plugin.stats.power.TAILS`."""
+EXACT = "mcnemar-mid-p"
+"""The test of 0/1 scores in one epoch, whose power is summed over all outcomes."""
 
-METHODS = ("auto", "miller", "t", *EXACT)
+METHODS = ("auto", "miller", "t", EXACT)
 """Tests that find a difference. ``"auto"``: McNemar's mid-p test for 0/1 scores in one epoch, else
 Miller's normal approximation, and Student's t test below 100 items."""
 
@@ -45,7 +45,7 @@ Quantity = Literal["n_items", "n_epochs", "n_models", "difference", "power"]
 
 _NOTHING: dict[Quantity, str] = {
     "n_items": "the differences do not vary: nothing to plan with",
-    "n_epochs": "no number of epochs will do: it takes more items",
+    "n_epochs": "no number of epochs is enough: more items are needed",
     "n_models": "not even two models can be compared with that power",
     "difference": "no difference is large enough for so few items",
     "power": "the differences do not vary: nothing to plan with",
@@ -57,7 +57,7 @@ class PowerAssumptions:
     """Assumptions on the differences between two models, in place of a pilot.
 
     Either ``discordance``, the share of items that only one of the two gets right, for 0/1 scores
-    taken once; or the variances of [Mil24]_.
+    in one epoch; or the variances of [Mil24]_.
     """
 
     discordance: float | None = None
@@ -107,7 +107,7 @@ def power(
     n_items
         That each model answers.
     n_epochs
-        Takes of each item: by default those of the pilot, or one.
+        Epochs of each item: by default those of the pilot, or one.
     power
         Probability to find the difference.
     confidence_level
@@ -117,7 +117,7 @@ def power(
 
     Notes
     -----
-    For 0/1 scores taken once, exact: the power of the test is summed over all outcomes. Otherwise
+    For 0/1 scores in one epoch, exact: the power of the test is summed over all outcomes. Otherwise
     Miller's normal approximation [Mil24]_, and Student's t below 100 items.
 
     Raises
@@ -169,7 +169,7 @@ def power_curve(
     """
     design = design or PowerDesign()
     if at is not None and (not len(at) or min(at) < 2):
-        msg = f"numbers of items {list(at)} found, expected some, each 2 or more"
+        msg = f"every number of items must be 2 or more, and there must be one; they are {list(at)}"
         raise DesignError(msg)
     if at is None and difference is None and isinstance(pilot, PowerAssumptions):
         at = _around(200)
@@ -178,12 +178,17 @@ def power_curve(
     found = spreads_of(pilot, aim, design)
     solvers = [PowerSolver(spread, aim, design) for spread in found.spreads]
     rows = [
-        row
-        for solver in solvers
-        for n in (at or _numbers(solver))
-        for row in _curve_rows(solver, n)
+        row for solver in solvers for n in (at or _numbers(solver)) for row in _at(solver, float(n))
     ]
     return PowerCurve(tuple(rows), found.notes, parts=found.parts, power=power)
+
+
+def _at(solver: PowerSolver, n: float) -> list[PowerRow]:
+    """Answer for every pair of one task, with n items each."""
+    items, difference = np.full(len(solver.spread.a), n), solver.aim.difference
+    if difference is None:
+        return _column(solver, "difference", items, solver.difference(items))
+    return _column(solver, "power", items, solver.power(items, difference))
 
 
 def _numbers(solver: PowerSolver) -> list[int]:
@@ -212,31 +217,27 @@ class Aim:
 
 
 def _check(aim: Aim, design: PowerDesign) -> None:
+    check_confidence_level(aim.confidence_level)
     chance = 1 - aim.confidence_level
     wrong = ""
     if aim.difference is not None and (aim.difference == 0 or not np.isfinite(aim.difference)):
-        wrong = f"difference {aim.difference:g} found, expected one other than 0"
-    elif not 0 < aim.confidence_level < 1:
-        wrong = f"confidence level {aim.confidence_level:g} found, expected between 0 and 1"
+        wrong = f"the difference must be a number other than 0; it is {aim.difference:g}"
     elif not 0 < aim.power < 1:
-        wrong = f"power {aim.power:g} found, expected a number between 0 and 1"
+        wrong = f"the power must lie between 0 and 1, such as 0.8; it is {aim.power:g}"
     elif aim.power <= chance:
-        wrong = f"power {aim.power:g} found, expected more than the {chance:g} that chance gives"
+        wrong = f"the power must exceed the {chance:g} that chance gives; it is {aim.power:g}"
     elif aim.n_items is not None and aim.n_items < 2:
-        wrong = f"{aim.n_items} items found, expected two or more"
+        wrong = f"the number of items must be 2 or more; it is {aim.n_items}"
     elif aim.n_epochs is not None and aim.n_epochs < 1:
-        wrong = f"{aim.n_epochs} epochs found, expected one or more"
+        wrong = f"the number of epochs must be 1 or more; it is {aim.n_epochs}"
+    elif design.n_models is not None and design.n_models < 2:
+        wrong = f"the number of models must be 2 or more; it is {design.n_models}"
+    elif design.design_effect is not None and not 0 < design.design_effect < np.inf:
+        wrong = f"the design effect must be positive; it is {design.design_effect:g}"
     if wrong:
         raise DesignError(wrong)
     if design.method not in METHODS:
         raise SelectionError(no_such("method", design.method, METHODS, ", ".join(METHODS)))
-    if design.n_models is not None and design.n_models < 2:
-        msg = f"{design.n_models} models found, expected two or more to compare"
-        raise DesignError(msg)
-    effect = design.design_effect
-    if effect is not None and not 0 < effect < np.inf:
-        msg = f"design effect {effect:g} found, expected a positive number"
-        raise DesignError(msg)
 
 
 class PilotSpreads(NamedTuple):
@@ -260,7 +261,7 @@ def spreads_of(pilot: InMemory | PowerAssumptions, aim: Aim, design: PowerDesign
     _check(aim, design)
     if isinstance(pilot, PowerAssumptions):
         if aim.difference is None and aim.n_items is None:
-            msg = "neither a difference nor a number of items found, expected one of them or both"
+            msg = "give a difference, a number of items, or both"
             raise SelectionError(msg)
         return PilotSpreads([_assumed(pilot, design, aim.difference, aim.n_epochs or 1)], (), ())
     responses, notes = responses_and_notes(pilot)
@@ -275,24 +276,24 @@ def _assumed(
     apart, between = given.discordance, given.between
     pair = given.within if isinstance(given.within, tuple) else (given.within, given.within)
     if (apart is None) == (between is None):
-        msg = "expected either a discordance, for 0/1 scores, or a variance between items (omega2)"
+        msg = "give either a discordance, for 0/1 scores, or a variance between items (omega2)"
         raise SelectionError(msg)
     if apart is not None:
         if not 0 <= apart <= 1 or abs(difference or 0.0) > min(apart, 1.0):
             msg = (
-                f"discordance {apart:g} found for a difference of {difference or 0:g}, expected a "
-                "share between the difference and 1: models differ on as many items at least"
+                f"the discordance must lie between the difference ({difference or 0:g}) and 1, "
+                f"because models differ on at least as many items; it is {apart:g}"
             )
             raise DesignError(msg)
         if n_epochs > 1 or any(pair) or not design.paired:
             msg = (
-                "a discordance is of 0/1 scores of the same items, taken once; for several epochs "
-                "or different items give the variances (omega2 and within)"
+                "a discordance is for 0/1 scores of the same items in one epoch; else give the "
+                "variances (omega2 and within)"
             )
             raise DesignError(msg)
         between = apart - (difference or 0.0) ** 2
     if between is None or min(between, *pair) < 0 or not np.isfinite([between, *pair]).all():
-        msg = f"variances {between}, {pair[0]} and {pair[1]} found, expected 0 or more"
+        msg = f"variances must be 0 or more; they are {between}, {pair[0]} and {pair[1]}"
         raise DesignError(msg)
     one, none = np.ones(1), np.zeros(1, dtype=np.int64)
     return Spread(
@@ -314,8 +315,8 @@ class PowerSolver:
     def __init__(self, spread: Spread, aim: Aim, design: PowerDesign) -> None:
         if aim.difference is not None and abs(aim.difference) > spread.bounded:
             msg = (
-                f"difference {aim.difference:g} found, expected at most {spread.bounded:g}, the "
-                f"range of the scores{f' of {spread.task}' if spread.task else ''}"
+                f"a difference of {aim.difference:g} exceeds the range of the scores"
+                f"{f' of {spread.task}' if spread.task else ''}; it is at most {spread.bounded:g}"
             )
             raise DesignError(msg)
         if design.design_effect is not None:
@@ -326,19 +327,18 @@ class PowerSolver:
         self.n_epochs = aim.n_epochs or spread.n_epochs
         if self.n_epochs != spread.n_epochs and np.isnan(spread.within).any():
             msg = (
-                f"{spread.task} {spread.metric}: {self.n_epochs} epochs asked for, but the pilot "
-                "took each item once, which does not tell how takes of an item vary; run it in two "
-                "epochs or more"
+                f"{spread.task} {spread.metric}: the pilot has one epoch, from which the variance "
+                f"of {self.n_epochs} epochs cannot be estimated; run it in two epochs or more"
             )
             raise DesignError(msg)
         within = np.nan_to_num(spread.within) / self.n_epochs
         self.variance = np.maximum(spread.between, 0.0) + within
-        once = self.n_epochs == 1 and self.method in ("auto", *EXACT)
+        once = self.n_epochs == 1 and self.method in ("auto", EXACT)
         self.exact: BoolArray = ~np.isnan(spread.discordance) & once
-        if self.method in EXACT and not self.exact.all():
+        if self.method == EXACT and not self.exact.all():
             msg = (
-                f"{self.method} is for 0/1 scores of the same items, taken once; for anything else "
-                "leave the method to auto"
+                f"{self.method} is for 0/1 scores of the same items in one epoch; leave the method "
+                "at auto for anything else"
             )
             raise DesignError(msg)
 
@@ -349,12 +349,10 @@ class PowerSolver:
         n_pairs = n_models * (n_models - 1) // 2
         return tail_probability(self.aim.confidence_level) / n_pairs
 
-    def name(self, pair: int, n_items: float) -> str:
-        """Return the method that is used for a pair with so many items."""
-        n = np.full(len(self.exact), n_items)
-        if self._exact_at(n)[pair]:
-            return self._test
-        return "t" if self._small(n)[pair] else "miller"
+    def names(self, n_items: FloatArray) -> list[str]:
+        """Return the method that is used for each pair with so many items."""
+        normal = np.where(self._small(n_items), "t", "miller")
+        return np.where(self._exact_at(n_items), EXACT, normal).tolist()
 
     def items(self, difference: float) -> FloatArray:
         """Return the numbers of items that find a difference; NaN where nothing varies."""
@@ -378,7 +376,7 @@ class PowerSolver:
         )
         if exact.any():
             apart, place = np.unique(self._apart(difference)[exact], return_inverse=True)
-            of_counts = stats_power.paired_items_needed(apart, difference, test=self._test, **goal)
+            of_counts = stats_power.paired_items_needed(apart, difference, **goal)
             # A sum of two roundings can pass a whole number by a last bit.
             inflated = of_counts[place] * self.spread.design_effect[exact]
             found[exact] = np.ceil(inflated - 1e-9)
@@ -406,9 +404,7 @@ class PowerSolver:
             (size, apart), place = np.unique(keys, axis=1, return_inverse=True)
 
             def of_counts(by: FloatArray) -> FloatArray:
-                return stats_power.paired_power(
-                    size, np.maximum(apart, by), by, tail=tail, test=self._test
-                )
+                return stats_power.paired_power(size, np.maximum(apart, by), by, tail=tail)
 
             least = stats_power.least_difference(of_counts, np.ones(len(size)), power=goal)
             found[exact] = least[place.ravel()]
@@ -428,9 +424,7 @@ class PowerSolver:
         exact = self._exact_at(n_items)
         if exact.any():
             n, apart = self._effective(n_items)[exact], self._apart(difference)[exact]
-            found[exact] = stats_power.paired_power(
-                n, apart, difference, tail=tail, test=self._test
-            )
+            found[exact] = stats_power.paired_power(n, apart, difference, tail=tail)
         return found
 
     def epochs(self, n_items: FloatArray, difference: float) -> FloatArray:
@@ -457,10 +451,6 @@ class PowerSolver:
                 break
         return np.where(np.isnan(self.power(n_items, difference)), np.nan, found)
 
-    @property
-    def _test(self) -> str:
-        return EXACT[0] if self.method == "auto" else self.method
-
     def _apart(self, difference: float) -> FloatArray:
         """Discordance, which cannot be less than the difference."""
         return np.maximum(self.spread.discordance, abs(difference))
@@ -470,7 +460,7 @@ class PowerSolver:
         return np.maximum(np.floor(n_items / self.spread.design_effect + 1e-9), 1.0)
 
     def _exact_at(self, n_items: FloatArray) -> BoolArray:
-        return self.exact & ((n_items <= EXACT_UP_TO) | (self.method in EXACT))
+        return self.exact & ((n_items <= EXACT_UP_TO) | (self.method == EXACT))
 
     def _small(self, n_items: FloatArray) -> BoolArray:
         """Whether Student's t is used, if outcomes are not summed."""
@@ -479,32 +469,10 @@ class PowerSolver:
 
 def _rows(solver: PowerSolver) -> list[PowerRow]:
     """Answer for every pair of one task; the answers of a pair together."""
-    spread, aim = solver.spread, solver.aim
     columns = [
-        [
-            _row(solver, pair, quantity, float(n_items[pair]), value)
-            for pair, value in enumerate(values.tolist())
-        ]
-        for quantity, n_items, values in _answers(solver)
+        _column(solver, quantity, n_items, values) for quantity, n_items, values in _answers(solver)
     ]
-    rows: list[PowerRow] = []
-    for pair, found in enumerate(zip(*columns, strict=True)):
-        a, b = int(spread.a[pair]), int(spread.b[pair])
-        about: dict[str, Any] = {
-            "task": spread.task,
-            "metric": spread.metric,
-            "model_a": spread.models[a],
-            "model_b": spread.models[b] if a != b else "",
-            "design": solver.design,
-            "confidence_level": aim.confidence_level,
-            "discordance": finite(float(spread.discordance[pair])),
-            "between": finite(float(spread.between[pair])),
-            "within": finite(float(spread.within[pair])),
-            "design_effect": finite(float(spread.design_effect[pair])),
-            "pilot_items": int(spread.n_items[pair]) or None,
-        }
-        rows += [PowerRow(**about, **row) for row in found]
-    return rows
+    return [row for of_pair in zip(*columns, strict=True) for row in of_pair]
 
 
 def _answers(solver: PowerSolver) -> list[tuple[Quantity, FloatArray, FloatArray]]:
@@ -526,51 +494,71 @@ def _answers(solver: PowerSolver) -> list[tuple[Quantity, FloatArray, FloatArray
     return found
 
 
-def _row(
-    solver: PowerSolver, pair: int, quantity: Quantity, n_items: float, value: float
-) -> dict[str, Any]:
-    """Return the fields in which the answers of a pair differ."""
-    aim = solver.aim
-    answer = finite(value)
-    if quantity == "n_models" and answer == 1:
-        answer = None
-    if answer is not None and quantity.startswith("n_"):
-        answer = int(answer)
-    n = finite(n_items)
-    fields: dict[str, Any] = {
+def _column(
+    solver: PowerSolver, quantity: Quantity, n_items: FloatArray, values: FloatArray
+) -> list[PowerRow]:
+    """Rows of one quantity, for every pair of one task with so many items each."""
+    spread, aim = solver.spread, solver.aim
+    answers = finite_values(values)
+    if quantity.startswith("n_"):
+        answers = [None if x is None else int(x) for x in answers]
+    if quantity == "n_models":
+        answers = [None if x == 1 else x for x in answers]
+    pairs = list(zip(spread.a.tolist(), spread.b.tolist(), strict=True))
+    pilot_items: list[int] = spread.n_items.tolist()
+    columns: dict[str, Sequence[Any]] = {
+        "model_a": [spread.models[a] for a, _ in pairs],
+        "model_b": [spread.models[b] if a != b else "" for a, b in pairs],
+        "n_items": [None if x is None else int(x) for x in finite_values(n_items)],
+        # Epochs follow from variances alone.
+        "method": ["miller"] * len(pairs) if quantity == "n_epochs" else solver.names(n_items),
+        "discordance": finite_values(spread.discordance),
+        "between": finite_values(spread.between),
+        "within": finite_values(spread.within),
+        "design_effect": finite_values(spread.design_effect),
+        "pilot_items": [n or None for n in pilot_items],
+        "notes": _notes(solver, quantity, values),
+        quantity: answers,
+    }
+    same = {
         "quantity": quantity,
-        "n_items": None if n is None else int(n),
+        "task": spread.task,
+        "metric": spread.metric,
+        "design": solver.design,
         "n_epochs": solver.n_epochs,
         "n_models": solver.n_models,
         "difference": aim.difference,
         "power": aim.power,
-        # Epochs follow from variances alone.
-        "method": "miller" if quantity == "n_epochs" else solver.name(pair, n_items),
-        "notes": _notes(solver, pair, quantity, value if answer is None else answer),
+        "confidence_level": aim.confidence_level,
     }
-    return {**fields, quantity: answer}
+    return records(PowerRow, columns, {k: v for k, v in same.items() if k not in columns})
 
 
-def _notes(solver: PowerSolver, pair: int, quantity: Quantity, value: float) -> tuple[str, ...]:
+def _notes(solver: PowerSolver, quantity: Quantity, values: FloatArray) -> list[tuple[str, ...]]:
     spread, aim = solver.spread, solver.aim
-    found: list[str] = []
-    varies = bool(solver.variance[pair] > 0) or bool(solver.exact[pair])
-    if quantity == "n_epochs" and np.isnan(value):
-        found.append("no item was taken twice: what epochs would do is not known")
-    elif not np.isfinite(value) or (quantity == "n_models" and value == 1):
-        found.append(_NOTHING[quantity] if varies else _NOTHING["n_items"])
-    elif quantity == "n_models" and value == MOST_MODELS:
-        found.append(f"{MOST_MODELS} models or more")
-    if spread.between[pair] < 0:
-        found.append("the variance between items is estimated below 0 and taken as 0")
-    if solver.exact[pair] and abs(aim.difference or 0.0) > spread.discordance[pair]:
-        found.append(
-            "fewer of the pilot's items tell the models apart than the difference takes: "
-            "as many are assumed as it takes at least"
-        )
-    if spread.design_effect[pair] > 1 and spread.task:
-        found.append("items come in clusters, which is allowed for")
-    return (*found, *_doubts(solver))
+    small = solver.exact & (abs(aim.difference or 0.0) > spread.discordance)
+    on_all = {
+        "the estimated variance between items is below 0; 0 is used": spread.between < 0,
+        "the pilot's discordance is smaller than the difference, which is impossible: the "
+        "difference is used as the discordance": small,
+        "items come in clusters, which is allowed for": (
+            (spread.design_effect > 1) & bool(spread.task)
+        ),
+    }
+    varies = (solver.variance > 0) | solver.exact
+    doubts = _doubts(solver)
+    notes: list[tuple[str, ...]] = []
+    for pair, value in enumerate(values.tolist()):
+        found: list[str] = []
+        if quantity == "n_epochs" and np.isnan(value):
+            found.append("no item has two epochs: the effect of more epochs is unknown")
+        elif not np.isfinite(value) or (quantity == "n_models" and value == 1):
+            found.append(_NOTHING[quantity if varies[pair] else "n_items"])
+        elif quantity == "n_models" and value == MOST_MODELS:
+            found.append(f"{MOST_MODELS} models or more")
+        found += [note for note, where in on_all.items() if where[pair]]
+        notes.append((*found, *doubts))
+    return notes
 
 
 def _doubts(solver: PowerSolver) -> list[str]:
@@ -587,41 +575,5 @@ def _doubts(solver: PowerSolver) -> list[str]:
     if error < 0.25:
         return []
     if error >= 0.95:
-        return ["so few items in the pilot hardly tell how much the differences vary"]
-    return [f"the pilot tells how much differences vary to about ±{10 * round(10 * error)} % only"]
-
-
-def _curve_rows(solver: PowerSolver, n: int) -> list[PowerRow]:
-    """Answer for every pair of one task, with n items each."""
-    spread, aim = solver.spread, solver.aim
-    items = np.full(len(spread.a), float(n))
-    of_power = aim.difference is not None
-    values = solver.power(items, aim.difference) if aim.difference else solver.difference(items)
-    quantity: Literal["power", "difference"] = "power" if of_power else "difference"
-    pairs = list(zip(spread.a.tolist(), spread.b.tolist(), strict=True))
-    columns: dict[str, Any] = {
-        "model_a": [spread.models[a] for a, _ in pairs],
-        "model_b": [spread.models[b] if a != b else "" for a, b in pairs],
-        "method": _methods(solver, n),
-        quantity: finite_values(values),
-    }
-    same = {
-        "quantity": quantity,
-        "task": spread.task,
-        "metric": spread.metric,
-        "design": solver.design,
-        "n_items": n,
-        "n_epochs": solver.n_epochs,
-        "n_models": solver.n_models,
-        "difference": aim.difference,
-        "power": aim.power,
-        "confidence_level": aim.confidence_level,
-    }
-    return records(PowerRow, columns, {k: v for k, v in same.items() if k not in columns})
-
-
-def _methods(solver: PowerSolver, n: int) -> list[str]:
-    """Return the method of each pair: one if its outcomes are summed, else another."""
-    kinds, first, place = np.unique(solver.exact, return_index=True, return_inverse=True)
-    names = [solver.name(int(pair), float(n)) for pair in first[: len(kinds)]]
-    return [names[i] for i in place.tolist()]
+        return ["the pilot has too few items to estimate how much differences vary"]
+    return [f"the pilot estimates the variance to about ±{10 * round(10 * error)} % only"]

@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from evalstats_plugin.comparisons.design import Correction, Pairing, Request, pairings
+from evalstats_plugin.comparisons.design import Correction, Family, Pairing, Request, pairings
+from evalstats_plugin.comparisons.families import Adjusted, adjusted, may_be_first
 from evalstats_plugin.comparisons.methods import COMPARISONS
-from evalstats_plugin.comparisons.paired import PairSolver, adjusted, units
+from evalstats_plugin.comparisons.paired import paired_tables
 from evalstats_plugin.comparisons.rows import Comparison, RankSet, RankSets
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.methods import table_of
@@ -27,9 +28,6 @@ from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray, Rng
 MOST_LETTERED = 200
 """Most models of one task that are given letters; more would be unreadable."""
 
-N_FLIPS = 1999
-"""Random sign flips: fewer than for p-values that are shown, as only the verdict matters."""
-
 N_DRAWS = 10_000
 """Posterior draws of all models' true scores, for the probability of being best."""
 
@@ -38,22 +36,23 @@ def rank_sets(
     responses: ResponseSet | ResponseMatrix | Iterable[Responses],
     *,
     confidence_level: float = 0.95,
-    correction: Correction = "maxt",
+    correction: Correction = "simultaneous",
+    family: Family = "auto",
     rng: Rng = None,
 ) -> RankSets:
     """Return the ranks each model may have on each task, given the sampling of items [MRS24]_.
 
     A model's best possible rank is one more than the number of models that are better beyond
-    chance; its worst, the number of models less those that are worse beyond chance. With a
-    correction over all pairs of a task (``"maxt"``, ``"holm"``), all sets of the task contain the
-    true ranks at once with the confidence level. Models that share a letter cannot be
-    distinguished. The probability of being the best is computed on the items that all models
-    answered.
+    chance; its worst, the number of models less those that are worse beyond chance. All sets of the
+    task contain the true ranks at once with the confidence level. Models that share a letter cannot
+    be distinguished. These are the verdicts of `compare`. A model may be the first if no other
+    leads it by more than chance, counting only that one model is [Hsu81]_. The probability of being
+    the best is computed on the items that all models answered.
 
     Parameters
     ----------
-    responses, confidence_level, correction, rng
-        As for `compare`. Here ``"maxt"`` is the default: it gives smaller sets.
+    responses, confidence_level, correction, family, rng
+        As for `compare`.
     """
     request = Request(
         baseline=None,
@@ -61,12 +60,18 @@ def rank_sets(
         method="auto",
         table=table_of([], COMPARISONS),
         correction=correction,
+        family=family,
         bounds={},
         rng=np.random.default_rng(rng),
     )
     listed, notes = responses_and_notes(responses)
     pairs, left_out = pairings(listed, {}, None)
-    sets = [row for pairing in pairs for row in _of_task(pairing, request)]
+    shown = adjusted(paired_tables(pairs, request, alone=False), request)
+    sets = [
+        row
+        for pairing, one in zip(pairs, shown, strict=True)
+        for row in _of_task(pairing, one, request)
+    ]
     seed = rng if isinstance(rng, int) else None
     return RankSets(tuple(sets), (*notes, *left_out), seed)
 
@@ -92,11 +97,17 @@ def ranks_of(rows: Sequence[Comparison]) -> list[RankSet]:
     order = np.argsort((ahead - ahead.T).sum(axis=0), kind="stable")
     beats = beats[np.ix_(order, order)]
     limits = many.rank_limits(beats)
+    not_first = {row.model_a for row in rows if row.a_may_be_first is False}
+    not_first |= {row.model_b for row in rows if row.b_may_be_first is False}
     columns: dict[str, Sequence[Any]] = {
         "model": [models[i] for i in order.tolist()],
         "best_rank": limits.best.tolist(),
         "worst_rank": limits.worst.tolist(),
         "letters": _letters(beats),
+        "may_be_first": [
+            models[i] not in not_first and best == 1
+            for i, best in zip(order.tolist(), limits.best.tolist(), strict=True)
+        ],
     }
     same = {
         "task": rows[0].task,
@@ -107,10 +118,11 @@ def ranks_of(rows: Sequence[Comparison]) -> list[RankSet]:
     return records(RankSet, columns, same)
 
 
-def _of_task(pairing: Pairing, request: Request) -> list[RankSet]:
+def _of_task(pairing: Pairing, shown: Adjusted, request: Request) -> list[RankSet]:
     """Rank the models of one task under one metric."""
     n = len(pairing.models)
-    beats = _beats(pairing, request)
+    beats = _beats(pairing, shown.p_values <= 1 - request.confidence_level)
+    first = may_be_first(pairing, beats, shown.first)
     limits = many.rank_limits(beats)
     prob, notes = _prob_best(pairing, request.rng)
     letters: list[str] = [""] * n
@@ -124,6 +136,7 @@ def _of_task(pairing: Pairing, request: Request) -> list[RankSet]:
         "best_rank": limits.best.tolist(),
         "worst_rank": limits.worst.tolist(),
         "letters": letters,
+        "may_be_first": first.tolist(),
         "prob_best": [None] * n if prob is None else prob.tolist(),
     }
     same = {
@@ -136,20 +149,13 @@ def _of_task(pairing: Pairing, request: Request) -> list[RankSet]:
     return records(RankSet, columns, same)
 
 
-def _beats(pairing: Pairing, request: Request) -> BoolArray:
+def _beats(pairing: Pairing, clear: BoolArray) -> BoolArray:
     """Whether the model of the row is better than that of the column beyond chance, (N, N)."""
-    solver = PairSolver(request)
-    if request.correction == "maxt":
-        of_units = units(pairing, solver.choose(pairing).name)
-        p_values = many.max_t_of_pairs(*of_units, rng=request.rng, n_flips=N_FLIPS)
-    else:
-        p_values = adjusted(solver.p_values(pairing), request.correction)
-    higher = pairing.mean_differences()
     sign = -1 if pairing.higher_is_better is False else 1
-    found = p_values <= 1 - request.confidence_level
+    ahead = sign * pairing.mean_differences()
     beats = np.zeros((len(pairing.models),) * 2, dtype=np.bool_)
-    beats[pairing.b, pairing.a] = found & (sign * higher > 0)
-    beats[pairing.a, pairing.b] = found & (sign * higher < 0)
+    beats[pairing.b, pairing.a] = clear & (ahead > 0)
+    beats[pairing.a, pairing.b] = clear & (ahead < 0)
     return beats
 
 

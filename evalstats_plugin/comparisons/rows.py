@@ -28,25 +28,31 @@ class Comparison:
     difference: float | None
     """Score of b minus that of a."""
     low: float | None
+    """Limits that hold the true differences of the whole family at once; of this pair alone with
+    the corrections ``"bh"`` and ``"none"``. They leave out no difference exactly where `p_adjusted`
+    is at most 1 - `confidence_level`; a limit at 0 is then not in the interval."""
     high: float | None
     p_value: float | None
-    """Two-sided, of no difference."""
+    """Two-sided, of no difference, of this pair alone."""
     p_adjusted: float | None
-    """The same, corrected for all pairs of this task and metric."""
-    low_adjusted: float | None = None
-    """Simultaneous limits: they hold the true differences of all these pairs at once.
-
-    None with a correction that has none (``"bh"``, ``"none"``). The verdict is by `p_adjusted`,
-    a step-down procedure that finds a little more than these limits show.
-    """
-    high_adjusted: float | None = None
+    """The same, corrected for all pairs of the family."""
+    low_single: float | None = None
+    """Limits of this pair alone, which belong to `p_value`."""
+    high_single: float | None = None
     prob_better: float | None
     """Probability that b is truly better: a higher score, or a lower one where lower is better."""
     method: str
-    """Method of the interval."""
+    """Method of the pair alone."""
     confidence_level: float
     notes: tuple[str, ...] = ()
     higher_is_better: bool | None = None
+    family: str = ""
+    """What was corrected together."""
+    procedure: str = ""
+    """How the limits and p-values of all pairs at once were made."""
+    a_may_be_first: bool | None = None
+    """Whether a, and b, may truly be the best of the task; None unless all pairs were compared."""
+    b_may_be_first: bool | None = None
     kind: str = "task"
     """``"task"``, ``"group"``, or ``"tasks"``: the tasks themselves are the sample."""
     measure: str = "difference"
@@ -54,7 +60,7 @@ class Comparison:
 
     @property
     def verdict(self) -> Literal["better", "worse", "unclear"]:
-        """Whether b is better or worse than a, by the p-value adjusted for all pairs."""
+        """Whether b is better or worse than a, by the adjusted p-value and its limits."""
         if self.p_adjusted is None or self.p_adjusted > 1 - self.confidence_level:
             return "unclear"
         if self.measure != "difference":
@@ -81,6 +87,8 @@ class RankSet:
     """Joint level of all sets of the task."""
     letters: str = ""
     """Models of the task that share a letter cannot be distinguished, those that share none can."""
+    may_be_first: bool = False
+    """Whether the model may truly be the best: narrower than `best_rank`, which says so of all."""
     prob_best: float | None = None
     """Posterior probability of the highest true score, or the lowest where lower is better."""
     notes: tuple[str, ...] = ()

@@ -8,11 +8,9 @@ from typing import Any
 import numpy as np
 
 from evalstats_plugin.comparisons.design import Pairing, Request, pairings, refuse_best
-from evalstats_plugin.comparisons.paired import adjusted
-from evalstats_plugin.comparisons.rows import Comparison
+from evalstats_plugin.comparisons.families import Each, Found, Table
 from evalstats_plugin.data.responses import Responses
-from evalstats_plugin.data.results import finite_values, records
-from evalstats_plugin.errors import DesignError, SelectionError
+from evalstats_plugin.errors import DesignError
 from evalstats_plugin.stats.arrays import FloatArray
 from evalstats_plugin.stats.interval import Interval
 
@@ -24,9 +22,7 @@ VALID = (
 )
 
 
-def sequential(
-    responses: Sequence[Responses], request: Request
-) -> tuple[list[Comparison], list[str]]:
+def sequential(responses: Sequence[Responses], request: Request) -> tuple[list[Table], list[str]]:
     """Compare models item by item, valid at every look; return also notes on what was left out.
 
     The interval is a confidence sequence, and the p-value one over the wealth of a bettor against
@@ -37,54 +33,33 @@ def sequential(
     ------
     DesignError
         For a method that holds for a number of items fixed beforehand.
-    SelectionError
-        For the correction ``"maxt"``, which does so, too.
     """
     if request.method not in ("auto", METHOD):
         msg = (
-            f"method {request.method!r} found, which holds for a number of items fixed beforehand; "
-            f"a sequential comparison has one method, {METHOD!r}: leave method at 'auto'"
+            f"method {request.method!r} holds for a number of items fixed beforehand; a sequential "
+            f"comparison has one method, {METHOD!r}: leave method at 'auto'"
         )
         raise DesignError(msg)
-    if request.correction == "maxt":
-        msg = (
-            "correction 'maxt' found, which holds for a number of items fixed beforehand; "
-            "a sequential comparison takes holm, bh or none"
-        )
-        raise SelectionError(msg)
     refuse_best(request, responses)
     pairs, left_out = pairings(responses, request.bounds, request.baseline)
-    rows: list[Comparison] = []
-    for pairing in pairs:
-        rows += _rows(pairing, request)
-    return rows, left_out
+    return [_table(pairing, request) for pairing in pairs], left_out
 
 
-def _rows(pairing: Pairing, request: Request) -> list[Comparison]:
+def _table(pairing: Pairing, request: Request) -> Table:
     differences, n_items = pairing.differences(), pairing.n_items
-    interval, p_value = _solve(pairing, differences, request.confidence_level)
+    shown, p_value = _solve(pairing, differences, request.confidence_level)
     total = np.nansum(differences, axis=1)
-    models = np.asarray(pairing.models, dtype=object)
-    columns: dict[str, Sequence[Any]] = {
-        "model_a": models[pairing.a].tolist(),
-        "model_b": models[pairing.b].tolist(),
-        "n_items": n_items.tolist(),
-        "difference": finite_values(total / np.where(n_items > 0, n_items, np.nan)),
-        "low": finite_values(interval.low),
-        "high": finite_values(interval.high),
-        "p_value": finite_values(p_value),
-        "p_adjusted": finite_values(adjusted(p_value, request.correction)),
-        "notes": _notes(pairing),
-    }
-    same = {
-        "task": pairing.task,
-        "metric": pairing.metric,
-        "prob_better": None,
-        "method": METHOD,
-        "confidence_level": request.confidence_level,
-        "higher_is_better": pairing.higher_is_better,
-    }
-    return records(Comparison, columns, same)
+    unknown = np.full(len(total), np.nan)
+    mean = total / np.where(n_items > 0, n_items, np.nan)
+    found = Found(METHOD, shown.low, shown.high, p_value, unknown, mean)
+    columns: dict[str, Sequence[Any]] = {"n_items": n_items.tolist(), "notes": _notes(pairing)}
+
+    def interval(level: float) -> Interval:
+        return _solve(pairing, differences, level)[0]
+
+    return Table(
+        pairing=pairing, found=found, judge=lambda: Each(p_value, interval), columns=columns
+    )
 
 
 def _solve(
@@ -116,7 +91,7 @@ def _notes(pairing: Pairing) -> list[tuple[str, ...]]:
     common = pairing.notes
     if pairing.clusters is not None:
         n_clusters = len(np.unique(pairing.clusters))
-        common = (*common, f"{METHOD} takes items in {n_clusters} clusters as independent")
+        common = (*common, f"{METHOD} treats items in {n_clusters} clusters as independent")
     last = (
         "no interval: it needs the scores' bounds, pass --bounds METRIC=LOW,HIGH"
         if pairing.bounds is None

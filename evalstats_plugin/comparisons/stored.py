@@ -9,26 +9,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from evalstats_plugin.comparisons.design import (
+    Likeness,
     Pairs,
     Request,
     check_baseline,
     common_kind,
     has_item_scores,
     is_chosen_from_data,
+    joint_kind,
     notes_on_left_out,
     numbered,
     pair_indices,
     settled,
     why_left_out,
 )
-from evalstats_plugin.comparisons.paired import paired_rows
-from evalstats_plugin.comparisons.rows import Comparison
+from evalstats_plugin.comparisons.families import Table
+from evalstats_plugin.comparisons.paired import paired_tables
 from evalstats_plugin.data.methods import Kind
 from evalstats_plugin.data.responses import mean_over_epochs
 from evalstats_plugin.data.store import ResponseStore, StoredTask, tasks_of
@@ -42,14 +44,15 @@ MOST_PAIRS = 4_000_000
 MOST_DIFFERENCES = 2**32
 """Differences by pair and item that are read from a store at most: a thousand passes."""
 
-IN_MEMORY = "take a part into memory, compare(store.matrix(items, models))"
+MOST_SCORES = 2**27
+"""Scores of one task that are held to judge all pairs at once: a gigabyte."""
 
-_Kind: TypeAlias = tuple[Kind, tuple[float, float] | None, tuple[str, ...]]
+IN_MEMORY = "take a part into memory, compare(store.matrix(items, models))"
 
 
 def stored_comparisons(
     store: ResponseStore, design: str, request: Request
-) -> tuple[list[Comparison], list[str]]:
+) -> tuple[list[Table], list[str]]:
     """Compare models item by item, as `same_items` does; return also notes on what was left out.
 
     Raises
@@ -60,17 +63,11 @@ def stored_comparisons(
         Nothing to compare, or more than can be compared without all answers in memory.
     """
     if design != "paired":
-        msg = f"design {design!r} found, expected paired for answers in a store; or {IN_MEMORY}"
-        raise SelectionError(msg)
-    if request.correction == "maxt":
-        msg = (
-            "correction 'maxt' found, expected holm, bh or none for answers in a store; "
-            f"or {IN_MEMORY}"
-        )
+        msg = f"design {design!r} needs all answers in memory; choose paired, or {IN_MEMORY}"
         raise SelectionError(msg)
     check_baseline(request.baseline, store.models)
     pairs, notes = _pairings(store, request)
-    return paired_rows(pairs, request), notes
+    return paired_tables(pairs, request), notes
 
 
 def _pairings(store: ResponseStore, request: Request) -> tuple[list[StoredPairing], list[str]]:
@@ -82,8 +79,8 @@ def _pairings(store: ResponseStore, request: Request) -> tuple[list[StoredPairin
     n_pairs = n_models * (n_models - 1) // 2 if named is None else n_models - 1
     if n_pairs * len(tasks) > MOST_PAIRS:
         msg = (
-            f"{n_pairs * len(tasks):,} pairs found ({n_models:,} models, tasks: {len(tasks):,}), "
-            f"expected {MOST_PAIRS:,} at most: name a baseline, or {IN_MEMORY}"
+            f"{n_pairs * len(tasks):,} pairs ({n_models:,} models, tasks: {len(tasks):,}) are more "
+            f"than the {MOST_PAIRS:,} that can be compared; name a baseline, or {IN_MEMORY}"
         )
         raise DesignError(msg)
     found: list[StoredPairing] = []
@@ -153,7 +150,7 @@ def _likeness(task: StoredTask, tally: PairTally, bounds: Bounds) -> _Likeness:
         return _Likeness(answered, shares, "binary", (0.0, 1.0), ())
     found: list[int] = []
     means: list[float] = []
-    kinds: list[_Kind] = []
+    kinds: list[Likeness] = []
     for models in task.models_at_once():
         cells = [make_cell(r, bounds) for r in task.responses(models)]
         usable = [k for k, cell in enumerate(cells) if has_item_scores(cell)]
@@ -161,19 +158,8 @@ def _likeness(task: StoredTask, tally: PairTally, bounds: Bounds) -> _Likeness:
         means += [cells[k].estimate for k in usable]
         if usable:
             kinds.append(common_kind([cells[k] for k in usable]))
-    kind = _joint_kind(kinds) if kinds else ("real", None, ())
+    kind = joint_kind(kinds) if kinds else ("real", None, ())
     return _Likeness(np.array(found, dtype=np.int64), np.array(means), *kind)
-
-
-def _joint_kind(kinds: Sequence[_Kind]) -> _Kind:
-    """Return what `common_kind` would of all models, from what it returns of some at a time."""
-    if all(kind == "binary" for kind, _, _ in kinds):
-        return kinds[0]
-    bounds = {span for _, span, _ in kinds}
-    if any(kind == "real" for kind, _, _ in kinds) or len(bounds) > 1:
-        return "real", None, ()
-    notes = dict.fromkeys(note for _, _, notes in kinds for note in notes)
-    return "bounded", bounds.pop(), tuple(notes)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -223,17 +209,49 @@ class StoredPairing(Pairs):
         """
         if len(self.a) * self.n_of_task > MOST_DIFFERENCES:
             msg = (
-                f"{self.task}: partial credit, epochs or clusters found, which need the "
-                f"differences of {len(self.a):,} pairs of models on {self.n_of_task:,} items, too "
-                f"many to read from a store: name a baseline, or {IN_MEMORY}"
+                f"{self.task} has partial credit, epochs or clusters, for which the differences of "
+                f"{len(self.a):,} pairs of models on {self.n_of_task:,} items must be read: "
+                f"too many; name a baseline, or {IN_MEMORY}"
             )
             raise DesignError(msg)
+        a, b = self.scores_of(start, stop)
+        return b - a
+
+    def scores_of(self, start: int = 0, stop: int | None = None) -> tuple[FloatArray, FloatArray]:
+        """Scores of a and of b, each of shape (P, M), of the pairs from `start` to `stop`."""
         pairs = slice(start, stop)
         both = np.concatenate([self.at[self.a[pairs]], self.at[self.b[pairs]]])
         models, places = np.unique(both, return_inverse=True)
         scores = mean_over_epochs(self.of.scores(models))[:, self.order]
         a, b = np.split(places, 2)
-        return scores[b] - scores[a]
+        return scores[a], scores[b]
+
+    def all_scores(self) -> FloatArray:
+        """Shape (N, M): means over the epochs, NaN where an item has no score.
+
+        Raises
+        ------
+        DesignError
+            More of them than fit into memory.
+        """
+        if len(self.models) * self.n_of_task > MOST_SCORES:
+            msg = (
+                f"all pairs of {len(self.models):,} models on {self.n_of_task:,} items of "
+                f"{self.task} cannot be judged at once on disk: choose the correction bh, to "
+                f"screen pairs, or {IN_MEMORY}"
+            )
+            raise DesignError(msg)
+        return mean_over_epochs(self.of.scores(self.at))[:, self.order]
+
+    @property
+    def attained(self) -> tuple[bool, bool]:
+        """Whether any model has a score at the lower bound, and at the upper one."""
+        low, high = self.bounds or (-np.inf, np.inf)
+        found = np.zeros(2, dtype=np.bool_)
+        for models in self.of.models_at_once():
+            scores = mean_over_epochs(self.of.scores(models))
+            found |= (scores == low).any(), (scores == high).any()
+        return bool(found[0]), bool(found[1])
 
 
 def _tallies(tasks: Sequence[StoredTask], baseline: str | None) -> list[PairTally]:

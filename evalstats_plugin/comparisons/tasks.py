@@ -21,41 +21,39 @@ from evalstats_plugin.comparisons.design import (
     pair_indices,
     pairings,
 )
-from evalstats_plugin.comparisons.methods import TASK_DEFAULTS
-from evalstats_plugin.comparisons.paired import (
-    BLOCK_SIZE,
-    N_FLIPS,
+from evalstats_plugin.comparisons.families import (
+    Each,
     Found,
-    Units,
-    comparison_rows,
-    correct,
+    Judged,
+    Table,
+    p_of_limits,
+    prob_of_p,
 )
-from evalstats_plugin.comparisons.rows import Comparison
+from evalstats_plugin.comparisons.methods import TASK_DEFAULTS
+from evalstats_plugin.comparisons.paired import BLOCK_SIZE, drawn_for, draws_for, two_sided
 from evalstats_plugin.data.methods import Kind, Method, choose
 from evalstats_plugin.data.responses import Group, Responses
 from evalstats_plugin.data.runs import run_of
-from evalstats_plugin.errors import DesignError, few
+from evalstats_plugin.errors import DesignError, SelectionError, few
 from evalstats_plugin.scores.cells import Bounds, make_cell, task_and_metric
-from evalstats_plugin.scores.methods import CLUSTER_FAMILIES
-from evalstats_plugin.stats import many
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
 
 if TYPE_CHECKING:
     from evalstats_plugin.stats.interval import Interval
 
 
-def group_comparisons(responses: Sequence[Responses], request: Request) -> list[Comparison]:
+FAMILIES = ("bounded", "real")
+"""Families of methods for mean differences of tasks as a random sample."""
+
+
+def group_comparisons(responses: Sequence[Responses], request: Request) -> list[Table]:
     """Compare models on groups of tasks that the harness gives a score, the tasks being fixed.
 
     The difference of the groups' scores is Σ w d over the tasks, each a stratum with its own
     differences by item. Only models that have every task of the group are compared.
     """
-    rows: list[Comparison] = []
-    for group, members in _members(responses):
-        strata = _joined(members, group, request)
-        if strata is not None:
-            rows += _group_rows(strata, request)
-    return rows
+    found = [_joined(members, group, request) for group, members in _members(responses)]
+    return [_group_table(strata, request) for strata in found if strata is not None]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -146,15 +144,44 @@ def _all_items(tasks: Sequence[Pairing], group: Group, baseline: str | None) -> 
     )
 
 
-def _group_rows(strata: _Strata, request: Request) -> list[Comparison]:
+def _group_table(strata: _Strata, request: Request) -> Table:
     whole = strata.whole
     found, interval = _solve_groups(strata, request)
-    corrected = correct(found.p_value, partial(_units_of_models, strata), request)
-    limits = None if corrected.level is None else interval(corrected.level)
     n_items: IntArray = whole.n_items
-    columns = {"n_items": n_items.tolist(), "notes": _group_notes(whole, found)}
-    same = {"confidence_level": request.confidence_level, "kind": "group"}
-    return comparison_rows(whole, found, corrected.p_values, limits, columns=columns, same=same)
+    return Table(
+        pairing=whole,
+        found=found,
+        judge=partial(_judge_groups, strata, found, interval, request),
+        columns={"n_items": n_items.tolist(), "notes": _group_notes(whole, found)},
+        same={"kind": "group"},
+        members=frozenset(one.task for one in strata.tasks),
+    )
+
+
+def _judge_groups(
+    strata: _Strata, found: Found, interval: Callable[[float], Interval], request: Request
+) -> Judged:
+    """Judge all pairs of a group at once: by common sign flips where every model has every item."""
+    whole = strata.whole.family
+    if len(whole.a) == 1 or np.isnan(strata.whole.scores).any():
+        return Each(found.p_value, interval)
+    from evalstats_plugin.stats.many import WeightedPairs
+
+    n_items = np.array([float(one.scores.shape[1]) for one in strata.tasks])
+    weights = strata.weights(n_items)
+    units = [
+        (one.scores if one.clusters is None else one.cluster_sums(one.scores)[0]) / n
+        for one, n in zip(strata.tasks, n_items.tolist(), strict=True)
+    ]
+    return WeightedPairs(
+        units,
+        weights / weights.sum(),
+        whole.a,
+        whole.b,
+        span=whole.span[1],
+        rng=drawn_for(whole, request),
+        n_draws=draws_for(len(whole.a)),
+    )
 
 
 def _group_notes(whole: Pairing, found: Found) -> list[tuple[str, ...]]:
@@ -171,32 +198,27 @@ def _group_notes(whole: Pairing, found: Found) -> list[tuple[str, ...]]:
 
 def _solve_groups(strata: _Strata, request: Request) -> tuple[Found, Callable[[float], Interval]]:
     """Return what was found of each pair, and a function that gives intervals at any level."""
-    from evalstats_plugin.stats import paired
-    from evalstats_plugin.stats import survey as stats_survey
+    from evalstats_plugin.stats import survey
 
     parts = [_moments(strata, block) for block in strata.blocks()]
     means, variances, n_units, n_items = np.concatenate(parts, axis=1)
     weights = strata.weights(n_items)
-    flips = [
-        paired.sign_flip(units, rng=request.rng, n_flips=N_FLIPS)
-        for units in _units(strata, weights, n_items)
-    ]
-    found = stats_survey.stratified(means, variances, n_units, weights)
-    p_value = np.where(np.isnan(found.difference), np.nan, np.concatenate(flips))
+    found = survey.stratified(means, variances, n_units, weights)
     if strata.whole.bounds is None:
-        name, prob = "stratified-t", stats_survey.t_prob(found)
+        name, prob = "stratified-t", survey.t_prob(found)
 
         def interval(level: float) -> Interval:
-            return stats_survey.t_interval(found, confidence_level=level)
+            return survey.t_interval(found, confidence_level=level)
     else:
         span = strata.whole.span
-        shape = stats_survey.beta_shape(means, variances, n_units, weights, bounds=span)
-        name, prob = "beta-neff", stats_survey.beta_prob(shape, bounds=span)
+        shape = survey.beta_shape(means, variances, n_units, weights, bounds=span)
+        name, prob = "beta-neff", survey.beta_prob(shape, bounds=span)
 
         def interval(level: float) -> Interval:
-            return stats_survey.beta_interval(shape, bounds=span, confidence_level=level)
+            return survey.beta_interval(shape, bounds=span, confidence_level=level)
 
     limits = interval(request.confidence_level)
+    p_value = np.where(np.isnan(found.difference + limits.low), np.nan, two_sided(prob))
     return Found(name, *limits, p_value, prob, found.difference), interval
 
 
@@ -217,40 +239,7 @@ def _moments(strata: _Strata, differences: Sequence[FloatArray]) -> FloatArray:
     return np.stack(found, axis=-1)
 
 
-def _units(strata: _Strata, weights: FloatArray, n_items: FloatArray) -> Iterator[FloatArray]:
-    """Yield what each unit adds to the weighted difference, for some pairs at a time."""
-    with np.errstate(invalid="ignore", divide="ignore"):
-        factors = weights / weights.sum(axis=1, keepdims=True) / n_items
-    start = 0
-    for block in strata.blocks():
-        rows = slice(start, start + len(block[0]))
-        parts = [
-            _flipped(one, values) * factors[rows, t, None]
-            for t, (one, values) in enumerate(zip(strata.tasks, block, strict=True))
-        ]
-        yield np.concatenate(parts, axis=1)
-        start = rows.stop
-
-
-def _units_of_models(strata: _Strata) -> Units:
-    """Scores times their weights in the group's mean, and the pairs: as `stats.many` expects."""
-    scores = strata.whole.scores
-    n_items = np.array([[float(one.scores.shape[1]) for one in strata.tasks]])
-    if not np.isnan(scores).any():
-        factors = (strata.weights(n_items) / n_items)[0].tolist()
-        parts = [
-            _flipped(one, one.scores) * factor
-            for one, factor in zip(strata.tasks, factors, strict=True)
-        ]
-        return np.concatenate(parts, axis=1), strata.tasks[0].a, strata.tasks[0].b
-    n_items = np.concatenate([_moments(strata, block)[3] for block in strata.blocks()])
-    blocks = list(_units(strata, strata.weights(n_items), n_items))
-    return many.against_zero(np.concatenate(blocks))
-
-
-def across_tasks(
-    responses: Sequence[Responses], request: Request
-) -> tuple[list[Comparison], list[str]]:
+def across_tasks(responses: Sequence[Responses], request: Request) -> tuple[list[Table], list[str]]:
     """Compare models by their mean differences on tasks, as a random sample of such tasks.
 
     Every task has the same weight, and is one observation: the difference of the two models on the
@@ -260,7 +249,16 @@ def across_tasks(
     ------
     DesignError
         For fewer than two tasks under one metric.
+    SelectionError
+        For a method that is not for mean differences of tasks.
     """
+    fitting = [name for name, method in request.table.items() if method.family in FAMILIES]
+    if request.method not in ("auto", *fitting):
+        msg = (
+            f"method {request.method!r} does not apply to mean differences of tasks; choose from: "
+            f"auto, {', '.join(fitting)}"
+        )
+        raise SelectionError(msg)
     models = list(dict.fromkeys(r.model for r in responses))
     best = is_chosen_from_data(request.baseline, models)
     baseline = None if best else request.baseline
@@ -272,7 +270,7 @@ def across_tasks(
     alone = [f"{one.task} {metric}" for metric, (one, *more) in by_metric.items() if not more]
     if not found:
         msg = (
-            f"tasks as random units need two or more under one metric, found {few(alone)}; "
+            f"a comparison across tasks needs two tasks or more under one metric ({few(alone)}); "
             "with one task, compare its items"
         )
         raise DesignError(msg)
@@ -280,13 +278,13 @@ def across_tasks(
         left_out = [*left_out, f"not compared, the only task with this metric: {few(alone)}"]
     # Outermost groups of all tasks; an empty name for a task in none.
     groups = list(dict.fromkeys(r.groups[0].name if r.groups else "" for r in responses))
-    rows: list[Comparison] = []
+    rows: list[Table] = []
     for some in found.values():
         sample = _sample(some, [m for m in models if any(m in one.models for one in some)])
         table = _table(sample, some, groups)
-        chosen = against_best(table) if best else _against(table, baseline)
+        chosen = against_best(table, table.means()) if best else _against(table, baseline)
         if chosen is not None:
-            rows += _across_rows(chosen, sample, request)
+            rows.append(_across_table(chosen, sample, request))
     return rows, left_out
 
 
@@ -336,7 +334,7 @@ def _table(sample: _Sample, tasks: Sequence[Pairing], groups: Sequence[str]) -> 
     kind, bounds = _common_kind(tasks)
     higher = {one.higher_is_better for one in tasks} - {None}
     if len(higher) > 1:
-        msg = f"{tasks[0].metric}: higher is better on some tasks and lower on others"
+        msg = f"{tasks[0].metric} is better higher on some tasks and lower on others; choose tasks"
         raise DesignError(msg)
     a, b = pair_indices(sample.models, None)
     return Pairing(
@@ -363,33 +361,33 @@ def _against(table: Pairing, baseline: str | None) -> Pairing | None:
     return replace(table, a=a, b=b)
 
 
-def _across_rows(table: Pairing, sample: _Sample, request: Request) -> list[Comparison]:
+def _across_table(table: Pairing, sample: _Sample, request: Request) -> Table:
     family = table.family
     differences = sample.differences[family.a, family.b]
-    method = _method(table, request)
+    method = choose(table.kind, request.method, request.table, TASK_DEFAULTS)
+    interval = partial(_interval, table, differences, method)
     found = _solve_across(table, differences, method, request)
-    corrected = correct(found.p_value, lambda: many.against_zero(differences), request)
-    level = corrected.level
-    limits = None if level is None else _interval(table, differences, method, level)
     shown = slice(len(table.a))
     n_items = sample.n_items[table.a, table.b].sum(axis=1)
     notes = _across_notes(table, differences[shown], sample.variances[table.a, table.b])
-    if 2.0 ** (1 - differences.shape[1]) > 1 - request.confidence_level:
-        few_signs = (
-            f"{differences.shape[1]} tasks are too few for sign flips to find anything: the "
-            "verdict is unclear whatever the interval says"
-        )
-        notes = [(*own, few_signs) for own in notes]
-    columns = {"n_items": n_items.tolist(), "notes": notes}
-    same = {"confidence_level": request.confidence_level, "kind": "tasks"}
-    return comparison_rows(table, found, corrected.p_values, limits, columns=columns, same=same)
 
+    def judge() -> Judged:
+        of_means = family.scores[family.b] - family.scores[family.a]
+        # Models that lack some items or tasks have differences of their own in every pair.
+        if len(family.a) == 1 or not np.allclose(differences, of_means, rtol=0.0, atol=1e-9):
+            return Each(found.p_value, interval)
+        from evalstats_plugin.stats.many import TaskPairs
 
-def _method(table: Pairing, request: Request) -> Method:
-    """Return the method asked for, or the default where that one is for clusters."""
-    named = request.method != "auto" and request.table[request.method].family in CLUSTER_FAMILIES
-    name = "auto" if named else request.method
-    return choose(table.kind, name, request.table, TASK_DEFAULTS)
+        rng, n_draws = drawn_for(family, request), draws_for(len(family.a))
+        return TaskPairs(family.scores, family.a, family.b, rng=rng, n_draws=n_draws)
+
+    return Table(
+        pairing=table,
+        found=found,
+        judge=judge,
+        columns={"n_items": n_items.tolist(), "notes": notes},
+        same={"kind": "tasks"},
+    )
 
 
 def _solve_across(
@@ -398,15 +396,17 @@ def _solve_across(
     from evalstats_plugin.stats import paired
     from evalstats_plugin.stats.means import moments
 
-    low, high = _interval(table, differences, method, request.confidence_level)
-    p_value = paired.sign_flip(differences, rng=request.rng, n_flips=N_FLIPS)
+    level, mean = request.confidence_level, moments(differences).mean
+    low, high = _interval(table, differences, method, level)
     if method.family == "bounded":
-        prob = paired.dirichlet_process_prob(
-            differences, bounds=table.span, mass=method.options.get("mass", 0.5)
-        )
-    else:
+        mass = 0.5 if method.mass is None else method.mass
+        prob = paired.dirichlet_process_prob(differences, bounds=table.span, mass=mass)
+    elif method.name == "paired-t":
         prob = paired.t_prob(differences)
-    return Found(method.name, low, high, p_value, prob, moments(differences).mean)
+    else:
+        p_value = p_of_limits(partial(_interval, table, differences, method), level)
+        prob = prob_of_p(p_value, mean)
+    return Found(method.name, low, high, two_sided(prob), prob, mean)
 
 
 def _interval(
@@ -448,8 +448,3 @@ def _common_kind(tasks: Sequence[Pairing]) -> tuple[Kind, tuple[float, float] | 
     if len(bounds) == 1 and None not in bounds:
         return "bounded", tasks[0].bounds
     return "real", None
-
-
-def _flipped(task: Pairing, values: FloatArray) -> FloatArray:
-    """Values of the units whose signs are flipped: items, or clusters of items."""
-    return values if task.clusters is None else task.cluster_totals(values)

@@ -8,85 +8,67 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from evalstats_plugin.comparisons.design import (
+    Compared,
     Request,
     common_kind,
     comparable,
     pair_indices,
     refuse_best,
 )
+from evalstats_plugin.comparisons.families import Each, Found, Table, p_of_limits, prob_of_p
 from evalstats_plugin.comparisons.methods import MEASURES, UNPAIRED, UNPAIRED_DEFAULTS
-from evalstats_plugin.comparisons.paired import Units, correct
-from evalstats_plugin.comparisons.rows import Comparison
 from evalstats_plugin.data.methods import Method, choose
 from evalstats_plugin.data.responses import Responses
-from evalstats_plugin.data.results import finite_values, records
-from evalstats_plugin.errors import DesignError
-from evalstats_plugin.scores.cells import Cell, cluster_arrays, direction
+from evalstats_plugin.scores.cells import Cell, cluster_arrays, cluster_names, direction
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
+
+if TYPE_CHECKING:
+    from evalstats_plugin.stats.interval import Interval, Posterior
 
 FAMILIES = ("unpaired", "unpaired-bounded", "unpaired-real")
 """Families of methods for independent samples."""
 
-JEFFREYS = (0.5, 0.5)
-"""Prior of P(better) on 0/1 scores; for partial credit its first number is the mass at each end."""
-
-Solved = tuple[FloatArray, FloatArray, FloatArray, FloatArray]
-"""Lower and upper limits, p-values, and the probability that b scores higher; shape (P,)."""
+Solved = tuple[FloatArray, FloatArray, FloatArray | None]
+"""Lower and upper limits, and the posterior probability that b scores higher; shape (P,)."""
 
 
 def _by_clusters(samples: _Samples) -> Callable[[float], Solved]:
-    from evalstats_plugin.stats import unpaired as stats_unpaired
-
     sums = (*cluster_arrays(samples.cells), samples.a, samples.b)
-    function, prob = samples.method.load(), stats_unpaired.welch_prob(*sums)
-
-    def solve(level: float) -> Solved:
-        found = function(*sums, confidence_level=level)
-        return found.low, found.high, stats_unpaired.two_sided(prob), prob
-
-    return solve
+    return lambda level: _solved(samples.method.load()(*sums, confidence_level=level))
 
 
 def _by_counts(samples: _Samples) -> Callable[[float], Solved]:
-    from evalstats_plugin.stats import unpaired as stats_unpaired
+    from evalstats_plugin.stats.unpaired import independent_counts
 
     right = np.array([cell.successes for cell in samples.cells])
     n = samples.sizes
     a, b = samples.a, samples.b
-    counts = stats_unpaired.independent_counts(right[a], n[a], right[b], n[b])
-    function, p_values = samples.method.load(), stats_unpaired.fisher_mid_p(counts)
-    prob = stats_unpaired.beta_prob_better(stats_unpaired.posteriors(counts, prior=JEFFREYS))
-
-    def solve(level: float) -> Solved:
-        found = function(counts, confidence_level=level)
-        return found.low, found.high, p_values, getattr(found, "prob_better", prob)
-
-    return solve
+    counts = independent_counts(right[a], n[a], right[b], n[b])
+    return lambda level: _solved(samples.method.load()(counts, confidence_level=level))
 
 
 def _by_scores(samples: _Samples) -> Callable[[float], Solved]:
-    from evalstats_plugin.stats import unpaired as stats_unpaired
-
     scores = np.full((len(samples.cells), samples.sizes.max()), np.nan)
     for row, cell in zip(scores, samples.cells, strict=True):
         row[: cell.n] = _values(cell)
     bounds = samples.bounds or (0.0, 1.0)
     function = samples.method.load()
-    posterior = stats_unpaired.dp_prob(
-        scores, samples.a, samples.b, bounds=bounds, mass=JEFFREYS[0]
-    )
 
     def solve(level: float) -> Solved:
-        found = function(scores, samples.a, samples.b, bounds=bounds, confidence_level=level)
-        prob = getattr(found, "prob_better", posterior)
-        return found.low, found.high, stats_unpaired.two_sided(prob), prob
+        return _solved(
+            function(scores, samples.a, samples.b, bounds=bounds, confidence_level=level)
+        )
 
     return solve
+
+
+def _solved(found: Interval | Posterior) -> Solved:
+    return found.low, found.high, getattr(found, "prob_better", None)
 
 
 _SOLVERS: dict[str, Callable[[_Samples], Callable[[float], Solved]]] = {
@@ -97,16 +79,12 @@ _SOLVERS: dict[str, Callable[[_Samples], Callable[[float], Solved]]] = {
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class _Samples:
+class _Samples(Compared):
     """N models on one task under one metric, the P pairs to compare, and the method."""
 
     cells: Sequence[Cell]
-    a: IntArray
-    b: IntArray
-    """Shape (P,): the models of each pair, by their place in `cells`."""
     method: Method
     bounds: tuple[float, float] | None
-    notes: tuple[str, ...]
 
     @property
     def sizes(self) -> IntArray:
@@ -124,26 +102,15 @@ class _Samples:
             return (b / (1 - b)) / (a / (1 - a)) if self.method.name in MEASURES else b - a
 
 
-def unpaired(
-    responses: Sequence[Responses], request: Request
-) -> tuple[list[Comparison], list[str]]:
+def unpaired(responses: Sequence[Responses], request: Request) -> tuple[list[Table], list[str]]:
     """Compare models as independent samples; return also notes on what was left out.
 
-    P-values are mid-p of Fisher's test for 0/1 scores, twice the smaller tail of the posterior for
-    bounded scores, and Welch's for others and where items come in clusters.
+    P-values are those of the intervals: 1 less the highest level of one that leaves out no
+    difference.
     """
-    if request.correction == "maxt":
-        msg = (
-            "the correction 'maxt' flips signs of paired differences, which models on items of "
-            "their own have none of: choose holm, bh or none"
-        )
-        raise DesignError(msg)
     refuse_best(request, responses)
     groups, left_out = comparable(responses, request.bounds, request.baseline, _is_usable)
-    rows: list[Comparison] = []
-    for cells in groups:
-        rows += _rows(_samples(cells, request), request)
-    return rows, left_out
+    return [_table(_samples(cells, request), request) for cells in groups], left_out
 
 
 def _is_usable(cell: Cell) -> bool:
@@ -160,71 +127,70 @@ def _samples(cells: list[Cell], request: Request) -> _Samples:
     name = request.method if request.method in own else "auto"
     if name == "auto" and clustered:
         name = "welch-t"
-    a, b = pair_indices([cell.responses.model for cell in cells], request.baseline)
+    models = tuple(cell.responses.model for cell in cells)
+    a, b = pair_indices(models, request.baseline)
     method = choose(kind, name, own, UNPAIRED_DEFAULTS)
     if method.family == "unpaired-real" and any(not len(cell.values) for cell in cells):
         # A log with counts only has no clusters either.
         method = choose(kind, "auto", own, UNPAIRED_DEFAULTS)
-    return _Samples(cells=cells, a=a, b=b, method=method, bounds=bounds, notes=notes)
+    return _Samples(
+        task=cells[0].responses.task,
+        metric=cells[0].responses.metric,
+        models=models,
+        a=a,
+        b=b,
+        higher_is_better=direction(cell.responses for cell in cells),
+        cells=cells,
+        method=method,
+        bounds=bounds,
+        notes=notes,
+    )
 
 
-def _rows(samples: _Samples, request: Request) -> list[Comparison]:
+def _table(samples: _Samples, request: Request) -> Table:
+    from evalstats_plugin.stats.interval import Interval
+
     solve = _SOLVERS[samples.method.family](samples)
-    low, high, p_values, prob = solve(request.confidence_level)
-    correction = correct(p_values, _no_units, request)
-    first = samples.cells[0].responses
-    higher_is_better = direction(c.responses for c in samples.cells)
-    numbers = {
-        "difference": samples.estimates,
-        "low": low,
-        "high": high,
-        "p_value": p_values,
-        "p_adjusted": correction.p_values,
-        "prob_better": 1 - prob if higher_is_better is False else prob,
-    }
-    if correction.level is not None:
-        numbers["low_adjusted"], numbers["high_adjusted"], *_ = solve(correction.level)
-    models = [cell.responses.model for cell in samples.cells]
-    n = samples.sizes
-    columns: dict[str, Sequence[Any]] = {
-        **{name: finite_values(values) for name, values in numbers.items()},
-        "model_a": [models[i] for i in samples.a.tolist()],
-        "model_b": [models[i] for i in samples.b.tolist()],
-        "n_items": np.minimum(n[samples.a], n[samples.b]).tolist(),
-        "notes": _notes(samples, low, high),
-    }
-    same = {
-        "task": first.task,
-        "metric": first.metric,
-        "method": samples.method.name,
-        "measure": MEASURES.get(samples.method.name, "difference"),
-        "confidence_level": request.confidence_level,
-        "higher_is_better": higher_is_better,
-    }
-    return records(Comparison, columns, same)
+    name = samples.method.name
+    measure = MEASURES.get(name, "difference")
+    null = 0.0 if measure == "difference" else 1.0
 
+    def interval(level: float) -> Interval:
+        return Interval(*solve(level)[:2])
 
-def _no_units() -> Units:
-    msg = "models on items of their own have no paired differences"
-    raise ValueError(msg)
+    low, high, prob = solve(request.confidence_level)
+    p_values = p_of_limits(interval, request.confidence_level, null=null)
+    estimates = samples.estimates
+    if prob is None:
+        prob = prob_of_p(p_values, estimates, null)
+    found = Found(name, low, high, p_values, prob, estimates)
+    n_items = np.minimum(samples.sizes[samples.a], samples.sizes[samples.b])
+    return Table(
+        pairing=samples,
+        found=found,
+        judge=lambda: Each(p_values, interval),
+        columns={"n_items": n_items.tolist(), "notes": _notes(samples, low, high)},
+        same={"measure": measure},
+    )
 
 
 def _notes(samples: _Samples, low: FloatArray, high: FloatArray) -> list[tuple[str, ...]]:
     n, sums = samples.sizes, samples.method.family == "unpaired-real"
     clusters = [
-        None if c.clusters is None else len(set(c.clusters.tolist())) for c in samples.cells
+        None if c.clusters is None else len(np.unique(cluster_names(c.clusters)))
+        for c in samples.cells
     ]
     notes: list[tuple[str, ...]] = []
     for a, b, below, above in zip(
         samples.a.tolist(), samples.b.tolist(), low.tolist(), high.tolist(), strict=True
     ):
-        own = [f"{n[a]} and {n[b]} items, taken as independent samples"]
+        own = [f"{n[a]} and {n[b]} items, treated as independent samples"]
         if clusters[a] is not None or clusters[b] is not None:
             of_each = " and ".join(f"{clusters[i] or n[i]}" for i in (a, b))
             own.append(
                 f"items in {of_each} clusters"
                 if sums
-                else f"{samples.method.name} takes items in {of_each} clusters as independent"
+                else f"{samples.method.name} treats items in {of_each} clusters as independent"
             )
         if np.isnan(below) or np.isnan(above):
             own.append("no interval: one item or cluster, or scores without any spread")

@@ -39,9 +39,9 @@ MOST_ITEMS = 25
 """Lines of a table of items; items to inspect come first."""
 
 _MODELS = ("Model", "Ability", "interval", "Std. error", "Score", "Items")
-_DIFFERENCES = ("Model", "Abler by", "interval", "p, adj.", "P(abler)")
+_DIFFERENCES = ("Model", "More able by", "interval", "p, adj.", "P(more able)")
 _ITEMS = ("Difficulty", "± s.e.", "Discr.", "± s.e.", "Score", "Infit", "Outfit")
-_VERDICTS = {"better": "abler", "worse": "less able", "unclear": "unclear"}
+_VERDICTS = {"better": "more able", "worse": "less able", "unclear": "unclear"}
 Lines = list[list[str]]
 """Rows of a table, the header first."""
 
@@ -57,7 +57,9 @@ _SIZES = {"A": "negligible", "B": "moderate", "C": "large"}
 def print_abilities(results: Abilities, file: TextIO, *, heading: str, width: int | None) -> None:
     """Print the models, the differences and the items, then the notes and a legend."""
     marks = _marks(results, MOST_ITEMS)
-    tables = [filled(_title(results), _model_lines(results, marks), left=(0, 2))]
+    tables: list[Table] = []
+    if results.rows:
+        tables.append(filled(_title(results), _model_lines(results, marks), left=(0, 2)))
     if results.differences:
         title = f"Ability compared with {results.differences[0].model_a}"
         tables.append(filled(title, _difference_lines(results.differences), left=(0, 2, 5)))
@@ -71,7 +73,7 @@ def print_abilities(results: Abilities, file: TextIO, *, heading: str, width: in
 def abilities_markdown(results: Abilities, heading: str) -> str:
     """Return Markdown tables, the notes, a legend, and how it was made."""
     marks = _marks(results)
-    blocks = [markdown(_title(results), _model_lines(results, marks))]
+    blocks = [markdown(_title(results), _model_lines(results, marks))] if results.rows else []
     if results.differences:
         title = f"Ability compared with {results.differences[0].model_a}"
         blocks.append(markdown(title, _difference_lines(results.differences)))
@@ -83,19 +85,19 @@ def abilities_markdown(results: Abilities, heading: str) -> str:
 
 
 def abilities_json(results: Abilities, about: Mapping[str, Any]) -> str:
-    """Return one JSON object: what was run, models, differences, items, and the fit."""
-    return text.to_json(
-        results,
-        about,
-        differences=Results(results.differences).to_dict(),
-        items=Results(results.items).to_dict(),
-        fit=results.fit,
-    )
+    """Return one JSON object: what was run, models, differences, and the fit."""
+    differences = Results(results.differences).to_dict()
+    return text.to_json(results, about, differences=differences, fit=results.fit)
+
+
+def items_json(results: Abilities | FactorAbilities, about: Mapping[str, Any]) -> str:
+    """Return one JSON object: what was run, items, and the fit."""
+    return text.to_json(Results(results.items, results.notes), about, fit=results.fit)
 
 
 def one_table(results: Abilities) -> Results[Any]:
-    """Return the rows for a CSV file: items if there are any, else differences, else models."""
-    return Results(results.items or results.differences or results.rows, results.notes)
+    """Return the rows for a CSV file: differences if there are any, else models."""
+    return Results(results.differences or results.rows, results.notes)
 
 
 def legend(results: Abilities) -> list[str]:
@@ -112,14 +114,15 @@ def legend(results: Abilities) -> list[str]:
     ]
     if results.differences:
         said.append(
-            "Abler by: the model's ability less that of the other, and P(abler): how probable it "
-            "is that it is truly abler, looking at this pair alone. abler, less able: beyond "
-            "chance at the confidence level, allowing for the number of models compared (Holm)."
+            "More able by: the model's ability minus the other's. P(more able): how probable it "
+            "is that it is truly more able, looking at this pair alone. more able, less able: "
+            "beyond chance at the confidence level, allowing for the number of models compared "
+            "(Holm)."
         )
     if results.items:
         said.append(
             "Difficulty: the ability that has an even chance with the item. Discrimination: how "
-            "sharply the item tells abler models from others; below 0 abler models get it right "
+            "sharply the item separates models; below 0 more able models get it right "
             "less often, as when its key is wrong. Infit, outfit: 1 where answers vary as the "
             "model expects, well above 1 where they are noisier."
         )
@@ -255,10 +258,12 @@ def factors_json(results: FactorAbilities, about: Mapping[str, Any]) -> str:
 
 
 def _factors(results: FactorAbilities) -> Page:
-    first = results.rows[0]
     k = int(results.fit["n_dimensions"])
-    title = f"Abilities on {few(first.task.split(', '), 3)} ({first.metric}), {k} dimensions"
-    tables: list[tuple[str, Lines, Sequence[int]]] = [(title, _factor_lines(results.rows, k), (0,))]
+    tables: list[tuple[str, Lines, Sequence[int]]] = []
+    if results.rows:
+        first = results.rows[0]
+        title = f"Abilities on {few(first.task.split(', '), 3)} ({first.metric}), {k} dimensions"
+        tables.append((title, _factor_lines(results.rows, k), (0,)))
     tables += [
         (
             f"Dimension {j + 1}: items that ask most of it",

@@ -25,20 +25,32 @@ from evalstats_plugin.scores.rows import VariancePart
 _STYLES = {"better": "green", "worse": "red", "unclear": "dim"}
 LEGEND = (
     "Each model is set against another, on the items that both answered unless a note says "
-    "otherwise. better, worse: beyond chance at the confidence level, allowing for the number of "
-    "pairs as the correction named below does. unclear: these items do not tell the two apart."
+    "otherwise. better, worse: beyond chance. unclear: these items do not tell the two apart."
+)
+AT_ONCE = (
+    " Intervals hold all true differences of a table or family at once; p, adj. and the verdict "
+    "belong to them: p is at most {alpha} exactly where 0 is outside. A limit next to a "
+    "parenthesis, such as (0, is not in its interval."
+)
+ALONE = " Intervals, p and verdicts look at each pair alone."
+ONE_BY_ONE = (
+    " Nothing is allowed for the number of pairs: of many equal models some will look different."
+)
+SCREENED = (
+    " Verdicts are screened: of all better and worse at most a share of {alpha} is expected to be "
+    "false. Intervals look at each pair alone and do not belong to them."
 )
 PROBABILITY = (
     " P(better): how probable it is that the model is truly the better of the two, looking at this "
-    "pair alone."
+    "pair alone; it allows for no other pair."
 )
 MOST_NAMED = 30
 """Models of one task up to which their order is written out."""
 
 PARTS_LEGEND = (
     "Std. error: of each model's score, as it is, with twice as many epochs, and with twice as "
-    "many items. Within: share of a single take's variance that is chance, which epochs average "
-    "out; unknown where each item was taken once. The rest lies between items, where only more "
+    "many items. Within: share of a single epoch's variance that is chance, which epochs average "
+    "out; unknown with one epoch. The rest lies between items, where only more "
     "items help."
 )
 Header = tuple[str, str]
@@ -68,8 +80,9 @@ def comparisons_markdown(results: Comparisons, heading: str) -> str:
     orders: list[str] = []
     for _, rows in groupby(results.rows, key=lambda row: (row.task, row.metric)):
         own = list(rows)
-        if line := order_line(own):
-            orders += [f"{task_and_metric(own[0])}: {line}", ""]
+        found = [line for line in (intervals_line(own), order_line(own)) if line]
+        if found:
+            orders += [f"{task_and_metric(own[0])}: {' '.join(found)}", ""]
     cells = [
         [
             *(row.task, report_text.short_metric(row.metric), row.model_b, row.model_a),
@@ -117,14 +130,35 @@ def _comparison_table(rows: Sequence[Comparison], marks: dict[str, int]) -> Tabl
             Text(row.verdict, style=_STYLES[row.verdict]),
             Text(",".join(str(marks[n]) for n in row.notes), style="dim"),
         )
-    if line := order_line(rows):
-        table.caption = Text(line, justify="left")
+    lines = [line for line in (intervals_line(rows), order_line(rows)) if line]
+    if lines:
+        table.caption = Text("\n".join(lines), justify="left")
     return table
 
 
+def intervals_line(rows: Sequence[Comparison]) -> str:
+    """Return what the intervals of a table hold for; "" for a pair alone."""
+    first = rows[0]
+    level = percent(first.confidence_level)
+    if first.procedure in ("", "one pair"):
+        return ""
+    if "alone" in first.procedure:
+        return f"{level} intervals, each pair alone" if len(rows) > 1 else ""
+    return f"{level} intervals, all at once: {first.family} ({first.procedure})."
+
+
 def _legend(results: Comparisons) -> str:
+    procedures = {row.procedure for row in results}
+    level = results.rows[0].confidence_level if results.rows else 0.95
+    alpha = f"{1 - level:.4g}"
+    if "each pair alone" in procedures:
+        text = LEGEND + ALONE + (ONE_BY_ONE if len(results.rows) > 1 else "")
+    elif "screened, each pair alone" in procedures:
+        text = LEGEND + SCREENED.format(alpha=alpha)
+    else:
+        text = LEGEND + AT_ONCE.format(alpha=alpha)
     known = any(row.prob_better is not None for row in results)
-    return LEGEND + PROBABILITY if known else LEGEND
+    return text + PROBABILITY if known else text
 
 
 def order_line(rows: Sequence[Comparison]) -> str:
@@ -133,7 +167,7 @@ def order_line(rows: Sequence[Comparison]) -> str:
     if not 2 < len(ranks) <= MOST_NAMED:
         return ""
     order = ", ".join(f"{one.model} ({one.letters})" for one in ranks)
-    best = [one.model for one in ranks if one.best_rank == 1]
+    best = [one.model for one in ranks if one.may_be_first]
     return (
         f"In order, with letters: {order}. Models that share a letter cannot be told apart. "
         f"May be the best: {few(best, MOST_NAMED)}."
@@ -150,7 +184,12 @@ def difference_interval(row: Comparison) -> str:
     """Format the interval of a difference; a dash for none."""
     if row.low is None or row.high is None:
         return "–"
-    return f"[{size(row, row.low)}, {size(row, row.high)}]"
+    # A limit at no difference is not in the interval of a pair that was found.
+    null = 0.0 if row.measure == "difference" else 1.0
+    found = row.verdict != "unclear"
+    left = "(" if found and row.low == null else "["
+    right = ")" if found and row.high == null else "]"
+    return f"{left}{size(row, row.low)}, {size(row, row.high)}{right}"
 
 
 def p_value(value: float | None) -> str:

@@ -8,11 +8,8 @@
 
 from __future__ import annotations
 
-import csv
-import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import fields
-from io import StringIO
 from itertools import groupby
 from typing import Any, Protocol, TextIO, TypeVar, cast
 
@@ -26,6 +23,13 @@ from rich.text import Text
 
 from evalstats_plugin.data.results import Results
 from evalstats_plugin.errors import few
+from evalstats_plugin.runtime.untrusted import (
+    csv_text,
+    json_text,
+    markdown_text,
+    printable,
+    terminal,
+)
 from evalstats_plugin.scores.rows import Intervals, ScoreInterval
 
 _ARROWS = {True: " ↑", False: " ↓", None: ""}
@@ -100,7 +104,7 @@ def print_all(
     width: int | None,
 ) -> None:
     """Print tables, then notes, then closing paragraphs."""
-    console = Console(file=file, width=width, highlight=False, emoji=False)
+    console = terminal(file=file, width=width, highlight=False, emoji=False)
     for table in tables:
         console.print(table)
     if said:
@@ -134,7 +138,7 @@ class _Table(Table):
 
     def add_row(self, *cells: RenderableType | None, **more: Any) -> None:
         """Add a row; strings are printed as they are."""
-        texts = [Text(cell) if isinstance(cell, str) else cell for cell in cells]
+        texts = [Text(printable(cell)) if isinstance(cell, str) else cell for cell in cells]
         super().add_row(*(self._fast(text) for text in texts), **more)
 
     @staticmethod
@@ -184,7 +188,7 @@ def markdown_line(cells: Sequence[str]) -> str:
 
 def markdown_cell(text: str) -> str:
     """Return text escaped for a cell of a Markdown table."""
-    return text.replace("|", "\\|").replace("\n", " ")
+    return markdown_text(text).replace("|", "\\|")
 
 
 class Noted(Protocol):
@@ -226,7 +230,7 @@ def note_lines(results: Results[NotedT]) -> list[str]:
 
 def markdown_notes(results: Results[NotedT]) -> list[str]:
     """Return the lines of `note_lines` as Markdown lists."""
-    return [text.replace("* ", "- ", 1) for text in note_lines(results)]
+    return [markdown_text(text).replace("* ", "- ", 1) for text in note_lines(results)]
 
 
 def task_and_metric(row: Noted) -> str:
@@ -277,18 +281,14 @@ def to_json(results: Results[Any], about: Mapping[str, Any], **more: Any) -> str
         "results": results.to_dict(),
         **more,
     }
-    return json.dumps(whole, indent=2, ensure_ascii=False, allow_nan=False)
+    return json_text(whole)
 
 
 def to_csv(results: Results[Any]) -> str:
     """Return comma-separated values, a row per result; lists of strings are joined by "; "."""
-    text = StringIO()
     columns = [field.name for field in fields(results.rows[0] if results.rows else ScoreInterval)]
-    writer = csv.DictWriter(text, columns, lineterminator="\n")
-    writer.writeheader()
-    for row in results.to_dict():
-        writer.writerow({name: _plain(value) for name, value in row.items()})
-    return text.getvalue()
+    rows = ({name: _plain(value) for name, value in row.items()} for row in results.to_dict())
+    return csv_text(columns, rows)
 
 
 def _plain(value: Any) -> Any:

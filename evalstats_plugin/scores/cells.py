@@ -64,6 +64,8 @@ class Cell:
     n: int = 0
     n_missing: int = 0
     bounds: tuple[float, float] | None = None
+    attained: tuple[bool, bool] = (False, False)
+    """Whether scores of the metric, perhaps other models', lie at the lower and upper bound."""
     composite: Composite | None = None
     """For a metric that is not a mean: what its value is computed from."""
     notes: tuple[str, ...] = ()
@@ -119,6 +121,7 @@ def make_cell(responses: Responses, bounds: Bounds) -> Cell:  # noqa: PLR0911 - 
     values = means[there]
     n_missing = int(len(means) - len(values))
     notes = [*responses.notes, *left_out(n_missing, len(means))]
+    n_missing += responses.provenance.n_cut
     cell = partial(Cell, responses=responses, n=len(values), n_missing=n_missing)
     if not len(values):
         return cell(kind=None, notes=(*notes, "no item has a score"))
@@ -128,7 +131,7 @@ def make_cell(responses: Responses, bounds: Bounds) -> Cell:  # noqa: PLR0911 - 
     if responses.aggregation in RATIOS:
         weights = None if responses.weights is None else responses.weights[there]
         if responses.clusters is not None:
-            notes.append("items come in clusters, but this ratio is taken as if they did not")
+            notes.append("this ratio treats clustered items as independent")
         return cell(kind="ratio", values=values, weights=weights, notes=tuple(notes))
     clusters = None if responses.clusters is None else responses.clusters[there]
     kind, span, note = _kind_of_mean(responses, values)
@@ -153,10 +156,10 @@ def _kind_of_mean(
             note = (
                 f"scores from {low:g} to {high:g} leave the bounds {bounds[0]:g} to {bounds[1]:g}"
             )
-            return "real", None, (f"{note}: taken as unbounded",)
+            return "real", None, (f"{note}: treated as unbounded",)
         return "bounded", bounds, ()
     if low >= 0 and high <= 1:
-        guessed = () if epochs_are_binary(responses) else ("scores taken to lie in [0, 1]",)
+        guessed = () if epochs_are_binary(responses) else ("scores assumed to lie in [0, 1]",)
         return "bounded", (0.0, 1.0), guessed
     return "real", None, ()
 
@@ -204,7 +207,8 @@ def _of_pairs(responses: Responses) -> Cell:
     there = composite.there
     notes = [*responses.notes, *composite.notes]
     logged, found = responses.logged, composite.estimate
-    if logged is not None and not composite.undefined and not agree(found, logged):
+    is_whole = not responses.provenance.n_cut
+    if is_whole and logged is not None and not composite.undefined and not agree(found, logged):
         notes.append(f"mismatch: the log gives value {logged:.6g}, its items {found:.6g}")
     if not there.all():
         notes.insert(0, f"{int((~there).sum())} of {n} items have no answer and are left out")
@@ -213,7 +217,7 @@ def _of_pairs(responses: Responses) -> Cell:
         kind=None if composite.undefined else composite.kind,
         composite=composite,
         n=int(there.sum()),
-        n_missing=int((~there).sum()),
+        n_missing=int((~there).sum()) + responses.provenance.n_cut,
         clusters=None if responses.clusters is None else responses.clusters[there],
         notes=tuple(notes),
     )
@@ -239,7 +243,9 @@ def _of_pairs(responses: Responses) -> Cell:
 def check_confidence_level(confidence_level: float) -> None:
     """Raise `DesignError` for a confidence level outside (0, 1)."""
     if not 0 < confidence_level < 1:
-        msg = f"confidence level {confidence_level} found, expected a number between 0 and 1"
+        msg = (
+            f"the confidence level must lie between 0 and 1, such as 0.95; it is {confidence_level}"
+        )
         raise DesignError(msg)
 
 
@@ -292,11 +298,10 @@ def cluster_sums(cell: Cell) -> tuple[FloatArray, FloatArray]:
     """Sums of the scores of each cluster, and how many items it has; both of shape (C,)."""
     if cell.clusters is None:
         return cell.values, np.ones(cell.n)
-    names, where = np.unique(cluster_names(cell.clusters), return_inverse=True)
-    totals, sizes = np.zeros((2, len(names)))
-    np.add.at(totals, where, cell.values)
-    np.add.at(sizes, where, 1.0)
-    return totals, sizes
+    from evalstats_plugin.stats.clustered import by_cluster
+
+    names = cluster_names(cell.clusters)
+    return by_cluster(cell.values, names), by_cluster(np.ones(len(names)), names)
 
 
 def cluster_arrays(cells: Sequence[Cell]) -> tuple[FloatArray, FloatArray]:

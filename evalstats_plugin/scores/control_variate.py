@@ -16,6 +16,7 @@ from evalstats_plugin.data.methods import Method
 from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.data.results import finite
 from evalstats_plugin.data.runs import ResponseSet, run_of
+from evalstats_plugin.errors import counted
 from evalstats_plugin.scores.cells import (
     Bounds,
     Cell,
@@ -26,13 +27,13 @@ from evalstats_plugin.scores.cells import (
 from evalstats_plugin.scores.intervals import group_rows, intervals
 from evalstats_plugin.scores.rows import Intervals, ScoreInterval
 from evalstats_plugin.stats.arrays import FloatArray, Rng
-from evalstats_plugin.stats.control_variate import (
+from evalstats_plugin.stats.interval import Interval
+from evalstats_plugin.stats.survey import (
     Adjusted,
     adjust_to_benchmark,
-    bounded_interval,
-    t_interval,
+    adjusted_bounded_interval,
+    adjusted_t_interval,
 )
-from evalstats_plugin.stats.interval import Interval
 
 METHOD = "cuped"
 
@@ -43,8 +44,7 @@ MEANS = ("binary", "bounded", "real")
 """Kinds of scores whose metric is their mean."""
 
 NOTHING_TO_PREDICT = (
-    "no control variate: no item is known that this model did not take, so there is nothing to "
-    "predict"
+    "no control variate: this model ran every known item, so there is nothing to predict"
 )
 
 Covariate = Mapping[str, Mapping[str, float]]
@@ -187,10 +187,10 @@ def _of_bounds(
         leverage_power=1 if bounds else 2,
     )
     if bounds is None:
-        limits = t_interval(adjusted, confidence_level=level)
+        limits = adjusted_t_interval(adjusted, confidence_level=level)
         estimate = adjusted.estimate
     else:
-        limits = bounded_interval(adjusted, unseen_errors="damped", confidence_level=level)
+        limits = adjusted_bounded_interval(adjusted, unseen_errors="damped", confidence_level=level)
         estimate = np.clip(adjusted.estimate, 0.0, 1.0)
     scaled = Interval(low + span * limits.low, low + span * limits.high)
     found: list[ScoreInterval] = []
@@ -225,9 +225,9 @@ def _why_not(cell: Cell, adjusted: Adjusted, j: int) -> str:
     if int(adjusted.population[j]) == n:
         return NOTHING_TO_PREDICT
     if n < FEWEST_ITEMS:
-        return f"no control variate: {n} items with scores of others too, {FEWEST_ITEMS} needed"
+        return f"no control variate: it is known for {n} of the items run, {FEWEST_ITEMS} needed"
     if adjusted.slope[j] == 0:
-        return "no control variate: it is the same on all items the model took, or tells nothing"
+        return "no control variate: on the items run it does not vary, or not with the scores"
     return ""
 
 
@@ -236,7 +236,7 @@ def _notes(table: _Table, adjusted: Adjusted, i: int, j: int) -> tuple[str, ...]
     source = (
         "a covariate"
         if table.others is None
-        else f"the scores of {int(table.others[i])} other models"
+        else f"the scores of {counted(int(table.others[i]), 'other model')}"
     )
     worth = f", worth ×{gain:.2f} as many items" if np.isfinite(gain) else ""
     # Items without a score are predicted here, not left out.
@@ -244,11 +244,11 @@ def _notes(table: _Table, adjusted: Adjusted, i: int, j: int) -> tuple[str, ...]
     notes = (
         *own,
         f"for all {total} items, of which {n} were run; they must be a random part",
-        f"{source} tell which items are hard{worth}",
+        f"{source} predict which items are hard{worth}",
     )
     if table.cells[i].n > n:
         alone = table.cells[i].n - n
-        notes = (*notes, f"{alone} items of which nothing else is known are left out")
+        notes = (*notes, f"{counted(alone, 'item')} without a covariate left out")
     if table.cells[i].clusters is not None:
-        notes = (*notes, f"{METHOD} takes items that come in clusters as independent")
+        notes = (*notes, f"{METHOD} treats clustered items as independent")
     return notes

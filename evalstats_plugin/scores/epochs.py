@@ -69,16 +69,19 @@ def _derived(responses: InMemory, names: Sequence[str], *, keep: bool) -> Respon
     unfit: dict[str, dict[str, dict[str, str]]] = {name: {} for name, _, _ in asked}
     for r in listed:
         found += [r] if keep else []
+        epochs = r.as_epochs
         for name, kind, k in asked:
-            if why := _unfit(r, k):
-                place = f"{r.task} {r.metric.removesuffix(',none')}"
-                unfit[name].setdefault(why, {}).setdefault(place, place + _example(r, why))
+            if why := _unfit(epochs, k):
+                place = f"{r.task} {epochs.metric.removesuffix(',none')}"
+                unfit[name].setdefault(why, {}).setdefault(place, place + _example(epochs, why))
             else:
-                found.append(_derive(r, name, kind, k))
+                found.append(_derive(epochs, name, kind, k))
     derived = {r.metric.partition(" ")[0] for r in found}
     for name in (name for name in unfit if name not in derived):
         why = "; ".join(f"{why}: {few([*at.values()])}" for why, at in unfit[name].items())
-        msg = f"{name} needs epochs of 0/1 scores, as many as it says; found {why or 'nothing'}"
+        msg = (
+            f"{name} needs at least as many epochs of 0/1 scores; {why or 'there are no responses'}"
+        )
         raise DesignError(msg)
     alike: dict[tuple[str, str], list[str]] = {}
     for name, reasons in unfit.items():
@@ -91,7 +94,7 @@ def _derived(responses: InMemory, names: Sequence[str], *, keep: bool) -> Respon
 def _parsed(name: str) -> tuple[str, int]:
     match = re.fullmatch(r"(pass@|pass\^|maj@)([1-9][0-9]*)", name)
     if match is None:
-        msg = f"{name!r} found, expected {', '.join(AT_K[:2])} or {AT_K[2]}, such as pass@4"
+        msg = f"{name!r} is none of {', '.join(AT_K)}; write pass@4, for example"
         raise SelectionError(msg)
     return match[1], int(match[2])
 
@@ -108,7 +111,7 @@ def _unfit(r: Responses, k: int) -> str:
     if n_epochs < k:
         return f"{n_epochs} epoch{'s' if n_epochs > 1 else ''} only"
     if (~np.isnan(r.scores)).sum(axis=1).max() < k:
-        return f"no item with {k} scored takes"
+        return f"no item with {k} scored epochs"
     return ""
 
 
@@ -131,11 +134,17 @@ def _derive(r: Responses, name: str, kind: str, k: int) -> Responses:
     n_epochs = there.sum(axis=1)
     scores = formula(np.where(there, r.scores, 0.0).sum(axis=1), n_epochs, k=k)
     short = int((n_epochs < k).sum())
-    notes = (f"{short} items have fewer than {k} scored takes",) if short else ()
+    notes = (
+        (f"{short} item{'s have' if short > 1 else ' has'} fewer than {k} scored epochs",)
+        if short
+        else ()
+    )
     return replace(
         r,
         metric=f"{name} {r.metric}",
         scores=scores[:, None],
+        unreduced=r,
+        beside=(),
         weights=None,
         bounds=(0.0, 1.0),
         # What the harness logged is of the metric itself, not of k answers.
@@ -160,10 +169,10 @@ def variance_parts(responses: InMemory) -> VarianceParts:
         Where no model has a mean of two or more item scores.
     """
     listed, notes = responses_and_notes(responses)
-    cells = [make_cell(r, {}) for r in listed if len(r.item_ids)]
+    cells = [make_cell(r.as_epochs, {}) for r in listed if len(r.item_ids)]
     rows = [_part(cell) for cell in cells if cell.kind not in (None, "ratio") and cell.n > 1]
     if not rows:
-        msg = "no model with a mean of two or more item scores found, expected one or more"
+        msg = "no model has a mean of two or more item scores; read logs with samples"
         raise DesignError(msg)
     return VarianceParts(tuple(rows), notes)
 
@@ -181,7 +190,7 @@ def _part(cell: Cell) -> VariancePart:
     more_epochs = min((known + noise / 2) / n, now) if math.isfinite(known) else math.nan
     notes = cell.notes
     if between < 0:
-        notes = (*notes, "the variance between items is estimated below 0 and taken as 0")
+        notes = (*notes, "the estimated variance between items is below 0; 0 is used")
     return VariancePart(
         model=r.model,
         task=r.task,

@@ -24,13 +24,23 @@ from evalstats_plugin.data.responses import Group, Responses
 from evalstats_plugin.data.results import finite, finite_values, records
 from evalstats_plugin.data.runs import ResponseSet
 from evalstats_plugin.data.store import ResponseStore, by_models
-from evalstats_plugin.errors import DesignError
+from evalstats_plugin.errors import DesignError, few
+from evalstats_plugin.scores.attained import (
+    UNIT,
+    Known,
+    Metrics,
+    known,
+    merged,
+    metric_key,
+    with_known,
+)
 from evalstats_plugin.scores.cells import (
     RATIOS,
     Bounds,
     Cell,
     check_confidence_level,
     cluster_arrays,
+    cluster_names,
     cluster_sums,
     known_bounds,
     left_out,
@@ -111,28 +121,54 @@ def intervals(
     """
     check_confidence_level(confidence_level)
     source, seed = np.random.default_rng(rng), rng if isinstance(rng, int) else None
-    if isinstance(responses, ResponseStore):
-        of_block = partial(
-            intervals, confidence_level=confidence_level, method=method, prior=prior, bounds=bounds,
-            population=population, rng=source,
-        )  # fmt: skip
-        place = {model: i for i, model in enumerate(responses.models)}
-        rows = [row for block in by_models(responses) for row in of_block(block)]
-        rows.sort(key=lambda row: place[row.model])
-        return Intervals(tuple(rows), responses.notes, seed)
     solver = _Solver(confidence_level, method, prior, source)
+    if isinstance(responses, ResponseStore):
+        rows = _of_store(responses, solver, bounds or {}, population)
+        return Intervals(tuple(rows), responses.notes, seed)
     if isinstance(responses, ResponseMatrix):
-        rows = _of_matrix(responses, solver, bounds or {}, population)
+        rows = _of_matrix(responses, solver, bounds or {}, population, {})[0]
     else:
-        rows = _of_cells(responses, solver, bounds or {}, population)
+        cells = _cells(responses, bounds or {})
+        rows = _of_cells(cells, solver, population, known(cells))
     notes = responses.notes if isinstance(responses, (ResponseSet, ResponseMatrix)) else ()
     return Intervals(tuple(rows), (*notes, *_used_instead(solver.method, rows)), seed)
 
 
-def _of_cells(
-    responses: Iterable[Responses], solver: _Solver, bounds: Bounds, population: int | str | None
+def _of_store(
+    store: ResponseStore, solver: _Solver, bounds: Bounds, population: int | str | None
 ) -> list[ScoreInterval]:
-    cells = [make_cell(r, bounds) for r in responses]
+    """Return rows of a store, read some models at a time.
+
+    Read again where a later part shows something of a metric with partial credit that an earlier
+    one did not.
+    """
+    metrics: Metrics = {}
+    while True:
+        rows: list[ScoreInterval] = []
+        used: list[Metrics] = []
+        for block in by_models(store):
+            found, shown = _of_matrix(block, solver, bounds, population, metrics)
+            metrics = merged([metrics, shown])
+            rows += found
+            used.append(shown)
+        if all(
+            not metrics[key].partial or metrics[key] == shown[key]
+            for shown in used
+            for key in shown
+        ):
+            break
+    place = {model: i for i, model in enumerate(store.models)}
+    return sorted(rows, key=lambda row: place[row.model])
+
+
+def _cells(responses: Iterable[Responses], bounds: Bounds) -> list[Cell]:
+    return [make_cell(value, bounds) for r in responses for value in r.values()]
+
+
+def _of_cells(
+    cells: Sequence[Cell], solver: _Solver, population: int | str | None, metrics: Metrics
+) -> list[ScoreInterval]:
+    cells = with_known(cells, metrics)
     rows = [_row(c, *s, solver.level) for c, s in zip(cells, solver.solve(cells), strict=True)]
     rows = _beside_independent(cells, rows, solver.prior)
     if population is not None:
@@ -151,7 +187,7 @@ def _row(cell: Cell, method: str, low: float, high: float, level: float) -> Scor
         task=r.task,
         metric=r.metric,
         n_items=cell.n,
-        n_epochs=max(r.scores.shape[1], 1),
+        n_epochs=max(r.as_epochs.scores.shape[1], 1),
         n_missing=cell.n_missing,
         estimate=finite(cell.estimate),
         low=lower,
@@ -240,8 +276,8 @@ class _Solver:
         self, method: Method, right: NDArray[np.number[Any]], n: NDArray[np.number[Any]]
     ) -> Limits:
         """Limits for `right` of `n` items, both of shape (cells,)."""
-        if self.prior is not None and "prior" in method.options:
-            method = replace(method, options={**method.options, "prior": self.prior})
+        if self.prior is not None and method.prior is not None:
+            method = replace(method, prior=self.prior)
         counts = right.astype(np.float64), n.astype(np.float64)
         return method.load()(*counts, confidence_level=self.level)
 
@@ -257,13 +293,14 @@ class _Solver:
             return _of_composites(method, batch, self.level, sampling)
         function = partial(method.load(), confidence_level=self.level)
         if method.family in CLUSTER_FAMILIES:
-            more = {
-                "clustered-bounded": {"bounds": bounds},
-                "clustered-resampling": sampling,
-            }.get(method.family, {})
+            more = {"bounds": bounds} if method.family == "clustered-bounded" else {}
             return function(*cluster_arrays(batch), **more)
         scores = _padded([c.values for c in batch])
-        if method.family == "bounded":
+        if method.family in ("bounded", "bounded-attained"):
+            if method.family == "bounded-attained":
+                function = partial(
+                    function, attained=tuple(np.array([c.attained for c in batch]).T)
+                )
             return function(scores, bounds=bounds)
         if method.family == "ratio":
             ones = [np.ones(c.n) if c.weights is None else c.weights for c in batch]
@@ -313,13 +350,11 @@ def _of_composites(
 
 def _units(composite: Composite, clusters: NDArray[Any] | None) -> FloatArray:
     """What each sampled unit, an item or a cluster of items, adds to the sums."""
-    statistics = composite.statistics
+    from evalstats_plugin.stats.clustered import by_cluster
+
     if clusters is None:
-        return statistics
-    names, where = np.unique(clusters.astype(str), return_inverse=True)
-    sums = np.zeros((len(names), statistics.shape[1]))
-    np.add.at(sums, where, statistics)
-    return sums
+        return composite.statistics
+    return by_cluster(composite.statistics, cluster_names(clusters), axis=0)
 
 
 def _beside_independent(
@@ -339,13 +374,11 @@ def _beside_independent(
         if of_mean:
             n_clusters, allowed_for = len(cluster_sums(cell)[0]), row.method in _FOR_CLUSTERS
         else:
-            n_clusters = len(np.unique(np.asarray(cell.clusters).astype(str)))
+            n_clusters = len(np.unique(cluster_names(np.asarray(cell.clusters))))
             allowed_for = row.method.startswith("sums-")
         row = replace(row, n_clusters=n_clusters)
         if not allowed_for:
-            note = (
-                f"{row.method} takes items that come in clusters as independent, perhaps too short"
-            )
+            note = f"{row.method} treats clustered items as independent: perhaps too short"
             rows[i] = replace(row, notes=(*row.notes, note))
             continue
         row = replace(row, naive_low=finite(low), naive_high=finite(high))
@@ -370,7 +403,7 @@ def _with_design_effect(cell: Cell, row: ScoreInterval) -> ScoreInterval:
         "items come in clusters, which the interval allows for; naive: as if they did not; deff: "
         "how many times larger clusters make the variance; ICC: how alike the items of one are"
         if len(totals) > 1
-        else "all items are one cluster, which tells next to nothing of others"
+        else "all items are in one cluster: how clusters differ is unknown"
     )
     return replace(
         row,
@@ -388,8 +421,8 @@ def _of_population(cell: Cell, row: ScoreInterval, population: int | str) -> Sco
     n, total = cell.n, int(size)
     if total < n:
         msg = (
-            f"a benchmark of {total} items found, but {row.model} answered {n} of {row.task}; "
-            "expected at least as many"
+            f"{row.model} answered {n} items of {row.task}, more than the {total} of the whole "
+            "benchmark; give a population of at least as many"
         )
         raise DesignError(msg)
     note = f"for all {total} items, of which {n} were run; they must be a random part"
@@ -455,13 +488,17 @@ def _group_row(group: Group, cells: Sequence[Cell], rows: Sequence[ScoreInterval
         high=None,
         std_error=None,
         method=NO_METHOD,
-        notes=group.notes,
+        notes=(*group.notes, *_of_cut_tasks(cells)),
         logged=finite(group.logged),
         logged_std_error=finite(group.logged_std_error),
     )
     if any(c.kind is None or c.kind == "ratio" for c in cells):
         return replace(row, notes=(*row.notes, "a task of this group has no mean"))
-    shares = np.array([float(c.n) if group.weighting == "micro" else 1.0 for c in cells])
+    # A task that was cut keeps the weight of all its items.
+    sizes = [
+        float(c.n + c.responses.provenance.n_cut * (len(c.responses.item_ids) > 0)) for c in cells
+    ]
+    shares = np.array(sizes) if group.weighting == "micro" else np.ones(len(cells))
     shares = shares / shares.sum()
     estimate = float(shares @ [c.estimate for c in cells])
     row = replace(row, estimate=estimate, std_error=_std_error(cells, shares))
@@ -475,6 +512,17 @@ def _group_row(group: Group, cells: Sequence[Cell], rows: Sequence[ScoreInterval
         method=method,
         notes=(*row.notes, f"{group.weighting} mean of {len(cells)} tasks"),
     )
+
+
+def _of_cut_tasks(cells: Sequence[Cell]) -> tuple[str, ...]:
+    """Return a note on the tasks of a group of which the log holds only a part."""
+    held = [(c.responses.task, len(c.responses.item_ids), c.responses.provenance) for c in cells]
+    cut = [
+        f"{task}: {n} of {n + known.n_cut} items" if known.n_cut else f"{task}: altered"
+        for task, n, known in held
+        if not known.is_whole
+    ]
+    return (f"not all that was scored: {few(cut)}",) if cut else ()
 
 
 def _std_error(cells: Sequence[Cell], shares: FloatArray) -> float | None:
@@ -530,29 +578,58 @@ def _smoothed(cells: Sequence[Cell], low: float, width: float) -> survey.Smoothe
 
 
 def _of_matrix(
-    matrix: ResponseMatrix, solver: _Solver, bounds: Bounds, population: int | str | None
-) -> list[ScoreInterval]:
-    """Return rows of a matrix: tasks of 0/1 scores by their counts, the others cell by cell."""
+    matrix: ResponseMatrix,
+    solver: _Solver,
+    bounds: Bounds,
+    population: int | str | None,
+    metrics: Metrics,
+) -> tuple[list[ScoreInterval], Metrics]:
+    """Return rows of a matrix: tasks of 0/1 scores by their counts, the others cell by cell.
+
+    `metrics` is what other rows have shown; what these show, too, is returned.
+    """
     method = solver.for_independent("binary")
     by_columns = method.family == "binary" and population is None
     found = tally(matrix, bounds) if by_columns else None
     if found is None or not found.counts.any():
-        return _of_cells(matrix.to_responses(), solver, bounds, population)
+        cells = _cells(matrix.to_responses(), bounds)
+        shown = _shown(metrics, known(cells))
+        return _of_cells(cells, solver, population, shown), shown
+    cells = _cells(_without(matrix, found), bounds)
+    shown = _shown(metrics, merged([known(cells), found.known()]))
+    # Zeros and ones of a metric that gives partial credit elsewhere are no counts.
+    keys = [metric_key(metric, UNIT) for _, metric in found.tasks]
+    alike = found.counts & [key in shown and shown[key].partial for key in keys]
+    if alike.any():
+        found = found._replace(counts=found.counts & ~alike)
+        cells = _cells(_without(matrix, found), bounds)
     counted = found.of(found.counts)
     limits = solver.of_counts(method, counted.right.ravel(), counted.n.ravel())
     rows = _counted_rows(counted, limits, method.name, solver.level)
     if found.counts.all():
-        return rows
-    done = set(counted.tasks)
-    names = zip(matrix.tasks.tolist(), matrix.metrics.tolist(), strict=True)
-    keep = np.array([(str(task), str(metric)) not in done for task, metric in names])
-    rest = _columns(matrix, np.flatnonzero(keep)).to_responses()
-    others = _of_cells(rest, solver, bounds, population)
+        return rows, shown
+    others = _of_cells(cells, solver, population, shown)
     # Model by model, in the matrix's order of tasks.
     table = np.empty((len(matrix.models), len(found.tasks)), dtype=object)
     for where, made in ((found.counts, rows), (~found.counts, others)):
         table[:, where] = np.fromiter(made, dtype=object, count=len(made)).reshape(len(table), -1)
-    return table.ravel().tolist()
+    return table.ravel().tolist(), shown
+
+
+def _shown(elsewhere: Metrics, here: Metrics) -> Metrics:
+    """Return what is known of the metrics that are here."""
+    together = merged([elsewhere, here])
+    return {key: together[key] for key in here}
+
+
+def _without(matrix: ResponseMatrix, counted: Tally) -> Iterable[Responses]:
+    """Return the responses to the tasks that are not known by counts alone."""
+    if counted.counts.all():
+        return ()
+    done = set(counted.of(counted.counts).tasks)
+    names = zip(matrix.tasks.tolist(), matrix.metrics.tolist(), strict=True)
+    keep = np.array([(str(task), str(metric)) not in done for task, metric in names])
+    return _columns(matrix, np.flatnonzero(keep)).to_responses()
 
 
 class Tally(NamedTuple):
@@ -574,6 +651,16 @@ class Tally(NamedTuple):
         names = tuple(name for name, wanted in zip(self.tasks, which, strict=True) if wanted)
         right, n, n_missing = (part[:, which] for part in (self.right, self.n, self.n_missing))
         return Tally(self.models, names, right, n, n_missing, self.counts[which])
+
+    def known(self) -> Metrics:
+        """What the tasks that are known by their counts alone show of their metrics."""
+        low: NDArray[np.bool_] = np.any(self.right < self.n, axis=0)
+        high: NDArray[np.bool_] = np.any(self.right > 0, axis=0)
+        return merged(
+            {metric_key(metric, UNIT): Known(partial=False, low=bool(low[t]), high=bool(high[t]))}
+            for t, (_, metric) in enumerate(self.tasks)
+            if self.counts[t]
+        )
 
 
 def tally(matrix: ResponseMatrix, bounds: Bounds) -> Tally | None:

@@ -13,7 +13,7 @@ from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.responses import Responses, Selection
 from evalstats_plugin.data.results import finite
 from evalstats_plugin.data.runs import ResponseSet, one_of_each
-from evalstats_plugin.errors import DesignError, SelectionError, few, no_such
+from evalstats_plugin.errors import DesignError, SelectionError, counted, few, no_such
 from evalstats_plugin.scores.cells import (
     Bounds,
     check_confidence_level,
@@ -22,7 +22,7 @@ from evalstats_plugin.scores.cells import (
 )
 from evalstats_plugin.scores.rows import Intervals, ScoreInterval
 from evalstats_plugin.stats.arrays import FloatArray
-from evalstats_plugin.stats.control_variate import Powered, ppi
+from evalstats_plugin.stats.survey import Powered, ppi
 
 METHOD = "ppi++"
 
@@ -87,8 +87,8 @@ def prediction_powered(
     if not pairs:
         (model, task), other = next(iter(labelled)), next(iter(judged))
         msg = (
-            f"human labels found for {model!r} on {task!r} and judge scores for {other[0]!r} on "
-            f"{other[1]!r}; expected both for one model and task"
+            f"human labels are of {model!r} on {task!r}, and the judge's scores of {other[0]!r} on "
+            f"{other[1]!r}; give both for the same model and task"
         )
         raise DesignError(msg)
     rows = [_row(one, other, confidence_level, bounds or {}) for one, other in pairs]
@@ -104,7 +104,9 @@ def _of_metric(responses: Sequence[Responses], name: str) -> dict[tuple[str, str
             continue
         if (r.model, r.task) in found:
             both = f"{found[r.model, r.task].metric!r} and {r.metric!r}"
-            msg = f"metric {name!r} found twice for {r.model!r} on {r.task!r} ({both}): pass one"
+            msg = (
+                f"metric {name!r} is there twice for {r.model!r} on {r.task!r} ({both}); choose one"
+            )
             raise SelectionError(msg)
         found[r.model, r.task] = r
     if not found:
@@ -142,7 +144,7 @@ def _row(
     # Items without a label are expected here: no note on them.
     own = [note for note in cell.notes if "have no score" not in note]
     clustered = human.clusters is not None or judge.clusters is not None
-    notes = (f"{METHOD} takes items that come in clusters as independent",) if clustered else ()
+    notes = (f"{METHOD} treats clustered items as independent",) if clustered else ()
     return ScoreInterval(
         model=human.model,
         task=human.task,
@@ -173,12 +175,12 @@ def _aligned(human: Responses, judge: Responses) -> tuple[FloatArray, FloatArray
     place = f"{human.model!r} on {human.task!r}"
     n, n_both = int(has_label.sum()), int((has_label & has_score).sum())
     if n < FEWEST_LABELS:
-        msg = f"{n} human labels found for {place}, expected at least {FEWEST_LABELS}"
+        msg = f"{place} has {counted(n, 'human label')}; label at least {FEWEST_LABELS} items"
         raise DesignError(msg)
     if not n_both:
         msg = (
-            f"{n} items with {human.metric!r} and {int(has_score.sum())} with {judge.metric!r} "
-            f"found for {place}, none of them the same: labels must be of items the judge scored"
+            f"{place} has {n} items with {human.metric!r} and {int(has_score.sum())} with "
+            f"{judge.metric!r}, none of them the same; label items that the judge scored"
         )
         raise DesignError(msg)
     if n_both < n:

@@ -11,19 +11,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
 
 from evalstats_plugin.data.methods import Kind, Method
 
 _BOUNDED = "evalstats_plugin.stats.bounded:"
+_REACH = "evalstats_plugin.stats.reach:"
 _MEANS = "evalstats_plugin.stats.means:"
 _CLUSTERED = "evalstats_plugin.stats.clustered:"
-_POSTERIOR = "evalstats_plugin.stats.clustered_posterior:"
+_POSTERIOR = "evalstats_plugin.stats.grid_posteriors:"
 _METRICS = "evalstats_plugin.stats.metric_intervals:"
 _SEQUENTIAL = "evalstats_plugin.stats.sequential:"
 
 CLUSTER_FAMILIES = (
-    "clustered", "clustered-bounded", "clustered-real", "clustered-resampling", "clustered-paired",
+    "clustered", "clustered-bounded", "clustered-real", "clustered-paired",
 )  # fmt: skip
 """Families of methods that allow for clusters."""
 
@@ -37,23 +37,15 @@ confidence_level)``, statistics (units, S).
 """
 
 
-def _prior(a: float, b: float) -> Mapping[str, Any]:
-    return MappingProxyType({"prior": (a, b)})
-
-
-def _mass(mass: float) -> Mapping[str, Any]:
-    return MappingProxyType({"mass": mass})
-
-
 METHODS: tuple[Method, ...] = (
     Method(
         "beta-hpd", "binary", _BOUNDED + "beta_hpd",
         "Beta posterior (prior 1, 1), shortest interval: always holds the estimate",
-        "Bowyer et al. 2025", options=_prior(1.0, 1.0),
+        "Bowyer et al. 2025", prior=(1.0, 1.0),
     ),
     Method(
         "beta", "binary", _BOUNDED + "beta_equal_tailed",
-        "Beta posterior (prior 1, 1), equal tails", "Bowyer et al. 2025", options=_prior(1.0, 1.0),
+        "Beta posterior (prior 1, 1), equal tails", "Bowyer et al. 2025", prior=(1.0, 1.0),
     ),
     Method(
         "jeffreys", "binary", _BOUNDED + "jeffreys",
@@ -83,14 +75,19 @@ METHODS: tuple[Method, ...] = (
         "Brown, Cai, DasGupta 2001",
     ),
     Method(
+        "reach", "bounded-attained", _REACH + "mean_interval",
+        "Dirichlet-weighted mean, weight ½ where the farthest scores not yet seen may lie",
+        "Ferguson 1973; docs/explanation/methods.md",
+    ),
+    Method(
         "dp-jeffreys", "bounded", _BOUNDED + "dirichlet_process",
         "Dirichlet-process posterior of a bounded mean, mass ½ at each end",
-        "Ferguson 1973; docs/explanation/methods.md", options=_mass(0.5),
+        "Ferguson 1973; docs/explanation/methods.md", mass=0.5,
     ),
     Method(
         "dp-uniform", "bounded", _BOUNDED + "dirichlet_process",
         "the same with mass 1 at each end: Beta(1, 1) on binary scores",
-        "Ferguson 1973; docs/explanation/methods.md", options=_mass(1.0),
+        "Ferguson 1973; docs/explanation/methods.md", mass=1.0,
     ),
     Method(
         "gaffke", "bounded", _BOUNDED + "gaffke",
@@ -140,9 +137,10 @@ DEFAULTS: Mapping[Kind, tuple[str, str]] = MappingProxyType(
             "holds the estimate and is the shortest such interval",
         ),
         "bounded": (
-            "dp-jeffreys",
-            "of all that reach the level on average over six kinds of partial credit at n = 5 to "
-            "200 it is the narrowest, and it is never of zero width",
+            "reach",
+            "of all that reach the level on average over 23 kinds of partial credit at n = 5 to "
+            "200 it is the narrowest, as narrow as Student's t for concentrated scores, Jeffreys' "
+            "for zeros and ones, and never of zero width",
         ),
         "real": (
             "t",
@@ -162,12 +160,12 @@ CLUSTERED: tuple[Method, ...] = (
         "betabinomial", "clustered", _POSTERIOR + "beta_binomial",
         "Beta-Binomial posterior, intra-cluster correlation ~ U(0, 1)",
         "Bowyer et al. 2025; docs/explanation/methods.md",
-        options=MappingProxyType({"prior": "uniform-icc"}),
+        prior="uniform-icc",
     ),
     Method(
         "betabinomial-gamma", "clustered", _POSTERIOR + "beta_binomial",
         "the same with the paper's prior, dispersion ~ Gamma(1, 1): strong clusters expected",
-        "Bowyer et al. 2025", options=MappingProxyType({"prior": "gamma-dispersion"}),
+        "Bowyer et al. 2025", prior="gamma-dispersion",
     ),
     Method(
         "logit-t-cr1", "clustered-bounded", _CLUSTERED + "logit_t_cr1",
@@ -181,10 +179,6 @@ CLUSTERED: tuple[Method, ...] = (
     Method(
         "t-cr2", "clustered-real", _CLUSTERED + "t_cr2",
         "the same, corrected for few and unequal clusters", "Bell, McCaffrey 2002",
-    ),
-    Method(
-        "cluster-bootstrap", "clustered-resampling", _CLUSTERED + "cluster_bootstrap",
-        "percentile bootstrap of whole clusters: only to compare with", "Efron, Tibshirani 1993",
     ),
 )  # fmt: skip
 """For means of scores whose items come in clusters."""
@@ -210,24 +204,16 @@ COMPOSITES: tuple[Method, ...] = (
     Method(
         "dirichlet-f1", "f1", _METRICS + "dirichlet_f1",
         "Dirichlet posterior of the confusion table (prior 1 on each cell), in closed form",
-        "Bowyer et al. 2025", options=MappingProxyType({"prior": 1.0}),
-    ),
-    Method(
-        "jeffreys-f1", "f1", _METRICS + "dirichlet_f1",
-        "the same with prior ½", "Bowyer et al. 2025", options=MappingProxyType({"prior": 0.5}),
+        "Bowyer et al. 2025", prior=1.0,
     ),
     Method(
         "dirichlet-table", "confusion", _METRICS + "dirichlet_interval",
         "Dirichlet posterior of the confusion table (prior ½ right, ½ wrong for each gold label)",
-        "docs/explanation/methods.md", options=MappingProxyType({"prior": 1.0}),
+        "docs/explanation/methods.md", prior=1.0,
     ),
     Method(
         "newcombe-auc", "auc", _METRICS + "auc_newcombe",
         "score interval of the area under the curve, never of zero width", "Newcombe 2006",
-    ),
-    Method(
-        "delong", "auc", _METRICS + "auc_delong",
-        "DeLong's variance on the logit scale", "DeLong, DeLong, Clarke-Pearson 1988",
     ),
     Method(
         "sums-jackknife-t", "sums", _METRICS + "jackknife_t",

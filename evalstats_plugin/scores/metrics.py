@@ -127,7 +127,7 @@ class Composite:
         gold, predicted = self.table.sum(axis=1), self.table.sum(axis=0)
         notes: list[str] = []
         if self.metric == "mcc" and (predicted > 0).sum() < 2:
-            notes.append("one label for every item: mcc is 0/0, taken as 0")
+            notes.append("the same label is predicted for every item: mcc is 0/0, set to 0")
         rare = [f"{x!r}" for x, n in zip(self.labels, gold, strict=True) if n < FEW_ITEMS]
         if rare and len(self.labels) > 2 and self.kind == "confusion":
             names = few(rare)
@@ -186,12 +186,12 @@ def _codes(
     found = {x for r in rows for row in r for x in row}
     labels = sorted(found, key=lambda x: (isinstance(x, str), x))
     if len(labels) > MOST_LABELS:
-        msg = f"{len(labels)} different labels found, expected {MOST_LABELS} at most"
+        msg = f"{len(labels)} different labels are more than the {MOST_LABELS} that can be analysed"
         raise DesignError(msg)
     if metric in BINARY:
         if len(labels) > 2 or (1 not in labels and len(labels) > 1):
             names = few([repr(x) for x in labels])
-            msg = f"{metric} needs two labels, of which 1 is the positive one; found {names}"
+            msg = f"{metric} needs the labels 0 and 1 (positive), and the items have {names}"
             raise DesignError(msg)
         labels = [next((x for x in labels if x != 1), 0), 1]
     numbers = {label: i for i, label in enumerate(labels)}
@@ -203,7 +203,7 @@ def _plain_labels(pairs: NDArray[Any]) -> list[tuple[Any, Any]]:
     rows = cast("list[list[Any]]", pairs.tolist())
     for label in (x for row in rows for x in row):
         if not isinstance(label, (bool, int, float, str)):
-            msg = f"labels must be numbers or texts, found {type(label).__name__}"
+            msg = f"labels must be numbers or texts, not {type(label).__name__}"
             raise DesignError(msg)
     return [(gold, predicted) for gold, predicted in rows]
 

@@ -292,11 +292,11 @@ def dirichlet_process(
         raise ValueError(f"mass must be positive, got {mass}")
     tail = tail_probability(confidence_level)
     unit = to_unit(scores, bounds)
-    atoms, weights = _distinct(unit)
+    atoms, weights = distinct_scores(unit)
     weights[:, [0, -1]] += mass
     mean = moments(unit).mean.ravel()
-    low = np.minimum(_lower_limit(atoms, weights, tail), mean)
-    high = np.maximum(1 - _lower_limit(1 - atoms, weights, tail), mean)
+    low = np.minimum(lower_limit(atoms, weights, tail), mean)
+    high = np.maximum(1 - lower_limit(1 - atoms, weights, tail), mean)
     return _from_unit(low, high, unit, bounds)
 
 
@@ -310,11 +310,11 @@ def gaffke(scores: ArrayLike, *, bounds: tuple[float, float], confidence_level: 
     """
     tail = tail_probability(confidence_level)
     unit = to_unit(scores, bounds)
-    atoms, weights = _distinct(unit)
+    atoms, weights = distinct_scores(unit)
     one_below, one_above = np.zeros((2, weights.shape[1]))
     one_below[0] = one_above[-1] = 1
-    low = _lower_limit(atoms, weights + one_below, tail)
-    high = 1 - _lower_limit(1 - atoms, weights + one_above, tail)
+    low = lower_limit(atoms, weights + one_below, tail)
+    high = 1 - lower_limit(1 - atoms, weights + one_above, tail)
     return _from_unit(low, high, unit, bounds)
 
 
@@ -360,7 +360,7 @@ def _from_unit(
     return Interval(*scaled)
 
 
-def _distinct(unit: FloatArray) -> tuple[FloatArray, FloatArray]:
+def distinct_scores(unit: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Distinct scores of each cell and how often they occur, shapes (C, D).
 
     The first column is 0 and the last 1, seen or not; unused columns between have weight 0.
@@ -387,7 +387,7 @@ def _distinct(unit: FloatArray) -> tuple[FloatArray, FloatArray]:
     return atoms, weights
 
 
-def _lower_limit(atoms: FloatArray, weights: FloatArray, tail: float) -> FloatArray:
+def lower_limit(atoms: FloatArray, weights: FloatArray, tail: float) -> FloatArray:
     """Quantile of the Dirichlet-weighted mean, where one end column is 0 with positive weight."""
     used = weights > 0
     atoms = np.where(used, atoms, 0.0)

@@ -1,8 +1,9 @@
 """Mean of scores of clustered items, and of items answered in several epochs.
 
-* `cluster_moments` and the intervals `t_cr1`, `t_cr2`, `logit_t_cr1`, `cluster_bootstrap`. Their
-  input is, per cluster, `totals` (sum of its scores) and `sizes` (number of items), both of shape
-  (..., C), size 0 for padding. The score of an item with several epochs is their mean.
+* `by_cluster`: sums over clusters
+* `cluster_moments` and the intervals `t_cr1`, `t_cr2`, `logit_t_cr1`. Their input is, per
+  cluster, `totals` (sum of its scores) and `sizes` (number of items), both of shape (..., C),
+  size 0 for padding. The score of an item with several epochs is their mean.
 * `design_effect`, `anova_icc`: how much clusters matter
 * `variance_parts`, `epoch_noise`: variance between items and between epochs. `scores` has shape
   (..., M, R), NaN where missing.
@@ -11,18 +12,26 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from evalstats_plugin.stats.arrays import FloatArray
 from evalstats_plugin.stats.interval import Interval, tail_probability
 from evalstats_plugin.stats.means import moments, t_prob_positive, t_quantile
 
-# Numbers held at a time.
-BLOCK_SIZE = 2**22
+
+def by_cluster(values: FloatArray, clusters: NDArray[Any], *, axis: int = -1) -> FloatArray:
+    """Sums over the items of each cluster; clusters come in the order of their names or numbers.
+
+    >>> by_cluster(np.array([1.0, 2.0, 4.0]), np.array(["b", "a", "b"]))
+    array([2., 5.])
+    """
+    order = np.argsort(clusters, kind="stable")
+    _, starts = np.unique(clusters[order], return_index=True)
+    return np.add.reduceat(np.take(values, order, axis=axis), starts, axis=axis)
 
 
 class Clusters(NamedTuple):
@@ -103,39 +112,6 @@ def satterthwaite(sizes: ArrayLike) -> FloatArray:
         between = share**2 / (1 - share)
         trace = (share**2).sum(axis=-1) + between.sum(axis=-1) ** 2 - (between**2).sum(axis=-1)
         return np.where((size > 0).sum(axis=-1) > 1, 1 / trace, np.nan)
-
-
-def cluster_bootstrap(
-    totals: ArrayLike,
-    sizes: ArrayLike,
-    *,
-    confidence_level: float,
-    rng: np.random.Generator,
-    n_resamples: int,
-) -> Interval:
-    """Percentile bootstrap over clusters, kept for comparison [ET93]_.
-
-    Whole clusters are drawn. Too short for few clusters; NaN where
-    there is one, or where all agree.
-    """
-    tail = tail_probability(confidence_level)
-    total, size = np.broadcast_arrays(*(np.asarray(x, dtype=np.float64) for x in (totals, sizes)))
-    found = cluster_moments(total, size)
-    shape = found.mean.shape
-    total, size = (x.reshape(-1, x.shape[-1]) for x in (total, size))
-    low, high = np.full((2, len(size)), np.nan)
-    # Cells with equally many clusters share their resamples.
-    for n_clusters in np.unique(found.n[found.cr1 > 0]).astype(int).tolist():
-        cells = np.nonzero((found.n == n_clusters).ravel() & (found.cr1 > 0).ravel())[0]
-        step = max(BLOCK_SIZE // n_resamples, 1)
-        times = rng.multinomial(n_clusters, np.full(n_clusters, 1 / n_clusters), n_resamples)
-        for start in range(0, len(cells), step):
-            here = cells[start : start + step]
-            first = np.argsort(size[here] == 0, axis=1, kind="stable")[:, :n_clusters]
-            drawn = (times @ np.take_along_axis(x[here], first, axis=1).T for x in (total, size))
-            means = np.divide(*drawn)
-            low[here], high[here] = np.quantile(means, [tail, 1 - tail], axis=0)
-    return Interval(low.reshape(shape), high.reshape(shape))
 
 
 def logit_t_cr1(
@@ -320,7 +296,7 @@ def _counts(successes: ArrayLike, n: ArrayLike, k: int) -> tuple[FloatArray, Flo
     if k < 1:
         raise ValueError(f"k must be 1 or more, got {k}")
     if np.any((right < 0) | (right > epochs)):
-        raise ValueError("the number of right takes must lie between 0 and the number of takes")
+        raise ValueError("the number of right epochs must lie between 0 and the number of epochs")
     return right, epochs
 
 

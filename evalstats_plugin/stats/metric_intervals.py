@@ -3,7 +3,7 @@
 * any function of sums over units: `percentile_bootstrap`, `jackknife_t`; for two models on the
   same units `jackknife_difference`, `resampled`, `posterior_differences`, `swap_p_values`
 * confusion tables: `wilson_f1`, `dirichlet_f1`, `dirichlet_interval`, `prior_of_pairs`
-* area under the ROC curve: `auc_delong`, `auc_newcombe`, `auc_bayesian_bootstrap`
+* area under the ROC curve: `auc_newcombe`
 
 `statistics` has shape (..., U, S): what each unit adds to each of the S sums.
 """
@@ -25,7 +25,7 @@ from evalstats_plugin.stats.interval import (
     tail_probability,
 )
 from evalstats_plugin.stats.means import t_quantile
-from evalstats_plugin.stats.metrics import CONFUSION_METRICS, Value, auc, placements
+from evalstats_plugin.stats.metrics import CONFUSION_METRICS, Value, auc
 
 # Weights are drawn in blocks of about this many numbers; results do not depend on it.
 BLOCK_SIZE = 2**22
@@ -359,22 +359,6 @@ def prior_of_pairs(table: FloatArray, *, prior: float) -> Prior:
     return Prior(first, second, np.full(len(first), prior))
 
 
-def auc_delong(positive: BoolArray, scores: FloatArray, *, confidence_level: float) -> Interval:
-    """Interval of the area on the logit scale with DeLong's variance [DDC88]_.
-
-    Where positive and negative items are separated (or there is only one of either), the variance
-    is 0 or unknown, and the limits are those of `auc_newcombe`.
-    """
-    of_items = placements(positive, scores)
-    area = auc(positive, scores)
-    if min(len(x) for x in of_items) < 2 or not 0 < area < 1:
-        return auc_newcombe(positive, scores, confidence_level=confidence_level)
-    variance = sum(x.var(ddof=1) / len(x) for x in of_items)
-    half = normal_quantile(confidence_level) * np.sqrt(variance) / (area * (1 - area))
-    middle = special.logit(area)
-    return Interval(special.expit(middle - half), special.expit(middle + half))
-
-
 def auc_newcombe(positive: BoolArray, scores: FloatArray, *, confidence_level: float) -> Interval:
     """Score interval of the area: all areas that a z test does not reject [New06]_ (method 5).
 
@@ -410,38 +394,3 @@ def auc_newcombe(positive: BoolArray, scores: FloatArray, *, confidence_level: f
 
 def _logit(area: float) -> float:
     return float(special.logit(area)) if area > 0 else -700.0
-
-
-def auc_bayesian_bootstrap(
-    positive: BoolArray,
-    scores: FloatArray,
-    *,
-    confidence_level: float,
-    rng: np.random.Generator,
-    n_resamples: int,
-) -> Interval:
-    """Bayesian bootstrap of the area: quantiles under exponential item weights [Rub81]_.
-
-    NaN where positive and negative items are separated: no weights change the area.
-    """
-    tail = tail_probability(confidence_level)
-    if not 0 < auc(positive, scores) < 1:
-        nothing = np.asarray(np.nan)
-        return Interval(nothing, nothing)
-    order = np.argsort(scores, kind="stable")
-    _, starts = np.unique(scores[order], return_index=True)
-    is_positive = positive[order] * 1.0
-    areas = np.empty(n_resamples)
-    step = max(BLOCK_SIZE // len(scores), 1)
-    for start in range(0, n_resamples, step):
-        weights = rng.standard_exponential((min(step, n_resamples - start), len(scores)))
-        above, below = (
-            np.add.reduceat(weights * kind, starts, axis=1)
-            for kind in (is_positive, 1 - is_positive)
-        )
-        lower = np.cumsum(below, axis=1) - below / 2
-        areas[start : start + len(weights)] = (above * lower).sum(axis=1) / (
-            above.sum(axis=1) * below.sum(axis=1)
-        )
-    low, high = np.quantile(areas, [tail, 1 - tail])
-    return Interval(low, high)

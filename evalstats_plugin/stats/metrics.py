@@ -112,7 +112,7 @@ CONFUSION_METRICS: Mapping[str, Callable[[FloatArray], FloatArray]] = MappingPro
 def _positives(tables: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """True positives, false positives, false negatives."""
     if tables.shape[-2:] != (2, 2):
-        msg = f"tables have shape {tables.shape}, expected (..., 2, 2): two labels"
+        msg = f"tables must have shape (..., 2, 2), for two labels; they have {tables.shape}"
         raise ValueError(msg)
     return tables[..., 1, 1], tables[..., 0, 1], tables[..., 1, 0]
 
@@ -141,26 +141,16 @@ def auc(positive: BoolArray, scores: FloatArray) -> float:
     >>> auc(np.array([False, False, True, True]), np.array([0.1, 0.4, 0.35, 0.8]))
     0.75
     """
-    of_positive, of_negative = placements(positive, scores)
-    if not len(of_positive) or not len(of_negative):
-        return float("nan")
-    return float(of_positive.mean())
-
-
-def placements(positive: BoolArray, scores: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Share of negatives below each positive item, and of positives above each negative item.
-
-    Their means are the area under the curve, their variances DeLong's [DDC88]_.
-    """
     if np.isnan(scores).any():
         raise ValueError("scores must not be missing")
-    negatives, positives = np.sort(scores[~positive]), np.sort(scores[positive])
-
-    def below(values: FloatArray, others: FloatArray) -> FloatArray:
-        sides = [np.searchsorted(others, values, side=side) for side in ("left", "right")]  # type: ignore[call-overload]
-        return (sides[0] + sides[1]) / (2 * max(len(others), 1))
-
-    return below(scores[positive], negatives), 1 - below(scores[~positive], positives)
+    negatives = np.sort(scores[~positive])
+    if positive.all() or not positive.any():
+        return float("nan")
+    below, up_to = (
+        np.searchsorted(negatives, scores[positive], side=side)  # type: ignore[call-overload]
+        for side in ("left", "right")
+    )
+    return float((below + up_to).mean()) / (2 * len(negatives))
 
 
 def corpus_counts(

@@ -4,16 +4,15 @@
   of a difference. `variance` is that of one item's difference, so that the mean of n items has a
   standard error of √(variance/n).
 * `least_items`, `least_difference`: searches for any power function
-* `paired_power`, `paired_items_needed`: two models' 0/1 scores on the same items, by summation over
-  all outcomes
+* `paired_power`, `paired_items_needed`: McNemar's mid-p test of two models' 0/1 scores on the same
+  items, by summation over all outcomes
 
-A test rejects when its p-value, or the tail of a posterior, is at most `tail` on either side.
+A test rejects when its p-value on either side is at most `tail`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -178,9 +177,8 @@ def paired_power(
     difference: ArrayLike,
     *,
     tail: float,
-    test: str = "mcnemar-mid-p",
 ) -> FloatArray:
-    """Power of a paired test: the probability that it rejects, in either direction.
+    """Power of McNemar's mid-p test: the probability that it rejects, in either direction.
 
     Parameters
     ----------
@@ -189,8 +187,6 @@ def paired_power(
         models is right on an item, at least the difference.
     tail
         One-sided significance level.
-    test
-        One of `TAILS`.
 
     Examples
     --------
@@ -201,7 +197,7 @@ def paired_power(
         *(np.asarray(x, dtype=np.float64) for x in (n_items, discordance, np.abs(difference)))
     )
     if np.any((size > apart) | (apart > 1) | (n < 1)):
-        raise ValueError("expected |difference| <= discordance <= 1 and one item or more")
+        raise ValueError("there must be an item or more, and |difference| <= discordance <= 1")
     mean, spread = n * apart, np.sqrt(n * apart * (1 - apart))
     first = np.floor(np.maximum(mean - _REACH * spread - _REACH**2, 0.0))
     last = np.ceil(np.minimum(mean + _REACH * spread + _REACH**2, n))
@@ -212,7 +208,7 @@ def paired_power(
     weight = np.where(inside, _binomial(differ, n[..., None], apart[..., None]), 0.0)
     least = float(first.min())
     sizes = np.arange(least, differ.max() + 1)
-    most_of = critical_count(sizes, tail=tail, test=test)[(differ - least).astype(np.int64)]
+    most_of = critical_count(sizes, tail=tail)[(differ - least).astype(np.int64)]
     with np.errstate(divide="ignore", invalid="ignore"):
         for_b = np.where(apart > 0, (1 + size / np.where(apart > 0, apart, 1.0)) / 2, 0.5)
     for_b = for_b[..., None]
@@ -226,9 +222,8 @@ def paired_items_needed(
     *,
     tail: float,
     power: float,
-    test: str = "mcnemar-mid-p",
 ) -> FloatArray:
-    """Least number of items from which a paired test has this power, shape (C,).
+    """Least number of items from which McNemar's mid-p test has this power, shape (C,).
 
     The power of a test on counts oscillates where nearly every item is discordant: a number is
     enough if every larger one, up to a quarter plus twenty more, is enough too.
@@ -241,18 +236,18 @@ def paired_items_needed(
     start = items_needed(size, spread, tail=tail, power=power)
 
     def power_of(n: FloatArray) -> FloatArray:
-        return paired_power(n, apart, size, tail=tail, test=test)
+        return paired_power(n, apart, size, tail=tail)
 
     enough = least_items(power_of, start, power=power)
     for i in np.flatnonzero((enough * (1 - apart) < 10) & np.isfinite(enough)).tolist():
         first = float(enough[i])
         ahead = np.arange(first, np.ceil(1.25 * first) + 20, dtype=np.float64)
-        above = paired_power(ahead, apart[i], size[i], tail=tail, test=test)
+        above = paired_power(ahead, apart[i], size[i], tail=tail)
         enough[i] = ahead[np.flatnonzero(np.append(power - 1, above) < power)[-1]]
     return enough
 
 
-def critical_count(n: FloatArray, *, tail: float, test: str) -> FloatArray:
+def critical_count(n: FloatArray, *, tail: float) -> FloatArray:
     """Critical value: greatest k of n discordant items for one model at which the test rejects.
 
     -1 where none does.
@@ -260,7 +255,7 @@ def critical_count(n: FloatArray, *, tail: float, test: str) -> FloatArray:
     at_least_one = np.maximum(n, 1.0)
 
     def rejects(k: FloatArray) -> BoolArray:
-        return (k >= 0) & (TAILS[test](np.maximum(k, 0.0), at_least_one) <= tail)
+        return (k >= 0) & (_mid_p(np.maximum(k, 0.0), at_least_one) <= tail)
 
     # Tails rise with k, and for k ≥ n/2 they are at least ½.
     low, high = np.full_like(n, -1.0), np.ceil(n / 2)
@@ -276,25 +271,8 @@ def critical_count(n: FloatArray, *, tail: float, test: str) -> FloatArray:
 
 
 def _mid_p(k: FloatArray, n: FloatArray) -> FloatArray:
+    """One-sided mid-p value of k of n discordant items for one model."""
     return (binomial_cdf(k, n, 0.5) + binomial_cdf(k - 1, n, 0.5)) / 2
-
-
-def _dirichlet(k: FloatArray, n: FloatArray) -> FloatArray:
-    return np.asarray(special.betainc(n - k + 0.5, k + 0.5, 0.5), dtype=np.float64)
-
-
-def _score(k: FloatArray, n: FloatArray) -> FloatArray:
-    return np.asarray(special.ndtr((2 * k - n) / np.sqrt(n)), dtype=np.float64)
-
-
-TAILS: Mapping[str, Callable[[FloatArray, FloatArray], FloatArray]] = MappingProxyType(
-    {"mcnemar-mid-p": _mid_p, "dirichlet": _dirichlet, "tango": _score}
-)
-"""Tail of each test for k of n discordant items in favour of one model.
-
-The p-value of `compare`, and the two intervals that leave out 0 by the discordant items alone: the
-posterior probability of the Dirichlet interval of prior (½, 1), the score statistic of Tango's.
-"""
 
 
 def _binomial(k: FloatArray, n: FloatArray, p: FloatArray) -> FloatArray:

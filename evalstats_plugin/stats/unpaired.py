@@ -1,10 +1,9 @@
 """Two models, a and b, on items of their own: intervals and tests for independent samples.
 
-* right or wrong, difference of P(right): `newcombe`, `wald`, `miettinen_nurminen`, `fisher_mid_p`,
+* right or wrong, difference of P(right): `newcombe`, `miettinen_nurminen`, `fisher_mid_p`,
   `beta_difference`
-* right or wrong, ratio b : a or odds ratio: `mn_ratio`, `katz`, `beta_ratio`, `mn_odds`,
-  `beta_odds_ratio`
-* bounded scores: `mover_dp`, `dp_difference`, `dp_prob`
+* right or wrong, ratio b : a or odds ratio: `mn_ratio`, `beta_ratio`, `mn_odds`, `beta_odds_ratio`
+* bounded scores: `dp_difference`, `dp_prob`
 * scores of any kind: `welch`, `welch_t`, `welch_prob`
 * `beta_contrast`, `beta_prob_better`: one of two independent Beta variables against the other
 
@@ -123,14 +122,6 @@ def newcombe(counts: Counts, *, confidence_level: float) -> Interval:
     return _mirrored(lower, counts)
 
 
-def wald(counts: Counts, *, confidence_level: float) -> Interval:
-    """Difference ± z standard errors, kept for comparison: no width where all answers agree."""
-    a, b = counts.right_a / counts.n_a, counts.right_b / counts.n_b
-    spread = np.sqrt(a * (1 - a) / counts.n_a + b * (1 - b) / counts.n_b)
-    half = normal_quantile(confidence_level) * spread
-    return Interval(b - a - half, b - a + half)
-
-
 def miettinen_nurminen(counts: Counts, *, confidence_level: float) -> Interval:
     """Score interval of the difference: all values that a score test does not reject [MN85]_.
 
@@ -160,15 +151,6 @@ def mn_odds(counts: Counts, *, confidence_level: float) -> Interval:
     no_lower = (counts.right_b == 0) | (counts.right_a == counts.n_a)
     no_upper = (counts.right_a == 0) | (counts.right_b == counts.n_b)
     return Interval(np.where(no_lower, 0.0, np.exp(low)), np.where(no_upper, np.inf, np.exp(high)))
-
-
-def katz(counts: Counts, *, confidence_level: float) -> Interval:
-    """Ratio ± z standard errors on the log scale [KBA78]_, kept for comparison; NaN for 0."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        a, b = (1 / k - 1 / n for k, n in ((counts.right_a, counts.n_a), counts[2:]))
-        half = normal_quantile(confidence_level) * np.sqrt(a + b)
-        log_ratio = counts.log_ratio
-        return Interval(np.exp(log_ratio - half), np.exp(log_ratio + half))
 
 
 def _score_interval(
@@ -245,15 +227,11 @@ def _mirrored(
     lower: LowerLimit, counts: Counts, bracket: tuple[float, float] = (-1.0, 1.0)
 ) -> Interval:
     """Both limits from the lower one: exchanging a and b changes the sign."""
-    cells = np.stack([cell.ravel() for cell in counts], axis=1)
-    there = ~np.isnan(cells).any(axis=1)
-    n = int(there.sum())
-    # Thousands of pairs have few distinct counts, and those of b against a are mirrored.
-    both_ways = np.concatenate([cells[there], cells[there][:, [2, 3, 0, 1]]])
-    distinct, where = np.unique(both_ways, axis=0, return_inverse=True)
+    there, distinct, where = _both_ways(np.stack([cell.ravel() for cell in counts], axis=1))
     limits = np.clip(lower(Counts(*distinct.T)), *bracket)[where]
-    low, high = np.full((2, len(cells)), np.nan)
-    low[there], high[there] = limits[:n], -limits[n:]
+    low, high = np.full((2, len(there)), np.nan)
+    low[there], b_to_a = np.split(limits, 2)
+    high[there] = -b_to_a
     return Interval(low.reshape(counts.n_a.shape), high.reshape(counts.n_a.shape))
 
 
@@ -342,31 +320,6 @@ def _holding(found: Posterior, estimate: FloatArray) -> Posterior:
 
 def _exponentiated(found: Posterior) -> Posterior:
     return found._replace(low=np.exp(found.low), high=np.exp(found.high))
-
-
-def mover_dp(
-    scores: ArrayLike,
-    a: IntArray,
-    b: IntArray,
-    *,
-    bounds: tuple[float, float],
-    mass: float,
-    confidence_level: float,
-) -> Interval:
-    """Square-and-add of the two Dirichlet-process intervals, for the difference [ZD08]_ [Fer73]_.
-
-    As `newcombe` with Wilson's intervals, for bounded scores (N, M), NaN for padding.
-    """
-    scores = np.asarray(scores, dtype=np.float64)
-    of_each = bounded.dirichlet_process(
-        scores, bounds=bounds, mass=mass, confidence_level=confidence_level
-    )
-    mean = moments(scores).mean
-    below, above = mean - of_each.low, of_each.high - mean
-    difference = mean[b] - mean[a]
-    return Interval(
-        difference - np.hypot(below[b], above[a]), difference + np.hypot(above[b], below[a])
-    )
 
 
 def dp_difference(
@@ -504,12 +457,8 @@ def beta_prob_better(betas: Betas) -> FloatArray:
     """Posterior probability that b is better, without limits."""
     tables = np.stack([x.ravel() for x in betas], axis=1)
     there, distinct, where = _both_ways(tables)
-    parts = [
-        _known_best(distinct[i : i + CONTRAST_BLOCK_SIZE], "difference").below(
-            np.zeros(len(distinct[i : i + CONTRAST_BLOCK_SIZE]))
-        )[0]
-        for i in range(0, len(distinct), CONTRAST_BLOCK_SIZE)
-    ]
+    blocks = np.split(distinct, range(CONTRAST_BLOCK_SIZE, len(distinct), CONTRAST_BLOCK_SIZE))
+    parts = [_known_best(x, "difference").below(np.zeros(len(x)))[0] for x in blocks]
     prob = np.full(len(tables), np.nan)
     prob[there] = _ahead(np.concatenate([np.zeros(0), *parts])[where])
     return prob.reshape(betas.right_a.shape)

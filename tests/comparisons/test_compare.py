@@ -13,7 +13,7 @@ from evalstats_plugin import ResponseMatrix, Responses, Source, compare, read
 from evalstats_plugin.comparisons import Comparison
 from evalstats_plugin.comparisons.compare import NO_ITEM_IN_COMMON
 from evalstats_plugin.errors import DesignError, ItemConflictError, SelectionError
-from evalstats_plugin.stats import clustered, clustered_posterior, many, paired
+from evalstats_plugin.stats import clustered, grid_posteriors, many, paired
 from evalstats_plugin.stats.paired import paired_counts
 
 LOGS = Path(__file__).parents[2] / "fixtures" / "logs" / "lm_eval" / "0.4.13"
@@ -34,7 +34,7 @@ def _one(a: list[float] | np.ndarray, b: list[float] | np.ndarray, **more: objec
 
 
 def test_binary_scores_are_compared_by_their_table() -> None:
-    """Difference, interval, P(better) and mid-p of the counts, b minus a."""
+    """Difference, interval, p-value and P(better) of one posterior, b minus a."""
     a = np.repeat([1.0, 1.0, 0.0, 0.0], [19, 2, 4, 5])
     b = np.repeat([1.0, 0.0, 1.0, 0.0], [19, 2, 4, 5])
     counts = paired_counts(19, 2, 4, 5)
@@ -46,7 +46,8 @@ def test_binary_scores_are_compared_by_their_table() -> None:
     )  # fmt: skip
     assert 2 / 30 == pytest.approx(row.difference)
     assert (float(low), float(high)) == pytest.approx((row.low, row.high), abs=1e-12)
-    assert float(paired.mcnemar_mid_p(counts)) == row.p_value == row.p_adjusted
+    assert 2 * (1 - 0.7910261816537514) == pytest.approx(row.p_value, abs=1e-12)
+    assert row.p_value == row.p_adjusted
     assert 0.7910261816537514 == pytest.approx(row.prob_better, abs=1e-12)
     assert "dirichlet" == row.method
 
@@ -63,8 +64,8 @@ def test_the_same_scores_are_a_tie() -> None:
     ("scores", "method"),
     [
         ([1, 0, 1, 1], "dirichlet"),
-        ([1, 0.5, 1, 1], "dp-jeffreys"),
-        ([[1, 0], [1, 1], [0, 0], [1, 0]], "dp-jeffreys"),
+        ([1, 0.5, 1, 1], "reach"),
+        ([[1, 0], [1, 1], [0, 0], [1, 0]], "reach"),
         ([1, 0.5, 3, -2], "paired-t"),
     ],
 )
@@ -124,20 +125,20 @@ def test_every_pair_is_compared_or_each_with_the_baseline() -> None:
     assert [("r", "p"), ("r", "q"), ("r", "s")] == against
 
 
-@pytest.mark.parametrize("correction", ["holm", "bh", "maxt", "none"])
+@pytest.mark.parametrize("correction", ["simultaneous", "bh", "stepdown", "none"])
 def test_a_correction_is_over_the_pairs_of_one_task(correction: str) -> None:
-    """Two tasks are two families; adjusted values are never below the others."""
+    """Two tasks are two families if asked; common draws make the correction small."""
     scores = np.random.default_rng(0).integers(0, 2, (4, 60)).astype(float)
     scores[3, :] = 1
     matrix = ResponseMatrix.from_array(scores, tasks=["one"] * 30 + ["two"] * 30)
-    rows = list(compare(matrix, correction=correction, rng=0))  # pyright: ignore[reportArgumentType]
-    adjust = {"holm": many.holm, "bh": many.benjamini_hochberg}
+    rows = list(compare(matrix, correction=correction, family="task", rng=0))  # pyright: ignore[reportArgumentType]
+    adjust = {"bh": many.benjamini_hochberg}
     for task in ("one", "two"):
         p_values = np.array([row.p_value for row in rows if row.task == task])
         adjusted = [row.p_adjusted for row in rows if row.task == task]
 
         assert 6 == len(adjusted)
-        if correction == "maxt":
+        if correction in ("simultaneous", "stepdown"):
             assert min(adjusted) < 0.01  # pyright: ignore[reportArgumentType]
         else:
             expected = adjust.get(correction, np.asarray)(p_values)
@@ -210,13 +211,13 @@ def test_differences_without_spread_have_no_t_interval() -> None:
 
 
 def test_clusters_stand_or_fall_together() -> None:
-    """A posterior that knows of them; p-values flip whole clusters."""
+    """A posterior that knows of them."""
     clusters = np.repeat(["p", "q", "r", "s", "t"], 6)
     difference = np.repeat([1.0, 0.0, 1.0, 1.0, 0.0], 6)
     a, b = np.zeros(30), difference
     rows = [_responses(m, x, clusters=clusters) for m, x in (("a", a), ("b", b))]
     row, plain = compare(rows, rng=0)[0], _one(a, b)
-    expected = clustered_posterior.dirichlet_multinomial(
+    expected = grid_posteriors.dirichlet_multinomial(
         [[0] * 5], [[6, 0, 6, 6, 0]], [[6] * 5], confidence_level=0.95, prior=(0.5, 1.0)
     )
     low, high = clustered.logit_t_cr1(
@@ -227,12 +228,10 @@ def test_clusters_stand_or_fall_together() -> None:
     assert ("dirichlet-multinomial", ("items in 5 clusters",)) == (row.method, row.notes)
     assert tuple(x[0] for x in expected) == (row.low, row.high, row.prob_better)
     assert (float(low), float(high)) == pytest.approx((named.low, named.high))
-    assert 2 / 2**3 == row.p_value
+    assert 2 * (1 - row.prob_better) == pytest.approx(row.p_value)  # pyright: ignore[reportOperatorIssue]
     assert plain.p_value < 1e-4  # pyright: ignore[reportOptionalOperand]
     assert 0.9 < row.prob_better < plain.prob_better  # pyright: ignore[reportOperatorIssue, reportOptionalOperand]
     assert row.p_adjusted == row.p_value
-    flipped = compare(rows, rng=0, correction="maxt")[0].p_adjusted
-    assert 2 / 2**3 == pytest.approx(flipped, abs=0.02)
 
 
 def test_a_method_without_clusters_is_used_on_request_with_a_warning() -> None:
@@ -242,7 +241,7 @@ def test_a_method_without_clusters_is_used_on_request_with_a_warning() -> None:
     row = compare(rows, method="tango")[0]
 
     assert "tango" == row.method
-    assert ("tango takes items in 2 clusters as independent",) == row.notes
+    assert ("tango treats items in 2 clusters as independent",) == row.notes
     assert "dirichlet" == _one([1, 0, 1], [1, 1, 1], method="t-cr1").method
 
 
@@ -251,8 +250,12 @@ def test_a_method_without_clusters_is_used_on_request_with_a_warning() -> None:
     [
         ({"baseline": "modle_1"}, SelectionError, "no model is called 'modle_1'; did you mean mod"),
         ({"method": "tonga"}, SelectionError, "did you mean tango"),
-        ({"correction": "bonferroni"}, SelectionError, "there are: holm, bh, maxt, none"),
-        ({"confidence_level": 1.0}, DesignError, r"confidence level 1\.0 found"),
+        (
+            {"correction": "bonferroni"},
+            SelectionError,
+            "There are: simultaneous, stepdown, bh, none",
+        ),
+        ({"confidence_level": 1.0}, DesignError, r"confidence level must lie .* it is 1\.0"),
     ],
 )
 def test_bad_arguments_are_refused(
@@ -267,13 +270,13 @@ def test_bad_arguments_are_refused(
 
 def test_one_model_cannot_be_compared() -> None:
     """Nor can none."""
-    with pytest.raises(DesignError, match=r"one model \(a\) found, expected two or more"):
+    with pytest.raises(DesignError, match=r"only one model \(a\); read logs of two models"):
         compare([_responses("a", [1, 0])])
-    with pytest.raises(DesignError, match="no responses found"):
+    with pytest.raises(DesignError, match="there are no responses"):
         compare([])
 
 
-@pytest.mark.parametrize("correction", ["holm", "maxt"])
+@pytest.mark.parametrize("correction", ["simultaneous", "stepdown"])
 def test_runs_are_repeatable(correction: str) -> None:
     """To the bit, with one seed."""
     matrix = ResponseMatrix.from_array(np.random.default_rng(1).normal(size=(3, 40)))
@@ -283,7 +286,7 @@ def test_runs_are_repeatable(correction: str) -> None:
     assert 3 == first.seed
 
 
-@pytest.mark.parametrize("method", ["tango", "newcombe", "bonett-price", "agresti-min", "paired-t"])
+@pytest.mark.parametrize("method", ["tango", "newcombe", "bonett-price", "paired-t"])
 def test_a_method_is_used_where_it_fits_and_the_row_says_what_ran(method: str) -> None:
     """A table method on partial credit is not possible: the default runs there."""
     a, b = [1, 0, 0, 1, 0, 0, 1, 0], [1, 1, 1, 0, 1, 1, 1, 1]
@@ -294,7 +297,7 @@ def test_a_method_is_used_where_it_fits_and_the_row_says_what_ran(method: str) -
 
     assert method == binary.method
     assert binary.low < binary.difference < binary.high  # pyright: ignore[reportOperatorIssue, reportOptionalOperand]
-    assert ("paired-t" if method == "paired-t" else "dp-jeffreys") == partial.method
+    assert ("paired-t" if method == "paired-t" else "reach") == partial.method
 
 
 def test_the_bundled_logs_are_compared() -> None:
@@ -316,4 +319,4 @@ def test_fifty_models_on_sixty_tasks_take_seconds(within: Callable[..., Any]) ->
     tasks = [f"task_{i // 200}" for i in range(12_000)]
     matrix = ResponseMatrix.from_array(scores, tasks=tasks)
 
-    assert 73_500 == len(within(1.3, lambda: compare(matrix, rng=0)))
+    assert 73_500 == len(within(3.0, lambda: compare(matrix, rng=0)))

@@ -10,9 +10,8 @@ import pytest
 
 import evalstats_plugin as es
 from evalstats_plugin.comparisons import PowerAssumptions, PowerDesign
-from evalstats_plugin.comparisons.power import EXACT
 from evalstats_plugin.errors import DesignError, SelectionError
-from evalstats_plugin.stats.power import TAILS, paired_power
+from evalstats_plugin.stats.power import paired_power
 
 LOGS = Path(__file__).parents[2] / "fixtures" / "logs" / "inspect_ai" / "0.3.285" / "models"
 MILLER = PowerAssumptions(between=1 / 9, within=1 / 6)
@@ -63,11 +62,11 @@ def test_difference_and_items_give_power_epochs_and_models() -> None:
 
 
 def test_no_number_of_epochs_makes_up_for_items() -> None:
-    """Said in a note, with None in place of a number."""
+    """None in place of a number, and a note."""
     row = es.power(MILLER, difference=0.03, n_items=900)[1]
 
     assert ("n_epochs", None) == (row.quantity, row.n_epochs)
-    assert row.notes == ("no number of epochs will do: it takes more items",)
+    assert row.notes == ("no number of epochs is enough: more items are needed",)
 
 
 def test_zero_one_scores_are_planned_exactly() -> None:
@@ -199,7 +198,7 @@ def test_a_discordance_below_the_difference_is_raised_to_it() -> None:
 
     expected = es.power(PowerAssumptions(discordance=0.1), difference=0.1)[0]
     assert expected.n_items == row.n_items
-    assert any("fewer of the pilot's items" in note for note in row.notes)
+    assert any("pilot's discordance is smaller" in note for note in row.notes)
 
 
 def test_differences_that_do_not_vary_are_nothing_to_plan_with() -> None:
@@ -211,12 +210,12 @@ def test_differences_that_do_not_vary_are_nothing_to_plan_with() -> None:
     assert any("do not vary" in note for note in row.notes)
 
 
-def test_a_small_pilot_says_so() -> None:
-    """20 items tell a variance to ±65 %."""
+def test_a_small_pilot_has_a_note() -> None:
+    """20 items estimate a variance to ±65 %."""
     rng = np.random.default_rng(0)
     row = es.power(_matrix(rng.uniform(size=(2, 20))), difference=0.1)[0]
 
-    assert "the pilot tells how much differences vary to about ±60 % only" in row.notes
+    assert "the pilot estimates the variance to about ±60 % only" in row.notes
 
 
 def test_items_without_a_score_are_left_out_of_a_pair() -> None:
@@ -232,16 +231,22 @@ def test_items_without_a_score_are_left_out_of_a_pair() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"difference": 0.0}, "difference 0 found"),
+        ({"difference": 0.0}, "a number other than 0"),
         ({"difference": 1.2}, "at most 1"),
-        ({"difference": 0.1, "power": 1.0}, "power 1 found"),
-        ({"difference": 0.1, "power": 0.04}, "than the 0.05 that chance gives"),
-        ({"difference": 0.1, "confidence_level": 1.0}, "confidence level 1 found"),
-        ({"n_items": 1}, "1 items found"),
-        ({"n_items": 9, "n_epochs": 0}, "0 epochs found"),
-        ({"n_items": 9, "design": PowerDesign(n_models=1)}, "1 models found"),
-        ({"n_items": 9, "design": PowerDesign(design_effect=0.0)}, "design effect 0 found"),
-        ({"n_items": 9, "design": PowerDesign(method="tango")}, "0/1 scores of the same items"),
+        ({"difference": 0.1, "power": 1.0}, "power must lie between"),
+        ({"difference": 0.1, "power": 0.04}, "exceed the 0.05 that chance gives"),
+        ({"difference": 0.1, "confidence_level": 1.0}, "confidence level must lie between"),
+        ({"n_items": 1}, "number of items must be 2"),
+        ({"n_items": 9, "n_epochs": 0}, "number of epochs must be 1"),
+        ({"n_items": 9, "design": PowerDesign(n_models=1)}, "number of models must be 2"),
+        (
+            {"n_items": 9, "design": PowerDesign(design_effect=0.0)},
+            "design effect must be positive",
+        ),
+        (
+            {"n_items": 9, "design": PowerDesign(method="mcnemar-mid-p")},
+            "0/1 scores of the same items",
+        ),
     ],
 )
 def test_numbers_that_make_no_sense_are_refused(arguments: Any, message: str) -> None:
@@ -252,11 +257,11 @@ def test_numbers_that_make_no_sense_are_refused(arguments: Any, message: str) ->
 @pytest.mark.parametrize(
     ("assumed", "arguments", "error", "message"),
     [
-        ({"discordance": 0.05}, {"difference": 0.1}, DesignError, "expected a share between"),
-        ({"discordance": 1.5}, {"n_items": 10}, DesignError, "expected a share between"),
-        ({"discordance": 0.2}, {"n_items": 10, "n_epochs": 2}, DesignError, "taken once"),
-        ({"between": -0.1}, {"n_items": 10}, DesignError, "expected 0 or more"),
-        ({"between": 0.1}, {}, SelectionError, "neither a difference nor a number"),
+        ({"discordance": 0.05}, {"difference": 0.1}, DesignError, "discordance must lie between"),
+        ({"discordance": 1.5}, {"n_items": 10}, DesignError, "discordance must lie between"),
+        ({"discordance": 0.2}, {"n_items": 10, "n_epochs": 2}, DesignError, "in one epoch"),
+        ({"between": -0.1}, {"n_items": 10}, DesignError, "must be 0 or more"),
+        ({"between": 0.1}, {}, SelectionError, "give a difference, a number of items"),
         ({}, {"n_items": 10}, SelectionError, "either a discordance"),
         ({"between": 0.1, "discordance": 0.1}, {"n_items": 10}, SelectionError, "either"),
         (
@@ -277,9 +282,9 @@ def test_assumptions_that_make_no_sense_are_refused(
 @pytest.mark.parametrize(
     ("scores", "arguments", "message"),
     [
-        ([[1, 0, 1.0]], {}, r"two models .* found 1 model \(model_0\)"),
-        ([[1, np.nan], [np.nan, 0]], {}, "found 2 models"),
-        ([[1, 0, 1], [0, 0, 1.0]], {"difference": 0.1, "n_epochs": 2}, "took each item once"),
+        ([[1, 0, 1.0]], {}, r"two models .* have 1 model \(model_0\)"),
+        ([[1, np.nan], [np.nan, 0]], {}, "have 2 models"),
+        ([[1, 0, 1], [0, 0, 1.0]], {"difference": 0.1, "n_epochs": 2}, "the pilot has one epoch"),
         ([[1, 0, 1], [0, 0, 1.0]], {"difference": 1.1}, "at most 1"),
     ],
 )
@@ -288,8 +293,3 @@ def test_pilots_that_hold_nothing_to_plan_with_are_refused(
 ) -> None:
     with pytest.raises(DesignError, match=message):
         es.power(_matrix(scores), **arguments)
-
-
-def test_the_tests_that_can_be_planned_are_those_of_the_formulas() -> None:
-    """One list of names."""
-    assert EXACT == tuple(TAILS)

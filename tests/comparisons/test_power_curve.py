@@ -69,11 +69,11 @@ def test_by_default_it_goes_from_too_few_to_more_than_enough() -> None:
 
 def test_what_makes_no_sense_is_refused() -> None:
     """As `power` refuses it."""
-    with pytest.raises(DesignError, match="each 2 or more"):
+    with pytest.raises(DesignError, match="must be 2 or more"):
         power_curve(ASSUMED, difference=0.1, at=[1, 5])
-    with pytest.raises(DesignError, match="each 2 or more"):
+    with pytest.raises(DesignError, match="must be 2 or more"):
         power_curve(ASSUMED, difference=0.1, at=[])
-    with pytest.raises(DesignError, match="expected at most 1, the range"):
+    with pytest.raises(DesignError, match="exceeds the range of the scores"):
         power_curve(_pilot(), difference=3.0)
     with pytest.raises(SelectionError, match="no method is called"):
         power_curve(_pilot(), difference=0.1, design=PowerDesign(method="tt"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -9,13 +10,24 @@ import pytest
 
 from evalstats_plugin import Responses, Source, compare
 from evalstats_plugin.comparisons import Comparison
+from evalstats_plugin.comparisons import unpaired as designs
 from evalstats_plugin.comparisons.design import Request
+from evalstats_plugin.comparisons.families import settle
 from evalstats_plugin.comparisons.methods import COMPARISONS, MEASURES, UNPAIRED, UNPAIRED_DEFAULTS
-from evalstats_plugin.comparisons.unpaired import FAMILIES, unpaired
+from evalstats_plugin.comparisons.unpaired import FAMILIES
 from evalstats_plugin.data.methods import table_of
 from evalstats_plugin.errors import DesignError, SelectionError
 from evalstats_plugin.stats import many
 from evalstats_plugin.stats import unpaired as stats_unpaired
+
+
+def unpaired(
+    responses: Sequence[Responses], request: Request
+) -> tuple[list[Comparison], list[str]]:
+    """Return the rows, corrected by their families, and the notes."""
+    tables, notes = designs.unpaired(responses, request)
+    return settle(tables, request), notes
+
 
 SOURCE = Source(path=Path("x.json"), harness="test")
 WEAK, STRONG = np.repeat([1.0, 0.0], [12, 8]), np.repeat([1.0, 0.0], [27, 3])
@@ -32,7 +44,8 @@ def _responses(model: str, scores: object, **more: object) -> Responses:
 
 def _ask(*responses: Responses, **more: object) -> list[Comparison]:
     given = {
-        "baseline": None, "confidence_level": 0.95, "method": "auto", "correction": "holm",
+        "baseline": None, "confidence_level": 0.95, "method": "auto",
+        "correction": "simultaneous", "family": "auto",
         "bounds": {}, **more,
     }  # fmt: skip
     request = Request(table=table_of((), UNPAIRED), rng=np.random.default_rng(0), **given)  # pyright: ignore[reportArgumentType]
@@ -40,19 +53,19 @@ def _ask(*responses: Responses, **more: object) -> list[Comparison]:
 
 
 def test_binary_scores_are_compared_by_their_counts() -> None:
-    """Newcombe's interval, mid-p of Fisher's test, P(better) of two Betas; the smaller n."""
+    """Newcombe's interval, p-value and P(better) of the same distribution; the smaller n."""
     (row,) = _ask(_responses("a", WEAK), _responses("b", STRONG))
     low, high = stats_unpaired.newcombe(COUNTS, confidence_level=0.95)
-    posterior = stats_unpaired.beta_difference(COUNTS, confidence_level=0.95, prior=(0.5, 0.5))
 
     assert ("a", "b", 20, "newcombe-unpaired") == (
         row.model_a, row.model_b, row.n_items, row.method,
     )  # fmt: skip
     assert (float(low), float(high)) == (row.low, row.high)
     assert 27 / 30 - 12 / 20 == pytest.approx(row.difference)
-    assert float(stats_unpaired.fisher_mid_p(COUNTS)) == row.p_value
-    assert float(posterior.prob_better) == pytest.approx(row.prob_better, abs=1e-12)
-    assert ("20 and 30 items, taken as independent samples",) == row.notes
+    touching = stats_unpaired.newcombe(COUNTS, confidence_level=1 - (row.p_value or 0))
+    assert 0 == pytest.approx(float(touching.low), abs=1e-4)
+    assert 1 - (row.p_value or 0) / 2 == row.prob_better
+    assert ("20 and 30 items, treated as independent samples",) == row.notes
     assert "better" == row.verdict
 
 
@@ -143,18 +156,18 @@ def test_items_in_clusters_widen_the_interval() -> None:
     assert "welch-t" == row.method
     assert "items in 5 and 30 clusters" in row.notes
     assert (row.high or 0) - (row.low or 0) > (plain.high or 0) - (plain.low or 0)
-    assert any("takes items in 5 and 30 clusters as independent" in note for note in other.notes)
+    assert any("treats items in 5 and 30 clusters as independent" in note for note in other.notes)
 
 
 def test_all_pairs_are_corrected_together() -> None:
-    """Holm and Benjamini–Hochberg over the pairs of one task; wider limits for all at once."""
+    """Bonferroni and Benjamini–Hochberg over the pairs of one task; limits for all at once."""
     given = [_responses(name, x) for name, x in (("a", WEAK), ("b", STRONG), ("c", WEAK[::2]))]
     rows, against = _ask(*given), _ask(*given, baseline="b", correction="bh")
     p_values = [row.p_value for row in rows]
 
     assert [("a", "b"), ("a", "c"), ("b", "c")] == [(r.model_a, r.model_b) for r in rows]
-    assert many.holm(p_values).tolist() == [row.p_adjusted for row in rows]
-    assert all((r.low_adjusted or 0) < (r.low or 0) for r in rows)
+    assert [min(3 * (p or 0), 1) for p in p_values] == [row.p_adjusted for row in rows]
+    assert all((r.low or 0) < (r.low_single or 0) for r in rows)
     assert ["b", "b"] == [row.model_a for row in against]
     assert (
         many.benjamini_hochberg([r.p_value for r in against]).tolist()
@@ -174,15 +187,19 @@ def test_counts_are_enough() -> None:
     assert (full.low, full.high, full.p_value) == (row.low, row.high, row.p_value)
 
 
-def test_sign_flips_are_refused() -> None:
-    """They need pairs."""
-    with pytest.raises(DesignError, match=r"'maxt' flips signs of paired.*choose holm"):
-        _ask(_responses("a", WEAK), _responses("b", STRONG), correction="maxt")
+def test_items_without_a_cluster_count_as_clusters() -> None:
+    given = (
+        _responses("a", WEAK, clusters=np.array(["p"] * 10 + [""] * 10)),
+        _responses("b", STRONG),
+    )
+    (row,) = _ask(*given)
+
+    assert "items in 11 and 30 clusters" in row.notes
 
 
 def test_what_cannot_be_compared_is_named() -> None:
     """One model, or a baseline that is not there."""
-    with pytest.raises(DesignError, match=r"one model \(a\) found"):
+    with pytest.raises(DesignError, match=r"only one model \(a\)"):
         _ask(_responses("a", WEAK))
     with pytest.raises(SelectionError, match="no model is called 'z'"):
         compare([_responses("a", WEAK), _responses("b", STRONG)], design="unpaired", baseline="z")

@@ -103,7 +103,7 @@ def test_metrics_on_other_scales_get_axes_of_their_own() -> None:
 
     assert 2 == len(first.figure.axes)
     assert 1 >= max(x for x, _ in _points(first, "o"))
-    with pytest.raises(DesignError, match=r"2 scales found .*choose a metric"):
+    with pytest.raises(DesignError, match=r"scores of 2 scales .*choose a metric"):
         plot_forest(both, ax=first)
 
 
@@ -232,7 +232,7 @@ def test_ranks_of_comparisons_need_every_pair_of_one_task() -> None:
         with pytest.raises(DesignError, match="compare without a baseline"):
             draw(comparisons(4, baseline=True))
         other = [replace(row, task="other") for row in comparisons(3)]
-        with pytest.raises(DesignError, match="2 tasks and metrics found"):
+        with pytest.raises(DesignError, match="shows one task and metric, not 2"):
             draw(Results((*comparisons(3).rows, *other)))
 
 
@@ -379,7 +379,7 @@ def test_coverage_is_the_mean_over_settings_with_the_worst() -> None:
     assert [pytest.approx(0.99)] == [y for _, y in _points(axes, "s")]
     ends = [path.vertices[:, 1].tolist() for c in axes.collections for path in c.get_paths()]
     assert [0.5, 0.94] in ends
-    with pytest.raises(DesignError, match="4 rows found, none with 'method', 'clusters'"):
+    with pytest.raises(DesignError, match="none of the 4 rows has 'method', 'clusters'"):
         plot_coverage(rows, across="clusters")
 
 
@@ -400,7 +400,7 @@ def test_labels_move_no_more_than_they_must() -> None:
 
 def test_results_of_no_estimates_are_refused() -> None:
     """By what they are, and by what would do."""
-    with pytest.raises(DesignError, match="Comparison rows found, expected estimates"):
+    with pytest.raises(DesignError, match="Comparison rows have no intervals"):
         plot_forest(comparisons(3))
     with pytest.raises(DesignError, match="there are no rows"):
         plot_forest(Results(()))
@@ -433,13 +433,13 @@ def test_one_task_is_not_drawn_again_as_all_tasks() -> None:
     assert "alltasks" in Drawn(both).texts
 
 
-def test_thin_lines_are_explained_where_there_are_any() -> None:
+def test_thick_lines_are_explained_where_there_are_any() -> None:
     """And more pairs than a figure can hold say how to have fewer."""
     rows = comparisons(3).rows
-    thin = Results(tuple(replace(row, low_adjusted=-0.9, high_adjusted=0.9) for row in rows))
-    plain = Results(tuple(replace(row, low_adjusted=None, high_adjusted=None) for row in rows))
+    thin = Results(tuple(replace(row, low_single=-0.1, high_single=0.1) for row in rows))
+    plain = Results(tuple(replace(row, low_single=row.low, high_single=row.high) for row in rows))
 
-    assert "thin for all pairs" in plot_differences(thin).get_xlabel()
-    assert "thin" not in plot_differences(plain).get_xlabel()
-    with pytest.raises(DesignError, match=r"435 pairs found.*--baseline"):
+    assert "thick for a pair alone" in plot_differences(thin).get_xlabel()
+    assert "thick" not in plot_differences(plain).get_xlabel()
+    with pytest.raises(DesignError, match=r"not 435: .*--baseline"):
         plot_differences(comparisons(30))

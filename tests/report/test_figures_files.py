@@ -43,11 +43,11 @@ def test_places_that_will_not_do_are_refused(tmp_path: Path) -> None:
     figure = plot_forest(intervals(2)).figure
     (tmp_path / "folder.png").mkdir()
 
-    with pytest.raises(SelectionError, match=r"x\.jpg found, expected .* \.png, \.svg or \.pdf"):
+    with pytest.raises(SelectionError, match=r"x\.jpg: .* must end in \.png, \.svg or \.pdf"):
         save(figure, "x.jpg")
     with pytest.raises(WriteError, match="there is no folder"):
         save(figure, tmp_path / "nowhere" / "x.png")
-    with pytest.raises(WriteError, match="it is a folder"):
+    with pytest.raises(WriteError, match="is a folder"):
         save(figure, tmp_path / "folder.png")
 
 

@@ -13,7 +13,7 @@ from evalstats_plugin import ResponseMatrix, Responses, Source, intervals
 from evalstats_plugin.data.responses import Group
 from evalstats_plugin.errors import DesignError
 from evalstats_plugin.scores.control_variate import METHOD, NOTHING_TO_PREDICT, control_variate
-from evalstats_plugin.stats import control_variate as stats_control_variate
+from evalstats_plugin.stats import survey
 
 
 def _scores(n_models: int = 8, n_items: int = 200) -> np.ndarray:
@@ -56,8 +56,8 @@ def test_the_numbers_are_those_of_the_regression_on_the_other_models_means() -> 
     """With complete others, their mean score of each item is the covariate, whatever its zero."""
     scores = _limited(_scores(), 40)
     (row, *_) = control_variate(_responses(scores))
-    found = stats_control_variate.adjust_to_benchmark(scores[0], scores[1:].mean(axis=0))
-    low, high = stats_control_variate.bounded_interval(
+    found = survey.adjust_to_benchmark(scores[0], scores[1:].mean(axis=0))
+    low, high = survey.adjusted_bounded_interval(
         found, unseen_errors="damped", confidence_level=0.95
     )
 
@@ -89,18 +89,18 @@ def test_difficulties_from_elsewhere_may_stand_in_for_other_models() -> None:
     hard = {f"item_{i}": float(x) for i, x in enumerate(scores[1:].mean(axis=0))}
     only = ResponseMatrix.from_array(scores[:1, :30])
     (row,) = control_variate(only, covariate={"task": hard})
-    found = stats_control_variate.adjust_to_benchmark(
+    found = survey.adjust_to_benchmark(
         np.append(scores[0, :30], np.full(90, np.nan)), list(hard.values())
     )
 
     assert METHOD == row.method
     assert float(found.estimate) == pytest.approx(row.estimate, abs=1e-12)
-    assert any(note.startswith("a covariate tell") for note in row.notes)
+    assert any(note.startswith("a covariate predict") for note in row.notes)
     assert any("for all 120 items, of which 30" in note for note in row.notes)
 
 
-def test_it_does_not_matter_which_of_the_others_took_an_item() -> None:
-    """A strong and a weak model that took a half each make no item look easy."""
+def test_which_of_the_others_answered_an_item_does_not_matter() -> None:
+    """A strong and a weak model that answered a half each make no item look easy."""
     scores = _scores(3, 200)
     scores[1], scores[2] = 0.9, 0.1
     scores[1, ::2] = np.nan
@@ -108,7 +108,7 @@ def test_it_does_not_matter_which_of_the_others_took_an_item() -> None:
     (row, *_) = control_variate(_responses(_limited(scores, 40)))
 
     assert METHOD != row.method
-    assert any("tells nothing" in note for note in row.notes)
+    assert any("does not vary" in note for note in row.notes)
 
 
 def test_bounds_and_unbounded_scores() -> None:
@@ -128,17 +128,17 @@ def test_too_few_items_are_left_as_they_are() -> None:
     (row, *_) = control_variate(_responses(_limited(_scores(), 4)))
 
     assert "beta-hpd" == row.method
-    assert any("4 items with scores of others too, 5 needed" in note for note in row.notes)
+    assert any("it is known for 4 of the items run, 5 needed" in note for note in row.notes)
 
 
-def test_items_that_nobody_else_took_are_left_out_and_counted() -> None:
+def test_items_that_no_other_model_answered_are_left_out() -> None:
     """Nothing is known of them but this model's score."""
     scores = _limited(_scores(), 50)
     scores[1:, :6] = np.nan
     (row, *_) = control_variate(_responses(scores))
 
     assert 44 == row.n_items
-    assert "6 items of which nothing else is known are left out" in row.notes
+    assert "6 items without a covariate left out" in row.notes
 
 
 def test_the_rows_of_groups_are_made_from_those_of_their_tasks() -> None:

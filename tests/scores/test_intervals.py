@@ -76,9 +76,9 @@ def test_the_default_contains_what_the_harness_logged() -> None:
     ("scores", "method"),
     [
         ([1, 0, 1, 1], "beta-hpd"),
-        ([1, 0.5, 1, 1], "dp-jeffreys"),
+        ([1, 0.5, 1, 1], "reach"),
         ([1, 0.5, 3, -2], "t"),
-        ([[1, 0], [1, 1], [0, 0]], "dp-jeffreys"),
+        ([[1, 0], [1, 1], [0, 0]], "reach"),
     ],
 )
 def test_the_default_follows_what_the_scores_are_like(scores: list[float], method: str) -> None:
@@ -88,7 +88,7 @@ def test_the_default_follows_what_the_scores_are_like(scores: list[float], metho
 
 def test_bounds_that_are_guessed_are_said() -> None:
     """Partial credit in [0, 1] carries a note; epochs of binary takes need none."""
-    assert _one([1, 0.5, 0.25]).notes == ("scores taken to lie in [0, 1]",)
+    assert _one([1, 0.5, 0.25]).notes == ("scores assumed to lie in [0, 1]",)
     assert _one([[1, 0], [1, 1], [0, 1]]).notes == ()
 
 
@@ -97,7 +97,7 @@ def test_bounds_that_are_given_are_used() -> None:
     unit = _one([0.2, 0.5, 1.0, 0.0])
     percent = _one([20, 50, 100, 0], bounds={"acc": (0.0, 100.0)})
 
-    assert percent.method == "dp-jeffreys"
+    assert percent.method == "reach"
     assert 100 * unit.low == pytest.approx(percent.low)  # pyright: ignore[reportOptionalOperand]
     assert _one([20, 50, 101, 0], bounds={"acc": (0.0, 100.0)}).method == "t"
 
@@ -106,7 +106,7 @@ def test_scores_outside_the_given_bounds_are_noted() -> None:
     """Wrong bounds must not pass in silence."""
     row = _one([20, 50, 101, 0], bounds={"acc": (0.0, 100.0)})
 
-    assert "scores from 0 to 101 leave the bounds 0 to 100: taken as unbounded" in row.notes
+    assert "scores from 0 to 101 leave the bounds 0 to 100: treated as unbounded" in row.notes
 
 
 def test_missing_scores_are_left_out_and_counted() -> None:
@@ -142,7 +142,7 @@ def test_nothing_to_say_is_said() -> None:
 def test_a_method_is_used_where_it_fits_and_the_row_says_what_ran() -> None:
     """Wilson on partial credit is not possible: the default runs there."""
     assert _one([1, 0, 1], method="wilson").method == "wilson"
-    assert _one([1, 0.5, 1], method="wilson").method == "dp-jeffreys"
+    assert _one([1, 0.5, 1], method="wilson").method == "reach"
     assert _one([1, 0, 1], method="t").method == "t"
 
 
@@ -223,7 +223,7 @@ def test_a_whole_benchmark_is_less_uncertain_than_all_such_items() -> None:
     assert endless.high - endless.low > of_60.high - of_60.low  # pyright: ignore[reportOptionalOperand]
     assert "for all 60 items, of which 7 were run; they must be a random part" in of_60.notes
     assert (all_of_it.estimate, all_of_it.estimate) == (all_of_it.low, all_of_it.high)
-    with pytest.raises(DesignError, match="a benchmark of 6 items found"):
+    with pytest.raises(DesignError, match="answered 7 items of es_mc, more than the 6"):
         intervals(limited, population=6)
 
 
@@ -251,7 +251,7 @@ def test_many_cells_at_once_equal_one_by_one() -> None:
     rng = np.random.default_rng(3)
     cells = [
         Responses(
-            model=f"m{i}", task="t", metric="acc", item_ids=np.arange(n),
+            model=f"m{i}", task="t", metric=f"of_its_own_{i}", item_ids=np.arange(n),
             scores=rng.choice([0, 0.25, 0.5, 1], n)[:, None] if i % 2 else
             rng.integers(0, 2, n)[:, None].astype(float),
             source=SOURCE,

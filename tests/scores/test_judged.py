@@ -11,7 +11,7 @@ from evalstats_plugin import Responses, Source
 from evalstats_plugin.errors import DesignError, SelectionError
 from evalstats_plugin.scores.judged import METHOD, prediction_powered
 from evalstats_plugin.scores.rows import Intervals
-from evalstats_plugin.stats.control_variate import ppi
+from evalstats_plugin.stats.survey import ppi
 
 
 def _responses(metric: str, scores: np.ndarray, **more: object) -> Responses:
@@ -112,7 +112,7 @@ def test_metrics_that_are_not_there_get_the_closest_names(
 
 def test_too_few_labels_are_refused() -> None:
     """Four; five are enough."""
-    with pytest.raises(DesignError, match="4 human labels found for 'm' on 't', expected at least"):
+    with pytest.raises(DesignError, match="'m' on 't' has 4 human labels; label at least 5"):
         _run(_both(4))
     assert 5 == _run(_both(5))[0].n_items
 
@@ -149,5 +149,5 @@ def test_human_and_judge_must_meet() -> None:
     _, labels, judged = _data()
     apart = [_responses("human", labels), _responses("llm_judge", judged, model="b")]
 
-    with pytest.raises(DesignError, match="expected both for one model and task"):
+    with pytest.raises(DesignError, match="give both for the same model and task"):
         _run(apart)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,13 +11,14 @@ import numpy as np
 import pytest
 
 from evalstats_plugin import Responses, Source, intervals, read
+from evalstats_plugin.comparisons import metrics
 from evalstats_plugin.comparisons.design import Request
+from evalstats_plugin.comparisons.families import settle
 from evalstats_plugin.comparisons.methods import (
     COMPARISONS,
     COMPOSITE_COMPARISON_DEFAULTS,
     COMPOSITE_COMPARISONS,
 )
-from evalstats_plugin.comparisons.metrics import compare_composite
 from evalstats_plugin.comparisons.rows import Comparison
 from evalstats_plugin.data.methods import table_of
 from evalstats_plugin.data.responses import Group
@@ -25,6 +27,15 @@ from evalstats_plugin.scores.cells import RATIOS
 from evalstats_plugin.scores.methods import COMPOSITE_DEFAULTS, COMPOSITES
 from evalstats_plugin.scores.metrics import derive, with_derived
 from evalstats_plugin.scores.rows import ScoreInterval
+
+
+def compare_composite(
+    responses: Sequence[Responses], request: Request
+) -> tuple[list[Comparison], list[str]]:
+    """Return the rows, corrected by their families, and the notes."""
+    tables, notes = metrics.compare_composite(responses, request)
+    return settle(tables, request), notes
+
 
 LOGS = Path(__file__).parents[2] / "fixtures" / "logs" / "lm_eval" / "0.4.13" / "out"
 SOURCE = Source(path=Path(), harness="test")
@@ -48,7 +59,8 @@ def _one(pairs: list[Any], metric: str = "f1", **more: Any) -> ScoreInterval:
 
 def _compare(responses: list[Responses], **more: Any) -> tuple[list[Comparison], list[str]]:
     known: dict[str, Any] = {
-        "baseline": None, "confidence_level": 0.95, "method": "auto", "correction": "holm",
+        "baseline": None, "confidence_level": 0.95, "method": "auto",
+        "correction": "simultaneous", "family": "auto",
         "table": table_of((), (*COMPARISONS, *COMPOSITE_COMPARISONS)), "bounds": {},
         "rng": np.random.default_rng(0),
     }  # fmt: skip
@@ -98,7 +110,7 @@ def test_f1_of_35_among_50_is_the_wilson_interval_of_the_share() -> None:
     assert row.high == pytest.approx(2 * 0.80896 / 1.80896, abs=1e-4)
 
 
-@pytest.mark.parametrize("method", ["dirichlet-f1", "jeffreys-f1", "dirichlet-table"])
+@pytest.mark.parametrize("method", ["dirichlet-f1", "dirichlet-table"])
 def test_a_named_method_is_used(method: str) -> None:
     """Wherever it fits."""
     row = _one(_answers(1), method=method)
@@ -140,13 +152,13 @@ def test_what_is_0_over_0_has_no_value_and_says_why(
 @pytest.mark.parametrize(
     ("pairs", "metric", "reason"),
     [
-        ([[2, 0], [0, 0]], "f1", "f1 needs two labels, of which 1 is the positive one; found 0, 2"),
-        ([[0, 1], [2, 1]], "f1", "needs two labels, of which 1 is the positive one; found 0, 1, 2"),
-        ([[0, i] for i in range(40)], "mcc", "40 different labels found, expected 30 at most"),
+        ([[2, 0], [0, 0]], "f1", "f1 needs the labels 0 and 1 (positive), and the items have 0, 2"),
+        ([[0, 1], [2, 1]], "f1", "needs the labels 0 and 1 (positive), and the items have 0, 1, 2"),
+        ([[0, i] for i in range(40)], "mcc", "40 different labels are more than the 30"),
         ([["a", 1]], "bleu", "bleu needs a reference text and an answer for each item"),
         ([[["a"], "b"], [["a", "c"], "b"]], "bleu", "the same number of references"),
         ([[3, 0.5]], "roc_auc", "roc_auc needs a gold label 0 or 1 and a number"),
-        ([[{}, 0]], "mcc", "labels must be numbers or texts, found dict"),
+        ([[{}, 0]], "mcc", "labels must be numbers or texts, not dict"),
     ],
 )
 def test_answers_that_the_metric_cannot_use_are_refused_by_name(
@@ -281,6 +293,34 @@ def test_the_best_model_is_compared_with_the_others() -> None:
         assert row.model_a == "m1"
         pair = frozenset((row.model_a, row.model_b))
         assert row.p_adjusted == pytest.approx(p_adjusted[pair], abs=0.02)
+
+
+def test_items_without_a_cluster_are_clusters_of_their_own() -> None:
+    """Of one score and of a comparison: as if each had a name of its own."""
+    unnamed = np.array([*np.repeat(["p", "q", "r"], 10), *[""] * 30])
+    named = np.array([*np.repeat(["p", "q", "r"], 10), *(f"alone {i}" for i in range(30))])
+    found, expected = (
+        [_responses(_answers(i), f"m{i}", clusters=clusters) for i in range(2)]
+        for clusters in (unnamed, named)
+    )
+    score, score_of_named = intervals(found)[0], intervals(expected)[0]
+    (row,), (row_of_named,) = _compare(found)[0], _compare(expected)[0]
+
+    assert score.n_clusters == 33
+    assert (score.low, score.high) == pytest.approx((score_of_named.low, score_of_named.high))
+    assert "items in 33 clusters" in row.notes
+    assert (row.low, row.high) == pytest.approx((row_of_named.low, row_of_named.high))
+
+
+def test_a_model_whose_metric_is_undefined_is_never_the_best() -> None:
+    """F1 is 0/0 where nothing is positive nor predicted so."""
+    nothing = [[0, 0]] * 60
+    responses = [
+        _responses(x, m) for x, m in ((nothing, "a"), (_answers(1), "b"), (_answers(2), "c"))
+    ]
+    rows, _ = _compare(responses, baseline="best")
+
+    assert {row.model_a for row in rows} <= {"b", "c"}
 
 
 def test_clusters_are_exchanged_whole() -> None:

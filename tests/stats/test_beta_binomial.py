@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+from clustered_means import posterior_means
 from scipy import integrate, special
 
-from evalstats_plugin.stats import clustered_posterior
+from evalstats_plugin.stats import grid_posteriors
 
 PRIORS = ["uniform-icc", "gamma-dispersion"]
 
@@ -33,7 +34,7 @@ def test_limits_of_giant_clusters_cut_off_their_tails(prior):
     """Thousands of items in each, of which very different shares are right."""
     right, size = [3600, 700, 5200], [4000, 6000, 10_000]
     low, high = map(
-        float, clustered_posterior.beta_binomial(right, size, confidence_level=0.9, prior=prior)
+        float, grid_posteriors.beta_binomial(right, size, confidence_level=0.9, prior=prior)
     )
     below, between, above = (
         mass(right, size, prior, ends) for ends in ((0, low), (low, high), (high, 1))
@@ -59,13 +60,13 @@ def test_limits_of_giant_clusters_cut_off_their_tails(prior):
 )
 def test_twice_as_many_nodes_change_nothing_at_the_edges(prior, right, size, monkeypatch):
     """Giant, single, all alike, all right: within 1e-8."""
-    once = clustered_posterior.beta_binomial(right, size, confidence_level=0.95, prior=prior)
-    nodes = tuple(2 * n for n in clustered_posterior.BETA_NODES)
-    monkeypatch.setattr(clustered_posterior, "BETA_NODES", nodes)
-    monkeypatch.setattr("evalstats_plugin.stats.clustered_posterior.NEGLIGIBLE", 36.0)
-    monkeypatch.setattr("evalstats_plugin.stats.clustered_posterior.SERIES_SETTLED", 1e-12)
-    monkeypatch.setattr("evalstats_plugin.stats.clustered_posterior.SUM_SETTLED", 1e-7)
-    more = clustered_posterior.beta_binomial(right, size, confidence_level=0.95, prior=prior)
+    once = grid_posteriors.beta_binomial(right, size, confidence_level=0.95, prior=prior)
+    nodes = tuple(2 * n for n in grid_posteriors.BETA_NODES)
+    monkeypatch.setattr(grid_posteriors, "BETA_NODES", nodes)
+    monkeypatch.setattr("evalstats_plugin.stats.grid_posteriors.NEGLIGIBLE", 36.0)
+    monkeypatch.setattr("evalstats_plugin.stats.grid_posteriors.SERIES_SETTLED", 1e-10)
+    monkeypatch.setattr("evalstats_plugin.stats.grid_posteriors.SUM_SETTLED", 1e-6)
+    more = grid_posteriors.beta_binomial(right, size, confidence_level=0.95, prior=prior)
 
     assert np.allclose(once, more, rtol=0, atol=1e-8)
 
@@ -74,7 +75,7 @@ def test_twice_as_many_nodes_change_nothing_at_the_edges(prior, right, size, mon
 def test_the_mean_correlation_is_that_of_the_posterior(prior):
     """By adaptive double integrals; without items there is none."""
     right, size = [3, 5, 0, 4], [4, 5, 2, 7]
-    found = clustered_posterior.posterior_means([right, [0] * 4], [size, [0] * 4], prior=prior)
+    found = posterior_means([right, [0] * 4], [size, [0] * 4], prior=prior)
     whole = mass(right, size, prior, (0, 1))
     expected = mass(right, size, prior, (0, 1), weight=lambda correlation: correlation) / whole
 
@@ -84,9 +85,9 @@ def test_the_mean_correlation_is_that_of_the_posterior(prior):
 
 def test_clusters_of_one_item_leave_the_correlation_to_the_prior():
     """Its mean is ½; clusters that stand or fall together move it up, alike ones down."""
-    alone = clustered_posterior.posterior_means([1, 0, 1], [1, 1, 1], prior="uniform-icc")
-    together = clustered_posterior.posterior_means([9, 0, 9], [9, 9, 9], prior="uniform-icc")
-    alike = clustered_posterior.posterior_means([6, 6, 6], [9, 9, 9], prior="uniform-icc")
+    alone = posterior_means([1, 0, 1], [1, 1, 1], prior="uniform-icc")
+    together = posterior_means([9, 0, 9], [9, 9, 9], prior="uniform-icc")
+    alike = posterior_means([6, 6, 6], [9, 9, 9], prior="uniform-icc")
 
     assert 0.5 == pytest.approx(float(alone.icc), abs=1e-9)
     assert alike.icc < 0.3

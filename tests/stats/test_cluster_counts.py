@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from evalstats_plugin.stats import clustered_posterior
+from evalstats_plugin.stats import grid_posteriors
 
 
 def factor_by_factor(counts, theta, ratio):
@@ -19,8 +19,8 @@ def factor_by_factor(counts, theta, ratio):
 @pytest.mark.parametrize("theta", [1e-9, 0.3, 1.0])
 def test_products_of_few_and_of_giant_clusters_agree_with_their_factors(counts, theta, ratio):
     """The definition, summed exactly; gamma functions would lose all digits at small ratios."""
-    found = clustered_posterior.log_product(
-        clustered_posterior.tails([counts]), np.array([[theta]]), np.array([[ratio]])
+    found = grid_posteriors.log_product(
+        grid_posteriors.tails([counts]), np.array([[theta]]), np.array([[ratio]])
     )
 
     assert factor_by_factor(counts, theta, ratio) == pytest.approx(
@@ -30,9 +30,9 @@ def test_products_of_few_and_of_giant_clusters_agree_with_their_factors(counts, 
 
 def test_cells_do_not_affect_each_other():
     """One of them has a giant cluster; parts have the columns that they need."""
-    counts = clustered_posterior.tails([[3, 1, 0], [500, 2, 500], [0, 0, 0]])
+    counts = grid_posteriors.tails([[3, 1, 0], [500, 2, 500], [0, 0, 0]])
     part = counts.part(np.array([2, 0]))
-    found = clustered_posterior.log_product(part, np.full((2, 1), 0.3), np.full((2, 1), 0.1))
+    found = grid_posteriors.log_product(part, np.full((2, 1), 0.3), np.full((2, 1), 0.1))
 
     assert (2, 3) == part.more_than.shape
     assert (2, 0) == part.excess.shape

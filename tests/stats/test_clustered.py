@@ -5,11 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from clustered_means import posterior_means
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate, special, stats
 
-from evalstats_plugin.stats import bounded, clustered, clustered_posterior, means
+from evalstats_plugin.stats import bounded, clustered, grid_posteriors, means
 
 GOLDEN = json.loads(
     (Path(__file__).parents[2] / "fixtures" / "golden" / "comparisons.json").read_text("utf-8")
@@ -52,11 +53,9 @@ class TestPublished:
         prior = {"uniform_icc": PRIORS[0], "gamma_dispersion": PRIORS[1]}[args["prior"]]
         right, size = args["successes"], args["n"]
         if case["method"] == "beta_binomial_mean":
-            found = clustered_posterior.posterior_means(right, size, prior=prior).mean
+            found = posterior_means(right, size, prior=prior).mean
         else:
-            found = clustered_posterior.beta_binomial(
-                right, size, confidence_level=0.95, prior=prior
-            )
+            found = grid_posteriors.beta_binomial(right, size, confidence_level=0.95, prior=prior)
 
         assert np.allclose(case["expected"], found, rtol=0, atol=2e-9)
 
@@ -79,7 +78,7 @@ class TestPosterior:
             return integrate.dblquad(density, start, stop, 1e-12, 1 - 1e-12, **options)[0]
 
         low, high = map(
-            float, clustered_posterior.beta_binomial(right, size, confidence_level=0.9, prior=prior)
+            float, grid_posteriors.beta_binomial(right, size, confidence_level=0.9, prior=prior)
         )
         below, between, above = mass(0, low), mass(low, high), mass(high, 1)
         whole = below + between + above
@@ -100,16 +99,16 @@ class TestPosterior:
             rng, n_clusters=n_clusters, size=size, share=0.7, correlation=correlation, repetitions=3
         )
         sizes = np.full(right.shape, size)
-        once = clustered_posterior.beta_binomial(right, sizes, confidence_level=0.95, prior=prior)
-        monkeypatch.setattr(clustered_posterior, "BETA_NODES", (4 * 65, 4 * 49))
-        more = clustered_posterior.beta_binomial(right, sizes, confidence_level=0.95, prior=prior)
+        once = grid_posteriors.beta_binomial(right, sizes, confidence_level=0.95, prior=prior)
+        monkeypatch.setattr(grid_posteriors, "BETA_NODES", (4 * 65, 4 * 49))
+        more = grid_posteriors.beta_binomial(right, sizes, confidence_level=0.95, prior=prior)
 
         assert np.allclose(once, more, rtol=0, atol=1e-8)
 
     def test_clusters_of_one_item_are_nearly_no_clusters(self):
         """Their correlation cannot be known, nor does it matter: equal tails of Beta(1, 1)."""
         right = np.repeat([1.0, 0.0], [14, 6])
-        found = clustered_posterior.beta_binomial(
+        found = grid_posteriors.beta_binomial(
             right, np.ones(20), confidence_level=0.95, prior="uniform-icc"
         )
         expected = bounded.beta_equal_tailed(14, 20, confidence_level=0.95, prior=(1, 1))
@@ -121,10 +120,8 @@ class TestPosterior:
     def test_right_and_wrong_mirror_each_other(self, prior, cells):
         """And the interval holds the share of successes, whatever the order of clusters."""
         right, size = cells
-        low, high = clustered_posterior.beta_binomial(
-            right, size, confidence_level=0.9, prior=prior
-        )
-        mirror = clustered_posterior.beta_binomial(
+        low, high = grid_posteriors.beta_binomial(right, size, confidence_level=0.9, prior=prior)
+        mirror = grid_posteriors.beta_binomial(
             (size - right)[::-1], size[::-1], confidence_level=0.9, prior=prior
         )
 
@@ -137,10 +134,10 @@ class TestPosterior:
     def test_cells_may_differ_in_clusters_and_be_empty(self):
         """Padding changes nothing; no items give NaN."""
         right, size = [[3, 1, 0], [2, 2, 4], [0, 0, 0]], [[5, 2, 0], [4, 4, 4], [0, 0, 0]]
-        together = clustered_posterior.beta_binomial(
+        together = grid_posteriors.beta_binomial(
             right, size, confidence_level=0.95, prior="uniform-icc"
         )
-        alone = clustered_posterior.beta_binomial(
+        alone = grid_posteriors.beta_binomial(
             [3, 1], [5, 2], confidence_level=0.95, prior="uniform-icc"
         )
 
@@ -150,7 +147,7 @@ class TestPosterior:
 
     def test_one_large_cluster_is_no_thousand_items(self):
         """Its own rate is known well, that of other clusters hardly."""
-        low, high = clustered_posterior.beta_binomial(
+        low, high = grid_posteriors.beta_binomial(
             [400], [1000], confidence_level=0.95, prior="uniform-icc"
         )
 
@@ -164,7 +161,7 @@ class TestPosterior:
         plain = bounded.beta_equal_tailed(
             right.sum(axis=1), 30, confidence_level=0.95, prior=(1, 1)
         )
-        found = clustered_posterior.beta_binomial(
+        found = grid_posteriors.beta_binomial(
             right, sizes, confidence_level=0.95, prior="uniform-icc"
         )
         covered, control = (((low <= 0.7) & (high >= 0.7)).mean() for low, high in (found, plain))
@@ -278,35 +275,6 @@ class TestCR2:
         )
 
         assert np.isnan([low, high]).all()
-
-
-class TestClusterBootstrap:
-    def test_its_limits_are_those_of_all_resamples(self):
-        """Three clusters have 27 resamples, each as likely as another."""
-        totals, sizes = np.array([1.0, 4.0, 2.0]), np.array([2.0, 5.0, 4.0])
-        drawn = np.array(np.meshgrid(*[range(3)] * 3)).reshape(3, -1)
-        means = totals[drawn].sum(axis=0) / sizes[drawn].sum(axis=0)
-        # Levels inside the steps of their distribution.
-        expected = np.quantile(means, [0.1, 0.9], method="inverted_cdf")
-        low, high = clustered.cluster_bootstrap(
-            totals, sizes, confidence_level=0.8, rng=np.random.default_rng(0), n_resamples=9999
-        )
-
-        assert tuple(expected) == pytest.approx((float(low), float(high)), abs=1e-12)
-
-    def test_cells_may_differ_in_clusters(self):
-        """One cluster, and clusters that agree, give NaN; a rerun gives the same."""
-        totals = [[3, 1, 5], [2, 4, 0], [2, 4, 0], [1, 0, 0]]
-        sizes = [[5, 5, 5], [4, 8, 0], [4, 5, 0], [3, 0, 0]]
-        once, again = (
-            clustered.cluster_bootstrap(
-                totals, sizes, confidence_level=0.9, rng=np.random.default_rng(3), n_resamples=99
-            )
-            for _ in range(2)
-        )
-
-        assert [False, True, False, True] == np.isnan(once.low).tolist()
-        assert np.array_equal(once, again, equal_nan=True)
 
 
 class TestIntraclusterCorrelation:

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, special
 
-from evalstats_plugin.stats import bounded, clustered_posterior, paired
+from evalstats_plugin.stats import bounded, grid_posteriors, paired
 
 LEVEL = {"confidence_level": 0.95, "prior": (0.5, 1.0)}
 CLUSTER = st.tuples(st.integers(0, 4), st.integers(0, 4), st.integers(0, 6))
@@ -16,7 +16,7 @@ CLUSTERS = st.lists(CLUSTER, min_size=1, max_size=6).map(np.transpose)
 def both_ways(only_a, only_b, sizes, **level):
     level = {**LEVEL, **level}
     return (
-        clustered_posterior.dirichlet_multinomial([a], [b], [sizes], **level)
+        grid_posteriors.dirichlet_multinomial([a], [b], [sizes], **level)
         for a, b in ((only_a, only_b), (only_b, only_a))
     )
 
@@ -107,11 +107,11 @@ def test_twice_as_many_nodes_change_nothing(n_clusters, size, means, correlation
     shape = dispersion * np.array([*means, 1 - sum(means)])
     counts = rng.multinomial(size, rng.dirichlet(shape, (3, n_clusters)))
     data = counts[..., 0], counts[..., 1], np.full(counts.shape[:2], size)
-    once = clustered_posterior.dirichlet_multinomial(*data, **LEVEL)
-    nodes = tuple(2 * n for n in clustered_posterior.DIRICHLET_NODES)
-    monkeypatch.setattr(clustered_posterior, "DIRICHLET_NODES", nodes)
-    monkeypatch.setattr(clustered_posterior, "LIMIT_NODES", 128)
-    more = clustered_posterior.dirichlet_multinomial(*data, **LEVEL)
+    once = grid_posteriors.dirichlet_multinomial(*data, **LEVEL)
+    nodes = tuple(2 * n for n in grid_posteriors.DIRICHLET_NODES)
+    monkeypatch.setattr(grid_posteriors, "DIRICHLET_NODES", nodes)
+    monkeypatch.setattr(grid_posteriors, "LIMIT_NODES", 128)
+    more = grid_posteriors.dirichlet_multinomial(*data, **LEVEL)
 
     assert np.allclose(once, more, rtol=0, atol=1e-8)
 
@@ -172,7 +172,7 @@ def test_clusters_that_all_agree_leave_room():
 
 def test_padding_changes_nothing_and_pairs_without_items_have_no_interval():
     """Beside a pair that has one."""
-    found = clustered_posterior.dirichlet_multinomial(
+    found = grid_posteriors.dirichlet_multinomial(
         [[1, 0, 0], [0, 0, 0]], [[2, 2, 0], [0, 0, 0]], [[5, 5, 0], [0, 0, 0]], **LEVEL
     )
     alone, _ = both_ways([1, 0], [2, 2], [5, 5])
@@ -184,7 +184,7 @@ def test_padding_changes_nothing_and_pairs_without_items_have_no_interval():
 def test_reruns_are_bit_identical():
     """Whatever is computed beside."""
     one, _ = both_ways([1, 0, 2], [2, 3, 1], [5, 5, 5])
-    many = clustered_posterior.dirichlet_multinomial(
+    many = grid_posteriors.dirichlet_multinomial(
         [[1, 0, 2]] * 70 + [[0, 4, 0]], [[2, 3, 1]] * 70 + [[0, 0, 3]], [[5, 5, 5]] * 71, **LEVEL
     )
 

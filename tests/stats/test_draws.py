@@ -7,7 +7,7 @@ import pytest
 from scipy import signal
 
 from evalstats_plugin.errors import DesignError
-from evalstats_plugin.stats.draws import R_HAT_LIMIT, convergence
+from evalstats_plugin.runtime.chains import R_HAT_LIMIT, convergence
 
 
 @pytest.mark.needs("arviz")

@@ -48,7 +48,9 @@ def test_pairs_in_blocks_are_as_all_at_once(monkeypatch):
     scores = rng.integers(0, 2, (7, 40)).astype(float)
     a, b = every_pair(7)
     whole = many.max_t_of_pairs(scores, a, b, rng=np.random.default_rng(2), n_flips=999)
-    by_differences = many.max_t(scores[b] - scores[a], rng=np.random.default_rng(2), n_flips=999)
+    by_differences = many.max_t_of_pairs(
+        *many.against_zero(scores[b] - scores[a]), rng=np.random.default_rng(2), n_flips=999
+    )
     monkeypatch.setattr(many, "BLOCK_SIZE", 300)
     blocks = many.max_t_of_pairs(scores, a, b, rng=np.random.default_rng(2), n_flips=999)
 
@@ -144,7 +146,9 @@ def test_pairs_without_items_stay_out():
     scores[2] = np.nan
     a, b = every_pair(3)
     found = many.max_t_of_pairs(scores, a, b, rng=np.random.default_rng(1), n_flips=999)
-    alone = many.max_t(scores[1:2] - scores[:1], rng=np.random.default_rng(1), n_flips=999)
+    alone = many.max_t_of_pairs(
+        *many.against_zero(scores[1:2] - scores[:1]), rng=np.random.default_rng(1), n_flips=999
+    )
 
     assert np.isnan(found).tolist() == [False, True, True]
     assert found[0] == alone[0]

@@ -73,7 +73,9 @@ def test_max_t_of_one_pair_is_its_sign_flip():
         (differences[0],), np.mean, permutation_type="samples", n_resamples=np.inf
     ).pvalue
 
-    adjusted = many.max_t(differences, rng=np.random.default_rng(0), n_flips=100_000)
+    adjusted = many.max_t_of_pairs(
+        *many.against_zero(differences), rng=np.random.default_rng(0), n_flips=100_000
+    )
 
     assert expected == pytest.approx(adjusted[0], abs=0.005)
 
@@ -82,7 +84,7 @@ def test_max_t_knows_that_copies_are_one_comparison():
     """Ten times the same pair need no correction at all, where Holm would multiply by ten."""
     one = np.random.default_rng(1).normal(0.5, 1, (1, 30))
     adjusted = (
-        many.max_t(x, rng=np.random.default_rng(0), n_flips=9999)
+        many.max_t_of_pairs(*many.against_zero(x), rng=np.random.default_rng(0), n_flips=9999)
         for x in (one, np.repeat(one, 10, axis=0))
     )
 
@@ -95,7 +97,10 @@ def test_max_t_is_ordered_and_repeatable():
     differences = rng.normal([[0.0], [0.3], [0.8], [0.1]], 1, (4, 40))
     differences[3] = np.nan
     first, second = (
-        many.max_t(differences, rng=np.random.default_rng(5), n_flips=999) for _ in range(2)
+        many.max_t_of_pairs(
+            *many.against_zero(differences), rng=np.random.default_rng(5), n_flips=999
+        )
+        for _ in range(2)
     )
 
     assert first[2] < first[1] <= first[0]
@@ -112,7 +117,7 @@ def test_max_t_keeps_the_family_wise_error_rate_where_nothing_corrected_does_not
         difficulty = rng.normal(0, 1.5, 50)
         right = (1.2 - difficulty + rng.normal(size=(10, 50)) > 0).astype(float)
         differences = right[second] - right[first]
-        adjusted = many.max_t(differences, rng=rng, n_flips=199)
+        adjusted = many.max_t_of_pairs(*many.against_zero(differences), rng=rng, n_flips=199)
         n_b, n_a = (differences > 0).sum(axis=1), (differences < 0).sum(axis=1)
         p_values = stats.binom.cdf(np.minimum(n_a, n_b), n_a + n_b, 0.5) * 2
         false_findings += (adjusted.min() <= 0.05, p_values.min() <= 0.05)

@@ -4,7 +4,7 @@ import arviz
 import numpy as np
 import pytest
 
-from evalstats_plugin.stats.draws import pareto_shape
+from evalstats_plugin.runtime.chains import pareto_shape
 
 
 @pytest.mark.needs("arviz>=0.23")  # earlier ones fit another tail

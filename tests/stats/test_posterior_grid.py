@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from evalstats_plugin.stats import clustered_posterior
+from evalstats_plugin.stats import grid_posteriors
 
 # Of two independent parameters: normal, and logistic with its slow tails.
 MEANS, WIDTHS = np.array([0.0, 3.0, -8.0]), np.array([1.0, 0.01, 0.3])
@@ -21,7 +21,7 @@ def test_quantiles_and_means_of_known_distributions(sizes):
     """Wherever the search begins, and with however few nodes."""
     centres, scales = [np.array([0.4, 2.0, 0.0])] * 2, [np.array([0.5, 0.02, 1.0])] * 2
     found = list(
-        clustered_posterior.grids(log_density, centres, scales, sizes=sizes, n_series=1, coarse=17)
+        grid_posteriors.grids(log_density, centres, scales, sizes=sizes, n_series=1, coarse=17)
     )
 
     assert [0, 1, 2] == sorted(np.concatenate([grid.cells for grid in found]).tolist())
@@ -39,5 +39,5 @@ def test_no_cells_have_no_grids():
     empty = [np.zeros(0)] * 2
 
     assert [] == list(
-        clustered_posterior.grids(log_density, empty, empty, sizes=(8, 8), n_series=1, coarse=9)
+        grid_posteriors.grids(log_density, empty, empty, sizes=(8, 8), n_series=1, coarse=9)
     )

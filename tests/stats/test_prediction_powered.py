@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from evalstats_plugin.stats import control_variate
+from evalstats_plugin.stats import survey
 
 UNIT = {"bounds": (0, 1), "confidence_level": 0.95}
 
@@ -42,7 +42,7 @@ def test_it_is_ppi_plus_plus():
     y, f, rest = labels[:30], judged[:30], judged[30:]
     weight = np.cov(y, f)[0, 1] / ((1 + 30 / 470) * f.var(ddof=1))
     expected = weight * rest.mean() + (y - weight * f).mean()
-    found = control_variate.ppi(labels, judged, **UNIT)
+    found = survey.ppi(labels, judged, **UNIT)
 
     assert float(found.power) == pytest.approx(weight, rel=1e-12)
     assert float(found.estimate) == pytest.approx(expected, rel=1e-12)
@@ -62,7 +62,7 @@ def test_twenty_labels_of_a_strong_model_cover(truth):
     chance = stats.multinomial.pmf(counts, 20, cells)
     passed = round(1000 * (cells[0] + cells[2]))
     likely = chance > 1e-9
-    found = control_variate.ppi(*as_items(counts[likely], 1000, passed), **UNIT)
+    found = survey.ppi(*as_items(counts[likely], 1000, passed), **UNIT)
     half = stats.norm.ppf(0.975) * found.std_error
     ours = (found.interval.low <= truth) & (truth <= found.interval.high)
     normal = np.abs(found.estimate - truth) <= half
@@ -75,7 +75,7 @@ def test_twenty_labels_of_a_strong_model_cover(truth):
 def test_a_judge_that_says_always_the_same_changes_nothing():
     """The labels alone, and weight 0."""
     labels, judged = drawn(30, 500)
-    found = control_variate.ppi(labels, np.ones_like(judged), **UNIT)
+    found = survey.ppi(labels, np.ones_like(judged), **UNIT)
 
     assert 0.0 == float(found.power)
     assert float(labels[:30].mean()) == float(found.estimate)
@@ -85,7 +85,7 @@ def test_a_judge_that_says_always_the_same_changes_nothing():
 def test_labels_of_all_items_leave_nothing_to_the_judge():
     """Weight 0, the mean of the labels."""
     labels, judged = drawn(200, 200)
-    found = control_variate.ppi(labels, judged, **UNIT)
+    found = survey.ppi(labels, judged, **UNIT)
 
     assert 0.0 == float(found.power)
     assert float(labels.mean()) == pytest.approx(float(found.estimate), abs=1e-12)
@@ -94,11 +94,9 @@ def test_labels_of_all_items_leave_nothing_to_the_judge():
 def test_scales_of_labels_and_judge_do_not_matter():
     """Grades from 1 to 5 and points of 100; without bounds only the interval's shape differs."""
     labels, judged = drawn(40, 300)
-    one = control_variate.ppi(labels, judged, **UNIT)
-    other = control_variate.ppi(
-        1 + 4 * labels, 100 - 100 * judged, bounds=(1, 5), confidence_level=0.95
-    )
-    unbounded = control_variate.ppi(1 + 4 * labels, judged, bounds=None, confidence_level=0.95)
+    one = survey.ppi(labels, judged, **UNIT)
+    other = survey.ppi(1 + 4 * labels, 100 - 100 * judged, bounds=(1, 5), confidence_level=0.95)
+    unbounded = survey.ppi(1 + 4 * labels, judged, bounds=None, confidence_level=0.95)
 
     assert float(other.estimate) == pytest.approx(1 + 4 * float(one.estimate), rel=1e-12)
     assert np.allclose(other.interval, 1 + 4 * np.array(one.interval), rtol=1e-12, atol=0)
@@ -112,4 +110,4 @@ def test_scales_of_labels_and_judge_do_not_matter():
 def test_labels_out_of_bounds_are_refused():
     """By name."""
     with pytest.raises(ValueError, match="labels must lie within"):
-        control_variate.ppi([2.0] * 5, [1.0] * 5, **UNIT)
+        survey.ppi([2.0] * 5, [1.0] * 5, **UNIT)

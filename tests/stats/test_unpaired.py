@@ -53,6 +53,15 @@ def coverage(method, n_a, n_b):
 GRID = np.linspace(0.05, 0.95, 19)
 
 
+def wald(counts, *, confidence_level):
+    """Difference ± z standard errors: the negative control."""
+    a, b = counts.right_a / counts.n_a, counts.right_b / counts.n_b
+    half = stats.norm.ppf((1 + confidence_level) / 2) * np.sqrt(
+        a * (1 - a) / counts.n_a + b * (1 - b) / counts.n_b
+    )
+    return b - a - half, b - a + half
+
+
 class TestPublished:
     @pytest.mark.parametrize("case", NEWCOMBE, ids=[case["id"] for case in NEWCOMBE])
     def test_newcombe_agrees_with_his_table_2(self, case):
@@ -309,12 +318,12 @@ class TestCoverage:
     def test_the_score_interval_is_safer_and_wald_falls_short(self, n_a, n_b):
         """Of the Wald interval, the negative control, by far."""
         score = coverage(unpaired.miettinen_nurminen, n_a, n_b)
-        wald = coverage(unpaired.wald, n_a, n_b)
+        simple = coverage(wald, n_a, n_b)
 
         assert score.mean() >= 0.95
         assert score.min() >= 0.92
-        assert wald.mean() < 0.93
-        assert wald.min() < 0.82
+        assert simple.mean() < 0.93
+        assert simple.min() < 0.82
 
     @pytest.mark.parametrize(("n_a", "n_b"), [(10, 10), (20, 20), (10, 30)])
     def test_the_mid_p_value_keeps_its_level(self, n_a, n_b):

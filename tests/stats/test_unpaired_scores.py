@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from evalstats_plugin.stats import bounded, unpaired
+from evalstats_plugin.stats import unpaired
 
 UNIT = {"bounds": (0.0, 1.0), "mass": 0.5}
 A, B = np.array([0]), np.array([1])
@@ -77,19 +77,6 @@ def test_of_zeros_and_ones_the_posterior_is_that_of_two_betas():
     )
 
 
-def test_of_zeros_and_ones_mover_is_newcombe_with_jeffreys_intervals():
-    """Squared and added by hand."""
-    scores = rows(np.repeat([1.0, 0.0], [12, 8]), np.repeat([1.0, 0.0], [23, 7]))
-    low, high = unpaired.mover_dp(scores, A, B, confidence_level=0.95, **UNIT)
-    of_a, of_b = (
-        bounded.dirichlet_process(x[~np.isnan(x)], confidence_level=0.95, **UNIT) for x in scores
-    )
-    difference = 23 / 30 - 12 / 20
-
-    assert difference - np.hypot(23 / 30 - of_b.low, of_a.high - 0.6) == pytest.approx(low[0])
-    assert difference + np.hypot(of_b.high - 23 / 30, 0.6 - of_a.low) == pytest.approx(high[0])
-
-
 def test_betas_stand_for_posteriors_of_the_same_mean_and_variance():
     """Those of 300,000 draws of the Dirichlet weights, and so does the difference."""
     rng = np.random.default_rng(0)
@@ -111,12 +98,13 @@ def test_betas_stand_for_posteriors_of_the_same_mean_and_variance():
     assert np.mean(difference > 0) == pytest.approx(found.prob_better[0], abs=0.01)
 
 
-@pytest.mark.parametrize("method", [unpaired.dp_difference, unpaired.mover_dp])
-def test_bounds_scale_and_exchanging_changes_the_sign(method):
+def test_bounds_scale_limits_and_exchanging_models_changes_the_sign():
     """Scores from 0 to 10 have limits ten times as wide; those of a - b are mirrored."""
-    found = method(PARTIAL, A, B, confidence_level=0.9, **UNIT)
-    other = method(PARTIAL, B, A, confidence_level=0.9, **UNIT)
-    wide = method(10 * PARTIAL, A, B, confidence_level=0.9, bounds=(0.0, 10.0), mass=0.5)
+    found = unpaired.dp_difference(PARTIAL, A, B, confidence_level=0.9, **UNIT)
+    other = unpaired.dp_difference(PARTIAL, B, A, confidence_level=0.9, **UNIT)
+    wide = unpaired.dp_difference(
+        10 * PARTIAL, A, B, confidence_level=0.9, bounds=(0.0, 10.0), mass=0.5
+    )
 
     assert np.allclose(found.low, -other.high, rtol=0, atol=1e-12)
     assert np.allclose(10 * found.low, wide.low, rtol=0, atol=1e-9)

@@ -28,7 +28,7 @@ from study import write_figures
 from evalstats_plugin.adaptive.calibrate import item_bank
 from evalstats_plugin.adaptive.scoring import Belief, anchor_points, anchor_scores, eap
 from evalstats_plugin.adaptive.selection import RULE_NAMES
-from evalstats_plugin.adaptive.simulation import Options, accuracy, rank_correlation
+from evalstats_plugin.adaptive.simulation import Options, rank_correlation, run_sessions
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.irt.fitting import fit_irt
 
@@ -70,18 +70,24 @@ SETS = {
 }
 
 
+def figures(full, ranked, abilities, truth):
+    """Accuracy of full scores, and of the order of models by estimates of either kind."""
+    estimate, low, high = (values[:, 0] for values in full[:3])
+    return {
+        "rank_correlation": rank_correlation(ranked, abilities),
+        "score_mae": float(np.abs(estimate - truth).mean()),
+        "score_width": float((high - low).mean()),
+        # A score on a limit of its interval counts as inside.
+        "score_coverage": float(((low - 1e-9 <= truth) & (truth <= high + 1e-9)).mean()),
+    }
+
+
 def by_anchors(bank, answers, abilities, at, seed):
     """Rows of tinyBenchmarks' anchor points: the weighted mean, and projected by the bank."""
     truth, rows = answers.mean(axis=1), []
     for n in at:
         plain, full = anchor_scores(bank, anchor_points(bank, n, rng=seed), answers)
-        estimate, low, high = (values[:, 0] for values in full[:3])
-        projected = {
-            "rank_correlation": rank_correlation(estimate, abilities),
-            "score_mae": float(np.abs(estimate - truth).mean()),
-            "score_width": float((high - low).mean()),
-            "score_coverage": float(((low <= truth) & (truth <= high)).mean()),
-        }
+        projected = figures(full, full.estimate[:, 0], abilities, truth)
         weighted = {
             "rank_correlation": rank_correlation(plain, abilities),
             "score_mae": float(np.abs(plain - truth).mean()),
@@ -113,10 +119,11 @@ def split(scores, tasks, seed):
     cases = {rule: Options(rule=rule) for rule in (*RULE_NAMES, "auto")}
     if tasks is not None:
         cases |= {f"{rule}, balanced": Options(rule=rule, content="tasks") for rule in BALANCED}
+    truth = answers.mean(axis=1)
     rows = [
-        {"rule": name, "n": row.n} | {field: getattr(row, field) for field in FIELDS}
+        {"rule": name, "n": found.n} | figures(found.full, found.scored.ability, abilities, truth)
         for name, options in cases.items()
-        for row in accuracy(bank, answers, abilities, at, options, rng=seed)
+        for found in run_sessions(bank, answers, at, options, rng=seed).checkpoints
     ]
     return rows + by_anchors(bank, answers, abilities, at, seed)
 

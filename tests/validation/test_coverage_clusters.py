@@ -6,11 +6,12 @@ stands with it. Widths are cut to the range that scores, or their differences, c
 
 from functools import cache, partial
 
+import beaten
 import numpy as np
 import pytest
 import study
 
-from evalstats_plugin.stats import bounded, clustered, clustered_posterior, paired
+from evalstats_plugin.stats import bounded, clustered, grid_posteriors, paired
 from evalstats_plugin.stats.interval import Interval
 
 pytestmark = pytest.mark.validation
@@ -21,9 +22,9 @@ CLUSTERS = (2, 6, 20, 60)
 CORRELATIONS = (0.0, 0.05, 0.2, 0.5)
 # What each method is told is all there is: how many of each cluster are right, and how many in all.
 SINGLE = {
-    "betabinomial": partial(clustered_posterior.beta_binomial, prior="uniform-icc", **AT_LEVEL),
+    "betabinomial": partial(grid_posteriors.beta_binomial, prior="uniform-icc", **AT_LEVEL),
     "betabinomial_gamma": partial(
-        clustered_posterior.beta_binomial, prior="gamma-dispersion", **AT_LEVEL
+        grid_posteriors.beta_binomial, prior="gamma-dispersion", **AT_LEVEL
     ),
     "logit_t_cr1": partial(clustered.logit_t_cr1, bounds=(0, 1), **AT_LEVEL),
     "t_cr1": partial(clustered.t_cr1, **AT_LEVEL),
@@ -50,7 +51,7 @@ def naive_wilson(totals, sizes):
 
 def cluster_bootstrap(totals, sizes):
     rng = np.random.default_rng(1)
-    return clustered.cluster_bootstrap(totals, sizes, rng=rng, n_resamples=499, **AT_LEVEL)
+    return beaten.cluster_bootstrap(totals, sizes, rng=rng, n_resamples=499, **AT_LEVEL)
 
 
 def fixed_task_bootstrap(totals, sizes):
@@ -165,9 +166,7 @@ def naive_dirichlet(only_a, only_b, sizes):
 
 
 def dirichlet_multinomial_interval(only_a, only_b, sizes, prior=(0.5, 1.0)):
-    found = clustered_posterior.dirichlet_multinomial(
-        only_a, only_b, sizes, prior=prior, **AT_LEVEL
-    )
+    found = grid_posteriors.dirichlet_multinomial(only_a, only_b, sizes, prior=prior, **AT_LEVEL)
     return Interval(found.low, found.high)
 
 

@@ -6,6 +6,7 @@ standard error is stated with each row. The confidence level is 0.95.
 
 from functools import cache, partial
 
+import beaten
 import numpy as np
 import pytest
 import study
@@ -193,11 +194,9 @@ def auc_rows():
                 found["newcombe-auc"].append(
                     metric_intervals.auc_newcombe(positive, scores, **level)
                 )
-                found["delong"].append(metric_intervals.auc_delong(positive, scores, **level))
+                found["delong"].append(beaten.delong(positive, scores, **level))
                 found["bayesian_bootstrap"].append(
-                    metric_intervals.auc_bayesian_bootstrap(
-                        positive, scores, rng=rng, n_resamples=199, **level
-                    )
+                    beaten.bayesian_bootstrap(positive, scores, rng=rng, n_resamples=199, **level)
                 )
             case = {"auc": round(float(goal), 3), "positive": m, "negative": n}
             rows += [

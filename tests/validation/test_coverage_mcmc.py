@@ -12,8 +12,9 @@ import pytest
 import torch
 from scipy import special, stats
 
-from evalstats_plugin.irt.estimators.draws import GibbsOptions, gibbs
+from evalstats_plugin.irt.estimators.draws import gibbs
 from evalstats_plugin.irt.model.data import Counts
+from evalstats_plugin.irt.options import McmcOptions
 
 pytestmark = pytest.mark.validation
 FILE = Path(__file__).parents[2] / "fixtures" / "validation" / "mcmc.json"
@@ -41,7 +42,7 @@ def ranks(kind):
     for _ in range(REPLICATIONS):
         theta, p = from_the_prior(kind, rng)
         right = torch.tensor(1.0 * (rng.random(p.shape) < p))
-        how = GibbsOptions(chains=40, draws=1, warm_up=30)
+        how = McmcOptions(chains=40, draws=1, warm_up=30)
         draws = gibbs(Counts(right, torch.ones_like(right)), kind, rng, how)
         truth = torch.tensor(theta - theta.mean())
         found.append((draws.ability[:, -1] < truth).double().mean(0))

@@ -7,12 +7,13 @@ row. The confidence level is 0.95.
 
 from functools import cache, partial
 
+import beaten
 import numpy as np
 import pytest
 import study
 from scipy import special, stats
 
-from evalstats_plugin.stats import bounded, means, paired, unpaired
+from evalstats_plugin.stats import bounded, grid_posteriors, means, paired, unpaired
 from evalstats_plugin.stats.paired import paired_counts
 
 pytestmark = pytest.mark.validation
@@ -22,7 +23,7 @@ PAIRED = {
     "tango": paired.tango,
     "newcombe": paired.newcombe,
     "bonett_price": paired.bonett_price,
-    "agresti_min": paired.agresti_min,
+    "agresti_min": beaten.agresti_min,
     "wald": paired.wald,
 }
 BOUNDS = {10: 0.0275, 20: 0.021, 50: 0.0115, 100: 0.0070}
@@ -31,13 +32,13 @@ DIFFERENCES = {
     "miettinen_nurminen": unpaired.miettinen_nurminen,
     "beta(0.5)": partial(unpaired.beta_difference, prior=(0.5, 0.5)),
     "beta(1)": partial(unpaired.beta_difference, prior=(1, 1)),
-    "wald": unpaired.wald,
+    "wald": beaten.unpaired_wald,
 }
 RATIOS = {
     "mn_ratio": unpaired.mn_ratio,
     "beta_ratio(0.5)": partial(unpaired.beta_ratio, prior=(0.5, 0.5)),
     "beta_ratio(1)": partial(unpaired.beta_ratio, prior=(1, 1)),
-    "katz": unpaired.katz,
+    "katz": beaten.katz,
 }
 ODDS = {
     "mn_odds": unpaired.mn_odds,
@@ -123,7 +124,7 @@ def latent_rows():
     outcomes = np.array([(i, j, k, n - i - j - k) for i in range(n + 1) for j in range(n + 1 - i)
                          for k in range(n + 1 - i - j)]).T  # fmt: skip
     cells = drawn_from_the_prior(np.random.default_rng(1), 4000)
-    found = paired.latent(paired_counts(*outcomes), **LEVEL)
+    found = grid_posteriors.latent(paired_counts(*outcomes), **LEVEL)
     truth, case = cells[2] - cells[1], {"truths": "prior"}
     rows = [exact_row(case | {"n": n}, "latent", found, truth, multinomial(outcomes, cells))]
     cases = [("prior", 30, 500), ("prior", 100, 400), ("near equal", 300, 200)]
@@ -135,7 +136,7 @@ def latent_rows():
             a = np.full(n_draws, score)
             cells = latent_cells(a, a + 0.01, np.full(n_draws, 0.99 if score < 0.9 else 0.7))
         tables = rng.multinomial(n, (cells / cells.sum(axis=0)).T).T
-        found = paired.latent(paired_counts(*tables), **LEVEL)
+        found = grid_posteriors.latent(paired_counts(*tables), **LEVEL)
         truth = cells[2] - cells[1]
         rows.append(study.coverage_row({"truths": name, "n": n}, "latent", found, truth))
     return rows
@@ -200,7 +201,7 @@ def unpaired_scores_rows():
             posterior = unpaired.dp_difference(scores, *pairs, **unit, **LEVEL)
             found = {
                 "dp_difference": (posterior, posterior.prob_better),
-                "mover_dp": (unpaired.mover_dp(scores, *pairs, **unit, **LEVEL), None),
+                "mover_dp": (beaten.mover_dp(scores, *pairs, **unit, **LEVEL), None),
                 "welch_t": (
                     unpaired.welch_t(*sums, *pairs, **LEVEL),
                     unpaired.welch_prob(*sums, *pairs),

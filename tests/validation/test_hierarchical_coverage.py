@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from scipy import special
 
+from evalstats_plugin.hierarchical.data import Counts
 from evalstats_plugin.hierarchical.engines import posterior
 from evalstats_plugin.hierarchical.engines.crossed_fit import (
     CROSSED_MODELS,
-    Counts,
-    Length,
     fit_model,
 )
+from evalstats_plugin.runtime.chain_length import ChainLength
 
 pytestmark = pytest.mark.validation
 FILE = Path(__file__).parents[2] / "fixtures" / "validation" / "hierarchical_coverage.json"
@@ -35,7 +35,7 @@ def simulated(rng):
 def pooled(right, trials, rng):
     t = right.shape[1]
     data = Counts(right, trials, np.arange(t), np.zeros((N, 0)), np.zeros((t, 0)))
-    length = Length(chains=8, draws=80, warm_up=60)
+    length = ChainLength(chains=8, draws=80, warm_up=60)
     return fit_model(data, CROSSED_MODELS["task"], rng, length, "cpu").accuracy
 
 

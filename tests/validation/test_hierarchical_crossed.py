@@ -13,16 +13,15 @@ import pytest
 import torch
 from scipy import special
 
-from evalstats_plugin.hierarchical.engines.crossed import ScalePrior
+from evalstats_plugin.hierarchical.data import Counts
 from evalstats_plugin.hierarchical.engines.crossed_fit import (
-    CROSSED_MODELS,
-    Counts,
-    Length,
     crossed_model_of,
     fit_model,
 )
+from evalstats_plugin.hierarchical.methods import DEFAULT_PRIOR
+from evalstats_plugin.runtime.chain_length import ChainLength
+from evalstats_plugin.runtime.chains import convergence
 from evalstats_plugin.runtime.torch import polya_gamma
-from evalstats_plugin.stats.draws import convergence
 
 pytestmark = pytest.mark.validation
 FOLDER = Path(__file__).parents[2] / "fixtures"
@@ -52,7 +51,7 @@ def reference():
     golden = json.loads((FOLDER / "golden" / "hierarchical.json").read_text(encoding="utf-8"))
     right = np.array(golden["right"], dtype=float)
     found, row = fitted(
-        right, np.full(right.shape, 100.0), "task", Length(),
+        right, np.full(right.shape, 100.0), "task", ChainLength(),
         priors={"default": ("lognormal", -0.5, 0.7)},
     )  # fmt: skip
     ours = {**found.parameters, "level": special.logit(found.accuracy)}
@@ -123,7 +122,7 @@ def polya_gamma_gibbs(right, task, sweeps, seed):
 
 def independent():
     """Means of scales and performances of both samplers, in Monte Carlo standard errors."""
-    found, row, right, task = questions(6, 3, 12, 2, Length(chains=16, draws=300, warm_up=150))
+    found, row, right, task = questions(6, 3, 12, 2, ChainLength(chains=16, draws=300, warm_up=150))
     chains = np.stack([polya_gamma_gibbs(right, task, 2000, seed) for seed in range(2)])
     p = found.parameters
     ours = np.concatenate(
@@ -147,14 +146,14 @@ def growth():
         level = 0.3 + 0.8 * r.normal(size=(n, 1)) - 0.9 * r.normal(size=t)
         p = special.expit(level + 0.4 * r.normal(size=(n, t)))
         right = r.binomial(200, p).astype(float)
-        rows.append(fitted(right, np.full((n, t), 200.0), "task", Length())[1])
+        rows.append(fitted(right, np.full((n, t), 200.0), "task", ChainLength())[1])
     return rows
 
 
 def test_reference_growth_and_the_other_sampler():
-    assert ScalePrior(*SLIDES["default"]) == CROSSED_MODELS["task"].default
+    assert SLIDES["default"] == DEFAULT_PRIOR
     rows = {"reference": reference(), "growth": growth()}
-    rows["questions"] = questions(29, 24, 100, 0, Length(chains=2, draws=300, warm_up=150))[1]
+    rows["questions"] = questions(29, 24, 100, 0, ChainLength(chains=2, draws=300, warm_up=150))[1]
     rows["independent"] = independent()
     FILE.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
 

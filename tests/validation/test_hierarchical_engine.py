@@ -15,12 +15,7 @@ import pytest
 import torch
 
 from evalstats_plugin.hierarchical.engines.plates.distributions import Normal
-from evalstats_plugin.hierarchical.engines.plates.evidence import (
-    Scene,
-    global_log_weights,
-    log_evidence,
-    log_mean,
-)
+from evalstats_plugin.hierarchical.engines.plates.evidence import Scene, log_evidence
 from evalstats_plugin.hierarchical.engines.plates.fit import (
     FitOptions,
     choose_blocks,
@@ -40,7 +35,7 @@ SEPARATE = {"step_0.1": [-939.4, -942.8, -926.4], "step_0.3": [-1924.4]}
 
 def fast_test():
     """The module of fast tests, whose model and quadrature these are."""
-    path = Path(__file__).parents[1] / "hierarchical" / "test_plated_fit.py"
+    path = Path(__file__).parents[1] / "hierarchical" / "engines" / "plates" / "test_plated_fit.py"
     spec = importlib.util.spec_from_file_location("plated_fit_tests", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -103,9 +98,8 @@ def nested(tests):
     first = first_proposals(bound, generator)
     row = {"tasks": 20, "questions": 100, "log_evidence": evidence}
     for count in (100, 10_000):
-        found = [
-            float(log_mean(global_log_weights(bound, first, count, generator))) for _ in range(5)
-        ]
+        weights = [tests.global_log_weights(bound, first, count, generator) for _ in range(5)]
+        found = [float(tests.log_mean(x)) for x in weights]
         row[f"global_{count}_error"] = float(np.mean(found)) - evidence
     row["prior_proposals"] = []
     for k in (3, 10, 30, 100, 300):

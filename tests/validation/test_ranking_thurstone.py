@@ -65,7 +65,7 @@ def times():
         # Once before, so that what is loaded on first use is not counted.
         fit("hmc", 32)
         long = fit("hmc", 16_000)
-        for by in ("exact", "gibbs", "hmc", "ep", "laplace"):
+        for by in ("exact", "hmc", "ep", "laplace"):
             row = {"players": n, "answers": m, "prior_sd": sd, "estimator": by}
             try:
                 found, seconds = timed(lambda by=by, fit=fit: fit(by))
@@ -134,7 +134,6 @@ def calibration():
     """Rows of ranks' spread and p-values; three last ones are controls and the normal itself."""
     samplers = {
         "exact": drawn("exact"),
-        "gibbs": drawn("gibbs", 10),
         "hmc": drawn("hmc", 4),
         "ep, normal": drawn("ep"),
         "exact, answers turned": drawn("exact", change=turned),

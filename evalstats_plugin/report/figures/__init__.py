@@ -86,7 +86,7 @@ FIGURES = {
         ),
         Figure(
             "variance-parts",
-            "variance between items and of single takes",
+            "variance between items and between epochs",
             "evalstats_plugin.report.figures.scores:plot_variance_parts",
             ("variance parts",),
         ),

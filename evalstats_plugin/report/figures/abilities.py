@@ -95,7 +95,7 @@ def plot_item_curves(fit: IRTFit, *, items: Sequence[str] = (), ax: Axes | None 
 def _named_items(fit: IRTFit, items: Sequence[str]) -> list[int]:
     ids = [str(name) for name in fit.item_ids]
     if len(items) > MOST_CURVES:
-        msg = f"{len(items)} items to name found, expected at most {MOST_CURVES}"
+        msg = f"{len(items)} items are too many to name in one figure: name at most {MOST_CURVES}"
         raise SelectionError(msg)
     for name in items:
         if name not in ids:
@@ -185,7 +185,7 @@ def plot_item_fit(results: Abilities | Sequence[ItemEstimate], *, ax: Axes | Non
     items: Sequence[ItemEstimate] = getattr(given, "items", given)
     known = [item for item in items if item.infit is not None and item.outfit is not None]
     if not known:
-        msg = "no items with infit and outfit found: ask for items"
+        msg = "no item has infit and outfit: ask for items"
         raise DesignError(msg)
     infit, outfit = (
         np.maximum([float(getattr(item, name)) for item in known], _LEAST)
@@ -383,7 +383,7 @@ def _check_one_ability(fit: Any) -> None:
     """Raise `DesignError` unless this is a fit with one ability per model."""
     if getattr(fit, "item_model", None) == "factor" or not hasattr(fit, "difficulty"):
         what = getattr(fit, "item_model", type(fit).__name__)
-        msg = f"a fit of {what} found, expected one with one ability for each model"
+        msg = f"this figure needs one ability per model: {what} has none"
         raise DesignError(msg)
 
 

@@ -258,7 +258,7 @@ class Rows(NamedTuple):
             There are none, or too many for one figure.
         """
         if not 0 < len(named) <= MOST_ROWS:
-            msg = f"{len(named):,} rows found, expected at most {MOST_ROWS} in a figure: choose "
+            msg = f"a figure has room for {MOST_ROWS} rows, not {len(named):,}: choose "
             raise DesignError(f"{msg}tasks or models" if named else "nothing to draw: no rows")
         groups = [key for key, _ in groupby(group for group, _ in named)]
         names = {name for _, name in named}

@@ -82,7 +82,7 @@ def plot_differences(results: Comparisons, *, ax: Axes | None = None) -> Axes:
     against = next(iter(first)) if len(first) == 1 else None
     named = [(task_and_metric(row), row.model_b if against else _pair(row)) for row in rows]
     if len(named) > MOST_ROWS and not against:
-        msg = f"{len(named):,} pairs found, expected at most {MOST_ROWS} in a figure: choose a task"
+        msg = f"a figure has room for {MOST_ROWS} pairs, not {len(named):,}: choose a task"
         raise DesignError(f"{msg}, a baseline to compare with (--baseline), or models")
     laid = Rows.of(named)
     width = _PLOT + _NUMBERS + laid.width
@@ -114,17 +114,17 @@ def _pair(row: Comparison) -> str:
 
 
 def _ends(row: Comparison) -> tuple[float | None, ...]:
-    return (row.difference, row.low, row.high, row.low_adjusted, row.high_adjusted)
+    return (row.difference, row.low, row.high, row.low_single, row.high_single)
 
 
 def _draw_difference(axes: Any, y: float, row: Comparison) -> None:
     if row.difference is None:
         return
     marker, color, filling, _ = _MARKS[row.verdict]
-    if row.low_adjusted is not None and row.high_adjusted is not None:
-        axes.hlines(y, row.low_adjusted, row.high_adjusted, color=color, linewidth=0.7, zorder=3)
     if row.low is not None and row.high is not None:
-        axes.hlines(y, row.low, row.high, color=color, linewidth=1.8, zorder=4)
+        axes.hlines(y, row.low, row.high, color=color, linewidth=0.7, zorder=3)
+    if row.low_single is not None and row.high_single is not None:
+        axes.hlines(y, row.low_single, row.high_single, color=color, linewidth=1.8, zorder=4)
     axes.plot(row.difference, y, marker=marker, markersize=5, markerfacecolor=filling,
               markeredgecolor=color, markeredgewidth=0.9, zorder=5)  # fmt: skip
 
@@ -152,8 +152,8 @@ def _add_difference_axis(axes: Any, rows: Sequence[Comparison], against: str | N
     level = percent(rows[0].confidence_level)
     what = f"{rows[0].measure} to {canvas.shown(against, 70)}" if against else rows[0].measure
     worse = "; lower is better" if rows[0].higher_is_better is False else ""
-    together = any(row.low_adjusted is not None for row in rows)
-    thin = ", thin for all pairs of a task at once" if together else ""
+    together = any((row.low, row.high) != (row.low_single, row.high_single) for row in rows)
+    thin = ", thick for a pair alone" if together and rows[0].low_single is not None else ""
     axes.set_xlabel(f"{what}\n{level} intervals{thin}{worse}", parse_math=False)
 
 
@@ -190,7 +190,7 @@ def plot_comparison_matrix(results: Comparisons | Ranking, *, ax: Axes | None = 
     square = _square_of_ranking(results) if ranking else _square_of_comparisons(results)
     n = len(square.names)
     if n > MOST_IN_MATRIX:
-        msg = f"{n} models found, expected at most {MOST_IN_MATRIX} in a matrix: choose some"
+        msg = f"a matrix has room for {MOST_IN_MATRIX} models, not {n}: choose some"
         raise DesignError(msg)
     rows = Rows.of([(square.title, name) for name in square.names])
     edges = _matrix_edges(rows)
@@ -224,7 +224,7 @@ def _square_of_comparisons(results: Any) -> _Square:
     b = np.array([place[row.model_b] for row in rows])
     known = [np.nan if row.prob_better is None else row.prob_better for row in rows]
     if np.isnan(known).all():
-        msg = f"no probabilities found: method {rows[0].method} has none; draw the differences"
+        msg = f"no probabilities to draw: method {rows[0].method} has none; draw the differences"
         raise DesignError(msg)
     better[b, a] = known
     better[a, b] = 1 - better[b, a]
@@ -331,7 +331,7 @@ def plot_ranks(results: Ranking | RankSets | Comparisons, *, ax: Axes | None = N
     order = _order(results)
     n = len(order.names)
     if n > MOST_RANKED:
-        msg = f"{n} models found, expected at most {MOST_RANKED} in a figure of ranks: choose some"
+        msg = f"a figure of ranks has room for {MOST_RANKED} models, not {n}: choose some"
         raise DesignError(msg)
     rows = Rows.of([(order.title, name) for name in order.names])
     groups = _groups(order.letters)
@@ -471,7 +471,7 @@ def plot_power(curve: PowerCurve, *, ax: Axes | None = None) -> Axes:
     rows = [row for row in curve if row.quantity in ("power", "difference")]
     by_pair = _curves(rows)
     if not any(len(numbers) > 1 for numbers, _ in by_pair.values()):
-        msg = "no curves found, expected power or differences for several numbers of items"
+        msg = "a curve needs power or differences for several numbers of items"
         raise DesignError(msg)
     quantity = rows[0].quantity
     pairs = list(by_pair)
@@ -560,7 +560,7 @@ def _of_one_task(results: Results[Any]) -> Sequence[Any]:
     several = list(dict.fromkeys(map(task_and_metric, rows)))
     if len(several) != 1:
         named = f" ({few(several)})" if several else ""
-        msg = f"{len(several)} tasks and metrics found{named}, expected one in this figure: "
+        msg = f"this figure shows one task and metric, not {len(several)}{named}: "
         raise DesignError(f"{msg}choose a task and a metric (--task, --metric)")
     return rows
 
@@ -572,7 +572,7 @@ def _ranked(rows: Sequence[Any]) -> Sequence[Any]:
     sets = rows if hasattr(rows[0], "best_rank") else ranks_of(rows)
     if not sets:
         msg = (
-            f"{len(rows)} pairs found, expected every two of some models: compare without a "
+            f"ranks need every pair of some models, not {len(rows)} pairs: compare without a "
             "baseline"
         )
         raise DesignError(msg)

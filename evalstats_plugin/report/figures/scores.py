@@ -82,7 +82,7 @@ def plot_forest(results: Results[Any], *, ax: Axes | None = None) -> Axes:
     scales = marks_of(results)
     if ax is not None and len(scales) > 1:
         named = few([marks.axis for marks in scales])
-        msg = f"{len(scales)} scales found ({named}), expected one for these axes: choose a metric"
+        msg = f"scores of {len(scales)} scales ({named}) do not fit one axis: choose a metric"
         raise DesignError(msg)
     laid = [Rows.of([(row.group, row.name) for row in marks.rows]) for marks in scales]
     if ax is not None:
@@ -191,7 +191,7 @@ def marks_of(results: Results[Any]) -> list[Marks]:
         raise DesignError("nothing to draw: there are no rows")
     kind = type(rows[0]).__name__
     if kind not in _KINDS:
-        msg = f"{kind} rows found, expected estimates with intervals: {', '.join(_KINDS)}"
+        msg = f"{kind} rows have no intervals to draw; those that have: {', '.join(_KINDS)}"
         raise DesignError(msg)
     return list(_KINDS[kind](rows))
 
@@ -306,7 +306,7 @@ def plot_variance_parts(results: VarianceParts | PowerRows, *, ax: Axes | None =
     found: Sequence[Any] = getattr(results, "parts", results.rows)
     parts: Sequence[VariancePart] = list(dict.fromkeys(found))
     if not parts or not hasattr(parts[0], "share_within"):
-        msg = "no variance parts found: they come of logs, not of assumptions"
+        msg = "no variance components: they are estimated from logs, not from assumptions"
         raise DesignError(msg)
     metrics = {part.metric for part in parts}
 
@@ -327,7 +327,7 @@ def plot_variance_parts(results: VarianceParts | PowerRows, *, ax: Axes | None =
     axes.set_xlim(0, 1)
     canvas.percent_axis(axes.xaxis)
     axes.set_xlabel(
-        "share of a single take's variance\n"
+        "share of the variance of a single epoch\n"
         "beside: std. error now → with twice the epochs | twice the items",
         fontsize=canvas.SMALL,
     )
@@ -398,11 +398,11 @@ def plot_coverage(
     """
     known = [row for row in rows if {by, across, "coverage"} <= row.keys()]
     if not known:
-        msg = f"{len(rows)} rows found, none with {by!r}, {across!r} and 'coverage'"
+        msg = f"none of the {len(rows)} rows has {by!r}, {across!r} and 'coverage'"
         raise DesignError(msg)
     methods = list(dict.fromkeys(str(row[by]) for row in known))
     if len(methods) > MOST_METHODS:
-        msg = f"{len(methods)} methods found, expected at most {MOST_METHODS}: choose rows"
+        msg = f"a figure has room for {MOST_METHODS} methods, not {len(methods)}: choose rows"
         raise DesignError(msg)
     places = sorted({row[across] for row in known}, key=lambda x: (isinstance(x, str), x))
     names = [canvas.shown(name, 40) for name in methods]
@@ -462,7 +462,7 @@ def plot_shrinkage(fit: HierarchicalFit, *, ax: Axes | None = None) -> Axes:
     """
     rows = [row for row in fit if row.task is None]
     if len(rows) > MOST_MODELS:
-        msg = f"{len(rows)} models found, expected at most {MOST_MODELS} in this figure"
+        msg = f"this figure has room for {MOST_MODELS} models, not {len(rows)}: choose some"
         raise DesignError(msg)
     names = [canvas.shown(row.model) for row in rows]
     lines = max(name.count("\n") for name in names) + 1

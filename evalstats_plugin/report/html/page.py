@@ -10,7 +10,7 @@ from importlib.resources import files
 
 from evalstats_plugin.comparisons.rows import Comparison, Comparisons
 from evalstats_plugin.data.responses import Responses
-from evalstats_plugin.errors import few
+from evalstats_plugin.errors import DesignError, few
 from evalstats_plugin.report import text
 from evalstats_plugin.report.comparisons import PROBABILITY
 from evalstats_plugin.report.html import parts
@@ -81,12 +81,30 @@ class _Section:
     body: str = Markup()
 
 
+MOST_ROWS = 200_000
+"""Most rows of a page: 100 MB of HTML, which browsers open slowly."""
+
+
 def to_html(page: Page) -> str:
     """Return the page: tables to sort and filter, figures, items, notes, and provenance.
 
     All text from logs is escaped, and the page's content security policy allows only its own
     script and no requests.
+
+    Raises
+    ------
+    DesignError
+        There are more rows than a browser opens.
     """
+    # Of comparisons the page holds the first.
+    n_rows = len(page.intervals)
+    if n_rows > MOST_ROWS:
+        msg = (
+            f"the page would have {n_rows:,} rows of results, and browsers open {MOST_ROWS:,} at "
+            "most: choose models or tasks (--models, --task), or write a table "
+            "(--format csv)"
+        )
+        raise DesignError(msg)
     figures = parts.drawn(page.intervals, page.comparisons)
     sections = _sections(page, figures)
     css = _part("page.css") + figures.css

@@ -137,9 +137,11 @@ def comparisons_table(rows: Sequence[Comparison], marks: Mapping[str, int]) -> T
                middles=[row.difference for row in rows], axes=axes, axis_of=axis_of,
                zero=zero if len(measures) < 2 else None),
         Column(title="p, adjusted", kind="p", values=[row.p_adjusted for row in rows],
-               hint="Of no difference, allowing for all pairs of the task"),
+               hint="Of no difference, allowing for all pairs of the family; at most α where the "
+               "interval leaves out 0"),
         Column(title="P(better)", kind="percent", values=[row.prob_better for row in rows],
-               hint="How probable it is that the model is truly the better of the two"),
+               hint="How probable it is that the model is truly the better of the two, by this "
+               "pair alone"),
         Column(title="Verdict", kind="verdict", values=[row.verdict for row in rows], role="flag"),
         Column(title="Method", values=[row.method for row in rows]),
         Column(title="Notes", kind="notes",

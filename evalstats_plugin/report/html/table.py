@@ -24,8 +24,11 @@ Kind = Literal[
     "text", "notes", "verdict", "count", "number", "share", "signed", "p", "percent", "interval"
 ]
 TEXTS: tuple[Kind, ...] = ("text", "notes", "verdict")
-_UNSEEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
-"""Characters that HTML or UTF-8 cannot represent: controls, halves of surrogate pairs."""
+_UNSEEN = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
+    "\ud800-\udfff\ufffe\uffff]"
+)
+"""Characters that HTML or UTF-8 cannot represent, or that turn the direction of a text."""
 
 _EMPTY = frozenset({"br", "input", "link", "meta"})
 
@@ -268,7 +271,7 @@ class Markup(str):
 
 
 def clean(text: str) -> str:
-    """Replace characters that HTML cannot represent by U+FFFD.
+    """Replace characters that HTML cannot represent, or that turn a text, by U+FFFD.
 
     >>> clean(f"a{chr(0)}b") == f"a{chr(0xFFFD)}b"
     True

@@ -1,7 +1,9 @@
-"""Bayesian models of right and wrong answers in clusters, by quadrature on grids.
+"""Bayesian models of right and wrong answers, by quadrature on grids.
 
-* `beta_binomial`, `posterior_means`: one model; θ and the intra-cluster correlation ρ
+* `beta_binomial`, `beta_posteriors`: one model, items in clusters; θ and the intra-cluster
+  correlation ρ
 * `dirichlet_multinomial`: two models on the same items; by how much b is better than a
+* `latent`: the same without clusters, by a latent bivariate normal model
 * `Tails`, `log_product`: their likelihood, at a cost independent of the number of clusters
 * `Axis`, `Grid`, `grids`: posterior densities of a few parameters, many cells at a time
 
@@ -22,61 +24,82 @@ from scipy import special
 from evalstats_plugin.stats import clustered
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
 from evalstats_plugin.stats.interval import Interval, Posterior, increasing_root, tail_probability
+from evalstats_plugin.stats.paired import PairedCounts
 
 LogDensity: TypeAlias = Callable[[list[FloatArray], IntArray], FloatArray]
 """Log density, up to a constant, shape (cells, n_1, …, n_D), from the nodes of each of D
 parameters, D arrays of shape (cells, n), and the indices of the cells."""
 
+
 # Parameters are log odds or similar: the density farther out than this is negligible.
 FARTHEST = 60.0
 
+
 # A density below exp(-25) of its peak is negligible.
 NEGLIGIBLE = 25.0
+
+
 COARSE_PASSES = 3
+
 
 # Greatest relative difference of a sum over every other node from that over all. Halving the step
 # squares the error, so that sums over all nodes are accurate to the square of this.
 SUM_SETTLED = 3e-5
 
+
 # The error of the cardinal series is that of the sum over every other node.
 SERIES_SETTLED = 2e-8
+
+
 MOST_REFINEMENTS = 8
+
 
 # Numbers held at a time: few enough to stay in the processor's cache.
 BLOCK_SIZE = 2**16
 
+
 # Counts in clusters up to this are multiplied factor by factor.
 MOST_FACTORS = 64
 
+
 # Of larger counts, the first factors are; from there four terms of Stirling's series suffice.
 FIRST_FACTORS = 16
+
+
 STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680)
+
 
 Prior: TypeAlias = Literal["uniform-icc", "gamma-dispersion"]
 """Prior of the correlation: ρ ~ U(0, 1), or 1/ρ - 1 ~ Gamma(1, 1) as in [BAI25]_. θ ~ U(0, 1)."""
 
+
 # Initial nodes along logit θ and logit ρ, and nodes of the search for the posterior's box.
 BETA_NODES = (40, 44)
+
+
 BETA_COARSE_NODES = 15
+
 
 # The same along logit m, logit q and logit ρ: m is P(the models differ), q is P(b right | differ).
 DIRICHLET_NODES = (36, 36, 40)
+
+
 DIRICHLET_COARSE_NODES = 9
+
+
+# The same of the latent model, whose parameters `_latent_posteriors` describes.
+LATENT_NODES = (40, 32, 32)
+LATENT_COARSE_NODES = 11
 
 # Nodes of the integral whose root each limit is.
 LIMIT_NODES = 48
 
+
 # Those nodes reach down to exp(-24) of the typical m - x.
 LONGEST = 24.0
+
+
 LIMITS_AT_ONCE = 64
-
-
-class PosteriorMeans(NamedTuple):
-    """Posterior means of θ and ρ, of shape (...); NaN where a cell has no items."""
-
-    mean: FloatArray
-    icc: FloatArray
-    """Intra-cluster correlation ρ. Clusters of one item say nothing about it."""
 
 
 def beta_binomial(
@@ -97,42 +120,20 @@ def beta_binomial(
     0.2129 0.7155
     """
     tail = tail_probability(confidence_level)
-    right, size, shape = _cells(successes, sizes)
+    right, size = np.broadcast_arrays(
+        *(np.asarray(x, dtype=np.float64) for x in (successes, sizes))
+    )
+    shape = size.shape[:-1]
+    right, size = (x.reshape(-1, x.shape[-1]) for x in (right, size))
     low, high = np.full((2, len(size)), np.nan)
-    for grid in _beta_posteriors(right, size, prior):
+    for grid in beta_posteriors(right, size, prior):
         mean = right[grid.cells].sum(axis=1) / size[grid.cells].sum(axis=1)
         low[grid.cells] = np.minimum(special.expit(grid.quantile(0, tail)), mean)
         high[grid.cells] = np.maximum(special.expit(grid.quantile(0, 1 - tail)), mean)
     return Interval(low.reshape(shape), high.reshape(shape))
 
 
-def posterior_means(successes: ArrayLike, sizes: ArrayLike, *, prior: Prior) -> PosteriorMeans:
-    """Posterior means of θ and of the intra-cluster correlation; arguments as for `beta_binomial`.
-
-    >>> found = posterior_means([3, 9, 5, 0, 7], [10, 10, 10, 10, 10], prior="uniform-icc")
-    >>> print(f"{found.mean:.3f} {found.icc:.3f}")
-    0.461 0.392
-    """
-    right, size, shape = _cells(successes, sizes)
-    found = np.full((2, len(size)), np.nan)
-    for grid in _beta_posteriors(right, size, prior):
-        for parameter in range(2):
-            share = special.expit(grid.values(parameter))
-            found[parameter, grid.cells] = (share * grid.marginal(parameter)).sum(axis=1)
-    return PosteriorMeans(*found.reshape(2, *shape))
-
-
-def _cells(
-    successes: ArrayLike, sizes: ArrayLike
-) -> tuple[FloatArray, FloatArray, tuple[int, ...]]:
-    right, size = np.broadcast_arrays(
-        *(np.asarray(x, dtype=np.float64) for x in (successes, sizes))
-    )
-    shape = size.shape[:-1]
-    return right.reshape(-1, size.shape[-1]), size.reshape(-1, size.shape[-1]), shape
-
-
-def _beta_posteriors(right: FloatArray, size: FloatArray, prior: Prior) -> Iterator[Grid]:
+def beta_posteriors(right: FloatArray, size: FloatArray, prior: Prior) -> Iterator[Grid]:
     """Posteriors of logit θ and logit ρ; cells without items are left out."""
     there = np.nonzero(size.sum(axis=1) > 0)[0]
     right, size = right[there], size[there]
@@ -416,6 +417,134 @@ def _places(axis: Axis, x: FloatArray) -> tuple[FloatArray, FloatArray]:
     return inner.values(t), step * np.exp(inner.log_slope(t))
 
 
+def latent(counts: PairedCounts, *, confidence_level: float) -> Posterior:
+    """Latent bivariate normal posterior of P(b right) - P(a right), equal tails [BAI25]_.
+
+    Both scores are uniform a priori, and (1 + ρ)/2 ~ Beta(4, 2) for the correlation ρ. Limits are
+    extended where necessary to hold the estimate. With equally many discordant items either way,
+    P(b is better) is exactly ½; limits are accurate to about 1e-8.
+
+    Examples
+    --------
+    >>> from evalstats_plugin.stats.paired import paired_counts
+    >>> found = latent(paired_counts(19, 2, 4, 5), confidence_level=0.95)
+    >>> print(f"{found.low:.4f} {found.high:.4f} {found.prob_better:.4f}")
+    -0.1091 0.2420 0.7748
+    """
+    tail = tail_probability(confidence_level)
+    tables = np.stack([x.ravel() for x in counts], axis=1)
+    there = ~np.isnan(tables).any(axis=1)
+    seen = tables[there]
+    # Thousands of pairs have few distinct tables, and those of a ahead of b are exchanged ones.
+    both_ways = np.concatenate([seen, seen[:, [0, 2, 1, 3]]])
+    distinct, where = np.unique(both_ways, axis=0, return_inverse=True)
+    b_ahead, a_ahead = np.split(where, 2)
+    exchanged = np.empty(len(distinct), dtype=np.int64)
+    exchanged[where] = np.concatenate([a_ahead, b_ahead])
+    distances = [grid.without_last().without_last() for grid in _latent_posteriors(distinct)]
+    log_mass = np.empty(len(distinct))
+    for grid in distances:
+        log_mass[grid.cells] = grid.log_mass
+    prob = special.expit(log_mass - log_mass[exchanged])
+    lower = _lower_of_latent(distances, prob, exchanged, tail)
+    found = np.full((3, len(tables)), np.nan)
+    found[:, there] = lower[b_ahead], -lower[a_ahead], prob[b_ahead]
+    low, high, better = (x.reshape(counts.n.shape) for x in found)
+    difference = counts.difference
+    return Posterior(np.minimum(low, difference), np.maximum(high, difference), better)
+
+
+def _lower_of_latent(
+    distances: list[Grid], prob: FloatArray, exchanged: IntArray, tail: float
+) -> FloatArray:
+    """Lower limit of each table, from the posteriors of how far b is ahead where it is ahead."""
+    behind = prob[exchanged]
+    b_is_ahead = tail > behind
+    rows = np.where(b_is_ahead, np.arange(len(prob)), exchanged)
+    # Share of that posterior up to the limit; distances count from 0 outwards.
+    share = np.abs(tail - behind) / np.where(b_is_ahead, prob, behind)
+    lower = np.empty(len(prob))
+    for grid in distances:
+        place = np.full(len(prob), -1)
+        place[grid.cells] = np.arange(len(grid.cells))
+        mine = np.flatnonzero(place[rows] >= 0)
+        if len(mine):
+            part = grid.part(place[rows[mine]])
+            lower[mine] = special.expit(part.quantile(0, share[mine]))
+    return np.where(b_is_ahead, lower, -lower)
+
+
+def _latent_posteriors(tables: FloatArray) -> Iterator[Grid]:
+    """Posteriors with b ahead of a, tables (cells, 4) of both, only a, only b, and neither right.
+
+    Of the logit of the distance d of the two scores, of the logit of their location e, and of the
+    correlation's inverse hyperbolic tangent: a's score is (1 - d) e, b's is d + (1 - d) e.
+    """
+    columns = [count[:, None, None, None] for count in tables.T]
+
+    def log_density(parameters: list[FloatArray], cells: IntArray) -> FloatArray:
+        u, v, w = (
+            np.expand_dims(x, [axis for axis in (1, 2, 3) if axis != i + 1])
+            for i, x in enumerate(parameters)
+        )
+        d, rest, e, f = (special.expit(x) for x in (u, -u, v, -v))
+        lower, not_upper = rest * e, rest * f
+        only_a = _only_lower(lower, d + not_upper, d + lower, not_upper, w)
+        found = special.log_expit(u) + 2 * special.log_expit(-u)
+        found = found + special.log_expit(v) + special.log_expit(-v)
+        # The prior of the correlation, (1 + ρ)³ (1 - ρ), times its derivative.
+        found = found + 4 * special.log_expit(2 * w) + 2 * special.log_expit(-2 * w)
+        shares = (lower - only_a, only_a, d + only_a, not_upper - only_a)
+        for count, share in zip(columns, shares, strict=True):
+            # Rounding may make a share 0 or less.
+            found = found + count[cells] * np.log(np.maximum(share, 1e-300))
+        return found
+
+    both, only_a, only_b, neither = tables.T
+    n, right_a, wrong_b = tables.sum(axis=1), both + only_a, only_a + neither
+    # Where a is ahead in the data, b is ahead by next to nothing.
+    distance = np.maximum(only_b - only_a, 0.5) / (n + 1)
+    error = np.sqrt(only_a + only_b + 1) / (n + 1)
+    place, n_place = (right_a + 0.5) / (right_a + wrong_b + 1), right_a + wrong_b + 1
+    centres: list[FloatArray] = [special.logit(distance), special.logit(place), np.zeros_like(n)]
+    scales = [
+        np.minimum(3 * error / (distance * (1 - distance)), 1.0),
+        np.minimum(3 / np.sqrt(n_place * place * (1 - place)), 1.0),
+        np.ones_like(n),
+    ]
+    return grids(
+        log_density, centres, scales, sizes=LATENT_NODES, n_series=1, coarse=LATENT_COARSE_NODES
+    )
+
+
+def _only_lower(
+    lower: FloatArray,
+    not_lower: FloatArray,
+    upper: FloatArray,
+    not_upper: FloatArray,
+    w: FloatArray,
+) -> FloatArray:
+    """P(only the model with the lower score is right), ρ = tanh(w), by Owen's T [Owe56]_.
+
+    P(X < h, Y < k) with h and k the normal quantiles of one model's score and of the other's
+    failure rate, and correlation -ρ; ρ/√(1 - ρ²) = sinh(w) and 1/√(1 - ρ²) = cosh(w).
+    """
+    h, k = _normal_quantile(lower, not_lower), _normal_quantile(not_upper, upper)
+    cosh, sinh = np.cosh(w), np.sinh(w)
+    # Scores of 0 or 1 to all digits have an infinite slope, at which Owen's T is known.
+    with np.errstate(over="ignore"):
+        slopes = k / h * cosh + sinh, h / k * cosh + sinh
+    triangles = special.owens_t(h, slopes[0]) + special.owens_t(k, slopes[1])
+    opposite = np.where((h < 0) != (k < 0), 0.5, 0.0)
+    return (lower + not_upper) / 2 - triangles - opposite
+
+
+def _normal_quantile(p: FloatArray, rest: FloatArray) -> FloatArray:
+    """Normal quantile from the smaller of p and 1 - p; never 0, as it is a divisor."""
+    quantile = np.where(p < 0.5, special.ndtri(p), -special.ndtri(rest))
+    return np.where(quantile == 0, 1e-300, quantile)
+
+
 class Tails(NamedTuple):
     """Counts of one outcome in the clusters of each cell, summarised by their tails."""
 
@@ -537,6 +666,8 @@ class Grid(NamedTuple):
     """Values of t of each parameter, shape (cells, n)."""
     weights: FloatArray
     """Shape (cells, n_1, …, n_D)."""
+    log_mass: FloatArray
+    """Log of the integral of the density before its weights were normalised, shape (cells,)."""
 
     def values(self, parameter: int) -> FloatArray:
         """Values of a parameter at its nodes, shape (cells, n)."""
@@ -551,23 +682,24 @@ class Grid(NamedTuple):
         """The posterior of some of the cells."""
         nodes = [t[cells] for t in self.nodes]
         axes = [axis.part(cells) for axis in self.axes]
-        return Grid(self.cells[cells], axes, nodes, self.weights[cells])
+        return Grid(self.cells[cells], axes, nodes, self.weights[cells], self.log_mass[cells])
 
     def without_last(self) -> Grid:
         """The marginal posterior of all parameters but the last."""
         weights = np.asarray(self.weights.sum(axis=-1), dtype=np.float64)
-        return Grid(self.cells, self.axes[:-1], self.nodes[:-1], weights)
+        return Grid(self.cells, self.axes[:-1], self.nodes[:-1], weights, self.log_mass)
 
-    def quantile(self, parameter: int, probability: float) -> FloatArray:
+    def quantile(self, parameter: int, probability: FloatArray | float) -> FloatArray:
         """Quantile of one parameter, shape (cells,)."""
         nodes, weights = self.nodes[parameter], self.marginal(parameter)
-        cumulative = np.cumsum(weights, axis=1)
-        place = np.minimum((cumulative < probability).sum(axis=1), nodes.shape[1] - 1)
+        probability = np.broadcast_to(probability, len(nodes))
+        passed = np.cumsum(weights, axis=1) < probability[:, None]
+        place = np.minimum(passed.sum(axis=1), nodes.shape[1] - 1)
         start = np.take_along_axis(nodes, place[:, None], axis=1)[:, 0]
 
         def excess(at: FloatArray, cells: IntArray) -> tuple[FloatArray, FloatArray]:
             below, density = cardinal(nodes[cells], at[:, None])
-            value = np.einsum("ck,ck->c", below[:, 0], weights[cells]) - probability
+            value = np.einsum("ck,ck->c", below[:, 0], weights[cells]) - probability[cells]
             return value, np.einsum("ck,ck->c", density[:, 0], weights[cells])
 
         bracket = (float(nodes.min()), float(nodes.max()))
@@ -595,7 +727,7 @@ def grids(
     n_series: int,
     coarse: int,
 ) -> Iterator[Grid]:
-    """Normalised posteriors of all cells, a few cells at a time.
+    """Normalised posteriors of all cells, a few cells at a time; NaN where no grid is fine enough.
 
     Parameters
     ----------
@@ -630,7 +762,11 @@ def grids(
             rows = max(BLOCK_SIZE // int(np.prod(shape)), 1)
             for i in range(0, len(cells), rows):
                 grid, finer = _grid(log_density, axes, cells[i : i + rows], shape, n_series)
-                settled = np.all(finer == shape, axis=1) | (refinement == MOST_REFINEMENTS)
+                settled = np.all(finer == shape, axis=1)
+                if refinement == MOST_REFINEMENTS:
+                    # Unknown rather than wrong.
+                    grid.weights[~settled] = np.nan
+                    settled[:] = True
                 if settled.any():
                     yield grid if settled.all() else grid.part(settled)
                 for wanted in np.unique(finer[~settled], axis=0):
@@ -687,7 +823,8 @@ def _grid(
     nodes = [axis.nodes(n) for axis, n in zip(own, shape, strict=True)]
     weights = _log_weights(log_density, own, nodes, cells)
     within = tuple(range(1, weights.ndim))
-    weights -= weights.max(axis=within, keepdims=True)
+    peak = weights.max(axis=within, keepdims=True)
+    weights -= peak
     np.exp(weights, out=weights)
     needed = np.tile(np.asarray(shape, dtype=np.int64), (len(cells), 1))
     left = weights
@@ -698,8 +835,10 @@ def _grid(
         most = left.reshape(len(cells), -1).max(axis=1)
         enough = SERIES_SETTLED if d < n_series else SUM_SETTLED
         needed[:, d] = np.where(error > enough * most, 2 * (3 * shape[d] // 4), shape[d])
-    weights /= weights.sum(axis=within, keepdims=True)
-    return Grid(cells, own, nodes, weights), needed
+    total = weights.sum(axis=within, keepdims=True)
+    weights /= total
+    log_mass = (peak + np.log(total)).ravel() + sum(np.log(t[:, 1] - t[:, 0]) for t in nodes)
+    return Grid(cells, own, nodes, weights, log_mass), needed
 
 
 def _log_weights(
@@ -721,5 +860,5 @@ def joined(parts: list[Grid]) -> Grid:
         for same in zip(*(grid.axes for grid in parts), strict=True)
     ]
     nodes = [np.concatenate(same) for same in zip(*(grid.nodes for grid in parts), strict=True)]
-    cells, weights = (np.concatenate([grid[i] for grid in parts]) for i in (0, 3))
-    return Grid(cells, axes, nodes, weights)
+    cells, weights, log_mass = (np.concatenate([grid[i] for grid in parts]) for i in (0, 3, 4))
+    return Grid(cells, axes, nodes, weights, log_mass)

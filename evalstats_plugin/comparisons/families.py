@@ -1,0 +1,382 @@
+"""Families of comparisons: what is corrected together, and the limits that belong to it.
+
+An analysis gives a `Table` for each task or group: every pair alone, and all of them at once.
+`settle` corrects each table for the others of its family and makes the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from evalstats_plugin.comparisons.design import Compared, Request
+from evalstats_plugin.comparisons.rows import Comparison
+from evalstats_plugin.data.results import finite_values, records
+from evalstats_plugin.errors import counted
+from evalstats_plugin.stats import many
+from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
+
+if TYPE_CHECKING:
+    from evalstats_plugin.stats.interval import Interval
+    from evalstats_plugin.stats.paired import PairedCounts
+
+# Half-widths, in normal standard errors, at which an interval is looked at for its p-value.
+_QUANTILES = np.concatenate([np.linspace(0.02, 4.0, 32), np.linspace(4.25, 7.0, 12)])
+
+
+@dataclass(slots=True)
+class Found:
+    """What was computed of each pair alone, all of shape (P,)."""
+
+    method: str
+    low: FloatArray
+    high: FloatArray
+    p_value: FloatArray
+    prob_higher: FloatArray
+    difference: FloatArray
+    counts: PairedCounts | None = None
+    """Of 0/1 scores, where the method uses them."""
+
+
+class Judged(Protocol):
+    """All pairs of a table at once."""
+
+    @property
+    def p_values(self) -> FloatArray:
+        """Adjusted for all pairs of the table, shape (P,)."""
+        ...
+
+    @property
+    def procedure(self) -> str:
+        """What was done, in words."""
+        ...
+
+    def limits(self, alpha: float) -> Interval:
+        """Return intervals that hold all differences at once with probability 1 - alpha."""
+        ...
+
+    def step_down(self) -> FloatArray:
+        """Return p-values that find more and have no limits of their own."""
+        ...
+
+    def first(self, alpha: float, *, lower_is_better: bool) -> BoolArray | None:
+        """Return the models that may be the first, shape (N,); None if that is not known."""
+        ...
+
+
+class Each:
+    """Every pair by its own interval, at Bonferroni's share of alpha; one pair as it is."""
+
+    def __init__(self, p_values: FloatArray, interval: Callable[[float], Interval]) -> None:
+        self._alone, self._interval = p_values, interval
+        self._n = max(int((~np.isnan(p_values)).sum()), 1)
+
+    @property
+    def p_values(self) -> FloatArray:
+        """Adjusted for all pairs of the table, shape (P,)."""
+        return np.minimum(self._n * self._alone, 1.0)
+
+    @property
+    def procedure(self) -> str:
+        """What was done, in words."""
+        return "one pair" if self._n == 1 else "Bonferroni"
+
+    def limits(self, alpha: float) -> Interval:
+        """Return intervals that hold all differences at once with probability 1 - alpha."""
+        return self._interval(1 - alpha / self._n)
+
+    def step_down(self) -> FloatArray:
+        """Return Holm's p-values."""
+        return many.holm(self._alone)
+
+    def first(self, alpha: float, *, lower_is_better: bool) -> BoolArray | None:
+        """Return None: intervals of single pairs do not tell."""
+        del alpha, lower_is_better
+
+
+@dataclass(eq=False, kw_only=True)
+class Table:
+    """Comparisons on one task or group, not yet corrected for other tables."""
+
+    pairing: Compared
+    found: Found
+    """Of the pairs that were asked for, then those that are only corrected for."""
+    judge: Callable[[], Judged]
+    """Called only where all pairs are judged at once."""
+    columns: dict[str, Sequence[Any]]
+    """Further fields, with a value for each row."""
+    same: dict[str, Any] = field(default_factory=dict[str, Any])
+    """Further fields, with one value for all rows."""
+    members: frozenset[str] = frozenset()
+    """Tasks of a group."""
+
+    @cached_property
+    def judged(self) -> Judged:
+        """All pairs of the table at once."""
+        return self.judge()
+
+    @property
+    def null(self) -> float:
+        """What is measured if two models are equal."""
+        return 0.0 if self.same.get("measure", "difference") == "difference" else 1.0
+
+    @property
+    def n_pairs(self) -> int:
+        """Number of pairs that are corrected for."""
+        return len(self.found.difference)
+
+    def names(self) -> list[frozenset[str]]:
+        """Return the two models of each pair."""
+        models, whole = self.pairing.models, self.pairing.family
+        a: list[int] = whole.a.tolist()
+        b: list[int] = whole.b.tolist()
+        return [frozenset((models[i], models[j])) for i, j in zip(a, b, strict=True)]
+
+
+@dataclass(frozen=True)
+class Adjusted:
+    """What is shown of a table."""
+
+    p_values: FloatArray
+    low: FloatArray
+    high: FloatArray
+    family: str
+    procedure: str
+    first: BoolArray | None = None
+
+
+def settle(tables: Sequence[Table], request: Request) -> list[Comparison]:
+    """Correct all tables by their families, and make the rows in the order of the tables."""
+    shown = adjusted(tables, request)
+    return [r for t, one in zip(tables, shown, strict=True) for r in _rows(t, one, request)]
+
+
+def adjusted(tables: Sequence[Table], request: Request) -> list[Adjusted]:
+    """Correct all tables by their families."""
+    if request.correction in ("none", "bh"):
+        return [_alone(table, request) for table in tables]
+    found: dict[int, Adjusted] = {}
+    for family in _families(tables, request.family):
+        own = _settled([tables[i] for i in family.tables], family, request)
+        found |= dict(zip(family.tables, own, strict=True))
+    return [found[i] for i in range(len(tables))]
+
+
+def _alone(table: Table, request: Request) -> Adjusted:
+    found = table.found
+    if request.correction == "none":
+        return Adjusted(found.p_value, found.low, found.high, "1 pair", "each pair alone")
+    p_values = many.benjamini_hochberg(found.p_value)
+    name = f"{table.pairing.task}, {counted(table.n_pairs, 'pair')}"
+    return Adjusted(p_values, found.low, found.high, name, "screened, each pair alone")
+
+
+@dataclass(frozen=True)
+class _Family:
+    name: str
+    tables: tuple[int, ...]
+    group: int | None = None
+    """The table that is the gate of the others."""
+
+
+def _families(tables: Sequence[Table], how: str) -> list[_Family]:
+    """Divide the tables into families; those of different metrics are never in one."""
+    found: list[_Family] = []
+    left = list(range(len(tables)))
+    if how in ("auto", "group"):
+        # The outermost groups first: they have the most tasks.
+        for i in sorted(left, key=lambda i: -len(tables[i].members)):
+            group = tables[i]
+            if not group.members or i not in left:
+                continue
+            inside = [j for j in left if j != i and _is_within(tables[j], group)]
+            name = f"{group.pairing.task}, {_size([tables[j] for j in inside] or [group])}"
+            found.append(_Family(name, (i, *inside), group=i))
+            left = [j for j in left if j != i and j not in inside]
+    by_metric: dict[str, list[int]] = {}
+    for i in left:
+        metric = tables[i].pairing.metric.removesuffix(",none")
+        alone = how in ("task", "group")
+        by_metric.setdefault(f"{i}" if alone else metric, []).append(i)
+    for metric, some in by_metric.items():
+        if len(some) == 1:
+            (only,) = (tables[i] for i in some)
+            name = f"{only.pairing.task}, {counted(only.n_pairs, 'pair')}"
+        else:
+            name = f"{metric}, {_size([tables[i] for i in some])}"
+        found.append(_Family(name, tuple(some)))
+    return found
+
+
+def _is_within(table: Table, group: Table) -> bool:
+    metric, own = (one.pairing.metric.removesuffix(",none") for one in (group, table))
+    if metric != own or table.null != group.null:
+        return False
+    inside = table.members or {table.pairing.task}
+    return inside <= group.members
+
+
+def _size(tables: Sequence[Table]) -> str:
+    pairs = counted(max(table.n_pairs for table in tables), "pair")
+    return f"{counted(len(tables), 'task')} × {pairs}"
+
+
+def _settled(tables: Sequence[Table], family: _Family, request: Request) -> list[Adjusted]:
+    from evalstats_plugin.stats import many
+
+    alpha = 1 - request.confidence_level
+    step_down = request.correction == "stepdown"
+    p_values = [t.judged.step_down() if step_down else t.judged.p_values for t in tables]
+    if family.group is None or len(tables) == 1:
+        shares = [_sidak(alpha, len(tables))] * len(tables)
+        p_values = many.over_tasks(p_values) if len(tables) > 1 else p_values
+    else:
+        share = _sidak((1 - many.GROUP_WEIGHT) * alpha, len(tables) - 1)
+        shares = [many.GROUP_WEIGHT * alpha] + [share] * (len(tables) - 1)
+        of_group = dict(zip(tables[0].names(), p_values[0].tolist(), strict=True))
+        inside: list[FloatArray] = []
+        for table, own in zip(tables[1:], many.over_tasks(p_values[1:]), strict=True):
+            gate = np.nan_to_num([of_group.get(n, 1.0) for n in table.names()], nan=1.0)
+            inside.append(many.graph(gate, own[None])[1][0])
+        p_values = [many.graph(p_values[0], p_values[0][None])[0], *inside]
+    found: list[Adjusted] = []
+    for table, every, share in zip(tables, p_values, shares, strict=True):
+        own = np.where(np.isnan(table.found.difference), np.nan, every)
+        low, high = _agreeing(table, table.judged.limits(share), own, alpha)
+        lower = table.pairing.higher_is_better is False
+        first = table.judged.first(share, lower_is_better=lower)
+        found.append(Adjusted(own, low, high, family.name, table.judged.procedure, first))
+    return found
+
+
+def _sidak(alpha: float, n: int) -> float:
+    return -float(np.expm1(np.log1p(-alpha) / max(n, 1)))
+
+
+def _agreeing(
+    table: Table, limits: Interval, p_values: FloatArray, alpha: float
+) -> tuple[FloatArray, FloatArray]:
+    """Limits that leave out no difference exactly where the p-value is at most alpha.
+
+    P-values by steps find a little more than limits at fixed shares of alpha: where they do, the
+    limit is put at no difference, which is not in the interval then. Where limits alone would find
+    more, they are extended.
+    """
+    null, difference = table.null, table.found.difference
+    found = p_values <= alpha
+    above = difference > null
+    low = np.where(found & above, np.maximum(limits.low, null), limits.low)
+    high = np.where(found & ~above, np.minimum(limits.high, null), limits.high)
+    return (
+        np.where(found, low, np.minimum(low, null)),
+        np.where(found, high, np.maximum(high, null)),
+    )
+
+
+def _rows(table: Table, shown: Adjusted, request: Request) -> list[Comparison]:
+    pairing, found = table.pairing, table.found
+    lower_is_better = pairing.higher_is_better is False
+    of_pairs = {
+        "difference": found.difference,
+        "low": shown.low,
+        "high": shown.high,
+        "p_value": found.p_value,
+        "p_adjusted": shown.p_values,
+        "low_single": found.low,
+        "high_single": found.high,
+        "prob_better": 1 - found.prob_higher if lower_is_better else found.prob_higher,
+    }
+    first = _first(table, shown, 1 - request.confidence_level)
+    n = len(pairing.a)
+    models = np.asarray(pairing.models, dtype=object)
+    every = {
+        **table.columns,
+        "model_a": models[pairing.a].tolist(),
+        "model_b": models[pairing.b].tolist(),
+        "a_may_be_first": [None] * n if first is None else first[pairing.a].tolist(),
+        "b_may_be_first": [None] * n if first is None else first[pairing.b].tolist(),
+        **{name: finite_values(values[:n]) for name, values in of_pairs.items()},
+    }
+    common = {
+        "confidence_level": request.confidence_level,
+        **table.same,
+        "task": pairing.task,
+        "metric": pairing.metric,
+        "method": found.method,
+        "higher_is_better": pairing.higher_is_better,
+        "family": shown.family,
+        "procedure": shown.procedure,
+    }
+    return records(Comparison, every, common)
+
+
+def _first(table: Table, shown: Adjusted, alpha: float) -> BoolArray | None:
+    """Models that may be the first; None unless all pairs were compared."""
+    whole = table.pairing.family
+    n = len(whole.models)
+    if len(whole.a) != n * (n - 1) // 2:
+        return None
+    better = table.found.difference > table.null
+    if whole.higher_is_better is False:
+        better = ~better
+    clear = shown.p_values <= alpha
+    beats = np.zeros((n, n), dtype=np.bool_)
+    beats[whole.b, whole.a], beats[whole.a, whole.b] = clear & better, clear & ~better
+    return may_be_first(whole, beats, shown.first)
+
+
+def may_be_first(pairing: Compared, beats: BoolArray, first: BoolArray | None) -> BoolArray:
+    """Models that no other beats, shape (N,), and none leads by more than chance where known."""
+    found: BoolArray = np.asarray(~beats.any(axis=0))
+    if first is not None and len(first) == len(pairing.models):
+        found &= first
+    return found
+
+
+def p_of_limits(
+    interval: Callable[[float], Interval], confidence_level: float, *, null: float = 0.0
+) -> FloatArray:
+    """P-values of intervals: 1 less the highest level at which each leaves out `null`.
+
+    At most 1 - `confidence_level` exactly where the interval of that level leaves it out; between
+    the levels at which they are looked at, limits are linear in normal standard errors.
+    """
+    from scipy import special
+
+    asked = -float(special.ndtri((1 - confidence_level) / 2))
+    quantiles = np.unique(np.append(_QUANTILES, asked))
+    gaps: list[FloatArray] = []
+    points: list[float] = quantiles.tolist()
+    for z in points:
+        level = confidence_level if z == asked else 1 - 2 * float(special.ndtr(-float(z)))
+        low, high = interval(level)
+        gaps.append(np.maximum(low - null, null - high))
+    gap: FloatArray = np.stack(gaps)
+    out = gap > 0
+    # An interval of a higher level holds those of lower ones, but for rounding and resampling.
+    last: IntArray = len(quantiles) - np.argmax(out[::-1], axis=0) - 1
+    inside = np.minimum(last + 1, len(quantiles) - 1)
+    pair: IntArray = np.arange(int(gap.shape[1]))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        share = gap[last, pair] / (gap[last, pair] - gap[inside, pair])
+    step = np.where(inside > last, np.nan_to_num(share), 0.0)
+    z = quantiles[last] + step * (quantiles[inside] - quantiles[last])
+    p = np.where(out.any(axis=0), 2 * special.ndtr(-z), 1.0)
+    return np.where(np.isnan(gap).any(axis=0), np.nan, p)
+
+
+def prob_of_p(p_values: FloatArray, difference: FloatArray, null: float = 0.0) -> FloatArray:
+    """P(b is higher) by the distribution that the limits are quantiles of, from its p-values."""
+    tail = p_values / 2
+    return np.where(difference > null, 1 - tail, np.where(difference < null, tail, 0.5))
+
+
+def with_notes(table: Table, *notes: str) -> Table:
+    """Add notes to all rows of a table."""
+    columns: Mapping[str, Sequence[Any]] = table.columns
+    table.columns = {**columns, "notes": [(*own, *notes) for own in columns["notes"]]}
+    return table

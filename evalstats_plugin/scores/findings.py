@@ -1,0 +1,331 @@
+"""What is wrong with logs, before their numbers are believed: `find_problems`.
+
+Each check looks at all responses that were read, of every run, and yields a `Finding` where numbers
+contradict each other, are not all there, or stand for different questions. It needs what adapters
+tell in `Responses.provenance` and `Responses.settings`, and passes over what they do not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evalstats_plugin.data.responses import Responses
+from evalstats_plugin.data.results import Results
+from evalstats_plugin.data.runs import (
+    PER_TASK,
+    find_copies,
+    latest_run,
+    n_items,
+    one_of_each,
+    repeated_runs,
+)
+from evalstats_plugin.errors import few
+from evalstats_plugin.scores.cells import make_cell
+
+PROBLEMS = {
+    "unreadable": "a log cannot be read, or its run did not end",
+    "incomplete": "a log holds fewer items than its run scored",
+    "contradiction": "a logged value, its standard error and the items contradict each other",
+    "shadowed": "a later run on a part of the items stands before a longer one",
+    "copy": "two logs hold the same run",
+    "misplaced": "a log lies in the folder of another model",
+    "versions": "runs used different versions of a task",
+    "settings": "models were asked with different settings of the task",
+    "questions": "an item id stands for different questions",
+    "prompts": "models were asked the same questions in different words",
+    "unscored": "items have no score",
+}
+"""Problems that are looked for, in the order of their findings."""
+
+_MISMATCH = "mismatch: "
+"""How notes of readers begin that name a contradiction."""
+
+_UNLIKELY = 0.01
+"""Probability below which unscored items are no random part of a task."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that is wrong with logs, and what it touches."""
+
+    problem: str
+    """One of `PROBLEMS`."""
+    task: str | None
+    models: tuple[str, ...]
+    detail: str
+    logs: tuple[str, ...]
+
+
+Findings = Results[Finding]
+
+
+def find_problems(responses: Iterable[Responses]) -> list[Finding]:
+    """Return everything that is wrong with responses of all runs, in the order of `PROBLEMS`.
+
+    Models of one name with different settings should be labelled (`data.runs.label_models`).
+    """
+    everything = list(responses)
+    latest = one_of_each(everything)
+    return [
+        *_incomplete(everything),
+        *_contradictions(everything),
+        *_shadowed(everything),
+        *_copies(everything),
+        *_misplaced(everything),
+        *_versions(everything),
+        *(found for found in find_differences(latest) if found.problem != "versions"),
+        *_unscored(latest),
+    ]
+
+
+def find_differences(latest: Iterable[Responses]) -> Iterator[Finding]:
+    """Yield what makes models incomparable on a task: versions, settings, questions, prompts."""
+    latest = list(latest)
+    yield from _versions(latest)
+    for task, of_models in _of_tasks(latest).items():
+        if len(of_models) > 1:
+            yield from _settings(task, of_models)
+            yield from _hashes(task, of_models)
+
+
+def notes_on_differences(latest: Iterable[Responses]) -> list[str]:
+    """Return short notes on what `find_differences` finds, one for each problem."""
+    tasks: dict[str, list[str]] = {}
+    for finding in find_differences(latest):
+        tasks.setdefault(finding.problem, []).append(str(finding.task))
+    more = "`evalstats-plugin check` says which"
+    return [
+        f"{PROBLEMS[problem]} ({more}): {few(list(dict.fromkeys(names)))}"
+        for problem, names in tasks.items()
+    ]
+
+
+def _found(problem: str, task: str | None, about: Sequence[Responses], detail: str) -> Finding:
+    return Finding(
+        problem=problem,
+        task=task,
+        models=tuple(dict.fromkeys(r.model for r in about)),
+        detail=detail,
+        logs=tuple(dict.fromkeys(str(r.source.path) for r in about)),
+    )
+
+
+def _incomplete(responses: Sequence[Responses]) -> Iterator[Finding]:
+    cut: dict[tuple[str, str], list[Responses]] = {}
+    for r in responses:
+        if not r.provenance.is_whole:
+            cut.setdefault((str(r.source.path), r.task), []).append(r)
+    for (_, task), some in cut.items():
+        # A task may be cut under one filter and whole under another.
+        worst = max(some, key=lambda r: r.provenance.n_cut)
+        n, n_cut = len(worst.item_ids), worst.provenance.n_cut
+        detail = (
+            f"{n} of {n + n_cut} items are there: run it again, or bring back the whole file"
+            if n_cut
+            else "the items are not those of the logged checksum: bring back the original file"
+        )
+        yield _found("incomplete", task, some, detail)
+
+
+def _contradictions(responses: Sequence[Responses]) -> Iterator[Finding]:
+    said: set[tuple[str, str, str]] = set()
+    for r in responses:
+        notes = make_cell(r, {}).notes if r.pairs is not None else r.notes
+        for task, about in ((r.task, notes), *((g.name, g.notes) for g in r.groups)):
+            for note in about:
+                key = (str(r.source.path), task, note)
+                if note.startswith(_MISMATCH) and key not in said:
+                    said.add(key)
+                    detail = f"{r.metric}: {note.removeprefix(_MISMATCH)}"
+                    yield _found("contradiction", task, [r], detail)
+
+
+def _shadowed(responses: Sequence[Responses]) -> Iterator[Finding]:
+    for (_, task, _), runs in repeated_runs(responses).items():
+        *_, last = runs
+        longest = latest_run(runs)
+        if longest != last:
+            few_items, all_items = n_items(runs[last]), n_items(runs[longest])
+            detail = (
+                f"the last run has {few_items} of {all_items} items (--limit?): the longer one is "
+                "used; remove the other"
+            )
+            yield _found("shadowed", task, [*runs[last], *runs[longest]], detail)
+
+
+def _copies(responses: Sequence[Responses]) -> Iterator[Finding]:
+    copies: dict[tuple[str, str], list[tuple[Responses, Responses]]] = {}
+    for copy, original in find_copies(responses):
+        key = (str(copy.source.path), str(original.source.path))
+        copies.setdefault(key, []).append((copy, original))
+    for pairs in copies.values():
+        tasks = few(list(dict.fromkeys(copy.task for copy, _ in pairs)))
+        about = [r for pair in pairs for r in pair]
+        yield _found("copy", None, about, f"the same scores at the same time: {tasks}; remove one")
+
+
+def _misplaced(responses: Sequence[Responses]) -> Iterator[Finding]:
+    homes = {r.provenance.home: r.model for r in responses if r.provenance.home}
+    moved: dict[str, Responses] = {}
+    for r in responses:
+        folder = r.source.path.parent.name
+        if r.provenance.home not in ("", folder) and folder in homes:
+            moved.setdefault(str(r.source.path), r)
+    for r in moved.values():
+        owner = homes[r.source.path.parent.name]
+        detail = f"it lies in the folder of {owner}: move it to {r.provenance.home}"
+        yield _found("misplaced", None, [r], detail)
+
+
+def _versions(responses: Sequence[Responses]) -> Iterator[Finding]:
+    by_task: dict[str, dict[str, list[Responses]]] = {}
+    for r in responses:
+        if r.provenance.task_version:
+            by_task.setdefault(r.task, {}).setdefault(r.provenance.task_version, []).append(r)
+    for task, versions in by_task.items():
+        if len(versions) > 1:
+            about = [r for some in versions.values() for r in some]
+            yield _found("versions", task, about, _by_value("version", versions))
+
+
+def _by_value(name: str, holders: dict[str, list[Responses]]) -> str:
+    """Say which models have which value."""
+    return f"{name} " + "; ".join(
+        f"{value}: {few(list(dict.fromkeys(r.model for r in some)), 3)}"
+        for value, some in sorted(holders.items())
+    )
+
+
+def _of_tasks(latest: Sequence[Responses]) -> dict[str, list[Responses]]:
+    """Return one response of each model by task: of the metric that has most items."""
+    best: dict[tuple[str, str], Responses] = {}
+    for r in latest:
+        key = (r.task, r.model)
+        if key not in best or len(r.item_ids) > len(best[key].item_ids):
+            best[key] = r
+    tasks: dict[str, list[Responses]] = {}
+    for (task, _), r in best.items():
+        tasks.setdefault(task, []).append(r)
+    return tasks
+
+
+def _settings(task: str, of_models: Sequence[Responses]) -> Iterator[Finding]:
+    """Compare settings of the task; a model has its own chat template, or none."""
+    settings = [dict(r.settings) for r in of_models]
+    # Settings of one harness are no others' business.
+    harness = {r.source.harness for r in of_models}
+    names = sorted({name for each in settings for name in each if name.startswith(PER_TASK)})
+    for name in [*names, "chat_template", "system_instruction"] if len(harness) == 1 else ():
+        holders: dict[str, list[Responses]] = {}
+        for r, each in zip(of_models, settings, strict=True):
+            value = each.get(name, "none")
+            value = "its own" if name == "chat_template" and value != "none" else value
+            holders.setdefault(value, []).append(r)
+        if len(holders) > 1:
+            shown = name.removeprefix(PER_TASK).replace("_", " ")
+            yield _found("settings", task, of_models, _by_value(shown, holders))
+
+
+def _hashes(task: str, of_models: Sequence[Responses]) -> Iterator[Finding]:
+    """Compare the questions and prompts of each model with those of the one with most items."""
+    reference = max(of_models, key=lambda r: len(r.item_ids))
+    questions: list[Responses] = []
+    prompts: list[Responses] = []
+    for r in of_models:
+        shared = _shared(reference, r)
+        if r is reference or shared is None:
+            continue
+        if _differ(reference.item_hashes, r.item_hashes, shared):
+            questions.append(r)
+        elif _asked_alike(reference, r) and _differ(
+            reference.provenance.prompt_hashes, r.provenance.prompt_hashes, shared
+        ):
+            prompts.append(r)
+    for problem, others, what in (
+        ("questions", questions, "questions"),
+        ("prompts", prompts, "prompts"),
+    ):
+        if others:
+            names = few([r.model for r in others], 3)
+            detail = f"{what} of {names} differ from those of {reference.model}"
+            yield _found(problem, task, [reference, *others], detail)
+
+
+def _shared(a: Responses, b: Responses) -> tuple[NDArray[Any], NDArray[Any]] | None:
+    """Return the places of the items that two models share; None if there are none."""
+    if np.array_equal(a.item_ids, b.item_ids):
+        everywhere = np.arange(len(a.item_ids))
+        return (everywhere, everywhere) if len(everywhere) else None
+    ids = [r.item_ids.astype(str) for r in (a, b)]
+    found, in_a, in_b = np.intersect1d(*ids, assume_unique=True, return_indices=True)
+    return (in_a, in_b) if len(found) else None
+
+
+def _differ(
+    a: NDArray[Any] | None, b: NDArray[Any] | None, shared: tuple[NDArray[Any], NDArray[Any]]
+) -> bool:
+    if a is None or b is None or max(map(int, map(np.max, shared))) >= min(len(a), len(b)):
+        return False
+    return not np.array_equal(a[shared[0]], b[shared[1]])
+
+
+def _asked_alike(a: Responses, b: Responses) -> bool:
+    """Whether two models should have had the same prompts: of one harness, without templates."""
+    mine, theirs = dict(a.settings), dict(b.settings)
+    names = ["chat_template", "system_instruction"]
+    names += [name for name in {*mine, *theirs} if name.startswith(PER_TASK)]
+    alike = all(mine.get(name) == theirs.get(name) for name in names)
+    return alike and a.source.harness == b.source.harness
+
+
+def _unscored(latest: Sequence[Responses]) -> Iterator[Finding]:
+    """Count items without a score, and ask whether other models find them hard."""
+    cells: dict[tuple[str, str], list[Responses]] = {}
+    for r in latest:
+        if r.scores.size:
+            cells.setdefault((r.task, r.metric), []).append(r)
+    for (task, metric), of_models in cells.items():
+        alike: dict[str, list[Responses]] = {}
+        for r in of_models:
+            gone = np.isnan(r.item_means)
+            if gone.any():
+                others = [o for o in of_models if o is not r]
+                about = f"{metric}: {int(gone.sum())} of {len(gone)} items"
+                alike.setdefault(about + _difficulty(r, gone, others), []).append(r)
+        for detail, some in alike.items():
+            yield _found("unscored", task, some, detail)
+
+
+def _difficulty(r: Responses, gone: NDArray[np.bool_], others: Sequence[Responses]) -> str:
+    """Compare the other models' scores on the items that one model lacks with those on the rest."""
+    if gone.all():
+        return ", all of them"
+    columns: list[NDArray[np.float64]] = []
+    for other in others:
+        if (shared := _shared(r, other)) is not None:
+            column = np.full(len(gone), np.nan)
+            column[shared[0]] = other.item_means[shared[1]]
+            columns.append(column)
+    known = np.array([c for c in columns if np.isfinite(c).any()])
+    if not len(known):
+        return ""
+    there = np.isfinite(known)
+    count = there.sum(axis=0)
+    means = np.where(there, known, 0).sum(axis=0) / np.maximum(count, 1)
+    lacking, rest = means[gone & (count > 0)], means[~gone & (count > 0)]
+    if not (len(lacking) and len(rest)):
+        return ""
+    both = np.concatenate([lacking, rest])
+    # A random part of the items: drawn without replacement.
+    spread = math.sqrt(both.var(ddof=1) / len(lacking) * (1 - len(lacking) / len(both)))
+    gap = abs(lacking.mean() - both.mean())
+    unlikely = spread > 0 and math.erfc(gap / spread / math.sqrt(2)) < _UNLIKELY
+    verdict = "not a random part" if unlikely else "perhaps a random part"
+    there, elsewhere = float(lacking.mean()), float(rest.mean())
+    return f"; other models score {there:.3f} on them and {elsewhere:.3f} on the rest: {verdict}"

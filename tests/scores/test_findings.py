@@ -1,0 +1,187 @@
+"""What is found wrong with logs: one case for each problem, and none where nothing is wrong."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from evalstats_plugin.data.responses import Group, Provenance, Responses, Source
+from evalstats_plugin.data.runs import label_models
+from evalstats_plugin.scores.findings import (
+    PROBLEMS,
+    find_problems,
+    notes_on_differences,
+)
+
+N = 40
+IDS = np.arange(N)
+QUESTIONS = np.array([f"question {i}".encode() for i in IDS])
+PROMPTS = np.array([f"prompt {i}".encode() for i in IDS])
+RNG = np.random.default_rng(0)
+
+
+def _responses(model: str = "a", **more: Any) -> Responses:
+    known: dict[str, Any] = {
+        "task": "t",
+        "metric": "acc",
+        "item_ids": IDS,
+        "item_hashes": QUESTIONS,
+        "scores": RNG.integers(0, 2, (N, 1)).astype(float),
+        "source": Source(Path("logs") / model / "log.json", "h", when=f"2026-01-01 {model}"),
+        "provenance": Provenance(task_version="1", prompt_hashes=PROMPTS, home=model),
+    }
+    return Responses(**{"model": model, **known, **more})
+
+
+def _with(r: Responses, **known: Any) -> Responses:
+    return replace(r, provenance=replace(r.provenance, **known))
+
+
+def _settings(*pairs: tuple[str, str]) -> dict[str, Any]:
+    return {"settings": pairs}
+
+
+A, B = _responses("a"), _responses("b")
+LATER = Source(Path("logs/a/later.json"), "h", when="2026-01-02")
+GROUP = Group("g", 0, "micro", 1, notes=("mismatch: its tasks say otherwise",))
+
+
+@pytest.mark.parametrize(
+    ("responses", "problem", "detail"),
+    [
+        ([_with(A, n_cut=10)], "incomplete", "40 of 50 items are there"),
+        ([_with(A, is_altered=True)], "incomplete", "not those of the logged checksum"),
+        ([replace(A, notes=("mismatch: 1 where 2",))], "contradiction", "acc: 1 where 2"),
+        ([replace(A, groups=(GROUP,))], "contradiction", "its tasks say otherwise"),
+        (
+            [A, _responses(item_ids=IDS[:7], item_hashes=None, scores=A.scores[:7],
+                           provenance=Provenance(), population=N, source=LATER)],
+            "shadowed",
+            "the last run has 7 of 40 items",
+        ),
+        (
+            [A, replace(A, source=replace(A.source, path=Path("copies/log.json")))],
+            "copy",
+            "the same scores at the same time: t",
+        ),
+        (
+            [A, replace(B, source=replace(B.source, path=Path("logs/a/b.json")))],
+            "misplaced",
+            "in the folder of a: move it to b",
+        ),
+        ([A, _with(B, task_version="2")], "versions", "version 1: a; 2: b"),
+        (
+            [replace(A, **_settings(("task.num_fewshot", "0"))),
+             replace(B, **_settings(("task.num_fewshot", "5")))],
+            "settings",
+            "num fewshot 0: a; 5: b",
+        ),
+        (
+            [A, replace(B, **_settings(("chat_template", "9f3a")))],
+            "settings",
+            "chat template its own: b; none: a",
+        ),
+        ([A, replace(B, item_hashes=QUESTIONS[::-1])], "questions", "questions of b differ"),
+        ([A, _with(B, prompt_hashes=PROMPTS[::-1])], "prompts", "prompts of b differ"),
+    ],
+)  # fmt: skip
+def test_each_problem_is_found_alone(responses: list[Responses], problem: str, detail: str) -> None:
+    """One finding, of this problem, that says what it is about."""
+    (found,) = find_problems(responses)
+
+    assert found.problem == problem
+    assert detail in found.detail
+    assert found.logs
+
+
+@pytest.mark.parametrize(
+    "responses",
+    [
+        [A, B],
+        # Every model has its own chat template, and so its own prompts.
+        [
+            _with(replace(r, **_settings(("chat_template", r.model))), prompt_hashes=prompts)
+            for r, prompts in ((A, PROMPTS), (B, PROMPTS[::-1]))
+        ],
+        # The same items in another order.
+        [A, _with(_responses("b", item_ids=IDS[::-1], item_hashes=QUESTIONS[::-1]),
+                  prompt_hashes=PROMPTS[::-1])],
+        # A full run replaces another.
+        [A, replace(A, source=LATER)],
+        # Nothing is known of where they come from.
+        [replace(A, provenance=Provenance()), replace(B, provenance=Provenance())],
+        # The folder was copied.
+        [replace(A, source=replace(A.source, path=Path("elsewhere/log.json")))],
+    ],
+)  # fmt: skip
+def test_nothing_is_found_where_nothing_is_wrong(responses: list[Responses]) -> None:
+    """Each of these looks like a problem to a simpler check."""
+    assert find_problems(label_models(responses)) == []
+
+
+def _without(r: Responses, items: slice) -> Responses:
+    scores = r.scores.copy()
+    scores[items] = np.nan
+    return replace(r, scores=scores)
+
+
+def test_unscored_items_are_compared_with_what_others_find_hard() -> None:
+    """Others fail on the first ten items: to leave these out is no accident."""
+    others = [_responses(name, scores=np.where(IDS < 10, 0.0, 1.0)[:, None]) for name in ("b", "c")]
+
+    (hard,) = find_problems([_without(A, slice(10)), *others])
+    (spread,) = find_problems([_without(A, slice(0, None, 4)), *others])
+
+    assert hard.detail == (
+        "acc: 10 of 40 items; other models score 0.000 on them and 1.000 on the rest: "
+        "not a random part"
+    )
+    assert spread.detail.endswith(
+        "score 0.700 on them and 0.767 on the rest: perhaps a random part"
+    )
+    assert (hard.problem, hard.models) == ("unscored", ("a",))
+
+
+def test_a_random_part_is_rarely_taken_for_another() -> None:
+    """At most 1 % of random subsets, as the threshold says, here of one fixed difficulty."""
+    rng = np.random.default_rng(1)
+    other = _responses("b", scores=rng.random((N, 1)))
+    alarms = 0
+    for _ in range(500):
+        scores = A.scores.copy()
+        scores[rng.choice(N, 8, replace=False)] = np.nan
+        (found,) = find_problems([replace(A, scores=scores), other])
+        alarms += "not a random part" in found.detail
+
+    assert alarms <= 12  # 5 are expected; more than 12 in 1 of 500 times
+
+
+def test_problems_are_listed_in_one_order() -> None:
+    """Tables are grouped by problem."""
+    wrong = [
+        _without(_with(B, task_version="2", n_cut=1), slice(3)),
+        replace(A, notes=("mismatch: 1 where 2",)),
+    ]
+    found = [finding.problem for finding in find_problems(wrong)]
+
+    assert found == ["incomplete", "contradiction", "versions", "unscored"]
+    assert found == sorted(found, key=list(PROBLEMS).index)
+
+
+def test_what_makes_models_incomparable_is_noted() -> None:
+    """One note for each problem, with the tasks it is about."""
+    pairs = [
+        replace(r, task=task)
+        for task in ("t", "u")
+        for r in (A, _with(B, prompt_hashes=PROMPTS[::-1]))
+    ]
+
+    assert notes_on_differences(pairs) == [
+        "models were asked the same questions in different words (`evalstats-plugin check` says "
+        "which): t, u"
+    ]
+    assert notes_on_differences([A, B]) == []

@@ -1,0 +1,86 @@
+"""Methods that another beats on every measured count: studied, and not offered."""
+
+import numpy as np
+from scipy import special
+
+from evalstats_plugin.stats import bounded, clustered
+from evalstats_plugin.stats.interval import Interval, normal_quantile, tail_probability
+from evalstats_plugin.stats.means import moments
+from evalstats_plugin.stats.metric_intervals import auc_newcombe
+
+
+def agresti_min(counts, *, confidence_level):
+    """Of a paired difference, by Wald after adding half an item to each cell [AM05]."""
+    n = counts.n + 2
+    difference = (counts.only_b - counts.only_a) / n
+    spread = (counts.only_a + counts.only_b + 1) / n - difference**2
+    half = normal_quantile(confidence_level) * np.sqrt(spread / n)
+    return Interval(np.maximum(difference - half, -1.0), np.minimum(difference + half, 1.0))
+
+
+def unpaired_wald(counts, *, confidence_level):
+    """Of a difference on items of their own: ± z standard errors."""
+    a, b = counts.right_a / counts.n_a, counts.right_b / counts.n_b
+    spread = np.sqrt(a * (1 - a) / counts.n_a + b * (1 - b) / counts.n_b)
+    half = normal_quantile(confidence_level) * spread
+    return Interval(b - a - half, b - a + half)
+
+
+def katz(counts, *, confidence_level):
+    """Of a ratio, ± z standard errors on the log scale [KBA78]; NaN for 0."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        a, b = (1 / k - 1 / n for k, n in ((counts.right_a, counts.n_a), counts[2:]))
+        half = normal_quantile(confidence_level) * np.sqrt(a + b)
+        log_ratio = counts.log_ratio
+        return Interval(np.exp(log_ratio - half), np.exp(log_ratio + half))
+
+
+def mover_dp(scores, a, b, *, bounds, mass, confidence_level):
+    """Of a difference of bounded means: two Dirichlet-process intervals, squared and added."""
+    of_each = bounded.dirichlet_process(
+        scores, bounds=bounds, mass=mass, confidence_level=confidence_level
+    )
+    mean = moments(scores).mean
+    below, above = mean - of_each.low, of_each.high - mean
+    difference = mean[b] - mean[a]
+    return Interval(
+        difference - np.hypot(below[b], above[a]), difference + np.hypot(above[b], below[a])
+    )
+
+
+def cluster_bootstrap(totals, sizes, *, confidence_level, rng, n_resamples):
+    """Percentiles of resamples of whole clusters, of cells with equally many; NaN if all agree."""
+    tail = tail_probability(confidence_level)
+    n_clusters = totals.shape[1]
+    times = rng.multinomial(n_clusters, np.full(n_clusters, 1 / n_clusters), n_resamples)
+    means = (times @ totals.T) / (times @ sizes.T)
+    varies = clustered.cluster_moments(totals, sizes).cr1 > 0
+    low, high = np.quantile(means, [tail, 1 - tail], axis=0)
+    return Interval(np.where(varies, low, np.nan), np.where(varies, high, np.nan))
+
+
+def delong(positive, scores, *, confidence_level):
+    """Of an area under the curve: DeLong's variance on the logit scale [DDC88]."""
+    wins = (np.sign(scores[positive][:, None] - scores[~positive]) + 1) / 2
+    area = wins.mean()
+    if min(wins.shape) < 2 or not 0 < area < 1:
+        return auc_newcombe(positive, scores, confidence_level=confidence_level)
+    variance = sum(wins.mean(axis=k).var(ddof=1) / wins.shape[1 - k] for k in (0, 1))
+    half = normal_quantile(confidence_level) * np.sqrt(variance) / (area * (1 - area))
+    return Interval(*special.expit(special.logit(area) + np.array([-half, half])))
+
+
+def bayesian_bootstrap(positive, scores, *, confidence_level, rng, n_resamples):
+    """Of an area under the curve: quantiles under exponential item weights [Rub81]."""
+    tail = tail_probability(confidence_level)
+    # Weights go to the items in the order of their scores.
+    order = np.argsort(scores, kind="stable")
+    positive, scores = positive[order], scores[order]
+    wins = (np.sign(scores[positive][:, None] - scores[~positive]) + 1) / 2
+    if not 0 < wins.mean() < 1:
+        return Interval(np.nan, np.nan)
+    weights = rng.standard_exponential((n_resamples, len(scores)))
+    of_pos, of_neg = weights[:, positive], weights[:, ~positive]
+    areas = np.einsum("bp,pn,bn->b", of_pos, wins, of_neg)
+    areas = areas / of_pos.sum(axis=1) / of_neg.sum(axis=1)
+    return Interval(*np.quantile(areas, [tail, 1 - tail]))
