@@ -4,7 +4,7 @@ Implement any of these functions, decorate them with ``evalstats_plugin.hookimpl
 the module under the entry-point group ``evalstats_plugin``. An implementation may take fewer
 arguments than its hook. Rules that keep plugins from hurting each other:
 
-* know your logs by their content and answer ``None`` for anyone else's;
+* know your logs by their first bytes (``log.head``) and answer ``None`` for anyone else's;
 * for a broken log of your own raise ``evalstats_plugin.errors.LogError``;
 * import no harness, SciPy, pandas or torch when the module is imported.
 """
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from evalstats_plugin.hierarchical.rows import PooledScores
     from evalstats_plugin.irt.rows import Abilities
     from evalstats_plugin.ranking.contests.contests import Contests
+    from evalstats_plugin.runtime.opened import LogFile
     from evalstats_plugin.scores.rows import Intervals
 
 
@@ -34,12 +35,15 @@ hookimpl = pluggy.HookimplMarker(PROJECT)
 
 
 @hookspec
-def evalstats_find_logs(folder: Path) -> Sequence[Path]:  # pyright: ignore[reportReturnType]
-    """Return the logs directly inside one folder that are yours, one path per run."""
+def evalstats_find_logs(folder: Path, files: Sequence[LogFile]) -> Mapping[Path, Sequence[Path]]:  # pyright: ignore[reportReturnType]
+    """Return the logs among the files of one folder that are yours, each with files of its run.
+
+    Plugins are asked in turn, each about the files that those before it left.
+    """
 
 
 @hookspec(firstresult=True)
-def evalstats_read_log(path: Path, selection: Selection) -> Sequence[Responses] | None:
+def evalstats_read_log(log: LogFile, selection: Selection) -> Sequence[Responses] | None:
     """Return what the models of one log answered, or None if the log is not yours."""
 
 
@@ -51,7 +55,7 @@ def evalstats_read_results(
 
 
 @hookspec(firstresult=True)
-def evalstats_read_contests(path: Path, columns: Mapping[str, str]) -> Contests | None:
+def evalstats_read_contests(log: LogFile, columns: Mapping[str, str]) -> Contests | None:
     """Return the comparisons that a judge's log holds, or None if the log is not yours.
 
     ``columns`` names the field of each part of a comparison, such as ``first=metadata.model_a``.
@@ -130,7 +134,8 @@ _INTERVAL = (
 
 _COMPARISON = (
     "task", "metric", "model_a", "model_b", "n_items", "difference", "low", "high", "p_value",
-    "p_adjusted", "low_adjusted", "high_adjusted", "prob_better", "method", "notes",
+    "p_adjusted", "low_single", "high_single", "prob_better", "method", "family", "procedure",
+    "notes",
 )  # fmt: skip
 
 _RANK = (
@@ -142,12 +147,26 @@ _ABILITY = (
     "item_model", "estimator", "scale", "notes",
 )  # fmt: skip
 
+_PARTIAL = ("task", "metric", "n_items", "n_missing", "altered")
+
 _ITEM = ("task", "metric", "item", "difficulty", "discrimination")
 
 _POOLED = (
     "task", "metric", "model", "n_items", "score", "estimate", "low", "high", "std_error", "method",
     "notes",
 )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class PartialScores:
+    """Scores of which the log does not hold every item that the run scored."""
+
+    task: str
+    metric: str
+    n_items: int
+    n_missing: int
+    altered: bool
+    """Whether its items are not those of the checksum that the harness logged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +190,8 @@ class Annotation:
 
     pooled: PooledScores | None = None
     """Of this log's models, on its tasks and over all tasks of all logs."""
+    partial: Sequence[PartialScores] = ()
+    """What this log holds in part only: its logged values are never replaced."""
 
     def block(self) -> dict[str, Any]:
         """Return the annotation as JSON values; every list holds things of one type.
@@ -193,6 +214,7 @@ class Annotation:
                 {**_written(item, _ITEM), "reasons": list(item.notes)} for item in flagged
             ],
             "pooled": [_written(row, _POOLED) for row in self.pooled or ()],
+            "partial": [_written(row, _PARTIAL) for row in self.partial],
             "notes": [note for results in noted if results is not None for note in results.notes],
         }
 

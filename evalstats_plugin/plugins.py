@@ -1,22 +1,29 @@
-"""Find plugins by entry point, and isolate those that fail."""
+"""Find plugins by entry point, check what they return, and isolate those that fail.
+
+A plugin that cannot be imported, raises, exits, or returns what its hook must not is named in
+`Plugins.problems`, and the others go on; `strict` makes it an error.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+import re
+import reprlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
-from types import TracebackType
-from typing import Any
+from pathlib import Path
+from typing import Any, cast, get_args
 
 import pluggy
 
 from evalstats_plugin import hookspecs
 from evalstats_plugin.comparisons.methods import PAIRED, UNPAIRED
-from evalstats_plugin.data.methods import Method, table_of
+from evalstats_plugin.data.methods import Family, Method, Question, table_of
 from evalstats_plugin.errors import EvalStatsError, LogError, PluginError
 from evalstats_plugin.hookspecs import Command, Exporter
+from evalstats_plugin.runtime.opened import LogFile
 from evalstats_plugin.scores.methods import INTERVALS
 
 BLOCK_VARIABLE = "EVALSTATS_NO_PLUGINS"
@@ -24,12 +31,122 @@ BLOCK_VARIABLE = "EVALSTATS_NO_PLUGINS"
 
 BLOCKED = "blocked by name"
 
+STRICT_VARIABLE = "EVALSTATS_STRICT_PLUGINS"
+"""Environment variable: whether a plugin that fails is an error."""
+
+_OWN = "evalstats_plugin.adapters."
+"""Modules of plugins that come with the package: their names go before those of others."""
+
 PURPOSES: Mapping[str, tuple[Method, ...]] = {
     "the interval of one score": INTERVALS,
     "models on the same items": PAIRED,
     "models on items of their own (unpaired)": UNPAIRED,
 }
 """Methods by what they are for: names that another table holds are explained in messages."""
+
+
+NEEDED: Mapping[str, str] = {
+    "evalstats_find_logs": (
+        "a mapping from each log, which is one of the files given or their folder, to a list of "
+        "the other files of its run"
+    ),
+    "evalstats_read_log": "a list of Responses, or None",
+    "evalstats_read_results": "a list of Responses, or None",
+    "evalstats_read_contests": "Contests, or None",
+    "evalstats_annotate_log": "the path of the file that was written, or None",
+    "evalstats_annotate_results": "a mapping, or None",
+    "evalstats_methods": "a list of Method, each with a family that Method knows",
+    "evalstats_commands": "a list of Command with names of one word",
+    "evalstats_harness_commands": "a list of Command with names of one word",
+    "evalstats_exporters": "a list of Exporter with names of one word",
+    "evalstats_generator": "a function that takes a text and returns one, or None",
+}
+"""What each hook must return, for messages."""
+
+
+def _are_logs(answer: Any, arguments: Mapping[str, Any]) -> bool:
+    given = {file.path for file in arguments["files"]}
+    return isinstance(answer, Mapping) and all(
+        (log in given or log == arguments["folder"])
+        and _is_list(others)
+        and all(hasattr(p, "name") for p in others)
+        for log, others in cast("Mapping[Any, Any]", answer).items()
+    )
+
+
+def _are_responses(answer: Any, _: object) -> bool:
+    from evalstats_plugin.data.responses import Responses
+
+    return _is_list(answer) and all(
+        isinstance(r, Responses)
+        and all(isinstance(x, str) for x in (r.model, r.task, r.metric))
+        and len(r.scores) == len(r.item_ids)
+        for r in answer
+    )
+
+
+def _are_contests(answer: Any, _: object) -> bool:
+    from evalstats_plugin.ranking.contests.contests import Contests
+
+    return isinstance(answer, Contests)
+
+
+def _are_methods(answer: Any, _: object) -> bool:
+    return _is_list(answer) and all(
+        isinstance(m, Method)
+        and _is_word(m.name)
+        and m.family in get_args(Family)
+        and m.question in get_args(Question)
+        and _FUNCTION.fullmatch(m.function)
+        for m in answer
+    )
+
+
+def _are_offers(answer: Any, _: object) -> bool:
+    return _is_list(answer) and all(
+        isinstance(offer, Command | Exporter)
+        and _is_word(offer.name)
+        and isinstance(offer.summary, str)
+        and _FUNCTION.fullmatch(offer.function)
+        for offer in answer
+    )
+
+
+def _is_list(answer: Any) -> bool:
+    return isinstance(answer, Sequence) and not isinstance(answer, str | bytes)
+
+
+def _is_word(name: Any) -> bool:
+    return isinstance(name, str) and name.isprintable() and len(name.split()) == 1
+
+
+_FUNCTION = re.compile(r"[\w.]+:\w+")
+
+_FITS: Mapping[str, Callable[[Any, Mapping[str, Any]], bool]] = {
+    "evalstats_find_logs": _are_logs,
+    "evalstats_read_log": _are_responses,
+    "evalstats_read_results": _are_responses,
+    "evalstats_read_contests": _are_contests,
+    "evalstats_annotate_log": lambda answer, _: hasattr(answer, "name"),
+    "evalstats_annotate_results": lambda answer, _: isinstance(answer, Mapping),
+    "evalstats_methods": _are_methods,
+    "evalstats_commands": _are_offers,
+    "evalstats_harness_commands": _are_offers,
+    "evalstats_exporters": _are_offers,
+    "evalstats_generator": lambda answer, _: callable(answer),
+}
+"""Whether an answer is what a hook must return; None always is."""
+
+
+def _asked_about(arguments: Mapping[str, Any]) -> Path | None:
+    """Return the file or folder that a plugin was asked about."""
+    log: LogFile | None = arguments.get("log")
+    return log.path if log else arguments.get("path") or arguments.get("folder")
+
+
+def strict() -> bool:
+    """Whether a plugin that fails is an error; otherwise it is passed over and named."""
+    return os.environ.get(STRICT_VARIABLE, "") not in ("", "0")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,53 +184,106 @@ class Plugins:
     modules: Mapping[str, str] = field(default_factory=dict[str, str])
     """Module of each plugin in use, by the plugin's name."""
 
+    failures: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
+    """One sentence for each plugin and hook that failed while others went on."""
+
     @property
     def problems(self) -> tuple[str, ...]:
-        """One sentence for each plugin that failed (blocked ones did not)."""
-        return tuple(
+        """One sentence for each plugin that could not be loaded (blocked ones could) or failed."""
+        unused = (
             f"plugin {p.name!r} is not in use: {p.problem}"
             for p in self.listing
             if p.problem and p.problem != BLOCKED
         )
+        return (*unused, *self.failures.values())
 
-    def call(self, hook: str, *, without: Iterable[str] = (), **arguments: Any) -> Any:
-        """Call a hook; an unexpected exception names the plugin it came from.
+    def in_order(self, hook: str) -> list[str]:
+        """Return the names of the plugins with a hook, in the order in which they are asked."""
+        found = getattr(self.manager.hook, hook).get_hookimpls()
+        return list(dict.fromkeys(each.plugin_name for each in reversed(found)))
 
-        A file that the system does not let a plugin read is no failure of the plugin's.
-        Plugins whose names are in ``without`` are not asked.
+    def call(self, hook: str, *, only: str = "", **arguments: Any) -> Any:
+        """Call a hook of all plugins, or of one by name.
+
+        A plugin that fails, or returns what the hook must not, is passed over and named in
+        `failures`. A file that the system does not let it read is no failure of its.
+
+        Returns
+        -------
+        The first answer where one is enough (None without any), else every plugin's, in a list.
+
+        Raises
+        ------
+        PluginError
+            A plugin failed and no other has an answer, where one is needed; or any plugin failed
+            and plugins are `strict`.
         """
-        silent = [plugin for plugin in map(self.manager.get_plugin, without) if plugin is not None]
+        one_is_enough = getattr(self.manager.hook, hook).spec.opts["firstresult"]
+        answers: list[Any] = []
+        failed: dict[str, PluginError] = {}
+        for name in [only] if only else self.in_order(hook):
+            try:
+                answer = self._ask(name, hook, arguments)
+            except PluginError as error:
+                failed[name] = error
+                continue
+            answers += [] if answer is None else [answer]
+            if answers and one_is_enough:
+                break
+        if one_is_enough and failed and not answers:
+            raise next(iter(failed.values()))
+        for name, error in failed.items():
+            self._pass_over(name, hook, error)
+        return (answers or [None])[0] if one_is_enough else answers
+
+    def _pass_over(self, name: str, hook: str, error: PluginError) -> None:
+        if strict():
+            raise error
+        self.failures.setdefault((name, hook), str(error))
+
+    def _ask(self, name: str, hook: str, arguments: Mapping[str, Any]) -> Any:
+        """Return one plugin's answer, None without one."""
+        silent = [p for other, p in self.manager.list_name_plugin() if other != name]
+        one_is_enough = getattr(self.manager.hook, hook).spec.opts["firstresult"]
         try:
-            return self.manager.subset_hook_caller(hook, silent)(**arguments)
+            found = self.manager.subset_hook_caller(hook, silent)(**arguments)
+            answer = found if one_is_enough else next(iter(found), None)
+            fits = answer is None or _FITS[hook](answer, arguments)
         except EvalStatsError:
             raise
-        except OSError as error:
-            where = error.filename or arguments.get("path") or arguments.get("folder")
-            if where is None:
-                raise
-            raise LogError(f"{where} cannot be read ({error.strerror or error})") from error
-        except Exception as error:
-            culprit = self._culprit(error.__traceback__)
-            msg = f"plugin {culprit!r} failed in {hook}: {type(error).__name__}: {error}"
+        except (Exception, SystemExit) as error:
+            if isinstance(error, OSError) and (where := error.filename or _asked_about(arguments)):
+                raise LogError(f"{where} cannot be read ({error.strerror or error})") from error
+            text = " ".join(str(error).split())
+            msg = f"plugin {name!r} failed in {hook}: {type(error).__name__}: {text}"
             raise PluginError(msg) from error
+        if not fits:
+            shown = reprlib.repr(answer)
+            msg = f"plugin {name!r} returned {shown} in {hook}. Return {NEEDED[hook]}."
+            raise PluginError(msg)
+        return answer
 
-    def _culprit(self, traceback: TracebackType | None) -> str:
-        found = "unknown"
-        while traceback is not None:
-            module = str(traceback.tb_frame.f_globals.get("__name__", ""))
-            for name, root in self.modules.items():
-                if module == root or module.startswith(root + "."):
-                    found = name
-            traceback = traceback.tb_next
+    def _named(self, hook: str, what: str, taken: Iterable[str] = ()) -> dict[str, Any]:
+        """Return what plugins add by name; a name that is taken already is refused."""
+        found: dict[str, Any] = {}
+        own = [n for n in self.in_order(hook) if self.modules.get(n, "").startswith(_OWN)]
+        for plugin in dict.fromkeys((*own, *self.in_order(hook))):
+            for each in (one for answer in self.call(hook, only=plugin) for one in answer):
+                if each.name in found or each.name in taken:
+                    msg = f"plugin {plugin!r} adds a {what} {each.name!r}, a name that is taken"
+                    self._pass_over(plugin, hook, PluginError(f"{msg}. Rename it."))
+                else:
+                    found[each.name] = each
         return found
 
     def methods(self, own: Iterable[Method] = INTERVALS) -> dict[str, Method]:
         """Return every method for one question by name: our own, and what plugins add."""
-        return table_of((m for found in self.call("evalstats_methods") for m in found), own)
+        taken = [m.name for some in PURPOSES.values() for m in some]
+        return table_of(self._named("evalstats_methods", "method", taken).values(), own)
 
-    def commands(self) -> dict[str, Command]:
-        """Return every plugin's commands by name."""
-        return {c.name: c for found in self.call("evalstats_commands") for c in found}
+    def commands(self, taken: Iterable[str] = ()) -> dict[str, Command]:
+        """Return every plugin's commands by name, without names that are taken."""
+        return self._named("evalstats_commands", "command", taken)
 
     def blocked(self) -> tuple[str, ...]:
         """Return the names of those that are not to be loaded."""
@@ -133,11 +303,11 @@ class Plugins:
 
     def harness_commands(self) -> dict[str, Command]:
         """Return the commands that drive a harness, by the harness's name."""
-        return {c.name: c for found in self.call("evalstats_harness_commands") for c in found}
+        return self._named("evalstats_harness_commands", "command")
 
     def exporters(self) -> dict[str, Exporter]:
         """Return every format that responses can be written in, by name."""
-        return {e.name: e for found in self.call("evalstats_exporters") for e in found}
+        return self._named("evalstats_exporters", "format")
 
 
 def load_plugins(blocked: Iterable[str] = ()) -> Plugins:
@@ -146,10 +316,14 @@ def load_plugins(blocked: Iterable[str] = ()) -> Plugins:
     Raises
     ------
     PluginError
-        When a blocked name is not that of an installed plugin.
+        When a blocked name is not that of an installed plugin; or one cannot be loaded, and
+        plugins are `strict`.
     """
     from_environment = os.environ.get(BLOCK_VARIABLE, "").split(",")
-    return _load(frozenset({*blocked, *(n.strip() for n in from_environment)} - {""}))
+    loaded = _load(frozenset({*blocked, *(n.strip() for n in from_environment)} - {""}))
+    if strict() and loaded.problems:
+        raise PluginError("; ".join(loaded.problems))
+    return loaded
 
 
 @lru_cache(maxsize=8)
@@ -187,7 +361,7 @@ def _register(manager: pluggy.PluginManager, name: str, importer: Callable[[], A
         manager.register(plugin, name=name)
         # Without this a misspelt hook would be ignored in silence.
         manager.check_pending()
-    except Exception as error:  # noqa: BLE001 - whatever a plugin raises must not hurt the others
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - it must not hurt the others
         if manager.has_plugin(name):
             manager.unregister(name=name)
         text = " ".join(str(error).split())

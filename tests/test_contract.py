@@ -19,6 +19,7 @@ from evalstats_plugin.data.responses import Responses, Selection
 from evalstats_plugin.errors import LogError
 from evalstats_plugin.logs.reading import find_logs
 from evalstats_plugin.plugins import load_plugins
+from evalstats_plugin.runtime.opened import LogFile
 
 LOGS = Path(__file__).parent.parent / "fixtures" / "logs"
 SCHEMA = LOGS.parent / "schemas" / "every_eval_ever" / "eval.schema.json"
@@ -97,12 +98,18 @@ def test_an_adapter_answers_none_to_the_other_harnesses(version: Path) -> None:
     """Each log is known to exactly one adapter, by its content."""
     plugins = load_plugins()
     for name in plugins.modules:
-        other = plugins.manager.get_plugin(name)
-        if other is None or name == version.parent.name:
+        if name == version.parent.name:
             continue
         for log in find_logs([version], plugins):
-            assert other.evalstats_read_log(log, Selection()) is None
-            assert log not in other.evalstats_find_logs(log.parent)
+            assert (
+                plugins.call(
+                    "evalstats_read_log", only=name, log=LogFile(log), selection=Selection()
+                )
+                is None
+            )
+            alone: dict[str, Any] = {"folder": log.parent, "files": [LogFile(log)]}
+            [found] = plugins.call("evalstats_find_logs", only=name, **alone)
+            assert not found
 
 
 @versions

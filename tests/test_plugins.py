@@ -139,7 +139,7 @@ def test_an_installed_plugin_asks_a_model(toybench: dict[str, str]) -> None:
 
 
 def test_an_installed_plugin_annotates_and_strips(toybench: dict[str, str], toy_log: Path) -> None:
-    """evalstats_annotate_log puts the block in and takes it out."""
+    """evalstats_annotate_log writes the block and removes it."""
     original = toy_log.read_bytes()
     annotated = _call(toybench, "annotate", toy_log, "--in-place")
     block = json.loads(toy_log.read_text())["evalstats"]
@@ -216,7 +216,7 @@ def test_an_installed_plugin_drives_its_harness(toybench: dict[str, str], tmp_pa
 def test_an_installed_plugin_adds_a_format(
     toybench: dict[str, str], toy_log: Path, tmp_path: Path
 ) -> None:
-    """evalstats_exporters gives a format that export --to names and export() takes options for."""
+    """evalstats_exporters adds a format to export --to and export(), with its options."""
     written = tmp_path / "again" / "log.toy"
     written.parent.mkdir()
     done = _call(toybench, "export", toy_log, "--output", written)
@@ -282,24 +282,114 @@ def test_a_hook_with_an_unknown_argument_is_an_error_of_that_plugin(installed: I
     assert "'file'" in plugin.problem
 
 
-def test_an_exception_inside_a_plugin_names_the_plugin(installed: Install) -> None:
-    """A bug of one plugin is not taken for one of ours."""
-    installed("worse", HEAD + "@hookimpl\ndef evalstats_read_log(path): return 1 / 0\n")
+BROKEN = {
+    "import_error": "import a_module_that_is_not_there",
+    "import_exit": "import sys; sys.exit(3)",
+    "import_syntax": "def (",
+    "misspelt_hook": "@hookimpl\ndef evalstats_raed_log(log): return None",
+    "finds_number": "@hookimpl\ndef evalstats_find_logs(files): return 5",
+    "finds_list": "@hookimpl\ndef evalstats_find_logs(files): return list(files)",
+    "finds_elsewhere": "from pathlib import Path\n@hookimpl\ndef evalstats_find_logs(files):\n"
+    "    return {Path('/etc/passwd'): []}",
+    "finds_raising": "@hookimpl\ndef evalstats_find_logs(files): return 1 / 0",
+    "reads_text": "@hookimpl\ndef evalstats_read_log(log): return 'scores'",
+    "reads_none_in_list": "@hookimpl\ndef evalstats_read_log(log): return [None]",
+    "reads_raising": "@hookimpl\ndef evalstats_read_log(log): raise KeyError('model')",
+    "reads_exiting": "import sys\n@hookimpl\ndef evalstats_read_log(log): sys.exit(3)",
+    "methods_number": "@hookimpl\ndef evalstats_methods(): return 7",
+    "methods_rival": "from evalstats_plugin import Method\n@hookimpl\ndef evalstats_methods():\n"
+    "    return [Method('wilson', 'binary', 'rival:f', '', '')]",
+    "methods_family": "from evalstats_plugin import Method\n@hookimpl\ndef evalstats_methods():\n"
+    "    return [Method('new', 'quantum', 'rival:f', '', '')]",
+    "exporters_number": "@hookimpl\ndef evalstats_exporters(): return 3",
+    "exporters_rival": "from evalstats_plugin.hookspecs import Exporter\n@hookimpl\n"
+    "def evalstats_exporters(): return [Exporter('csv', '', 'rival:f')]",
+    "commands_text": "@hookimpl\ndef evalstats_commands(): return ['rm']",
+    "commands_escape": "from evalstats_plugin.hookspecs import Command\n@hookimpl\n"
+    "def evalstats_commands(): return [Command('a\\x1b[2J', '', 'rival:f')]",
+    "harness_raising": "@hookimpl\ndef evalstats_harness_commands(): raise RuntimeError('down')",
+    "generator_number": "@hookimpl\ndef evalstats_generator(model): return 8",
+}
+"""Plugins that fail, by name, each in its own way."""
 
-    with pytest.raises(PluginError, match=r"plugin 'worse' failed in evalstats_read_log: ZeroDiv"):
-        read(LOGS, task="es_one")
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Path:
+    """Copy logs of lm-eval, and add a file that no adapter knows: every plugin is asked."""
+    copied = shutil.copytree(LOGS, tmp_path / "logs")
+    for folder in {path.parent for path in copied.rglob("results_*.json")}:
+        (folder / "notes.txt").touch()
+    return copied
 
 
-def test_two_methods_of_one_name_are_refused(installed: Install) -> None:
-    """A plugin must not replace a method in silence."""
+def test_broken_plugins_are_named_and_change_nothing_of_others(
+    installed: Install, logs: Path
+) -> None:
+    """Twenty-one of them at once: reading, methods, formats and commands are as without them."""
+
+    def everything() -> tuple[object, ...]:
+        plugins = load_plugins()
+        found = [read(path, task="es_one") for path in (logs, min(logs.rglob("results_*.json")))]
+        rows = [(r.model, r.task, r.metric, r.scores.tolist()) for some in found for r in some]
+        return (
+            rows, plugins.methods(), plugins.commands(), plugins.harness_commands(),
+            plugins.exporters(),
+        )  # fmt: skip
+
+    before = everything()
+    for name, code in BROKEN.items():
+        installed(name, HEAD + code + "\n")
+    after = everything()
+    with pytest.raises(PluginError, match="'generator_number' returned 8 in evalstats_generator"):
+        load_plugins().call("evalstats_generator", only="generator_number", model="x")
+    named = " ".join(read(logs, task="es_one").notes)
+
+    assert after == before
+    assert [name for name in BROKEN if repr(name) not in named] == ["generator_number"]
+    assert "\x1b" not in named
+
+
+def test_what_a_hook_must_return_is_part_of_the_error(installed: Install, logs: Path) -> None:
+    """Plugin, hook, what it returned and what is needed."""
+    installed("finds_number", HEAD + BROKEN["finds_number"] + "\n")
+
+    assert (
+        "plugin 'finds_number' returned 5 in evalstats_find_logs. Return a mapping from each log, "
+        "which is one of the files given or their folder, to a list of the other files of its run."
+    ) in read(logs, task="es_one").notes
+
+
+@pytest.mark.parametrize("name", ["import_error", "finds_number", "methods_rival"])
+def test_strict_plugins_make_a_failure_an_error(
+    installed: Install, monkeypatch: pytest.MonkeyPatch, logs: Path, name: str
+) -> None:
+    """`--strict-plugins`, or the environment variable."""
+    monkeypatch.setenv("EVALSTATS_STRICT_PLUGINS", "1")
+    installed(name, HEAD + BROKEN[name] + "\n")
+
+    with pytest.raises(PluginError, match=f"plugin '{name}'"):
+        load_plugins().methods() and read(logs, task="es_one")
+
+
+def test_a_log_that_its_own_plugin_cannot_read_is_left_out(installed: Install, logs: Path) -> None:
+    """As a broken log is, whether or not broken ones are skipped; alone it is an error."""
     installed(
-        "rival",
-        "from evalstats_plugin import Method, hookimpl\n@hookimpl\ndef evalstats_methods():\n"
-        "    return [Method('wilson', 'binary', 'rival:f', '', '')]\n",
+        "greedy",
+        HEAD + "@hookimpl\ndef evalstats_find_logs(files):\n"
+        "    return {f.path: [] for f in files if f.path.suffix == '.own'}\n"
+        "@hookimpl\ndef evalstats_read_log(log):\n"
+        "    return 1 / 0 if log.path.suffix == '.own' else None\n",
     )
+    (logs / "run.own").touch()
 
-    with pytest.raises(PluginError, match="two methods are called 'wilson'"):
-        load_plugins().methods()
+    notes = read(logs, task="es_one").notes
+
+    assert any(
+        note.startswith("left out: plugin 'greedy' failed in evalstats_read_log: ZeroDivision")
+        for note in notes
+    )
+    with pytest.raises(PluginError, match="plugin 'greedy' failed in evalstats_read_log: ZeroDiv"):
+        read(logs / "run.own")
 
 
 def test_a_log_nobody_knows_is_refused(tmp_path: Path) -> None:
@@ -332,3 +422,22 @@ def test_every_public_name_is_there_and_listed() -> None:
     ]
     for name in evalstats_plugin.__all__:
         assert getattr(evalstats_plugin, name) is not None
+
+
+def test_a_file_that_one_plugin_claims_is_not_offered_to_the_next(
+    installed: Install, tmp_path: Path
+) -> None:
+    """Tables come last, so that a harness's samples are no table."""
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    (logs / "samples.jsonl").write_text('{"model": "a", "item": 1, "score": 1}\n')
+    (logs / "run.log").touch()
+    installed(
+        "first",
+        HEAD + "@hookimpl\ndef evalstats_find_logs(folder, files):\n"
+        "    return {folder / 'run.log': [file.path for file in files]}\n"
+        "@hookimpl\ndef evalstats_read_log(log): return []\n",
+    )
+
+    with pytest.raises(LogError, match=r"run\.log holds no scores at all"):
+        read(logs)

@@ -12,7 +12,7 @@ writer    uncertainty in an aggregate file;  exporting: responses of any harness
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,22 +20,23 @@ from evalstats_plugin.hookspecs import Annotation, Exporter, hookimpl
 
 if TYPE_CHECKING:
     from evalstats_plugin.data.responses import Responses, Selection
+    from evalstats_plugin.runtime.opened import LogFile
 
 
 @hookimpl
-def evalstats_find_logs(folder: Path) -> Sequence[Path]:
-    """Return the aggregate files of a folder."""
+def evalstats_find_logs(files: Sequence[LogFile]) -> Mapping[Path, Sequence[Path]]:
+    """Return the aggregate files of a folder with their instances, and instances without one."""
     from evalstats_plugin.adapters.every_eval_ever.layout import find_logs
 
-    return find_logs(folder)
+    return find_logs(files)
 
 
 @hookimpl
-def evalstats_read_log(path: Path, selection: Selection) -> Sequence[Responses] | None:
+def evalstats_read_log(log: LogFile, selection: Selection) -> Sequence[Responses] | None:
     """Read one aggregate file with its instances."""
     from evalstats_plugin.adapters.every_eval_ever.reader import read_log
 
-    return read_log(path, selection)
+    return read_log(log, selection)
 
 
 @hookimpl

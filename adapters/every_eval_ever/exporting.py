@@ -21,7 +21,7 @@ from evalstats_plugin.adapters.every_eval_ever.layout import EXTRA, SAMPLES, WRI
 from evalstats_plugin.data.responses import TABULAR, Responses, metadata_of
 from evalstats_plugin.data.runs import ResponseSet, one_of_each
 from evalstats_plugin.errors import SelectionError, WriteError, few, no_such
-from evalstats_plugin.runtime import files
+from evalstats_plugin.runtime.transactions import Transaction, transaction
 
 Relationship = Literal["first_party", "third_party", "collaborative", "other"]
 _UNKNOWN = "unknown"
@@ -77,7 +77,8 @@ def write_folder(
     for r in held:
         by_file.setdefault((r.model, r.task), []).append(r)
     about = {"source_organization_name": organization, "evaluator_relationship": relationship}
-    written = [_write(group, output, about) for group in by_file.values()]
+    with transaction(output) as staged:
+        written = [_write(group, staged, output, about) for group in by_file.values()]
     return written, _notes(responses, every, held)
 
 
@@ -96,8 +97,10 @@ def _notes(
     return notes
 
 
-def _write(group: Sequence[Responses], output: Path, about: dict[str, str]) -> Path:
-    """Write one aggregate file and its instances; return the path of the aggregate file."""
+def _write(
+    group: Sequence[Responses], staged: Transaction, output: Path, about: dict[str, str]
+) -> Path:
+    """Stage one aggregate file and its instances; return the path of the aggregate file."""
     first = group[0]
     model_id = model_id_of(first)
     developer, _, name = model_id.rpartition("/")
@@ -119,9 +122,9 @@ def _write(group: Sequence[Responses], output: Path, about: dict[str, str]) -> P
             "checksum": hashlib.sha256(lines).hexdigest(),
             "total_rows": lines.count(b"\n"),
         }
-        files.write_bytes(output / beside, lines)
+        staged.write(output / beside, lines)
     text = json.dumps(aggregate, indent=4, ensure_ascii=False, allow_nan=False) + "\n"
-    return files.write_bytes(output / inside / f"{number}.json", text.encode())
+    return staged.write(output / inside / f"{number}.json", text.encode())
 
 
 def _aggregate(r: Responses, evaluation_id: str, about: dict[str, str]) -> dict[str, Any]:

@@ -79,7 +79,7 @@ def read_instances(path: Path, aggregate: Json) -> dict[Key, Column]:
         )
         raise LogError(msg)
     if not lines:
-        raise LogError(f"{path} is empty, expected one instance a line")
+        raise LogError(f"{path} is empty. Write one instance a line, or leave the file out.")
     return found
 
 
@@ -100,7 +100,7 @@ def _records(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
             except (ValueError, RecursionError) as error:
                 raise LogError(f"{where} cannot be read as JSON ({error})") from error
             if not isinstance(record, dict) or "sample_id" not in record:
-                raise LogError(f"{where} has no sample_id, expected an instance")
+                raise LogError(f"{where} has no sample_id, so it is no instance of Every Eval Ever")
             yield number, record
 
 
@@ -123,7 +123,7 @@ def _add(found: dict[Key, Column], record: Json, where: str) -> None:
     metadata = section(record, "metadata")
     score = section(record, "evaluation").get("score")
     if score is None or not is_number(score):
-        raise LogError(f"{where} has the score {score!r}, expected a number (evaluation.score)")
+        raise LogError(f"{where} has the score {score!r}. Write a number as evaluation.score.")
     # JSON has no NaN: the metadata marks scores that replace one.
     number = _NO_NUMBERS.get(str(metadata.get(SCORE)), float(score))
     column.ids.append(str(record["sample_id"]))

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 from evalstats_plugin.errors import LogError
 from evalstats_plugin.runtime.files import parse_json
+from evalstats_plugin.runtime.opened import LogFile
 
 HARNESS = "every_eval_ever"
 
@@ -35,7 +36,6 @@ EXTRA = "evalstats"
 
 Json = Mapping[str, Any]
 Settings = tuple[tuple[str, str], ...]
-_SNIFFED = 65536
 _KEYS = (b'"schema_version"', b'"evaluation_id"')
 _OF_AGGREGATE = (b'"evaluation_results"', b'"retrieved_timestamp"')
 _OF_INSTANCE = b'"sample_id"'
@@ -50,25 +50,29 @@ _OF_MODEL = ("dtype", "precision", "quantization", "revision", "sha")
 _OF_RUN = ("temperature", "top_p", "top_k", "max_tokens", "reasoning", "num_fewshot")
 
 
-def find_logs(folder: Path) -> list[Path]:
-    """Return the aggregate files directly in a folder, and instance files without aggregate."""
-    files = [p for p in sorted(folder.iterdir()) if p.is_file() and not p.name.startswith(".")]
-    aggregates = [p for p in files if p.suffix == ".json" and is_aggregate(p)]
-    stems = {p.stem for p in aggregates}
-    lines = [p for p in files if p.suffix == ".jsonl" and _stem(p) not in stems]
-    return [*aggregates, *(p for p in lines if is_instances(p))]
+def find_logs(files: Sequence[LogFile]) -> dict[Path, list[Path]]:
+    """Return aggregate files with their instances, and instance files without aggregate."""
+    aggregates = [f.path for f in files if f.path.suffix == ".json" and is_aggregate(f)]
+    found: dict[Path, list[Path]] = {path: [] for path in aggregates}
+    by_stem = {path.stem: path for path in aggregates}
+    for file in (f for f in files if f.path.suffix == ".jsonl"):
+        if aggregate := by_stem.get(_stem(file.path)):
+            found[aggregate].append(file.path)
+        elif is_instances(file):
+            found[file.path] = []
+    return found
 
 
-def is_aggregate(path: Path) -> bool:
+def is_aggregate(log: LogFile) -> bool:
     """Whether a file is an aggregate file, by its first bytes."""
-    head = _head(path)
+    head = log.head
     mine = all(key in head for key in _KEYS) and any(key in head for key in _OF_AGGREGATE)
-    return mine and _OBJECT.match(head) is not None and not is_instances(path)
+    return mine and _OBJECT.match(head) is not None and not is_instances(log)
 
 
-def is_instances(path: Path) -> bool:
+def is_instances(log: LogFile) -> bool:
     """Whether a file holds instances, one per line."""
-    line = _head(path).lstrip().partition(b"\n")[0]
+    line = log.head.lstrip().partition(b"\n")[0]
     return line[:1] == b"{" and all(key in line for key in (*_KEYS, _OF_INSTANCE))
 
 
@@ -76,12 +80,7 @@ def _stem(instances: Path) -> str:
     return instances.name.removesuffix(".jsonl").removesuffix("_samples")
 
 
-def _head(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return file.read(_SNIFFED).removeprefix(b"\xef\xbb\xbf")
-
-
-def load_aggregate(path: Path) -> Json | None:
+def load_aggregate(log: LogFile) -> Json | None:
     """Parse an aggregate file; None if the file is no aggregate file.
 
     Raises
@@ -89,13 +88,13 @@ def load_aggregate(path: Path) -> Json | None:
     LogError
         It is cut off, not UTF-8, of another version of the schema, or lacks a required field.
     """
-    if not is_aggregate(path):
+    if not is_aggregate(log):
         return None
-    found = parse_json(path.read_bytes(), path)
+    found = parse_json(log.read_bytes(), log.path)
     if not isinstance(found, dict):
         return None
     aggregate = cast("Json", found)
-    _check(aggregate, path)
+    _check(aggregate, log.path)
     return aggregate
 
 
@@ -113,7 +112,7 @@ def _check(found: Json, path: Path) -> None:
         if not is_number(score) or not isinstance(_at(result, "evaluation_name"), str):
             msg = (
                 f"{path}: evaluation result {number} has no evaluation_name or no number as "
-                f"score_details.score ({score!r} found)"
+                f"score_details.score (it is {score!r})"
             )
             raise LogError(msg)
 
@@ -123,8 +122,8 @@ def check_version(version: object, where: str) -> tuple[int, int]:
     found = _VERSION.search(str(version))
     if found is None or f"{found[1]}.{found[2]}" not in READ:
         msg = (
-            f"{where} is of schema version {version!r}, expected {' or '.join(READ)} of Every Eval "
-            "Ever: convert it with that project's own tools"
+            f"{where} is of schema version {version!r} of Every Eval Ever. Convert it to "
+            f"{' or '.join(READ)} with that project's own tools."
         )
         raise LogError(msg)
     return int(found[1]), int(found[2])
@@ -146,13 +145,12 @@ def instances_of(path: Path, found: Json) -> Path | None:
 def aggregate_beside(instances: Path) -> Path | None:
     """Return the aggregate file that a file of instances belongs to."""
     by_name = instances.with_name(_stem(instances) + ".json")
-    if by_name.is_file() and is_aggregate(by_name):
+    if by_name.is_file() and is_aggregate(LogFile(by_name)):
         return by_name
     for path in sorted(instances.parent.glob("*.json")):
-        if is_aggregate(path):
-            found = load_aggregate(path)
-            if found is not None and instances_of(path, found) == instances:
-                return path
+        found = load_aggregate(LogFile(path))
+        if found is not None and instances_of(path, found) == instances:
+            return path
     return None
 
 

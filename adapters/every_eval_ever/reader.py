@@ -54,6 +54,7 @@ from evalstats_plugin.data.responses import (
 )
 from evalstats_plugin.errors import LogError
 from evalstats_plugin.runtime.files import reporting_damage
+from evalstats_plugin.runtime.opened import LogFile
 from evalstats_plugin.stats.arrays import IntArray
 
 _NO_INSTANCES = "aggregate only: no file of instances beside it, so no scores of items"
@@ -61,9 +62,10 @@ _OF_NO_RESULT = "instances that fit no one result of the aggregate file"
 _UNMATCHED = "no instances of this result"
 
 
-def read_log(path: Path, selection: Selection) -> list[Responses] | None:
+def read_log(log: LogFile, selection: Selection) -> list[Responses] | None:
     """Read an aggregate file, or the one of a file of instances; None for files of others."""
-    if path.suffix == ".jsonl" and is_instances(path):
+    path = log.path
+    if path.suffix == ".jsonl" and is_instances(log):
         beside = aggregate_beside(path)
         if beside is None:
             msg = (
@@ -71,12 +73,12 @@ def read_log(path: Path, selection: Selection) -> list[Responses] | None:
                 f"{path.stem.removesuffix('_samples')}.json of the same run back"
             )
             raise LogError(msg)
-        path = beside
-    found = load_aggregate(path)
+        log = LogFile(beside)
+    found = load_aggregate(log)
     if found is None:
         return None
-    with reporting_damage(path):
-        return _Log(found, path, selection).responses()
+    with reporting_damage(log.path):
+        return _Log(found, log.path, selection).responses()
 
 
 class _Log:
@@ -207,8 +209,8 @@ def fill(
     if twice is not None:
         msg = (
             f"{bare.source.path}: item {column.ids[twice[0]]!r} is there twice in one epoch among "
-            f"the instances of {bare.task} ({twice[2]} instances too many), expected each once; "
-            "two runs may have been appended to one file"
+            f"the instances of {bare.task} ({twice[2]} too many). Two runs may have been appended "
+            "to one file: keep the instances of one."
         )
         raise LogError(msg)
     first = first_rows(places)
@@ -245,7 +247,7 @@ def _epochs(column: Column, places: IntArray) -> tuple[IntArray, tuple[str, ...]
             keys = labels
         return np.unique(keys, return_inverse=True)[1], ()
     epochs = number_epochs(places)
-    notes = ("items that are there again are taken for further epochs",) if epochs.any() else ()
+    notes = ("items that are there again count as further epochs",) if epochs.any() else ()
     return epochs, notes
 
 

@@ -29,6 +29,8 @@ from evalstats_plugin.errors import LogError, WriteError
 from evalstats_plugin.hookspecs import Annotation
 from evalstats_plugin.runtime import files
 from evalstats_plugin.runtime.files import reporting_damage
+from evalstats_plugin.runtime.opened import LogFile
+from evalstats_plugin.runtime.transactions import revision
 from evalstats_plugin.scores.rows import ScoreInterval
 
 Span = tuple[int, int]
@@ -55,11 +57,11 @@ def annotate_log(path: Path, annotation: Annotation | None, output: Path) -> Pat
     WriteError
         Items are to be annotated, or the file cannot be written.
     """
-    if path.suffix == ".jsonl" and is_instances(path):
+    if path.suffix == ".jsonl" and is_instances(LogFile(path)):
         msg = f"{path}: instances are never changed, annotate the aggregate file beside it"
         raise LogError(msg)
-    read = files.revision(path)
-    found = load_aggregate(path)
+    read = revision(path)
+    found = load_aggregate(LogFile(path))
     if found is None:
         return None
     if annotation is not None and annotation.items is not None and annotation.abilities is None:
@@ -76,14 +78,16 @@ def annotate_log(path: Path, annotation: Annotation | None, output: Path) -> Pat
         if check_version(found["schema_version"], str(path)) < check_version(WRITTEN, ""):
             msg = (
                 f"{path} is of schema version {found['schema_version']!r}, which has no place for "
-                f"this uncertainty, expected {WRITTEN}: convert it first"
+                f"this uncertainty. Convert it to {WRITTEN} first."
             )
             raise LogError(msg)
         text = _annotated(text, path, annotation)
     changed = bom + text.encode()
     if output.resolve() != path.resolve():
-        return files.write_bytes(output, changed)
-    return output if changed == content else files.write_bytes(output, changed, over=read)
+        return files.write_bytes(output, changed, times_of=path)
+    if changed == content:
+        return output
+    return files.write_bytes(output, changed, over=read, times_of=path)
 
 
 def stripped(text: str) -> str:
@@ -99,7 +103,7 @@ def stripped(text: str) -> str:
 
 def _annotated(text: str, path: Path, annotation: Annotation) -> str:
     # The tasks and metrics of the results, in their order.
-    read = read_log(path, Selection(header_only=True)) or []
+    read = read_log(LogFile(path), Selection(header_only=True)) or []
     whole = annotation.block()
     rows = {(row.task, row.metric): row for row in annotation.intervals if row.kind == "task"}
 

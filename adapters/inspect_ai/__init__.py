@@ -2,7 +2,8 @@
 
 ========= ===================================================================================
 archive/  logs as files: recognised, read within limits, edited in place
-reader    logs → `Responses`;  scorers: scorers and their values;  judging: comparisons, judges
+reader    logs → `Responses`;  scorers: scorers and their values;  estimands: which values the
+          header gives, each a row;  judging: comparisons, judges
 writer    annotations in a log's header and samples
 registry  what Inspect loads in every process: hooks (with live), metrics, the adaptive task
 frames    columns and operations for data frames of ``inspect_ai.analysis``
@@ -21,30 +22,31 @@ from evalstats_plugin.hookspecs import Annotation, Command, hookimpl
 if TYPE_CHECKING:
     from evalstats_plugin.data.responses import Responses, Selection
     from evalstats_plugin.ranking.contests.contests import Contests
+    from evalstats_plugin.runtime.opened import LogFile
 
 
 @hookimpl
-def evalstats_find_logs(folder: Path) -> Sequence[Path]:
+def evalstats_find_logs(files: Sequence[LogFile]) -> Mapping[Path, Sequence[Path]]:
     """Return the logs of a folder."""
     from evalstats_plugin.adapters.inspect_ai.archive.guard import find_logs
 
-    return find_logs(folder)
+    return dict.fromkeys(find_logs(files), ())
 
 
 @hookimpl
-def evalstats_read_log(path: Path, selection: Selection) -> Sequence[Responses] | None:
+def evalstats_read_log(log: LogFile, selection: Selection) -> Sequence[Responses] | None:
     """Read one log, without its samples' transcripts."""
     from evalstats_plugin.adapters.inspect_ai.reader import read_log
 
-    return read_log(path, selection)
+    return read_log(log, selection)
 
 
 @hookimpl
-def evalstats_read_contests(path: Path, columns: Mapping[str, str]) -> Contests | None:
+def evalstats_read_contests(log: LogFile, columns: Mapping[str, str]) -> Contests | None:
     """Return the comparisons in the samples of a log."""
     from evalstats_plugin.adapters.inspect_ai.judging import read_contests
 
-    return read_contests(path, columns)
+    return read_contests(log, columns)
 
 
 @hookimpl

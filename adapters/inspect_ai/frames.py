@@ -12,12 +12,14 @@ give, with the limits of an interval, their distances from the estimate (``..._c
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from inspect_ai.analysis import Column, EvalColumn, Operation, SampleColumn
 
+from evalstats_plugin.adapters.inspect_ai.estimands import headline_row
 from evalstats_plugin.adapters.inspect_ai.writer import KEY, PREFIX
 from evalstats_plugin.data.runs import is_model
 from evalstats_plugin.errors import SelectionError
@@ -25,6 +27,8 @@ from evalstats_plugin.errors import SelectionError
 if TYPE_CHECKING:
     import pandas as pd
     from inspect_ai.log import EvalLog, EvalSample, EvalSampleSummary
+
+    from evalstats_plugin.data.responses import Responses
 
 
 LOG = "log"
@@ -80,11 +84,12 @@ def add_intervals(
         from evalstats_plugin.adapters.inspect_ai.live import read_each
         from evalstats_plugin.scores.intervals import intervals
 
+        found = read_each(_locations(df))
         records: dict[str, list[Record]] = {}
-        for location, responses in read_each(_locations(df)).items():
+        for location, responses in found.items():
             rows = intervals(responses, method=method, confidence_level=confidence_level, rng=0)
             records[location] = [r for r in rows.to_dict() if r["kind"] == "task"]
-        return _with_columns(df, records, metric, _INTERVAL, of="estimate")
+        return _with_columns(df, found, records, metric, _INTERVAL, of="estimate")
 
     return transform
 
@@ -123,7 +128,7 @@ def paired_vs(
             about = crossed.of_log(location)
             rows = about.to_dict() if about else []
             records[location] = [r for r in rows if r["model_b"] in models]
-        return _with_columns(df, records, metric, _COMPARISON, of="difference")
+        return _with_columns(df, found, records, metric, _COMPARISON, of="difference")
 
     return transform
 
@@ -137,6 +142,7 @@ def _locations(df: pd.DataFrame) -> list[str]:
 
 def _with_columns(
     df: pd.DataFrame,
+    found: Mapping[str, Sequence[Responses]],
     records: Mapping[str, Sequence[Record]],
     metric: str | None,
     names: Mapping[str, str],
@@ -146,44 +152,47 @@ def _with_columns(
     """Return a copy with a column of plain numbers for each name."""
     import pandas as pd
 
-    known = dict.fromkeys(str(r["metric"]) for rows in records.values() for r in rows)
+    values = {log: [v for r in each for v in r.values()] for log, each in found.items()}
+    known = dict.fromkeys(v.metric for each in values.values() for v in each)
     if metric is not None and known and metric not in known:
         msg = f"no metric is called {metric!r} in these logs; there are: {', '.join(known)}"
         raise SelectionError(msg)
     prefix = HEADLINE if metric is None else f"score_{metric}"
     chosen: list[Record] = []
-    for location, metrics in zip(df[LOG], _metrics(df, metric), strict=True):
-        rows = records.get(str(location), ())
-        record = pick([r for r in rows if metric in (None, r["metric"])], metrics)
-        chosen.append({**record, **offsets(record, of)})
+    for location, headline in zip(df[LOG], _headlines(df), strict=True):
+        there = values.get(str(location), ())
+        name = metric if metric is not None else _name_of(headline, there)
+        rows = [row for row in records.get(str(location), ()) if row["metric"] == name]
+        chosen.append({**rows[0], **offsets(rows[0], of)} if rows else offsets({}, of))
     df = df.copy()
     for name, key in names.items():
-        values = [record.get(key) for record in chosen]
-        df[f"{prefix}_{name}"] = pd.Series(values, index=df.index, dtype="float64")
+        column = [record.get(key) for record in chosen]
+        df[f"{prefix}_{name}"] = pd.Series(column, index=df.index, dtype="float64")
     return df
 
 
-def _metrics(df: pd.DataFrame, metric: str | None) -> list[tuple[str, ...]]:
-    """Return for each row the metrics that its headline score may be, in order of preference."""
-    columns = [f"{HEADLINE}_name", f"{HEADLINE}_score"]
-    if metric is not None or not set(columns) <= set(df.columns):
+def _headlines(df: pd.DataFrame) -> list[tuple[Any, ...]]:
+    """Return scorer, score and value of each row's headline, as far as the frame has them."""
+    columns = [f"{HEADLINE}_name", f"{HEADLINE}_score", f"{HEADLINE}_value"]
+    there = [name for name in columns if name in df.columns]
+    if len(there) < len(columns) - 1:
         return [()] * len(df)
-    names: Any = zip(*(df[column] for column in columns), strict=True)
-    return [headline_metrics(scorer, score) for scorer, score in names]
+    return list(zip(*(df[column] for column in there), strict=True))
 
 
-def headline_metrics(scorer: object, score: object) -> tuple[str, ...]:
-    """Return the possible metric names of a score: scorer and key, or either alone."""
-    return f"{scorer}:{score}", f"{score}", f"{scorer}"
+def _name_of(headline: tuple[Any, ...], values: Sequence[Responses]) -> str | None:
+    """Return the name of the row that holds a headline; None if none does.
 
-
-def pick(rows: Sequence[Record], metrics: Sequence[str]) -> Record:
-    """Return the row of the first of these metrics that has one; without metrics, the first row."""
-    by_metric: dict[str, Record] = {}
-    for row in rows:
-        by_metric.setdefault(str(row.get("metric")), row)
-    found = (by_metric[metric] for metric in metrics if metric in by_metric)
-    return next(found, rows[0] if rows and not metrics else {})
+    A frame does not say how epochs were reduced, or of which group of items a value is: this the
+    logged value decides. Without a headline it is the first row.
+    """
+    if not headline:
+        return values[0].metric if values else None
+    scorer, score, *value = headline
+    own = [v for v in values if v.metric.partition("/")[0] in (f"{scorer}:{score}", f"{score}")]
+    if value and not (value[0] is None or math.isnan(value[0])):
+        own = [v for v in own if v.logged is not None and math.isclose(v.logged, value[0])]
+    return own[0].metric if own else None
 
 
 def offsets(record: Record, of: str) -> dict[str, float | None]:
@@ -204,17 +213,11 @@ def _rows(log: EvalLog, part: str) -> list[Record]:
 
 
 def _of_headline(log: EvalLog, part: str) -> Record:
-    rows = _rows(log, part)
+    name = headline_row(log)
+    rows = [row for row in _rows(log, part) if row.get("metric") == name]
     if part == "comparisons":
         rows = [row for row in rows if is_model(str(row.get("model_b")), log.eval.model)]
-    # In logs of Inspect before headline metrics, the first score represents the eval.
-    headline = getattr(log.results, "headline", None)
-    if headline is None:
-        return pick(rows, ())
-    # Ours is the interval of a mean, not of pass@k or of the best of k.
-    if headline.reducer not in (None, "mean"):
-        return {}
-    return pick(rows, headline_metrics(headline.scorer, headline.score))
+    return rows[0] if rows else {}
 
 
 def _headline(log: EvalLog, *, part: str, key: str, of: str) -> Number:

@@ -50,7 +50,7 @@ def wanted(value: str) -> frozenset[str]:
         return frozenset({INTERVALS})
     if unknown := sorted(words - {INTERVALS, COMPARE}):
         _log.warning(
-            "%s has the unknown word %s, expected 1, %s or %s,%s; logs are not annotated",
+            "%s has the unknown word %s: logs are not annotated; set it to 1, %s or %s,%s",
             VARIABLE, ", ".join(unknown), INTERVALS, INTERVALS, COMPARE,
         )  # fmt: skip
         return frozenset()
@@ -152,8 +152,11 @@ def _is_complete(log: EvalLog) -> bool:
 
 
 def _carry_over(header: EvalLog, log: EvalLog) -> None:
-    """Copy the annotation into the log object that ``eval()`` is about to return."""
-    log.results, log.log_updates = header.results, header.log_updates
+    """Copy the annotation into the log object that ``eval()`` is about to return.
+
+    Its metrics stay those of the task, because callers may rely on their number.
+    """
+    log.log_updates = header.log_updates
     log.tags, log.metadata = header.tags, header.metadata
     # The file has changed: a conditional write with the old etag would be refused.
     log.etag = header.etag

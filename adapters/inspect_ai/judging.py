@@ -14,11 +14,13 @@ from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any, cast
 
-from evalstats_plugin.adapters.inspect_ai.archive.guard import form_of, one_line, printable
+from evalstats_plugin.adapters.inspect_ai.archive.guard import form_of, one_line
 from evalstats_plugin.adapters.inspect_ai.archive.opening import opened
 from evalstats_plugin.adapters.inspect_ai.archive.samples import EVERY, SCORES, LoggedSample
 from evalstats_plugin.errors import LogError, PluginError, SelectionError
 from evalstats_plugin.ranking.contests.assembly import COLUMNS, PAIRS, SIDES, contests_from_samples
+from evalstats_plugin.runtime.opened import LogFile
+from evalstats_plugin.runtime.untrusted import printable_name
 
 if TYPE_CHECKING:
     from inspect_ai.log import EvalLog
@@ -36,7 +38,7 @@ _KNOWN = frozenset(
 )
 
 
-def read_contests(path: Path, columns: Mapping[str, str]) -> Contests | None:
+def read_contests(file: LogFile, columns: Mapping[str, str]) -> Contests | None:
     """Read the comparisons of one log; None if it is not Inspect's.
 
     Columns name fields of a sample: ``id``, ``epoch``, ``model`` (that ran), ``task``,
@@ -49,11 +51,11 @@ def read_contests(path: Path, columns: Mapping[str, str]) -> Contests | None:
     SelectionError
         The players or the verdict cannot be found.
     """
-    form = form_of(path)
+    path, form = file.path, form_of(file)
     if form is None:
         return None
     fields = _wanted(columns)
-    with opened(path, form, header_only=False) as (log, read_samples):
+    with opened(file, form, header_only=False) as (log, read_samples):
         try:
             return _of_samples(read_samples(fields), log, path, columns)
         except SelectionError:
@@ -77,7 +79,7 @@ def _of_samples(
     # Summaries and samples come in different orders, on which a seeded bootstrap must not depend.
     used.sort(key=lambda s: (s.epoch, isinstance(s.raw_id, str), s.raw_id))
     if not used:
-        msg = f"{path} has no samples that ended well, expected one for each comparison"
+        msg = f"{path} has no samples that ended well, so that it holds no comparison"
         raise LogError(msg)
     records = [dict(_fields_of(sample, log)) for sample in used]
     found = dict.fromkeys(n for r in records for n in r if n.startswith(SCORES))
@@ -98,25 +100,25 @@ def _fields_of(sample: LoggedSample, log: EvalLog) -> Iterator[tuple[str, Any]]:
     """Yield the fields of a sample by their dotted names."""
     yield "id", sample.item
     yield "epoch", sample.epoch
-    yield "model", printable(log.eval.model)
-    yield "task", printable(log.eval.task)
+    yield "model", printable_name(log.eval.model)
+    yield "task", printable_name(log.eval.task)
     for name, value in sample.fields.items():
         if value != "null":
-            yield (name if name.startswith(SCORES) else METADATA + name), printable(value)
+            yield (name if name.startswith(SCORES) else METADATA + name), printable_name(value)
     for scorer, value in sample.scores.items():
-        yield from _values(f"{SCORES}{printable(scorer)}.value", value)
+        yield from _values(f"{SCORES}{printable_name(scorer)}.value", value)
 
 
 def _values(name: str, value: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(value, Mapping):
         inside = cast("Mapping[str, Any]", value)
-        yield from ((f"{name}.{printable(key)}", _shown(v)) for key, v in inside.items())
+        yield from ((f"{name}.{printable_name(key)}", _shown(v)) for key, v in inside.items())
     else:
         yield name, _shown(value)
 
 
 def _shown(value: Any) -> Any:
-    return printable(value) if isinstance(value, str) else value
+    return printable_name(value) if isinstance(value, str) else value
 
 
 def generator(model: str) -> Callable[[str], str] | None:

@@ -83,7 +83,7 @@ def _interval_metric(
     method: str, level: float, to_float: ValueToFloat | None, cluster: str | None = None
 ) -> Metric:
     if not 0 < level < 1:
-        msg = f"level {level} found, expected a number between 0 and 1"
+        msg = f"level {level} is no confidence level: choose a number between 0 and 1"
         raise ValueError(msg)
     prefix = "ci" if cluster is None else "cluster_ci"
     low_key, high_key = (f"{prefix}{100 * level:g}_{end}" for end in ("low", "high"))

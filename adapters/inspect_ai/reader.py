@@ -21,23 +21,38 @@ from numpy.typing import NDArray
 from evalstats_plugin.adapters.inspect_ai.adaptive.logged import early_stops, found_in, task_args_of
 from evalstats_plugin.adapters.inspect_ai.archive.guard import (
     form_of,
-    printable,
 )
 from evalstats_plugin.adapters.inspect_ai.archive.opening import ReadSamples, opened
 from evalstats_plugin.adapters.inspect_ai.archive.samples import LoggedSample
-from evalstats_plugin.adapters.inspect_ai.scorers import (
+from evalstats_plugin.adapters.inspect_ai.estimands import (
+    MEAN,
+    UNIT,
+    Estimand,
     Logged,
+    estimands_of,
+    others_of,
+    reduced,
+)
+from evalstats_plugin.adapters.inspect_ai.scorers import (
     Scorer,
     as_score,
     is_grade,
     is_unscored,
-    logged_of,
+    of_result,
     scorers_of,
 )
 from evalstats_plugin.adaptive.records import biased
-from evalstats_plugin.data.responses import Responses, Selection, Source, as_clusters
+from evalstats_plugin.data.responses import (
+    Responses,
+    Selection,
+    Source,
+    as_clusters,
+    mean_over_epochs,
+)
 from evalstats_plugin.data.runs import PER_TASK
 from evalstats_plugin.errors import IncompleteLogError, LogError
+from evalstats_plugin.runtime.opened import LogFile
+from evalstats_plugin.runtime.untrusted import printable_name
 
 if TYPE_CHECKING:
     from inspect_ai.log import EvalLog
@@ -62,18 +77,19 @@ _SAMPLING = (
 _LIMITS = ("message_limit", "token_limit", "time_limit", "working_limit", "turn_limit")
 
 
-def read_log(path: Path, selection: Selection) -> list[Responses] | None:
+def read_log(file: LogFile, selection: Selection) -> list[Responses] | None:
     """Read one log; None if it is not Inspect's."""
-    form = form_of(path)
+    path, form = file.path, form_of(file)
     if form is None:
         return None
-    with opened(path, form, header_only=selection.header_only) as (log, read_samples):
+    with opened(file, form, header_only=selection.header_only) as (log, read_samples):
         base = _base(log, path)
         # A task of a package, "inspect_evals/gsm8k", is also known by its own name.
         if not selection.wants_task(base.task, base.task.rpartition("/")[2]):
             return []
         if selection.header_only:
-            return [replace(base, metric=s.label) for s in scorers_of(log)]
+            found = (e.label for s in scorers_of(log) for e in estimands_of(log, s))
+            return [replace(base, metric=label) for label in found]
         if log.status != "success" and not selection.include_incomplete:
             msg = (
                 f"{path} is of a run that did not end well (status {log.status!r}); "
@@ -93,8 +109,8 @@ def _base(log: EvalLog, path: Path) -> Responses:
         run=spec.task_id,  # a retry has the task id, but neither run id nor eval id
     )
     return Responses(
-        model=printable(spec.model),
-        task=printable(spec.task),
+        model=printable_name(spec.model),
+        task=printable_name(spec.task),
         metric="",
         source=source,
         settings=settings_of(log),
@@ -106,52 +122,183 @@ def _read_scores(
 ) -> list[Responses]:
     known = scorers_of(log)
     samples = read_samples(fields_of(log, known, selection.cluster))
-    found = [s for s in scorers_of(log, samples) if selection.wants_metric(s.label)]
-    if not samples:
+    scorers = scorers_of(log, samples)
+    if samples:
+        table = tabulate(samples, log, base.source.path)
+        found = [_of_scorer(log, s, table, selection, base) for s in scorers]
+    else:
         note = "no samples logged (run Inspect without --no-log-samples)"
         note = note if log.status == "success" else _incomplete_note(log, 0)
-        return [replace(_with_logged(base, s, logged_of(log, s)), notes=(note,)) for s in found]
-    table = tabulate(samples, log, base.source.path)
-    return [_of_scorer(log, s, table, selection, base) for s in found]
+        found = [
+            [_of_header(base, e, note) for e in estimands_of(log, s) if e.kind != "other"]
+            for s in scorers
+        ]
+    others = [_of_header(base, e, *e.notes) for e in others_of(log, scorers)]
+    return _selected([each for each in found if each], others, selection)
 
 
-def _of_scorer(
-    log: EvalLog, scorer: Scorer, table: Table, selection: Selection, base: Responses
-) -> Responses:
-    logged = logged_of(log, scorer)
-    values = [scorer.value_in(sample) for sample in table.samples]
-    scores = table.spread([math.nan if (n := as_score(v)) is None else n for v in values])
-    notes = [*table.notes, *_notes_on_stops(log), *_notes_on_values(values, table)]
-    if log.status != "success":
-        notes.append(_incomplete_note(log, len(table.item_ids)))
-    elif problem := _disagreement(scores, logged):
-        notes.append(f"mismatch: {problem}")
-    field = selection.cluster or cluster_field(log, scorer)
-    clusters, about_clusters = as_clusters(table.field(field), field) if field else (None, ())
-    graded = all(is_grade(v) or is_unscored(v) for v in values)
-    kept = table.kept
-    return replace(
-        _with_logged(base, scorer, logged),
-        item_ids=table.item_ids[kept],
-        item_hashes=table.questions[kept],
-        scores=table.without_invalidated(scores)[kept],
-        clusters=None if clusters is None else clusters[kept],
-        bounds=(0.0, 1.0) if graded else None,
-        higher_is_better=True if graded or logged.is_accuracy else None,
-        population=_population(log, table),
-        notes=(*notes, *(printable(note) for note in about_clusters), *logged.notes),
-    )
+def _selected(
+    found: Sequence[Sequence[Responses]], others: Sequence[Responses], selection: Selection
+) -> list[Responses]:
+    """Return the first value of each scorer with the others beside it, or those asked for."""
+    if not selection.metrics:
+        rows = [[*each] for each in found]
+        if rows:
+            rows[0] += others
+        return [replace(each[0], beside=tuple(each[1:])) for each in rows] or list(others)
+    asked: list[Responses] = []
+    for each in [*found, others]:
+        named = [r for r in each if selection.wants_metric(r.metric)]
+        rest = tuple(r for r in each if r not in named)
+        # "match" is also the name of "match/pass_at_4", where the log has no other.
+        if not named and each and selection.wants_metric(each[0].metric.partition("/")[0]):
+            named, rest = [each[0]], tuple(each[1:])
+        if named and named[0] is each[0] and each is not others:
+            named[0] = replace(named[0], beside=rest)
+        asked += named
+    return asked
 
 
-def _with_logged(base: Responses, scorer: Scorer, logged: Logged) -> Responses:
+def _of_header(base: Responses, estimand: Estimand, *notes: str) -> Responses:
+    """Return responses that hold only the logged value."""
+    logged = estimand.logged
     return replace(
         base,
-        metric=scorer.label,
+        metric=estimand.label,
         logged=logged.value,
         logged_std_error=logged.std_error,
         logged_n=logged.n,
         higher_is_better=True if logged.is_accuracy else None,
+        notes=tuple(map(printable_name, notes)),
     )
+
+
+def _of_scorer(
+    log: EvalLog, scorer: Scorer, table: Table, selection: Selection, base: Responses
+) -> list[Responses]:
+    """Return the values of a scorer: that of all its scores first."""
+    values = [scorer.value_in(sample) for sample in table.samples]
+    notes = [*table.notes, *_notes_on_stops(log), *_notes_on_values(values, table)]
+    if log.status != "success":
+        notes.append(_incomplete_note(log, len(table.item_ids)))
+    field = selection.cluster or cluster_field(log, scorer)
+    clusters, about_clusters = as_clusters(table.field(field), field) if field else (None, ())
+    graded = all(is_grade(v) or is_unscored(v) for v in values)
+    estimands = estimands_of(log, scorer)
+    epochs = replace(
+        base,
+        metric=scorer.label,
+        item_ids=table.item_ids,
+        item_hashes=table.questions,
+        scores=table.spread(table.numbers(values)),
+        clusters=clusters,
+        bounds=(0.0, 1.0) if graded else None,
+        higher_is_better=True if graded or estimands[0].logged.is_accuracy else None,
+        population=_population(log, table),
+        notes=(*notes, *(printable_name(note) for note in about_clusters)),
+    )
+    done = log.status == "success"
+    return [_of_estimand(e, epochs, values, table, base, done=done) for e in estimands]
+
+
+def _of_estimand(
+    estimand: Estimand,
+    epochs: Responses,
+    values: Sequence[Any],
+    table: Table,
+    base: Responses,
+    *,
+    done: bool,
+) -> Responses:
+    """Return the scores of which a value of the header is the mean, or that value and a reason.
+
+    Parameters
+    ----------
+    epochs, values
+        All scores of the scorer, as numbers with epochs apart, and as logged.
+    done
+        Whether the run ended well, so that header and samples must agree.
+    """
+    whole, is_mean = estimand.kind == "scores", estimand.reducer == MEAN
+    notes = (*(epochs.notes if whole else ()), *estimand.notes)
+    if estimand.kind == "other":
+        return _of_header(base, estimand, *notes)
+    every = _scores(estimand, table, values)
+    if every is None:
+        why = f"no interval: the installed Inspect has no reducer {estimand.reducer!r}"
+        return _of_header(base, estimand, *notes, why)
+    inside = np.ones(len(every), dtype=bool)
+    if estimand.kind == "group":
+        inside = np.array([estimand.holds(text) for text in table.field(estimand.field)])
+    if not inside.any():
+        return _of_header(base, estimand, *notes, f"no interval: no item is of {estimand.group!r}")
+    # Inspect's values include invalidated samples.
+    problem = _disagreement(every[inside], estimand.logged, of_items=whole) if done else None
+    if problem and not (whole and is_mean):
+        return _of_header(base, estimand, *notes, f"no interval: {problem}")
+    valid = _scores(estimand, table, table.valid(values)) if table.any_invalidated else every
+    kept = inside & table.kept
+    made = epochs if kept.all() else _only(epochs, kept)
+    bounds, higher = made.bounds, made.higher_is_better
+    if estimand.kind == "share":
+        bounds, higher = (0.0, 1.0), None
+    elif not is_mean and estimand.reducer.startswith(UNIT):
+        bounds, higher = (0.0, 1.0), True
+    if estimand.kind == "groups" and bounds is not None:
+        bounds = (0.0, float(_weights(every, table.field(estimand.field)).max()))
+    return replace(
+        made,
+        metric=estimand.label,
+        scores=epochs.scores[kept] if valid is None else valid[kept],
+        unreduced=None if is_mean else made,
+        bounds=bounds,
+        higher_is_better=higher,
+        logged=estimand.logged.value,
+        logged_std_error=estimand.logged.std_error,
+        logged_n=estimand.logged.n,
+        notes=(*notes, f"mismatch: {problem}") if problem else notes,
+    )
+
+
+def _only(r: Responses, kept: NDArray[np.bool_]) -> Responses:
+    """Return the responses of some items."""
+    return replace(
+        r,
+        item_ids=r.item_ids[kept],
+        item_hashes=None if r.item_hashes is None else r.item_hashes[kept],
+        scores=r.scores[kept],
+        clusters=None if r.clusters is None else r.clusters[kept],
+    )
+
+
+def _scores(estimand: Estimand, table: Table, values: Sequence[Any]) -> NDArray[np.float64] | None:
+    """Return scores of all items of which a value is the mean; None if they cannot be computed."""
+    if estimand.kind == "share":
+        shares = [math.nan if is_unscored(v) else float(str(v) == estimand.name) for v in values]
+        return table.spread(shares)
+    scores = table.spread(table.numbers(values))
+    if estimand.reducer != MEAN:
+        combined = reduced(estimand.reducer, table.by_item(values))
+        if combined is None:
+            return None
+        scores = np.array(combined)[:, None]
+    return (
+        scores * _weights(scores, table.field(estimand.field))
+        if estimand.kind == "groups"
+        else scores
+    )
+
+
+def _weights(scores: NDArray[np.float64], groups: Sequence[str | None]) -> NDArray[np.float64]:
+    """Return weights, shape (M, 1), of mean 1, with which each group counts the same."""
+    there = ~np.isnan(scores).all(axis=1)
+    names, where = np.unique([str(group) for group in groups], return_inverse=True)
+    sizes = np.bincount(where, weights=there, minlength=len(names))
+    used = sizes > 0
+    weights = np.divide(
+        there.sum() / max(used.sum(), 1), sizes, out=np.zeros(len(names)), where=used
+    )
+    return weights[where][:, None]
 
 
 def _notes_on_stops(log: EvalLog) -> list[str]:
@@ -169,7 +316,7 @@ def _notes_on_values(values: Sequence[Any], table: Table) -> list[str]:
     )
     notes = [f"{unscored} samples were left unscored"] if unscored else []
     if odd:
-        example = printable(repr(odd[0]))[:40]
+        example = printable_name(repr(odd[0]))[:40]
         notes.append(
             f"{len(odd)} scores are no numbers ({example}): missing here, 0 to Inspect's metrics"
         )
@@ -190,23 +337,25 @@ def _population(log: EvalLog, table: Table) -> int | None:
     return size if log.status == "success" and size > len(table.item_ids) else None
 
 
-def _disagreement(scores: NDArray[np.float64], logged: Logged) -> str | None:
+def _disagreement(scores: NDArray[np.float64], logged: Logged, *, of_items: bool) -> str | None:
     """Describe how the items, invalidated ones included, contradict the header; None if they agree.
 
-    Inspect's means include invalidated samples too.
+    ``of_items``: whether the number logged is one of items, not of a part or of single epochs.
     """
-    means = Responses(
-        model="", task="", metric="", item_ids=np.arange(len(scores)), scores=scores,
-        source=Source(Path(), "inspect_ai"),
-    ).item_means  # fmt: skip
+    means = mean_over_epochs(scores)
     there = means[~np.isnan(means)]
-    if logged.n is not None and logged.n != len(there):
+    known = scores[~np.isnan(scores)]
+    # Without a reducer Inspect counts and averages epochs, not items.
+    single = of_items and logged.n == len(known) != len(there)
+    if of_items and not single and logged.n is not None and logged.n != len(there):
         return f"{logged.n} scored items were logged, {len(there)} are there"
     if logged.value is None or not len(there):
         return None
     value = float(there.mean())
     if math.isclose(value, logged.value, rel_tol=1e-9, abs_tol=1e-9):
         return None
+    if single and math.isclose(float(known.mean()), logged.value, rel_tol=1e-9, abs_tol=1e-9):
+        return f"{logged.value:.6g} was logged, a mean of epochs; of items it is {value:.6g}"
     return f"{logged.value:.6g} was logged, the items give {value:.6g}"
 
 
@@ -229,6 +378,17 @@ class Table:
         scores[self.rows, self.columns] = values
         return scores
 
+    def numbers(self, values: Sequence[Any]) -> list[float]:
+        """Return values as numbers, NaN where there is none."""
+        return [math.nan if (n := as_score(v)) is None else n for v in values]
+
+    def by_item(self, values: Sequence[Any]) -> list[list[Any]]:
+        """Return the values of each item's samples, in the order of their epochs."""
+        found: list[list[Any]] = [[] for _ in self.item_ids]
+        for i in np.argsort(self.columns, kind="stable").tolist():
+            found[self.rows[i]].append(values[i])
+        return found
+
     @property
     def questions(self) -> NDArray[Any]:
         """Hashes of the items, shape (M,); empty for an item without a sample."""
@@ -245,11 +405,14 @@ class Table:
             found[row] = value if found[row] is None and value is not None else found[row]
         return found
 
-    def without_invalidated(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return scores with those of invalidated samples missing."""
-        out = [t.invalidated for t in self.samples]
-        scores[self.rows[out], self.columns[out]] = math.nan
-        return scores
+    @property
+    def any_invalidated(self) -> bool:
+        """Whether a sample was invalidated."""
+        return any(t.invalidated for t in self.samples)
+
+    def valid(self, values: Sequence[Any]) -> list[Any]:
+        """Return values with those of invalidated samples missing."""
+        return [math.nan if t.invalidated else v for v, t in zip(values, self.samples, strict=True)]
 
     @property
     def kept(self) -> NDArray[np.bool_]:
@@ -285,20 +448,22 @@ def tabulate(samples: Sequence[LoggedSample], log: EvalLog, path: Path) -> Table
         Two items share an id, such as 1 and "1", of which Inspect logs only one.
     """
     planned = log.eval.dataset.sample_ids or []
-    _check_ids([*planned, *(t.raw_id for t in samples)], path)
+    # An id may have another type in the header than in its sample; within each, two items clash.
+    _check_ids(planned, path)
+    _check_ids([t.raw_id for t in samples], path)
     latest = {(t.item, t.epoch): t for t in samples}
     there = {t.item for t in samples}
-    in_order = (printable(str(i)) for i in planned)
+    in_order = (printable_name(str(i)) for i in planned)
     # Items stopped early were left out on purpose, and may be nearly all.
     done = log.status == "success"
-    stopped = {printable(str(stop.id)) for stop in early_stops(log)}
+    stopped = {printable_name(str(stop.id)) for stop in early_stops(log)}
     ids = dict.fromkeys(i for i in in_order if i in there or (done and i not in stopped))
     ids.update(dict.fromkeys(t.item for t in samples))
     epochs = {e: column for column, e in enumerate(sorted({e for _, e in latest}))}
     if len(ids) * len(epochs) > _SPARSEST * (len(samples) + _SPARSEST):
         msg = (
-            f"{path} has {len(samples)} samples for {len(ids)} items in {len(epochs)} epochs, "
-            "expected most items in each epoch"
+            f"{path} has only {len(samples)} samples of {len(ids)} items, in {len(epochs)} "
+            f"epoch{'s' if len(epochs) > 1 else ''}: most items must be in each epoch"
         )
         raise LogError(msg)
     row_of = {item: row for row, item in enumerate(ids)}
@@ -314,11 +479,11 @@ def tabulate(samples: Sequence[LoggedSample], log: EvalLog, path: Path) -> Table
 def _check_ids(ids: Sequence[int | str], path: Path) -> None:
     names: dict[str, int | str] = {}
     for raw in ids:
-        name = printable(str(raw))
+        name = printable_name(str(raw))
         # An array of texts is as wide as its longest.
         if len(name) > _LONGEST_ID:
             msg = f"{path} has an item id of {len(name)} characters ({name[:40]}…)"
-            raise LogError(f"{msg}, expected at most {_LONGEST_ID}")
+            raise LogError(f"{msg}, more than the {_LONGEST_ID} that are read")
         first = names.setdefault(name, raw)
         if first != raw:
             msg = (
@@ -349,7 +514,7 @@ def _of_task(log: EvalLog) -> Iterator[tuple[str, str]]:
     yield from _texts({name: getattr(log.eval.config, name, None) for name in _LIMITS})
     yield from _texts({"solver": log.eval.solver, "solver_args": log.eval.solver_args or None})
     if log.eval.task_version:
-        yield "version", printable(str(log.eval.task_version))
+        yield "version", printable_name(str(log.eval.task_version))
     for role, model in (log.eval.model_roles or {}).items():
         models: list[Any] = model if isinstance(model, list) else [model]
         yield from _texts({f"role.{role}": ", ".join(str(m.model) for m in models)})
@@ -368,20 +533,21 @@ def _texts(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         text = value if isinstance(value, str) else json.dumps(value, sort_keys=True, default=str)
         if len(text) > _LONGEST_SETTING:
             text = hashlib.sha256(text.encode(errors="replace")).hexdigest()[:8]
-        yield printable(name), printable(text)
+        yield printable_name(name), printable_name(text)
 
 
 def fields_of(log: EvalLog, scorers: Iterable[Scorer], asked: str | None) -> frozenset[str]:
-    """Return every metadata field that may name clusters."""
+    """Return every metadata field that may name clusters or groups of items."""
+    groups = {e.field for s in scorers for e in estimands_of(log, s) if e.field}
     if asked is not None:
-        return frozenset({asked})
-    return frozenset(f for s in scorers if (f := cluster_field(log, s)) is not None)
+        return frozenset({asked, *groups})
+    return frozenset({f for s in scorers if (f := cluster_field(log, s)) is not None} | groups)
 
 
 def cluster_field(log: EvalLog, scorer: Scorer) -> str | None:
     """Return the metadata field by which a scorer's metrics cluster items, None if none does."""
     scores = log.results.scores if log.results else []
-    logged = (m.params for s in scores if scorer.is_of(s) for m in s.metrics.values())
+    logged = (m.params for s in scores if of_result(s) == scorer for m in s.metrics.values())
     configured = (
         o for s in log.eval.scorers or () if s.name == scorer.name for o in _options(s, scorer)
     )

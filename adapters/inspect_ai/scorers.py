@@ -1,7 +1,6 @@
 """Scorers of a log, the keys of those with several values, and how their values are read.
 
-`scorers_of` lists the scorers of a log; `logged_of` is the mean that its header gives; `as_score`
-reads one value as Inspect's metrics do.
+`scorers_of` lists the scorers of a log; `as_score` reads one value as Inspect's metrics do.
 """
 
 from __future__ import annotations
@@ -10,16 +9,13 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from evalstats_plugin.adapters.inspect_ai.archive.guard import printable
+from evalstats_plugin.runtime.untrusted import printable_name
 
 if TYPE_CHECKING:
     from inspect_ai.log import EvalLog, EvalScore
 
     from evalstats_plugin.adapters.inspect_ai.archive.samples import LoggedSample
 
-
-AVERAGES = ("accuracy", "mean")
-"""Metrics that are the mean of the scores."""
 
 SCORE = "evalstats_item"
 """Name of our score with item statistics, in samples and among the header's scorers."""
@@ -39,11 +35,7 @@ class Scorer(NamedTuple):
     @property
     def label(self) -> str:
         """The name of the metric: ``"match"``, ``"rubric:style"``."""
-        return printable(self.name if self.key is None else f"{self.name}:{self.key}")
-
-    def is_of(self, score: EvalScore) -> bool:
-        """Whether a logged result is of this scorer."""
-        return of_result(score) == self
+        return printable_name(self.name if self.key is None else f"{self.name}:{self.key}")
 
     def value_in(self, sample: LoggedSample) -> Any:
         """Return its value as logged; NaN if there is none."""
@@ -78,43 +70,6 @@ def scorers_of(log: EvalLog, samples: Iterable[LoggedSample] = ()) -> list[Score
     # statistics that we wrote beside the scores are no metric of the task.
     found = [s for s in found if s.name != SCORE]
     return [s for s in found if s.key is not None or s.name not in keyed - plain]
-
-
-class Logged(NamedTuple):
-    """The mean of a scorer as logged in the header."""
-
-    value: float | None = None
-    std_error: float | None = None
-    n: int | None = None
-    is_accuracy: bool = False
-    notes: tuple[str, ...] = ()
-
-
-def logged_of(log: EvalLog, scorer: Scorer) -> Logged:
-    """Return the logged mean over items of the mean over epochs, with notes on other results."""
-    results = [s for s in (log.results.scores if log.results else ()) if scorer.is_of(s)]
-    others = sorted({str(s.reducer) for s in results} - {"None", "mean"})
-    notes = (f"epochs are also reduced by {', '.join(others)} in the log",) if others else ()
-    grouped = {
-        str(m.params["group_key"]) for s in results for m in s.metrics.values()
-        if m.params and m.params.get("group_key")
-    }  # fmt: skip
-    if grouped:
-        notes = (*notes, f"the log also has values by {', '.join(sorted(grouped))}")
-    notes = tuple(printable(note) for note in notes)
-    means = [s for s in results if s.reducer == "mean"] or [s for s in results if not s.reducer]
-    if not means:
-        return Logged(notes=notes)
-    by_name = {m.name.rpartition("/")[2]: m for m in means[0].metrics.values() if m.group is None}
-    mean = next((by_name[name] for name in AVERAGES if name in by_name), None)
-    stderr = by_name.get("stderr")
-    return Logged(
-        value=None if mean is None else float(mean.value),
-        std_error=None if stderr is None else float(stderr.value),
-        n=means[0].scored_samples,
-        is_accuracy="accuracy" in by_name,
-        notes=notes,
-    )
 
 
 def as_score(value: object) -> float | None:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,33 +19,38 @@ from typing import TYPE_CHECKING, Any
 from evalstats_plugin.adapters.inspect_ai.adaptive.logged import found_in
 from evalstats_plugin.adapters.inspect_ai.archive.editing import edit_log
 from evalstats_plugin.adapters.inspect_ai.archive.members import Sample
-from evalstats_plugin.adapters.inspect_ai.scorers import SCORE
+from evalstats_plugin.adapters.inspect_ai.estimands import GROUP, estimands_of, headline_row
+from evalstats_plugin.adapters.inspect_ai.scorers import SCORE, of_result
 from evalstats_plugin.adaptive.records import sentence, with_record
 from evalstats_plugin.comparisons.rows import Comparison
+from evalstats_plugin.data.runs import is_model
 from evalstats_plugin.hookspecs import Annotation
 from evalstats_plugin.runtime import VERSION
 from evalstats_plugin.scores.rows import Intervals, ScoreInterval
 
 if TYPE_CHECKING:
-    from inspect_ai.log import EvalLog, EvalMetric, EvalScore, LogUpdate
+    from inspect_ai.log import EvalLog, EvalMetric, LogUpdate
     from inspect_ai.viewer import ViewerConfig
 
     from evalstats_plugin.hierarchical.rows import Performance
     from evalstats_plugin.irt.rows import Ability
 
 
-GROUP = "evalstats"
 PREFIX = "evalstats_"
 _SHOWN_IN_HEADER = 5
 KEY = "evalstats"
 SUMMARY_KEY = "evalstats_summary"
 TAG = "evalstats"
+
+_VALUE_TAG = re.compile(r"-?\d+\.\d\d \[-?\d*\.\d\d–-?\d*\.\d\d\]")
+"""Our second tag: the headline with its interval, ``0.90 [.76–.97]``."""
+
 _MOST_IN_SUMMARY = 6
 
 _AUTHOR = "evalstats_plugin "
 """Author of our entries in the history, followed by the version."""
 
-_EXPLANATION = "Statistics of this item over all its takes, by evalstats_plugin."
+_EXPLANATION = "Statistics of this item over all its epochs, by evalstats_plugin."
 Scalar = str | bool | int | float
 
 Items = Mapping[str, Mapping[str, Scalar]]
@@ -71,31 +77,12 @@ def annotate_log(path: Path, annotation: Annotation | None, output: Path) -> Pat
     return edit_log(path, output, edit_header, edit)
 
 
-def annotate_items(path: Path, items: Items, output: Path, *, columns: bool = False) -> Path | None:
-    """Write a log with statistics of its items to ``output``; None if it is not Inspect's.
-
-    They become scalars in each sample's metadata, which Inspect's data frames show as columns.
-    Earlier ones are removed, also from samples without new ones. A log in place is not written if
-    nothing changes.
-
-    Parameters
-    ----------
-    columns
-        Show them in the viewer's sample list too, as a score ``evalstats_item``.
-
-    Raises
-    ------
-    WriteError
-        The log is still being written, or keeps its samples in chunks.
-    """
-    check_items(items)
-    names = columns_of(items, shown=columns)
-    edit = partial(edited, items=items, columns=columns)
-    return edit_log(path, output, lambda log: with_columns(log, names), edit)
-
-
 def with_display(log: EvalLog, intervals: Intervals | None) -> EvalLog:
-    """Return the log with the intervals' bounds in its header (None: without), or the same log."""
+    """Return the log with the intervals' bounds in its header (None: without), or the same log.
+
+    Each value that is a mean of all scores has its bounds beside it, and the headline if it is that
+    of a group.
+    """
     if log.results is None:
         return log
     rows = {row.metric: row for row in intervals or () if row.kind == "task"}
@@ -103,28 +90,22 @@ def with_display(log: EvalLog, intervals: Intervals | None) -> EvalLog:
     results = log.results.model_copy(deep=True)
     for score in results.scores:
         score.metrics = {k: m for k, m in score.metrics.items() if not _is_our_metric(k, m)}
-    for label, score in averages(results.scores):
-        if found is not None and label == found["metric"]:
-            # No bounds of the mean: the items were chosen for their information.
-            score.metrics = _placed(score.metrics, _predicted(found))
-        elif label in rows:
-            score.metrics = _placed(score.metrics, _bounds(rows[label]))
+    edited = log.model_copy(update={"results": results})
+    headline = headline_row(edited)
+    for scorer in dict.fromkeys(map(of_result, results.scores)):
+        for estimand in estimands_of(edited, scorer):
+            label, score = estimand.label, estimand.result
+            if score is None or not estimand.keys:
+                continue
+            if found is not None and label == found["metric"]:
+                # No bounds of the mean: the items were chosen for their information.
+                score.metrics = _placed(score.metrics, _predicted(found))
+            elif label in rows and (estimand.kind == "scores" or label == headline):
+                name = "" if estimand.kind == "scores" else estimand.name
+                score.metrics = _placed(score.metrics, _bounds(rows[label], name))
     before = [list(score.metrics.items()) for score in log.results.scores]
     after = [list(score.metrics.items()) for score in results.scores]
-    return log if before == after else log.model_copy(update={"results": results})
-
-
-def averages(scores: Iterable[EvalScore]) -> list[tuple[str, EvalScore]]:
-    """Return the scores that are means over epochs, with their metric's name.
-
-    A task may reduce epochs in several ways; an interval of the mean is not one of pass@k.
-    """
-    found: dict[str, EvalScore] = {}
-    for score in scores:
-        label = score.name if score.name == score.scorer else f"{score.scorer}:{score.name}"
-        if score.reducer == "mean" or (score.reducer is None and label not in found):
-            found[label] = score
-    return list(found.items())
+    return log if before == after else edited
 
 
 def _is_our_metric(key: str, metric: EvalMetric) -> bool:
@@ -147,16 +128,18 @@ def _placed(
     return dict([*items[:place], *bounds.items(), *items[place:]])
 
 
-def _bounds(row: ScoreInterval) -> dict[str, EvalMetric]:
+def _bounds(row: ScoreInterval, of: str) -> dict[str, EvalMetric]:
+    """Return the bounds as metrics, named after the group of items that they are of."""
     from inspect_ai.log import EvalMetric
 
     if row.low is None or row.high is None:
         return {}
     level = f"{100 * row.confidence_level:g}"
+    key, name = (f"{of}_", f"{of} ") if of else ("", "")
     params = {"level": row.confidence_level, "method": row.method}
     return {
-        f"{PREFIX}ci{level.replace('.', '_')}_{bound}": EvalMetric(
-            name=f"ci{level} {bound}", group=GROUP, value=value, params=params
+        f"{PREFIX}{key}ci{level.replace('.', '_')}_{bound}": EvalMetric(
+            name=f"{name}ci{level} {bound}", group=GROUP, value=value, params=params
         )
         for bound, value in (("lo", row.low), ("hi", row.high))
     }
@@ -192,20 +175,39 @@ def with_payload(log: EvalLog, annotation: Annotation | None) -> EvalLog:
     if annotation is None:
         log = _without_our_updates(log)
         # These remain only if somebody else wrote them.
-        tags = TagsEdit(tags_remove=[TAG])
+        tags = TagsEdit(tags_remove=[TAG, *_value_tags(log)])
         metadata = MetadataEdit(metadata_remove=[KEY, SUMMARY_KEY])
         reason = "statistical annotation removed"
     else:
         found = found_in(log)
         block = json.loads(json.dumps(with_record(annotation.block(), found), allow_nan=False))
-        text = summary(annotation)
+        headline = headline_row(log)
+        text = summary(annotation, headline)
         if found is not None:
             text = f"{sentence(found)}; of the items asked: {text}"
-        tags = TagsEdit(tags_add=[TAG])
-        metadata = MetadataEdit(metadata_set={KEY: block, SUMMARY_KEY: text})
+        of_value = [] if found is not None else [*_value_tag(annotation, headline)]
+        earlier = [tag for tag in _value_tags(log) if tag not in of_value]
+        tags = TagsEdit(tags_add=[TAG, *of_value], tags_remove=earlier)
+        metadata = MetadataEdit(metadata_set={SUMMARY_KEY: text, KEY: block})
         reason = "statistical annotation"
     author = f"{_AUTHOR}{VERSION if annotation is None else annotation.version}"
-    return edit_eval_log(log, [tags, metadata], ProvenanceData(author=author, reason=reason))
+    # Inspect's default, the time of writing, would make two annotations of one log differ.
+    when: Any = (log.stats.completed_at if log.stats else "") or log.eval.created
+    provenance = ProvenanceData(timestamp=when, author=author, reason=reason)
+    return edit_eval_log(log, [tags, metadata], provenance)
+
+
+def _value_tags(log: EvalLog) -> list[str]:
+    """Return the tags of a log that give its value with the interval."""
+    return [tag for tag in log.tags if _VALUE_TAG.fullmatch(tag)]
+
+
+def _value_tag(annotation: Annotation, headline: str | None) -> Iterator[str]:
+    for row in annotation.intervals:
+        if row.metric == headline and None not in (row.estimate, row.low, row.high):
+            low, high = (f"{end:.2f}".replace("0.", ".", 1) for end in (row.low, row.high))
+            yield f"{row.estimate:.2f} [{low}–{high}]"
+            return
 
 
 def _without_our_updates(log: EvalLog) -> EvalLog:
@@ -229,18 +231,29 @@ def _is_our_edit(update: LogUpdate) -> bool:
             names |= {*edit.tags_add, *edit.tags_remove}
         elif isinstance(edit, MetadataEdit):
             names |= {*edit.metadata_set, *edit.metadata_remove}
+    names = {name for name in names if not _VALUE_TAG.fullmatch(name)}
     return update.provenance.author.startswith(_AUTHOR) and names <= {KEY, SUMMARY_KEY, TAG}
 
 
-def summary(annotation: Annotation) -> str:
-    """Return the intervals and comparisons as one line of text."""
-    sentences = [_sentence(row) for row in annotation.intervals]
-    sentences += [_comparison(row) for row in annotation.comparisons or ()]
-    sentences += [_ability(row) for row in annotation.abilities or ()]
-    sentences += [_pooled(row) for row in annotation.pooled or ()]
-    shown = sentences[:_MOST_IN_SUMMARY]
-    if len(sentences) > len(shown):
-        shown.append(f"and {len(sentences) - len(shown)} more")
+def summary(annotation: Annotation, headline: str | None) -> str:
+    """Return the intervals and comparisons as one line of text, the headline's first."""
+    of = {(row.task, row.metric): row.n_models for row in annotation.ranks or ()}
+    sentences: list[tuple[bool, str]] = []
+    for row in annotation.intervals:
+        # A comparison follows the score that it is about.
+        about = [c for c in annotation.comparisons or ()
+                 if (c.task, c.metric) == (row.task, row.metric)]  # fmt: skip
+        texts = [
+            _sentence(row),
+            *(_comparison(c, of.get((c.task, c.metric)), row.model) for c in about),
+        ]
+        sentences += [(row.metric != headline, text) for text in texts]
+    texts = [text for _, text in sorted(sentences, key=lambda each: each[0])]
+    texts += [_ability(row) for row in annotation.abilities or ()]
+    texts += [_pooled(row) for row in annotation.pooled or ()]
+    shown = texts[:_MOST_IN_SUMMARY]
+    if len(texts) > len(shown):
+        shown.append(f"and {len(texts) - len(shown)} more")
     return "; ".join(shown) or "no scores"
 
 
@@ -249,15 +262,40 @@ def _sentence(row: ScoreInterval) -> str:
         return f"{row.metric}: no estimate"
     if row.low is None or row.high is None:
         return f"{row.metric} {row.estimate:.3f}, no interval"
-    how = f"{100 * row.confidence_level:g}% {row.method}, {row.n_items} items"
-    return f"{row.metric} {row.estimate:.3f} [{row.low:.3f}, {row.high:.3f}] ({how})"
+    epochs = f" × {row.n_epochs} epochs" if row.n_epochs > 1 else ""
+    clusters = "" if row.n_clusters is None else f" in {_plural(row.n_clusters, 'cluster')}"
+    how = f"{100 * row.confidence_level:g} % {row.method}"
+    items = f"{_plural(row.n_items, 'item')}{epochs}{clusters}"
+    return f"{row.metric} {row.estimate:.3f} [{row.low:.3f}, {row.high:.3f}] ({how}, {items})"
 
 
-def _comparison(row: Comparison) -> str:
-    what = f"{row.model_b} - {row.model_a} on {row.metric}"
+def _comparison(row: Comparison, n_models: int | None, model: str) -> str:
+    """Return the verdict on a log's own model, by the p-value adjusted for all comparisons."""
     if row.difference is None or row.low is None or row.high is None:
-        return f"{what}: no difference to be had"
-    return f"{what} {row.difference:+.3f} [{row.low:+.3f}, {row.high:+.3f}] ({row.method})"
+        return f"{row.model_b} and {row.model_a} cannot be compared"
+    low, high = row.low, row.high
+    simultaneous = row.procedure not in ("", "one pair") and "alone" not in row.procedure
+    of_a, of_b = (is_model(each, model) for each in (row.model_a, row.model_b))
+    ends, verdict, other = (row.difference, low, high), row.verdict, row.model_a
+    if of_a and not of_b:
+        ends, verdict, other = (-row.difference, -high, -low), _OPPOSITE[verdict], row.model_b
+    # Two settings of one model: the reader has to know which is which.
+    subject = f"{row.model_b} " if of_a and of_b else ""
+    text = (
+        f"not distinguishable from {other}" if verdict == "unclear" else f"{verdict} than {other}"
+    )
+    level = f"{100 * row.confidence_level:g} %{' simultaneous' if simultaneous else ''}"
+    p = "" if row.p_adjusted is None else f", adjusted p {row.p_adjusted:.2g}"
+    family = "" if n_models is None else f" of {_plural(n_models - 1, 'comparison')}"
+    limits = f"{ends[0]:+.3f} [{ends[1]:+.3f}, {ends[2]:+.3f}]"
+    return f"{subject}{text}: {limits} ({level}{p}{family})"
+
+
+_OPPOSITE = {"better": "worse", "worse": "better", "unclear": "unclear"}
+
+
+def _plural(n: int, noun: str) -> str:
+    return f"{n} {noun}{'' if n == 1 else 's'}"
 
 
 def _ability(row: Ability) -> str:
@@ -308,7 +346,10 @@ def check_items(items: Items) -> None:
         for name, value in statistics.items():
             ours = name.startswith(PREFIX)
             if not ours or (isinstance(value, float) and not math.isfinite(value)):
-                msg = f"item {item!r} has {name}={value!r}, expected {PREFIX}…=a finite number"
+                msg = (
+                    f"item {item!r} has the statistic {name}={value!r}: names start with {PREFIX}, "
+                    "and numbers are finite"
+                )
                 raise ValueError(msg)
 
 
@@ -326,6 +367,8 @@ def with_columns(log: EvalLog, names: Iterable[str]) -> EvalLog:
     viewer = None if _is_ours(log.eval.viewer) else log.eval.viewer
     if names:
         viewer = viewer or _view([s["name"] for s in scorers], names)
+    # Older logs declare no scorers; so does this one then, and stays as it was without the columns.
+    if names and scorers:
         scorers.append({"name": SCORE, "metrics": {"*": [{"name": "inspect_ai/mean"}]}})
     spec |= {"viewer": viewer, "scorers": scorers if scorers or log.eval.scorers else None}
     edited = type(log.eval).model_validate(spec)

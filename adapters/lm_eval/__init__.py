@@ -22,22 +22,23 @@ from evalstats_plugin.hookspecs import Annotation, Command, hookimpl
 if TYPE_CHECKING:
     from evalstats_plugin.data.responses import Responses, Selection
     from evalstats_plugin.ranking.contests.contests import Contests
+    from evalstats_plugin.runtime.opened import LogFile
 
 
 @hookimpl
-def evalstats_find_logs(folder: Path) -> Sequence[Path]:
-    """Return the results files of a folder, and samples files without a results file."""
+def evalstats_find_logs(files: Sequence[LogFile]) -> Mapping[Path, Sequence[Path]]:
+    """Return the results files with their samples files, and samples files without results."""
     from evalstats_plugin.adapters.lm_eval.layout import find_logs
 
-    return find_logs(folder)
+    return find_logs(files)
 
 
 @hookimpl
-def evalstats_read_log(path: Path, selection: Selection) -> Sequence[Responses] | None:
+def evalstats_read_log(log: LogFile, selection: Selection) -> Sequence[Responses] | None:
     """Read one results file with its samples files."""
     from evalstats_plugin.adapters.lm_eval.reader import read_log
 
-    return read_log(path, selection)
+    return read_log(log, selection)
 
 
 @hookimpl
@@ -52,11 +53,11 @@ def evalstats_read_results(
 
 
 @hookimpl
-def evalstats_read_contests(path: Path, columns: Mapping[str, str]) -> Contests | None:
+def evalstats_read_contests(log: LogFile, columns: Mapping[str, str]) -> Contests | None:
     """Return the comparisons in the samples of a run."""
     from evalstats_plugin.adapters.lm_eval.contests import read_contests
 
-    return read_contests(path, columns)
+    return read_contests(log, columns)
 
 
 @hookimpl

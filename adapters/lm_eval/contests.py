@@ -13,6 +13,7 @@ from evalstats_plugin.adapters.lm_eval.samples import read_records
 from evalstats_plugin.errors import LogError, SelectionError
 from evalstats_plugin.ranking.contests.assembly import COLUMNS, RESULTS, contests_from_samples
 from evalstats_plugin.ranking.contests.files import merge
+from evalstats_plugin.runtime.opened import LogFile
 
 if TYPE_CHECKING:
     from evalstats_plugin.ranking.contests.contests import Contests
@@ -25,7 +26,7 @@ _ANSWER = "filtered_resps"
 _LEFT_OUT = frozenset({"arguments", "doc_hash", "prompt_hash", "target_hash", "metrics"})
 
 
-def read_contests(path: Path, columns: Mapping[str, str]) -> Contests | None:
+def read_contests(log: LogFile, columns: Mapping[str, str]) -> Contests | None:
     """Read the comparisons of a results file or a samples file; None if it is not lm-eval's.
 
     Columns name fields of a sample: ``doc_id``, ``doc.NAME``, ``filtered_resps``, ``target``, a
@@ -39,12 +40,13 @@ def read_contests(path: Path, columns: Mapping[str, str]) -> Contests | None:
     SelectionError
         The players or the verdict cannot be found.
     """
-    if path.suffix != ".json" and layout.looks_like_samples(path):
+    path = log.path
+    if path.suffix != ".json" and layout.looks_like_samples(log):
         results = layout.results_beside(path)
-        data = (layout.load_results(results) if results else None) or {}
+        data = (layout.load_results(LogFile(results)) if results else None) or {}
         found = {(layout.task_of(path, data) if data else None) or path.stem: path}
     else:
-        loaded = layout.load_results(path)
+        loaded = layout.load_results(log)
         if loaded is None:
             return None
         data, found = loaded, dict(_samples_of(path, loaded))

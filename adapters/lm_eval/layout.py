@@ -11,12 +11,13 @@ import copy
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 from evalstats_plugin.errors import LogError
 from evalstats_plugin.runtime.files import parse_json
+from evalstats_plugin.runtime.opened import LogFile
 
 KEY = "evalstats"
 """Key of our block in a results file."""
@@ -25,40 +26,60 @@ Change = dict[str, Any]
 """A replaced value: task, key, the logged value as JSON text, the new value (null for "N/A")."""
 
 _STAMP = r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d(?:\.\d+)?"
-_RESULTS_NAME = re.compile(rf"results_{_STAMP}\.json")
-_ENDS_IN_STAMP = re.compile(rf"_({_STAMP})\.json$")
-_SAMPLES_NAME = re.compile(rf"samples_(.+)_({_STAMP})\.jsonl")
+# What browsers and file managers add to a second file of one name: " (1)", " - Copy".
+_AGAIN = r"(?:[ (][^.]*)?"
+_RESULTS_NAME = re.compile(rf"results_{_STAMP}{_AGAIN}\.json")
+_ENDS_IN_STAMP = re.compile(rf"_({_STAMP}){_AGAIN}\.json$")
+_SAMPLES_NAME = re.compile(rf"samples_(?P<task>.+)_(?P<stamp>{_STAMP}){_AGAIN}\.jsonl")
+# lmms-eval, which has lm-eval's formats and other names.
+_LMMS_RESULTS = re.compile(r"(\d{8}_\d{6})_results\.json")
+_LMMS_SAMPLES = re.compile(r"(?P<stamp>\d{8}_\d{6})_samples_(?P<task>.+)\.jsonl")
+# 0.4.0 to 0.4.2: the model's arguments, with "=" and "/" as "__", and the task.
+_OLD_SAMPLES_NAME = re.compile(r"(?:.*__.*)?_.+\.jsonl")
+
+# Keys that no other harness has, some of them early in whatever order.
+_OWN_KEYS = re.compile(
+    rb'"(?:lm_eval_version|model_name_sanitized|task_hashes|n-shot|n-samples|doc_to_text'
+    rb'|fewshot_as_multiturn|chat_template_sha)"\s*:'
+)
 _RESULTS_FIRST = re.compile(rb'\s*\{\s*"results"\s*:\s*\{')
-_VERSION_KEY = b'"lm_eval_version"'
-_SNIFFED = 65536
+_SAMPLES_FIRST = re.compile(rb'\s*\[?\s*\{\s*"doc_id"\s*:')
+_SAMPLE_KEYS = tuple(re.compile(rb'"%b"\s*:' % key) for key in (b"doc_id", b"doc", b"arguments"))
 
 
-def find_logs(folder: Path) -> list[Path]:
-    """Return the results files directly in a folder, and samples files without a results file."""
-    names = [p for p in sorted(folder.iterdir(), key=lambda p: p.name) if p.is_file()]
-    logs = [p for p in names if p.suffix == ".json" and looks_like_results(p)]
-    stamps = {stamp_of(p) for p in logs}
-    orphans = [
-        p for p in names if (m := _SAMPLES_NAME.fullmatch(p.name)) and m.group(2) not in stamps
-    ]
-    return [*logs, *orphans]
+def find_logs(files: Sequence[LogFile]) -> dict[Path, list[Path]]:
+    """Return results files with their samples files, and samples files without a results file."""
+    logs = [f.path for f in files if f.path.suffix == ".json" and looks_like_results(f)]
+    samples: dict[str, list[Path]] = {}
+    for path in (f.path for f in files):
+        if name := _samples_name(path):
+            samples.setdefault(name["stamp"], []).append(path)
+        elif _OLD_SAMPLES_NAME.fullmatch(path.name):
+            samples.setdefault("", []).append(path)
+    found = {log: samples.get(stamp_of(log), []) for log in logs}
+    strays = [path for stamp in {*samples} - {"", *map(stamp_of, logs)} for path in samples[stamp]]
+    return found | {path: [] for path in strays}
 
 
-def looks_like_results(path: Path) -> bool:
-    """Whether a file is lm-eval's, by its first bytes; a damaged one by its name."""
-    with path.open("rb") as file:
-        head = file.read(_SNIFFED)
-    if _RESULTS_FIRST.match(head) or (head.lstrip()[:1] == b"{" and _VERSION_KEY in head):
+def looks_like_results(log: LogFile) -> bool:
+    """Whether a file is lm-eval's, by its name or its first bytes, whatever the order of keys."""
+    if _RESULTS_NAME.fullmatch(log.path.name):
         return True
-    return bool(_RESULTS_NAME.fullmatch(path.name))
+    if _RESULTS_FIRST.match(log.head):
+        return True
+    return log.head.lstrip()[:1] == b"{" and _OWN_KEYS.search(log.head) is not None
 
 
-def looks_like_samples(path: Path) -> bool:
-    """Whether a file holds lm-eval's samples, by its name or the start of its first record."""
-    with path.open("rb") as file:
-        head = file.read(256).lstrip().removeprefix(b"[").lstrip()
-    by_name = bool(_SAMPLES_NAME.fullmatch(path.name))
-    return by_name or re.match(rb'\{\s*"doc_id"\s*:', head) is not None
+def looks_like_samples(log: LogFile) -> bool:
+    """Whether a file holds lm-eval's samples, by its name or its first record."""
+    if _samples_name(log.path) or _SAMPLES_FIRST.match(log.head):
+        return True
+    is_json = log.head.lstrip()[:1] in (b"{", b"[")
+    return is_json and all(key.search(log.head) for key in _SAMPLE_KEYS)
+
+
+def _samples_name(path: Path) -> re.Match[str] | None:
+    return _SAMPLES_NAME.fullmatch(path.name) or _LMMS_SAMPLES.fullmatch(path.name)
 
 
 def is_results(data: object) -> bool:
@@ -68,7 +89,7 @@ def is_results(data: object) -> bool:
     return isinstance(data.get("results"), Mapping) and ("versions" in data or "configs" in data)  # pyright: ignore[reportUnknownMemberType]
 
 
-def load_results(path: Path) -> dict[str, Any] | None:
+def load_results(log: LogFile) -> dict[str, Any] | None:
     """Parse a results file; None if it is not lm-eval's.
 
     Raises
@@ -76,11 +97,11 @@ def load_results(path: Path) -> dict[str, Any] | None:
     LogError
         The file is damaged, not as lm-eval writes it, or of lm-eval 0.3 or older.
     """
-    if not looks_like_results(path):
+    if not looks_like_results(log):
         return None
-    content = path.read_bytes()
+    path, content = log.path, log.read_bytes()
     if not content.strip():
-        msg = f"{path} is empty, expected lm-eval's results; the run may have been killed"
+        msg = f"{path} is empty: the run may have been killed while it wrote its results"
         raise LogError(msg)
     data = parse_json(content, path)
     if not is_results(data):
@@ -136,11 +157,11 @@ def _check_block(block: Any, path: Path) -> None:
         _expect(change["logged"], _is_json, "a value as JSON", f"{KEY}.rescored: logged", path)
 
 
-def _expect(value: Any, fits: Callable[[Any], bool], expected: str, where: str, path: Path) -> None:
+def _expect(value: Any, fits: Callable[[Any], bool], kind: str, where: str, path: Path) -> None:
     if not fits(value):
         shown = repr(value)
         shown = shown if len(shown) <= 40 else shown[:40] + "…"
-        raise LogError(f"{path}: {where} is {shown}, expected {expected}, as lm-eval writes it")
+        raise LogError(f"{path}: {where} is {shown} and not {kind}, so lm-eval did not write it")
 
 
 def _is_object(value: Any) -> bool:
@@ -214,8 +235,14 @@ def stderr_key(key: str) -> str:
 
 def stamp_of(path: Path) -> str:
     """Return the time in a results file's name, which its samples files share; "" if none."""
-    found = _ENDS_IN_STAMP.search(path.name)
+    found = _ENDS_IN_STAMP.search(path.name) or _LMMS_RESULTS.fullmatch(path.name)
     return found.group(1) if found else ""
+
+
+def stamp_of_samples(path: Path) -> str:
+    """Return the time in a samples file's name; "" if none."""
+    name = _samples_name(path)
+    return name["stamp"] if name else ""
 
 
 def samples_path(results: Path, task: str, data: Mapping[str, Any]) -> Path:
@@ -223,29 +250,41 @@ def samples_path(results: Path, task: str, data: Mapping[str, Any]) -> Path:
     stamp = stamp_of(results)
     # lm-eval cannot log samples of a task with a slash in its name; no name may lead elsewhere.
     task = task.replace("/", "_")
+    if _LMMS_RESULTS.fullmatch(results.name):
+        return results.with_name(f"{stamp}_samples_{task}.jsonl")
     if stamp:
-        return results.with_name(f"samples_{task}_{stamp}.jsonl")
+        path = results.with_name(f"samples_{task}_{stamp}.jsonl")
+        return path if path.exists() else _renamed(path, task, stamp)
     # 0.4.0 to 0.4.2: named after the model's arguments, no time anywhere.
     arguments = section(data, "config").get("model_args") or ""
     return results.with_name(f"{re.sub('/|=', '__', str(arguments))}_{task}.jsonl")
 
 
+def _renamed(path: Path, task: str, stamp: str) -> Path:
+    """Return the file under the name that a browser gave it; the path itself if there is none."""
+    for other in sorted(path.parent.glob("samples_*.jsonl")):
+        name = _SAMPLES_NAME.fullmatch(other.name)
+        if name and (name["task"], name["stamp"]) == (task, stamp):
+            return other
+    return path
+
+
 def results_beside(samples: Path) -> Path | None:
     """Return the results file of the run that wrote a samples file, or None."""
-    name = _SAMPLES_NAME.fullmatch(samples.name)
+    name = _samples_name(samples)
     if name is None:
         old = samples.with_name("results.json")
         return old if old.exists() else None
     for path in sorted(samples.parent.glob("*.json")):
-        if stamp_of(path) == name.group(2) and looks_like_results(path):
+        if stamp_of(path) == name["stamp"] and looks_like_results(LogFile(path)):
             return path
     return None
 
 
 def task_of(samples: Path, data: Mapping[str, Any]) -> str | None:
     """Return the task that a samples file belongs to, or None."""
-    name = _SAMPLES_NAME.fullmatch(samples.name)
+    name = _samples_name(samples)
     if name is not None:
-        return name.group(1)
+        return name["task"]
     by_path = {samples_path(samples.with_name("results.json"), t, data): t for t in data["configs"]}
     return by_path.get(samples)

@@ -7,19 +7,22 @@ metric, and `model_identity` names the model and the settings that distinguish i
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from evalstats_plugin.adapters.lm_eval import layout
 from evalstats_plugin.adapters.lm_eval.layout import section
 from evalstats_plugin.adapters.lm_eval.samples import (
-    FilterSamples,
+    BRIER,
+    Samples,
     cluster_field,
     collect,
     number_records,
+    read_records,
     read_samples,
 )
 from evalstats_plugin.adapters.lm_eval.values import (
@@ -29,13 +32,22 @@ from evalstats_plugin.adapters.lm_eval.values import (
     as_number,
     as_pairs,
     as_scores,
+    brier_scores,
+    contradiction,
     disagreement,
     kind_of,
     repeat_scores,
 )
 from evalstats_plugin.adaptive.records import RECORD, biased
-from evalstats_plugin.data.responses import Group, Responses, Selection, Source, as_clusters
-from evalstats_plugin.errors import LogError
+from evalstats_plugin.data.responses import (
+    Group,
+    Provenance,
+    Responses,
+    Selection,
+    Source,
+    as_clusters,
+)
+from evalstats_plugin.runtime.opened import LogFile
 from evalstats_plugin.scores.metrics import NAMES, recognise
 
 Settings = tuple[tuple[str, str], ...]
@@ -44,25 +56,22 @@ Settings = tuple[tuple[str, str], ...]
 _NAMES = ("peft", "delta", "pretrained", "model", "path", "engine")
 
 
-def read_log(path: Path, selection: Selection) -> list[Responses] | None:
+def read_log(log: LogFile, selection: Selection) -> list[Responses] | None:
     """Read a results file, or the one task of a samples file; None if it is not lm-eval's."""
-    if path.suffix != ".json" and layout.looks_like_samples(path):
-        return _read_one_samples_file(path, selection)
-    data = layout.load_results(path)
-    return None if data is None else read_results(data, path, selection)
+    if log.path.suffix != ".json" and layout.looks_like_samples(log):
+        return _read_one_samples_file(log.path, selection)
+    data = layout.load_results(log)
+    return None if data is None else read_results(data, log.path, selection)
 
 
 def _read_one_samples_file(path: Path, selection: Selection) -> list[Responses]:
     results = layout.results_beside(path)
-    data = layout.load_results(results) if results else None
+    data = layout.load_results(LogFile(results)) if results else None
     if results is None or data is None:
-        msg = (
-            f"{path} has no results file of the same run beside it, which names the model and says "
-            "how each metric is averaged; put the results_….json back"
-        )
-        raise LogError(msg)
+        return list(_Stray(path, selection).responses())
     task = layout.task_of(path, data)
-    return [r for r in read_results(data, results, selection) if r.task == task]
+    run = _Run(data, results, selection)
+    return [] if task is None else list(run.of_task(task))
 
 
 def read_results(data: Mapping[str, Any], path: Path, selection: Selection) -> list[Responses]:
@@ -89,6 +98,37 @@ class _Metric:
         return layout.stderr_key(self.key)
 
 
+@dataclass(frozen=True, slots=True)
+class _Logged:
+    """The samples of a task, and whether they are all that the run scored."""
+
+    samples: Samples
+    place: str
+    """Where they are, for notes."""
+    n_items: int = 0
+    """Items that the run scored, under each filter."""
+    checksum: str = ""
+    """Of all samples, as the run logged it."""
+    items: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = field(default_factory=dict)  # pyright: ignore[reportUnknownVariableType]
+    """By filter: ids, hashes and clusters, with notes on the clusters."""
+
+    @property
+    def is_altered(self) -> bool:
+        """Whether the samples are not those that the run logged: cut off, edited, reordered."""
+        found = self.samples.checksum
+        return bool(found and self.checksum) and found != self.checksum
+
+    def notes(self, n: int, value: float | None) -> tuple[str, ...]:
+        """Say what is wrong where a filter has so many items."""
+        if n < self.n_items:
+            scored = "" if value is None else f"; the value over all of them is {value:.6g}"
+            return (f"{n} of {self.n_items} items: {self.place} is cut off{scored}",)
+        if self.is_altered:
+            why = "it was cut off, edited or put in another order"
+            return (f"{self.place} does not have the checksum that the run logged: {why}",)
+        return ()
+
+
 class _Run:
     """One run of lm-eval: its results and its samples."""
 
@@ -98,6 +138,8 @@ class _Run:
         self.selection = selection
         self.tree = Tree(data)
         self.model, self.settings = model_identity(data)
+        standard = path.name.startswith("results_")  # the folder is the model's
+        self.home = str(data.get("model_name_sanitized") or "") if standard else ""
         self.source = Source(
             path=path,
             harness="lm_eval",
@@ -106,77 +148,99 @@ class _Run:
         )
 
     def responses(self) -> list[Responses]:
-        return [r for task in self.tree.tasks() for r in self._of_task(task)]
+        """Read every task that was asked for, in table order."""
+        return [r for task in self.tree.tasks() for r in self.of_task(task)]
 
-    def _of_task(self, task: str) -> Iterator[Responses]:
+    def of_task(self, task: str) -> Iterator[Responses]:
+        """Read one task, under each metric that was asked for."""
         if not self.selection.wants_task(task, *self.tree.groups_around(task)):
             return
-        logged = layout.section(self.data, "results", task)
         metrics: list[_Metric] = []
-        for key in sorted(logged):
+        for key in sorted(layout.section(self.data, "results", task)):
             name, comma, filter_name = key.partition(",")
             if comma and not name.endswith("_stderr") and self.selection.wants_metric(key):
                 metrics.append(_Metric(task, name, filter_name))
         if self.selection.header_only:
-            yield from (self._base(m) for m in metrics)
+            yield from (Responses(**self._known(m)) for m in metrics)
             return
-        samples = self._samples(task) if metrics or task in self.data["configs"] else None
-        for m in metrics:
-            yield self._of_metric(m, samples)
-        yield from self._repeats(task, samples or {}, {m.key for m in metrics})
+        brier = any(m.name == BRIER for m in metrics)
+        wanted = metrics or task in self.data["configs"]
+        logged = self._logged(task, likelihoods=brier) if wanted else None
+        found = [self._of_metric(m, logged) for m in metrics]
+        yield from self._with_repeats(task, found)
+        yield from self._repeats(task, logged, {m.key for m in metrics})
 
-    def _samples(self, task: str) -> Mapping[str, FilterSamples] | None:
+    def _logged(self, task: str, *, likelihoods: bool) -> _Logged | None:
+        """Read the samples of a task; None if they were not logged, or are gone."""
         pipelines = layout.section(self.data, "configs", task).get("filter_list") or ()
         filters = [f["name"] for f in pipelines if "name" in f] or ["none"]
+        cluster = self._cluster_field(task)
         if "samples" in self.data:
             inside = layout.section(self.data, "samples")
             if task not in inside:
                 return None
             where = f"{self.path}, samples of {task}"
-            records = number_records(inside[task], where)
-            return collect(records, filters, where, self._cluster_field(task))
-        if not self.path.name:
-            return None  # results in memory have no samples files
-        path = layout.samples_path(self.path, task, self.data)
-        if not path.is_file():
-            return None
-        samples = read_samples(path, filters, self._cluster_field(task))
-        expected = layout.section(self.data, "n-samples", task).get("effective")
-        if not samples and expected:
-            msg = f"{path} is empty, expected {expected} items; the run may have been killed"
-            raise LogError(msg)
-        return samples
+            samples = collect(number_records(inside[task], where), filters, where, cluster)
+            place = "the list of samples"
+        else:
+            # Results in memory have no samples files.
+            path = layout.samples_path(self.path, task, self.data) if self.path.name else None
+            if path is None or not path.is_file():
+                return None
+            samples = read_samples(path, filters, cluster, likelihoods=likelihoods)
+            place = path.name
+        scored = layout.section(self.data, "n-samples", task).get("effective") or 0
+        checksum = layout.section(self.data, "task_hashes").get(task)
+        n_items = max(int(scored), samples.n_items)
+        return _Logged(samples, place, n_items, checksum if isinstance(checksum, str) else "")
 
     def _cluster_field(self, task: str) -> str | None:
         config = layout.section(self.data, "configs", task)
         return cluster_field(self.selection.cluster, config)
 
-    def _items(self, task: str, column: FilterSamples) -> tuple[dict[str, Any], tuple[str, ...]]:
-        """Return ids, hashes and clusters of a filter's items, and notes on the clusters."""
-        hashes = None
-        if None not in column.doc_hashes:
-            texts = [str(h).encode(errors="surrogatepass") for h in column.doc_hashes]
-            hashes = np.asarray(texts, dtype="S")
-        known: dict[str, Any] = {"item_ids": np.asarray(column.doc_ids), "item_hashes": hashes}
-        field = self._cluster_field(task)
-        if field is None:
-            return known, ()
-        clusters, notes = as_clusters(column.clusters, field)
-        return known | {"clusters": clusters}, notes
+    def _items(self, m: _Metric, logged: _Logged) -> tuple[dict[str, Any], tuple[str, ...]]:
+        """Return what is known of a filter's items, and notes on their clusters, made once."""
+        if m.filter not in logged.items:
+            column = logged.samples.by_filter[m.filter]
+            known: dict[str, Any] = {
+                "item_ids": np.asarray(column.doc_ids),
+                "item_hashes": _as_hashes(column.doc_hashes),
+                "provenance": self._provenance(
+                    m.task, logged, len(column.doc_ids), _as_hashes(column.prompt_hashes, 16)
+                ),
+            }
+            field, notes = self._cluster_field(m.task), ()
+            if field is not None:
+                known["clusters"], notes = as_clusters(column.clusters, field)
+            logged.items[m.filter] = known, notes
+        return logged.items[m.filter]
 
-    def _base(self, m: _Metric, **more: Any) -> Responses:
+    def _provenance(
+        self, task: str, logged: _Logged | None, n: int = 0, prompts: NDArray[Any] | None = None
+    ) -> Provenance:
+        return Provenance(
+            task_version=str(layout.section(self.data, "versions").get(task, "")),
+            prompt_hashes=prompts,
+            n_cut=logged.n_items - n if logged else 0,
+            is_altered=logged.is_altered if logged else False,
+            home=self.home,
+        )
+
+    def _known(self, m: _Metric) -> dict[str, Any]:
+        """Return the fields of responses that the results file gives."""
         logged = layout.section(self.data, "results", m.task)
         size = layout.section(self.data, "n-samples", m.task)
         effective = size.get("effective", logged.get("sample_len"))
         population = size.get("original")
         config = layout.section(self.data, "configs", m.task)
-        known: dict[str, Any] = {
+        return {
             "model": self.model,
             "task": m.task,
             "metric": m.key,
             "higher_is_better": layout.section(self.data, "higher_is_better", m.task).get(m.name),
             "aggregation": aggregation_of(m.name, config),
             "source": self.source,
+            "provenance": self._provenance(m.task, None),
             "settings": (*self.settings, *task_settings(self.data, m.task)),
             "groups": tuple(self._groups(m)),
             "logged": as_number(logged.get(m.key)),
@@ -184,7 +248,6 @@ class _Run:
             "logged_n": effective,
             "population": population if population != effective else None,
         }
-        return Responses(**known | more)
 
     def _groups(self, m: _Metric) -> Iterator[Group]:
         for depth, name in enumerate(self.tree.groups_around(m.task)):
@@ -200,51 +263,29 @@ class _Run:
                 notes=notes,
             )
 
-    def _of_metric(self, m: _Metric, samples: Mapping[str, FilterSamples] | None) -> Responses:
-        base = self._base(m)
-        if base.aggregation == "bypass":
+    def _of_metric(self, m: _Metric, logged: _Logged | None) -> Responses:
+        known = self._known(m)
+        if known["aggregation"] == "bypass":
             # lm-eval logs 999 here, which is no score.
             note = "--predict_only: nothing was scored (evalstats-plugin rescore can)"
-            return self._base(m, logged=None, logged_std_error=None, notes=(note,))
-        if samples is None:
-            return self._base(m, notes=(self._why_no_samples(m.task),))
-        column = samples.get(m.filter)
+            return _made(known, logged=None, logged_std_error=None, notes=(note,))
+        if logged is None:
+            return Responses(**known, notes=(self._why_no_samples(m.task), *_doubts(m, known)))
+        column = logged.samples.by_filter.get(m.filter)
         values = column.values.get(m.name) if column else None
         if column is None or values is None:
-            note = f"not among the samples of filter {m.filter!r}"
-            return self._base(m, notes=(note,))
-        return self._with_values(m, base, column, values)
-
-    def _with_values(
-        self, m: _Metric, base: Responses, column: FilterSamples, values: Sequence[Any]
-    ) -> Responses:
-        items, about_items = self._items(m.task, column)
-        if base.aggregation in ("weighted_perplexity", "bits_per_byte"):
-            pairs = as_pairs(values)
-            if pairs is not None:
-                return self._base(m, scores=pairs[:, :1], weights=pairs[:, 1], **items)
-        scores = as_scores(values)
-        if scores is None:
-            answered = with_answers(base, values, items | {"notes": about_items})
-            if answered is not None:
-                return answered
-            aggregation = base.aggregation if base.aggregation != "mean" else "other"
-            note = f"not averaged: what is logged for an item is not its score ({kind_of(values)})"
-            return self._base(m, aggregation=aggregation, notes=(note,))
-        aggregation = base.aggregation
-        # Other aggregations have a bootstrap standard error, or none.
-        stderr = base.logged_std_error if aggregation == "mean" else None
-        problem = disagreement(scores, base.logged, stderr)
-        if aggregation not in ("mean", "nanmean", "perplexity"):
-            # The task's own function: taken for a mean if its value is the mean.
-            if problem or base.logged is None:
-                note = f"not averaged: its aggregation ({aggregation}) is not a mean"
-                return self._base(m, notes=(note,))
-            aggregation = "mean"
-        notes = (f"mismatch: {problem}",) if problem and aggregation != "perplexity" else ()
-        aggregation = "mean" if aggregation == "nanmean" else aggregation
-        notes = (*notes, *about_items)
-        return self._base(m, aggregation=aggregation, scores=scores[:, None], notes=notes, **items)
+            n = len(column.doc_ids) if column else 0
+            notes = logged.notes(n, known["logged"]) or (
+                f"not among the samples of filter {m.filter!r}",
+            )
+            known["provenance"] = self._provenance(m.task, logged, n)
+            return Responses(**known, notes=(*notes, *_doubts(m, known)))
+        items, about_items = self._items(m, logged)
+        about = logged.notes(len(column.doc_ids), known["logged"])
+        found = _with_values(known | items, values, is_whole=items["provenance"].n_cut == 0)
+        if not (about or about_items):
+            return found
+        return replace(found, notes=(*about, *found.notes, *about_items))
 
     def _why_no_samples(self, task: str) -> str:
         if not self.path.name or layout.section(self.data, "task_hashes").get(task) is None:
@@ -252,24 +293,143 @@ class _Run:
         missing = layout.samples_path(self.path, task, self.data).name
         return f"samples were logged, but {missing} is not there"
 
-    def _repeats(
-        self, task: str, samples: Mapping[str, FilterSamples], known: set[str]
-    ) -> Iterator[Responses]:
+    def _with_repeats(self, task: str, found: list[Responses]) -> list[Responses]:
+        """Add the scores of each repeat to responses of which the filter kept one, or a vote."""
+        repeats = layout.section(self.data, "configs", task).get("repeats") or 1
+        if not isinstance(repeats, int) or repeats < 2 or not any(len(r.item_ids) for r in found):
+            return found
+        if not self.selection.repeats:
+            note = f"{repeats} repeats; --at-k (in Python: read(repeats=True)) scores each"
+            choosing = self._choosing_filters(task)
+            return [
+                replace(r, notes=(*r.notes, note)) if r.metric.partition(",")[2] in choosing else r
+                for r in found
+            ]
+        from evalstats_plugin.adapters.lm_eval.replay.repeats import with_repeats
+
+        inside = layout.section(self.data, "samples").get(task)
+        records = inside or read_records(layout.samples_path(self.path, task, self.data))
+        return with_repeats(found, task, self.data, records)
+
+    def _choosing_filters(self, task: str) -> set[str]:
+        """Return the filters that leave one answer of the repeats of an item."""
+        listed = layout.section(self.data, "configs", task).get("filter_list")
+        if listed is None:
+            return {"none"}
+        return {
+            pipeline["name"]
+            for pipeline in listed
+            for step in pipeline.get("filter") or ()
+            if step.get("function") in ("take_first", "majority_vote")
+        }
+
+    def _repeats(self, task: str, logged: _Logged | None, known: set[str]) -> Iterator[Responses]:
         """Yield the scores of each repeat (0.5), for metrics without a logged value."""
-        for name, column in samples.items():
+        if logged is None:
+            return
+        for name, column in logged.samples.by_filter.items():
             for metric, rows in column.repeats.items():
                 m = _Metric(task, metric, name)
                 scores = repeat_scores(rows)
                 if m.key in known or scores is None or not self.selection.wants_metric(m.key):
                     continue
-                items, about_items = self._items(task, column)
-                yield self._base(
-                    m,
+                items, about_items = self._items(m, logged)
+                notes = (*logged.notes(len(column.doc_ids), None), "scores of each repeat")
+                yield _made(
+                    {**self._known(m), **items},
                     aggregation="mean",
                     scores=scores,
-                    notes=("scores of each repeat", *about_items),
-                    **items,
+                    notes=(*notes, *about_items),
                 )
+
+
+class _Stray(_Run):
+    """A samples file without the results file of its run."""
+
+    def __init__(self, path: Path, selection: Selection) -> None:
+        self.task = layout.task_of(path, {"configs": {}}) or path.stem
+        super().__init__({"results": {self.task: {}}, "configs": {}}, path, selection)
+        self.model = selection.model_name or path.resolve().parent.name
+        self.settings = ()
+        self.source = replace(self.source, when=layout.stamp_of_samples(path))
+
+    def responses(self) -> list[Responses]:
+        """Read the metrics that the samples have."""
+        if not self.selection.wants_task(self.task):
+            return []
+        # Before 0.4.7 lines do not name their filter, and only the results file has the names.
+        filters = ["none", *(f"filter {n}" for n in range(2, 10))]
+        cluster = cluster_field(self.selection.cluster, {})
+        samples = read_samples(self.path, filters, cluster, likelihoods=True)
+        logged = _Logged(samples, self.path.name, samples.n_items)
+        given = "" if self.selection.model_name else "; the model is named after its folder"
+        note = f"no results file of this run: its metrics are taken for means{given}"
+        metrics = [
+            m
+            for name, column in samples.by_filter.items()
+            for metric in column.values
+            if self.selection.wants_metric((m := _Metric(self.task, metric, name)).key)
+        ]
+        found = [self._of_metric(m, logged) for m in metrics]
+        found += self._repeats(self.task, logged, {m.key for m in metrics})
+        return [replace(r, notes=(*r.notes, note)) for r in found]
+
+
+def _made(known: Mapping[str, Any], **more: Any) -> Responses:
+    """Make responses of fields that are known, and others or others in their place."""
+    fields: dict[str, Any] = {**known, **more}
+    return Responses(**fields)
+
+
+def _as_hashes(texts: Sequence[str | None], width: int | None = None) -> NDArray[Any] | None:
+    """Return hashes, or so many characters of each, shape (M,); None if one is missing."""
+    if None in texts:
+        return None
+    return np.asarray([str(t)[:width].encode(errors="surrogatepass") for t in texts], dtype="S")
+
+
+def _doubts(m: _Metric, known: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return a note where a value and its standard error contradict each other."""
+    if known["aggregation"] != "mean":
+        return ()
+    n = known["logged_n"] or 0
+    problem = contradiction(m.name, known["logged"], known["logged_std_error"], int(n))
+    return (f"mismatch: {problem}",) if problem else ()
+
+
+def _with_values(known: Mapping[str, Any], values: Sequence[Any], *, is_whole: bool) -> Responses:
+    """Make responses of the values of items, compared with the logged ones if all are there."""
+    aggregation: str = known["aggregation"]
+    if aggregation in ("weighted_perplexity", "bits_per_byte"):
+        pairs = as_pairs(values)
+        if pairs is not None:
+            return Responses(**known, scores=pairs[:, :1], weights=pairs[:, 1])
+    found = dict(known)
+    scores = as_scores(values)
+    if scores is None and aggregation == BRIER:
+        scores = brier_scores(values)
+        # lm-eval's own aggregation is their mean.
+        aggregation, found["bounds"] = "mean", (0.0, 2.0)
+    without = {k: v for k, v in known.items() if k not in ("item_ids", "item_hashes", "clusters")}
+    if scores is None:
+        answered = with_answers(Responses(**without), values, known)
+        if answered is not None:
+            return answered
+        note = f"not averaged: what is logged for an item is not its score ({kind_of(values)})"
+        other = "other" if aggregation == "mean" else aggregation
+        return _made(without, aggregation=other, notes=(note,))
+    # Other aggregations have a bootstrap standard error, or none.
+    stderr = known["logged_std_error"] if aggregation == "mean" else None
+    problem = disagreement(scores, known["logged"], stderr) if is_whole else None
+    if aggregation not in ("mean", "nanmean", "perplexity"):
+        # The task's own function: taken for a mean if its value is the mean.
+        if problem or known["logged"] is None or not is_whole:
+            note = f"not averaged: its aggregation ({aggregation}) is not a mean"
+            return _made(without, notes=(note,))
+        aggregation = "mean"
+    notes = (f"mismatch: {problem}",) if problem and aggregation != "perplexity" else ()
+    found["aggregation"] = "mean" if aggregation == "nanmean" else aggregation
+    return Responses(**found, scores=scores[:, None], notes=notes)
 
 
 def with_answers(
@@ -279,7 +439,8 @@ def with_answers(
     pairs = as_answers(values)
     if pairs is None:
         return None
-    found = replace(base, pairs=pairs, scores=np.empty((len(pairs), 0)), **items)
+    shown = {k: items[k] for k in ("item_ids", "item_hashes", "clusters") if k in items}
+    found = replace(base, pairs=pairs, scores=np.empty((len(pairs), 0)), **shown)
     if found.aggregation in NAMES:
         return found
     name = recognise(found) if found.aggregation == "custom" else None

@@ -147,7 +147,7 @@ def check_harness() -> None:
     """Raise if lm-eval is missing or too old to score a log again."""
     if not hasattr(harness("api.group"), "Group"):
         raise EvalStatsError(
-            f"scoring again needs lm-eval 0.4.12 or later, found {harness('').__version__}: "
+            f"lm-eval {harness('').__version__} is too old: this needs lm-eval 0.4.12 or later: "
             "pip install --upgrade 'evalstats-plugin[lm-eval]'"
         )
 

@@ -1,4 +1,4 @@
-"""Samples files, streamed: of each line the ids, the hash, the metric values and the cluster.
+"""Samples files, streamed: of each line the ids, the hashes, the metric values and the cluster.
 
 A line holds the whole few-shot prompt once per choice, often 95 % of its length, before the fields
 that are needed. So each line is cut at its last ``, "filter": "`` and only the tail is parsed. This
@@ -8,12 +8,13 @@ without ``target_hash`` (a metric value that is an object with such a key) is pa
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, BinaryIO, cast
 
 from evalstats_plugin.adapters.lm_eval.layout import section
 from evalstats_plugin.errors import LogError
@@ -28,6 +29,12 @@ _BUFFER = 1 << 20
 _TAIL = b', "filter": "'
 _DOC_ID = re.compile(rb'\{"doc_id": (-?\d+), ')
 
+HASHES = ("doc_hash", "prompt_hash", "target_hash")
+"""What the checksum of a task (``task_hashes``) is made of, line by line."""
+
+BRIER = "brier_score"
+"""The metric whose items are logged as text, rounded: they are computed from log-likelihoods."""
+
 _FIXED = frozenset(
     {
         "doc_id", "doc", "target", "arguments", "resps", "filtered_resps", "filter", "metrics",
@@ -37,8 +44,8 @@ _FIXED = frozenset(
 
 
 def read_samples(
-    path: Path, filters: Sequence[str], cluster: str | None = None
-) -> dict[str, FilterSamples]:
+    path: Path, filters: Sequence[str], cluster: str | None = None, *, likelihoods: bool = False
+) -> Samples:
     """Read one samples file of any layout, by filter.
 
     Parameters
@@ -48,18 +55,35 @@ def read_samples(
         k-th line of an item belongs to the k-th filter.
     cluster
         Field of the doc to read too, as a dotted path; lines are then parsed in full.
+    likelihoods
+        Also read the log-likelihoods that Brier scores come from; parses lines in full too.
 
     Raises
     ------
     LogError
         A line is cut off, not JSON, not UTF-8, too long, or a duplicate.
     """
-    return collect(_records(path, in_full=cluster is not None), filters, str(path), cluster)
+    in_full = likelihoods or cluster is not None
+    return collect(_records(path, in_full=in_full), filters, str(path), cluster)
 
 
 def read_records(path: Path) -> Iterator[Mapping[str, Any]]:
     """Yield the samples of a file of any layout in full; raises `LogError` as `read_samples`."""
     return (record for _, _, record in _records(path, in_full=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """The samples of one task."""
+
+    by_filter: Mapping[str, FilterSamples]
+    checksum: str = ""
+    """As lm-eval logs it in ``task_hashes``, over all lines; empty where a line has no hashes."""
+
+    @property
+    def n_items(self) -> int:
+        """Items of the filter that has most: all have the same in a whole file."""
+        return max((len(column.doc_ids) for column in self.by_filter.values()), default=0)
 
 
 @dataclass(slots=True)
@@ -68,6 +92,7 @@ class FilterSamples:
 
     doc_ids: list[Any] = field(default_factory=list[Any])
     doc_hashes: list[str | None] = field(default_factory=list[str | None])
+    prompt_hashes: list[str | None] = field(default_factory=list[str | None])
     values: dict[str, list[Any]] = field(default_factory=dict[str, list[Any]])
     """Per metric, the values as logged; None where a line lacks the metric."""
     repeats: dict[str, list[Any]] = field(default_factory=dict[str, list[Any]])
@@ -82,10 +107,14 @@ class FilterSamples:
         self.doc_ids.append(doc_id)
         self.seen.add(doc_id)
         self.doc_hashes.append(record.get("doc_hash"))
+        self.prompt_hashes.append(record.get("prompt_hash"))
         names = record.get("metrics")
         logged: Iterable[str] = (k for k in record if k not in _FIXED) if names is None else names
         for name in logged:
-            _put(self.values.setdefault(name, []), row, record.get(name))
+            value = record.get(name)
+            if name == BRIER:
+                value = _with_likelihoods(value, record.get("filtered_resps"))
+            _put(self.values.setdefault(name, []), row, value)
         repeats: Mapping[str, Any] = record.get("scores_per_repeat") or {}
         for name, scores in repeats.items():
             _put(self.repeats.setdefault(name, []), row, scores)
@@ -94,6 +123,17 @@ class FilterSamples:
         """Pad all columns to the same length."""
         for column in (*self.values.values(), *self.repeats.values()):
             column.extend([None] * (len(self.doc_ids) - len(column)))
+
+
+def _with_likelihoods(value: Any, responses: Any) -> Any:
+    """Return (target, log-likelihoods) in place of (target, probabilities as text)."""
+    try:
+        target, probabilities = value
+        # acc_mutual_info asks for as many again.
+        n_choices = len(str(probabilities).strip("[]").split())
+        return target, [float(response[0]) for response in responses[:n_choices]]
+    except (TypeError, ValueError, IndexError, KeyError):
+        return value
 
 
 def _put(column: list[Any], row: int, value: Any) -> None:
@@ -108,10 +148,11 @@ def collect(
     filters: Sequence[str],
     where: str,
     cluster: str | None = None,
-) -> dict[str, FilterSamples]:
+) -> Samples:
     """Group records (line number, item id, sample) by filter, each item once per filter."""
     found: dict[str, FilterSamples] = {}
     n_lines: dict[Any, int] = {}
+    digest, complete = hashlib.sha256(), True
     number, record = 0, dict[str, Any]()
     try:
         for number, doc_id, record in records:
@@ -121,8 +162,9 @@ def collect(
                 n_lines[doc_id] = nth + 1
                 if nth >= len(filters):
                     msg = (
-                        f"{where}: line {number} is line {nth + 1} of item {doc_id}, expected one "
-                        f"for each filter ({', '.join(filters)})"
+                        f"{where}: line {number} is line {nth + 1} of item {doc_id}, but the task "
+                        f"has {len(filters)} filter{'s'[: len(filters) > 1]} "
+                        f"({', '.join(filters)}); two runs may have been appended to one file"
                     )
                     raise LogError(msg)
                 name = filters[nth]
@@ -131,28 +173,33 @@ def collect(
                 samples = found[name] = FilterSamples()
             if doc_id in samples.seen:
                 msg = (
-                    f"{where}: line {number} has item {doc_id} under filter {name!r} again, "
-                    "expected each once; two runs may have been appended to one file"
+                    f"{where}: line {number} repeats item {doc_id} under filter {name!r}; "
+                    "two runs may have been appended to one file: remove one of them"
                 )
                 raise LogError(msg)
             samples.add(record, doc_id)
+            hashes: list[Any] = [record.get(which) for which in HASHES]
+            complete = complete and None not in hashes
+            if complete:
+                digest.update("".join(hashes).encode(errors="surrogatepass"))
             if cluster is not None:
                 samples.clusters.append(field_of(record.get("doc"), cluster))
     except (AttributeError, TypeError) as error:
         # Checking the type of each field would take longer than reading the file.
-        names = ("doc_id", "filter", "metrics", "scores_per_repeat")
+        hashes = [name for name in HASHES if not isinstance(record.get(name), str)]
+        names = ("doc_id", "filter", "metrics", "scores_per_repeat", *hashes)
         shown = ", ".join(f"{name} {record[name]!r:.40}" for name in names if name in record)
         msg = (
-            f"{where}: line {number} holds {shown or 'none of its fields'}, expected a sample as "
-            "lm-eval logs it: an id, the name of a filter, a list of metrics, an object of scores"
+            f"{where}: line {number} is not a sample as lm-eval logs it ({shown or 'no fields'}): "
+            "it needs an id, the name of a filter, a list of metrics and an object of scores"
         )
         raise LogError(msg) from error
     for samples in found.values():
         samples.finish()
         _check_names(samples, where)
     if wrong := [name for name in found if not isinstance(name, str)]:
-        raise LogError(f"{where}: filter {wrong[0]!r:.40} found, expected the name of one")
-    return found
+        raise LogError(f"{where}: filter {wrong[0]!r:.40} is not a name")
+    return Samples(found, digest.hexdigest() if complete and found else "")
 
 
 def _check_names(samples: FilterSamples, where: str) -> None:
@@ -160,15 +207,16 @@ def _check_names(samples: FilterSamples, where: str) -> None:
     for what, values, kinds in (
         ("doc_id", samples.doc_ids, {int, str}),
         ("doc_hash", samples.doc_hashes, {str, type(None)}),
+        ("prompt_hash", samples.prompt_hashes, {str, type(None)}),
     ):
         wrong = set(map(type, values)) - kinds
         texts = [value for value in values if isinstance(value, str)]
         if wrong:
             found = next(value for value in values if type(value) in wrong)
-            msg = f"{where}: {what} {found!r:.40} found, expected a text or a whole number"
+            msg = f"{where}: {what} {found!r:.40} is neither a text nor a whole number"
             raise LogError(msg)
         if texts and max(map(len, texts)) > MAX_NAME:
-            msg = f"{where}: {what} of {max(map(len, texts))} characters found, expected a name"
+            msg = f"{where}: {what} has {max(map(len, texts))} characters, which is no name"
             raise LogError(msg)
 
 
@@ -178,7 +226,7 @@ def number_records(
     """Yield parsed samples with their number and item id."""
     for number, record in enumerate(records, 1):
         if not isinstance(record, dict) or "doc_id" not in record:
-            msg = f"{where}: record {number} has no doc_id, expected a sample as lm-eval logs it"
+            msg = f"{where}: record {number} has no doc_id, so it is not a sample of lm-eval"
             raise LogError(msg)
         yield number, record["doc_id"], record
 
@@ -186,46 +234,51 @@ def number_records(
 def _records(path: Path, *, in_full: bool) -> Iterator[tuple[int, Any, Mapping[str, Any]]]:
     """Yield line number, item id and sample."""
     with path.open("rb", buffering=_BUFFER) as file:
-        first = file.read(64).lstrip()[:1]
-    return _records_of_list(path) if first == b"[" else _records_of_lines(path, in_full=in_full)
+        is_list = file.read(64).lstrip()[:1] == b"["
+        file.seek(0)
+        if is_list:
+            yield from _records_of_list(file.read(), path)
+        else:
+            yield from _records_of_lines(file, path, in_full=in_full)
 
 
-def _records_of_list(path: Path) -> Iterator[tuple[int, Any, Mapping[str, Any]]]:
+def _records_of_list(content: bytes, path: Path) -> Iterator[tuple[int, Any, Mapping[str, Any]]]:
     """Read the layout of 0.4.0 to 0.4.2: one JSON list, despite the name .jsonl."""
     try:
-        records = json.loads(path.read_bytes())
+        records = json.loads(content)
     except (ValueError, RecursionError) as error:
         msg = f"{path} is not a JSON list of samples ({error}); it may have been cut off"
         raise LogError(msg) from error
     yield from number_records(records, str(path))
 
 
-def _records_of_lines(path: Path, *, in_full: bool) -> Iterator[tuple[int, Any, Mapping[str, Any]]]:
+def _records_of_lines(
+    file: BinaryIO, path: Path, *, in_full: bool
+) -> Iterator[tuple[int, Any, Mapping[str, Any]]]:
     loads, find_id = json.loads, _DOC_ID.match
     number = 0
-    with path.open("rb", buffering=_BUFFER) as file:
-        while line := file.readline(MAX_LINE):
-            number += 1
-            cut = -1 if in_full else line.rfind(_TAIL)
-            head = find_id(line)
-            if cut > 0 and head is not None:
-                try:
-                    # Decoded first: `json` would guess the encoding of bytes, 25 % of the time.
-                    record = loads((b"{" + line[cut + 2 :]).decode())
-                except (ValueError, RecursionError):
-                    record = {}
-                if "target_hash" in record:
-                    yield number, int(head.group(1)), record
-                    continue
-            if line.strip():
-                record = _parse_in_full(line, path, number)
-                yield number, record["doc_id"], record
+    while line := file.readline(MAX_LINE):
+        number += 1
+        cut = -1 if in_full else line.rfind(_TAIL)
+        head = find_id(line)
+        if cut > 0 and head is not None:
+            try:
+                # Decoded first: `json` would guess the encoding of bytes, 25 % of the time.
+                record = loads((b"{" + line[cut + 2 :]).decode())
+            except (ValueError, RecursionError):
+                record = {}
+            if "target_hash" in record:
+                yield number, int(head.group(1)), record
+                continue
+        if line.strip():
+            record = _parse_in_full(line, path, number)
+            yield number, record["doc_id"], record
 
 
 def _parse_in_full(line: bytes, path: Path, number: int) -> dict[str, Any]:
     where = f"{path}: line {number}"
     if len(line) >= MAX_LINE:
-        msg = f"{where} is longer than {MAX_LINE >> 20} MiB, expected one sample per line"
+        msg = f"{where} is longer than {MAX_LINE >> 20} MiB: it holds more than one sample"
         raise LogError(msg)
     try:
         record: Any = json.loads(line)
@@ -245,7 +298,7 @@ def _parse_in_full(line: bytes, path: Path, number: int) -> dict[str, Any]:
         # Numbers of thousands of digits; thousands of nested brackets.
         raise LogError(f"{where} cannot be read as JSON ({error}); it may be damaged") from error
     if not isinstance(record, dict) or "doc_id" not in record:
-        msg = f"{where} has no doc_id, expected a sample as lm-eval logs it"
+        msg = f"{where} has no doc_id, so it is not a sample of lm-eval"
         raise LogError(msg)
     return cast("dict[str, Any]", record)
 

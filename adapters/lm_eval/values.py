@@ -36,6 +36,9 @@ _REGISTRY = {
     "word_perplexity": "weighted_perplexity",
 }
 
+_UNIT = ("acc", "exact_match", "pass@")
+"""How the names of metrics begin whose scores lie in [0, 1], whatever the task."""
+
 Weighting = Literal["micro", "macro"]
 
 
@@ -101,6 +104,31 @@ def as_answers(values: Sequence[Any]) -> NDArray[Any] | None:
 def _plain(value: Any) -> Any:
     """Return a label as a Python value; in results in memory, labels are NumPy numbers."""
     return cast("Any", value).item() if isinstance(value, np.generic) else value
+
+
+def brier_scores(values: Sequence[Any]) -> NDArray[np.float64] | None:
+    """Compute Brier scores, shape (M,), from (target, log-likelihoods) or (target, probabilities).
+
+    As lm-eval does: the sum over the choices of (probability − 1 for the target)². None if the
+    values are no such pairs.
+    """
+    scores = np.full(len(values), np.nan)
+    for i, value in enumerate(values):
+        if value is None:
+            continue
+        try:
+            target, given = value
+            numbers = np.array(given, dtype=np.float64)
+            if numbers.ndim != 1 or not 0 <= target < len(numbers):
+                return None
+        except (OverflowError, TypeError, ValueError):
+            return None
+        if (numbers <= 0).all():  # log-likelihoods: probabilities are never all 0
+            numbers = np.exp(numbers - numbers.max())
+            numbers /= numbers.sum()
+        numbers[target] -= 1
+        scores[i] = numbers @ numbers
+    return scores
 
 
 def repeat_scores(rows: Sequence[Any]) -> np.ndarray[Any, Any] | None:
@@ -170,9 +198,36 @@ def disagreement(
     """
     with np.errstate(over="ignore"):
         exact, rounded = (mean_and_stderr(scores.astype(d)) for d in (np.float64, np.float32))
-    for i, (name, value) in enumerate((("value", logged), ("stderr", logged_stderr))):
-        if value is not None and not same(exact[i], value) and not same(rounded[i], value):
-            return f"the log gives {name} {value:.6g}, its items {exact[i]:.6g}"
+    wrong = [
+        f"{name} {value:.6g} where its items give {exact[i]:.6g}"
+        for i, (name, value) in enumerate((("value", logged), ("stderr", logged_stderr)))
+        if value is not None and not same(exact[i], value) and not same(rounded[i], value)
+    ]
+    return f"the log has {' and '.join(wrong)}" if wrong else None
+
+
+def contradiction(metric: str, value: float | None, stderr: float | None, n: int) -> str | None:
+    """Describe how a logged mean and its standard error contradict each other; None if not.
+
+    A standard error of 0 means that every item has the same score. Scores from 0 to 1 with the mean
+    p have one of √(p(1 − p)/(n − 1)) at most.
+
+    >>> contradiction("acc", 0.5, 0.0, 100)
+    'stderr 0 means that each of the 100 items scored 0.5; it may be left from another scoring'
+    """
+    if value is None or stderr is None or n < 2 or not 0 <= value <= 1:
+        return None
+    if stderr == 0 and 0 < value < 1:
+        return (
+            f"stderr 0 means that each of the {n} items scored {value:.6g}; it may be left from "
+            "another scoring"
+        )
+    most = math.sqrt(value * (1 - value) / (n - 1))
+    if metric.startswith(_UNIT) and stderr > most * (1 + 1e-6) + 1e-9:
+        return (
+            f"stderr {stderr:.6g} is more than {most:.6g}, the most that {n} scores from 0 to 1 "
+            f"with the mean {value:.6g} can have"
+        )
     return None
 
 
@@ -258,6 +313,8 @@ class Tree:
                 sizes.append(self.size(task))
         if not values:
             return "micro", ("mismatch: no task of this group has the metric",)
+        if not all(sizes):
+            return "micro", ()  # up to 0.4.2 the numbers of items are not logged
         micro = sum(v * n for v, n in zip(values, sizes, strict=True)) / (sum(sizes) or 1)
         macro = sum(values) / len(values)
         if same(micro, logged):
@@ -265,8 +322,8 @@ class Tree:
         if same(macro, logged):
             return "macro", ()
         return "micro", (
-            f"mismatch: the log says {logged:.6g}, its tasks give {micro:.6g} weighted by items "
-            f"and {macro:.6g} unweighted",
+            f"mismatch: the log has value {logged:.6g} where its tasks give {micro:.6g} weighted "
+            f"by items and {macro:.6g} unweighted",
         )
 
     def size(self, task: str) -> float:

@@ -43,6 +43,8 @@ from evalstats_plugin.data.responses import Responses, Selection
 from evalstats_plugin.errors import LogError, WriteError
 from evalstats_plugin.hookspecs import Annotation
 from evalstats_plugin.runtime import files
+from evalstats_plugin.runtime.opened import LogFile
+from evalstats_plugin.runtime.transactions import Revision, revision
 
 # In a JSON text a line break can stand only outside of strings.
 _START = re.compile(rb',\n  "evalstats": \{')
@@ -62,8 +64,8 @@ def annotate_log(path: Path, annotation: Annotation | None, output: Path) -> Pat
     WriteError
         Items are to be annotated, or the file changed meanwhile or cannot be written.
     """
-    read = files.revision(path)
-    clean = layout.load_results(path)
+    read = revision(path)
+    clean = layout.load_results(LogFile(path))
     if clean is None:
         return None
     if annotation is not None and annotation.items is not None and annotation.abilities is None:
@@ -85,12 +87,12 @@ def annotate_log(path: Path, annotation: Annotation | None, output: Path) -> Pat
     return _written(output, _with_block(content, block), path, read)
 
 
-def _written(output: Path, content: bytes, path: Path, read: files.Revision | None) -> Path:
+def _written(output: Path, content: bytes, path: Path, read: Revision | None) -> Path:
     if output.resolve() != path.resolve():
-        return files.write_bytes(output, content)
-    if content == path.read_bytes() and files.revision(path) == read:
+        return files.write_bytes(output, content, times_of=path)
+    if content == path.read_bytes() and revision(path) == read:
         return output
-    return files.write_bytes(output, content, over=read)
+    return files.write_bytes(output, content, over=read, times_of=path)
 
 
 def original_bytes(path: Path) -> bytes:
@@ -163,13 +165,18 @@ def corrected(data: Mapping[str, Any], path: Path) -> tuple[dict[str, Any], list
     tree = Tree(data)
     changes: list[Change] = []
     touched: set[tuple[str, str]] = set()
+    kept: set[tuple[str, str]] = set()
     for r in read_results(data, path, Selection()):
+        if not r.provenance.is_whole:
+            # What all items gave is not corrected by a part of them.
+            kept |= {(group, r.metric) for group in tree.groups_around(r.task)}
+            continue
         if r.aggregation != "mean" or not len(r.item_ids) or r.logged is None:
             continue
         for key, value in _of_task(r):
             touched |= {(group, r.metric) for group in tree.groups_around(r.task)}
             changes += _put(changed, r.task, key, value)
-    for group, metric in sorted(touched):
+    for group, metric in sorted(touched - kept):
         for key, value in _of_group(changed, tree, group, metric):
             changes += _put(changed, group, key, value)
     return changed, changes

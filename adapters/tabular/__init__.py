@@ -10,7 +10,7 @@ writer      responses as tables
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,43 +18,37 @@ from evalstats_plugin.hookspecs import Exporter, hookimpl
 
 if TYPE_CHECKING:
     from evalstats_plugin.data.responses import Responses, Selection
+    from evalstats_plugin.runtime.opened import LogFile
 
 
 _WRITER = "evalstats_plugin.adapters.tabular.writer:"
 
 
-@hookimpl
-def evalstats_find_logs(folder: Path) -> Sequence[Path]:
-    """Return the tables of a folder with columns of scores, or the folder if it is a store."""
+@hookimpl(trylast=True)
+def evalstats_find_logs(folder: Path, files: Sequence[LogFile]) -> Mapping[Path, Sequence[Path]]:
+    """Return the tables with columns of scores, or the folder if it is a response store."""
     from evalstats_plugin.adapters.tabular.recognition import find_tables
 
-    return find_tables(folder)
-
-
-@hookimpl(specname="evalstats_read_log", tryfirst=True)
-def read_store_in_folder(path: Path, selection: Selection) -> Sequence[Responses] | None:
-    """Read a folder that holds a response store; first, because other adapters expect files."""
-    if getattr(path, "protocol", "") or not path.is_dir():
-        return None
-    from evalstats_plugin.adapters.tabular.reader import read_store
-
-    return read_store(path, selection)
+    return find_tables(folder, files)
 
 
 @hookimpl(trylast=True)
-def evalstats_read_log(path: Path, selection: Selection) -> Sequence[Responses] | None:
-    """Read a table with a row per item and epoch, or a matrix if the caller says so."""
-    from evalstats_plugin.adapters.tabular.reader import read_table
+def evalstats_read_log(log: LogFile, selection: Selection) -> Sequence[Responses] | None:
+    """Read a table with a row per item and epoch, a matrix if the caller says so, or a store."""
+    from evalstats_plugin.adapters.tabular.reader import read_store, read_table
 
-    return read_table(path, selection)
+    in_files = not log.head and log.path.is_dir()
+    return read_store(log.path, selection) if in_files else read_table(log, selection)
 
 
 @hookimpl
 def evalstats_exporters() -> Sequence[Exporter]:
     """Offer four formats of a table with a row per item and epoch."""
     return (
-        Exporter("csv", "a table with a row for each take, or a matrix", _WRITER + "write_csv"),
+        Exporter(
+            "csv", "a table with a row per item and epoch, or a matrix", _WRITER + "write_csv"
+        ),
         Exporter("tsv", "the same, separated by tabs", _WRITER + "write_tsv"),
-        Exporter("jsonl", "the same, an object for each take", _WRITER + "write_jsonl"),
+        Exporter("jsonl", "the same, one JSON object per row", _WRITER + "write_jsonl"),
         Exporter("parquet", "the same, and all that is known of it", _WRITER + "write_parquet"),
     )

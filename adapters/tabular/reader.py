@@ -1,6 +1,6 @@
 """Read `Responses` from tables: one for each model, task and metric.
 
-`read_table` reads a file: a table with a row per item and epoch (`_Reader`), a matrix of models and
+`read_table` reads a file: a table with a row per item and epoch, a matrix of models and
 items (`read_wide`), or a file of ours. `open_table` opens CSV, JSONL and Parquet; `scores_of` reads
 scores in any spelling (numbers, percentages, decimal commas, words); `read_store` reads response
 stores that fit into memory.
@@ -12,7 +12,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -25,15 +25,12 @@ from evalstats_plugin.adapters.tabular.recognition import (
     PARQUET,
     TEXTS,
     find,
-    head_of,
-    is_foreign,
+    first_record,
+    is_flat,
     is_of_scores,
     layout_of,
-    looks_flat,
     metadata_in,
-    names_of,
     names_of_heading,
-    names_of_line,
 )
 from evalstats_plugin.adapters.tabular.rows import (
     Rows,
@@ -57,6 +54,7 @@ from evalstats_plugin.data.store import KEY, LARGE, ResponseStore, tasks_of
 from evalstats_plugin.data.tables import (
     Column,
     Table,
+    at_rows,
     csv_table,
     parquet_table,
     read_lines,
@@ -64,6 +62,7 @@ from evalstats_plugin.data.tables import (
 )
 from evalstats_plugin.errors import DesignError, LogError, SelectionError, few, missing_column
 from evalstats_plugin.runtime.files import reporting_damage
+from evalstats_plugin.runtime.opened import LogFile
 
 METADATA = b"evalstats_takes"
 """Key in the metadata of exported Parquet files: what is known besides scores."""
@@ -87,7 +86,7 @@ WORDS = {word: number for number, words in _BY_WORD.items() for word in words.sp
 
 _DECIMAL_COMMA = re.compile(r"[-+]?\d*,\d+(?:e[-+]?\d+)?\s*%?", re.IGNORECASE)
 
-_EXPECTED = (
+_SPELLINGS = (
     "a number, a percentage (85%), true or false, yes or no, correct or incorrect, pass or fail, "
     "or nothing (empty, NaN, NA, null) where there is no score"
 )
@@ -96,9 +95,10 @@ Scores = tuple[NDArray[np.float64], tuple[str, ...]]
 _METRIC = "score"
 
 
-def read_table(path: Path, selection: Selection) -> list[Responses] | None:
-    """Read a table, a saved matrix, or a response store in one file; None for other files."""
-    known = metadata_in(path)
+def read_table(log: LogFile, selection: Selection) -> list[Responses] | None:
+    """Read a table, a saved matrix, or a response store; None for other files."""
+    path = log.path
+    known = metadata_in(log)
     if (_MATRIX in known or KEY in known) and (selection.columns or selection.wide):
         msg = (
             f"{path} is a file of evalstats-plugin's own, which says what its columns hold: leave "
@@ -112,13 +112,13 @@ def read_table(path: Path, selection: Selection) -> list[Responses] | None:
     if KEY in known:
         return read_store(path, selection)
     _refuse_others_of_ours(known, path)
-    table = open_table(path, announced=bool(selection.columns or selection.wide))
+    table = open_table(log, announced=bool(selection.columns or selection.wide))
     if table is None:
         return None
     if selection.wide:
-        return read_wide(table, path, selection)
+        return read_wide(table, log, selection)
     whole = METADATA in known
-    found = list(_Reader.of(table, path, selection, may_be_empty=whole).responses())
+    found = list(_responses(table, path, selection, may_be_empty=whole))
     if whole and not selection.columns:
         return _with_known(found, known[METADATA], path, selection)
     return found
@@ -129,8 +129,8 @@ def _refuse_others_of_ours(known: Mapping[bytes, bytes], path: Path) -> None:
     ours = [key.decode() for key in known if key.startswith(_MATRIX + b"_")]
     if ours and METADATA not in known:
         msg = (
-            f"{path} is a file of evalstats-plugin's own ({ours[0]}), expected scores: it is for "
-            "the option or function that asks for such a file"
+            f"{path} holds no scores: it is a file of evalstats-plugin's own ({ours[0]}). Give it "
+            "to the option or function that asks for such a file."
         )
         raise LogError(msg)
 
@@ -157,7 +157,7 @@ def _with_known(
     return [*made, *by_key.values()]
 
 
-def open_table(path: Path, *, announced: bool) -> Table | None:
+def open_table(log: LogFile, *, announced: bool) -> Table | None:
     """Open a table; None if the file is no table.
 
     Parameters
@@ -170,95 +170,72 @@ def open_table(path: Path, *, announced: bool) -> Table | None:
     LogError
         It is a table by its name, but empty, compressed, a workbook, or not UTF-8.
     """
+    path, head = log.path, log.head
     ending = path.suffix.lower()
     inner = Path(path.stem).suffix.lower()
     if ending in _WORKBOOKS or (ending in _PACKED and inner in (*TEXTS, *LINES)):
         what = "a workbook: save the sheet as CSV" if ending in _WORKBOOKS else "packed: unpack it"
         raise LogError(f"{path} is {what} first")
-    head = head_of(path)
     by_name = announced or ending in (*TEXTS, PARQUET)
     if head.startswith(MAGIC):
-        return parquet_table(path.read_bytes(), str(path))
+        return parquet_table(log.read_bytes(), str(path))
     if not head.strip():
         if not by_name and ending not in LINES:
             return None
-        msg = f"{path} is empty, expected a table with a heading and a row for each take"
+        msg = f"{path} is empty. Write a heading and a row for each epoch of each item."
         raise LogError(msg)
     if head.lstrip().startswith((b"{", b"[")):
         if not _are_scores(head, announced=announced, by_name=ending in LINES):
             return None
-        records, notes = read_lines(path.read_bytes(), str(path))
+        records, notes = read_lines(log.read_bytes(), str(path))
         return record_table(records, str(path), notes)
     if by_name or (ending in (".txt", "") and is_of_scores(names_of_heading(head))):
-        return csv_table(path.read_bytes(), str(path))
+        return csv_table(log.read_bytes(), str(path))
     return None
 
 
 def _are_scores(head: bytes, *, announced: bool, by_name: bool) -> bool:
-    """Whether JSONL is a table of scores, and no log of a harness or something else."""
-    names = names_of_line(head)
-    if is_foreign(names):
-        return False
-    return announced or (bool(names) and (is_of_scores(names) or (by_name and looks_flat(head))))
+    """Whether JSONL is a table of scores."""
+    record = first_record(head)
+    return announced or (
+        bool(record) and (is_of_scores(list(record)) or (by_name and is_flat(record)))
+    )
 
 
-@dataclass(frozen=True, eq=False)
-class _Reader:
-    table: Rows
-    scores: Mapping[str, Column]
-    path: Path
-    selection: Selection
-    defaults: Mapping[str, str]
-
-    @classmethod
-    def of(cls, table: Table, path: Path, selection: Selection, *, may_be_empty: bool) -> _Reader:
-        layout = layout_of(table.names, selection.columns, selection.cluster, table.where)
-        loaded, about_rows = without_empty_rows(table.load(layout.used))
-        parts = {part: loaded[name] for part, name in layout.columns.items()}
-        size = len(parts["item"].codes)
-        if not size and not may_be_empty:
-            msg = f"{table.where} has columns and no rows, expected one row for each take"
-            raise DesignError(msg)
-        defaults, about_names = default_names(path, layout, table.names)
-        notes = (*table.notes, *layout.notes, *about_names, *about_rows)
-        rows = Rows(table.where, layout, parts, size, notes)
-        return cls(rows, {n: loaded[n] for n in layout.scores}, path, selection, defaults)
-
-    def responses(self) -> Iterator[Responses]:
-        table = self.table
-        if "metric" in table.parts and len(self.scores) > 1:
-            msg = (
-                f"{table.where}: {len(self.scores)} columns of scores asked for and a column of "
-                "metrics found, expected one or the other: name one score"
-            )
-            raise SelectionError(msg)
-        table.refuse_empty("item")
-        ids = as_item_ids(table.parts["item"].values)
-        models = table.names("model", self.defaults["model"])
-        tasks = table.names("task", self.defaults["task"])
-        for name, column in self.scores.items():
-            metrics = table.names("metric", metric_of(name))
-            groups = [
-                (self._bare(models.values[m], tasks.values[t], metrics.values[k]), rows)
-                for (m, t, k), rows in groups_of((models, tasks, metrics))
-            ]
-            wanted = [g for g in groups if _wanted(self.selection, g[0].task, g[0].metric)]
-            if self.selection.header_only:
-                yield from (bare for bare, _ in wanted)
-            elif wanted:
-                scores, notes = scores_of(column, name, table.where)
-                for bare, rows in wanted:
-                    noted = replace(bare, notes=(*bare.notes, *notes))
-                    yield fill(noted, table, rows, ids=ids, scores=scores)
-
-    def _bare(self, model: str, task: str, metric: str) -> Responses:
-        return Responses(
-            model=model,
-            task=task,
-            metric=metric,
-            source=Source(path=self.path, harness=TABULAR),
-            notes=self.table.notes,
+def _responses(
+    table: Table, path: Path, selection: Selection, *, may_be_empty: bool
+) -> Iterator[Responses]:
+    """Yield the responses of a table with a row per item and epoch."""
+    layout = layout_of(table.names, selection.columns, selection.cluster, table.where)
+    if "metric" in layout.columns and len(layout.scores) > 1:
+        msg = (
+            f"{table.where} has a column of metrics, so it has one column of scores, but "
+            f"{len(layout.scores)} were named. Name one: --columns score=COLUMN"
         )
+        raise SelectionError(msg)
+    loaded, about_rows = without_empty_rows(table.load(layout.used))
+    parts = {part: loaded[name] for part, name in layout.columns.items()}
+    size = len(parts["item"].codes)
+    if not size and not may_be_empty:
+        msg = f"{table.where} has columns and no rows. Write a row for each epoch of each item."
+        raise DesignError(msg)
+    defaults, about_names = default_names(path, layout, table.names)
+    notes = (*table.notes, *layout.notes, *about_names, *about_rows)
+    rows = Rows(table.where, layout, parts, size, notes)
+    rows.refuse_empty("item")
+    ids = as_item_ids(parts["item"].values)
+    columns = [rows.names(part, defaults[part]) for part in ("model", "task")]
+    source = Source(path=path, harness=TABULAR)
+    for name in layout.scores:
+        groups = groups_of(*columns, rows.names("metric", metric_of(name)))
+        wanted = [(g, mine) for g, mine in groups if _wanted(selection, g.task, g.metric)]
+        if selection.header_only:
+            yield from (Responses(**g._asdict(), source=source, notes=notes) for g, _ in wanted)
+        elif wanted:
+            scores, about_scores = scores_of(loaded[name], name, table.where)
+            noted = replace(rows, notes=(*notes, *about_scores))
+            for g, mine in wanted:
+                yield fill(g, source, noted, mine, ids=ids, scores=scores)
 
 
 def scores_of(column: Column, name: str, where: str) -> Scores:
@@ -286,7 +263,7 @@ def _parsed(column: Column, name: str, where: str) -> Scores:
     parsed = [_number(t, decimal=decimal) for t in texts]
     wrong = [k for k, number in enumerate(parsed) if number is None]
     mixed = "; commas and points are mixed in this column" if commas and not decimal else ""
-    column.refuse(np.isin(column.codes, wrong), f"score ({name})", where, _EXPECTED + mixed)
+    column.refuse(np.isin(column.codes, wrong), f"score ({name})", where, _SPELLINGS + mixed)
     numbers = np.array([math.nan if n is None else n for n in parsed])
     percent = np.array([t.endswith("%") for t in texts])
     _refuse_mixed(column, numbers, percent, name, where)
@@ -324,14 +301,14 @@ def _refuse_mixed(
     if len(large):
         rows = np.flatnonzero(np.isin(column.codes, large))
         msg = (
-            f"{where}: score ({name}) {column.values[int(large[0])]!r} found in row {rows[0] + 1} "
-            f"beside percentages such as {column.values[int(np.argmax(percent))]!r}, expected all "
-            "scores with a percent sign or none"
+            f"{where}: score ({name}) is {column.values[int(large[0])]!r} in {at_rows(rows)}, but "
+            f"others are percentages such as {column.values[int(np.argmax(percent))]!r}. Write all "
+            "with a percent sign or none."
         )
         raise DesignError(msg)
 
 
-def read_wide(table: Table, path: Path, selection: Selection) -> list[Responses]:
+def read_wide(table: Table, log: LogFile, selection: Selection) -> list[Responses]:
     """Read a matrix of one task, named as the file, under the metric ``score``.
 
     The names of the rows are in the column ``model`` or ``item``, else in the first column.
@@ -344,20 +321,21 @@ def read_wide(table: Table, path: Path, selection: Selection) -> list[Responses]
         Two rows have the same name, a row has no name, there are no scores, or a cell is no score.
     """
     if not table.names:
-        raise LogError(f"{table.where} has no heading, expected names in its first row")
+        raise LogError(f"{table.where} has no heading. Name its columns in the first row.")
     rows_are, columns_are = ("model", "item") if selection.wide == "models" else ("item", "model")
-    heads = _heads(table, path, selection.columns, rows_are)
+    path = log.path
+    heads = _heads(table, log.head, selection.columns, rows_are)
     names = [name for name in table.names if name != heads]
     if not names:
-        msg = f"{table.where} has one column, expected a column for each {columns_are} beside it"
+        msg = f"{table.where} has one column only. Write a column for each {columns_are} beside it."
         raise DesignError(msg)
     loaded, about_rows = without_empty_rows(table.load([heads, *names]))
     rows = _row_names(loaded[heads], heads, rows_are, table.where)
     try:
         parsed = [scores_of(loaded[name], name, table.where) for name in names]
     except DesignError as error:
-        hint = f"in a matrix all columns but {heads!r} are of scores: take out any that is not"
-        msg = f"{error}; {hint}"
+        hint = f"In a matrix all columns but {heads!r} are of scores. Remove any that is not."
+        msg = f"{error} {hint}"
         raise DesignError(msg) from error
     matrix = np.stack([scores for scores, _ in parsed], axis=1)
     models, items = (rows, names) if rows_are == "model" else (names, rows)
@@ -383,20 +361,20 @@ def read_wide(table: Table, path: Path, selection: Selection) -> list[Responses]
     ]
 
 
-def _heads(table: Table, path: Path, asked: Sequence[tuple[str, str]], rows_are: str) -> str:
+def _heads(table: Table, head: bytes, asked: Sequence[tuple[str, str]], rows_are: str) -> str:
     """Return the column with the names of the rows; often an index column without a name."""
     for part, name in asked:
         if part != rows_are:
             msg = (
-                f"{part}={name} asked for, expected {rows_are}=COLUMN at most: in a matrix with a "
-                f"row for each {rows_are} that is the only column that is not one of scores"
+                f"a matrix with a row for each {rows_are} has no column {part}={name}: all its "
+                f"columns are of scores but one. Name that one, {rows_are}=COLUMN, or none."
             )
             raise SelectionError(msg)
         if name not in table.names:
             raise SelectionError(missing_column(name, table.names, table.where))
         return name
-    first, *others = names_of(path) or ("",)
-    # The heading of thousands of items is longer than the bytes that `names_of` reads.
+    first, *others = names_of_heading(head) or ("",)
+    # The heading of thousands of items is longer than the bytes of `head`.
     unnamed = not first and tuple(others[:2]) == table.names[:2]
     return find(table.names, COLUMNS[rows_are], set()) or ("" if unnamed else table.names[0])
 
@@ -406,25 +384,25 @@ def _notes_on_heads(heads: str, rows_are: str, columns_are: str) -> tuple[str, .
     if find([heads], COLUMNS[rows_are], set()) or not find([heads], COLUMNS[columns_are], set()):
         return ()
     return (
-        f"each row is taken for one {rows_are}, though column {heads!r} names them "
+        f"each row counts as one {rows_are}, though column {heads!r} names them "
         f"(--wide {columns_are}s if the rows are {columns_are}s)",
     )
 
 
 def _row_names(column: Column, name: str, rows_are: str, where: str) -> list[str]:
     if not len(column.codes):
-        msg = f"{where} has a heading and no rows, expected one for each {rows_are}"
+        msg = f"{where} has a heading and no rows. Write one for each {rows_are}."
         raise DesignError(msg)
     empty = np.flatnonzero(column.empty)
     if len(empty):
-        msg = f"{where}: row {empty[0] + 1} has no name in column {name!r}"
+        msg = f"{where}: column {name!r} is empty in {at_rows(empty)}. Write a name in every row."
         raise DesignError(msg)
     if len(column.values) < len(column.codes):
         twice = int(np.argmax(np.bincount(column.codes) > 1))
         at = np.flatnonzero(column.codes == twice)[:2] + 1
         msg = (
-            f"{where}: {rows_are} {column.values[twice]!r} found in rows {at[0]} and {at[1]}, "
-            "expected one row for each; a table with a row for each take needs no --wide"
+            f"{where}: rows {at[0]} and {at[1]} are both of {rows_are} {column.values[twice]!r}. "
+            "Keep one of them; a table with a row for each epoch of each item needs no --wide."
         )
         raise DesignError(msg)
     return [column.values[k] for k in column.codes]
@@ -452,8 +430,8 @@ def read_store(path: Path, selection: Selection) -> list[Responses]:
     size = n_models * n_epochs * sum(len(task.places) for task in tasks)
     if size > LARGE:
         msg = (
-            f"{store.path} holds {size:,} answers, expected {LARGE:,} at most to read at once: "
-            "choose some with --task. The command compare --baseline MODEL reads them in blocks, "
+            f"{store.path} holds {size:,} answers; at most {LARGE:,} are read at once. Choose some "
+            "with --task. The command compare --baseline MODEL reads them in blocks, "
             "as intervals, compare and fit_irt do in Python, given ResponseStore(path)"
         )
         raise LogError(msg)

@@ -6,8 +6,6 @@ which column holds which part (model, task, item, score and so on), by name or a
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +15,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from evalstats_plugin.data.store import KEY
+from evalstats_plugin.data.tables import heading_of
 from evalstats_plugin.errors import LogError, SelectionError, few, missing_column, no_such
+from evalstats_plugin.runtime.opened import LogFile
 
 TEXTS = (".csv", ".tsv", ".tab", ".psv")
 LINES = (".jsonl", ".ndjson")
@@ -25,12 +25,6 @@ PARQUET = ".parquet"
 
 MAGIC = b"PAR1"
 """First bytes of a Parquet file."""
-
-_SNIFFED = 1 << 16
-_BOM = b"\xef\xbb\xbf"
-
-# Keys of harnesses' records, which other adapters read.
-_FOREIGN = ({"doc_id", "doc", "target"}, {"schema_version", "evaluation_id"})
 
 COLUMNS: Mapping[str, tuple[str, ...]] = {
     "model": ("model", "model_name", "model_id", "llm", "system"),
@@ -64,97 +58,64 @@ BY_ORDER = "order"
 _OF_ANYTHING = frozenset({"id", "idx", "value", "result"})
 
 
-def find_tables(folder: Path) -> list[Path]:
-    """Return the tables directly in a folder whose columns have known names of scores.
+def find_tables(folder: Path, files: Sequence[LogFile]) -> dict[Path, list[Path]]:
+    """Return the tables whose columns have known names of scores, and response stores.
 
     Other tables are read only if they are named. A response store in several files is returned as
     its folder.
     """
     endings = (*TEXTS, *LINES, PARQUET)
-    files = [p for p in sorted(folder.iterdir()) if p.suffix.lower() in endings and p.is_file()]
-    files = [p for p in files if not p.name.startswith(".")]
-    stored = [p for p in files if is_part_of_store(p)]
-    tables = [p for p in files if is_surely_of_scores(names_of(p))]
-    several = sum(p.suffix.lower() == PARQUET for p in files) > 1
-    return [folder] if stored and several else [*stored, *tables]
+    mine = [file for file in files if file.path.suffix.lower() in endings]
+    stored = [file.path for file in mine if KEY in _metadata_or_none(file)]
+    if stored and sum(file.path.suffix.lower() == PARQUET for file in mine) > 1:
+        return {folder: stored}
+    tables = [file.path for file in mine if _is_surely_of_scores(file)]
+    return {path: [] for path in (*stored, *tables)}
 
 
-def is_part_of_store(path: Path) -> bool:
-    """Whether a file is a response store, or one of its files."""
+def _metadata_or_none(file: LogFile) -> Mapping[bytes, bytes]:
     try:
-        return KEY in metadata_in(path)
+        return metadata_in(file)
     except LogError:
-        return False
-
-
-def metadata_in(path: Path) -> dict[bytes, bytes]:
-    """Return the metadata of a Parquet file; empty for other files."""
-    if not head_of(path, len(MAGIC)).startswith(MAGIC):
         return {}
-    return _schema(path).metadata or {}
 
 
-def _schema(path: Path) -> Any:
+def metadata_in(file: LogFile) -> Mapping[bytes, bytes]:
+    """Return the metadata of a Parquet file; empty for other files."""
+    return _schema(file).metadata or {} if file.head.startswith(MAGIC) else {}
+
+
+def _schema(file: LogFile) -> Any:
     pa: Any = import_module("pyarrow")
     pq: Any = import_module("pyarrow.parquet")
     try:
-        with path.open("rb") as file:
-            schema = pq.read_schema(file)
+        with file.open() as source:
+            schema = pq.read_schema(source)
         # Invalid UTF-8 in names raises only when they are used.
         repr(schema.names)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        msg = f"{path} cannot be read as Parquet: {error}"
+        msg = f"{file.path} cannot be read as Parquet: {error}"
         raise LogError(msg) from error
     return schema
 
 
-def names_of(path: Path) -> Sequence[str]:
-    """Return the names of a table's columns in its first bytes, "" for columns without a name."""
-    head = head_of(path)
-    if head.startswith(MAGIC):
-        try:
-            return _schema(path).names
-        except LogError:
-            return ()
-    if head.lstrip().startswith(b"{"):
-        names = names_of_line(head)
-        return () if is_foreign(names) else names
-    return names_of_heading(head)
-
-
-def head_of(path: Path, size: int = _SNIFFED) -> bytes:
-    """Return the first bytes of a file, without a byte-order mark."""
-    with path.open("rb") as file:
-        return file.read(size).removeprefix(_BOM)
-
-
-def names_of_line(head: bytes) -> list[str]:
-    """Return the keys in the first line of JSONL; none if it is no object."""
+def first_record(head: bytes) -> dict[str, Any]:
+    """Return the first line of JSONL, empty if it is no object."""
     try:
         record: Any = json.loads(head.lstrip().partition(b"\n")[0])
     except (ValueError, RecursionError):
-        return []
-    return list(cast("dict[str, Any]", record)) if isinstance(record, dict) else []
+        return {}
+    return cast("dict[str, Any]", record) if isinstance(record, dict) else {}
 
 
 def names_of_heading(head: bytes) -> list[str]:
     """Return the names in the heading of a delimited text, as far as it was read."""
-    line = head.lstrip(b"\r\n").partition(b"\n")[0].decode(errors="replace").rstrip("\r")
-    bare = "".join(line.split('"')[::2])
-    separator = max(",;\t|", key=bare.count)
-    with io.StringIO(line, newline="") as start:
-        return [name.strip() for name in next(csv.reader(start, delimiter=separator), list[str]())]
+    return [name.strip() for name in heading_of(head.decode(errors="replace"))[0]]
 
 
-def looks_flat(head: bytes) -> bool:
-    """Whether the first record has only plain values, as those of a table."""
-    record: Any = json.loads(head.lstrip().partition(b"\n")[0])
+def is_flat(record: Mapping[str, Any]) -> bool:
+    """Whether a record has only plain values, as those of a table."""
     return not any(isinstance(value, (dict, list)) for value in record.values())
-
-
-def is_foreign(names: Sequence[str]) -> bool:
-    """Whether a record is one of a harness, which another adapter reads."""
-    return any(signature <= set(names) for signature in _FOREIGN)
 
 
 def is_of_scores(names: Sequence[str]) -> bool:
@@ -162,8 +123,19 @@ def is_of_scores(names: Sequence[str]) -> bool:
     return all(find(names, COLUMNS[part], set()) for part in ("item", "score"))
 
 
-def is_surely_of_scores(names: Sequence[str]) -> bool:
+def _is_surely_of_scores(file: LogFile) -> bool:
     """Whether columns are of scores, with at least one name that is not generic, as id or value."""
+    if file.head.startswith(MAGIC):
+        try:
+            names: Sequence[str] = _schema(file).names
+        except LogError:
+            return False
+    elif file.head.lstrip().startswith(b"{"):
+        record = first_record(file.head)
+        # Records with objects in them may be a harness's.
+        names = list(record) if is_flat(record) else ()
+    else:
+        names = names_of_heading(file.head)
     telling = [name for name in names if name.casefold() not in _OF_ANYTHING]
     either = any(find(telling, COLUMNS[part], set()) for part in ("model", "item", "score"))
     return is_of_scores(names) and either
@@ -218,12 +190,12 @@ def layout_of(
 def _check_asked(names: Sequence[str], asked: Sequence[tuple[str, str]], where: str) -> None:
     for part, name in asked:
         if part not in COLUMNS:
-            raise SelectionError(no_such("part of a take", part, COLUMNS, ", ".join(COLUMNS)))
+            raise SelectionError(no_such("part of a row", part, COLUMNS, ", ".join(COLUMNS)))
         if name not in names:
             raise SelectionError(missing_column(name, names, where))
     once = [part for part, _ in asked if part != "score"]
     if twice := [part for part in once if once.count(part) > 1]:
-        msg = f"{twice[0]} is given two columns, expected one: only scores may be in several"
+        msg = f"{twice[0]} has two columns, but only scores may be in several. Name one."
         raise SelectionError(msg)
 
 
@@ -235,10 +207,10 @@ def _check_enough(
         wanted = " and ".join(lacking)
         meant = [f"{part}={closest(part, names) or 'COLUMN'}" for part in lacking]
         msg = (
-            f"{where}: columns {few(names, 20)} found, none of which is known to hold the {wanted} "
-            f"of a take: say which does, as in --columns {','.join(meant)} (in Python: columns=); "
-            "a matrix of models and items needs --wide models (a row for each model) or --wide "
-            "items"
+            f"{where}: no column is called as one that holds the {wanted} (there are: "
+            f"{few(names, 20)}). Name it: --columns {','.join(meant)} (in Python: columns=). "
+            "A matrix of models and items needs --wide models (a row for each model) or --wide "
+            "items."
         )
         raise SelectionError(msg)
 
@@ -257,11 +229,9 @@ def _not_read(
 
 def find(names: Sequence[str], known: Sequence[str], used: set[str]) -> str | None:
     """Return the column with the first of the known names that is unique, ignoring case."""
-    for name in known:
-        found = [n for n in names if n.casefold().replace(" ", "_") == name and n not in used]
-        if len(found) == 1:
-            return found[0]
-    return None
+    free = [name for name in names if name not in used]
+    folded = [name.casefold().replace(" ", "_") for name in free]
+    return next((free[folded.index(name)] for name in known if folded.count(name) == 1), None)
 
 
 def closest(part: str, names: Sequence[str]) -> str | None:

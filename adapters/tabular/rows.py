@@ -7,10 +7,10 @@ responses from one group, and checks that its rows are consistent.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from evalstats_plugin.adapters.tabular.recognition import OF_NO_METRIC, Layout, closest
 from evalstats_plugin.data.responses import (
     Responses,
+    Source,
     as_clusters,
     first_rows,
     number_epochs,
@@ -25,7 +26,7 @@ from evalstats_plugin.data.responses import (
     score_matrix,
     unique_in_order,
 )
-from evalstats_plugin.data.tables import Column
+from evalstats_plugin.data.tables import Column, at_rows
 from evalstats_plugin.errors import DesignError
 from evalstats_plugin.stats.arrays import IntArray
 
@@ -33,10 +34,24 @@ Floats = NDArray[np.float64]
 _TRUTH = {"true": True, "1": True, "false": False, "0": False}
 
 
+class Group(NamedTuple):
+    """What the rows of one `Responses` have in common."""
+
+    model: str
+    task: str
+    metric: str
+
+
 def fill(
-    bare: Responses, table: Rows, rows: IntArray, *, ids: NDArray[Any], scores: Floats
+    group: Group,
+    source: Source,
+    table: Rows,
+    rows: IntArray,
+    *,
+    ids: NDArray[Any],
+    scores: Floats,
 ) -> Responses:
-    """Return responses with the scores of some rows, and their clusters, hashes, weights and so on.
+    """Return the responses of some rows: scores, clusters, hashes, weights and so on.
 
     Parameters
     ----------
@@ -55,13 +70,14 @@ def fill(
     """
     items, places = unique_in_order(table.parts["item"].codes[rows])
     epoch = _epochs(table, rows, places)
-    _refuse_twice(bare, table, rows, repeated_rows(places, epoch))
-    of_items = _OfItems(bare, table, rows, places)
+    _refuse_twice(group, table, rows, repeated_rows(places, epoch))
+    of_items = _OfItems(group, table, rows, places)
     clusters, about_clusters = of_items.clusters()
     bounds = of_items.bounds()
-    _check_bounds(bare, table, rows, scores, bounds)
-    return replace(
-        bare,
+    _check_bounds(group, table, rows, scores, bounds)
+    return Responses(
+        **group._asdict(),
+        source=source,
         item_ids=ids[items],
         scores=score_matrix(places, epoch, scores[rows]),
         weights=of_items.numbers("weight"),
@@ -70,7 +86,7 @@ def fill(
         bounds=bounds,
         higher_is_better=of_items.direction(),
         aggregation=of_items.same("aggregation") or "mean",
-        notes=(*bare.notes, *about_clusters),
+        notes=(*table.notes, *about_clusters),
     )
 
 
@@ -81,31 +97,31 @@ def _epochs(table: Rows, rows: IntArray, places: IntArray) -> IntArray:
 
 
 def _refuse_twice(
-    r: Responses, table: Rows, rows: IntArray, twice: tuple[int, int, int] | None
+    r: Group, table: Rows, rows: IntArray, twice: tuple[int, int, int] | None
 ) -> None:
     if twice is None:
         return
     one, other = rows[twice[0]], rows[twice[1]]
     item = table.parts["item"]
     numbered = "epoch" in table.parts
-    cure = "remove all but one"
+    cure = "Remove all but one"
     if not numbered:
         cure += (
-            ", name the column that numbers the takes (--columns epoch=COLUMN), or have them "
-            "numbered as they come (--columns epoch=order)"
+            ", name the column that numbers the epochs (--columns epoch=COLUMN), or number them in "
+            "the order of the rows (--columns epoch=order)"
         )
     lacking = [note for note in table.notes if note.startswith("no column says the")]
     cure += "".join(f"; {note}" for note in lacking)
     msg = (
         f"{table.where}: rows {one + 1} and {other + 1} are both of model {r.model!r}, task "
         f"{r.task!r}, item {item.values[item.codes[one]]!r}{', and one epoch' if numbered else ''} "
-        f"({twice[2]} rows too many), expected one row for each take: {cure}"
+        f"({twice[2]} {'row' if twice[2] == 1 else 'rows'} too many). {cure}."
     )
     raise DesignError(msg)
 
 
 def _check_bounds(
-    r: Responses, table: Rows, rows: IntArray, scores: Floats, bounds: tuple[float, float] | None
+    r: Group, table: Rows, rows: IntArray, scores: Floats, bounds: tuple[float, float] | None
 ) -> None:
     if bounds is None:
         return
@@ -113,9 +129,9 @@ def _check_bounds(
     if len(outside):
         row = rows[outside[0]]
         msg = (
-            f"{table.where}: score {scores[row]:g} in row {row + 1} (model {r.model!r}, task "
-            f"{r.task!r}) is out of the bounds {bounds[0]:g} to {bounds[1]:g} that the table gives "
-            f"({len(outside)} such rows): mend the scores or the bounds"
+            f"{table.where}: score {scores[row]:g} in {at_rows(rows[outside])} (model {r.model!r}, "
+            f"task {r.task!r}) is out of the bounds {bounds[0]:g} to {bounds[1]:g} that the table "
+            "gives. Correct the scores or the bounds."
         )
         raise DesignError(msg)
 
@@ -123,7 +139,7 @@ def _check_bounds(
 class _OfItems:
     """Properties of the items in some rows, and properties shared by all of the rows."""
 
-    def __init__(self, r: Responses, table: Rows, rows: IntArray, places: IntArray) -> None:
+    def __init__(self, r: Group, table: Rows, rows: IntArray, places: IntArray) -> None:
         self.r = r
         self.table = table
         self.rows = rows
@@ -141,8 +157,8 @@ class _OfItems:
             item = self.table.parts["item"]
             msg = (
                 f"{self.table.where}: item {item.values[item.codes[row]]!r} of task "
-                f"{self.r.task!r} has another {part} in row {row + 1} than before "
-                f"({len(differ)} such rows), expected the same in all its rows"
+                f"{self.r.task!r} has another {part} in {at_rows(self.rows[differ])} than before. "
+                "Write the same in all its rows."
             )
             raise DesignError(msg)
         return mine
@@ -189,7 +205,7 @@ class _OfItems:
             shown = ", ".join(column.values[k] if k >= 0 else "nothing" for k in codes[:3])
             msg = (
                 f"{self.table.where}: {part} is {shown} in rows of model {self.r.model!r}, task "
-                f"{self.r.task!r} and metric {self.r.metric!r}, expected the same in all of them"
+                f"{self.r.task!r} and metric {self.r.metric!r}. Write the same in all of them."
             )
             raise DesignError(msg)
         return column.values[codes[0]] if codes[0] >= 0 else None
@@ -200,7 +216,7 @@ class _OfItems:
         if text is None:
             return None
         if text.casefold() not in _TRUTH:
-            msg = f"{self.table.where}: higher_is_better is {text!r}, expected true or false"
+            msg = f"{self.table.where}: higher_is_better is {text!r}. Write true or false."
             raise DesignError(msg)
         return _TRUTH[text.casefold()]
 
@@ -215,8 +231,8 @@ class _OfItems:
             low, high = 1.0, 0.0
         if not low < high:
             msg = (
-                f"{self.table.where}: min_score {least!r} and max_score {greatest!r} found, "
-                "expected two numbers, the first below the second"
+                f"{self.table.where}: min_score is {least!r} and max_score is {greatest!r}. Write "
+                "two numbers, the first below the second."
             )
             raise DesignError(msg)
         return low, high
@@ -252,8 +268,8 @@ class Rows:
         rows = np.flatnonzero(self.parts[part].empty)
         if len(rows):
             msg = (
-                f"{self.where}: row {rows[0] + 1} has no {part} (column "
-                f"{self.layout.columns[part]!r}, {len(rows)} such rows), expected one in every row"
+                f"{self.where}: {at_rows(rows)} has no {part}. Fill column "
+                f"{self.layout.columns[part]!r} in every row."
             )
             raise DesignError(msg)
 
@@ -271,8 +287,8 @@ class Rows:
         return np.unique(keys, return_inverse=True)[1][column.codes]
 
 
-def groups_of(columns: Sequence[Column]) -> list[tuple[tuple[int, ...], IntArray]]:
-    """Return the codes and rows of each combination of values, in order of first occurrence."""
+def groups_of(*columns: Column) -> list[tuple[Group, IntArray]]:
+    """Return the rows of each model, task and metric, in order of first occurrence."""
     whole = np.zeros(len(columns[0].codes), dtype=np.int64)
     if not len(whole):
         return []
@@ -282,7 +298,8 @@ def groups_of(columns: Sequence[Column]) -> list[tuple[tuple[int, ...], IntArray
     rows = np.argsort(places, kind="stable")
     bounds = np.searchsorted(places[rows], np.arange(1, len(keys)))
     return [
-        (tuple(int(c.codes[mine[0]]) for c in columns), mine) for mine in np.split(rows, bounds)
+        (Group(*(c.values[int(c.codes[mine[0]])] for c in columns)), mine)
+        for mine in np.split(rows, bounds)
     ]
 
 
@@ -313,7 +330,7 @@ def default_names(
     for part in lacking:
         near = closest(part, unused)
         hint = f" (--columns {part}={near} if that was meant)" if near else ""
-        notes.append(f"no column says the {part}: {names[part]!r} is taken{hint}")
+        notes.append(f"no column says the {part}: {names[part]!r} is used{hint}")
     return names, tuple(notes)
 
 

@@ -19,6 +19,7 @@ from evalstats_plugin.data.runs import ResponseSet, one_of_each
 from evalstats_plugin.errors import WriteError, few
 from evalstats_plugin.runtime import files
 from evalstats_plugin.runtime.files import write_signed
+from evalstats_plugin.runtime.untrusted import csv_cell
 
 Written = tuple[list[Path], list[str]]
 _Cells = Callable[[Responses], Any]
@@ -103,8 +104,24 @@ def _write_text(responses: ResponseSet, output: Path, separator: str, *, matrix:
     pa_csv: Any = import_module("pyarrow.csv")
     buffer = io.BytesIO()
     form = pa_csv.WriteOptions(delimiter=separator, quoting_style="needed")
-    pa_csv.write_csv(table, buffer, form)
+    pa_csv.write_csv(_inert(table), buffer, form)
     return [files.write_bytes(output, buffer.getvalue())], notes
+
+
+def _inert(table: Any) -> Any:
+    """Return an Arrow table whose texts and headings are no formulas for a spreadsheet."""
+    pa: Any = import_module("pyarrow")
+
+    def text(cell: str | None) -> str | None:
+        return None if cell is None else csv_cell(cell)
+
+    columns = [
+        pa.array(map(text, column.to_pylist()), pa.string())
+        if pa.types.is_string(column.type)
+        else column
+        for column in table.columns
+    ]
+    return pa.table(columns, names=list(map(csv_cell, table.column_names)))
 
 
 def _tidy(every: Sequence[Responses], output: Path, *, may_be_empty: bool = False) -> Any:

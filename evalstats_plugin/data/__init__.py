@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from evalstats_plugin.data.importing import store_table, write_store
     from evalstats_plugin.data.matrix import ResponseMatrix
     from evalstats_plugin.data.methods import Method
-    from evalstats_plugin.data.responses import Group, Responses, Source
+    from evalstats_plugin.data.responses import Group, Provenance, Responses, Source
     from evalstats_plugin.data.results import Results
     from evalstats_plugin.data.runs import ResponseSet
     from evalstats_plugin.data.store import ResponseStore
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Group",
     "Method",
+    "Provenance",
     "ResponseMatrix",
     "ResponseSet",
     "ResponseStore",
@@ -36,6 +37,7 @@ __getattr__, __dir__ = public_names(
     {
         "Group": "responses",
         "Method": "methods",
+        "Provenance": "responses",
         "ResponseMatrix": "matrix",
         "ResponseSet": "runs",
         "ResponseStore": "store",

@@ -22,7 +22,14 @@ from numpy.typing import NDArray
 
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.store import KEY, ROWS, TEXTS, Coding, ResponseStore, first_twice
-from evalstats_plugin.errors import DesignError, LogError, SelectionError, WriteError, no_such
+from evalstats_plugin.errors import (
+    DesignError,
+    LogError,
+    SelectionError,
+    WriteError,
+    counted,
+    no_such,
+)
 from evalstats_plugin.runtime import files
 from evalstats_plugin.runtime.files import signed_metadata
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray
@@ -75,7 +82,7 @@ def store_table(
     table = _Table.open(source, columns or {})
     axes = _Axes.of(table)
     if not axes.models:
-        msg = f"{source} has no rows, expected one answer in each"
+        msg = f"{source} has no rows. Write one row for each answer."
         raise DesignError(msg)
     shape = (len(axes.keys), len(axes.models), len(axes.epochs))
     with _room_beside(
@@ -166,7 +173,7 @@ def _paths(source: str | Path | Sequence[str | Path]) -> list[str]:
     given = [source] if isinstance(source, (str, Path)) else source
     found = [path for one in map(str, given) for path in _matches(one)]
     if not found:
-        raise LogError("no file given, expected a table with an answer per row")
+        raise LogError("no file was named: name a table with a row for each answer")
     return found
 
 
@@ -177,7 +184,7 @@ def _matches(one: str) -> list[str]:
     start = Path(path.anchor)
     found = sorted(map(str, start.glob(str(path.relative_to(start))))) if path.name else []
     if not found:
-        raise LogError(f"{one} does not exist, expected a table with an answer per row")
+        raise LogError(f"{one} does not exist: name a table with a row for each answer")
     return found
 
 
@@ -205,7 +212,7 @@ class _Axes:
                 values = np.unique(np.concatenate([values, part["score"]]))
         # In CSV files an empty text is a missing name, too.
         if {None, ""} & models.keys() or any((key or _BETWEEN).endswith(_BETWEEN) for key in keys):
-            msg = "rows without a model or an item found, expected both in each row"
+            msg = "some rows name no model or no item. Fill both columns in every row."
             raise DesignError(msg)
         coding = Coding.of(values)
         # 255 marks a missing score.
@@ -235,9 +242,10 @@ def _scatter(table: _Table, axes: _Axes, scores: NDArray[Any]) -> None:
     parts = (scores[a : a + _CHUNK] for a in range(0, scores.size, _CHUNK))
     filled = scores.size - sum(int(_is_empty(part, axes).sum()) for part in parts)
     if filled < n_rows:
+        more = n_rows - filled
         msg = (
-            f"{n_rows - filled} rows answer for a model, item and epoch that an earlier row "
-            "answered for, expected one row each: number repeated answers in a column epoch"
+            f"{more} {'answer is' if more == 1 else 'answers are'} of the same model, item and "
+            "epoch as an earlier row. Remove them, or number repeated answers in a column epoch."
         )
         raise DesignError(msg)
 
@@ -287,7 +295,7 @@ def write_store(
     given = iter([blocks] if isinstance(blocks, ResponseMatrix) else blocks)
     first = next(given, None)
     if first is None:
-        msg = "no block of items found, expected one matrix or more"
+        msg = "there is no block of items to write: give one matrix or more"
         raise DesignError(msg)
     coding = Coding(None) if as_float else Coding.of(first.scores)
     seen: set[Any] = set()
@@ -306,7 +314,7 @@ def write_store(
             _check_alike(first, block)
             to.write_table(_table(block, coding, schema), row_group_size=ROWS)
             if twice := first_twice(block.item_ids, block.tasks, block.metrics, seen=seen):
-                raise DesignError(f"{twice}, expected each once, in one of the blocks")
+                raise DesignError(f"{twice}: put each item into one block only")
     return ResponseStore(path)
 
 
@@ -356,8 +364,12 @@ def _binary(rows: NDArray[Any], of_type: Any) -> Any:
 def _check_alike(first: ResponseMatrix, block: ResponseMatrix) -> None:
     if block.models != first.models or block.scores.shape[2] != first.scores.shape[2]:
         msg = (
-            f"a block of {len(block.models)} models and {block.scores.shape[2]} epochs found, "
-            f"expected the {len(first.models)} models and {first.scores.shape[2]} epochs of the "
-            "first block, in the same order"
+            f"one block has {_size(block)}, but the first has {_size(first)}. Give all blocks the "
+            "same models in the same order, and the same epochs."
         )
         raise DesignError(msg)
+
+
+def _size(block: ResponseMatrix) -> str:
+    n_epochs = int(block.scores.shape[2])
+    return f"{counted(len(block.models), 'model')} and {counted(n_epochs, 'epoch')}"

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from evalstats_plugin.data.responses import Responses, Source, as_clusters
+from evalstats_plugin.data.responses import Provenance, Responses, Source, as_clusters
 from evalstats_plugin.errors import DesignError, ItemConflictError
 from evalstats_plugin.runtime.files import read_signed, reporting_damage, write_signed
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
@@ -55,7 +55,7 @@ class ResponseMatrix:
     def __post_init__(self) -> None:
         shape = (len(self.models), len(self.item_ids))
         if self.scores.ndim != 3 or self.scores.shape[:2] != shape:
-            msg = f"scores have shape {self.scores.shape}, expected (N, M, R) with N, M = {shape}"
+            msg = f"scores must have shape (N, M, R) with N, M = {shape}, not {self.scores.shape}"
             raise ValueError(msg)
 
     @property
@@ -94,7 +94,7 @@ class ResponseMatrix:
         array: FloatArray = np.asarray(scores, dtype=np.float64)
         array = array[:, :, None] if array.ndim == 2 else array
         if array.ndim != 3:
-            msg = f"scores have {array.ndim} axes, expected (N, M) or (N, M, R)"
+            msg = f"scores have {array.ndim} axes, and must have two or three: (N, M) or (N, M, R)"
             raise ValueError(msg)
         n, m = int(array.shape[0]), int(array.shape[1])
         ids = [f"item_{j}" for j in range(m)] if items is None else list(items)
@@ -208,7 +208,7 @@ class ResponseMatrix:
         LogError
             No such file, or not a response matrix.
         """
-        expected = "expected a response matrix that evalstats-plugin wrote"
+        expected = "give a response matrix that evalstats-plugin wrote"
         other = "not a response matrix written by evalstats-plugin"
         table, meta = read_signed(Path(path), _META, expected=expected, other=other)
 
@@ -234,7 +234,7 @@ class ResponseMatrix:
 def _check_distinct(names: Sequence[Any], what: str) -> None:
     if len(set(names)) < len(names):
         twice = next(name for name in names if list(names).count(name) > 1)
-        msg = f"{what} {twice!r} found twice, expected different names"
+        msg = f"{what} {twice!r} is there twice; give different names"
         raise ValueError(msg)
 
 
@@ -286,14 +286,14 @@ def _check_one_metric(responses: Sequence[Responses]) -> None:
     metrics = sorted({r.metric.removesuffix(",none") for r in responses})
     if len(metrics) > 1:
         msg = (
-            f"task {responses[0].task!r} has {len(metrics)} metrics ({', '.join(metrics)}), "
-            "expected one: choose with --metric (in Python: metric=)"
+            f"task {responses[0].task!r} has {len(metrics)} metrics ({', '.join(metrics)}); "
+            "choose one with --metric (in Python: metric=)"
         )
         raise DesignError(msg)
     models = [r.model for r in responses]
     if len(set(models)) < len(models):
         twice = next(m for m in models if models.count(m) > 1)
-        msg = f"model {twice!r} is there twice for task {responses[0].task!r}, expected one run"
+        msg = f"model {twice!r} is there twice for task {responses[0].task!r}; choose one run"
         raise DesignError(msg)
 
 
@@ -392,6 +392,7 @@ def _stacked(runs: list[Responses]) -> Responses:
         weights=None,
         logged=None,
         logged_std_error=None,
+        provenance=Provenance(),
         notes=(*last.notes, f"{len(with_items)} runs stacked as epochs"),
     )
 
@@ -418,7 +419,7 @@ def check_unit_range(matrix: ResponseMatrix) -> None:
     i, j, r = (int(k) for k in np.argwhere(outside)[0])
     msg = (
         f"score {matrix.scores[i, j, r]:g} of model {matrix.models[i]!r} on item "
-        f"{matrix.item_ids[j]} of task {str(matrix.tasks[j])!r}, expected scores in [0, 1] "
-        f"({int(outside.sum())} such scores): rescale them, or choose another metric"
+        f"{matrix.item_ids[j]} of task {str(matrix.tasks[j])!r} is outside [0, 1] "
+        f"({int(outside.sum())} such scores in all); rescale them, or choose another metric"
     )
     raise DesignError(msg)

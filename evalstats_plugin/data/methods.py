@@ -5,20 +5,24 @@ on its family:
 
 ========== ==============================================================================
 binary     ``f(successes, n, *, confidence_level)``, arrays of one length
-bounded    ``f(scores, *, bounds, confidence_level)``, scores (cells, M), NaN where missing
+bounded    ``f(scores, *, bounds, confidence_level)``, scores (cells, M), NaN where missing;
+           -attained: also ``attained``, whether scores of the metric reach the lower bound, and
+           the upper one, arrays (cells,)
 real       ``f(scores, *, confidence_level)``
 resampling ``f(scores, *, confidence_level, n_resamples, rng)``
 ratio      ``f(numerator, denominator, *, confidence_level)``, both (cells, M)
-clustered  ``f(totals, sizes, *, confidence_level)``, both (cells, C); -bounded, -real,
-           -resampling; -paired: ``f(only_a, only_b, sizes, *, confidence_level)``
-paired     ``f(counts, *, confidence_level)``, a `PairedCounts` of any shape
+clustered  ``f(totals, sizes, *, confidence_level)``, both (cells, C); -bounded, -real;
+           -paired: ``f(only_a, only_b, sizes, *, confidence_level)``
+paired     ``f(counts, *, confidence_level)``, a `PairedCounts` of any shape; -bounded:
+           ``f(a, b, *, bounds, attained, confidence_level)``, scores (P, M) of both models
 unpaired   ``f(counts, *, confidence_level)``, the `Counts` of `stats.unpaired`; -bounded:
            ``f(scores, a, b, *, bounds, confidence_level)``, scores (N, M), a and b (P,);
            -real: ``f(totals, sizes, a, b, *, confidence_level)``, both (N, C)
 ========== ==============================================================================
 
-It returns ``Interval(low, high)``, or ``Difference(low, high, prob_better)`` for
-clustered-paired. Other families may return ``prob_better`` too, which a comparison then shows.
+It returns ``Interval(low, high)``, or ``Posterior(low, high, prob_better)`` for clustered-paired,
+and with ``p_value`` too for paired-bounded. Other families may return ``prob_better`` too, which a
+comparison then shows.
 Methods for comparisons receive the differences of two models' scores, or counts for 0/1 scores;
 unpaired methods receive the scores of both models.
 """
@@ -26,11 +30,11 @@ unpaired methods receive the scores of both models.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from evalstats_plugin.errors import PluginError, SelectionError, no_such
 
@@ -38,28 +42,32 @@ Kind = Literal["binary", "bounded", "real", "ratio", "f1", "confusion", "auc", "
 """Kind of the scores of one model on one task."""
 
 Family = Literal[
-    "binary", "bounded", "real", "resampling", "ratio",
-    "clustered", "clustered-bounded", "clustered-real", "clustered-resampling",
-    "paired", "clustered-paired", "unpaired", "unpaired-bounded", "unpaired-real",
+    "binary", "bounded", "bounded-attained", "real", "resampling", "ratio",
+    "clustered", "clustered-bounded", "clustered-real",
+    "paired", "paired-bounded", "clustered-paired", "unpaired", "unpaired-bounded", "unpaired-real",
     "f1", "confusion", "auc", "sums",
 ]  # fmt: skip
 
 Question = Literal["interval", "comparison"]
 """What a method estimates."""
 
+Prior: TypeAlias = tuple[float, float] | float | str
+"""Parameters of a Beta or Dirichlet prior, or the name of a prior."""
+
 _SERVES: Mapping[Family, tuple[Kind, ...]] = MappingProxyType(
     {
         "binary": ("binary",),
         "bounded": ("binary", "bounded"),
+        "bounded-attained": ("binary", "bounded"),
         "real": ("binary", "bounded", "real"),
         "resampling": ("binary", "bounded", "real"),
         "ratio": ("ratio",),
         "clustered": ("binary",),
         "clustered-bounded": ("binary", "bounded"),
         "clustered-real": ("binary", "bounded", "real"),
-        "clustered-resampling": ("binary", "bounded", "real"),
         "clustered-paired": ("binary",),
         "paired": ("binary",),
+        "paired-bounded": ("binary", "bounded"),
         "unpaired": ("binary",),
         "unpaired-bounded": ("binary", "bounded"),
         "unpaired-real": ("binary", "bounded", "real"),
@@ -81,22 +89,27 @@ class Method:
     summary: str
     source: str
     question: Question = "interval"
-    options: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
-    """Fixed arguments, such as ``{"prior": (1.0, 1.0)}``."""
+    prior: Prior | None = None
+    """Argument ``prior`` of the function; None for a function that has none."""
+    mass: float | None = None
+    """The same for ``mass``: prior weight at each bound."""
 
     def serves(self, kind: Kind) -> bool:
         """Return whether the method applies to scores of this kind."""
         return kind in _SERVES[self.family]
 
     def load(self) -> Callable[..., Any]:
-        """Import the function and fix its options."""
+        """Import the function, and fix its prior or mass where it has one."""
         module, _, name = self.function.partition(":")
         try:
             function = getattr(import_module(module), name)
         except (ImportError, AttributeError) as error:
-            msg = f"method {self.name!r} names {self.function!r}, which cannot be loaded: {error}"
+            msg = (
+                f"the function {self.function!r} of method {self.name!r} cannot be loaded: {error}"
+            )
             raise PluginError(msg) from error
-        return partial(function, **self.options)
+        fixed = {"prior": self.prior, "mass": self.mass}
+        return partial(function, **{name: x for name, x in fixed.items() if x is not None})
 
 
 def choose(
@@ -124,8 +137,8 @@ def table_of(extra: Iterable[Method], own: Iterable[Method]) -> dict[str, Method
     for method in (*own, *(m for m in extra if m.question == own[0].question)):
         if method.name in table:
             msg = (
-                f"two methods are called {method.name!r}: {table[method.name].function} and "
-                f"{method.function}; a plugin must choose another name"
+                f"Two methods are called {method.name!r}: {table[method.name].function} and "
+                f"{method.function}. Rename the one that a plugin adds."
             )
             raise PluginError(msg)
         table[method.name] = method
@@ -146,8 +159,6 @@ def check_name(
     known = f"auto, {', '.join(table)}"
     for purpose, methods in elsewhere.items():
         if name in {method.name for method in methods}:
-            msg = (
-                f"method {name!r} is for {purpose}, not for what is asked here. There are: {known}"
-            )
+            msg = f"Method {name!r} is for {purpose}, and does not apply here. Choose from: {known}"
             raise SelectionError(msg)
     raise SelectionError(no_such("method", name, table, known))

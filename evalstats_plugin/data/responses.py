@@ -1,6 +1,6 @@
 """Responses: the scores of one model on one task under one metric.
 
-* `Responses`, with its `Source`, `Group` and `Selection`: what readers of logs make
+* `Responses`, with its `Source`, `Group`, `Provenance` and `Selection`: what readers of logs make
 * `as_clusters`, `as_item_ids`: clusters and item ids from the texts of a log
 * `metadata_of`, `with_metadata`: all but the scores as JSON values, for formats that store it
 * `unique_in_order` … `score_matrix`: rows of a table to arrays of M items × R epochs
@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -54,6 +54,26 @@ _GROUP: Mapping[str, tuple[type, ...]] = {
 """Fields of `Group` besides its notes, and their types."""
 
 
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class Provenance:
+    """Where scores come from, as far as `logs.check` needs it; empty where the log does not say."""
+
+    task_version: str = ""
+    prompt_hashes: NDArray[Any] | None = None
+    """Shape (M,): fingerprint of the prompt of each item."""
+    n_cut: int = 0
+    """Items that the run scored and that its log no longer holds."""
+    is_altered: bool = False
+    """Whether the items are not those of the checksum that the harness logged."""
+    home: str = ""
+    """Name of the folder in which the harness puts the logs of this model."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the log holds every item that the run scored."""
+        return not (self.n_cut or self.is_altered)
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Responses:
     """Scores of one model on one task under one metric.
@@ -89,6 +109,7 @@ class Responses:
     """Smallest and largest possible score, where known."""
     aggregation: str = "mean"
     source: Source
+    provenance: Provenance = Provenance()
     settings: tuple[tuple[str, str], ...] = ()
     """Settings that distinguish models of one name: arguments, revision, chat template."""
     groups: tuple[Group, ...] = ()
@@ -98,26 +119,48 @@ class Responses:
     logged_n: int | None = None
     population: int | None = None
     """Items in the whole benchmark, where only a part of it was run."""
+    unreduced: Responses | None = None
+    """The same answers with their epochs, where `scores` combine these otherwise than by the mean
+    (pass@k), and so have one column."""
+    beside: tuple[Responses, ...] = ()
+    """Other values that the log gives of the same answers: epochs combined otherwise, parts of the
+    items. Only `evalstats_plugin.intervals` uses them, for rows of their own."""
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         n = len(self.item_ids)
         if self.scores.ndim != 2 or len(self.scores) != n:
-            msg = f"scores have shape {self.scores.shape}, expected ({n}, R) for {n} item ids"
+            msg = f"scores have shape {self.scores.shape}, and must have ({n}, R) for {n} item ids"
             raise ValueError(msg)
         if self.pairs is not None and self.pairs.shape != (n, 2):
-            msg = f"pairs have shape {self.pairs.shape}, expected ({n}, 2)"
+            msg = f"pairs have shape {self.pairs.shape}, and must have ({n}, 2)"
             raise ValueError(msg)
         for name in ("weights", "clusters", "item_hashes"):
             value = getattr(self, name)
             if value is not None and value.shape != (n,):
-                msg = f"{name} have shape {value.shape}, expected ({n},)"
+                msg = f"{name} have shape {value.shape}, and must have ({n},)"
                 raise ValueError(msg)
 
     @property
     def item_means(self) -> FloatArray:
         """Shape (M,): mean over the epochs that were scored, NaN where none was."""
         return mean_over_epochs(self.scores)
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether only a part of the task's items is here: the log was cut, or the run limited."""
+        return self.population is not None or not self.provenance.is_whole
+
+    @property
+    def as_epochs(self) -> Responses:
+        """The same answers with an epoch in each column: itself, unless epochs are combined."""
+        return self if self.unreduced is None else replace(self.unreduced, model=self.model)
+
+    def values(self) -> Iterator[Responses]:
+        """Yield the responses, and those beside them."""
+        yield self
+        for other in self.beside:
+            yield replace(other, model=self.model)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +201,8 @@ class Selection:
     runs that failed or were cancelled, and ``header_only`` reads names without scores, which is
     fast and enough to list the contents. ``columns`` maps parts of a response to columns of a
     table; ``wide`` means that tables are matrices of scores, and says what their rows are.
+    ``repeats`` also scores each answer of items that were answered several times, where the harness
+    scored only one of them or their vote. ``model_name`` names the model of logs that do not.
     """
 
     tasks: tuple[str, ...] = ()
@@ -168,6 +213,8 @@ class Selection:
     columns: tuple[tuple[str, str], ...] = ()
     """Pairs such as ``("item", "question_id")``; a part may be there more than once."""
     wide: Literal["", "models", "items"] = ""
+    repeats: bool = False
+    model_name: str = ""
 
     def wants_task(self, *names: str) -> bool:
         """Whether a task is wanted, by its own name or that of a group around it."""
@@ -202,7 +249,7 @@ def as_clusters(
     """
     missing = sum(v is None for v in values)
     if missing == len(values):
-        return None, (f"no item has the field {name!r}: items are taken as independent",)
+        return None, (f"no item has the field {name!r}: items are treated as independent",)
     alone = [f"(item {i})" if v is None else _short(v) for i, v in enumerate(values)]
     notes = (f"{missing} items without {name!r} are clusters of their own",) if missing else ()
     return np.asarray(alone), notes
@@ -287,7 +334,7 @@ def _checked(found: Mapping[str, Any], known: Mapping[str, tuple[type, ...]]) ->
 
 def _text(value: object) -> str:
     if not isinstance(value, str):
-        msg = f"{value!r} found, expected a text"
+        msg = f"{value!r} is not a text"
         raise TypeError(msg)
     return value
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from evalstats_plugin.data.matrix import OnConflict, ResponseMatrix, stack_epochs
 from evalstats_plugin.data.responses import Responses, Selection
-from evalstats_plugin.errors import DesignError, few
+from evalstats_plugin.errors import DesignError, SelectionError, few, no_such
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -101,30 +102,95 @@ def _tidy(r: Responses) -> pd.DataFrame:
 def choose_runs(responses: Iterable[Responses], runs: Runs) -> tuple[list[Responses], list[str]]:
     """Choose among several runs of one model on one task: keep the latest or all, or raise.
 
-    Returns the responses kept, in their order, and notes on what was left out.
+    The latest is the last run, unless it is partial (limited or cut off) and an earlier one has
+    more items. Returns the responses kept, in their order, and notes on what was left out.
     """
     responses = list(responses)
-    runs_of: dict[_Place, set[tuple[str, str]]] = {}
-    for r in responses:
-        runs_of.setdefault(_place(r), set()).add(run_of(r))
-    repeated = {key: sorted(found) for key, found in runs_of.items() if len(found) > 1}
+    copies = [copy for copy, _ in find_copies(responses)] if runs == "epochs" else []
+    again = set(map(id, copies))
+    responses = [r for r in responses if id(r) not in again]
+    repeated = repeated_runs(responses)
+    copied = few(list(dict.fromkeys(str(copy.source.path) for copy in copies)))
+    about_copies = [f"copies of a run, not counted again: {copied}"] if copies else []
     if not repeated:
-        return responses, []
+        return responses, about_copies
     if runs == "error":
         (model, task, _), found = next(iter(repeated.items()))
         logs = ", ".join(path for _, path in found)
         msg = (
-            f"model {model!r} answered task {task!r} in {len(found)} runs ({logs}), expected one; "
+            f"model {model!r} answered task {task!r} in {len(found)} runs ({logs}): "
             "ask for the latest, for all of them, or for all as epochs"
         )
         raise DesignError(msg)
     if runs == "all":
         return [_dated(r) if _place(r) in repeated else r for r in responses], []
     if runs == "epochs":
-        return stack_epochs(responses), [f"runs stacked as epochs: {_list(repeated)}"]
-    last = {key: found[-1] for key, found in repeated.items()}
-    kept = [r for r in responses if last.get(_place(r)) in (None, run_of(r))]
-    return kept, [f"several runs, the latest is shown (--runs all shows each): {_list(repeated)}"]
+        return stack_epochs(responses), [
+            f"runs stacked as epochs: {_list(repeated)}",
+            *about_copies,
+        ]
+    chosen = {key: latest_run(found) for key, found in repeated.items()}
+    kept = [r for r in responses if chosen.get(_place(r)) in (None, run_of(r))]
+    each = "(--runs all shows each)"
+    shadowed = {key: found for key, found in repeated.items() if chosen[key] != [*found][-1]}
+    notes: list[str] = []
+    if plain := [key for key in repeated if key not in shadowed]:
+        notes.append(f"several runs, the latest is shown {each}: {_list(plain)}")
+    if shadowed:
+        sizes = [
+            f"{_list([key])} ({n_items([*found.values()][-1])} of "
+            f"{n_items(found[chosen[key]])} items)"
+            for key, found in shadowed.items()
+        ]
+        notes.append(f"the latest run is partial, a longer one is shown {each}: {few(sizes)}")
+    return kept, notes
+
+
+def repeated_runs(
+    responses: Iterable[Responses],
+) -> dict[_Place, dict[tuple[str, str], list[Responses]]]:
+    """Return the runs of each model on each task that has several, oldest first."""
+    runs_of: dict[_Place, dict[tuple[str, str], list[Responses]]] = {}
+    for r in responses:
+        runs_of.setdefault(_place(r), {}).setdefault(run_of(r), []).append(r)
+    return {key: dict(sorted(found.items())) for key, found in runs_of.items() if len(found) > 1}
+
+
+def latest_run(runs: Mapping[tuple[str, str], Sequence[Responses]]) -> tuple[str, str]:
+    """Return the last of a model's runs on a task that is not a part of an earlier, longer one."""
+    latest, *later = runs
+    for run in later:
+        if _replaces(runs[run], runs[latest]):
+            latest = run
+    return latest
+
+
+def _replaces(later: Sequence[Responses], earlier: Sequence[Responses]) -> bool:
+    """Whether a run replaces an earlier one of the same model on the same task."""
+    is_partial = any(r.is_partial for r in later)
+    return not is_partial or n_items(later) >= n_items(earlier)
+
+
+def n_items(run: Iterable[Responses]) -> int:
+    """Return the number of items of a run: of the metric that has most."""
+    return max(len(r.item_ids) or r.logged_n or 0 for r in run)
+
+
+def find_copies(responses: Iterable[Responses]) -> list[tuple[Responses, Responses]]:
+    """Return responses that another log already holds, each with the first that has them.
+
+    A copy has the same scores of the same items at the same time, under whatever name.
+    """
+    first: dict[tuple[object, ...], Responses] = {}
+    copies: list[tuple[Responses, Responses]] = []
+    for r in responses:
+        if not (r.source.when and r.scores.size):
+            continue
+        scores = (r.item_ids.tobytes(), r.scores.tobytes())
+        original = first.setdefault((r.task, r.metric, r.source.when, *scores), r)
+        if original.source.path != r.source.path:
+            copies.append((r, original))
+    return copies
 
 
 def _place(r: Responses) -> _Place:
@@ -147,11 +213,15 @@ def run_of(r: Responses) -> tuple[str, str]:
 
 
 def one_of_each(responses: Sequence[Responses]) -> list[Responses]:
-    """Return the latest responses of each model, task and metric, in order.
+    """Return the latest responses of each model, task and metric, as `choose_runs` does, in order.
 
     A task that was run in several groups has a row in each.
     """
-    latest = {(r.model, r.task, r.metric): r for r in sorted(responses, key=run_of)}
+    latest: dict[tuple[str, str, str], Responses] = {}
+    for r in sorted(responses, key=run_of):
+        key = (r.model, r.task, r.metric)
+        if key not in latest or _replaces([r], [latest[key]]):
+            latest[key] = r
     return [r for r in responses if latest[r.model, r.task, r.metric] is r]
 
 
@@ -190,3 +260,21 @@ def _labelled(
 def is_model(label: str, model: str) -> bool:
     """Return whether a label belongs to a model: ``m`` may be labelled ``m (temperature=1)``."""
     return label == model or label.startswith(f"{model} (")
+
+
+def models_like(patterns: Sequence[str], models: Sequence[str]) -> tuple[str, ...]:
+    """Return the models that match any of the patterns, in which ``*`` and ``?`` are wildcards.
+
+    Raises
+    ------
+    SelectionError
+        No model matches a pattern.
+    """
+    found: set[str] = set()
+    for pattern in patterns:
+        # Brackets are part of names.
+        like = {name for name in models if fnmatchcase(name, pattern.replace("[", "[[]"))}
+        if not like:
+            raise SelectionError(no_such("model", pattern, models, few(list(models))))
+        found |= like
+    return tuple(name for name in models if name in found)

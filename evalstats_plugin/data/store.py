@@ -72,11 +72,9 @@ class ResponseStore:
         parts = sorted(self.path.glob("*.parquet")) if self.path.is_dir() else [self.path]
         metas = [_metadata(pq, part) for part in parts]
         if not metas:
-            raise LogError(f"{path} holds no Parquet file, expected a response store")
+            raise LogError(f"{path} holds no Parquet file; name a response store")
         if any(meta != metas[0] for meta in metas):
-            msg = (
-                f"{path}: its files differ in models, epochs or coding, expected parts of one store"
-            )
+            msg = f"files in {path} differ in models, epochs or coding; keep those of one store"
             raise LogError(msg)
         with _opened(self.path):
             self.models: tuple[str, ...] = tuple(metas[0]["models"])
@@ -95,7 +93,7 @@ class ResponseStore:
             self.clusters = _all_or_none(_texts(files, "cluster"))
             self.item_hashes = _all_or_none(_texts(files, "hash"))
         if twice := first_twice(self.item_ids, self.tasks, self.metrics, seen=set()):
-            raise LogError(f"{path}: {twice}, expected each once, in one of its files")
+            raise LogError(f"{path}: {twice}; leave it in one of the files")
 
     def __repr__(self) -> str:
         n, m, n_epochs = self.shape
@@ -104,8 +102,8 @@ class ResponseStore:
     def __iter__(self) -> NoReturn:
         """Raise: analyses in memory would iterate over all scores."""
         msg = (
-            "a response store found, which fit_irt, intervals and compare read a part at a time; "
-            "for anything else take a part into memory: store.matrix(items, models)"
+            "only fit_irt, intervals and compare read a response store a part at a time; for "
+            "anything else take a part into memory: store.matrix(items, models)"
         )
         raise SelectionError(msg)
 
@@ -237,7 +235,7 @@ def first_twice(
     """Name the first item that occurs twice or in `seen`; items are added to `seen`."""
     for key in zip(item_ids.tolist(), tasks.tolist(), metrics.tolist(), strict=True):
         if key in seen:
-            return f"item {key[0]!r} of task {key[1]!r} found twice"
+            return f"item {key[0]!r} of task {key[1]!r} is there twice"
         seen.add(key)
     return ""
 
@@ -320,8 +318,8 @@ class Coding:
         if not _are_whole(codes) or codes.min(initial=0) < 0 or codes.max(initial=0) > 255:
             worst = float(codes[~np.isclose(codes, np.round(codes))].flat[0]) / self.levels
             msg = (
-                f"score {worst:g} found, expected multiples of 1/{self.levels} from 0 to 1, as in "
-                "the first block: pass as_float=True to keep any number"
+                f"score {worst:g} is no multiple of 1/{self.levels} from 0 to 1, as those of the "
+                "first block are; pass as_float=True to keep any number"
             )
             raise DesignError(msg)
         return np.round(codes).astype(np.uint8)

@@ -1,8 +1,8 @@
 """Tables as columns of coded texts: CSV, Parquet, and JSON records.
 
 A `Column` stores each distinct text once, with a code per row. A `Table` loads columns on request;
-`csv_table`, `parquet_table` and `record_table` make one. `read_lines`, `json_value` and
-`records_of` read JSON and JSONL as records.
+`csv_table`, `parquet_table` and `record_table` make one. `read_lines` and `records_of`
+read JSON and JSONL as records.
 """
 
 from __future__ import annotations
@@ -11,14 +11,17 @@ import csv
 import io
 import json
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from evalstats_plugin.errors import DesignError, LogError
+from evalstats_plugin.runtime.untrusted import csv_original
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
 
 MISSING = -1
@@ -104,10 +107,13 @@ class Column:
         """Raise `DesignError` on the first of the rows that are wrong, if any is."""
         rows = np.flatnonzero(wrong)
         if len(rows):
-            value = self.values[int(self.codes[rows[0]])]
-            more = f" (and in {len(rows) - 1} more rows)" if len(rows) > 1 else ""
-            msg = f"{where}: {name} {value!r} found in row {rows[0] + 1}{more}, expected {expected}"
+            value = (*self.values, "")[int(self.codes[rows[0]])]
+            msg = f"{where}: {name} is {value!r} in {at_rows(rows)}. Write {expected}."
             raise DesignError(msg)
+
+    def texts(self) -> NDArray[np.object_]:
+        """Return the text of each row, "" where empty."""
+        return np.asarray([*self.values, ""], dtype=object)[self.codes]
 
     def numbered(self, names: Sequence[str]) -> IntArray:
         """Return the place of each row's value in a list of names that holds them all."""
@@ -129,6 +135,17 @@ class Table:
     """Names of columns; dotted for nested ones, such as ``"metadata.model_a"``."""
     load: Callable[[Sequence[str]], Mapping[str, Column]]
     notes: tuple[str, ...] = ()
+
+
+def at_rows(rows: IntArray) -> str:
+    """Name the first of some rows, counted from 1, and how many more there are.
+
+    >>> at_rows(np.array([4])), at_rows(np.array([4, 7])), at_rows(np.array([4, 7, 9]))
+    ('row 5', 'row 5 (and 1 more row)', 'row 5 (and 2 more rows)')
+    """
+    more = len(rows) - 1
+    counted = f" (and {more} more {'row' if more == 1 else 'rows'})" if more else ""
+    return f"row {int(rows[0]) + 1}{counted}"
 
 
 def as_text(cell: Any) -> str:
@@ -172,30 +189,37 @@ def csv_table(content: bytes, where: str) -> Table:
     """
     content = content.removeprefix(b"\xef\xbb\xbf")
     text = decoded(content, where)
-    separator = _separator(text)
-    # The heading of a matrix may be long: parse it by itself.
-    with io.StringIO(text, newline="") as start:
-        rows = csv.reader(start, delimiter=separator)
-        heading = next((row for row in rows if row), list[str]())
-    names = tuple(name.strip() for name in heading)
-    if twice := [n for n in dict.fromkeys(names) if n and names.count(n) > 1]:
+    heading, separator = heading_of(text)
+    names = tuple(csv_original(name.strip()) for name in heading)
+    if twice := [n for n, count in Counter(names).items() if n and count > 1]:
         at = ", ".join(str(k + 1) for k, name in enumerate(names) if name == twice[0])
-        msg = f"{where}: column {twice[0]!r} found twice (columns {at}): rename or remove one"
+        msg = f"{where}: columns {at} are both called {twice[0]!r}. Rename or remove one."
         raise LogError(msg)
     raw = dict(zip(names, heading, strict=True))
 
     def load(wanted: Sequence[str]) -> Mapping[str, Column]:
         found = _parsed(content, separator, [raw[name] for name in wanted], where)
-        return {name: _column(found[raw[name]]) for name in wanted}
+        columns = {name: _column(found[raw[name]]) for name in wanted}
+        return {
+            name: Column.encoded(column.codes, list(map(csv_original, column.values)))
+            for name, column in columns.items()
+        }
 
     return Table(where, tuple(n for n in names if n), load)
 
 
-def _separator(text: str) -> str:
-    """Return the most frequent separator in the heading, outside of quotes."""
+def heading_of(text: str) -> tuple[list[str], str]:
+    """Return the cells of the heading, and the separator that is most frequent in it.
+
+    >>> heading_of('model;"item; id";score')
+    (['model', 'item; id', 'score'], ';')
+    """
     line = text[:_LONGEST_HEADING].lstrip("\r\n").partition("\n")[0]
     bare = "".join(line.split('"')[::2])
-    return max(_SEPARATORS, key=bare.count)
+    separator = max(_SEPARATORS, key=bare.count)
+    with io.StringIO(text, newline="") as start:
+        rows = csv.reader(start, delimiter=separator)
+        return next((row for row in rows if row), list[str]()), separator
 
 
 def _parsed(content: bytes, separator: str, wanted: Sequence[str], where: str) -> Any:
@@ -210,12 +234,15 @@ def _parsed(content: bytes, separator: str, wanted: Sequence[str], where: str) -
         return "error"
 
     text = pa.dictionary(pa.int32(), pa.string())
-    longest = max(map(len, content.split(b"\n"))) if len(content) > _BLOCK else 0
+    # A block is allocated as a whole, also for a small file.
+    block = len(content) + 1
+    if block > _BLOCK:
+        block = _BLOCK + 2 * max(map(len, content.split(b"\n")))
     try:
         return pa_csv.read_csv(
             pa.BufferReader(content),
             # With several threads, the number of a wrong row is unknown.
-            read_options=pa_csv.ReadOptions(use_threads=False, block_size=_BLOCK + 2 * longest),
+            read_options=pa_csv.ReadOptions(use_threads=False, block_size=block),
             parse_options=pa_csv.ParseOptions(
                 delimiter=separator,
                 newlines_in_values=b'"' in content,
@@ -235,8 +262,8 @@ def _parsed(content: bytes, separator: str, wanted: Sequence[str], where: str) -
         row = wrong[0]
         place = f"row {row.number - 1}" if row.number else "a row"
         msg = (
-            f"{where}: {place} has {row.actual_columns} cells, expected {row.expected_columns} as "
-            f"in the heading: {row.text[:60]!r}"
+            f"{where}: {place} has {row.actual_columns} cells, but the heading has "
+            f"{row.expected_columns}: {row.text[:60]!r}. Put texts with {separator!r} in quotes."
         )
         raise LogError(msg) from error
 
@@ -269,7 +296,8 @@ def parquet_table(content: bytes, where: str) -> Table:
         for name in wanted:
             if pa.types.is_nested(found[name].type):
                 msg = (
-                    f"{where}: column {name!r} holds {found[name].type}, expected texts or numbers"
+                    f"{where}: column {name!r} holds {found[name].type} in each cell. Write "
+                    "texts or numbers."
                 )
                 raise LogError(msg)
         return {name: _column(found[name]) for name in wanted}
@@ -349,24 +377,6 @@ def json_cell(value: Any) -> Any:
     return json.dumps(inside, sort_keys=True)
 
 
-def json_value(content: bytes, where: str) -> Any:
-    """Return the one value of a JSON file.
-
-    Raises
-    ------
-    LogError
-        The content is not JSON, or truncated.
-    """
-    text = decoded(content, where)
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        known = isinstance(error, json.JSONDecodeError)
-        problem = f"{error.msg} in line {error.lineno}" if known else error
-        msg = f"{where} is not JSON: {problem}; it may have been cut off"
-        raise LogError(msg) from error
-
-
 def read_lines(content: bytes, where: str) -> tuple[list[Record], tuple[str, ...]]:
     """Return the objects of JSONL, and a note where the last line is half written.
 
@@ -429,7 +439,7 @@ def records_of(value: Any, where: str) -> list[Record]:
     rows = cast("list[Any]", value) if isinstance(value, list) else [value]
     for number, row in enumerate(rows, 1):
         if not isinstance(row, Mapping):
-            msg = f"{where}: comparison {number} is {str(row)[:40]}, expected an object with names"
+            msg = f"{where}: record {number} is {str(row)[:40]}. Write an object with names."
             raise LogError(msg)
     return rows
 

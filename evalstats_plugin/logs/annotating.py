@@ -1,7 +1,8 @@
 """Writing results back into logs: `annotate`, `annotate_results` and `strip`.
 
 Each log is read and analysed (`_analyse_all`), then, once the analyses across logs are done, each
-is written (`_write_all`); both run in parallel inside `workers`.
+is written (`_write_all`); both run in parallel inside `workers`. A log that cannot be read or
+written stops none of the others.
 """
 
 from __future__ import annotations
@@ -13,12 +14,31 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from evalstats_plugin.comparisons.rows import Comparisons, RankSets
 from evalstats_plugin.data.responses import TABULAR, Responses, Selection
-from evalstats_plugin.data.runs import label_models
-from evalstats_plugin.errors import EvalStatsError, IncompleteLogError, LogError, WriteError, few
-from evalstats_plugin.hookspecs import Annotation
-from evalstats_plugin.logs.reading import adapters, as_path, find_logs, read_log, read_results
+from evalstats_plugin.data.runs import ResponseSet, label_models
+from evalstats_plugin.errors import (
+    DesignError,
+    EvalStatsError,
+    IncompleteLogError,
+    LogError,
+    WriteError,
+    few,
+)
+from evalstats_plugin.hookspecs import Annotation, PartialScores
+from evalstats_plugin.logs.reading import (
+    adapters,
+    as_path,
+    find_logs,
+    nothing_selected,
+    read_log,
+    read_results,
+)
 from evalstats_plugin.plugins import Plugins, load_plugins
-from evalstats_plugin.runtime import files
+from evalstats_plugin.runtime.transactions import (
+    Revision,
+    changed_error,
+    revision,
+    rewriting_links,
+)
 from evalstats_plugin.runtime.workers import n_workers, parallel_map
 from evalstats_plugin.scores.rows import Intervals
 
@@ -28,24 +48,32 @@ if TYPE_CHECKING:
 
 Analysis = Callable[[Sequence[Responses]], Intervals]
 
+OnBroken = Callable[[Path, EvalStatsError], None]
+"""Called with each log that was left out, and why."""
+
 
 def annotate(
     *paths: str | Path,
     output: str | Path | None = None,
     in_place: bool = False,
     rescore: bool = False,
+    allow_partial: bool = False,
+    rewrite_links: bool = False,
     compare: bool | Mapping[str, Any] = False,
     baseline: str | None = None,
     items: Literal["no", "metadata", "columns"] = "no",
     irt: bool = False,
     hierarchical: bool = False,
+    at_k: Sequence[str] = (),
     selection: Selection | None = None,
     analysis: Analysis | None = None,
     plugins: Plugins | None = None,
+    on_broken: OnBroken | None = None,
 ) -> list[Path]:
     """Write intervals into logs, or into copies of them; return the files written.
 
-    Logs of runs that were cancelled or failed are skipped, unless they are named themselves.
+    Logs of runs that were cancelled or failed are skipped, unless they are named themselves. A log
+    that cannot be read or written stops none of the others.
 
     Parameters
     ----------
@@ -55,6 +83,13 @@ def annotate(
         Replace the logs themselves, each atomically.
     rescore
         Replace logged values that the items contradict; the annotation keeps the old ones.
+    allow_partial
+        Also annotate logs that hold only a part of what was scored, such as those whose samples
+        files were cut off, where values would be replaced or groups summed up; the annotation
+        marks them, and their logged values stay.
+    rewrite_links
+        With `in_place`: overwrite logs that have several names (hard links), under all of them.
+        By default they are refused.
     compare, baseline
         Also write how each log's model compares with a baseline on the same items: the named
         model, or the first of the logs. `compare` may hold arguments of
@@ -69,16 +104,25 @@ def annotate(
     hierarchical
         Also write pooled scores, from a hierarchical model per metric over all logs: of each log's
         model on each of its tasks, and over all tasks.
+    at_k
+        Also write scores at k answers per item, such as ``"pass@4"``, as of `at_k`.
     selection
-        What to read of each log, such as the field that groups its items.
+        What to read of each log, such as its tasks or the field that groups its items. Logs that
+        hold nothing of it are not written.
     analysis
         The analysis of one log: `intervals`, with other arguments by `functools.partial`. Inside
         `workers` several processes run it, so that `rng` should be a number.
+    on_broken
+        Called with each log that was left out: broken, cancelled, partial or not writable. Without
+        it the first such error is raised, once all other logs are written.
 
     Raises
     ------
     WriteError
-        Neither or both of ``output`` and ``in_place`` are given, or writing fails.
+        Neither or both of ``output`` and ``in_place`` are given, a log holds only a part of what
+        was scored, or writing fails.
+    LogError
+        A log cannot be read. With ``on_broken`` only if no log could be annotated.
     """
     from evalstats_plugin.runtime import VERSION
 
@@ -88,8 +132,24 @@ def annotate(
     states = {log: _revision(log) for log in targets}
     # Analyses across logs need all responses; without them one log at a time is in memory.
     together = bool(compare or baseline or irt or hierarchical or items != "no")
-    run = partial(_analyse, selection or Selection(), analysis, plugins, keep=together)
-    seen = _analyse_all(list(targets), run, named=set(map(str, paths)), plugins=plugins)
+    run = partial(_analyse, selection or Selection(), tuple(at_k), analysis, plugins, keep=together)
+    seen, broken = _analyse_all(list(targets), run, plugins=plugins)
+    if not allow_partial:
+        broken |= _not_whole(seen, rescore=rescore)
+        seen = {log: one for log, one in seen.items() if log not in broken}
+    if on_broken is None:
+        named = set(map(str, paths))
+        broken = {
+            log: error
+            for log, error in broken.items()
+            if str(log) in named or not isinstance(error, IncompleteLogError)
+        }
+    if not seen:
+        if (rest := [log for log in targets if log not in broken]) and selection is not None:
+            raise nothing_selected(rest, selection, plugins)
+        return _ended([], broken, len(targets), on_broken)
+    if all(one.unfit for one in seen.values()):
+        raise next(one.unfit for one in seen.values() if one.unfit)
     found = {log: one.responses for log, one in seen.items()}
     labelled = _labelled(found) if together else {}
     options: Mapping[str, Any] = compare if isinstance(compare, Mapping) else {}
@@ -116,25 +176,35 @@ def annotate(
             items == "columns",
             scales.of_log(str(log)) if scales else None,
             pooled.of_log(str(log)) if pooled else None,
+            seen[log].partial,
         )
         for log, responses in found.items()
     }
-    return _write_all(annotations, targets, states, plugins)
+    written, unwritten = _write_all(
+        annotations, targets, states, plugins, rewrite_links=rewrite_links
+    )
+    return _ended(written, broken | unwritten, len(targets), on_broken)
 
 
 def strip(
     *paths: str | Path,
     output: str | Path | None = None,
     in_place: bool = False,
+    rewrite_links: bool = False,
     plugins: Plugins | None = None,
+    on_broken: OnBroken | None = None,
 ) -> list[Path]:
     """Remove annotations; return the files written.
 
     This restores the original log byte for byte; later changes by others to an Inspect log stay.
+    ``rewrite_links`` and ``on_broken`` are as of `annotate`.
     """
     plugins = plugins or load_plugins()
     targets = _targets(paths, output, in_place=in_place, plugins=plugins)
-    return _write_all(dict.fromkeys(targets), targets, {}, plugins)
+    written, broken = _write_all(
+        dict.fromkeys(targets), targets, {}, plugins, rewrite_links=rewrite_links
+    )
+    return _ended(written, broken, len(targets), on_broken)
 
 
 def annotate_results(
@@ -175,8 +245,11 @@ def _targets(
         Neither or both of ``output`` and ``in_place`` are given, or two logs have one target.
     """
     if (output is None) == (not in_place):
-        found = "neither was" if output is None else "both were"
-        msg = f"an output folder (-o) or --in-place is expected, {found} given"
+        msg = (
+            "nowhere to write to: give an output folder (-o) or --in-place"
+            if output is None
+            else "an output folder (-o) and --in-place do not go together: give one of them"
+        )
         raise WriteError(msg)
     targets: dict[Path, Path] = {}
     for given in paths:
@@ -196,56 +269,128 @@ class _Analysed(NamedTuple):
     responses: Sequence[Responses]
     """Empty unless they are kept for analyses across logs."""
     intervals: Intervals
+    partial: Sequence[PartialScores]
+    runs: frozenset[str]
+    """Ids of its runs, where known."""
+    unfit: DesignError | None
+    """Why it has no scores at k answers, if these were asked for."""
 
 
 def _analyse_all(
     logs: Sequence[Path],
-    run: Callable[[Path], _Analysed | IncompleteLogError | None],
+    run: Callable[[Path], _Analysed | EvalStatsError | None],
     *,
-    named: set[str],
     plugins: Plugins,
-) -> dict[Path, _Analysed]:
-    """Read and analyse each log; skip cancelled and failed runs unless they are `named`.
-
-    Raises
-    ------
-    LogError
-        A log is broken.
-    WriteError
-        A log is a table, which has no place for intervals.
-    """
+) -> tuple[dict[Path, _Analysed], dict[Path, EvalStatsError]]:
+    """Read and analyse each log; return the results, and why others are left out."""
     seen: dict[Path, _Analysed] = {}
-    tables: list[Path] = []
+    broken: dict[Path, EvalStatsError] = {}
     outcomes = parallel_map(run, logs, here=not plugins.installed)
     for log, outcome in zip(logs, outcomes, strict=True):
         if isinstance(outcome, _Analysed):
             seen[log] = outcome
-        elif outcome is None:
-            tables.append(log)
-        elif str(log) in named:
-            raise outcome
-    if tables:
-        msg = (
-            f"{few([str(table) for table in tables])}: a table of scores has no place for "
-            f"intervals, expected logs of a harness: 'report {tables[0]} --format csv' prints "
-            f"scores with their intervals, 'export {tables[0]} --to every-eval-ever --intervals "
-            "-o FOLDER' writes both"
-        )
-        raise WriteError(msg)
-    return seen
+        elif outcome is not None:
+            broken[log] = outcome
+    # Another log may have taken a cancelled run to its end.
+    done = {run for one in seen.values() for run in one.runs} - {""}
+    return seen, {
+        log: error
+        for log, error in broken.items()
+        if not (isinstance(error, IncompleteLogError) and error.run in done)
+    }
 
 
 def _analyse(
-    selection: Selection, analysis: Analysis, plugins: Plugins, log: Path, *, keep: bool
-) -> _Analysed | IncompleteLogError | None:
-    """Read and analyse one log; None for a table."""
+    selection: Selection,
+    at_k: tuple[str, ...],
+    analysis: Analysis,
+    plugins: Plugins,
+    log: Path,
+    *,
+    keep: bool,
+) -> _Analysed | EvalStatsError | None:
+    """Read and analyse one log; None if it holds nothing that was selected."""
     try:
         responses = read_log(log, selection, plugins)
-    except IncompleteLogError as error:
+        if any(r.source.harness == TABULAR for r in responses):
+            return _is_table(log)
+        responses, unfit = _at_k(responses, at_k)
+        if not responses and (selection.tasks or selection.metrics):
+            return None
+        partial = [
+            PartialScores(r.task, r.metric, len(r.item_ids), known.n_cut, known.is_altered)
+            for r in responses
+            if not (known := r.provenance).is_whole
+        ]
+        runs = frozenset(r.source.run for r in responses)
+        return _Analysed(responses if keep else (), analysis(responses), partial, runs, unfit)
+    except (LogError, DesignError) as error:
         return error
-    if any(r.source.harness == TABULAR for r in responses):
-        return None
-    return _Analysed(responses if keep else (), analysis(responses))
+
+
+def _at_k(
+    responses: list[Responses], names: tuple[str, ...]
+) -> tuple[list[Responses], DesignError | None]:
+    """Add scores at k answers, or return why the log has none."""
+    if not (names and responses):
+        return responses, None
+    from evalstats_plugin.scores.epochs import with_at_k
+
+    try:
+        return list(with_at_k(ResponseSet(tuple(responses)), names)), None
+    except DesignError as error:
+        return responses, error
+
+
+def _is_table(table: Path) -> WriteError:
+    msg = (
+        f"{table} is a table of scores, which has no place for intervals: 'report {table} --format "
+        f"csv' prints scores with their intervals, 'export {table} --to every-eval-ever "
+        "--intervals -o FOLDER' writes both"
+    )
+    return WriteError(msg)
+
+
+def _not_whole(seen: Mapping[Path, _Analysed], *, rescore: bool) -> dict[Path, WriteError]:
+    """Refuse logs of which a part is missing, if values would be replaced or groups summed up."""
+    refused: dict[Path, WriteError] = {}
+    for log, one in seen.items():
+        if not one.partial or not (rescore or any(row.kind == "group" for row in one.intervals)):
+            continue
+        parts = {
+            row.task: f"{row.n_items} of {row.n_items + row.n_missing} items"
+            if row.n_missing
+            else "altered"
+            for row in one.partial
+        }
+        named = few([f"{task} ({part})" for task, part in parts.items()])
+        msg = (
+            f"{log} holds only a part of what was scored: {named}. Bring back the whole log, or "
+            "pass --allow-partial (in Python: allow_partial=True) to annotate what is there and "
+            "mark it"
+        )
+        refused[log] = WriteError(msg)
+    return refused
+
+
+def _ended(
+    written: list[Path],
+    broken: Mapping[Path, EvalStatsError],
+    n_logs: int,
+    on_broken: OnBroken | None,
+) -> list[Path]:
+    """Return the files written, or raise the first error, having reported the logs left out."""
+    if not broken:
+        return written
+    first = next(iter(broken.values()))
+    if on_broken is not None and written:
+        for log, error in broken.items():
+            on_broken(log, error)
+        return written
+    if n_logs == 1:
+        raise first
+    more = f" (and {len(broken) - 1} more)" if len(broken) > 1 else ""
+    raise type(first)(f"{first}{more}; {len(written)} of {n_logs} logs were written") from first
 
 
 def _labelled(found: Mapping[Path, Sequence[Responses]]) -> dict[str, list[Responses]]:
@@ -291,44 +436,29 @@ class _Writing(NamedTuple):
     log: Path
     annotation: Annotation | None
     target: Path
-    state: files.Revision | None
+    state: Revision | None
     """Revision when it was read; None if changes since then do not matter."""
 
 
 def _write_all(
     annotations: Mapping[Path, Annotation | None],
     targets: Mapping[Path, Path],
-    states: Mapping[Path, files.Revision | None],
+    states: Mapping[Path, Revision | None],
     plugins: Plugins,
-) -> list[Path]:
-    """Write each log, unless it has changed since it was read.
-
-    In one process, stops at the first log that cannot be written; several processes write the
-    others nevertheless.
-
-    Raises
-    ------
-    WriteError, LogError
-        A log cannot be written; the message says how many were.
-    """
+    *,
+    rewrite_links: bool,
+) -> tuple[list[Path], dict[Path, EvalStatsError]]:
+    """Write each log, unless it has changed since it was read; return the files, and the errors."""
     each = [_Writing(log, a, targets[log], states.get(log)) for log, a in annotations.items()]
     together = [each] if _overlapping(each) else [[one] for one in each]
     several = plugins.installed and n_workers() > 1
     written: list[Path] = []
-    failed: list[EvalStatsError] = []
-    for paths, error in parallel_map(partial(_write_some, plugins), together, here=not several):
+    failed: dict[Path, EvalStatsError] = {}
+    run = partial(_write_some, plugins, rewrite_links=rewrite_links)
+    for paths, errors in parallel_map(run, together, here=not several):
         written += paths
-        if error is not None:
-            failed.append(error)
-            if not several:
-                break
-    if not failed:
-        return written
-    if not written:
-        raise failed[0]
-    when = "all the same" if several else "before it"
-    done = f"{len(written)} of {len(each)} logs were written {when}"
-    raise type(failed[0])(f"{failed[0]}; {done}") from failed[0]
+        failed |= errors
+    return written, failed
 
 
 def _overlapping(each: Sequence[_Writing]) -> bool:
@@ -342,27 +472,30 @@ def _overlapping(each: Sequence[_Writing]) -> bool:
 
 
 def _write_some(
-    plugins: Plugins, some: Sequence[_Writing]
-) -> tuple[list[Path], EvalStatsError | None]:
-    """Write logs in order up to the first error; return the files written, and the error."""
+    plugins: Plugins, some: Sequence[_Writing], *, rewrite_links: bool
+) -> tuple[list[Path], dict[Path, EvalStatsError]]:
+    """Write logs in order; return the files written, and the errors of the others."""
     written: list[Path] = []
+    failed: dict[Path, EvalStatsError] = {}
     # One log may have several names, by links: our own writing is no change.
     ours: set[Path] = set()
     for log, annotation, target, state in some:
         try:
             if state is not None and log.resolve() not in ours and _revision(log) != state:
-                raise files.changed_error(log)
-            written.append(write_annotated(log, annotation, target, plugins))
+                raise changed_error(log)
+            with rewriting_links(allowed=rewrite_links):
+                written.append(write_annotated(log, annotation, target, plugins))
         except EvalStatsError as error:
-            return written, error
+            failed[log] = error
+            continue
         if state is not None:
             ours.add(target.resolve())
-    return written, None
+    return written, failed
 
 
-def _revision(log: Path) -> files.Revision | None:
+def _revision(log: Path) -> Revision | None:
     """Revision of a log, to notice changes; None for one that is not on a local disk."""
-    return None if getattr(log, "protocol", "") else files.revision(log)
+    return None if getattr(log, "protocol", "") else revision(log)
 
 
 def write_annotated(

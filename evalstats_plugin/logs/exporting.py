@@ -80,7 +80,7 @@ def _refuse_source(responses: ResponseSet, output: Path) -> None:
     """Raise `WriteError` if the output would overwrite a file that was read."""
     read = {r.source.path for r in responses}
     if output.exists() and any(p.is_file() and p.samefile(output) for p in read):
-        msg = f"{output} is one of the files that were read, expected another name to write to"
+        msg = f"{output} is one of the files that were read. Write to another file."
         raise WriteError(msg)
 
 
@@ -98,7 +98,7 @@ def exporter_of(to: str | None, output: Path, plugins: Plugins) -> Exporter:
         return known[name]
     if to is None:
         msg = (
-            f"{output} does not say by its ending what to write, expected a format: "
+            f"{output} has no ending of a known format. Name the format: "
             f"--to {', --to '.join(known)} (in Python: to=)"
         )
         raise SelectionError(msg)

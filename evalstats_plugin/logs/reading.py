@@ -8,7 +8,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import replace
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import partial
 from importlib import import_module
@@ -22,11 +23,15 @@ from evalstats_plugin.errors import (
     EvalStatsError,
     IncompleteLogError,
     LogError,
+    PluginError,
     SelectionError,
     few,
 )
-from evalstats_plugin.plugins import Plugins, load_plugins
+from evalstats_plugin.plugins import Plugins, load_plugins, strict
+from evalstats_plugin.runtime.opened import LogFile
+from evalstats_plugin.runtime.transactions import JOURNAL, PREFIX, UNDO, finish_interrupted
 from evalstats_plugin.runtime.workers import parallel_map
+from evalstats_plugin.scores.findings import notes_on_differences
 
 if TYPE_CHECKING:
     from evalstats_plugin.ranking.contests.contests import Contests
@@ -37,6 +42,9 @@ Columns = Mapping[str, str | Sequence[str]]
 
 OnLog = Callable[[Path, int, int], None]
 """Called with each log before it is read, its number from 0, and how many there are."""
+
+_MOST_OPEN = 128
+"""Files that stay open between being recognised and being read; others are opened again."""
 
 # The order of paths themselves, without splitting them again for each comparison.
 _BY_PARTS = attrgetter("parts")
@@ -52,6 +60,8 @@ def read(
     skip_broken: bool = False,
     columns: Columns | None = None,
     wide: Literal["", "models", "items"] = "",
+    repeats: bool = False,
+    model_name: str = "",
     plugins: Plugins | None = None,
     on_log: OnLog | None = None,
 ) -> ResponseSet:
@@ -82,6 +92,13 @@ def read(
         Tables are matrices of scores: with a row for each model (``"models"``) and a column for
         each item, or the other way round (``"items"``).
 
+    repeats
+        Also score each answer to items that were answered several times, where the harness scored
+        one of them or their vote: `scores.at_k` and `scores.variance_parts` then use all. For
+        lm-eval's logs this runs lm-eval's own filters and metrics.
+    model_name
+        Name of the model in logs that do not name one, such as a samples file of lm-eval alone.
+
     Raises
     ------
     LogError
@@ -93,35 +110,43 @@ def read(
     parts = (columns or {}).items()
     selection = Selection(
         _names(task), _names(metric), cluster, include_incomplete, wide=wide,
+        repeats=repeats, model_name=model_name,
         columns=tuple((part, name) for part, names in parts for name in _names(names)),
     )  # fmt: skip
-    logs, beside = _search(paths, plugins)
     found: list[Responses] = []
-    notes = [*plugins.problems]
+    notes: list[str] = []
+    broken: dict[Path, LogError | PluginError] = {}
+    with ExitStack() as held:
+        search = _Search(plugins, held)
+        beside = search.logs_under(paths)
+        logs = list(search.logs)
+        outcomes = _outcomes(list(search.logs.values()), selection, plugins, on_log)
+        for log, outcome in zip(logs, outcomes, strict=True):
+            if not isinstance(outcome, LogError | PluginError):
+                found.extend(outcome)
+                continue
+            # Another log may have completed a run that was cancelled; a plugin's failure is the
+            # plugin's.
+            passed = not strict() if isinstance(outcome, PluginError) else skip_broken
+            if not (passed or isinstance(outcome, IncompleteLogError)):
+                raise outcome
+            broken[log] = outcome
     if beside:
         named = few([str(table) for table in beside])
         notes.append(f"tables beside logs are passed over (name them to read them too): {named}")
-    broken: dict[Path, LogError] = {}
-    for log, outcome in zip(logs, _outcomes(logs, selection, plugins, on_log), strict=True):
-        if not isinstance(outcome, LogError):
-            found.extend(outcome)
-            continue
-        # Another log may have completed a run that was cancelled.
-        if not (skip_broken or isinstance(outcome, IncompleteLogError)):
-            raise outcome
-        broken[log] = outcome
     if broken and len(broken) == len(logs):
         raise next(iter(broken.values()))
     # Cancelled runs in a folder are skipped with a note; one that was named raises.
     notes += _about_broken(broken, found, set() if skip_broken else set(map(str, paths)))
     if not found:
-        raise next(iter(broken.values())) if broken else _nothing_selected(logs, selection, plugins)
+        raise next(iter(broken.values())) if broken else nothing_selected(logs, selection, plugins)
     _check_used(found, selection)
     kept, about_runs = choose_runs(label_models(found), runs)
     # Harnesses with a log per task interleave the models; tables list each model together.
     order = {model: i for i, model in enumerate(dict.fromkeys(r.model for r in kept))}
     kept.sort(key=lambda r: order[r.model])
-    return ResponseSet(tuple(kept), (*notes, *about_runs))
+    notes = [*plugins.problems, *notes]
+    return ResponseSet(tuple(kept), (*notes, *about_runs, *notes_on_differences(kept)))
 
 
 def read_results(
@@ -150,7 +175,7 @@ def read_contests(
     ----------
     paths
         Logs whose samples compare two models, folders or globs of them, and files as
-        `ranking.files.read_contests` takes them; ``"-"`` is standard input. Players, judges and
+        `ranking.read_contests` reads them; ``"-"`` is standard input. Players, judges and
         items of one name are the same.
     columns
         Column or field by what it holds, where its name does not tell, such as
@@ -172,9 +197,16 @@ def read_contests(
     plugins = plugins or load_plugins()
     asked = dict(columns or {})
     found: dict[str, Contests] = {}
-    for log in find_logs([p for p in paths if str(p) != "-"], plugins):
-        made = plugins.call("evalstats_read_contests", path=log, columns=asked)
-        found[str(log)] = files.read_contests(log, columns=asked) if made is None else made
+    with ExitStack() as held:
+        search = _Search(plugins, held)
+        search.logs_under([p for p in paths if str(p) != "-"])
+        for path, log in search.logs.items():
+            with log.file as file:
+                made = plugins.call("evalstats_read_contests", log=file, columns=asked)
+                if made is None:
+                    with file.open() as content:
+                        made = files.read_contests(content, columns=asked)
+            found[str(path)] = made
     if any(str(p) == "-" for p in paths):
         found["standard input"] = files.read_contests("-", columns=asked)
     merged = files.merge(*_with_source(found))
@@ -207,41 +239,98 @@ def find_logs(paths: Iterable[str | Path], plugins: Plugins) -> list[Path]:
     Tables in a folder of logs are skipped unless they are named: most were made from the logs and
     would count them twice.
     """
-    return _search(paths, plugins)[0]
+    with ExitStack() as held:
+        search = _Search(plugins, held)
+        search.logs_under(paths)
+        return list(search.logs)
 
 
-def _search(paths: Iterable[str | Path], plugins: Plugins) -> tuple[list[Path], list[Path]]:
-    """Return the logs under the paths, and the tables beside them that are skipped."""
-    logs: dict[Path, None] = {}
-    passed_over: list[Path] = []
-    for given in paths:
-        path = as_path(given)
-        matches = [path] if path.exists() else _matches(path)
-        if not matches:
-            msg = f"{given} does not exist, expected a log, a folder of logs, or a pattern"
-            raise LogError(msg)
-        for match in matches:
-            inside, tables = _logs_in(match, plugins) if match.is_dir() else ([match], [])
-            if not (inside or tables):
-                msg = f"{match} holds no log that an installed adapter knows ({adapters(plugins)})"
+def _is_searched(path: Path) -> bool:
+    """Whether a path is a folder of others, not one in which this package is writing."""
+    return path.is_dir() and not any(part.startswith(PREFIX) for part in path.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Log:
+    """A log to be read."""
+
+    file: LogFile
+    adapter: str = ""
+    """Name of the plugin that found it in a folder; "" for a log that was named."""
+
+
+class _Search:
+    """A search for logs under paths; files that it opened stay open in `held`, up to a number."""
+
+    def __init__(self, plugins: Plugins, held: ExitStack) -> None:
+        self.plugins = plugins
+        self.held = held
+        self.n_held = 0
+        self.asked = plugins.in_order("evalstats_find_logs")
+        self.logs: dict[Path, _Log] = {}
+
+    def logs_under(self, paths: Iterable[str | Path]) -> list[Path]:
+        """Add the logs under paths; return the tables beside them that are skipped."""
+        passed_over: list[Path] = []
+        for given in paths:
+            path = as_path(given)
+            matches = [path] if path.exists() else _matches(path)
+            if not matches:
+                msg = f"{given} does not exist: name a log, a folder of logs, or a pattern"
                 raise LogError(msg)
-            logs.update(dict.fromkeys(inside or tables))
-            passed_over += tables if inside else []
-    return list(logs), [table for table in passed_over if table not in logs]
+            for match in matches:
+                passed_over += self._add(match)
+        return [table for table in passed_over if table not in self.logs]
 
+    def _add(self, path: Path) -> list[Path]:
+        if not path.is_dir():
+            self.logs.setdefault(path, _Log(LogFile(path)))
+            return []
+        logs: dict[Path, _Log] = {}
+        for folder in [path, *sorted(filter(_is_searched, path.rglob("*")), key=_BY_PARTS)]:
+            logs |= self._in_folder(folder)
+        if not logs:
+            msg = f"{path} holds no log that an installed adapter knows ({adapters(self.plugins)})"
+            raise LogError(msg)
+        in_order = sorted(logs.items(), key=lambda item: item[0].parts)
+        tables = [log for log, one in in_order if one.adapter == TABULAR]
+        passed_over = tables if len(tables) < len(logs) else []
+        for log, one in in_order:
+            if not (passed_over and one.adapter == TABULAR):
+                self.logs.setdefault(log, one)
+        return passed_over
 
-def _logs_in(folder: Path, plugins: Plugins) -> tuple[list[Path], list[Path]]:
-    """Return the logs of harnesses in a folder, and its tables."""
-    harnesses = {name for name, _ in plugins.manager.list_name_plugin()} - {TABULAR}
-    logs: list[Path] = []
-    tables: list[Path] = []
-    folders = [folder, *sorted((p for p in folder.rglob("*") if p.is_dir()), key=_BY_PARTS)]
-    for each in folders:
-        for found in plugins.call("evalstats_find_logs", without=(TABULAR,), folder=each):
-            logs.extend(found)
-        for found in plugins.call("evalstats_find_logs", without=harnesses, folder=each):
-            tables.extend(found)
-    return sorted(set(logs), key=_BY_PARTS), sorted(set(tables), key=_BY_PARTS)
+    def _in_folder(self, folder: Path) -> dict[Path, _Log]:
+        """Return the logs directly in a folder; each file is offered until a plugin claims it."""
+        entries = sorted(folder.iterdir(), key=lambda p: p.name)
+        if any(p.name.startswith(PREFIX) and p.suffix in {JOURNAL, UNDO} for p in entries):
+            finish_interrupted(folder)
+            entries = sorted(folder.iterdir(), key=lambda p: p.name)
+        files = {p: LogFile(p) for p in entries if not p.name.startswith(".") and p.is_file()}
+        logs: dict[Path, _Log] = {}
+        with ExitStack() as looking:
+            for file in list(files.values())[: _MOST_OPEN - self.n_held]:
+                looking.enter_context(file)
+            for name in self.asked:
+                if not files:
+                    break
+                offered = list(files.values())
+                found: list[Mapping[Path, Sequence[Path]]] = self.plugins.call(
+                    "evalstats_find_logs", only=name, folder=folder, files=offered
+                )
+                for mine in found:
+                    for log, others in mine.items():
+                        logs[log] = self._kept(files.get(log), log, name)
+                        for path in (log, *others):
+                            files.pop(path, None)
+        return logs
+
+    def _kept(self, file: LogFile | None, path: Path, adapter: str) -> _Log:
+        """Return a log that was found; its file stays open if it was opened."""
+        if file is None or not file.is_open:
+            return _Log(LogFile(path), adapter)
+        self.n_held += 1
+        return _Log(self.held.enter_context(file), adapter)
 
 
 def _matches(pattern: Path) -> list[Path]:
@@ -269,7 +358,15 @@ def as_path(given: str | Path) -> Path:
 
 def read_log(path: Path, selection: Selection, plugins: Plugins) -> list[Responses]:
     """Read one log as it is, without choosing between runs or labelling models."""
-    responses = plugins.call("evalstats_read_log", path=path, selection=selection)
+    return _read(_Log(LogFile(path)), selection, plugins)
+
+
+def _read(log: _Log, selection: Selection, plugins: Plugins) -> list[Responses]:
+    with log.file as file:
+        responses = plugins.call(
+            "evalstats_read_log", only=log.adapter, log=file, selection=selection
+        )
+    path = log.file.path
     if responses is None:
         problems = "".join(f"; {problem}" for problem in plugins.problems)
         msg = f"{path} is not a log that an installed adapter knows ({adapters(plugins)}){problems}"
@@ -278,26 +375,32 @@ def read_log(path: Path, selection: Selection, plugins: Plugins) -> list[Respons
 
 
 def _outcomes(
-    logs: Sequence[Path], selection: Selection, plugins: Plugins, on_log: OnLog | None
-) -> Iterator[list[Responses] | LogError]:
+    logs: Sequence[_Log], selection: Selection, plugins: Plugins, on_log: OnLog | None
+) -> Iterator[list[Responses] | LogError | PluginError]:
     """Read the logs in order, in parallel inside `workers`; yield errors instead of raising."""
     run = partial(_outcome, selection=selection, plugins=plugins)
     outcomes = parallel_map(run, logs, here=not plugins.installed)
     for i, log in enumerate(logs):
         if on_log is not None:
-            on_log(log, i, len(logs))
-        yield next(outcomes)
+            on_log(log.file.path, i, len(logs))
+        outcome, failures = next(outcomes)
+        plugins.failures.update(failures)
+        yield outcome
 
 
-def _outcome(log: Path, selection: Selection, plugins: Plugins) -> list[Responses] | LogError:
+def _outcome(
+    log: _Log, selection: Selection, plugins: Plugins
+) -> tuple[list[Responses] | LogError | PluginError, dict[tuple[str, str], str]]:
+    """Read a log; return it or the error, and which plugins failed, perhaps in another process."""
     try:
-        return read_log(log, selection, plugins)
-    except LogError as error:
-        return error
+        found = _read(log, selection, plugins)
+    except (LogError, PluginError) as error:
+        return error, plugins.failures
+    return found, plugins.failures
 
 
 def _about_broken(
-    broken: Mapping[Path, LogError], found: Sequence[Responses], asked: Set[str]
+    broken: Mapping[Path, LogError | PluginError], found: Sequence[Responses], asked: Set[str]
 ) -> list[str]:
     """Return notes on skipped logs; raise for a named one unless another log completed its run."""
     done = {r.source.run for r in found} - {""}
@@ -319,22 +422,23 @@ def _check_used(found: Sequence[Responses], selection: Selection) -> None:
     """Raise if the cluster field or the table options apply to none of the logs."""
     if selection.cluster is not None and all(r.clusters is None for r in found):
         msg = (
-            f"no item of these logs has the field {selection.cluster!r}, expected the name of a "
-            "field that says which items belong together, such as doc.passage_id"
+            f"no item of these logs has the field {selection.cluster!r}. Name a field that says "
+            "which items belong together, such as doc.passage_id."
         )
         raise SelectionError(msg)
     about_tables = selection.columns or selection.wide
     if about_tables and all(r.source.harness != TABULAR for r in found):
         msg = (
-            "columns or wide (--columns, --wide) given, which are about tables (CSV, TSV, JSONL, "
-            f"Parquet), but {found[0].source.path} is a log of {found[0].source.harness}"
+            "columns and wide (--columns, --wide) are about tables (CSV, TSV, JSONL, Parquet), but "
+            f"{found[0].source.path} is a log of {found[0].source.harness}. Leave them out."
         )
         raise SelectionError(msg)
 
 
-def _nothing_selected(
+def nothing_selected(
     logs: Sequence[Path], selection: Selection, plugins: Plugins
 ) -> EvalStatsError:
+    """Return the error that logs hold nothing of what was asked for, with the closest names."""
     everything = Selection(header_only=True)
     known = [r for log in logs for r in read_log(log, everything, plugins)]
     if not known:

@@ -120,7 +120,7 @@ class CrossedAbilities:
         items: bool = False,
     ) -> None:
         # With torch loaded, fits in worker processes keep to one thread.
-        need_torch("item response models", "irt")
+        need_torch("item response models")
 
         def scale(under: ResponseSet) -> Abilities:
             return _scale(under, confidence_level, items=items)
@@ -194,7 +194,7 @@ class CrossedScores:
         self, found: Mapping[str, Sequence[Responses]], *, confidence_level: float = 0.95
     ) -> None:
         # With torch loaded, fits in worker processes keep to one thread.
-        need_torch("hierarchical models", "hierarchical")
+        need_torch("hierarchical models")
 
         def fitted(under: ResponseSet) -> HierarchicalFit:
             return fit_hierarchical(under, confidence_level=confidence_level, rng=0)

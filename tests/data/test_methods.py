@@ -8,10 +8,8 @@ import numpy as np
 import pytest
 
 from evalstats_plugin import Method
-from evalstats_plugin.cli.shell.options import RUNS
 from evalstats_plugin.comparisons.methods import UNPAIRED
 from evalstats_plugin.data.methods import Kind, check_name, choose, table_of
-from evalstats_plugin.data.runs import Runs
 from evalstats_plugin.errors import PluginError, SelectionError
 from evalstats_plugin.plugins import PURPOSES
 from evalstats_plugin.scores.methods import COMPOSITE_DEFAULTS, DEFAULTS, INTERVALS, METHODS
@@ -21,6 +19,7 @@ SCORES = np.array([[1.0, 0.0, 1.0, 1.0, 0.0, 1.0] * 5])
 ARGUMENTS = {
     "binary": ((np.array([20.0]), np.array([30.0])), {}),
     "bounded": ((SCORES,), {"bounds": (0.0, 1.0)}),
+    "bounded-attained": ((SCORES,), {"bounds": (0.0, 1.0), "attained": (np.array([True]),) * 2}),
     "real": ((SCORES,), {}),
     "resampling": ((SCORES,), {"n_resamples": 999, "rng": np.random.default_rng(0)}),
     "ratio": ((SCORES, np.ones_like(SCORES)), {}),
@@ -49,7 +48,7 @@ def test_every_kind_has_a_default_that_serves_it() -> None:
 def test_a_named_method_is_chosen_only_where_it_fits() -> None:
     """Else the default."""
     assert choose("binary", "wilson", TABLE, DEFAULTS).name == "wilson"
-    assert choose("bounded", "wilson", TABLE, DEFAULTS).name == "dp-jeffreys"
+    assert choose("bounded", "wilson", TABLE, DEFAULTS).name == "reach"
 
 
 def test_an_unknown_name_gets_the_closest() -> None:
@@ -58,8 +57,8 @@ def test_an_unknown_name_gets_the_closest() -> None:
         check_name("wison", TABLE)
 
 
-def test_a_method_for_another_question_is_told_apart() -> None:
-    """From one that does not exist."""
+def test_a_method_for_another_question_is_refused_with_its_question() -> None:
+    """Not as one that does not exist."""
     with pytest.raises(SelectionError, match=r"'mn-ratio' is for models on items of their own"):
         check_name("mn-ratio", TABLE, PURPOSES)
     with pytest.raises(SelectionError, match=r"'wilson' is for the interval of one score"):
@@ -68,10 +67,5 @@ def test_a_method_for_another_question_is_told_apart() -> None:
 
 def test_a_method_that_cannot_be_loaded_is_named() -> None:
     """A typing error in a plugin's table."""
-    with pytest.raises(PluginError, match="'odd' names 'nowhere:f', which cannot be loaded"):
+    with pytest.raises(PluginError, match="'nowhere:f' of method 'odd' cannot be loaded"):
         Method("odd", "binary", "nowhere:f", "", "").load()
-
-
-def test_choices_of_the_command_line_are_those_of_the_type() -> None:
-    """`Runs` is not imported there, to keep --help light."""
-    assert get_args(Runs) == RUNS

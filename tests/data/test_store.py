@@ -122,15 +122,17 @@ def test_what_cannot_be_written_leaves_what_was_there(tmp_path: Path):
     path = tmp_path / "s.parquet"
     write_store(path, ResponseMatrix.from_array([[0, 1, 1]]))
     before = path.read_bytes()
-    with pytest.raises(DesignError, match="no block of items found"):
+    with pytest.raises(DesignError, match="no block of items to write"):
         write_store(path, [])
     other = [ResponseMatrix.from_array([[0, 1]]), ResponseMatrix.from_array([[0, 0.3]])]
-    with pytest.raises(DesignError, match=r"score 0\.3 found, expected multiples of 1/1"):
+    with pytest.raises(DesignError, match=r"score 0\.3 is no multiple of 1/1"):
         write_store(path, other)
     other[1] = ResponseMatrix.from_array([[0, 1], [1, 0]])
-    with pytest.raises(DesignError, match="2 models and 1 epochs found, expected the 1 models"):
+    with pytest.raises(
+        DesignError, match="one block has 2 models and 1 epoch, but the first has 1 model and"
+    ):
         write_store(path, other)
-    with pytest.raises(DesignError, match="item 'item_0' of task 'task' found twice"):
+    with pytest.raises(DesignError, match="item 'item_0' of task 'task' is there twice"):
         write_store(path, other[:1] * 2)
 
     assert path.read_bytes() == before
@@ -148,10 +150,10 @@ def test_what_is_no_store_is_said(tmp_path: Path):
     (tmp_path / "a.parquet").unlink()
     write_store(tmp_path / "a.parquet", ResponseMatrix.from_array([[0, 1]], models=["x"]))
     write_store(tmp_path / "b.parquet", ResponseMatrix.from_array([[0, 1]], models=["y"]))
-    with pytest.raises(LogError, match="its files differ in models"):
+    with pytest.raises(LogError, match="differ in models, epochs or coding"):
         ResponseStore(tmp_path)
     (tmp_path / "b.parquet").write_bytes((tmp_path / "a.parquet").read_bytes())
-    with pytest.raises(LogError, match="item 'item_0' of task 'task' found twice"):
+    with pytest.raises(LogError, match="item 'item_0' of task 'task' is there twice"):
         ResponseStore(tmp_path)
     (tmp_path / "t.csv").write_text("model,item,score")
     with pytest.raises(LogError, match=r"t\.csv cannot be read as a response store"):
@@ -185,15 +187,15 @@ def test_columns_have_the_names_that_are_told(tmp_path: Path):
     with pytest.raises(SelectionError, match="no part of a row is called 'scroe'; did you mean"):
         store_table(tmp_path / "t.parquet", tmp_path / "s.parquet", columns={"scroe": "correct"})
     pd.concat([table, table[:1]]).to_parquet(tmp_path / "u.parquet")
-    with pytest.raises(DesignError, match="1 rows answer for a model, item and epoch that"):
+    with pytest.raises(DesignError, match="1 answer is of the same model, item and epoch as"):
         store_table(tmp_path / "u.parquet", tmp_path / "s2.parquet", columns=names)
     assert not (tmp_path / "s2.parquet").exists()
     with pytest.raises(LogError, match=r"none\.parquet does not exist"):
         store_table(tmp_path / "none.parquet", tmp_path / "s2.parquet")
-    with pytest.raises(LogError, match="no file given"):
+    with pytest.raises(LogError, match="no file was named"):
         store_table([], tmp_path / "s2.parquet")
     (tmp_path / "t.csv").write_text("model,item,score\n,1,0")
-    with pytest.raises(DesignError, match="rows without a model or an item"):
+    with pytest.raises(DesignError, match="some rows name no model or no item"):
         store_table(tmp_path / "t.csv", tmp_path / "s2.parquet")
 
 

@@ -22,6 +22,8 @@ import syscalls
 from syscalls import KILL, REFUSED, Outcome
 from writers import WRITERS, Files, Writer, left_over
 
+from evalstats_plugin.runtime.transactions import finish_interrupted
+
 ERRORS = {"disk full": errno.ENOSPC, "permission denied": errno.EACCES, "disk broken": errno.EIO}
 WHOLLY = {"read-only file system": errno.EROFS, "forbidden folder": errno.EACCES}
 """What refuses all that changes it, from the first step to the last."""
@@ -81,10 +83,16 @@ class Interruptions:
             if done.code is not None:
                 self.problems.append(f"{what}: it ended by itself")
             seen |= self._check(self.seen(), what)
+            for folder in (self.logs, *(p for p in self.logs.rglob("*") if p.is_dir())):
+                finish_interrupted(folder)
+            if self.seen() not in (self.before, self.after):
+                self.problems.append(f"{what}: some files are old and some are new")
             again = syscalls.run(self._work, self.root)
             if again.code != 0:
                 self.problems.append(f"{what}: the next run fails: {again.said}")
             self._expect_new(what)
+            if left := sorted(p.name for p in self.temporary.iterdir()):
+                self.problems.append(f"{what}: afterwards there is {left}")
         return seen
 
     def fail(self, error: str, every: int) -> set[int | None]:

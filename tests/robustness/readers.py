@@ -154,9 +154,9 @@ def _covariates(path: Path) -> object:
 
 
 def _model_groups(path: Path) -> object:
-    from evalstats_plugin.cli.shell.reading import read_group_of_model
+    from evalstats_plugin.cli.irt import read_groups
 
-    return read_group_of_model(str(path), ["a", "b"])
+    return read_groups(str(path), ["a", "b"])
 
 
 def matrix() -> Any:
@@ -177,9 +177,9 @@ def make_fit(path: Path) -> Path:
 
 def make_factor_fit(path: Path) -> Path:
     """Save a fit of several abilities."""
-    from evalstats_plugin import fit_irt
+    from evalstats_plugin.irt import FactorOptions, fit_irt
 
-    fit_irt(matrix(), "factor", options={"dimensions": 2}, rng=0).save(path)
+    fit_irt(matrix(), "factor", options=FactorOptions(dimensions=2), rng=0).save(path)
     return path
 
 
@@ -316,24 +316,24 @@ format = "json"
 [tool.evalstats-plugin.report]
 seed = 3
 method = "wilson"
-[tool.evalstats-plugin.rank]
-quiet = true
-[tool.evalstats-plugin.rank.compare]
+[tool.evalstats-plugin.rank.stats]
 seed = 1
 """
 
 
 def _defaults(path: Path) -> object:
     """Let a file set the defaults of every command."""
-    from evalstats_plugin.cli import COMMANDS, main
-    from evalstats_plugin.cli.shell.defaults import read_defaults
+    import click
 
-    found = read_defaults(path.parent)
-    command = {name: main.get_command(main.make_context("x", ["report"]), name) for name in _SET}
-    return [found.of(one, name, list(COMMANDS)) for name, one in command.items() if one]
+    from evalstats_plugin.cli import main
+    from evalstats_plugin.cli.shell.defaults import defaults_for
 
-
-_SET = ("report", "rank")
+    with main.make_context("x", ["report"]) as root:
+        report, rank = (main.get_command(root, name) for name in ("report", "rank"))
+        with click.Context(rank, parent=root, info_name="rank") as inner:
+            stats = rank.get_command(inner, "stats")
+            found = defaults_for(inner, "stats", stats, path.parent)
+        return [*defaults_for(root, "report", report, path.parent), *found]
 
 
 def _costs(path: Path) -> object:
@@ -343,9 +343,9 @@ def _costs(path: Path) -> object:
 
 
 def _filters(path: Path) -> object:
-    from evalstats_plugin.adapters.lm_eval.replay.command import _filters
+    from evalstats_plugin.adapters.lm_eval.replay.command import read_filters
 
-    return _filters((str(path),))
+    return read_filters((str(path),))
 
 
 def _eval_set(path: Path) -> object:

@@ -18,6 +18,7 @@ from writers import WRITERS
 
 from evalstats_plugin import read
 from evalstats_plugin.errors import LogError
+from evalstats_plugin.runtime.opened import LogFile
 
 INTERRUPTED = Path(__file__).parent / "interrupted.py"
 LM_EVAL = min(
@@ -92,7 +93,9 @@ def test_a_folder_that_may_not_be_written_to(tmp_path: Path) -> None:
 def test_every_writer_is_interrupted() -> None:
     """Whoever calls what replaces files is one of the writers, or is not to be killed."""
     root = Path(__file__).parents[2]
-    calls = re.compile(r"\b(?:write_bytes|replacing|write_signed|temporary_file|AnswersFile)\(")
+    calls = re.compile(
+        r"\b(?:write_bytes|replacing|write_signed|transaction|scratch_folder|AnswersFile)\("
+    )
     found = {
         str(path.relative_to(root))
         for folder in ("evalstats_plugin", "adapters")
@@ -124,12 +127,15 @@ _OF_WRITERS = {
 }
 """Modules that write, and the writers that go through each."""
 _BELOW = {
+    "adapters/inspect_ai/adaptive/run.py",  # in a folder of its own, gone with the block
+    "adapters/inspect_ai/archive/opening.py",  # the same
     "adapters/inspect_ai/adaptive/asking.py",  # answers of an adaptive test
     "adapters/inspect_ai/archive/header.py",  # Inspect annotate .json
     "adapters/lm_eval/adaptive/run.py",
     "adapters/lm_eval/replay/command.py",  # refuses a folder where a run was begun
     "evalstats_plugin/data/matrix.py",
     "evalstats_plugin/runtime/files.py",
+    "evalstats_plugin/runtime/transactions.py",
     "evalstats_plugin/runtime/workers.py",  # in a folder of its own, gone with the block
 }
 
@@ -189,8 +195,8 @@ def test_a_log_that_may_not_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is the system that refuses, and no plugin that failed."""
     from evalstats_plugin.adapters.lm_eval import layout as lm_eval_layout
 
-    def refused(path: Path) -> bool:
-        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+    def refused(log: LogFile) -> bool:
+        raise PermissionError(errno.EACCES, "Permission denied", str(log.path))
 
     monkeypatch.setattr(lm_eval_layout, "looks_like_results", refused)
     with pytest.raises(LogError, match=r"results_.*json cannot be read \(Permission denied\)"):

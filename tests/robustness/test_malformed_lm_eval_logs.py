@@ -1,4 +1,4 @@
-"""Results and samples of the wrong shape: the error names the file, the place, what is expected."""
+"""Results and samples of the wrong shape: the error names the file, the place and the problem."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ def run_folder(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda d: d["results"].update(es_mc=5), r"results\.es_mc is 5, expected an object"),
-        (lambda d: d.update(configs=[]), r"configs is \[\], expected an object"),
+        (lambda d: d["results"].update(es_mc=5), r"results\.es_mc is 5 and not an object"),
+        (lambda d: d.update(configs=[]), r"configs is \[\] and not an object"),
         (
             lambda d: d["configs"]["es_mc"].update(filter_list="none"),
-            r"configs\.es_mc\.filter_list is 'none', expected a list of objects",
+            r"configs\.es_mc\.filter_list is 'none' and not a list of objects",
         ),
         (
             lambda d: d.update(group_subtasks={"g": ["a", 1]}),
-            r"group_subtasks\.g is \['a', 1\], expected a list of names",
+            r"group_subtasks\.g is \['a', 1\] and not a list of names",
         ),
         (
             lambda d: d["n-samples"]["es_mc"].update(effective=float("nan")),
-            r"n-samples\.es_mc\.effective is nan, expected a number of items",
+            r"n-samples\.es_mc\.effective is nan and not a number of items",
         ),
         (
             lambda d: d.update(evalstats={"rescored": [{"task": "es_mc", "key": "acc,none"}]}),
-            r"evalstats\.rescored: logged is None, expected a text",
+            r"evalstats\.rescored: logged is None and not a text",
         ),
     ],
 )
@@ -55,19 +55,19 @@ def test_results_of_another_shape(change: Change, message: str, run_folder: Path
     change(data)
     path.write_text(json.dumps(data))
 
-    with pytest.raises(LogError, match=rf"{path.name}: {message}, as lm-eval writes it"):
+    with pytest.raises(LogError, match=rf"{path.name}: {message}, so lm-eval did not write it"):
         read(run_folder)
 
 
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"metrics": 0.5}, r"line 2 holds filter 'none', metrics 0\.5, expected"),
-        ({"doc_id": [1]}, r"line 2 holds doc_id \[1\]"),
-        ({"doc_id": 1.5}, r"doc_id 1\.5 found, expected a text or a whole number"),
-        ({"filter": 3}, r"filter 3 found, expected the name of one"),
-        ({"doc_hash": "x" * 5000}, r"doc_hash of 5000 characters found"),
-        ({"scores_per_repeat": [1]}, r"scores_per_repeat \[1\], expected"),
+        ({"metrics": 0.5}, r"line 2 is not a sample .*filter 'none', metrics 0\.5\): it needs"),
+        ({"doc_id": [1]}, r"line 2 is not a sample .*doc_id \[1\]"),
+        ({"doc_id": 1.5}, r"doc_id 1\.5 is neither a text nor a whole number"),
+        ({"filter": 3}, r"filter 3 is not a name"),
+        ({"doc_hash": "x" * 5000}, r"doc_hash has 5000 characters"),
+        ({"scores_per_repeat": [1]}, r"scores_per_repeat \[1\]\): it needs"),
     ],
 )
 def test_samples_of_another_shape(changed: dict[str, Any], message: str, run_folder: Path) -> None:

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 
 from evalstats_plugin.adapters.inspect_ai.adaptive.gate import Gate
 from evalstats_plugin.adapters.inspect_ai.adaptive.logged import MANAGER, TASK_ARGS
-from evalstats_plugin.adapters.inspect_ai.archive.guard import printable
 from evalstats_plugin.adapters.inspect_ai.archive.samples import question_hash
 from evalstats_plugin.adapters.inspect_ai.scorers import as_score
 from evalstats_plugin.adaptive.bank import ItemBank
@@ -27,6 +26,7 @@ from evalstats_plugin.adaptive.plan import Plan
 from evalstats_plugin.adaptive.records import record_of
 from evalstats_plugin.adaptive.session import EXHAUSTED, AdaptiveSession, AnswersFile
 from evalstats_plugin.errors import DesignError, SelectionError, few
+from evalstats_plugin.runtime.untrusted import printable_name
 
 if TYPE_CHECKING:
     from inspect_ai.dataset import Sample
@@ -91,7 +91,7 @@ class AdaptiveStopping:
             raise DesignError(f"{msg}: leave out --no-log-samples")
         session, saved = self.begin(task.task, task.model, samples)
         known = {item: place for place, (_, item) in enumerate(session.bank.keys())}
-        ids = [printable(str(sample.id)) for sample in samples]
+        ids = [printable_name(str(sample.id)) for sample in samples]
         places = {item: known[item] for item in ids if item in known}
         # Samples of items that are not in the bank have slots too.
         slots = task.config.max_samples
@@ -116,8 +116,8 @@ class AdaptiveStopping:
         LogError
             The state file is of another bank, model or task, or another run uses it.
         """
-        name = task_in_bank(self._bank, printable(task))
-        ids = [printable(str(sample.id)) for sample in samples]
+        name = task_in_bank(self._bank, printable_name(task))
+        ids = [printable_name(str(sample.id)) for sample in samples]
         hashes = [_question_of(sample) for sample in samples]
         bank = self._bank.of_tasks([name]).matched([name] * len(ids), ids, hashes)
         saved = self._answers(bank, {"model": model, "task": name, "task_args": self._arguments})
@@ -142,7 +142,7 @@ class AdaptiveStopping:
         run, attempt = self._run.get(), SampleAttempt()
         if run.saved is not None:
             run.saved.note(log=attempt.log)
-        reason = await run.gate.ask(printable(str(id)), epoch, attempt)
+        reason = await run.gate.ask(printable_name(str(id)), epoch, attempt)
         return None if reason is None else EarlyStop(id=id, epoch=epoch, reason=reason)
 
     async def complete_sample(
@@ -153,7 +153,7 @@ class AdaptiveStopping:
     ) -> None:
         """Record the score of a sample."""
         run = self._run.get()
-        run.gate.over(printable(str(id)), epoch, run.score_of(scores))
+        run.gate.over(printable_name(str(id)), epoch, run.score_of(scores))
 
     async def complete_task(self) -> dict[str, Any]:
         """Return the result of the test, for the log."""
@@ -262,8 +262,8 @@ def score_of(scores: Mapping[str, SampleScore], metrics: Sequence[str]) -> tuple
     usable = [name for name in found if name in metrics or not metrics]
     if len(usable) != 1:
         asked = f", {few(metrics)} wanted" if metrics else ""
-        msg = f"samples are scored by {few(list(found))}{asked}, expected one of them"
-        raise SelectionError(f"{msg}: name it as the test's metric")
+        msg = f"samples are scored by {few(list(found))}{asked}: name one as the test's metric"
+        raise SelectionError(msg)
     return usable[0], as_score(found[usable[0]])
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from collections.abc import Mapping
 from contextlib import nullcontext, redirect_stdout
+from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,97 +15,102 @@ import click
 
 from evalstats_plugin.adapters.inspect_ai.adaptive.logged import found_in
 from evalstats_plugin.cli.adapt import options
-from evalstats_plugin.cli.shell import options as shell_options
-from evalstats_plugin.cli.shell import output
-from evalstats_plugin.cli.shell.commands import Sectioned
+from evalstats_plugin.cli.shell.options import POSITIVE, Command, takes, under
+from evalstats_plugin.cli.shell.running import Output, output
 from evalstats_plugin.errors import SelectionError
+from evalstats_plugin.runtime.untrusted import echo
 
 if TYPE_CHECKING:
     from evalstats_plugin.adapters.inspect_ai.adaptive.run import Run
     from evalstats_plugin.adaptive.plan import Plan
 
 
-_COUNT = click.IntRange(min=1)
-
-_SECTIONS = {
-    "What is run": (
-        "bank", "model", "model_args", "task_args", "limit", "epochs", "max_connections",
-        "fail_on_error", "log_dir", "state",
-    ),
-    **options.SECTIONS,
-}  # fmt: skip
+_run = under("What is run")
 
 
-@click.command("inspect", cls=Sectioned, sections=_SECTIONS)
+@dataclass(frozen=True, kw_only=True)
+class Options(options.Planning):
+    """The test, and what Inspect runs."""
+
+    model: str = _run("As in `inspect eval`.", required=True)
+    model_args: tuple[str, ...] = _run(
+        "Argument of the model.", "-M", default=(), metavar="NAME=VALUE"
+    )
+    task_args: tuple[str, ...] = _run(
+        "Argument of the task.", "-T", default=(), metavar="NAME=VALUE"
+    )
+    limit: int | None = _run("Only the first samples of the task.", type=POSITIVE, metavar="N")
+    epochs: int | None = _run(
+        "Epochs of an item.  [default: the task's]", type=POSITIVE, metavar="R"
+    )
+    max_connections: int | None = _run(
+        "Most connections to the model's interface.", type=POSITIVE, metavar="N"
+    )
+    fail_on_error: bool | None = _run(
+        "Go on where a sample ends in an error; its item has no answer.",
+        "--no-fail-on-error", flag_value=False,
+    )  # fmt: skip
+    log_dir: str = _run("Folder of the log.", default="logs")
+    state: Path | None = options.state(  # noqa: RUF009 - a field
+        "a file in the folder of the log, or in this one for logs kept elsewhere;"
+    )
+
+
+@click.command("inspect", cls=Command)
 @click.argument("task", metavar="TASK")
-@click.option("--model", required=True, help="As of `inspect eval`.")
-@click.option("-M", "model_args", multiple=True, metavar="NAME=VALUE", help="Of the model.")
-@click.option("-T", "task_args", multiple=True, metavar="NAME=VALUE", help="Of the task.")
-@click.option("--limit", type=_COUNT, metavar="N", help="Only the first samples of the task.")
-@click.option("--epochs", type=_COUNT, metavar="R", help="Takes of an item.  [default: the task's]")
-@click.option("--max-connections", type=_COUNT, metavar="N", help="Of the model's interface.")
-@click.option(
-    "--no-fail-on-error", "fail_on_error", is_flag=True, flag_value=False, default=None,
-    help="Go on where a sample ends in an error; its item has no answer.",
-)  # fmt: skip
-@click.option("--log-dir", default="logs", show_default=True, help="Folder of the log.")
-@options.state("a file in the folder of the log, or in this one for logs kept elsewhere;")
-@options.planning
-@output.figure_option("trace")
-@shell_options.form
-@shell_options.quiet
+@takes("asked", Options)
+@output("trace")
 @click.pass_context
-def inspect(ctx: click.Context, task: str, **chosen: Any) -> None:
+def inspect(ctx: click.Context, task: str, *, asked: Options, output: Output) -> None:
     """Run a task of Inspect adaptively.
 
     TASK is a file, file.py@task or package/task. Writes an ordinary log, in which samples that
     were not needed are stopped early, and annotates it with the ability and the predicted score on
-    all items. The same command again takes a test that was killed up where it was.
+    all items. Run the same command again to go on with a test that was stopped.
     """
     from evalstats_plugin.adapters.inspect_ai.adaptive.run import run_task
     from evalstats_plugin.logs.annotating import annotate
 
-    output.check_figure(chosen, "trace")
+    output.check("trace")
     # The state file must be on a local disk.
-    folder = Path() if "://" in chosen["log_dir"] else Path(chosen["log_dir"])
-    state: Path = chosen["state"] or folder / f"adaptive_{_name(task, chosen)}.answers"
-    plan = options.plan_of(chosen, state=state)
-    shown = sys.stdout.isatty() and not chosen["quiet"]
+    folder = Path() if "://" in asked.log_dir else Path(asked.log_dir)
+    state = asked.state or folder / f"adaptive_{_name(task, asked)}.answers"
+    plan = asked.plan(state=state)
+    shown = sys.stdout.isatty() and not output.quiet
 
     def on_start(plan: Plan, bank: Any, answered: int) -> None:
-        options.tell_forecast(plan, bank, answered, quiet=chosen["quiet"])
+        options.tell_forecast(plan, bank, answered, output)
 
-    run = _run_of(task, chosen, shown=shown)
+    run = _run_of(task, asked, shown=shown)
     # Inspect prints messages; standard output is for results.
-    messages = StringIO() if chosen["quiet"] else sys.stderr
+    messages = StringIO() if output.quiet else sys.stderr
     try:
         with nullcontext() if shown else redirect_stdout(messages):
             log = run_task(run, plan, on_start)
             annotate(log.location, in_place=True)
     except KeyboardInterrupt:
-        click.echo(f"cancelled: the same command again goes on from {state}", err=True)
+        echo(f"cancelled: the same command again goes on from {state}", err=True)
         ctx.exit(1)
-    if chosen["state"] is None:
+    if asked.state is None:
         state.unlink(missing_ok=True)
-    options.show_test(
-        ctx, chosen, found_in(log) or {}, (log.eval.model, log.eval.task, log.location)
-    )
+    names = (log.eval.model, log.eval.task, log.location)
+    options.show_test(ctx, asked, output, found_in(log) or {}, names)
 
 
-def _run_of(task: str, chosen: Mapping[str, Any], *, shown: bool) -> Run:
+def _run_of(task: str, asked: Options, *, shown: bool) -> Run:
     from evalstats_plugin.adapters.inspect_ai.adaptive.run import Run
 
     return Run(
         task=task,
-        model=chosen["model"],
-        task_args=_values(chosen["task_args"]),
-        model_args=_values(chosen["model_args"]),
-        limit=chosen["limit"],
-        epochs=chosen["epochs"],
+        model=asked.model,
+        task_args=_values(asked.task_args),
+        model_args=_values(asked.model_args),
+        limit=asked.limit,
+        epochs=asked.epochs,
         settings={
-            "max_connections": chosen["max_connections"],
-            "fail_on_error": chosen["fail_on_error"],
-            "log_dir": chosen["log_dir"],
+            "max_connections": asked.max_connections,
+            "fail_on_error": asked.fail_on_error,
+            "log_dir": asked.log_dir,
             "display": None if shown else "none",
         },
     )
@@ -119,17 +124,17 @@ def _values(texts: tuple[str, ...]) -> dict[str, Any]:
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals:
-            raise SelectionError(f"{text!r} found, expected NAME=VALUE")
+            raise SelectionError(f"{text!r} gives no value: write it like NAME=VALUE")
         try:
             found[name.replace("-", "_")] = yaml.safe_load(value)
         except yaml.YAMLError as error:
-            msg = f"{text!r} found, expected NAME=VALUE with a value in YAML"
+            msg = f"{text!r}: the value is not YAML"
             raise SelectionError(f"{msg}: {getattr(error, 'problem', error)}") from error
     return found
 
 
-def _name(task: str, chosen: dict[str, Any]) -> str:
+def _name(task: str, asked: Options) -> str:
     """Hash what distinguishes tests whose state files are in one folder."""
     names = ("model", "model_args", "task_args", "limit", "epochs", "bank")
-    text = json.dumps([task, *(chosen[name] for name in names)])
+    text = json.dumps([task, *(getattr(asked, name) for name in names)])
     return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -11,7 +11,6 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field, fields
 from importlib import import_module
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from inspect_ai import Task, task
@@ -19,6 +18,7 @@ from inspect_ai import Task, task
 from evalstats_plugin.adapters.inspect_ai.adaptive.logged import found_in
 from evalstats_plugin.adapters.inspect_ai.archive.guard import load_inspect
 from evalstats_plugin.errors import DesignError, EvalStatsError, SelectionError
+from evalstats_plugin.runtime.transactions import scratch_folder
 
 if TYPE_CHECKING:
     from inspect_ai.dataset import Sample
@@ -74,7 +74,7 @@ def run_task(run: Run, plan: Plan, on_start: OnStart | None = None) -> EvalLog:
     model = task.model or _model(run)
     stopping: AdaptiveStopping = task.early_stopping  # pyright: ignore[reportAssignmentType] - made so
     samples = _numbered(task)[: run.limit]
-    with closing(stopping), TemporaryDirectory() as folder:
+    with closing(stopping), scratch_folder() as folder:
         session, saved = stopping.begin(task.name, str(model), samples)
         if on_start is not None:
             on_start(plan, session.bank, session.n)
@@ -137,7 +137,7 @@ def _numbered(task: Task) -> list[Sample]:
     return samples
 
 
-def _earlier(location: str | None, folder: str) -> EvalLog | None:
+def _earlier(location: str | None, folder: Path) -> EvalLog | None:
     """Return the log of an interrupted run, with every sample that was over."""
     from inspect_ai.log import RecoveryNotAvailable, read_eval_log, recover_eval_log
 
@@ -150,7 +150,7 @@ def _earlier(location: str | None, folder: str) -> EvalLog | None:
     if log.status == "started":
         # A killed run has its last samples in a buffer beside the log.
         with suppress(RecoveryNotAvailable):
-            whole = str(Path(folder) / Path(location).name)
+            whole = str(folder / Path(location).name)
             return recover_eval_log(location, output=whole, cleanup=False)
     return log
 
@@ -266,8 +266,8 @@ def _loaded(name: str, arguments: dict[str, Any]) -> Task:
         raise SelectionError(msg) from error
     if len(tasks) != 1:
         names = ", ".join(each.name for each in tasks) or "none"
-        msg = f"{len(tasks)} tasks found in {name} ({names}), expected one"
-        raise SelectionError(f"{msg}: name it, such as file.py@task")
+        msg = f"{name} has {len(tasks)} tasks ({names}): name one, such as file.py@task"
+        raise SelectionError(msg)
     return tasks[0]
 
 

@@ -1,18 +1,17 @@
 """Edit a log as a whole or not at all, on disk or in an object store.
 
 `edit_log` edits the header and, if asked, the samples in a copy (`replacing`), which then replaces
-the log unless that changed meanwhile. `update_manifest` keeps ``logs.json`` up to date, the list of
-headers in the folder of an eval set.
+the log unless that changed meanwhile, together with its entry in ``logs.json``, the list of headers
+in the folder of an eval set.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import tempfile
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -30,7 +29,15 @@ from evalstats_plugin.adapters.inspect_ai.archive.members import (
     would_change,
 )
 from evalstats_plugin.errors import LogError, WriteError
-from evalstats_plugin.runtime import files
+from evalstats_plugin.runtime.opened import LogFile
+from evalstats_plugin.runtime.transactions import (
+    Revision,
+    Transaction,
+    changed_error,
+    revision,
+    scratch_folder,
+    transaction,
+)
 
 if TYPE_CHECKING:
     from inspect_ai.log import EvalLog
@@ -38,11 +45,6 @@ if TYPE_CHECKING:
 
 EditHeader = Callable[["EvalLog"], "EvalLog"]
 """Returns the edited header; the same object if nothing changes."""
-
-_PREFIX = ".evalstats_tmp_"
-
-_SUFFIX = ".writing"
-"""Not ``.eval``: Inspect lists every file of that name as a log, hidden ones too."""
 
 _MANIFEST = "logs.json"
 
@@ -67,7 +69,7 @@ def edit_log(
     LogError
         The log is damaged.
     """
-    form = form_of(path)
+    form = form_of(LogFile(path))
     if form is None:
         return None
     with local_copy(path) as original:
@@ -75,15 +77,16 @@ def edit_log(
         refuse_unwritable(log, path)
         header = edit_header(log)
         samples = edit_sample is not None and would_change(original.file, form, edit_sample)
-        if header is not log or samples or not same(path, output):
-            with replacing(output, original, path) as copy:
+        with replacing(output, original, path) as target:
+            if header is not log or samples or not same(path, output):
+                copy = target.file()
                 if samples and edit_sample is not None:
                     rewrite(original.file, copy, form, edit_sample)
                 else:
                     shutil.copyfile(original.file, copy)
                 if header is not log:
                     write_header(log, header, copy, form, path)
-        update_manifest(output, header)
+            target.list_in_manifest(header)
     return output
 
 
@@ -101,21 +104,48 @@ def local_copy(path: Path) -> Generator[Original, None, None]:
     if local is not None:
         yield Original(local, _revision(path))
         return
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "log"
+    with scratch_folder() as folder:
+        file = folder / "log"
         # Read before the download: any later change of the log makes the write fail.
-        revision = _revision(path)
+        seen = _revision(path)
         try:
             _store(path).get_file(_key(path), str(file))
         except OSError as error:
             msg = f"{path} cannot be read ({error})"
             raise LogError(msg) from error
-        yield Original(file, revision)
+        yield Original(file, seen)
+
+
+class Target(ABC):
+    """Where an edited log goes, and the list of logs beside it."""
+
+    def __init__(self, output: Path) -> None:
+        self.output = output
+
+    @abstractmethod
+    def file(self) -> Path:
+        """Return the file to write the log to."""
+
+    @abstractmethod
+    def replace_manifest(self, manifest: Path, change: Callable[[bytes], bytes | None]) -> None:
+        """Replace the list of logs by what a function makes of it."""
+
+    def list_in_manifest(self, header: EvalLog) -> None:
+        """Update the log's entry in the manifest of its folder, if that lists it.
+
+        Inspect's ``write_log_dir_manifest`` would read the headers of all logs in the folder again.
+        """
+        manifest = self.output.parent / _MANIFEST
+        if manifest.is_file():
+            name = self.output.name
+            self.replace_manifest(manifest, lambda content: _updated(content, name, header))
 
 
 @contextmanager
-def replacing(output: Path, original: Original, path: Path) -> Generator[Path, None, None]:
-    """Give a file to write to, which replaces ``output`` unless an error is raised.
+def replacing(output: Path, original: Original, path: Path) -> Generator[Target, None, None]:
+    """Give the target of a log, which replaces ``output`` unless an error is raised.
+
+    On disk the log and the list of logs beside it are replaced together.
 
     Raises
     ------
@@ -125,28 +155,62 @@ def replacing(output: Path, original: Original, path: Path) -> Generator[Path, N
     """
     in_place = same(path, output)
     target = local_path(output)
-    folder = target.parent if target else Path(tempfile.gettempdir())
-    temporary: Path | None = None
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        descriptor, temporary = files.temporary_file(folder, _PREFIX, _SUFFIX)
-        os.close(descriptor)
-        yield temporary
-        if target is None:
-            _upload(temporary, output, original.revision if in_place else None)
-        else:
-            # The temporary file is private; the log keeps its permissions.
-            shutil.copymode(target if target.exists() else original.file, temporary)
-            files.fsync(temporary)
-            over = cast("files.Revision", original.revision) if in_place else None
-            files.replace_file(temporary, target, path, over=over)
-    except OSError as error:
-        msg = f"{output} cannot be written ({error.strerror or error}); what was there is unchanged"
-        raise WriteError(msg) from error
-    finally:
-        if temporary is not None:
-            with suppress(OSError):
-                temporary.unlink(missing_ok=True)
+    if target is None:
+        with scratch_folder() as folder:
+            uploaded = _Uploaded(output, folder)
+            yield uploaded
+            uploaded.upload(original.revision if in_place else None)
+        return
+    over = cast("Revision", original.revision) if in_place else None
+    with transaction(target.parent) as staged:
+        yield _OnDisk(output, staged, over, original.file)
+
+
+class _OnDisk(Target):
+    def __init__(
+        self, output: Path, staged: Transaction, over: Revision | None, times_of: Path
+    ) -> None:
+        super().__init__(output)
+        self.staged, self.over, self.times_of = staged, over, times_of
+
+    def file(self) -> Path:
+        return self.staged.stage(self.output, over=self.over, times_of=self.times_of)
+
+    def replace_manifest(self, manifest: Path, change: Callable[[bytes], bytes | None]) -> None:
+        if manifest.resolve().parent == self.staged.folder:
+            self.staged.edit(manifest, change)
+            return
+        # The log is a link into another folder.
+        with transaction(manifest.resolve().parent) as apart:
+            apart.edit(manifest, change)
+
+
+class _Uploaded(Target):
+    def __init__(self, output: Path, folder: Path) -> None:
+        super().__init__(output)
+        self.copy = folder / "log"
+        self.manifest: tuple[Path, Callable[[bytes], bytes | None]] | None = None
+
+    def file(self) -> Path:
+        return self.copy
+
+    def replace_manifest(self, manifest: Path, change: Callable[[bytes], bytes | None]) -> None:
+        self.manifest = manifest, change
+
+    def upload(self, revision: object | None) -> None:
+        """Upload what was written; the log first, of which the list of logs tells."""
+        try:
+            if self.copy.exists():
+                _upload(self.copy, self.output, revision)
+            if self.manifest is not None:
+                manifest, change = self.manifest
+                content = change(manifest.read_bytes())
+                if content is not None:
+                    manifest.write_bytes(content)
+        except OSError as error:
+            reason = error.strerror or error
+            msg = f"{self.output} cannot be written ({reason}); what was there is unchanged"
+            raise WriteError(msg) from error
 
 
 def same(path: Path, other: Path) -> bool:
@@ -165,7 +229,7 @@ def local_path(path: Path) -> Path | None:
 def _revision(path: Path) -> object:
     local = local_path(path)
     if local is not None:
-        return files.revision(local)
+        return revision(local)
     return _store(path).info(_key(path), refresh=True).get("ETag") if _is_s3(path) else None
 
 
@@ -182,7 +246,7 @@ def _upload(file: Path, output: Path, revision: object | None) -> None:
         )
     except OSError as error:
         if "PreconditionFailed" in repr(error.__cause__):
-            raise files.changed_error(output) from error
+            raise changed_error(output) from error
         raise
     finally:
         store.invalidate_cache(_key(output))
@@ -200,30 +264,10 @@ def _key(path: Path) -> str:
     return path.path  # type: ignore[attr-defined]  # a UPath has it
 
 
-def update_manifest(log_file: Path, header: EvalLog) -> None:
-    """Update a log's entry in the manifest of its folder, if that lists it.
-
-    Inspect's ``write_log_dir_manifest`` would read the headers of all logs in the folder again.
-    """
-    manifest = log_file.parent / _MANIFEST
-    if not manifest.is_file():
-        return
-    local = local_path(manifest)
-    # Another process may be updating the entry of another log.
-    with nullcontext() if local is None else files.locked(local.parent):
-        content = _updated(manifest, log_file.name, header)
-        if content is None:
-            return
-        if local is None:
-            manifest.write_bytes(content)
-        else:
-            files.write_bytes(manifest, content)
-
-
-def _updated(manifest: Path, name: str, header: EvalLog) -> bytes | None:
+def _updated(content: bytes, name: str, header: EvalLog) -> bytes | None:
     """Return a manifest with a log's new entry; None if nothing changes."""
     try:
-        entries: Any = from_bytes(manifest.read_bytes())
+        entries: Any = from_bytes(content)
         listed: Any = entries[name]
     except (ValueError, LookupError, TypeError):
         # Not a manifest, or without this log.

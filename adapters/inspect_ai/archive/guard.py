@@ -2,15 +2,14 @@
 
 Logs are recognised by their first bytes, without loading Inspect (`find_logs`, `form_of`). Inspect
 has no limits of its own: an archive of 137 kB took 33 s and 2.5 GB to read its header. The limits
-are far above the sizes of real logs, and may be raised here. `printable` removes control characters
-from names in logs, so that a log cannot manipulate a terminal.
+are far above the sizes of real logs, and may be raised here.
 """
 
 from __future__ import annotations
 
+import json
 import re
-import unicodedata
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -18,6 +17,8 @@ from typing import Any, Literal
 from zipfile import BadZipFile, ZipFile, ZipInfo
 
 from evalstats_plugin.errors import LogError
+from evalstats_plugin.runtime.opened import LogFile
+from evalstats_plugin.runtime.untrusted import printable_name
 
 MAX_MEMBERS = 4_000_000
 """Files inside one archive."""
@@ -55,51 +56,64 @@ JOURNAL = "_journal/summaries/"
 
 SAMPLES = "samples/"
 _ZIP = b"PK"
-_SNIFFED = 1024
 
-_JSON_LOG = re.compile(
-    rb'\s*\{\s*"version"\s*:\s*(\d+)\s*,\s*"status"\s*:\s*"\w+"\s*,\s*"eval"\s*:'
-)
+_IN_SPEC = frozenset({"task", "model", "dataset", "created"})
+"""Keys of every log's ``eval``, the description of the run."""
 
-# Control and format characters, such as escape sequences and those that reverse text direction.
-_UNSAFE = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
+IN_ORDER = re.compile(rb'\s*\{\s*"version"\s*:\s*\d+\s*,\s*"status"\s*:')
+"""The start of a ``.json`` log as Inspect writes it."""
+
+FORMAT = 2
+"""The format of a log that does not name it: that of all releases since 2024."""
+
+_KEYS = re.compile(r'"(\w+)"\s*:')
+_KEY = re.compile(r'[{,]\s*"([^"\\]*)"\s*:\s*')
 
 
-def find_logs(folder: Path) -> list[Path]:
-    """Return the logs directly in a folder, without hidden files and manifests (``logs.json``)."""
-    names = sorted(folder.iterdir(), key=lambda p: p.name)
-    files = [p for p in names if not p.name.startswith(".") and p.is_file()]
+def find_logs(files: Sequence[LogFile]) -> list[Path]:
+    """Return the logs among the files of a folder, without manifests (``logs.json``)."""
     return [
-        p
-        for p in files
-        if p.suffix == ".eval" or (p.suffix == ".json" and json_version(p) is not None)
+        file.path
+        for file in files
+        if file.path.suffix == ".eval" or (file.path.suffix == ".json" and is_json_log(file))
     ]
 
 
-def form_of(path: Path) -> Form | None:
+def form_of(log: LogFile) -> Form | None:
     """Return the file format of an Inspect log; None if it is not Inspect's.
 
     A file named ``.eval`` that is no archive counts as a damaged log of Inspect.
     """
-    with path.open("rb") as file:
-        if file.read(len(_ZIP)) == _ZIP:
-            try:
-                with ZipFile(file) as archive:
-                    names = archive.NameToInfo
-            except (BadZipFile, OSError, ValueError, LookupError, NotImplementedError):
-                return "eval" if path.suffix == ".eval" else None
-            return "eval" if HEADER in names or START in names else None
-    if path.suffix == ".eval":
+    named = log.path.suffix == ".eval"
+    if log.head.startswith(_ZIP):
+        try:
+            with log.open() as file, ZipFile(file) as archive:
+                names = archive.NameToInfo
+        except (BadZipFile, OSError, ValueError, LookupError, NotImplementedError):
+            return "eval" if named else None
+        return "eval" if HEADER in names or START in names else None
+    if named:
         return "eval"
-    return None if json_version(path) is None else "json"
+    return "json" if is_json_log(log) else None
 
 
-def json_version(path: Path) -> int | None:
-    """Return the schema version of a ``.json`` log; None for other files."""
-    with path.open("rb") as file:
-        found = _JSON_LOG.match(file.read(_SNIFFED))
-    # Longer numbers are no versions, and Python refuses to parse very long ones.
-    return int(found.group(1)[:9]) if found else None
+def is_json_log(log: LogFile) -> bool:
+    """Whether a JSON file describes a run of Inspect, with its keys in any order."""
+    text = log.head.decode(errors="replace").lstrip()
+    if not text.startswith("{"):
+        return False
+    place, decoder = 0, json.JSONDecoder()
+    while (key := _KEY.match(text, place)) is not None:
+        if key[1] == "eval":
+            # It may go on beyond the first bytes.
+            inside = set(_KEYS.findall(text, key.end()))
+            return text.startswith("{", key.end()) and inside >= _IN_SPEC
+        try:
+            _, place = decoder.raw_decode(text, key.end())
+        except (ValueError, RecursionError):
+            return False
+        place += len(text[place:]) - len(text[place:].lstrip())
+    return False
 
 
 def load_inspect() -> Any:
@@ -132,24 +146,14 @@ def parsing(path: Path) -> Generator[None, None, None]:
 
 
 def _broken(path: Path, error: Exception) -> LogError:
-    name = type(error).__name__
-    return LogError(f"{path} cannot be read as an Inspect log: {name}: {one_line(error)}")
+    text = f"{type(error).__name__}: {one_line(error)}"
+    hint = "; upgrade inspect_ai" if "of log format" in text else ""
+    return LogError(f"{path} cannot be read as an Inspect log: {text}{hint}")
 
 
 def one_line(error: Exception) -> str:
     """Return an error's message in one printable line of at most 300 characters."""
-    return " ".join(printable(str(error)).split())[:300]
-
-
-def printable(text: str) -> str:
-    r"""Remove control characters.
-
-    >>> printable("mock\x1b[31mllm")
-    'mock[31mllm'
-    """
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(c for c in text if unicodedata.category(c) not in _UNSAFE)
+    return " ".join(printable_name(str(error)).split())[:300]
 
 
 def check_version(found: int, path: Path) -> None:
@@ -167,8 +171,8 @@ def check_size(size: int, limit: int, what: str, path: Path) -> None:
     """Raise `LogError` if something is larger than its limit."""
     if size > limit:
         msg = (
-            f"{path}: {what} takes {size / 1e6:.0f} MB unpacked, expected at most "
-            f"{limit / 1e6:.0f} MB; it may be a trap"
+            f"{path}: {what} has {size / 1e6:.0f} MB unpacked, more than {limit / 1e6:.0f} MB; "
+            "it may be a trap"
         )
         raise LogError(msg)
 

@@ -15,8 +15,9 @@ from zipfile import ZipFile
 from evalstats_plugin.adapters.inspect_ai.archive import guard
 from evalstats_plugin.adapters.inspect_ai.archive.guard import HEADER, Form
 from evalstats_plugin.adapters.inspect_ai.archive.members import from_bytes, member_like, to_bytes
-from evalstats_plugin.adapters.inspect_ai.archive.opening import Archive
-from evalstats_plugin.errors import WriteError
+from evalstats_plugin.adapters.inspect_ai.archive.opening import Archive, json_copy
+from evalstats_plugin.errors import LogError, WriteError
+from evalstats_plugin.runtime.opened import LogFile
 
 if TYPE_CHECKING:
     from inspect_ai.log import EvalLog
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
 _BODY = ("samples", "reductions")
 """The parts of a log in one JSON file that are not in the header."""
+
+_EDITED = ("results", "metadata", "tags", "eval")
+"""The parts of a header that are edited."""
 
 _NOT_IN_HEADER = {*_BODY, "location", "etag"}
 
@@ -39,8 +43,8 @@ def read_header(file: Path, form: Form, path: Path) -> EvalLog:
     read_eval_log = guard.load_inspect().read_eval_log
     with guard.parsing(path):
         if form == "json":
-            guard.check_size(file.stat().st_size, guard.MAX_JSON, "the log", path)
-            return read_eval_log(str(file), header_only=True, format=form)
+            with json_copy(LogFile(file)) as copy:
+                return read_eval_log(copy, header_only=True, format=form)
         with file.open("rb") as stream, Archive(stream, path).header() as copy:
             return read_eval_log(copy, header_only=True)
 
@@ -91,22 +95,27 @@ def write_header(before: EvalLog, log: EvalLog, file: Path, form: Form, path: Pa
     WriteError
         The header read back is not the one written.
     """
-    after = as_json(log)
+    old, after = as_json(before), as_json(log)
     with guard.parsing(path):
         if form == "json":
             logged = from_bytes(file.read_bytes())
         else:
             with ZipFile(file) as archive:
                 logged = from_bytes(archive.read(HEADER))
-    _write(merged(logged, as_json(before), after), file, form, path)
-    written = read_header(file, form, file)
-    if to_bytes(as_json(written)) != to_bytes(after):
-        # A format so old that Inspect reads its parts from elsewhere: write the whole header.
-        _write({**after, **{k: logged[k] for k in _BODY if k in logged}}, file, form, path)
-        written = read_header(file, form, file)
-    if written.metadata != log.metadata or written.results != log.results:
-        msg = f"{path}: the header read back is not the one written; the log was left as it was"
-        raise WriteError(msg)
+    # Of a log so old that Inspect reads its results from elsewhere, these stay as they are.
+    for header in (after, {**after, "results": old.get("results")}):
+        _write(merged(logged, old, header), file, form, path)
+        try:
+            written = as_json(read_header(file, form, file))
+        except LogError as error:
+            if isinstance(error.__cause__, OSError):
+                # The disk is full, say; the header may be well.
+                raise error.__cause__ from error
+            continue
+        if all(to_bytes(written.get(k)) == to_bytes(header.get(k)) for k in _EDITED):
+            return
+    msg = f"{path}: the header read back is not the one written; the log was left as it was"
+    raise WriteError(msg)
 
 
 def _write(header: object, file: Path, form: Form, path: Path) -> None:
@@ -186,14 +195,19 @@ def _merged_objects(
 
 def _in_order(kept: list[str], after: list[str], added: dict[str, Any]) -> list[str]:
     """Return the keys in the order of the file; a new key follows its neighbour in ``after``."""
-    common = [key for key in after if key in kept]
-    order = [key for key in kept if key in common]
+    there = set(kept)
+    common = [key for key in after if key in there]
+    shared = set(common)
+    order = [key for key in kept if key in shared]
     # An edit may move keys: the viewer shows only the first metrics.
-    order = kept if order == common else [*common, *(k for k in kept if k not in common)]
-    place = 0
+    order = kept if order == common else [*common, *(k for k in kept if k not in shared)]
+    behind: dict[str | None, list[str]] = {}
+    neighbour = None
     for key in after:
         if key in added:
-            order.insert(place, key)
-        if key in order:
-            place = order.index(key) + 1
-    return order
+            behind.setdefault(neighbour, []).append(key)
+        elif key in there:
+            neighbour = key
+    return [
+        each for key in (None, *order) for each in (key, *behind.get(key, ())) if each is not None
+    ]

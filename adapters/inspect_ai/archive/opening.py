@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import copy
 import json
-import tempfile
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -25,7 +24,6 @@ from evalstats_plugin.adapters.inspect_ai.archive.guard import (
     START,
     SUMMARIES,
     Form,
-    json_version,
 )
 from evalstats_plugin.adapters.inspect_ai.archive.members import from_bytes, to_bytes
 from evalstats_plugin.adapters.inspect_ai.archive.samples import (
@@ -37,6 +35,8 @@ from evalstats_plugin.adapters.inspect_ai.archive.samples import (
     from_summary,
 )
 from evalstats_plugin.errors import LogError
+from evalstats_plugin.runtime.opened import LogFile
+from evalstats_plugin.runtime.transactions import scratch_folder
 
 if TYPE_CHECKING:
     from inspect_ai.log import EvalLog
@@ -70,7 +70,7 @@ _LEFT_OUT_OF_SCORES = ("answer", "explanation", "metadata", "history")
 
 @contextmanager
 def opened(
-    path: Path, form: Form, *, header_only: bool
+    log: LogFile, form: Form, *, header_only: bool
 ) -> Generator[tuple[EvalLog, ReadSamples], None, None]:
     """Give a log's header, and a function that reads its samples.
 
@@ -80,35 +80,54 @@ def opened(
         The log is damaged, too large or of a later format.
     """
     if form == "json":
-        log = _read_json(path, header_only=header_only)
-        yield log, lambda fields: [from_sample(s, fields) for s in log.samples or ()]
+        found = _read_json(log, header_only=header_only)
+        yield found, lambda fields: [from_sample(s, fields) for s in found.samples or ()]
         return
-    with path.open("rb") as file:
-        with guard.parsing(path):
-            archive = Archive(file, path)
-            log = _read_header(archive)
-        yield log, lambda fields: _read_samples(archive, log, fields)
+    with log.open() as file:
+        with guard.parsing(log.path):
+            archive = Archive(file, log.path)
+            header = _read_header(archive)
+        yield header, lambda fields: _read_samples(archive, header, fields)
 
 
-def _read_json(path: Path, *, header_only: bool) -> EvalLog:
-    inspect = guard.load_inspect()
-    guard.check_version(json_version(path) or 0, path)
+def _read_json(log: LogFile, *, header_only: bool) -> EvalLog:
+    with guard.parsing(log.path), json_copy(log) as copy:
+        return guard.load_inspect().read_eval_log(copy, header_only=header_only)
+
+
+@contextmanager
+def json_copy(log: LogFile) -> Generator[str, None, None]:
+    """Give a temporary copy of a ``.json`` log with the keys in the order that Inspect needs.
+
+    Inspect reads no header whose version stands after the samples, as in a log with sorted keys. It
+    also caches the last log it read by file name, even if the file has changed.
+    """
+    path = log.path
     guard.check_size(path.stat().st_size, guard.MAX_JSON, "the file", path)
-    with guard.parsing(path), tempfile.TemporaryDirectory() as folder:
-        # Inspect caches the last log it read by file name, even if the file has changed.
-        copy = Path(folder) / "log.json"
-        with path.open("rb") as source, copy.open("wb") as target:
+    with scratch_folder() as folder:
+        copy = folder / "log.json"
+        with log.open() as source, copy.open("wb") as target:
             while block := source.read(_JSON_BLOCK):
                 guard.check_density(block, "the file", path)
                 target.write(block)
-        return inspect.read_eval_log(str(copy), header_only=header_only)
+        if not guard.IN_ORDER.match(log.head):
+            found: dict[str, Any] = from_bytes(copy.read_bytes())
+            first = {name: found[name] for name in ("version", "status", "eval") if name in found}
+            last = {name: found[name] for name in ("samples", "reductions") if name in found}
+            rest = {k: v for k, v in found.items() if k not in first and k not in last}
+            copy.write_bytes(to_bytes({"version": guard.FORMAT, **first, **rest, **last}))
+        yield str(copy)
 
 
 def _read_header(archive: Archive) -> EvalLog:
     inspect = guard.load_inspect()
     with archive.header() as copy:
-        guard.check_version(version_in(copy), archive.path)
-        return inspect.read_eval_log(copy, header_only=True)
+        try:
+            return inspect.read_eval_log(copy, header_only=True)
+        except Exception:
+            # Of a log in a later format its version says more than what Inspect misses in it.
+            guard.check_version(version_in(copy), archive.path)
+            raise
 
 
 def version_in(log: str) -> int:
@@ -197,7 +216,7 @@ class Archive:
         guard.load_inspect()
         self._zip = ZipFile(file)
         if len(self._zip.filelist) > guard.MAX_MEMBERS:
-            msg = f"{path} has {len(self._zip.filelist)} members, expected {guard.MAX_MEMBERS}"
+            msg = f"{path} has {len(self._zip.filelist)} members, more than {guard.MAX_MEMBERS}"
             raise LogError(msg)
         # Of several members with one name the last counts, for Inspect too.
         self._members = self._zip.NameToInfo
@@ -263,8 +282,8 @@ class Archive:
     def _copied(
         self, members: dict[str, ZipInfo], limit: int = 0, edit: EditBytes | None = None
     ) -> Generator[str, None, None]:
-        with tempfile.TemporaryDirectory() as folder:
-            log = Path(folder) / "log.eval"
+        with scratch_folder() as folder:
+            log = folder / "log.eval"
             with ZipFile(log, "w", ZIP_STORED) as target:
                 self._copy(self.header_members, target, guard.MAX_HEADER, None)
                 self._copy(members.values(), target, limit, edit)

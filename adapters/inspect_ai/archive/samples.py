@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from evalstats_plugin.adapters.inspect_ai.archive.guard import printable
+from evalstats_plugin.runtime.untrusted import printable_name
 
 if TYPE_CHECKING:
     from inspect_ai.log import EvalSample, EvalSampleSummary
@@ -66,7 +66,7 @@ class LoggedSample:
 def from_summary(summary: EvalSampleSummary, fields: Collection[str]) -> LoggedSample:
     """Return what a summary says about its sample."""
     return LoggedSample(
-        item=printable(str(summary.id)),
+        item=printable_name(str(summary.id)),
         raw_id=summary.id,
         epoch=summary.epoch,
         question=question_hash(summary),
@@ -79,7 +79,7 @@ def from_summary(summary: EvalSampleSummary, fields: Collection[str]) -> LoggedS
 def from_sample(sample: EvalSample, fields: Collection[str]) -> LoggedSample:
     """Return what a sample says about itself."""
     return LoggedSample(
-        item=printable(str(sample.id)),
+        item=printable_name(str(sample.id)),
         raw_id=sample.id,
         epoch=sample.epoch,
         question=question_hash(sample.summary()),

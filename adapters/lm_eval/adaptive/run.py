@@ -69,8 +69,8 @@ class Model:
             msg = f"lm-eval cannot load model {self.name} ({given})"
             raise EvalStatsError(f"{msg}: {type(error).__name__}: {error}") from error
         if made.world_size > 1:
-            msg = f"{made.world_size} processes found, expected one: each would choose items of its"
-            raise EvalStatsError(f"{msg} own; spread the model over devices instead")
+            msg = f"lm-eval runs in {made.world_size} processes, and each would choose its items"
+            raise EvalStatsError(f"{msg}: start one, and spread the model over devices instead")
         return made
 
     def described(self) -> str:
@@ -99,7 +99,7 @@ class Rounds:
 
     def __init__(self, tasks: Tasks, plan: Plan, model: Model) -> None:
         if plan.state is None:
-            raise ValueError("a plan without a state file, expected one")
+            raise ValueError("the plan has no state file")
         bank = plan.load()
         unsafe = bool(model.scoring.get("confirm_run_unsafe_code"))
         tasks.check(bank, plan.metrics(bank), unsafe_code=unsafe)
@@ -233,8 +233,8 @@ class Rounds:
             names = [r.metric for r in by_task.get(task, ())]
             if len(names) != 1:
                 msg = f"task {task!r} is scored by {few(names) or 'none'} of the metrics"
-                msg += f" {few(wanted) or '(none named)'}, expected one"
-                raise SelectionError(f"{msg}: name it with --test-metric")
+                msg += f" {few(wanted) or '(none named)'}"
+                raise SelectionError(f"{msg}: name one metric with --test-metric")
         return [each for group in by_task.values() for each in group]
 
 
@@ -337,8 +337,9 @@ class Tasks:
                 raise SelectionError(f"{msg}: allow it with --confirm_run_unsafe_code")
             has = [str(metric) for metric in task.aggregation()]
             if wanted and not wanted & set(has):
-                msg = f"task {name} is not scored by {few(list(metrics))}, expected one of"
-                raise SelectionError(f"{msg} {', '.join(has)}: name it with --test-metric")
+                msg = f"task {name} is not scored by {few(list(metrics))}"
+                names = ", ".join(has)
+                raise SelectionError(f"{msg}: name one of {names} with --test-metric")
 
     def fingerprint(self) -> str:
         """Hash the tasks' configurations, such as their prompts."""
@@ -437,7 +438,7 @@ def arguments_of(text: str) -> dict[str, Any]:
             return dict(json.loads(text))
         return dict(harness("utils").simple_parse_args_string(text))
     except ValueError as error:
-        msg = f"{text!r} found, expected name=value, commas between, or an object in JSON"
+        msg = f"{text!r} is neither name=value, with commas between, nor an object in JSON"
         raise SelectionError(f"{msg} ({error})") from error
 
 

@@ -4,118 +4,181 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from math import isfinite
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import click
 
 from evalstats_plugin.adapters.lm_eval.layout import load_results, stamp_of, stderr_key
+from evalstats_plugin.adapters.lm_eval.replay.confined import Limits, confined
+from evalstats_plugin.adapters.lm_eval.replay.model import NoSuchTaskError
 from evalstats_plugin.adapters.lm_eval.run_harness import check_harness, harness, quiet_harness
+from evalstats_plugin.cli.shell.options import OUTPUT, Command, file, paths, takes, under
+from evalstats_plugin.cli.shell.running import plugins_of
 from evalstats_plugin.errors import EvalStatsError, SelectionError, WriteError
 from evalstats_plugin.runtime import VERSION
-from evalstats_plugin.runtime.files import write_bytes
+from evalstats_plugin.runtime.opened import LogFile
+from evalstats_plugin.runtime.transactions import scratch_folder, transaction
+from evalstats_plugin.runtime.untrusted import echo, echo_message, json_text, path_part
+
+_scored = under("What is scored")
 
 
-@click.command()
-@click.argument("paths", nargs=-1, required=True, metavar="PATHS...")
-@click.option(
-    "--output",
-    "-o",
-    required=True,
-    type=click.Path(path_type=Path),
-    help="Folder for the new results and samples files.",
-)
-@click.option(
-    "--filter",
-    "filters",
-    multiple=True,
-    metavar="FILE.yaml|NAME=REGEX",
-    help="Filter to score instead of the task's own; may be repeated.",
-)
-@click.option(
-    "--metric",
-    "-m",
-    "metrics",
-    multiple=True,
-    metavar="NAME",
-    help="Metric to score instead of the task's own; may be repeated.",
-)
-@click.option(
-    "--include-path",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="Folder of the tasks' YAML files; needed for tasks with Python functions.",
-)
-@click.option(
-    "--task", "-t", "tasks", multiple=True, metavar="NAME", help="Only this task or group."
-)
-@click.option(
-    "--bootstrap-iters",
-    type=click.IntRange(min=0),
-    metavar="N",
-    help="Resamples behind lm-eval's own standard errors.  [default: as in the run]",
-)
-@click.option(
-    "--confirm-run-unsafe-code", is_flag=True, help="Let tasks run the code that models wrote."
-)
-@click.option(
-    "--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True
-)
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What is scored again, how, and where it goes."""
+
+    output: str = file(
+        "Folder for the new results and samples files.", "-o", metavar="FOLDER", required=True
+    )
+    form: Literal["table", "json"] = under(OUTPUT)(
+        "Form of the results.", "--format", default="table", type=click.Choice(["table", "json"])
+    )
+    tasks: tuple[str, ...] = _scored(
+        "Only this task or group; may be repeated.", "--task", "-t", default=(), metavar="NAME"
+    )
+    filters: tuple[str, ...] = _scored(
+        "Filter to score instead of the task's own; may be repeated.",
+        "--filter",
+        default=(),
+        metavar="FILE.yaml|NAME=REGEX",
+    )
+    metrics: tuple[str, ...] = _scored(
+        "Metric to score instead of the task's own; may be repeated.",
+        "--metric",
+        "-m",
+        default=(),
+        metavar="NAME",
+    )
+    include_path: str | None = _scored(
+        "Folder of the tasks' YAML files; needed for tasks with Python functions.",
+        metavar="FOLDER",
+        type=click.Path(),
+    )
+    bootstrap_iters: int | None = _scored(
+        "Resamples of lm-eval's own standard errors.  [default: as in the run]",
+        metavar="N",
+        type=click.IntRange(min=0),
+    )
+    allow_partial: bool = _scored(
+        "Also score logs that hold only a part of what the run asked; the new results say so.",
+        default=False,
+    )
+    confirm_run_unsafe_code: bool = _scored(
+        "Let tasks run the code that models wrote.", default=False
+    )
+    time_limit: int = _scored(
+        "Most seconds to score one log.", default=600, metavar="SECONDS", type=click.IntRange(min=1)
+    )
+    memory_limit: float = _scored(
+        "Most memory to score one log, beyond that of lm-eval.",
+        default=8.0,
+        metavar="GIB",
+        type=click.FloatRange(min=0.1),
+    )
+
+
+@click.command(cls=Command)
+@paths
+@takes("asked", Options)
 @click.pass_context
-def rescore(ctx: click.Context, paths: tuple[str, ...], **chosen: Any) -> None:
+def rescore(ctx: click.Context, paths: tuple[str, ...], *, asked: Options) -> None:
     """Score lm-eval's logged responses again, without a model.
 
     Writes a complete new lm-eval output, and prints each value before and after. Works on runs
     with --log_samples, and so on runs with --predict_only.
+
+    Each log is scored in a process of its own. Without --include-path all that runs comes from the
+    log, and the process has no network and writes to the output folder only, where the system
+    lets it.
     """
     from evalstats_plugin.logs.reading import find_logs
-    from evalstats_plugin.plugins import load_plugins
 
     check_harness()  # what to install, before anything else
-    logs = [log for log in find_logs(paths, load_plugins(ctx.obj or ())) if log.suffix == ".json"]
+    logs = [log for log in find_logs(paths, plugins_of(ctx)) if log.suffix == ".json"]
     if not logs:
         raise SelectionError(f"no results files of lm-eval in {', '.join(paths)}")
     rows: list[dict[str, Any]] = []
     failures: list[EvalStatsError] = []
+    without: list[SelectionError] = []
     for log in logs:
         try:
-            rows += _rescore(log, chosen)
+            rows += _rescore(log, asked)
+        except NoSuchTaskError as error:
+            # No error if another log has the task.
+            without.append(error)
         except EvalStatsError as error:
             failures.append(error)
-    if len(failures) == len(logs):
-        raise failures[0]
-    _print(rows, chosen["form"])
+    if len(failures) + len(without) == len(logs):
+        raise [*failures, *without][0]
+    _print(rows, asked.form)
+    for error in without:
+        echo_message("note", f"left as it is: {error}")
     for error in failures:
-        click.echo(f"error: {error}", err=True)
+        echo_message("error", error)
     ctx.exit(1 if failures else 0)
 
 
-def _rescore(log: Path, chosen: dict[str, Any]) -> list[dict[str, Any]]:
+def _rescore(log: Path, asked: Options) -> list[dict[str, Any]]:
     """Score one run, write it, and return what changed."""
+    old = load_results(LogFile(log)) or {}
+    output = Path(asked.output)
+    place = place_for(log, old, output)
+    with transaction(output) as staged, scratch_folder(output) as scratch:
+        folder = scratch.resolve()
+        limits = Limits(
+            asked.time_limit, asked.memory_limit, None if asked.include_path else folder
+        )
+        work = partial(_scored_into, folder / place.name, log, asked)
+        made: dict[str, Any] = confined(log, work, limits)
+        for name in made["files"]:
+            target = place.with_name(path_part(name, "the samples file"))
+            if target.exists():
+                # lm-eval would append to it.
+                msg = f"{target} exists already: give another --output folder, or remove it"
+                raise WriteError(msg)
+            (folder / target.name).replace(staged.stage(target))
+    for note in made["notes"]:
+        echo_message("note", note)
+    return [_row(log, place, Change(*change)) for change in made["changes"]]
+
+
+def _scored_into(place: Path, log: Path, asked: Options) -> dict[str, Any]:
+    """Score one run and write it to a folder; return the names of its files, and the changes."""
     with quiet_harness():
         from evalstats_plugin.adapters.lm_eval.replay.run import PROVENANCE, replay
 
-        old = load_results(log) or {}
-        place = place_for(log, old, chosen["output"])
+        old = load_results(LogFile(log)) or {}
         new = replay(
             log,
-            tasks=chosen["tasks"] or None,
-            include_path=chosen["include_path"],
-            filters=_filters(chosen["filters"]),
-            metrics=chosen["metrics"] or None,
-            bootstrap_iters=chosen["bootstrap_iters"],
-            confirm_run_unsafe_code=chosen["confirm_run_unsafe_code"],
+            tasks=asked.tasks or None,
+            include_path=asked.include_path,
+            filters=read_filters(asked.filters),
+            metrics=asked.metrics or None,
+            bootstrap_iters=asked.bootstrap_iters,
+            allow_partial=asked.allow_partial,
+            confirm_run_unsafe_code=asked.confirm_run_unsafe_code,
         )
-        write_run(new, stamp_of(log), place)
-    for note in new[PROVENANCE]["notes"]:
-        click.echo(f"note: {note}", err=True)
-    return [_row(log, place, change) for change in changes(old, new)]
+        files = write_run(new, stamp_of(log), place)
+    return {
+        "files": [file.name for file in files],
+        "notes": new[PROVENANCE]["notes"],
+        "changes": list(changes(old, new)),
+    }
 
 
-def _filters(texts: tuple[str, ...]) -> list[dict[str, Any]] | None:
-    """Read the values of --filter, each ``FILE.yaml`` or ``NAME=REGEX``."""
+def read_filters(texts: Sequence[str]) -> list[dict[str, Any]] | None:
+    """Read the values of --filter, each ``FILE.yaml`` or ``NAME=REGEX``.
+
+    Raises
+    ------
+    SelectionError
+        A file is not a list of filters, or a pattern is not a regular expression.
+    """
     import yaml
 
     filters: list[dict[str, Any]] = []
@@ -140,7 +203,8 @@ def _filters(texts: tuple[str, ...]) -> list[dict[str, Any]] | None:
             reason = " ".join(str(error).split())
             raise SelectionError(f"--filter {text!r} cannot be used: {reason}") from error
         if not equals:
-            raise SelectionError(f"--filter {text!r} found, expected FILE.yaml or NAME=REGEX")
+            msg = f"--filter {text!r} is neither a YAML file nor NAME=REGEX, such as last='(\\d+)'"
+            raise SelectionError(msg)
         steps = [{"function": "regex", "regex_pattern": pattern}, {"function": "take_first"}]
         filters.append({"name": name, "filter": steps})
     return filters or None
@@ -182,7 +246,8 @@ def place_for(source: Path, results: Mapping[str, Any], output: Path) -> Path:
     """
     # With `--output_path FILE.json` lm-eval makes no folder for the model.
     if source.name.startswith("results"):
-        output = output / str(results.get("model_name_sanitized") or source.parent.name)
+        named = str(results.get("model_name_sanitized") or source.parent.name)
+        output = output / path_part(named, f"{source}: the name of the model,")
     place = output / source.name
     if output.resolve() == source.parent.resolve():
         raise WriteError(f"{place} is the log itself: give another --output folder")
@@ -191,22 +256,21 @@ def place_for(source: Path, results: Mapping[str, Any], output: Path) -> Path:
     return place
 
 
-def write_run(rescored: Mapping[str, Any], stamp: str, place: Path) -> Path:
-    """Write the samples files, then the results file; return its path."""
+def write_run(rescored: Mapping[str, Any], stamp: str, place: Path) -> list[Path]:
+    """Write the samples files, then the results file, to a new folder; return their paths."""
     results = {key: value for key, value in rescored.items() if key != "samples"}
-    for task, samples in rescored["samples"].items():
-        _write_samples(task, samples, stamp, place)
+    files = [
+        _write_samples(task, samples, stamp, place) for task, samples in rescored["samples"].items()
+    ]
     text = json.dumps(
         results, indent=2, default=harness("utils").handle_non_serializable, ensure_ascii=False
     )
-    return write_bytes(place, text.encode())
+    place.write_bytes(text.encode())
+    return [*files, place]
 
 
-def _write_samples(task: str, samples: list[dict[str, Any]], stamp: str, place: Path) -> None:
-    path = place.with_name(f"samples_{task}_{stamp}.jsonl")
-    if path.exists():
-        # lm-eval would append to it.
-        raise WriteError(f"{path} exists already: give another --output folder, or remove it")
+def _write_samples(task: str, samples: list[dict[str, Any]], stamp: str, place: Path) -> Path:
+    path = place.with_name(path_part(f"samples_{task}_{stamp}.jsonl", "the samples file"))
     # A path that ends in .json makes lm-eval write into the folder itself.
     tracker = harness("loggers").EvaluationTracker(output_path=str(place))
     tracker.date_id = stamp
@@ -215,21 +279,22 @@ def _write_samples(task: str, samples: list[dict[str, Any]], stamp: str, place: 
     written = path.read_bytes().count(b"\n") if path.exists() else 0
     if written != len(samples):
         raise WriteError(f"{path}: lm-eval wrote {written} of {len(samples)} samples")
+    return path
 
 
 def _print(rows: list[dict[str, Any]], form: str) -> None:
     if form == "json":
         about = {"version": VERSION, "command": "rescore"}
-        click.echo(json.dumps({"evalstats": about, "results": rows}, indent=2, ensure_ascii=False))
+        echo(json_text({"evalstats": about, "results": rows}))
         return
     for place in dict.fromkeys(row["output"] for row in rows):
-        click.echo(place)
+        echo(place)
         cells = [_cells(row) for row in rows if row["output"] == place]
         cells.insert(0, ("task", "metric", "old", "", "new"))
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         for line in cells:
             padded = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
-            click.echo(("  " + "  ".join(padded)).rstrip())
+            echo(("  " + "  ".join(padded)).rstrip())
 
 
 def _row(log: Path, place: Path, change: Change) -> dict[str, Any]:

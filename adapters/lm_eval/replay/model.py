@@ -7,6 +7,7 @@ finds them, and refuses to answer a question that differs from the logged one.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,7 +17,13 @@ from typing import Any, cast
 
 from evalstats_plugin.adapters.lm_eval.layout import load_results, samples_path
 from evalstats_plugin.adapters.lm_eval.run_harness import harness
-from evalstats_plugin.errors import LogError, SelectionError
+from evalstats_plugin.adapters.lm_eval.samples import HASHES
+from evalstats_plugin.errors import LogError, SelectionError, few
+from evalstats_plugin.runtime.opened import LogFile
+
+
+class NoSuchTaskError(SelectionError):
+    """A run has no task of a name."""
 
 
 @dataclass
@@ -30,6 +37,8 @@ class LoggedTask:
     """Per document and request, the arguments given to the model."""
     responses: list[list[list[Any]]] = field(default_factory=list[list[list[Any]]])
     """Per document, request and repeat, the model's response."""
+    missing: str = ""
+    """What the log lacks of what the run scored."""
 
     @property
     def repeats(self) -> int:
@@ -37,8 +46,8 @@ class LoggedTask:
         counts = {len(request) for requests in self.responses for request in requests}
         if len(counts) != 1:
             raise LogError(
-                f"task {self.name!r}: every request must have been answered equally often, "
-                f"found {sorted(counts)} answers"
+                f"task {self.name!r}: its requests have {sorted(counts)} answers: every request "
+                "must have been answered equally often"
             )
         return counts.pop()
 
@@ -57,13 +66,29 @@ class LoggedRun:
         return bool(self.results.get("chat_template"))
 
 
-def read_run(results_path: Path, tasks: Sequence[str] | None) -> LoggedRun:
-    """Read a results file and the samples files beside it; ``tasks`` may name groups."""
-    results = load_results(results_path)
+def read_run(
+    results_path: Path, tasks: Sequence[str] | None, *, allow_partial: bool = False
+) -> LoggedRun:
+    """Read a results file and the samples files beside it; ``tasks`` may name groups.
+
+    Raises
+    ------
+    LogError
+        A samples file is damaged, missing, or, unless allowed, only a part of what was scored.
+    NoSuchTaskError
+        The run has no task of a name.
+    """
+    results = load_results(LogFile(results_path))
     if results is None:
         raise LogError(f"{results_path}: these are not results of lm-eval")
     _check_dialect(results_path, results)
     read = {name: _read_task(results_path, name, results) for name in _leaves(results, tasks)}
+    partial = [f"{name} ({task.missing})" for name, task in read.items() if task.missing]
+    if partial and not allow_partial:
+        raise LogError(
+            f"{results_path} holds only a part of what was scored: {few(partial)}. Bring back the "
+            "whole files, or pass --allow-partial to score what is there"
+        )
     return LoggedRun(results_path, results, read)
 
 
@@ -96,7 +121,7 @@ def _leaves(results: dict[str, Any], wanted: Sequence[str] | None) -> list[str]:
             for child in groups[name]:
                 yield from expand(child)
         else:
-            raise SelectionError(f"no task {name!r} in this run; there are: {', '.join(order)}")
+            raise NoSuchTaskError(f"no task {name!r} in this run; there are: {', '.join(order)}")
 
     chosen = {leaf for name in wanted for leaf in expand(name)}
     return [name for name in order if name in chosen]
@@ -112,6 +137,7 @@ def _read_task(results_path: Path, name: str, results: dict[str, Any]) -> Logged
     task = LoggedTask(name)
     positions: dict[Any, int] = {}
     seen: set[tuple[Any, Any]] = set()
+    digest = hashlib.sha256()
     with path.open("rb") as lines:
         for number, line in enumerate(lines, start=1):
             where = f"{path}, line {number}"
@@ -122,9 +148,15 @@ def _read_task(results_path: Path, name: str, results: dict[str, Any]) -> Logged
                 raise LogError(f"{where}: doc_id {key[0]} comes twice under filter {key[1]!r}")
             seen.add(key)
             _add(task, positions, sample, where)
+            digest.update("".join(str(sample.get(key)) for key in HASHES).encode())
     scored = results.get("n-samples", {}).get(name, {}).get("effective", 1)
-    if len(task.docs) < max(scored, 1):
-        raise LogError(f"{path}: holds {len(task.docs)} of the {scored} documents that were scored")
+    checksum = results.get("task_hashes", {}).get(name)
+    if not task.docs:
+        raise LogError(f"{path} is empty: there are no responses to score")
+    if len(task.docs) < scored:
+        task.missing = f"{len(task.docs)} of {scored} items"
+    elif checksum not in (None, digest.hexdigest()):
+        task.missing = "not the items of the logged checksum"
     return task
 
 
@@ -138,7 +170,8 @@ def _read_sample(line: bytes, where: str) -> dict[str, Any]:
     expected = {"doc_id", "doc", "arguments", "resps"}
     whole = isinstance(sample, dict) and expected <= sample.keys()
     if not whole or not _has_valid_types(cast("dict[str, Any]", sample)):
-        raise LogError(f"{where}: expected a sample of lm-eval with {', '.join(sorted(expected))}")
+        lacking = ", ".join(sorted(expected))
+        raise LogError(f"{where} is not a sample of lm-eval, which has {lacking}")
     return cast("dict[str, Any]", sample)
 
 
@@ -174,16 +207,11 @@ class Answers:
         to 0.4.13 can write a wrong doc_id when ``--samples`` chooses documents.
     templated :
         Whether a chat template was applied to the prompts.
-    only_repeat :
-        Answer every request with this repeat.
     """
 
-    def __init__(
-        self, tasks: Mapping[str, LoggedTask], *, templated: bool, only_repeat: int | None = None
-    ) -> None:
+    def __init__(self, tasks: Mapping[str, LoggedTask], *, templated: bool) -> None:
         self._tasks = tasks
         self._templated = templated
-        self._only_repeat = only_repeat
         self._given: dict[tuple[str, int, int], int] = defaultdict(int)
 
     def take(self, request: Any) -> Any:
@@ -203,7 +231,7 @@ class Answers:
         # The log has the whole prompt (examples, chat template); the request has only its end.
         request.arguments = logged[index]
         key = (task.name, position, index)
-        repeat = self._given[key] if self._only_repeat is None else self._only_repeat
+        repeat = self._given[key]
         self._given[key] += 1
         if repeat >= len(answers[index]):
             raise LogError(f"{where}: response {repeat + 1} is asked for and missing in the log")

@@ -2,16 +2,15 @@
 
 The samples files of a run hold the model's responses. `replay` gives them to lm-eval in place of
 a model, to score other filters or metrics, with groups and standard errors, and returns a result
-in the form of the log. `replay_repeats` scores each repeat alone, which lm-eval does not log.
+in the form of the log.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from math import nan
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from evalstats_plugin.adapters.lm_eval.layout import KEY
 from evalstats_plugin.adapters.lm_eval.replay.model import (
@@ -27,34 +26,15 @@ from evalstats_plugin.adapters.lm_eval.replay.tasks import (
     build_task,
 )
 from evalstats_plugin.adapters.lm_eval.run_harness import check_harness, harness
-from evalstats_plugin.errors import DesignError, EvalStatsError, LogError, SelectionError
+from evalstats_plugin.errors import EvalStatsError, LogError, SelectionError
 
 _DEFAULT_BOOTSTRAP_ITERS = 100_000  # lm-eval's, where the log does not say
-
-# Filters that treat each repeat by itself; others vote, choose or truncate.
-_REPEATWISE = frozenset(
-    {"format_span", "lowercase", "map", "multi_choice_regex", "regex", "regex_pos"}
-    | {"remove_whitespace", "take_first", "uppercase"}
-)
 
 PROVENANCE = "evalstats_rescored"
 """Key of the block that records how a log was scored again."""
 
 # The fields of a definition about scoring; the others are about how the model was asked.
 _SCORING_FIELDS = ("filter_list", "metric_list", "process_results", "doc_to_target")
-
-
-class RepeatScores(NamedTuple):
-    """Scores of single repeats of one task.
-
-    Attributes
-    ----------
-    doc_ids : shape (M,)
-    scores : "metric,filter" -> shape (M, R), NaN where a document has no score
-    """
-
-    doc_ids: list[Any]
-    scores: dict[str, list[list[float]]]
 
 
 def replay(
@@ -65,6 +45,7 @@ def replay(
     filters: Sequence[Mapping[str, Any]] | None = None,
     metrics: Sequence[str | Mapping[str, Any]] | None = None,
     bootstrap_iters: int | None = None,
+    allow_partial: bool = False,
     confirm_run_unsafe_code: bool = False,
 ) -> dict[str, Any]:
     """Score a logged run again, in the form ``lm_eval.simple_evaluate`` returns.
@@ -85,6 +66,8 @@ def replay(
         Another ``metric_list``; a name stands for lm-eval's defaults of that metric.
     bootstrap_iters :
         Bootstrap resamples of some standard errors; as in the run by default.
+    allow_partial :
+        Also score tasks of which the log holds only a part; the provenance names them.
     confirm_run_unsafe_code :
         Let tasks run code that models wrote.
 
@@ -96,13 +79,13 @@ def replay(
         A task, filter or metric does not exist for this run.
     """
     check_harness()
-    run = read_run(Path(results_path), tasks)
+    run = read_run(Path(results_path), tasks, allow_partial=allow_partial)
     scoring = Scoring(filters, _as_mappings(metrics))
     definitions = Definitions(None if include_path is None else Path(include_path))
     if bootstrap_iters is None:
         bootstrap_iters = run.results["config"].get("bootstrap_iters", _DEFAULT_BOOTSTRAP_ITERS)
     answers = Answers(run.tasks, templated=run.templated)
-    with _blaming(run.path), sandboxed_templates():
+    with blaming(run.path), sandboxed_templates():
         built = _build(run, definitions, scoring)
         groups, notes = build_groups(run, built, definitions)
         scored = harness("evaluator").evaluate(
@@ -113,48 +96,6 @@ def replay(
         )
     answers.check_all_asked()
     return _as_logged(run, scored, scoring, notes)
-
-
-def replay_repeats(
-    results_path: str | Path,
-    task: str,
-    *,
-    include_path: str | Path | None = None,
-    filters: Sequence[Mapping[str, Any]] | None = None,
-    confirm_run_unsafe_code: bool = False,
-) -> RepeatScores:
-    """Score every repeat of a task alone, under the filters that do not mix repeats.
-
-    lm-eval logs one score for all repeats of a document; here each repeat is scored as if it
-    were the only one. Metrics whose score is not a number are left out.
-
-    Raises
-    ------
-    DesignError
-        Every filter of the task mixes repeats.
-    LogError, SelectionError
-        As for `replay`.
-    """
-    check_harness()
-    run = read_run(Path(results_path), [task])
-    definitions = Definitions(None if include_path is None else Path(include_path))
-    logged = run.tasks.get(task)
-    if logged is None:
-        raise SelectionError(f"{task!r} is a group; repeats are scored task by task")
-    scores: dict[str, list[list[float]]] = {}
-    with _blaming(run.path), sandboxed_templates():
-        built = _build(run, definitions, Scoring(filters))[task]
-        _take_repeats_apart(built)
-        for repeat in range(logged.repeats):
-            answers = Answers(run.tasks, templated=run.templated, only_repeat=repeat)
-            scored = harness("evaluator").evaluate(
-                lm=replaying_model(answers),
-                task_dict={"tasks": {task: built}, "groups": {}},
-                bootstrap_iters=0,
-                confirm_run_unsafe_code=confirm_run_unsafe_code,
-            )
-            _collect(scored["samples"][task], (len(logged.docs), logged.repeats), repeat, scores)
-    return RepeatScores(logged.doc_ids, scores)
 
 
 @contextmanager
@@ -176,14 +117,14 @@ def sandboxed_templates() -> Generator[None, None, None]:
 
 
 @contextmanager
-def _blaming(path: Path) -> Generator[None, None, None]:
+def blaming(what: str | Path) -> Generator[None, None, None]:
     """Raise any error in scoring as `LogError` with the log's name: tasks run arbitrary code."""
     try:
         yield
     except EvalStatsError:
         raise
     except Exception as error:
-        raise LogError(f"{path}: scoring it broke with {type(error).__name__}: {error}") from error
+        raise LogError(f"{what}: scoring it broke with {type(error).__name__}: {error}") from error
 
 
 def _as_mappings(
@@ -202,43 +143,6 @@ def _build(run: LoggedRun, definitions: Definitions, scoring: Scoring) -> dict[s
             f"filters take text apart, and no task here generates text: {', '.join(built)}"
         )
     return built
-
-
-def _take_repeats_apart(task: Any) -> None:
-    """Make a task score one repeat at a time, and drop the filters that mix repeats."""
-    pipelines = task.config.filter_list
-    # Without a filter list there is one filter, which takes the first response.
-    if pipelines is not None:
-        apart = {
-            pipeline["name"]
-            for pipeline in pipelines
-            if all(step["function"] in _REPEATWISE for step in pipeline["filter"])
-        }
-        if not apart:
-            raise DesignError(f"every filter of task {task.task_name!r} mixes its repeats")
-        task._filters = [ensemble for ensemble in task._filters if ensemble.name in apart]
-    task.set_config("repeats", 1)
-
-
-def _collect(
-    samples: list[dict[str, Any]],
-    shape: tuple[int, int],
-    repeat: int,
-    scores: dict[str, list[list[float]]],
-) -> None:
-    """Write the scores of one repeat into ``scores``; shape is (documents, repeats)."""
-    n_docs, n_repeats = shape
-    for sample in samples:
-        place: int = sample["doc_id"]
-        for metric in sample["metrics"]:
-            try:
-                score = float(sample[metric])
-            except (TypeError, ValueError):
-                continue  # a pair or a text, which only has a meaning in the aggregate
-            key = f"{metric},{sample['filter']}"
-            if key not in scores:
-                scores[key] = [[nan] * n_repeats for _ in range(n_docs)]
-            scores[key][place][repeat] = score
 
 
 def _as_logged(
@@ -270,7 +174,7 @@ def _as_logged(
         "lm_eval_version": harness("").__version__,
         "filters": scoring.filters,
         "metrics": scoring.metrics,
-        "notes": [*notes, *_version_notes(run, scored)],
+        "notes": [*_notes_on_parts(run), *notes, *_version_notes(run, scored)],
     }
     return whole | {"samples": samples}
 
@@ -310,6 +214,14 @@ def _version_notes(run: LoggedRun, scored: Mapping[str, Any]) -> list[str]:
         "defines it"
         for name in run.tasks
         if str(logged.get(name)) != str(now[name])
+    ]
+
+
+def _notes_on_parts(run: LoggedRun) -> list[str]:
+    return [
+        f"task {name!r} is scored in part: {task.missing}"
+        for name, task in run.tasks.items()
+        if task.missing
     ]
 
 

@@ -84,7 +84,8 @@ class _AnySplit(dict[str, LoggedDocs]):
 class Definitions:
     """Definitions of tasks and groups: the user's folder first, then lm-eval's own."""
 
-    def __init__(self, include_path: Path | None) -> None:
+    def __init__(self, include_path: Path | None, *, use_own: bool = True) -> None:
+        self._use_own = use_own
         if include_path is not None and not include_path.is_dir():
             raise SelectionError(f"--include-path {include_path}: no such folder")
         self._include_path = include_path
@@ -102,7 +103,7 @@ class Definitions:
 
     def own(self, name: str) -> dict[str, Any] | None:
         """Return the definition among the tasks that come with lm-eval."""
-        return _load(_own_index().get(name))
+        return _load(_own_index().get(name)) if self._use_own else None
 
     def group(self, name: str) -> dict[str, Any] | None:
         """Return the definition of a group; "parent::child" is defined inside its parent."""

@@ -124,7 +124,7 @@ def _responses(**changes: Any) -> Responses:
 
 
 def test_scores_that_json_has_no_number_for(tmp_path: Path) -> None:
-    """An item without a score is one line, marked as an error; a take beside others is none."""
+    """An item without a score is one line, marked as an error; an epoch beside others is none."""
     r = _responses(logged=0.5, clusters=np.array(["x", "x", "y"]))
     [path] = export([r], tmp_path, to="every-eval-ever").paths
     instances = path.with_name(path.stem + "_samples.jsonl")

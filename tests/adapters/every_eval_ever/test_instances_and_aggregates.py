@@ -166,7 +166,7 @@ def test_instances_that_fit_nothing_are_shown_apart(changed: Callable[..., Path]
 
 
 def test_what_makes_another_model_of_the_name_is_read(changed: Callable[..., Path]) -> None:
-    """Two temperatures and engines are told apart in their labels."""
+    """Labels name the temperature and the engine where these differ."""
 
     def hot(found: dict[str, Any], _lines: list[dict[str, Any]]) -> None:
         found["model_info"]["inference_engine"] = {"name": "vllm", "version": "0.9"}
@@ -202,7 +202,7 @@ def test_levels_errors_repeats_and_fields_for_clusters(changed: Callable[..., Pa
     assert r.scores[3].tolist() == [1, 0]
     assert r.clusters is not None
     assert r.clusters.tolist() == [f"p{k // 4}" for k in range(12)]
-    assert "items that are there again are taken for further epochs" in r.notes
+    assert "items that are there again count as further epochs" in r.notes
     assert "1 instances with an error: scores as logged" in r.notes
     with pytest.raises(SelectionError, match="has the field 'passag'"):
         read(path, cluster="passag")
@@ -257,13 +257,13 @@ def _twice(found: dict[str, Any], lines: list[dict[str, Any]]) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (_set("schema_version", to="0.4.0"), "schema version '0.4.0', expected 0.2 or 0.3"),
+        (_set("schema_version", to="0.4.0"), "schema version '0.4.0'.*Convert it to 0.2 or 0.3"),
         (_set("schema_version", to=None), "schema version None"),
         (_set("model_info", to=None), "has no model_info"),
         (_set("model_info", "id", to=7), "does not name its model"),
         (_set("evaluation_results", 0, "score_details", to={}), "evaluation result 1 has no"),
         (_set("evaluation_results", 1, "evaluation_name", to=None), "evaluation result 2 has no"),
-        (_set("evaluation_results", 0, "score_details", "score", to="high"), "'high' found"),
+        (_set("evaluation_results", 0, "score_details", "score", to="high"), "it is 'high'"),
         (_set("detailed_evaluation_results", "total_rows", to=13), "12 instances, .* says 13"),
         (_line(0, evaluation_id="another"), "line 1 has evaluation_id 'another'"),
         (_line(0, schema_version="1.0"), "line 1 is of schema version '1.0'"),

@@ -193,7 +193,7 @@ def test_a_file_of_one_task_needs_no_name_of_it(tmp_path: Path, bank: Path) -> N
     task = adaptive_task(str(file), str(bank))
 
     assert "plain" == task.name
-    with pytest.raises(Exception, match=r"3 tasks found in .* expected one"):
+    with pytest.raises(Exception, match=r"has 3 tasks \(.*\): name one"):
         adaptive_task(str(TASKS), str(bank), {"bank": str(bank), "asked": "x"})
 
 
@@ -247,7 +247,7 @@ def test_a_killed_run_goes_on_without_asking_again(killed: Path, taken_up: Any) 
     assert taken_up.exit_code == 0, taken_up.output
     log = _log(killed / "logs")
 
-    assert "taken up: 7 answers" in taken_up.stderr
+    assert "going on: 7 items are answered" in taken_up.stderr
     assert {1} == set(Counter(_asked(killed)).values())
     assert set(_asked(killed)) == {str(sample.id) for sample in log.samples}
     assert N_ASKED == len(_asked(killed)) == log.metadata["evalstats"]["adaptive"]["n_items"]
@@ -484,15 +484,15 @@ def test_inspect_retries_a_killed_test_adaptively(bank: Path, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        (["--budget", "0"], "budget of 0 found"),
-        (["--max-items", "0"], "max_items of 0 found"),
-        (["--budget", "5"], "does not know what items cost"),
+        (["--budget", "0"], "budget 0 is not above 0"),
+        (["--max-items", "0"], "max_items 0 is not above 0"),
+        (["--budget", "5"], "the bank has no costs of items"),
         (["--above", "nobody"], "no model is called 'nobody'"),
         (["--limit", "0"], "0 is not in the range"),
-        (["-T", "asked"], "expected NAME=VALUE"),
-        (["-T", "asked=[1"], "expected NAME=VALUE with a value in YAML"),
+        (["-T", "asked"], "write it like NAME=VALUE"),
+        (["-T", "asked=[1"], "the value is not YAML"),
         (["--seed", "-1"], "-1 is not in the range"),
-        (["--figure", "trace", "-o", "trace.txt"], "expected a name that ends in .png"),
+        (["--figure", "trace", "-o", "trace.txt"], "the name of this file must end in .png"),
         (["--model", "nope/x"], "cannot load model 'nope/x'"),
         (["--bank", "nope.parquet"], "no such file"),
         (["--bank", str(TASKS)], "expected an item bank"),
@@ -516,7 +516,7 @@ def test_a_metric_that_is_not_there_is_named(bank: Path, tmp_path: Path) -> None
     done = _run(bank, tmp_path, "--test-metric", "nothing")
 
     assert 2 == done.exit_code
-    assert "expected one of them" in done.stderr
+    assert "name one as the test's metric" in done.stderr
     assert "Traceback" not in done.stderr
 
 

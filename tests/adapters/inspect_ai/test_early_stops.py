@@ -49,7 +49,7 @@ def test_a_few_items_of_a_large_task_are_a_log_all_the_same(log: Path) -> None:
     """So few samples would be no log of an evaluation if nobody had stopped the others."""
     [found] = read(_changed(log)).responses
     assert N_ASKED == len(found.item_ids)
-    with pytest.raises(LogError, match="expected most items"):
+    with pytest.raises(LogError, match="most items must be in each epoch"):
         read(_changed(log, early_stops=[])).matrix()
 
 

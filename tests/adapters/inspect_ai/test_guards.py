@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 from zipfile import ZIP_DEFLATED, ZipFile
 
+import numpy as np
 import pytest
 
 from evalstats_plugin import read
@@ -22,6 +23,7 @@ from evalstats_plugin.adapters.inspect_ai.archive.guard import find_logs, form_o
 from evalstats_plugin.adapters.inspect_ai.reader import read_log
 from evalstats_plugin.data.responses import Responses, Selection
 from evalstats_plugin.errors import LogError
+from evalstats_plugin.runtime.opened import LogFile
 
 LATEST = Path(__file__).parents[3] / "fixtures" / "logs" / "inspect_ai" / "0.3.285"
 GOOD = min((LATEST / "tiny_perfect").glob("*.eval"))
@@ -59,9 +61,13 @@ def written(tmp_path: Path) -> Write:
 
 
 def _of(path: Path) -> list[Responses]:
-    found = read_log(path, Selection())
+    found = read_log(LogFile(path), Selection())
     assert found is not None
     return found
+
+
+def _files(folder: Path) -> list[LogFile]:
+    return [LogFile(path) for path in sorted(folder.iterdir())]
 
 
 def _with(members: Members, name: str, **changes: Any) -> Members:
@@ -81,11 +87,11 @@ def test_files_of_others_are_not_ours(written: Write, tmp_path: Path) -> None:
     other.write_text('{"results": {}}')
     (tmp_path / "notes.txt").write_text("version, status, eval")
 
-    assert form_of(written({"readme": "hello"}, "archive.zip")) is None
-    assert form_of(written({"readme": "hello"}, "else.eval")) is None
-    assert form_of(other) is None
-    assert {".eval"} == {p.suffix for p in find_logs(LATEST / "set")}
-    assert [tmp_path / "else.eval"] == find_logs(tmp_path)
+    assert form_of(LogFile(written({"readme": "hello"}, "archive.zip"))) is None
+    assert form_of(LogFile(written({"readme": "hello"}, "else.eval"))) is None
+    assert form_of(LogFile(other)) is None
+    assert {".eval"} == {p.suffix for p in find_logs(_files(LATEST / "set"))}
+    assert [tmp_path / "else.eval"] == find_logs(_files(tmp_path))
 
 
 @pytest.mark.parametrize("size", [0, 1, 100, 2000, -30])
@@ -171,29 +177,78 @@ def test_deep_nesting_in_a_header(depth: int, written: Write, members: Members) 
         _of(written({**members, "header.json": deep}))
 
 
-@pytest.mark.parametrize("name", ["eval", "json"])
-def test_a_later_format_is_refused(
-    name: str, written: Write, members: Members, tmp_path: Path
+def test_a_later_format_that_inspect_reads_is_read(written: Write, members: Members) -> None:
+    """Inspect checks the format of .json logs only."""
+    (r,) = _of(written(_with(members, "header.json", version=99)))
+
+    assert len(r.item_ids) == 6
+
+
+def test_a_later_format_that_inspect_cannot_read_is_named(
+    written: Write, members: Members, tmp_path: Path
 ) -> None:
-    """Inspect itself checks only the .json form."""
-    if name == "eval":
-        path = written(_with(members, "header.json", version=99))
-    else:
-        path = tmp_path / "log.json"
-        path.write_text(json.dumps({**members["header.json"], "version": 99}))
+    """The format says more than what Inspect misses in it."""
+    path = tmp_path / "log.json"
+    path.write_text(json.dumps({**members["header.json"], "version": 99}))
+    other = written(_with(members, "header.json", version=99, eval=3))
 
-    with pytest.raises(LogError, match=r"has log format 99, the installed inspect_ai reads up to"):
+    with pytest.raises(LogError, match=r"version 99 of log format.*upgrade inspect_ai"):
         _of(path)
+    with pytest.raises(LogError, match=r"has log format 99, the installed inspect_ai reads up to"):
+        _of(other)
 
 
-def test_ids_that_inspect_cannot_tell_apart(written: Write, members: Members) -> None:
-    """Of 1 and "1" one sample is lost when such a log is written."""
+def _with_ids(members: Members, ids: list[Any]) -> Members:
     header = members["header.json"]
-    ids = [0, 1, "1", 3, 4, 5]
     spec = {**header["eval"], "dataset": {**header["eval"]["dataset"], "sample_ids": ids}}
+    return _with(members, "header.json", eval=spec)
 
+
+def test_ids_of_another_type_in_the_header_are_the_same_items(
+    written: Write, members: Members
+) -> None:
+    """Real logs list "1" where the sample has 1; only samples can clash."""
+    ids = [str(each["id"]) for each in members["summaries.json"]]
+    (r,) = _of(written(_with_ids(members, ids)))
+
+    assert r.item_ids.tolist() == ids
+    assert not np.isnan(r.scores).any()
+
+
+def test_samples_that_inspect_cannot_tell_apart_are_refused(
+    written: Write, members: Members
+) -> None:
+    """Of 1 and "1" one sample is lost when such a log is written."""
     with pytest.raises(LogError, match="has items 1 and '1'"):
-        _of(written(_with(members, "header.json", eval=spec)))
+        _of(written(_with_ids(members, [0, 1, "1", 3, 4, 5])))
+
+
+@pytest.mark.parametrize("edit", ["sorted", "without version", "compact"])
+def test_a_json_log_is_known_whatever_the_order_of_its_keys(edit: str, tmp_path: Path) -> None:
+    """As tools rewrite it; Inspect reads it too."""
+    log = json.loads(GOOD_JSON.read_bytes())
+    if edit == "without version":
+        del log["version"]
+    path = tmp_path / "log.json"
+    path.write_text(
+        json.dumps(log, sort_keys=edit == "sorted", indent=None if edit == "compact" else 4)
+    )
+
+    assert form_of(LogFile(path)) == "json"
+    (before,), (after,) = _of(GOOD_JSON), _of(path)
+    assert before.scores.tolist() == after.scores.tolist()
+
+
+def test_other_json_is_not_ours(tmp_path: Path) -> None:
+    """A manifest has headers one level below, and others have an ``eval`` of their own."""
+    spec = json.loads(GOOD_JSON.read_bytes())["eval"]
+    for i, other in enumerate(
+        ({"a.eval": {"eval": spec}}, {"eval": "mmlu"}, {"eval": {}}, [spec], 3)
+    ):
+        path = tmp_path / f"{i}.json"
+        path.write_text(json.dumps(other))
+
+        assert form_of(LogFile(path)) is None
 
 
 def test_an_id_that_is_a_novel(written: Write, members: Members) -> None:
@@ -217,7 +272,7 @@ def test_bytes_changed_at_random(seed: int, tmp_path: Path) -> None:
             content[rng.randrange(start, len(content))] = rng.randrange(256)
         path.write_bytes(bytes(content))
         with suppress(LogError):
-            read_log(path, Selection(include_incomplete=True))
+            read_log(LogFile(path), Selection(include_incomplete=True))
 
 
 def test_pieces_of_samples_do_not_matter_to_scores(written: Write, members: Members) -> None:
@@ -273,7 +328,7 @@ def test_epochs_that_make_no_table(written: Write, members: Members) -> None:
     """A hundred thousand cells for a few samples are not laid out."""
     summaries = [{**members["summaries.json"][0], "id": i, "epoch": 10**6 + i} for i in range(3000)]
 
-    with pytest.raises(LogError, match="expected most items in each epoch"):
+    with pytest.raises(LogError, match="most items must be in each epoch"):
         _of(written({**members, "summaries.json": summaries}))
 
 
@@ -343,7 +398,7 @@ def test_limits_can_be_changed(
             _of(path)
         monkeypatch.undo()
     monkeypatch.setattr(guard, "MAX_JSON", 1000)
-    with pytest.raises(LogError, match="the file takes"):
+    with pytest.raises(LogError, match="the file has"):
         _of(GOOD_JSON)
 
 

@@ -13,12 +13,14 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from evalstats_plugin.adapters.inspect_ai.writer import annotate_items, annotate_log
+from evalstats_plugin.adapters.inspect_ai.writer import annotate_log
 from evalstats_plugin.cli import main
 from evalstats_plugin.data.responses import Responses, Source
 from evalstats_plugin.errors import WriteError
+from evalstats_plugin.hookspecs import Annotation
 from evalstats_plugin.logs.reading import read
 from evalstats_plugin.scores.items import item_statistics
+from evalstats_plugin.scores.rows import Intervals
 
 LOGS = Path(__file__).parents[3] / "fixtures" / "logs" / "inspect_ai" / "0.3.285"
 ARITH = min(LOGS.glob("models/*_arith_*.eval"))
@@ -30,6 +32,12 @@ ITEMS = {
     str(i): {"evalstats_p": i / 64, "evalstats_n": 3, "evalstats_flag": "hard"}
     for i in range(1, 31)
 }
+
+
+def _with_items(log: Path, items: Any = ITEMS, *, columns: bool = False) -> None:
+    """Write statistics of items into a log in place."""
+    annotation = Annotation(Intervals(()), "1.2.3", items=items, item_columns=columns)
+    annotate_log(log, annotation, log)
 
 
 def _members(log: Path) -> dict[str, bytes]:
@@ -57,9 +65,9 @@ def test_statistics_come_and_go_and_nothing_else_changes(
     """Twice is the same; afterwards each member is as Inspect wrote it, byte for byte."""
     log = Path(shutil.copy(source, tmp_path))
     before = _samples(log)
-    annotate_items(log, ITEMS, log, columns=columns)
+    _with_items(log, columns=columns)
     once, samples = log.read_bytes(), _samples(log)
-    annotate_items(log, ITEMS, log, columns=columns)
+    _with_items(log, columns=columns)
     twice = log.read_bytes()
     annotate_log(log, None, log)
 
@@ -85,7 +93,7 @@ def test_data_frames_have_them_as_columns(tmp_path: Path) -> None:
     from inspect_ai.analysis import samples_df
 
     log = Path(shutil.copy(ARITH, tmp_path))
-    annotate_items(log, ITEMS, log, columns=True)
+    _with_items(log, columns=True)
     frame = samples_df(str(log)).set_index("id")
 
     assert 4 / 64 == frame.loc["4", "metadata_evalstats_p"]
@@ -101,7 +109,7 @@ def test_columns_are_a_declared_score_after_the_others(tmp_path: Path) -> None:
     from inspect_ai.log import read_eval_log, read_eval_log_sample_summaries, recompute_metrics
 
     log = Path(shutil.copy(ARITH, tmp_path))
-    annotate_items(log, ITEMS, log, columns=True)
+    _with_items(log, columns=True)
     full = read_eval_log(str(log))
     recompute_metrics(full)
     summary = read_eval_log_sample_summaries(str(log))[0]
@@ -121,15 +129,15 @@ def test_a_view_made_by_the_tasks_author_stays(tmp_path: Path) -> None:
     from inspect_ai.viewer import TaskSamplesView, ViewerConfig
 
     log = Path(shutil.copy(ARITH, tmp_path))
-    annotate_items(log, ITEMS, log, columns=True)
+    _with_items(log, columns=True)
     header = read_eval_log(str(log), header_only=True)
     view = header.eval.viewer and header.eval.viewer.task_samples_view
-    annotate_items(log, ITEMS, log)
+    _with_items(log)
     without = read_eval_log(str(log), header_only=True)
     theirs = ViewerConfig(task_samples_view=TaskSamplesView(name="theirs"))
     without.eval.viewer = theirs
     write_eval_log(without, str(log), header_only=True)
-    annotate_items(log, ITEMS, log, columns=True)
+    _with_items(log, columns=True)
 
     assert isinstance(view, TaskSamplesView)
     assert "score__evalstats_item__p" in [c.id for c in view.columns or []]
@@ -144,7 +152,7 @@ def test_samples_kept_in_chunks_are_refused(tmp_path: Path) -> None:
     before = log.read_bytes()
 
     with pytest.raises(WriteError, match="chunks"):
-        annotate_items(log, ITEMS, log)
+        _with_items(log)
     assert before == log.read_bytes()
 
 
@@ -158,7 +166,7 @@ def test_odd_texts_survive(tmp_path: Path) -> None:
     duplicate = pytest.warns(UserWarning, match="Duplicate name")
     with zipfile.ZipFile(log, "a") as archive, duplicate:
         archive.writestr("samples/1_epoch_1.json", json.dumps(odd))
-    annotate_items(log, ITEMS, log)
+    _with_items(log)
     found = json.loads(_members(log)["samples/1_epoch_1.json"])["metadata"]
 
     assert str(odd["metadata"] | ITEMS["1"]) == str(found)
@@ -167,8 +175,10 @@ def test_odd_texts_survive(tmp_path: Path) -> None:
 @pytest.mark.parametrize("statistics", [{"p": 0.5}, {"evalstats_p": float("nan")}])
 def test_names_and_values_are_checked(statistics: dict[str, float], tmp_path: Path) -> None:
     """Only our own names, so that they can be taken out again; NaN breaks other readers."""
-    with pytest.raises(ValueError, match="expected evalstats_…=a finite number"):
-        annotate_items(ARITH, {"1": statistics}, tmp_path / "a.eval")
+    log = Path(shutil.copy(ARITH, tmp_path))
+
+    with pytest.raises(ValueError, match="names start with evalstats_, and numbers are finite"):
+        _with_items(log, {"1": statistics})
 
 
 def _responses(scores: Any, metric: str = "match", **more: Any) -> Responses:

@@ -59,7 +59,7 @@ def test_the_level_is_part_of_the_keys() -> None:
 @pytest.mark.parametrize("level", [0, 1, 95, math.nan])
 def test_a_level_that_is_none_is_refused_before_the_run(level: float) -> None:
     """Where the task is made, not where it is scored."""
-    with pytest.raises(ValueError, match="expected a number between 0 and 1"):
+    with pytest.raises(ValueError, match="choose a number between 0 and 1"):
         metrics.wilson(level=level)
 
 

@@ -24,12 +24,18 @@ from evalstats_plugin.data.responses import Responses, Selection
 from evalstats_plugin.errors import ItemConflictError, LogError
 from evalstats_plugin.logs.reading import read_log
 from evalstats_plugin.plugins import load_plugins
+from evalstats_plugin.runtime.opened import LogFile
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "logs"
 LOGS = FIXTURES / "inspect_ai"
 VERSIONS = sorted(LOGS.iterdir())
 LATEST = LOGS / "0.3.285"
-PATHS = [log for v in VERSIONS for run in sorted(v.iterdir()) for log in find_logs(run)]
+PATHS = [
+    log
+    for v in VERSIONS
+    for run in sorted(v.iterdir())
+    for log in find_logs([LogFile(path) for path in sorted(run.iterdir())])
+]
 COMPLETE = [p for p in PATHS if read_eval_log(str(p), header_only=True).status == "success"]
 
 
@@ -43,7 +49,7 @@ def _of(path: Path, **selection: Any) -> dict[str, Responses]:
 
 def _log(run: str, model: str = "", task: str = "") -> Path:
     """Return the log of a run, of the model and task if there are several."""
-    for path in find_logs(LATEST / run):
+    for path in find_logs([LogFile(path) for path in sorted((LATEST / run).iterdir())]):
         spec = read_eval_log(str(path), header_only=True).eval
         if model in spec.model and task in ("", spec.task):
             return path
@@ -73,7 +79,7 @@ def _stderr(r: Responses) -> float:
 
 def test_every_kind_of_log_is_there() -> None:
     """Both forms, all four ways a run can end that leave a file, sets and reviewed logs."""
-    assert {"eval", "json"} == {form_of(p) for p in PATHS}
+    assert {"eval", "json"} == {form_of(LogFile(p)) for p in PATHS}
     assert {"success", "error", "cancelled"} == {
         read_eval_log(str(p), header_only=True).status for p in PATHS
     }
@@ -123,7 +129,7 @@ def test_nothing_disagrees_with_the_header() -> None:
 
 
 def test_epochs_are_kept_as_epochs() -> None:
-    """Every take is where its sample says, not the value that Inspect reduced them to."""
+    """Every epoch is where its sample says, not the value that Inspect reduced them to."""
     path = _log("models", "gamma", "arith_epochs")
     r = _of(path)["match"]
     rows = {item: row for row, item in enumerate(r.item_ids.tolist())}
@@ -132,7 +138,7 @@ def test_epochs_are_kept_as_epochs() -> None:
     for sample in read_eval_log(str(path)).samples or ():
         expected = float(sample.scores["match"].value == "C")  # pyright: ignore[reportOptionalSubscript]
         assert expected == r.scores[rows[str(sample.id)], sample.epoch - 1]
-    assert any("reduced by mode, pass_at_2" in note for note in r.notes)
+    assert [each.metric for each in r.beside][:2] == ["match/pass_at_2", "match/mode"]
 
 
 def test_each_key_of_a_score_is_a_metric() -> None:
@@ -272,7 +278,8 @@ def test_the_cluster_field_of_the_metrics_is_used() -> None:
     r = _of(_log("models", "alpha", "reading"))["match"]
 
     assert 10 == len(set(r.clusters.tolist()))  # pyright: ignore[reportOptionalMemberAccess]
-    assert any("values by category" in note for note in r.notes)
+    groups = ["match/algebra", "match/geometry", "match/logic"]
+    assert [each.metric for each in r.beside] == groups
 
 
 def test_the_callers_cluster_field_is_used() -> None:

@@ -17,9 +17,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from evalstats_plugin import annotate, read
-from evalstats_plugin.adapters.inspect_ai.writer import annotate_items
-from evalstats_plugin.scores.items import item_statistics
+from evalstats_plugin import annotate
 
 ROOT = Path(__file__).parents[3]
 MODELS = ROOT / "fixtures" / "logs" / "inspect_ai" / "0.3.285" / "models"
@@ -58,8 +56,7 @@ def logs(tmp_path_factory: pytest.TempPathFactory, needs: Callable[..., None]) -
             shutil.copy(source, folder)
     annotate(folder, in_place=True)
     first = {task: min(folder.glob(f"*_{task}_*")) for task in tasks}
-    items = item_statistics(read(*folder.glob("*_arith_*")).responses)
-    annotate_items(first["arith"], items, first["arith"], columns=True)
+    annotate(*folder.glob("*_arith_*"), in_place=True, items="columns")
     [source] = ADAPTIVE.glob("*.eval")
     first["adaptive"] = folder / source.name.replace("_arith_", "_adaptive_")
     shutil.copy(source, first["adaptive"])
@@ -171,7 +168,7 @@ def test_the_header_shows_interval_and_tag(logs: Logs, visit: Open) -> None:
 
 
 def test_the_sample_list_has_item_columns(logs: Logs, visit: Open) -> None:
-    """Mean score over all four models, takes, and how far the item is from the others' mean."""
+    """Mean score over all four models, epochs, and how far the item is from the others' mean."""
     page = visit(f"/{logs.first['arith'].name}")
     _shows(page, "item p", "item n", "item z")
     rows = page.inner_text("[role=grid]").lower()
@@ -231,7 +228,7 @@ def test_the_activity_tab_says_who_did_it(logs: Logs, visit: Open) -> None:
 def test_a_sample_has_its_statistics(logs: Logs, visit: Open) -> None:
     """In its metadata, and as a score after the others with a word of explanation."""
     page = visit(f"/{logs.first['arith'].name}/samples/sample/3/1/scoring")
-    _shows(page, "evalstats_item", "Statistics of this item over all its takes")
+    _shows(page, "evalstats_item", "Statistics of this item over all its epochs")
     _keep(page, "item")
     page = visit(f"/{logs.first['arith'].name}/samples/sample/3/1/metadata")
     _shows(page, "evalstats_p", "evalstats_z")
@@ -251,12 +248,16 @@ def test_an_adaptive_test_shows_the_score_of_all_items(logs: Logs, visit: Open) 
     page.close()
 
 
-@pytest.mark.parametrize("task", ["arith-epochs", "rubric-task", "reading"])
-def test_several_scores_have_an_interval_each(task: str, logs: Logs, visit: Open) -> None:
-    """Several reducers, several keys, groups: all are in the table behind the header."""
+@pytest.mark.parametrize(
+    ("task", "n_values"), [("arith-epochs", 3), ("rubric-task", 2), ("reading", 2)]
+)
+def test_several_scores_have_an_interval_each(
+    task: str, n_values: int, logs: Logs, visit: Open
+) -> None:
+    """Three reducers, two keys, the headline's group and all: in the table behind the header."""
     page = visit(f"/{logs.first[task].name}")
     page.get_by_text("All scoring").first.click()
     _shows(page, "Scoring Detail", "ci95 lo", "ci95 hi", *logs.bounds[task])
 
-    assert (4 if task == "rubric-task" else 2) == len(logs.bounds[task])
+    assert 2 * n_values == len(logs.bounds[task])
     _keep(page, f"scoring_{task.replace('-', '_')}")

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from evalstats_plugin.adapters.inspect_ai.estimands import headline_row
 from evalstats_plugin.adapters.inspect_ai.writer import annotate_log
 from evalstats_plugin.comparisons.rows import Comparison, Comparisons
 from evalstats_plugin.errors import LogError, WriteError
@@ -95,7 +96,9 @@ def test_annotating_twice_is_the_same_and_samples_are_not_touched(
 
     assert once == twice
     assert source.read_bytes() == log.read_bytes()
-    assert sorted([*before.tags, "evalstats"]) == sorted(annotated.tags)
+    values = [tag for tag in annotated.tags if tag == "0.34 [.30–.47]"]
+    assert sorted([*before.tags, "evalstats", *values]) == sorted(annotated.tags)
+    assert bool(values) == (metric == headline_row(before))
     assert json.loads(json.dumps(_annotation(metric).block())) == annotated.metadata["evalstats"]
     assert contents == _contents(log)
     assert [log.name] == [p.name for p in tmp_path.iterdir()]
@@ -108,8 +111,10 @@ def test_people_see_who_wrote_what(log: Path) -> None:
     annotate_log(log, _annotation(), log)
     header = _header(log)
 
-    line = "match 0.340 [0.300, 0.470] (95% wilson, 50 items)"
+    line = "match 0.340 [0.300, 0.470] (95 % wilson, 50 items)"
     assert line == header.metadata["evalstats_summary"]
+    assert list(header.metadata)[-2:] == ["evalstats_summary", "evalstats"]
+    assert "0.34 [.30–.47]" in header.tags
     provenance = header.log_updates[-1].provenance
     assert ("evalstats_plugin 1.2.3", "statistical annotation") == (
         provenance.author,
@@ -129,7 +134,8 @@ def test_comparisons_are_written_too(log: Path) -> None:
 
     assert 0.25 == metadata["evalstats"]["comparisons"][0]["difference"]
     line = metadata["evalstats_summary"]
-    assert line.endswith("items); new - base on match +0.250 [+0.125, +0.375] (paired)")
+    verdict = "better than base: +0.250 [+0.125, +0.375] (95 %, adjusted p 0.002)"
+    assert line.endswith(f"items); {verdict}")
 
 
 @pytest.mark.parametrize(
@@ -154,7 +160,7 @@ def test_the_viewers_header_has_room_for_both_bounds(
 
 
 def test_only_the_mean_over_epochs_gets_the_means_interval(tmp_path: Path) -> None:
-    """Nothing beside pass@2, the mode, or a metric of single takes."""
+    """Nothing beside pass@2, the mode, or a metric of single epochs."""
     log = Path(shutil.copy(_log("models", "arith-epochs"), tmp_path))
     annotate_log(log, _annotation(), log)
     header = _header(log)
@@ -273,3 +279,34 @@ def test_the_manifest_of_an_eval_set_stays_true(tmp_path: Path) -> None:
 
     assert all("evalstats" in header["tags"] for header in ours.values())
     assert ours == json.loads((folder / "logs.json").read_bytes())
+
+
+def _older(log: dict[str, Any]) -> dict[str, Any]:
+    """Return a log in the layout before a run could have several scorers."""
+    [score] = log["results"]["scores"]
+    results = {"scorer": {"name": "match"}, "metrics": score["metrics"], "total_samples": 50}
+    return {**log, "version": 1, "results": results, "eval": {**log["eval"], "scorers": None}}
+
+
+@pytest.mark.parametrize("layout", ["plain", "no scorers declared", "one scorer only"])
+@pytest.mark.parametrize("rewritten", [False, True], ids=["as it was", "rewritten"])
+def test_stripping_takes_out_what_is_ours_and_nothing_else(
+    layout: str, *, rewritten: bool, tmp_path: Path
+) -> None:
+    """Of older layouts too, and after another tool has sorted and indented the whole log."""
+    before = json.loads(_log("json", "arith").read_bytes())
+    if layout == "no scorers declared":
+        before["eval"]["scorers"] = None
+    elif layout == "one scorer only":
+        before = _older(before)
+    log = tmp_path / "log.json"
+    log.write_text(json.dumps(before))
+    items = {"1": {"evalstats_p": 0.5}}
+    annotate_log(log, dataclasses.replace(_annotation(), items=items, item_columns=True), log)
+    annotated = json.loads(log.read_bytes())
+    if rewritten:
+        log.write_text(json.dumps(annotated, sort_keys=True, indent=4))
+    annotate_log(log, None, log)
+
+    assert annotated["metadata"]["evalstats"]["intervals"][0]["estimate"] == 0.34
+    assert json.loads(log.read_bytes()) == before

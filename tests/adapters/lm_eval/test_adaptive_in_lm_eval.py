@@ -137,7 +137,7 @@ def test_a_killed_test_is_taken_up_and_ends_as_lm_evals_own_run(tmp_path: Path, 
 
     asked = Counter(questions.read_text().splitlines())
     assert 1 == max(asked.values())
-    assert "6 answers are there" in done.stderr
+    assert "6 items are answered" in done.stderr
     rows = {task: [s["doc_id"] for s in _samples(tmp_path, task)] for task in data["configs"]}
     assert 14 == sum(map(len, rows.values())) == data["evalstats"]["adaptive"]["n_items"]
     assert all(own == sorted(own) for own in rows.values())
@@ -246,9 +246,9 @@ def test_bad_input_is_refused_before_a_model_is_asked(tmp_path: Path) -> None:
         "no items of task es_gen": (good, "--tasks", "es_gen"),
         "no task nowhere": (good, "--tasks", "es_mc,nowhere"),
         "not scored by exact_match": (good, "--test-metric", "exact_match"),
-        "budget of 0 found": (good, "--budget", "0"),
+        "budget 0 is not above 0": (good, "--budget", "0"),
         "cannot load model none": (good, "--model", "none"),
-        "expected name=value": (good, "--model_args", "{"),
+        "is neither name=value": (good, "--model_args", "{"),
     }
     for message, (bank, *more) in refused.items():
         done = CliRunner().invoke(main, _arguments(bank, tmp_path, *more, "--quiet"))

@@ -136,7 +136,7 @@ def test_samples_lines_are_read_as_json_reads_them() -> None:
         lines = _lines(path)
         if "filter" not in lines[0]:
             continue
-        found = read_samples(path, ["none"])
+        found = read_samples(path, ["none"]).by_filter
 
         assert {line["filter"] for line in lines} == set(found)
         for name, column in found.items():
@@ -151,7 +151,6 @@ def test_samples_lines_are_read_as_json_reads_them() -> None:
 @pytest.mark.parametrize(
     ("task", "metric", "reason"),
     [
-        ("es_mc", "brier_score,none", "a list of 2: int, text"),
         ("es_multirc_like", "em,none", "a list of 3: int"),
         ("es_odd", "list_metric,none", "a list of 2: bool"),
     ],
@@ -163,6 +162,17 @@ def test_what_is_no_score_is_never_averaged(task: str, metric: str, reason: str)
     assert len(found.item_ids) == 0
     assert f"not averaged: what is logged for an item is not its score ({reason})" in found.notes
     assert found.logged is not None
+
+
+def test_brier_scores_are_computed_from_the_logged_likelihoods() -> None:
+    """The log has them as text with 8 digits; their mean is the logged value to the last."""
+    logs = [p for p in RESULTS if "out_nosamples" not in str(p)]
+    found = [r for log in logs for r in _of(log) if r.metric.startswith("brier") and r.logged]
+
+    assert len({r.source.version for r in found}) > 1
+    for r in found:
+        assert (r.aggregation, r.bounds) == ("mean", (0.0, 2.0))
+        assert r.scores.mean() == pytest.approx(r.logged, rel=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -3,17 +3,23 @@
 import json
 import re
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from counted_lm_eval import few_tasks
 from lm_eval.utils import handle_non_serializable
 from lm_eval_logs import THEIR_WRITER, as_summed
 
+from evalstats_plugin import read
 from evalstats_plugin.adapters.lm_eval.replay.model import Answers, LoggedTask
-from evalstats_plugin.adapters.lm_eval.replay.run import PROVENANCE, replay, replay_repeats
-from evalstats_plugin.errors import DesignError, LogError, SelectionError
+from evalstats_plugin.adapters.lm_eval.replay.run import PROVENANCE, replay
+from evalstats_plugin.data.responses import Selection
+from evalstats_plugin.errors import LogError, SelectionError
+from evalstats_plugin.logs.reading import read_results
+from evalstats_plugin.scores.epochs import at_k, variance_parts
 
 FIXTURES = Path(__file__).parents[3] / "fixtures"
 LOGS = FIXTURES / "logs" / "lm_eval"
@@ -23,9 +29,11 @@ OLD_TASKS = FIXTURES.parent / "tests" / "generate" / "lm_eval" / "old"
 
 
 @pytest.fixture(autouse=True)
-def one_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let lm-eval resample in this process: a pool costs more than it saves."""
+def quick_harness(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let lm-eval resample in this process, and list few of its own 14,000 tasks."""
     monkeypatch.setenv("DISABLE_MULTIPROC", "1")
+    with few_tasks():
+        yield
 
 
 def first_log(run: str) -> Path:
@@ -73,9 +81,7 @@ def test_a_replay_is_the_original_to_the_byte(able_model: dict[str, Any]):
 
 @pytest.mark.parametrize(
     "run",
-    # Another lm-eval counts the items of groups otherwise.
     [
-        pytest.param("out/models__m0", marks=pytest.mark.needs(f"lm_eval=={THEIR_WRITER}")),
         "out_limit",
         "out_samples",
         "out_dummy",
@@ -84,8 +90,18 @@ def test_a_replay_is_the_original_to_the_byte(able_model: dict[str, Any]):
     ],
 )
 def test_other_runs_come_out_to_the_byte_as_well(run: str):
-    """An ignorant model, --limit, --samples, no model name, file-style output: all the same."""
+    """--limit, --samples, no model name, file-style output: all the same."""
     log = first_log(run)
+
+    found = as_text(replay(log, include_path=TASKS))
+    assert as_summed(found) == as_summed(log.read_text(encoding="utf-8"))
+
+
+# Another lm-eval counts the items of groups otherwise.
+@pytest.mark.needs(f"lm_eval=={THEIR_WRITER}")
+def test_an_ignorant_model_and_an_unweighted_group_come_out_to_the_byte():
+    """The later run of m0, whose tasks need no bootstrap."""
+    log = max(RUNS.glob("out/models__m0/*.json"))
 
     found = as_text(replay(log, include_path=TASKS))
     assert as_summed(found) == as_summed(log.read_text(encoding="utf-8"))
@@ -245,7 +261,6 @@ def test_annotations_of_the_old_scores_do_not_survive(tmp_path: Path):
 def test_repeats_are_scored_one_by_one():
     """Repeat 0 is what score-first logged; each other one is counted by hand."""
     log = first_log("out/models__m2")
-    logged = json.loads(log.read_text())["results"]["es_repeats"]["exact_match,score-first"]
     samples = [json.loads(line) for line in samples_of(log, "es_repeats").read_text().splitlines()]
     by_doc = {one["doc_id"]: (one["resps"][0], one["target"]) for one in samples}
     by_hand = [
@@ -253,38 +268,87 @@ def test_repeats_are_scored_one_by_one():
         for texts, target in by_doc.values()
     ]
 
-    repeats = replay_repeats(log, "es_repeats")
+    found = {r.metric: r for r in read(log, task="es_repeats", repeats=True)}
+    first = found["exact_match,score-first"]
 
-    assert repeats.doc_ids == list(by_doc)
-    assert repeats.scores == {"exact_match,score-first": by_hand}
-    assert sum(row[0] for row in by_hand) / len(by_hand) == logged
-
-
-def test_repeats_that_a_filter_mixes_have_no_score_each():
-    """A vote over repeats is no score of one of them."""
-    vote = {"name": "vote", "filter": [{"function": "majority_vote"}, {"function": "take_first"}]}
-
-    with pytest.raises(DesignError, match="mixes its repeats"):
-        replay_repeats(first_log("out/models__m2"), "es_repeats", filters=[vote])
+    assert first.item_ids.tolist() == list(by_doc)
+    assert first.as_epochs.scores.tolist() == by_hand
+    assert first.as_epochs.scores[:, 0].mean() == first.logged
+    # The vote is over the same scores: one row of pass@4 is enough.
+    assert [m for m, r in found.items() if r.unreduced is not None] == ["exact_match,score-first"]
 
 
-def test_scores_that_are_not_numbers_are_left_out_of_repeats():
-    """A pair of truth and prediction means something only in the aggregate."""
-    assert list(replay_repeats(first_log("out/models__m2"), "es_bin").scores) == ["acc,none"]
+@pytest.mark.parametrize("run", ["out/models__m1", "out_dummy"])
+def test_scores_at_k_come_from_all_repeats(run: str):
+    """pass@4: any of four; pass^4: all of them; and variance between epochs."""
+    found = read(first_log(run), task="es_repeats", metric="exact_match", repeats=True)
+    (first,) = (r for r in found if r.unreduced is not None)
+    right = first.as_epochs.scores.sum(axis=1)
+
+    rows = {r.metric: r for r in at_k(found, "pass@4", "pass^4", "maj@4")}
+
+    key = "exact_match,score-first"
+    assert rows[f"pass@4 {key}"].scores.mean() == (right > 0).mean()
+    assert rows[f"pass^4 {key}"].scores.mean() == (right == 4).mean()
+    assert rows[f"maj@4 {key}"].scores.mean() == ((right > 2) + (right == 2) / 2).mean()
+    (part,) = (p for p in variance_parts(found) if p.n_epochs == 4)
+    assert part.within == pytest.approx(first.as_epochs.scores.var(axis=1, ddof=1).mean())
+
+
+def test_repeats_of_results_in_memory_are_scored_too():
+    """`simple_evaluate` has responses as they were, and arguments as tuples."""
+    log = first_log("out/models__m2")
+    data = json.loads(log.read_text())
+    lines = samples_of(log, "es_repeats_nofilter").read_text().splitlines()
+    data["samples"] = {"es_repeats_nofilter": [json.loads(line) for line in lines]}
+
+    (r,) = (
+        r
+        for r in read_results(data, Selection(("es_repeats_nofilter",), repeats=True))
+        if r.unreduced is not None
+    )
+
+    assert r.as_epochs.scores.shape == (40, 3)
+    assert r.as_epochs.scores[:, 0].mean() == r.logged
+
+
+@pytest.mark.parametrize(
+    ("log", "task", "reason"),
+    [
+        ("0.4.13/out/models__m2", "es_passk", "process_results is a Python function"),
+        # That version compares the list ["8"] with "8", so that no answer is right.
+        ("0.5.0.dev1/es_repeats", "es_repeats", "scores 3 of 40 items otherwise than the run"),
+    ],
+)
+def test_repeats_that_cannot_be_scored_are_noted(log: str, task: str, reason: str):
+    """The logged scores stay, and are never mixed with scores by other rules."""
+    found = read(min((LOGS / log).rglob("results_*.json")), task=task, repeats=True)
+
+    for r in found:
+        assert r.unreduced is None
+        assert any("its repeats are not scored one by one" in n and reason in n for n in r.notes)
+
+
+def test_reading_alone_scores_no_repeats():
+    """A log decides nothing about what runs: its filters are applied when somebody asks."""
+    found = read(first_log("out/models__m2"), task="es_repeats")
+
+    assert {r.unreduced for r in found} == {None}
+    assert all("4 repeats; --at-k" in r.notes[-1] for r in found)
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda one: None if one["doc_id"] == 7 else one, "holds 59 of the 60 documents"),
+        (lambda one: None if one["doc_id"] == 7 else one, r"es_mc \(59 of 60 items\)"),
         (
             lambda one: one | {"resps": one["resps"][:3]},
             "es_mc.*doc_id 0.*asks for answer number 4",
         ),
         (lambda one: one | {"doc_id": 5}, "line 2: doc_id 5 comes twice"),
         (lambda one: one | {"resps": [*one["resps"], [["-1.0", "False"]]]}, "holds 5 answers"),
-        (lambda one: one | {"resps": [[], *one["resps"][1:]]}, r"equally often, found \[0, 1\]"),
-        (lambda one: {"doc_id": one["doc_id"]}, "expected a sample of lm-eval"),
+        (lambda one: one | {"resps": [[], *one["resps"][1:]]}, r"requests have \[0, 1\] answers"),
+        (lambda one: {"doc_id": one["doc_id"]}, "is not a sample of lm-eval"),
     ],
 )
 def test_responses_that_do_not_fit_are_an_error(change: Any, message: str, tmp_path: Path):

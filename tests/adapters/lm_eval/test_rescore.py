@@ -1,6 +1,7 @@
 """``evalstats-plugin rescore`` writes what lm-eval would have written, and says what changed."""
 
 import json
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 from lm_eval_logs import as_summed
 
+from evalstats_plugin import read
 from evalstats_plugin.adapters.lm_eval.replay.run import PROVENANCE
 from evalstats_plugin.cli import main
 
@@ -76,13 +78,44 @@ def test_json_is_the_only_thing_on_standard_output(tmp_path: Path):
     assert Path(row["output"]).is_file()
 
 
-def test_one_log_of_two_that_cannot_be_scored_is_told(tmp_path: Path):
-    """The second run of the folder has no es_bin: exit code 1, and the first one is written."""
+def test_a_log_without_the_task_is_left_as_it_is(tmp_path: Path):
+    """The second run of the folder has no es_one: a note, and the first one is written."""
     result = rescore(RUNS / "out" / "models__m0", "-t", "es_one", "--output", tmp_path)
 
-    assert result.exit_code == 1
-    assert "no task 'es_one' in this run" in result.stderr
+    assert result.exit_code == 0
+    assert "note: left as it is: no task 'es_one' in this run" in result.stderr
     assert len(list(tmp_path.rglob("results_*.json"))) == 1
+
+
+def test_one_log_of_two_that_cannot_be_scored_is_an_error(tmp_path: Path):
+    """Exit code 1, and the whole one is written."""
+    logs = shutil.copytree(RUNS / "out" / "models__m0", tmp_path / "logs")
+    cut(max(logs.glob("samples_es_mc_*")), 30)
+    result = rescore(logs, "-t", "es_mc", "--output", tmp_path / "new")
+
+    assert result.exit_code == 1
+    assert "holds only a part of what was scored: es_mc (30 of 60 items)" in result.stderr
+    assert len(list((tmp_path / "new").rglob("results_*.json"))) == 1
+
+
+def cut(samples: Path, n: int) -> None:
+    """Keep the first lines of a file."""
+    samples.write_bytes(b"".join(samples.read_bytes().splitlines(keepends=True)[:n]))
+
+
+def test_a_part_is_scored_on_request_and_says_so(tmp_path: Path):
+    """The new log is whole in itself: 30 items of a task of 60."""
+    logs = shutil.copytree(RUNS / "out_file", tmp_path / "logs")
+    cut(next(logs.glob("samples_es_mc_*")), 30)
+    result = rescore(logs, "-t", "es_mc", "--allow-partial", "--output", tmp_path / "new")
+
+    (results,) = (tmp_path / "new").glob("run_*.json")
+    data = json.loads(results.read_text())
+    assert result.exit_code == 0, result.output
+    assert "note: task 'es_mc' is scored in part: 30 of 60 items" in result.stderr
+    assert data["n-samples"]["es_mc"] == {"original": 60, "effective": 30}
+    (r,) = read(results, metric="acc")
+    assert (len(r.item_ids), r.population, r.provenance.is_whole) == (30, 60, True)
 
 
 @pytest.mark.parametrize("form", ["list", "task"])
@@ -107,7 +140,7 @@ def test_filters_come_from_a_file_or_a_pattern(form: str, tmp_path: Path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--filter", "digits"], "expected FILE.yaml or NAME=REGEX"),
+        (["--filter", "digits"], "neither a YAML file nor NAME=REGEX"),
         (["--filter", "x=("], "cannot be used"),
         (["--filter", "nowhere.yaml"], "cannot be used"),
         (["--metric", "nonsense"], "cannot be scored with 'nonsense'"),

@@ -131,9 +131,9 @@ def test_a_file_of_another_layout_comes_back_to_the_byte(tmp_path: Path) -> None
 
 def test_output_and_in_place_exclude_each_other(copy: Path) -> None:
     """Neither and both are refused, before anything is read."""
-    with pytest.raises(WriteError, match="neither was given"):
+    with pytest.raises(WriteError, match="nowhere to write to"):
         annotate(copy)
-    with pytest.raises(WriteError, match="both"):
+    with pytest.raises(WriteError, match="do not go together"):
         annotate(copy, output=copy, in_place=True)
 
 

@@ -169,7 +169,7 @@ def test_a_damaged_file_of_ours_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("t.foo", {}, "does not say by its ending what to write"),
+        ("t.foo", {}, "has no ending of a known format"),
         ("t.csv", {"to": "cvs"}, "no format is called 'cvs'; did you mean csv"),
         ("t.csv", {"organization": "x"}, "no option of csv is called 'organization'"),
         ("t.csv", {"matrx": True}, "did you mean matrix"),

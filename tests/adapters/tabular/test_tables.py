@@ -1,4 +1,4 @@
-"""Tables with a row for each take: what is read of them, and what is refused."""
+"""Tables with a row per item and epoch: what is read of them, and what is refused."""
 
 from __future__ import annotations
 
@@ -94,7 +94,9 @@ def test_ids_that_are_all_numbers_are_numbers(table: Table) -> None:
         (["inf", "-inf", "nan", "-2"], [math.inf, -math.inf, math.nan, -2]),
     ],
 )
-def test_scores_are_spelt_in_many_ways(table: Table, cells: list[str], scores: list[float]) -> None:
+def test_scores_may_be_numbers_words_or_percentages(
+    table: Table, cells: list[str], scores: list[float]
+) -> None:
     """Numbers, truth values, percentages, nothing."""
     found = read(table("model,item,score", *(f"a,q{k},{c}" for k, c in enumerate(cells))))
 
@@ -126,8 +128,8 @@ def test_marks_ends_and_index_columns_do_not_matter(
     assert r.scores.tolist() == [[1.0]]
 
 
-def test_columns_are_named_where_their_names_do_not_tell(table: Table) -> None:
-    """Several scores are several metrics; another column numbers the takes."""
+def test_columns_may_have_any_names(table: Table) -> None:
+    """Several scores are several metrics; another column numbers the epochs."""
     path = table(
         "who,what,n,right,partial,day",
         "a,q1,1,yes,0.5,monday", "a,q1,2,no,0.25,monday", "b,q1,1,no,1,friday",
@@ -146,7 +148,7 @@ def test_columns_are_named_where_their_names_do_not_tell(table: Table) -> None:
     ] * 2
 
 
-def test_what_a_table_does_not_tell_is_taken_from_its_name_and_noted(table: Table) -> None:
+def test_file_name_is_the_model_where_no_column_names_it(table: Table) -> None:
     """Two files of one model each join on their items."""
     one = table("item,correct", "q1,1", "q2,0", "q3,1", name="model_a.csv")
     two = table("item,correct", "q3,1", "q2,1", "q1,1", name="model_b.csv")
@@ -155,10 +157,10 @@ def test_what_a_table_does_not_tell_is_taken_from_its_name_and_noted(table: Tabl
 
     assert matrix.models == ("model_a", "model_b")
     assert matrix.scores[:, :, 0].tolist() == [[1, 0, 1], [1, 1, 1]]
-    assert "no column says the model: 'model_a' is taken" in found.responses[0].notes
+    assert "no column says the model: 'model_a' is used" in found.responses[0].notes
 
 
-def test_a_column_that_was_perhaps_meant_is_named(table: Table) -> None:
+def test_a_column_with_a_similar_name_is_suggested(table: Table) -> None:
     """A typing error in an optional column is not passed over in silence."""
     [r] = read(table("modell,item,score,correct", "a,q1,1,1"))
 
@@ -180,7 +182,7 @@ def test_weights_hashes_bounds_and_direction(table: Table) -> None:
     assert (r.higher_is_better, r.bounds, r.aggregation) == (False, (-10.0, 0.0), "perplexity")
 
 
-def test_takes_are_numbered_as_they_come_on_request(table: Table) -> None:
+def test_epochs_are_numbered_by_row_order_on_request(table: Table) -> None:
     """A table that just repeats items."""
     path = table("model,item,score", "a,q1,1", "a,q2,1", "a,q1,0", "b,q1,0", "a,q1,1")
 
@@ -222,9 +224,9 @@ def test_tables_in_a_folder_are_found_by_their_columns(table: Table, tmp_path: P
     [
         (["model,itm,scroe", "a,q1,1"], SelectionError, ["--columns item=itm,score=scroe"]),
         (["model,item,score"], DesignError, ["has columns and no rows"]),
-        (["model,item,score", "a,q1,perhaps"], DesignError, ["'perhaps' found in row 1", "85%"]),
+        (["model,item,score", "a,q1,perhaps"], DesignError, ["is 'perhaps' in row 1", "85%"]),
         (["model,item,score", 'a,q1,"0,5"', "a,q2,0.5"], DesignError, ["commas and points"]),
-        (["model,item,score", "a,q1,85%", "a,q2,90"], DesignError, ["'90' found in row 2", "85%"]),
+        (["model,item,score", "a,q1,85%", "a,q2,90"], DesignError, ["is '90' in row 2", "85%"]),
         (["model,item,score", "a,q1,1", "a,,1"], DesignError, ["row 2 has no item"]),
         (["model,item,score", "a,q1,1", ",q2,1"], DesignError, ["row 2 has no model"]),
         (["model,item,score", "a,q1,1", "a,q1,0"], DesignError, ["rows 1 and 2", "epoch=order"]),
@@ -238,7 +240,7 @@ def test_tables_in_a_folder_are_found_by_their_columns(table: Table, tmp_path: P
         ),
         (
             ["model,item,score,min_score,max_score", "a,q1,1,1,0"],
-            DesignError, ["min_score '1' and max_score '0'"],
+            DesignError, ["min_score is '1' and max_score is '0'"],
         ),
         (
             ["model,item,epoch,score,hash", "a,q1,1,1,h", "a,q1,2,1,g"],
@@ -248,8 +250,8 @@ def test_tables_in_a_folder_are_found_by_their_columns(table: Table, tmp_path: P
             ["model,item,score,higher_is_better", "a,q1,1,true", "a,q2,1,false"],
             DesignError, ["higher_is_better is true, false"],
         ),
-        (["model,item,score", "a,q1,1,9"], LogError, ["4 cells, expected 3"]),
-        (["model,item,score,score", "a,q1,1,9"], LogError, ["'score' found twice"]),
+        (["model,item,score", "a,q1,1,9"], LogError, ["4 cells, but the heading has 3"]),
+        (["model,item,score,score", "a,q1,1,9"], LogError, ["3, 4 are both called 'score'"]),
         (["model,item,score", b"m\xfcller,q1,1"], LogError, ["byte 0xfc", "line 2", "iconv"]),
         (["model,item,score\r\nmü,1,1".encode("utf-16")], LogError, ["UTF-16"]),
         ([""], LogError, ["is empty"]),
@@ -269,8 +271,8 @@ def test_a_table_that_cannot_be_read_is_refused_with_the_place(
     ("columns", "message"),
     [
         ({"item": "qestion"}, "has no column 'qestion'; did you mean question"),
-        ({"itm": "question"}, "no part of a take is called 'itm'; did you mean item"),
-        ({"item": ["question", "model"]}, "item is given two columns"),
+        ({"itm": "question"}, "no part of a row is called 'itm'; did you mean item"),
+        ({"item": ["question", "model"]}, "item has two columns"),
     ],
 )
 def test_columns_that_are_not_there_are_refused(
@@ -284,31 +286,31 @@ def test_columns_that_are_not_there_are_refused(
 def test_columns_are_refused_where_no_table_is(tmp_path: Path) -> None:
     """What was asked for would have no effect."""
     logs = Path(__file__).parents[3] / "fixtures" / "logs" / "lm_eval" / "0.4.13" / "out"
-    with pytest.raises(SelectionError, match=r"which are about tables .* is a log of lm_eval"):
+    with pytest.raises(SelectionError, match=r"are about tables .* is a log of lm_eval"):
         read(logs, task="es_one", columns={"item": "x"})
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("name", ["t.xlsx", "t.csv.gz"])
-def test_workbooks_and_packed_tables_are_named_for_what_they_are(table: Table, name: str) -> None:
+def test_workbooks_and_packed_tables_are_refused_with_the_remedy(table: Table, name: str) -> None:
     """What to do with them first."""
     with pytest.raises(LogError, match=r"save the sheet as CSV|unpack it"):
         read(table(b"PK\x03\x04", name=name))
 
 
-def test_files_of_our_own_that_are_no_scores_are_told_apart(tmp_path: Path) -> None:
+def test_fits_and_banks_are_refused_as_scores(tmp_path: Path) -> None:
     """Fits and banks are Parquet too."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     bank = pa.table({"item": ["q"], "score": [1.0]})
     pq.write_table(bank.replace_schema_metadata({b"evalstats_bank": b"{}"}), tmp_path / "b.parquet")
-    with pytest.raises(LogError, match=r"own \(evalstats_bank\), expected scores"):
+    with pytest.raises(LogError, match=r"holds no scores.*own \(evalstats_bank\)"):
         read(tmp_path / "b.parquet")
 
 
 @pytest.mark.needs("torch")
-def test_every_analysis_takes_a_table(table: Table) -> None:
+def test_every_analysis_accepts_a_table(table: Table) -> None:
     """From a table to an interval, a comparison and abilities; the mean is that of the rows."""
     rng = np.random.default_rng(5)
     right = rng.random((3, 40)) < np.array([0.3, 0.6, 0.9])[:, None]
@@ -323,17 +325,19 @@ def test_every_analysis_takes_a_table(table: Table) -> None:
     assert models.sort_values("ability")["model"].tolist() == ["m0", "m1", "m2"]
 
 
-def test_a_million_rows_take_seconds(tmp_path: Path, within: Callable[..., Any]) -> None:
-    """1,000,000 right or wrong answers in at most 5 s of processor time."""
+def test_a_large_table_is_read_in_a_quarter_of_a_second(
+    tmp_path: Path, within: Callable[..., Any]
+) -> None:
+    """250,000 right or wrong answers; CPU time."""
     import pyarrow as pa
     from pyarrow import csv
 
-    scores = np.random.default_rng(0).integers(2, size=(50, 4, 5000))
+    scores = np.random.default_rng(0).integers(2, size=(50, 4, 1250))
     i, t, j = (index.ravel().astype(str) for index in np.indices(scores.shape))
     path = tmp_path / "big.csv"
     columns = {"model": i, "task": t, "item": j, "score": scores.ravel()}
     csv.write_csv(pa.table(columns), path)
-    found = within(1.0, lambda: read(path))
+    found = within(0.25, lambda: read(path))
 
     assert len(found) == 200
     last = next(r for r in found if (r.model, r.task) == ("49", "3"))
@@ -350,7 +354,7 @@ def test_a_million_rows_take_seconds(tmp_path: Path, within: Callable[..., Any])
 def test_damage_is_an_error_of_the_table_never_of_the_program(
     table: Table, name: str, content: bytes
 ) -> None:
-    """Bytes changed, put in and taken out at random: read, or refused by our own errors."""
+    """Bytes changed, added and removed at random: read, or refused by our own errors."""
     rng = np.random.default_rng(7)
     refused = 0
     for _ in range(60):
@@ -383,7 +387,7 @@ def test_rows_twice_because_a_column_was_not_known(table: Table) -> None:
     """The column that was perhaps meant is named, and what else may be done."""
     path = table("Modell,item,score", "a,q1,1", "b,q1,0")
 
-    with pytest.raises(DesignError, match=r"remove all but one.*--columns model=Modell if that"):
+    with pytest.raises(DesignError, match=r"Remove all but one.*--columns model=Modell if that"):
         read(path)
 
 
@@ -402,9 +406,7 @@ def test_a_folder_of_logs_is_read_without_the_tables_in_it(tmp_path: Path) -> No
     assert not any("passed over" in note for note in both.notes)
 
 
-def test_tables_of_anything_are_not_taken_for_scores_in_a_folder(
-    table: Table, tmp_path: Path
-) -> None:
+def test_folder_search_ignores_tables_with_generic_names_only(table: Table, tmp_path: Path) -> None:
     """Named they are."""
     anything = table("id,value", "1,2", "2,3", name="prices.csv")
     table("id,correct", "1,1", "2,0", name="gpt.csv")
@@ -414,10 +416,10 @@ def test_tables_of_anything_are_not_taken_for_scores_in_a_folder(
 
 
 def test_a_table_is_not_annotated(table: Table, tmp_path: Path) -> None:
-    """It says what to do instead, before any log beside it is written."""
+    """The message says what to do instead."""
     run = Path("fixtures/logs/lm_eval/0.4.13/out/models__m2")
     path = table("model,item,score", "a,q1,1", name="scores.csv")
 
     with pytest.raises(WriteError, match=r"no place for intervals.*--format csv.*every-eval-ever"):
         annotate(run, path, output=tmp_path / "annotated")
-    assert not (tmp_path / "annotated").exists()
+    assert not list(tmp_path.glob("annotated/**/scores.csv"))

@@ -45,7 +45,7 @@ def test_rows_of_items(tmp_path: Path, head: str) -> None:
 
 
 def test_the_column_of_names_may_be_anywhere(tmp_path: Path) -> None:
-    """If it is said which it is."""
+    """If the caller names it."""
     path = _write(tmp_path, "q1,who,q2\n1,A,0\n0,B,1\n")
     found = read(path, wide="models", columns={"model": "who"})
 
@@ -65,26 +65,26 @@ def test_thousands_of_items_make_a_long_heading(tmp_path: Path, head: str) -> No
 
 def test_a_matrix_that_was_not_announced_is_refused(tmp_path: Path) -> None:
     """A guess would be right most of the time."""
-    with pytest.raises(SelectionError, match="a matrix of models and items needs --wide"):
+    with pytest.raises(SelectionError, match="A matrix of models and items needs --wide"):
         read(_write(tmp_path, MODELS.format(head="")))
 
 
 @pytest.mark.parametrize(
     ("text", "columns", "message"),
     [
-        ("model,q1\nA,1\nA,0\n", {}, "model 'A' found in rows 1 and 2"),
-        ("model,q1\nA,1\n,0\n", {}, "row 2 has no name in column 'model'"),
-        ("model,q1\nA,x\n", {}, r"score \(q1\) 'x' found in row 1"),
+        ("model,q1\nA,1\nA,0\n", {}, "rows 1 and 2 are both of model 'A'"),
+        ("model,q1\nA,1\n,0\n", {}, "column 'model' is empty in row 2"),
+        ("model,q1\nA,x\n", {}, r"score \(q1\) is 'x' in row 1"),
         ("model,q1\n", {}, "a heading and no rows"),
         ("model\nA\n", {}, "one column"),
-        ("model,q1\nA,1\n", {"score": "q1"}, "score=q1 asked for, expected model=COLUMN"),
+        ("model,q1\nA,1\n", {"score": "q1"}, "has no column score=q1.*model=COLUMN"),
         ("model,q1\nA,1\n", {"model": "modl"}, "no column 'modl'; did you mean model"),
     ],
 )
 def test_a_broken_matrix_is_refused(
     tmp_path: Path, text: str, columns: dict[str, str], message: str
 ) -> None:
-    """With the place and what was expected."""
+    """With the place and the remedy."""
     with pytest.raises((DesignError, SelectionError, LogError), match=message):
         read(_write(tmp_path, text), wide="models", columns=columns)
 

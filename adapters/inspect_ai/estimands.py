@@ -1,0 +1,282 @@
+"""Estimands: which values the header of a log gives, each of which is a row of its own.
+
+Scorer, key, reducer, metric and group identify a row. `estimands_of` lists those of a scorer,
+`headline_row` names the row of the headline, and `reduced` combines epochs as Inspect does.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from evalstats_plugin.adapters.inspect_ai.scorers import Scorer, as_score, of_result
+from evalstats_plugin.runtime.untrusted import printable_name
+
+if TYPE_CHECKING:
+    from inspect_ai.log import EvalLog, EvalMetric, EvalScore
+
+
+MEAN = "mean"
+"""The reducer if none is named."""
+
+AVERAGES = ("accuracy", "mean")
+"""Metrics that are the mean of the scores."""
+
+GROUP = "evalstats"
+"""Group of the metrics that we add to headers."""
+
+SPREAD = frozenset(
+    {
+        "stderr", "std", "var", "bootstrap_stderr", "hierarchical_bootstrap", "ci", "ci_wilson",
+        "beta_interval", "jeffreys", "wilson", "clopper_pearson", "cluster_interval", GROUP,
+    }
+)  # fmt: skip
+"""Metrics that are no scores but say how scores vary, or how certain their mean is: no rows."""
+
+_FUNCTIONS = {
+    "median": "median_score", "mode": "mode_score", "max": "max_score",
+    "majority": "majority_score", "pass_at": "pass_at", "pass_k": "pass_k", "at_least": "at_least",
+}  # fmt: skip
+"""Inspect's functions by the name of the reducer, without its k."""
+
+_LONGEST_K = 6
+
+UNIT = ("pass_at", "pass_k", "at_least")
+"""Reducers whose values lie in [0, 1], whatever the scores."""
+
+
+class Logged(NamedTuple):
+    """A value as logged in the header."""
+
+    value: float | None = None
+    std_error: float | None = None
+    n: int | None = None
+    is_accuracy: bool = False
+
+
+class Estimand(NamedTuple):
+    """One value of a scorer, to be computed from the samples."""
+
+    scorer: Scorer
+    reducer: str = MEAN
+    kind: Literal["scores", "group", "groups", "share", "other"] = "scores"
+    """All scores; those of a group of items; the mean of such groups; the share of an answer; or
+    another metric."""
+    name: str = ""
+    """Of the group, answer or metric."""
+    group: str = ""
+    """Inspect's name of the group."""
+    field: str = ""
+    """Metadata field by which items are grouped."""
+    template: str = "{group_name}"
+    """Inspect's pattern for names of groups."""
+    logged: Logged = Logged()
+    result: EvalScore | None = None
+    keys: tuple[str, ...] = ()
+    """The metrics of the result that have this value."""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """The metric's name: ``"match"``, ``"match/pass_at_4"``, ``"match/algebra"``."""
+        reducer = () if self.reducer == MEAN else (self.reducer,)
+        return printable_name(
+            "/".join((self.scorer.label, *reducer, *([self.name] * bool(self.name))))
+        )
+
+    def holds(self, value: str | None) -> bool:
+        """Whether an item belongs to the group, by the text of its field."""
+        if value is None:
+            return False
+        names = {value}
+        with suppress(ValueError):
+            # Fields that are no texts are held as JSON, and named by Inspect as Python does.
+            names.add(str(json.loads(value)))
+        return any(self.template.replace("{group_name}", name) == self.group for name in names)
+
+
+def estimands_of(log: EvalLog, scorer: Scorer) -> list[Estimand]:
+    """Return the values of a scorer in the header's order; the first is of all its scores.
+
+    Of a log without results it is the value that the run was configured to give.
+    """
+    results = [s for s in (log.results.scores if log.results else ()) if of_result(s) == scorer]
+    if not results:
+        return [Estimand(scorer, next(iter(log.eval.config.epochs_reducer or ()), MEAN))]
+    reduced = any(s.reducer for s in results)
+    found = [e for s in results for e in _in_result(s, scorer, mixed=reduced)]
+    headline, _ = _headline(log)
+    return sorted(found, key=lambda e: (e.kind != "scores", e.result is not headline))
+
+
+def others_of(log: EvalLog, scorers: Sequence[Scorer]) -> list[Estimand]:
+    """Return the values of scorers that have no scores of their own, such as those of all keys."""
+    why = "is not computed from one score of each item"
+    return [
+        e._replace(
+            kind="other",
+            name=e.name or printable_name(e.keys[0]),
+            notes=(f"no interval: {printable_name(e.keys[0])} {why}",),
+        )
+        for s in (log.results.scores if log.results else ())
+        if of_result(s) not in scorers
+        for e in _in_result(s, of_result(s), mixed=False)
+        if e.keys
+    ]
+
+
+def headline_row(log: EvalLog) -> str | None:
+    """Return the name of the row with the headline of a log; None if none has it."""
+    score, key = _headline(log)
+    if score is None:
+        return None
+    every = estimands_of(log, of_result(score))
+    return next((e.label for e in every if e.result is score and key in e.keys), None)
+
+
+def _headline(log: EvalLog) -> tuple[EvalScore | None, str]:
+    """Return the result and metric that stand for the log: the first ones if it names none."""
+    scores = log.results.scores if log.results else []
+    named = getattr(log.results, "headline", None)
+    if named is not None:
+        for s in scores:
+            if (s.scorer, s.name, s.reducer) == (named.scorer, named.score, named.reducer):
+                return s, named.metric
+    # Logs of Inspect before headline metrics.
+    score = next(iter(scores), None)
+    return score, next(iter(score.metrics), "") if score else ""
+
+
+def _in_result(result: EvalScore, scorer: Scorer, *, mixed: bool) -> Iterator[Estimand]:
+    """Yield the values in one result; ``mixed``: other results of the scorer name a reducer."""
+    base = Estimand(scorer, result.reducer or MEAN, result=result)
+    metrics = {k: m for k, m in result.metrics.items() if _kind(m) not in SPREAD}
+    whole = _mean_of(metrics)
+    of_epochs = mixed and not result.reducer
+    rest = {k: m for k, m in metrics.items() if k not in whole}
+    value = next(iter(whole.values()), None)
+    if not of_epochs:
+        stderr = next((m for m in result.metrics.values() if m.group is None
+                       and _kind(m) == "stderr"), None)  # fmt: skip
+        logged = Logged(
+            value=None if value is None else float(value.value),
+            std_error=None if stderr is None else float(stderr.value),
+            n=result.scored_samples,
+            is_accuracy=any(_kind(m) == "accuracy" for m in metrics.values()),
+        )
+        names = ", ".join(dict.fromkeys(printable_name(_kind(m)) for m in rest.values()))
+        note = (f"the log gives no mean of all scores, but {names}",) if names else ()
+        yield base._replace(logged=logged, keys=tuple(whole), notes=() if whole else note)
+    found: dict[str, Estimand] = {}
+    for key, m in rest.items():
+        one = _of_metric(base, key, m)
+        # A mean and an accuracy of the same group are one value.
+        same = next((name for name, other in found.items() if _same_group(one, other)), None)
+        if same is not None:
+            found[same] = found[same]._replace(keys=(*found[same].keys, key))
+        else:
+            found[key if one.name in found else one.name] = one
+    yield from (each._replace(name=printable_name(name)) for name, each in found.items())
+
+
+def _of_metric(base: Estimand, key: str, m: EvalMetric) -> Estimand:
+    """Return the value of a metric that is not the mean of all scores."""
+    name = m.name.rpartition("/")[2]
+    one = base._replace(logged=Logged(float(m.value)), name=name, keys=(key,))
+    if (field := _grouped_by(m)) is not None:
+        template = str(m.params.get("name_template", "{group_name}"))
+        of_all = m.name == m.params.get("all_label", "all") and m.params.get("all") == "groups"
+        kind = "groups" if of_all else "group"
+        return one._replace(kind=kind, group=m.name, field=field, template=template)
+    if m.group == "frequency" and m.params.get("normalize", True):
+        return one._replace(kind="share")
+    why = "a count" if m.group == "frequency" else "no mean of item scores"
+    return one._replace(kind="other", notes=(f"no interval: {printable_name(name)} is {why}",))
+
+
+def _same_group(one: Estimand, other: Estimand) -> bool:
+    return (
+        bool(one.field)
+        and (one.kind, one.group, one.field, one.template)
+        == (other.kind, other.group, other.field, other.template)
+        and _equal(one.logged.value, other.logged.value)
+    )
+
+
+def _equal(a: float | None, b: float | None) -> bool:
+    """Whether two values are the same but for rounding; NaN is NaN."""
+    if a is None or b is None:
+        return a is b
+    return math.isclose(a, b, rel_tol=1e-12) or (math.isnan(a) and math.isnan(b))
+
+
+def _kind(m: EvalMetric) -> str:
+    """Return the name of the metric's function."""
+    return (m.group or m.name).rpartition("/")[2]
+
+
+def _mean_of(metrics: Mapping[str, EvalMetric]) -> dict[str, EvalMetric]:
+    """Return the metrics that are the mean of all scores: the first, and those equal to it."""
+    means = {
+        k: m
+        for k, m in metrics.items()
+        if (m.group is None and _kind(m) in AVERAGES)
+        or (
+            _grouped_by(m) is not None
+            and m.name == m.params.get("all_label", "all")
+            and m.params.get("all", "samples") == "samples"
+        )
+    }
+    first = next(iter(means.values()), None)
+    return {k: m for k, m in means.items() if first is not None and _equal(m.value, first.value)}
+
+
+def _grouped_by(m: EvalMetric) -> str | None:
+    """Return the field by which `grouped` splits the items; None for other metrics."""
+    field: Any = m.params.get("group_key")
+    inner: Any = m.params.get("metric")
+    name = inner.get("name") if isinstance(inner, Mapping) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+    is_mean = isinstance(name, str) and name.rpartition("/")[2] in AVERAGES
+    return field if is_mean and isinstance(field, str) else None
+
+
+def reduced(name: str, epochs: Sequence[Sequence[Any]]) -> list[float] | None:
+    """Combine the epochs of each item by Inspect's own function; None if it has none of the name.
+
+    Parameters
+    ----------
+    epochs
+        Of each item the values as logged, in the order of the epochs.
+    """
+    function = _function(name)
+    if function is None:
+        return None
+    known: dict[tuple[Any, ...], float] = {}
+    for values in map(tuple, epochs):
+        # 1, 1.0 and True are one key, and one number.
+        if values not in known:
+            known[values] = function(values)
+    return [known[tuple(values)] for values in epochs]
+
+
+def _function(name: str) -> Callable[[Sequence[Any]], float] | None:
+    kind, _, k = name.rpartition("_")
+    scorer: Any = import_module("inspect_ai.scorer")
+    if name in _FUNCTIONS and hasattr(scorer, _FUNCTIONS[name]):
+        reducer = getattr(scorer, _FUNCTIONS[name])()
+    elif kind in UNIT and k.isdecimal() and len(k) < _LONGEST_K and hasattr(scorer, kind):
+        reducer = getattr(scorer, kind)(int(k))
+    else:
+        return None
+
+    def combined(values: Sequence[Any]) -> float:
+        # What is no number is missing here, as an unscored epoch is.
+        known = [math.nan if as_score(v) is None else v for v in values]
+        found = as_score(reducer([scorer.Score(value=v) for v in known]).value)
+        return math.nan if found is None else found
+
+    return combined

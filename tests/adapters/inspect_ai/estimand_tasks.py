@@ -1,0 +1,126 @@
+"""Tasks with every kind of value that the header of a log can hold; no model is asked."""
+
+from __future__ import annotations
+
+import math
+import sys
+from typing import Any
+
+from inspect_ai import Epochs, Task
+from inspect_ai import eval as run_eval
+from inspect_ai.dataset import Sample
+from inspect_ai.model import ModelOutput
+from inspect_ai.scorer import (
+    Metric,
+    Score,
+    accuracy,
+    aggregate,
+    frequency,
+    grouped,
+    mean,
+    metric,
+    scorer,
+    std,
+    stderr,
+    var,
+)  # fmt: skip
+from inspect_ai.solver import solver
+
+N_ITEMS = 9
+REDUCERS = (
+    "pass_at_2", "pass_k_2", "at_least_2", "pass_at_1", "pass_at_4", "pass_k_4", "max", "mode",
+    "median", "majority", "mean",
+)  # fmt: skip
+
+
+@solver
+def _answer():
+    async def solve(state, generate):  # noqa: ARG001 - Inspect's signature
+        state.output = ModelOutput.from_content("canned", "-")
+        if state.metadata["fails"] and state.epoch == 1:
+            raise ValueError("cut off")
+        return state
+
+    return solve
+
+
+def _chance(item: int, epoch: int) -> float:
+    return math.sin(12.9898 * item + 78.233 * epoch) * 43758.5453 % 1
+
+
+def _value(kind: str, item: int, epoch: int) -> Any:
+    found = _chance(item, epoch)
+    if kind == "missing" and found > 0.8:
+        return math.nan
+    if kind == "partial":
+        return round(found, 2)
+    if kind == "grades":
+        return "CPIN"[int(4 * found)]
+    if kind == "keys":
+        return {"right": "CI"[found > 0.5], "style": round(_chance(epoch, item), 2)}
+    return "CI"[found > 0.6]
+
+
+@metric
+def longest_run() -> Metric:
+    return lambda scores: 3.0 if scores else 0.0
+
+
+def _scorer(kind: str, metrics: Any):
+    @scorer(metrics=metrics, name=kind)
+    def graded():
+        async def score(state, target):  # noqa: ARG001 - Inspect's signature
+            return Score(value=_value(kind, int(state.sample_id), state.epoch))
+
+        return score
+
+    return graded()
+
+
+def _task(name: str, kinds: dict[str, Any], epochs: Any = None, **more: Any) -> Task:
+    """Return a task with a scorer of each kind, with the metrics given."""
+    dataset = [
+        Sample(
+            id=i, input=f"item {i}", target="-",
+            metadata={"page": i // 2, "part": "abc"[min(i // 3, 2)], "even": i % 4 == 0,
+                      "fails": "errors" in name and i == 2},
+        )
+        for i in range(N_ITEMS)
+    ]  # fmt: skip
+    scorers = [_scorer(kind, metrics) for kind, metrics in kinds.items()]
+    return Task(dataset=dataset, solver=_answer(), scorer=scorers, epochs=epochs, name=name, **more)
+
+
+def tasks() -> list[Task]:
+    """Return tasks of every shape."""
+    plain = [accuracy(), stderr()]
+    kinds = {
+        "binary": plain, "partial": [mean(), stderr(cluster="page"), std(), var()],
+        "grades": [*plain, frequency()], "missing": plain,
+        "keys": {"right": [accuracy(), stderr()], "*": [mean()]},
+    }  # fmt: skip
+    some = {"binary": plain}
+    parts = [
+        grouped(accuracy(), "part"), grouped(mean(), "even", name_template="even {group_name}"),
+        grouped(mean(), "even", all="groups", all_label="overall"), stderr(cluster="page"),
+    ]  # fmt: skip
+    lenient = {"fail_on_error": False}
+    found = [
+        _task("one", kinds, Epochs(1, ["pass_at_1", "max", "mode", "median", "mean"])),
+        _task("three", kinds, Epochs(3, ["mean", *REDUCERS[:3]])),
+        _task("only_pass_at_4", some, Epochs(4, "pass_at_4")),
+        _task("groups", {"grades": parts, "binary": [grouped(accuracy(), "part", all=False)]}),
+        _task("groups_of_epochs", {"binary": parts}, Epochs(4, "pass_at_2")),
+        _task("others", {"grades": [frequency(normalize=False), longest_run()],
+                         "keys": [aggregate("right", accuracy()), {"style": [mean()]}]}),
+        _task("no_reducer", {"missing": plain}, Epochs(3, [])),
+        _task("errors", some, Epochs(3, ["mean", "max"]), **lenient),
+        _task("scored_errors", some, Epochs(3, ["mean", "pass_at_2"]), score_on_error=True,
+              **lenient),
+    ]  # fmt: skip
+    return [*found, _task("four", kinds, Epochs(4, [*REDUCERS]))]
+
+
+if __name__ == "__main__":
+    made = tasks()
+    run_eval(made, model="mockllm/model", log_dir=sys.argv[1], display="none", max_tasks=len(made))

@@ -1,0 +1,192 @@
+"""Every value in the header of a log has a row of that value, or a row that says why not."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import estimand_tasks
+import pytest
+from inspect_ai.log import EvalLog, list_eval_logs, read_eval_log
+
+from evalstats_plugin.adapters.inspect_ai.archive.guard import find_logs
+from evalstats_plugin.adapters.inspect_ai.estimands import (
+    SPREAD,
+    Estimand,
+    estimands_of,
+    headline_row,
+    reduced,
+)
+from evalstats_plugin.adapters.inspect_ai.reader import read_log
+from evalstats_plugin.adapters.inspect_ai.scorers import of_result
+from evalstats_plugin.adapters.inspect_ai.writer import annotate_log
+from evalstats_plugin.data.responses import Responses, Selection
+from evalstats_plugin.hookspecs import Annotation
+from evalstats_plugin.runtime.opened import LogFile
+from evalstats_plugin.scores.epochs import at_k
+from evalstats_plugin.scores.intervals import intervals
+from evalstats_plugin.scores.rows import ScoreInterval
+
+pytestmark = pytest.mark.needs("inspect_ai>=0.3.285")
+
+FIXTURES = Path(__file__).parents[3] / "fixtures" / "logs" / "inspect_ai"
+STORED = [
+    log
+    for run in sorted(FIXTURES.glob("*/*"))
+    for log in find_logs([LogFile(path) for path in sorted(run.iterdir())])
+]
+
+
+@pytest.fixture(scope="session")
+def generated(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Run tasks of every shape in Inspect; return their logs by task."""
+    folder = str(tmp_path_factory.mktemp("estimands"))
+    # A process of its own: Inspect leaves streams open, which would be warnings here.
+    subprocess.run(
+        [sys.executable, estimand_tasks.__file__, folder], check=True, capture_output=True
+    )
+    paths = [Path(info.name.removeprefix("file://")) for info in list_eval_logs(folder)]
+    return {_header(path).eval.task: path for path in paths}
+
+
+@cache
+def _header(path: Path) -> EvalLog:
+    return read_eval_log(str(path), header_only=True)
+
+
+def _read(path: Path, *metrics: str) -> list[Responses]:
+    return read_log(LogFile(path), Selection(metrics=metrics)) or []
+
+
+def _rows(path: Path, *metrics: str) -> dict[str, ScoreInterval]:
+    return {row.metric: row for row in intervals(_read(path, *metrics), rng=0)}
+
+
+def _logged(log: EvalLog) -> Iterator[tuple[Any, str, float]]:
+    """Yield result, key and value of each metric that is a score."""
+    for score in log.results.scores if log.results else ():
+        for key, m in score.metrics.items():
+            if (m.group or m.name).rpartition("/")[2] not in SPREAD:
+                yield score, key, m.value
+
+
+def _row_of(log: EvalLog, score: Any, key: str) -> Estimand:
+    every = estimands_of(log, of_result(score))
+    [found] = [e for e in every if e.result is score and key in e.keys]
+    return found
+
+
+def _disagreements(path: Path) -> list[str]:
+    """Describe the logged values that have no row of that value, and no reason."""
+    log, rows = _header(path), _rows(path)
+    found: list[str] = []
+    for score, key, value in _logged(log):
+        row = rows[_row_of(log, score, key).label]
+        same = row.estimate is not None and math.isclose(row.estimate, value, abs_tol=1e-12)
+        without = any(n.startswith("no interval") or n == "no item has a score" for n in row.notes)
+        other = any(n.startswith("mismatch") or "invalidated" in n for n in row.notes)
+        if not (same or without or other) or (row.low is None) != without:
+            found.append(f"{path.name} {score.reducer} {key}: {value} logged, {row}")
+    return found
+
+
+@pytest.mark.parametrize("path", STORED, ids=lambda p: f"{p.parent.name}/{p.stem[-6:]}")
+def test_each_value_of_a_stored_log_is_a_rows_estimate_or_has_a_reason(path: Path) -> None:
+    """To 1e-12, for every scorer, key, reducer, metric and group."""
+    if _header(path).status == "success":
+        assert _disagreements(path) == []
+
+
+@pytest.mark.parametrize("task", [task.name for task in estimand_tasks.tasks()])
+def test_each_value_of_a_generated_log_is_a_rows_estimate_or_has_a_reason(
+    generated: dict[str, Path], task: str
+) -> None:
+    """Reducers × kinds of scores × 1, 3 and 4 epochs × clusters, groups, errors, own metrics."""
+    assert _header(generated[task]).status == "success"
+    assert _disagreements(generated[task]) == []
+
+
+def test_reasons_are_few(generated: dict[str, Path]) -> None:
+    """Of all values that were generated, only these have no interval."""
+    without = {
+        f"{task} {row.metric}": row.notes[-1]
+        for task, path in generated.items()
+        for row in _rows(path).values()
+        if row.low is None
+    }
+
+    assert set(without) == {
+        *(f"others grades/{name}" for name in ("C", "I", "P", "N", "longest_run")),
+        "others keys/aggregate", "four partial/majority", "four keys:style/majority",
+    }  # fmt: skip
+    assert without["others grades/longest_run"].endswith("longest_run is no mean of item scores")
+
+
+def test_the_logged_reducer_is_what_is_read_and_compared(generated: dict[str, Path]) -> None:
+    """The epoch mean only where the log has it; the epochs themselves are kept for ``--at-k``."""
+    [r] = _read(generated["only_pass_at_4"])
+    [named] = _read(generated["only_pass_at_4"], "binary")
+
+    assert (r.metric, r.scores.shape) == ("binary/pass_at_4", (estimand_tasks.N_ITEMS, 1))
+    assert named.metric == r.metric
+    assert (r.as_epochs.metric, r.as_epochs.scores.shape[1]) == ("binary", 4)
+    [derived] = at_k([r], "pass@4")
+    assert derived.metric == "pass@4 binary"
+    assert derived.item_means.mean() == r.logged
+
+
+def test_other_values_are_read_by_name(generated: dict[str, Path]) -> None:
+    """The headline's reducer comes first; another can be compared if asked for."""
+    [first] = [r for r in _read(generated["four"]) if r.metric.startswith("binary")]
+    [max_] = _read(generated["four"], "binary/max")
+    several = _read(generated["four"], "binary/pass_*")
+
+    assert (first.metric, max_.metric) == ("binary/pass_at_2", "binary/max")
+    assert len(several) == 5
+    assert len(first.beside) == len(estimand_tasks.REDUCERS) - 1
+
+
+def test_epochs_without_a_score_are_left_out_before_others_are_combined() -> None:
+    """As Inspect does it: too few for k make no score; an unknown reducer makes none at all."""
+    epochs = [["C", "I", "I"], ["C", math.nan, math.nan], ["C", "I", math.nan]]
+
+    assert reduced("pass_at_2", epochs) == [
+        pytest.approx(2 / 3),
+        pytest.approx(math.nan, nan_ok=True),
+        1.0,
+    ]
+    assert reduced("no_such_reducer", epochs) is None
+
+
+@pytest.mark.parametrize("task", ["four", "only_pass_at_4", "groups", "groups_of_epochs", "three"])
+def test_the_bounds_beside_a_value_are_of_that_value(
+    generated: dict[str, Path], task: str, tmp_path: Path
+) -> None:
+    """In the header: for each mean of all scores, and for the group that is the headline."""
+    path, target = generated[task], tmp_path / "annotated.eval"
+    annotate_log(path, Annotation(intervals(_read(path), rng=0), "1.2.3"), target)
+    before, after, rows = _header(path), _header(target), _rows(path)
+
+    for old, new in zip(before.results.scores, after.results.scores, strict=True):  # pyright: ignore[reportOptionalMemberAccess]
+        ours = {k: m.value for k, m in new.metrics.items() if m.group == "evalstats"}
+        whole = [e for e in estimands_of(before, of_result(old))
+                 if e.result is old and e.keys and e.kind == "scores"]  # fmt: skip
+        expected = {
+            f"evalstats_ci95_{end}": value
+            for e in whole
+            for end, value in (("lo", rows[e.label].low), ("hi", rows[e.label].high))
+            if value is not None
+        }
+        named = {k: v for k, v in ours.items() if k.startswith("evalstats_ci95")}
+        assert named == expected
+        assert {k: m.value for k, m in new.metrics.items() if k not in ours} == {
+            k: m.value for k, m in old.metrics.items()
+        }
+    headline = rows[str(headline_row(before))]
+    bounds = {m.value for s in after.results.scores for m in s.metrics.values()}  # pyright: ignore[reportOptionalMemberAccess]
+    assert {headline.low, headline.high} <= bounds
