@@ -3,116 +3,183 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from evalstats_plugin.cli.shell import options
+from evalstats_plugin.cli.shell.options import (
+    CORRECTIONS,
+    DESIGNS,
+    OUTPUT,
+    Command,
+    Correction,
+    Intervals,
+    Name,
+    correction,
+    file,
+    paths,
+    quiet,
+    takes,
+    under,
+)
+from evalstats_plugin.cli.shell.running import Reading, plugins_of
 from evalstats_plugin.errors import SelectionError
+from evalstats_plugin.runtime.untrusted import echo
 
 if TYPE_CHECKING:
     from evalstats_plugin.data.responses import Responses
-    from evalstats_plugin.scores.rows import Intervals
+    from evalstats_plugin.scores import rows
+
+_WHAT = "What is written"
+_written = under(_WHAT)
 
 
-@click.command()
-@click.argument("paths", nargs=-1, required=True, metavar="PATHS...")
-@click.option(
-    "--output", "-o", type=click.Path(path_type=Path), help="Folder for annotated copies."
-)
-@click.option("--in-place", is_flag=True, help="Annotate the results files themselves.")
-@click.option("--strip", "take_out", is_flag=True, help="Remove annotations.")
-@click.option(
-    "--rescore",
-    is_flag=True,
-    help="Replace logged values that disagree with their items; the old values are "
-    "kept in the evalstats block.",
-)
-@click.option("--compare", is_flag=True, help="Write comparisons with the baseline into each log.")
-@click.option(
-    "--baseline",
-    metavar="MODEL",
-    help="Model to compare with; implies --compare.  [default: the first]",
-)
-@options.comparison
-@click.option(
-    "--items",
-    type=click.Choice(["no", "metadata", "columns"]),
-    default="no",
-    show_default=True,
-    help="Write item statistics into each sample's metadata, or also show them as "
-    "columns (Inspect).",
-)
-@click.option(
-    "--irt",
-    is_flag=True,
-    help="Write item response theory (IRT) abilities over all these logs; with "
-    "--items also item difficulties and flags.",
-)
-@click.option(
-    "--hierarchical",
-    is_flag=True,
-    help="Write pooled scores from a hierarchical model over all these logs.",
-)
-@options.cluster
-@options.include_incomplete
-@options.analysis
-@options.quiet
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What is written, and where."""
+
+    output: str | None = file("Folder for annotated copies.", "-o", metavar="FOLDER")
+    in_place: bool = under(OUTPUT)("Annotate the results files themselves.", default=False)
+    quiet: bool = quiet()
+    rescore: bool = _written(
+        "Replace logged values that disagree with their items; the old values are kept in the "
+        "evalstats block.",
+        default=False,
+    )
+    compare: Literal["no", "paired", "unpaired", "tasks", "sequential"] = _written(
+        "Comparisons of each log's model with the baseline: paired, unpaired, tasks or sequential, "
+        "as in `compare`.",
+        default="no", type=Name("design", ("no", *DESIGNS)), metavar="DESIGN",
+    )  # fmt: skip
+    baseline: str | None = _written(
+        "Model to compare with; alone it means --compare paired.  [default: the first]",
+        metavar="MODEL",
+    )
+    correction: Correction = correction(_WHAT)  # noqa: RUF009 - a field
+    items: Literal["no", "metadata", "columns"] = _written(
+        "Item statistics, into each sample's metadata, or also as columns (Inspect).",
+        default="no", type=click.Choice(["no", "metadata", "columns"]),
+    )  # fmt: skip
+    irt: bool = _written(
+        "Abilities from an item response model (IRT) over all these logs; with --items also item "
+        "difficulties and flags.",
+        default=False,
+    )
+    hierarchical: bool = _written(
+        "Pooled scores from a hierarchical model over all these logs.", default=False
+    )
+    at_k: tuple[str, ...] = _written(
+        "Also scores at k answers per item: pass@K, pass^K or maj@K; may be repeated.",
+        default=(), metavar="NAME",
+    )  # fmt: skip
+    allow_partial: bool = _written(
+        "Also annotate logs that hold only a part of what was scored; they are marked, and their "
+        "logged values stay.",
+        default=False,
+    )
+    rewrite_links: bool = _written(
+        "With --in-place: overwrite logs that have several names (hard links) under all of them.",
+        default=False,
+    )
+    strip: bool = _written("Remove what was written before.", default=False)
+
+    def comparison(self) -> Mapping[str, Any] | bool:
+        """Return what to compare and how; False without a comparison."""
+        if self.compare != "no" or self.baseline is not None:
+            design = "paired" if self.compare == "no" else self.compare
+            return {"design": design, "correction": self.correction}
+        if self.correction != CORRECTIONS[0]:
+            msg = f"--correction {self.correction} is for comparisons: pass --compare paired too"
+            raise SelectionError(msg)
+        return False
+
+    def check_stripping(self) -> None:
+        """Refuse what cannot be written while annotations are removed."""
+        given = {
+            "rescore": self.rescore, "compare": self.compare != "no", "baseline": self.baseline,
+            "irt": self.irt, "hierarchical": self.hierarchical, "items": self.items != "no",
+            "at-k": self.at_k,
+        }  # fmt: skip
+        for name, value in given.items():
+            if value:
+                raise SelectionError(f"--strip and --{name} do not go together: pass one of them")
+
+
+@click.command(cls=Command)
+@paths
+@takes("asked", Options)
+@takes("reading", Reading, without=("models", "runs", "columns", "wide"))
+@takes("intervals", Intervals, without=("prior", "population"))
 @click.pass_context
-def annotate(ctx: click.Context, paths: tuple[str, ...], **chosen: Any) -> None:
+def annotate(
+    ctx: click.Context,
+    paths: tuple[str, ...],
+    *,
+    asked: Options,
+    reading: Reading,
+    intervals: Intervals,
+) -> None:
     """Write intervals and comparisons into the harness's own results files.
 
-    lm-eval's samples files are never touched, and no file is added beside the harness's own.
+    lm-eval's samples files are never touched, and no file is added beside the harness's own. A log
+    that cannot be read or written is left out, and the exit code is 1.
     """
-    from evalstats_plugin.cli.shell.options import analyse
     from evalstats_plugin.data.responses import Selection
     from evalstats_plugin.data.runs import ResponseSet
     from evalstats_plugin.logs import annotating
-    from evalstats_plugin.plugins import load_plugins
 
-    plugins = load_plugins(ctx.obj or ())
-    where: dict[str, Any] = {"output": chosen["output"], "in_place": chosen["in_place"]}
-    if chosen["take_out"]:
-        with_it = ("rescore", "compare", "baseline", "irt", "hierarchical", "items")
-        given = [name for name in with_it if chosen[name] not in (False, None, "no")]
-        if given:
-            msg = f"--strip and --{given[0]} found together, expected one of them"
-            raise SelectionError(msg)
-        written = annotating.strip(*paths, **where, plugins=plugins)
+    plugins = plugins_of(ctx)
+    left_out: list[str] = []
+
+    def on_broken(log: Path, error: Exception) -> None:
+        named = str(error) if str(log) in str(error) else f"{log}: {error}"
+        left_out.append(f"left out: {named}")
+
+    if asked.strip:
+        asked.check_stripping()
+        written = annotating.strip(
+            *paths,
+            output=asked.output,
+            in_place=asked.in_place,
+            rewrite_links=asked.rewrite_links,
+            plugins=plugins,
+            on_broken=on_broken,
+        )
     else:
 
-        def analysis(responses: Sequence[Responses]) -> Intervals:
-            return analyse(ResponseSet(tuple(responses)), chosen, plugins)
+        def analysis(responses: Sequence[Responses]) -> rows.Intervals:
+            return intervals.of(ResponseSet(tuple(responses)), plugins)
 
-        selection = Selection(
-            cluster=chosen["cluster"], include_incomplete=chosen["include_incomplete"]
-        )
         written = annotating.annotate(
             *paths,
-            **where,
-            rescore=chosen["rescore"],
-            compare=_comparison(chosen),
-            baseline=chosen["baseline"],
-            items=chosen["items"],
-            irt=chosen["irt"],
-            hierarchical=chosen["hierarchical"],
-            selection=selection,
+            output=asked.output,
+            in_place=asked.in_place,
+            rescore=asked.rescore,
+            allow_partial=asked.allow_partial,
+            rewrite_links=asked.rewrite_links,
+            at_k=asked.at_k,
+            compare=asked.comparison(),
+            baseline=asked.baseline,
+            items=asked.items,
+            irt=asked.irt,
+            hierarchical=asked.hierarchical,
+            selection=Selection(
+                reading.task,
+                reading.metric,
+                reading.cluster,
+                reading.include_incomplete,
+                repeats=bool(asked.at_k),
+            ),
             analysis=analysis,
             plugins=plugins,
+            on_broken=on_broken,
         )
-    if not chosen["quiet"]:
+    if not asked.quiet:
         for path in written:
-            click.echo(path)
-
-
-def _comparison(chosen: Mapping[str, Any]) -> Mapping[str, Any] | bool:
-    """Return what to compare and how; False without a comparison."""
-    design, correction = options.design_of(chosen), chosen["correction"]
-    asked = chosen["compare"] or chosen["baseline"] is not None
-    if asked:
-        return {"design": design, "correction": correction}
-    if design != "paired" or correction != "holm":
-        msg = "a design or a correction found without a comparison, expected --compare with it"
-        raise SelectionError(msg)
-    return False
+            echo(path)
+        for line in left_out:
+            echo(line, err=True)
+    if left_out:
+        ctx.exit(1)

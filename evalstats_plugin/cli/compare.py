@@ -2,79 +2,114 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
 
 import click
 
-from evalstats_plugin.cli.shell import options, output
+from evalstats_plugin.cli.shell.options import (
+    DESIGNS,
+    Command,
+    Correction,
+    Design,
+    Family,
+    Intervals,
+    Name,
+    correction,
+    family,
+    paths,
+    takes,
+    under,
+)
+from evalstats_plugin.cli.shell.running import Output, Reading, output, plugins_of, reading
 
-if TYPE_CHECKING:
-    from evalstats_plugin.comparisons.rows import Comparisons
-    from evalstats_plugin.plugins import Plugins
+_WHAT = "What is compared"
+_compared = under(_WHAT)
 
 
-@click.command()
-@click.argument("paths", nargs=-1, required=True, metavar="PATHS...")
-@options.reading
-@click.option(
-    "--baseline", metavar="MODEL",
-    help="Compare the others with this model instead of every pair; best: with the "
-        "best model of each task.",
-)  # fmt: skip
-@options.comparison
-@options.at_k
-@options.level_and_method
-@output.figure_option("comparisons")
-@options.form
-@options.quiet
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What is compared, and by which design."""
+
+    baseline: str | None = _compared(
+        "Compare the others with this model instead of every pair; best: with the best model of "
+        "each task.",
+        metavar="MODEL",
+    )
+    design: Design = _compared(  # noqa: RUF009 - a field
+        "paired: on the same items; unpaired: items as independent samples of each model; tasks: "
+        "one comparison over all tasks, which count as drawn from many; sequential: valid however "
+        "often you look and whenever you stop.",
+        default="paired", type=Name("design", DESIGNS), metavar="NAME",
+    )  # fmt: skip
+    correction: Correction = correction(_WHAT)  # noqa: RUF009 - a field
+    family: Family = family(_WHAT)  # noqa: RUF009 - a field
+    at_k: tuple[str, ...] = _compared(
+        "Also compare by pass@4 (at least one of 4 epochs right), pass^4 (all), maj@3 (majority) "
+        "and the like; may be repeated.",
+        default=(), metavar="NAME",
+    )  # fmt: skip
+
+
+@click.command(cls=Command)
+@paths
+@takes("asked", Options)
+@takes("intervals", Intervals, without=("prior", "population"))
+@output("comparisons")
+@reading
 @click.pass_context
-def compare(ctx: click.Context, paths: tuple[str, ...], **chosen: Any) -> None:
-    """Compare models on the same items (paired), or with --unpaired on their own.
+def compare(
+    ctx: click.Context,
+    paths: tuple[str, ...],
+    *,
+    reading: Reading,
+    intervals: Intervals,
+    output: Output,
+    asked: Options,
+) -> None:
+    """Compare models on the same items (paired), or by another design.
 
     PATHS are results files, folders or patterns; together they hold two models or more.
-    """
-    from evalstats_plugin.cli.shell.output import show
-    from evalstats_plugin.plugins import load_plugins
-    from evalstats_plugin.report import comparisons as report_comparisons
 
-    output.check_figure(chosen, "comparisons")
-    results = _analyse(paths, chosen, load_plugins(ctx.obj or ()))
-    output.save_asked(chosen, {"comparisons": lambda: results})
-    show(
+    The intervals hold for all pairs at once, and belong to p, adj. and the verdict: better or worse
+    where 0 is outside the interval, unclear where it is inside. P(better) looks at one pair alone.
+    """
+    from evalstats_plugin.comparisons.compare import DESIGNS as ANALYSES
+    from evalstats_plugin.comparisons.compare import compare as compare_models
+    from evalstats_plugin.report import comparisons
+    from evalstats_plugin.scores.epochs import with_at_k
+
+    output.check("comparisons")
+    plugins = plugins_of(ctx)
+    method = intervals.chosen(plugins, ANALYSES[asked.design][1])
+    responses = reading.store_at(paths, asked.at_k)
+    if responses is None:
+        repeats = bool(asked.at_k)
+        responses = reading.read(paths, plugins, quiet=output.quiet, repeats=repeats)
+        responses = with_at_k(responses, asked.at_k) if asked.at_k else responses
+    results = compare_models(
+        responses,
+        design=asked.design,
+        baseline=asked.baseline,
+        confidence_level=intervals.confidence_level,
+        method=method,
+        correction=asked.correction,
+        family=asked.family,
+        bounds=intervals.bounds,
+        rng=intervals.seed,
+    )
+    output.draw({"comparisons": lambda: results})
+    how = intervals.how()
+    seed = how.pop("seed")
+    output.show(
         ctx,
         results,
-        chosen,
-        ("baseline", "confidence_level", "method", "correction", "seed"),
-        print_table=report_comparisons.print_comparisons,
-        to_markdown=report_comparisons.comparisons_markdown,
-    )
-
-
-def _analyse(paths: tuple[str, ...], chosen: Mapping[str, Any], plugins: Plugins) -> Comparisons:
-    from evalstats_plugin.cli.shell.reading import read_logs, store_at
-    from evalstats_plugin.comparisons.compare import DESIGNS
-    from evalstats_plugin.comparisons.compare import compare as compare_models
-    from evalstats_plugin.data.methods import check_name
-    from evalstats_plugin.data.store import ResponseStore
-    from evalstats_plugin.plugins import PURPOSES
-
-    design = options.design_of(chosen)
-    table = plugins.methods(DESIGNS[design][1])
-    check_name(chosen["method"], table, PURPOSES)
-    store = store_at(paths, chosen)
-    responses = read_logs(paths, chosen, plugins) if store is None else store
-    if chosen["at_k"] and not isinstance(responses, ResponseStore):
-        from evalstats_plugin.scores.epochs import with_at_k
-
-        responses = with_at_k(responses, chosen["at_k"])
-    return compare_models(
-        responses,
-        design=design,
-        baseline=chosen["baseline"],
-        confidence_level=chosen["confidence_level"],
-        method=table.get(chosen["method"], "auto"),
-        correction=chosen["correction"],
-        bounds=chosen["bounds"],
-        rng=chosen["seed"],
+        {
+            "baseline": asked.baseline,
+            **how,
+            "correction": asked.correction,
+            "family": asked.family,
+            "seed": seed,
+        },
+        print_table=comparisons.print_comparisons,
+        to_markdown=comparisons.comparisons_markdown,
     )

@@ -2,79 +2,87 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
 
-from evalstats_plugin.cli.shell import options, output
-from evalstats_plugin.cli.shell.commands import Sectioned
-from evalstats_plugin.cli.shell.options import READING
+from evalstats_plugin.cli.shell.options import Command, Intervals, paths, takes, under
+from evalstats_plugin.cli.shell.running import (
+    Output,
+    Reading,
+    csv_rows,
+    output,
+    plugins_of,
+    reading,
+    text_of,
+)
 from evalstats_plugin.errors import LogError, SelectionError
 
-EXPECTED = "expected one object or line per item with the fields 'item' and 'score'"
-
-_SECTIONS = {
-    "Labels": ("judge", "human", "labels"),
-    "Intervals": ("confidence_level", "bounds"),
-    "Output": ("figure", "figure_file", "form", "quiet"),
-    **READING,
-}
+_labels = under("Labels")
 
 
-@click.command(cls=Sectioned, sections=_SECTIONS)
-@click.argument("paths", nargs=-1, required=True, metavar="PATHS...")
-@click.option(
-    "--judge", metavar="METRIC", required=True, help="Metric of the judge, which scored all items."
-)
-@click.option("--human", metavar="METRIC", help="Metric of the human labels, which few items have.")
-@click.option(
-    "--labels",
-    metavar="FILE",
-    help="Human labels from a CSV or JSONL file with the fields item and score.",
-)
-@output.figure_option("intervals")
-@options.reading
-@options.confidence_level
-@options.bounds
-@options.form
-@options.quiet
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """Where the labels are."""
+
+    judge: str = _labels(
+        "Metric of the judge, which scored all items.", required=True, metavar="METRIC"
+    )
+    human: str | None = _labels(
+        "Metric of the human labels, which only some items have.", metavar="METRIC"
+    )
+    labels: str | None = _labels(
+        "Human labels from a CSV or JSONL file with the fields item and score.",
+        metavar="FILE", type=click.Path(),
+    )  # fmt: skip
+
+
+@click.command(cls=Command)
+@paths
+@takes("asked", Options)
+@takes("intervals", Intervals, without=("method", "seed", "prior", "population"))
+@output("intervals")
+@reading
 @click.pass_context
-def judge(ctx: click.Context, paths: tuple[str, ...], **chosen: Any) -> None:
+def judge(
+    ctx: click.Context,
+    paths: tuple[str, ...],
+    *,
+    reading: Reading,
+    intervals: Intervals,
+    output: Output,
+    asked: Options,
+) -> None:
     """Estimate human scores from a judge on all items and human labels on a few.
 
     Prediction-powered inference (PPI++): the judge's mean, corrected by how it differs from the
     labels. Pass the labels as a metric of the logs (--human) or from a file (--labels).
     """
-    from evalstats_plugin.cli.shell.output import show
-    from evalstats_plugin.cli.shell.reading import read_logs
-    from evalstats_plugin.plugins import load_plugins
     from evalstats_plugin.report.text import intervals_markdown, print_intervals
     from evalstats_plugin.scores.judged import prediction_powered
 
-    if (chosen["human"] is None) == (chosen["labels"] is None):
-        both = "both --human and --labels" if chosen["human"] else "neither --human nor --labels"
-        msg = f"{both} given: pass one of them, the source of the human labels"
-        raise SelectionError(msg)
-    output.check_figure(chosen, "intervals")
-    labels = None if chosen["labels"] is None else read_labels(chosen["labels"])
+    if (asked.human is None) == (asked.labels is None):
+        both = "both --human and --labels are" if asked.human else "neither --human nor --labels is"
+        raise SelectionError(f"{both} given: pass one of them, the source of the human labels")
+    output.check("intervals")
+    labels = None if asked.labels is None else read_labels(asked.labels)
     results = prediction_powered(
-        read_logs(paths, chosen, load_plugins(ctx.obj or ())),
-        human=chosen["human"],
-        judge=chosen["judge"],
+        reading.read(paths, plugins_of(ctx), quiet=output.quiet),
+        human=asked.human,
+        judge=asked.judge,
         labels=labels,
-        confidence_level=chosen["confidence_level"],
-        bounds=chosen["bounds"],
+        confidence_level=intervals.confidence_level,
+        bounds=intervals.bounds,
     )
-    output.save_asked(chosen, {"intervals": lambda: results})
-    show(
+    output.draw({"intervals": lambda: results})
+    output.show(
         ctx,
         results,
-        chosen,
-        ("judge", "confidence_level"),
+        {"judge": asked.judge, "confidence_level": intervals.confidence_level},
         print_table=print_intervals,
         to_markdown=intervals_markdown,
     )
@@ -91,41 +99,37 @@ def read_labels(path: str) -> dict[str, float]:
         If the file cannot be read, lacks a field, or names an item twice.
     """
     labels: dict[str, float] = {}
-    for number, row in _rows(Path(path)):
+    for number, row in _rows(path):
+        where = f"{path}, record {number}"
         if "item" not in row or "score" not in row:
-            there = ", ".join(map(repr, row)) or "nothing"
-            msg = f"{path}, record {number}: {there} found, {EXPECTED}"
+            there = ", ".join(map(repr, row)) or "none"
+            msg = f"{where} has the fields {there}: each needs the fields 'item' and 'score'"
             raise LogError(msg)
         item, score = str(row["item"]), row["score"]
         if score in (None, ""):
             continue
         if item in labels:
-            msg = f"{path}, record {number}: item {item!r} has a second label; expected one"
-            raise LogError(msg)
+            raise LogError(f"{where}: item {item!r} has a second label: keep one of them")
         try:
             labels[item] = float(score)
         except (TypeError, ValueError):
-            msg = f"{path}, record {number}: score {score!r} found, expected a number"
+            msg = f"{where}: score {score!r} is not a number: leave it empty if there is none"
             raise LogError(msg) from None
     return labels
 
 
-def _rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        msg = f"{path}: labels cannot be read: {error}"
-        raise LogError(msg) from error
-    if path.suffix != ".jsonl":
-        yield from enumerate(csv.DictReader(text.splitlines()), 1)
+def _rows(path: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    if Path(path).suffix != ".jsonl":
+        yield from enumerate(csv_rows(path, "labels"), 1)
         return
-    for number, line in enumerate(filter(str.strip, text.splitlines()), 1):
+    lines = text_of(path, "labels").splitlines()
+    for number, line in enumerate(filter(str.strip, lines), 1):
         try:
-            row = json.loads(line)
+            row: Any = json.loads(line)
         except (ValueError, RecursionError) as error:
             msg = f"{path}, record {number}: not JSON: {error}"
             raise LogError(msg) from error
         if not isinstance(row, dict):
-            msg = f"{path}, record {number}: {line[:40]} found, {EXPECTED}"
+            msg = f"{path}, record {number}: {line[:40]} is no object with 'item' and 'score'"
             raise LogError(msg)
         yield number, row  # pyright: ignore[reportUnknownVariableType] - checked on use

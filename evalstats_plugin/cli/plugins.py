@@ -2,38 +2,47 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 import shutil
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from evalstats_plugin.cli.shell import options
-from evalstats_plugin.plugins import LoadedPlugin, Plugins, load_plugins
+from evalstats_plugin.cli.shell.options import OUTPUT, Command, form, takes, under
+from evalstats_plugin.cli.shell.running import plugins_of
 from evalstats_plugin.runtime import VERSION
+from evalstats_plugin.runtime.untrusted import csv_text, echo, json_text, markdown_text
+
+if TYPE_CHECKING:
+    from evalstats_plugin.plugins import LoadedPlugin, Plugins
 
 
-@click.command()
-@click.option("--methods", "show_methods", is_flag=True, help="List the statistical methods.")
-@options.form
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What is listed."""
+
+    methods: bool = under(OUTPUT)("List the statistical methods.", default=False)
+    form: str = form()
+
+
+@click.command(cls=Command)
+@takes("asked", Options)
 @click.pass_context
-def plugins(ctx: click.Context, *, show_methods: bool, form: str) -> None:
+def plugins(ctx: click.Context, *, asked: Options) -> None:
     """List the installed adapters and methods, with version and hooks.
 
     A plugin is blocked by `evalstats-plugin --no-plugin NAME …`, or by its name in the
     environment variable EVALSTATS_NO_PLUGINS (several: separated by commas).
     """
-    loaded = load_plugins(ctx.obj or ())
-    rows = _methods(loaded) if show_methods else [_listed(p) for p in loaded.listing]
-    if form == "json":
+    loaded = plugins_of(ctx)
+    rows = _methods(loaded) if asked.methods else [_listed(p) for p in loaded.listing]
+    if asked.form == "json":
         about = {"version": VERSION, "command": "plugins"}
-        click.echo(json.dumps({"evalstats": about, "results": rows}, indent=2, ensure_ascii=False))
-    elif form == "csv":
-        click.echo(_csv(rows), nl=False)
-    elif form == "markdown":
-        click.echo(_markdown(rows))
+        echo(json_text({"evalstats": about, "results": rows}))
+    elif asked.form == "csv":
+        echo(csv_text(list(rows[0]) if rows else [], map(_flat, rows)), nl=False)
+    elif asked.form == "markdown":
+        echo(_markdown(rows))
     else:
         _print(rows)
 
@@ -42,23 +51,21 @@ def _print(rows: list[dict[str, Any]]) -> None:
     width = shutil.get_terminal_size((80, 24)).columns
     for row in rows:
         head, *rest = list(row.values())
-        click.echo(click.style(str(head), bold=True))
+        echo(head, bold=True)
         for line in rest:
             if line:
-                click.echo(click.wrap_text(_joined(line), width, "    ", "    "))
+                echo(click.wrap_text(_joined(line), width, "    ", "    "))
 
 
-def _csv(rows: list[dict[str, Any]]) -> str:
-    file = io.StringIO()
-    writer = csv.DictWriter(file, fieldnames=list(rows[0]) if rows else [], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows({key: _joined(cell) for key, cell in row.items()} for row in rows)
-    return file.getvalue()
+def _flat(row: dict[str, Any]) -> dict[str, str]:
+    return {key: _joined(cell) for key, cell in row.items()}
 
 
 def _markdown(rows: list[dict[str, Any]]) -> str:
     lines = [list(rows[0]), ["---"] * len(rows[0])] if rows else []
-    lines += [[_joined(cell).replace("|", "\\|") for cell in row.values()] for row in rows]
+    lines += [
+        [markdown_text(_joined(cell)).replace("|", "\\|") for cell in row.values()] for row in rows
+    ]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 

@@ -2,143 +2,145 @@
 
 from __future__ import annotations
 
-import csv
-import sys
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import click
 
-from evalstats_plugin.cli.shell import options, output
-from evalstats_plugin.cli.shell.commands import Sectioned
-from evalstats_plugin.cli.shell.options import READING
-from evalstats_plugin.errors import LogError, SelectionError, no_such
+from evalstats_plugin.cli.shell.options import (
+    Command,
+    Name,
+    baseline,
+    level,
+    paths,
+    seed,
+    takes,
+    under,
+)
+from evalstats_plugin.cli.shell.running import (
+    Output,
+    Reading,
+    csv_rows,
+    output,
+    plugins_of,
+    progress_on_work,
+    reading,
+)
+from evalstats_plugin.errors import LogError
 from evalstats_plugin.hierarchical.methods import HIERARCHICAL_MODELS, INFERENCES
 
 if TYPE_CHECKING:
     from evalstats_plugin.data.runs import ResponseSet
     from evalstats_plugin.hierarchical.fit import HierarchicalFit
+    from evalstats_plugin.hierarchical.fitting import HierarchicalOptions
 
 LONG = 20.0
 """Expected seconds from which on the cost is printed before a fit starts."""
 
 _KINDS = {"model": "models", "task": "tasks"}
-_EXPECTED = "expected a CSV file with a column 'model' or 'task' and columns of numbers"
 
-_SECTIONS = {
-    "Model": ("model", "inference", "chains", "draws", "warm_up", "covariates"),
-    "Output": (
-        "baseline", "confidence_level", "seed", "figure", "figure_file", "form", "quiet",
-    ),
-    **READING,
-}  # fmt: skip
+_model = under("Model")
 
 
-@click.command(cls=Sectioned, sections=_SECTIONS)
-@click.argument("paths", nargs=-1, required=True, metavar="PATHS...")
-@click.option(
-    "--model",
-    metavar="NAME",
-    default="auto",
-    help=f"Hierarchical model: auto, {', '.join(HIERARCHICAL_MODELS)}.  [default: auto, by data]",
-)
-@click.option(
-    "--inference",
-    metavar="NAME",
-    default="auto",
-    help=f"How it is inferred: auto, {', '.join(INFERENCES)}.  [default: auto, by structure]",
-)
-@click.option("--chains", type=int, metavar="N", help="Number of Markov chains.  [default: 4]")
-@click.option("--draws", type=int, metavar="N", help="Draws kept of each chain.  [default: 1000]")
-@click.option(
-    "--warm-up", type=int, metavar="N", help="Warm-up draws of each chain.  [default: 300]"
-)
-@click.option(
-    "--covariates",
-    metavar="CSV",
-    multiple=True,
-    help="Table with a column model (or task) and columns of numbers that may explain "
-    "performance (or difficulty); may be repeated.",
-)
-@click.option("--baseline", metavar="MODEL", help="Compare the others with this model.")
-@output.figure_option("hierarchical")
-@options.reading
-@options.confidence_level
-@options.seed
-@options.form
-@options.quiet
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How scores are pooled."""
+
+    method: str = _model(
+        f"Hierarchical model: auto, {', '.join(HIERARCHICAL_MODELS)}.  [default: auto, by data]",
+        default="auto", show_default=False, metavar="NAME",
+        type=Name("hierarchical model", ("auto", *HIERARCHICAL_MODELS)),
+    )  # fmt: skip
+    inference: str = _model(
+        f"How the posterior is computed: auto, {', '.join(INFERENCES)}.  [default: auto, by the "
+        "structure]",
+        default="auto", show_default=False, metavar="NAME",
+        type=Name("inference", ("auto", *INFERENCES)),
+    )  # fmt: skip
+    chains: int = _model("Number of Markov chains.", default=4, metavar="N")
+    draws: int = _model("Draws kept of each chain.", default=1000, metavar="N")
+    warm_up: int = _model("Warm-up draws of each chain.", default=300, metavar="N")
+    covariates: tuple[str, ...] = _model(
+        "Table with a column model (or task) and columns of numbers that may explain performance "
+        "(or difficulty); may be repeated.",
+        default=(), metavar="CSV", type=click.Path(),
+    )  # fmt: skip
+    confidence_level: float = level()
+    seed: int = seed()
+    baseline: str | None = baseline()
+
+    def length(self) -> HierarchicalOptions:
+        """Return the length of Markov chains."""
+        from evalstats_plugin.hierarchical.fitting import HierarchicalOptions
+
+        return HierarchicalOptions(chains=self.chains, draws=self.draws, warm_up=self.warm_up)
+
+
+@click.command(cls=Command)
+@paths
+@takes("asked", Options)
+@output("hierarchical")
+@reading
 @click.pass_context
-def pool(ctx: click.Context, paths: tuple[str, ...], **chosen: Any) -> None:
+def pool(
+    ctx: click.Context, paths: tuple[str, ...], *, reading: Reading, output: Output, asked: Options
+) -> None:
     """Pool models and tasks: hierarchical models, in which each score borrows from the others.
 
-    Partial pooling helps most where tasks have few items. PATHS are as of `report`.
+    Partial pooling helps most where tasks have few items. PATHS are results files, folders or
+    patterns.
     """
-    from evalstats_plugin.cli.shell.output import show
-    from evalstats_plugin.cli.shell.reading import read_logs
-    from evalstats_plugin.plugins import load_plugins
     from evalstats_plugin.report import hierarchical
 
-    if chosen["model"] not in ("auto", *HIERARCHICAL_MODELS):
-        shown = ", ".join(HIERARCHICAL_MODELS)
-        raise SelectionError(
-            no_such("hierarchical model", chosen["model"], HIERARCHICAL_MODELS, shown)
-        )
-    output.check_figure(chosen, "hierarchical")
-    fit = _fitted(read_logs(paths, chosen, load_plugins(ctx.obj or ())), chosen)
-    output.save_asked(chosen, {"hierarchical": lambda: fit})
-    show(
+    output.check("hierarchical")
+    responses = reading.read(paths, plugins_of(ctx), quiet=output.quiet)
+    fit = _fitted(responses, asked, output)
+    output.draw({"hierarchical": lambda: fit})
+    output.show(
         ctx,
-        fit if chosen["form"] == "csv" else hierarchical.shown(fit, baseline=chosen["baseline"]),
-        {**chosen, "model": fit.model, "inference": fit.inference},
-        ("model", "inference", "confidence_level", "seed"),
+        fit if output.form == "csv" else hierarchical.shown(fit, baseline=asked.baseline),
+        {
+            "model": fit.model,
+            "inference": fit.inference,
+            "confidence_level": asked.confidence_level,
+            "seed": asked.seed,
+        },
         print_table=hierarchical.print_hierarchical,
         to_markdown=hierarchical.hierarchical_markdown,
         to_json=hierarchical.hierarchical_json,
     )
 
 
-def _fitted(responses: ResponseSet, chosen: Mapping[str, Any]) -> HierarchicalFit:
-    from evalstats_plugin.cli.shell.reading import progress_on_work
+def _fitted(responses: ResponseSet, asked: Options, output: Output) -> HierarchicalFit:
     from evalstats_plugin.hierarchical.fitting import fit_hierarchical
     from evalstats_plugin.runtime.workers import listening
 
-    model, inference = chosen["model"], chosen["inference"]
-    length = ("chains", "draws", "warm_up")
-    options = {name: chosen[name] for name in length if chosen[name] is not None}
-    given = chosen["covariates"]
-    covariates = read_covariates(given) if given else None
-    if not chosen["quiet"]:
-        _tell_cost(responses, model, inference, options)
-    with (
-        progress_on_work("fitting", quiet=chosen["quiet"]) as on_step,
-        listening(on_step),
-    ):
+    covariates = read_covariates(asked.covariates) if asked.covariates else None
+    _tell_cost(responses, asked, output)
+    with progress_on_work("fitting", quiet=output.quiet) as on_step, listening(on_step):
         return fit_hierarchical(
             responses,
-            model,
-            inference,
+            asked.method,
+            asked.inference,
             covariates=covariates,
-            confidence_level=chosen["confidence_level"],
-            rng=chosen["seed"],
-            options=options,
+            confidence_level=asked.confidence_level,
+            rng=asked.seed,
+            options=asked.length(),
         )
 
 
-def _tell_cost(
-    responses: ResponseSet, model: str, inference: str, options: Mapping[str, int]
-) -> None:
+def _tell_cost(responses: ResponseSet, asked: Options, output: Output) -> None:
     from evalstats_plugin.hierarchical.data import eval_counts
-    from evalstats_plugin.hierarchical.fitting import expected_seconds, options_of
+    from evalstats_plugin.hierarchical.fitting import expected_seconds
     from evalstats_plugin.irt.fitting import duration_in_words
 
     counts = eval_counts(responses)
-    seconds = expected_seconds(counts, model, inference, options_of(options)[0])
+    seconds = expected_seconds(counts, asked.method, asked.inference, asked.length())
     if seconds >= LONG:
         n, t, m = len(counts.models), len(counts.tasks), len(counts.task)
         cost = duration_in_words(seconds)
-        text = f"{n:,} models × {t:,} tasks ({m:,} questions): {cost} on one core"
-        click.echo(text, file=sys.stderr)
+        output.tell(f"{n:,} models × {t:,} tasks ({m:,} questions): {cost} on one core")
 
 
 def read_covariates(paths: Sequence[str]) -> dict[str, dict[str, dict[str, float]]]:
@@ -158,16 +160,14 @@ def read_covariates(paths: Sequence[str]) -> dict[str, dict[str, dict[str, float
 
 def _table(path: str) -> tuple[str, dict[str, dict[str, float]]]:
     """Return what the rows are of, and by covariate the number of each."""
-    try:
-        text = Path(path).read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        msg = f"{path}: covariates cannot be read: {error}"
-        raise LogError(msg) from error
-    rows = list(csv.DictReader(text.splitlines()))
+    rows = csv_rows(path, "covariates")
     there = list(rows[0]) if rows else []
     kind = next((name for name in _KINDS if name in there), None)
     if kind is None or len(there) < 2:
-        msg = f"{path}: {', '.join(map(repr, there)) or 'no rows'} found, {_EXPECTED}"
+        msg = (
+            f"{path} has the columns {', '.join(map(repr, there)) or 'none'}: it needs a column "
+            "'model' or 'task', and columns of numbers"
+        )
         raise LogError(msg)
     table: dict[str, dict[str, float]] = {name: {} for name in there if name != kind}
     for line, row in enumerate(rows, 2):
@@ -180,5 +180,4 @@ def _number(text: str | None, where: str) -> float:
     try:
         return float(text or "")
     except ValueError:
-        msg = f"{where}: {text!r} found, expected a number"
-        raise LogError(msg) from None
+        raise LogError(f"{where}: {text!r} is not a number") from None

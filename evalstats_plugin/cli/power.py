@@ -2,180 +2,183 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import click
 
-from evalstats_plugin.cli.shell import options, output
+from evalstats_plugin.cli.shell.options import Command, Name, Parsed, level, takes, under
+from evalstats_plugin.cli.shell.running import Output, Reading, output, plugins_of, reading
+from evalstats_plugin.errors import SelectionError
 
 if TYPE_CHECKING:
     from evalstats_plugin.comparisons.power import PowerAssumptions, PowerDesign
     from evalstats_plugin.comparisons.rows import PowerRows
     from evalstats_plugin.data.runs import ResponseSet
-    from evalstats_plugin.plugins import Plugins
 
 
-METHODS = ("auto", "miller", "t", "mcnemar-mid-p", "dirichlet", "tango")
-"""Those of `evalstats_plugin.comparisons.pilot`, which costs NumPy to import; a test compares.
+METHODS = ("auto", "miller", "t", "mcnemar-mid-p")
+"""Those of `evalstats_plugin.comparisons.power`, which costs NumPy to import; a test compares.
 """
 
-_SAID = ("difference", "items", "epochs", "power", "models", "confidence_level", "method")
+_goal = under("What is planned")
+_assumed = under("What is assumed without logs")
 
 
-@click.command()
-@click.argument("paths", nargs=-1, metavar="[PATHS...]")
-@click.option("--difference", "-d", type=float, help="True difference of scores to detect.")
-@click.option("--items", "-n", type=int, help="Number of items per model.")
-@click.option(
-    "--epochs", "-k", type=int, help="Number of epochs per item.  [default: as in the logs]"
-)
-@click.option(
-    "--power",
-    "-p",
-    type=float,
-    default=0.8,
-    show_default=True,
-    help="Statistical power: probability of detecting the difference.",
-)
-@click.option(
-    "--models", type=int, help="Number of models, every pair compared.  [default: as in the logs]"
-)
-@click.option("--unpaired", is_flag=True, help="Unpaired design: each model answers its own items.")
-@click.option(
-    "--design-effect",
-    type=float,
-    help="Design effect: variance with clusters over variance without.  [default: as in the logs]",
-)
-@click.option(
-    "--discordance",
-    type=float,
-    help="Without logs: discordance, the share of items that exactly one of two models gets right.",
-)
-@click.option(
-    "--omega2", type=float, help="Without logs: variance of true differences between items."
-)
-@click.option(
-    "--within",
-    type=float,
-    multiple=True,
-    help="With --omega2: within-item variance of one epoch; give it twice if the models differ.",
-)
-@click.option(
-    "--confidence-level",
-    "-c",
-    type=float,
-    default=0.95,
-    show_default=True,
-    help="Confidence level of the comparison, between 0 and 1.",
-)
-@click.option(
-    "--method",
-    type=click.Choice(METHODS),
-    default="auto",
-    show_default=True,
-    help="Test or interval method that detects the difference (an interval that excludes 0).",
-)
-@options.reading
-@output.figure_option("power", "variance parts")
-@options.form
-@options.quiet
+def parse_variances(text: str) -> tuple[float, ...]:
+    """Read ``OMEGA2[,WITHIN[,WITHIN]]``."""
+    try:
+        found = tuple(float(part) for part in text.split(","))
+    except ValueError:
+        found = ()
+    if not 1 <= len(found) <= 3:
+        msg = f"--variances {text!r} is not one to three numbers: write it like --variances 0.1,0.2"
+        raise SelectionError(msg)
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """The comparison that is planned, and what is assumed of scores."""
+
+    difference: float | None = _goal("True difference of scores to find.", "-d", metavar="D")
+    items: int | None = _goal("Number of items per model.", "-n", metavar="N")
+    epochs: int | None = _goal(
+        "Number of epochs per item.  [default: as in the logs]", "-k", metavar="R"
+    )
+    power: float = _goal(
+        "Statistical power: probability of finding the difference.",
+        "-p", default=0.8, metavar="P",
+    )  # fmt: skip
+    n_models: int | None = _goal(
+        "Number of models, every pair of which is compared.  [default: as in the logs]",
+        metavar="N",
+    )
+    design: str = _goal(
+        "paired: all models answer the same items; unpaired: each answers its own.",
+        default="paired", type=Name("design", ("paired", "unpaired")), metavar="NAME",
+    )  # fmt: skip
+    design_effect: float | None = _goal(
+        "Variance with clusters over variance without.  [default: as in the logs]", metavar="D"
+    )
+    method: str = _goal(
+        f"Test that finds the difference: {', '.join(METHODS)}.",
+        default="auto", type=Name("method", METHODS), metavar="NAME",
+    )  # fmt: skip
+    confidence_level: float = level()
+    discordance: float | None = _assumed(
+        "Share of items that exactly one of two models gets right.", metavar="SHARE"
+    )
+    variances: tuple[float, ...] | None = _assumed(
+        "Variance of the true differences between items, then of the scores of one item from epoch "
+        "to epoch; the last twice if the models differ.",
+        metavar="OMEGA2[,WITHIN[,WITHIN]]", type=Parsed(parse_variances),
+    )  # fmt: skip
+
+    def how(self) -> dict[str, object]:
+        """Return what was asked for, without what was left open."""
+        asked = {
+            "difference": self.difference,
+            "items": self.items,
+            "epochs": self.epochs,
+            "power": self.power,
+            "models": self.n_models,
+            "confidence_level": self.confidence_level,
+            "method": self.method,
+        }
+        return {name: value for name, value in asked.items() if value is not None}
+
+    def planned(self) -> PowerDesign:
+        """Return the design of the comparison."""
+        from evalstats_plugin.comparisons.power import PowerDesign
+
+        return PowerDesign(
+            paired=self.design == "paired",
+            n_models=self.n_models,
+            design_effect=self.design_effect,
+            method=self.method,
+        )
+
+
+@click.command(cls=Command)
+@click.argument("paths", nargs=-1, metavar="[PATHS...]", type=click.Path())
+@takes("asked", Options)
+@output("power", "variance parts")
+@reading
 @click.pass_context
-def power(ctx: click.Context, paths: tuple[str, ...], **chosen: Any) -> None:  # fmt: skip
+def power(
+    ctx: click.Context, paths: tuple[str, ...], *, reading: Reading, asked: Options, output: Output
+) -> None:
     """Plan a comparison: power, items and epochs for a difference.
 
-    With --difference, tells how many items find it; with --items, the least difference that they
+    With --difference, shows how many items find it; with --items, the least difference that they
     find; with both, how often they do. PATHS are logs of a pilot with two models or more; without
-    them, give --discordance or --omega2.
+    them, give --discordance or --variances.
     """
-    from evalstats_plugin.cli.shell.output import show
-    from evalstats_plugin.plugins import load_plugins
+    from evalstats_plugin.comparisons.power import power as plan
+    from evalstats_plugin.comparisons.power import power_curve
     from evalstats_plugin.report import comparisons
 
-    output.check_figure(chosen, "power", "variance parts")
-    pilot = _pilot(paths, chosen, load_plugins(ctx.obj or ()))
-    results = _analyse(pilot, chosen)
-    output.save_asked(
-        chosen, {"power": lambda: _curve(pilot, chosen), "variance parts": lambda: results}
+    output.check("power", "variance parts")
+    pilot: ResponseSet | PowerAssumptions
+    if paths:
+        _check_not_assumed(asked)
+        pilot = reading.read(paths, plugins_of(ctx), quiet=output.quiet)
+    else:
+        pilot = _assumptions(asked)
+    results = plan(
+        pilot,
+        difference=asked.difference,
+        n_items=asked.items,
+        n_epochs=asked.epochs,
+        power=asked.power,
+        confidence_level=asked.confidence_level,
+        design=asked.planned(),
     )
-    show(
+
+    def curve() -> PowerRows:
+        """Answer the same for many numbers of items."""
+        return power_curve(
+            pilot,
+            difference=asked.difference,
+            n_epochs=asked.epochs,
+            power=asked.power,
+            confidence_level=asked.confidence_level,
+            design=asked.planned(),
+        )
+
+    output.draw({"power": curve, "variance parts": lambda: results})
+    output.show(
         ctx,
         results,
-        chosen,
-        tuple(name for name in _SAID if chosen[name] is not None),
+        asked.how(),
         print_table=comparisons.print_power,
         to_markdown=comparisons.power_markdown,
         to_json=comparisons.power_json,
     )
 
 
-def _pilot(
-    paths: tuple[str, ...], chosen: Mapping[str, Any], plugins: Plugins
-) -> ResponseSet | PowerAssumptions:
-    """Read the logs, or take what is assumed in their place."""
-    from evalstats_plugin.comparisons.power import PowerAssumptions
-    from evalstats_plugin.errors import SelectionError
-
-    assumed = [f"--{n}" for n in ("discordance", "omega2", "within") if chosen[n] not in (None, ())]
-    if paths:
-        if assumed:
-            msg = f"{', '.join(assumed)} found together with logs, which tell that: give either"
+def _check_not_assumed(asked: Options) -> None:
+    for name, value in (("discordance", asked.discordance), ("variances", asked.variances)):
+        if value is not None:
+            msg = f"--{name} is for plans without logs: leave it out, or the logs"
             raise SelectionError(msg)
-        from evalstats_plugin.cli.shell.reading import read_logs
 
-        return read_logs(paths, chosen, plugins)
-    if "--discordance" not in assumed and "--omega2" not in assumed:
+
+def _assumptions(asked: Options) -> PowerAssumptions:
+    """Return what is assumed in place of logs."""
+    from evalstats_plugin.comparisons.power import PowerAssumptions
+
+    if asked.discordance is None and asked.variances is None:
         msg = (
-            "nothing to plan with: give logs of a pilot, or --discordance (share of items that "
-            "just one of two models gets right), or --omega2 and --within (variances between "
-            "items and of one take)"
+            "there is nothing to plan with: give logs of a pilot, or --discordance (share of items "
+            "that just one of two models gets right), or --variances (between items, and within "
+            "an item from epoch to epoch)"
         )
         raise click.UsageError(msg)
-    within = chosen["within"] or (0.0,)
-    if len(within) > 2:
-        msg = f"--within found {len(within)} times, expected one or two: a variance per model"
-        raise SelectionError(msg)
+    between, *within = asked.variances or (None, 0.0)
     return PowerAssumptions(
-        discordance=chosen["discordance"],
-        between=chosen["omega2"],
-        within=(within[0], within[-1]),
-    )
-
-
-def _analyse(pilot: ResponseSet | PowerAssumptions, chosen: Mapping[str, Any]) -> PowerRows:
-    from evalstats_plugin.comparisons.power import power as plan
-
-    return plan(
-        pilot,
-        difference=chosen["difference"],
-        n_items=chosen["items"],
-        n_epochs=chosen["epochs"],
-        power=chosen["power"],
-        confidence_level=chosen["confidence_level"],
-        design=_design(chosen),
-    )
-
-
-def _curve(pilot: ResponseSet | PowerAssumptions, chosen: Mapping[str, Any]) -> PowerRows:
-    """Answer the same for many numbers of items."""
-    from evalstats_plugin.comparisons.power import power_curve
-
-    return power_curve(
-        pilot,
-        difference=chosen["difference"],
-        n_epochs=chosen["epochs"],
-        power=chosen["power"],
-        confidence_level=chosen["confidence_level"],
-        design=_design(chosen),
-    )
-
-
-def _design(chosen: Mapping[str, Any]) -> PowerDesign:
-    from evalstats_plugin.comparisons.power import PowerDesign
-
-    return PowerDesign(
-        paired=not chosen["unpaired"],
-        n_models=chosen["models"],
-        design_effect=chosen["design_effect"],
-        method=chosen["method"],
+        discordance=asked.discordance,
+        between=between,
+        within=(within[0], within[-1]) if within else (0.0, 0.0),
     )

@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from evalstats_plugin.cli.shell import options, output
-from evalstats_plugin.cli.shell.commands import Sectioned
-from evalstats_plugin.cli.shell.options import READING, analyse
+from evalstats_plugin.cli.shell.options import (
+    Command,
+    Intervals,
+    baseline,
+    file,
+    paths,
+    takes,
+    under,
+)
+from evalstats_plugin.cli.shell.running import Output, Reading, output, plugins_of, reading
 from evalstats_plugin.errors import DesignError, SelectionError
 
 if TYPE_CHECKING:
     from evalstats_plugin.comparisons.rows import Comparisons
     from evalstats_plugin.data.runs import ResponseSet
     from evalstats_plugin.plugins import Plugins
-    from evalstats_plugin.scores.rows import Intervals, VarianceParts
+    from evalstats_plugin.scores import rows
 
 PAGE_SUFFIXES = (".html", ".htm")
 
@@ -29,112 +36,119 @@ MOST_PAIRS = 600_000
 """Number of comparisons up to which the page compares every two models; beyond, each model is
 compared with the best of its task."""
 
-_SECTIONS = {
-    "Intervals": ("confidence_level", "method", "prior", "bounds", "population", "seed"),
-    "More scores": ("derive", "at_k", "control_variate"),
-    "Output": ("html", "baseline", "figure", "figure_file", "form", "quiet"),
-    **READING,
-}  # fmt: skip
+_more = under("More scores")
 
 
-@click.command(cls=Sectioned, sections=_SECTIONS)
-@click.argument("paths", nargs=-1, required=True, metavar="PATHS...")
-@click.option(
-    "--control-variate",
-    is_flag=True,
-    help="For models that ran a part of what others ran: intervals for all of it, corrected by "
-    "how hard the others found each item.",
-)
-@output.figure_option("intervals", "variance parts")
-@click.option(
-    "--html",
-    metavar="FILE",
-    help="Also write a page for browsers, one file: tables to sort and filter, comparisons, "
-    "figures, items.",
-)
-@click.option(
-    "--baseline", metavar="MODEL", help="On the page, compare the others with this model only."
-)
-@options.reading
-@options.analysis
-@options.derive
-@options.at_k
-@options.form
-@options.quiet
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What is shown besides the scores."""
+
+    derive: tuple[str, ...] = _more(
+        "Also report precision, recall, … from the labels that f1 or mcc was logged with; may be "
+        "repeated.",
+        default=(), metavar="METRIC",
+    )  # fmt: skip
+    at_k: tuple[str, ...] = _more(
+        "Also report pass@4 (at least one of 4 epochs right), pass^4 (all), maj@3 (majority) and "
+        "the like; may be repeated.",
+        default=(), metavar="NAME",
+    )  # fmt: skip
+    control_variate: bool = _more(
+        "For models that ran a part of what others ran: intervals for all of it, corrected by how "
+        "hard the others found each item.",
+        default=False,
+    )
+    html: str | None = file(
+        "Also write a page for browsers, one file: tables to sort and filter, comparisons, "
+        "figures, items."
+    )
+    baseline: str | None = baseline("On the page, compare the others with this model only.")
+
+
+@click.command(cls=Command)
+@paths
+@takes("intervals", Intervals)
+@takes("asked", Options)
+@output("intervals", "variance parts")
+@reading
 @click.pass_context
-def report(ctx: click.Context, paths: tuple[str, ...], **chosen: Any) -> None:
-    """Report every score with a confidence interval that holds at any n.
+def report(
+    ctx: click.Context,
+    paths: tuple[str, ...],
+    *,
+    reading: Reading,
+    intervals: Intervals,
+    output: Output,
+    asked: Options,
+) -> None:
+    """Report every score with a confidence interval that holds at any number of items.
 
     PATHS are results files, folders or patterns; "-" reads one JSON object from standard input.
     """
-    from evalstats_plugin.cli.shell.output import show
-    from evalstats_plugin.cli.shell.reading import read_logs
-    from evalstats_plugin.plugins import load_plugins
     from evalstats_plugin.report.text import intervals_markdown, print_intervals
+    from evalstats_plugin.scores.epochs import variance_parts, with_at_k
 
-    page = _place_of_page(chosen)
-    output.check_figure(chosen, "intervals", "variance parts")
-    plugins = load_plugins(ctx.obj or ())
-    responses = read_logs(paths, chosen, plugins)
-    if chosen["at_k"]:
-        from evalstats_plugin.scores.epochs import with_at_k
-
-        responses = with_at_k(responses, chosen["at_k"])
-    run = _with_control_variate if chosen["control_variate"] else analyse
-    results = run(responses, chosen, plugins)
-    output.save_asked(
-        chosen, {"intervals": lambda: results, "variance parts": lambda: _variance_parts(responses)}
-    )
+    page = _place_of_page(asked.html, asked.baseline)
+    output.check("intervals", "variance parts")
+    plugins = plugins_of(ctx)
+    # Both use every answer to an item.
+    repeats = bool(asked.at_k) or output.figure == "variance-parts"
+    responses = reading.read(paths, plugins, quiet=output.quiet, repeats=repeats)
+    if asked.at_k:
+        responses = with_at_k(responses, asked.at_k)
+    if asked.control_variate:
+        results = _with_control_variate(responses, intervals, plugins)
+    else:
+        results = intervals.of(_with_derived(responses, asked.derive), plugins)
+    output.draw({"intervals": lambda: results, "variance parts": lambda: variance_parts(responses)})
     if page is not None:
-        _write_page(responses, results, chosen, page)
-    show(
+        _write_page(responses, results, intervals, page, asked.baseline)
+        output.tell(f"written: {page}")
+    output.show(
         ctx,
         results,
-        chosen,
-        ("confidence_level", "method", "seed"),
+        intervals.how(),
         print_table=print_intervals,
         to_markdown=intervals_markdown,
     )
 
 
-def _with_control_variate(
-    responses: ResponseSet, chosen: Mapping[str, Any], plugins: Plugins
-) -> Intervals:
-    from evalstats_plugin.data.methods import check_name
-    from evalstats_plugin.plugins import PURPOSES
-    from evalstats_plugin.scores.control_variate import control_variate
+def _with_derived(responses: ResponseSet, metrics: Sequence[str]) -> ResponseSet:
+    if not metrics:
+        return responses
+    from evalstats_plugin.scores.metrics import with_derived
 
-    for name in ("population", "prior"):
-        if chosen[name] is not None:
+    return replace(responses, responses=with_derived(responses, metrics))
+
+
+def _with_control_variate(
+    responses: ResponseSet, asked: Intervals, plugins: Plugins
+) -> rows.Intervals:
+    from evalstats_plugin.scores.control_variate import control_variate
+    from evalstats_plugin.scores.methods import INTERVALS
+
+    for name, value in (("population", asked.population), ("prior", asked.prior)):
+        if value is not None:
             msg = f"--control-variate and --{name} do not go together: pass one of them"
             raise SelectionError(msg)
-    table, name = plugins.methods(), chosen["method"]
-    check_name(name, table, PURPOSES)
     return control_variate(
         responses,
-        confidence_level=chosen["confidence_level"],
-        method=name if name == "auto" else table[name],
-        bounds=chosen["bounds"],
-        rng=chosen["seed"],
+        confidence_level=asked.confidence_level,
+        method=asked.chosen(plugins, INTERVALS),
+        bounds=asked.bounds,
+        rng=asked.seed,
     )
 
 
-def _variance_parts(responses: ResponseSet) -> VarianceParts:
-    from evalstats_plugin.scores.epochs import variance_parts
-
-    return variance_parts(responses)
-
-
-def _place_of_page(chosen: Mapping[str, Any]) -> Path | None:
+def _place_of_page(name: str | None, baseline: str | None) -> Path | None:
     """Return where the page goes, None without one; a bad place is refused before the work."""
-    name = chosen["html"]
     if name is None:
-        if chosen["baseline"] is not None:
+        if baseline is not None:
             msg = "--baseline is for the page: pass --html FILE too, or use `compare --baseline`"
             raise SelectionError(msg)
         return None
     if name == "-":
-        msg = "--html - found, expected the name of a file, such as report.html: a page is a file"
+        msg = "the page cannot go to standard output: name a file, such as --html report.html"
         raise SelectionError(msg)
     from evalstats_plugin.runtime.files import check_output_path
 
@@ -142,37 +156,39 @@ def _place_of_page(chosen: Mapping[str, Any]) -> Path | None:
 
 
 def _write_page(
-    responses: ResponseSet, intervals: Intervals, chosen: Mapping[str, Any], path: Path
+    responses: ResponseSet,
+    results: rows.Intervals,
+    asked: Intervals,
+    path: Path,
+    baseline: str | None,
 ) -> None:
     """Compare the models, look at the items, and write the page."""
     from evalstats_plugin.report.html.page import Page, to_html
     from evalstats_plugin.runtime.files import write_bytes
     from evalstats_plugin.scores.items import item_answers
 
-    comparisons, notes = _compared(responses, chosen)
+    comparisons, notes = _compared(responses, asked, baseline)
     answers, about_items = item_answers(responses)
     page = Page(
         responses=responses.responses,
-        intervals=intervals,
+        intervals=results,
         comparisons=comparisons,
         answers=answers,
         notes=(*notes, *about_items),
-        about=_about(responses, chosen),
+        about=_about(responses, asked),
     )
     write_bytes(path, to_html(page).encode())
-    if not chosen["quiet"]:
-        click.echo(f"written: {path}", file=sys.stderr)
 
 
 def _compared(
-    responses: ResponseSet, chosen: Mapping[str, Any]
+    responses: ResponseSet, asked: Intervals, baseline: str | None
 ) -> tuple[Comparisons | None, Sequence[str]]:
     """Compare every two models, or say why not."""
     from evalstats_plugin.comparisons.compare import compare
 
     counts = Counter((r.task, r.metric) for r in responses)
     n_pairs = sum(n * (n - 1) // 2 for n in counts.values())
-    baseline, notes = chosen["baseline"], []
+    notes: list[str] = []
     if baseline is None and n_pairs > MOST_PAIRS:
         baseline = "best"
         notes = [
@@ -183,9 +199,9 @@ def _compared(
         found = compare(
             responses,
             baseline=baseline,
-            confidence_level=chosen["confidence_level"],
-            bounds=chosen["bounds"],
-            rng=chosen["seed"],
+            confidence_level=asked.confidence_level,
+            bounds=asked.bounds,
+            rng=asked.seed,
         )
     except DesignError as error:
         return None, [*notes, f"models were not compared: {error}"]
@@ -199,7 +215,7 @@ def _minute(when: str) -> str:
     return f"{when[:10]} {when[11:13]}:{when[14:16]}"
 
 
-def _about(responses: ResponseSet, chosen: Mapping[str, Any]) -> dict[str, str]:
+def _about(responses: ResponseSet, asked: Intervals) -> dict[str, str]:
     from evalstats_plugin.errors import few
     from evalstats_plugin.report.text import percent
     from evalstats_plugin.runtime import VERSION
@@ -214,8 +230,8 @@ def _about(responses: ResponseSet, chosen: Mapping[str, Any]) -> dict[str, str]:
         "Harness": few(list(harnesses)),
         "Runs": runs or "not logged",
         "Logs": f"{len({str(s.path) for s in sources}):,}",
-        "Confidence level": percent(chosen["confidence_level"]),
-        "Interval method": chosen["method"],
-        "Correction": "holm, over all pairs of a task",
-        "Seed": str(chosen["seed"]),
+        "Confidence level": percent(asked.confidence_level),
+        "Interval method": asked.method,
+        "Correction": "simultaneous, over all pairs of a family",
+        "Seed": str(asked.seed),
     }

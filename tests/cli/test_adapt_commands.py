@@ -95,7 +95,7 @@ def test_costs_of_a_file_are_kept_and_budgets_go_by_them(
     assert "columns question, price" in done.stderr.replace("\n", " ")
     cost.write_text("task,item,cost\n" + "\n".join(lines[1:]))
     assert (
-        "no cost, of 0 or above, of 1 items"
+        "no cost of 0 or above for 1 item"
         in _adapt("bank", logs, "-o", path, "--cost", cost).stderr
     )
 
@@ -253,24 +253,24 @@ def test_bad_input_is_one_message_and_exit_code_2(
         "is no Parquet file, or damaged": ("replay", others, "--bank", junk),
         "no such file": ("simulate", "--bank", tmp_path / "nowhere"),
         "none of the bank's 60 items may be asked": ("simulate", "--bank", none),
-        "budget of 0 found": (*replay, "--budget", 0),
-        "does not know what items cost": (*replay, "--budget", 5),
+        "budget 0 is not above 0": (*replay, "--budget", 0),
+        "the bank has no costs of items": (*replay, "--budget", 5),
         "no model is called 'gpt'": (*replay, "--above", "gpt"),
-        "Invalid value for '--rule'": (*replay, "--rule", "best"),
-        "reliability of 1.5 found": (*replay, "--reliability", 1.5),
-        "randomesque of 0": (*replay, "--randomesque", 0),
-        "max_items of -1 found": (*replay, "--max-items", -1),
+        "no rule is called 'best'": (*replay, "--rule", "best"),
+        "reliability 1.5": (*replay, "--reliability", 1.5),
+        "randomesque 0": (*replay, "--randomesque", 0),
+        "max_items -1": (*replay, "--max-items", -1),
         "task_b / 4; the bank was calibrated on another version": (
             "replay", changed, "--bank", bank,
         ),
-        "expected of the bank's tasks task_a, task_b (f1)": (
+        "task_a, task_b (f1)": (
             "replay", others, "--bank", bank, "--test-metric", "f1",
         ),
         "Invalid value for '--seed': -1": ("simulate", "--bank", bank, "--seed", -1),
-        "--items '0' found": ("simulate", "--bank", bank, "--items", "0"),
-        "n_models of 2 found": ("simulate", "--bank", bank, "--models", 2),
-        "misspecified of -1 found": ("simulate", "--bank", bank, "--misspecified", -1),
-        "No such command 'nowhere'": ("run", "nowhere"),
+        "--items '0' is not a list of numbers": ("simulate", "--bank", bank, "--items", "0"),
+        "n_models": ("simulate", "--bank", bank, "--models", 2),
+        "misspecified": ("simulate", "--bank", bank, "--misspecified", -1),
+        "no command is called 'nowhere'": ("run", "nowhere"),
     }  # fmt: skip
     for message, arguments in refused.items():
         done = _adapt(*arguments)

@@ -42,7 +42,7 @@ def test_a_folder_without_logs(run: Run, tmp_path: Path) -> None:
 
 def test_a_path_that_does_not_exist(run: Run, tmp_path: Path) -> None:
     """A typing error in the path."""
-    _refused(run("report", tmp_path / "nothing"), "does not exist, expected a log")
+    _refused(run("report", tmp_path / "nothing"), "does not exist: name a log")
 
 
 def test_an_empty_results_file(run: Run, copy: Path) -> None:
@@ -96,11 +96,21 @@ def test_a_samples_file_that_is_not_utf8(run: Run, copy: Path) -> None:
 
 
 def test_an_empty_samples_file(run: Run, copy: Path) -> None:
-    """The results say that there were items."""
+    """The score is recovered from the results, with a note; annotate leaves such a log as it is."""
     path = _first(copy, "samples_es_gen_*.jsonl")
     path.write_text("")
+    done = run("report", copy)
 
-    _refused(run("report", copy), path.name, "is empty, expected 40 items")
+    assert done.returncode == 0, done
+    assert f"0 of 40 items: {path.name} is cut off" in " ".join(done.stdout.split())
+
+    results = copy / path.name.replace("samples_es_gen_", "results_").replace(".jsonl", ".json")
+    before = results.read_bytes()
+    done = run("annotate", results, "--in-place")
+
+    assert done.returncode == 2, done
+    assert "es_gen (0 of 40 items)" in done.stderr
+    assert results.read_bytes() == before
 
 
 def test_an_item_twice(run: Run, copy: Path) -> None:
@@ -108,15 +118,20 @@ def test_an_item_twice(run: Run, copy: Path) -> None:
     path = _first(copy, "samples_es_gen_*.jsonl")
     path.write_text(path.read_text() * 2)
 
-    _refused(run("report", copy), path.name, "line 81 has item 0", "again")
+    _refused(run("report", copy), path.name, "line 81 repeats item 0")
 
 
 def test_samples_without_results(run: Run, copy: Path) -> None:
-    """Nobody says whose samples they are."""
+    """They are read, and a note says what they do not tell."""
     for path in copy.glob("results_*.json"):
         path.unlink()
+    done = run("report", copy, "--task", "es_gen")
 
-    _refused(run("report", copy), "samples_", "no results file of the same run beside it")
+    assert done.returncode == 0, done
+    assert (
+        "no results file of this run: its metrics are taken for means; the model is named after"
+        " its folder"
+    ) in " ".join(done.stdout.split())
 
 
 def test_a_log_of_another_harness(run: Run, tmp_path: Path) -> None:
@@ -165,7 +180,7 @@ def test_an_impossible_confidence_level(run: Run, level: str) -> None:
 )
 def test_a_malformed_option(run: Run, option: str, value: str) -> None:
     """The right form is shown."""
-    _refused(run("report", M2, option, value), option, "expected")
+    _refused(run("report", M2, option, value), option, "write it like")
 
 
 def test_an_output_that_cannot_be_written(run: Run, copy: Path) -> None:

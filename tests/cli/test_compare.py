@@ -12,7 +12,8 @@ from typing import get_args
 
 import pytest
 
-from evalstats_plugin.cli.shell.options import CORRECTIONS
+from evalstats_plugin.cli.shell import options
+from evalstats_plugin.comparisons.compare import DESIGNS
 from evalstats_plugin.comparisons.design import Correction
 from evalstats_plugin.comparisons.rows import Comparison, Comparisons
 from evalstats_plugin.report import comparisons
@@ -37,7 +38,7 @@ def test_the_table_fits_eighty_columns_and_cuts_nothing(run: Run) -> None:
     assert 0 == done.returncode
     assert max(len(line) for line in done.stdout.splitlines()) <= 80
     assert "es_sub_a acc, 30 items" in done.stdout
-    assert "models/m2 models/m0 +0.4667 [+0.2585, +0.6160]  0.0002   >99.9 % better" in done.stdout
+    assert "models/m2 models/m0 +0.4667 [+0.0922, +0.7274]  0.0007   >99.9 % better" in done.stdout
     assert "unclear: these items do not" in " ".join(done.stdout.split())
     assert "…" not in done.stdout
 
@@ -65,7 +66,7 @@ def test_one_model_is_not_enough(run: Run) -> None:
 
     assert 2 == done.returncode
     assert (
-        "error: one model (models/m2) found, expected two or more on the same task" in done.stderr
+        "error: there is only one model (models/m2); read logs of two models or more" in done.stderr
     )
 
 
@@ -95,7 +96,7 @@ def test_csv_and_markdown_have_a_line_per_pair(run: Run) -> None:
 @pytest.mark.parametrize("form", ["table", "json", "csv", "markdown"])
 def test_every_format_is_the_same_twice(run: Run, form: str) -> None:
     """Random sign flips come from the seed."""
-    arguments = ("compare", LOGS, "-t", "es_passk", "--correction", "maxt", "--format", form)
+    arguments = ("compare", LOGS, "-t", "es_passk", "--correction", "stepdown", "--format", form)
     first, second = (run(*arguments) for _ in range(2))
 
     assert 0 == first.returncode
@@ -142,7 +143,8 @@ def test_names_from_logs_are_not_taken_for_markup() -> None:
 
 def test_choices_of_the_command_line_are_those_of_the_type() -> None:
     """`Correction` is not imported there, to keep --help light."""
-    assert get_args(Correction) == CORRECTIONS
+    assert get_args(Correction) == options.CORRECTIONS == get_args(options.Correction)
+    assert tuple(DESIGNS) == options.DESIGNS == get_args(options.Design)
 
 
 @pytest.mark.parametrize("method", ["percentile", "bca"])
@@ -172,25 +174,26 @@ def test_the_bootstrap_is_there_to_compare_with(run: Run, method: str) -> None:
         assert usual["high"] == pytest.approx(row["high"], abs=0.06)
 
 
-def test_two_designs_at_once_are_refused(run: Run) -> None:
+def test_a_misspelt_design_is_corrected(run: Run) -> None:
     """Here and where logs are annotated."""
-    for command in (("compare", LOGS), ("annotate", LOGS, "-o", "nowhere", "--compare")):
-        done = run(*command, "--unpaired", "--sequential")
+    for command in (("compare", LOGS, "--design"), ("annotate", LOGS, "--compare")):
+        done = run(*command, "unpard")
 
-        assert 2 == done.returncode
-        assert "--unpaired and --sequential found, which do not go together" in done.stderr
+        assert done.returncode == 2
+        assert "no design is called 'unpard'; did you mean" in " ".join(done.stderr.split())
 
 
 def test_a_log_is_annotated_with_the_design_asked_for(run: Run, tmp_path: Path) -> None:
-    """And a design without a comparison is refused."""
-    done = run("annotate", LOGS, "-o", tmp_path, "--baseline", "models/m1", "--across-tasks")
+    """And a correction without a comparison is refused."""
+    baseline = ("--baseline", "models/m1")
+    done = run("annotate", LOGS, "-o", tmp_path, *baseline, "--compare", "tasks")
     log = max((tmp_path / "models__m2").glob("results_*.json"))
     rows = json.loads(log.read_text())["evalstats"]["comparisons"]
-    alone = run("annotate", LOGS, "-o", tmp_path / "more", "--sequential")
+    alone = run("annotate", LOGS, "-o", tmp_path / "more", "--correction", "bh")
 
     assert 0 == done.returncode
     assert {"(4 tasks)", "(8 tasks)"} == {row["task"] for row in rows}
     assert {("models/m1", "models/m2")} == {(row["model_a"], row["model_b"]) for row in rows}
     assert 2 == alone.returncode
-    assert "expected --compare with it" in alone.stderr
+    assert "pass --compare paired too" in alone.stderr
     assert not (tmp_path / "more").exists()

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from evalstats_plugin.cli import _COMPLETE, COMMANDS
-from evalstats_plugin.cli.shell.completion import SHELLS, VARIABLE
+from evalstats_plugin.cli import SECTIONS
+from evalstats_plugin.cli.shell.completion import SHELLS
+
+VARIABLE = "_EVALSTATS_PLUGIN_COMPLETE"
 
 HEAVY = {"lm_eval", "numpy", "pandas", "pyarrow", "rich", "scipy", "textual", "torch"}
 
@@ -39,7 +41,7 @@ def _completions(typed: str) -> list[str]:
         ("evalstats-plugin rep", ["plain,report"]),
         ("evalstats-plugin rank st", ["plain,stats"]),
         ("evalstats-plugin compare --corr", ["plain,--correction"]),
-        ("evalstats-plugin compare --correction m", ["plain,maxt"]),
+        ("evalstats-plugin compare --correction st", ["plain,stepdown"]),
         ("evalstats-plugin report --method clo", ["plain,clopper-pearson"]),
         ("evalstats-plugin compare --method tan", ["plain,tango"]),
         ("evalstats-plugin report fix", ["file,fix"]),
@@ -55,7 +57,9 @@ def test_all_commands_are_offered() -> None:
     """Those of plugins too."""
     offered = {item.removeprefix("plain,") for item in _completions("evalstats-plugin ")}
 
-    assert {*COMMANDS, "lm-eval"} <= offered
+    own = {name for part in SECTIONS.values() for name in part}
+
+    assert {*own, "lm-eval"} <= offered
 
 
 @pytest.mark.parametrize("typed", ["", "rank ", "adapt ", "report --", "compare --method "])
@@ -95,8 +99,7 @@ def test_each_shell_has_a_script_that_calls_the_program(shell: str) -> None:
         check=True,
     )
 
-    assert f"{_COMPLETE}={shell}_complete" in done.stdout
-    assert VARIABLE == _COMPLETE
+    assert f"{VARIABLE}={shell}_complete" in done.stdout
 
 
 def test_the_script_works_in_bash(tmp_path: Path) -> None:
@@ -133,4 +136,4 @@ def test_a_shell_that_is_not_known_is_refused(shell: str) -> None:
     )
 
     assert done.returncode == 2
-    assert "expected one of bash, zsh, fish" in done.stderr
+    assert "name one of bash, zsh, fish" in done.stderr

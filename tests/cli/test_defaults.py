@@ -6,13 +6,14 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
 import pytest
 
-from evalstats_plugin.cli import COMMANDS, main
-from evalstats_plugin.cli.shell.defaults import SHARED
+from evalstats_plugin.cli import main
+from evalstats_plugin.cli.shell.defaults import OF_PROJECTS, SHARED
 
 LOGS = Path(__file__).parents[2] / "fixtures" / "logs" / "lm_eval" / "0.4.13" / "out"
 POWER = ("power", "--discordance", ".2", "--difference", ".1", "--format", "json")
@@ -110,9 +111,9 @@ def test_files_can_be_left_out(
 
 def test_quiet_says_nothing(tmp_path: Path) -> None:
     """Given on the command line, or in the file itself."""
-    path = _project(tmp_path, "[tool.evalstats-plugin.power]\npower = 0.9\n")
+    path = _user(tmp_path, "[power]\npower = 0.9\n")
     assert _run(tmp_path, *POWER, "--quiet").stderr == ""
-    path.write_text("[tool.evalstats-plugin]\nquiet = true\n")
+    path.write_text("quiet = true\n")
 
     assert _run(tmp_path, *POWER).stderr == ""
 
@@ -123,7 +124,7 @@ def test_commands_of_commands_have_tables(tmp_path: Path) -> None:
     _project(
         tmp_path,
         "[tool.evalstats-plugin.rank]\nformat = 'json'\n"
-        "[tool.evalstats-plugin.rank.stats]\nmodel = 'bradley-terry'\n",
+        "[tool.evalstats-plugin.rank.stats]\nmethod = 'bradley-terry'\n",
     )
     done = _run(tmp_path, "rank", "stats", "judged.csv")
 
@@ -136,11 +137,14 @@ def test_commands_of_commands_have_tables(tmp_path: Path) -> None:
         ("[tool.evalstats-plugin.power]\npover = 0.9\n", ("pover", "did you mean power")),
         ("[tool.evalstats-plugin]\nsed = 1\n", ("'sed'", "did you mean seed", "seed, skip-broken")),
         ("[tool.evalstats-plugin.repot]\n", ("'repot'", "did you mean report")),
-        ("[tool.evalstats-plugin]\npower = 0.9\n", ("power = 0.9", "expected a table")),
+        (
+            "[tool.evalstats-plugin]\npower = 0.9\n",
+            ("power is a command", "write a table [tool.evalstats-plugin.power]"),
+        ),
         ("[tool.evalstats-plugin.power]\npower = 'much'\n", ("'much' is not a valid float",)),
-        ("[tool.evalstats-plugin.power]\nmethod = 'm'\n", ("'m' is not one of 'auto'",)),
-        ("[tool.evalstats-plugin.power]\nunpaired = 1\n", ("expected true or false",)),
-        ("[tool.evalstats-plugin.power]\nitems = [1, 2]\n", ("expected one value, not a list",)),
+        ("[tool.evalstats-plugin.power]\nmethod = 'm'\n", ("no method is called 'm'",)),
+        ("[tool.evalstats-plugin.power]\nquiet = true\n", ("quiet cannot be set by a project",)),
+        ("[tool.evalstats-plugin.power]\nepochs = [1, 2]\n", ("give one value, not a list",)),
         ("[tool.evalstats-plugin.power\n", ("is not TOML", "--no-config")),
     ],
 )
@@ -159,6 +163,75 @@ def test_what_a_file_gets_wrong_is_said_with_its_name(
     assert _run(tmp_path, "power", "--help").returncode == 0
 
 
+@pytest.mark.parametrize(
+    ("command", "line"),
+    [
+        ("rank.judge", "command = 'touch PWNED; echo A'"),
+        ("rank.judge", "model = 'x'"),
+        ("rescore", "include-path = '.'"),
+        ("rescore", "confirm-run-unsafe-code = true"),
+        ("adapt.run.inspect", "model-args = 'x=y'"),
+        ("annotate", "in-place = true"),
+        ("annotate", "output = 'elsewhere'"),
+        ("report", "html = 'victim.html'"),
+        ("report", "quiet = true"),
+    ],
+)
+def test_a_project_sets_nothing_that_runs_or_writes(
+    tmp_path: Path, command: str, line: str
+) -> None:
+    """The folder of a log may be somebody else's; the user's own file may say the same."""
+    path = _project(tmp_path, f"[tool.evalstats-plugin.{command}]\n{line}\n")
+    words = command.split(".")
+    option = line.partition(" ")[0]
+    refused = _run(tmp_path, *words, "nothing")
+    path.unlink()
+    _user(tmp_path, f"[{command}]\n{line}\n")
+    taken = _run(tmp_path, *words, "nothing")
+
+    assert refused.returncode == 2
+    assert refused.stderr.startswith(f"error: {path}: [tool.evalstats-plugin.{command}]: {option}")
+    assert "cannot be set by a project" in refused.stderr
+    assert "cannot be set" not in taken.stderr
+    assert not (tmp_path / "PWNED").exists()
+
+
+def test_options_of_projects_exist_and_are_neither_paths_nor_texts_that_run() -> None:
+    """OF_PROJECTS is written by hand."""
+    known: dict[str, list[click.Option]] = {}
+    with click.Context(main) as ctx:
+        for command in _every_command(ctx, main):
+            for param in command.params:
+                for name in param.opts if isinstance(param, click.Option) else ():
+                    known.setdefault(name.removeprefix("--"), []).append(param)
+
+    assert OF_PROJECTS <= set(known)
+    paths = {name for name, params in known.items() if isinstance(params[0].type, click.Path)}
+    assert not OF_PROJECTS & paths
+
+
+def _every_command(ctx: click.Context, group: click.Group) -> Iterator[click.Command]:
+    for name in group.list_commands(ctx):
+        command = group.get_command(ctx, name)
+        if isinstance(command, click.Group):
+            yield from _every_command(ctx, command)
+        elif command is not None:
+            yield command
+
+
+@pytest.mark.skipif(
+    not hasattr(os, "getuid") or os.getuid() != 0, reason="only root can give a file away"
+)
+def test_a_file_of_another_user_is_ignored(tmp_path: Path) -> None:
+    """A folder that several people write to, such as /tmp."""
+    path = _project(tmp_path, "[tool.evalstats-plugin.power]\npower = 0.9\n")
+    os.chown(path, 12345, -1)
+    done = _run(tmp_path, *POWER)
+
+    assert _power_asked(done) == 0.8
+    assert done.stderr == f"note: {path} is ignored: another user owns it\n"
+
+
 def test_a_value_of_a_file_that_an_analysis_refuses_is_traced(tmp_path: Path) -> None:
     """The error is the analysis's; the line after it says where the value came from."""
     _project(tmp_path, "[tool.evalstats-plugin]\nconfidence-level = 1.5\n")
@@ -172,7 +245,7 @@ def test_a_value_of_a_file_that_an_analysis_refuses_is_traced(tmp_path: Path) ->
 def test_options_that_commands_share_are_options_of_several() -> None:
     """SHARED is written by hand."""
     with click.Context(main) as ctx:
-        commands = [main.get_command(ctx, name) for name in COMMANDS]
+        commands = [main.get_command(ctx, name) for name in main.list_commands(ctx)]
         commands += [
             one.get_command(ctx, name)
             for one in commands
@@ -190,14 +263,18 @@ def _long_names(command: click.Command) -> set[str]:
 
 def test_the_module_stays_light() -> None:
     """Files are parsed only where they have something to say."""
-    code = "import sys, evalstats_plugin.cli.shell.defaults as d, pathlib\n"
-    code += "d.read_defaults(pathlib.Path('/'))\nprint('tomllib' in sys.modules)"
+    code = (
+        "import sys\nfrom evalstats_plugin.cli import main\n"
+        "main(['plugins', '--format', 'csv'], standalone_mode=False)\n"
+        "print('tomllib' in sys.modules)"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True,
         text=True,
         check=True,
+        cwd="/",
         env={**os.environ, "XDG_CONFIG_HOME": "/nowhere"},
     )
 
-    assert done.stdout == "False\n"
+    assert done.stdout.endswith("\nFalse\n")

@@ -86,11 +86,11 @@ def test_a_table_of_anyones_is_compared_and_made_a_matrix(run: Run, tmp_path: Pa
 @pytest.mark.parametrize(
     ("output", "arguments", "message"),
     [
-        ("x.foo", (), "does not say by its ending"),
+        ("x.foo", (), "has no ending of a known format"),
         ("x", ("--to", "cvs"), "did you mean csv"),
         ("x.csv", ("--organization", "me"), "no option of csv is called 'organization'"),
-        ("x.csv", ("--intervals",), "--intervals and --to csv found"),
-        ("x.csv", ("--columns", "item"), "expected PART=COLUMN"),
+        ("x.csv", ("--intervals",), "--intervals does not go with --to csv"),
+        ("x.csv", ("--columns", "item"), "does not name a part and its column"),
         ("x.csv", ("-t", "es_one", "--columns", "item=x"), "about tables"),
         ("x.csv", ("-t", "es_ona"), "closest: es_one"),
         ("x.csv/x.csv", ("-t", "es_one"), "cannot be written"),

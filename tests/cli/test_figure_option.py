@@ -50,9 +50,10 @@ def _ran(*arguments: str | Path) -> Result:
 
 COMMANDS = {
     "report": ("forest", "variance-parts"),
-    "pool --model per-task": ("forest", "shrinkage"),
+    "pool --method per-task": ("forest", "shrinkage"),
     "compare --task easy": ("matrix", "differences", "ranks"),
-    "irt --item-model rasch": ("forest", "curves", "information", "wright", "item-fit"),
+    "irt fit --item-model rasch": ("forest",),
+    "irt items --item-model rasch": ("curves", "information", "wright", "item-fit"),
     "power --task easy": ("power", "variance-parts"),
     "rank models": ("forest", "matrix", "ranks"),
 }
@@ -88,7 +89,8 @@ def test_help_lists_the_figures_there_are() -> None:
         "report": "forest, variance-parts",
         "pool": "forest, shrinkage",
         "compare": "matrix, differences, ranks",
-        "irt": "forest, curves, information, wright, item-fit",
+        "irt fit": "forest",
+        "irt items": "curves, information, wright, item-fit",
         "power": "variance-parts, power",
         "rank models": "forest, matrix, ranks",
         "rank stats": "forest, matrix, ranks",
@@ -119,7 +121,7 @@ def test_power_without_logs_has_a_curve(tmp_path: Path) -> None:
 
     assert (0, 2) == (done.exit_code, without.exit_code)
     assert (tmp_path / "power.png").read_bytes().startswith(b"\x89PNG")
-    assert "error: no variance parts found" in without.stderr
+    assert "error: no variance components" in without.stderr
     assert not (tmp_path / "parts.png").exists()
 
 
@@ -130,10 +132,10 @@ def test_power_without_logs_has_a_curve(tmp_path: Path) -> None:
         (("--figure", "matrix", "-o", "x.png"), "there are forest, variance-parts"),
         (("--figure", "shrinkage", "-o", "x.png"), "shows a hierarchical model"),
         (("--figure", "forest"), "say where it goes with -o forest.png"),
-        (("-o", "x.png"), "found without --figure: name one of forest, variance-parts"),
-        (("--figure", "x.png"), "expected a name and a file: --figure forest -o x.png"),
-        (("--figure", "forest", "-o", "x.jpg"), "ends in .png, .svg or .pdf"),
-        (("--figure", "forest", "-o", "-"), "ends in .png, .svg or .pdf"),
+        (("-o", "x.png"), "name it with --figure: forest, variance-parts"),
+        (("--figure", "x.png"), "name a figure too: --figure forest -o x.png"),
+        (("--figure", "forest", "-o", "x.jpg"), "must end in .png, .svg or .pdf"),
+        (("--figure", "forest", "-o", "-"), "must end in .png, .svg or .pdf"),
         (("--figure", "forest", "-o", "nowhere/x.png"), "there is no folder nowhere"),
     ],
 )
@@ -150,16 +152,14 @@ def test_what_cannot_be_drawn_is_refused_before_the_work(
 
 
 def test_what_has_no_figures_says_so(logs: Path, tmp_path: Path) -> None:
-    """Held-out answers, several abilities; several tasks in a figure of one."""
+    """Several abilities; several tasks in a figure of one."""
     place = ("-o", tmp_path / "x.png")
-    held = _ran("irt", logs, "--holdout", "random", "--figure", "forest", *place)
-    several = _ran("irt", logs, "--item-model", "factor", "--figure", "forest", *place)
+    several = _ran("irt", "fit", logs, "--item-model", "factor", "--figure", "forest", *place)
     tasks = _ran("compare", logs, "--figure", "matrix", *place)
 
-    assert [2, 2, 2] == [done.exit_code for done in (held, several, tasks)]
-    assert "nothing to draw of what is asked for here" in held.stderr
-    assert held.stderr == several.stderr
-    assert "2 tasks and metrics found (easy acc, hard acc), expected one" in tasks.stderr
+    assert [2, 2] == [done.exit_code for done in (several, tasks)]
+    assert "these results have no figures: leave --figure forest out" in several.stderr
+    assert "this figure shows one task and metric, not 2 (easy acc, hard acc)" in tasks.stderr
     assert [] == list(tmp_path.iterdir())
 
 

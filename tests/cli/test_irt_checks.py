@@ -44,34 +44,37 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run(*arguments: str | Path) -> Any:
+def run(command: str, *arguments: str | Path) -> Any:
     """Run the command in this process."""
-    return CliRunner().invoke(main, ["irt", *map(str, arguments)])
+    return CliRunner().invoke(main, ["irt", command, *map(str, arguments)])
 
 
-def as_json(*arguments: str | Path) -> dict[str, Any]:
+def as_json(command: str, *arguments: str | Path) -> dict[str, Any]:
     """Run, and read its JSON."""
-    done = run(*arguments, "--format", "json", "-q")
+    done = run(command, *arguments, "--format", "json", "-q")
     assert 0 == done.exit_code, done.output
     return json.loads(done.stdout)
 
 
 RASCH = ("--item-model", "rasch")
 SHOWN = {
-    "bootstrap": ("--bootstrap", "40", "--item-model", "rasch"),
-    "holdout": ("--holdout", "random", "--holdout", "rows", "--draws", "2"),
-    "dif": ("--dif", "chat-*"),
-    "factor": ("--dimensions", "2", "--rotation", "varimax"),
+    "bootstrap": ("fit", "--bootstrap", "40", "--item-model", "rasch"),
+    "holdout": ("holdout", "--mask", "random", "--mask", "rows", "--draws", "2"),
+    "dif": ("dif", "--focal", "chat-*"),
+    "factor": ("fit", "--dimensions", "2"),
+    "loadings": ("items", "--dimensions", "2"),
 }
 
 
 @pytest.mark.parametrize("name", SHOWN)
 def test_every_table_fits_eighty_columns_and_every_format_is_whole(name: str, logs: Path) -> None:
     """No cell is cut; Markdown has tables; CSV one line per row of JSON."""
+    command, *options = SHOWN[name]
     table, markdown, rows = (
-        run(logs, *SHOWN[name], "--format", form, "-q") for form in ("table", "markdown", "csv")
+        run(command, logs, *options, "--format", form, "-q")
+        for form in ("table", "markdown", "csv")
     )
-    whole = as_json(logs, *SHOWN[name])
+    whole = as_json(command, logs, *options)
 
     assert 0 == table.exit_code, table.output
     assert max(map(len, table.stdout.splitlines())) <= 80
@@ -82,10 +85,10 @@ def test_every_table_fits_eighty_columns_and_every_format_is_whole(name: str, lo
 
 def test_a_bootstrap_gives_percentiles_and_its_covariance(logs: Path) -> None:
     """Of the same point estimates; what is drawn decides how wide they are."""
-    plain = {row["model"]: row for row in as_json(logs, *RASCH)["results"]}
-    whole = as_json(logs, *RASCH, "--bootstrap", "100", "--baseline", "base-0", "--items")
+    plain = {row["model"]: row for row in as_json("fit", logs, *RASCH)["results"]}
+    whole = as_json("fit", logs, *RASCH, "--bootstrap", "100", "--baseline", "base-0")
     rows = {row["model"]: row for row in whole["results"]}
-    again = as_json(logs, *RASCH, "--bootstrap", "100", "--baseline", "base-0", "--items")
+    again = as_json("fit", logs, *RASCH, "--bootstrap", "100", "--baseline", "base-0")
 
     assert whole == {**again, "fit": whole["fit"]}
     for name, row in rows.items():
@@ -111,9 +114,8 @@ def test_refits_go_over_what_is_asked(
     logs: Path, over: str, extra: tuple[str, ...], said: str
 ) -> None:
     """And the notes say so."""
-    notes = as_json(logs, "--bootstrap", "40", "--item-model", "rasch", "--over", over, *extra)[
-        "evalstats"
-    ]["notes"]
+    refits = ("--bootstrap", "40", "--over", over)
+    notes = as_json("fit", logs, *RASCH, *refits, *extra)["evalstats"]["notes"]
 
     assert said in " ".join(notes)
     assert set(OVER) == set(KNOWN_OVER)
@@ -121,7 +123,7 @@ def test_refits_go_over_what_is_asked(
 
 def test_answers_held_out_are_predicted_better_than_by_their_mean(logs: Path) -> None:
     """A row for each mask and seed, the same again; calibration adds up."""
-    whole = as_json(logs, *SHOWN["holdout"], "--seed", "4")
+    whole = as_json("holdout", logs, *SHOWN["holdout"][1:], "--seed", "4")
     rows = whole["results"]
 
     assert [("random", 4), ("random", 5), ("rows", 4), ("rows", 5)] == [
@@ -132,30 +134,30 @@ def test_answers_held_out_are_predicted_better_than_by_their_mean(logs: Path) ->
     for mask in ("random", "rows"):
         cells = sum(row["n_cells"] for row in rows if row["mask"] == mask)
         assert cells == sum(b["n_cells"] for b in whole["calibration"] if b["mask"] == mask)
-    assert rows == as_json(logs, *SHOWN["holdout"], "--seed", "4")["results"]
+    assert rows == as_json("holdout", logs, *SHOWN["holdout"][1:], "--seed", "4")["results"]
     assert set(MASKS) == set(ALL_MASKS) - {"temporal"}
 
 
-def test_an_item_that_is_harder_for_one_group_is_found(logs: Path, tmp_path: Path) -> None:
-    """By a pattern or a file of names, which say the same; no other is."""
-    rows = as_json(logs, "--dif", "chat-*")
-    listed = tmp_path / "chat.txt"
-    listed.write_text("# the chat models\n" + "\n".join(n for n in NAMES if n[0] == "c") + "\n")
-    same = as_json(logs, "--dif", str(listed))
+def test_an_item_that_is_harder_for_one_group_is_found(logs: Path) -> None:
+    """By a pattern or by names, which give the same; no other is."""
+    rows = as_json("dif", logs, "--focal", "chat-*")
+    same = as_json("dif", logs, "--focal", ",".join(n for n in NAMES if n[0] == "c"))
 
     assert "7" == rows["results"][0]["item"]
     assert ["7"] == [row["item"] for row in rows["results"] if row["flagged"]]
     assert rows["results"][0]["log_odds"] < -2
     assert rows["results"] == same["results"]
     assert 12 == len(rows["focal"])
-    assert "large harder" in " ".join(run(logs, "--dif", "chat-*").stdout.split())
+    assert "large harder" in " ".join(run("dif", logs, "--focal", "chat-*").stdout.split())
 
 
 def test_a_fit_is_linked_to_a_saved_one(logs: Path, tmp_path: Path) -> None:
     """As `link` does; the note tells the constants."""
     bank = tmp_path / "bank.parquet"
-    as_json(logs / "base-0", logs / "base-8", logs / "chat-3", logs / "chat-23", "--save", bank)
-    whole = as_json(logs, "--link", bank)
+    as_json(
+        "fit", logs / "base-0", logs / "base-8", logs / "chat-3", logs / "chat-23", "--save", bank
+    )
+    whole = as_json("link", logs, "--to", bank)
     expected = link(IRTFit.load(bank), fit_irt(ability_matrix(read(logs)), rng=0))
     found = {row["model"]: row["estimate"] for row in whole["results"]}
 
@@ -167,9 +169,9 @@ def test_a_fit_is_linked_to_a_saved_one(logs: Path, tmp_path: Path) -> None:
 def test_factors_have_a_row_per_dimension_and_are_a_bank(logs: Path, tmp_path: Path) -> None:
     """Scored again on their own items they come back."""
     bank = tmp_path / "factors.parquet"
-    whole = as_json(logs, "--dimensions", "1", "--save", bank)
-    scored = as_json(logs, "--bank", bank)
-    two = as_json(logs, "--dimensions", "2", "--rotation", "promax")
+    whole = as_json("fit", logs, "--dimensions", "1", "--save", bank)
+    scored = as_json("score", logs, "--bank", bank)
+    two = as_json("fit", logs, "--dimensions", "2")
     found = {row["model"]: row["estimate"] for row in scored["results"]}
 
     assert 1 == FactorFit.load(bank).n_dimensions
@@ -185,63 +187,55 @@ def test_groups_from_a_file_have_their_own_distributions(logs: Path, tmp_path: P
     groups = tmp_path / "groups.csv"
     lines = [f"{name},{name.split('-')[0]}" for name in [*NAMES, "other"]]
     groups.write_text("model,group\n" + "\n".join(lines) + "\n")
-    fit = as_json(logs, "--groups", groups)["fit"]
+    fit = as_json("fit", logs, "--groups", groups)["fit"]
 
     assert "mml" == fit["estimator"]
     assert {"base", "chat"} == set(fit["hyperparameters"]["groups"])
 
 
-def test_scores_between_have_a_beta_response(tmp_path: Path) -> None:
-    """Right and wrong alone do not."""
-    rng = np.random.default_rng(0)
-    for i in range(5):
-        write_log(tmp_path, f"m{i}", {"graded": rng.beta(1 + i, 3, 40).tolist()})
-    fit = as_json(tmp_path, "--response", "beta")["fit"]
-
-    assert ("beta", "map") == (fit["response"], fit["estimator"])
-
-
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("command", "message"),
     [
-        (("--bootstrap", "0"), "--bootstrap 0 found, expected a number above 0"),
-        (("--bootstrap", "20"), "20 resamples found, expected 40 or more"),
-        (("--bootstrap", "40", "--over", "clusters"), "no item has a cluster"),
-        (("--bootstrap", "40", "--estimator", "mml"), "refits by mml-items or cml-items"),
-        (("--over", "items"), "--over found without --bootstrap"),
-        (("--draws", "3"), "--draws found without --holdout"),
-        (("--holdout", "cells"), "no mask is called 'cells'"),
-        (("--holdout", "random", "--draws", "0"), "--draws 0 found"),
-        (("--holdout", "random", "--item-model", "3pl"), "found '3pl'"),
-        (("--holdout", "random", "--save", "x.parquet"), "--holdout and --save found together"),
-        (("--dif", "chat-*", "--holdout", "rows"), "--holdout and --dif found together"),
-        (("--dif", "gpt-*"), "no model is called 'gpt-*'"),
-        (("--dif", "base-0"), "1 focal and 23 other models"),
-        (("--dif", ","), "names no model"),
-        (("--link", "none.parquet"), "none.parquet: no such file, expected"),
-        (("--link", "a", "--bank", "b"), "--bank and --link found together"),
-        (("--bank", "b", "--response", "beta"), "--response and --bank found together"),
-        (("--dimensions", "none"), "--dimensions 'none' found, expected a number"),
-        (("--dimensions", "0"), "--dimensions '0' found"),
-        (("--dimensions", "24"), "24 dimensions asked for, 24 models"),
-        (("--dimensions", "2", "--item-model", "rasch"), "expected item model factor"),
-        (("--dimensions", "2", "--baseline", "base-0"), "needs one ability of each model"),
-        (("--dimensions", "2", "--estimator", "mml"), "expected its only estimator, map"),
-        (("--response", "normal"), "no response is called 'normal'"),
-        (("--response", "beta"), "every score is 0 or 1"),
-        (("--response", "beta", "--item-model", "3pl"), "expected item model rasch or 2pl"),
-        (("--groups", "none.csv"), "none.csv: no such file"),
-        (("--save", "fit.json"), "expected a name that ends in .parquet"),
+        ("fit --bootstrap 0", "0 is not in the range x>=1"),
+        ("fit --bootstrap 20", "20 resamples"),
+        ("fit --bootstrap 40 --over clusters", "no item has a cluster"),
+        (
+            "fit --bootstrap 40 --estimator mml",
+            "has no bootstrap: choose estimator mml-items or cml-items",
+        ),
+        ("fit --over items", "--over is an option of the bootstrap: pass --bootstrap B too"),
+        ("fit --dimensions none", "--dimensions 'none' is not a number of dimensions"),
+        ("fit --dimensions 0", "--dimensions '0' is not a number"),
+        ("fit --dimensions 24", "24 dimensions"),
+        ("fit --dimensions 2 --item-model rasch", "rasch has one ability per model"),
+        ("fit --dimensions 2 --baseline base-0", "--baseline needs one ability of each model"),
+        ("fit --dimensions 2 --estimator mml", "not 'factor': choose map"),
+        ("fit --groups none.csv", "none.csv: groups of models cannot be read"),
+        ("fit --save fit.json", "must end in .parquet"),
+        ("fit --models gpt-*", "no model is called 'gpt-*'"),
+        ("holdout --mask cells", "no mask is called 'cells'"),
+        ("holdout --draws 0", "0 is not in the range x>=1"),
+        ("holdout --item-model 3pl", "'3pl'"),
+        ("holdout --save x.parquet", "No such option '--save'"),
+        ("dif --focal gpt-*", "no model is called 'gpt-*'"),
+        ("dif --focal base-0", "1 focal and 23 other models"),
+        ("dif --focal ,", "no model is called ''"),
+        ("dif --focal chat-* --item-model factor", "no item model is called 'factor'"),
+        ("link --to none.parquet", "none.parquet: no such file"),
+        ("score --bank none.parquet", "none.parquet: no such file"),
+        ("score", "Missing option '--bank'"),
+        ("fits", "no command is called 'fits'; did you mean fit"),
     ],
 )
-def test_options_that_cannot_be_met(logs: Path, options: tuple[str, ...], message: str) -> None:
+def test_options_that_cannot_be_met(logs: Path, command: str, message: str) -> None:
     """One message, exit code 2, nothing printed."""
-    done = run(logs, *options)
+    name, *options = command.split()
+    done = run(name, logs, *options)
 
-    assert 2 == done.exit_code, done.output
-    assert "" == done.stdout
+    assert done.exit_code == 2, done.output
+    assert done.stdout == ""
     assert "Traceback" not in done.stderr
-    assert message in done.stderr
+    assert message in " ".join(done.stderr.split())
 
 
 def test_only_a_fit_is_replaced_when_saving(logs: Path, tmp_path: Path) -> None:
@@ -250,13 +244,13 @@ def test_only_a_fit_is_replaced_when_saving(logs: Path, tmp_path: Path) -> None:
     other.write_text("my thesis")
     folder.mkdir()
     empty.touch()
-    refused = [run(logs, "--save", path) for path in (other, folder)]
+    refused = [run("fit", logs, "--save", path) for path in (other, folder)]
     for _ in range(2):
-        as_json(logs, "--save", empty, "--item-model", "rasch")
+        as_json("fit", logs, "--save", empty, "--item-model", "rasch")
 
     assert [2, 2] == [done.exit_code for done in refused]
     assert "a file is there that is no saved fit; it was left as it is" in refused[0].stderr
-    assert "it is a folder" in refused[1].stderr
+    assert "is a folder: name a file in it" in refused[1].stderr
     assert "my thesis" == other.read_text()
     assert "rasch" == IRTFit.load(empty).item_model
 
@@ -268,17 +262,17 @@ def test_group_files_that_cannot_be_read(logs: Path, tmp_path: Path) -> None:
     binary.write_bytes(b"\xff\xfe\x00")
 
     assert (
-        "columns name, kind found, expected model and group"
-        in run(logs, "--groups", columns).stderr
+        "has the columns name, kind: it needs the columns model and group"
+        in run("fit", logs, "--groups", columns).stderr
     )
-    assert "cannot be read as text" in run(logs, "--dif", binary).stderr
+    assert "cannot be read" in run("fit", logs, "--groups", binary).stderr
 
 
 def test_help_lists_options_in_groups() -> None:
     """Every option once."""
-    text = run("--help").stdout
+    text = run("fit", "--help").stdout
 
-    for heading in ("What is fitted:", "What is shown:", "Saved fits:", "What is read:"):
+    for heading in ("What is fitted:", "Intervals and seed:", "Output:", "What is read:"):
         assert heading in text
-    assert all(1 == text.count(f"  {name} ") for name in ("--holdout", "--dif", "--link", "--bank"))
+    assert all(text.count(f"  {name} ") == 1 for name in ("--estimator", "--bootstrap", "--save"))
     assert max(map(len, text.splitlines())) <= 80

@@ -73,11 +73,11 @@ def test_labels_may_be_lines_of_json(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("a.csv", "id,score\n1,1", "record 1: 'id', 'score' found, expected one object or line"),
-        ("a.csv", "item,score\n1,good", "record 1: score 'good' found, expected a number"),
+        ("a.csv", "id,score\n1,1", "record 1 has the fields 'id', 'score': each needs"),
+        ("a.csv", "item,score\n1,good", "record 1: score 'good' is not a number"),
         ("a.csv", "item,score\n1,1\n1,0", "record 2: item '1' has a second label"),
         ("a.jsonl", "{", "record 1: not JSON"),
-        ("a.jsonl", "[1]", r"record 1: \[1\] found, expected one object"),
+        ("a.jsonl", "[1]", r"record 1: \[1\] is no object"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_said(
@@ -102,7 +102,7 @@ def test_a_file_that_is_not_there_is_an_error(run: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("judge", "--judge", "acc"), "neither --human nor --labels given"),
+        (("judge", "--judge", "acc"), "neither --human nor --labels is given"),
         (("judge", "--judge", "a", "--human", "b", "--labels", "c"), "both --human and --labels"),
         (("report", "--control-variate", "--population", "100"), "--control-variate and --popul"),
         (("report", "--control-variate", "--prior", "1,1"), "--control-variate and --prior"),

@@ -19,6 +19,7 @@ from lm_eval_logs import write_log
 
 from evalstats_plugin import annotate, fit_hierarchical, read, strip
 from evalstats_plugin.cli import main, pool
+from evalstats_plugin.hierarchical import HierarchicalOptions
 from evalstats_plugin.hierarchical.methods import HIERARCHICAL_MODELS, INFERENCES
 
 ROOT = Path(__file__).parents[2]
@@ -70,7 +71,8 @@ def test_help_names_every_model_and_engine() -> None:
 def test_json_holds_scores_pairs_difficulties_and_the_fit(seven: Path) -> None:
     """As the function says with the same seed."""
     whole = _json(seven, "--seed", "3")
-    fit = fit_hierarchical(read(seven), rng=3, options={"chains": 2, "draws": 20, "warm_up": 10})
+    options = HierarchicalOptions(chains=2, draws=20, warm_up=10)
+    fit = fit_hierarchical(read(seven), rng=3, options=options)
 
     assert whole["results"] == json.loads(json.dumps(fit.to_dict()))
     assert whole["contrasts"] == fit.contrasts().to_dict()
@@ -151,11 +153,11 @@ def test_covariates_come_from_tables_of_models_and_of_tasks(seven: Path, tmp_pat
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--model", "tusk"), "no hierarchical model is called 'tusk'"),
+        (("--method", "tusk"), "no hierarchical model is called 'tusk'"),
         (("--inference", "nuts"), "no inference is called 'nuts'"),
-        (("--model", "task", "--inference", "exact"), "does not fit model 'task'"),
+        (("--method", "task", "--inference", "exact"), "does not fit model 'task'"),
         (("--baseline", "m9"), "no model is called 'm9'"),
-        (("-c", "95"), "expected a number between 0 and 1"),
+        (("-c", "95"), "is not between 0 and 1"),
         (("--figure", "x.png"), "--figure forest -o x.png"),
         (("--covariates", "no.csv"), "no.csv: covariates cannot be"),
     ],
@@ -168,11 +170,11 @@ def test_options_that_cannot_be_met(seven: Path, options: tuple[str, ...], said:
 @pytest.mark.parametrize(
     ("table", "said"),
     [
-        ("who,size\nm0,1\n", "'who', 'size' found, expected a CSV file with a column 'model' or"),
-        ("model,size\nm0,big\n", "line 2, 'size': 'big' found, expected a number"),
+        ("who,size\nm0,1\n", "has the columns 'who', 'size': it needs a column 'model' or"),
+        ("model,size\nm0,big\n", "line 2, 'size': 'big' is not a number"),
         ("model,size\nm0,1\n", "covariate 'size' has no value for models m1, m2"),
-        ("model,size\n" + "".join(f"m{i},7\n" for i in range(7)), "7 throughout"),
-        ("", "no rows found"),
+        ("model,size\n" + "".join(f"m{i},7\n" for i in range(7)), "is the same for all"),
+        ("", "has the columns none"),
     ],
 )
 def test_covariates_that_cannot_be_used(seven: Path, tmp_path: Path, table: str, said: str) -> None:
@@ -187,7 +189,7 @@ def test_several_metrics_of_a_task_need_a_choice() -> None:
     said = _refused(LM_EVAL)
 
     assert "tasks have several metrics: es_" in said
-    assert "choose with --metric" in said
+    assert "choose one with --metric" in said
 
 
 def test_long_fits_tell_their_cost_beforehand(seven: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,7 +207,7 @@ def test_without_torch_the_message_says_what_to_install(seven: Path) -> None:
     code = (
         "import sys; sys.modules['torch'] = None\n"
         "from evalstats_plugin.cli import main\n"
-        f"main(['pool', {str(seven)!r}, '--model', sys.argv[1]])"
+        f"main(['pool', {str(seven)!r}, '--method', sys.argv[1]])"
     )
     crossed, closed = (
         subprocess.run([sys.executable, "-c", code, name], capture_output=True,
@@ -214,7 +216,7 @@ def test_without_torch_the_message_says_what_to_install(seven: Path) -> None:
     )  # fmt: skip
 
     assert (2, 0) == (crossed.returncode, closed.returncode)
-    assert "pip install 'evalstats-plugin[hierarchical]'" in crossed.stderr
+    assert "pip install 'evalstats-plugin[models]'" in crossed.stderr
     assert "Traceback" not in crossed.stderr
 
 
@@ -287,7 +289,7 @@ def test_stripping_and_pooling_do_not_go_together(tmp_path: Path) -> None:
     )
 
     assert 2 == done.exit_code
-    assert "--strip and --hierarchical found together" in done.stderr
+    assert "--strip and --hierarchical do not go together" in done.stderr
 
 
 def test_a_metric_that_cannot_be_pooled_is_told_in_the_log(tmp_path: Path) -> None:

@@ -2,79 +2,118 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import click
 
-from evalstats_plugin.cli.shell import options
+from evalstats_plugin.cli.shell.options import Command, Name, file, paths, seed, takes, under
+from evalstats_plugin.cli.shell.running import (
+    Output,
+    Reading,
+    csv_rows,
+    output,
+    plugins_of,
+    progress_on_work,
+    reading,
+)
+from evalstats_plugin.errors import LogError, SelectionError, WriteError, few
+from evalstats_plugin.irt.methods import ESTIMATORS, ITEM_MODELS
 
 if TYPE_CHECKING:
     from evalstats_plugin.adaptive.bank import ItemBank
     from evalstats_plugin.data.runs import ResponseSet
+    from evalstats_plugin.irt.model.fit import IRTFit
 
 
-_output = click.option(
-    "--output", "-o", required=True, type=click.Path(path_type=Path), metavar="FILE.parquet",
-    help="File to write. An existing bank is replaced; any other file is kept.",
-)  # fmt: skip
+_written = under("Bank")
 
 
-@click.command()
-@click.argument("paths", nargs=-1, required=True, metavar="PATHS...")
-@_output
-@click.option("--item-model", metavar="NAME", default="2pl", show_default=True, help="As in `irt`.")
-@click.option("--estimator", metavar="NAME", default="auto", show_default=True, help="As in `irt`.")
-@click.option(
-    "--cost", metavar="CSV",
-    help="CSV file with the columns item, cost (for example tokens per item) and, "
-        "with several tasks, task.",
-)  # fmt: skip
-@click.option(
-    "--drift", is_flag=True,
-    help="Leave out items with drift: easier or harder than in the earlier half of "
-        "the logs.",
-)  # fmt: skip
-@options.reading
-@options.seed
-@options.form
-@options.quiet
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """The bank that is written."""
+
+    file: str = file(
+        "File to write. An existing bank is replaced; any other file is kept.",
+        "--output", "-o", required=True, metavar="FILE.parquet",
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options(Target):
+    """How a bank is made."""
+
+    item_model: str = _written(
+        f"How items differ: {', '.join(ITEM_MODELS)}, as in `irt fit`.",
+        default="2pl", type=Name("item model", ITEM_MODELS), metavar="NAME",
+    )  # fmt: skip
+    estimator: str = _written(
+        "How it is fitted, as in `irt fit`.",
+        default="auto", type=Name("estimator", ("auto", *ESTIMATORS)), metavar="NAME",
+    )  # fmt: skip
+    cost: str | None = _written(
+        "CSV file with the columns item, cost (for example tokens per item) and, with several "
+        "tasks, task.",
+        type=click.Path(), metavar="CSV",
+    )  # fmt: skip
+    drift: bool = _written(
+        "Leave out items with drift: easier or harder than in the earlier half of the logs.",
+        default=False,
+    )
+    seed: int = seed()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Merging(Target):
+    """How banks are merged."""
+
+    through: Literal["items", "models"] = _written(
+        "What the banks share and are linked by; at least three.",
+        default="items", type=click.Choice(["items", "models"]),
+    )  # fmt: skip
+
+
+@click.command(cls=Command)
+@paths
+@takes("asked", Options)
+@output()
+@reading
 @click.pass_context
-def bank(ctx: click.Context, paths: tuple[str, ...], **chosen: Any) -> None:
+def bank(
+    ctx: click.Context, paths: tuple[str, ...], *, reading: Reading, output: Output, asked: Options
+) -> None:
     """Make an item bank from logs of many models.
 
     PATHS are results files, folders or patterns: the more models the better, 30 are few. Items
-    that fit badly, or that able models fail, are kept for the full score and never asked.
+    that fit badly, or that the better models fail, are kept for the full score and never asked.
     """
     from evalstats_plugin.adaptive.calibrate import item_bank, recent_models, without_drift
-    from evalstats_plugin.cli.shell.reading import progress_on_work, read_logs
-    from evalstats_plugin.errors import SelectionError
     from evalstats_plugin.irt.answers import ability_matrix
     from evalstats_plugin.irt.fitting import fit_irt
-    from evalstats_plugin.plugins import load_plugins
 
-    check_target(chosen["output"])
-    responses = read_logs(paths, chosen, load_plugins(ctx.obj or ()))
+    file = Path(asked.file)
+    check_target(file)
+    responses = reading.read(paths, plugins_of(ctx), quiet=output.quiet)
     matrix = ability_matrix(responses)
-    cost = None if chosen["cost"] is None else _costs(chosen["cost"], matrix)
-    recent = recent_models(matrix, responses) if chosen["drift"] else []
-    if recent and chosen["item_model"] == "factor":
-        msg = "--drift found with --item-model factor, expected an item model of one ability"
-        raise SelectionError(f"{msg}: drift is a difference between models of the same")
-    n, m = len(matrix.models), len(matrix.item_ids)
-    if not chosen["quiet"]:
-        click.echo(f"calibrating {m} items on {n} models", err=True)
-    with progress_on_work("calibrating", quiet=chosen["quiet"]):
-        # A name that a user gives is any of its overloads.
-        fit_any: Any = fit_irt
-        fit = fit_any(matrix, chosen["item_model"], chosen["estimator"], rng=chosen["seed"])
+    costs = None if asked.cost is None else _costs(asked.cost, matrix)
+    recent = recent_models(matrix, responses) if asked.drift else []
+    if recent and asked.item_model == "factor":
+        msg = (
+            "--drift compares abilities, and a factor model has several: choose another item model"
+        )
+        raise SelectionError(msg)
+    output.tell(f"calibrating {len(matrix.item_ids)} items on {len(matrix.models)} models")
+    with progress_on_work("calibrating", quiet=output.quiet):
+        fit = fit_irt(matrix, asked.item_model, asked.estimator, rng=asked.seed)
         origin = _origin(responses)
-        made = item_bank(fit, matrix, cost=cost, provenance=origin, rng=chosen["seed"])
+        made = item_bank(fit, matrix, cost=costs, provenance=origin, rng=asked.seed)
         if recent:
-            made = without_drift(made, fit, matrix, recent)
+            made = without_drift(made, cast("IRTFit", fit), matrix, recent)
             made.require_usable()
-    said = {**chosen, "estimator": fit.estimator}
-    _save(ctx, made, said, ("item_model", "estimator", "seed"), responses.notes)
+    how = {"item_model": asked.item_model, "estimator": fit.estimator, "seed": asked.seed}
+    _save(ctx, made, file, output, how, responses.notes)
 
 
 def _origin(responses: ResponseSet) -> dict[str, Any]:
@@ -88,18 +127,13 @@ def _origin(responses: ResponseSet) -> dict[str, Any]:
     }
 
 
-@click.command()
-@click.argument("first", metavar="BANK")
-@click.argument("second", metavar="BANK")
-@_output
-@click.option(
-    "--through", type=click.Choice(["items", "models"]), default="items", show_default=True,
-    help="What the banks share and are linked by; at least three.",
-)  # fmt: skip
-@options.form
-@options.quiet
+@click.command(cls=Command)
+@click.argument("first", metavar="BANK", type=click.Path())
+@click.argument("second", metavar="BANK", type=click.Path())
+@takes("asked", Merging)
+@output()
 @click.pass_context
-def merge(ctx: click.Context, first: str, second: str, **chosen: Any) -> None:
+def merge(ctx: click.Context, first: str, second: str, *, asked: Merging, output: Output) -> None:
     """Merge two item banks on one scale, that of the first.
 
     Items that are harder in one bank than in the other have drifted and are not asked.
@@ -107,10 +141,11 @@ def merge(ctx: click.Context, first: str, second: str, **chosen: Any) -> None:
     from evalstats_plugin.adaptive import bank as bank_module
     from evalstats_plugin.adaptive.bank import ItemBank
 
-    check_target(chosen["output"])
+    file = Path(asked.file)
+    check_target(file)
     banks = ItemBank.load(first), ItemBank.load(second)
-    made = bank_module.merge(*banks, through=chosen["through"])
-    _save(ctx, made, chosen, ("through",), ())
+    made = bank_module.merge(*banks, through=asked.through)
+    _save(ctx, made, file, output, {"through": asked.through}, ())
 
 
 def check_target(path: Path) -> None:
@@ -122,7 +157,6 @@ def check_target(path: Path) -> None:
         There is such a file.
     """
     from evalstats_plugin.adaptive.bank import ItemBank
-    from evalstats_plugin.errors import LogError, WriteError
 
     if not path.exists():
         return
@@ -136,51 +170,45 @@ def check_target(path: Path) -> None:
 def _save(
     ctx: click.Context,
     made: ItemBank,
-    chosen: dict[str, Any],
-    how: tuple[str, ...],
+    file: Path,
+    output: Output,
+    how: Mapping[str, object],
     notes: tuple[str, ...],
 ) -> None:
     """Write a bank, and show what it holds."""
     from evalstats_plugin.adaptive.calibrate import contents
-    from evalstats_plugin.cli.shell.output import show
     from evalstats_plugin.report import adaptive
 
-    made.save(chosen["output"])
-    show(
+    made.save(file)
+    output.show(
         ctx,
         contents(made, notes),
-        # Nothing here has an interval.
-        {**chosen, "confidence_level": 0.95},
         how,
         print_table=adaptive.print_bank,
         to_markdown=adaptive.bank_markdown,
     )
-    if not chosen["quiet"]:
-        click.echo(f"bank: {chosen['output']}", err=True)
+    output.tell(f"bank: {file}")
 
 
 def _costs(path: str, matrix: Any) -> list[float]:
-    import csv
-
-    from evalstats_plugin.errors import SelectionError, few
-
+    """Read what each item of the matrix costs."""
+    rows = csv_rows(path, "costs")
+    if not rows or not {"item", "cost"} <= set(rows[0]):
+        there = few(list(rows[0])) if rows else "none"
+        msg = f"{path} has the columns {there}: it needs item, cost and, for several tasks, task"
+        raise SelectionError(msg)
     known: dict[tuple[str, str], float] = {}
-    try:
-        with Path(path).open(encoding="utf-8", newline="") as file:
-            lines = csv.DictReader(file)
-            if not {"item", "cost"} <= {*(lines.fieldnames or ())}:
-                raise ValueError(f"columns {few(list(lines.fieldnames or ())) or 'none'}")
-            for row in lines:
-                known[row.get("task") or "", row["item"]] = float(row["cost"])
-    except (OSError, KeyError, ValueError, TypeError, csv.Error) as error:
-        msg = f"{path} cannot be used ({type(error).__name__}: {error}), expected a CSV file with"
-        raise SelectionError(
-            f"{msg} the columns item, cost and, for several tasks, task"
-        ) from error
+    for line, row in enumerate(rows, 2):
+        try:
+            known[row.get("task") or "", row["item"]] = float(row["cost"])
+        except (TypeError, ValueError):
+            msg = f"{path}, line {line}: the cost {row['cost']!r} is not a number"
+            raise SelectionError(msg) from None
     keys = list(zip(matrix.tasks.astype(str), matrix.item_ids.astype(str), strict=True))
     found = [known.get(key, known.get(("", key[1]), -1.0)) for key in keys]
     missing = [" / ".join(key) for key, cost in zip(keys, found, strict=True) if not cost >= 0]
     if missing:
-        msg = f"{path} has no cost, of 0 or above, of {len(missing)} items: {few(missing, 3)}"
+        items = "1 item" if len(missing) == 1 else f"{len(missing)} items"
+        msg = f"{path} has no cost of 0 or above for {items}: {few(missing, 3)}"
         raise SelectionError(msg)
     return found

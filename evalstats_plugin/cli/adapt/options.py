@@ -1,15 +1,18 @@
-"""Options of every command that runs an adaptive test, or one that it says what would happen."""
+"""Options of every command that runs an adaptive test, or that simulates one."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from evalstats_plugin.cli.shell import options
+from evalstats_plugin.cli.shell.options import Name, level, seed, under
+from evalstats_plugin.cli.shell.running import Output, progress_on_work
+from evalstats_plugin.runtime.untrusted import echo
 
 if TYPE_CHECKING:
     from evalstats_plugin.adaptive.bank import ItemBank
@@ -25,170 +28,149 @@ RULES = (
 
 SCORINGS = ("eap", "map", "wle")
 
-SECTIONS = {
-    "When it stops": (
-        "stop_at", "reliability", "score_width", "max_items", "budget", "max_seconds", "above",
-    ),
-    "How it goes": (
-        "rule", "scoring", "batch", "balance", "randomesque", "test_metric", "confidence_level",
-        "seed",
-    ),
-}  # fmt: skip
 
-FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
-
-_OPTIONS = (
-    click.option(
-        "--bank", required=True, metavar="FILE", help="Item bank made by `adapt bank`."
-    ),
-    click.option(
-        "--stop-at", type=float, metavar="SE",
-        help="Stop once the standard error of the ability is at most this.  [default: "
-        "0.3 if no other rule is given]",
-    ),
-    click.option(
-        "--reliability", type=float, metavar="R",
-        help="Stop once the reliability of the ability reaches this, such as 0.9.",
-    ),
-    click.option(
-        "--score-width", type=float, metavar="W",
-        help="Stop once the interval of the full score is at most this wide.",
-    ),
-    click.option("--max-items", type=int, metavar="N", help="Stop after this number of items."),
-    click.option(
-        "--budget", type=float, metavar="COST",
-        help="Stop before the total cost of the items exceeds this, in the bank's "
-        "unit.",
-    ),
-    click.option(
-        "--max-seconds", type=float, metavar="S", help="Stop after this number of seconds."
-    ),
-    click.option(
-        "--above", metavar="MODEL",
-        help="Stop once the interval shows whether the model is more able than this "
-        "model of the bank.",
-    ),
-    click.option(
-        "--rule", type=click.Choice(RULES), default="auto", show_default=True, metavar="NAME",
-        help="Item selection rule; auto chooses by what the bank holds.",
-    ),
-    click.option(
-        "--scoring", type=click.Choice(SCORINGS), default="eap", show_default=True,
-        help="Ability estimator.",
-    ),
-    click.option(
-        "--batch", type=int, metavar="K", default=None,
-        help="Number of items asked together, chosen jointly.",
-    ),
-    click.option(
-        "--balance", is_flag=True,
-        help="Content balancing: keep each task's share of the items as in the bank.",
-    ),
-    click.option(
-        "--randomesque", type=int, metavar="K",
-        help="Exposure control: choose at random among the K best items.",
-    ),
-    click.option(
-        "--test-metric", metavar="NAME",
-        help="Metric that scores an item.  [default: the bank's]",
-    ),
-    click.option(
-        "--confidence-level", "-c", type=float, default=0.95, show_default=True,
-        help="Confidence level of the intervals, between 0 and 1.",
-    ),
-    options.seed,
-)  # fmt: skip
+_asked, _run = under("What is asked"), under("What is run")
+_stops, _goes = under("When it stops"), under("How items are chosen")
 
 
-def planning(function: FunctionT) -> FunctionT:
-    """Add the options of a plan to a command."""
-    for option in reversed(_OPTIONS):
-        function = option(function)
-    return function
+def bank() -> Any:
+    """Return the field of the item bank."""
+    return _asked(
+        "Item bank made by `adapt bank`.", required=True, type=click.Path(), metavar="FILE"
+    )
 
 
-def state(default: str) -> Callable[[FunctionT], FunctionT]:
-    """Add ``--state`` to a command that asks a model; `default` says where else it is kept."""
-    return click.option(
-        "--state", type=click.Path(path_type=Path), metavar="FILE",
-        help="Answers so far, to take a killed test up.  "
+def scoring() -> Any:
+    """Return the field of how abilities are estimated."""
+    return _goes("Ability estimator.", default="eap", type=click.Choice(SCORINGS))
+
+
+def balance() -> Any:
+    """Return the field of whether tasks keep their shares."""
+    return _goes(
+        "Content balancing: keep each task's share of the items as in the bank.", default=False
+    )
+
+
+def state(default: str) -> Any:
+    """Return the field of where answers are kept; `default` says where else."""
+    return _run(
+        "Answers so far, from which a test that was stopped goes on.  "
         f"[default: {default} removed at the end]",
+        type=click.Path(path_type=Path), metavar="FILE",
     )  # fmt: skip
 
 
-def plan_of(chosen: Mapping[str, Any], *, batch: int = 1, state: Any = None) -> Plan:
-    """Make the plan that the options ask for; `batch` is the command's own default."""
-    from evalstats_plugin.adaptive.plan import Plan
-    from evalstats_plugin.errors import SelectionError
+@dataclass(frozen=True, kw_only=True)
+class Planning:
+    """An adaptive test: what it asks, and when it stops."""
 
-    if not 0 < chosen["confidence_level"] < 1:
-        msg = f"--confidence-level {chosen['confidence_level']:g} found, expected one between 0"
-        raise SelectionError(f"{msg} and 1")
-    names = (
-        "bank", "stop_at", "reliability", "score_width", "max_items", "budget", "max_seconds",
-        "above", "rule", "scoring", "balance", "randomesque", "confidence_level", "seed",
+    bank: str = bank()
+    stop_at: float | None = _stops(
+        "Stop once the standard error of the ability is at most this.  [default: 0.3 if no other "
+        "rule is given]",
+        metavar="SE",
+    )
+    reliability: float | None = _stops(
+        "Stop once the reliability of the ability reaches this, such as 0.9.", metavar="R"
+    )
+    score_width: float | None = _stops(
+        "Stop once the interval of the full score is at most this wide.", metavar="W"
+    )
+    max_items: int | None = _stops("Stop after this number of items.", metavar="N")
+    budget: float | None = _stops(
+        "Stop before the total cost of the items exceeds this, in the bank's unit.", metavar="COST"
+    )
+    max_seconds: float | None = _stops("Stop after this number of seconds.", metavar="S")
+    above: str | None = _stops(
+        "Stop once the interval shows whether the model is more able than this model of the bank.",
+        metavar="MODEL",
+    )
+    rule: str = _goes(
+        f"Item selection rule: {', '.join(RULES)}; auto chooses by what the bank holds.",
+        default="auto", type=Name("rule", RULES), metavar="NAME",
     )  # fmt: skip
-    said = {name: chosen[name] for name in names}
-    said["batch"] = batch if chosen["batch"] is None else chosen["batch"]
-    return Plan.of({**said, "metric": chosen["test_metric"], "state": state})
+    scoring: str = scoring()
+    batch: int | None = _goes("Number of items asked together, chosen jointly.", metavar="K")
+    balance: bool = balance()
+    randomesque: int | None = _goes(
+        "Exposure control: choose at random among the K best items.", metavar="K"
+    )
+    test_metric: str | None = _goes(
+        "Metric that scores an item.  [default: the bank's]", metavar="NAME"
+    )
+    confidence_level: float = level()
+    seed: int = seed()
+
+    def plan(self, *, batch: int = 1, state: Path | None = None) -> Plan:
+        """Make the plan that the options ask for; `batch` is the command's own default."""
+        from evalstats_plugin.adaptive.plan import Plan
+
+        own = {
+            f.name: getattr(self, f.name)
+            for f in fields(Planning)
+            if f.name not in ("batch", "test_metric")
+        }
+        size = batch if self.batch is None else self.batch
+        return Plan(**own, batch=size, metric=self.test_metric, state=state)
+
+    def how(self, rule: str) -> dict[str, object]:
+        """Return what is printed with results; `rule` is the one that ran."""
+        return {
+            "bank": self.bank,
+            "rule": rule,
+            "scoring": self.scoring,
+            "confidence_level": self.confidence_level,
+            "seed": self.seed,
+        }
 
 
-def tell_forecast(plan: Plan, bank: ItemBank, answered: int, *, quiet: bool) -> None:
-    """Say on standard error what a test will cost before it starts."""
-    if quiet:
-        return
+def tell_forecast(plan: Plan, bank: ItemBank, answered: int, output: Output) -> None:
+    """Print on standard error what a test will cost before it starts."""
     from evalstats_plugin.adaptive.plan import forecast
 
-    found = forecast(plan, bank)
-    click.echo(f"expected: {found}", err=True)
+    output.tell(f"expected: {forecast(plan, bank)}")
     if answered:
-        click.echo(f"taken up: {answered} answers are there and are not asked again", err=True)
+        output.tell(f"going on: {answered} items are answered and are not asked again")
 
 
 @contextmanager
 def telling(*, quiet: bool) -> Generator[Callable[[AdaptiveSession], None] | None, None, None]:
     """Give a callback that shows how far a test is: on a terminal in one line, else in several."""
-    import sys
-
-    from evalstats_plugin.cli.shell.reading import progress_on_work
-
     with progress_on_work("asking", quiet=quiet) as on_step:
 
         def on_round(session: AdaptiveSession) -> None:
             score = session.full_score()[""]
-            said = f"ability {session.ability:+.2f} ± {session.std_error:.2f}, full score "
-            said += f"{score.estimate:.3f} [{score.low:.3f}, {score.high:.3f}]"
+            shown = f"ability {session.ability:+.2f} ± {session.std_error:.2f}, full score "
+            shown += f"{score.estimate:.3f} [{score.low:.3f}, {score.high:.3f}]"
             if on_step is None:
-                click.echo(f"{session.n} items: {said}", file=sys.stderr)
+                echo(f"{session.n} items: {shown}", err=True)
             else:
-                on_step((f"{said}, items", session.n, None))
+                on_step((f"{shown}, items", session.n, None))
 
         yield None if quiet else on_round
 
 
 def show_test(
     ctx: click.Context,
-    chosen: Mapping[str, Any],
+    asked: Planning,
+    output: Output,
     found: Mapping[str, Any],
     named: tuple[str, str, str],
 ) -> None:
     """Print what a test found; `named` are the model, the task and the log."""
     from evalstats_plugin.adaptive.replaying import AdaptiveTests, test_of
-    from evalstats_plugin.cli.shell import output
-    from evalstats_plugin.cli.shell.output import show
     from evalstats_plugin.report import adaptive as report_adaptive
 
     model, task, log = named
-    output.save_asked(chosen, {"trace": lambda: found})
+    output.draw({"trace": lambda: found})
     row = test_of(found, model=model, task=task, metric=str(found["metric"]), log=log)
-    show(
+    output.show(
         ctx,
         AdaptiveTests((row,)),
-        {**chosen, "rule": row.rule},
-        ("bank", "rule", "scoring", "confidence_level", "seed"),
+        asked.how(row.rule),
         print_table=report_adaptive.print_tests,
         to_markdown=report_adaptive.tests_markdown,
         to_json=report_adaptive.tests_json,
     )
-    if not chosen["quiet"]:
-        click.echo(f"log: {log}", err=True)
+    output.tell(f"log: {log}")

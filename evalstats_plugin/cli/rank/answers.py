@@ -2,78 +2,89 @@
 
 from __future__ import annotations
 
-import csv
-import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from io import StringIO
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from evalstats_plugin.cli.rank import options
-from evalstats_plugin.cli.shell import options as shell_options
+from evalstats_plugin.cli.rank.options import (
+    Choosing,
+    answers,
+    judge_name,
+    opened,
+    prior_sd,
+    tell,
+    variance_of,
+)
+from evalstats_plugin.cli.shell.options import (
+    POSITIVE,
+    Command,
+    file,
+    form,
+    quiet,
+    takes,
+    under,
+)
+from evalstats_plugin.cli.shell.running import command_of
 from evalstats_plugin.errors import SelectionError
 from evalstats_plugin.runtime import VERSION
+from evalstats_plugin.runtime.untrusted import csv_text, echo, json_text
 
 if TYPE_CHECKING:
     from evalstats_plugin.ranking.judging.session import Answers, Session
-    from evalstats_plugin.ranking.next import NextContest
 
 
-_ITEMS_HELP = "Items to start the file with, where it does not exist yet: as for `rank compare`."
+def _items() -> Any:
+    return under("What is asked")(
+        "Items to start the file with, where it does not exist yet: as for `rank compare`.",
+        type=click.Path(), metavar="ITEMS",
+    )  # fmt: skip
 
 
-@click.command("next")
-@click.argument("file", metavar="FILE")
-@click.option("-k", "--pairs", type=click.IntRange(min=1), default=5, show_default=True)
-@options.goal_name
-@options.rule
-@click.option("--items", metavar="ITEMS", help=_ITEMS_HELP)
-@options.prior_sd
-@options.session_seed
-@click.option(
-    "--format", "form", type=click.Choice(["table", "json", "csv", "markdown"]), default="json",
-    show_default=True,
-)  # fmt: skip
-@shell_options.quiet
+@dataclass(frozen=True, kw_only=True)
+class Next(Choosing):
+    """Which pairs are printed, and how many."""
+
+    items: str | None = _items()
+    pairs: int = under("How pairs are chosen")(
+        "Number of pairs.", "-k", default=5, type=POSITIVE, metavar="N"
+    )
+    form: str = form("json")
+    quiet: bool = quiet()
+
+
+@click.command("next", cls=Command)
+@click.argument("file", metavar="FILE", type=click.Path())
+@takes("asked", Next)
 @click.pass_context
-def next_pairs(ctx: click.Context, file: str, **chosen: Any) -> None:
+def next_pairs(ctx: click.Context, file: str, *, asked: Next) -> None:
     """Print the pairs to ask next, chosen jointly, the most informative first.
 
     FILE holds the answers so far. For each pair: who to show first (drawn at random) and second,
-    and the bits that the answer is expected to tell about which of them is better.
+    and the information about which of them is better that the answer is expected to give, in bits.
     """
-    from evalstats_plugin.cli.shell.output import command_of
-    from evalstats_plugin.ranking.judging.standing import Goal
+    from evalstats_plugin.ranking.judging.standing import Goal, Standing
 
-    chosen["rule"] = Goal.of(chosen["goal"], 0.95, chosen["rule"]).rule
-    names, pairs = _chosen(file, chosen)
+    rule = Goal.of(asked.goal, 0.95, asked.rule).rule
+    known = _known(file, asked.items, variance_of(asked.prior_sd))
+    names = known.names
+    if len(names) < 2:
+        there = f"only {names[0]}" if names else "no items"
+        raise SelectionError(f"{file} has {there}: it takes two or more to compare")
+    tell(known.notes, quiet=asked.quiet)
+    standing = Standing(len(names), known.prior_variance, seed=asked.seed)
+    standing.update(known.given)
+    chosen = standing.choose(rule, asked.pairs, known.skipped)
+    if not chosen:
+        tell(["every pair was skipped: none is left to ask"], quiet=asked.quiet)
     rows = [
         {"first": names[p.first], "second": names[p.second], "bits": round(p.bits, 4)}
-        for p in pairs
+        for p in chosen
     ]
-    about = {"rule": chosen["rule"], "seed": chosen["seed"]}
-    click.echo(_shown(rows, chosen["form"], {"command": command_of(ctx), **about}), nl=False)
-
-
-def _chosen(file: str, chosen: Mapping[str, Any]) -> tuple[Sequence[str], Sequence[NextContest]]:
-    """Choose pairs by the answers of a file, those skipped left out."""
-    from evalstats_plugin.ranking.judging.standing import Standing
-
-    known = _known(file, chosen["items"], options.variance_of(chosen))
-    if len(known.names) < 2:
-        found = ", ".join(known.names) or "none"
-        msg = f"{file}: items {found} found, expected two or more to compare"
-        raise SelectionError(msg)
-    options.tell(known.notes, quiet=chosen["quiet"])
-    standing = Standing(len(known.names), known.prior_variance, seed=chosen["seed"])
-    standing.update(known.given)
-    pairs = standing.choose(chosen["rule"], chosen["pairs"], known.skipped)
-    if not pairs:
-        options.tell(["every pair was skipped: none is left to ask"], quiet=chosen["quiet"])
-    return known.names, pairs
+    about = {"command": command_of(ctx), "rule": rule, "seed": asked.seed}
+    echo(_shown(rows, asked.form, about), nl=False)
 
 
 def _known(file: str, items: str | None, variance: float | None) -> Answers:
@@ -83,7 +94,7 @@ def _known(file: str, items: str | None, variance: float | None) -> Answers:
     from evalstats_plugin.ranking.judging.session import Session, answers_of
 
     names = None if items is None else read_items(items).names
-    stream, saved = options.opened(file)
+    stream, saved = opened(file)
     if stream is None and (saved is not None or not Path(file).exists()):
         return Session.open(file, names, prior_variance=variance).answers
     if saved is not None and names is None:
@@ -92,16 +103,12 @@ def _known(file: str, items: str | None, variance: float | None) -> Answers:
     return answers_of(read_contests(stream or file, players=names), prior)
 
 
-def _shown(rows: Sequence[Mapping[str, Any]], form: str, about: Mapping[str, Any]) -> str:
+def _shown(rows: Sequence[Mapping[str, object]], form: str, about: Mapping[str, object]) -> str:
     if form == "json":
         whole = {"evalstats": {"version": VERSION, **about}, "results": rows}
-        return json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
+        return json_text(whole) + "\n"
     if form == "csv":
-        text = StringIO()
-        writer = csv.DictWriter(text, ["first", "second", "bits"], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-        return text.getvalue()
+        return csv_text(["first", "second", "bits"], rows)
     lines = [[str(row["first"]), str(row["second"]), f"{row['bits']:.2f}"] for row in rows]
     if form == "markdown":
         from evalstats_plugin.report.text import markdown_cell, markdown_line
@@ -116,19 +123,48 @@ def _shown(rows: Sequence[Mapping[str, Any]], form: str, about: Mapping[str, Any
     return "".join(aligned)
 
 
-@click.command()
-@click.argument("file", metavar="FILE")
-@click.option("--winner", metavar="ITEM", help="The better of a pair, with --loser.")
-@click.option("--loser", metavar="ITEM", help="The worse of a pair, with --winner.")
-@click.option("--tie", metavar="ITEM ITEM", nargs=2, help="A pair that is equally good.")
-@click.option("--skip", metavar="ITEM ITEM", nargs=2, help="A pair not to be asked again.")
-@click.option("--undo", is_flag=True, help="Remove the last answer (of --judge, if given).")
-@click.option("--first", metavar="ITEM", help="Which of the pair was shown first.")
-@click.option("--items", metavar="ITEMS", help=_ITEMS_HELP)
-@options.judge_name
-@options.prior_sd
-@shell_options.quiet
-def record(file: str, **chosen: Any) -> None:
+_answer = under("Answer")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """An answer as it is typed: one of its ways to say who won, or to undo."""
+
+    winner: str | None = _answer("The better of a pair, with --loser.", metavar="ITEM")
+    loser: str | None = _answer("The worse of a pair, with --winner.", metavar="ITEM")
+    tie: tuple[str, str] | None = _answer(
+        "A pair that is equally good.", nargs=2, metavar="ITEM ITEM"
+    )
+    skip: tuple[str, str] | None = _answer(
+        "A pair not to be asked again.", nargs=2, metavar="ITEM ITEM"
+    )
+    undo: bool = _answer("Remove the last answer (of --judge, if given).", default=False)
+    first: str | None = _answer("Which of the pair was shown first.", metavar="ITEM")
+    items: str | None = _items()
+    judge: str | None = judge_name()
+    prior_sd: float | None = prior_sd()
+    quiet: bool = quiet()
+
+    def pair(self) -> tuple[tuple[str, str] | None, float | None]:
+        """Return the two items and the outcome for the first of them; no items to undo."""
+        won = self.winner is not None or self.loser is not None
+        given = sum([won, self.tie is not None, self.skip is not None, self.undo])
+        if given != 1:
+            there = "there is no answer" if given == 0 else f"there are {given} answers"
+            msg = f"{there}: pass one of --winner A --loser B, --tie A B, --skip A B and --undo"
+            raise SelectionError(msg)
+        if self.winner is not None and self.loser is not None:
+            return (self.winner, self.loser), 1.0
+        if won:
+            one, other = ("winner", "loser") if self.loser is None else ("loser", "winner")
+            raise SelectionError(f"--{one} alone is no answer: pass --{other} too")
+        return (self.tie, 0.5) if self.tie is not None else (self.skip, None)
+
+
+@click.command(cls=Command)
+@click.argument("file", metavar="FILE", type=click.Path())
+@takes("asked", Answer)
+def record(file: str, *, asked: Answer) -> None:
     """Add an answer to a file, or remove the last one.
 
     FILE is one that `rank compare` or Fullrank wrote, or will be started with --items. It is
@@ -137,48 +173,26 @@ def record(file: str, **chosen: Any) -> None:
     from evalstats_plugin.ranking.judging.items import read_items
     from evalstats_plugin.ranking.judging.session import Session
 
-    pair, outcome = _answer(chosen)
+    pair, outcome = asked.pair()
     session = Session.open(
         file,
-        None if chosen["items"] is None else read_items(chosen["items"]).names,
-        judge=chosen["judge"],
-        prior_variance=options.variance_of(chosen),
+        None if asked.items is None else read_items(asked.items).names,
+        judge=asked.judge,
+        prior_variance=variance_of(asked.prior_sd),
     )
-    options.tell(session.notes, quiet=chosen["quiet"])
+    tell(session.notes, quiet=asked.quiet)
     if pair is None:
-        said = _undone(session)
+        done = _undone(session)
     else:
-        _add(session, pair, outcome, chosen["first"])
-        said = f"{options.answers(session)} in {file}"
-    options.tell([said], quiet=chosen["quiet"])
-
-
-def _answer(chosen: Mapping[str, Any]) -> tuple[tuple[str, str] | None, float | None]:
-    """Return the two items and the outcome for the first of them; no items to undo."""
-    won = chosen["winner"] is not None or chosen["loser"] is not None
-    given = [won, chosen["tie"] is not None, chosen["skip"] is not None, chosen["undo"]]
-    if sum(given) != 1:
-        msg = (
-            f"{sum(given) or 'no'} answers found, expected one of --winner A --loser B, "
-            "--tie A B, --skip A B and --undo"
-        )
-        raise SelectionError(msg)
-    if chosen["undo"]:
-        return None, None
-    winner, loser = chosen["winner"], chosen["loser"]
-    if winner is not None and loser is not None:
-        return (winner, loser), 1.0
-    if won:
-        found, missing = ("winner", "loser") if loser is None else ("loser", "winner")
-        msg = f"--{found} without --{missing} found, expected both"
-        raise SelectionError(msg)
-    return (chosen["tie"], 0.5) if chosen["tie"] is not None else (chosen["skip"], None)
+        _add(session, pair, outcome, asked.first)
+        done = f"{answers(session)} in {file}"
+    tell([done], quiet=asked.quiet)
 
 
 def _add(session: Session, pair: tuple[str, str], outcome: float | None, first: str | None) -> None:
     places = [session.place(name) for name in pair]
     if first is not None and session.place(first) not in places:
-        msg = f"--first {first!r} found, expected one of the two: {pair[0]!r} or {pair[1]!r}"
+        msg = f"--first {first!r} is none of the two: pass {pair[0]!r} or {pair[1]!r}"
         raise SelectionError(msg)
     if first == pair[1]:
         places, outcome = places[::-1], None if outcome is None else 1 - outcome
@@ -191,24 +205,31 @@ def _undone(session: Session) -> str:
         msg = f"{session.path} holds no answer of this judge to undo"
         raise SelectionError(msg)
     names = " and ".join(session.names[place] for place in (answer.first, answer.second))
-    return f"undone: {names}; {options.answers(session)} in {session.path}"
+    return f"undone: {names}; {answers(session)} in {session.path}"
 
 
-@click.command()
-@click.argument("files", metavar="FILES...", nargs=-1, required=True)
-@click.option("--output", "-o", metavar="FILE", required=True, help="File to write.")
-@shell_options.quiet
-def merge(files: tuple[str, ...], output: str, **chosen: Any) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Merging:
+    """Where merged answers go."""
+
+    output: str = file("File to write.", "-o", required=True)
+    quiet: bool = quiet()
+
+
+@click.command(cls=Command)
+@click.argument("files", metavar="FILES...", nargs=-1, required=True, type=click.Path())
+@takes("asked", Merging)
+def merge(files: tuple[str, ...], *, asked: Merging) -> None:
     """Merge the answers of several judges into one file.
 
-    Items are the same where their names are. Answers that name no judge are taken for those of one
-    judge, named like their file.
+    Items are the same where their names are. Answers without the name of a judge count as those of
+    one judge, named like their file.
     """
     from evalstats_plugin.ranking.contests.files import merge as merged
     from evalstats_plugin.ranking.contests.files import read_contests, write_contests
 
     found = [read_contests(file) for file in files]
     whole = merged(*found, judges=[Path(file).stem for file in files])
-    write_contests(whole, output)
-    said = f"{len(whole)} answers on {len(whole.players)} items in {output}"
-    options.tell([*whole.notes, said], quiet=chosen["quiet"])
+    write_contests(whole, asked.output)
+    done = f"{len(whole)} answers on {len(whole.players)} items in {asked.output}"
+    tell([*whole.notes, done], quiet=asked.quiet)

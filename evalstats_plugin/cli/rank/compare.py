@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from dataclasses import dataclass
 
 import click
 
-from evalstats_plugin.cli.rank import options
-from evalstats_plugin.cli.shell import options as shell_options
+from evalstats_plugin.cli.rank.options import Judging, answers, tell
+from evalstats_plugin.cli.shell.options import Command, quiet, takes
 from evalstats_plugin.errors import PluginError, SelectionError
 
 
-@click.command()
-@click.argument("items", metavar="ITEMS")
-@options.output
-@options.prompt
-@options.judge_name
-@options.goal
-@options.prior_sd
-@options.session_seed
-@shell_options.quiet
-def compare(items: str, **chosen: Any) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Options(Judging):
+    """What is compared, and what is printed."""
+
+    quiet: bool = quiet()
+
+
+@click.command(cls=Command)
+@click.argument("items", metavar="ITEMS", type=click.Path())
+@takes("asked", Options)
+def compare(items: str, *, asked: Options) -> None:
     """Compare pairs of items yourself in the terminal, the most informative pair first.
 
     ITEMS is a text file with one item a line, a folder with one item a file, or JSONL with a text
@@ -29,17 +30,17 @@ def compare(items: str, **chosen: Any) -> None:
     shown; run the same command again to go on.
     """
     check_screen()
-    goal = options.goal_of(chosen)
-    found, session = options.items_and_session(items, chosen)
+    goal = asked.wanted()
+    found, session = asked.start(items)
     from evalstats_plugin.ranking.judging.screen import JudgingApp
 
-    JudgingApp(session, found, goal=goal, seed=chosen["seed"]).run()
+    JudgingApp(session, found, goal=goal, seed=asked.seed).run()
     if session.given:
-        said = [
-            f"{options.answers(session)} in {session.path}; the ranking in numbers:",
+        lines = [
+            f"{answers(session)} in {session.path}; the ranking in numbers:",
             f"  evalstats-plugin rank stats {session.path}",
         ]
-        options.tell(said, quiet=chosen["quiet"])
+        tell(lines, quiet=asked.quiet)
 
 
 def check_screen() -> None:

@@ -3,102 +3,103 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from evalstats_plugin.cli.rank import options
-from evalstats_plugin.cli.shell import options as shell_options
+from evalstats_plugin.cli.rank.options import Judging, answers, tell
+from evalstats_plugin.cli.shell.options import POSITIVE, Command, quiet, takes, under
+from evalstats_plugin.cli.shell.running import plugins_of
 from evalstats_plugin.errors import SelectionError
+from evalstats_plugin.runtime.untrusted import echo
 
 if TYPE_CHECKING:
+    from evalstats_plugin.plugins import Plugins
     from evalstats_plugin.ranking.judging.automatic import Judge, JudgingResult
     from evalstats_plugin.ranking.judging.session import Session
 
+_who = under("Who judges")
 
-@click.command()
-@click.argument("items", metavar="ITEMS")
-@click.option(
-    "--command", "program", metavar="CMD",
-    help='Program that answers: it reads {"prompt", "first", "second"} as JSON and writes first, '
-    "second, tie or skip.",
-)  # fmt: skip
-@click.option("--model", metavar="NAME", help="Inspect model that answers, such as openai/gpt-5.")
-@click.option(
-    "--criterion", metavar="TEXT", help="With --model: the criterion by which one is better."
-)
-@click.option(
-    "--budget", type=click.IntRange(min=1), metavar="N",
-    help="Maximum number of questions.  [default: 10 per item]",
-)  # fmt: skip
-@click.option("--both-orders", is_flag=True, help="Ask every pair twice, in both orders.")
-@click.option(
-    "--at-once", type=click.IntRange(min=1), default=1, show_default=True,
-    help="Number of pairs asked at the same time, chosen jointly.",
-)  # fmt: skip
-@options.output
-@options.prompt
-@options.judge_name
-@options.goal
-@options.prior_sd
-@options.session_seed
-@shell_options.quiet
+
+@dataclass(frozen=True, kw_only=True)
+class Options(Judging):
+    """Who judges what, and how often."""
+
+    command: str | None = _who(
+        'Program that answers: it reads {"prompt", "first", "second"} as JSON and writes first, '
+        "second, tie or skip.",
+        metavar="CMD",
+    )
+    model: str | None = _who("Inspect model that answers, such as openai/gpt-5.", metavar="NAME")
+    criterion: str | None = _who(
+        "With --model: the criterion by which one is better.", metavar="TEXT"
+    )
+    budget: int | None = _who(
+        "Maximum number of questions.  [default: 10 per item]", type=POSITIVE, metavar="N"
+    )
+    both_orders: bool = _who("Ask every pair twice, in both orders.", default=False)
+    at_once: int = _who(
+        "Number of pairs asked at the same time, chosen jointly.",
+        default=1, type=POSITIVE, metavar="N",
+    )  # fmt: skip
+    quiet: bool = quiet()
+
+    def asking(self, plugins: Plugins) -> tuple[Judge, str]:
+        """Return who answers, and a name for them."""
+        from evalstats_plugin.ranking.judging.automatic import command_judge, model_judge
+
+        if self.command is not None and self.model is not None:
+            raise SelectionError("both --command and --model are given: pass one of them")
+        if self.command is not None:
+            if self.criterion is not None:
+                msg = "a program brings its own criterion: leave --criterion out, or pass --model"
+                raise SelectionError(msg)
+            return command_judge(self.command), Path(shlex.split(self.command)[0]).name
+        if self.model is None:
+            raise SelectionError("there is no judge: pass --command CMD or --model NAME")
+        generate = plugins.call("evalstats_generator", model=self.model)
+        if generate is None:
+            msg = (
+                f"nothing installed can ask {self.model!r}: name a model as Inspect does, such as "
+                "openai/gpt-5, after pip install 'evalstats-plugin[inspect]'"
+            )
+            raise SelectionError(msg)
+        return model_judge(generate, self.criterion), self.model
+
+
+@click.command(cls=Command)
+@click.argument("items", metavar="ITEMS", type=click.Path())
+@takes("asked", Options)
 @click.pass_context
-def judge(ctx: click.Context, items: str, **chosen: Any) -> None:
+def judge(ctx: click.Context, items: str, *, asked: Options) -> None:
     """Let a model or a program compare pairs of items, until the goal or the budget is reached.
 
-    ITEMS are as for `rank compare`. Places are drawn at random and kept with every answer; names
-    are not told. Exit code 1 where some replies were no verdict.
+    ITEMS are as for `rank compare`. Positions are drawn at random and kept with every answer; the
+    judge does not see the names of the items. Exit code 1 where some replies were no verdict.
     """
     from evalstats_plugin.ranking.judging.automatic import JudgingPlan, judge_items
 
-    ask, name = _judge(ctx.obj or (), chosen)
-    goal = options.goal_of(chosen)
-    found, session = options.items_and_session(items, {**chosen, "judge": chosen["judge"] or name})
+    ask, name = asked.asking(plugins_of(ctx))
+    goal = asked.wanted()
+    found, session = asked.start(items, name)
     plan = JudgingPlan(
         goal=goal,
-        budget=chosen["budget"] or 10 * len(found.items),
-        both_orders=chosen["both_orders"],
-        at_once=chosen["at_once"],
+        budget=asked.budget or 10 * len(found.items),
+        both_orders=asked.both_orders,
+        at_once=asked.at_once,
     )
-    judged = judge_items(session, found, ask, plan, seed=chosen["seed"])
-    options.tell(_said(judged, session, goal.words), quiet=chosen["quiet"])
+    judged = judge_items(session, found, ask, plan, seed=asked.seed)
+    tell(_about(judged, session, goal.words), quiet=asked.quiet)
     if judged.n_unclear:
-        click.echo(f"{judged.n_unclear} replies were no verdict: those pairs are skipped", err=True)
+        replies = "1 reply was" if judged.n_unclear == 1 else f"{judged.n_unclear} replies were"
+        echo(f"{replies} no verdict: such pairs are skipped", err=True)
         ctx.exit(1)
 
 
-def _judge(blocked: Iterable[str], chosen: Mapping[str, Any]) -> tuple[Judge, str]:
-    """Return who answers, and a name for them."""
-    from evalstats_plugin.ranking.judging.automatic import command_judge, model_judge
-
-    program, model = chosen["program"], chosen["model"]
-    if (program is None) == (model is None):
-        both = "both --command and --model" if program is not None else "no judge"
-        msg = f"{both} found, expected one of --command CMD and --model NAME"
-        raise SelectionError(msg)
-    if program is not None:
-        if chosen["criterion"] is not None:
-            msg = "--criterion and --command found: a program brings its own criterion"
-            raise SelectionError(msg)
-        ask = command_judge(program)
-        return ask, Path(shlex.split(program)[0]).name
-    from evalstats_plugin.plugins import load_plugins
-
-    generate = load_plugins(blocked).call("evalstats_generator", model=model)
-    if generate is None:
-        msg = (
-            f"nothing installed can ask {model!r}, expected a name as Inspect has them, such as "
-            "openai/gpt-5: pip install 'evalstats-plugin[inspect]'"
-        )
-        raise SelectionError(msg)
-    return model_judge(generate, chosen["criterion"]), model
-
-
-def _said(judged: JudgingResult, session: Session, words: str) -> list[str]:
-    lines = [f"{judged.n_answers} more, {options.answers(session)} in {session.path}"]
+def _about(judged: JudgingResult, session: Session, words: str) -> list[str]:
+    lines = [f"{judged.n_answers} more, {answers(session)} in {session.path}"]
     if judged.agreement is not None:
         lines.append(f"in both orders the same: {100 * judged.agreement:.0f} %")
     ended = "reached" if judged.reached else "budget spent"

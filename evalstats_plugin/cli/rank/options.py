@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from evalstats_plugin.cli.shell.options import FunctionT
+from evalstats_plugin.cli.shell.options import Name, file, under
 from evalstats_plugin.errors import LogError, SelectionError
+from evalstats_plugin.runtime.untrusted import echo
 
 if TYPE_CHECKING:
     from evalstats_plugin.ranking.judging.items import Items
@@ -19,88 +21,92 @@ if TYPE_CHECKING:
     from evalstats_plugin.ranking.judging.standing import Goal
 
 
-output = click.option(
-    "--output", "-o", metavar="FILE",
-    help="File the answers are written to and resumed from.  [default: "
-        "ITEMS.comparisons.json here]",
-)  # fmt: skip
-
-prompt = click.option(
-    "--prompt", metavar="TEXT", help="Prompt that all items answer, shown above them."
-)
-
-judge_name = click.option(
-    "--judge", metavar="NAME", help="Name of the judge, recorded with every answer."
-)
-
-prior_sd = click.option(
-    "--prior-sd", type=float, metavar="SD",
-    help="Prior standard deviation of the ratings, in units of the noise of one "
-        "answer.  [default: as the file says, else 1]",
-)  # fmt: skip
-
-GOAL_NAMES = "order|best"
+GOALS = ("order", "best")
 """Goals of `ranking.judging.standing`, which costs NumPy to import; a test compares."""
 
-RULE_HELP = (
-    "How the next pair is chosen: order, gain, best, thompson, closest, entropy, "
-    "fullrank, random.  [default: by --goal]"
-)
-"""Names those of `evalstats_plugin.ranking.next`; a test compares."""
+RULES = ("order", "gain", "best", "thompson", "closest", "entropy", "fullrank", "random")
+"""Those of `evalstats_plugin.ranking.next`; a test compares."""
 
-rule = click.option("--rule", metavar="NAME", help=RULE_HELP)
-
-goal_name = click.option(
-    "--goal", metavar=GOAL_NAMES, default="order", show_default=True,
-    help="Goal: the order of all items, or the best item.",
-)  # fmt: skip
-
-_certainty = click.option(
-    "--certainty", type=float, default=0.95, show_default=True,
-    help="Stop at this expected share of pairs in the right order (goal order) or "
-        "this P(best) (goal best).",
-)  # fmt: skip
-
-session_seed = click.option(
-    "--seed", type=click.IntRange(min=0), metavar="N",
-    help="Random seed of the left and right positions.  [default: random]",
-)  # fmt: skip
+_asked = under("What is asked")
+_chosen = under("How pairs are chosen")
 
 
-def goal(function: FunctionT) -> FunctionT:
-    """Add the options that say what is asked for, and when it is enough."""
-    return goal_name(_certainty(rule(function)))
+def judge_name() -> Any:
+    """Return the field of the judge's name."""
+    return _asked("Name of the judge, recorded with every answer.", metavar="NAME")
 
 
-def goal_of(chosen: Mapping[str, Any]) -> Goal:
-    """Return the goal that the options name."""
-    from evalstats_plugin.ranking.judging.standing import Goal
+def prior_sd() -> Any:
+    """Return the field of the prior."""
+    return under("Model")(
+        "Prior standard deviation of the ratings, in units of the noise of one answer.  [default: "
+        "as the file says, else 1]",
+        metavar="SD",
+    )
 
-    return Goal.of(chosen["goal"], chosen["certainty"], chosen["rule"])
+
+@dataclass(frozen=True, kw_only=True)
+class Choosing:
+    """How pairs are chosen."""
+
+    goal: str = _chosen(
+        "order: find the order of all items; best: find the best item.",
+        default="order", type=Name("goal", GOALS), metavar="NAME",
+    )  # fmt: skip
+    rule: str | None = _chosen(
+        f"How the next pair is chosen: {', '.join(RULES)}.  [default: by --goal]",
+        type=Name("rule", RULES), metavar="NAME",
+    )  # fmt: skip
+    seed: int | None = _chosen(
+        "Random seed of the left and right positions.  [default: random]",
+        type=click.IntRange(min=0), metavar="N",
+    )  # fmt: skip
+    prior_sd: float | None = prior_sd()
 
 
-def variance_of(chosen: Mapping[str, Any]) -> float | None:
+@dataclass(frozen=True, kw_only=True)
+class Judging(Choosing):
+    """What a judge compares, where the answers go, and when they are enough."""
+
+    prompt: str | None = _asked("Prompt that all items answer, shown above them.", metavar="TEXT")
+    judge: str | None = judge_name()
+    certainty: float = _chosen(
+        "Stop at this expected share of pairs in the right order (goal order) or this P(best) "
+        "(goal best).",
+        default=0.95, metavar="P",
+    )  # fmt: skip
+    output: str | None = file(
+        "File the answers are written to, and from which a session goes on.  [default: "
+        "ITEMS.comparisons.json here]",
+        "-o",
+    )
+
+    def wanted(self) -> Goal:
+        """Return the goal that the options name."""
+        from evalstats_plugin.ranking.judging.standing import Goal
+
+        return Goal.of(self.goal, self.certainty, self.rule)
+
+    def start(self, items: str, judge: str | None = None) -> tuple[Items, Session]:
+        """Read items, and continue or start the answers on them; `judge` if none is named."""
+        from evalstats_plugin.ranking.judging.items import read_items
+        from evalstats_plugin.ranking.judging.session import Session
+
+        variance = variance_of(self.prior_sd)
+        found = read_items(items, self.prompt)
+        if self.output is None and items == "-":
+            msg = "items from standard input have no name: say where answers go with -o FILE"
+            raise SelectionError(msg)
+        output = self.output or f"{Path(items).resolve().stem}.comparisons.json"
+        name = self.judge or judge
+        return found, Session.open(output, found.names, judge=name, prior_variance=variance)
+
+
+def variance_of(prior_sd: float | None) -> float | None:
     """Return the prior variance asked for, None where it is left to the file."""
-    sd = chosen["prior_sd"]
-    if sd is not None and not 0 < sd < float("inf"):
-        msg = f"--prior-sd {sd:g} found, expected a number above 0"
-        raise SelectionError(msg)
-    return None if sd is None else sd**2
-
-
-def items_and_session(items: str, chosen: Mapping[str, Any]) -> tuple[Items, Session]:
-    """Read items, and take up or start the answers on them."""
-    from evalstats_plugin.ranking.judging.items import read_items
-    from evalstats_plugin.ranking.judging.session import Session
-
-    variance = variance_of(chosen)
-    found = read_items(items, chosen["prompt"])
-    if chosen["output"] is None and items == "-":
-        msg = "items from standard input have no name: say where answers go with -o FILE"
-        raise SelectionError(msg)
-    output = chosen["output"] or f"{Path(items).resolve().stem}.comparisons.json"
-    session = Session.open(output, found.names, judge=chosen["judge"], prior_variance=variance)
-    return found, session
+    if prior_sd is not None and not 0 < prior_sd < float("inf"):
+        raise SelectionError(f"--prior-sd is {prior_sd:g}: give a number above 0")
+    return None if prior_sd is None else prior_sd**2
 
 
 def opened(file: str) -> tuple[BytesIO | None, Answers | None]:
@@ -124,13 +130,13 @@ def opened(file: str) -> tuple[BytesIO | None, Answers | None]:
 
 
 def tell(lines: Sequence[str], *, quiet: bool) -> None:
-    """Say things that are no results, on standard error."""
+    """Print messages, which are not results, on standard error."""
     if not quiet:
         for text in lines:
-            click.echo(text, err=True)
+            echo(text, err=True)
 
 
 def answers(session: Session) -> str:
-    """Say how many there are."""
+    """Return how many answers there are."""
     n = len(session.given)
     return f"{n} answer{'' if n == 1 else 's'}"

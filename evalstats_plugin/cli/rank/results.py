@@ -4,176 +4,251 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from evalstats_plugin.cli.rank import options
-from evalstats_plugin.cli.shell import options as shell_options
-from evalstats_plugin.cli.shell import output
+from evalstats_plugin.cli.rank.options import opened, prior_sd, tell, variance_of
+from evalstats_plugin.cli.shell.options import (
+    OUTPUT,
+    POSITIVE,
+    READ,
+    Command,
+    level,
+    paths,
+    quiet,
+    seed,
+    takes,
+    under,
+)
+from evalstats_plugin.cli.shell.running import (
+    Output,
+    Reading,
+    output,
+    plugins_of,
+    progress_on_work,
+    reading,
+)
 from evalstats_plugin.errors import LogError, SelectionError
+from evalstats_plugin.runtime.untrusted import echo
 
 if TYPE_CHECKING:
     from evalstats_plugin.plugins import Plugins
     from evalstats_plugin.ranking.contests.contests import Contests
+    from evalstats_plugin.ranking.rank import RankOptions
     from evalstats_plugin.ranking.rows import Ranking
 
 
 LEAST_DRAWS = 1000
-"""Drawn even if fewer are asked for, so that whether chains agree can be told."""
+"""Drawn even if fewer are asked for, so that it shows whether chains agree."""
 
-_SAID = ("model", "estimator", "ties", "scale", "confidence_level", "seed")
-
-columns = click.option(
-    "--columns", metavar="PART=COLUMN,...",
-    help="Column names of the file, such as first=left,second=right,winner=choice.",
-)  # fmt: skip
+_model = under("Model")
 
 
-def _fit(function: shell_options.FunctionT) -> shell_options.FunctionT:
-    """Add the options that say how a ranking is fitted."""
-    estimator = click.option(
-        "--estimator", metavar="NAME", default="auto", show_default=True,
-        help="Estimator. thurstone: exact, hmc, gibbs, ep, laplace; bradley-terry: ml, "
-        "bootstrap.",
+def _columns() -> Any:
+    return under(READ)(
+        "Column names of the file, such as first=left,second=right,winner=choice.",
+        metavar="PART=COLUMN,...",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rating:
+    """How ratings are estimated, and on which scale they are shown."""
+
+    method: Literal["thurstone", "bradley-terry"] = _model(
+        "Rating model: Thurstone (normal noise, a prior) or Bradley–Terry (logistic noise, no "
+        "prior).",
+        default="thurstone", type=click.Choice(["thurstone", "bradley-terry"]),
     )  # fmt: skip
-    ties = click.option(
-        "--ties", metavar="NAME",
-        help="How ties count: half, drop, or a tie model: threshold (thurstone), "
-        "davidson or rao-kupper (bradley-terry).",
+    estimator: str = _model(
+        "How it is fitted; thurstone: exact, hmc, ep, laplace; bradley-terry: ml, bootstrap, "
+        "laplace, hmc.",
+        default="auto", metavar="NAME",
     )  # fmt: skip
-    return estimator(ties(shell_options.seed(function)))
-
-
-def _shown(function: shell_options.FunctionT) -> shell_options.FunctionT:
-    """Add the options that say how a ranking is shown."""
-    level = click.option(
-        "--confidence-level", "-c", type=float, default=0.95, show_default=True,
-        help="Confidence level of the intervals, between 0 and 1.",
-    )  # fmt: skip
-    scale = click.option(
-        "--scale", type=click.Choice(["model", "elo"]), default="model", show_default=True,
-        help="elo: mean 1000; 400 points are odds of 10 to 1.",
-    )  # fmt: skip
-    drawn = output.figure_option("ranking")
-    return level(scale(drawn(shell_options.form(shell_options.quiet(function)))))
-
-
-def _model(default: str) -> Any:
-    return click.option(
-        "--model", type=click.Choice(["thurstone", "bradley-terry"]), default=default,
-        show_default=True, help="Rating model: Thurstone (normal noise, a prior) or Bradley–Terry "
-        "(logistic noise, no prior).",
+    ties: str | None = _model(
+        "How ties count: half, drop, or a tie model: threshold (thurstone), davidson or rao-kupper "
+        "(bradley-terry).",
+        metavar="NAME",
+    )
+    prior_sd: float | None = prior_sd()
+    confidence_level: float = level()
+    seed: int = seed()
+    scale: Literal["model", "elo"] = under(OUTPUT)(
+        "elo: mean 1000; 400 points are odds of 10 to 1.",
+        default="model", type=click.Choice(["model", "elo"]),
     )  # fmt: skip
 
+    def options(self, variance: float | None, draws: int | None = None) -> RankOptions:
+        """Return the options of the estimator, with the prior variance that a file has."""
+        from evalstats_plugin.ranking import rank
 
-@click.command()
-@click.argument("files", metavar="FILES...", nargs=-1, required=True)
-@_model("thurstone")
-@_fit
-@options.prior_sd
-@columns
-@_shown
+        kind = rank.options_type(self.method, self.estimator)
+        given: dict[str, Any] = {} if self.ties is None else {"ties": self.ties}
+        if kind is rank.ThurstoneOptions:
+            given["prior_covariance"] = 1.0 if variance is None else variance
+            if draws is not None:
+                given["draws"] = max(draws, LEAST_DRAWS)
+        elif self.prior_sd is not None:
+            if kind is rank.BootstrapOptions:
+                raise SelectionError("--prior-sd has no effect on a bootstrap: leave it out")
+            posterior = kind is rank.PosteriorOptions
+            given |= {"prior_covariance": variance} if posterior else {"prior_sd": self.prior_sd}
+        return kind(**given)
+
+    def rank(self, contests: Contests, variance: float | None, *, quiet: bool) -> Ranking:
+        """Rank the players of comparisons."""
+        from evalstats_plugin.ranking.rank import rank
+
+        with progress_on_work(f"ranking {len(contests):,} comparisons", quiet=quiet):
+            return rank(
+                contests,
+                model=self.method,
+                estimator=self.estimator,
+                confidence_level=self.confidence_level,
+                scale=self.scale,
+                rng=self.seed,
+                options=self.options(variance),
+            )
+
+    def show(self, ctx: click.Context, results: Ranking, output: Output) -> None:
+        """Print a ranking."""
+        from evalstats_plugin.report import rankings
+
+        output.draw({"ranking": lambda: results})
+        # The models' own defaults.
+        ties = {"thurstone": "threshold", "bradley-terry": "half"}[self.method]
+        output.show(
+            ctx,
+            results,
+            {
+                "model": self.method,
+                "estimator": results.fit.estimator,
+                "ties": self.ties or ties,
+                "scale": self.scale,
+                "confidence_level": self.confidence_level,
+                "seed": self.seed,
+            },
+            print_table=rankings.print_ranking,
+            to_markdown=rankings.rankings_markdown,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stats(Rating):
+    """The same, and what is read."""
+
+    columns: str | None = _columns()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sample(Stats):
+    """The same, and how much is drawn."""
+
+    draws: int = under(OUTPUT)(
+        "Number of draws (lines) to write.", "-n", default=10_000, type=POSITIVE, metavar="N"
+    )
+    quiet: bool = quiet()
+
+
+@click.command(cls=Command)
+@click.argument("files", metavar="FILES...", nargs=-1, required=True, type=click.Path())
+@takes("asked", Stats)
+@output("ranking")
 @click.pass_context
-def stats(ctx: click.Context, files: tuple[str, ...], **chosen: Any) -> None:
+def stats(ctx: click.Context, files: tuple[str, ...], *, asked: Stats, output: Output) -> None:
     """Rank models or items from files of pairwise comparisons: ratings, rank ranges, P(best).
 
     FILES are what `rank compare`, `judge` and `record` write, Fullrank's comparisons.json, CSV,
     JSONL or Parquet with a winner and a loser a row, or - for standard input. Several are those
     of several judges.
     """
-    output.check_figure(chosen, "ranking")
-    contests, variance = _read(ctx, files, chosen)
-    _show(ctx, _rank(contests, chosen, variance), chosen)
+    output.check("ranking")
+    contests, variance = _read(files, asked, plugins_of(ctx))
+    asked.show(ctx, asked.rank(contests, variance, quiet=output.quiet), output)
 
 
-@click.command()
-@click.argument("paths", nargs=-1, required=True, metavar="PATHS...")
-@_model("bradley-terry")
-@_fit
-@options.prior_sd
-@shell_options.reading
-@_shown
+@click.command(cls=Command)
+@paths
+@takes("asked", Rating, method={"default": "bradley-terry"})
+@output("ranking")
+@reading
 @click.pass_context
-def models(ctx: click.Context, paths: tuple[str, ...], **chosen: Any) -> None:
+def models(
+    ctx: click.Context, paths: tuple[str, ...], *, reading: Reading, output: Output, asked: Rating
+) -> None:
     """Rank models from logs: on each item the model with the better score wins.
 
-    PATHS are results files, folders or patterns. Items on which two models are equal tell nothing
+    PATHS are results files, folders or patterns. Items on which two models are equal say nothing
     about these two; intervals are clustered by item. With all models on the same right-or-wrong
     items this orders them much as accuracy does; it is for items that not all models answered.
     """
-    from evalstats_plugin.cli.shell.reading import read_logs
-    from evalstats_plugin.plugins import load_plugins
     from evalstats_plugin.ranking.contests.from_scores import contests_from_scores
 
-    output.check_figure(chosen, "ranking")
-    variance = options.variance_of(chosen)
-    contests = contests_from_scores(read_logs(paths, chosen, load_plugins(ctx.obj or ())))
-    _show(ctx, _rank(contests, chosen, variance), chosen)
+    output.check("ranking")
+    variance = variance_of(asked.prior_sd)
+    responses = reading.read(paths, plugins_of(ctx), quiet=output.quiet)
+    contests = contests_from_scores(responses)
+    asked.show(ctx, asked.rank(contests, variance, quiet=output.quiet), output)
 
 
-@click.command()
-@click.argument("file", metavar="FILE")
-@click.argument("output", metavar="[OUT.jsonl]", default="-")
-@click.option(
-    "-n", "--draws", type=click.IntRange(min=1), default=10_000, show_default=True,
-    help="Number of draws (lines) to write.",
-)  # fmt: skip
-@_model("thurstone")
-@_fit
-@options.prior_sd
-@columns
-@shell_options.quiet
+@click.command(cls=Command)
+@click.argument("file", metavar="FILE", type=click.Path())
+@click.argument("output", metavar="[OUT.jsonl]", default="-", type=click.Path())
+@takes("asked", Sample, without=("confidence_level", "scale"))
 @click.pass_context
-def sample(ctx: click.Context, file: str, output: str, **chosen: Any) -> None:
+def sample(ctx: click.Context, file: str, output: str, *, asked: Sample) -> None:
     """Draw ratings from the posterior: one JSON list per line, players in the order of the file.
 
-    Exactly as many lines as asked for, to OUT.jsonl or standard output.
+    Writes exactly as many lines as asked for, to OUT.jsonl or standard output.
     """
     import numpy as np
 
     from evalstats_plugin.ranking.rank import rank
     from evalstats_plugin.runtime.files import write_bytes
 
-    contests, variance = _read(ctx, (file,), chosen)
-    n = chosen["draws"]
-    more = {"draws": max(n, LEAST_DRAWS)} if chosen["model"] == "thurstone" else {}
-    found = rank(contests, **_asked(chosen, {**_options(chosen, variance), **more}))
-    draws, rng = found.fit.draws, np.random.default_rng(chosen["seed"])
-    if draws is None or len(draws) < n:
-        draws = found.fit.sample(n, rng)
-    elif len(draws) > n:
-        draws = draws[rng.choice(len(draws), n, replace=False)]
-    text = "".join(f"{json.dumps(row)}\n" for row in draws.tolist())
-    options.tell(found.notes, quiet=chosen["quiet"])
+    contests, variance = _read((file,), asked, plugins_of(ctx))
+    n = asked.draws
+    found = rank(
+        contests,
+        model=asked.method,
+        estimator=asked.estimator,
+        rng=asked.seed,
+        options=asked.options(variance, asked.draws),
+    )
+    drawn, rng = found.fit.draws, np.random.default_rng(asked.seed)
+    if drawn is None or len(drawn) < n:
+        drawn = found.fit.sample(n, rng)
+    elif len(drawn) > n:
+        drawn = drawn[rng.choice(len(drawn), n, replace=False)]
+    text = "".join(f"{json.dumps(row)}\n" for row in drawn.tolist())
+    tell(found.notes, quiet=asked.quiet)
     if output == "-":
-        click.echo(text, nl=False)
+        echo(text, nl=False)
         return
     write_bytes(Path(output), text.encode())
-    said = f"{n} draws of {len(contests.players)} ratings ({found.fit.estimator}) in {output}"
-    options.tell([said], quiet=chosen["quiet"])
+    done = f"{n} draws of {len(contests.players)} ratings ({found.fit.estimator}) in {output}"
+    tell([done], quiet=asked.quiet)
 
 
-def _read(
-    ctx: click.Context, files: tuple[str, ...], chosen: Mapping[str, Any]
-) -> tuple[Contests, float | None]:
-    """Read comparisons, and the prior variance where the options or the files tell it."""
-    from evalstats_plugin.plugins import load_plugins
+def _read(files: tuple[str, ...], asked: Stats, plugins: Plugins) -> tuple[Contests, float | None]:
+    """Read comparisons, and the prior variance where the options or the files have it."""
     from evalstats_plugin.ranking.contests.files import merge
 
-    variance = options.variance_of(chosen)
-    names, plugins = parse_columns(chosen["columns"]), load_plugins(ctx.obj or ())
+    variance = variance_of(asked.prior_sd)
+    names = parse_columns(asked.columns)
     read = [_contests(file, names, plugins) for file in files]
-    told = list(dict.fromkeys(prior for _, prior in read if prior is not None))
-    if len(told) > 1 and variance is None:
+    priors = list(dict.fromkeys(prior for _, prior in read if prior is not None))
+    if len(priors) > 1 and variance is None:
         msg = (
-            f"prior variances {', '.join(f'{prior:g}' for prior in told)} found in the files, "
-            "expected the same in all: say which counts with --prior-sd"
+            f"the files have different prior variances ({', '.join(f'{p:g}' for p in priors)}): "
+            "say which counts with --prior-sd"
         )
         raise SelectionError(msg)
-    if variance is None and told:
-        variance = told[0]
+    if variance is None and priors:
+        variance = priors[0]
     found = [contests for contests, _ in read]
     if len(found) == 1:
         return found[0], variance
@@ -188,7 +263,7 @@ def _contests(
     from evalstats_plugin.ranking.contests.files import read_contests
     from evalstats_plugin.ranking.judging.session import Session
 
-    stream, answers = options.opened(file)
+    stream, answers = opened(file)
     prior = None if answers is None else answers.prior_variance
     try:
         if stream is not None:
@@ -206,56 +281,6 @@ def parse_columns(text: str | None) -> Mapping[str, str] | None:
         return None
     pairs = [part.partition("=") for part in text.split(",")]
     if not all(part and equals and column for part, equals, column in pairs):
-        msg = f"--columns {text!r} found, expected PART=COLUMN,... such as winner=choice"
+        msg = f"--columns {text!r} does not name parts and columns: write it like winner=choice"
         raise SelectionError(msg)
     return {part.strip(): column.strip() for part, _, column in pairs}
-
-
-def _options(chosen: Mapping[str, Any], variance: float | None) -> dict[str, Any]:
-    """Return the options of the estimator."""
-    given: dict[str, Any] = {} if chosen["ties"] is None else {"ties": chosen["ties"]}
-    if chosen["model"] == "thurstone":
-        return {**given, "prior_covariance": 1.0 if variance is None else variance}
-    if chosen["prior_sd"] is not None:
-        given["prior_sd"] = chosen["prior_sd"]
-    return given
-
-
-def _asked(chosen: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "model": chosen["model"],
-        "estimator": chosen["estimator"],
-        "rng": chosen["seed"],
-        "options": given,
-    }
-
-
-def _rank(contests: Contests, chosen: Mapping[str, Any], variance: float | None) -> Ranking:
-    from evalstats_plugin.cli.shell.reading import progress_on_work
-    from evalstats_plugin.ranking.rank import rank
-
-    with progress_on_work(f"ranking {len(contests):,} comparisons", quiet=chosen["quiet"]):
-        return rank(
-            contests,
-            confidence_level=chosen["confidence_level"],
-            scale=chosen["scale"],
-            **_asked(chosen, _options(chosen, variance)),
-        )
-
-
-def _show(ctx: click.Context, results: Ranking, chosen: Mapping[str, Any]) -> None:
-    from evalstats_plugin.cli.shell.output import show
-    from evalstats_plugin.report import rankings as report_rankings
-
-    output.save_asked(chosen, {"ranking": lambda: results})
-    # Those that the models take unless told.
-    ties = {"thurstone": "threshold", "bradley-terry": "half"}[chosen["model"]]
-    ran = {"estimator": results.fit.estimator, "ties": chosen["ties"] or ties}
-    show(
-        ctx,
-        results,
-        {**chosen, **ran},
-        _SAID,
-        print_table=report_rankings.print_ranking,
-        to_markdown=report_rankings.rankings_markdown,
-    )

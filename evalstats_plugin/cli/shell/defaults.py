@@ -1,21 +1,24 @@
 """Defaults of options from files: a user's own, and the nearest pyproject.toml's.
 
 A project's file goes before the user's, and the command line before both. What a file decided is
-said on standard error, so that nobody wonders where a number comes from.
+printed on standard error, so that nobody wonders where a number comes from.
+
+A project may be somebody else's: its file sets numbers, methods and formats (`OF_PROJECTS`), never
+what runs programs, writes files or hides messages, and it is ignored where another user owns it.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import click
 
 from evalstats_plugin.errors import EvalStatsError, SelectionError, no_such
+from evalstats_plugin.runtime.untrusted import echo, echo_message
 
 TABLE = "tool.evalstats-plugin"
 USER_FILE = "evalstats-plugin.toml"
@@ -26,136 +29,123 @@ SHARED = (
 )  # fmt: skip
 """Options that mean the same in every command that has them; all others belong to a command."""
 
+OF_PROJECTS = frozenset((
+    "above", "at-k", "balance", "baseline", "batch", "bootstrap", "bootstrap-iters", "bounds",
+    "certainty", "chains", "cluster", "columns", "confidence-level", "control-variate",
+    "correction", "derive", "design", "design-effect", "device", "difference", "dimensions",
+    "discordance", "draws", "drift", "epochs", "estimator", "every-rule", "family", "figure",
+    "focal", "format", "goal", "human", "include-incomplete", "inference", "item-model", "judge",
+    "mask", "max-items", "max-seconds", "method", "methods", "metric", "misspecified", "models",
+    "n-models", "over", "pairs", "population", "power", "prior", "prior-sd", "randomesque",
+    "reliability", "rule", "runs", "scale", "score-width", "scoring", "seed", "skip-broken",
+    "stop-at", "task", "test-metric", "through", "ties", "variances", "warm-up", "wide",
+))  # fmt: skip
+"""Options that a project's file may set: what is read, computed and shown."""
 
-@dataclass(frozen=True)
-class _Table:
+
+class _Table(NamedTuple):
     """One table of options, and where it was read."""
 
     path: Path
     heading: str
     values: Mapping[str, Any]
-
-    def __str__(self) -> str:
-        return f"{self.path}: [{self.heading}]" if self.heading else f"{self.path}"
+    of_user: bool
+    """Whether the file is the user's own, not a project's."""
 
     def inner(self, name: str) -> _Table:
         """Return the table of one command; empty if there is none."""
-        found = self.values.get(name, {})
-        return _Table(self.path, self.heading_of(name), cast("dict[str, Any]", found))
+        heading = f"{self.heading}.{name}".lstrip(".")
+        return _Table(self.path, heading, self.values.get(name, {}), self.of_user)
 
-    def heading_of(self, name: str) -> str:
-        """Return the heading of one command's table."""
-        return f"{self.heading}.{name}" if self.heading else name
+    def check_allowed(self, option: str) -> None:
+        """Refuse what only the command line and the user's own file may set."""
+        if not self.of_user and option not in OF_PROJECTS:
+            raise self.refused(
+                f"{option} cannot be set by a project, whose files others may have written. Give "
+                f"--{option} on the command line, or set it in ~/.config/{USER_FILE}"
+            )
 
-    def options(self) -> dict[str, Any]:
-        """Return what is no table."""
-        return {k.replace("_", "-"): v for k, v in self.values.items() if not isinstance(v, dict)}
+    def refused(self, problem: str) -> SelectionError:
+        """Return the error that says where the problem is."""
+        return SelectionError(f"{self.path}: {f'[{self.heading}]: ' * bool(self.heading)}{problem}")
 
 
-@dataclass
-class Defaults:
-    """What the files say, and what of it was used."""
+def take_defaults(ctx: click.Context, name: str, command: click.Command, *, quiet: bool) -> None:
+    """Give a command, which comes next, click's default map; print what it used when it is done.
 
-    tables: Sequence[_Table] = ()
-    used: dict[str, tuple[Any, Path]] = field(default_factory=dict[str, tuple[Any, Path]])
+    Errors are those of `defaults_for`.
+    """
+    used: dict[str, tuple[Any, Path]] = {}
 
-    def of(self, command: click.Command, name: str, commands: Sequence[str]) -> dict[str, Any]:
-        """Return the default map of one command and, in it, of its own commands.
-
-        Parameters
-        ----------
-        commands
-            Names that a table of the files may have.
-        """
-        found: dict[str, Any] = {}
-        for table in self.tables:
-            _check_shared(table, commands)
-            self._add(found, command, table.inner(name), (table,))
-        return found
-
-    def _add(
-        self,
-        found: dict[str, Any],
-        command: click.Command,
-        table: _Table,
-        shared: tuple[_Table, ...],
-    ) -> None:
-        """Add what one table and those around it say about a command."""
-        if isinstance(command, click.Group):
-            with click.Context(command) as ctx:
-                names = command.list_commands(ctx)
-                inner = {name: command.get_command(ctx, name) for name in names}
-            _check_shared(table, names)
-            for name, one in inner.items():
-                if one is not None:
-                    nested = found.setdefault(name, {})
-                    self._add(nested, one, table.inner(name), (*shared, table))
-            return
-        options = _options(command)
-        for outer in shared:
-            given = {key: value for key, value in outer.options().items() if key in options}
-            self._set(found, command, outer, given)
-        for key in table.values:
-            if key.replace("_", "-") not in options:
-                what = f"option of {command.name}"
-                raise SelectionError(f"{table}: {no_such(what, key, options, ', '.join(options))}")
-        self._set(found, command, table, table.options())
-
-    def _set(
-        self, found: dict[str, Any], command: click.Command, table: _Table, given: Mapping[str, Any]
-    ) -> None:
-        options = _options(command)
-        for key, value in given.items():
-            option = options[key]
-            checked = _checked(command, option, value, f"{table} has {key} = {value!r}")
-            # Click calls it where the command line does not have the option.
-            found[str(option.name)] = partial(self._use, key, checked, table.path)
-
-    def _use(self, key: str, value: Any, path: Path) -> Any:
-        self.used[key] = (value, path)
+    def use(key: str, value: Any, path: Path) -> Any:
+        used[key] = (value, path)
         return value
 
-    def said(self) -> str:
-        """Return what of the files was used, in one line; empty if nothing."""
-        by_path: dict[Path, list[str]] = {}
-        for key, (value, path) in self.used.items():
-            by_path.setdefault(path, []).append(f"{key} {_shown(value)}")
-        return "; ".join(
-            f"{', '.join(keys)} (from {_place(path)})" for path, keys in by_path.items()
-        )
+    options = _options(command)
+    # Click calls it where the command line does not have the option.
+    defaults = {
+        str(options[key].name): partial(use, key, value, path)
+        for key, value, path in defaults_for(ctx, name, command, Path.cwd(), quiet=quiet)
+    }
+    if not defaults:
+        return
+    ctx.default_map = {name: defaults}
+
+    def tell() -> None:
+        if used and not (quiet or used.get("quiet", (False,))[0]):
+            echo(f"defaults: {_in_words(used)}", err=True)
+
+    ctx.find_root().call_on_close(tell)
 
 
-def read_defaults(folder: Path) -> Defaults:
-    """Read the user's file and the nearest pyproject.toml with our table, from a folder upwards.
+def defaults_for(
+    ctx: click.Context, name: str, command: click.Command, folder: Path, *, quiet: bool = False
+) -> Iterator[tuple[str, Any, Path]]:
+    """Give option, value and file of what the files for a folder say; what goes before comes last.
 
     Raises
     ------
     SelectionError
-        A file is not TOML, or cannot be read.
+        A file cannot be read, or says what no option can be.
     """
-    tables: list[_Table] = []
+    options = _options(command)
+    for file in _files(folder, quiet=quiet):
+        for key, value, table in _settings(ctx, name, options, file):
+            try:
+                yield key, _checked(command, options[key], value), file.path
+            except SelectionError as error:
+                raise table.refused(f"{key} = {value!r}: {error}") from error
+
+
+def _files(folder: Path, *, quiet: bool) -> Iterator[_Table]:
+    """Give the user's file and the nearest pyproject.toml with our table."""
     home = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
     user = Path(os.path.expanduser(home), USER_FILE)  # noqa: PTH111 - Path's raises where no home is
     if user.is_file():
-        tables.append(_Table(user, "", _parsed(_text(user), user)))
+        yield _Table(user, "", _parsed(_text(user), user), of_user=True)
     for parent in (folder, *folder.parents):
         path = parent / "pyproject.toml"
         # Looked at before it is parsed: it may be another project's, and parsing takes time.
         if path.is_file() and f"[{TABLE}" in (text := _text(path)):
+            if _of_another_user(path):
+                if not quiet:
+                    echo_message("note", f"{path} is ignored: another user owns it")
+                continue
             tool = _parsed(text, path).get("tool", {})
-            tables.append(_Table(path, TABLE, tool.get("evalstats-plugin", {})))
-            break
-    return Defaults(tables)
+            yield _Table(path, TABLE, tool.get("evalstats-plugin", {}), of_user=False)
+            return
+
+
+def _of_another_user(path: Path) -> bool:
+    """Whether somebody else than this user and the administrator owns a file."""
+    return hasattr(os, "getuid") and path.stat().st_uid not in (os.getuid(), 0)
 
 
 def _text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        msg = f"{path} is not UTF-8 text: {error}. --no-config goes on without it"
-        raise SelectionError(msg) from error
-    except OSError as error:
-        msg = f"{path} cannot be read: {error.strerror}. --no-config goes on without it"
+    except (OSError, UnicodeDecodeError) as error:
+        msg = f"{path} cannot be read: {error}. Repair it, or leave it out with --no-config"
         raise SelectionError(msg) from error
 
 
@@ -165,8 +155,41 @@ def _parsed(text: str, path: Path) -> Mapping[str, Any]:
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:
-        msg = f"{path} is not TOML: {error}. --no-config goes on without it"
+        msg = f"{path} is not TOML: {error}. Repair it, or leave it out with --no-config"
         raise SelectionError(msg) from error
+
+
+def _settings(
+    ctx: click.Context, name: str, options: Mapping[str, click.Option], table: _Table
+) -> Iterator[tuple[str, Any, _Table]]:
+    """Give what a file says about a command: option, value and table, the outermost first."""
+    groups: list[click.Context] = [ctx]
+    while groups[0].parent is not None:
+        groups.insert(0, groups[0].parent)
+    for group, following in zip(groups, (*(g.info_name for g in groups[1:]), name), strict=True):
+        there = cast("click.Group", group.command).list_commands(group)
+        for key, value in table.values.items():
+            option = key.replace("_", "-")
+            if isinstance(value, dict):
+                if key not in there:
+                    raise table.refused(no_such("command", key, there, ", ".join(there)))
+            elif key in there:
+                inner = table.inner(key).heading
+                raise table.refused(f"{key} is a command, not an option: write a table [{inner}]")
+            elif option not in SHARED:
+                inner = table.inner(there[0]).heading
+                known = f"{', '.join(SHARED)}. Others go into a command's table, such as [{inner}]"
+                raise table.refused(no_such("option that commands share", key, SHARED, known))
+            elif option in options:
+                table.check_allowed(option)
+                yield option, value, table
+        table = table.inner(str(following))
+    for key, value in table.values.items():
+        option = key.replace("_", "-")
+        if option not in options:
+            raise table.refused(no_such(f"option of {name}", key, options, ", ".join(options)))
+        table.check_allowed(option)
+        yield option, value, table
 
 
 def _options(command: click.Command) -> dict[str, click.Option]:
@@ -180,60 +203,37 @@ def _options(command: click.Command) -> dict[str, click.Option]:
     }
 
 
-def _check_shared(table: _Table, commands: Sequence[str]) -> None:
-    """Refuse what is neither a command nor an option that all commands share."""
-    for key, value in table.values.items():
-        if isinstance(value, dict):
-            if key not in commands:
-                known = ", ".join(commands)
-                raise SelectionError(f"{table}: {no_such('command', key, commands, known)}")
-        elif key in commands:
-            msg = f"{table} has {key} = {value!r}, expected a table [{table.heading_of(key)}]"
-            raise SelectionError(msg)
-        elif key.replace("_", "-") not in SHARED:
-            known = (
-                f"{', '.join(SHARED)}. An option of one command belongs into its table, such as "
-                f"[{table.heading_of(commands[0])}]"
-            )
-            what = "option that commands share"
-            raise SelectionError(f"{table}: {no_such(what, key, SHARED, known)}")
-
-
-def _checked(command: click.Command, option: click.Option, value: Any, found: str) -> Any:
+def _checked(command: click.Command, option: click.Option, value: Any) -> Any:
     """Return a value in the form that click takes, or say why the option cannot have it."""
-    expected = ""
     several = _is_list(value)
     if isinstance(value, bool) != option.is_flag:
-        expected = "true or false" if option.is_flag else "no truth value"
-    elif several and not option.multiple:
-        expected = "one value, not a list"
-    if expected:
-        msg = f"{found}, expected {expected}"
-        raise SelectionError(msg)
+        raise SelectionError("give true or false" if option.is_flag else "give a value")
+    if several and not option.multiple:
+        raise SelectionError("give one value, not a list")
     taken: Any = [value] if option.multiple and not several else value
-    process: Callable[[click.Context, Any], Any] = option.process_value
     try:
         with click.Context(command) as ctx:
-            process(ctx, taken)
+            option.process_value(ctx, taken)
     except click.ClickException as error:
-        msg = f"{found}: {error.message.rstrip('.')}"
-        raise SelectionError(msg) from error
+        raise SelectionError(error.message.rstrip(".")) from error
     except EvalStatsError as error:
-        msg = f"{found}: {error}"
-        raise SelectionError(msg) from error
+        raise SelectionError(str(error)) from error
     return taken
 
 
-def _place(path: Path) -> str:
-    """Return where a file is, from the current folder if it is inside."""
+def _in_words(used: Mapping[str, tuple[Any, Path]]) -> str:
+    """Return what of the files was used, in one line."""
+    by_path: dict[Path, list[str]] = {}
+    for key, (value, path) in used.items():
+        text = " ".join(map(str, value)) if _is_list(value) else str(value)
+        by_path.setdefault(path, []).append(
+            f"{key} {text.lower() if isinstance(value, bool) else text}"
+        )
     here = Path.cwd()
-    return str(path.relative_to(here) if path.is_relative_to(here) else path)
-
-
-def _shown(value: Any) -> str:
-    if _is_list(value):
-        return " ".join(map(str, value))
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return "; ".join(
+        f"{', '.join(keys)} (from {path.relative_to(here) if path.is_relative_to(here) else path})"
+        for path, keys in by_path.items()
+    )
 
 
 def _is_list(value: object) -> bool:

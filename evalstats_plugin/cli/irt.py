@@ -1,0 +1,574 @@
+"""``evalstats-plugin irt``: abilities of models and difficulties of items on one scale."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+import click
+
+from evalstats_plugin.cli.shell.options import (
+    INTERVALS,
+    POSITIVE,
+    Command,
+    LazyGroup,
+    Name,
+    Parsed,
+    baseline,
+    device,
+    file,
+    level,
+    paths,
+    seed,
+    takes,
+    under,
+)
+from evalstats_plugin.cli.shell.running import (
+    Output,
+    Reading,
+    csv_rows,
+    named,
+    output,
+    plugins_of,
+    progress_on_work,
+    reading,
+)
+from evalstats_plugin.errors import LogError, SelectionError, WriteError
+from evalstats_plugin.irt.methods import ESTIMATORS, ITEM_MODELS, MASKS
+
+if TYPE_CHECKING:
+    from evalstats_plugin.data.matrix import ResponseMatrix
+    from evalstats_plugin.irt.model.fit import FactorFit, IRTFit
+    from evalstats_plugin.irt.options import FitOptions
+    from evalstats_plugin.irt.rows import Abilities, FactorAbilities
+
+    AnyFit = IRTFit | FactorFit
+
+
+OVER = ("items", "models", "clusters", "parametric")
+"""Those of `evalstats_plugin.irt.bootstrap`, which costs NumPy; a test compares."""
+
+LARGE = 5_000_000
+"""Models × items from which on the memory that a fit needs is printed before it starts."""
+
+LONG = 30.0
+"""Seconds from which on the time is printed as well."""
+
+_SUMMARIES = {
+    "fit": "Estimate the abilities of models.",
+    "items": "Show the items, suspicious ones first.",
+    "score": "Score models on the fixed items of a saved fit.",
+    "link": "Fit, and put the abilities on the scale of a saved fit.",
+    "dif": "Find items that are harder for some models than for others of equal ability.",
+    "holdout": "Predict answers that the fit did not see.",
+}
+
+
+@click.group(
+    cls=LazyGroup,
+    sections={
+        "Commands": {name: (f"{__name__}:{name}", text) for name, text in _SUMMARIES.items()}
+    },
+    no_args_is_help=True,
+)
+def irt() -> None:
+    """Item response theory: abilities of models and difficulties of items on one scale.
+
+    All tasks of the logs make one scale; a task with several metrics needs --metric. Models that
+    answered different items can be compared where their items overlap.
+    """
+
+
+def parse_dimensions(text: str) -> int | str:
+    """Read a number of dimensions, or ``auto``."""
+    if text == "auto":
+        return text
+    if not text.isdigit() or int(text) == 0:
+        msg = f"--dimensions {text!r} is not a number of dimensions: give one, or 'auto'"
+        raise SelectionError(msg)
+    return int(text)
+
+
+_fit = under("What is fitted")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What is fitted, and what is shown of it; each command has a part of these options."""
+
+    bank: str = _fit(
+        "Saved fit, as `irt fit --save` writes it: its items stay as they are.",
+        default="", required=True, type=click.Path(), metavar="FILE",
+    )  # fmt: skip
+    to: str = _fit(
+        "Saved fit, as `irt fit --save` writes it, that shares some items with the logs.",
+        default="", required=True, type=click.Path(), metavar="FILE",
+    )  # fmt: skip
+    focal: tuple[str, ...] = _fit(
+        "Models of the focal group, which is compared with all others; names may hold * and ?; may "
+        "be repeated.",
+        default=(), required=True, metavar="NAME,...",
+    )  # fmt: skip
+    mask: tuple[str, ...] = _fit(
+        f"Which answers are held out: {', '.join(MASKS)}; may be repeated.",
+        default=("random",), type=Name("mask", MASKS), metavar="NAME",
+    )  # fmt: skip
+    draws: int = _fit(
+        "Number of random splits of each mask.", default=5, type=POSITIVE, metavar="N"
+    )
+    item_model: str | None = _fit(
+        f"How items differ: {', '.join(ITEM_MODELS)}.  [default: 2pl]",
+        type=Name("item model", ITEM_MODELS), metavar="NAME",
+    )  # fmt: skip
+    estimator: str = _fit(
+        f"How it is fitted: auto, {', '.join(ESTIMATORS)}.  [default: auto, by the number of "
+        "models]",
+        default="auto", show_default=False, type=Name("estimator", ("auto", *ESTIMATORS)),
+        metavar="NAME",
+    )  # fmt: skip
+    dimensions: int | Literal["auto"] | None = _fit(
+        "Number of abilities of each model (item model factor); auto: the number that predicts "
+        "held-out answers best.",
+        type=Parsed(parse_dimensions), metavar="K|auto",
+    )  # fmt: skip
+    groups: str | None = _fit(
+        "CSV file with the columns model and group: groups with their own mean and spread of "
+        "abilities (estimator mml).",
+        type=click.Path(), metavar="CSV",
+    )  # fmt: skip
+    confidence_level: float = level()
+    bootstrap: int | None = under(INTERVALS)(
+        "Number of bootstrap refits that the intervals come from, in place of the fit's own "
+        "standard errors.",
+        type=POSITIVE, metavar="B",
+    )  # fmt: skip
+    over: Literal["items", "models", "clusters", "parametric"] | None = under(INTERVALS)(
+        f"With --bootstrap: what is drawn anew: {', '.join(OVER)}.  [default: items]",
+        type=Name("bootstrap", OVER), metavar="NAME",
+    )  # fmt: skip
+    device: str = device()
+    seed: int = seed()
+    baseline: str | None = baseline()
+    save: str | None = file(
+        "Save the fit, for `irt score` and `irt link`. An existing fit is replaced; any other file "
+        "is kept.",
+        metavar="FILE.parquet",
+    )
+
+    @property
+    def is_factor(self) -> bool:
+        """Whether models get several abilities."""
+        return self.item_model == "factor" or self.dimensions is not None
+
+    @property
+    def fitted_model(self) -> str:
+        """Return the item model with what the options imply."""
+        return "factor" if self.is_factor else self.item_model or "2pl"
+
+    def check(self) -> None:
+        """Refuse before anything is read what contradicts itself, or cannot be saved."""
+        if self.dimensions is not None and self.item_model not in (None, "factor"):
+            msg = (
+                f"item model {self.item_model} has one ability per model: leave --dimensions out, "
+                "or pass --item-model factor"
+            )
+            raise SelectionError(msg)
+        if self.over is not None and self.bootstrap is None:
+            raise SelectionError("--over is an option of the bootstrap: pass --bootstrap B too")
+        for name in ("baseline", "bootstrap"):
+            if self.is_factor and getattr(self, name) is not None:
+                msg = (
+                    f"--{name} needs one ability of each model, and a factor model has several: "
+                    "leave it out, or choose another item model"
+                )
+                raise SelectionError(msg)
+        if self.save is not None:
+            _check_fit(self.save)
+
+    def fit(self, matrix: ResponseMatrix, output: Output) -> AnyFit:
+        """Fit; print beforehand what a large fit costs."""
+        from evalstats_plugin.irt.fitting import fit_irt
+        from evalstats_plugin.irt.options import FactorOptions, MmlOptions
+
+        options: FitOptions | None = None
+        if self.is_factor:
+            options = FactorOptions(dimensions=self.dimensions or "auto")
+        elif self.groups is not None:
+            options = MmlOptions(groups=read_groups(self.groups, matrix.models))
+        _tell_cost(matrix, self, output)
+        with _work_on(matrix, "fitting", output):
+            return fit_irt(
+                matrix,
+                self.fitted_model,
+                self.estimator,
+                device=self.device,
+                rng=self.seed,
+                options=options,
+            )
+
+    def how(self, fit: Mapping[str, Any], *more: str) -> dict[str, object]:
+        """Return what ran and, of the options, with what."""
+        return {
+            "item_model": fit["item_model"],
+            "estimator": fit["estimator"],
+            "device": fit["diagnostics"].get("device", self.device),
+            **{name: getattr(self, name) for name in more},
+            "seed": self.seed,
+        }
+
+
+_FITTED = ("item_model", "estimator", "groups", "device", "seed")
+
+_ONE_ABILITY = [name for name in ITEM_MODELS if name != "factor"]
+_one_ability = {
+    "help": f"How items differ: {', '.join(_ONE_ABILITY)}.  [default: 2pl]",
+    "type": Name("item model", _ONE_ABILITY),
+}
+"""Settings of --item-model where models have to have one ability."""
+
+
+@click.command(cls=Command)
+@paths
+@takes("asked", Options, without=("bank", "to", "focal", "mask", "draws"))
+@output("abilities")
+@reading
+@click.pass_context
+def fit(
+    ctx: click.Context, paths: tuple[str, ...], *, reading: Reading, output: Output, asked: Options
+) -> None:
+    """Fit an item response model, and show the abilities of the models.
+
+    PATHS are results files, folders or patterns. CSV is one table: of differences with --baseline,
+    else of models.
+    """
+    asked.check()
+    output.check(*(() if asked.is_factor else ("abilities",)))
+    matrix, notes = _matrix(ctx, paths, reading, output)
+    fitted = asked.fit(matrix, output)
+    if asked.save is not None:
+        fitted.save(asked.save)
+    if asked.bootstrap is None:
+        _show_models(ctx, fitted, matrix, asked, output, notes)
+        return
+    from evalstats_plugin.irt.bootstrap import bootstrap_abilities
+
+    with _work_on(matrix, "refitting", output):
+        results = bootstrap_abilities(
+            cast("IRTFit", fitted),
+            matrix,
+            over=asked.over or "items",
+            n_resamples=asked.bootstrap,
+            rng=asked.seed,
+            device=asked.device,
+            confidence_level=asked.confidence_level,
+            baseline=asked.baseline,
+        )
+    _show_abilities(ctx, results, asked, output, notes)
+
+
+@click.command(cls=Command)
+@paths
+@takes("asked", Options, only=(*_FITTED, "dimensions"))
+@output("items", "fit")
+@reading
+@click.pass_context
+def items(
+    ctx: click.Context, paths: tuple[str, ...], *, reading: Reading, output: Output, asked: Options
+) -> None:
+    """Fit an item response model, and show the items: difficulty, discrimination and fit.
+
+    Items to look at come first, such as those that the better models fail: their key may be wrong.
+    Of a factor model, the loadings of the items are shown. PATHS are results files, folders or
+    patterns.
+    """
+    from evalstats_plugin.data.results import Results
+    from evalstats_plugin.irt.rows import abilities, factor_abilities
+    from evalstats_plugin.report import abilities as report
+
+    asked.check()
+    output.check(*(() if asked.is_factor else ("items", "fit")))
+    matrix, notes = _matrix(ctx, paths, reading, output)
+    fitted = asked.fit(matrix, output)
+    results: Abilities | FactorAbilities
+    if asked.is_factor:
+        results = factor_abilities(cast("FactorFit", fitted), matrix)
+    else:
+        results = abilities(cast("IRTFit", fitted), matrix, items=True)
+    output.draw({"items": lambda: results, "fit": lambda: fitted})
+    # The models are what `irt fit` shows.
+    shown = replace(_noted(results, notes), rows=())
+    output.show(
+        ctx,
+        Results(shown.items, shown.notes) if output.form == "csv" else shown,
+        asked.how(results.fit),
+        print_table=report.print_factors if asked.is_factor else report.print_abilities,
+        to_markdown=report.factors_markdown if asked.is_factor else report.abilities_markdown,
+        to_json=report.items_json,
+    )
+
+
+@click.command(cls=Command)
+@paths
+@takes("asked", Options, only=("bank", "device", "confidence_level", "baseline"))
+@output("abilities")
+@reading
+@click.pass_context
+def score(
+    ctx: click.Context, paths: tuple[str, ...], *, reading: Reading, output: Output, asked: Options
+) -> None:
+    """Score models on the fixed items of a saved fit: their abilities are on its scale.
+
+    PATHS are results files, folders or patterns, of models that the fit need not know.
+    """
+    from evalstats_plugin.irt.model.fit import load_fit
+    from evalstats_plugin.irt.scoring import score_models
+
+    bank = load_fit(Path(asked.bank))
+    several = bank.item_model == "factor"
+    if several and asked.baseline is not None:
+        msg = "--baseline needs one ability of each model, and this bank has several: leave it out"
+        raise SelectionError(msg)
+    output.check(*(() if several else ("abilities",)))
+    matrix, notes = _matrix(ctx, paths, reading, output)
+    with _work_on(matrix, "scoring", output):
+        scored: Any = score_models(cast("Any", bank), matrix, device=asked.device)
+    scored = replace(scored, notes=(*matrix.notes, *scored.notes))
+    _show_models(ctx, scored, matrix, asked, output, notes)
+
+
+@click.command(cls=Command)
+@paths
+@takes(
+    "asked",
+    Options,
+    only=("to", *_FITTED, "confidence_level", "baseline", "save"),
+    item_model=_one_ability,
+)
+@output("abilities")
+@reading
+@click.pass_context
+def link(
+    ctx: click.Context, paths: tuple[str, ...], *, reading: Reading, output: Output, asked: Options
+) -> None:
+    """Fit anew, and link the abilities to the scale of a saved fit by the items they share.
+
+    PATHS are results files, folders or patterns.
+    """
+    from evalstats_plugin.irt.linking import linking_constants, on_scale_of
+    from evalstats_plugin.irt.model.fit import IRTFit, load_fit
+
+    asked.check()
+    output.check("abilities")
+    anchor = load_fit(Path(asked.to))
+    if not isinstance(anchor, IRTFit):
+        msg = f"--to {asked.to} holds a factor model, which has several scales: name another fit"
+        raise SelectionError(msg)
+    matrix, notes = _matrix(ctx, paths, reading, output)
+    fitted = cast("IRTFit", asked.fit(matrix, output))
+    found = linking_constants(anchor, fitted)
+    slope_error, shift_error = found.covariance.diagonal() ** 0.5
+    note = (
+        f"on the scale of {Path(asked.to).name}: {found.slope:.3f} (s.e. {slope_error:.3f}) × "
+        f"ability {found.intercept:+.3f} (s.e. {shift_error:.3f}), by {found.n_common} common "
+        f"items ({found.method}); intervals allow for that error"
+    )
+    linked = on_scale_of(anchor, fitted, found)
+    linked = replace(linked, notes=(*linked.notes, note))
+    if asked.save is not None:
+        linked.save(asked.save)
+    _show_models(ctx, linked, matrix, asked, output, notes)
+
+
+@click.command(cls=Command)
+@paths
+@takes("asked", Options, only=("focal", *_FITTED, "confidence_level"), item_model=_one_ability)
+@output()
+@reading
+@click.pass_context
+def dif(
+    ctx: click.Context, paths: tuple[str, ...], *, reading: Reading, output: Output, asked: Options
+) -> None:
+    """Test for differential item functioning (DIF): is an item harder for some models?
+
+    Each item is compared between the focal models and all other models of equal ability. PATHS are
+    results files, folders or patterns.
+    """
+    from evalstats_plugin.irt.dif import item_dif
+    from evalstats_plugin.report import abilities as report
+
+    matrix, notes = _matrix(ctx, paths, reading, output)
+    focal = named(asked.focal, matrix.models)
+    fitted = cast("IRTFit", asked.fit(matrix, output))
+    results = item_dif(fitted, matrix, focal, confidence_level=asked.confidence_level)
+    output.show(
+        ctx,
+        _noted(results, notes),
+        {
+            "item_model": asked.fitted_model,
+            "estimator": fitted.estimator,
+            "confidence_level": asked.confidence_level,
+            "seed": asked.seed,
+        },
+        print_table=report.print_differences,
+        to_markdown=report.differences_markdown,
+        to_json=report.differences_json,
+    )
+
+
+@click.command(cls=Command)
+@paths
+@takes("asked", Options, only=("mask", "draws", "item_model", "dimensions", "device", "seed"))
+@output()
+@reading
+@click.pass_context
+def holdout(
+    ctx: click.Context, paths: tuple[str, ...], *, reading: Reading, output: Output, asked: Options
+) -> None:
+    """Hold out answers, fit the rest, and show how well the answers are predicted.
+
+    PATHS are results files, folders or patterns.
+    """
+    from evalstats_plugin.irt.holdout import hold_out
+    from evalstats_plugin.report import abilities as report
+
+    asked.check()
+    matrix, notes = _matrix(ctx, paths, reading, output)
+    with _work_on(matrix, "holding out answers of", output):
+        results = hold_out(
+            matrix,
+            tuple(dict.fromkeys(asked.mask)),
+            item_model=asked.fitted_model,
+            dimensions=asked.dimensions or "auto",
+            seeds=range(asked.seed, asked.seed + asked.draws),
+            device=asked.device,
+        )
+    output.show(
+        ctx,
+        _noted(results, notes),
+        {"item_model": asked.fitted_model, "draws": asked.draws, "seed": asked.seed},
+        print_table=report.print_held_out,
+        to_markdown=report.held_out_markdown,
+        to_json=report.held_out_json,
+    )
+
+
+def read_groups(path: str, models: Sequence[str]) -> dict[str, str]:
+    """Read the group of each model from a CSV file with the columns model and group.
+
+    Raises
+    ------
+    LogError
+        There is no such file, or it does not have these columns.
+    """
+    rows = csv_rows(path, "groups of models")
+    if not rows or not {"model", "group"} <= set(rows[0]):
+        there = ", ".join(rows[0]) if rows else "none"
+        raise LogError(f"{path} has the columns {there}: it needs the columns model and group")
+    return {row["model"]: row["group"] for row in rows if row["model"] in models}
+
+
+def _matrix(
+    ctx: click.Context, paths: tuple[str, ...], reading: Reading, output: Output
+) -> tuple[ResponseMatrix, Sequence[str]]:
+    """Read the answers, and what is to be noted about them."""
+    from evalstats_plugin.irt.answers import ability_matrix
+
+    responses = reading.read(paths, plugins_of(ctx), quiet=output.quiet)
+    return ability_matrix(responses), responses.notes
+
+
+def _show_models(
+    ctx: click.Context,
+    fitted: AnyFit,
+    matrix: ResponseMatrix,
+    asked: Options,
+    output: Output,
+    notes: Sequence[str],
+) -> None:
+    """Print the abilities of a fit of either kind."""
+    from evalstats_plugin.irt.rows import abilities, factor_abilities
+    from evalstats_plugin.report import abilities as report
+
+    level = asked.confidence_level
+    if fitted.item_model != "factor":
+        one = abilities(
+            cast("IRTFit", fitted), matrix, confidence_level=level, baseline=asked.baseline
+        )
+        _show_abilities(ctx, one, asked, output, notes)
+        return
+    several = factor_abilities(cast("FactorFit", fitted), matrix, confidence_level=level)
+    output.show(
+        ctx,
+        _noted(several, notes),
+        asked.how(several.fit, "confidence_level"),
+        print_table=report.print_factors,
+        to_markdown=report.factors_markdown,
+        to_json=report.factors_json,
+    )
+
+
+def _show_abilities(
+    ctx: click.Context, results: Abilities, asked: Options, output: Output, notes: Sequence[str]
+) -> None:
+    from evalstats_plugin.report import abilities as report
+
+    output.draw({"abilities": lambda: results})
+    results = _noted(results, notes)
+    output.show(
+        ctx,
+        report.one_table(results) if output.form == "csv" else results,
+        asked.how(results.fit, "baseline", "confidence_level"),
+        print_table=report.print_abilities,
+        to_markdown=report.abilities_markdown,
+        to_json=report.abilities_json,
+    )
+
+
+def _noted(results: Any, notes: Sequence[str]) -> Any:
+    """Return results with what was noted about the logs."""
+    return replace(results, notes=tuple(dict.fromkeys((*results.notes, *notes))))
+
+
+@contextmanager
+def _work_on(matrix: ResponseMatrix, what: str, output: Output) -> Generator[None, None, None]:
+    """Show what is worked on, and how far it is, where someone looks on."""
+    from evalstats_plugin.runtime.workers import listening
+
+    size = f"{len(matrix.models):,} models × {len(matrix.item_ids):,} items"
+    with progress_on_work(f"{what} {size}", quiet=output.quiet) as on_step, listening(on_step):
+        yield
+
+
+def _tell_cost(matrix: ResponseMatrix, asked: Options, output: Output) -> None:
+    from evalstats_plugin.runtime.lazy import need_torch
+
+    need_torch("item response models")
+    from evalstats_plugin.irt.fitting import duration_in_words, expected_seconds
+    from evalstats_plugin.irt.model.data import memory_needed
+
+    n, m = len(matrix.models), len(matrix.item_ids)
+    seconds = expected_seconds(asked.fitted_model, asked.estimator, n, m)
+    if n * m < LARGE and seconds < LONG:
+        return
+    needed = memory_needed(n, m) / 2**30
+    output.tell(
+        f"{n:,} models × {m:,} items: the fit needs {needed:.1f} GiB of memory or more, and on one "
+        f"processor core {duration_in_words(seconds)}"
+    )
+
+
+def _check_fit(name: str) -> None:
+    """Raise where a fit is not to be saved: another kind of file is kept as it is."""
+    from evalstats_plugin.irt.model.fit import load_fit
+    from evalstats_plugin.runtime.files import check_output_path
+
+    path = check_output_path(name, [".parquet"], asked="--save", makes_folder=True)
+    if path.exists() and path.stat().st_size:
+        try:
+            load_fit(path)
+        except LogError as error:
+            msg = f"--save {path}: a file is there that is no saved fit; it was left as it is"
+            raise WriteError(msg) from error

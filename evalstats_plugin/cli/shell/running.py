@@ -1,0 +1,428 @@
+"""What commands do with their options: read logs, show results, and show how far the work is."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import shutil
+import sys
+import warnings
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import click
+
+from evalstats_plugin.cli.shell.options import (
+    OUTPUT,
+    READ,
+    Decorator,
+    Parsed,
+    file,
+    form,
+    parse_columns,
+    quiet,
+    takes,
+    under,
+)
+from evalstats_plugin.errors import LogError, SelectionError
+from evalstats_plugin.report.figures import figures_of
+from evalstats_plugin.runtime import VERSION
+from evalstats_plugin.runtime.untrusted import echo
+
+if TYPE_CHECKING:
+    from evalstats_plugin.data.results import Results
+    from evalstats_plugin.data.runs import ResponseSet
+    from evalstats_plugin.data.store import ResponseStore
+    from evalstats_plugin.logs.reading import OnLog
+    from evalstats_plugin.plugins import Plugins
+
+OnStep = Callable[[tuple[str, int, int | None]], None]
+
+RUNS = ("latest", "all", "epochs", "error")
+"""Values of `evalstats_plugin.data.runs.Runs`, which costs NumPy to import; a test compares."""
+
+
+def plugins_of(ctx: click.Context) -> Plugins:
+    """Load the plugins that are not blocked."""
+    from evalstats_plugin.plugins import load_plugins
+
+    return load_plugins(ctx.obj or ())
+
+
+_read = under(READ)
+
+
+def cluster() -> Any:
+    """Return the field of what groups items."""
+    return _read(
+        "Field that says which items belong together, such as the id of a passage: their scores "
+        "depend on each other.",
+        metavar="FIELD",
+    )  # fmt: skip
+
+
+def include_incomplete() -> Any:
+    """Return the field of whether broken runs are read."""
+    return _read("Also read runs that were cancelled or failed, as far as they got.", default=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """What is read of the paths."""
+
+    task: tuple[str, ...] = _read(
+        "Only this task, or the tasks of this group; may hold * and ?; may be repeated.",
+        "-t", default=(), metavar="NAME",
+    )  # fmt: skip
+    metric: tuple[str, ...] = _read(
+        'Only this metric, such as "acc" or "acc,none"; may be repeated.',
+        "-m", default=(), metavar="NAME",
+    )  # fmt: skip
+    models: tuple[str, ...] = _read(
+        "Only these models; names may hold * and ?; may be repeated.",
+        default=(), metavar="NAME,...",
+    )  # fmt: skip
+    cluster: str | None = cluster()
+    runs: Literal["latest", "all", "epochs", "error"] = _read(
+        "Of several runs of one model on one task, use the latest, all, all as epochs of one run, "
+        "or stop with an error.",
+        default="latest", type=click.Choice(RUNS),
+    )  # fmt: skip
+    include_incomplete: bool = include_incomplete()
+    skip_broken: bool = _read(
+        "Leave out logs that cannot be read, and end with exit code 1.", default=False
+    )
+    columns: tuple[tuple[tuple[str, str], ...], ...] = _read(
+        "Tables (CSV, TSV, JSONL, Parquet): the column of each part, such as "
+        "item=question_id,score=correct; several score columns are metrics.",
+        default=(), multiple=True, metavar="PART=COLUMN,...", type=Parsed(parse_columns),
+    )  # fmt: skip
+    wide: Literal["models", "items"] | None = _read(
+        "Tables: each is a matrix of scores with a row for each model, or each item.",
+        type=click.Choice(["models", "items"]),
+    )  # fmt: skip
+
+    model_name: str = _read(
+        "Name of the model in logs that do not name one, such as a samples file of lm-eval alone.",
+        default="", metavar="NAME",
+    )  # fmt: skip
+
+    def read(
+        self, paths: Sequence[str], plugins: Plugins, *, quiet: bool, repeats: bool = False
+    ) -> ResponseSet:
+        """Read files, folders and patterns; ``-`` is one JSON object from standard input.
+
+        Parameters
+        ----------
+        repeats
+            Also score each answer of items that were answered several times (`--at-k`).
+
+        Raises
+        ------
+        LogError, SelectionError
+            As of `evalstats_plugin.read`; or no model has one of the names asked for.
+        """
+        found = (
+            self._from_input(plugins, repeats=repeats)
+            if tuple(paths) == ("-",)
+            else self._from_logs(paths, plugins, quiet=quiet, repeats=repeats)
+        )
+        if not self.models:
+            return found
+        kept = set(named(self.models, [r.model for r in found]))
+        return replace(found, responses=tuple(r for r in found if r.model in kept))
+
+    def _from_input(self, plugins: Plugins, *, repeats: bool) -> ResponseSet:
+        from evalstats_plugin.data.responses import Selection
+        from evalstats_plugin.logs.reading import read_results
+
+        try:
+            data = json.load(sys.stdin)
+        except ValueError as error:
+            msg = (
+                f"standard input is not JSON ({error}): pipe in results as lm-eval's "
+                "simple_evaluate returns them, and name tables as files"
+            )
+            raise LogError(msg) from error
+        selection = Selection(self.task, self.metric, self.cluster, repeats=repeats)
+        return read_results(data, selection, plugins)
+
+    def _from_logs(
+        self, paths: Sequence[str], plugins: Plugins, *, quiet: bool, repeats: bool
+    ) -> ResponseSet:
+        from evalstats_plugin.logs.reading import read
+
+        columns: dict[str, list[str]] = {}
+        for part, name in (pair for pairs in self.columns for pair in pairs):
+            columns.setdefault(part, []).append(name)
+        with progress_on_logs(quiet=quiet) as on_log:
+            return read(
+                *paths,
+                task=self.task,
+                metric=self.metric,
+                cluster=self.cluster,
+                runs=self.runs,
+                include_incomplete=self.include_incomplete,
+                skip_broken=self.skip_broken,
+                columns=columns,
+                wide=self.wide or "",
+                repeats=repeats,
+                model_name=self.model_name,
+                plugins=plugins,
+                on_log=on_log,
+            )
+
+    def store_at(self, paths: Sequence[str], at_k: Sequence[str]) -> ResponseStore | None:
+        """Open a response store of so many answers that they are left on disk.
+
+        None for other paths. Smaller ones are read as logs are, which leaves every option.
+        """
+        from evalstats_plugin.data.store import LARGE, ResponseStore, is_store
+
+        if len(paths) != 1 or not is_store(Path(paths[0])):
+            return None
+        store = ResponseStore(paths[0])
+        if math.prod(store.shape) <= LARGE:
+            return None
+        given = {
+            "task": self.task, "metric": self.metric, "models": self.models,
+            "cluster": self.cluster, "columns": self.columns, "wide": self.wide, "at-k": at_k,
+        }  # fmt: skip
+        for name, value in given.items():
+            if value:
+                msg = (
+                    f"--{name} does not go with a store of {math.prod(store.shape):,} answers: "
+                    f"with more than {LARGE:,} it is compared as a whole. Leave the option out, or "
+                    "take a part of the store in Python (ResponseStore(path).matrix(items, models))"
+                )
+                raise SelectionError(msg)
+        return store
+
+
+def named(asked: Sequence[str], models: Sequence[str]) -> tuple[str, ...]:
+    """Return the models with the names or patterns asked for, which may have commas between them.
+
+    Raises
+    ------
+    SelectionError
+        No model has one of the names.
+    """
+    from evalstats_plugin.data.runs import models_like
+
+    known = list(dict.fromkeys(models))
+    patterns = [
+        name
+        for text in asked
+        for name in ([text] if text in known else map(str.strip, text.split(",")))
+    ]
+    return models_like(patterns, known)
+
+
+def csv_rows(path: str, what: str) -> list[dict[str, str]]:
+    """Read a CSV file with a header; errors are those of `text_of`."""
+    return list(csv.DictReader(text_of(path, what).splitlines()))
+
+
+def text_of(path: str, what: str) -> str:
+    """Read a file that an option names.
+
+    Raises
+    ------
+    LogError
+        It cannot be read as text.
+    """
+    try:
+        return Path(path).read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        msg = f"{path}: {what} cannot be read: {error}"
+        raise LogError(msg) from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class Output:
+    """Where results go, and in which form."""
+
+    figure: str | None = under(OUTPUT)("Draw into FILE.", metavar="NAME")
+    figure_file: str | None = file("File of the figure: .png, .svg or .pdf.", "--output", "-o")
+    form: Literal["table", "json", "csv", "markdown"] = form()
+    quiet: bool = quiet()
+
+    def check(self, *kinds: str) -> None:
+        """Refuse before the work what would fail after it: a figure of these kinds of results.
+
+        Raises
+        ------
+        SelectionError
+            The options do not go together, there is no such figure of these kinds of results, or
+            the file's name does not end in a format.
+        WriteError, DesignError
+            As of `evalstats_plugin.report.figures.canvas`.
+        """
+        figure, place = self.figure, self.figure_file
+        if figure is None and place is None:
+            return
+        here = figures_of(*kinds)
+        if figure is None:
+            msg = f"-o {place} says where a figure goes: name it with --figure: {', '.join(here)}"
+            raise SelectionError(msg)
+        from evalstats_plugin.report.figures import named as named_figure
+        from evalstats_plugin.report.figures.canvas import FORMATS, check_figure
+
+        if not here:
+            msg = f"these results have no figures: leave --figure {figure} out"
+            raise SelectionError(msg)
+        if Path(figure).suffix.lower() in FORMATS:
+            first = next(iter(here))
+            msg = f"--figure {figure} is a file: name a figure too: --figure {first} -o {figure}"
+            raise SelectionError(msg)
+        named_figure(figure, kinds)
+        if place is None:
+            msg = f"--figure {figure} needs a file: say where it goes with -o {figure}.png"
+            raise SelectionError(msg)
+        check_figure(place, asked="-o")
+
+    def draw(self, results: Mapping[str, Callable[[], Any]]) -> None:
+        """Draw what was asked for into its file, if anything was.
+
+        Parameters
+        ----------
+        results
+            By kind; called only if the figure is of that kind.
+
+        Raises
+        ------
+        SelectionError, WriteError, DesignError
+            As of `check`; or the results are more than a figure can show.
+        """
+        if self.figure is None or self.figure_file is None:
+            return
+        from evalstats_plugin.report.figures import draw
+        from evalstats_plugin.report.figures import named as named_figure
+        from evalstats_plugin.report.figures.canvas import save
+
+        figure = named_figure(self.figure, tuple(results))
+        kind = next(kind for kind in figure.takes if kind in results)
+        axes: Any = draw(figure.name, results[kind]())
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            save(axes.figure, self.figure_file)
+        self.tell(*(f"{self.figure_file}: {warning.message}" for warning in caught))
+
+    def show(
+        self,
+        ctx: click.Context,
+        results: Results[Any],
+        how: Mapping[str, object],
+        *,
+        print_table: Callable[..., None],
+        to_markdown: Callable[[Any, str], str],
+        to_json: Callable[[Any, Mapping[str, Any]], str] | None = None,
+    ) -> None:
+        """Print results in the format asked for; exit with 1 where a log was left out.
+
+        Parameters
+        ----------
+        how
+            How the results came about, in the order it is printed.
+        print_table, to_markdown
+            What shows such results to people.
+        to_json
+            What writes them for machines, where there is more than rows.
+        """
+        from evalstats_plugin.report import text
+
+        parts = [
+            f"{name.replace('_', ' ')} {f'{value:g}' if isinstance(value, float) else value}"
+            for name, value in how.items()
+            if name != "baseline"
+        ]
+        heading = ", ".join([f"evalstats-plugin {VERSION}", *parts])
+        if self.form == "json":
+            about = {"version": VERSION, "command": command_of(ctx), **how}
+            echo((to_json or text.to_json)(results, about))
+        elif self.form == "csv":
+            echo(text.to_csv(results), nl=False)
+        elif self.form == "markdown":
+            echo(to_markdown(results, heading), nl=False)
+        else:
+            # A table for a file or a pipe is laid out for 80 columns, wherever it was made.
+            width = None if sys.stdout.isatty() else shutil.get_terminal_size((80, 24)).columns
+            print_table(results, sys.stdout, heading=heading, width=width)
+        if any(note.startswith("left out: ") for note in results.notes):
+            ctx.exit(1)
+
+    def tell(self, *lines: str) -> None:
+        """Print messages, which are not results, on standard error, unless nobody wants them."""
+        if not self.quiet:
+            for line in lines:
+                echo(line, err=True)
+
+
+def output(*kinds: str) -> Decorator:
+    """Add the options of output to a command whose results are of these kinds."""
+    text = f"Draw into FILE: {', '.join(figures_of(*kinds))}."
+    without = () if kinds else ("figure", "figure_file")
+    return takes("output", Output, without=without, figure={"help": text})
+
+
+reading = takes("reading", Reading)
+"""Adds the options of all commands that read logs."""
+
+
+def command_of(ctx: click.Context) -> str:
+    """Return a command's name as one types it, such as ``"adapt run inspect"``."""
+    if ctx.parent is None:
+        # The program, which may be called by several names.
+        return ""
+    return f"{command_of(ctx.parent)} {ctx.info_name}".strip()
+
+
+@contextmanager
+def progress_on_logs(*, quiet: bool) -> Generator[OnLog | None, None, None]:
+    """Give a callback that moves a progress bar on standard error."""
+    if quiet or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from evalstats_plugin.runtime.untrusted import terminal
+
+    name = TextColumn("{task.description}", markup=False)
+    shown = (name, MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*shown, console=terminal(stderr=True), transient=True) as progress:
+        bar = progress.add_task("reading", total=None)
+
+        def on_log(path: Path, number: int, total: int) -> None:
+            progress.update(bar, description=f"reading {path.name}", completed=number, total=total)
+
+        yield on_log
+
+
+@contextmanager
+def progress_on_work(what: str, *, quiet: bool) -> Generator[OnStep | None, None, None]:
+    """Show on standard error that work goes on, and for how long it has.
+
+    Gives a callback for how far it is: a name of what is done, how much, and of how much.
+    """
+    if quiet or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    from evalstats_plugin.runtime.untrusted import terminal
+
+    name = TextColumn("{task.description}", markup=False)
+    shown = (SpinnerColumn(), name, TimeElapsedColumn())
+    with Progress(*shown, console=terminal(stderr=True), transient=True) as progress:
+        line = progress.add_task(what, total=None)
+
+        def on_step(step: tuple[str, int, int | None]) -> None:
+            stage, done, total = step
+            of = "" if total is None else f" of {total:,}"
+            progress.update(line, description=f"{what}: {stage} {done:,}{of}")
+
+        yield on_step

@@ -1,0 +1,112 @@
+"""``evalstats-plugin check``: exit code 1 with findings, in every format."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+LOGS = Path(__file__).parents[2] / "fixtures" / "logs"
+OUT = LOGS / "lm_eval" / "0.4.13" / "out"
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Path:
+    """Give logs of two models: one samples file is cut, one stderr is of another scoring."""
+    folder = tmp_path / "logs"
+    for model in ("models__m1", "models__m2"):
+        log = max((OUT / model).glob("results_*.json"))
+        (folder / model).mkdir(parents=True)
+        stamp = log.stem.removeprefix("results_")
+        for path in (log, log.with_name(f"samples_es_mc_{stamp}.jsonl")):
+            shutil.copy(path, folder / model)
+    (samples,) = (folder / "models__m1").glob("samples_*")
+    samples.write_bytes(b"".join(samples.read_bytes().splitlines(keepends=True)[:20]))
+    (results,) = (folder / "models__m2").glob("results_*")
+    data = json.loads(results.read_text())
+    data["results"]["es_mc"]["acc_stderr,none"] = 0.0
+    results.write_text(json.dumps(data))
+    return folder
+
+
+def test_findings_are_exit_code_1(run: Run, logs: Path) -> None:
+    """Each names the task, the model and what is wrong, and the notes count the logs."""
+    done = run("check", logs, "-t", "es_mc")
+
+    assert done.returncode == 1
+    shown = " ".join(done.stdout.split())
+    assert "incomplete: a log holds fewer items than its run scored" in shown
+    assert "20 of 60 items are there: run it again, or bring back the whole file" in shown
+    assert "acc,none: the log has stderr 0 where its items give 0.0417936" in shown
+    assert "2 logs checked" in shown
+
+
+def test_nothing_wrong_is_exit_code_0(run: Run) -> None:
+    """The bundled runs of three models on one task."""
+    done = run("check", OUT, "-t", "es_mc")
+
+    assert done.returncode == 0
+    assert "Nothing found that is wrong." in done.stdout
+
+
+def test_json_has_every_log(run: Run, logs: Path) -> None:
+    """Rows are findings, with the fields of the record."""
+    done = run("check", logs, "-t", "es_mc", "--format", "json")
+
+    rows = json.loads(done.stdout)["results"]
+    assert done.returncode == 1
+    assert [row["problem"] for row in rows] == ["incomplete", "contradiction"]
+    assert set(rows[0]) == {"problem", "task", "models", "detail", "logs"}
+    assert [Path(log).parent.name for log in rows[0]["logs"]] == ["models__m1"]
+
+
+@pytest.mark.parametrize("form", ["markdown", "csv"])
+def test_other_formats_have_a_line_for_each_finding(run: Run, logs: Path, form: str) -> None:
+    """For documents and spreadsheets."""
+    done = run("check", logs, "-t", "es_mc", "--format", form)
+
+    assert done.returncode == 1
+    assert done.stdout.count("es_mc") >= 2
+
+
+def test_logs_that_cannot_be_read_are_findings(run: Run, logs: Path) -> None:
+    """And not the end of the audit."""
+    (results,) = (logs / "models__m1").glob("results_*")
+    results.write_bytes(results.read_bytes()[:1000])
+    done = run("check", logs, "-t", "es_mc")
+
+    assert done.returncode == 1
+    assert "unreadable: a log cannot be read" in " ".join(done.stdout.split())
+    assert "contradiction" in done.stdout
+
+
+def test_text_of_logs_does_not_reach_the_terminal_raw(run: Run, logs: Path) -> None:
+    """A model may be called anything."""
+    (results,) = (logs / "models__m2").glob("results_*")
+    data = json.loads(results.read_text())
+    data["config"]["model_args"] = {"pretrained": "\x1b[31mm[bold]2"}
+    results.write_text(json.dumps(data))
+    done = run("check", logs, "-t", "es_mc")
+
+    assert "\x1b" not in done.stdout
+    assert "[bold]2" in done.stdout
+
+
+def test_a_report_names_differences_between_models(run: Run, logs: Path) -> None:
+    """In a short note that says where to look."""
+    (results,) = (logs / "models__m2").glob("results_*")
+    data = json.loads(results.read_text())
+    data["n-shot"]["es_mc"] = 5
+    results.write_text(json.dumps(data))
+    for command in ("report", "compare"):
+        done = run(command, logs, "-t", "es_mc", "-m", "acc")
+
+        shown = " ".join(done.stdout.split())
+        assert "asked with different settings of the task" in shown, done.stderr
+        assert "`evalstats-plugin check` says which" in shown
