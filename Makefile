@@ -21,6 +21,7 @@ demo: $(STAMP)
 TREE_LAYOUT = rm -rf $(TREE) && mkdir -p $(TREE) && \
 	tar -cf - --exclude __pycache__ evalstats_plugin pyproject.toml | tar -xf - -C $(TREE) && \
 	tar -cf - --exclude __pycache__ adapters | tar -xf - -C $(TREE)/evalstats_plugin
+TEXTS := README.md CONTRIBUTING.md CHANGELOG.md docs evalstats_plugin adapters
 LINT := $(MAKE) --no-print-directory lint
 test: $(DEV)
 	@$(LINT) > $(VENV)/lint.log 2>&1 & lint=$$!; \
@@ -31,9 +32,9 @@ test: $(DEV)
 # Under a minute, before every commit: lint, import contracts, types of the core, fast tests.
 CORE := evalstats_plugin/data evalstats_plugin/scores
 FAST := tests/test_architecture.py tests/data tests/stats/test_binomial.py tests/stats/test_mean.py \
-	tests/stats/test_multiplicity.py tests/scores/test_by_columns.py tests/comparisons/test_design.py
+	tests/stats/test_multiplicity.py tests/scores/test_by_columns.py tests/comparisons/test_design.py tests/test_plain_english.py
 check: $(DEV)
-	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/codespell $(TEXTS)
 	@$(TREE_LAYOUT)
 	@cd $(TREE) && ../bin/lint-imports --no-cache > ../contracts.log || { cat ../contracts.log; exit 1; }
 	@(cd $(TREE) && ../bin/pyright --pythonpath ../bin/python $(CORE)) > $(VENV)/types.log 2>&1 & types=$$!; \
@@ -45,6 +46,7 @@ check: $(DEV)
 lint: $(DEV)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/codespell $(TEXTS)
 	$(TREE_LAYOUT)
 	cd $(TREE) && ../bin/pyright --pythonpath ../bin/python && ../bin/lint-imports --no-cache
 

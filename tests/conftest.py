@@ -157,7 +157,7 @@ def installed(
 
 OPTIONAL = {
     "accelerate", "arviz", "inspect_ai", "latex2mathml", "lm_eval", "mkdocs", "moto", "opt_einsum",
-    "playwright", "ray", "s3fs", "torch", "transformers",
+    "playwright", "s3fs", "torch", "transformers",
 }  # fmt: skip
 """What some environments do not have: tests that need it are skipped there, and say so."""
 _ALL = bool(os.environ.get("EVALSTATS_REQUIRE_ALL"))

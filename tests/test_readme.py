@@ -64,7 +64,7 @@ def test_the_adapter_in_the_plugin_guide_works(tmp_path: Path) -> None:
     (info / "entry_points.txt").write_text("[evalstats_plugin]\nmine = my_adapter\n")
     logs = tmp_path / "logs"
     logs.mkdir()
-    log = {"model": "m", "task": "t", "scores": {"a": 1, "b": 0}}
+    log = {"mybench": "1.0", "model": "m", "task": "t", "scores": {"a": 1, "b": 0}}
     (logs / "run.mybench.json").write_text(json.dumps(log))
     done = subprocess.run(
         [sys.executable, "-m", "evalstats_plugin", "report", logs, "--format", "csv"],

@@ -54,19 +54,28 @@ def _commands(session: str) -> list[str]:
     return commands
 
 
-def _run(command: str, folder: Path) -> str:
-    """Return what a command prints, as a terminal of 80 columns shows it."""
-    environment = {
+def shell(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run a command in a folder, as in a terminal of 80 columns."""
+    return subprocess.run(
+        ["/bin/bash", "-c", command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        check=False, cwd=folder, env=environment(folder),
+    )  # fmt: skip
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """Variables that commands of a page run with."""
+    return {
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "HOME": str(folder),
         "COLUMNS": "80",
         "LC_ALL": "C.UTF-8",
         "OMP_NUM_THREADS": "1",
     }
-    done = subprocess.run(
-        ["/bin/bash", "-c", command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        check=False, cwd=folder, env=environment,
-    )  # fmt: skip
+
+
+def _run(command: str, folder: Path) -> str:
+    """Return what a command prints."""
+    done = shell(command, folder)
     if done.returncode != 0:
         sys.exit(f"`{command}` ended with {done.returncode}:\n{done.stdout}")
     return "".join(f"{line.rstrip()}\n" for line in done.stdout.splitlines())

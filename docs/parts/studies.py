@@ -19,7 +19,14 @@ _NO_NAMES: Mapping[str, str] = MappingProxyType({})
 def coverage() -> str:
     """Return the figures of the validation study on 0/1 scores."""
     study = read_study("intervals")
-    names = {**_NAMES, **{m.function.partition(":")[2]: m.name for m in METHODS if not m.options}}
+    names = {
+        **_NAMES,
+        **{
+            m.function.partition(":")[2]: m.name
+            for m in METHODS
+            if m.prior is None and m.mass is None
+        },
+    }
     sizes = (3, 10, 30, 100)
     lines = [
         "| method | " + " | ".join(f"n = {n}" for n in sizes) + " |",
@@ -38,7 +45,14 @@ def coverage() -> str:
 def partial() -> str:
     """Return the figures on partial credit and on groups: mean and least coverage, mean width."""
     study = read_study("intervals")
-    names = {**_NAMES, **{m.function.partition(":")[2]: m.name for m in METHODS if not m.options}}
+    names = {
+        **_NAMES,
+        **{
+            m.function.partition(":")[2]: m.name
+            for m in METHODS
+            if m.prior is None and m.mass is None
+        },
+    }
     lines = ["| what | method | mean coverage | least | mean width |", "|---|---|---|---|---|"]
     for section, what in _SECTIONS.items():
         for method in dict.fromkeys(row["method"] for row in study[section]):
@@ -74,6 +88,16 @@ _STUDIES = {
     ("paired", "paired"): "difference on the same items, 0/1 scores, n = 10 to 100 (exact)",
     ("paired", "unpaired"): "difference on items of their own, 0/1 scores (exact)",
     ("paired", "unpaired_scores"): "the same with partial credit, n = 5 to 50",
+    ("partial_credit", "one"): "partial credit in [0, 1]: 23 kinds, n = 5 to 200",
+    ("partial_credit", "failing"): "the same near .80, up to 20 % of items failed, n = 5 to 30",
+    (
+        "partial_credit",
+        "pairs",
+    ): "difference on the same items, 20 kinds of partial credit, n = 5 to 100",
+    (
+        "partial_credit",
+        "failing_pairs",
+    ): "the same near .80, up to 5 % of items failed, n = 5 to 30",
     ("clusters", "scores"): "0/1 scores in 2 to 60 clusters, ICC 0 to .5",
     ("clusters", "paired"): "difference of 0/1 scores in 6 to 60 clusters, ICC 0 to .33",
     ("confusion", "f1"): "F1, n = 3 to 300 (exact)",

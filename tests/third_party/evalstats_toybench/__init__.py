@@ -8,7 +8,7 @@ from evalstats_plugin import Method, hookimpl
 def _load(path):
     if path.suffix != ".toy":
         return None
-    data = json.loads(path.read_text())
+    data = json.loads(path.read_bytes())
     return data if "toybench" in data else None
 
 
@@ -30,14 +30,15 @@ def _responses(data, path):
 
 
 @hookimpl
-def evalstats_find_logs(folder):
-    return sorted(folder.glob("*.toy"))
+def evalstats_find_logs(files):
+    return {file.path: [] for file in files if file.path.suffix == ".toy"}
 
 
 @hookimpl
-def evalstats_read_log(path):
-    data = _load(path)
-    return None if data is None else _responses(data, path)
+def evalstats_read_log(log):
+    if log.path.suffix != ".toy" or b'"toybench"' not in log.head:
+        return None
+    return _responses(json.loads(log.read_bytes()), log.path)
 
 
 @hookimpl
@@ -48,14 +49,14 @@ def evalstats_read_results(results):
 
 
 @hookimpl
-def evalstats_read_contests(path, columns):
+def evalstats_read_contests(log, columns):
     from evalstats_plugin.data.tables import record_table
     from evalstats_plugin.ranking.contests.assembly import contests_from_table
 
-    data = _load(path)
+    data = _load(log.path)
     if data is None:
         return None
-    return contests_from_table(record_table(data["pairs"], str(path)), columns)
+    return contests_from_table(record_table(data["pairs"], str(log.path)), columns)
 
 
 @hookimpl

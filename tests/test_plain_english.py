@@ -1,0 +1,103 @@
+"""Names, docstrings, messages and pages use the field's words."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SOURCES = sorted([*(ROOT / "evalstats_plugin").rglob("*.py"), *(ROOT / "adapters").rglob("*.py")])
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+WORDS = {
+    "foretold, foretell": "predicted",
+    "lest": "so that … not",
+    "abler, as able": "more able, of equal ability",
+    "for want of": "because there is no",
+    "whoever": "the reader's role, such as 'callback'",
+    "met with": "found",
+    "for ever": "without end",
+    "for certain": "the level, such as '95 % simultaneous'",
+    "take(s), takes of": "epoch(s)",
+    "nowhere else": "only here",
+    "hitherto, thereof, wherein, thereby": "plain words",
+    "of random numbers.": "Random seed.",
+}
+"""What is not written, and what to write instead."""
+BANNED = re.compile(
+    r"\b(foret\w+|lest|abler|as able|for want of|whoever|met with|for ever|for certain"
+    r"|(?:one|two|each|single|every|more|several|[2-9]|k|the same) takes?"
+    r"(?! part| time| a| one| the)"
+    r"|takes? of (?:an|one|the same) items?|take\(s\)|hitherto|thereof|wherein|thereby)\b"
+    r"|take\(s\)|^Of (?:random numbers|draws|the intervals)\b",
+    re.IGNORECASE,
+)
+RIDDLE = re.compile(r"\bfound\b[^.;:]*, expected\b")
+"""A message says the problem, then the fix."""
+
+
+def strings(code: str) -> Iterator[tuple[int, str]]:
+    """Texts of a module, with their lines; an f-string counts as one, without its values."""
+    tree = ast.parse(code)
+    inside = {
+        id(part)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.JoinedStr)
+        for part in node.values
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            parts = [p.value if isinstance(p, ast.Constant) else "…" for p in node.values]
+            yield node.lineno, "".join(map(str, parts))
+        elif (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and id(node) not in inside
+        ):
+            yield node.lineno, node.value
+
+
+def prose(text: str) -> str:
+    """A page without what stands in fences and code spans."""
+    return re.sub(r"`[^`\n]*`", "", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
+
+
+def test_docstrings_and_messages_use_the_fields_words() -> None:
+    wrong = [
+        f"{source.relative_to(ROOT)}:{line}: {match[0]}"
+        for source in SOURCES
+        for line, text in strings(source.read_text())
+        for match in [BANNED.search(text) or RIDDLE.search(text)]
+        if match
+    ]
+
+    assert wrong == []
+
+
+def test_pages_use_the_fields_words() -> None:
+    wrong = [
+        f"{page.relative_to(ROOT)}: {match[0]}"
+        for page in PAGES
+        for match in BANNED.finditer(prose(page.read_text()))
+    ]
+
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["as foretold", "models as able", "two takes of an item", "better for certain", "3 take(s)",
+     "lest it diverge", "for want of scores", "Of draws."],
+)  # fmt: skip
+def test_other_words_are_found(text: str) -> None:
+    assert BANNED.search(text)
+
+
+def test_riddles_are_found() -> None:
+    [(_, message)] = strings('f"level {x} found, expected one between 0 and 1"')
+
+    assert RIDDLE.search(message)
+    assert not RIDDLE.search("The level is 95, but must lie between 0 and 1.")
