@@ -23,7 +23,7 @@ from evalstats_plugin.comparisons.methods import PAIRED, UNPAIRED
 from evalstats_plugin.data.methods import Family, Method, Question, table_of
 from evalstats_plugin.errors import EvalStatsError, LogError, PluginError
 from evalstats_plugin.hookspecs import Command, Exporter
-from evalstats_plugin.runtime.opened import LogFile
+from evalstats_plugin.runtime.files import LogFile
 from evalstats_plugin.scores.methods import INTERVALS
 
 BLOCK_VARIABLE = "EVALSTATS_NO_PLUGINS"

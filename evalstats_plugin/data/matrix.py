@@ -15,9 +15,21 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from evalstats_plugin.data.responses import Provenance, Responses, Source, as_clusters
-from evalstats_plugin.errors import DesignError, ItemConflictError
-from evalstats_plugin.runtime.files import read_signed, reporting_damage, write_signed
+from evalstats_plugin.data.responses import (
+    Provenance,
+    Responses,
+    Source,
+    as_clusters,
+    without_extremes,
+)
+from evalstats_plugin.errors import DesignError, ItemConflictError, counted
+from evalstats_plugin.runtime.files import (
+    numbers_in,
+    read_signed,
+    reporting_damage,
+    texts_in,
+    write_signed,
+)
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
 
 if TYPE_CHECKING:
@@ -57,6 +69,7 @@ class ResponseMatrix:
         if self.scores.ndim != 3 or self.scores.shape[:2] != shape:
             msg = f"scores must have shape (N, M, R) with N, M = {shape}, not {self.scores.shape}"
             raise ValueError(msg)
+        object.__setattr__(self, "scores", without_extremes(self.scores))
 
     @property
     def items(self) -> pd.DataFrame:
@@ -107,7 +120,9 @@ class ResponseMatrix:
         _check_distinct(list(zip(task_names, ids, strict=True)), "item of a task")
         given = [None] * m if clusters is None else list(clusters)
         if len(given) != m:
-            raise ValueError(f"{m} items of scores, but {len(given)} clusters")
+            raise ValueError(
+                f"{counted(m, 'item')} of scores, but {counted(len(given), 'cluster')}"
+            )
         named = [None if c is None or c != c else str(c) for c in given]  # noqa: PLR0124 - NaN
         found, notes = (None, ()) if clusters is None else as_clusters(named, "cluster")
         return cls(
@@ -208,19 +223,19 @@ class ResponseMatrix:
         LogError
             No such file, or not a response matrix.
         """
-        expected = "give a response matrix that evalstats-plugin wrote"
+        kinds = {"models": "texts", "shape": "counts", "notes": "texts"}
+        wanted = "give a response matrix that evalstats-plugin wrote"
         other = "not a response matrix written by evalstats-plugin"
-        table, meta = read_signed(Path(path), _META, expected=expected, other=other)
+        table, meta = read_signed(Path(path), _META, kinds, wanted=wanted, other=other)
 
         def texts(name: str) -> NDArray[Any]:
-            return np.asarray(table[name].to_pylist())
+            return np.asarray(texts_in(table, name))
 
         with reporting_damage(Path(path)):
             n, m, n_epochs = meta["shape"]
-            columns = [table[f"score_{i}"].combine_chunks() for i in range(n)]
-            flat = [column.flatten().to_numpy(zero_copy_only=False) for column in columns]
+            scores = [numbers_in(table, f"score_{i}", (m, n_epochs)) for i in range(n)]
             return cls(
-                scores=np.array(flat, dtype=np.float64).reshape(n, m, n_epochs),
+                scores=np.array(scores, dtype=np.float64).reshape(n, m, n_epochs),
                 models=tuple(meta["models"]),
                 item_ids=texts("item"),
                 tasks=texts("task"),
@@ -277,7 +292,11 @@ def _join_task(
         metrics=np.full(int(keep.sum()), responses[0].metric),
         clusters=clusters[keep] if any(r.clusters is not None for r in responses) else None,
         item_hashes=hashes[keep] if (hashes != "").all() else None,
-        notes=(f"{task}: {n_dropped} items dropped, not the same question",) if n_dropped else (),
+        notes=(
+            (f"{task}: {counted(n_dropped, 'item')} dropped, not the same question",)
+            if n_dropped
+            else ()
+        ),
     )
 
 

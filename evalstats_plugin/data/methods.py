@@ -12,6 +12,7 @@ real       ``f(scores, *, confidence_level)``
 resampling ``f(scores, *, confidence_level, n_resamples, rng)``
 ratio      ``f(numerator, denominator, *, confidence_level)``, both (cells, M)
 clustered  ``f(totals, sizes, *, confidence_level)``, both (cells, C); -bounded, -real;
+           -sized: also ``estimand`` and ``clusters`` (`stats.grid_posteriors`);
            -paired: ``f(only_a, only_b, sizes, *, confidence_level)``
 paired     ``f(counts, *, confidence_level)``, a `PairedCounts` of any shape; -bounded:
            ``f(a, b, *, bounds, attained, confidence_level)``, scores (P, M) of both models
@@ -43,7 +44,7 @@ Kind = Literal["binary", "bounded", "real", "ratio", "f1", "confusion", "auc", "
 
 Family = Literal[
     "binary", "bounded", "bounded-attained", "real", "resampling", "ratio",
-    "clustered", "clustered-bounded", "clustered-real",
+    "clustered", "clustered-sized", "clustered-bounded", "clustered-real",
     "paired", "paired-bounded", "clustered-paired", "unpaired", "unpaired-bounded", "unpaired-real",
     "f1", "confusion", "auc", "sums",
 ]  # fmt: skip
@@ -63,6 +64,7 @@ _SERVES: Mapping[Family, tuple[Kind, ...]] = MappingProxyType(
         "resampling": ("binary", "bounded", "real"),
         "ratio": ("ratio",),
         "clustered": ("binary",),
+        "clustered-sized": ("binary",),
         "clustered-bounded": ("binary", "bounded"),
         "clustered-real": ("binary", "bounded", "real"),
         "clustered-paired": ("binary",),

@@ -54,6 +54,23 @@ _GROUP: Mapping[str, tuple[type, ...]] = {
 """Fields of `Group` besides its notes, and their types."""
 
 
+LARGEST = 1e60
+"""Largest absolute value of a score: those beyond it overflow when variances are computed."""
+
+
+def without_extremes(scores: FloatArray) -> FloatArray:
+    """Return scores with those beyond `LARGEST` as infinite, which no estimate uses.
+
+    >>> without_extremes(np.array([0.5, -1e300]))
+    array([ 0.5, -inf])
+    """
+    low = np.fmin.reduce(scores, axis=None, initial=0)
+    high = np.fmax.reduce(scores, axis=None, initial=0)
+    if low >= -LARGEST and high <= LARGEST:
+        return scores
+    return np.where(np.abs(scores) > LARGEST, np.copysign(np.inf, scores), scores)
+
+
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class Provenance:
     """Where scores come from, as far as `logs.check` needs it; empty where the log does not say."""
@@ -140,6 +157,7 @@ class Responses:
             if value is not None and value.shape != (n,):
                 msg = f"{name} have shape {value.shape}, and must have ({n},)"
                 raise ValueError(msg)
+        object.__setattr__(self, "scores", without_extremes(self.scores))
 
     @property
     def item_means(self) -> FloatArray:

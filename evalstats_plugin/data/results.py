@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, asdict, dataclass, fields, make_dataclass
+from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass, make_dataclass
 from functools import cache
+from html import escape
 from importlib import import_module
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, get_args
+
+from evalstats_plugin.errors import counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -60,6 +63,20 @@ class Results(Drawable, Generic[RowT]):
     seed: int | None = None
     """Of the random numbers, where a seed was given."""
 
+    def __init_subclass__(cls) -> None:
+        # Dataclasses would print every field of every row.
+        cls.__repr__ = cls.__repr__
+
+    def __repr__(self) -> str:
+        kind = type(self.rows[0]).__name__ if self.rows else "row"
+        notes = f", {counted(len(self.notes), 'note')}" if self.notes else ""
+        return f"<{type(self).__name__}: {len(self.rows)} × {kind}{notes}>"
+
+    def _repr_html_(self) -> str:
+        """Return the rows as notebooks show a table, and the notes."""
+        notes = "".join(f"<li>{escape(note)}</li>" for note in self.notes)
+        return f"{self.to_frame().to_html(max_rows=60)}{f'<ul>{notes}</ul>' if notes else ''}"
+
     def __iter__(self) -> Iterator[RowT]:
         return iter(self.rows)
 
@@ -78,8 +95,15 @@ class Results(Drawable, Generic[RowT]):
         import pandas as pd
 
         records = self.to_dict()
-        names = [field.name for field in fields(self.rows[0])] if self.rows else []  # type: ignore[arg-type]
-        return pd.DataFrame.from_records(records, columns=names)
+        return pd.DataFrame.from_records(records, columns=self.columns)
+
+    @property
+    def columns(self) -> list[str]:
+        """The record's fields; without rows only where the results have a class of their own."""
+        if self.rows:
+            return [field.name for field in fields(self.rows[0])]  # type: ignore[arg-type]
+        of_base = [arg for base in getattr(self, "__orig_bases__", ()) for arg in get_args(base)]
+        return [field.name for kind in of_base if is_dataclass(kind) for field in fields(kind)]
 
 
 def records(

@@ -15,7 +15,7 @@ import numpy as np
 
 from evalstats_plugin.data.matrix import OnConflict, ResponseMatrix, stack_epochs
 from evalstats_plugin.data.responses import Responses, Selection
-from evalstats_plugin.errors import DesignError, SelectionError, few, no_such
+from evalstats_plugin.errors import DesignError, SelectionError, counted, few, no_such
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,6 +38,14 @@ class ResponseSet:
     responses: tuple[Responses, ...]
     notes: tuple[str, ...] = ()
     """What was dropped or not readable, and why."""
+
+    def __repr__(self) -> str:
+        n_models = len({r.model for r in self.responses})
+        n_tasks = len({r.task for r in self.responses})
+        n_items = sum({(r.task, r.model): len(r.item_ids) for r in self.responses}.values())
+        parts = (counted(n_models, "model"), counted(n_tasks, "task"), f"{n_items:,} answers")
+        notes = f", {counted(len(self.notes), 'note')}" if self.notes else ""
+        return f"<ResponseSet: {', '.join(parts)}{notes}>"
 
     def __iter__(self) -> Iterator[Responses]:
         return iter(self.responses)
@@ -139,7 +147,7 @@ def choose_runs(responses: Iterable[Responses], runs: Runs) -> tuple[list[Respon
     if shadowed:
         sizes = [
             f"{_list([key])} ({n_items([*found.values()][-1])} of "
-            f"{n_items(found[chosen[key]])} items)"
+            f"{counted(n_items(found[chosen[key]]), 'item')})"
             for key, found in shadowed.items()
         ]
         notes.append(f"the latest run is partial, a longer one is shown {each}: {few(sizes)}")

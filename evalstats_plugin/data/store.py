@@ -26,6 +26,9 @@ from evalstats_plugin.runtime.files import reporting_damage, verified_metadata
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
 
 KEY = b"evalstats_responses"
+_KINDS = {
+    "models": "texts", "n_epochs": "a count", "levels": "a count or null", "notes": "texts"
+}  # fmt: skip
 """Key of our metadata in Parquet files."""
 
 _MAGIC = b"PAR1"
@@ -39,9 +42,6 @@ LARGE = 2**27
 
 Models: TypeAlias = slice | IntArray
 """Some of the models: a slice, or their indices."""
-
-_CELLS = ("scores", "missing")
-"""Columns of fixed width: scores and what is missing."""
 
 TEXTS = ("item", "task", "metric", "cluster", "hash")
 """Columns of texts."""
@@ -82,14 +82,21 @@ class ResponseStore:
             self.coding = Coding(metas[0]["levels"])
             self.notes: tuple[str, ...] = tuple(metas[0]["notes"])
             files = [pq.ParquetFile(part, page_checksum_verification=True) for part in parts]
-            # Raises where a column is missing or not of a fixed width: the file is damaged.
-            _ = [f.schema_arrow.field(n).type.byte_width for f in files for n in _CELLS]
+            cells = len(self.models) * self.n_epochs
+            size = np.dtype(self.coding.dtype).itemsize
+            widths = {"scores": cells * size, "missing": -(-cells // 8)}
+            for name, width in widths.items():
+                if any(f.schema_arrow.field(name).type.byte_width != width for f in files):
+                    raise ValueError(f"the column {name!r} does not hold {cells} answers an item")
             self._groups = [(f, g) for f in files for g in range(f.metadata.num_row_groups)]
             sizes = [f.metadata.row_group(g).num_rows for f, g in self._groups]
             self._starts = [0, *accumulate(sizes)]
             self.item_ids, self.tasks, self.metrics = (
                 np.asarray(_texts(files, name)) for name in TEXTS[:3]
             )
+            columns = (self.item_ids, self.tasks, self.metrics)
+            if any(names.size and names.dtype.kind != "U" for names in columns):
+                raise ValueError(f"the columns {', '.join(TEXTS[:3])} do not hold texts alone")
             self.clusters = _all_or_none(_texts(files, "cluster"))
             self.item_hashes = _all_or_none(_texts(files, "hash"))
         if twice := first_twice(self.item_ids, self.tasks, self.metrics, seen=set()):
@@ -156,6 +163,8 @@ class ResponseStore:
 
     def _codes_in(self, table: Any) -> Codes:
         shape = (table.num_rows, len(self.models), self.n_epochs)
+        if table["scores"].null_count:
+            raise LogError(f"{self.path} is damaged: the column 'scores' is empty for some items")
         return _bytes_of(table["scores"]).view(self.coding.dtype).reshape(shape)
 
     def _missing_in(self, table: Any) -> BoolArray | None:
@@ -218,7 +227,7 @@ def _metadata(pq: Any, path: Path) -> dict[str, Any]:
     """Read our metadata, and check that the file is a response store."""
     other = "no response store of evalstats-plugin"
     with _opened(path):
-        return verified_metadata(path, pq.read_schema(path).metadata, KEY, other)
+        return verified_metadata(path, pq.read_schema(path).metadata, KEY, other, _KINDS)
 
 
 def _texts(files: list[Any], name: str) -> list[str | None]:

@@ -1,26 +1,74 @@
 """Files that are replaced as a whole or not at all, JSON of harnesses, and signed Parquet.
 
 * writing: `check_output_path`, `write_bytes`, `replacing`
-* `parse_json`: files of harnesses, which may be cut off or damaged
-* `write_signed`, `read_signed`, `signed_metadata`, `verified_metadata`, `reporting_damage`:
-  Parquet files of this package, with JSON and its digest in the metadata
+* `parse_json`: files of harnesses, which may be cut off or damaged; `json_like`: JSON laid out as
+  another tool wrote it
+* `write_signed`, `read_signed`, `signed_metadata`, `verified_metadata`, `reporting_damage`,
+  `check_fields`, `kinds_of`, `numbers_in`, `texts_in`: Parquet files of this package, with JSON and
+  its digest in the metadata
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Generator, Mapping, Sequence
+import re
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import fields
+from functools import partial
 from importlib import import_module
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import IO, TYPE_CHECKING, Any, cast
 
 from evalstats_plugin.errors import LogError, SelectionError, WriteError
-from evalstats_plugin.runtime.transactions import Revision, transaction
+from evalstats_plugin.runtime.transactions import Revision, check_free, transaction
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
 
 _DIGEST = b"_sha256"
+
+
+_BY_TYPE = {"str": "a text", "tuple[str, ...]": "texts", "dict[str, Any]": "fields"}
+
+
+HEAD = 1 << 16
+"""Bytes at the start of a file by which adapters recognise it."""
+
+
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _list_of(fits: Callable[[object], bool]) -> Callable[[object], bool]:
+    return lambda value: isinstance(value, list) and all(map(fits, cast("list[object]", value)))
+
+
+KINDS: Mapping[str, Callable[[object], bool]] = {
+    "a text": lambda value: isinstance(value, str),
+    "texts": _list_of(lambda value: isinstance(value, str)),
+    "a number": _is_number,
+    "numbers": _list_of(_is_number),
+    "numbers or null": _list_of(lambda value: value is None or _is_number(value)),
+    "a count": _is_count,
+    "a count or null": lambda value: value is None or _is_count(value),
+    "counts": _list_of(_is_count),
+    "true or false": lambda value: isinstance(value, bool),
+    "fields": lambda value: isinstance(value, dict),
+}
+"""What a field of JSON may hold."""
 
 
 def check_output_path(
@@ -42,7 +90,8 @@ def check_output_path(
     SelectionError
         The name has another ending; it might be that of a log.
     WriteError
-        The path is a folder, or its folder does not exist.
+        The path is a folder, its folder does not exist, or the file does and may not be replaced
+        (`transactions.overwriting`).
     """
     place = Path(path)
     called = f"{asked} {path}".lstrip()
@@ -57,6 +106,7 @@ def check_output_path(
     if not makes_folder and not place.parent.is_dir():
         msg = f"{called}: there is no folder {place.parent}"
         raise WriteError(msg)
+    check_free(place, called)
     return place
 
 
@@ -121,6 +171,36 @@ def parse_json(content: bytes, path: Path) -> Any:
         raise LogError(msg) from error
 
 
+def json_like(content: bytes) -> tuple[Callable[[object], bytes], bool]:
+    r"""Return what writes JSON in the layout of a text, and whether it gives that text itself.
+
+    The layout is indentation, separators, escapes, line ends and what follows the last bracket.
+
+    >>> write, exact = json_like(b'{"a": 1,\r\n"b": 2}')
+    >>> write({"a": 1}), exact
+    (b'{"a": 1}', False)
+    """
+    inside = re.match(rb"\s*[\[{]\r?\n([ \t]+)", content)
+    text = content.replace(b"\r\n", b"\n")
+    ends = b"\r\n" if b"\r\n" in content else b"\n"
+    end = text[len(text.rstrip()) :]
+    found = json.loads(text)
+
+    def write(value: object, **layout: Any) -> bytes:
+        return (json.dumps(value, **layout).encode(errors="surrogatepass") + end).replace(
+            b"\n", ends
+        )
+
+    indent = inside[1].decode() if inside else None
+    ways = [
+        partial(write, indent=indent, ensure_ascii=ascii_only, separators=separators)
+        for separators in ((None,) if inside else (None, (",", ":")))
+        for ascii_only in (False, True)
+    ]
+    exact = next((way for way in ways if way(found) == content), None)
+    return exact or ways[0], exact is not None
+
+
 def write_signed(table: Any, path: Path, key: bytes, meta: Mapping[str, Any]) -> Path:
     """Write an Arrow table atomically, with JSON under a key of its metadata.
 
@@ -141,9 +221,13 @@ def signed_metadata(key: bytes, meta: Mapping[str, Any]) -> dict[bytes, bytes]:
 
 
 def verified_metadata(
-    path: Path, found: Mapping[bytes, bytes] | None, key: bytes, other: str
+    path: Path,
+    found: Mapping[bytes, bytes] | None,
+    key: bytes,
+    other: str,
+    kinds: Mapping[str, str],
 ) -> Any:
-    """Return the JSON of `signed_metadata` after checking its digest.
+    """Return the JSON of `signed_metadata` after checking its digest and its fields.
 
     Raises
     ------
@@ -157,29 +241,80 @@ def verified_metadata(
     if digest is not None and hashlib.sha256(meta[key]).hexdigest().encode() != digest:
         raise LogError(f"{path} is damaged: restore it from a copy, or make it again")
     with reporting_damage(path):
-        return json.loads(meta[key])
+        held = json.loads(meta[key])
+        check_fields(held, kinds)
+    return held
 
 
-def read_signed(path: Path, key: bytes, *, expected: str, other: str) -> tuple[Any, dict[str, Any]]:
+def read_signed(
+    path: Path, key: bytes, kinds: Mapping[str, str], *, wanted: str, other: str
+) -> tuple[Any, dict[str, Any]]:
     """Read a file of `write_signed`: its table, and the JSON under the key.
+
+    Parameters
+    ----------
+    kinds
+        Of the fields of the JSON, as of `check_fields`.
+    wanted
+        What to give instead, in messages: "give a …".
+    other
+        What a Parquet file without the key is, in messages: "is no …".
 
     Raises
     ------
     LogError
-        No such file (the message ends in ``expected``), not Parquet, damaged, or without this key
-        (the message ends in ``other``).
+        No such file, not Parquet, damaged, or without this key.
     """
     pa: Any = import_module("pyarrow")
     pq: Any = import_module("pyarrow.parquet")
     if not path.is_file():
-        found = "a folder" if path.is_dir() else "no such file"
-        raise LogError(f"{path}: {found}, {expected}")
+        raise LogError(f"{path} {'is a folder' if path.is_dir() else 'does not exist'}: {wanted}")
     try:
         table: Any = pq.read_table(path, page_checksum_verification=True)
         table.validate(full=True)
     except (OSError, UnicodeDecodeError, pa.ArrowException) as error:
-        raise LogError(f"{path} is no Parquet file, or damaged, {expected}") from error
-    return table, verified_metadata(path, table.schema.metadata, key, other)
+        raise LogError(f"{path} is no Parquet file, or damaged: {wanted}") from error
+    return table, verified_metadata(path, table.schema.metadata, key, other, kinds)
+
+
+def check_fields(found: Any, kinds: Mapping[str, str]) -> None:
+    """Raise `ValueError`, which names the field, unless JSON has fields of these `KINDS`."""
+    if not isinstance(found, dict):
+        raise ValueError("its JSON is no object")
+    for name, kind in kinds.items():
+        if name not in found:
+            raise ValueError(f"the field {name!r} is missing")
+        if not KINDS[kind](cast("dict[str, Any]", found)[name]):
+            raise ValueError(f"the field {name!r} does not hold {kind}")
+
+
+def kinds_of(record: Any, without: Sequence[str] = ()) -> dict[str, str]:
+    """Return the kinds of the fields of a record that are texts, lists of texts, or fields."""
+    named = {f.name: _BY_TYPE.get(str(f.type)) for f in fields(record) if f.name not in without}
+    return {name: kind for name, kind in named.items() if kind is not None}
+
+
+def numbers_in(
+    table: Any, name: str, shape: Sequence[int], rows: slice = slice(None)
+) -> NDArray[np.float64]:
+    """Return the numbers of a column of numbers or lists; `ValueError` if it holds others."""
+    import numpy as np
+
+    try:
+        part = table[name][rows].combine_chunks()
+        flat = part if len(shape) == 1 else part.flatten()
+        return np.array(flat.to_numpy(zero_copy_only=False), dtype=np.float64).reshape(shape)
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        size = " × ".join(map(str, shape))
+        raise ValueError(f"the column {name!r} does not hold {size} numbers") from error
+
+
+def texts_in(table: Any, name: str, rows: slice = slice(None)) -> list[str]:
+    """Return the texts of a column; `ValueError` if it holds others."""
+    found: list[Any] = table[name][rows].to_pylist() if name in table.column_names else [None]
+    if not all(isinstance(value, str) for value in found):
+        raise ValueError(f"the column {name!r} does not hold texts")
+    return found
 
 
 @contextmanager
@@ -191,6 +326,82 @@ def reporting_damage(path: Path) -> Generator[None]:
     try:
         yield
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        problem = f"{type(error).__name__}: {error}"
+        problem = f"{error}" if type(error) is ValueError else f"{type(error).__name__}: {error}"
         msg = f"{path} is damaged, or of a later version ({problem}): make it again"
         raise LogError(msg) from error
+
+
+class LogFile:
+    """A file that may be a log, with its first bytes for every adapter that asks.
+
+    Inside ``with`` it is opened once, on first use, however often it is read; outside, each time.
+    A copy for another process opens the file again.
+    """
+
+    __slots__ = ("_content", "_file", "_head", "_held", "path")
+
+    def __init__(self, path: Path, content: bytes | None = None) -> None:
+        self.path = path
+        self._content = content
+        """In place of a file's, where it is in memory."""
+        self._file: IO[bytes] | None = None
+        self._head: bytes | None = None
+        self._held = 0
+
+    @property
+    def head(self) -> bytes:
+        """The first 65,536 bytes, without a byte-order mark; none of a folder."""
+        if self._head is None:
+            try:
+                with self.open() as file:
+                    found = file.read(HEAD).removeprefix(_BYTE_ORDER_MARK)
+            except IsADirectoryError:
+                found = b""
+            self._head = found
+        return self._head
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the file was opened and is kept open."""
+        return self._file is not None
+
+    @contextmanager
+    def open(self) -> Generator[IO[bytes]]:
+        """Give the file, at its start; raise `LogError` if it cannot be opened."""
+        with self:
+            if self._file is None:
+                try:
+                    content = self._content
+                    self._file = self.path.open("rb") if content is None else BytesIO(content)
+                except IsADirectoryError:
+                    raise
+                except OSError as error:
+                    msg = f"{self.path} cannot be read ({error.strerror or error})"
+                    raise LogError(msg) from error
+            self._file.seek(0)
+            yield self._file
+
+    def read_bytes(self) -> bytes:
+        """Return the whole content."""
+        with self.open() as file:
+            return file.read()
+
+    def __enter__(self) -> LogFile:
+        self._held += 1
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._held -= 1
+        if not self._held:
+            self._head = None  # of thousands of logs they would fill the memory
+            if self._file is not None:
+                self._file.close()
+                self._file = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return LogFile, (self.path,)

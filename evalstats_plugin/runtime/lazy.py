@@ -2,36 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import ast
+from collections.abc import Callable
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from evalstats_plugin.errors import DesignError
 
+_OF_MODELS = {"torch", "arviz", "opt_einsum"}
+"""Modules that come with ``evalstats-plugin[models]``."""
+
 
 def public_names(
-    package: str, modules: Mapping[str, str]
-) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return ``__getattr__`` and ``__dir__`` of a package whose public names load on first use.
+    package: str, file: str
+) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """Return ``__getattr__``, ``__dir__`` and ``__all__`` of a package of lazily loaded names.
+
+    Its public names are those that the stub beside its ``__init__.py`` imports, so that type
+    checkers and the running program go by one list (Scientific Python, SPEC 1).
 
     Parameters
     ----------
-    package
-        Its ``__name__``.
-    modules
-        By public name the module, relative to the package, that defines it; "" where the name is
-        itself a module of the package.
+    package, file
+        Its ``__name__`` and ``__file__``.
+
+    Raises
+    ------
+    DesignError
+        On access to a name: what it needs is not installed.
     """
+    stub = ast.parse(Path(file).with_suffix(".pyi").read_text("utf-8"))
+    modules = {
+        alias.name: str(node.module)
+        for node in stub.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    declared = [ast.unparse(node.target) for node in stub.body if isinstance(node, ast.AnnAssign)]
 
     def load(name: str) -> Any:
         if name not in modules:
             msg = f"module {package!r} has no attribute {name!r}"
             raise AttributeError(msg)
-        if not modules[name]:
+        if modules[name] == package:
             return import_module(f"{package}.{name}")
-        return getattr(import_module(f"{package}.{modules[name]}"), name)
+        try:
+            return getattr(import_module(modules[name]), name)
+        except ModuleNotFoundError as error:
+            if str(error.name).partition(".")[0] not in _OF_MODELS:
+                raise
+            msg = f"{package}.{name} needs {error.name}: pip install 'evalstats-plugin[models]'"
+            raise DesignError(msg) from error
 
-    return load, lambda: sorted(modules)
+    return load, lambda: sorted(modules), sorted([*modules, *declared])
 
 
 def need_torch(what: str) -> None:

@@ -6,6 +6,7 @@ journal, and the next that writes to the folder, or looks for logs in it, finish
 (`finish_interrupted`). A step that the system refuses takes back those before it.
 
 * `transaction`, `Transaction`: stage files, and replace them together
+* `overwriting`, `check_free`: whether files that exist may be replaced by what was not made of them
 * `rewriting_links`: allow files with several names (hard links), whose content is then overwritten
 * `revision`, `changed_error`, `locked`: concurrent programs
 * `scratch_folder`: a temporary folder that does not outlive the next run
@@ -24,7 +25,7 @@ import threading
 import time
 import zlib
 from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,16 +56,46 @@ Revision = tuple[int, int, int]
 
 _held = threading.local()
 _links: ContextVar[bool] = ContextVar("rewriting_links", default=False)
+_overwrites: ContextVar[bool] = ContextVar("overwriting", default=True)
 
 
 @contextmanager
-def rewriting_links(*, allowed: bool) -> Generator[None]:
-    """Overwrite the content of files that have several names (hard links), or refuse them."""
-    before = _links.set(allowed)
+def _permitting(what: ContextVar[bool], *, allowed: bool) -> Generator[None]:
+    before = what.set(allowed)
     try:
         yield
     finally:
-        _links.reset(before)
+        what.reset(before)
+
+
+def rewriting_links(*, allowed: bool) -> AbstractContextManager[None]:
+    """Overwrite the content of files that have several names (hard links), or refuse them."""
+    return _permitting(_links, allowed=allowed)
+
+
+def overwriting(*, allowed: bool) -> AbstractContextManager[None]:
+    """Replace files and links that exist, or refuse to.
+
+    Commands and functions that write many files refuse unless they are asked; outside of them
+    files are replaced. Files that are read and written back (`Transaction.edit`, ``over``) are
+    never refused.
+    """
+    return _permitting(_overwrites, allowed=allowed)
+
+
+def may_overwrite() -> bool:
+    """Return whether files that exist are replaced."""
+    return _overwrites.get()
+
+
+def check_free(path: Path, called: str = "") -> None:
+    """Raise `WriteError` if a file or link has this path and may not be replaced."""
+    if not may_overwrite() and (path.exists() or path.is_symlink()):
+        msg = (
+            f"{called or path} exists already: write to another place, or replace it with "
+            "--overwrite (in Python: overwrite=True)"
+        )
+        raise WriteError(msg)
 
 
 def revision(path: Path) -> Revision | None:
@@ -126,6 +157,8 @@ class _Change:
     """Where links lead to."""
     staged: Path
     over: Revision | None = None
+    is_new: bool = False
+    """Whether no file may be there, unless files may be replaced."""
     edit: Callable[[bytes], bytes | None] | None = None
     times_of: Path | None = None
     old: Path | None = None
@@ -172,17 +205,22 @@ class Transaction:
         Raises
         ------
         WriteError
-            The path leads out of the folder, or the file has several names (hard links).
+            The path leads out of the folder, the file has several names (hard links), or it exists
+            and may not be replaced (`overwriting`).
         """
+        if over is None:
+            check_free(path)
+        return self._stage(path, over=over, is_new=over is None, times_of=times_of)
+
+    def _stage(self, path: Path, **about: Any) -> Path:
         target = path.resolve()
         if not target.is_relative_to(self.folder):
             raise WriteError(f"{path} leads to {target}, outside of {self.folder}")
         self._make(target.parent)
         if target.parent.stat().st_dev != self.folder.stat().st_dev:
             raise WriteError(f"{path} is on another disk than {self.folder}: write them apart")
-        change = _Change(path, target, self._new_file(), over=over, times_of=times_of)
-        self._changes.append(change)
-        return change.staged
+        self._changes.append(_Change(path, target, self._new_file(), **about))
+        return self._changes[-1].staged
 
     def write(
         self,
@@ -203,8 +241,7 @@ class Transaction:
         The function is called while the folder is locked, so that no other program's change is
         lost.
         """
-        self.stage(path)
-        self._changes[-1].edit = change
+        self._stage(path, edit=change)
 
     @property
     def last(self) -> Path | None:
@@ -219,6 +256,8 @@ class Transaction:
                 change.before = revision(change.target)
                 if change.over is not None and change.before != change.over:
                     raise changed_error(change.named)
+                if change.is_new:
+                    check_free(change.target, str(change.named))
                 if _is_linked(change.target):
                     # One of the names may be of a program that was killed.
                     _tidied.discard((os.getpid(), str(self.folder), PREFIX))

@@ -5,7 +5,7 @@ Nothing that the package did not write itself goes anywhere else: a test reads t
 * `printable`, `printable_name`, `echo`, `echo_message`, `terminal`: terminals
 * `json_text`: JSON, which stays the same value
 * `csv_cell`, `csv_original`, `csv_text`: tables that spreadsheets open
-* `markdown_text`: documents;  `path_part`: names of files and folders
+* `markdown_text`, `latex_text`: documents;  `path_part`: names of files and folders
 """
 
 from __future__ import annotations
@@ -36,13 +36,20 @@ _LONGEST_PART = 255
 class _Kept(dict[int, int | None]):
     """By code point, what `str.translate` puts in its place; filled as letters are seen."""
 
+    def __init__(
+        self, kept: str = "", removed: frozenset[str] = _REMOVED, instead: str = ""
+    ) -> None:
+        super().__init__({ord(letter): ord(letter) for letter in kept})
+        self.removed, self.instead = removed, ord(instead) if instead else None
+
     def __missing__(self, code: int) -> int | None:
-        self[code] = None if unicodedata.category(chr(code)) in _REMOVED else code
+        self[code] = self.instead if unicodedata.category(chr(code)) in self.removed else code
         return self[code]
 
 
 _NAMES = _Kept()
-_TEXTS = _Kept({ord("\n"): ord("\n"), ord("\t"): ord("\t")})
+_TEXTS = _Kept("\n\t")
+_VISIBLE = _Kept("\n\t", _REMOVED | {"Cn"}, "\ufffd")
 
 
 def printable(text: str) -> str:
@@ -63,6 +70,15 @@ def printable_name(text: str) -> str:
     'mock[31mllm'
     """
     return text if text.isprintable() else text.translate(_NAMES)
+
+
+def visible(text: str) -> str:
+    """Replace what `printable` removes, and what is no letter at all, by U+FFFD: for documents.
+
+    >>> visible(f"a{chr(0)}b") == f"a{chr(0xFFFD)}b"
+    True
+    """
+    return text if text.isprintable() else text.translate(_VISIBLE)
 
 
 def echo(text: object, *, err: bool = False, nl: bool = True, bold: bool = False) -> None:
@@ -152,6 +168,22 @@ def markdown_text(text: str) -> str:
     '&lt;b>[a]\\(http://b) '
     """
     return printable(text).replace("\n", " ").replace("<", "&lt;").replace("](", "]\\(")
+
+
+_LATEX = {
+    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}", "…": r"\ldots{}", "–": "--",
+    **{letter: f"\\{letter}" for letter in "#$%&_"},
+}  # fmt: skip
+
+
+def latex_text(text: str) -> str:
+    r"""Return one line of LaTeX in which no character is a command.
+
+    >>> latex_text("a_b \\input{x} 50 %")
+    'a\\_b \\textbackslash{}input\\{x\\} 50 \\%'
+    """
+    return "".join(_LATEX.get(letter, letter) for letter in printable(text).replace("\n", " "))
 
 
 def path_part(name: str, what: str) -> str:

@@ -17,7 +17,7 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import BrokenExecutor, CancelledError, Future, wait
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -352,7 +352,9 @@ def _check_answer(distributed: Any, address: str) -> None:
         comm.abort()
 
     def within_time() -> None:
-        asyncio.run(asyncio.wait_for(ask(), _ANSWER_TIMEOUT))
+        # Not asyncio.run: nest_asyncio replaces it by one that leaves its loop open.
+        with closing(asyncio.new_event_loop()) as loop:
+            loop.run_until_complete(asyncio.wait_for(ask(), _ANSWER_TIMEOUT))
 
     # In another thread, because this one may have a running event loop (notebooks).
     with ThreadPoolExecutor(1) as thread:

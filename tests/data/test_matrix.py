@@ -95,7 +95,7 @@ def test_plain_arrays_become_a_matrix() -> None:
         ResponseMatrix.from_array([1.0])
     with pytest.raises(ValueError, match="3 items of scores, but 2 item names"):
         ResponseMatrix.from_array(np.zeros((2, 3)), items=["a", "b"])
-    with pytest.raises(ValueError, match="3 items of scores, but 1 clusters"):
+    with pytest.raises(ValueError, match="3 items of scores, but 1 cluster"):
         ResponseMatrix.from_array(np.zeros((2, 3)), clusters=["a"])
     with pytest.raises(ValueError, match=r"scores have shape \(2,\), and must have \(2, R\)"):
         Responses(

@@ -1,6 +1,7 @@
 """Interrupts writers at each step of writing.
 
-``python interrupted.py FOLDER EVERY ERRORS WRITER...``
+``python interrupted.py FOLDER EVERY ERRORS WRITER...``, or at random steps of all writers
+``python interrupted.py FOLDER soak KILLS FULL_DISKS``
 
 Prints one object of JSON for each writer: how many steps there were, and what went wrong.
 """
@@ -12,12 +13,14 @@ import json
 import shutil
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import redirect_stdout, suppress
 from io import StringIO
+from math import ceil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import syscalls
 from syscalls import KILL, REFUSED, Outcome
 from writers import WRITERS, Files, Writer, left_over
@@ -73,10 +76,10 @@ class Interruptions:
             return []
         return sorted({*range(1, last + 1, every), *range(max(1, last - 2), last + 1)})
 
-    def kill(self, every: int) -> set[str]:
-        """Kill it at each step: files are old or new, and the next run makes them new."""
+    def kill(self, places: Iterable[int]) -> set[str]:
+        """Kill it at some steps: files are old or new, and the next run makes them new."""
         seen: set[str] = set()
-        for at in self.places(every):
+        for at in places:
             self._make()
             done = syscalls.run(self._work, self.root, at, KILL)
             what = f"{self.name} killed at step {at} ({self.steps[at - 1].call})"
@@ -95,12 +98,12 @@ class Interruptions:
                 self.problems.append(f"{what}: afterwards there is {left}")
         return seen
 
-    def fail(self, error: str, every: int) -> set[int | None]:
-        """Let each step fail: files are as before and one message says why, or all is well."""
+    def fail(self, error: str, places: Iterable[int]) -> set[int | None]:
+        """Let some steps fail: files are as before and one message says why, or all is well."""
         if error in WHOLLY:
             return {self.refuse(error)}
         codes: set[int | None] = set()
-        for at in self.places(every):
+        for at in places:
             self._make()
             done = syscalls.run(self._work, self.root, at, ERRORS[error])
             step = self.steps[at - 1]
@@ -160,23 +163,51 @@ class Interruptions:
 def interrupted(root: Path, name: str, every: int, errors: Sequence[str]) -> dict[str, Any]:
     """Interrupt one writer at each step, or each so many."""
     of = Interruptions(name, WRITERS[name], root / name.replace(" ", "_"))
-    seen = of.kill(every)
-    codes = {error: sorted(map(str, of.fail(error, every))) for error in errors}
+    places = of.places(every)
+    seen = of.kill(places)
+    codes = {error: sorted(map(str, of.fail(error, places))) for error in errors}
     return {
         "writer": name,
         "steps": len(of.steps),
-        "kills": len(of.places(every)),
+        "kills": len(places),
         "seen": sorted(seen),
         "codes": codes,
         "problems": of.problems,
     }
 
 
+FEWEST = 5
+
+
+def soaked(root: Path, n_kills: int, n_full: int) -> Iterator[dict[str, Any]]:
+    """Interrupt all writers at random steps; those with few steps, which are fast, most often."""
+    rng = np.random.default_rng(1)
+    made = {
+        name: Interruptions(name, writer, root / name.replace(" ", "_"))
+        for name, writer in WRITERS.items()
+    }
+    total = sum(1 / len(one.steps) for one in made.values())
+    for name, one in sorted(made.items(), key=lambda each: len(each[1].steps)):
+        last = len(one.steps)
+        kills, full = (max(FEWEST, ceil(n / last / total)) for n in (n_kills, n_full))
+        seen = one.kill(rng.integers(1, last + 1, kills).tolist())
+        one.fail("disk full", rng.integers(1, last + 1, full).tolist())
+        yield {
+            "writer": name, "steps": last, "kills": kills, "full_disks": full,
+            "seen": sorted(seen), "problems": one.problems,
+        }  # fmt: skip
+
+
 def main(root: str, every: str, errors: str, *names: str) -> None:
     """Interrupt the writers named, at each step or each so many, with some of the errors."""
-    for name in names:
-        result = interrupted(Path(root), name, int(every), errors.split(","))
+    results = (
+        soaked(Path(root), int(errors), int(names[0]))
+        if every == "soak"
+        else (interrupted(Path(root), name, int(every), errors.split(",")) for name in names)
+    )
+    for result in results:
         sys.stdout.write(json.dumps(result) + "\n")
+        sys.stdout.flush()
 
 
 if __name__ == "__main__":

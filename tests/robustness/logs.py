@@ -3,9 +3,29 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
+import click
 from lm_eval_logs import write_log
+
+from evalstats_plugin.cli import main
+
+
+def commands_that_read() -> dict[str, click.Command]:
+    """Return the commands that read logs, by name."""
+    return dict(_reading(main))
+
+
+def _reading(group: click.Command, *names: str) -> Iterator[tuple[str, click.Command]]:
+    if isinstance(group, click.Group):
+        ctx = click.Context(group, info_name="x")
+        for name in group.list_commands(ctx):
+            command = group.get_command(ctx, name)
+            assert command is not None
+            yield from _reading(command, *names, name)
+    elif any(p.name == "paths" and isinstance(p, click.Argument) for p in group.params):
+        yield " ".join(names), group
 
 
 def write_small_logs(folder: Path, n: int) -> None:

@@ -71,7 +71,7 @@ def _annotated(path: Path) -> object:
     before = path.read_bytes()
     out = path.parent / "out"
     shutil.rmtree(out, ignore_errors=True)
-    done = annotating.annotate(path, output=out)
+    done = annotating.annotate(path, output=out, overwrite=True)
     back = annotating.strip(*done, in_place=True)
     assert [p.read_bytes() for p in back] == [before]
     return done
@@ -83,7 +83,7 @@ def _annotated_header(path: Path) -> object:
 
     out = path.parent / "out"
     shutil.rmtree(out, ignore_errors=True)
-    done = annotating.annotate(path, output=out, items="columns")
+    done = annotating.annotate(path, output=out, overwrite=True, items="columns")
     return annotating.strip(*done, in_place=True)
 
 
@@ -326,7 +326,7 @@ def _defaults(path: Path) -> object:
     import click
 
     from evalstats_plugin.cli import main
-    from evalstats_plugin.cli.shell.defaults import defaults_for
+    from evalstats_plugin.cli.shell.options import defaults_for
 
     with main.make_context("x", ["report"]) as root:
         report, rank = (main.get_command(root, name) for name in ("report", "rank"))
@@ -412,7 +412,42 @@ def _contests_parquet(path: Path) -> Path:
     return path
 
 
+def _make_helm(folder: Path) -> Path:
+    """Write a run of HELM of four instances."""
+    name = {"name": "exact_match", "split": "test"}
+    stats = [
+        {"name": name, "count": 1, "sum": x, "sum_squared": x, "mean": x} for x in (0, 1, 1, 0)
+    ]
+    rows = [
+        {"instance_id": f"id{i}", "train_trial_index": 0, "stats": [stat]}
+        for i, stat in enumerate(stats)
+    ]
+    spec = {"name": "toy:model=m", "adapter_spec": {"model": "m", "max_train_instances": 5}}
+    (folder / "run_spec.json").write_text(json.dumps(spec))
+    (folder / "stats.json").write_text(json.dumps([{**stats[0], "mean": 0.5}]))
+    path = folder / "per_instance_stats.json"
+    path.write_text(json.dumps(rows))
+    return path
+
+
+def _make_lighteval(folder: Path) -> Path:
+    """Write results of lighteval without details."""
+    metric = {"metric_name": "em", "higher_is_better": True, "corpus_level_fn": "mean"}
+    config = {"metric": [metric], "original_num_docs": 40, "effective_num_docs": 4}
+    found = {
+        "config_general": {"model_name": "m", "model_sha": "ab12", "lighteval_sha": "?"},
+        "results": {"lighteval|gsm8k|5": {"em": 0.5, "em_stderr": 0.2886751345948129}},
+        "versions": {"lighteval|gsm8k|5": 0},
+        "config_tasks": {"lighteval|gsm8k": config},
+    }
+    path = folder / "results_2025-03-04T05-06-07.890123.json"
+    path.write_text(json.dumps(found))
+    return path
+
+
 READERS: Mapping[str, Reader] = {
+    "HELM": Reader(_make_helm, _log, [json_changed]),
+    "lighteval": Reader(_make_lighteval, _log, [json_changed]),
     "lm-eval results": Reader(
         _lm_eval("0.4.13/out_samples/*", samples=False), _log, [json_changed]
     ),

@@ -21,7 +21,7 @@ CONTENDED = Path(__file__).parent / "contended.py"
 LOGS = Path(__file__).parents[2] / "fixtures" / "logs"
 LM_EVAL = min(LOGS.glob("lm_eval/0.4.13/out_samples/*/results*.json"))
 INSPECT = min(LOGS.glob("inspect_ai/0.3.285/tiny_perfect/*.eval"))
-ROUNDS = 6
+ROUNDS = 4
 
 
 @pytest.mark.parametrize("log", [LM_EVAL, INSPECT], ids=["lm-eval", "Inspect"])

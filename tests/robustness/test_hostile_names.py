@@ -1,6 +1,8 @@
-"""Hostile names of models in the logs of every adapter: nothing of them reaches an output raw.
+"""Hostile names in the logs of every adapter: nothing of them reaches an output raw.
 
-A new adapter is attacked as soon as it is installed, with the logs in its folder of fixtures.
+Names of models, tasks, metrics, filters, items, players, judges and files. A new adapter is
+attacked as soon as it is installed, with the logs in its folder of fixtures; a new command as soon
+as it reads logs.
 """
 
 from __future__ import annotations
@@ -9,18 +11,25 @@ import ast
 import csv
 import io
 import json
+import os
+import re
 import shutil
 import unicodedata
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from click.testing import CliRunner
+from logs import commands_that_read
+from readers import READERS as DAMAGED
 
+from evalstats_plugin import read
 from evalstats_plugin.adapters.lm_eval.replay.command import place_for
 from evalstats_plugin.cli import main
-from evalstats_plugin.errors import WriteError
+from evalstats_plugin.data.responses import Responses
+from evalstats_plugin.errors import EvalStatsError, WriteError
 from evalstats_plugin.plugins import load_plugins
 
 ROOT = Path(__file__).parents[2]
@@ -48,9 +57,9 @@ NAMES = (
 )  # fmt: skip
 
 SMALL = {
-    "lm_eval": "lm_eval/0.4.13/out_variant/models__m1",
-    "inspect_ai": "inspect_ai/0.3.285/tiny_perfect",
-    "every_eval_ever": "every_eval_ever/0.3.0/converted/data/sums",
+    "lm_eval": "lm_eval/0.4.13/out_variant/models__m1/*38.565217*",
+    "inspect_ai": "inspect_ai/0.3.285/tiny_perfect/*",
+    "every_eval_ever": "every_eval_ever/0.3.0/converted/data/sums/**/*",
 }
 """Part of an adapter's fixtures that is enough; without an entry, all of them."""
 
@@ -59,40 +68,115 @@ READERS = [p.name for p in load_plugins().listing if "evalstats_read_log" in p.h
 
 @pytest.fixture(scope="module", params=READERS)
 def hostile_logs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give a log of one adapter for each name."""
+    """Give a log of one adapter for each name, which is in it for all that has a name."""
     folder = tmp_path_factory.mktemp(request.param) / "logs"
-    if request.param == "tabular":
-        for k, name in enumerate(NAMES):
-            place = folder / f"{k:02}" / "table.csv"
-            place.parent.mkdir(parents=True)
-            with place.open("w", newline="", encoding="utf-8") as file:
-                rows = csv.writer(file)
-                rows.writerow(["model", "task", "item", "score"])
-                rows.writerows([name.strip() or "none", "sums", i, i % 2] for i in range(3))
-        return folder
-    source = LOGS / SMALL.get(request.param, request.param)
-    assert source.is_dir(), f"add logs of {request.param} to fixtures/logs"
-    model = _model(source)
-    for k, name in enumerate(NAMES):
-        copied = shutil.copytree(source, folder / f"{k:02}")
-        for file in filter(Path.is_file, copied.rglob("*")):
-            file.write_bytes(_renamed(file.read_bytes(), model, name))
+    made = tmp_path_factory.mktemp(f"{request.param}-made")
+    source = _table if request.param == "tabular" else _renaming(_logs_of(request.param, made))
+    seen: set[str] = set()
+    for k in range(len(NAMES)):
+        names = {kind: NAMES[(k + 11 * n) % len(NAMES)] for n, kind in enumerate(KINDS)}
+        # What a harness cannot have written, such as a task that its file cannot be named after,
+        # is no log: then the model alone has such a name.
+        for chosen in (names, {"model": names["model"]}):
+            shutil.rmtree(folder / f"{k:02}", ignore_errors=True)
+            (folder / f"{k:02}").mkdir(parents=True)
+            try:
+                source(folder / f"{k:02}", chosen)
+                found = read(folder / f"{k:02}").responses
+            except (EvalStatsError, OSError, ValueError):
+                continue
+            seen |= {kind for r in found for kind in KINDS if _named(r, kind) & {*names.values()}}
+            break
+        else:
+            # Not even the model can have this name in such a log.
+            shutil.rmtree(folder / f"{k:02}")
+
+    assert len(list(folder.iterdir())) >= 40
+    assert seen >= {"model", "task", "metric"}, f"names of logs of {request.param} do not change"
     return folder
 
 
-def _model(source: Path) -> str:
-    done = CliRunner().invoke(main, ["report", str(source), "--format", "json"])
-    return json.loads(done.stdout)["results"][0]["model"]
+KINDS = ("model", "task", "metric", "filter", "item")
 
 
-def _renamed(content: bytes, old: str, new: str) -> bytes:
+def _named(r: Responses, kind: str) -> set[str]:
+    if kind == "item":
+        return set(map(str, r.item_ids))
+    metric, _, filter_ = r.metric.partition(",")
+    return {{"model": r.model, "task": r.task, "metric": metric, "filter": filter_}[kind]}
+
+
+def _table(folder: Path, names: Mapping[str, str]) -> None:
+    with (folder / "table.csv").open("w", newline="", encoding="utf-8") as file:
+        rows = csv.writer(file)
+        rows.writerow(["model", "task", "metric", "item", "score"])
+        kinds = ("model", "task", "metric", "item")
+        given = [names.get(kind, kind).strip() or "none" for kind in kinds]
+        rows.writerows([*given[:3], f"{given[3]}{i}" if i else given[3], i % 2] for i in range(3))
+
+
+def _logs_of(adapter: str, made: Path) -> list[Path]:
+    """Return logs of an adapter: of its fixtures, or as `readers` makes them to be damaged."""
+    found = [p for p in LOGS.glob(SMALL.get(adapter, f"{adapter}/**/*")) if p.is_file()]
+    makers = [reader.make for name, reader in DAMAGED.items() if name.lower() == adapter]
+    if not found and makers:
+        makers[0](made)
+        found = [p for p in made.rglob("*") if p.is_file()]
+    assert found, f"add logs of {adapter} to fixtures/logs, or to READERS of readers.py"
+    return found
+
+
+def _renaming(files: list[Path]) -> Callable[[Path, Mapping[str, str]], None]:
+    """Return what writes copies of logs with other names."""
+    below = Path(os.path.commonpath([file.parent for file in files]))
+    first = max(read(below).responses, key=lambda r: len(r.item_ids))
+    metric, _, filter_ = first.metric.partition(",")
+    model = first.model.partition(" (")[0]
+    item = first.item_ids[0] if first.item_ids.dtype.kind in "UO" else ""
+    old = {"model": model, "task": first.task, "metric": metric, "filter": filter_, "item": item}
+
+    def write(folder: Path, names: Mapping[str, str]) -> None:
+        new = {str(old[kind]): name for kind, name in names.items() if old[kind]}
+        for file in files:
+            # Harnesses name files after tasks.
+            task = new.get(first.task, first.task)
+            place = folder / file.relative_to(below)
+            place = place.with_name(place.name.replace(f"_{first.task}_", f"_{task}_"))
+            if not place.resolve().is_relative_to(folder.resolve()):
+                raise OSError(place)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(_renamed(file.read_bytes(), new))
+
+    return write
+
+
+def _renamed(content: bytes, names: Mapping[str, str]) -> bytes:
     if not zipfile.is_zipfile(io.BytesIO(content)):
-        return content.replace(json.dumps(old).encode(), json.dumps(new).encode())
+        lines = content.splitlines() if content.count(b"\n{") else [content]
+        try:
+            return b"\n".join(json.dumps(_with(json.loads(x), names)).encode() for x in lines)
+        except ValueError:
+            return content
     packed = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(content)) as before, zipfile.ZipFile(packed, "w") as after:
         for member in before.infolist():
-            after.writestr(member.filename, _renamed(before.read(member), old, new))
+            after.writestr(member.filename, _renamed(before.read(member), names))
     return packed.getvalue()
+
+
+def _with(value: Any, names: Mapping[str, str]) -> Any:
+    """Return JSON with other names, also in ``acc_stderr,none`` and ``task:model=name``."""
+    if isinstance(value, dict):
+        return {_with(k, names): _with(v, names) for k, v in cast("dict[str, Any]", value).items()}
+    if isinstance(value, list):
+        return [_with(each, names) for each in cast("list[Any]", value)]
+    if not isinstance(value, str):
+        return value
+    if value in names:
+        return names[value]
+    parts = [(part, "_stderr" * part.endswith("_stderr")) for part in re.split("([,:|=])", value)]
+    bare = [(part.removesuffix(end), end) for part, end in parts]
+    return "".join(names.get(part, part) + end for part, end in bare)
 
 
 COMMANDS = {
@@ -119,12 +203,12 @@ def test_names_reach_no_output_raw(
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "out"))
     (tmp_path / "out").mkdir()
     command, *options = COMMANDS[sink]
-    skip = ["--skip-broken"] if command != "check" else []
+    skip = ["--skip-broken"] if command not in ("annotate", "check") else []
     logs = {path: path.read_bytes() for path in hostile_logs.rglob("*") if path.is_file()}
 
     # Figures of all pairs of models take long: the page has those that could be markup.
     wanted = [k for k, name in enumerate(NAMES) if sink != "html" or set(name) & set("<{\u202e")]
-    paths = [str(hostile_logs / f"{k:02}") for k in wanted]
+    paths = [str(path) for k in wanted if (path := hostile_logs / f"{k:02}").exists()]
     done = CliRunner().invoke(main, [command, *paths, *skip, *options])
 
     assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
@@ -141,12 +225,117 @@ def test_names_reach_no_output_raw(
         assert "](" not in done.stdout.replace("]\\(", "")
     if sink == "json":
         assert json.loads(done.stdout)["results"]
-    if sink == "exported":
+    if sink == "exported" and "would hold no row" not in done.stderr:
         _check_csv((tmp_path / "out" / "table.csv").read_text(encoding="utf-8"))
     if sink == "html":
         page = (tmp_path / "out" / "page.html").read_text(encoding="utf-8")
         assert not set(_raw(page))
         assert not [name for name in NAMES if "<" in name and name in page]
+
+
+MODELS = [name for name in NAMES if name.strip() and len(name) < 50][::6]
+"""Names of the models of one table: each kind of attack."""
+
+
+@pytest.fixture(scope="module")
+def hostile_table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give scores of some models on many items, where all that has a name has a hostile one."""
+    path = tmp_path_factory.mktemp("table") / "\x1b[31mt.csv"
+    # An apostrophe before a formula is that of a spreadsheet, and no part of the name.
+    items = [name for name in dict.fromkeys(map(str.strip, NAMES)) if name and name[0] != "'"][::2]
+    with path.open("w", newline="", encoding="utf-8") as file:
+        rows = csv.writer(file)
+        rows.writerow(["model", "task", "metric", "item", "score", "\x1b]0;cluster\x07"])
+        for i, model in enumerate(MODELS):
+            for j, item in enumerate(items):
+                score = (7 * i + 5 * j + i * j) % 11 < 3 + i % 5
+                rows.writerow([model, "\x1b[2Jtask\u202e", "=m\x9b31m", item, int(score), j % 9])
+    return path
+
+
+COMMANDS_OF_LOGS = commands_that_read()
+
+GIVEN = {
+    "gate": ("--baseline", MODELS[0]),
+    "judge": ("--human", "=m\x9b31m", "--judge", "=m\x9b31m"),
+    "irt fit": ("--item-model", "rasch"),
+    "irt items": ("--item-model", "rasch"),
+    "irt score": ("--bank", "\x1b[2Jnone.parquet"),
+    "irt link": ("--to", "\x1b[2Jnone.parquet"),
+    "irt dif": ("--focal", MODELS[0]),
+    "irt holdout": ("--draws", "1", "--item-model", "rasch"),
+    "adapt bank": ("--item-model", "rasch", "-o", "bank.parquet"),
+    "adapt replay": ("--bank", "\x1b[2Jnone.parquet"),
+    "annotate": ("-o", "copies"),
+    "export": ("-o", "t.csv"),
+    "rescore": ("-o", "rescored"),
+}
+"""What a command needs; a new one that needs more is added here."""
+
+SLOW = {"pool", "judge", "irt holdout"}
+"""Commands of which one form is enough."""
+
+
+@pytest.mark.needs("torch")
+@pytest.mark.parametrize("name", COMMANDS_OF_LOGS)
+def test_no_command_shows_a_name_raw(
+    hostile_table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Every command that reads logs: the table, CSV and Markdown of those that succeed."""
+    monkeypatch.chdir(tmp_path)
+    options = {p.name for p in COMMANDS_OF_LOGS[name].params}
+    forms = ["table"] if name in SLOW or "form" not in options else ["table", "csv", "markdown"]
+    given = [*name.split(), str(hostile_table), *GIVEN.get(name, ())]
+    for form in forms:
+        shown = ["--format", form] if form != "table" else []
+        done = CliRunner().invoke(
+            main, [*given, *shown, *["--overwrite"] * ("overwrite" in options)]
+        )
+
+        assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+        assert "Missing option" not in done.stderr, f"add to GIVEN: {done.stderr}"
+        assert not set(_raw(done.stdout)), (form, done.stdout)
+        assert not set(_raw(done.stderr)), (form, done.stderr)
+        if done.exit_code != 0:
+            continue
+        if form == "csv":
+            _check_csv(done.stdout)
+        if form == "markdown":
+            assert "<script" not in done.stdout
+            assert "](" not in done.stdout.replace("]\\(", "")
+    if name in {"report", "compare", "check", "gate", "irt fit", "adapt bank", "export"}:
+        assert done.exit_code in {0, 3, 4}, done.stderr
+
+
+@pytest.mark.needs("torch")
+@pytest.mark.parametrize("ending", ["csv", "json"])
+def test_no_command_on_comparisons_shows_a_player_or_judge_raw(tmp_path: Path, ending: str) -> None:
+    names = dict.fromkeys(map(str.strip, NAMES))
+    players = [name for name in names if name and len(name) < 50 and name[0] != "'"]
+    votes = tmp_path / "\u202evotes.jsonl"
+    rows = [
+        {"winner": a, "loser": b, "judge": players[k % 7]}
+        for k, (a, b) in enumerate(zip(players, [*players[1:], players[0]], strict=True))
+    ]
+    votes.write_text("\n".join(json.dumps(row) for row in rows * 2))
+    merged = tmp_path / f"merged.{ending}"
+    for arguments in (
+        ("stats", str(votes)),
+        ("stats", str(votes), "--format", "csv"),
+        ("stats", str(votes), "--format", "markdown"),
+        ("merge", str(votes), "-o", str(merged)),
+        ("next", str(merged)),
+        ("record", str(merged), "--winner", "\x1b[2Jnobody", "--loser", "b"),
+        ("sample", str(votes), "--draws", "5"),
+    ):
+        done = CliRunner().invoke(main, ["rank", *arguments])
+
+        assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+        assert not set(_raw(done.stdout + done.stderr)), arguments
+        if "csv" in arguments:
+            _check_csv(done.stdout)
+    if ending == "csv":
+        _check_csv(merged.read_text(encoding="utf-8"))
 
 
 def _raw(text: str) -> Iterator[str]:

@@ -18,7 +18,7 @@ from writers import WRITERS
 
 from evalstats_plugin import read
 from evalstats_plugin.errors import LogError
-from evalstats_plugin.runtime.opened import LogFile
+from evalstats_plugin.runtime.files import LogFile
 
 INTERRUPTED = Path(__file__).parent / "interrupted.py"
 LM_EVAL = min(
@@ -46,14 +46,18 @@ def _interrupted(
 
 FORBIDDEN = "forbidden folder"
 STEPWISE = [
-    (1, "disk full,permission denied,disk broken", ["lm-eval annotate"]),
-    (1, "disk full", ["lm-eval strip", "votes .csv", "votes of Fullrank", "answer of a judge"]),
+    (1, "disk full", ["lm-eval annotate"]),
+    (1, "disk full,permission denied,disk broken", ["votes .csv"]),
+    (2, "disk full", ["lm-eval strip"]),
+    (1, "disk full", ["votes of Fullrank", "answer of a judge"]),
     (1, "disk full", ["answers of an adaptive test", "replies of a model"]),
-    (2, "disk full", ["new fit", "matrix", "figure .svg", "page", "export .csv"]),
+    (2, "disk full", ["new fit", "matrix", "figure .svg"]),
+    (6, "disk full", ["export .csv"]),
+    (12, "disk full", ["page"]),
     (5, "disk full", ["export to Every Eval Ever", "Every Eval Ever annotate"]),
     (9, "disk full", ["response store", "table into a store"]),
-    (6, "disk full", ["Inspect annotate .eval", "Inspect strip .eval"]),
-    (12, "disk full", ["Inspect items .eval", "Inspect annotate .json", "Inspect eval set"]),
+    (8, "disk full", ["Inspect annotate .eval", "Inspect strip .eval"]),
+    (16, "disk full", ["Inspect items .eval", "Inspect annotate .json", "Inspect eval set"]),
 ]
 """Each so many of the steps, with what errors, of which writers."""
 
@@ -116,7 +120,9 @@ _OF_WRITERS = {
     "adapters/lm_eval/writer.py": ("lm-eval annotate",),
     "adapters/tabular/writer.py": ("export .csv",),
     "evalstats_plugin/adaptive/bank.py": ("bank",),
+    "evalstats_plugin/cli/gate.py": ("verdict",),
     "evalstats_plugin/cli/report.py": ("page",),
+    "evalstats_plugin/cli/table.py": ("references",),
     "evalstats_plugin/cli/rank/results.py": ("draws of ratings",),
     "evalstats_plugin/data/importing.py": ("response store",),
     "evalstats_plugin/hierarchical/engines/posterior.py": ("capabilities",),

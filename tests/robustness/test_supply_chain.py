@@ -27,6 +27,7 @@ TALKS = frozenset(
 )  # fmt: skip
 # `urllib.parse` takes an address apart and calls nobody.
 TALKS_INSIDE = frozenset({"urllib.request", "urllib.error"})
+_TELLING = frozenset({"weights_only", "allow_pickle", "shell", "trust_remote_code"})
 NEVER_CALLED = frozenset({"eval", "exec", "compile", "__import__"})
 
 
@@ -48,13 +49,16 @@ def _imports(tree: ast.AST) -> Iterator[str]:
 
 
 def _name(node: ast.expr) -> str:
-    return ast.unparse(node) if isinstance(node, (ast.Name, ast.Attribute)) else ""
+    if isinstance(node, ast.Attribute):
+        return f"{_name(node.value)}.{node.attr}"
+    return node.id if isinstance(node, ast.Name) else ""
 
 
 def _calls(tree: ast.AST) -> Iterator[tuple[str, dict[str, str]]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
-            yield _name(node.func), {k.arg: ast.unparse(k.value) for k in node.keywords if k.arg}
+            given = {k.arg: k.value for k in node.keywords if k.arg in _TELLING}
+            yield _name(node.func), {name: ast.unparse(value) for name, value in given.items()}
 
 
 def problems(source: str) -> list[str]:
@@ -162,7 +166,7 @@ from evalstats_plugin import annotate, compare, intervals, read
 logs = sys.argv[1:]
 responses = read(*logs)
 intervals(responses)
-compare(responses)
+assert len(compare(responses))
 annotate(*logs, output=sys.argv[-1] + "-annotated")
 print(json.dumps(tried))
 """
@@ -170,10 +174,10 @@ print(json.dumps(tried))
 
 def test_nothing_is_asked_of_the_network(tmp_path: Path) -> None:
     """Reading, intervals, comparisons and annotations, with a network that refuses."""
-    shutil.copytree(ROOT / "fixtures" / "logs" / "lm_eval" / "0.4.13" / "out", tmp_path / "logs")
-    shutil.copy(
-        min(ROOT.glob("fixtures/logs/inspect_ai/0.3.285/tiny_perfect/*.eval")), tmp_path / "logs"
-    )
+    logs = ROOT / "fixtures" / "logs"
+    shutil.copytree(logs / "lm_eval" / "0.4.13" / "out_samples", tmp_path / "logs")
+    for log in sorted(logs.glob("inspect_ai/0.3.285/models/*_arith_*"))[:2]:
+        shutil.copy(log, tmp_path / "logs")
     done = subprocess.run(
         [sys.executable, "-c", _WITHOUT_NETWORK, tmp_path / "logs"],
         capture_output=True,

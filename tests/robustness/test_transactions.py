@@ -11,16 +11,21 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+import click
 import numpy as np
 import pytest
 import syscalls
+from click.testing import CliRunner
 
+from evalstats_plugin import annotate
+from evalstats_plugin.cli import main
 from evalstats_plugin.errors import WriteError
 from evalstats_plugin.runtime import files, transactions
 from evalstats_plugin.runtime.transactions import (
     JOURNAL,
     PREFIX,
     finish_interrupted,
+    overwriting,
     revision,
     rewriting_links,
     scratch_folder,
@@ -77,6 +82,10 @@ def _steps(root: Path, work: Callable[[Path], None]) -> int:
 @followed
 def test_after_a_kill_at_any_step_all_files_are_old_or_all_are_new(tmp_path: Path) -> None:
     """Who looks at the folder next finishes what was begun; a second run leaves nothing over."""
+    syscalls.in_a_small_process(_kill_at_any_step, tmp_path)
+
+
+def _kill_at_any_step(tmp_path: Path) -> None:
     states: list[bool] = []
     for at in range(1, _steps(tmp_path, _work) + 1):
         folder = _fresh(tmp_path)
@@ -107,6 +116,10 @@ def test_after_a_kill_at_any_step_all_files_are_old_or_all_are_new(tmp_path: Pat
 )
 def test_a_step_that_is_refused_takes_back_those_before_it(error: int, tmp_path: Path) -> None:
     """The error leaves all files as they were, or the work is done."""
+    syscalls.in_a_small_process(_refuse_at_any_step, error, tmp_path)
+
+
+def _refuse_at_any_step(error: int, tmp_path: Path) -> None:
     codes: set[int | None] = set()
     for at in range(1, _steps(tmp_path, _work) + 1):
         folder = _fresh(tmp_path)
@@ -226,7 +239,10 @@ def test_files_with_several_names_are_refused_or_overwritten_under_all(tmp_path:
 def test_a_rewrite_that_is_killed_is_taken_up_again(tmp_path: Path) -> None:
     if not syscalls.AVAILABLE:
         pytest.skip("system calls are followed on Linux, x86-64")
+    syscalls.in_a_small_process(_kill_a_rewrite, tmp_path)
 
+
+def _kill_a_rewrite(tmp_path: Path) -> None:
     def work() -> None:
         with rewriting_links(allowed=True):
             files.write_bytes(path, b"new")
@@ -241,6 +257,160 @@ def test_a_rewrite_that_is_killed_is_taken_up_again(tmp_path: Path) -> None:
         finish_interrupted(tmp_path)
         assert other.read_bytes() in (b"older and longer", b"new")
         assert path.samefile(other)
+
+
+def test_a_file_is_replaced_only_where_that_is_allowed_or_it_was_read(tmp_path: Path) -> None:
+    path, link = tmp_path / "file", tmp_path / "link"
+    path.write_bytes(b"old")
+    link.symlink_to(tmp_path / "elsewhere")
+
+    with overwriting(allowed=False):
+        for each in (path, link):
+            with pytest.raises(WriteError, match="exists already"):
+                files.write_bytes(each, b"new")
+        files.write_bytes(path, b"read", over=revision(path))
+        files.write_bytes(tmp_path / "free", b"new")
+
+    assert path.read_bytes() == b"read"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["file", "free", "link"]
+    with overwriting(allowed=True):
+        files.write_bytes(link, b"new")
+    assert (tmp_path / "elsewhere").read_bytes() == b"new"
+
+
+def test_a_file_that_appears_meanwhile_is_not_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+
+    with (
+        pytest.raises(WriteError, match="exists already"),
+        overwriting(allowed=False),
+        files.replacing(path),
+    ):
+        path.write_bytes(b"of another program")
+
+    assert path.read_bytes() == b"of another program"
+
+
+LOGS = Path(__file__).parents[2] / "fixtures" / "logs"
+LOG = min(LOGS.glob("lm_eval/0.4.13/out_samples/*"))
+
+NAMED = {
+    "report": ("report", "LOG", "--html", "FILE.html"),
+    "gate": ("gate", "LOG", "--baseline", "m", "--junit", "FILE.xml"),
+    "table": ("table", "LOG", "--bib", "FILE.bib"),
+    "rank sample": ("rank", "sample", "VOTES", "FILE.jsonl"),
+    "rank merge": ("rank", "merge", "VOTES", "-o", "FILE.csv"),
+    "irt fit": ("irt", "fit", "LOG", "--save", "FILE.parquet"),
+    "irt link": ("irt", "link", "LOG", "--to", "x.parquet", "--save", "FILE.parquet"),
+    "adapt bank": ("adapt", "bank", "LOG", "-o", "FILE.parquet"),
+    "adapt merge": ("adapt", "merge", "a.parquet", "b.parquet", "-o", "FILE.parquet"),
+    "annotate": ("annotate", "LOG", "-o", "FOLDER"),
+    "annotate --strip": ("annotate", "LOG", "--strip", "-o", "FOLDER"),
+    "export": ("export", "LOG", "-o", "FILE.csv"),
+    "rescore": ("rescore", "LOG", "-o", "FOLDER"),
+}
+"""Commands with an option or argument for a file that is written, besides figures."""
+
+REQUIRED = {
+    "irt score": ("--bank", "x.parquet"),
+    "irt link": ("--to", "x.parquet"),
+    "adapt simulate": ("--bank", "x.parquet"),
+    "adapt replay": ("--bank", "x.parquet"),
+    "adapt run inspect": ("--bank", "x.parquet", "--model", "m"),
+    "adapt run lm-eval": (
+        "--bank", "x.parquet", "--model", "m", "--tasks", "t", "--output_path", "x",
+    ),
+    "judge": ("--human", "h", "--judge", "j"),
+}  # fmt: skip
+
+
+def _commands(group: click.Command, *names: str) -> dict[str, click.Command]:
+    if not isinstance(group, click.Group):
+        return {" ".join(names): group}
+    ctx = click.Context(group, info_name="x")
+    found: dict[str, click.Command] = {}
+    for name in group.list_commands(ctx):
+        command = group.get_command(ctx, name)
+        assert command is not None
+        found |= _commands(command, *names, name)
+    return found
+
+
+WRITING = {
+    name: command
+    for name, command in _commands(main).items()
+    if any(param.name == "overwrite" for param in command.params)
+}
+
+
+def test_each_command_that_writes_is_tried_below() -> None:
+    drawing = {n for n, c in WRITING.items() if any(p.name == "figure" for p in c.params)}
+
+    assert {name.removesuffix(" --strip") for name in NAMED} | drawing == set(WRITING)
+
+
+def _in_vain(arguments: tuple[str, ...], tmp_path: Path) -> None:
+    """Run a command at a place that is taken by a file, and by a link to nowhere."""
+    victim, votes = tmp_path / "victim", tmp_path / "votes.csv"
+    votes.write_text("winner,loser\na,b\nb,a\n")
+    folder = tmp_path / "folder"
+    given = {"LOG": str(LOG), "VOTES": str(votes), "FOLDER": str(folder)}
+    targets = [tmp_path / arguments[-1].replace("FILE", n) for n in ("file", "link")]
+    if "FOLDER" in arguments:
+        log = min(LOG.glob("results*.json"))
+        inside = LOG.name if arguments[0] == "rescore" else ""
+        (folder / inside).mkdir(parents=True)
+        targets = [folder / inside / log.name]
+        targets[0].write_text("mine")
+    else:
+        targets[0].write_text("mine")
+        targets[1].symlink_to(victim)
+    for target in targets:
+        named = [str(target) if a.startswith("FILE") else given.get(a, a) for a in arguments]
+        done = CliRunner().invoke(main, named)
+
+        assert done.exit_code == 2, done.output
+        assert "exists already" in " ".join(done.stderr.split()), done.output
+        assert "--overwrite" in done.stderr
+    assert targets[0].read_text() == "mine"
+    assert not victim.exists()
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_a_file_that_is_there_is_kept(name: str, tmp_path: Path) -> None:
+    _in_vain(NAMED[name], tmp_path)
+
+
+@pytest.mark.parametrize(
+    "name", [n for n, c in WRITING.items() if any(p.name == "figure" for p in c.params)]
+)
+def test_a_figure_that_is_there_is_kept(name: str, tmp_path: Path) -> None:
+    (option,) = (p for p in WRITING[name].params if p.name == "figure")
+    assert isinstance(option, click.Option)
+    figure = str(option.help).removeprefix("Draw into FILE: ").rstrip(".").split(", ")[0]
+    takes_paths = any(p.name in {"paths", "files", "task"} for p in WRITING[name].params)
+    paths = [str(LOG)] if takes_paths else []
+    _in_vain(
+        (*name.split(), *paths, *REQUIRED.get(name, ()), "--figure", figure, "-o", "FILE.svg"),
+        tmp_path,
+    )
+
+
+def test_annotated_copies_stay_in_their_folder(tmp_path: Path) -> None:
+    """A link in the folder of copies leads nowhere, and copies are replaced on request."""
+    logs, copies = tmp_path / "logs" / "run", tmp_path / "copies"
+    logs.mkdir(parents=True)
+    (logs / "results_2026.json").write_bytes(min(LOG.glob("results*.json")).read_bytes())
+    copies.mkdir()
+    (copies / "run").symlink_to(tmp_path)
+
+    with pytest.raises(WriteError, match="outside of"):
+        annotate(tmp_path / "logs", output=copies, overwrite=True)
+
+    (copies / "run").unlink()
+    first, again = (annotate(tmp_path / "logs", output=copies, overwrite=k > 0) for k in range(2))
+    assert first == again
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["copies", "logs"]
 
 
 def test_owner_mode_attributes_and_time_stay(tmp_path: Path) -> None:

@@ -173,19 +173,31 @@ def _exported(name: str, **options: Any) -> Callable[[Path], object]:
         from evalstats_plugin import export, read
 
         responses = read(LM_EVAL / "0.4.13" / "out_samples", metric="acc")
-        return export(responses, folder / name, **options)
+        return export(responses, folder / name, overwrite=True, **options)
 
     return work
 
 
 def _page(folder: Path) -> object:
     log = min((LM_EVAL / "0.4.13" / "out_samples").glob("*/results*.json"))
-    return _command("report", "--quiet", "--html", str(folder / "page.html"))(log)
+    return _command("report", "--quiet", "--overwrite", "--html", str(folder / "page.html"))(log)
+
+
+def _verdict(folder: Path) -> object:
+    only = ("-t", "es_mc", "-m", "acc", "--models", "models/m0,models/m1")
+    arguments = ("gate", "-q", "--overwrite", *only, "--baseline", "models/m0", "--junit")
+    return _command(*arguments, str(folder / "gate.xml"))(LM_EVAL / "0.4.13" / "out")
+
+
+def _references(folder: Path) -> object:
+    only = ("-t", "es_mc", "-m", "acc", "--models", "models/m0,models/m1")
+    arguments = ("table", "-q", "--overwrite", *only, "--bib", str(folder / "table.bib"))
+    return _command(*arguments)(LM_EVAL / "0.4.13" / "out")
 
 
 def _draws(folder: Path) -> object:
-    arguments = ("rank", "sample", "--quiet", "--draws", "20", str(folder / "source.csv"))
-    return _command(*arguments)(folder / "draws.jsonl")
+    arguments = ("rank", "sample", "--quiet", "--overwrite", "--draws", "20")
+    return _command(*arguments, str(folder / "source.csv"))(folder / "draws.jsonl")
 
 
 def _evaluation(folder: Path) -> None:
@@ -306,6 +318,8 @@ WRITERS: Mapping[str, Writer] = {
     "figure .pdf": Writer(_something_older("figure.pdf"), _drawn("figure.pdf")),
     "figure .png": Writer(lambda _: None, _drawn("figure.png")),
     "page": Writer(_something_older("page.html"), _page, _without_time),
+    "references": Writer(_something_older("table.bib"), _references),
+    "verdict": Writer(_something_older("gate.xml"), _verdict),
     "export .csv": Writer(_something_older("t.csv"), _exported("t.csv")),
     "export .jsonl": Writer(_something_older("t.jsonl"), _exported("t.jsonl")),
     "export .parquet": Writer(_something_older("t.parquet"), _exported("t.parquet")),

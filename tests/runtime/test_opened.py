@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from evalstats_plugin.errors import LogError
-from evalstats_plugin.runtime.opened import HEAD, LogFile
+from evalstats_plugin.runtime.files import HEAD, LogFile
 
 
 def test_a_held_file_keeps_its_content_though_it_is_replaced(tmp_path: Path) -> None:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
+from concurrent.futures import wait
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pytest
+import torch
 from scipy import special
+from threadpoolctl import threadpool_info
 
-from evalstats_plugin import annotate, strip
+from evalstats_plugin import annotate, read, strip
 from evalstats_plugin.adaptive.bank import ItemBank
 from evalstats_plugin.adaptive.misfit import calibrate_misfit
 from evalstats_plugin.adaptive.plan import Plan
@@ -25,16 +29,43 @@ from evalstats_plugin.hierarchical.engines.capabilities import (
     stability,
 )
 from evalstats_plugin.hierarchical.fitting import HierarchicalOptions, fit_hierarchical
+from evalstats_plugin.irt.estimators.refits import BootstrapOptions, bootstrap
 from evalstats_plugin.irt.holdout import hold_out
+from evalstats_plugin.irt.model.data import counts_of
 from evalstats_plugin.irt.model.simulate import draw_responses, draw_truth
 from evalstats_plugin.ranking.contests.contests import Contests
 from evalstats_plugin.ranking.ratings.uncertainty import bootstrap_bradley_terry
-from evalstats_plugin.runtime.workers import workers
+from evalstats_plugin.runtime import workers as runtime_workers
+from evalstats_plugin.runtime.workers import parallel_map, workers
 from evalstats_plugin.scores.intervals import intervals
 
 LOGS = Path(__file__).parents[2] / "fixtures" / "logs"
 LM_EVAL = LOGS / "lm_eval" / "0.4.13" / "out"
 INSPECT = LOGS / "inspect_ai" / "0.3.285" / "tiny_perfect"
+
+
+class _Kept(runtime_workers.LocalProcesses):
+    """Processes that work on after a block: importing torch in each anew takes seconds."""
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        wait(self._futures)
+
+
+@pytest.fixture(scope="module")
+def two() -> Iterator[runtime_workers.LocalProcesses]:
+    """Two processes, for all tests of this module."""
+    kept = _Kept(2)
+    yield kept
+    runtime_workers.LocalProcesses.__exit__(kept)
+
+
+@pytest.fixture(autouse=True)
+def _same_two(two: runtime_workers.LocalProcesses, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runtime_workers, "LocalProcesses", lambda _n_jobs: two)
 
 
 def answers(n: int = 24, m: int = 60) -> ResponseMatrix:
@@ -55,7 +86,7 @@ def predicted() -> Any:
 
 
 def capable() -> Any:
-    matrix = answers(20, 50)
+    matrix = answers(30, 40)
     fit = fit_capabilities(matrix, 2, rng=0, device="cpu")
     scores = compare_held_out(matrix, 2, ("rasch", "dense"), rng=0, device="cpu")
     halves = stability(fit, matrix, rng=1, device="cpu")
@@ -99,6 +130,17 @@ def rated() -> Any:
     return bootstrap_bradley_terry(Contests.of(first, second, won), n_resamples=70, rng=1).draws
 
 
+def bootstrapped() -> Any:
+    """So many answers that sums would be shared by threads."""
+    rng = np.random.default_rng(4)
+    counts = counts_of(draw_responses(draw_truth(rng, 20, 500), rng), device="cpu")
+    return [
+        bootstrap(counts, BootstrapOptions(over=over, n_resamples=40, kind="rasch"), rng)
+        .ability.replicates
+        for over in ("items", "models", "parametric")
+    ]  # fmt: skip
+
+
 def other_priors() -> Any:
     """One near prior, which is reweighted, and one far away, which is fitted again."""
     options = HierarchicalOptions(chains=2, draws=40, warm_up=10)
@@ -114,7 +156,7 @@ def other_priors() -> Any:
 
 @pytest.mark.parametrize(
     "work",
-    [predicted, capable, misfit, simulated, replayed, rated, other_priors],
+    [predicted, capable, misfit, simulated, replayed, rated, bootstrapped, other_priors],
     ids=lambda work: work.__name__,
 )
 def test_two_processes_find_the_same_numbers(work: Any):
@@ -223,3 +265,50 @@ def test_custom_analyses_run_in_workers(tmp_path: Path):
 
     assert [p.read_bytes() for p in found] == [p.read_bytes() for p in alone]
     assert b'"confidence_level": 0.8' in alone[0].read_bytes()
+
+
+def threads(_piece: int) -> tuple[int, list[int]]:
+    """Threads of torch, and of the libraries of numpy and scipy."""
+    return torch.get_num_threads(), [lib["num_threads"] for lib in threadpool_info()]
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_a_piece_is_done_by_one_thread(n_jobs: int):
+    """Sums that several share differ in their last digits: the control, with two."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        with workers(n_jobs):
+            found = list(parallel_map(threads, range(3)))
+
+        assert {1} == {number for own, others in found for number in (own, *others)}
+        assert torch.get_num_threads() == 2
+        assert threads(0)[0] == 2
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_logs_are_read_the_same_in_several_processes():
+    alone = read(LM_EVAL).to_frame()
+    heard: list[int] = []
+    with workers(2):
+        found = read(LM_EVAL, on_log=lambda _log, i, _n: heard.append(i))
+
+    assert found.to_frame().equals(alone)
+    assert heard == list(range(len(heard)))
+    assert len(heard) >= 3
+
+
+def test_broken_logs_are_reported_as_without_workers(tmp_path: Path):
+    shutil.copytree(LM_EVAL, tmp_path / "logs")
+    samples = next((tmp_path / "logs").rglob("samples_es_mc_*.jsonl"))
+    samples.write_text(samples.read_text()[:100])
+    with pytest.raises(LogError) as alone:
+        read(tmp_path / "logs")
+    with workers(2):
+        with pytest.raises(LogError) as found:
+            read(tmp_path / "logs")
+        notes = read(tmp_path / "logs", skip_broken=True).notes
+
+    assert str(found.value) == str(alone.value)
+    assert notes == read(tmp_path / "logs", skip_broken=True).notes

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -15,14 +14,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
-from threadpoolctl import threadpool_info
 
-from evalstats_plugin import read
-from evalstats_plugin.errors import DesignError, LogError
-from evalstats_plugin.irt.estimators.refits import BootstrapOptions, bootstrap
-from evalstats_plugin.irt.model.data import counts_of
-from evalstats_plugin.irt.model.simulate import draw_responses, draw_truth
+from evalstats_plugin.errors import DesignError
+from evalstats_plugin.ranking.contests.contests import Contests
+from evalstats_plugin.ranking.ratings.uncertainty import bootstrap_bradley_terry
 from evalstats_plugin.runtime import workers as runtime_workers
 from evalstats_plugin.runtime.workers import n_workers, parallel_map, workers
 
@@ -39,40 +34,13 @@ def killed_once(folder: Path, k: int) -> int:
     return k * k
 
 
-def threads(_piece: int) -> tuple[int, list[int]]:
-    """Threads of torch, and of the libraries of numpy and scipy."""
-    return torch.get_num_threads(), [lib["num_threads"] for lib in threadpool_info()]
-
-
-def resampled(over: str = "items") -> np.ndarray:
-    """Bootstrapped abilities, of so many answers that sums would be shared by threads."""
-    rng = np.random.default_rng(4)
-    matrix = draw_responses(draw_truth(rng, 20, 500), rng)
-    options = BootstrapOptions(over=over, n_resamples=40, kind="rasch")
-    return bootstrap(counts_of(matrix, device="cpu"), options, rng).ability.replicates
-
-
-def test_a_bootstrap_has_the_same_replicates():
-    alone = {over: resampled(over) for over in ("items", "models", "parametric")}
-    with workers(2):
-        for over, expected in alone.items():
-            np.testing.assert_array_equal(resampled(over), expected)
-
-
-@pytest.mark.parametrize("n_jobs", [1, 2])
-def test_a_piece_is_done_by_one_thread(n_jobs: int):
-    """Sums that several share differ in their last digits: the control, with two."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    try:
-        with workers(n_jobs):
-            found = list(parallel_map(threads, range(3)))
-
-        assert {1} == {number for own, others in found for number in (own, *others)}
-        assert torch.get_num_threads() == 2
-        assert threads(0)[0] == 2
-    finally:
-        torch.set_num_threads(before)
+def resampled() -> np.ndarray:
+    """Bootstrapped ratings of so many players that sums would be shared by threads."""
+    rng = np.random.default_rng(0)
+    first = rng.integers(0, 120, 8000)
+    second = (first + rng.integers(1, 120, 8000)) % 120
+    won = (rng.random(8000) < 1 / (1 + np.exp((first - second) / 60))).astype(np.float64)
+    return bootstrap_bradley_terry(Contests.of(first, second, won), n_resamples=70, rng=1).draws
 
 
 def test_a_cluster_that_loses_a_worker_gives_the_same(tmp_path: Path):
@@ -104,35 +72,34 @@ def test_a_lost_cluster_is_reported(monkeypatch: pytest.MonkeyPatch):
         list(parallel_map(abs, [1, 2]))
 
 
+def listening(_: int) -> set[str]:
+    """Return the addresses at which this process waits for connections by TCP."""
+    own = {str(link.readlink()) for link in Path("/proc/self/fd").iterdir() if link.is_symlink()}
+    found: set[str] = set()
+    for table in ("tcp", "tcp6"):
+        for line in Path("/proc/self/net", table).read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == "0A" and f"socket:[{fields[9]}]" in own:
+                found.add(fields[1])
+    return found
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="sockets are listed in /proc")
+def test_local_processes_wait_at_no_address():
+    """They are spoken to by pipes; Dask is only connected to, at the scheduler that is named."""
+    before = listening(0)
+    with workers(2):
+        found = list(parallel_map(listening, range(4)))
+
+    assert found == [set()] * 4
+    assert listening(0) == before
+    package = Path(runtime_workers.__file__).parents[1]
+    assert not [p for p in package.rglob("*.py") if "LocalCluster" in p.read_text()]
+
+
 def test_unusable_arguments_are_refused():
     with pytest.raises(DesignError, match="0 processes cannot work"):
         workers(0).__enter__()
-
-
-def test_logs_are_read_the_same_in_several_processes():
-    alone = read(LOGS).to_frame()
-    heard: list[int] = []
-    with workers(2):
-        found = read(LOGS, on_log=lambda _log, i, _n: heard.append(i))
-
-    assert found.to_frame().equals(alone)
-    assert heard == list(range(len(heard)))
-    assert len(heard) >= 3
-
-
-def test_broken_logs_are_reported_as_without_workers(tmp_path: Path):
-    shutil.copytree(LOGS, tmp_path / "logs")
-    samples = next((tmp_path / "logs").rglob("samples_es_mc_*.jsonl"))
-    samples.write_text(samples.read_text()[:100])
-    with pytest.raises(LogError) as alone:
-        read(tmp_path / "logs")
-    with workers(2):
-        with pytest.raises(LogError) as found:
-            read(tmp_path / "logs")
-        notes = read(tmp_path / "logs", skip_broken=True).notes
-
-    assert str(found.value) == str(alone.value)
-    assert notes == read(tmp_path / "logs", skip_broken=True).notes
 
 
 def test_commands_accept_jobs():
