@@ -11,27 +11,6 @@
 * `items`: statistics of items; `rows`: the records that are returned
 """
 
-from typing import TYPE_CHECKING
-
 from evalstats_plugin.runtime.lazy import public_names
 
-if TYPE_CHECKING:
-    from evalstats_plugin.scores.epochs import at_k, variance_parts
-    from evalstats_plugin.scores.findings import Finding
-    from evalstats_plugin.scores.rows import ScoreInterval
-
-__all__ = [
-    "Finding",
-    "ScoreInterval",
-    "at_k",
-    "variance_parts",
-]
-__getattr__, __dir__ = public_names(
-    __name__,
-    {
-        "Finding": "findings",
-        "ScoreInterval": "rows",
-        "at_k": "epochs",
-        "variance_parts": "epochs",
-    },
-)
+__getattr__, __dir__, __all__ = public_names(__name__, __file__)

@@ -8,17 +8,19 @@ cells share: sums over clusters, the latest runs by task, the notes on missing s
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from importlib import import_module
+from os import PathLike
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.methods import Kind
-from evalstats_plugin.data.responses import Responses
+from evalstats_plugin.data.responses import LARGEST, Responses
 from evalstats_plugin.data.runs import ResponseSet
 from evalstats_plugin.errors import DesignError
 from evalstats_plugin.scores.metrics import Composite, agree, composites
@@ -26,6 +28,13 @@ from evalstats_plugin.stats.arrays import FloatArray
 
 Bounds = Mapping[str, tuple[float, float]]
 """Least and greatest possible score, by metric name (full, or before the comma)."""
+
+SumsOf: TypeAlias = "Callable[[Cell], tuple[FloatArray, FloatArray]]"
+
+Estimand = Literal["items", "clusters"]
+
+Missing = Literal["drop", "bounds", "zero"]
+"""Items without a score are left out; may have had any score; or count as the worst score."""
 
 InMemory = ResponseSet | ResponseMatrix | Iterable[Responses]
 """Responses in any form that is held in memory."""
@@ -68,6 +77,8 @@ class Cell:
     """Whether scores of the metric, perhaps other models', lie at the lower and upper bound."""
     composite: Composite | None = None
     """For a metric that is not a mean: what its value is computed from."""
+    estimand: Estimand = "items"
+    """What counts alike in the mean of items in clusters."""
     notes: tuple[str, ...] = ()
 
     @property
@@ -77,6 +88,8 @@ class Cell:
             return self.composite.estimate
         if self.kind is None:
             return math.nan if self.responses.logged is None else self.responses.logged
+        if self.clusters is not None and self.estimand == "clusters" and self.kind != "ratio":
+            return float(weighted_sums(self)[0].mean())
         if self.kind == "binary":
             return self.successes / self.n
         if self.kind == "ratio":
@@ -95,7 +108,7 @@ class Cell:
         if self.clusters is not None:
             from evalstats_plugin.stats.clustered import cluster_moments
 
-            error = float(cluster_moments(*cluster_sums(self)).cr1)
+            error = float(cluster_moments(*weighted_sums(self)).cr1)
             return error if error > 0 else None
         if self.kind == "binary":
             p = self.successes / self.n
@@ -127,7 +140,8 @@ def make_cell(responses: Responses, bounds: Bounds) -> Cell:  # noqa: PLR0911 - 
         return cell(kind=None, notes=(*notes, "no item has a score"))
     if not np.isfinite(values).all():
         count = int((~np.isfinite(values)).sum())
-        return cell(kind=None, notes=(*notes, f"infinite scores: {count}; no mean, no interval"))
+        found = f"scores that are infinite or beyond ±{LARGEST:g}: {count}; no mean, no interval"
+        return cell(kind=None, notes=(*notes, found))
     if responses.aggregation in RATIOS:
         weights = None if responses.weights is None else responses.weights[there]
         if responses.clusters is not None:
@@ -243,9 +257,9 @@ def _of_pairs(responses: Responses) -> Cell:
 def check_confidence_level(confidence_level: float) -> None:
     """Raise `DesignError` for a confidence level outside (0, 1)."""
     if not 0 < confidence_level < 1:
-        msg = (
-            f"the confidence level must lie between 0 and 1, such as 0.95; it is {confidence_level}"
-        )
+        of_100 = 1 < confidence_level < 100
+        hint = f"write {confidence_level / 100:g}" if of_100 else "write 0.95, or another share"
+        msg = f"the confidence level {confidence_level:g} is not between 0 and 1: {hint}"
         raise DesignError(msg)
 
 
@@ -259,8 +273,31 @@ def left_out(n_missing: int, n: int) -> tuple[str, ...]:
     return (f"{n_missing} of {n} items have no score and are left out",) if n_missing else ()
 
 
+def filled(cell: Cell, score: float) -> Cell:
+    """The cell with a score for every item that has none."""
+    means = cell.responses.item_means
+    gone = np.isnan(means)
+    return replace(
+        cell,
+        values=np.where(gone, score, means),
+        clusters=None if cell.clusters is None else cell.responses.clusters,
+        successes=cell.successes + score * gone.sum() if cell.kind == "binary" else 0.0,
+        n=len(means),
+        n_missing=cell.n_missing,
+    )
+
+
+def read_where_needed(responses: Any) -> Any:
+    """Return what `evalstats_plugin.read` makes of a DataFrame or a path; other things as is."""
+    if isinstance(responses, str | PathLike) or hasattr(responses, "to_parquet"):
+        # Loaded on use: responses know nothing of logs, but for this door.
+        return import_module("evalstats_plugin.logs.reading").read(responses)
+    return responses
+
+
 def responses_and_notes(responses: InMemory) -> tuple[list[Responses], tuple[str, ...]]:
     """Return the responses one by one, and the notes that came with them."""
+    responses = read_where_needed(responses)
     notes = responses.notes if isinstance(responses, (ResponseSet, ResponseMatrix)) else ()
     each = responses.to_responses() if isinstance(responses, ResponseMatrix) else responses
     return list(each), tuple(notes)
@@ -304,9 +341,17 @@ def cluster_sums(cell: Cell) -> tuple[FloatArray, FloatArray]:
     return by_cluster(cell.values, names), by_cluster(np.ones(len(names)), names)
 
 
-def cluster_arrays(cells: Sequence[Cell]) -> tuple[FloatArray, FloatArray]:
+def weighted_sums(cell: Cell) -> tuple[FloatArray, FloatArray]:
+    """The same, or the means of clusters and ones where every cluster counts alike."""
+    totals, sizes = cluster_sums(cell)
+    return (totals, sizes) if cell.estimand == "items" else (totals / sizes, np.ones(len(sizes)))
+
+
+def cluster_arrays(
+    cells: Sequence[Cell], sums_of: SumsOf = cluster_sums
+) -> tuple[FloatArray, FloatArray]:
     """Cluster sums of many cells, shape (cells, C), padded with clusters of size 0."""
-    sums = [cluster_sums(cell) for cell in cells]
+    sums = [sums_of(cell) for cell in cells]
     totals, sizes = np.zeros((2, len(cells), max(len(total) for total, _ in sums)))
     for i, (total, size) in enumerate(sums):
         totals[i, : len(total)], sizes[i, : len(size)] = total, size

@@ -25,7 +25,7 @@ from evalstats_plugin.data.runs import (
     one_of_each,
     repeated_runs,
 )
-from evalstats_plugin.errors import few
+from evalstats_plugin.errors import counted, few
 from evalstats_plugin.scores.cells import make_cell
 
 PROBLEMS = {
@@ -62,7 +62,8 @@ class Finding:
     logs: tuple[str, ...]
 
 
-Findings = Results[Finding]
+class Findings(Results[Finding]):
+    """What `find_problems` found, and how many logs were looked at."""
 
 
 def find_problems(responses: Iterable[Responses]) -> list[Finding]:
@@ -184,11 +185,12 @@ def _misplaced(responses: Sequence[Responses]) -> Iterator[Finding]:
 
 
 def _versions(responses: Sequence[Responses]) -> Iterator[Finding]:
-    by_task: dict[str, dict[str, list[Responses]]] = {}
+    by_task: dict[tuple[str, str], dict[str, list[Responses]]] = {}
     for r in responses:
-        if r.provenance.task_version:
-            by_task.setdefault(r.task, {}).setdefault(r.provenance.task_version, []).append(r)
-    for task, versions in by_task.items():
+        if version := r.provenance.task_version:
+            # Harnesses number their tasks each in its own way.
+            by_task.setdefault((r.task, r.source.harness), {}).setdefault(version, []).append(r)
+    for (task, _), versions in by_task.items():
         if len(versions) > 1:
             about = [r for some in versions.values() for r in some]
             yield _found("versions", task, about, _by_value("version", versions))
@@ -217,10 +219,11 @@ def _of_tasks(latest: Sequence[Responses]) -> dict[str, list[Responses]]:
 
 def _settings(task: str, of_models: Sequence[Responses]) -> Iterator[Finding]:
     """Compare settings of the task; a model has its own chat template, or none."""
-    settings = [dict(r.settings) for r in of_models]
+    settings = [dict(r.settings) | _extent(r) for r in of_models]
     # Settings of one harness are no others' business.
     harness = {r.source.harness for r in of_models}
-    names = sorted({name for each in settings for name in each if name.startswith(PER_TASK)})
+    every = sorted({name for each in settings for name in each if name.startswith(PER_TASK)})
+    names = [name for name in every if name != PER_TASK + "version"]  # has a finding of its own
     for name in [*names, "chat_template", "system_instruction"] if len(harness) == 1 else ():
         holders: dict[str, list[Responses]] = {}
         for r, each in zip(of_models, settings, strict=True):
@@ -230,6 +233,14 @@ def _settings(task: str, of_models: Sequence[Responses]) -> Iterator[Finding]:
         if len(holders) > 1:
             shown = name.removeprefix(PER_TASK).replace("_", " ")
             yield _found("settings", task, of_models, _by_value(shown, holders))
+
+
+def _extent(r: Responses) -> dict[str, str]:
+    """Return the number of epochs, and whether only a part of the task was run."""
+    if not r.scores.size:
+        return {}
+    part = f"{len(r.item_ids)} of {counted(r.population, 'item')}" if r.population else "all items"
+    return {PER_TASK + "epochs": str(r.as_epochs.scores.shape[1]), PER_TASK + "limit": part}
 
 
 def _hashes(task: str, of_models: Sequence[Responses]) -> Iterator[Finding]:
@@ -296,7 +307,7 @@ def _unscored(latest: Sequence[Responses]) -> Iterator[Finding]:
             gone = np.isnan(r.item_means)
             if gone.any():
                 others = [o for o in of_models if o is not r]
-                about = f"{metric}: {int(gone.sum())} of {len(gone)} items"
+                about = f"{metric}: {int(gone.sum())} of {counted(len(gone), 'item')}"
                 alike.setdefault(about + _difficulty(r, gone, others), []).append(r)
         for detail, some in alike.items():
             yield _found("unscored", task, some, detail)

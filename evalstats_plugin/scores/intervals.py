@@ -13,10 +13,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.methods import Kind, Method, check_name, choose, table_of
@@ -24,7 +24,7 @@ from evalstats_plugin.data.responses import Group, Responses
 from evalstats_plugin.data.results import finite, finite_values, records
 from evalstats_plugin.data.runs import ResponseSet
 from evalstats_plugin.data.store import ResponseStore, by_models
-from evalstats_plugin.errors import DesignError, few
+from evalstats_plugin.errors import DesignError, SelectionError, counted, few, no_such
 from evalstats_plugin.scores.attained import (
     UNIT,
     Known,
@@ -38,13 +38,18 @@ from evalstats_plugin.scores.cells import (
     RATIOS,
     Bounds,
     Cell,
+    Estimand,
+    Missing,
     check_confidence_level,
     cluster_arrays,
     cluster_names,
     cluster_sums,
+    filled,
     known_bounds,
     left_out,
     make_cell,
+    read_where_needed,
+    weighted_sums,
 )
 from evalstats_plugin.scores.methods import (
     CLUSTER_FAMILIES,
@@ -60,10 +65,20 @@ from evalstats_plugin.scores.metrics import Composite
 from evalstats_plugin.scores.rows import Intervals, ScoreInterval
 from evalstats_plugin.stats import survey
 from evalstats_plugin.stats.arrays import FloatArray, IntArray, Rng
+from evalstats_plugin.stats.grid_posteriors import FEW_FREEDOM
 from evalstats_plugin.stats.interval import Interval
 
 N_RESAMPLES = 9999
 """Of bootstrap methods: with one more, a tail of .025 falls on a whole number of resamples."""
+
+_SCORES = 200
+"""True scores at which the coverage of an interval is computed."""
+
+_TOO_LITTLE = 0.02
+"""Coverage below the level of which a row tells."""
+
+_TREND = 2.0
+"""Standard errors from which scores are taken to go with the size of a cluster."""
 
 NO_METHOD = "none"
 """Method of a row that has no interval."""
@@ -74,6 +89,9 @@ PREDICTIVE = "beta-predictive"
 _FOR_CLUSTERS = frozenset(method.name for method in CLUSTERED)
 
 Limits = tuple[FloatArray, FloatArray]
+
+ClustersAre = Literal["random", "fixed"]
+"""Clusters are a sample of many such, or all that matter."""
 
 GroupPlace = tuple[str, str, tuple[str, ...]]
 """Model, log, and names of the groups from the outermost to this one."""
@@ -87,6 +105,9 @@ def intervals(
     prior: tuple[float, float] | None = None,
     bounds: Bounds | None = None,
     population: int | str | None = None,
+    estimand: Estimand = "items",
+    clusters: ClustersAre = "random",
+    missing: Missing = "drop",
     rng: Rng = None,
 ) -> Intervals:
     """Give every score an interval: each model on each task and group, under each metric.
@@ -95,7 +116,7 @@ def intervals(
     ----------
     responses
         What `evalstats_plugin.read` gave, a matrix, a store (read some models at a time), or any
-        `Responses`.
+        `Responses`; or a DataFrame or path, which is read first.
     confidence_level
         Between 0 and 1.
     method
@@ -109,6 +130,16 @@ def intervals(
     population
         Size of the whole benchmark, where only a part was run: the interval is then for the
         score on all of it. ``"logged"`` takes the size from the log.
+    estimand
+        Of items in clusters, such as questions about one passage: ``"items"``, the mean in which
+        every item counts alike, which harnesses print; ``"clusters"``, in which every cluster does.
+    clusters
+        ``"random"``: the interval is for new clusters like these; ``"fixed"``: for new items of
+        these very clusters, as of the repositories that a claim is about. 0/1 scores alone.
+    missing
+        Items without a score. ``"drop"``: they are left out, and the row has limits for whatever
+        they would have scored beside; ``"bounds"``: these are the interval; ``"zero"``: they count
+        as the worst possible score, which makes it another question, of answering and being right.
     rng
         Generator or seed, for methods that resample.
 
@@ -117,11 +148,25 @@ def intervals(
     DesignError
         For a confidence level outside (0, 1), or a population smaller than what was run.
     SelectionError
-        For a method that does not exist.
+        For a method, estimand or rule for missing scores that does not exist.
+
+    Notes
+    -----
+    Limits for whatever the missing items would have scored are Imbens and Manski's [IM04]_: the
+    lower one with all of them at the lowest score, the upper one with all at the highest, each at
+    a level between 2 x level - 1 and the level, such that the true score is inside often enough.
     """
     check_confidence_level(confidence_level)
+    responses = read_where_needed(responses)
+    for what, name, names in (
+        ("estimand", estimand, Estimand), ("kind of clusters", clusters, ClustersAre),
+        ("rule for missing scores", missing, Missing),
+    ):  # fmt: skip
+        if name not in get_args(names):
+            there = get_args(names)
+            raise SelectionError(no_such(what, name, there, ", ".join(there)))
     source, seed = np.random.default_rng(rng), rng if isinstance(rng, int) else None
-    solver = _Solver(confidence_level, method, prior, source)
+    solver = _Solver(confidence_level, method, prior, source, _Treated(estimand, clusters, missing))
     if isinstance(responses, ResponseStore):
         rows = _of_store(responses, solver, bounds or {}, population)
         return Intervals(tuple(rows), responses.notes, seed)
@@ -168,12 +213,91 @@ def _cells(responses: Iterable[Responses], bounds: Bounds) -> list[Cell]:
 def _of_cells(
     cells: Sequence[Cell], solver: _Solver, population: int | str | None, metrics: Metrics
 ) -> list[ScoreInterval]:
-    cells = with_known(cells, metrics)
+    cells = [_treated(cell, solver.treated) for cell in with_known(cells, metrics)]
     rows = [_row(c, *s, solver.level) for c, s in zip(cells, solver.solve(cells), strict=True)]
-    rows = _beside_independent(cells, rows, solver.prior)
+    rows = [_with_coverage(c, r, solver) for c, r in zip(cells, rows, strict=True)]
+    rows = _beside_independent(cells, rows, solver)
+    rows = _with_bounds(cells, rows, solver)
     if population is not None:
         rows = [_of_population(c, r, population) for c, r in zip(cells, rows, strict=True)]
     return list(group_rows(cells, rows))
+
+
+class _Treated(NamedTuple):
+    """How clusters and items without a score are understood."""
+
+    estimand: Estimand = "items"
+    clusters: ClustersAre = "random"
+    missing: Missing = "drop"
+
+
+def _treated(cell: Cell, how: _Treated) -> Cell:
+    if cell.clusters is not None:
+        cell = replace(cell, estimand=how.estimand)
+    if how.missing != "zero" or not _n_open(cell):
+        return cell
+    low, high = cell.bounds or (0.0, 0.0)
+    worst = high if cell.responses.higher_is_better is False else low
+    n = _n_open(cell)
+    note = f"{n} of {cell.n + n} items have no score and count as {worst:g}"
+    gone = left_out(n, cell.n + n)
+    notes = (*(old for old in cell.notes if old not in gone), note)
+    return replace(filled(cell, worst), notes=notes)
+
+
+def _n_open(cell: Cell) -> int:
+    """Items without a score whose score is known to lie between bounds."""
+    if cell.kind not in ("binary", "bounded") or cell.bounds is None or not len(cell.values):
+        return 0
+    if cell.composite is not None:
+        return 0
+    return len(cell.responses.item_ids) - cell.n
+
+
+def _with_bounds(
+    cells: Sequence[Cell], rows: Sequence[ScoreInterval], solver: _Solver
+) -> list[ScoreInterval]:
+    """Add the limits that hold whatever the missing items would have scored."""
+    rows = list(rows)
+    by_level: dict[float, list[tuple[int, Cell, Cell]]] = {}
+    for i, cell in enumerate(cells):
+        if cell.bounds is None or not _n_open(cell):
+            continue
+        ends = filled(cell, cell.bounds[0]), filled(cell, cell.bounds[1])
+        span = cell.bounds[1] - cell.bounds[0]
+        error = max(math.hypot(end.std_error or 0.0, span / 2 / end.n) for end in ends)
+        level = open_level(ends[1].estimate - ends[0].estimate, error, solver.level)
+        by_level.setdefault(float(level), []).append((i, *ends))
+    for level, some in by_level.items():
+        other = solver.at(level)
+        lows = other.solve([least for _, least, _ in some])
+        highs = other.solve([most for _, _, most in some])
+        for (i, *_), (_, low, _), (_, _, high) in zip(some, lows, highs, strict=True):
+            rows[i] = _with_open(rows[i], low, high, solver.treated.missing)
+    return rows
+
+
+def open_level(width: ArrayLike, error: ArrayLike, level: float) -> FloatArray:
+    """Level of each end's interval where scores are missing, a little more than necessary.
+
+    Rounded up, so that thousands of scores have few levels.
+    """
+    found = survey.imbens_manski_level(width, error, confidence_level=level)
+    return level - np.floor((level - found) * 1000 + 1e-9) / 1000
+
+
+def _with_open(row: ScoreInterval, low: float, high: float, missing: Missing) -> ScoreInterval:
+    row = replace(row, missing_low=finite(low), missing_high=finite(high))
+    if row.missing_low is None or row.missing_high is None:
+        return row
+    if missing == "bounds":
+        note = "the interval holds whatever the items without a score would have had"
+        return replace(
+            row, low=row.missing_low, high=row.missing_high, method=f"{row.method}+bounds",
+            notes=(*row.notes, note),
+        )  # fmt: skip
+    note = f"whatever their scores: {row.missing_low:.3f} to {row.missing_high:.3f}"
+    return replace(row, notes=(*row.notes, note))
 
 
 def _row(cell: Cell, method: str, low: float, high: float, level: float) -> ScoreInterval:
@@ -204,8 +328,41 @@ def _row(cell: Cell, method: str, low: float, high: float, level: float) -> Scor
     )
 
 
+def _with_coverage(cell: Cell, row: ScoreInterval, solver: _Solver) -> ScoreInterval:
+    """Say so where epochs are combined to one 0 or 1 per item, and the items are too few.
+
+    No interval of a count covers every score equally. Epochs do not help: how often an item was
+    answered says nothing about its 0 or 1 unless one assumes how chances are distributed.
+    """
+    method = solver.table.get(row.method)
+    if (
+        cell.responses.unreduced is None
+        or cell.kind != "binary"
+        or method is None
+        or method.family != "binary"
+        or row.low is None
+        or row.high is None
+    ):
+        return row
+    low, high = solver.of_counts(method, np.arange(cell.n + 1), np.full(cell.n + 1, cell.n))
+    from scipy import special
+
+    scores = np.linspace(row.low, row.high, _SCORES + 2)[1:-1, None]
+    k = np.arange(cell.n + 1)
+    ways = special.gammaln(cell.n + 1) - special.gammaln(k + 1) - special.gammaln(cell.n - k + 1)
+    chance = np.exp(ways + special.xlogy(k, scores) + special.xlog1py(cell.n - k, -scores))
+    covered = (chance * ((low <= scores) & (scores <= high))).sum(axis=1)
+    if covered.min() >= solver.level - _TOO_LITTLE:
+        return row
+    note = (
+        f"each item is a single 0 or 1, and {cell.n} items are few for it: over the scores in this "
+        f"interval {method.name} covers {100 * covered.min():.0f} to {100 * covered.max():.0f} %"
+    )
+    return replace(row, notes=(*row.notes, note))
+
+
 def _no_interval(method: str, n: int) -> str:
-    return f"{method} gives no interval for these {n} items"
+    return f"{method} gives no interval for {counted(n, 'such item')}"
 
 
 def _used_instead(asked: str, rows: Sequence[ScoreInterval]) -> list[str]:
@@ -215,7 +372,7 @@ def _used_instead(asked: str, rows: Sequence[ScoreInterval]) -> list[str]:
     if not others:
         return []
     names = ", ".join(dict.fromkeys(others))
-    return [f"{asked} does not fit {len(others)} of {len(tasks)} scores: {names} there"]
+    return [f"{asked} does not fit {len(others)} of {counted(len(tasks), 'score')}: {names} there"]
 
 
 class _Solver:
@@ -227,12 +384,18 @@ class _Solver:
         method: str | Method,
         prior: tuple[float, float] | None,
         rng: np.random.Generator,
+        treated: _Treated = _Treated(),  # noqa: B008 - immutable
     ) -> None:
         extra = (method,) if isinstance(method, Method) else ()
         self.table = table_of((m for m in extra if m not in INTERVALS), INTERVALS)
         self.method = method.name if isinstance(method, Method) else method
         check_name(self.method, self.table)
-        self.level, self.prior, self.rng = level, prior, rng
+        self.level, self.prior, self.rng, self.treated = level, prior, rng, treated
+
+    def at(self, level: float) -> _Solver:
+        """Return the same solver for another level."""
+        method = self.table.get(self.method, "auto")
+        return _Solver(level, method, self.prior, self.rng, self.treated)
 
     def solve(self, cells: Sequence[Cell]) -> list[tuple[str, float, float]]:
         """Return each cell's method and limits; `NO_METHOD` and NaN where there is none."""
@@ -264,7 +427,12 @@ class _Solver:
             defaults = CLUSTERED_COMPOSITE_DEFAULTS if of_clusters else COMPOSITE_DEFAULTS
             return choose(kind, self.method, self.table, defaults)
         if cell.clusters is not None:
-            return choose(kind, self.method, self.table, CLUSTERED_DEFAULTS)
+            method = choose(kind, self.method, self.table, CLUSTERED_DEFAULTS)
+            # By the sizes alone, not by scores: no method is selected by its result.
+            few = method.family != "clustered-sized" or _freedom(cell) < FEW_FREEDOM
+            if self.method != "auto" or few or self.treated.clusters == "fixed":
+                return method
+            return self.table[CLUSTERED_DEFAULTS["bounded"][0]]
         return self.for_independent(kind)
 
     def for_independent(self, kind: Kind) -> Method:
@@ -293,8 +461,13 @@ class _Solver:
             return _of_composites(method, batch, self.level, sampling)
         function = partial(method.load(), confidence_level=self.level)
         if method.family in CLUSTER_FAMILIES:
-            more = {"bounds": bounds} if method.family == "clustered-bounded" else {}
-            return function(*cluster_arrays(batch), **more)
+            sized = method.family == "clustered-sized"
+            more: dict[str, Any] = {"bounds": bounds} if "-bounded" in method.family else {}
+            if sized:
+                more = {"estimand": self.treated.estimand, "clusters": self.treated.clusters}
+            return function(
+                *cluster_arrays(batch, cluster_sums if sized else weighted_sums), **more
+            )
         scores = _padded([c.values for c in batch])
         if method.family in ("bounded", "bounded-attained"):
             if method.family == "bounded-attained":
@@ -306,6 +479,13 @@ class _Solver:
             ones = [np.ones(c.n) if c.weights is None else c.weights for c in batch]
             return function(scores, _padded(ones))
         return function(scores, **(sampling if method.family == "resampling" else {}))
+
+
+def _freedom(cell: Cell) -> float:
+    """Degrees of freedom of the clustered error; 0 for one cluster."""
+    from evalstats_plugin.stats.clustered import satterthwaite
+
+    return float(np.nan_to_num(satterthwaite(weighted_sums(cell)[1])))
 
 
 def _padded(rows: Sequence[FloatArray]) -> FloatArray:
@@ -358,15 +538,14 @@ def _units(composite: Composite, clusters: NDArray[Any] | None) -> FloatArray:
 
 
 def _beside_independent(
-    cells: Sequence[Cell], rows: Sequence[ScoreInterval], prior: tuple[float, float] | None
+    cells: Sequence[Cell], rows: Sequence[ScoreInterval], own: _Solver
 ) -> list[ScoreInterval]:
     """Where items come in clusters, add what the interval would be if they were independent."""
     rows = list(rows)
     where = [i for i, c in enumerate(cells) if c.clusters is not None and c.kind is not None]
     if not where:
         return rows
-    level = rows[where[0]].confidence_level
-    solver = _Solver(level, "auto", prior, np.random.default_rng(0))
+    solver = _Solver(own.level, "auto", own.prior, np.random.default_rng(0))
     naive = solver.solve([replace(cells[i], clusters=None) for i in where])
     for i, (_, low, high) in zip(where, naive, strict=True):
         cell, row = cells[i], rows[i]
@@ -382,14 +561,38 @@ def _beside_independent(
             rows[i] = replace(row, notes=(*row.notes, note))
             continue
         row = replace(row, naive_low=finite(low), naive_high=finite(high))
+        row = _for_population(cell, row, own.treated) if of_mean else row
         note = (
-            f"items in {n_clusters} clusters, which the interval allows for; "
+            f"items in {counted(n_clusters, 'cluster')}, which the interval allows for; "
             "naive: as if they did not"
         )
         rows[i] = (
             _with_design_effect(cell, row) if of_mean else replace(row, notes=(*row.notes, note))
         )
     return rows
+
+
+def _for_population(cell: Cell, row: ScoreInterval, how: _Treated) -> ScoreInterval:
+    """Name what the interval is for, and say so where scores go with the size of a cluster."""
+    from evalstats_plugin.stats.clustered import size_trend
+    from evalstats_plugin.stats.grid_posteriors import size_slope
+
+    fixed = how.clusters == "fixed" and row.method == CLUSTERED_DEFAULTS["binary"][0]
+    population = "new items of these clusters" if fixed else "new clusters like these"
+    notes = row.notes
+    if how.clusters == "fixed" and not fixed:
+        notes = (*notes, f"{row.method} is for new clusters: fixed ones need 0/1 scores")
+    sized = row.method == CLUSTERED_DEFAULTS["binary"][0]
+    trend = float((size_slope if sized else size_trend)(*cluster_sums(cell)))
+    if abs(trend) > _TREND:
+        ways = [replace(cell, estimand=one).estimate for one in get_args(Estimand)]
+        which = "higher" if trend > 0 else "lower"
+        notes = (
+            *notes,
+            f"larger clusters score {which}: {ways[0]:.3f} if every item counts alike, "
+            f"{ways[1]:.3f} if every cluster does",
+        )
+    return replace(row, population=population, estimand=cell.estimand, notes=notes)
 
 
 def _with_design_effect(cell: Cell, row: ScoreInterval) -> ScoreInterval:
@@ -425,7 +628,7 @@ def _of_population(cell: Cell, row: ScoreInterval, population: int | str) -> Sco
             "benchmark; give a population of at least as many"
         )
         raise DesignError(msg)
-    note = f"for all {total} items, of which {n} were run; they must be a random part"
+    note = f"for all {counted(total, 'item')}, of which {n} were run; they must be a random part"
     if row.method in ("beta-hpd", "beta") and row.estimate is not None:
         hpd = row.method == "beta-hpd"
         predict = survey.predictive_hpd if hpd else survey.predictive_equal_tailed
@@ -442,6 +645,7 @@ def _of_population(cell: Cell, row: ScoreInterval, population: int | str) -> Sco
         low=finite(float(interval.low)),
         high=finite(float(interval.high)),
         method=method,
+        population=f"all {counted(total, 'item')}",
         notes=(*row.notes, note),
     )
 
@@ -488,6 +692,13 @@ def _group_row(group: Group, cells: Sequence[Cell], rows: Sequence[ScoreInterval
         high=None,
         std_error=None,
         method=NO_METHOD,
+        n_clusters=None,
+        missing_low=None,
+        missing_high=None,
+        naive_low=None,
+        naive_high=None,
+        design_effect=None,
+        icc=None,
         notes=(*group.notes, *_of_cut_tasks(cells)),
         logged=finite(group.logged),
         logged_std_error=finite(group.logged_std_error),
@@ -505,12 +716,18 @@ def _group_row(group: Group, cells: Sequence[Cell], rows: Sequence[ScoreInterval
     if any(r.low is None or r.high is None for r in rows):
         return replace(row, notes=(*row.notes, "a task of this group has no interval"))
     interval, method = _combine(cells, rows, shares)
+    if any(r.missing_low is not None for r in rows):
+        ends = [(r.low, r.high) if r.missing_low is None else (r.missing_low, r.missing_high)
+                for r in rows]  # fmt: skip
+        found = survey.mover([c.estimate for c in cells], Interval(*np.array(ends).T), shares)
+        low, high = float(found.low), float(found.high)
+        row = _with_open(row, low, high, "drop")
     return replace(
         row,
         low=finite(float(interval.low)),
         high=finite(float(interval.high)),
         method=method,
-        notes=(*row.notes, f"{group.weighting} mean of {len(cells)} tasks"),
+        notes=(*row.notes, f"{group.weighting} mean of {counted(len(cells), 'task')}"),
     )
 
 
@@ -518,7 +735,7 @@ def _of_cut_tasks(cells: Sequence[Cell]) -> tuple[str, ...]:
     """Return a note on the tasks of a group of which the log holds only a part."""
     held = [(c.responses.task, len(c.responses.item_ids), c.responses.provenance) for c in cells]
     cut = [
-        f"{task}: {n} of {n + known.n_cut} items" if known.n_cut else f"{task}: altered"
+        f"{task}: {n} of {counted(n + known.n_cut, 'item')}" if known.n_cut else f"{task}: altered"
         for task, n, known in held
         if not known.is_whole
     ]
@@ -590,6 +807,7 @@ def _of_matrix(
     """
     method = solver.for_independent("binary")
     by_columns = method.family == "binary" and population is None
+    by_columns &= solver.treated.missing != "zero"
     found = tally(matrix, bounds) if by_columns else None
     if found is None or not found.counts.any():
         cells = _cells(matrix.to_responses(), bounds)
@@ -605,7 +823,7 @@ def _of_matrix(
         cells = _cells(_without(matrix, found), bounds)
     counted = found.of(found.counts)
     limits = solver.of_counts(method, counted.right.ravel(), counted.n.ravel())
-    rows = _counted_rows(counted, limits, method.name, solver.level)
+    rows = _counted_rows(counted, limits, method, solver)
     if found.counts.all():
         return rows, shown
     others = _of_cells(cells, solver, population, shown)
@@ -717,7 +935,9 @@ def _columns(matrix: ResponseMatrix, at: IntArray) -> ResponseMatrix:
     )
 
 
-def _counted_rows(found: Tally, limits: Limits, method: str, level: float) -> list[ScoreInterval]:
+def _counted_rows(
+    found: Tally, limits: Limits, method: Method, solver: _Solver
+) -> list[ScoreInterval]:
     """Return the rows, model by model, of limits of shape (N T,)."""
     n, missing = found.n.ravel(), found.n_missing.ravel()
     share = found.right.ravel() / n
@@ -730,7 +950,7 @@ def _counted_rows(found: Tally, limits: Limits, method: str, level: float) -> li
         items = int(n[i])
         notes[i] = left_out(int(missing[i]), items + int(missing[i]))
         if none[i]:
-            notes[i] = (*notes[i], _no_interval(method, items))
+            notes[i] = (*notes[i], _no_interval(method.name, items))
     models, tasks = len(found.models), len(found.tasks)
     columns = {
         "model": np.repeat(np.array(found.models, dtype=object), tasks).tolist(),
@@ -744,5 +964,26 @@ def _counted_rows(found: Tally, limits: Limits, method: str, level: float) -> li
         "std_error": finite_values(np.where((error > 0) & (n > 1), error, np.nan)),
         "notes": notes,
     }
-    same = {"method": method, "confidence_level": level, "log": str(Path())}
-    return records(ScoreInterval, columns, same)
+    same = {"method": method.name, "confidence_level": solver.level, "log": str(Path())}
+    rows = records(ScoreInterval, columns, same)
+    for i, low, high in zip(*_open_counts(found, method, solver), strict=True):
+        rows[i] = _with_open(rows[i], low, high, solver.treated.missing)
+    return rows
+
+
+def _open_counts(
+    found: Tally, method: Method, solver: _Solver
+) -> tuple[list[int], list[float], list[float]]:
+    """Rows with missing scores, and their limits whatever those would have been."""
+    right, n, missing = (x.ravel() for x in (found.right, found.n, found.n_missing))
+    where = np.flatnonzero(missing > 0)
+    least, most, size = right[where], (right + missing)[where], (n + missing)[where]
+    shares = least / size, most / size
+    error = np.sqrt(np.maximum(*(p * (1 - p) / (size - 1) for p in shares)) + 0.25 / size**2)
+    levels = open_level(missing[where] / size, error, solver.level)
+    low, high = np.empty((2, len(where)))
+    for level in np.unique(levels).tolist():
+        same, other = levels == level, solver.at(level)
+        low[same] = other.of_counts(method, least[same], size[same])[0]
+        high[same] = other.of_counts(method, most[same], size[same])[1]
+    return where.tolist(), low.tolist(), high.tolist()

@@ -2,6 +2,7 @@
 
 * `item_answers`: models by items, with item-rest correlations and flags, for people to look at
 * `item_statistics`: difficulty, number of answers and outliers by item, for logs
+* `item_outcomes`: whether a model won, lost or tied against a baseline on each item
 """
 
 from __future__ import annotations
@@ -24,6 +25,12 @@ SIGNIFICANCE = 0.05
 ALL_RIGHT, ALL_WRONG, ALL_SAME = "all right", "all wrong", "all the same"
 AGAINST_REST = "against the rest"
 """Flags of items."""
+
+AGAINST = "against"
+"""Name of the outcome against a baseline."""
+
+_SAME = 1e-12
+"""Mean scores this close are tied: means of epochs are rounded."""
 
 PREFIX = "evalstats_"
 """Prefix of the name of every statistic, so that it is unique in a log."""
@@ -191,6 +198,39 @@ def item_statistics(responses: Sequence[Responses]) -> dict[str, dict[str, float
         for name, values in columns.items():
             for item, value in zip(ids, values.tolist(), strict=True):
                 found.setdefault(item, {})[start + name] = value
+    return found
+
+
+def item_outcomes(
+    responses: Iterable[Responses], baseline: Iterable[Responses]
+) -> dict[str, dict[str, str]]:
+    """Return by item whether a model won, lost or tied against the baseline, by the item's id.
+
+    Under ``evalstats_against``, or with several metrics ``evalstats_match_against``. Mean scores
+    over the epochs are compared; items that either has no score of are left out.
+
+    Parameters
+    ----------
+    responses, baseline
+        Of the model and of the baseline, on the same tasks.
+    """
+    mine, theirs = _averaged(tuple(responses)), _averaged(tuple(baseline))
+    starts = prefixes(mine)
+    found: dict[str, dict[str, str]] = {}
+    for group in by_task([*mine, *theirs]).values():
+        if len(group) != 2 or group[0].model == group[1].model:
+            continue
+        a, b = (
+            dict(zip(r.item_ids.astype(str).tolist(), r.item_means.tolist(), strict=True))
+            for r in group
+        )
+        sign = -1 if direction(group) is False else 1
+        for item in a.keys() & b.keys():
+            ahead = sign * (a[item] - b[item])
+            if np.isfinite(ahead):
+                name = f"{starts[group[0].metric]}{AGAINST}"
+                outcome = "tied" if abs(ahead) < _SAME else "won" if ahead > 0 else "lost"
+                found.setdefault(item, {})[name] = outcome
     return found
 
 

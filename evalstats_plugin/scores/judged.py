@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evalstats_plugin.data.matrix import ResponseMatrix
-from evalstats_plugin.data.responses import Responses, Selection
+from evalstats_plugin.data.responses import LARGEST, Responses, Selection
 from evalstats_plugin.data.results import finite
 from evalstats_plugin.data.runs import ResponseSet, one_of_each
 from evalstats_plugin.errors import DesignError, SelectionError, counted, few, no_such
@@ -173,6 +173,9 @@ def _aligned(human: Responses, judge: Responses) -> tuple[FloatArray, FloatArray
     labels, scores = joined.scores[:, :, 0]
     has_label, has_score = ~np.isnan(labels), ~np.isnan(scores)
     place = f"{human.model!r} on {human.task!r}"
+    if n_infinite := int(np.isinf(joined.scores).sum()):
+        msg = f"{place} has {counted(n_infinite, 'score')} infinite or beyond ±{LARGEST:g}: leave "
+        raise DesignError(f"{msg}these items out")
     n, n_both = int(has_label.sum()), int((has_label & has_score).sum())
     if n < FEWEST_LABELS:
         msg = f"{place} has {counted(n, 'human label')}; label at least {FEWEST_LABELS} items"

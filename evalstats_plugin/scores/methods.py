@@ -23,7 +23,7 @@ _METRICS = "evalstats_plugin.stats.metric_intervals:"
 _SEQUENTIAL = "evalstats_plugin.stats.sequential:"
 
 CLUSTER_FAMILIES = (
-    "clustered", "clustered-bounded", "clustered-real", "clustered-paired",
+    "clustered", "clustered-sized", "clustered-bounded", "clustered-real", "clustered-paired",
 )  # fmt: skip
 """Families of methods that allow for clusters."""
 
@@ -157,28 +157,25 @@ DEFAULTS: Mapping[Kind, tuple[str, str]] = MappingProxyType(
 
 CLUSTERED: tuple[Method, ...] = (
     Method(
-        "betabinomial", "clustered", _POSTERIOR + "beta_binomial",
-        "Beta-Binomial posterior, intra-cluster correlation ~ U(0, 1)",
-        "Bowyer et al. 2025; docs/explanation/methods.md",
-        prior="uniform-icc",
+        "size-betabinomial", "clustered-sized", _POSTERIOR + "size_beta_binomial",
+        "Beta-Binomial posterior, intra-cluster correlation ~ U(0, 1); scores may go with the size "
+        "of a cluster",
+        "Bowyer et al. 2025; Rubin 1981; docs/explanation/methods.md",
     ),
     Method(
         "betabinomial-gamma", "clustered", _POSTERIOR + "beta_binomial",
-        "the same with the paper's prior, dispersion ~ Gamma(1, 1): strong clusters expected",
+        "mean over clusters, the paper's prior, dispersion ~ Gamma(1, 1): strong clusters expected",
         "Bowyer et al. 2025", prior="gamma-dispersion",
     ),
     Method(
-        "logit-t-cr1", "clustered-bounded", _CLUSTERED + "logit_t_cr1",
-        "t interval on the logit scale, clustered standard error",
-        "Liang, Zeger 1986; Miller 2024",
-    ),
-    Method(
-        "t-cr1", "clustered-real", _CLUSTERED + "t_cr1",
-        "t interval with clustered standard error", "Liang, Zeger 1986; Miller 2024",
+        "logit-t-cr2", "clustered-bounded", _CLUSTERED + "logit_t_cr2",
+        "t interval on the logit scale, clustered standard error corrected for few and unequal "
+        "clusters",
+        "Bell, McCaffrey 2002",
     ),
     Method(
         "t-cr2", "clustered-real", _CLUSTERED + "t_cr2",
-        "the same, corrected for few and unequal clusters", "Bell, McCaffrey 2002",
+        "t interval with the same standard error", "Bell, McCaffrey 2002",
     ),
 )  # fmt: skip
 """For means of scores whose items come in clusters."""
@@ -186,11 +183,12 @@ CLUSTERED: tuple[Method, ...] = (
 CLUSTERED_DEFAULTS: Mapping[Kind, tuple[str, str]] = MappingProxyType(
     {
         "binary": (
-            "betabinomial",
-            "at the level from two clusters on, and narrower than the clustered t",
+            "size-betabinomial",
+            "at the level for few clusters whether or not scores go with their size; from 20 "
+            "degrees of freedom `logit-t-cr2`, which assumes nothing of sizes and is as narrow",
         ),
-        "bounded": ("logit-t-cr1", "never of zero width, close to the level from 20 clusters on"),
-        "real": ("t-cr1", "without bounds there is nothing better for few clusters"),
+        "bounded": ("logit-t-cr2", "never of zero width, close to the level from 20 clusters on"),
+        "real": ("t-cr2", "without bounds there is nothing better for few clusters"),
     }
 )
 """The same as `DEFAULTS`, for items in clusters."""

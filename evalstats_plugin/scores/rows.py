@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from evalstats_plugin.data.results import Results
 
@@ -42,6 +42,14 @@ class ScoreInterval:
     logged_std_error: float | None = None
     log: str = ""
     """The log it was read from."""
+    missing_low: float | None = None
+    """Where items have no score: limits that hold the score whatever those items would have had
+    (Imbens and Manski's)."""
+    missing_high: float | None = None
+    estimand: Literal["items", "clusters"] = "items"
+    """What counts alike in the mean: every item, or every cluster of items."""
+    population: str = "new items like these"
+    """What the interval is for."""
     naive_low: float | None = None
     """Where items come in clusters: the limits if they were independent."""
     naive_high: float | None = None

@@ -1,8 +1,8 @@
 """Mean of scores of clustered items, and of items answered in several epochs.
 
 * `by_cluster`: sums over clusters
-* `cluster_moments` and the intervals `t_cr1`, `t_cr2`, `logit_t_cr1`. Their input is, per
-  cluster, `totals` (sum of its scores) and `sizes` (number of items), both of shape (..., C),
+* `cluster_moments`, the intervals `t_cr2` and `logit_t_cr2`, and `size_trend`. Their input is,
+  per cluster, `totals` (sum of its scores) and `sizes` (number of items), both of shape (..., C),
   size 0 for padding. The score of an item with several epochs is their mean.
 * `design_effect`, `anova_icc`: how much clusters matter
 * `variance_parts`, `epoch_noise`: variance between items and between epochs. `scores` has shape
@@ -20,7 +20,7 @@ from scipy import special
 
 from evalstats_plugin.stats.arrays import FloatArray
 from evalstats_plugin.stats.interval import Interval, tail_probability
-from evalstats_plugin.stats.means import moments, t_prob_positive, t_quantile
+from evalstats_plugin.stats.means import moments, t_quantile
 
 
 def by_cluster(values: FloatArray, clusters: NDArray[Any], *, axis: int = -1) -> FloatArray:
@@ -71,17 +71,6 @@ def cluster_moments(totals: ArrayLike, sizes: ArrayLike) -> Clusters:
     return Clusters(n, mean, np.asarray(cr0), cr1, cr2)
 
 
-def t_cr1(totals: ArrayLike, sizes: ArrayLike, *, confidence_level: float) -> Interval:
-    """Mean ± Student's t quantile × clustered standard error, C - 1 degrees of freedom.
-
-    NaN for one cluster, and for clusters that all agree, which have no spread.
-    """
-    found = cluster_moments(totals, sizes)
-    half = t_quantile(found.n - 1, confidence_level=confidence_level) * found.cr1
-    half = np.where(half > 0, half, np.nan)
-    return Interval(found.mean - half, found.mean + half)
-
-
 def t_cr2(totals: ArrayLike, sizes: ArrayLike, *, confidence_level: float) -> Interval:
     """Mean ± Student's t quantile × Bell & McCaffrey's standard error [BM02]_.
 
@@ -114,10 +103,10 @@ def satterthwaite(sizes: ArrayLike) -> FloatArray:
         return np.where((size > 0).sum(axis=-1) > 1, 1 / trace, np.nan)
 
 
-def logit_t_cr1(
+def logit_t_cr2(
     totals: ArrayLike, sizes: ArrayLike, *, bounds: tuple[float, float], confidence_level: float
 ) -> Interval:
-    """The t interval of `t_cr1` on the log odds of a bounded mean, transformed back.
+    """The t interval of `t_cr2` on the log odds of a bounded mean, transformed back.
 
     One cluster, or clusters that all agree, have no spread. Their limits allow for a share of
     clusters at a bound that C clusters would all miss with probability (1 - level)/2:
@@ -126,10 +115,11 @@ def logit_t_cr1(
     size = np.asarray(sizes, dtype=np.float64)
     width = bounds[1] - bounds[0]
     unit = (np.asarray(totals, dtype=np.float64) - size * bounds[0]) / width
-    n, mean, _, error, _ = cluster_moments(unit, size)
+    n, mean, _, _, error = cluster_moments(unit, size)
     mean = np.clip(mean, 0.0, 1.0)
+    freedom = np.maximum(satterthwaite(size), 1.0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        half = t_quantile(n - 1, confidence_level=confidence_level) * error / (mean * (1 - mean))
+        half = t_quantile(freedom, confidence_level=confidence_level) * error / (mean * (1 - mean))
         log_odds = np.log(mean) - np.log1p(-mean)
         share = tail_probability(confidence_level) ** (1 / n)
         agree = ~(error > 0)
@@ -139,15 +129,23 @@ def logit_t_cr1(
     return Interval(low, high)
 
 
-def t_prob(totals: ArrayLike, sizes: ArrayLike) -> FloatArray:
-    """Posterior probability that the mean is positive, by the t distribution of `t_cr1`.
+def size_trend(totals: ArrayLike, sizes: ArrayLike) -> FloatArray:
+    """Do scores go with the size of a cluster? A z statistic, positive if larger ones score higher.
 
-    ½ where every cluster adds up to 0 (or the only one does), NaN where clusters agree on another
-    total.
+    Of the covariance of a cluster's residual with log size, by its empirical standard error: valid
+    whatever the correlation in a cluster. NaN where clusters are of one size or all agree.
+
+    >>> round(float(size_trend([9, 8, 2, 1, 0], [10, 9, 4, 3, 2])), 2)
+    1.97
     """
-    found = cluster_moments(totals, sizes)
-    error = np.where(np.isnan(found.cr1), 0.0, found.cr1)
-    return t_prob_positive(found.mean, error, found.n - 1)
+    total, size = (np.asarray(x, dtype=np.float64) for x in (totals, sizes))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        n = size.sum(axis=-1, keepdims=True)
+        residual = total - size * total.sum(axis=-1, keepdims=True) / n
+        log_size = np.log(np.maximum(size, 1))
+        part = residual * (log_size - (size * log_size).sum(axis=-1, keepdims=True) / n)
+        error = np.sqrt((part**2).sum(axis=-1))
+        return np.where(error > 1e-9, part.sum(axis=-1) / error, np.nan)
 
 
 def design_effect(std_error: ArrayLike, naive: ArrayLike) -> FloatArray:

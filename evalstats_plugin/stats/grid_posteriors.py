@@ -2,6 +2,7 @@
 
 * `beta_binomial`, `beta_posteriors`: one model, items in clusters; θ and the intra-cluster
   correlation ρ
+* `size_beta_binomial`: the same where clusters differ in size, and scores may go with it
 * `dirichlet_multinomial`: two models on the same items; by how much b is better than a
 * `latent`: the same without clusters, by a latent bivariate normal model
 * `Tails`, `log_product`: their likelihood, at a cost independent of the number of clusters
@@ -15,16 +16,20 @@ those of the cardinal (sinc) series.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Literal, NamedTuple, TypeAlias
+from functools import lru_cache
+from importlib import import_module
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import special
 
 from evalstats_plugin.stats import clustered
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
 from evalstats_plugin.stats.interval import Interval, Posterior, increasing_root, tail_probability
 from evalstats_plugin.stats.paired import PairedCounts
+
+special: Any = import_module("scipy.special")
+"""SciPy says little of the types of its functions."""
 
 LogDensity: TypeAlias = Callable[[list[FloatArray], IntArray], FloatArray]
 """Log density, up to a constant, shape (cells, n_1, …, n_D), from the nodes of each of D
@@ -80,6 +85,37 @@ BETA_NODES = (40, 44)
 BETA_COARSE_NODES = 15
 
 
+Estimand: TypeAlias = Literal["items", "clusters"]
+"""Whether every item counts alike, or every cluster."""
+
+
+Population: TypeAlias = Literal["random", "fixed"]
+"""Clusters are a sample of many such, or all there are."""
+
+
+# Satterthwaite's degrees of freedom from which the clustered t is as short, for any sizes.
+FEW_FREEDOM = 20.0
+
+
+# Nodes along the logit of the share, its slope on log size, and logit ρ.
+SIZE_NODES = (24, 14, 24)
+
+
+SIZE_COARSE_NODES = 9
+
+
+# Limits need no more: sums over every other node agree to this.
+SIZE_SETTLED = 3e-2
+
+
+# Points of the share between the nodes; values of the noise of unknown sizes; of its integral.
+SIZE_FINE, SIZE_NOISE, SIZE_INTEGRAL = 400, 7, 64
+
+
+# Factors of a cluster's likelihood; from there four terms of Stirling's series suffice.
+SIZE_FACTORS = 6
+
+
 # The same along logit m, logit q and logit ρ: m is P(the models differ), q is P(b right | differ).
 DIRICHLET_NODES = (36, 36, 40)
 
@@ -105,7 +141,7 @@ LIMITS_AT_ONCE = 64
 def beta_binomial(
     successes: ArrayLike, sizes: ArrayLike, *, confidence_level: float, prior: Prior
 ) -> Interval:
-    """Beta-Binomial posterior of θ, equal tails, extended to hold the share of successes.
+    """Beta-Binomial posterior of θ, equal tails, extended to hold a share of successes of 0 or 1.
 
     Parameters
     ----------
@@ -128,9 +164,245 @@ def beta_binomial(
     low, high = np.full((2, len(size)), np.nan)
     for grid in beta_posteriors(right, size, prior):
         mean = right[grid.cells].sum(axis=1) / size[grid.cells].sum(axis=1)
-        low[grid.cells] = np.minimum(special.expit(grid.quantile(0, tail)), mean)
-        high[grid.cells] = np.maximum(special.expit(grid.quantile(0, 1 - tail)), mean)
+        low[grid.cells] = np.where(mean == 0, 0.0, special.expit(grid.quantile(0, tail)))
+        high[grid.cells] = np.where(mean == 1, 1.0, special.expit(grid.quantile(0, 1 - tail)))
     return Interval(low.reshape(shape), high.reshape(shape))
+
+
+def size_beta_binomial(
+    successes: ArrayLike,
+    sizes: ArrayLike,
+    *,
+    confidence_level: float,
+    estimand: Estimand = "items",
+    clusters: Population = "random",
+) -> Interval:
+    """Beta-Binomial posterior of a share of successes that may depend on the size of a cluster.
+
+    A cluster of m items has k ~ Beta-Binomial(m, μ, ρ) with logit μ = a + b log m. The share of
+    these sizes, Σ w μ, is uniform a priori, b ~ N(0, 1) and ρ ~ U(0, 1). Sizes of new clusters are
+    as unknown as those seen are few: w has the weights of Rubin's Bayesian bootstrap [Rub81]_, with
+    exact mean and variance. Clusters of one size leave b out, and this is `beta_binomial`.
+
+    Parameters
+    ----------
+    successes, sizes : shape (..., C)
+        Of each cluster; size 0 for padding. NaN where a cell has no items.
+    estimand
+        Every item counts alike, or every cluster does.
+    clusters
+        ``"random"``: the share of new clusters like these. ``"fixed"``: of new items of these very
+        clusters, by a Beta distribution of the posterior's mean and variance.
+
+    Examples
+    --------
+    A hundred items of one cluster are wrong, and all of 20 clusters of one item right.
+
+    >>> right, of = [0] + 20 * [1], [100] + 20 * [1]
+    >>> low, high = size_beta_binomial(right, of, confidence_level=0.95)
+    >>> print(f"{low:.2f} {high:.2f}")
+    0.12 0.90
+    """
+    tail = tail_probability(confidence_level)
+    right, size = np.broadcast_arrays(
+        *(np.asarray(x, dtype=np.float64) for x in (successes, sizes))
+    )
+    shape = size.shape[:-1]
+    right, size = (x.reshape(-1, x.shape[-1]) for x in (right, size))
+    low, high = np.full((2, len(size)), np.nan)
+    largest = size.max(axis=1, initial=0)
+    equal = np.all((size == 0) | (size == largest[:, None]), axis=1)
+    alike = np.flatnonzero(equal & (largest > 0) & (clusters == "random"))
+    if len(alike):
+        low[alike], high[alike] = beta_binomial(
+            right[alike], size[alike], confidence_level=confidence_level, prior="uniform-icc"
+        )
+    for i in np.flatnonzero((largest > 0) & ~(equal & (clusters == "random"))).tolist():
+        low[i], high[i] = _size_model(size[i], right[i], estimand).limits(tail, clusters)
+    return Interval(low.reshape(shape), high.reshape(shape))
+
+
+def size_slope(successes: ArrayLike, sizes: ArrayLike) -> float:
+    """Posterior mean over standard deviation of b, the slope of the model above, of one cell.
+
+    Negative where larger clusters have a smaller share of successes; 0 for clusters of one size.
+
+    >>> round(size_slope([0] + 20 * [1], [100] + 20 * [1]), 1)
+    -2.6
+    """
+    size, right = (np.asarray(x, dtype=np.float64) for x in (sizes, successes))
+    if len(np.unique(size[size > 0])) < 2:
+        return 0.0
+    grid = _size_model(size, right, "items").grid
+    b, weight = grid.values(1)[0], grid.marginal(1)[0]
+    mean = float(b @ weight)
+    return mean / float(np.sqrt(b**2 @ weight - mean**2))
+
+
+def _size_model(size: FloatArray, right: FloatArray, estimand: Estimand) -> _SizeModel:
+    there = size > 0
+    counts = np.stack([size[there], right[there]], axis=1)
+    return _solved_size_model(counts[np.lexsort(counts.T)].tobytes(), estimand)
+
+
+@lru_cache(maxsize=128)
+def _solved_size_model(counts: bytes, estimand: Estimand) -> _SizeModel:
+    """Solve it once: models of a table have counts in common, and each is looked at twice."""
+    return _SizeModel(np.frombuffer(counts).reshape(-1, 2), estimand)
+
+
+class _SizeModel:
+    """Posterior of one cell whose clusters differ in size; `counts` has rows (size, right)."""
+
+    def __init__(self, counts: FloatArray, estimand: Estimand) -> None:
+        kinds, times = np.unique(counts, axis=0, return_counts=True)
+        self._times = times.astype(np.float64)
+        self._size, self._right = kinds.T
+        each = self._times * (self._size if estimand == "items" else 1.0)
+        self._share = each / each.sum()
+        """Weight of each kind of cluster: those of one size and with as many right."""
+        log_size = np.log(self._size)
+        self._x = log_size - self._share @ log_size
+        rate = (self._right + 0.5) / (self._size + 1)
+        centre = special.logit(self._share @ rate)
+        spread = 4 * np.sqrt((self._share**2 / self._times).sum())
+        scales = [np.full(1, min(spread, 1.0)), np.ones(1), np.full(1, 2.0)]
+        (self.grid,) = grids(
+            lambda parameters, _: self._log_density(parameters),
+            [np.array([centre]), np.zeros(1), np.full(1, -1.5)],
+            scales,
+            sizes=SIZE_NODES, n_series=0, coarse=SIZE_COARSE_NODES, settled=SIZE_SETTLED,
+        )  # fmt: skip
+        observed = self._right / self._size
+        self._agrees = bool(np.all(observed == observed[0]) and observed[0] in (0.0, 1.0))
+        self._estimate = float(self._share @ observed)
+
+    def _log_density(self, parameters: list[FloatArray]) -> FloatArray:
+        u, b, w = (x[0] for x in parameters)
+        odds = np.exp(np.minimum(w, 300))[None, None, None, :]
+        logits = self._logits(u, b)
+        found = np.zeros((1, len(u), len(b), len(w)))
+        kinds = zip(self._times, self._size, self._right, np.moveaxis(logits, 2, 0), strict=True)
+        for times, size, right, eta in kinds:
+            mean = special.expit(eta)[None, :, :, None]
+            rest = special.expit(-eta)[None, :, :, None]
+            part = log_product(_rising(right), mean, odds)
+            part += log_product(_rising(size - right), rest, odds)
+            part -= log_product(_rising(size), np.ones_like(odds), odds)
+            found += times * part
+        of_u = special.log_expit(u) + special.log_expit(-u)
+        of_w = special.log_expit(w) + special.log_expit(-w)
+        return found + (of_u[:, None, None] - b[:, None] ** 2 / 2 + of_w)
+
+    def _logits(self, u: FloatArray, b: FloatArray) -> FloatArray:
+        """Logit of each kind's mean where the share is expit(u), shape (n_u, n_b, kinds)."""
+        slope = (b[:, None] * self._x)[None]
+        least, most = (f(slope, axis=2).repeat(len(u), axis=0) for f in (np.min, np.max))
+        target = np.broadcast_to(u[:, None], least.shape).ravel()
+        flat, span = np.broadcast_to(slope, (len(u), *slope.shape[1:])), most - least
+        flat, first, span = flat.reshape(-1, flat.shape[2]), least.ravel(), span.ravel()
+
+        def excess(at: FloatArray, cells: IntArray) -> tuple[FloatArray, FloatArray]:
+            # a = u - (least + at * span), from above: turned round, so as to increase.
+            a = target[cells] - first[cells] - (1 - at) * span[cells]
+            eta = a[:, None] + flat[cells]
+            mean, rest = special.expit(eta), special.expit(-eta)
+            right, wrong = mean @ self._share, rest @ self._share
+            change = (mean * rest) @ self._share / (right * wrong)
+            return np.log(right) - np.log(wrong) - target[cells], change * span[cells]
+
+        start = 1 + first / np.maximum(span, 1e-300)
+        at = increasing_root(excess, start, bracket=(0, 1), tolerance=1e-6)
+        a = target - first - (1 - at) * span
+        return (a[:, None] + flat).reshape(len(u), len(b), -1)
+
+    def limits(self, tail: float, clusters: Population) -> tuple[float, float]:
+        """Equal tails; extended to hold an estimate of 0 or 1 if all clusters agree on it."""
+        if clusters == "fixed":
+            mean, variance = self._of_these()
+            both = mean * (1 - mean) / variance - 1
+            beta = special.betaincinv(mean * both, (1 - mean) * both, [tail, 1 - tail])
+            low, high = beta.tolist()
+        else:
+            low, high = np.interp([tail, 1 - tail], *self._distribution()).tolist()
+        if self._agrees:
+            low, high = min(low, self._estimate), max(high, self._estimate)
+        return low, high
+
+    def _distribution(self) -> tuple[FloatArray, FloatArray]:
+        """Cumulative probabilities of the share of new clusters, and its values, in order."""
+        weights = self.grid.weights[0].sum(axis=2)
+        t = self.grid.nodes[0]
+        # Between the nodes of u, by the cardinal series.
+        fine: FloatArray = np.linspace(float(t[0, 0]), float(t[0, -1]), SIZE_FINE)[None]
+        _, between = cardinal(t, fine)
+        u = self.grid.axes[0].values(fine)[0]
+        b = self.grid.values(1)[0]
+        mass = np.maximum(between[0] @ weights, 0.0)
+        used = mass > mass.max() * 1e-8
+        # The correction for unknown sizes changes slowly: it is linear between the nodes.
+        nodes = self.grid.values(0)[0]
+        shift, spread = self._correction(nodes, b)
+        every = np.concatenate([shift, spread], axis=1)
+        moved = np.array([np.interp(u, nodes, column) for column in every.T], dtype=np.float64).T
+        shift, spread = moved[:, : len(b)], moved[:, len(b) :]
+        noise, of_noise = np.polynomial.hermite_e.hermegauss(SIZE_NOISE)
+        logit = (u[:, None] + shift)[used][:, None] + spread[used][:, None] * noise
+        chance = (mass[used][:, None] * of_noise).ravel()
+        order = np.argsort(logit.ravel())
+        chance = chance[order] / chance.sum()
+        return np.cumsum(chance) - chance / 2, special.expit(logit.ravel()[order])
+
+    def _correction(self, u: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """By how much the logit of the share moves, mean and spread, where sizes are drawn anew.
+
+        The share is a ratio of sums, R = Σ g w μ / Σ g w with g exponential, whose moments are
+        integrals: E 1/D = ∫ E exp(-t D) dt, and 1/D² with a factor t.
+        """
+        times, w = self._times, self._share / self._times
+        x, of_x = np.polynomial.legendre.leggauss(SIZE_INTEGRAL)
+        scale, share = times.sum(), (x + 1) / 2
+        t = scale * share / (1 - share)
+        of_t = of_x / 2 * scale / (1 - share) ** 2
+        without = np.exp(-np.log1p(np.outer(t, w)) @ times) * of_t
+        each = w / (1 + np.outer(t, w))
+        first = times * (without @ each)
+        second = (each * (without * t)[:, None]).T @ each
+        second = second * np.outer(times, times) + np.diag(times * np.diag(second))
+        mean = special.expit(self._logits(u, b))
+        target = special.expit(u)[:, None]
+        away = mean - target[:, :, None]
+        moved = away @ first
+        variance = np.maximum(np.einsum("ubc,ubc->ub", away @ second, away) - moved**2, 0)
+        centre = np.clip(target + moved, 1e-12, 1 - 1e-12)
+        slope = centre * (1 - centre)
+        return special.logit(centre) - u[:, None], np.sqrt(variance) / slope
+
+    def _of_these(self) -> tuple[float, float]:
+        """Mean and variance of the share of new items of these clusters."""
+        u, b, w = (self.grid.values(i)[0] for i in range(3))
+        both = np.exp(-np.clip(w, -25, 25))
+        mean, variance = np.zeros((2, len(u), len(b), len(w)))
+        logits = self._logits(u, b)
+        kinds = zip(
+            self._share, self._times, self._size, self._right, np.moveaxis(logits, 2, 0),
+            strict=True,
+        )  # fmt: skip
+        for share, times, size, right, eta in kinds:
+            own = (right + both * special.expit(eta)[:, :, None]) / (size + both)
+            mean += share * own
+            variance += share**2 / times * own * (1 - own) / (size + both + 1)
+        weights = self.grid.weights[0]
+        centre = float((weights * mean).sum())
+        return centre, float((weights * (variance + (mean - centre) ** 2)).sum())
+
+
+def _rising(count: float) -> Tails:
+    """One cluster's count for `log_product`: the first factors one by one, then a series."""
+    n_factors = int(min(count, SIZE_FACTORS))
+    rest = count - n_factors
+    large = np.array([[rest]]) if rest else np.zeros((1, 0))
+    return Tails(np.ones((1, n_factors)), large, np.ones_like(large))
 
 
 def beta_posteriors(right: FloatArray, size: FloatArray, prior: Prior) -> Iterator[Grid]:
@@ -541,7 +813,8 @@ def _only_lower(
 
 def _normal_quantile(p: FloatArray, rest: FloatArray) -> FloatArray:
     """Normal quantile from the smaller of p and 1 - p; never 0, as it is a divisor."""
-    quantile = np.where(p < 0.5, special.ndtri(p), -special.ndtri(rest))
+    tail = np.asarray(special.ndtri(np.where(p < 0.5, p, rest)), dtype=np.float64)
+    quantile = np.where(p < 0.5, tail, -tail)
     return np.where(quantile == 0, 1e-300, quantile)
 
 
@@ -726,6 +999,7 @@ def grids(
     sizes: tuple[int, ...],
     n_series: int,
     coarse: int,
+    settled: float = SUM_SETTLED,
 ) -> Iterator[Grid]:
     """Normalised posteriors of all cells, a few cells at a time; NaN where no grid is fine enough.
 
@@ -740,6 +1014,8 @@ def grids(
         Number of parameters, the first ones, that need quantiles or values between the nodes.
     coarse
         Nodes of each parameter while searching for the part that carries the posterior.
+    settled
+        Greatest relative difference of a sum over every other node from that over all.
     """
     n_cells = len(centres[0])
     step = max(BLOCK_SIZE // coarse ** len(sizes), 1)
@@ -761,16 +1037,18 @@ def grids(
         for cells, shape in pending:
             rows = max(BLOCK_SIZE // int(np.prod(shape)), 1)
             for i in range(0, len(cells), rows):
-                grid, finer = _grid(log_density, axes, cells[i : i + rows], shape, n_series)
-                settled = np.all(finer == shape, axis=1)
+                grid, finer = _grid(
+                    log_density, axes, cells[i : i + rows], shape, n_series, settled
+                )
+                done = np.all(finer == shape, axis=1)
                 if refinement == MOST_REFINEMENTS:
                     # Unknown rather than wrong.
-                    grid.weights[~settled] = np.nan
-                    settled[:] = True
-                if settled.any():
-                    yield grid if settled.all() else grid.part(settled)
-                for wanted in np.unique(finer[~settled], axis=0):
-                    of_these = ~settled & np.all(finer == wanted, axis=1)
+                    grid.weights[~done] = np.nan
+                    done[:] = True
+                if done.any():
+                    yield grid if done.all() else grid.part(done)
+                for wanted in np.unique(finer[~done], axis=0):
+                    of_these = ~done & np.all(finer == wanted, axis=1)
                     key = tuple(int(n) for n in wanted)
                     unsettled.setdefault(key, []).append(grid.cells[of_these])
         pending = [(np.concatenate(parts), shape) for shape, parts in unsettled.items()]
@@ -817,6 +1095,7 @@ def _grid(
     cells: IntArray,
     shape: tuple[int, ...],
     n_series: int,
+    settled: float,
 ) -> tuple[Grid, IntArray]:
     """The posterior at `shape` nodes, and the nodes that each cell needs, shape (cells, D)."""
     own = [axis.part(cells) for axis in axes]
@@ -833,7 +1112,7 @@ def _grid(
         left = np.asarray(left.sum(axis=-1), dtype=np.float64)
         error = np.abs(half - left).reshape(len(cells), -1).max(axis=1)
         most = left.reshape(len(cells), -1).max(axis=1)
-        enough = SERIES_SETTLED if d < n_series else SUM_SETTLED
+        enough = SERIES_SETTLED if d < n_series else settled
         needed[:, d] = np.where(error > enough * most, 2 * (3 * shape[d] // 4), shape[d])
     total = weights.sum(axis=within, keepdims=True)
     weights /= total

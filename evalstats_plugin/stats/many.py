@@ -1,13 +1,12 @@
 """Many comparisons at once: adjusted p-values, simultaneous intervals, and rankings.
 
-* `holm`, `benjamini_hochberg`, `sidak_level`: from the p-values or the number of comparisons
-* `max_t_of_pairs`, `simultaneous_level`: from the largest of all statistics under common
-  sign flips, which makes use of the dependence between comparisons
+* `holm`, `benjamini_hochberg`: from the p-values alone
 * `ItemPairs`, `WeightedPairs`, `TaskPairs`: all pairs of models judged by one statistic under
   common sign flips, rotations or a parametric bootstrap: limits, p-values and "may be first"
   that cannot contradict each other
 * `over_tasks`, `graph`: families of several tasks and their group
 * `rank_limits`, `groups_alike`, `letters`, `prob_best`: the order of N models
+* `shrunk`: P(better) of every two of them
 
 `p_values` has shape (..., P), the comparisons of one family along the last axis. NaN is a
 comparison that was not made: it stays NaN and does not count.
@@ -25,14 +24,11 @@ from scipy import special
 
 from evalstats_plugin.stats import reach
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
+from evalstats_plugin.stats.clustered import by_cluster
 from evalstats_plugin.stats.interval import Interval
-from evalstats_plugin.stats.paired import ROUNDING, random_signs
 
 # Statistics are formed in blocks of about this many numbers, which stay in the processor's cache.
 BLOCK_SIZE = 2**18
-
-# Sign assignments processed together.
-FLIPS_AT_ONCE = 256
 
 # Shares of noise in the observed variance of means, uniform a priori.
 NOISE_SHARES = (np.arange(200) + 0.5) / 200
@@ -52,6 +48,10 @@ NEAR = 1e-3
 # Items from which pairs whose pseudo-items are near weigh alike, however few distinct differences.
 BALANCED = 30
 
+# Of the mixture of normals that differences are shrunk to: weight of its prior in models, standard
+# deviation of the half-normal that it is even under, as a share of the span, and steps of EM.
+SHRUNK_PRIOR, SHRUNK_SCALE, SHRUNK_STEPS = 0.3, 0.3, 60
+
 # Ties are recognised up to the rounding of single precision.
 TIE = 1e-5
 
@@ -59,7 +59,7 @@ TIE = 1e-5
 GROUP_WEIGHT = 0.8
 
 # Weight of the median variance in each pair's own, where tasks are a random sample.
-MODERATION = 1.0
+MODERATION = 0.5
 
 
 def holm(p_values: ArrayLike) -> FloatArray:
@@ -91,17 +91,6 @@ def benjamini_hochberg(p_values: ArrayLike) -> FloatArray:
     return _adjusted(p_values, step_up)
 
 
-def sidak_level(confidence_level: float, n_comparisons: int) -> float:
-    """Šidák level of each of n intervals for simultaneous coverage [Sid67]_.
-
-    Valid for two-sided intervals around normal estimates with any dependence.
-
-    >>> round(sidak_level(0.95, 45), 5)
-    0.99886
-    """
-    return float(confidence_level ** (1 / max(n_comparisons, 1)))
-
-
 def _adjusted(
     p_values: ArrayLike, adjust: Callable[[FloatArray, FloatArray, FloatArray], FloatArray]
 ) -> FloatArray:
@@ -114,145 +103,6 @@ def _adjusted(
     adjusted = np.empty_like(values)
     np.put_along_axis(adjusted, order, np.minimum(adjust(ordered, rank, n), 1.0), axis=-1)
     return np.where(np.isnan(values), np.nan, adjusted)
-
-
-def max_t_of_pairs(
-    scores: ArrayLike, a: IntArray, b: IntArray, *, rng: np.random.Generator, n_flips: int
-) -> FloatArray:
-    """Step-down max-t p-values under common sign flips [WY93]_.
-
-    Like `holm` they control the family-wise error rate, but they make use of the dependence between
-    the comparisons, which gives more power.
-
-    Parameters
-    ----------
-    scores : shape (N, M)
-        Of N models on the same items, NaN where an item lacks a score; for differences that are
-        already computed, see `against_zero`.
-    a, b : shape (P,)
-        Models of each pair. Their differences b - a are never all in memory at once.
-    n_flips
-        Number of drawn sign assignments; the observed one counts as one more.
-    """
-    pairs = _Pairs(np.asarray(scores, dtype=np.float64), a, b, centred=False)
-    observed = np.abs(pairs.total) / pairs.divisor
-    order = np.argsort(observed, kind="stable")
-    count = np.ones(len(observed))
-    for signs in _sign_blocks(rng, pairs.scores.shape[1], n_flips):
-        largest = np.zeros(signs.shape[1])
-        # For each comparison, the largest among its statistic and all smaller observed ones.
-        for block, statistics in pairs.flipped(signs, order):
-            np.maximum(statistics[0], largest, out=statistics[0])
-            np.maximum.accumulate(statistics, axis=0, out=statistics)
-            largest = statistics[-1].copy()
-            count[block] += (statistics >= observed[block, None] - ROUNDING).sum(axis=1)
-    strongest_first = order[::-1]
-    adjusted = np.empty(len(observed))
-    adjusted[strongest_first] = np.maximum.accumulate(count[strongest_first] / (n_flips + 1))
-    return np.where(pairs.n > 0, adjusted, np.nan)
-
-
-def simultaneous_level(
-    scores: ArrayLike,
-    a: IntArray,
-    b: IntArray,
-    *,
-    confidence_level: float,
-    rng: np.random.Generator,
-    n_flips: int,
-) -> float:
-    """Level of single intervals that gives them simultaneous coverage `confidence_level`.
-
-    Flips the signs of deviations from the mean difference, so that differences need not be 0. The
-    largest statistic exceeds its critical value with probability 1 - `confidence_level`, a single
-    one less often on average; that average is the tail of each interval: all of it for copies of
-    one pair, 1/P of it for pairs that never fail together. The intervals themselves account for
-    skewness, bounds and few items; the flips only measure the dependence between pairs.
-    """
-    pairs = _Pairs(np.asarray(scores, dtype=np.float64), a, b, centred=True)
-    there = np.flatnonzero(pairs.n > 0)
-    tail = 1 - confidence_level
-    seed = int(rng.integers(2**63))
-    n_items = pairs.scores.shape[1]
-
-    def largest(signs: FloatArray) -> FloatArray:
-        blocks = [statistics.max(axis=0) for _, statistics in pairs.flipped(signs, there)]
-        return np.max(blocks, axis=0)
-
-    # The same signs twice: the critical value is known only after the first pass.
-    first, second = (_sign_blocks(np.random.default_rng(seed), n_items, n_flips) for _ in "12")
-    maxima = np.concatenate([largest(signs) for signs in first]) if len(there) else np.zeros(1)
-    critical = np.quantile(maxima, confidence_level, method="higher") - ROUNDING
-    if critical <= 0:
-        # Without any spread the dependence is unknown: Bonferroni.
-        return 1 - tail / max(len(there), 1)
-    passing = sum(
-        int((statistics >= critical).sum())
-        for signs in second
-        for _, statistics in pairs.flipped(signs, there)
-    )
-    return 1 - tail * passing / len(there) / int((maxima >= critical).sum())
-
-
-def against_zero(differences: ArrayLike) -> tuple[FloatArray, IntArray, IntArray]:
-    """Differences as scores of models that are all paired with a model that always scores 0."""
-    values: FloatArray = np.asarray(differences, dtype=np.float64)
-    scores = np.concatenate([np.zeros((1, values.shape[1])), values])
-    first = np.zeros(len(values), dtype=np.int64)
-    return scores, first, np.arange(1, len(scores), dtype=np.int64)
-
-
-class _Pairs:
-    """Differences of pairs of models, formed block by block: all together may be gigabytes."""
-
-    def __init__(self, scores: FloatArray, a: IntArray, b: IntArray, *, centred: bool) -> None:
-        self.scores, self.a, self.b, self.centred = scores, a, b, centred
-        self._complete = not np.isnan(scores).any()
-        self.n, self.total, size = np.zeros((3, len(a)))
-        for block in self._blocks(np.arange(len(a)), scores.shape[1]):
-            differences = scores[b[block]] - scores[a[block]]
-            seen = ~np.isnan(differences)
-            self.n[block] = seen.sum(axis=1)
-            self.total[block] = np.where(seen, differences, 0.0).sum(axis=1)
-            if centred:
-                differences -= self._mean(block)[:, None]
-            size[block] = np.sqrt(np.where(seen, differences**2, 0.0).sum(axis=1))
-        # Equal differences have no spread, whatever the rounding of their mean.
-        rounding = 1e-12 * np.abs(self.total) if centred else 0.0
-        self.divisor = np.where(size > rounding, size, np.inf)
-
-    def flipped(self, signs: FloatArray, pairs: IntArray) -> Iterator[tuple[IntArray, FloatArray]]:
-        """Yield blocks of `pairs` and their absolute statistics under `signs`, (block, B)."""
-        sums, shift = self.scores @ signs if self._complete else None, signs.sum(axis=0)
-        for block in self._blocks(pairs, max(signs.shape if sums is None else signs.shape[1:])):
-            if sums is None:
-                totals = self._rows(block) @ signs
-            else:
-                totals = sums[self.b[block]] - sums[self.a[block]]
-                if self.centred:
-                    totals -= self._mean(block)[:, None] * shift
-            np.abs(totals, out=totals)
-            totals /= self.divisor[block, None]
-            yield block, totals
-
-    def _rows(self, block: IntArray) -> FloatArray:
-        rows = self.scores[self.b[block]] - self.scores[self.a[block]]
-        if self.centred:
-            rows -= self._mean(block)[:, None]
-        return np.where(np.isnan(rows), 0.0, rows)
-
-    def _mean(self, block: IntArray) -> FloatArray:
-        return self.total[block] / np.maximum(self.n[block], 1)
-
-    @staticmethod
-    def _blocks(pairs: IntArray, width: int) -> Iterator[IntArray]:
-        step = max(BLOCK_SIZE // max(width, 1), 1)
-        return (pairs[start : start + step] for start in range(0, len(pairs), step))
-
-
-def _sign_blocks(rng: np.random.Generator, n_items: int, n_flips: int) -> Iterator[FloatArray]:
-    for start in range(0, n_flips, FLIPS_AT_ONCE):
-        yield random_signs(rng, n_items, min(FLIPS_AT_ONCE, n_flips - start))
 
 
 class Ranks(NamedTuple):
@@ -388,6 +238,81 @@ def prob_best(
     true = kept * estimates + np.sqrt(kept * noise) * rng.standard_normal((n_draws, n - 1))
     winners = np.argmax(true @ (contrasts @ axes).T, axis=1)
     return np.bincount(winners, minlength=n) / n_draws
+
+
+def shrunk(
+    difference: FloatArray, std_error: FloatArray, *, n_models: int, span: float | None = None
+) -> FloatArray:
+    """P(b is higher) of every two models, shrunk over all pairs [Ste17]_.
+
+    True differences are a mixture of normals about 0, from none to the whole span; its weights are
+    fitted to the pairs by EM, with `SHRUNK_PRIOR` of one model's worth of prior weight. The
+    likelihood is composite: the pairs of N models count as N - 1. Near ties are shrunk and clear
+    differences are not. Above ½ exactly where the difference is above 0.
+
+    Parameters
+    ----------
+    difference, std_error : shape (P,)
+        Of b minus a; NaN for a pair without either.
+    n_models
+        Models of all pairs, three or more: one pair says nothing about others.
+    span
+        Greatest possible difference; None for the largest that is likely.
+
+    Examples
+    --------
+    >>> prob = shrunk(np.array([0.01, 0.02, 0.03]), np.full(3, 0.02), n_models=3, span=1.0)
+    >>> prob.round(2).tolist()
+    [0.56, 0.63, 0.7]
+    """
+    known = np.isfinite(difference) & (std_error > 0)
+    found = np.full(len(difference), np.nan)
+    if not known.any():
+        return found
+    d: FloatArray = difference[known]
+    error: FloatArray = std_error[known]
+    scale = span or float((np.abs(d) + 3 * error).max())
+    d, error = d / scale, error / scale
+    least = min(float(error.min()) / 10, 0.1)
+    spread: FloatArray = np.append(1e-4, np.geomspace(least, 1.0, 25))
+    total = error[:, None] ** 2 + spread**2
+    likelihood = np.exp(-0.5 * d[:, None] ** 2 / total) / np.sqrt(total)
+    # Far differences would have no likelihood at all.
+    likelihood = np.maximum(likelihood, 1e-280)
+    prior = np.exp(-0.5 * (spread / SHRUNK_SCALE) ** 2)
+    prior /= prior.sum()
+    weights = prior
+    for _ in range(SHRUNK_STEPS):
+        share = weights * likelihood
+        share /= share.sum(axis=1, keepdims=True)
+        weights = (n_models - 1) * share.mean(axis=0) + SHRUNK_PRIOR * prior
+        weights /= weights.sum()
+    share = weights * likelihood
+    share /= share.sum(axis=1, keepdims=True)
+    kept = spread / np.sqrt(total)
+    found[known] = (share * special.ndtr(kept * (d / error)[:, None])).sum(axis=1)
+    # Free of rounding errors.
+    found[difference == 0] = 0.5
+    return found
+
+
+def errors_of(
+    difference: FloatArray,
+    prob: FloatArray,
+    limits: tuple[FloatArray, FloatArray],
+    confidence_level: float,
+) -> FloatArray:
+    """Standard errors of normal differences with the tails of these, shape (P,).
+
+    With them P(b is higher) is `prob`, the tail of each pair's own distribution, so that few units
+    have the tails that they should; of pairs near ½ it is their interval that tells.
+    """
+    low, high = limits
+    with np.errstate(invalid="ignore", divide="ignore"):
+        z = special.ndtri(np.clip(prob, 1e-15, 1 - 1e-15))
+        by_tail = difference / z
+    by_width = (high - low) / (2 * special.ndtri((1 + confidence_level) / 2))
+    return np.where((np.abs(z) > 0.5) & (by_tail > 0), by_tail, by_width)
 
 
 def _contrasts(n: int) -> FloatArray:
@@ -676,7 +601,9 @@ class ItemPairs(_Flipped):
             attained = bounds is not None and bool(ends.any())
         plain = np.isin(values, (0.0, 1.0)) | ~seen
         self.binary = bounds is not None and clusters is None and bool(plain.all())
-        sums, sizes = _by_units(values, clusters)
+        sizes = np.ones(int(values.shape[1]))
+        sums = values if clusters is None else by_cluster(values, clusters)
+        sizes = sizes if clusters is None else by_cluster(sizes, clusters)
         n_units = sums.shape[1]
         few = n_units < FEW_UNITS and not self.binary
         super().__init__(sums, sizes, a, b, rng=rng, n_draws=n_draws, rotate=few)
@@ -723,8 +650,8 @@ class ItemPairs(_Flipped):
             return super()._units_of(pairs)
         differences = self._items[self.b[pairs]] - self._items[self.a[pairs]]
         seen = ~np.isnan(differences)
-        member = _members(self._clusters)
-        return np.where(seen, differences, 0.0) @ member, seen @ member
+        sizes = by_cluster(seen.astype(np.float64), self._clusters)
+        return by_cluster(np.where(seen, differences, 0.0), self._clusters), sizes
 
     def _floor(self) -> FloatArray | float:
         size = np.abs(self.statistic)
@@ -757,17 +684,30 @@ class ItemPairs(_Flipped):
 class WeightedPairs(_Flipped):
     """Pairs of models by a weighted mean of tasks, the tasks being fixed.
 
+    Student's t with variances from within the tasks, which one pseudo-item as heavy as the
+    heaviest widens where scores are bounded. Its degrees of freedom are Satterthwaite's, so that
+    tasks of few units that weigh much are allowed for.
+
     Parameters
     ----------
     units : one array of shape (N, U_t) for each task
-        What each unit of a task adds to the mean of the task, without missing ones.
+        What each unit of a task adds to the mean of the task, without missing ones; two or more.
     weights : shape (T,)
         Of the tasks; they add up to 1.
     span
         Greatest possible difference; infinite without bounds.
+
+    Examples
+    --------
+    >>> right = np.random.default_rng(0).random((3, 80)) < [[0.3], [0.5], [0.8]]
+    >>> tasks = [right[:, :50] / 50, right[:, 50:] / 30]
+    >>> pairs = WeightedPairs(tasks, np.array([0.5, 0.5]), *np.triu_indices(3, 1), span=1.0,
+    ...                       rng=np.random.default_rng(1))
+    >>> pairs.limits(0.05).low.round(2).tolist()
+    [-0.06, 0.3, 0.17]
     """
 
-    procedure = "largest statistic of all pairs, sign flips, single step"
+    procedure = "largest t of all pairs, sign flips, single step"
 
     def __init__(
         self,
@@ -780,39 +720,53 @@ class WeightedPairs(_Flipped):
         rng: np.random.Generator,
         n_draws: int = 1999,
     ) -> None:
-        means = np.stack([own.sum(axis=1) for own in units], axis=1)
-        whole = means @ weights
+        whole = np.stack([own.sum(axis=1) for own in units], axis=1) @ weights
         parts, sizes = list[FloatArray](), list[FloatArray]()
+        variance, shares = np.zeros((2, len(a)))
         for own, weight in zip(units, weights.tolist(), strict=True):
             n = int(own.shape[1])
             # Spread within tasks only, with the n/(n - 1) of an unbiased variance.
-            rest = (own - own.mean(axis=1, keepdims=True)) * np.sqrt(n / max(n - 1, 1))
+            rest = (own - own.mean(axis=1, keepdims=True)) * np.sqrt(n / (n - 1))
+            gram = weight**2 * (rest @ rest.T)
+            square = np.diag(gram)
+            part = square[a] + square[b] - 2 * gram[a, b]
+            part = np.where(part < 1e-10 * (square[a] + square[b]), 0.0, part)
+            variance += part
+            shares += part**2 / (n - 1)
             parts.append(float(weight) * (rest + whole[:, None] / n))
             sizes.append(np.full(n, float(weight) / n))
-        few = sum(len(size) for size in sizes) < FEW_UNITS
+        n_units = sum(len(size) for size in sizes)
         super().__init__(
             np.concatenate(parts, axis=1), np.concatenate(sizes), a, b,
-            rng=rng, n_draws=n_draws, rotate=few,
+            rng=rng, n_draws=n_draws, rotate=n_units < FEW_UNITS,
         )  # fmt: skip
         self._span = span
-        largest = float(self._sizes.max())
-        # One pseudo-item as heavy as the heaviest.
-        more = (largest * span) ** 2 if np.isfinite(span) else 0.0
-        of = self._of
-        self._with = of._replace(a=of.a + more, c=of.c + largest**2 * (more > 0),
-                                 w=of.w + largest * (more > 0))  # fmt: skip
-        self._more = more
-        self._scaled(self._with.a)
+        more = (float(self._sizes.max()) * span) ** 2 if np.isfinite(span) else 0.0
+        self._bounded = more > 0
+        self._freedom = np.where(
+            shares > 0, variance**2 / np.where(shares > 0, shares, 1), n_units - len(units)
+        )
+        self._error = np.sqrt(variance + more)
+        self._scaled(self._of.a + more)
+        # As the sum of that many units would be, divided by the root of their squares.
+        t = np.where(self._error > 0, self._of.y / np.where(self._error > 0, self._error, 1), 0.0)
+        self.statistic = t * np.sqrt((self._freedom + 1) / (self._freedom + t**2))
 
     def _floor(self) -> FloatArray | float:
-        return 0.0 if self._more else _t_tails(np.abs(self.statistic), self._of.units)
+        alone = _t_tails(np.abs(self.statistic), self._freedom + 1)
+        return 0.0 if self._bounded else alone
 
     def limits(self, alpha: float) -> Interval:
         """Return intervals that hold all differences at once with probability 1 - alpha."""
-        c = self.critical(alpha)
-        at = c if self._more else np.maximum(c, _t_critical(alpha, self._of.units))
-        low, high = _roots(self._with, 0.0, at, self._span)
-        return Interval(np.minimum(low, self.difference), np.maximum(high, self.difference))
+        freedom, c = self._freedom, np.full(len(self.a), self.critical(alpha))
+        if not self._bounded:
+            c = np.maximum(c, _t_critical(alpha, freedom + 1))
+        known = (c**2 < freedom + 1) & (self._error > 0)
+        rest = np.where(known, freedom + 1 - np.where(known, c, 0.0) ** 2, 1.0)
+        t = np.where(known, c, 0.0) * np.sqrt(freedom / rest)
+        half = np.where(known, t * self._error, np.inf)
+        low, high = self.difference - half, self.difference + half
+        return Interval(np.maximum(low, -self._span), np.minimum(high, self._span))
 
 
 class TaskPairs(Together):
@@ -952,21 +906,6 @@ class _Draws:
             # Signs are 2 bit - 1.
             total += 2 * (own @ bits.astype(np.float32)) - own.sum(axis=1, keepdims=True)
         return total
-
-
-def _by_units(values: FloatArray, clusters: IntArray | None) -> tuple[FloatArray, FloatArray]:
-    """Sums over units, shape (N, U), and their sizes."""
-    if clusters is None:
-        return values, np.ones(int(values.shape[1]))
-    member = _members(clusters)
-    sums: FloatArray = values @ member
-    sizes: FloatArray = np.ones(len(member)) @ member
-    return sums, sizes
-
-
-def _members(clusters: IntArray) -> FloatArray:
-    _, where = np.unique(clusters, return_inverse=True)
-    return np.eye(int(where.max()) + 1)[where]
 
 
 def _in_order(signed: NDArray[np.float32] | None) -> NDArray[np.float32] | None:

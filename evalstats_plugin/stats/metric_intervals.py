@@ -1,7 +1,7 @@
 """Intervals and tests for the metrics of `metrics`: F1, MCC, AUC, BLEU and other non-means.
 
 * any function of sums over units: `percentile_bootstrap`, `jackknife_t`; for two models on the
-  same units `jackknife_difference`, `resampled`, `posterior_differences`, `swap_p_values`
+  same units `jackknife_difference`, `resampled`, `posterior_differences`
 * confusion tables: `wilson_f1`, `dirichlet_f1`, `dirichlet_interval`, `prior_of_pairs`
 * area under the ROC curve: `auc_newcombe`
 
@@ -188,71 +188,6 @@ def posterior_differences(
         second = sums[:, b] + (before @ prior.second)[:, None]
         differences[start : start + size] = value(second) - value(first)
     return differences
-
-
-def swap_p_values(
-    statistics: FloatArray,
-    counts: IntArray,
-    pairs: tuple[IntArray, IntArray],
-    value: Value,
-    *,
-    rng: np.random.Generator,
-    n_swaps: int,
-) -> FloatArray:
-    """Two-sided p-values by approximate randomisation: models exchanged on random units [Nor89]_.
-
-    Under the null hypothesis the two models' answers are exchangeable. The observed assignment
-    counts as one of the drawn ones, and all pairs share them; 1 if two models never differ.
-
-    Parameters
-    ----------
-    statistics : shape (N, U, S)
-    counts : shape (U,)
-        How often each unit was seen; each occurrence is exchanged on its own.
-    pairs : two of shape (P,)
-    """
-    a, b = pairs
-    n_units, n_sums = statistics.shape[1:]
-    step = max(BLOCK_SIZE // max(n_units * n_sums, 1), 1)
-    parts = [
-        _swapped(
-            statistics[a[i : i + step]],
-            statistics[b[i : i + step]],
-            counts,
-            value,
-            rng=np.random.default_rng(seed),
-            n_swaps=n_swaps,
-        )
-        for seed in [rng.integers(2**63)]
-        for i in range(0, len(a), step)
-    ]
-    return np.concatenate([np.zeros(0), *parts])
-
-
-def _swapped(
-    first: FloatArray,
-    second: FloatArray,
-    counts: IntArray,
-    value: Value,
-    *,
-    rng: np.random.Generator,
-    n_swaps: int,
-) -> FloatArray:
-    """P-values of a block of pairs, from the statistics of both models, shape (P, U, S)."""
-    n_pairs, n_units, n_sums = first.shape
-    sums = [np.einsum("pus,u->ps", x, counts * 1.0) for x in (first, second)]
-    seen = np.abs(value(sums[1]) - value(sums[0]))
-    change = (second - first).transpose(1, 0, 2).reshape(n_units, n_pairs * n_sums)
-    as_far = np.ones(n_pairs)
-    step = max(BLOCK_SIZE // max(n_units, n_pairs * n_sums), 1)
-    for start in range(0, n_swaps, step):
-        size = min(step, n_swaps - start)
-        swaps = rng.binomial(counts, 0.5, size=(size, n_units)).astype(np.float64)
-        moved = (swaps @ change).reshape(size, n_pairs, n_sums)
-        differences = np.abs(value(sums[1] - moved) - value(sums[0] + moved))
-        # A swap that makes a value 0/0 is no evidence of a difference: it counts as large.
-        as_far += (~(differences < seen - ROUNDING * (1 + seen))).sum(axis=0)
-    return np.where(np.isnan(seen), np.nan, as_far / (n_swaps + 1))
 
 
 def wilson_f1(true_positives: ArrayLike, n: ArrayLike, *, confidence_level: float) -> Interval:

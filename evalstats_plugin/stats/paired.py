@@ -3,8 +3,8 @@
 * right or wrong answers: `dirichlet`, `tango`, `bonett_price`, `newcombe`, `wald`, `mcnemar_mid_p`,
   `prob_better`. The difference is P(b is right) - P(a is right); only discordant items, which one
   model alone gets right, carry information about its sign.
-* scores of any kind: `dirichlet_process_prob`, `t_prob`, `sign_flip`. `differences` has shape
-  (P, M), NaN where an item lacks a score.
+* scores of any kind: `dirichlet_process_prob`, `t_prob`. `differences` has shape (P, M), NaN where
+  an item lacks a score.
 
 Exchanging a and b changes the sign of every limit, exactly.
 """
@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from evalstats_plugin.stats import bounded
-from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
+from evalstats_plugin.stats.arrays import FloatArray, IntArray
 from evalstats_plugin.stats.bounded import binomial_cdf, wilson
 from evalstats_plugin.stats.interval import (
     Interval,
@@ -31,18 +31,6 @@ from evalstats_plugin.stats.means import moments, t_prob_positive
 
 LowerLimit: TypeAlias = Callable[[FloatArray, FloatArray, FloatArray], FloatArray]
 """Lower limit from the numbers of items that only a, and only b, gets right, and of all items."""
-
-# Up to this many nonzero differences, all sign assignments are enumerated.
-MOST_ENUMERATED = 16
-
-# From this many on, the normal limit is more accurate than drawn signs.
-LIMIT_IS_NORMAL = 10_000
-
-# Sums are formed in blocks of about this many numbers; results do not depend on it.
-RESAMPLING_BLOCK_SIZE = 2**22
-
-# Sums that differ by no more than rounding errors are ties.
-ROUNDING = 1e-9
 
 
 class PairedCounts(NamedTuple):
@@ -282,62 +270,3 @@ def t_prob(differences: ArrayLike) -> FloatArray:
     with np.errstate(divide="ignore", invalid="ignore"):
         error = std / np.sqrt(n)
     return t_prob_positive(mean, error, n - 1)
-
-
-def sign_flip(differences: ArrayLike, *, rng: np.random.Generator, n_flips: int) -> FloatArray:
-    """Sign-flip permutation test of the mean difference, two-sided p-values [Fis35]_.
-
-    If the models are exchangeable, each difference is as likely to have the opposite sign. Exact if
-    at most 16 differ from 0; by the normal limit from 10,000 on; between, by `n_flips` drawn sign
-    assignments, the same for all pairs. 1 if all are 0, NaN without any.
-    """
-    values: FloatArray = np.asarray(differences, dtype=np.float64)
-    empty = np.isnan(values).all(axis=1)
-    values = np.where(np.isnan(values), 0.0, values)
-    n_nonzero = (values != 0).sum(axis=1)
-    few, many = n_nonzero <= MOST_ENUMERATED, n_nonzero >= LIMIT_IS_NORMAL
-    between = ~few & ~many
-    p_values = np.ones(len(values))
-    if few.any():
-        p_values[few] = _enumerated(values[few], int(n_nonzero[few].max()))
-    if between.any():
-        p_values[between] = _drawn(values[between], rng, n_flips)
-    z = np.abs(values[many].sum(axis=1)) / np.sqrt((values[many] ** 2).sum(axis=1))
-    p_values[many] = 2 * special.ndtr(-z)
-    return np.where(empty, np.nan, p_values)
-
-
-def _enumerated(values: FloatArray, n_nonzero: int) -> FloatArray:
-    """Share of all 2^n sums at least as far from 0 as the observed one."""
-    largest_first = np.argsort(-np.abs(values), axis=1)[:, : max(n_nonzero, 1)]
-    values = np.take_along_axis(values, largest_first, axis=1)
-    n = int(values.shape[1])
-    # Flipping all signs gives the same size: one sign can stay fixed.
-    half_of_all = np.arange(2.0 ** (n - 1))
-    signs: FloatArray = 1 - 2 * (np.floor(half_of_all / 2.0 ** np.arange(n)[:, None]) % 2)
-    step = max(RESAMPLING_BLOCK_SIZE // signs.shape[1], 1)
-    parts = [_as_far(values[i : i + step], signs).mean(axis=1) for i in range(0, len(values), step)]
-    return np.concatenate(parts)
-
-
-def _drawn(values: FloatArray, rng: np.random.Generator, n_flips: int) -> FloatArray:
-    """As `_enumerated`, by drawn signs; the observed ones count as one draw."""
-    count = np.ones(len(values))
-    step = max(RESAMPLING_BLOCK_SIZE // max(values.shape), 1)
-    for start in range(0, n_flips, step):
-        signs = random_signs(rng, values.shape[1], min(step, n_flips - start))
-        count += _as_far(values, signs).sum(axis=1)
-    return count / (n_flips + 1)
-
-
-def _as_far(values: FloatArray, signs: FloatArray) -> BoolArray:
-    """Which sums with these signs are at least as far from 0 as the observed, shape (P, B)."""
-    slack = ROUNDING * np.abs(values).sum(axis=1)
-    seen = np.abs(values.sum(axis=1)) - slack
-    return np.abs(values @ signs) >= seen[:, None]
-
-
-def random_signs(rng: np.random.Generator, n_items: int, n_flips: int) -> FloatArray:
-    """Draw -1 and 1 with equal probability, shape (M, n_flips)."""
-    bits = rng.integers(0, 2, size=(n_flips, n_items), dtype=np.int8).T
-    return 2.0 * bits.astype(np.float64) - 1.0

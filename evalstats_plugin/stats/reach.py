@@ -104,6 +104,7 @@ def difference(
     *,
     bounds: tuple[float, float],
     attained: Attained = (False, False),
+    mass: float = HALF,
     confidence_level: float,
 ) -> Difference:
     """Mean of b minus that of a, on the same items.
@@ -120,6 +121,8 @@ def difference(
         item is left.
     bounds, attained
         Of the scores, as for `mean_interval`.
+    mass
+        Prior weight of each reach point; their distance is that for which ½ is right.
 
     Examples
     --------
@@ -138,7 +141,7 @@ def difference(
     # The better model comes second: then P(mean <= 0) is the smaller tail and has all its digits.
     swapped = (estimate < 0)[:, None]
     support = _of_pairs(
-        np.where(swapped, second, first), np.where(swapped, first, second), attained
+        np.where(swapped, second, first), np.where(swapped, first, second), attained, mass
     )
     size, swapped = np.abs(estimate), swapped[:, 0]
     low, high = _limits(support, tail)
@@ -256,13 +259,13 @@ class _Support(NamedTuple):
     """Reach points, on the scale of the differences."""
 
 
-def _of_pairs(a: FloatArray, b: FloatArray, attained: Attained) -> _Support:
+def _of_pairs(a: FloatArray, b: FloatArray, attained: Attained, mass: float) -> _Support:
     """Weights of the mean of b minus that of a.
 
     Differences lie in [-1, 1]; partial are those that are not -1, 0 or 1, as far as one of the two
     scores is. Skewed scores have skewed differences, of which a few say little: each model's own
-    reach says more, as much of it as the pairing leaves. One more unit of weight at 0, "alike",
-    fades as 0 gets out of reach: it cannot change P(better), only the width.
+    reach says more, as much of it as the pairing leaves. As much prior weight at 0, "alike", as at
+    both ends fades as 0 gets out of reach: it cannot change P(better), only the width.
     """
     d = b - a
     info = np.maximum(if_varied(a), if_varied(b))
@@ -287,8 +290,8 @@ def _of_pairs(a: FloatArray, b: FloatArray, attained: Attained) -> _Support:
     )
     # The zero was counted as one item.
     at_zero = (atoms == with_zero) & (weights > 0)
-    weights = weights - np.where(at_zero, 1 - alike[:, None], 0.0)
-    weights[:, [0, -1]] += HALF
+    weights = weights - np.where(at_zero, 1 - 2 * mass * alike[:, None], 0.0)
+    weights[:, [0, -1]] += mass
     return _Support(atoms, weights, zero, low, high)
 
 

@@ -8,6 +8,7 @@
 * means adjusted by regression on a covariate that is known for more items, such as the scores of
   other models or of a judge [DXKW13]_: `adjust_to_benchmark` for this population, `adjust` for one
   beyond it, with `adjusted_bounded_interval` and `adjusted_t_interval`
+* `imbens_manski_level`: the level of limits for whatever missing items would have scored
 * `ppi`: human labels of a few items, a judge's scores of many [ABF23]_ [ADZ23]_
 
 Weights are fixed numbers along the last axis, one per task, and are divided by their sum: items per
@@ -28,7 +29,7 @@ from scipy import special
 
 from evalstats_plugin.stats import bounded
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
-from evalstats_plugin.stats.interval import Interval, tail_probability
+from evalstats_plugin.stats.interval import Interval, increasing_root, tail_probability
 from evalstats_plugin.stats.means import moments, t_prob_positive, t_quantile
 
 # Prior weight, in items with the most extreme possible differences, of the whole group.
@@ -51,6 +52,36 @@ class Smoothed(NamedTuple):
 
     mean: FloatArray
     variance: FloatArray
+
+
+def imbens_manski_level(
+    width: ArrayLike, std_error: ArrayLike, *, confidence_level: float
+) -> FloatArray:
+    """Level at which the intervals of both ends hold a quantity that lies between them [IM04]_.
+
+    The ends are what is found with all missing scores at their lowest, and at their highest. The
+    quantity cannot be beyond both at once: c solves Φ(c + width/std_error) - Φ(-c) = level, and the
+    level of each end's interval is 2Φ(c) - 1, from 2 x level - 1 (far apart) to the level itself
+    (nothing is missing).
+
+    >>> round(float(imbens_manski_level(0.01, 0.05, confidence_level=0.95)), 6)
+    0.938478
+    """
+    tail = tail_probability(confidence_level)
+    k, _ = np.broadcast_arrays(
+        np.asarray(width, np.float64) / np.maximum(np.asarray(std_error, np.float64), 1e-300), 0.0
+    )
+    flat = k.ravel()
+
+    def excess(c: FloatArray, cells: IntArray) -> tuple[FloatArray, FloatArray]:
+        upper = c + flat[cells]
+        value = special.ndtr(upper) - special.ndtr(-c) - confidence_level
+        return value, (np.exp(-(upper**2) / 2) + np.exp(-(c**2) / 2)) / np.sqrt(2 * np.pi)
+
+    bracket = (float(-special.ndtri(2 * tail)) - 1e-9, float(-special.ndtri(tail)) + 1e-9)
+    start = np.full(len(flat), bracket[1])
+    c = increasing_root(excess, start, bracket=bracket, tolerance=1e-9)
+    return (2 * special.ndtr(c) - 1).reshape(k.shape)
 
 
 def weighted_mean(estimates: ArrayLike, weights: ArrayLike) -> FloatArray:
@@ -186,7 +217,7 @@ def beta_shape(
     variance = np.where(np.isnan(variance) & (n > 0), 0.25 / np.maximum(n, 1), variance)
     shares = _shares(weights)
     # Weight of one further item in the group: 1/n if every item counts the same.
-    prior = PRIOR_ITEMS * (shares**2 / n).sum(axis=-1)
+    prior = PRIOR_ITEMS * (shares**2 / np.where(n > 0, n, np.nan)).sum(axis=-1)
     total = ((shares**2 * variance).sum(axis=-1) + prior**2 / 4) / (1 + prior)
     centre = ((shares * unit).sum(axis=-1) + prior / 2) / (1 + prior)
     n_effective = np.maximum(centre * (1 - centre) / total - 1, 0.0)

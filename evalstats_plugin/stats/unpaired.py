@@ -1,11 +1,11 @@
 """Two models, a and b, on items of their own: intervals and tests for independent samples.
 
-* right or wrong, difference of P(right): `newcombe`, `miettinen_nurminen`, `fisher_mid_p`,
+* right or wrong, difference of P(right): `newcombe`, `miettinen_nurminen`,
   `beta_difference`
 * right or wrong, ratio b : a or odds ratio: `mn_ratio`, `beta_ratio`, `mn_odds`, `beta_odds_ratio`
-* bounded scores: `dp_difference`, `dp_prob`
+* bounded scores: `dp_difference`
 * scores of any kind: `welch`, `welch_t`, `welch_prob`
-* `beta_contrast`, `beta_prob_better`: one of two independent Beta variables against the other
+* `beta_contrast`: one of two independent Beta variables against the other
 
 Independent samples carry less information than the same items would: see `paired`. Exchanging a
 and b changes the sign of every limit of a difference, exactly.
@@ -235,44 +235,6 @@ def _mirrored(
     return Interval(low.reshape(counts.n_a.shape), high.reshape(counts.n_a.shape))
 
 
-def fisher_mid_p(counts: Counts) -> FloatArray:
-    """Two-sided mid-p value of Fisher's test: twice the smaller tail [Lan61]_.
-
-    Counts half of the probability of the observed table; the exact test has much less power.
-    """
-    shape = counts.n_a.shape
-    # The tail is summed over the model with the smaller share right, exchanged to be b.
-    b_has_more = counts.difference > 0
-    x = Counts(*(np.where(b_has_more, q, p) for p, q in zip(counts, counts.exchanged, strict=True)))
-    cells = np.stack([cell.ravel() for cell in x], axis=1)
-    there = ~np.isnan(cells).any(axis=1)
-    distinct, where = np.unique(cells[there], axis=0, return_inverse=True)
-    width = int(distinct[:, 2].max(initial=0)) + 1
-    step = max(BLOCK_SIZE // width, 1)
-    tails = [_mid_p_tail(distinct[i : i + step]) for i in range(0, len(distinct), step)]
-    p_values = np.full(there.shape, np.nan)
-    p_values[there] = np.minimum(2 * np.concatenate([np.zeros(0), *tails]), 1.0)[where]
-    return p_values.reshape(shape)
-
-
-def _mid_p_tail(cells: FloatArray) -> FloatArray:
-    """P(X < right_b) + P(X = right_b)/2 of b's right answers, given the total."""
-    right_a, n_a, right_b, n_b = (cells[:, k : k + 1] for k in range(4))
-    total = right_a + right_b
-    most = int(right_b.max(initial=0))
-    x = np.arange(most + 1, dtype=np.float64)
-    possible = (x <= right_b) & (x >= total - n_a)
-    inside = np.where(possible, x, right_b)
-    log_ways = _log_choose(n_b, inside) + _log_choose(n_a, total - inside)
-    chance = np.exp(log_ways - _log_choose(n_a + n_b, total))
-    return (chance * np.where(x == right_b, 0.5, 1.0) * possible).sum(axis=1)
-
-
-def _log_choose(n: FloatArray, k: FloatArray) -> FloatArray:
-    """Log of the binomial coefficient."""
-    return np.asarray(-special.betaln(n - k + 1, k + 1) - np.log(n + 1), dtype=np.float64)
-
-
 def beta_difference(
     counts: Counts, *, confidence_level: float, prior: tuple[float, float]
 ) -> Posterior:
@@ -345,14 +307,6 @@ def dp_difference(
     difference = mean[b] - mean[a]
     low = np.minimum(width * found.low, difference)
     return Posterior(low, np.maximum(width * found.high, difference), found.prob_better)
-
-
-def dp_prob(
-    scores: ArrayLike, a: IntArray, b: IntArray, *, bounds: tuple[float, float], mass: float
-) -> FloatArray:
-    """Posterior probability that b's mean is higher, as in `dp_difference`."""
-    right, wrong = dirichlet_process_betas(scores, bounds=bounds, mass=mass)
-    return beta_prob_better(Betas(right[a], wrong[a], right[b], wrong[b]))
 
 
 def dirichlet_process_betas(
@@ -451,17 +405,6 @@ def beta_contrast(betas: Betas, of: Contrast, confidence_level: float) -> Poster
     found = np.full((3, len(tables)), np.nan)
     found[:, there] = lower[:n], -lower[n:], _ahead(behind)
     return Posterior(*(x.reshape(betas.right_a.shape) for x in found))
-
-
-def beta_prob_better(betas: Betas) -> FloatArray:
-    """Posterior probability that b is better, without limits."""
-    tables = np.stack([x.ravel() for x in betas], axis=1)
-    there, distinct, where = _both_ways(tables)
-    blocks = np.split(distinct, range(CONTRAST_BLOCK_SIZE, len(distinct), CONTRAST_BLOCK_SIZE))
-    parts = [_known_best(x, "difference").below(np.zeros(len(x)))[0] for x in blocks]
-    prob = np.full(len(tables), np.nan)
-    prob[there] = _ahead(np.concatenate([np.zeros(0), *parts])[where])
-    return prob.reshape(betas.right_a.shape)
 
 
 def _both_ways(tables: FloatArray) -> tuple[BoolArray, FloatArray, IntArray]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from evalstats_plugin.stats import clustered, grid_posteriors
 CLUSTERS = np.repeat(np.arange(8), 5)
 RIGHT = (np.random.default_rng(0).random(40) < np.repeat([1, 0.9, 0.2, 0.8, 1, 0, 0.7, 1], 5)) * 1.0
 SOURCE = Source(path=Path(), harness="test")
+VALIDATION = Path(__file__).parents[2] / "fixtures" / "validation"
 
 
 def _one(scores: np.ndarray, groups: np.ndarray | None = CLUSTERS, **more: object) -> ScoreInterval:
@@ -35,7 +37,7 @@ def test_binary_scores_get_the_beta_binomial_posterior() -> None:
     )
     row, naive = _one(RIGHT), _one(RIGHT, None)
 
-    assert ("betabinomial", 8, 40) == (row.method, row.n_clusters, row.n_items)
+    assert ("size-betabinomial", 8, 40) == (row.method, row.n_clusters, row.n_items)
     assert (float(expected.low), float(expected.high)) == (row.low, row.high)
     assert float(clustered.cluster_moments(right, np.full(8, 5)).cr1) == pytest.approx(
         row.std_error
@@ -51,9 +53,9 @@ def test_binary_scores_get_the_beta_binomial_posterior() -> None:
 @pytest.mark.parametrize(
     ("scores", "method"),
     [
-        (np.stack([RIGHT, RIGHT[::-1]], axis=1), "logit-t-cr1"),
-        (RIGHT * 0.7 + 0.1, "logit-t-cr1"),
-        (RIGHT * 20 - 3, "t-cr1"),
+        (np.stack([RIGHT, RIGHT[::-1]], axis=1), "logit-t-cr2"),
+        (RIGHT * 0.7 + 0.1, "logit-t-cr2"),
+        (RIGHT * 20 - 3, "t-cr2"),
     ],
 )
 def test_other_scores_get_a_clustered_t(scores: np.ndarray, method: str) -> None:
@@ -80,7 +82,7 @@ def test_a_method_without_clusters_is_used_on_request_with_a_warning() -> None:
     assert ("wilson", 8) == (row.method, row.n_clusters)
     assert "wilson treats clustered items as independent: perhaps too short" in row.notes
     assert "betabinomial-gamma" == _one(RIGHT, method="betabinomial-gamma", prior=(1, 1)).method
-    assert "beta-hpd" == _one(RIGHT, None, method="betabinomial").method
+    assert "beta-hpd" == _one(RIGHT, None, method="size-betabinomial").method
 
 
 def test_one_cluster_gives_a_wide_interval_and_a_note() -> None:
@@ -96,7 +98,7 @@ def test_unbounded_scores_of_one_cluster_have_no_interval() -> None:
     row = _one(RIGHT * 20, np.zeros(40))
 
     assert (None, None, None) == (row.low, row.high, row.std_error)
-    assert "t-cr1 gives no interval for these 40 items" in row.notes
+    assert "t-cr2 gives no interval for 40 such items" in row.notes
 
 
 def test_design_effect_and_correlation_stand_side_by_side() -> None:
@@ -114,7 +116,7 @@ def test_design_effect_and_correlation_stand_side_by_side() -> None:
 
 def test_clusters_of_one_item_give_nearly_the_interval_without_clusters() -> None:
     """Equal tails of the same posterior, and a design effect of 1."""
-    row = _one(RIGHT, np.arange(40))
+    row = _one(RIGHT, np.arange(40), method="size-betabinomial")
     naive = _one(RIGHT, None, method="beta")
 
     assert (naive.low, naive.high) == pytest.approx((row.low, row.high), abs=1e-8)
@@ -130,7 +132,7 @@ def test_clusters_that_all_agree_have_no_design_effect() -> None:
     assert 0.5 < row.low < 0.9  # pyright: ignore[reportOptionalOperand, reportOperatorIssue]
 
 
-@pytest.mark.parametrize("method", ["t-cr2", "t-cr1", "logit-t-cr1"])
+@pytest.mark.parametrize("method", ["t-cr2", "logit-t-cr2"])
 def test_other_methods_are_used_by_name(method: str) -> None:
     row = _one(RIGHT, method=method)
 
@@ -151,3 +153,64 @@ def test_items_without_a_cluster_are_clusters_of_their_own() -> None:
     assert ("2 items without 'passage' are clusters of their own",) == notes
     assert 7 == row.n_clusters
     assert (alone.low, alone.high) == (row.low, row.high)
+
+
+SIZES = np.repeat(np.arange(12), [40, 20, 12, 8, 6, 5, 4, 2, 1, 1, 1, 1])
+FALLING = np.concatenate([np.zeros(40), np.tile([0.0, 1.0], 10), np.ones(41)])
+
+
+def test_every_item_counts_alike_unless_clusters_shall() -> None:
+    """The estimate is of the same kind as its interval, and the row names it."""
+    items, clusters = _one(FALLING, SIZES), _one(FALLING, SIZES, estimand="clusters")
+
+    assert items.estimate == pytest.approx(51 / 101)
+    assert clusters.estimate == pytest.approx(10.5 / 12)
+    assert ("items", "clusters") == (items.estimand, clusters.estimand)
+    assert items.low < 51 / 101 < items.high < clusters.high  # pyright: ignore[reportOperatorIssue, reportOptionalOperand]
+
+
+def test_a_note_says_that_scores_go_with_the_size_of_clusters() -> None:
+    row = _one(FALLING, SIZES)
+
+    assert (
+        "larger clusters score lower: 0.505 if every item counts alike, 0.875 if every cluster does"
+        in row.notes
+    )
+    assert not any("larger clusters score" in note for note in _one(RIGHT).notes)
+
+
+def test_fixed_clusters_have_a_narrower_interval_for_new_items_of_theirs() -> None:
+    fixed, new = _one(FALLING, SIZES, clusters="fixed"), _one(FALLING, SIZES)
+
+    assert "new items of these clusters" == fixed.population
+    assert "new clusters like these" == new.population
+    assert fixed.high - fixed.low < 0.5 * (new.high - new.low)  # pyright: ignore[reportOperatorIssue, reportOptionalOperand]
+
+
+def test_partial_credit_has_no_interval_for_fixed_clusters_and_says_so() -> None:
+    row = _one(RIGHT * 0.7 + 0.1, clusters="fixed")
+
+    assert "new clusters like these" == row.population
+    assert "logit-t-cr2 is for new clusters: fixed ones need 0/1 scores" in row.notes
+
+
+def test_many_clusters_get_the_clustered_t() -> None:
+    """From 20 degrees of freedom, which depend on the sizes alone."""
+    right = (np.random.default_rng(1).random(100) < 0.7) * 1.0
+
+    assert "size-betabinomial" == _one(right[:80], np.repeat(np.arange(20), 4)).method
+    assert "logit-t-cr2" == _one(right[:84], np.repeat(np.arange(21), 4)).method
+
+
+def test_the_study_of_sizes_bears_out_the_default() -> None:
+    """Of what `make validate` wrote: at the level, within its error, and narrower than CR2."""
+    found = json.loads((VALIDATION / "cluster_sizes.json").read_text("utf-8"))["scores"]
+    ours, t = ([row for row in found if row["method"] == m] for m in ("default", "logit_t_cr2"))
+
+    assert 0.94 < np.mean([row["coverage"] for row in ours]) < 0.96
+    assert all(
+        0.92 - 3 * error <= row["coverage"]
+        for row in ours
+        for error in [(0.05 * 0.95 / row["runs"]) ** 0.5]
+    )
+    assert sum(row["width"] for row in ours) < 0.9 * sum(row["width"] for row in t)

@@ -172,3 +172,21 @@ def test_scores_that_do_not_vary_are_not_certain() -> None:
 def test_nothing_to_split_is_an_error() -> None:
     with pytest.raises(DesignError, match="two or more item scores"):
         es.scores.variance_parts(_matrix([[1.0]]))
+
+
+def test_one_trial_per_item_says_what_its_interval_covers() -> None:
+    """pass@4 of four epochs is 0 or 1; 5 of 10 items: .89 of samples cover a score of ½."""
+    right = np.zeros((10, 4))
+    right[:5, 0] = 1
+    few = es.Responses(
+        model="m", task="t", metric="acc", item_ids=np.arange(10), scores=right,
+        source=es.data.Source(path=Path("x"), harness="test"),
+    )  # fmt: skip
+    many = replace(few, item_ids=np.arange(300), scores=np.tile(right, (30, 1)))
+    [row], [of_many] = (es.intervals(es.scores.at_k([r], "pass@4")) for r in (few, many))
+
+    assert row.notes[-1] == (
+        "each item is a single 0 or 1, and 10 items are few for it: over the scores in this "
+        "interval beta-hpd covers 89 to 99 %"
+    )
+    assert of_many.notes == ()

@@ -85,6 +85,16 @@ GROUP = Group("g", 0, "micro", 1, notes=("mismatch: its tasks say otherwise",))
             "settings",
             "chat template its own: b; none: a",
         ),
+        (
+            [A, replace(B, scores=np.tile(B.scores, (1, 3)))],
+            "settings",
+            "epochs 1: a; 3: b",
+        ),
+        (
+            [A, replace(B, population=100)],
+            "settings",
+            "limit 40 of 100 items: b; all items: a",
+        ),
         ([A, replace(B, item_hashes=QUESTIONS[::-1])], "questions", "questions of b differ"),
         ([A, _with(B, prompt_hashes=PROMPTS[::-1])], "prompts", "prompts of b differ"),
     ],
@@ -112,6 +122,8 @@ def test_each_problem_is_found_alone(responses: list[Responses], problem: str, d
                   prompt_hashes=PROMPTS[::-1])],
         # A full run replaces another.
         [A, replace(A, source=LATER)],
+        # Each harness numbers the versions of its tasks.
+        [A, _with(replace(B, source=replace(B.source, harness="other")), task_version="0")],
         # Nothing is known of where they come from.
         [replace(A, provenance=Provenance()), replace(B, provenance=Provenance())],
         # The folder was copied.

@@ -123,7 +123,7 @@ def test_an_infinite_epoch_is_not_lost_among_the_others() -> None:
     [row] = intervals(matrix)
 
     assert row.low is None
-    assert "infinite scores: 1; no mean, no interval" in row.notes
+    assert "scores that are infinite or beyond ±1e+60: 1; no mean, no interval" in row.notes
 
 
 def test_nothing_to_say_is_said() -> None:
@@ -134,9 +134,9 @@ def test_nothing_to_say_is_said() -> None:
 
     assert (nothing.estimate, nothing.method, nothing.n_items) == (None, NO_METHOD, 0)
     assert "no item has a score" in nothing.notes
-    assert "infinite scores: 1; no mean, no interval" in infinite.notes
+    assert "scores that are infinite or beyond ±1e+60: 1; no mean, no interval" in infinite.notes
     assert (single.estimate, single.low) == (7.5, None)
-    assert "t gives no interval for these 1 items" in single.notes
+    assert "t gives no interval for 1 such item" in single.notes
 
 
 def test_a_method_is_used_where_it_fits_and_the_row_says_what_ran() -> None:

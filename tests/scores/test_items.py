@@ -123,4 +123,4 @@ def test_one_id_of_two_questions_is_left_out_and_noted() -> None:
     [found], notes = item_answers(responses)
 
     assert found.item_ids == ("0",)
-    assert notes == ["t: 1 items dropped, not the same question"]
+    assert notes == ["t: 1 item dropped, not the same question"]

@@ -92,3 +92,84 @@ def test_clusters_of_one_item_leave_the_correlation_to_the_prior():
     assert 0.5 == pytest.approx(float(alone.icc), abs=1e-9)
     assert alike.icc < 0.3
     assert together.icc > 0.7
+
+
+SIZES = [60, 20, 15, 8, 4, 2, 1, 1]
+RIGHT = [8, 4, 9, 2, 3, 1, 1, 1]
+AT_95 = {"confidence_level": 0.95}
+
+
+def posterior_by_sums(right, size):
+    """Means of the share and of the slope, by plain sums over a grid of a, b and logit ρ."""
+    right, size = np.asarray(right, float), np.asarray(size, float)
+    share = size / size.sum()
+    x = np.log(size) - share @ np.log(size)
+    a, b, w = np.meshgrid(
+        np.linspace(-4, 4, 81), np.linspace(-4, 4, 61), np.linspace(-9, 7, 61), indexing="ij"
+    )
+    both = np.exp(-w)
+    log_density = -(b**2) / 2 + special.log_expit(w) + special.log_expit(-w)
+    mean, slope = np.zeros((2, *a.shape))
+    for k, m, one, part in zip(right, size, x, share, strict=True):
+        eta = a + b * one
+        p, q = both * special.expit(eta), both * special.expit(-eta)
+        log_density += special.betaln(p + k, q + m - k) - special.betaln(p, q)
+        mean += part * special.expit(eta)
+        slope += part * special.expit(eta) * special.expit(-eta)
+    # The share itself is uniform a priori: its derivative by a.
+    density = np.exp(log_density - log_density.max()) * slope
+    return (density * mean).sum() / density.sum(), (density * b).sum() / density.sum()
+
+
+def test_the_posterior_of_unequal_clusters_is_that_of_plain_sums():
+    """The share of clusters of these sizes, and by how much it goes with log size."""
+    counts = np.stack([SIZES, RIGHT], axis=1) * 1.0
+    grid = grid_posteriors._SizeModel(counts, "items").grid
+    share = special.expit(grid.values(0)) @ grid.marginal(0)[0]
+    slope = grid.values(1) @ grid.marginal(1)[0]
+
+    assert posterior_by_sums(RIGHT, SIZES) == pytest.approx((share[0], slope[0]), abs=2e-3)
+
+
+def test_new_sizes_move_the_share_as_the_bayesian_bootstrap_does():
+    """Mean and spread of the ratio of exponentially weighted sums, by 400,000 draws."""
+    model = grid_posteriors._SizeModel(np.stack([SIZES, RIGHT], axis=1) * 1.0, "items")
+    u, b = np.array([0.4]), np.array([-0.8])
+    shift, spread = model._correction(u, b)
+    weight = np.random.default_rng(0).gamma(model._times, size=(400_000, 7)) * model._share
+    drawn = (weight / model._times) @ special.expit(model._logits(u, b)[0, 0])
+    drawn /= (weight / model._times).sum(axis=1)
+    mean = special.expit(u + shift[0])
+
+    assert drawn.mean() == pytest.approx(float(mean[0]), abs=1e-3)
+    assert drawn.std() == pytest.approx(float((spread * mean * (1 - mean))[0, 0]), rel=0.01)
+
+
+def test_clusters_of_one_size_leave_the_slope_out():
+    equal = [[3, 9, 5, 0, 7], [10] * 5]
+
+    assert grid_posteriors.beta_binomial(*equal, **AT_95, prior="uniform-icc") == (
+        grid_posteriors.size_beta_binomial(*equal, **AT_95)
+    )
+
+
+@pytest.mark.parametrize("clusters", ["random", "fixed"])
+@pytest.mark.parametrize("estimand", ["items", "clusters"])
+def test_right_and_wrong_mirror_each_other(estimand, clusters):
+    """In whatever order the clusters come."""
+    how = {"estimand": estimand, "clusters": clusters}
+    low, high = grid_posteriors.size_beta_binomial(RIGHT, SIZES, **AT_95, **how)
+    wrong = np.subtract(SIZES, RIGHT)[::-1]
+    mirrored = grid_posteriors.size_beta_binomial(wrong, SIZES[::-1], **AT_95, **how)
+
+    assert np.allclose((1 - high, 1 - low), mirrored, atol=5e-4)
+
+
+def test_fixed_clusters_leave_out_what_new_ones_would_add():
+    """A hundred wrong items of one cluster and twenty others: .1667 of these is nearly certain."""
+    found = grid_posteriors.size_beta_binomial(
+        [0] + 20 * [1], [100] + 20 * [1], **AT_95, clusters="fixed"
+    )
+
+    # By importance sampling: [.1592, .1745].
+    assert np.allclose((0.1592, 0.1745), found, atol=1e-3)

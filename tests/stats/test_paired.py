@@ -152,31 +152,6 @@ class TestDefinition:
 
         assert 1.959964 == pytest.approx((only_b - only_a - n * low) / np.sqrt(variance), rel=1e-3)
 
-    @given(st.lists(st.integers(-4, 4), min_size=2, max_size=14))
-    def test_sign_flips_are_all_counted(self, differences):
-        """As SciPy counts them."""
-        p_value = paired.sign_flip([differences], rng=np.random.default_rng(0), n_flips=99)
-        expected = stats.permutation_test(
-            (differences,), np.mean, permutation_type="samples", n_resamples=np.inf
-        ).pvalue
-
-        assert expected == pytest.approx(p_value[0], abs=1e-12)
-
-    def test_random_sign_flips_agree_with_all(self):
-        """24 differences: 16 million sums, counted by convolution, against 200,000 drawn."""
-        differences = np.array([1.0] * 14 + [-1.0] * 6 + [2.0] * 4)
-        sums = np.array([1.0])
-        for size in np.abs(differences).astype(int):
-            kernel = np.zeros(2 * size + 1)
-            kernel[[0, -1]] = 0.5
-            sums = np.convolve(sums, kernel)
-        at = np.arange(len(sums)) - len(sums) // 2
-        expected = sums[np.abs(at) >= abs(differences.sum())].sum()
-
-        p_value = paired.sign_flip(differences[None], rng=np.random.default_rng(0), n_flips=200_000)
-
-        assert expected == pytest.approx(p_value[0], abs=3 * np.sqrt(expected / 200_000))
-
     def test_the_probability_that_the_mean_is_positive_is_that_of_the_weights(self):
         """Against two million draws of the Dirichlet weights."""
         differences = np.array([0.5, -0.25, 0.75, 0.0, 1.0, 0.3])
@@ -218,7 +193,6 @@ class TestIdentity:
         assert 0.5 == paired.prob_better(counts, prior=JEFFREYS)
         assert [0.5] == prob
         assert 1.0 == paired.mcnemar_mid_p(counts)
-        assert [1.0] == paired.sign_flip(scores, rng=np.random.default_rng(0), n_flips=99)
         for name in HONEST:
             low, high = METHODS[name](counts, confidence_level=0.95)
             assert low == -high
@@ -246,15 +220,6 @@ class TestIdentity:
         assert narrow.high - 1e-12 <= wide.high <= 1
         if name != "bonett_price":
             assert wide.low - 1e-9 <= counts.difference <= wide.high + 1e-9
-
-    @golden("mcnemar_exact")
-    def test_sign_flips_of_right_answers_are_the_exact_mcnemar_test(self, case):
-        """As published, to the printed digits and the error of 99,999 draws."""
-        counts, _ = table(case)
-        differences = np.repeat([0.0, -1.0, 1.0, 0.0], np.array(counts).astype(int))
-        p_value = paired.sign_flip(differences[None], rng=np.random.default_rng(0), n_flips=99_999)
-
-        assert p_value[0] == pytest.approx(case["expected"], abs=3e-3)
 
     def test_exchanging_the_models_turns_probabilities_round(self):
         """Of scores of any kind, to rounding."""

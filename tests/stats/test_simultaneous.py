@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from evalstats_plugin.stats import many
 from evalstats_plugin.stats.many import ItemPairs, TaskPairs, WeightedPairs
@@ -83,6 +85,67 @@ def test_group_and_tasks_share_alpha() -> None:
     np.testing.assert_allclose(tasks, case["over_tasks"])
     np.testing.assert_allclose(group, case["group"])
     np.testing.assert_allclose(inside, case["tasks"])
+
+
+def _step_down_of_all_signs(differences: np.ndarray) -> np.ndarray:
+    """The largest statistic of every set of hypotheses that is left, under all 2^M signs."""
+    values = np.nan_to_num(differences) / np.sqrt(np.nansum(differences**2, axis=1))[:, None]
+    signs = np.array(list(product([-1.0, 1.0], repeat=values.shape[1]))).T
+    flipped, observed = np.abs(values @ signs), np.abs(values.sum(axis=1))
+    order, p_values, worst = np.argsort(-observed), np.empty(len(values)), 0.0
+    for i, pair in enumerate(order):
+        share = np.mean(flipped[order[i:]].max(axis=0) >= observed[pair] - 1e-9)
+        p_values[pair] = worst = max(worst, share)
+    return p_values
+
+
+@pytest.mark.parametrize("holes", [0, 2])
+def test_step_down_p_values_are_those_of_all_signs(
+    holes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Twelve items, whose 4,096 signs are listed; however few pairs are held at a time."""
+    rng = np.random.default_rng(0)
+    scores = rng.normal([[0], [0.5], [1.0], [2.0]], 1, (4, 12))
+    if holes:
+        scores[0, :holes] = scores[2, 3] = np.nan
+    a, b = np.triu_indices(4, 1)
+    monkeypatch.setattr(many, "_Draws", _EveryFlip)
+    found = _pairs(scores, bounds=None)
+    whole = found.step_down()
+    monkeypatch.setattr(many, "BLOCK_SIZE", 2**13)
+
+    exact = np.maximum(_step_down_of_all_signs(scores[b] - scores[a]), found._floor())
+    assert exact == pytest.approx(whole, abs=1e-9)
+    assert np.array_equal(whole, _pairs(scores, bounds=None).step_down())
+
+
+def test_critical_value_of_all_pairs_is_tukeys() -> None:
+    """Of six models, normal scores, many items: his studentised range."""
+    scores = np.random.default_rng(3).normal(size=(6, 2000))
+    tukey = stats.studentized_range.ppf(0.95, 6, 1e6) / np.sqrt(2)
+
+    assert _pairs(scores, 9999, bounds=None).critical(0.05) == pytest.approx(tukey, rel=0.02)
+
+
+def test_critical_value_of_independent_pairs_is_sidaks() -> None:
+    """Ten pairs that share no model, of many items."""
+    scores = np.random.default_rng(2).normal(size=(20, 400))
+    a = np.arange(0, 20, 2)
+    rng = np.random.default_rng(0)
+    found = ItemPairs(scores, a, a + 1, bounds=None, rng=rng, n_draws=9999).critical(0.05)
+
+    assert found == pytest.approx(stats.norm.ppf((1 + 0.95 ** (1 / 10)) / 2), rel=0.02)
+
+
+def test_pairs_without_items_stay_out() -> None:
+    """NaN, and the others as without them."""
+    scores = np.random.default_rng(0).normal([[0.0], [1.0], [0.5]], 1, (3, 20))
+    alone = _pairs(scores[:2], bounds=None)
+    scores[2] = np.nan
+    found = _pairs(scores, bounds=None)
+
+    assert np.isnan(found.difference).tolist() == [False, True, True]
+    assert found.p_values[0] == alone.p_values[0]
 
 
 @st.composite

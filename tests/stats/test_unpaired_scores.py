@@ -72,9 +72,6 @@ def test_of_zeros_and_ones_the_posterior_is_that_of_two_betas():
     )
 
     assert np.allclose(expected, found, rtol=0, atol=1e-10)
-    assert np.allclose(
-        expected.prob_better, unpaired.dp_prob(scores, A, B, **UNIT), rtol=0, atol=1e-12
-    )
 
 
 def test_betas_stand_for_posteriors_of_the_same_mean_and_variance():

@@ -3,6 +3,8 @@
 import numpy as np
 from scipy import special
 
+from evalstats_plugin.ranking.contests.outcomes import entropy, prob_win
+from evalstats_plugin.ranking.ratings.fit import rank_distribution
 from evalstats_plugin.stats import bounded, clustered
 from evalstats_plugin.stats.interval import Interval, normal_quantile, tail_probability
 from evalstats_plugin.stats.means import moments
@@ -84,3 +86,45 @@ def bayesian_bootstrap(positive, scores, *, confidence_level, rng, n_resamples):
     areas = np.einsum("bp,pn,bn->b", of_pos, wins, of_neg)
     areas = areas / of_pos.sum(axis=1) / of_neg.sum(axis=1)
     return Interval(*np.quantile(areas, [tail, 1 - tail]))
+
+
+def information_gain(mean, variance, link):
+    """Of a comparison: expected information about the ratings in bits [Lin56]."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(32)
+    d = mean[..., None] + np.sqrt(variance)[..., None] * nodes
+    p = special.ndtr(d) if link == "probit" else special.expit(d)
+    noise = entropy(p) @ (weights / weights.sum())
+    return np.maximum(entropy(prob_win(mean, variance, link)) - noise, 0)
+
+
+RULES = {
+    "gain": information_gain,
+    "closest": lambda mean, variance, _: -np.abs(mean) / np.sqrt(variance),
+    "entropy": lambda mean, variance, link: entropy(prob_win(mean, variance, link)),
+}
+"""Scores of pairs to compare next, by rule; `order` of the package ranks all sooner or as soon."""
+
+
+def rank_intervals(ranks, confidence_level):
+    """Best and worst rank of each player by itself: equal tails of the posterior."""
+    return _central_ranks(rank_distribution(ranks), (1 - confidence_level) / 2)
+
+
+def joint_rank_intervals(ranks, confidence_level):
+    """Ranks of all players at once: those of the deepest draws; see rank sets for equal players."""
+    distribution = rank_distribution(ranks)
+    depth = _depth(distribution)
+    per_draw = depth[np.arange(ranks.shape[1]), ranks - 1].min(axis=1)
+    least = np.sort(per_draw)[int(np.floor((1 - confidence_level) * len(per_draw)))]
+    return _central_ranks(distribution, float(least))
+
+
+def _central_ranks(distribution, depth):
+    held = _depth(distribution) >= depth - 1e-12
+    return 1 + held.argmax(axis=1), len(held) - held[:, ::-1].argmax(axis=1)
+
+
+def _depth(distribution):
+    up = np.cumsum(distribution, axis=1)
+    down = np.cumsum(distribution[:, ::-1], axis=1)[:, ::-1]
+    return np.minimum(up, down)

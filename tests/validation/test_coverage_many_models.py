@@ -17,7 +17,7 @@ pytestmark = pytest.mark.validation
 LEVEL, DIFFICULTY = 0.95, 1.5
 DIRICHLET = partial(paired.dirichlet, prior=(0.5, 1.0))
 SIZES = ((10, 30), (10, 100), (20, 200))
-N_FLIPS = 499
+N_DRAWS = 999
 REPEATS = 300
 
 
@@ -66,27 +66,23 @@ def family_rows(abilities, n_models, n_items, n_repeats):
     rng = np.random.default_rng(11)
     ability, (a, b) = abilities(n_models), np.triu_indices(n_models, 1)
     truth = special.ndtr(ability / np.hypot(1, DIFFICULTY))
-    counts, p_values, levels = [], {"none": [], "holm": [], "maxt": []}, []
+    counts, limits = [], []
+    p_values = {"none": [], "holm": [], "simultaneous": []}
     for _ in range(n_repeats):
         scores = draw(rng, ability, n_items)
         counts.append(tables(scores, a, b))
         p = paired.mcnemar_mid_p(counts[-1])
         p_values["none"].append(p)
         p_values["holm"].append(many.holm(p))
-        flips = {"rng": rng, "n_flips": N_FLIPS}
-        p_values["maxt"].append(many.max_t_of_pairs(scores, a, b, **flips))
-        levels.append(many.simultaneous_level(scores, a, b, confidence_level=LEVEL, **flips))
+        pairs = many.ItemPairs(scores, a, b, bounds=(0, 1), rng=rng, n_draws=N_DRAWS)
+        p_values["simultaneous"].append(pairs.p_values)
+        limits.append(pairs.limits(1 - LEVEL))
     together = paired.PairedCounts(*np.stack(counts, axis=1))
     limits = {
         "none": DIRICHLET(together, confidence_level=LEVEL),
-        "holm": DIRICHLET(together, confidence_level=many.sidak_level(LEVEL, len(a))),
-        "maxt": np.stack(
-            [
-                DIRICHLET(one, confidence_level=level)
-                for one, level in zip(counts, levels, strict=True)
-            ],
-            axis=1,
-        ),
+        # At Šidák's level.
+        "holm": DIRICHLET(together, confidence_level=LEVEL ** (1 / len(a))),
+        "simultaneous": np.stack(limits, axis=1),
     }
     case = {"abilities": abilities.__name__, "models": n_models, "items": n_items}
     return [
@@ -278,7 +274,7 @@ def chosen(correction, **more):
     ]
 
 
-@pytest.mark.parametrize("correction", ["holm", "maxt"])
+@pytest.mark.parametrize("correction", ["holm", "simultaneous"])
 def test_hardly_any_family_has_a_false_finding(correction):
     """At most .05 and three standard errors; all models equal, and in two tiers."""
     for row in chosen(correction):
@@ -295,13 +291,14 @@ def test_uncorrected_many_families_have_one():
 def test_max_t_finds_more_than_holm(size):
     """Power in two tiers."""
     (holm,), (flips,) = (
-        chosen(c, abilities="two_tiers", models=size[0], items=size[1]) for c in ("holm", "maxt")
+        chosen(c, abilities="two_tiers", models=size[0], items=size[1])
+        for c in ("holm", "simultaneous")
     )
 
     assert flips["power"] > holm["power"]
 
 
-@pytest.mark.parametrize("correction", ["holm", "maxt"])
+@pytest.mark.parametrize("correction", ["holm", "simultaneous"])
 def test_adjusted_intervals_hold_all_at_once(correction):
     """With three standard errors; those of max-T are narrower."""
     for row, other in zip(chosen(correction), chosen("holm"), strict=True):
@@ -314,7 +311,7 @@ def test_intervals_of_single_pairs_do_not_hold_at_once():
     assert all(row["simultaneous_coverage"] < 0.6 for row in chosen("none"))
 
 
-@pytest.mark.parametrize("correction", ["holm", "maxt"])
+@pytest.mark.parametrize("correction", ["holm", "simultaneous"])
 def test_rank_sets_hold_all_true_ranks(correction):
     """In tiers and all different; shorter with max-T than with Holm."""
     rows = chosen(correction) + [r for r in rank_rows() if r["correction"] == correction]
@@ -322,9 +319,9 @@ def test_rank_sets_hold_all_true_ranks(correction):
         assert row["rank_sets_coverage"] >= 0.95 - 3 * np.sqrt(0.05 * 0.95 / REPEATS)
     lengths = {
         c: [r["rank_set_length"] for r in rank_rows() if r["correction"] == c]
-        for c in ("holm", "maxt")
+        for c in ("holm", "simultaneous")
     }
-    assert np.all(np.array(lengths["maxt"]) < lengths["holm"])
+    assert np.all(np.array(lengths["simultaneous"]) < lengths["holm"])
 
 
 def errors_of_best(method):

@@ -12,10 +12,11 @@ import pytest
 import study
 from scipy import special, stats
 
-from evalstats_plugin.stats import bounded, clustered
+from evalstats_plugin.scores import methods
+from evalstats_plugin.stats import clustered
 
 pytestmark = pytest.mark.validation
-LEVEL, R = 0.95, 4000
+LEVEL, R, SAME = 0.95, 4000, 1e-9
 SIZES = [(n, epochs) for n in (10, 30, 100) for epochs in (4, 8)]
 # Items' chances to be answered right: even ones, strong models, and all or nothing.
 ITEMS = {"Beta(2, 2)": (2.0, 2.0), "Beta(4, 1)": (4.0, 1.0), "Beta(.6, .2)": (0.6, 0.2)}
@@ -67,6 +68,21 @@ def _true_mean(of_one, epochs, a, b):
     return float(weights @ of_one((x + 1) / 2, epochs) / weights.sum())
 
 
+def _limits(scores, once):
+    """As `intervals` chooses: those of a proportion where no item has a fraction."""
+    table = {method.name: method for method in methods.METHODS}
+    of_counts, of_means = (
+        table[methods.DEFAULTS[kind][0]].load() for kind in ("binary", "bounded")
+    )
+    limits = np.empty((2, len(scores)))
+    counts = scores[once].sum(axis=1), np.full(once.sum(), float(scores.shape[1]))
+    limits[:, once] = of_counts(*counts, confidence_level=LEVEL)
+    rest = scores[~once]
+    attained = (rest <= SAME).any(axis=1), (rest >= 1 - SAME).any(axis=1)
+    limits[:, ~once] = of_means(rest, bounds=(0, 1), attained=attained, confidence_level=LEVEL)
+    return limits
+
+
 @cache
 def rows():
     """One row for each population of items, size, reducer and way to choose the method."""
@@ -79,17 +95,12 @@ def rows():
                 scores = formula(right, epochs)
                 truth = _true_mean(of_one, epochs, a, b)
                 case = {"items": items, "n": n, "epochs": epochs, "reducer": reducer}
-                # As `intervals` chooses: a proportion where no item has a fraction.
                 once = np.isin(scores, (0.0, 1.0)).all(axis=1)
-                hpd = bounded.beta_hpd(
-                    scores.sum(axis=1), np.full(R, float(n)), prior=(1, 1), confidence_level=LEVEL
-                )
-                dp = bounded.dirichlet_process(
-                    scores, mass=0.5, bounds=(0, 1), confidence_level=LEVEL
-                )
-                limits = [np.where(once, *ends) for ends in zip(hpd, dp, strict=True)]
+                limits = _limits(scores, once)
                 case |= {"score": truth, "whole": float(once.mean())}
-                found.append(study.coverage_row(case, "auto", limits, truth, (0, 1)))
+                kind = "binary" if case["whole"] > 0.5 else "bounded"
+                name, _ = methods.DEFAULTS[kind]
+                found.append(study.coverage_row(case, name, limits, truth, (0, 1)))
     return found
 
 
@@ -102,7 +113,8 @@ def test_intervals_of_reduced_epochs_hold_the_truth(reducer):
     """Between .93 and .97 on average, scores within .05 of 0 or 1 left out, which are covered more.
 
     Reducers that make one trial of each item (max, mode, at_least, pass at all epochs) give a
-    proportion, whose Beta interval covers some scores of 10 items less: .89 for a score of ½.
+    proportion, whose Beta interval covers some scores of 10 items less: .89 for a score of ½. Rows
+    of `intervals` say so (tests/scores/test_epochs.py).
     """
     own = [row for row in rows() if row["reducer"] == reducer]
     inside = [row for row in own if 0.05 <= row["score"] <= 0.95]

@@ -2,12 +2,17 @@
 
 Each run draws scores of N models on the same items, with true differences that are known. A run has
 a false finding if any verdict has the wrong sign or is of equal models; it is covered if all true
-differences are inside their intervals. The negative control looks at each pair alone.
+differences are inside their intervals. The negative control looks at each pair alone. For the real
+data the folder that holds `livebench/` is named by EVALSTATS_DATA; it may not be passed on, only
+summary figures are written: the truth is the mean over all tasks.
 """
 
+import os
 from functools import cache
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import study
 from scipy import special
@@ -16,7 +21,9 @@ from evalstats_plugin.stats import many
 from evalstats_plugin.stats.paired import paired_counts, prob_better
 
 pytestmark = pytest.mark.validation
+FOLDER = os.environ.get("EVALSTATS_DATA")
 ALPHA, RUNS, DRAWS, SEED = 0.05, 300, 999, 20261122
+ACROSS_RUNS, FIXED_RUNS = 400, 1000
 
 
 def right(rng, ability, n_items, n_epochs=1):
@@ -187,8 +194,152 @@ def two_sided_p(a, b, n):
     return 2 * np.minimum(prob, 1 - prob)
 
 
+def equal_spread(rng, n_tasks, apart=0.0):
+    """Mean differences of tasks, normal, with a standard deviation of five points."""
+    level = np.linspace(-apart, apart, 20)[:, None]
+    return level + rng.normal(0, 0.05, (20, n_tasks)), level[:, 0]
+
+
+def unequal_spread(rng, n_tasks):
+    """Half of the models vary three times as much from task to task."""
+    spread = np.where(np.arange(20) < 10, 0.025, 0.075)[:, None]
+    return rng.normal(0, 1, (20, n_tasks)) * spread, np.zeros(20)
+
+
+@cache
+def livebench():
+    """Scores of 84 models on the items of 17 tasks that all of them answered, by task."""
+    raw = pd.read_parquet(Path(FOLDER) / "livebench" / "livebench_13012025.parquet")
+    table = raw.groupby(["task", "question_id", "model"]).score.mean().unstack()
+    table = table.loc[:, table.notna().groupby("task").mean().min() >= 0.5]
+    table = table[table.notna().all(axis=1)]
+    return [part.to_numpy().T for _, part in table.groupby("task")]
+
+
+def real_tasks(rng, n_tasks, fixed_items):
+    """20 models on tasks drawn with replacement, and items of these, too."""
+    tasks = livebench()
+    models = rng.choice(len(tasks[0]), 20, replace=False)
+    means = []
+    for k in rng.integers(0, len(tasks), n_tasks):
+        n = tasks[k].shape[1]
+        items = np.arange(n) if fixed_items else rng.integers(0, n, n)
+        means.append(tasks[k][models][:, items].mean(axis=1))
+    return np.stack(means, axis=1), np.mean([t[models].mean(axis=1) for t in tasks], axis=0)
+
+
+ACROSS = {
+    "normal, equal": lambda rng: equal_spread(rng, 10),
+    "normal, apart": lambda rng: equal_spread(rng, 10, 0.1),
+    "unequal spread, equal": lambda rng: unequal_spread(rng, 10),
+    "LiveBench, tasks drawn": lambda rng: real_tasks(rng, 10, fixed_items=True),
+    "LiveBench, tasks and items drawn": lambda rng: real_tasks(rng, 10, fixed_items=False),
+}
+
+
+@cache
+def across_rows():
+    """20 models on 10 tasks, which are a random sample of such."""
+    a, b = np.triu_indices(20, 1)
+    rows = []
+    for k, (name, draw) in enumerate(ACROSS.items()):
+        rng = np.random.default_rng([SEED + 200, k])
+        found = []
+        for _ in range(ACROSS_RUNS):
+            means, truth = draw(rng)
+            pairs = many.TaskPairs(means, a, b, rng=rng, n_draws=DRAWS)
+            found.append(claims(pairs, truth[b] - truth[a]))
+        rows.append({"design": name, "tasks": "random"} | summed_up(found))
+    return rows
+
+
+def tasks_of_items(rng, sizes, chance, effect):
+    """Six models, right or wrong, that differ on single tasks and by `effect` on all."""
+    own = rng.normal(0, 0.12, (6, len(sizes)))
+    level = chance + effect * np.linspace(-1, 1, 6)[:, None] + own - own.mean(1, keepdims=True)
+    level = np.clip(level, 0.02, 0.98)
+    units = []
+    for n, mean in zip(sizes, level.T, strict=True):
+        latent = np.sqrt(0.5) * (rng.standard_normal(n) + rng.standard_normal((6, n)))
+        units.append((latent < special.ndtri(mean)[:, None]) / n)
+    return units, level.mean(axis=1)
+
+
+FIXED = {
+    "10 tasks of 40 items, equal": lambda rng: tasks_of_items(rng, [40] * 10, 0.55, 0.0),
+    "4 tasks of 10 items, equal": lambda rng: tasks_of_items(rng, [10] * 4, 0.55, 0.0),
+    "5 tasks of 10 to 200 items, equal": lambda rng: tasks_of_items(
+        rng, [200, 20, 20, 50, 10], 0.55, 0.0
+    ),
+    "5 tasks of 10 to 200 hard items, apart": lambda rng: tasks_of_items(
+        rng, [200, 20, 20, 50, 10], 0.15, 0.1
+    ),
+}
+
+
+@cache
+def fixed_rows():
+    """Six models on tasks that are fixed and have the same weight, whatever their size."""
+    a, b = np.triu_indices(6, 1)
+    rows = []
+    for k, (name, draw) in enumerate(FIXED.items()):
+        rng = np.random.default_rng([SEED + 300, k])
+        found = []
+        for _ in range(FIXED_RUNS):
+            units, truth = draw(rng)
+            weights = np.full(len(units), 1 / len(units))
+            pairs = many.WeightedPairs(units, weights, a, b, span=1.0, rng=rng, n_draws=DRAWS)
+            found.append(claims(pairs, truth[b] - truth[a]))
+        rows.append({"design": name, "tasks": "fixed"} | summed_up(found))
+    return rows
+
+
+def claims(pairs, truth):
+    """Any false finding, power, joint coverage, mean width, and contradictions of one run."""
+    truth = np.where(np.abs(truth) < 1e-12, 0.0, truth)
+    claim = np.where(pairs.p_values <= ALPHA, np.sign(pairs.difference), 0)
+    low, high = pairs.limits(ALPHA)
+    apart = truth != 0
+    power = (claim == np.sign(truth))[apart].mean() if apart.all() else np.nan
+    wrong = ((claim != 0) & (claim != np.sign(truth))).any()
+    against = (claim != 0) != ((low > 0) | (high < 0))
+    return wrong, power, study.holds(low, high, truth).all(), (high - low).mean(), against.sum()
+
+
+def summed_up(found):
+    wrong, power, covered, width, against = np.array(found, dtype=float).T
+    n = len(found)
+    rates = {"false_finding": wrong.mean(), "coverage": covered.mean()}
+    errors = {f"{key}_se": np.sqrt(rate * (1 - rate) / n) for key, rate in rates.items()}
+    more = {"width": width.mean(), "contradictions": against.sum()}
+    row = {key: float(value) for key, value in (rates | errors | more).items()}
+    power = None if np.isnan(power).all() else float(np.nanmean(power))
+    return row | {"runs": n, "power": power}
+
+
+SECTIONS = {
+    "pairs": pair_rows, "families": family_rows, "across": across_rows, "fixed": fixed_rows,
+}  # fmt: skip
+
+
+@pytest.mark.skipif(FOLDER is None, reason="EVALSTATS_DATA does not name the folder with the data")
 def test_the_figures_are_written():
-    study.write_figures("simultaneous", {"pairs": pair_rows, "families": family_rows})
+    study.write_figures("simultaneous", SECTIONS)
+
+
+@pytest.mark.skipif(FOLDER is None, reason="EVALSTATS_DATA does not name the folder with the data")
+def test_real_tasks_are_found_apart_without_false_findings():
+    """Pairs of models of LiveBench on ten tasks like its own."""
+    for one in across_rows():
+        assert one["false_finding"] <= ALPHA + 3 * np.sqrt(ALPHA * (1 - ALPHA) / ACROSS_RUNS)
+        if one["design"] == "LiveBench, tasks drawn":
+            assert one["power"] >= 0.45
+
+
+def test_fixed_tasks_are_covered_whatever_their_sizes():
+    for one in fixed_rows():
+        assert one["coverage"] >= 1 - ALPHA - 3 * np.sqrt(ALPHA * (1 - ALPHA) / FIXED_RUNS) - 0.01
+        assert not one["contradictions"]
 
 
 @pytest.mark.parametrize("row", range(3 * len(DESIGNS)))

@@ -15,7 +15,12 @@ import pytest
 import torch
 
 from evalstats_plugin.hierarchical.engines.plates.distributions import Normal
-from evalstats_plugin.hierarchical.engines.plates.evidence import Scene, log_evidence
+from evalstats_plugin.hierarchical.engines.plates.evidence import (
+    Scene,
+    draw_particles,
+    first_proposals,
+    log_evidence,
+)
 from evalstats_plugin.hierarchical.engines.plates.fit import (
     FitOptions,
     choose_blocks,
@@ -23,7 +28,6 @@ from evalstats_plugin.hierarchical.engines.plates.fit import (
     infer,
 )
 from evalstats_plugin.hierarchical.engines.plates.model import Latent, Model, Observed, Plate, bind
-from evalstats_plugin.hierarchical.engines.plates.particles import draw_particles, first_proposals
 
 pytestmark = pytest.mark.validation
 FILE = Path(__file__).parents[2] / "fixtures" / "validation" / "hierarchical_engine.json"
@@ -103,8 +107,8 @@ def nested(tests):
         row[f"global_{count}_error"] = float(np.mean(found)) - evidence
     row["prior_proposals"] = []
     for k in (3, 10, 30, 100, 300):
-        how = FitOptions(k=k, sets=10, draws=0)
-        fit, spent = seconds(lambda how=how: infer(model, {"y": y}, "fixed", options=how, rng=0))
+        how = FitOptions(k=k, iterations=0, sets=10, draws=0)
+        fit, spent = seconds(lambda how=how: infer(model, {"y": y}, options=how, rng=0))
         error = fit.log_evidence - evidence
         row["prior_proposals"].append({"k": k, "error": error, "cpu_seconds": spent})
     row["qem"] = []

@@ -1,0 +1,166 @@
+"""Items without a score: left out, bounded, or counted as the worst score."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from evalstats_plugin import Responses, Source, compare, intervals
+from evalstats_plugin.comparisons.rows import Comparison
+from evalstats_plugin.data.matrix import ResponseMatrix
+from evalstats_plugin.errors import SelectionError
+from evalstats_plugin.scores.rows import ScoreInterval
+from evalstats_plugin.stats.survey import imbens_manski_level
+
+SOURCE = Source(path=Path(), harness="test")
+SCORES = np.concatenate([np.ones(70), np.zeros(20), np.full(10, np.nan)])
+
+
+def _responses(model: str, scores: np.ndarray, **more: object) -> Responses:
+    return Responses(
+        model=model, task="t", metric="acc", item_ids=np.arange(len(scores)),
+        scores=np.asarray(scores, dtype=float)[:, None], source=SOURCE, **more,
+    )  # fmt: skip  # pyright: ignore[reportArgumentType]
+
+
+def _one(scores: np.ndarray = SCORES, **more: object) -> ScoreInterval:
+    return intervals([_responses("m", scores)], **more)[0]  # pyright: ignore[reportArgumentType]
+
+
+def test_levels_of_the_ends_lie_between_one_side_and_two() -> None:
+    """By the root of the defining equation, as published values have it."""
+    found = imbens_manski_level([0.0, 0.05, 0.01], [0.02, 0.02, 0.05], confidence_level=0.95)
+
+    assert [0.95, 0.9000339786, 0.9384780559] == pytest.approx(list(found), abs=1e-9)
+
+
+def test_missing_scores_are_dropped_and_what_they_could_change_is_beside() -> None:
+    """Imbens and Manski's limits; without missing scores there are none."""
+    row, whole = _one(method="beta"), _one(SCORES[:90], method="beta")
+
+    assert (whole.low, whole.high) == (row.low, row.high)
+    assert (0.6193, 0.8563) == pytest.approx((row.missing_low, row.missing_high), abs=5e-4)
+    assert "whatever their scores: 0.619 to 0.856" in row.notes
+    assert whole.missing_low is None
+
+
+def test_bounds_are_the_interval_on_request() -> None:
+    row, beside = _one(missing="bounds"), _one()
+
+    assert (beside.missing_low, beside.missing_high) == (row.low, row.high)
+    assert ("beta-hpd+bounds", beside.estimate) == (row.method, row.estimate)
+
+
+def test_missing_scores_count_as_zero_on_request() -> None:
+    """Which is another score: of answering, and being right."""
+    row, filled = _one(missing="zero"), _one(np.nan_to_num(SCORES))
+
+    assert (0.7, filled.low, filled.high) == (row.estimate, row.low, row.high)
+    assert ("10 of 100 items have no score and count as 0",) == row.notes
+
+
+def test_where_lower_is_better_the_worst_score_is_the_highest() -> None:
+    responses = [_responses("m", SCORES, higher_is_better=False)]
+
+    assert 0.8 == pytest.approx(intervals(responses, missing="zero")[0].estimate)
+
+
+@pytest.mark.parametrize("missing", ["drop", "bounds", "zero"])
+def test_a_matrix_gives_the_same_rows(missing: str) -> None:
+    """Which counts by columns, and has levels in common."""
+    row = _one(missing=missing)
+    (other,) = intervals(ResponseMatrix.join([_responses("m", SCORES)]), missing=missing)  # pyright: ignore[reportArgumentType]
+
+    assert (other.low, other.high, other.method) == (row.low, row.high, row.method)
+    assert (other.missing_low, other.missing_high) == (row.missing_low, row.missing_high)
+
+
+def test_bounds_widen_with_partial_credit_and_clusters_too() -> None:
+    """And with every further missing score."""
+    scores = np.random.default_rng(0).uniform(0.2, 0.9, 60)
+    clusters = np.repeat(np.arange(12), 5)
+    widths: list[float] = []
+    for n in (0, 3, 9):
+        some = np.where(np.arange(60) < n, np.nan, scores)
+        for more in ({}, {"clusters": clusters}):
+            (row,) = intervals([_responses("m", some, bounds=(0.0, 1.0), **more)], missing="bounds")
+            widths.append((row.high or 0) - (row.low or 0))
+
+    assert sorted(widths[::2]) == widths[::2]
+    assert sorted(widths[1::2]) == widths[1::2]
+
+
+def test_unbounded_scores_have_no_bounds() -> None:
+    assert _one(SCORES * 50 - 3).missing_low is None
+
+
+def test_a_rule_that_does_not_exist_is_named() -> None:
+    with pytest.raises(SelectionError, match="bounds"):
+        _one(missing="bound")
+
+
+A = np.concatenate([np.ones(60), np.zeros(30), np.full(5, np.nan), np.zeros(5)])
+B = np.concatenate(
+    [np.ones(55), np.zeros(5), np.ones(20), np.zeros(10), np.ones(5), np.full(5, np.nan)]
+)
+
+
+def _pair(a: np.ndarray = A, b: np.ndarray = B, **more: object) -> Comparison:
+    return compare([_responses("a", a), _responses("b", b)], rng=0, **more)[0]  # pyright: ignore[reportArgumentType]
+
+
+def test_differences_hold_whatever_is_missing() -> None:
+    """[.0699, .3333] by the Dirichlet posterior at the level of both ends."""
+    row = _pair(missing="bounds")
+
+    assert (0.0699, 0.3333) == pytest.approx((row.low, row.high), abs=5e-4)
+    assert (10, 90, "better") == (row.n_missing, row.n_items, row.verdict)
+    assert row.p_adjusted < 0.002  # pyright: ignore[reportOptionalOperand, reportOperatorIssue]
+
+
+def test_a_verdict_that_missing_scores_could_change_says_how_many_it_takes() -> None:
+    a = np.tile([1.0, 0.0], 100)
+    b = np.where(np.arange(200) < 105, 1.0, 0.0)
+    b[160:] = np.nan
+    row = _pair(a, b)
+
+    assert "better" == row.verdict
+    assert 0 < row.tipping_point < 1  # pyright: ignore[reportOptionalOperand, reportOperatorIssue]
+    assert row.missing_low < 0 < row.missing_high  # pyright: ignore[reportOptionalOperand, reportOperatorIssue]
+    assert any(note.startswith("only if scores are missing at random") for note in row.notes)
+    assert "unclear" == _pair(a, b, missing="bounds").verdict
+    assert 200 == _pair(a, b, missing="zero").n_items
+
+
+def test_bounds_and_verdicts_agree_in_tables_of_many_pairs() -> None:
+    """P at most α exactly where 0 is outside; every pair is allowed for."""
+    rng = np.random.default_rng(3)
+    models: list[Responses] = []
+    for i in range(6):
+        scores = (rng.random(80) < 0.35 + 0.08 * i) * 1.0
+        scores[rng.random(80) < 0.06] = np.nan
+        models.append(_responses(f"m{i}", scores))
+    rows = compare(models, missing="bounds", rng=0)
+    plain = compare(models, rng=0)
+
+    assert {"unclear", "better"} <= {row.verdict for row in rows}
+    for row, other in zip(rows, plain, strict=True):
+        outside = row.low > 0 or row.high < 0  # pyright: ignore[reportOptionalOperand, reportOperatorIssue]
+        assert outside == (row.verdict != "unclear") == (row.p_adjusted <= 0.05)  # pyright: ignore[reportOptionalOperand, reportOperatorIssue]
+        assert row.verdict in (other.verdict, "unclear")
+
+
+def test_the_study_of_missing_scores_bears_out_the_bounds() -> None:
+    """Of what `make validate` wrote, 40 designs of scores and 20 of pairs."""
+    folder = Path(__file__).parents[2] / "fixtures" / "validation"
+    found = json.loads((folder / "missing.json").read_text("utf-8"))
+    scores, pairs = (
+        [row for row in found[part] if row["method"] == "bounds"] for part in ("scores", "pairs")
+    )
+
+    assert (40, 20) == (len(scores), len(pairs))
+    assert min(row["coverage"] for row in scores) >= 0.93
+    assert max(row["verdicts"] for row in pairs if not row["difference"]) <= 0.06

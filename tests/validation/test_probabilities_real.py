@@ -1,0 +1,157 @@
+"""Is P(better) calibrated on real models? Writes fixtures/validation/probabilities.json.
+
+Items of real matrices are drawn with replacement; a model is truly better if its mean over all
+items of the matrix is higher. Pairs of equal means are left out. `near`: ten models next to each
+other in the order of their true means, of a fourteenth of all; `random`: any ten. Log loss is the
+mean of -log of the probability that was stated for what is true. The folder that holds
+`livebench/`, `alpaca_eval/` and `metabench_arc/` is named by EVALSTATS_DATA; they may not be passed
+on, and only summary figures are written.
+"""
+
+import os
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import study
+from scipy import special
+
+from evalstats_plugin.stats import many, reach
+
+pytestmark = pytest.mark.validation
+FOLDER = os.environ.get("EVALSTATS_DATA")
+RUNS, N_MODELS, SEED = 80, 10, 20261123
+BINS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0 + 1e-9)
+
+
+def livebench():
+    raw = pd.read_parquet(Path(FOLDER) / "livebench" / "livebench_13012025.parquet")
+    table = raw.groupby(["model", "question_id"]).score.mean().unstack()
+    table = table[table.notna().mean(axis=1) > 0.7]
+    return table.dropna(axis=1).to_numpy()
+
+
+def alpaca_eval():
+    raw = pd.read_parquet(Path(FOLDER) / "alpaca_eval" / "preferences.parquet")
+    table = raw.drop(columns="item").to_numpy(dtype=float).T
+    return table[~np.isnan(table).any(axis=1)]
+
+
+def arc():
+    raw = pd.read_parquet(Path(FOLDER) / "metabench_arc" / "arc_4280x100.parquet")
+    return raw.to_numpy(dtype=float)
+
+
+DATA = {"LiveBench": livebench, "AlpacaEval": alpaca_eval, "metabench ARC": arc}
+
+
+@cache
+def rows():
+    return [
+        row
+        for name, read in DATA.items()
+        for kind in ("near", "random")
+        for row in rows_of(name, read(), kind)
+    ]
+
+
+def rows_of(name, scores, kind):
+    truth = scores.mean(axis=1)
+    order = np.argsort(truth, kind="stable")
+    a, b = np.triu_indices(N_MODELS, 1)
+    found = []
+    for n_items in (10, 50, 100):
+        rng = np.random.default_rng([SEED, n_items])
+        stated = {"alone": [], "shrunk": []}
+        higher = []
+        for _ in range(RUNS):
+            if kind == "near":
+                # Of thousands of models ten next to each other would all be equal.
+                n_near = max(N_MODELS, len(order) // 14)
+                start = rng.integers(len(order) - n_near)
+                models = rng.choice(order[start : start + n_near], N_MODELS, replace=False)
+            else:
+                models = rng.choice(order, N_MODELS, replace=False)
+            drawn = scores[models][:, rng.integers(0, scores.shape[1], n_items)]
+            differs = np.abs(truth[models[b]] - truth[models[a]]) > 1e-12
+            pairs = reach.difference(drawn[a], drawn[b], bounds=(0, 1), confidence_level=0.95)
+            mean = (drawn[b] - drawn[a]).mean(axis=1)
+            errors = many.errors_of(mean, pairs.prob_better, (pairs.low, pairs.high), 0.95)
+            shrunk = many.shrunk(mean, errors, n_models=N_MODELS, span=1.0)
+            stated["alone"].append(pairs.prob_better[differs])
+            stated["shrunk"].append(shrunk[differs])
+            higher.append((truth[models[b]] > truth[models[a]])[differs])
+        case = {"data": name, "models": kind, "items": n_items}
+        true = np.concatenate(higher)
+        runs = np.repeat(np.arange(RUNS), [len(one) for one in higher])
+        found += [
+            case | {"p_better": key} | figures(np.concatenate(values), true, runs)
+            for key, values in stated.items()
+        ]
+    return found
+
+
+def figures(prob, true, runs):
+    """Log loss, and of each bin of the larger probability how often it is true."""
+    prob = np.clip(prob, 1e-6, 1 - 1e-6)
+    claimed, right = np.maximum(prob, 1 - prob), np.where(prob > 0.5, true, ~true)
+    undecided = prob == 0.5
+    loss = -np.where(true, np.log(prob), special.log1p(-prob))
+    bins = []
+    for low, high in pairwise(BINS):
+        inside = (claimed >= low) & (claimed < high) & ~undecided
+        if inside.any():
+            bins.append(binned(claimed[inside], right[inside], runs[inside]))
+    sure = (claimed > 0.95) & ~undecided
+    return {
+        "log_loss": float(loss.mean()),
+        "sure": binned(claimed[sure], right[sure], runs[sure]) if sure.any() else None,
+        "bins": bins,
+    }
+
+
+def binned(claimed, right, runs):
+    """What is stated and how often it is true, with the error of whole runs."""
+    miss = np.bincount(runs, right - claimed, minlength=RUNS)
+    return {
+        "stated": float(claimed.mean()),
+        "true": float(right.mean()),
+        "true_se": float(np.sqrt((miss**2).sum()) / len(claimed)),
+        "n": len(claimed),
+    }
+
+
+SECTIONS = {"better": rows}
+
+
+@pytest.mark.skipif(FOLDER is None, reason="EVALSTATS_DATA does not name the folder with the data")
+def test_the_figures_are_written():
+    study.write_figures("probabilities", SECTIONS)
+
+
+def chosen(**wanted):
+    return [row for row in rows() if all(row[key] == value for key, value in wanted.items())]
+
+
+@pytest.mark.skipif(FOLDER is None, reason="EVALSTATS_DATA does not name the folder with the data")
+def test_shrinking_near_ties_costs_less_than_believing_each_pair():
+    """Mean log loss over near-tied models; random ones lose little."""
+    for kind, most in (("near", -0.1), ("random", 0.03)):
+        alone, shrunk = (
+            np.mean([row["log_loss"] for row in chosen(models=kind, p_better=key)])
+            for key in ("alone", "shrunk")
+        )
+        assert shrunk - alone <= most
+
+
+@pytest.mark.skipif(FOLDER is None, reason="EVALSTATS_DATA does not name the folder with the data")
+def test_what_is_stated_to_be_sure_is_mostly_true():
+    """Where it says more than .95, of whatever models; that of each pair alone is not."""
+    for row in chosen(p_better="shrunk"):
+        if row["sure"] and row["sure"]["n"] >= 30:
+            assert row["sure"]["true"] >= row["sure"]["stated"] - 3 * row["sure"]["true_se"] - 0.02
+    near = [row["sure"] for row in chosen(p_better="alone", models="near") if row["sure"]]
+    assert min(one["true"] - one["stated"] for one in near) < -0.1
