@@ -18,12 +18,13 @@ import numpy as np
 from evalstats_plugin.comparisons.design import (
     Correction,
     Family,
+    Probabilities,
     Request,
     check_baseline,
     is_chosen_from_data,
 )
 from evalstats_plugin.comparisons.families import Table, settle, with_notes
-from evalstats_plugin.comparisons.methods import COMPARISONS, PAIRED, UNPAIRED
+from evalstats_plugin.comparisons.methods import COMPARISONS, PAIRED, UNPAIRED, with_prior
 from evalstats_plugin.comparisons.metrics import compare_composite
 from evalstats_plugin.comparisons.paired import paired
 from evalstats_plugin.comparisons.rows import Comparisons
@@ -41,6 +42,7 @@ from evalstats_plugin.runtime.workers import check_memory
 from evalstats_plugin.scores.cells import (
     RATIOS,
     Bounds,
+    Missing,
     by_task,
     responses_and_notes,
     task_and_metric,
@@ -107,6 +109,9 @@ def compare(
     correction: Correction = "simultaneous",
     family: Family = "auto",
     bounds: Bounds | None = None,
+    missing: Missing = "drop",
+    prior: float | None = None,
+    probabilities: Probabilities = "alone",
     rng: Rng = None,
 ) -> Comparisons:
     """Compare models: every two of them, or each with a baseline.
@@ -142,6 +147,19 @@ def compare(
         metric. Each row names its family.
     bounds
         Least and greatest possible score by metric, as for `intervals`.
+    missing
+        Items that a model ran and has no score of, in the paired design. ``"drop"``: the pair is
+        compared on the others; where a verdict would fall with other scores of those items, a note
+        has the limits and says how many must go against it. ``"bounds"``: limits, p-values and
+        verdicts hold whatever the scores would have been. ``"zero"``: the worst possible score.
+        A matrix does not say which items were not run: with ``"drop"`` none of it is missing.
+    prior
+        Weight of each outcome before any item is seen, of all methods that have a prior: ½,
+        Jeffreys', unless given; 1 is the uniform one. Each row names its prior.
+    probabilities
+        P(better) of each pair ``"alone"``, or ``"shrunk"`` over all pairs of a table: where models
+        are nearly alike the one that looks better is in part the luckier. A single pair is always
+        looked at alone.
     rng
         Generator or seed, for random draws common to all pairs.
 
@@ -171,12 +189,24 @@ def compare(
         baseline=baseline,
         confidence_level=confidence_level,
         method=method.name if isinstance(method, Method) else method,
-        table=table_of(extra, own),
+        table={
+            name: m if prior is None else with_prior(m, prior)
+            for name, m in table_of(extra, own).items()
+        },
         correction=correction,
         family=family,
         bounds=bounds or {},
         rng=np.random.default_rng(rng),
+        missing=missing,
+        prior=prior,
+        probabilities=probabilities,
     )
+    if missing != "drop" and (design != "paired" or isinstance(responses, ResponseStore)):
+        msg = (
+            "missing scores can be bounded, or count as zero, in the paired design of responses in "
+            "memory alone: leave the rule at 'drop'"
+        )
+        raise DesignError(msg)
     seed = rng if isinstance(rng, int) else None
     if isinstance(responses, ResponseStore):
         notes = responses.notes
@@ -243,4 +273,8 @@ def _as_far_as_possible(
 
 def _of_own_items(request: Request) -> Request:
     """Return the request for models that share no item."""
-    return replace(request, method="auto", table=_UNPAIRED)
+    own = {
+        name: m if request.prior is None else with_prior(m, request.prior)
+        for name, m in _UNPAIRED.items()
+    }
+    return replace(request, method="auto", table=own)

@@ -22,10 +22,11 @@ from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.methods import Kind, Method, check_name
 from evalstats_plugin.data.responses import Responses, mean_over_epochs
 from evalstats_plugin.data.runs import one_of_each
-from evalstats_plugin.errors import DesignError, SelectionError, few, no_such
+from evalstats_plugin.errors import DesignError, SelectionError, counted, few, no_such
 from evalstats_plugin.scores.cells import (
     Bounds,
     Cell,
+    Missing,
     by_task,
     check_confidence_level,
     direction,
@@ -33,11 +34,13 @@ from evalstats_plugin.scores.cells import (
     make_cell,
 )
 from evalstats_plugin.scores.methods import INTERVALS
-from evalstats_plugin.stats.arrays import FloatArray, IntArray
+from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
 
 Correction = Literal["simultaneous", "stepdown", "bh", "none"]
 
 Family = Literal["auto", "task", "group", "run"]
+
+Probabilities = Literal["alone", "shrunk"]
 
 BEST = "best"
 """Baseline: the model with the best score of each task, unless a model has this name."""
@@ -59,10 +62,23 @@ class Request:
     """Which tables are corrected together."""
     bounds: Bounds
     rng: np.random.Generator
+    missing: Missing = "drop"
+    prior: float | None = None
+    """Prior weight of each outcome, for methods that have one; None for their own."""
+    probabilities: Probabilities = "alone"
+    """Whether P(better) looks at each pair alone or is shrunk over all of them."""
 
     def __post_init__(self) -> None:
         check_confidence_level(self.confidence_level)
-        given = (("correction", self.correction, Correction), ("family", self.family, Family))
+        if self.prior is not None and not 0 < self.prior < np.inf:
+            msg = f"the prior weight of each outcome must be above 0: {self.prior:g}"
+            raise DesignError(msg)
+        given = (
+            ("correction", self.correction, Correction),
+            ("family", self.family, Family),
+            ("kind of probabilities", self.probabilities, Probabilities),
+            ("rule for missing scores", self.missing, Missing),
+        )
         for what, name, names in given:
             if name not in get_args(names):
                 there = ", ".join(get_args(names))
@@ -284,11 +300,38 @@ class Pairing(Pairs):
 
     scores: FloatArray
     """Shape (N, M): means over the epochs, NaN where an item has no score."""
+    open: BoolArray | None = None
+    """Shape (N, M): items that a model ran and has no score of; None if there are none."""
 
     @property
     def n_of_task(self) -> int:
         """M: the items of the task that any model has."""
         return self.scores.shape[1]
+
+    def n_open(self) -> IntArray:
+        """Shape (P,): items that both models ran and that lack a score of at least one."""
+        if self.open is None:
+            return np.zeros(len(self.a), dtype=np.int64)
+        ran = (self.open | ~np.isnan(self.scores)).astype(np.float64)
+        return self._products(ran, ran).astype(np.int64) - self.n_items
+
+    def at_ends(self, pairs: IntArray) -> tuple[Pairing, Pairing]:
+        """Some pairs, two models each, with a score for what is open: worst for b, and best."""
+        low, high = self.bounds or (np.nan, np.nan)
+        a, b = self.a[pairs], self.b[pairs]
+        is_open = np.zeros(self.scores.shape, dtype=np.bool_) if self.open is None else self.open
+        least, most = (np.where(is_open, end, self.scores) for end in (low, high))
+        n = np.arange(len(pairs))
+        both: list[int] = [*a.tolist(), *b.tolist()]
+        models = tuple(self.models[i] for i in both)
+        worst, best = (
+            replace(
+                self, models=models, scores=np.concatenate([of_a[a], of_b[b]]),
+                a=n, b=n + len(n), open=None, others=None,
+            )
+            for of_a, of_b in ((most, least), (least, most))
+        )  # fmt: skip
+        return worst, best
 
     @property
     def n_answered(self) -> IntArray:
@@ -355,7 +398,10 @@ class Pairing(Pairs):
 
 
 def pairings(
-    responses: Sequence[Responses], bounds: Bounds, baseline: str | None
+    responses: Sequence[Responses],
+    bounds: Bounds,
+    baseline: str | None,
+    missing: Missing = "drop",
 ) -> tuple[list[Pairing], list[str]]:
     """Join models on the items of each task and metric; return also notes on what was left out.
 
@@ -364,26 +410,54 @@ def pairings(
     best = is_chosen_from_data(baseline, [r.model for r in responses])
     named = None if best else baseline
     groups, notes = comparable(responses, bounds, named, has_item_scores)
-    return settled([_pairing(cells, named) for cells in groups], against_best_of_each=best), notes
+    found = [_pairing(cells, named, missing) for cells in groups]
+    return settled(found, against_best_of_each=best), notes
 
 
-def _pairing(cells: Sequence[Cell], baseline: str | None) -> Pairing:
+def _pairing(cells: Sequence[Cell], baseline: str | None, missing: Missing) -> Pairing:
     matrix = ResponseMatrix.join([c.responses for c in cells])
     kind, bounds, notes = common_kind(cells)
     a, b = pair_indices(matrix.models, baseline)
+    scores = mean_over_epochs(matrix.scores)
+    # A matrix does not say which items were not run at all: unless asked, none counts as missing.
+    known = missing != "drop" or any(c.responses.source.harness != "matrix" for c in cells)
+    some = known and bounds is not None and bool(np.isnan(scores).any())
+    is_open = _open(cells, matrix) if some else None
+    higher_is_better = direction(c.responses for c in cells)
+    if missing == "zero" and is_open is not None:
+        worst = bounds[higher_is_better is False] if bounds else np.nan
+        scores = np.where(is_open, worst, scores)
+        n = int(is_open.sum())
+        notes = (*notes, f"{counted(n, 'missing score')} of all models count as {worst:g}")
+        is_open = None
     return Pairing(
         task=cells[0].responses.task,
         metric=cells[0].responses.metric,
         models=matrix.models,
-        scores=mean_over_epochs(matrix.scores),
+        scores=scores,
+        open=is_open,
         a=a,
         b=b,
         kind=kind,
         bounds=bounds,
-        higher_is_better=direction(c.responses for c in cells),
+        higher_is_better=higher_is_better,
         clusters=None if matrix.clusters is None else numbered(matrix.clusters),
         notes=(*notes, *dict.fromkeys(note for c in cells for note in c.responses.notes)),
     )
+
+
+def _open(cells: Sequence[Cell], matrix: ResponseMatrix) -> BoolArray | None:
+    """Items that a model ran and has no score of, shape (N, M); None if there are none."""
+    found = np.zeros(matrix.scores.shape[:2], dtype=np.bool_)
+    place = {model: i for i, model in enumerate(matrix.models)}
+    for cell in cells:
+        r = cell.responses
+        gone = np.isnan(r.item_means)
+        if gone.any():
+            ids = r.item_ids[gone].astype(str)
+            found[place[r.model]] |= np.isin(matrix.item_ids.astype(str), ids)
+    found &= np.isnan(matrix.scores).all(axis=2)
+    return found if found.any() else None
 
 
 PairsT = TypeVar("PairsT", bound=Pairs)

@@ -7,13 +7,14 @@ An analysis gives a `Table` for each task or group: every pair alone, and all of
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
 from evalstats_plugin.comparisons.design import Compared, Request
+from evalstats_plugin.comparisons.methods import prior_in_words
 from evalstats_plugin.comparisons.rows import Comparison
 from evalstats_plugin.data.results import finite_values, records
 from evalstats_plugin.errors import counted
@@ -40,6 +41,15 @@ class Found:
     difference: FloatArray
     counts: PairedCounts | None = None
     """Of 0/1 scores, where the method uses them."""
+
+
+class Whatever(NamedTuple):
+    """What holds whatever the missing scores of some pairs would have been, each of shape (P,)."""
+
+    low: FloatArray
+    high: FloatArray
+    p_values: FloatArray
+    """Of the difference nearest to none, adjusted."""
 
 
 class Judged(Protocol):
@@ -111,8 +121,13 @@ class Table:
     """Further fields, with a value for each row."""
     same: dict[str, Any] = field(default_factory=dict[str, Any])
     """Further fields, with one value for all rows."""
+    whatever: Callable[[IntArray, int], Whatever] | None = None
+    """Of some of the pairs that were asked for, among so many tests; None if no score is missing.
+    """
     members: frozenset[str] = frozenset()
     """Tasks of a group."""
+    apart: bool = False
+    """A family of its own, whatever was asked for: one of two answers to one question."""
 
     @cached_property
     def judged(self) -> Judged:
@@ -152,7 +167,57 @@ class Adjusted:
 def settle(tables: Sequence[Table], request: Request) -> list[Comparison]:
     """Correct all tables by their families, and make the rows in the order of the tables."""
     shown = adjusted(tables, request)
-    return [r for t, one in zip(tables, shown, strict=True) for r in _rows(t, one, request)]
+    together = request.correction in ("simultaneous", "stepdown")
+    n_tests = sum(table.n_pairs for table in tables) if together else 1
+    return [
+        row
+        for table, one in zip(tables, shown, strict=True)
+        for row in _rows(table, *_with_missing(table, one, request, n_tests), request)
+    ]
+
+
+def _with_missing(
+    table: Table, shown: Adjusted, request: Request, n_tests: int
+) -> tuple[Adjusted, dict[str, Sequence[Any]]]:
+    """What is shown, and further fields, where scores of a table are missing."""
+    if table.whatever is None:
+        return shown, {}
+    n, alpha = len(table.pairing.a), 1 - request.confidence_level
+    n_missing = np.asarray(table.columns["n_missing"])
+    bounds = request.missing == "bounds"
+    pairs = np.flatnonzero((n_missing > 0) & (bounds | (shown.p_values[:n] <= alpha)))
+    found = table.whatever(pairs, n_tests)
+    notes = list(table.columns["notes"])
+    low, high, tipping = np.full((3, n), np.nan)
+    low[pairs], high[pairs] = found.low, found.high
+    holds = found.p_values > alpha
+    for k, i in enumerate(pairs.tolist()):
+        if bounds:
+            notes[i] = (*notes[i], "limits hold whatever the missing scores would have been")
+        elif holds[k]:
+            own, adverse = (
+                (shown.low[i], found.low[k])
+                if table.found.difference[i] > 0
+                else (shown.high[i], found.high[k])
+            )
+            tipping[i] = own / (own - adverse)
+            notes[i] = (
+                *notes[i],
+                f"only if scores are missing at random: {found.low[k]:+.3f} to "
+                f"{found.high[k]:+.3f} whatever they were; it falls if about "
+                f"{100 * tipping[i]:.0f} % of them go against it",
+            )
+    if bounds:
+        p_values, lows, highs = shown.p_values.copy(), shown.low.copy(), shown.high.copy()
+        p_values[pairs], lows[pairs], highs[pairs] = found.p_values, found.low, found.high
+        shown = replace(shown, p_values=p_values, low=lows, high=highs, first=None)
+    more: dict[str, Sequence[Any]] = {
+        "notes": notes,
+        "missing_low": finite_values(low),
+        "missing_high": finite_values(high),
+        "tipping_point": finite_values(tipping),
+    }
+    return shown, more
 
 
 def adjusted(tables: Sequence[Table], request: Request) -> list[Adjusted]:
@@ -191,7 +256,7 @@ def _families(tables: Sequence[Table], how: str) -> list[_Family]:
         # The outermost groups first: they have the most tasks.
         for i in sorted(left, key=lambda i: -len(tables[i].members)):
             group = tables[i]
-            if not group.members or i not in left:
+            if not group.members or group.apart or i not in left:
                 continue
             inside = [j for j in left if j != i and _is_within(tables[j], group)]
             name = f"{group.pairing.task}, {_size([tables[j] for j in inside] or [group])}"
@@ -200,7 +265,7 @@ def _families(tables: Sequence[Table], how: str) -> list[_Family]:
     by_metric: dict[str, list[int]] = {}
     for i in left:
         metric = tables[i].pairing.metric.removesuffix(",none")
-        alone = how in ("task", "group")
+        alone = how in ("task", "group") or tables[i].apart
         by_metric.setdefault(f"{i}" if alone else metric, []).append(i)
     for metric, some in by_metric.items():
         if len(some) == 1:
@@ -222,7 +287,10 @@ def _is_within(table: Table, group: Table) -> bool:
 
 def _size(tables: Sequence[Table]) -> str:
     pairs = counted(max(table.n_pairs for table in tables), "pair")
-    return f"{counted(len(tables), 'task')} × {pairs}"
+    groups = sum(bool(table.members) for table in tables)
+    parts = [counted(len(tables) - groups, "task")] if len(tables) > groups else []
+    parts += [counted(groups, "group")] if groups else []
+    return f"{' and '.join(parts)} × {pairs}"
 
 
 def _settled(tables: Sequence[Table], family: _Family, request: Request) -> list[Adjusted]:
@@ -277,9 +345,12 @@ def _agreeing(
     )
 
 
-def _rows(table: Table, shown: Adjusted, request: Request) -> list[Comparison]:
+def _rows(
+    table: Table, shown: Adjusted, more: dict[str, Sequence[Any]], request: Request
+) -> list[Comparison]:
     pairing, found = table.pairing, table.found
     lower_is_better = pairing.higher_is_better is False
+    prob, prior = _probabilities(table, request)
     of_pairs = {
         "difference": found.difference,
         "low": shown.low,
@@ -288,13 +359,14 @@ def _rows(table: Table, shown: Adjusted, request: Request) -> list[Comparison]:
         "p_adjusted": shown.p_values,
         "low_single": found.low,
         "high_single": found.high,
-        "prob_better": 1 - found.prob_higher if lower_is_better else found.prob_higher,
+        "prob_better": 1 - prob if lower_is_better else prob,
     }
     first = _first(table, shown, 1 - request.confidence_level)
     n = len(pairing.a)
     models = np.asarray(pairing.models, dtype=object)
     every = {
         **table.columns,
+        **more,
         "model_a": models[pairing.a].tolist(),
         "model_b": models[pairing.b].tolist(),
         "a_may_be_first": [None] * n if first is None else first[pairing.a].tolist(),
@@ -308,10 +380,31 @@ def _rows(table: Table, shown: Adjusted, request: Request) -> list[Comparison]:
         "metric": pairing.metric,
         "method": found.method,
         "higher_is_better": pairing.higher_is_better,
+        "prior": prior,
         "family": shown.family,
         "procedure": shown.procedure,
     }
     return records(Comparison, every, common)
+
+
+def _probabilities(table: Table, request: Request) -> tuple[FloatArray, str]:
+    """P(b higher) of each pair, and its prior in words."""
+    found, whole = table.found, table.pairing.family
+    n_models = len(np.union1d(whole.a, whole.b))
+    if request.probabilities == "alone" or n_models < 3 or table.null:
+        method = request.table.get(found.method)
+        # A skewed distribution may have its median on the other side of 0 than its mean.
+        other_side = (found.prob_higher - 0.5) * (found.difference - table.null) < 0
+        prob = np.where(other_side, 0.5, found.prob_higher)
+        return prob, "none" if method is None else prior_in_words(method)
+    errors = many.errors_of(
+        found.difference, found.prob_higher, (found.low, found.high), request.confidence_level
+    )
+    bounds = getattr(table.pairing, "bounds", None)
+    prob = many.shrunk(
+        found.difference, errors, n_models=n_models, span=bounds and bounds[1] - bounds[0]
+    )
+    return prob, f"shrunk over the differences of {counted(n_models, 'model')}"
 
 
 def _first(table: Table, shown: Adjusted, alpha: float) -> BoolArray | None:

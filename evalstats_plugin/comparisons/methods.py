@@ -5,15 +5,17 @@
 * `COMPOSITE_COMPARISONS`: metrics that are not means; `COMPOSITE_COMPARISON_DEFAULTS`
 * `PAIRED`: both of these
 * `UNPAIRED`: different items; `UNPAIRED_DEFAULTS`, `MEASURES`
+* `with_prior`, `prior_in_words`: all methods have Jeffreys' prior unless another is asked for
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Literal
 
-from evalstats_plugin.data.methods import Kind, Method
+from evalstats_plugin.data.methods import Family, Kind, Method
 from evalstats_plugin.scores.methods import CLUSTER_FAMILIES
 
 _PAIRED = "evalstats_plugin.stats.paired:"
@@ -58,6 +60,7 @@ COMPARISONS: tuple[Method, ...] = (
         "reach", "paired-bounded", _REACH + "difference",
         "Dirichlet-weighted mean difference, weight ½ where the farthest ones not yet seen may lie",
         "Ferguson 1973; docs/explanation/methods.md", "comparison",
+        mass=0.5,
     ),
     Method(
         "dp-jeffreys", "bounded", _BOUNDED + "dirichlet_process",
@@ -79,17 +82,14 @@ COMPARISONS: tuple[Method, ...] = (
         "comparison",
     ),
     Method(
-        "logit-t-cr1", "clustered-bounded", _CLUSTERED + "logit_t_cr1",
-        "t interval on the logit scale, clustered standard error",
-        "Liang, Zeger 1986; Miller 2024", "comparison",
-    ),
-    Method(
-        "t-cr1", "clustered-real", _CLUSTERED + "t_cr1",
-        "t interval with clustered standard error", "Liang, Zeger 1986; Miller 2024", "comparison",
+        "logit-t-cr2", "clustered-bounded", _CLUSTERED + "logit_t_cr2",
+        "t interval on the logit scale, clustered standard error corrected for few and unequal "
+        "clusters",
+        "Bell, McCaffrey 2002", "comparison",
     ),
     Method(
         "t-cr2", "clustered-real", _CLUSTERED + "t_cr2",
-        "the same, corrected for few and unequal clusters", "Bell, McCaffrey 2002", "comparison",
+        "t interval with the same standard error", "Bell, McCaffrey 2002", "comparison",
     ),
     Method(
         "dirichlet-multinomial", "clustered-paired", _POSTERIOR + "dirichlet_multinomial",
@@ -126,8 +126,8 @@ CLUSTERED_COMPARISON_DEFAULTS: Mapping[Kind, tuple[str, str]] = MappingProxyType
             "at the level or a little above from six clusters on, narrower than the clustered t "
             "where clusters matter, and never of zero width",
         ),
-        "bounded": ("logit-t-cr1", "never of zero width, close to the level from 20 clusters on"),
-        "real": ("t-cr1", "without bounds there is nothing better for few clusters"),
+        "bounded": ("logit-t-cr2", "never of zero width, close to the level from 20 clusters on"),
+        "real": ("t-cr2", "without bounds there is nothing better for few clusters"),
     }
 )
 """The same as `COMPARISON_DEFAULTS`, for items in clusters."""
@@ -200,15 +200,15 @@ UNPAIRED: tuple[Method, ...] = (
     ),
     Method(
         "beta-ratio", "unpaired", _UNPAIRED + "beta_ratio",
-        "ratio of two Beta posteriors (prior 1, 1)",
+        "ratio of two Beta posteriors (prior ½, ½)",
         "Bowyer et al. 2025; docs/explanation/methods.md", "comparison",
-        prior=(1.0, 1.0),
+        prior=(0.5, 0.5),
     ),
     Method(
         "beta-odds", "unpaired", _UNPAIRED + "beta_odds_ratio",
-        "odds ratio of two Beta posteriors (prior 1, 1)",
+        "odds ratio of two Beta posteriors (prior ½, ½)",
         "Bowyer et al. 2025; docs/explanation/methods.md", "comparison",
-        prior=(1.0, 1.0),
+        prior=(0.5, 0.5),
     ),
     Method(
         "dp-difference", "unpaired-bounded", _UNPAIRED + "dp_difference",
@@ -249,3 +249,38 @@ MEASURES: Mapping[str, Literal["ratio", "odds ratio"]] = MappingProxyType(
     }
 )
 """What a method gives an interval of, where that is not the difference."""
+
+_WEIGHTED: Mapping[Family, str] = MappingProxyType(
+    {
+        "paired": "each of: both right, a only, b only, neither",
+        "clustered-paired": "each of: both right, a only, b only, neither",
+        "confusion": "each of: both right, a only, b only, neither, by gold label",
+        "paired-bounded": "each reach point",
+        "bounded": "each bound of the difference",
+        "unpaired": "right and on wrong, of each model",
+        "unpaired-bounded": "each bound, of each model",
+    }
+)
+"""What the prior of a family of methods gives weight to."""
+
+
+def with_prior(method: Method, weight: float) -> Method:
+    """Give a method that has a prior this weight for each outcome: ½ is Jeffreys', 1 uniform."""
+    prior, mass, weight = method.prior, method.mass, float(weight)
+    if isinstance(prior, tuple):
+        # Of answers to the same items: each discordant cell, and the two others together.
+        alike = 2 if method.family in ("paired", "clustered-paired") else 1
+        prior = (weight, alike * weight)
+    elif isinstance(prior, float):
+        prior = weight
+    return replace(method, prior=prior, mass=None if mass is None else weight)
+
+
+def prior_in_words(method: Method) -> str:
+    """Name the prior of a method; "none" where P(better) is a tail of a confidence distribution."""
+    prior = method.mass if method.prior is None else method.prior
+    weight = prior[0] if isinstance(prior, tuple) else prior
+    if not isinstance(weight, float):
+        return "both scores uniform" if method.name == "latent" else "none"
+    size = {0.5: "½", 1.0: "1"}.get(weight, f"{weight:g}")
+    return f"{size} on {_WEIGHTED[method.family]}"

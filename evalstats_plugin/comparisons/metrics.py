@@ -1,8 +1,8 @@
 """Comparisons under metrics that are not means: F1, MCC, BLEU, perplexity, on the same items.
 
-`Joined` brings the models of one task together: what each item adds to each model's sums. Intervals
-come from the jackknife, resamples or a Dirichlet posterior, p-values from swapping the models'
-answers to random items.
+`Joined` brings the models of one task together: what each item adds to each model's sums. Interval,
+p-value and P(better) are of one distribution: Student's t by the jackknife, resamples, or draws
+from a Dirichlet posterior.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ from evalstats_plugin.comparisons.methods import (
     COMPOSITE_COMPARISON_DEFAULTS,
     COMPOSITE_COMPARISONS,
 )
+from evalstats_plugin.comparisons.paired import two_sided
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.methods import Kind, Method, choose
 from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.data.runs import one_of_each
-from evalstats_plugin.errors import DesignError, PluginError, few
+from evalstats_plugin.errors import DesignError, PluginError, counted, few
 from evalstats_plugin.scores.cells import RATIOS, by_task, direction
 from evalstats_plugin.scores.metrics import NAMES, Composite, composites
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
@@ -37,7 +38,7 @@ from evalstats_plugin.stats.interval import Interval
 from evalstats_plugin.stats.metrics import Value
 
 N_RESAMPLES = 9999
-"""Resamples, posterior draws and random swaps: with what was observed, 10,000."""
+"""Resamples and posterior draws."""
 
 
 def compare_composite(
@@ -70,7 +71,8 @@ def compare_composite(
 
 
 def _compared(joined: Joined, request: Request) -> Table:
-    found, n_items = _found(joined, request)
+    seed = int(request.rng.integers(2**63))
+    found, n_items = _found(joined, request, seed)
     n_either = (joined.there[joined.a] | joined.there[joined.b]).sum(axis=1).tolist()
     n_both = n_items[: len(joined.a)].tolist()
     notes = [_notes(joined, found, i, n) for i, n in enumerate(zip(n_both, n_either, strict=True))]
@@ -78,7 +80,8 @@ def _compared(joined: Joined, request: Request) -> Table:
     def interval(level: float) -> Interval:
         one = found
         if level != request.confidence_level:
-            one, _ = _found(joined, replace(request, confidence_level=level))
+            # The same draws at every level.
+            one, _ = _found(joined, replace(request, confidence_level=level), seed)
         return Interval(one.low, one.high)
 
     return Table(
@@ -89,9 +92,10 @@ def _compared(joined: Joined, request: Request) -> Table:
     )
 
 
-def _found(joined: Joined, request: Request) -> tuple[Found, IntArray]:
+def _found(joined: Joined, request: Request, seed: int) -> tuple[Found, IntArray]:
     """Return what was found of each pair, and the number of items of both models."""
     method = _choose(joined, request)
+    request = replace(request, rng=np.random.default_rng(seed))
     a, b = joined.family.a, joined.family.b
     low, high, p_value, prob, difference = np.full((5, len(a)), np.nan)
     found = Found(method.name, low, high, p_value, prob, difference)
@@ -122,7 +126,7 @@ def _notes(joined: Joined, found: Found, i: int, items: tuple[int, int]) -> tupl
     n, n_either = items
     notes = list(joined.notes)
     if joined.clusters is not None:
-        notes.append(f"items in {len(np.unique(joined.clusters))} clusters")
+        notes.append(f"items in {counted(len(np.unique(joined.clusters)), 'cluster')}")
     if n_either > n:
         notes.append(f"{n_either - n} of {n_either} items lack one model's answer: left out")
     if not n:
@@ -146,24 +150,20 @@ def _solved(
 
     `items` is a mask of shape (M,), the rest has shape (P,).
     """
-    from evalstats_plugin.stats import metric_intervals
-
     statistics, counts = joined.units(items)
     values = joined.value(np.einsum("nus,u->ns", statistics, counts * 1.0))
-    p_value = metric_intervals.swap_p_values(
-        statistics, counts, pairs, joined.ordering, rng=request.rng, n_swaps=N_RESAMPLES
-    )
     difference = values[pairs[1]] - values[pairs[0]]
     if method.name == "sums-jackknife-t":
         low, high, prob = _by_jackknife(joined, items, pairs, request.confidence_level)
+        p_value = two_sided(prob)
     else:
         drawn = _drawn(joined, (statistics, counts), pairs, method, request.rng)
-        low, high, prob = _of_draws(drawn, request.confidence_level)
+        low, high, p_value, prob = _of_draws(drawn, request.confidence_level)
         # For models with the same answers the limits are symmetric, whatever was drawn.
         alike = (statistics[pairs[0]] == statistics[pairs[1]]).all(axis=(1, 2))
         half = np.maximum(np.abs(low), np.abs(high))
         low, high = np.where(alike, -half, low), np.where(alike, half, high)
-        prob = np.where(alike, 0.5, prob)
+        p_value, prob = np.where(alike, 1.0, p_value), np.where(alike, 0.5, prob)
     unknown = np.isnan(difference)
     return *(np.where(unknown, np.nan, x) for x in (low, high, p_value, prob)), difference
 
@@ -178,16 +178,11 @@ def _by_jackknife(
 
     statistics, _ = replace(joined, codes=None).units(items)
     a, b = pairs
-
-    def solved(value: Value) -> tuple[FloatArray, FloatArray, FloatArray]:
-        values = value(statistics.sum(axis=1))
-        without = metric_intervals.leave_one_out(statistics, value)
-        return metric_intervals.jackknife_difference(
-            values[b] - values[a], without[b] - without[a], confidence_level=confidence_level
-        )
-
-    low, high, _ = solved(joined.value)
-    return low, high, solved(joined.ordering)[2]
+    values = joined.value(statistics.sum(axis=1))
+    without = metric_intervals.leave_one_out(statistics, joined.value)
+    return metric_intervals.jackknife_difference(
+        values[b] - values[a], without[b] - without[a], confidence_level=confidence_level
+    )
 
 
 def _drawn(
@@ -230,12 +225,17 @@ def _prior_count(method: Method) -> float:
 
 def _of_draws(
     drawn: FloatArray, confidence_level: float
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    tail = (1 - confidence_level) / 2
-    low, high = np.quantile(drawn, [tail, 1 - tail], axis=0)
+) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    """Limits, p-value and P(higher): 0 is outside exactly where p is at most 1 - level."""
+    tail, n = (1 - confidence_level) / 2, len(drawn)
+    low = np.quantile(drawn, tail, axis=0, method="lower")
+    high = np.quantile(drawn, 1 - tail, axis=0, method="higher")
     wide = high > low
-    prob = (drawn > 0).mean(axis=0) + (drawn == 0).mean(axis=0) / 2
-    return np.where(wide, low, np.nan), np.where(wide, high, np.nan), prob
+    not_above, not_below = (drawn <= 0).sum(axis=0), (drawn >= 0).sum(axis=0)
+    fewer = np.minimum(not_above, not_below)
+    p_value = np.minimum(np.maximum(2 * fewer / (n - 1), 2 / (n + 1)), 1.0)
+    prob = (n + not_below - not_above) / (2 * n)
+    return np.where(wide, low, np.nan), np.where(wide, high, np.nan), p_value, prob
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -244,8 +244,6 @@ class Joined(Compared):
 
     kind: Kind
     value: Value
-    ordering: Value
-    """Increases with the value; if possible on a scale where differences are closer to normal."""
     statistics: FloatArray
     """Shape (N, M, S): what each item adds to each model's sums, 0 where it is missing."""
     there: BoolArray
@@ -326,7 +324,6 @@ def _joined(group: Sequence[Responses], baseline: str | None) -> Joined:
         higher_is_better=direction(group),
         kind="corpus" if parts[0].kind == "ratio" else parts[0].kind,
         value=parts[0].value,
-        ordering=_negative_mean if parts[0].kind == "ratio" else parts[0].value,
         statistics=statistics,
         there=there,
         codes=None if parts[0].codes is None else codes,
@@ -344,13 +341,8 @@ def _ratio(r: Responses) -> Composite:
     formula = np.vectorize(RATIOS[r.aggregation], otypes=[float])
 
     def value(sums: FloatArray) -> FloatArray:
-        return formula(-_negative_mean(sums))
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return formula(sums[..., 0] / sums[..., 1])
 
     counts = np.stack([scores, weights], axis=1)[there]
     return Composite(metric=r.aggregation, kind="ratio", there=there, counts=counts, ratio=value)
-
-
-def _negative_mean(sums: FloatArray) -> FloatArray:
-    """Negative mean loglikelihood: increases with every perplexity and bits per byte."""
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return -sums[..., 0] / sums[..., 1]

@@ -9,17 +9,20 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from evalstats_plugin.comparisons.design import Compared, Pairs, Request, pairings
+from evalstats_plugin.comparisons.design import Compared, Pairing, Pairs, Request, pairings
 from evalstats_plugin.comparisons.families import (
     Each,
     Found,
     Judged,
     Table,
+    Whatever,
     p_of_limits,
     prob_of_p,
 )
@@ -30,8 +33,9 @@ from evalstats_plugin.comparisons.methods import (
 )
 from evalstats_plugin.data.methods import Method, choose
 from evalstats_plugin.data.responses import Responses
+from evalstats_plugin.errors import counted
 from evalstats_plugin.scores.methods import CLUSTER_FAMILIES
-from evalstats_plugin.stats.arrays import FloatArray, IntArray
+from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
 
 if TYPE_CHECKING:
     from evalstats_plugin.stats.interval import Interval
@@ -53,7 +57,7 @@ BLOCK_SIZE = 2**22
 
 def paired(responses: Sequence[Responses], request: Request) -> tuple[list[Table], list[str]]:
     """Compare models item by item; return also notes on what was left out."""
-    pairs, left_out = pairings(responses, request.bounds, request.baseline)
+    pairs, left_out = pairings(responses, request.bounds, request.baseline, request.missing)
     return paired_tables(pairs, request), left_out
 
 
@@ -63,7 +67,7 @@ def paired_tables(pairs: Sequence[Pairs], request: Request, *, alone: bool = Tru
     Without `alone`, single pairs are left out where all pairs at once do not need them.
     """
     families = [pairing.family for pairing in pairs]
-    solver = PairSolver(request)
+    solver = PairSolver(request, _attained(families))
     if not alone and request.correction in ("simultaneous", "stepdown"):
         needed = iter(solver.solve([one for one in families if len(one.a) == 1]))
         every = [next(needed) if len(p.a) == 1 else solver.differences_of(p) for p in families]
@@ -78,8 +82,71 @@ def paired_tables(pairs: Sequence[Pairs], request: Request, *, alone: bool = Tru
             "notes": _notes(pairing, found, n_items),
         }
         judge = partial(_judged, family, found, solver, request, n_draws)
-        tables.append(Table(pairing=pairing, found=found, judge=judge, columns=columns))
+        table = Table(pairing=pairing, found=found, judge=judge, columns=columns)
+        if isinstance(pairing, Pairing) and pairing.open is not None:
+            columns["n_missing"] = pairing.n_open().tolist()
+            table.whatever = partial(_whatever, pairing, request)
+        tables.append(table)
     return tables
+
+
+def _whatever(pairing: Pairing, request: Request, pairs: IntArray, n_tests: int) -> Whatever:
+    """Limits and p-values of some pairs whatever their missing scores would have been.
+
+    Imbens and Manski's, each pair at its share of alpha.
+    """
+    special: Any = import_module("scipy.special")
+
+    from evalstats_plugin.stats.survey import imbens_manski_level
+
+    level = 1 - (1 - request.confidence_level) / n_tests
+    found = Whatever(*np.full((3, len(pairs)), np.nan))
+    step = max(BLOCK_SIZE // max(pairing.n_of_task, 1), 1)
+    for start in range(0, len(pairs), step):
+        part = slice(start, start + step)
+        ends = pairing.at_ends(pairs[part])
+        means, errors = zip(*(_mean_and_error(end) for end in ends), strict=True)
+        error = np.maximum(*errors)
+        levels = imbens_manski_level(means[1] - means[0], error, confidence_level=level)
+        # Few levels, so that many pairs are solved at once; higher ones are wider.
+        levels = level - np.floor((level - levels) / (1 - level) * 50) * (1 - level) / 50
+        low, high, p_value = np.full((3, len(levels)), np.nan)
+        for one in np.unique(levels).tolist():
+            same = levels == one
+            solver = PairSolver(replace(request, confidence_level=one))
+            least, most = (solver.solve([_some(end, same)])[0] for end in ends)
+            low[same], high[same] = least.low, most.high
+            # The end that is nearer to no difference, one side; the other side is beyond the other.
+            near = np.where(least.difference > 0, least.p_value, most.p_value)
+            z = -special.ndtri(np.maximum(near, 1e-300) / 2)
+            beyond: FloatArray = special.ndtr(-z - ((means[1] - means[0]) / error)[same])
+            ahead = (least.difference > 0) | (most.difference < 0)
+            p_value[same] = np.where(ahead, special.ndtr(-z) + beyond, 1.0)
+        clear = (low > 0) | (high < 0)
+        # By limits at rounded levels, so that both say the same.
+        p_value = np.where(clear, np.minimum(p_value, 1 - level), np.maximum(p_value, 1 - level))
+        p_value = np.where(clear, p_value, np.nextafter(p_value, 2))
+        for name, values in (("low", low), ("high", high), ("p_values", p_value)):
+            getattr(found, name)[part] = values
+    found.p_values[:] = np.minimum(n_tests * found.p_values, 1.0)
+    return found
+
+
+def _some(end: Pairing, which: BoolArray) -> Pairing:
+    return replace(end, a=end.a[which], b=end.b[which])
+
+
+def _mean_and_error(end: Pairing) -> tuple[FloatArray, FloatArray]:
+    """Mean differences and their standard errors, as if one further item were half as far out."""
+    from evalstats_plugin.stats.clustered import cluster_moments
+    from evalstats_plugin.stats.means import moments
+
+    differences = end.differences()
+    n, mean, std = moments(differences)
+    error = std / np.sqrt(n)
+    if end.clusters is not None:
+        error = np.nan_to_num(cluster_moments(*end.cluster_sums(differences)).cr2)
+    return mean, np.hypot(np.nan_to_num(error), end.span[1] / 2 / n)
 
 
 def drawn_for(compared: Compared, request: Request) -> np.random.Generator:
@@ -92,6 +159,24 @@ def drawn_for(compared: Compared, request: Request) -> np.random.Generator:
 def draws_for(n_pairs: int) -> int:
     """Return how many draws are taken where so many pairs are compared in all."""
     return int(np.clip(DRAWN / max(n_pairs, 1), LEAST_DRAWS, MOST_DRAWS))
+
+
+Attained = dict[tuple[str, tuple[float, float] | None], tuple[bool, bool]]
+"""Whether scores of a metric with some bounds reach the lower one, and the upper one."""
+
+
+def _metric(pairs: Pairs) -> tuple[str, tuple[float, float] | None]:
+    return pairs.metric.removesuffix(",none"), pairs.bounds
+
+
+def _attained(pairs: Sequence[Pairs]) -> Attained:
+    """Return which bounds scores with partial credit attain, on any task of the metric."""
+    found: Attained = {}
+    for one in pairs:
+        if one.kind == "bounded":
+            before, own = found.get(_metric(one), (False, False)), one.attained
+            found[_metric(one)] = (before[0] or own[0], before[1] or own[1])
+    return found
 
 
 def _judged(
@@ -108,6 +193,8 @@ def _judged(
         family.b,
         clusters=family.clusters if clustered else None,
         bounds=family.bounds,
+        # Scores near a bound are looked for among these in any case.
+        attained=any(solver.attained.get(_metric(family), ())) or None,
         rng=drawn_for(family, request),
         n_draws=n_draws,
     )
@@ -141,7 +228,7 @@ def _on_clusters(pairing: Pairs, method: str) -> tuple[str, ...]:
     if n == 1:
         return ("all items are in one cluster: how clusters differ is unknown",)
     if method in CLUSTERED_NAMES:
-        return (f"items in {n} clusters",)
+        return (f"items in {counted(n, 'cluster')}",)
     return (f"{method} treats items in {n} clusters as independent",)
 
 
@@ -152,9 +239,10 @@ class PairSolver:
     it has one, else the one that has its limits as quantiles.
     """
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: Request, attained: Attained | None = None) -> None:
         # Spawned, so that other random numbers do not depend on the method.
         self._seeds: Any = request.rng.spawn(1)[0].bit_generator.seed_seq
+        self.attained = attained or {}
         self.table = request.table
         self.method = request.method
         self.confidence_level = request.confidence_level
@@ -255,7 +343,11 @@ class PairSolver:
         if method.family == "paired-bounded":
             a, b = pairing.scores_of(pairs.start, pairs.stop)
             found = method.load()(
-                a, b, bounds=pairing.bounds, attained=pairing.attained, confidence_level=level
+                a,
+                b,
+                bounds=pairing.bounds,
+                attained=self.attained.get(_metric(pairing), pairing.attained),
+                confidence_level=level,
             )
             return found.low, found.high, found.p_value, found.prob_better
         differences = pairing.differences(pairs.start, pairs.stop)

@@ -12,15 +12,17 @@ from typing import Any
 import numpy as np
 
 from evalstats_plugin.comparisons.design import Correction, Family, Pairing, Request, pairings
-from evalstats_plugin.comparisons.families import Adjusted, adjusted, may_be_first
+from evalstats_plugin.comparisons.families import Adjusted, Table, adjusted, may_be_first
 from evalstats_plugin.comparisons.methods import COMPARISONS
 from evalstats_plugin.comparisons.paired import paired_tables
 from evalstats_plugin.comparisons.rows import Comparison, RankSet, RankSets
+from evalstats_plugin.comparisons.tasks import group_comparisons
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.methods import table_of
 from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.data.results import records
 from evalstats_plugin.data.runs import ResponseSet
+from evalstats_plugin.errors import counted
 from evalstats_plugin.scores.cells import responses_and_notes
 from evalstats_plugin.stats import many
 from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray, Rng
@@ -66,14 +68,32 @@ def rank_sets(
     )
     listed, notes = responses_and_notes(responses)
     pairs, left_out = pairings(listed, {}, None)
-    shown = adjusted(paired_tables(pairs, request, alone=False), request)
+    tables = paired_tables(pairs, request, alone=False)
     sets = [
         row
-        for pairing, one in zip(pairs, shown, strict=True)
-        for row in _of_task(pairing, one, request)
+        for pairing, table, one in zip(pairs, tables, adjusted(tables, request), strict=True)
+        for row in _ranks(table, one, request, *_prob_best(pairing, request.rng))
     ]
     seed = rng if isinstance(rng, int) else None
     return RankSets(tuple(sets), (*notes, *left_out), seed)
+
+
+def ranks_with_groups(
+    responses: Sequence[Responses], request: Request
+) -> tuple[dict[tuple[str, str], list[RankSet]], list[str]]:
+    """Rank the models of each task and of each group that has a score, by name and kind.
+
+    The verdicts are those of `compare`, whose single pairs are left out: they take most of its
+    time. Return also notes on what was left out.
+    """
+    pairs, left_out = pairings(responses, request.bounds, None)
+    tables = paired_tables(pairs, request, alone=False)
+    tables += group_comparisons(responses, request)
+    found = {
+        (table.pairing.task, table.same.get("kind", "task")): _ranks(table, one, request)
+        for table, one in zip(tables, adjusted(tables, request), strict=True)
+    }
+    return found, left_out
 
 
 def ranks_of(rows: Sequence[Comparison]) -> list[RankSet]:
@@ -118,17 +138,28 @@ def ranks_of(rows: Sequence[Comparison]) -> list[RankSet]:
     return records(RankSet, columns, same)
 
 
-def _of_task(pairing: Pairing, shown: Adjusted, request: Request) -> list[RankSet]:
-    """Rank the models of one task under one metric."""
+def _ranks(
+    table: Table,
+    shown: Adjusted,
+    request: Request,
+    prob: FloatArray | None = None,
+    notes: tuple[str, ...] = (),
+) -> list[RankSet]:
+    """Rank the models of one table, every two of which were compared."""
+    pairing = table.pairing
     n = len(pairing.models)
-    beats = _beats(pairing, shown.p_values <= 1 - request.confidence_level)
+    sign = -1 if pairing.higher_is_better is False else 1
+    ahead = sign * table.found.difference[: len(pairing.a)]
+    clear = shown.p_values[: len(pairing.a)] <= 1 - request.confidence_level
+    beats, leads = np.zeros((n, n), dtype=np.bool_), np.zeros((n, n))
+    beats[pairing.b, pairing.a] = clear & (ahead > 0)
+    beats[pairing.a, pairing.b] = clear & (ahead < 0)
+    leads[pairing.b, pairing.a] = np.nan_to_num(ahead)
     first = may_be_first(pairing, beats, shown.first)
     limits = many.rank_limits(beats)
-    prob, notes = _prob_best(pairing, request.rng)
     letters: list[str] = [""] * n
     if n <= MOST_LETTERED:
-        sign = 1 if pairing.higher_is_better is False else -1
-        order = np.argsort(sign * pairing.means(), kind="stable")
+        order = np.argsort((leads - leads.T).sum(axis=0), kind="stable")
         in_order = _letters(beats[np.ix_(order, order)])
         letters = [in_order[i] for i in np.argsort(order).tolist()]
     columns: dict[str, Sequence[Any]] = {
@@ -149,16 +180,6 @@ def _of_task(pairing: Pairing, shown: Adjusted, request: Request) -> list[RankSe
     return records(RankSet, columns, same)
 
 
-def _beats(pairing: Pairing, clear: BoolArray) -> BoolArray:
-    """Whether the model of the row is better than that of the column beyond chance, (N, N)."""
-    sign = -1 if pairing.higher_is_better is False else 1
-    ahead = sign * pairing.mean_differences()
-    beats = np.zeros((len(pairing.models),) * 2, dtype=np.bool_)
-    beats[pairing.b, pairing.a] = clear & (ahead > 0)
-    beats[pairing.a, pairing.b] = clear & (ahead < 0)
-    return beats
-
-
 def _letters(beats: BoolArray) -> list[str]:
     """Give letters to models in this order."""
     return many.letters(many.groups_alike(beats | beats.T))
@@ -172,7 +193,7 @@ def _prob_best(
     common = ~np.isnan(scores).any(axis=0)
     n_common, n_items = int(common.sum()), scores.shape[1]
     if n_common < 2:
-        note = f"no P(best): of {n_items} items, {n_common} were answered by all models"
+        note = f"no P(best): of {counted(n_items, 'item')}, {n_common} were answered by all models"
         return None, (note,)
     notes = (f"P(best) from the {n_common} of {n_items} items that all models answered",)
     values = scores[:, common]

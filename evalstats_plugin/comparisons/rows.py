@@ -41,6 +41,9 @@ class Comparison:
     high_single: float | None = None
     prob_better: float | None
     """Probability that b is truly better: a higher score, or a lower one where lower is better."""
+    prior: str = ""
+    """Prior of `prob_better`, or what it was shrunk over; ``"none"`` for a tail of the distribution
+    that has the limits of the pair alone as quantiles."""
     method: str
     """Method of the pair alone."""
     confidence_level: float
@@ -53,6 +56,15 @@ class Comparison:
     a_may_be_first: bool | None = None
     """Whether a, and b, may truly be the best of the task; None unless all pairs were compared."""
     b_may_be_first: bool | None = None
+    n_missing: int = 0
+    """Items that both models ran and that lack a score of at least one of them."""
+    missing_low: float | None = None
+    """Limits that hold the difference whatever the missing scores would have been, allowing for
+    all pairs; of pairs with a verdict, and of all with the rule ``"bounds"``."""
+    missing_high: float | None = None
+    tipping_point: float | None = None
+    """Where these limits hold 0 and the others do not: the share of the missing scores, about, that
+    must go against the model that is ahead for the verdict to fall; the rest as those there are."""
     kind: str = "task"
     """``"task"``, ``"group"``, or ``"tasks"``: the tasks themselves are the sample."""
     measure: str = "difference"

@@ -1,7 +1,8 @@
 """Comparisons of models over several tasks.
 
 * `group_comparisons`: on groups that the harness aggregates, the tasks being fixed strata
-* `across_tasks`: on all tasks of a metric, the tasks being a random sample
+* `across_tasks`: on all tasks of a metric, both as fixed strata ("on these tasks") and as a random
+  sample ("on tasks like these")
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ from evalstats_plugin.comparisons.methods import TASK_DEFAULTS
 from evalstats_plugin.comparisons.paired import BLOCK_SIZE, drawn_for, draws_for, two_sided
 from evalstats_plugin.data.methods import Kind, Method, choose
 from evalstats_plugin.data.responses import Group, Responses
-from evalstats_plugin.data.runs import run_of
-from evalstats_plugin.errors import DesignError, SelectionError, few
+from evalstats_plugin.data.runs import one_of_each, run_of
+from evalstats_plugin.errors import DesignError, SelectionError, counted, few
 from evalstats_plugin.scores.cells import Bounds, make_cell, task_and_metric
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
 
@@ -140,7 +141,7 @@ def _all_items(tasks: Sequence[Pairing], group: Group, baseline: str | None) -> 
         kind=kind,
         bounds=bounds,
         clusters=None,
-        notes=(*notes, f"{group.weighting} mean of {len(tasks)} tasks"),
+        notes=(*notes, f"{group.weighting} mean of {counted(len(tasks), 'task')}"),
     )
 
 
@@ -163,16 +164,18 @@ def _judge_groups(
 ) -> Judged:
     """Judge all pairs of a group at once: by common sign flips where every model has every item."""
     whole = strata.whole.family
-    if len(whole.a) == 1 or np.isnan(strata.whole.scores).any():
-        return Each(found.p_value, interval)
-    from evalstats_plugin.stats.many import WeightedPairs
-
     n_items = np.array([float(one.scores.shape[1]) for one in strata.tasks])
-    weights = strata.weights(n_items)
     units = [
         (one.scores if one.clusters is None else one.cluster_sums(one.scores)[0]) / n
         for one, n in zip(strata.tasks, n_items.tolist(), strict=True)
     ]
+    # Within a task of one unit there is no spread to see.
+    few_units = min(own.shape[1] for own in units) < 2
+    if len(whole.a) == 1 or few_units or np.isnan(strata.whole.scores).any():
+        return Each(found.p_value, interval)
+    from evalstats_plugin.stats.many import WeightedPairs
+
+    weights = strata.weights(n_items)
     return WeightedPairs(
         units,
         weights / weights.sum(),
@@ -186,9 +189,10 @@ def _judge_groups(
 
 def _group_notes(whole: Pairing, found: Found) -> list[tuple[str, ...]]:
     notes: list[tuple[str, ...]] = [whole.notes] * len(whole.a)
-    missing: IntArray = whole.n_either - whole.n_items
+    n_items: IntArray = whole.n_items
+    missing: IntArray = whole.n_either - n_items
     for i in np.flatnonzero(missing).tolist():
-        n = int(missing[i] + whole.n_items[i])
+        n = int(missing[i] + n_items[i])
         lacking = f"{missing[i]} of {n} items lack one model's score: left out"
         notes[i] = (*notes[i], lacking)
     for i in np.flatnonzero(np.isnan(found.low[: len(notes)])).tolist():
@@ -240,10 +244,11 @@ def _moments(strata: _Strata, differences: Sequence[FloatArray]) -> FloatArray:
 
 
 def across_tasks(responses: Sequence[Responses], request: Request) -> tuple[list[Table], list[str]]:
-    """Compare models by their mean differences on tasks, as a random sample of such tasks.
+    """Compare models by their mean differences on tasks that have the same weight each.
 
-    Every task has the same weight, and is one observation: the difference of the two models on the
-    items that both answered. Return also notes on what was left out.
+    Two tables for each metric: on these tasks, which are fixed, their items being drawn from many;
+    and on tasks like these, of which each is one observation, the difference of the two models on
+    the items that both answered. Return also notes on what was left out.
 
     Raises
     ------
@@ -277,15 +282,42 @@ def across_tasks(responses: Sequence[Responses], request: Request) -> tuple[list
     if alone:
         left_out = [*left_out, f"not compared, the only task with this metric: {few(alone)}"]
     # Outermost groups of all tasks; an empty name for a task in none.
-    groups = list(dict.fromkeys(r.groups[0].name if r.groups else "" for r in responses))
+    groups = {r.groups[0].name if r.groups else "" for r in responses}
+    (name,) = groups if len(groups) == 1 else {""}
     rows: list[Table] = []
-    for some in found.values():
+    for metric, some in found.items():
+        fixed, why = _on_these_tasks(responses, metric, some, name, request)
         sample = _sample(some, [m for m in models if any(m in one.models for one in some)])
-        table = _table(sample, some, groups)
+        table = _table(sample, some, name)
         chosen = against_best(table, table.means()) if best else _against(table, baseline)
+        rows += fixed
+        left_out = [*left_out, *why]
         if chosen is not None:
             rows.append(_across_table(chosen, sample, request))
     return rows, left_out
+
+
+def _on_these_tasks(
+    responses: Sequence[Responses],
+    metric: str,
+    tasks: Sequence[Pairing],
+    name: str,
+    request: Request,
+) -> tuple[list[Table], list[str]]:
+    """Compare the models that answered all the tasks, which are fixed; notes on the others."""
+    there = {one.task for one in tasks}
+    own = [
+        r
+        for r in one_of_each(responses)
+        if r.task in there and r.metric.removesuffix(",none") == metric
+    ]
+    title = f"these {counted(len(tasks), 'task')}" + (f" of {name}" if name else "")
+    strata = _joined(own, Group(title, 0, "macro", len(tasks)), request)
+    if strata is None:
+        return [], [f"{metric}: no two models can be compared on all of these {len(tasks)} tasks"]
+    rest = [m for m in dict.fromkeys(r.model for r in own) if m not in strata.whole.models]
+    lacking = f"{metric}, on these {len(tasks)} tasks: left out, not on all of them: {few(rest)}"
+    return [replace(_group_table(strata, request), apart=True)], [lacking] if rest else []
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -326,7 +358,7 @@ def _variances(task: Pairing, means: FloatArray) -> FloatArray:
     return np.maximum(total, 0.0) / np.where(n > 1, n * (n - 1.0), np.nan)
 
 
-def _table(sample: _Sample, tasks: Sequence[Pairing], groups: Sequence[str]) -> Pairing:
+def _table(sample: _Sample, tasks: Sequence[Pairing], name: str) -> Pairing:
     """Models by tasks: the mean score of each on each, NaN where it was not run."""
     scores = np.full((len(sample.models), len(tasks)), np.nan)
     for t, one in enumerate(tasks):
@@ -338,7 +370,7 @@ def _table(sample: _Sample, tasks: Sequence[Pairing], groups: Sequence[str]) -> 
         raise DesignError(msg)
     a, b = pair_indices(sample.models, None)
     return Pairing(
-        task=groups[0] if len(groups) == 1 and groups[0] else f"({len(tasks)} tasks)",
+        task=f"{len(tasks)} tasks like " + (f"those of {name}" if name else "these"),
         metric=tasks[0].metric,
         models=sample.models,
         scores=scores,
@@ -387,6 +419,7 @@ def _across_table(table: Pairing, sample: _Sample, request: Request) -> Table:
         judge=judge,
         columns={"n_items": n_items.tolist(), "notes": notes},
         same={"kind": "tasks"},
+        apart=True,
     )
 
 
@@ -432,13 +465,13 @@ def _across_notes(
         across = np.nanvar(differences[seen > 1], axis=1, ddof=1)
         ratios = np.sqrt(across * seen[seen > 1] / np.nansum(variances[seen > 1], axis=1))
     known = ratios[np.isfinite(ratios)]
-    text = f"tasks as random units: {n_tasks} tasks"
+    text = f"tasks as random units: {counted(n_tasks, 'task')}"
     if len(known):
         text += f"; standard errors are {np.median(known):.2f} times those with the tasks fixed"
         text += " (median over the pairs)" if len(known) > 1 else ""
     notes: list[tuple[str, ...]] = [(*table.notes, text)] * len(seen)
     for i in np.flatnonzero(seen < n_tasks).tolist():
-        notes[i] = (*notes[i], f"both models answered {seen[i]} of the {n_tasks} tasks")
+        notes[i] = (*notes[i], f"both models answered {seen[i]} of the {counted(n_tasks, 'task')}")
     return notes
 
 

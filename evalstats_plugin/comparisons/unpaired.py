@@ -21,9 +21,10 @@ from evalstats_plugin.comparisons.design import (
     refuse_best,
 )
 from evalstats_plugin.comparisons.families import Each, Found, Table, p_of_limits, prob_of_p
-from evalstats_plugin.comparisons.methods import MEASURES, UNPAIRED, UNPAIRED_DEFAULTS
+from evalstats_plugin.comparisons.methods import MEASURES, UNPAIRED_DEFAULTS
 from evalstats_plugin.data.methods import Method, choose
 from evalstats_plugin.data.responses import Responses
+from evalstats_plugin.errors import counted
 from evalstats_plugin.scores.cells import Cell, cluster_arrays, cluster_names, direction
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
 
@@ -121,12 +122,13 @@ def _is_usable(cell: Cell) -> bool:
 def _samples(cells: list[Cell], request: Request) -> _Samples:
     kind, bounds, notes = common_kind(cells)
     clustered = any(cell.clusters is not None for cell in cells)
-    own = {method.name: method for method in UNPAIRED} | {
-        name: method for name, method in request.table.items() if method.family in FAMILIES
-    }
+    own = {name: method for name, method in request.table.items() if method.family in FAMILIES}
     name = request.method if request.method in own else "auto"
     if name == "auto" and clustered:
         name = "welch-t"
+    elif name == "auto" and kind == "binary" and request.prior is not None:
+        # The default has no prior.
+        name = "beta-difference"
     models = tuple(cell.responses.model for cell in cells)
     a, b = pair_indices(models, request.baseline)
     method = choose(kind, name, own, UNPAIRED_DEFAULTS)
@@ -184,7 +186,7 @@ def _notes(samples: _Samples, low: FloatArray, high: FloatArray) -> list[tuple[s
     for a, b, below, above in zip(
         samples.a.tolist(), samples.b.tolist(), low.tolist(), high.tolist(), strict=True
     ):
-        own = [f"{n[a]} and {n[b]} items, treated as independent samples"]
+        own = [f"{n[a]} and {counted(int(n[b]), 'item')}, treated as independent samples"]
         if clusters[a] is not None or clusters[b] is not None:
             of_each = " and ".join(f"{clusters[i] or n[i]}" for i in (a, b))
             own.append(

@@ -23,9 +23,9 @@ from evalstats_plugin.errors import DesignError, SelectionError
 def across_tasks(
     responses: Sequence[Responses], request: Request
 ) -> tuple[list[Comparison], list[str]]:
-    """Return the rows, corrected by their families, and the notes."""
+    """Return the rows on tasks like these, corrected by their families, and the notes."""
     tables, notes = tasks.across_tasks(responses, request)
-    return settle(tables, request), notes
+    return [row for row in settle(tables, request) if row.kind == "tasks"], notes
 
 
 def _request(**more: object) -> Request:
@@ -71,7 +71,7 @@ def test_it_is_a_paired_t_test_of_the_tasks_means() -> None:
     differences = np.array([means["b", f"t{i}"] - means["a", f"t{i}"] for i in range(8)])
     t = stats.ttest_1samp(differences, 0)
 
-    assert ("a", "b", "(8 tasks)", "acc", "tasks", "paired-t", 440) == (
+    assert ("a", "b", "8 tasks like these", "acc", "tasks", "paired-t", 440) == (
         row.model_a, row.model_b, row.task, row.metric, row.kind, row.method, row.n_items,
     )  # fmt: skip
     assert differences.mean() == pytest.approx(row.difference)
@@ -97,9 +97,40 @@ def test_the_note_says_how_much_tasks_as_random_cost() -> None:
 def test_a_common_group_gives_the_row_its_name() -> None:
     """Tasks in no group, or in several, are counted."""
     group = Group("mmlu", 0, "micro", 8)
-    (row,), _ = across_tasks([replace(r, groups=(group,)) for r in _responses()], _request())
+    rows = list(compare([replace(r, groups=(group,)) for r in _responses()], design="tasks"))
 
-    assert "mmlu" == row.task
+    assert ["these 8 tasks of mmlu", "8 tasks like those of mmlu"] == [row.task for row in rows]
+
+
+def test_these_tasks_are_a_stratified_mean_of_the_items() -> None:
+    """Difference and standard error by hand; narrower, because other tasks do not count."""
+    responses = _responses()
+    fixed, random = compare(responses, design="tasks")
+    scores = {(r.model, r.task): r.scores[:, 0] for r in responses}
+    items = [scores["b", f"t{i}"] - scores["a", f"t{i}"] for i in range(8)]
+    error = np.sqrt(sum(d.var(ddof=1) / len(d) for d in items)) / 8
+
+    assert (fixed.kind, random.kind) == ("group", "tasks")
+    assert fixed.difference == pytest.approx(random.difference)
+    assert fixed.high - fixed.low == pytest.approx(2 * 1.96 * error, rel=0.03)  # pyright: ignore[reportOptionalOperand]
+    assert fixed.high - fixed.low < random.high - random.low  # pyright: ignore[reportOptionalOperand]
+
+
+def test_the_two_questions_are_two_families() -> None:
+    """Whatever family is asked for: they are not corrected for one another."""
+    for family in ("auto", "run", "task"):
+        rows = compare(_responses("abc"), design="tasks", family=family, rng=0)
+        names = list(dict.fromkeys(row.family for row in rows))
+        assert ["these 8 tasks, 3 pairs", "8 tasks like these, 3 pairs"] == names
+
+
+def test_models_without_some_task_are_on_tasks_like_these_alone() -> None:
+    """And a note says who is left out."""
+    responses = [r for r in _responses("abc") if (r.model, r.task) != ("c", "t0")]
+    found = compare(responses, design="tasks")
+
+    assert ["group", "tasks", "tasks", "tasks"] == [row.kind for row in found]
+    assert "acc, on these 8 tasks: left out, not on all of them: c" in found.notes
 
 
 def test_only_tasks_that_both_answered_count() -> None:
@@ -164,7 +195,7 @@ def test_lower_may_be_better() -> None:
     assert one.difference == other.difference
 
 
-@pytest.mark.parametrize("method", ["percentile", "bca", "dirichlet", "t-cr1"])
+@pytest.mark.parametrize("method", ["percentile", "bca", "dirichlet", "t-cr2"])
 def test_methods_that_do_not_fit_are_refused_with_those_that_do(method: str) -> None:
     """The tasks' differences are few, and no items whose answers could be counted or resampled."""
     with pytest.raises(SelectionError, match=f"'{method}' does not apply .* dp-jeffreys, paired-t"):

@@ -220,10 +220,10 @@ def test_clusters_stand_or_fall_together() -> None:
     expected = grid_posteriors.dirichlet_multinomial(
         [[0] * 5], [[6, 0, 6, 6, 0]], [[6] * 5], confidence_level=0.95, prior=(0.5, 1.0)
     )
-    low, high = clustered.logit_t_cr1(
+    low, high = clustered.logit_t_cr2(
         [6, 0, 6, 6, 0], [6] * 5, bounds=(-1, 1), confidence_level=0.95
     )
-    named = compare(rows, rng=0, method="logit-t-cr1")[0]
+    named = compare(rows, rng=0, method="logit-t-cr2")[0]
 
     assert ("dirichlet-multinomial", ("items in 5 clusters",)) == (row.method, row.notes)
     assert tuple(x[0] for x in expected) == (row.low, row.high, row.prob_better)
@@ -242,7 +242,7 @@ def test_a_method_without_clusters_is_used_on_request_with_a_warning() -> None:
 
     assert "tango" == row.method
     assert ("tango treats items in 2 clusters as independent",) == row.notes
-    assert "dirichlet" == _one([1, 0, 1], [1, 1, 1], method="t-cr1").method
+    assert "dirichlet" == _one([1, 0, 1], [1, 1, 1], method="t-cr2").method
 
 
 @pytest.mark.parametrize(
@@ -255,7 +255,7 @@ def test_a_method_without_clusters_is_used_on_request_with_a_warning() -> None:
             SelectionError,
             "There are: simultaneous, stepdown, bh, none",
         ),
-        ({"confidence_level": 1.0}, DesignError, r"confidence level must lie .* it is 1\.0"),
+        ({"confidence_level": 1.0}, DesignError, r"confidence level 1 is not between 0 and 1"),
     ],
 )
 def test_bad_arguments_are_refused(
@@ -320,3 +320,44 @@ def test_fifty_models_on_sixty_tasks_take_seconds(within: Callable[..., Any]) ->
     matrix = ResponseMatrix.from_array(scores, tasks=tasks)
 
     assert 73_500 == len(within(3.0, lambda: compare(matrix, rng=0)))
+
+
+def test_rows_name_the_prior_and_it_can_be_chosen():
+    """Jeffreys' of pairs and of independent samples, unless another weight is given."""
+    scores = (np.random.default_rng(0).random((2, 30)) < 0.5) * 1.0
+    for design, weight, expected in (
+        ("paired", None, "½ on each of: both right, a only, b only, neither"),
+        ("paired", 1, "1 on each of: both right, a only, b only, neither"),
+        ("unpaired", 0.5, "½ on right and on wrong, of each model"),
+        ("unpaired", None, "none"),
+    ):
+        (row,) = compare(ResponseMatrix.from_array(scores), design=design, prior=weight)
+        assert expected == row.prior
+    with pytest.raises(DesignError, match="must be above 0: -1"):
+        compare(ResponseMatrix.from_array(scores), prior=-1)
+
+
+def test_a_prior_weighs_as_much_as_items_would():
+    """One either way: P(better) of pairs with a prior of 1½ is that of two more items with ½."""
+    a, b = (
+        np.repeat([1.0, 0.0, 1.0, 0.0], [3, 5, 4, 2]),
+        np.repeat([0.0, 1.0, 1.0, 0.0], [3, 5, 4, 2]),
+    )
+    (one,) = compare(ResponseMatrix.from_array(np.stack([a, b])), prior=1.5)
+    more = np.stack([np.r_[a, 1, 0], np.r_[b, 0, 1]])
+    (other,) = compare(ResponseMatrix.from_array(more))
+
+    assert one.prob_better == pytest.approx(other.prob_better)
+
+
+def test_shrunk_probabilities_keep_their_side_and_their_verdicts():
+    """Nearer ½ than those of pairs alone; all else is as it was."""
+    rng = np.random.default_rng(1)
+    scores = (rng.random((6, 50)) < np.linspace(0.45, 0.55, 6)[:, None]) * 1.0
+    matrix = ResponseMatrix.from_array(scores)
+    alone, shrunk = (list(compare(matrix, probabilities=p, rng=0)) for p in ("alone", "shrunk"))
+    for one, other in zip(alone, shrunk, strict=True):
+        assert abs(other.prob_better - 0.5) <= abs(one.prob_better - 0.5) + 1e-9
+        assert np.sign(other.prob_better - 0.5) == np.sign(other.difference)
+        assert (one.low, one.p_adjusted) == (other.low, other.p_adjusted)
+    assert {"shrunk over the differences of 6 models"} == {row.prior for row in shrunk}

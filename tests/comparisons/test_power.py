@@ -235,7 +235,7 @@ def test_items_without_a_score_are_left_out_of_a_pair() -> None:
         ({"difference": 1.2}, "at most 1"),
         ({"difference": 0.1, "power": 1.0}, "power must lie between"),
         ({"difference": 0.1, "power": 0.04}, "exceed the 0.05 that chance gives"),
-        ({"difference": 0.1, "confidence_level": 1.0}, "confidence level must lie between"),
+        ({"difference": 0.1, "confidence_level": 1.0}, "is not between 0 and 1"),
         ({"n_items": 1}, "number of items must be 2"),
         ({"n_items": 9, "n_epochs": 0}, "number of epochs must be 1"),
         ({"n_items": 9, "design": PowerDesign(n_models=1)}, "number of models must be 2"),

@@ -1,0 +1,136 @@
+"""Tables of models and tasks: every number is that of `intervals` and `compare`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import evalstats_plugin as es
+from evalstats_plugin.data.responses import Responses
+from evalstats_plugin.errors import DesignError, SelectionError
+
+LOGS = Path(__file__).parents[2] / "fixtures" / "logs" / "lm_eval" / "0.4.13" / "out"
+
+
+def _tasks(seed: int, sizes: tuple[int, ...] = (40, 80, 20)) -> list[Responses]:
+    """Return three models on some tasks of 0/1 scores."""
+    rng = np.random.default_rng(seed)
+    found: list[Responses] = []
+    for i, size in enumerate(sizes):
+        right = rng.random((3, size)) < np.array([[0.85], [0.6], [0.5]])
+        matrix = es.ResponseMatrix.from_array(right.astype(float))
+        found += [replace(r, task=f"task {i}") for r in matrix.to_responses()]
+    return found
+
+
+def test_scores_are_those_of_the_report() -> None:
+    """Estimates and limits of tasks and groups."""
+    logs = es.read(LOGS, task="es_group_unw", metric="acc")
+    rows = {(r.model, r.task): r for r in es.intervals(logs)}
+
+    table = es.score_table(logs, rng=0)
+    open_table = es.score_table(logs, subtasks=True, rng=0)
+
+    assert ("overall", "es_group_unw") == table.tasks
+    assert ("overall", "es_sub_a", "es_sub_b", "es_sub_c") == open_table.tasks
+    for cell in (*table, *open_table):
+        if cell.kind != "overall":
+            row = rows[cell.model, cell.task]
+            assert (cell.estimate, cell.low, cell.high) == (row.estimate, row.low, row.high)
+
+
+@pytest.mark.parametrize("weights", ["tasks", "items"])
+def test_the_overall_score_is_the_weighted_mean(weights: str) -> None:
+    """Of the estimates of the tasks."""
+    table = es.score_table(_tasks(1), weights=weights, rng=0)  # type: ignore[arg-type]
+    shares = np.ones(3) if weights == "tasks" else np.array([40, 80, 20])
+
+    for model in table.models:
+        overall, *tasks = [cell for cell in table if cell.model == model]
+        expected = np.average([cell.estimate for cell in tasks], weights=shares)  # type: ignore[misc]
+        assert overall.estimate == pytest.approx(expected)
+        assert overall.low is not None
+        assert overall.high is not None
+        assert overall.low < expected < overall.high
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_ranks_and_letters_are_the_verdicts_of_compare(seed: int) -> None:
+    """A rank leaves out exactly what some verdict leaves out."""
+    responses = _tasks(seed, (40, 60))
+    table = es.score_table(responses, rng=0)
+    alone = [replace(r, metric="score") for r in responses]
+    # The same family: an overall score with its tasks.
+    group = es.Group("overall", 0, "macro", 2, logged=0.0)
+    pairs = es.compare([replace(r, groups=(group,)) for r in alone], rng=0)
+
+    for cell in table:
+        own = [p for p in pairs if p.task == cell.task and cell.model in (p.model_a, p.model_b)]
+        signs = [1 if p.model_b == cell.model else -1 for p in own]
+        verdict = {"better": 1, "worse": -1, "unclear": 0}
+        found = [sign * verdict[p.verdict] for sign, p in zip(signs, own, strict=True)]
+        assert cell.best_rank == 1 + found.count(-1)
+        assert cell.worst_rank == 3 - found.count(1)
+        others = {c.model: set(c.letters) for c in table if c.task == cell.task}
+        for pair, clear in zip(own, found, strict=True):
+            shared = others[pair.model_a] & others[pair.model_b]
+            assert bool(shared) == (clear == 0)
+        assert cell.may_be_first or cell.best_rank != 1 or cell.worst_rank != 1
+
+
+def test_models_without_every_task_have_no_overall_score() -> None:
+    """They are in the table, below the others."""
+    responses = [r for r in _tasks(2) if (r.model, r.task) != ("model_0", "task 1")]
+    table = es.score_table(responses, rng=0)
+
+    assert ("model_1", "model_2", "model_0") == table.models
+    assert not [c for c in table if c.model == "model_0" and c.kind == "overall"]
+
+
+def test_tasks_of_another_direction_are_columns_of_their_own() -> None:
+    """Their scores are shown, but cannot be added up with the others; a note says so."""
+    responses = [replace(r, higher_is_better=False) if r.task == "task 1" else r for r in _tasks(3)]
+    table = es.score_table(responses, rng=0)
+
+    assert ("overall", "task 0", "task 1", "task 2") == table.tasks
+    assert {60} == {c.n_items for c in table if c.kind == "overall"}
+    assert any("not part of the overall score" in note and "task 1" in note for note in table.notes)
+    best = [c.model for c in table if c.task == "task 1" and c.best_rank == 1 == c.worst_rank]
+    assert "model_0" not in best
+
+
+def test_one_model_has_no_ranks() -> None:
+    """Scores and limits alone."""
+    table = es.score_table([r for r in _tasks(4) if r.model == "model_1"], rng=0)
+
+    assert {None} == {cell.best_rank for cell in table}
+    assert {None} == {cell.may_be_first for cell in table}
+    assert "–" in table.to_markdown()
+
+
+def test_what_cannot_be_shown_is_said() -> None:
+    """Weights that do not exist, and responses without item scores."""
+    with pytest.raises(SelectionError, match="no weighting is called 'models'"):
+        es.score_table(_tasks(5), weights="models")  # type: ignore[arg-type]
+    empty = [replace(r, scores=np.full_like(r.scores, np.nan)) for r in _tasks(5)]
+    with pytest.raises(DesignError, match="no task has a metric that is a mean of item scores"):
+        es.score_table(empty)
+
+
+@pytest.mark.parametrize(
+    ("n_items", "options", "first"),
+    [
+        (20, {}, "| 1–2 | model_0 | 0.85 [0.66, 0.96] | a |"),
+        (5_000, {}, "| 1 | model_0 | 0.850 [0.840, 0.860] | a |"),
+        (20, {"percent": True}, "| 1–2 | model_0 | 85 [66, 96] | a |"),
+        (20, {"percent": True, "digits": 2}, "| 1–2 | model_0 | 85.00 [65.99, 95.91] | a |"),
+    ],
+)
+def test_decimals_follow_the_limits(n_items: int, options: dict[str, int], first: str) -> None:
+    """Two digits of the half-width, unless another number is asked for."""
+    table = es.score_table(_tasks(6, (n_items,)), rng=0)
+
+    assert table.to_markdown(**options).splitlines()[2] == first  # type: ignore[arg-type]
