@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +13,11 @@ from numpy.typing import NDArray
 from evalstats_plugin.data.matrix import ResponseMatrix, submatrix
 from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.data.runs import ResponseSet
-from evalstats_plugin.errors import DesignError, SelectionError, counted, few
+from evalstats_plugin.errors import DesignError, SelectionError, counted, few, no_such
+from evalstats_plugin.stats.arrays import FloatArray
 
 if TYPE_CHECKING:
+    from evalstats_plugin.data.store import ResponseStore
     from evalstats_plugin.irt.model.fit import SavedFit
 
 
@@ -108,11 +110,48 @@ def scored_part(matrix: ResponseMatrix) -> ResponseMatrix:
     known = kept.scores[~np.isnan(kept.scores)]
     if len(known) and len(kept.models) > 1 and known.min() == known.max():
         msg = (
-            f"every score is {known[0]:g} ({len(kept.models)} models, {len(kept.item_ids)} items): "
-            "nothing tells these models apart: add items or models"
+            f"every score is {known[0]:g} ({counted(len(kept.models), 'model')}, "
+            f"{counted(len(kept.item_ids), 'item')}): nothing tells these models apart: add items "
+            "or models"
         )
         raise DesignError(msg)
     return replace(kept, notes=tuple(notes))
+
+
+Guessing: TypeAlias = float | Mapping[str, float] | Sequence[float]
+"""P(right) without knowing the answer: of all items, by task (0 for others), or of each item."""
+
+
+def guessing_of(matrix: ResponseMatrix | ResponseStore, guessing: Guessing) -> FloatArray | None:
+    """Chance of guessing each item, shape (M,); None where all are 0.
+
+    Raises
+    ------
+    SelectionError
+        A chance outside [0, 1), a task that is not there, or not one chance for each item.
+    """
+    m = len(matrix.item_ids)
+    if isinstance(guessing, Mapping):
+        tasks = matrix.tasks.astype(str)
+        known = list(dict.fromkeys(tasks.tolist()))
+        for name in guessing:
+            if name not in known:
+                raise SelectionError(no_such("task", name, known, few(known)))
+        chance = np.array([guessing.get(task, 0.0) for task in tasks.tolist()])
+    else:
+        chance = np.asarray(guessing, dtype=np.float64)
+    if chance.shape not in ((), (m,)):
+        msg = f"guessing has {chance.size} numbers for {counted(m, 'item')}: pass one for each item"
+        raise SelectionError(msg)
+    chance = np.broadcast_to(chance, (m,)).copy()
+    wrong = ~((chance >= 0) & (chance < 1))
+    if wrong.any():
+        msg = (
+            f"a chance of guessing of {chance[wrong][0]:g} is not in [0, 1): pass 1 / choices, "
+            "such as 0.25"
+        )
+        raise SelectionError(msg)
+    return chance if chance.any() else None
 
 
 def item_keys(of: SavedFit | ResponseMatrix) -> list[tuple[str, str]]:

@@ -79,6 +79,9 @@ def bootstrap_abilities(
     from evalstats_plugin.irt.estimators.refits import bootstrap
     from evalstats_plugin.irt.model.data import counts_of
 
+    if fit.guessing.any():
+        msg = "a fit with guessing has no bootstrap: its own standard errors allow for all of it"
+        raise SelectionError(msg)
     options = _options(fit, over, n_resamples, shown.get("confidence_level", 0.95))
     clusters = _clusters(matrix) if over == "clusters" else None
     counts = counts_of(matrix, device=device)
@@ -89,7 +92,7 @@ def bootstrap_abilities(
     resampled = replace(
         fit,
         ability_covariance=found.covariance if whole else np.diag(spread**2),
-        **_items(found),
+        **_items(fit, found, over),
         notes=(*fit.notes, *found.notes, *_notes(over, n_resamples, whole=bool(whole))),
     )
     results = abilities(resampled, matrix, **shown)
@@ -142,14 +145,22 @@ def _clusters(matrix: ResponseMatrix) -> NDArray[np.int64]:
     return np.unique(keys, return_inverse=True)[1].astype(np.int64)
 
 
-def _items(found: Any) -> dict[str, Any]:
-    """Standard errors of the items, if the estimator has items."""
-    if found.difficulty is None:
+def _items(fit: IRTFit, found: Any, over: str) -> dict[str, Any]:
+    """Standard errors of the items, if the estimator has items.
+
+    Where items or their clusters are drawn an item keeps its own answers: its variance is that of
+    its posterior plus that of its posterior mean between refits. Answers to new items tell nothing
+    of the old ones, whose errors stay.
+    """
+    if found.difficulty is None or over == "parametric":
         return {}
-    return {
-        "difficulty_std_error": found.difficulty.std_error,
-        "discrimination_std_error": found.discrimination.std_error,
-    }
+    errors = {name: getattr(found, name).std_error for name in ("difficulty", "discrimination")}
+    if over in ("items", "clusters"):
+        errors = {
+            name: np.hypot(between, getattr(fit, f"{name}_std_error"))
+            for name, between in errors.items()
+        }
+    return {f"{name}_std_error": error for name, error in errors.items()}
 
 
 def _notes(over: str, n_resamples: int, *, whole: bool) -> Sequence[str]:

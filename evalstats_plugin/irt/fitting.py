@@ -11,7 +11,8 @@ import numpy as np
 
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.store import ResponseStore
-from evalstats_plugin.errors import SelectionError, no_such
+from evalstats_plugin.errors import DesignError, SelectionError, no_such
+from evalstats_plugin.irt.answers import Guessing, guessing_of
 from evalstats_plugin.irt.methods import ESTIMATORS, ITEM_MODELS
 from evalstats_plugin.irt.options import (
     FactorOptions,
@@ -62,6 +63,7 @@ def fit_irt(
     device: str = "auto",
     dtype: Precision = "float64",
     rng: Rng = None,
+    guessing: Guessing = 0.0,
     options: FitOptions | None = None,
 ) -> IRTFit: ...
 
@@ -75,6 +77,7 @@ def fit_irt(
     device: str = "auto",
     dtype: Precision = "float64",
     rng: Rng = None,
+    guessing: Guessing = 0.0,
     options: FitOptions | None = None,
 ) -> FactorFit: ...
 
@@ -88,6 +91,7 @@ def fit_irt(
     device: str = "auto",
     dtype: Precision = "float64",
     rng: Rng = None,
+    guessing: Guessing = 0.0,
     options: FitOptions | None = None,
 ) -> IRTFit | FactorFit: ...
 
@@ -100,6 +104,7 @@ def fit_irt(
     device: str = "auto",
     dtype: Precision = "float64",
     rng: Rng = None,
+    guessing: Guessing = 0.0,
     options: FitOptions | None = None,
 ) -> IRTFit | FactorFit:
     """Fit an item response model: abilities with their covariance, and items.
@@ -122,6 +127,10 @@ def fit_irt(
         ``"3pl"``) estimates then differ by up to .02. ``"mcmc"`` draws in ``"float64"`` only.
     rng
         Used by ``"mcmc"``, and by ``"factor"`` to hold out cells.
+    guessing
+        P(right) of a model that does not know the answer, such as .25 with four choices: one number
+        for all items, one for each, or by task, 0 for tasks that are not named. Of estimators
+        ``"mml-items"`` and ``"mml"``. The logit aθ + d is then that of knowing the answer.
     options
         The record of the estimator or item model: `MmlOptions`, `MmlItemsOptions`, `MapOptions`,
         `JmlOptions`, `ViOptions`, `McmcOptions` or `FactorOptions`.
@@ -147,6 +156,8 @@ def fit_irt(
     ('mml-items', 'abilities sum to 0')
     >>> fit_irt(matrix, "rasch", options=MmlOptions(prior="weak")).estimator
     'mml'
+    >>> float(fit_irt(matrix, "rasch", guessing={"task": 0.2}).guessing[0])
+    0.2
     """
     need_torch("item response models")
     from evalstats_plugin.irt.model.data import counts_of, stored_counts
@@ -166,18 +177,56 @@ def fit_irt(
         chosen = chosen._replace(options=replace(chosen.options, std_errors=False))
     else:
         matrix = matrix.matrix() if isinstance(matrix, ResponseStore) else matrix
+        known = matrix.scores[np.isfinite(matrix.scores)]
+        if item_model == "3pl" and known.size and np.ptp(known) < NO_SPREAD:
+            msg = (
+                "all scores are the same, such as all right or all wrong, which tells nothing of "
+                "guessing: add models or items, or fit item model rasch or 2pl"
+            )
+            raise DesignError(msg)
         counts = counts_of(matrix, device=device, dtype=dtype)
-    fit = _fit(matrix, counts, item_model, chosen, np.random.default_rng(rng))
-    return replace(fit, diagnostics=fit.diagnostics | {"reason": chosen.reason})
+    chance = guessing_of(matrix, guessing)
+    if chance is not None:
+        check_guessing(chosen, item_model)
+        counts = replace(counts, guess=counts.right.new_tensor(chance))
+    fit = fit_counts(matrix, counts, item_model, chosen, np.random.default_rng(rng))
+    about: dict[str, object] = {"reason": chosen.reason}
+    estimated = isinstance(chosen.options, MmlItemsOptions) and chosen.options.estimate_guessing
+    if chance is not None or estimated:
+        about["guessing"] = "estimated" if estimated else "given"
+    return replace(fit, diagnostics=fit.diagnostics | about)
 
 
-def _fit(  # noqa: PLR0911 - one for each estimator
+def check_guessing(chosen: Chosen, item_model: str) -> None:
+    """Raise `SelectionError` where a chance of guessing cannot be given."""
+    options = chosen.options
+    if isinstance(options, MmlItemsOptions):
+        msg = "guessing is either given or estimated: leave one of guessing and estimate_guessing"
+        wrong = options.estimate_guessing
+    elif isinstance(options, MmlOptions):
+        msg = (
+            f"guessing is given for a 2pl, not for a {item_model}, by estimator mml: take mml-items"
+        )
+        wrong = item_model != "2pl"
+    else:
+        msg = f"estimator {chosen.estimator} has no guessing: take mml-items or mml"
+        wrong = True
+    if wrong:
+        raise SelectionError(msg)
+
+
+NO_SPREAD = 1e-9
+"""Scores this close to each other are the same."""
+
+
+def fit_counts(  # noqa: PLR0911 - one for each estimator
     matrix: ResponseMatrix | ResponseStore,
     counts: Counts,
     item_model: str,
     chosen: Chosen,
     rng: np.random.Generator,
 ) -> IRTFit | FactorFit:
+    """Fit counts by the estimator chosen; the matrix names models and items."""
     from evalstats_plugin.irt.estimators import (
         cml,
         draws,

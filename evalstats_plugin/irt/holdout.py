@@ -12,13 +12,20 @@ import numpy as np
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.results import Results, finite
 from evalstats_plugin.errors import SelectionError, no_such
-from evalstats_plugin.irt.methods import MASKS
+from evalstats_plugin.irt.answers import Guessing, guessing_of
+from evalstats_plugin.irt.fitting import (
+    FEW_ITEMS,
+    FEW_MODELS,
+    check_guessing,
+    check_names,
+    choose,
+    fit_counts,
+)
+from evalstats_plugin.irt.methods import ESTIMATORS, MASKS
+from evalstats_plugin.irt.options import MmlOptions
 from evalstats_plugin.runtime.lazy import need_torch
 from evalstats_plugin.runtime.workers import parallel_map, report_progress
 from evalstats_plugin.stats.arrays import FloatArray
-
-_ITEM_MODELS = ("rasch", "2pl", "factor")
-"""Item models that can predict what was held out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +76,9 @@ def hold_out(
     masks: Sequence[str] = ("random",),
     *,
     item_model: str = "2pl",
+    estimator: str = "auto",
     dimensions: int | str = "auto",
+    guessing: Guessing = 0.0,
     seeds: Sequence[int] = range(5),
     device: str = "auto",
 ) -> HeldOuts:
@@ -79,9 +88,11 @@ def hold_out(
     ----------
     masks
         Names of `MASKS`. Of held-out models and items 30 % of the answers are shown, from which
-        they are estimated with the rest of the fit fixed.
-    item_model
-        ``"rasch"`` or ``"2pl"``, with items integrated out, or ``"factor"``.
+        they are estimated with the rest of the fit fixed, if the estimator can (``"mml-items"`` and
+        item model ``"factor"``), and else together with it.
+    item_model, estimator, guessing
+        As in `fit_irt`; ``"auto"`` is ``"mml-items"`` where that fits the item model, and ``"mml"``
+        has an item prior.
     dimensions
         Number of dimensions of ``"factor"``, or ``"auto"``.
     seeds
@@ -105,10 +116,14 @@ def hold_out(
     need_torch("item response models")
     from evalstats_plugin.irt.model.data import counts_of
 
-    _check(masks, item_model)
+    name = _check(masks, item_model, estimator)
     counts = counts_of(matrix, device=device)
+    chance = guessing_of(matrix, guessing)
+    if chance is not None:
+        check_guessing(choose(item_model, name, matrix.scores.shape[:2]), item_model)
+        counts = replace(counts, guess=counts.right.new_tensor(chance))
     observed = np.asarray((~np.isnan(matrix.scores)).any(axis=2))
-    data = _Data(counts, observed, _keys(matrix), item_model, dimensions)
+    data = _Data(counts, observed, _keys(matrix), item_model, name, dimensions)
     outcomes = parallel_map(
         partial(_predicted, data), [(mask, seed) for mask in masks for seed in seeds]
     )
@@ -131,6 +146,7 @@ class _Data(NamedTuple):
     observed: Any
     keys: Mapping[str, Mapping[str, FloatArray]]
     item_model: str
+    estimator: str
     dimensions: int | str
 
 
@@ -142,18 +158,19 @@ def _predicted(data: _Data, draw: tuple[str, int]) -> tuple[FloatArray, Any]:
     mask, seed = draw
     rng = np.random.default_rng(seed)
     split = MASKS[mask](data.observed, rng=rng, **data.keys.get(mask, {}))
-    fit = _estimator(data.item_model, data.dimensions, rng)
+    fit = _estimator(data, rng)
     return predict_held_out(fit, data.counts, split), split.test
 
 
-def _check(masks: Sequence[str], item_model: str) -> None:
+def _check(masks: Sequence[str], item_model: str, estimator: str) -> str:
+    """Refuse names that are unknown; return the name of the estimator."""
     for mask in masks:
         if mask not in MASKS:
             raise SelectionError(no_such("mask", mask, MASKS, ", ".join(MASKS)))
-    if item_model not in _ITEM_MODELS:
-        shown = ", ".join(_ITEM_MODELS)
-        msg = f"answers cannot be held out for item model {item_model!r}: choose {shown}"
-        raise SelectionError(msg)
+    check_names(item_model, estimator)
+    if estimator == "auto" and item_model in ESTIMATORS["mml-items"].item_models:
+        return "mml-items"
+    return choose(item_model, estimator, (FEW_MODELS, FEW_MODELS)).estimator
 
 
 def _keys(matrix: ResponseMatrix) -> dict[str, dict[str, FloatArray]]:
@@ -166,14 +183,29 @@ def _keys(matrix: ResponseMatrix) -> dict[str, dict[str, FloatArray]]:
     return {"shifted-rows": {"key": by_model}, "shifted-columns": {"key": -by_item}}
 
 
-def _estimator(item_model: str, dimensions: int | str, rng: np.random.Generator) -> Any:
+def _estimator(data: _Data, rng: np.random.Generator) -> Any:
     from evalstats_plugin.irt.estimators.factor import fit_factor
     from evalstats_plugin.irt.estimators.frozen import fit_curves
 
-    if item_model == "factor":
-        k = cast("int | Literal['auto']", dimensions)
+    if data.item_model == "factor":
+        k = cast("int | Literal['auto']", data.dimensions)
         return partial(fit_factor, n_dimensions=k, ridge="auto", rng=rng)
-    return partial(fit_curves, kind=item_model)
+    if data.estimator == "mml-items":
+        return partial(fit_curves, kind=data.item_model)
+    return partial(_fitted, item_model=data.item_model, estimator=data.estimator, rng=rng)
+
+
+def _fitted(counts: Any, item_model: str, estimator: str, rng: np.random.Generator) -> Any:
+    """P(right) by any estimator, shape (N, M)."""
+    trials = counts.trials.cpu().numpy()
+    scores = np.where(trials > 0, counts.right.cpu().numpy() / np.maximum(trials, 1), np.nan)
+    named = ResponseMatrix.from_array(scores)
+    # Without an item prior a probability can be 0 or 1.
+    few = scores.shape[1] < FEW_ITEMS
+    options = MmlOptions(prior="weak" if few else "estimated") if estimator == "mml" else None
+    chosen = choose(item_model, estimator, scores.shape, options)
+    fit = fit_counts(named, counts, item_model, chosen, rng)
+    return counts.right.new_tensor(fit.predict())
 
 
 def _row(

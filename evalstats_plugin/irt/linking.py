@@ -129,6 +129,7 @@ def on_scale_of(fit_a: IRTFit, fit_b: IRTFit, found: Link) -> IRTFit:
         discrimination_std_error=fit_b.discrimination_std_error / slope,
         difficulty_std_error=slope * fit_b.difficulty_std_error,
         item_covariance=covariance,
+        predicted=fit_b.predict(),
         identification=f"linked to another fit: {fit_a.identification}",
         hyperparameters=kept,
     )
@@ -173,7 +174,10 @@ def _items(fit: IRTFit, at: list[int]) -> CommonItems:
 
 def _link(found: _Solution, count: int, method: str) -> Link:
     if not found.slope > 0:
-        msg = f"linking slope is {found.slope:.3g}, expected above 0: what is common disagrees"
+        msg = (
+            f"the linking slope is {found.slope:.3g}, not above 0: what both fits have in common "
+            "disagrees, so link through other items or models"
+        )
         raise DesignError(msg)
     fitted = 2 if found.influence[:, 0].any() else 1
     covariance = found.influence.T @ found.influence / (count * (count - fitted))

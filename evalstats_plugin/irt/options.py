@@ -41,6 +41,8 @@ class MmlOptions:
     """Mean and standard deviation of the logit of guessing; None for maximum likelihood."""
     upper: float = 1.0
     """Upper asymptote of all items."""
+    dispersion: float | None = None
+    """As in `MmlItemsOptions`; of scores on disk None is 1."""
     nodes: int | None = None
     """Number of nodes on [-6, 6]; None chooses nodes from the data."""
     tolerance: float = 1e-5
@@ -67,7 +69,16 @@ class MmlItemsOptions:
 
     signed: bool = False
     """Whether discriminations may be negative; of a 2PL."""
+    dispersion: float | None = None
+    """φ: scores vary φ times as much as right and wrong answers. None estimates it where scores are
+    fractions, and else is 1; k right of m epochs are Binomial."""
+    estimate_guessing: bool = False
+    """Whether to estimate a chance of guessing that all items share, with a prior around .2."""
     max_steps: int = 200
+
+    def __post_init__(self) -> None:
+        if self.dispersion is not None:
+            _check_above_0("dispersion", self.dispersion)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -360,7 +360,10 @@ def _common_items(fit: IRTFit, matrix: ResponseMatrix) -> tuple[IRTFit, Response
         for f in fields(fit)
         if f.name in per_item and getattr(fit, f.name) is not None
     }
-    return replace(fit, **cut), submatrix(matrix, np.arange(len(matrix.models)), here)
+    predicted = None if fit.predicted is None else fit.predicted[:, at]
+    return replace(fit, **cut, predicted=predicted), submatrix(
+        matrix, np.arange(len(matrix.models)), here
+    )
 
 
 def _note_on_order(fit: IRTFit, matrix: ResponseMatrix) -> list[str]:

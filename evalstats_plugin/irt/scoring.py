@@ -100,6 +100,7 @@ def _on_one(
         models=matrix.models,
         ability=mean + sd * found.ability.cpu().numpy(),
         ability_covariance=np.diag(std_error**2),
+        predicted=None,
     )
 
 

@@ -58,6 +58,33 @@ def test_what_is_held_out_is_scored_as_the_parts_do():
     assert row.base_log_loss == pytest.approx(entropy)
 
 
+def test_an_item_keeps_its_own_error_under_a_bootstrap_over_items():
+    """Its posterior's variance plus that of its mean between refits, which is far less alone."""
+    results = bootstrap_abilities(FIT, MATRIX, n_resamples=80, rng=1, items=True)
+    options = BootstrapOptions(kind="2pl", n_resamples=80)
+    between = bootstrap(counts_of(MATRIX), options, np.random.default_rng(1)).difficulty.std_error
+    error = np.array([row.difficulty_std_error for row in results.items])
+
+    own = dict(zip(FIT.item_ids.tolist(), FIT.difficulty_std_error, strict=True))
+    assert [own[row.item] < row.difficulty_std_error for row in results.items] == [True] * len(own)
+    assert between.mean() < error.mean() / 2
+
+
+@pytest.mark.parametrize(
+    ("item_model", "estimator"), [("2pl", "map"), ("2pl", "mml"), ("rasch", "cml")]
+)
+def test_any_estimator_predicts_answers_that_it_did_not_see(item_model, estimator):
+    (found,) = hold_out(MATRIX, item_model=item_model, estimator=estimator, seeds=[0])
+
+    assert found.log_loss < found.base_log_loss + 0.02
+
+
+def test_guessing_counts_where_answers_are_held_out():
+    plain, guessed = (hold_out(MATRIX, guessing=c, seeds=[0])[0].log_loss for c in (0.0, 0.2))
+
+    assert abs(plain - guessed) > 1e-4
+
+
 def test_shifted_masks_hold_out_the_ablest_and_the_hardest():
     """Whose answers are right more often, or less."""
     results = hold_out(MATRIX, ("shifted-rows", "shifted-columns"), item_model="rasch", seeds=(0,))

@@ -144,10 +144,11 @@ def test_conditional_fits_are_those_of_the_definition():
     """Two models: log(n10 / n01), variance 1/n10 + 1/n01 of the difference."""
     scores = np.repeat([[1, 0], [0, 1], [1, 1], [0, 0]], [20, 8, 5, 6], axis=0).T.astype(float)
     fit = fit_irt(ResponseMatrix.from_array(scores), "rasch", "cml-items")
-    found = fit.ability_difference("model_1", "model_0")
+    more, less = np.eye(2)
+    variance = (more - less) @ fit.ability_covariance @ (more - less)
 
-    assert found.difference == pytest.approx(np.log(20 / 8), abs=1e-9)
-    assert found.std_error == pytest.approx(np.sqrt(1 / 20 + 1 / 8), abs=1e-9)
+    assert fit.ability[0] - fit.ability[1] == pytest.approx(np.log(20 / 8), abs=1e-9)
+    assert variance == pytest.approx(1 / 20 + 1 / 8, abs=1e-9)
     # Of 20 items alike one difficulty: Warm's, half-way by symmetry.
     assert fit.difficulty[:28] == pytest.approx(0, abs=1e-9)
 
@@ -291,3 +292,32 @@ def test_draws_that_turn_the_scale_round_are_noted():
     ]
 
     assert [True, False] == [any("turned round" in note for note in each) for each in notes]
+
+
+def test_partial_credit_of_many_models_has_the_dispersion_it_was_drawn_with():
+    rng = np.random.default_rng(0)
+    theta, b = rng.normal(size=400), rng.normal(size=30)
+    p = 1 / (1 + np.exp(-(theta[:, None] - b)))
+    fit = fit_irt(ResponseMatrix.from_array(rng.beta(8 * p, 8 * (1 - p))))
+    error = fit.ability - fit.ability.mean() - theta + theta.mean()
+
+    assert fit.estimator == "mml"
+    assert fit.hyperparameters["dispersion"] == pytest.approx(1 / 9, rel=0.08)
+    assert np.std(error / fit.ability_std_error) == pytest.approx(1, abs=0.12)
+    assert any(note.startswith("scores vary 0.12 times as much") for note in fit.notes)
+
+
+def test_nodes_too_far_apart_are_not_called_converged():
+    rng = np.random.default_rng(0)
+    p = 1 / (1 + np.exp(-(rng.normal(size=500)[:, None] - rng.normal(size=200))))
+    right = ResponseMatrix.from_array((rng.random(p.shape) < p).astype(float))
+    coarse, fine = (fit_irt(right, options=MmlOptions(nodes=n)) for n in (15, 121))
+
+    assert not coarse.diagnostics["converged"]
+    assert any("with twice as many nodes" in note for note in coarse.notes)
+    assert fine.diagnostics["converged"]
+
+
+def test_a_3pl_of_models_that_nothing_tells_apart_is_refused():
+    with pytest.raises(DesignError, match="all right or all wrong"):
+        fit_irt(ResponseMatrix.from_array(np.zeros((5, 60))), "3pl")

@@ -97,5 +97,5 @@ def test_what_has_no_score_is_left_out_and_told() -> None:
         "1 item that no model has a score of: not used",
         "models without any score: model_2",
     ) == kept.notes
-    with pytest.raises(DesignError, match=r"every score is 1 \(2 models, 1 items\)"):
+    with pytest.raises(DesignError, match=r"every score is 1 \(2 models, 1 item\)"):
         scored_part(ResponseMatrix.from_array([[1.0], [1.0]]))

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from evalstats_plugin.data.matrix import ResponseMatrix
-from evalstats_plugin.errors import DesignError
+from evalstats_plugin.errors import DesignError, counted
 from evalstats_plugin.irt.estimators.fitted import as_array, not_converged, run_facts
 from evalstats_plugin.irt.estimators.frozen import score
 from evalstats_plugin.irt.estimators.optimise import smoothed_logit
@@ -474,7 +474,7 @@ def fit_cml(matrix: ResponseMatrix, counts: Counts) -> IRTFit:
     """Difficulties given model totals, then abilities, shifted to sum to 0, as an `IRTFit`."""
     began = time.perf_counter()
     m = counts.right.shape[1]
-    check_room(6 * m * m, counts.right, f"the covariance of {m} items")
+    check_room(6 * m * m, counts.right, f"the covariance of {counted(m, 'item')}")
     found = _run(difficulties_given_model_totals, counts)
     free = torch.isfinite(found.estimate)
     known = found.covariance[free][:, free]

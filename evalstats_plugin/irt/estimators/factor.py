@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from evalstats_plugin.data.matrix import ResponseMatrix
-from evalstats_plugin.errors import DesignError
+from evalstats_plugin.errors import DesignError, counted
 from evalstats_plugin.irt.estimators.fitted import as_array, not_converged, run_facts
 from evalstats_plugin.irt.estimators.optimise import (
     SETTLED,
@@ -336,7 +336,7 @@ def fit_factor_model(
     n, m = counts.right.shape
     if dimensions != "auto":
         check_dimensions(counts, dimensions)
-    check_room(12 * n * m, counts.right, f"{n} models × {m} items")
+    check_room(12 * n * m, counts.right, f"{counted(n, 'model')} × {counted(m, 'item')}")
     found = fit_factor(counts, dimensions, ridge, rng=rng)
     fit = _record(matrix, counts, found)
     if fit.empty and dimensions == "auto":

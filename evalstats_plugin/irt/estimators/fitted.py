@@ -17,15 +17,34 @@ from torch import Tensor
 
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.store import ResponseStore
-from evalstats_plugin.errors import DesignError, few
-from evalstats_plugin.irt.estimators.grid import FEW, LOOSEST, group_labels
+from evalstats_plugin.errors import DesignError, counted, few
+from evalstats_plugin.irt.estimators.grid import (
+    FEW,
+    LOOSEST,
+    even_nodes,
+    group_labels,
+    posterior,
+)
 from evalstats_plugin.irt.estimators.information import Covariances, covariances, is_quick
 from evalstats_plugin.irt.estimators.mml import STEEPEST, Marginal, MarginalOptions, fit_marginal
-from evalstats_plugin.irt.model.curves import Items
-from evalstats_plugin.irt.model.data import Counts, check_room
+from evalstats_plugin.irt.model.curves import Items, curves
+from evalstats_plugin.irt.model.data import (
+    Counts,
+    StoredCells,
+    check_room,
+    dispersion_of,
+    residual_sums,
+)
 from evalstats_plugin.irt.model.fit import IRTFit
 from evalstats_plugin.irt.options import MmlOptions
 from evalstats_plugin.stats.arrays import FloatArray
+
+_ROUNDS, _SAME = 8, 0.005
+"""Estimates of the dispersion, and the change of its logarithm at which they end."""
+
+_NO_GUESSING, _GIVEN = 1e-5, 1e-3
+"""A chance of guessing that is none, and the standard deviation of the logit of one that is given.
+"""
 
 
 def fit_mml(
@@ -39,11 +58,14 @@ def fit_mml(
         Every item is all right or all wrong and has no prior, or groups of models do not fit.
     """
     began = time.perf_counter()
+    if item_model == "3pl":
+        # Guessing and ability cannot be told apart where no item tells models apart.
+        _varied_items(counts)
     groups = None if options.groups is None else group_labels(matrix.models, options.groups)
     how = MarginalOptions(
         common_slope=item_model in ("rasch", "1pl"),
-        guessing=item_model == "3pl",
-        guessing_prior=options.guessing_prior,
+        guessing=item_model == "3pl" or counts.guess is not None,
+        guessing_prior=_guessing_prior(counts, options),
         upper=options.upper,
         prior=options.prior or "none",
         nodes=options.nodes,
@@ -52,25 +74,80 @@ def fit_mml(
         max_steps=options.max_steps,
     )
     kept, flat = _varied_items(counts) if how.prior == "none" else (counts, None)
+    if kept.guess is not None:
+        how = replace(how, guessing_prior=_guessing_prior(kept, options))
     n, m = kept.right.shape
     check_room(6 * n * (how.nodes or 300), counts.right, f"{n} models × {m} items")
-    found = fit_marginal(kept, how)
+    found, dispersion = _fit_with_dispersion(kept, how, options.dispersion)
+    node_error = 0.0 if how.nodes is None else _node_error(found, how.nodes)
     wanted = is_quick(n, found) if options.std_errors is None else options.std_errors
     spread = covariances(found.answers, found, how, sandwich=options.sandwich) if wanted else None
-    notes = [*counts.notes, *_search_notes(found, kept)]
+    notes = [*counts.notes, *dispersion_note(dispersion), *_search_notes(found, kept)]
+    if node_error:
+        notes.append(
+            f"not converged: with twice as many nodes the log-likelihood is {node_error:+.2g} "
+            "other: take more, or leave the choice to the data"
+        )
     if not wanted:
         notes.append(
             "abilities' errors take items as known, and items have none: std_errors=True "
             "computes them"
         )
     fit = _with_groups(_record(matrix, item_model, flat, found, spread), how, found, spread)
+    of_guessing: dict[str, Any] = {}
+    if counts.guess is not None:
+        notes += below_chance_note(matrix, as_array(counts.guess))
+        of_guessing = {
+            "guessing": as_array(counts.guess),
+            "guessing_std_error": np.full(m, np.nan),
+        }
     return replace(
         fit,
-        diagnostics=_diagnostics(counts, found, began) | {"prior": how.prior},
-        hyperparameters=fit.hyperparameters | ({"upper": how.upper} if how.upper < 1 else {}),
+        **of_guessing,
+        diagnostics=_diagnostics(counts, found, began)
+        | {"prior": how.prior}
+        | ({"converged": False} if node_error else {}),
+        hyperparameters=fit.hyperparameters
+        | {"dispersion": dispersion}
+        | ({"upper": how.upper} if how.upper < 1 else {}),
         notes=(*fit.notes, *notes, *suspects_note(fit), *_flat_note(flat),
                *(_missing_errors_note(fit, m) if wanted else ())),
     )  # fmt: skip
+
+
+def _fit_with_dispersion(
+    counts: Counts, how: MarginalOptions, dispersion: float | None
+) -> tuple[Marginal, float]:
+    """Fit, and where scores are fractions in memory, repeat with the dispersion they show."""
+    phi = 1.0 if dispersion is None else dispersion
+    found = fit_marginal(counts.tempered(phi), how)
+    if dispersion is not None or isinstance(counts.right, StoredCells) or not counts.fractional:
+        return found, phi
+    for _ in range(_ROUNDS):
+        curve = curves(found.items, found.nodes.at).right
+        mean, square = (found.weights @ x.T for x in (curve, curve.square()))
+        fresh = dispersion_of(counts, *residual_sums(counts.right, counts.trials, mean, square))
+        still, phi = abs(np.log(fresh / phi)) < _SAME, fresh
+        found = fit_marginal(counts.tempered(phi), how)
+        if still:
+            break
+    return found, phi
+
+
+def _node_error(found: Marginal, count: int) -> float:
+    """Change of the log-likelihood with twice as many nodes; 0 if it hardly changes."""
+    nodes = even_nodes(-6, 6, 2 * count - 1, found.nodes.at)
+    nodes = nodes if found.groups is None else found.groups.weighted(nodes)
+    finer = posterior(found.answers._replace(windows=None), found.items, nodes)
+    error = float(finer.log_likelihood.sum()) - found.log_likelihood
+    return 0.0 if abs(error) <= max(0.01, 1e-7 * abs(found.log_likelihood)) else error
+
+
+def _guessing_prior(counts: Counts, options: MmlOptions) -> tuple[float | Tensor, float] | None:
+    """Prior of the logits of guessing; where they are given, so narrow that they stay."""
+    if counts.guess is None:
+        return options.guessing_prior
+    return torch.logit(counts.guess.clamp_min(_NO_GUESSING)), _GIVEN
 
 
 def _varied_items(counts: Counts) -> tuple[Counts, FloatArray | None]:
@@ -89,7 +166,7 @@ def _varied_items(counts: Counts) -> tuple[Counts, FloatArray | None]:
             'take estimator "mml-items", or an item prior (option prior)'
         )
         raise DesignError(msg)
-    kept = replace(counts, right=counts.right[:, ~flat], trials=counts.trials[:, ~flat])
+    kept = counts.of_items(~flat)
     as_if_half = torch.log((trials - right + 0.5) / (right + 0.5))
     return kept, as_array(torch.where(flat, as_if_half, torch.nan))
 
@@ -348,7 +425,31 @@ def difficulty_error(a: FloatArray, d: FloatArray, covariance: FloatArray) -> Fl
 def suspects_note(fit: IRTFit) -> list[str]:
     """Note on items that more able models get right less often."""
     wrong = int((fit.discrimination < 0).sum())
-    return [f"{wrong} items have negative discrimination: look at their labels"] if wrong else []
+    items = counted(wrong, "item")
+    return [f"negative discrimination of {items}: look at their labels"] if wrong else []
+
+
+def dispersion_note(dispersion: float) -> list[str]:
+    """Note on scores that vary less or more than right and wrong answers."""
+    if dispersion == 1:
+        return []
+    return [
+        f"scores vary {dispersion:.2g} times as much as right or wrong answers would (dispersion, "
+        "estimated with the rest): errors allow for it"
+    ]
+
+
+def below_chance_note(matrix: ResponseMatrix | ResponseStore, guess: FloatArray) -> list[str]:
+    """Note on models that are right less often than by guessing; a store is not read for it."""
+    if isinstance(matrix, ResponseStore) or not guess.any():
+        return []
+    there = ~np.isnan(matrix.scores)
+    right = np.where(there, matrix.scores, 0.0).sum(axis=(1, 2))
+    chance = there.sum(axis=2) @ guess
+    low = [model for model, below in zip(matrix.models, right < chance, strict=True) if below]
+    if not low:
+        return []
+    return [f"right less often than by guessing: {few(low)}; their abilities are hardly known"]
 
 
 def not_converged(steps: int) -> str:

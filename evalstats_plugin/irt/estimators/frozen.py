@@ -28,9 +28,12 @@ from evalstats_plugin.irt.estimators.grid import (
     moments,
     posterior_widths,
 )
-from evalstats_plugin.irt.estimators.item_population import Points, points
-from evalstats_plugin.irt.estimators.items_integrated import items_integrated, population_of
-from evalstats_plugin.irt.model.algebra import split
+from evalstats_plugin.irt.estimators.item_population import Population
+from evalstats_plugin.irt.estimators.items_integrated import (
+    averaged_curves,
+    items_integrated,
+    population_of,
+)
 from evalstats_plugin.irt.model.curves import Items, curves
 from evalstats_plugin.irt.model.data import Counts
 from evalstats_plugin.irt.model.masks import Split
@@ -47,14 +50,8 @@ FARTHEST = 20.0
 # Nodes at which the curves of `CurvesFit` are tabulated, and their reach in standard deviations.
 _NODES, _REACH = 241, 6.0
 
-# Points and weights of a standard normal, exact for polynomials up to the fifth degree.
-_NORMAL = ((-math.sqrt(3), 1 / 6), (0.0, 2 / 3), (math.sqrt(3), 1 / 6))
-
 # Smallest standard deviation of abilities, for models that hardly differ.
 _NARROWEST = 0.05
-
-# Largest array of items × points.
-_BLOCK = 2**22
 
 
 def score(counts: Counts, items: Items, method: ScoreMethod = "eap") -> AbilityScores:
@@ -126,17 +123,17 @@ def fit_curves(counts: Counts, kind: str = "2pl", *, max_steps: int = 200) -> Cu
     """
     known: Any = kind
     found = items_integrated(counts, known, max_steps=max_steps)
-    population = population_of(found, known)
-    grid = points(population, found.ability, counts.trials.amax(1))
-    log_prior = population.log_density(grid.x1, grid.x2) + grid.log_area
     spread = found.ability.std(correction=1).clamp_min(_NARROWEST)
     width = _REACH * float(spread)
     nodes = found.ability.mean() + torch.linspace(-width, width, _NODES).to(found.ability)
     std_error = found.covariance.diagonal().sqrt()
-    curve, exact = _curves(
-        counts, found.ability, std_error, nodes=nodes, grid=grid, log_prior=log_prior
+    population = population_of(found, known)
+    curve, exact = averaged_curves(
+        counts.tempered(found.dispersion), found.ability, std_error, population, nodes
     )
-    return CurvesFit(found.ability, None, curve, exact, std_error, nodes, grid, log_prior)
+    return CurvesFit(
+        found.ability, None, curve, exact, std_error, nodes, population, found.dispersion
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,9 +155,8 @@ class CurvesFit:
     std_error: Tensor
     """Standard errors of abilities that are parameters, shape (N,)."""
     nodes: Tensor
-    points: Points
-    log_prior: Tensor
-    """Log prior weights of the items' points."""
+    population: Population
+    dispersion: float
 
     def probability(self) -> Tensor:
         """P(right), shape (N, M)."""
@@ -173,52 +169,24 @@ class CurvesFit:
         log_odds, log_wrong = torch.logit(curve).T, torch.log1p(-curve).T
         spread = self.ability.std(correction=1).clamp_min(_NARROWEST)
         prior = -0.5 * ((self.nodes - self.ability.mean()) / spread) ** 2
-        weight = torch.softmax(counts.right @ log_odds + counts.trials @ log_wrong + prior, dim=1)
+        score = (counts.right @ log_odds + counts.trials @ log_wrong) / self.dispersion
+        weight = torch.softmax(score + prior, dim=1)
         return replace(self, ability=weight @ self.nodes, weight=weight)
 
     def for_items(self, counts: Counts) -> CurvesFit:
         """Other items, under the fit's population of items, abilities taken as known."""
-        curve, exact = _curves(
-            counts,
+        curve, exact = averaged_curves(
+            counts.tempered(self.dispersion),
             self.ability,
             self.std_error,
-            nodes=self.nodes,
-            grid=self.points,
-            log_prior=self.log_prior,
+            self.population,
+            self.nodes,
         )
         return replace(self, curve=curve, exact=exact)
 
     def crossed(self, other: CurvesFit) -> CurvesFit:
         """These models on the items of another fit."""
         return replace(other, ability=self.ability, weight=self.weight)
-
-
-def _curves(
-    counts: Counts,
-    ability: Tensor,
-    std_error: Tensor,
-    *,
-    nodes: Tensor,
-    grid: Points,
-    log_prior: Tensor,
-) -> tuple[Tensor, Tensor]:
-    """P(right) at the nodes (Q, m) and of the models (N, m), averaged over items' posteriors."""
-    logit = ability[:, None] * grid.discrimination + grid.intercept
-    level = torch.nn.functional.softplus(logit)
-    there = torch.sigmoid(nodes[:, None] * grid.discrimination + grid.intercept)
-    here = torch.zeros_like(logit)
-    for z, share in _NORMAL:
-        at = ability + z * std_error
-        here += share * torch.sigmoid(at[:, None] * grid.discrimination + grid.intercept)
-    curve, exact = list[Tensor](), list[Tensor]()
-    step = max(1, _BLOCK // len(grid.x1))
-    for right, trials in zip(
-        split(counts.right, step, 1), split(counts.trials, step, 1), strict=True
-    ):
-        weight = torch.softmax(right.T @ logit - trials.T @ level + log_prior, dim=1)
-        curve.append(there @ weight.T)
-        exact.append(here @ weight.T)
-    return torch.cat(curve, dim=1), torch.cat(exact, dim=1)
 
 
 class Fitted(Protocol):
@@ -284,8 +252,8 @@ def _check_exposed(split: Split) -> None:
 
 def _selected(counts: Counts, cells: Tensor, models: Tensor, items: Tensor) -> Counts:
     """Counts of some models and items, with only `cells` kept."""
-    right, trials = ((x * cells)[models][:, items] for x in (counts.right, counts.trials))
-    return Counts(right, trials)
+    right, trials = ((x * cells)[models] for x in (counts.right, counts.trials))
+    return replace(counts, right=right, trials=trials).of_items(items)
 
 
 def score_held_out(counts: Counts, probability: FloatArray, test: BoolArray) -> HoldoutScores:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import Tensor
 
-from evalstats_plugin.errors import DesignError, few
+from evalstats_plugin.errors import DesignError, counted, few
 from evalstats_plugin.irt.model.algebra import on_host, split, unique
 from evalstats_plugin.irt.model.curves import Items, ability_information, log_odds_and_wrong
 from evalstats_plugin.irt.model.data import Counts, StoredCells
@@ -451,7 +451,7 @@ def _labels(models: Sequence[str], groups: object) -> list[str]:
         given = cast("Sequence[Any]", groups)
         if len(given) == len(models):
             return [str(name) for name in given]
-        msg = f"{len(given)} groups do not fit {len(models)} models: pass one for each"
+        msg = f"{len(given)} groups do not fit {counted(len(models), 'model')}: pass one for each"
         raise DesignError(msg)
     msg = f"groups {groups!r} are no list or mapping: pass the name of a group for each model"
     raise DesignError(msg)

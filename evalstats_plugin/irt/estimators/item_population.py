@@ -158,6 +158,10 @@ class Points(NamedTuple):
     intercept: Tensor
     difficulty: Tensor
 
+    def log_weight(self, population: Population) -> Tensor:
+        """Log weights of the points, which sum to 1 whatever the population: shape (Q,)."""
+        return torch.log_softmax(population.log_density(self.x1, self.x2) + self.log_area, 0)
+
 
 def points(
     population: Population, ability: Tensor, trials: Tensor, *, coarseness: float = 1.0
@@ -181,8 +185,14 @@ def points(
         centre, spread = m1[None], s1
     else:
         m2, slope, log_s2 = population.values[2:]
-        s2 = torch.sqrt(torch.exp(2 * log_s2) + (slope * s1) ** 2)
-        x2, log_step = _line(m2, s2, _second_information(population, ability, trials), wide)
+        own = torch.exp(log_s2)
+        s2 = torch.sqrt(own**2 + (slope * s1) ** 2)
+        # Smallest posterior variance of x_2: what an answer tells of x_1 tells of x_2 too.
+        first = s1**-2 + (slope / own) ** 2
+        first = first + _first_information(population.kind, m2[None], ability, trials)[0]
+        second = own**-2 + _second_information(population, ability, trials)
+        precision = second - slope**2 / own**4 / first
+        x2, log_step = _line(m2, s2, precision, wide)
         centre = m1 + slope * (s1 / s2) ** 2 * (x2 - m2)
         spread = s1 * torch.exp(log_s2) / s2
     gain = _first_information(population.kind, x2, ability, trials)
@@ -208,11 +218,9 @@ def discrimination_of(log_discrimination: Tensor) -> Tensor:
     return torch.exp(log_discrimination.clamp_max(_STEEPEST))
 
 
-def _line(
-    middle: Tensor, spread: Tensor, information: Tensor, wide: float
-) -> tuple[Tensor, Tensor]:
+def _line(middle: Tensor, spread: Tensor, precision: Tensor, wide: float) -> tuple[Tensor, Tensor]:
     """Equally spaced values of x_2, and the log of their distance."""
-    step = wide / torch.sqrt(spread**-2 + information)
+    step = wide / torch.sqrt(precision)
     half = int(torch.ceil(_REACH[1] * spread / step).clamp_max(_MOST_POINTS // 2))
     step = _REACH[1] * spread / half
     place = torch.arange(-half, half + 1, dtype=spread.dtype, device=spread.device)

@@ -16,10 +16,12 @@ import math
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import NamedTuple
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from scipy import optimize, special
 from torch import Tensor
 
 from evalstats_plugin.data.matrix import ResponseMatrix
@@ -27,10 +29,13 @@ from evalstats_plugin.errors import SelectionError
 from evalstats_plugin.irt.estimators.fitted import (
     RaschOr2PL,
     as_array,
+    below_chance_note,
+    dispersion_note,
     not_converged,
     run_facts,
     suspects_note,
 )
+from evalstats_plugin.irt.estimators.information import inverse_information
 from evalstats_plugin.irt.estimators.item_population import (
     SEGMENT_RISE,
     Kind,
@@ -39,10 +44,11 @@ from evalstats_plugin.irt.estimators.item_population import (
     points,
 )
 from evalstats_plugin.irt.estimators.optimise import complement, smoothed_logit
-from evalstats_plugin.irt.model.algebra import block_diagonal, linalg, on_host, split
-from evalstats_plugin.irt.model.data import Counts
+from evalstats_plugin.irt.model.algebra import block_diagonal, linalg, on_host, split, unique
+from evalstats_plugin.irt.model.data import Counts, dispersion_of, residual_sums
 from evalstats_plugin.irt.model.fit import IRTFit
 from evalstats_plugin.irt.options import MmlItemsOptions
+from evalstats_plugin.stats.arrays import FloatArray
 
 LEAST_SHARE = 0.1
 """Share of the variance of discriminations explained by the answers below which a note says so.
@@ -73,16 +79,18 @@ _NO_SPREAD = 1e-3
 _TOLERANCE = 1e-9
 # Longest change of a parameter in a step, and share of the first Newton step that is taken.
 _LONGEST, _FIRST = 1.0, 0.5
+# Shortest share of a step that is tried.
+_SHORTEST = 1e-7
 # Spacing of points at first and at last, relative to the usual one; up to _FEW models there are
 # so few points that the search starts with the usual spacing.
 _COARSE, _FINE, _FEW = 1.6, 0.85, 10
 # Predicted rise below which coarse points get the usual spacing.
 _CLOSE = 1.0
 # Predicted rise and change of every hyper-parameter below which points get the finest spacing and
-# stay where they are: moving points move their errors, and the search would oscillate. The rise
-# alone is not enough: where spreads hardly matter it is small far from the maximum, and between
-# fixed points a population that narrows seems ever more likely.
+# stay where they are: moving points move their errors, and the search would oscillate.
 _NEAR, _STILL = 0.05, 0.15
+# Change of the shape of the population for which the finest points are placed anew.
+_OTHER = 0.05
 # The same, below which the covariance of the scores of abilities is not computed anew.
 _KNOWN_NEAR, _KNOWN_STILL = 5e-3, 0.01
 # Decrease of the log-likelihood that a step may cause, in total or per item, because the errors of
@@ -90,7 +98,7 @@ _KNOWN_NEAR, _KNOWN_STILL = 5e-3, 0.01
 _FALL, _FALL_OF_ITEM, _FALL_NEAR = 1e-3, 1e-6, 0.1
 # Smallest curvature used, as a share of the curvature of complete data.
 _FLATTEST = 1e-6
-# Cells from which on the search starts in single precision, and its most steps there.
+# Counts from which on the search starts in single precision, and its most steps there.
 _LARGE, _ROUGH_STEPS = 2**15, 8
 # Predicted rise above which that search approximates the covariance of the scores of abilities.
 _ROUGHLY = 20.0
@@ -101,24 +109,74 @@ _KNOWN_FOR = 0.03
 # of this remain, and nothing is evaluated again.
 _LAST = 5e-4
 
+# Standard deviations of log discriminations from which a 2PL starts, for few models and for more.
+_SPREADS, _SPREAD = (0.15, 0.5), 0.3
+# Steps after which starts are compared.
+_TRIAL = 4
+# Items on which half the spacing of points is tried, and how often it is halved if that changes
+# the log-likelihood by more than _UNSETTLED, or _UNSETTLED_ITEM for each item.
+_TRIED, _HALVINGS = 64, 2
+_UNSETTLED, _UNSETTLED_ITEM = 1e-3, 1e-6
+# Range of hyper-parameters by their place in `Population`, and distance from a bound that is none.
+_BOUNDS = {
+    0: (-15.0, 15.0), 1: (math.log(0.03), math.log(12)), 4: (math.log(0.02), math.log(1.5))
+}  # fmt: skip
+_AT_BOUND = 1e-5
+# Estimates of the dispersion, and the change of its logarithm at which they end.
+_ROUNDS, _SAME = 8, 0.005
+# Points of a standard normal, where errors of abilities are small and where they are not.
+_SURE, _NORMAL_POINTS = 0.4, (3, 7)
+# A model that knows so few items, beyond guessing, has no finite estimate of its ability.
+_LEAST_KNOWN = 0.25
+# Prior of the logit of a chance of guessing that all items share, and its range.
+_GUESSING_PRIOR, _GUESSING = (math.log(0.25), 0.5), (-4.0, 0.5)
+# Standard deviations of difficulties: one so small is degenerate where a Rasch model finds one so
+# large.
+_ALIKE, _APART = 0.05, 0.2
+# A 2PL may be so far below a Rasch model: it has priors that a Rasch model does not have.
+_BELOW = 2.0
+
 
 def items_integrated(
-    counts: Counts, kind: Kind = "2pl", *, max_steps: int = 200
+    counts: Counts,
+    kind: Kind = "2pl",
+    *,
+    dispersion: float | None = None,
+    max_steps: int = 200,
 ) -> ItemsIntegratedFit:
     """Fit abilities and the population of items by marginal maximum likelihood.
 
     Parameters
     ----------
     counts
-        N ≥ 2 models × M items; cells may be missing, and have several trials.
+        N ≥ 2 models × M items; counts may be missing, and have several trials. Of what is guessed,
+        P(right) = c + (1 - c) / (1 + exp(-(aθ + d))).
     kind
         ``"rasch"``, ``"2pl"`` with discriminations > 0, log-normal, or ``"2pl-signed"`` with normal
         ones of either sign.
+    dispersion
+        φ, where the variance of a score is φ P (1 - P) / trials: the log-likelihood of each cell is
+        divided by it [Wed74]_. None estimates it where scores are fractions of a trial, and else
+        is 1.
     max_steps
         Steps after which the last estimate is returned as not converged.
     """
+    estimated = dispersion is None and counts.fractional
     counts, extreme = _correct_extremes(counts)
-    return _summary(counts, extreme, _search(counts, kind, max_steps))
+    start, phi = _start(counts), 1.0 if dispersion is None else dispersion
+    found, phi = _search_dispersion(counts, start, phi, max_steps, estimated=estimated)
+    rasch = None
+    if kind != "rasch":
+        rasch, wide = found, found.state
+        spreads = _SPREADS if len(counts.right) <= _FEW else (_SPREAD,)
+        starts = [_spread_out(wide, kind, math.log(spread)) for spread in spreads]
+        found = _best_search(counts.tempered(phi), starts, max_steps)
+        if estimated:
+            start = found.state.ability, found.state.population
+            found, phi = _search_dispersion(counts, start, phi, max_steps, estimated=True)
+            rasch = _search(counts.tempered(phi), (wide.ability, wide.population), max_steps)
+    found, node_error = _with_settled_points(counts.tempered(phi), found, max_steps)
+    return _summary(counts, phi, extreme, found, rasch, node_error)
 
 
 class ItemsIntegratedFit(NamedTuple):
@@ -137,34 +195,161 @@ class ItemsIntegratedFit(NamedTuple):
     item_covariance: Tensor
     """Posterior covariance of discrimination and intercept, shape (M, 2, 2)."""
     probability: Tensor
-    """Posterior mean of P(right), shape (N, M): better than P(right) at an item's mean."""
+    """P(right) over the posteriors of items and errors of abilities, shape (N, M)."""
     hyperparameters: dict[str, float]
     log_likelihood: float
     """Marginal, without binomial coefficients."""
+    objective: float
+    """Log-likelihood plus log prior of the hyper-parameters."""
+    rasch_log_likelihood: float | None
+    """Of a Rasch model with the same dispersion; None if this is one."""
+    dispersion: float
+    node_error: float
+    """Change of the log-likelihood at half the distance of the points."""
     iterations: int
     converged: bool
+    reason: str
+    """Why not converged, else empty."""
     extreme: Tensor
-    """Shape (N,): 1 for models all right, -1 for models all wrong. Their likelihood has no finite
-    maximum, so they are fitted as if half an item had gone the other way."""
+    """Shape (N,): 1 for models all right, -1 for models that are right no more often than by
+    guessing. Their likelihood has no finite maximum, so they are fitted as if half an item had gone
+    the other way."""
 
 
 def _correct_extremes(counts: Counts) -> tuple[Counts, Tensor]:
-    """Take half an item from models all right, and give half an item to models all wrong."""
+    """Take half an item from models all right, and let models know half an item that know less.
+
+    What a model knows is what it gets right beyond guessing. Models that know nothing are let know
+    half an item where most other models are right.
+    """
     right, total = counts.right.sum(1), counts.trials.sum(1)
-    extreme = (right == total).to(right) - (right == 0).to(right)
-    mended = counts.right - (extreme * 0.5 / total)[:, None] * counts.trials
+    wrong = counts.trials - counts.right
+    guess = 0.0 if counts.guess is None else counts.guess
+    known = right - (guess * counts.trials).sum(1)
+    extreme = (right == total).to(right) - (known < _LEAST_KNOWN).to(right)
+    share = wrong * (counts.right.sum(0) / counts.trials.sum(0) if counts.guess is not None else 1)
+    given = (0.5 - known).clamp_min(0) * (extreme < 0) / share.sum(1).clamp_min(1e-9)
+    taken = 0.5 * (extreme > 0) / total
+    mended = counts.right + given[:, None] * share - taken[:, None] * counts.trials
     # Column-major, because blocks of items are read.
-    return Counts(mended.T.contiguous().T, counts.trials.T.contiguous().T), extreme
+    right, trials = (x.T.contiguous().T for x in (mended, counts.trials))
+    return replace(counts, right=right, trials=trials), extreme
 
 
-def _summary(counts: Counts, extreme: Tensor, found: _Maximum) -> ItemsIntegratedFit:
+def _search_dispersion(
+    counts: Counts,
+    start: tuple[Tensor, Population],
+    phi: float,
+    max_steps: int,
+    *,
+    estimated: bool,
+) -> tuple[_Maximum, float]:
+    """Maximise at a dispersion, and where it is `estimated` repeat until it stays the same."""
+    found = _search(counts.tempered(phi), start, max_steps)
+    for _ in range(_ROUNDS if estimated else 0):
+        fresh = _dispersion(counts, phi, found)
+        still, phi = abs(math.log(fresh / phi)) < _SAME, fresh
+        start = found.state.ability, found.state.population
+        found = _search(counts.tempered(phi), start, max_steps)
+        if still:
+            break
+    return found, phi
+
+
+def _dispersion(counts: Counts, phi: float, found: _Maximum) -> float:
+    """Estimate φ from the sums of squared residuals and of P (1 - P) over items' posteriors.
+
+    Sums, unlike Pearson's ratios, are not ruled by single counts where P is near 0 or 1.
+    """
+    state = found.state
+    squares = spread = state.ability.new_zeros(())
+    for block in _blocks(counts.tempered(phi), state.ability, state.population, found.grid):
+        right, trials = block.right * phi, block.trials * phi
+        chance = _chance(block.curve.guess, state.ability, found.grid)[block.points]
+        mean, square = block.weight @ chance, block.weight @ chance.square()
+        added = residual_sums(right, trials, mean, square)
+        squares, spread = squares + added[0], spread + added[1]
+    return dispersion_of(counts, squares, spread)
+
+
+def _best_search(
+    counts: Counts, starts: list[tuple[Tensor, Population]], max_steps: int
+) -> _Maximum:
+    """Maximise from the start that is highest after a few steps.
+
+    One whose difficulties are all alike counts only where there is no other: steep curves through
+    one point can be the highest maximum, as in mixtures of normal distributions.
+    """
+    if len(starts) == 1:
+        return _search(counts, starts[0], max_steps)
+    tried = [_search(counts, start, min(_TRIAL, max_steps)) for start in starts]
+    best = max(
+        tried,
+        key=lambda one: (
+            float(one.state.population.values[1]) > math.log(_ALIKE),
+            float(one.state.objective),
+        ),
+    )
+    if best.converged or max_steps <= _TRIAL:
+        return best
+    found = _search(counts, (best.state.ability, best.state.population), max_steps - _TRIAL)
+    return found._replace(iterations=best.iterations + found.iterations)
+
+
+def _spread_out(rasch: Evaluation, kind: Kind, log_spread: float) -> tuple[Tensor, Population]:
+    """Start of a 2PL: a Rasch model whose discriminations vary."""
+    location, spread = rasch.population.values
+    signed = kind == "2pl-signed"
+    values = [-location if signed else location, spread]
+    values += [location.new_tensor(x) for x in (float(signed), 0.0, log_spread)]
+    return rasch.ability, Population(kind, torch.stack(values))
+
+
+def _with_settled_points(counts: Counts, found: _Maximum, max_steps: int) -> tuple[_Maximum, float]:
+    """Halve the distance of the points until that does not change the log-likelihood."""
+    m = counts.right.shape[1]
+    share = counts.right.sum(0) / counts.trials.sum(0)
+    order = torch.argsort(share, stable=True)
+    tried = order[torch.linspace(0, m - 1, min(m, _TRIED)).round().long().to(order.device)]
+    some = counts.of_items(tried)
+    coarseness, error = _FINE, math.nan
+    for halving in range(_HALVINGS + 1):
+        state = found.state
+        at = state.ability, state.population
+        finer = points(at[1], at[0], counts.trials.amax(1), coarseness=coarseness / 2)
+        there, here = (
+            torch.stack([block.log_likelihood.sum() for block in _blocks(some, *at, grid)]).sum()
+            for grid in (finer, found.grid)
+        )
+        error = float(there - here) * m / len(tried)
+        if abs(error) <= max(_UNSETTLED, _UNSETTLED_ITEM * m) or halving == _HALVINGS:
+            break
+        coarseness /= 2
+        start = state.ability, state.population
+        again = _newton_search(counts, start, max_steps, finest=coarseness)
+        found = again._replace(iterations=found.iterations + again.iterations)
+    return found, error
+
+
+def _summary(
+    counts: Counts,
+    phi: float,
+    extreme: Tensor,
+    found: _Maximum,
+    rasch: _Maximum | None,
+    node_error: float,
+) -> ItemsIntegratedFit:
     state, grid = found.state, found.grid
     covariance = _ability_covariance(state)
     reference = (extreme == 0).to(state.ability)
     reference = reference if bool(reference.any()) else torch.ones_like(reference)
     centre = torch.eye(len(reference)).to(reference) - reference / reference.sum()
     shift = (reference * state.ability).sum() / reference.sum()
-    mean, spread, probability, log_likelihood = _posterior(counts, state, grid)
+    centred = centre @ covariance @ centre.T
+    error = centred.diagonal().clamp_min(0).sqrt()
+    counts = counts.tempered(phi)
+    mean, spread, log_likelihood = _posterior(counts, state, grid)
+    probability = averaged_curves(counts, state.ability, error, state.population)[1]
     a, d, b = mean.unbind(1)
     b_error = torch.sqrt(spread[:, 2, 2].clamp_min(0))
     if state.population.kind == "2pl-signed":
@@ -175,9 +360,10 @@ def _summary(counts: Counts, extreme: Tensor, found: _Maximum) -> ItemsIntegrate
     # Abilities move by the shift; so that a θ + d stays, so do b and d.
     turn = torch.eye(2).to(a).expand(len(a), 2, 2).clone()
     turn[:, 1, 0] = shift
+    reason = _reason(found, rasch, node_error, len(a))
     return ItemsIntegratedFit(
         ability=state.ability - shift,
-        covariance=centre @ covariance @ centre.T,
+        covariance=centred,
         discrimination=a,
         difficulty=b - shift,
         intercept=d + a * shift,
@@ -186,10 +372,43 @@ def _summary(counts: Counts, extreme: Tensor, found: _Maximum) -> ItemsIntegrate
         probability=probability,
         hyperparameters=_hyperparameters(state.population, float(shift)),
         log_likelihood=float(log_likelihood),
+        objective=float(state.objective),
+        rasch_log_likelihood=None if rasch is None else float(rasch.state.log_likelihood),
+        dispersion=phi,
+        node_error=node_error,
         iterations=found.iterations,
-        converged=found.converged,
+        converged=not reason,
+        reason=reason,
         extreme=extreme,
     )
+
+
+def _reason(found: _Maximum, rasch: _Maximum | None, node_error: float, m: int) -> str:
+    """Say why this is not the maximum of a 2PL or Rasch model, or nothing."""
+    if not found.converged:
+        return not_converged(found.iterations)
+    what = ""
+    here = found.state.population
+    names = {0: "mean of difficulties", 1: "spread of difficulties", 4: "spread of discriminations"}
+    for at in _at_bounds(here):
+        if at < 2 or float(here.values[at]) > 0:
+            what = f"the {names[at]} is at the end of its range"
+    if abs(node_error) > max(_UNSETTLED, _UNSETTLED_ITEM * m):
+        what = f"with points twice as dense the log-likelihood is {node_error:+.2g} other"
+    if rasch is None:
+        return f"not converged: {what}" if what else ""
+    spread, other = (float(torch.exp(x.state.population.values[1])) for x in (found, rasch))
+    below = float(rasch.state.log_likelihood - found.state.log_likelihood)
+    if below > _BELOW:
+        what = (
+            f"the log-likelihood is {below:.1f} below that of a Rasch model, which a 2PL includes"
+        )
+    if spread < _ALIKE and other > _APART:
+        what = (
+            f"difficulties are all alike (sd {spread:.2g}; {other:.2g} in a Rasch model), with "
+            "steep curves through one point"
+        )
+    return f"not converged: {what}. Take item model rasch" if what else ""
 
 
 def _hyperparameters(population: Population, shift: float) -> dict[str, float]:
@@ -235,29 +454,60 @@ def _ability_covariance(state: Evaluation) -> Tensor:
     total = information.new_zeros(len(information), 1)
     total[:n] = 1
     basis = complement(total)
-    inverse = linalg.inv(basis.T @ information @ basis)
+    inverse = inverse_information(basis.T @ information @ basis)[0]
     covariance = (basis @ ((inverse + inverse.T) / 2) @ basis.T)[:n, :n]
     return (covariance + covariance.T) / 2
 
 
 def _posterior(counts: Counts, state: Evaluation, grid: Points) -> tuple[Tensor, ...]:
-    """Means (M, 3) and covariances (M, 3, 3) of a, d and b; P(right) (N, M); log-likelihood."""
+    """Means (M, 3) and covariances (M, 3, 3) of a, d and b; log-likelihood."""
     value = torch.stack([grid.discrimination, grid.intercept, grid.difficulty], dim=1)
     if state.population.kind == "2pl-signed":
         value[:, 2] = 0
     square = (value[:, :, None] * value[:, None]).flatten(1)
-    chance = torch.sigmoid(grid.discrimination[:, None] * state.ability + grid.intercept[:, None])
     mean, spread = value.new_empty(counts.right.shape[1], 3), value.new_empty(3, 3)
     spread = spread.expand(len(mean), 3, 3).clone()
-    probability = torch.empty_like(counts.right)
     log_likelihood = mean.new_zeros(())
     for block in _blocks(counts, state.ability, state.population, grid):
         at, items = block.points, block.items
         mean[items] = block.weight @ value[at]
         spread[items] = (block.weight @ square[at]).unflatten(1, (3, 3))
-        probability[:, items] = (block.weight @ chance[at]).T
         log_likelihood += block.log_likelihood.sum()
-    return mean, spread - mean[:, :, None] * mean[:, None], probability, log_likelihood
+    return mean, spread - mean[:, :, None] * mean[:, None], log_likelihood
+
+
+def averaged_curves(
+    counts: Counts,
+    ability: Tensor,
+    std_error: Tensor,
+    population: Population,
+    nodes: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """P(right) averaged over items' posteriors: at nodes (Q, M), and of the models (N, M).
+
+    That of the models is averaged over normal errors of abilities, too.
+    """
+    nodes = ability[:0] if nodes is None else nodes
+    exact = torch.empty_like(counts.right)
+    curve = exact.new_empty(len(nodes), exact.shape[1])
+    if not exact.shape[1]:
+        return curve, exact
+    grid = points(population, ability, counts.trials.amax(1))
+    size = _NORMAL_POINTS[int(float(std_error.max()) > _SURE)]
+    normal: tuple[FloatArray, FloatArray] = np.polynomial.hermite_e.hermegauss(size)
+    for level, blocks in _curves(counts, ability, population, grid):
+        here = torch.zeros_like(level.level)
+        for z, weight in zip(*normal, strict=True):
+            here += (
+                float(weight)
+                / math.sqrt(2 * math.pi)
+                * _chance(level.guess, ability + float(z) * std_error, grid)
+            )
+        there = _chance(level.guess, nodes, grid)
+        for block in blocks:
+            exact[:, block.items] = (block.weight @ here[block.points]).T
+            curve[:, block.items] = (block.weight @ there[block.points]).T
+    return curve, exact
 
 
 def evaluate(
@@ -278,44 +528,52 @@ def evaluate(
     roughly
         Approximate it: take the scores of abilities as linear in an item's parameters.
     """
-    n, a = len(ability), grid.discrimination
-    chance = torch.sigmoid(torch.addmm(grid.intercept[:, None], a[:, None], ability[None]))
-    slope, score = a[:, None] * chance, population.score(grid.x1, grid.x2)
-    pooled, expected = torch.zeros_like(a), torch.zeros_like(chance)
-    hits, size = torch.zeros_like(chance), n + score.shape[1]
+    n, m, a = len(ability), counts.right.shape[1], grid.discrimination
+    score, share = population.score(grid.x1, grid.x2), torch.exp(grid.log_weight(population))
+    average = share @ score
+    # The weights of the points always sum to 1, so that no likelihood can exceed 1.
+    pooled = -m * share
+    size, residual = n + score.shape[1], ability.new_zeros(len(a), n)
     missing, log_likelihood = ability.new_zeros(size, size), ability.new_zeros(())
-    usual = _common_trials(counts)
-    for block in _blocks(counts, ability, population, grid):
-        at = block.points
-        lever = slope[at]
-        log_likelihood += block.log_likelihood.sum()
-        pooled.index_add_(0, at, block.weight.sum(0))
-        hits.index_add_(0, at, block.weight.T @ block.right)
-        expected.index_add_(0, at, block.weight.T @ block.trials)
-        mean = block.right * (block.weight @ a[at])[:, None] - block.trials * (block.weight @ lever)
-        score_mean = block.weight @ score[at]
-        missing[:n, n:] -= mean.T @ score_mean
-        missing[n:, n:] -= score_mean.T @ score_mean
-        if roughly:
-            missing[:n, :n] += _linear_score_covariance(block, grid, lever)
-        elif known is None:
-            missing[:n, :n] += _score_covariance(block, a[at], lever, mean, usual)
+    complete, usual = torch.zeros_like(ability), _common_trials(counts)
+    for curve, blocks in _curves(counts, ability, population, grid):
+        hits, expected, here = torch.zeros_like(residual), torch.zeros_like(residual), 0 * pooled
+        for block in blocks:
+            at = block.points
+            log_likelihood += block.log_likelihood.sum()
+            here.index_add_(0, at, block.weight.sum(0))
+            hits.index_add_(0, at, block.weight.T @ block.right)
+            expected.index_add_(0, at, block.weight.T @ block.trials)
+            mean = block.right * (block.weight @ curve.reward[at])
+            mean = mean.addcmul(block.trials, block.weight @ curve.slope[at], value=-1)
+            score_mean = block.weight @ score[at]
+            missing[:n, n:] -= mean.T @ score_mean
+            missing[n:, n:] -= score_mean.T @ score_mean
+            if roughly:
+                missing[:n, :n] += _linear_score_covariance(block, grid, curve)
+            elif known is None and curve.guess:
+                missing[:n, :n] += _guessed_score_covariance(block, curve, mean)
+            elif known is None:
+                missing[:n, :n] += _score_covariance(block, a[at], curve.slope[at], mean, usual)
+        if known is None and not roughly and not curve.guess:
+            missing[:n, :n] += _common_square(curve.slope, here, expected, usual)
+        residual += curve.reward * hits - curve.slope * expected
+        complete += curve.information(hits, expected)
+        pooled += here
     if known is not None:
         missing[:n, :n] = known
-    elif not roughly:
-        missing[:n, :n] += _common_square(slope, pooled, expected, usual)
-    residual = a[:, None] * (hits - expected * chance)
     missing[:n, n:] += residual.T @ score
     missing[n:, :n] = missing[:n, n:].T
-    missing[n:, n:] += score.T @ (pooled[:, None] * score)
+    missing[n:, n:] += score.T @ ((pooled + m * share)[:, None] * score)
+    apart = score - average
     prior, prior_gradient, prior_information = population.log_prior()
-    complete = block_diagonal(
-        torch.diag(a**2 @ (expected * chance * (1 - chance))),
-        population.information(pooled, grid.x1, grid.x2) + prior_information,
+    of_population = population.information(pooled, grid.x1, grid.x2) + prior_information
+    whole = block_diagonal(
+        torch.diag(complete), of_population + m * apart.T @ (share[:, None] * apart)
     )
     gradient = torch.cat([residual.sum(0), pooled @ score + prior_gradient])
     objective = log_likelihood + prior
-    return Evaluation(ability, population, objective, log_likelihood, gradient, complete, missing)
+    return Evaluation(ability, population, objective, log_likelihood, gradient, whole, missing)
 
 
 class Evaluation(NamedTuple):
@@ -334,17 +592,77 @@ class Evaluation(NamedTuple):
     """Information lost because they are not; the observed information is the difference."""
 
 
+def _curves(
+    counts: Counts, ability: Tensor, population: Population, grid: Points
+) -> Iterator[tuple[_Curve, Iterator[_Block]]]:
+    """Curves and blocks of the items with one and the same chance of guessing."""
+    levels = [0.0] if counts.guess is None else as_array(unique(counts.guess)[0]).tolist()
+    for level in levels:
+        items = None if counts.guess is None else torch.nonzero(counts.guess == level)[:, 0]
+        curve = _Curve(level, ability, grid)
+        yield curve, _blocks_of(counts, items, curve, population, grid)
+
+
 def _blocks(
     counts: Counts, ability: Tensor, population: Population, grid: Points
 ) -> Iterator[_Block]:
-    """Posteriors of the items over the points, in blocks of items of similar difficulty.
+    """Posteriors of all items over the points, in blocks of items of similar difficulty."""
+    for _, blocks in _curves(counts, ability, population, grid):
+        yield from blocks
+
+
+class _Curve:
+    """Curves of items with one chance of guessing, at Q points for N models: (Q, N) each."""
+
+    def __init__(self, guess: float, ability: Tensor, grid: Points) -> None:
+        self.guess, self.a = guess, grid.discrimination[:, None]
+        self.log_odds = logit = _logit(ability, grid)
+        self.level = torch.nn.functional.softplus(logit)
+        """-log P(wrong)."""
+        if guess:
+            self.level = self.level - math.log1p(-guess)
+            self.right = guess + (1 - guess) * torch.sigmoid(logit)
+            self.log_odds = torch.log(self.right) + self.level
+        self.logit = logit
+
+    @cached_property
+    def slope(self) -> Tensor:
+        """Derivative of the level by ability."""
+        return self.a * torch.sigmoid(self.logit)
+
+    @cached_property
+    def reward(self) -> Tensor:
+        """Derivative of the log-odds by ability; shape (Q, 1) where nothing is guessed."""
+        return self.slope / self.right if self.guess else self.a
+
+    def information(self, hits: Tensor, expected: Tensor) -> Tensor:
+        """Minus the second derivative of the log-likelihood by ability, shape (N,)."""
+        bend = self.slope * (self.a - self.slope)
+        if self.guess:
+            expected = expected - self.guess * hits / self.right.square()
+        return (bend * expected).sum(0)
+
+
+def _chance(guess: float, ability: Tensor, grid: Points) -> Tensor:
+    """P(right) of N models at the points, shape (Q, N)."""
+    return guess + (1 - guess) * torch.sigmoid(_logit(ability, grid))
+
+
+def _logit(ability: Tensor, grid: Points) -> Tensor:
+    a = grid.discrimination[:, None]
+    return torch.addmm(grid.intercept[:, None], a, ability[None])
+
+
+def _blocks_of(
+    counts: Counts, chosen: Tensor | None, curve: _Curve, population: Population, grid: Points
+) -> Iterator[_Block]:
+    """Posteriors of chosen items over the points, in blocks of items of similar difficulty.
 
     Along a line the posterior is log-concave: where it is low at both ends of a segment, it is low
     in between. Only segments near the maximum of some item of the block are summed.
     """
-    logit = torch.addmm(grid.intercept[:, None], grid.discrimination[:, None], ability[None])
-    level = torch.nn.functional.softplus(logit)
-    log_weight = population.log_density(grid.x1, grid.x2) + grid.log_area
+    logit, level = curve.log_odds, curve.level
+    log_weight = grid.log_weight(population)
     ends = torch.nonzero(grid.end)[:, 0]
     before = torch.cumsum(grid.end, 0) - 1
     after = before + (~grid.end).long()
@@ -352,8 +670,9 @@ def _blocks(
     at_ends = [
         x.to(torch.float32) for x in ((log_weight - grid.log_area)[ends], logit[ends], level[ends])
     ]
-    total = counts.trials.sum(0)
-    order = torch.argsort(counts.right.sum(0) / total, stable=True)
+    order = torch.argsort(counts.right.sum(0) / counts.trials.sum(0), stable=True)
+    if chosen is not None:
+        order = order[torch.isin(order, chosen)]
     for items in split(order, max(_FEWEST, len(order) // _SHARE, _WORTH // len(grid.x1))):
         right, trials = counts.right.T[items], counts.trials.T[items]
         score = _scores(right.to(torch.float32), trials.to(torch.float32), *at_ends)
@@ -362,7 +681,8 @@ def _blocks(
         points = torch.nonzero(near[before] | near[after])[:, 0]
         score = _scores(right, trials, log_weight[points], logit[points], level[points])
         value = score.logsumexp(1)
-        yield _Block(items, points, right, trials, score.sub_(value[:, None]).exp_(), value)
+        weight = score.sub_(value[:, None]).exp_()
+        yield _Block(items, points, right, trials, weight, value, curve)
 
 
 class _Block(NamedTuple):
@@ -376,6 +696,7 @@ class _Block(NamedTuple):
     trials: Tensor
     weight: Tensor
     log_likelihood: Tensor
+    curve: _Curve
 
 
 def _scores(
@@ -386,10 +707,10 @@ def _scores(
 
 
 def _common_trials(counts: Counts) -> Tensor:
-    """Trials T of each model on most items, shape (N,); 0 where half of its cells have others.
+    """Trials T of each model on most items, shape (N,); 0 where half of its counts have others.
 
     The score of ability i on item j is r_ij a - t_ij s_i, with s = a p. Where t is T, the sum over
-    items of E[s_i s_k] is a sum over points, which all items share; only cells with other numbers
+    items of E[s_i s_k] is a sum over points, which all items share; only counts with other numbers
     of trials need work of their own.
     """
     most = counts.trials.amax(1)
@@ -404,9 +725,9 @@ def _common_square(slope: Tensor, pooled: Tensor, expected: Tensor, usual: Tenso
     return half + half.T
 
 
-def _linear_score_covariance(block: _Block, grid: Points, slope: Tensor) -> Tensor:
+def _linear_score_covariance(block: _Block, grid: Points, curve: _Curve) -> Tensor:
     """Σ over items of the covariance of the linearised scores, (N, N)."""
-    at = block.points
+    at, slope = block.points, curve.slope[block.points]
     here = [grid.x1[at], grid.x2[at]]
     total, done = slope.new_zeros(slope.shape[1], slope.shape[1]), list[Tensor]()
     for value in here:
@@ -418,9 +739,21 @@ def _linear_score_covariance(block: _Block, grid: Points, slope: Tensor) -> Tens
         line = line / sd.clamp_min(_NO_SPREAD)
         done.append(line)
         share = block.weight * line
-        half = block.right * (share @ grid.discrimination[at])[:, None]
+        half = block.right * (share @ curve.reward[at])
         half = half.addcmul(block.trials, share @ slope, value=-1)
         total.addmm_(half.T, half)
+    return total
+
+
+def _guessed_score_covariance(block: _Block, curve: _Curve, mean: Tensor) -> Tensor:
+    """Σ over items of the covariance of the scores where answers are guessed, (N, N)."""
+    reward, slope, weight = curve.reward[block.points], curve.slope[block.points], block.weight
+    total = -mean.T @ mean
+    m, n = mean.shape
+    for part in split(torch.arange(m, device=mean.device), max(1, _BLOCK // (n * len(slope)))):
+        score = block.right[part, None] * reward - block.trials[part, None] * slope
+        score = (score * weight[part].sqrt()[:, :, None]).flatten(0, 1)
+        total.addmm_(score.T, score)
     return total
 
 
@@ -449,9 +782,8 @@ def _score_covariance(
     return total
 
 
-def _search(counts: Counts, kind: Kind, max_steps: int) -> _Maximum:
+def _search(counts: Counts, start: tuple[Tensor, Population], max_steps: int) -> _Maximum:
     """Find the maximum, after `max_steps` steps at most."""
-    start = _start(counts, kind)
     if counts.right.numel() < _LARGE or len(counts.right) <= _FEW:
         return _newton_search(counts, start, max_steps)
     return _two_stage_search(counts, start, max_steps)
@@ -466,17 +798,13 @@ class _Maximum(NamedTuple):
     converged: bool
 
 
-def _start(counts: Counts, kind: Kind) -> tuple[Tensor, Population]:
+def _start(counts: Counts) -> tuple[Tensor, Population]:
     ability = smoothed_logit(counts.right.sum(1), counts.trials.sum(1))
     item = smoothed_logit(counts.right.sum(0), counts.trials.sum(0))
     spread = item.std(correction=0).clamp(0.3, 3.0)
-    ability = (ability - ability.mean()) * torch.sqrt(1 + spread**2 / 2.9)
-    middle = item.mean() * torch.sqrt(1 + spread**2 / 2.9)
-    location = middle if kind == "2pl-signed" else -middle
-    values = [location, torch.log(spread)]
-    if kind != "rasch":
-        values += [location.new_tensor(x) for x in (kind == "2pl-signed", 0.0, -1.2)]
-    return ability, Population(kind, torch.stack(values).to(ability))
+    wide = torch.sqrt(1 + spread**2 / 2.9)
+    values = torch.stack([-item.mean() * wide, torch.log(spread)]).to(ability)
+    return (ability - ability.mean()) * wide, Population("rasch", values)
 
 
 def _newton_search(
@@ -484,6 +812,7 @@ def _newton_search(
     start: tuple[Tensor, Population],
     max_steps: int,
     known: Tensor | None = None,
+    finest: float = _FINE,
 ) -> _Maximum:
     """Newton steps, halved on the same points where the likelihood falls.
 
@@ -496,32 +825,36 @@ def _newton_search(
     fall = max(_FALL, _FALL_OF_ITEM * counts.right.shape[1])
     coarseness, refused, length, iteration = 1.0 if n <= _FEW else _COARSE, False, _FIRST, 0
     near = known is not None
-    if known is not None:
-        coarseness, length, known = _FINE, 1.0, known[:n, :n]
-    grid = points(population, ability, most, coarseness=coarseness)
-    state = evaluate(counts, ability, population, grid, known=known)
+    if known is not None or finest < _FINE:
+        coarseness, length = finest, 1.0
+    known = None if known is None else known[:n, :n]
+    grid: Points = points(population, ability, most, coarseness=coarseness)
+    laid: Population = population
+    state: Evaluation = evaluate(counts, ability, population, grid, known=known)
     for iteration in range(1, max_steps + 1):
         step, gain, concave = _newton_step(state)
         size, change = on_host([step.abs().max(), step[n:].abs().max()])
         last = near and size < _LAST
-        if coarseness == _FINE and concave and (last or gain < _TOLERANCE):
+        if coarseness <= _FINE and concave and (last or gain < _TOLERANCE):
             if last:
                 ability, population = _moved(state, step)
                 state = state._replace(ability=ability, population=population)
             return _Maximum(state, grid, iteration, converged=True)
         finer = _next_coarseness(coarseness, gain, change, concave=concave, refused=refused)
-        if finer != coarseness:
+        if finer != coarseness or (coarseness <= _FINE and _differ(state.population, laid)):
             # On other points the likelihood differs: it need not rise.
-            coarseness, refused, length = finer, False, 1.0
-            grid = points(state.population, state.ability, most, coarseness=coarseness)
-            state = evaluate(counts, state.ability, state.population, grid)
+            coarseness, refused, length, laid = finer, False, 1.0, state.population
+            grid = points(laid, state.ability, most, coarseness=coarseness)
+            state = evaluate(counts, state.ability, laid, grid)
             continue
         length = min(length, _LONGEST / max(size, _TOLERANCE))
+        if length < _SHORTEST:
+            break
         moved = _moved(state, step * length)
         there, stays = grid, gain < _KNOWN_NEAR and change < _KNOWN_STILL
         if coarseness > _FINE and not refused:
             there = points(moved[1], moved[0], most, coarseness=coarseness)
-        known = state.missing[:n, :n] if stays and coarseness == _FINE else None
+        known = state.missing[:n, :n] if stays and coarseness <= _FINE else None
         fresh = evaluate(counts, *moved, there, known=known)
         rises = (fresh.objective >= state.objective - fall) & fresh.gradient.isfinite().all()
         refused, length = (False, 1.0) if bool(rises) else (True, length / 2)
@@ -536,10 +869,21 @@ def _next_coarseness(
     """Coarseness of the points from the next step on."""
     if now == _COARSE:
         return 1.0 if refused or not concave or gain < _CLOSE else now
-    if now == _FINE:
-        # Fixed points are accurate only near the population that they were chosen for.
-        return now if concave and change < 2 * _STILL else 1.0
+    if now <= _FINE:
+        return now
     return _FINE if concave and gain < _NEAR and change < _STILL else now
+
+
+def _differ(one: Population, other: Population) -> bool:
+    """Whether points placed for the `other` population do not suit this one."""
+    if one.kind == "rasch":
+        m1, log_s1 = as_array(one.values - other.values).tolist()
+        scale = math.exp(float(other.values[1]))
+        return abs(log_s1) > _OTHER or abs(m1) > scale
+    m1, log_s1, _, slope, log_s2 = as_array(one.values - other.values).tolist()
+    s1, s2 = (math.exp(float(other.values[k])) for k in (1, 4))
+    turned = abs(slope) * s1 / s2
+    return max(abs(log_s1), abs(log_s2), turned / 4) > _OTHER or abs(m1) > s1
 
 
 def _two_stage_search(counts: Counts, start: tuple[Tensor, Population], max_steps: int) -> _Maximum:
@@ -550,7 +894,7 @@ def _two_stage_search(counts: Counts, start: tuple[Tensor, Population], max_step
     """
     single, n = torch.float32, len(start[0])
     right, trials = (x.T.to(single).contiguous().T for x in (counts.right, counts.trials))
-    rough = Counts(right, trials)
+    rough = replace(counts, right=right, trials=trials)
     near = _coarse_search(rough, start[0].to(single), start[1].to(single))
     if not bool(near.seen.missing.isfinite().all()):
         return _newton_search(counts, start, max_steps)
@@ -624,18 +968,73 @@ def _newton_step(state: Evaluation) -> tuple[Tensor, float, bool]:
 
 
 def _identified_directions(state: Evaluation) -> Tensor:
-    """Directions that keep the sum of the abilities and m_2, which fixes their scale."""
+    """Directions that keep the sum of the abilities and m_2, which fixes their scale.
+
+    A hyper-parameter that the likelihood pushes against a bound stays there too.
+    """
     n, size = len(state.ability), len(state.gradient)
-    kept = state.gradient.new_zeros(size, 1 if state.population.kind == "rasch" else 2)
+    fixed = [] if state.population.kind == "rasch" else [2]
+    values = state.population.values
+    fixed += [
+        at for at in _at_bounds(state.population)
+        if float(state.gradient[n + at] * (values[at] - sum(_BOUNDS[at]) / 2)) > 0
+    ]  # fmt: skip
+    kept = state.gradient.new_zeros(size, 1 + len(fixed))
     kept[:n, 0] = 1
-    if kept.shape[1] == 2:
-        kept[n + 2, 1] = 1
+    for column, at in enumerate(fixed, 1):
+        kept[n + at, column] = 1
     return complement(kept)
+
+
+def _at_bounds(population: Population) -> list[int]:
+    """Places of hyper-parameters that are at a bound."""
+    values: list[float] = as_array(population.values).tolist()
+    return [
+        at for at, bounds in _BOUNDS.items()
+        if at < len(values) and min(abs(values[at] - bound) for bound in bounds) < _AT_BOUND
+    ]  # fmt: skip
 
 
 def _moved(state: Evaluation, step: Tensor) -> tuple[Tensor, Population]:
     n, population = len(state.ability), state.population
-    return state.ability + step[:n], Population(population.kind, population.values + step[n:])
+    values = population.values + step[n:]
+    for at, (low, high) in _BOUNDS.items():
+        if at < len(values):
+            values[at].clamp_(low, high)
+    return state.ability + step[:n], Population(population.kind, values)
+
+
+def with_common_guessing(
+    counts: Counts, kind: Kind, *, dispersion: float | None = None, max_steps: int = 200
+) -> tuple[ItemsIntegratedFit, float, float]:
+    """Fit with a chance of guessing that all items share; returns it, and its standard error.
+
+    Its logit has the prior N(logit .2, .5²). Errors of abilities allow for it.
+    """
+    middle, wide = _GUESSING_PRIOR
+
+    def at(logit: float) -> ItemsIntegratedFit:
+        guess = torch.full_like(counts.right[0], special.expit(logit))
+        return items_integrated(
+            replace(counts, guess=guess), kind, dispersion=phi, max_steps=max_steps
+        )
+
+    def height(found: ItemsIntegratedFit, logit: float) -> float:
+        return found.objective - ((logit - middle) / wide) ** 2 / 2
+
+    phi = dispersion
+    phi = at(middle).dispersion
+    best: Any = optimize.minimize_scalar(
+        lambda x: -height(at(x), x), bounds=_GUESSING, method="bounded", options={"xatol": 0.02}
+    )
+    x, h = float(best.x), 0.2
+    below, found, above = (at(x + k * h) for k in (-1, 0, 1))
+    sides = height(below, x - h) + height(above, x + h)
+    variance = h**2 / max(2 * height(found, x) - sides, h**2 / wide**2)
+    moves = (above.ability - below.ability) / (2 * h)
+    c = float(special.expit(x))
+    covariance = found.covariance + variance * torch.outer(moves, moves)
+    return found._replace(covariance=covariance), c, c * (1 - c) * variance**0.5
 
 
 def fit_mml_items(
@@ -653,14 +1052,25 @@ def fit_mml_items(
         msg = "signed discriminations are of a 2pl, in a rasch model all are 1: leave signed out"
         raise SelectionError(msg)
     kind = "2pl-signed" if options.signed else item_model
-    found = items_integrated(counts, kind, max_steps=options.max_steps)
-    m = len(found.discrimination)
+    m = counts.right.shape[1]
+    guess, guess_error = np.zeros(m), np.full(m, np.nan)
+    if options.estimate_guessing:
+        found, c, error = with_common_guessing(
+            counts, kind, dispersion=options.dispersion, max_steps=options.max_steps
+        )
+        guess, guess_error = np.full(m, c), np.full(m, error)
+    else:
+        found = items_integrated(
+            counts, kind, dispersion=options.dispersion, max_steps=options.max_steps
+        )
+        guess = guess if counts.guess is None else as_array(counts.guess)
     one = found.item_covariance.diagonal(dim1=1, dim2=2).clamp_min(0).sqrt()
-    notes = [*counts.notes]
-    if not found.converged:
-        notes.append(not_converged(found.iterations))
+    notes = [*counts.notes, *dispersion_note(found.dispersion), *below_chance_note(matrix, guess)]
+    if found.reason:
+        notes.append(found.reason)
     if bool((found.extreme != 0).any()):
-        notes.append("models all right or all wrong: abilities as if half an item were otherwise")
+        what = "no better than guessing" if guess.any() else "all wrong"
+        notes.append(f"models all right or {what}: abilities as if half an item were otherwise")
     fit = IRTFit(
         item_model=item_model,
         estimator="mml-items",
@@ -671,17 +1081,20 @@ def fit_mml_items(
         ability_covariance=as_array(found.covariance),
         discrimination=as_array(found.discrimination),
         difficulty=as_array(found.difficulty),
-        guessing=np.zeros(m),
+        guessing=guess,
         discrimination_std_error=as_array(one[:, 0]),
         difficulty_std_error=as_array(found.difficulty_std_error),
-        guessing_std_error=np.full(m, np.nan),
+        guessing_std_error=guess_error,
         item_covariance=as_array(found.item_covariance),
+        predicted=as_array(found.probability),
         identification="abilities sum to 0",
-        hyperparameters=dict(found.hyperparameters),
+        hyperparameters=found.hyperparameters | {"dispersion": found.dispersion},
         diagnostics={
             "iterations": found.iterations,
             "converged": found.converged,
             "log_likelihood": found.log_likelihood,
+            "rasch_log_likelihood": found.rasch_log_likelihood,
+            "node_error": found.node_error,
             **run_facts(counts, began),
         },
     )

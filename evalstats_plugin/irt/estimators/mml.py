@@ -92,8 +92,9 @@ class MarginalOptions:
 
     common_slope: bool = False
     guessing: bool = False
-    guessing_prior: tuple[float, float] | None = (-1.1, 0.5)
-    """Mean and standard deviation of logit c; None for maximum likelihood."""
+    guessing_prior: tuple[float | Tensor, float] | None = (-1.1, 0.5)
+    """Mean, of all items or shape (M,), and standard deviation of logit c; None for maximum
+    likelihood."""
     upper: float = 1.0
     prior: Literal["none", "weak", "estimated"] = "none"
     """Prior of discrimination and intercept."""
@@ -165,7 +166,7 @@ def _start_items(counts: Counts, options: MarginalOptions) -> Items:
     if options.guessing or options.upper < 1:
         plain = replace(options, guessing=False, upper=1.0, tolerance=1e-2, max_steps=30)
         items = fit_marginal(counts, plain).items
-        guess = torch.full_like(items.slope, (options.guessing_prior or (-2.0, 0))[0])
+        guess = torch.zeros_like(items.slope) + (options.guessing_prior or (-2.0, 0))[0]
         return items._replace(guess=guess if options.guessing else None, upper=options.upper)
     return from_shares(counts.right.sum(dim=0), counts.trials.sum(dim=0))
 

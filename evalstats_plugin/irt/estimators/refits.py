@@ -21,6 +21,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from evalstats_plugin.errors import counted
 from evalstats_plugin.irt.estimators.cml import abilities_given_item_totals
 from evalstats_plugin.irt.estimators.item_population import (
     DIFFICULTY_SPREAD,
@@ -142,7 +143,7 @@ def bootstrap(
 
 def _check(options: BootstrapOptions, counts: Counts, clusters: NDArray[np.int64] | None) -> None:
     if options.n_resamples < 2:
-        msg = f"{options.n_resamples} resamples have no spread: take 2 or more"
+        msg = f"{counted(options.n_resamples, 'resample')} cannot show a spread: take 2 or more"
         raise ValueError(msg)
     if clusters is not None and options.over != "items":
         msg = f"clusters are of items, not of {options.over!r}: take over='items'"
@@ -312,6 +313,7 @@ def _percentiles(values: FloatArray, count: NDArray[np.int64], at: FloatArray) -
 
 def refitter(counts: Counts, fit: ItemsIntegratedFit, kind: Kind) -> Refitter:
     """Prepare refits of the fit that `items_integrated` found in these answers."""
+    counts = counts.tempered(fit.dispersion)
     population = population_of(fit, kind)
     grid = points(population, fit.ability, counts.trials.amax(1))
     values = population.values
@@ -320,7 +322,7 @@ def refitter(counts: Counts, fit: ItemsIntegratedFit, kind: Kind) -> Refitter:
     if kind != "rasch":
         r = (grid.x2 - values[2] - values[3] * s1 * u) / torch.exp(values[4])
         values = torch.cat([values[:2], values[3:]])
-    log_weight = population.log_density(grid.x1, grid.x2) + grid.log_area
+    log_weight = grid.log_weight(population)
     quadrature = _Quadrature(kind, len(fit.ability), u, r, log_weight)
     start = torch.cat([fit.ability, values])
     return Refitter(counts, quadrature, start, _inverse_information(quadrature, counts, start))

@@ -63,6 +63,56 @@ class Counts:
     trials: Tensor
     notes: tuple[str, ...] = ()
     """Notes on the data: valid, but worth knowing."""
+    guess: Tensor | None = None
+    """P(right) of a model that does not know the answer, shape (M,); None where it is 0."""
+
+    @property
+    def fractional(self) -> bool:
+        """Whether a score is a fraction of its trials."""
+        return bool((self.right != self.right.round()).any())
+
+    def tempered(self, dispersion: float) -> Counts:
+        """Divide successes and trials by the dispersion."""
+        if dispersion == 1:
+            return self
+        # Column-major, because blocks of items are read.
+        right, trials = ((x.T / dispersion).contiguous().T for x in (self.right, self.trials))
+        return replace(self, right=right, trials=trials)
+
+    def of_items(self, items: Tensor) -> Counts:
+        """The counts of some items, by a mask or by places."""
+        right, trials = self.right[:, items], self.trials[:, items]
+        return replace(
+            self,
+            right=right,
+            trials=trials,
+            guess=None if self.guess is None else self.guess[items],
+        )
+
+
+DISPERSIONS = (0.003, 3.0)
+"""Range of estimates of the dispersion."""
+
+
+def residual_sums(
+    right: Tensor, trials: Tensor, mean: Tensor, square: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Sums of squared residuals and of P (1 - P), given means of P and P² (all of one shape).
+
+    Sums, unlike Pearson's ratios, are not ruled by single cells where P is near 0 or 1.
+    """
+    seen = trials > 0
+    share = torch.where(seen, right / trials, 0.0)
+    squares = (right * share - 2 * right * mean + trials * square).sum()
+    return squares, torch.where(seen, mean - square, 0.0).sum()
+
+
+def dispersion_of(counts: Counts, squares: Tensor, spread: Tensor) -> float:
+    """Dispersion by `residual_sums`, with a degree of freedom for each ability."""
+    seen = float((counts.trials > 0).sum())
+    low, high = DISPERSIONS
+    freedom = seen / max(seen - len(counts.right), 1)
+    return min(max(float(squares / spread) * freedom, low), high)
 
 
 def counts_of(
@@ -92,7 +142,7 @@ def counts_of(
     n, m, _ = matrix.scores.shape
     check_names(matrix.models, m, at_least=2 if linked else 1)
     number = resolve_dtype(dtype)
-    what = f"{n} models × {m} items"
+    what = f"{counted(n, 'model')} × {counted(m, 'item')}"
     check_memory(memory_needed(n, m, number), place, what, otherwise=_smaller(number))
     check_unit_range(matrix)
     right, trials = _summed(matrix.scores)

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import json
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -21,9 +22,17 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from evalstats_plugin.data.results import Drawable, finite
-from evalstats_plugin.errors import DesignError, LogError, SelectionError, few, no_such
+from evalstats_plugin.errors import DesignError, LogError, SelectionError, no_such
 from evalstats_plugin.irt.options import Rotation
-from evalstats_plugin.runtime.files import read_signed, reporting_damage, write_signed
+from evalstats_plugin.runtime.files import (
+    check_fields,
+    kinds_of,
+    numbers_in,
+    read_signed,
+    reporting_damage,
+    texts_in,
+    write_signed,
+)
 from evalstats_plugin.stats.arrays import FloatArray
 from evalstats_plugin.stats.interval import normal_quantile
 
@@ -35,6 +44,9 @@ ROTATIONS = get_args(Rotation)
 
 _NOTHING = 1e-6
 """A dimension explains nothing below this share of the variance of the strongest one."""
+
+# Points and weights of a standard normal, exact for polynomials up to the ninth degree.
+_NORMAL: tuple[FloatArray, FloatArray] = np.polynomial.hermite_e.hermegauss(5)
 
 # Of the Parquet files: key of the metadata, and fields that are no columns of numbers.
 _META = b"evalstats_irt"
@@ -57,7 +69,7 @@ class SavedFit(ABC):
         for name, shape in expected.items():
             found = np.shape(getattr(self, name))
             if found != shape:
-                msg = f"{name} has shape {found}, expected {shape}"
+                msg = f"{name} has the shape {found}: give it the shape {shape}"
                 raise ValueError(msg)
 
     @abstractmethod
@@ -131,6 +143,9 @@ class IRTFit(SavedFit, Drawable):
     guessing_std_error: FloatArray
     item_covariance: FloatArray | None = None
     """Shape (M, p, p): of a, the intercept d = -ab and, where it is estimated, logit c."""
+    predicted: FloatArray | None = None
+    """P(right) of the models on the items, averaged over the posteriors of both, shape (N, M); None
+    where the estimator does not average, and for models scored later."""
     identification: str
     """What fixes the scale, such as ``"ability ~ N(0, 1)"`` or ``"abilities sum to 0"``."""
     hyperparameters: dict[str, Any] = field(default_factory=dict[str, Any])
@@ -170,64 +185,31 @@ class IRTFit(SavedFit, Drawable):
     def predict(self, *, plug_in: bool = False) -> FloatArray:
         """P(right), or expected score, of every model on every item, shape (N, M).
 
-        A fit by ``"mml-items"`` averages over the uncertainty of abilities and items: with mean μ
-        and variance v of the logit, by ``σ(μ / sqrt(1 + π v / 8))`` [Mac92]_, which is closer to
-        1/2 the larger v is. Other estimators, and abilities without a finite error, predict at the
-        estimates.
+        Averaged over the posterior of each item where the estimator has one (``"mml-items"``), and
+        over the normal error of each ability: an average of curves is flatter than the curve at
+        the estimates, which is too sure of itself. Items of other estimators, and all items where
+        models were scored later, are taken as known.
 
         Parameters
         ----------
         plug_in
             Predict at the estimates, as if they were known.
         """
-        logit = self.ability[:, None] * self.discrimination + self.intercept
-        if self.estimator == "mml-items" and not plug_in:
-            logit = logit / np.sqrt(1 + np.pi / 8 * self._logit_variance())
+        if plug_in:
+            return self._chance(self.ability)
+        if self.predicted is not None:
+            return self.predicted
+        error = self.ability_std_error
+        known = np.isfinite(self.ability) & np.isfinite(error)
+        error = np.where(known, error, 0.0)
+        found = np.zeros((len(self.models), len(self.item_ids)))
+        for z, weight in zip(*_NORMAL, strict=True):
+            found += weight / math.sqrt(2 * math.pi) * self._chance(self.ability + z * error)
+        return found
+
+    def _chance(self, ability: FloatArray) -> FloatArray:
+        logit = ability[:, None] * self.discrimination + self.intercept
         return self.guessing + (self.upper - self.guessing) * special.expit(logit)
-
-    def _logit_variance(self) -> FloatArray:
-        """Variance of aθ + d, (N, M): [θ 1] C [θ 1]ᵀ + a² Var θ; 0 where θ has no finite error."""
-        items = self.item_covariance
-        if items is None:
-            msg = "this fit has no item_covariance to average over: take predict(plug_in=True)"
-            raise ValueError(msg)
-        variance = np.diagonal(self.ability_covariance)
-        known = np.isfinite(self.ability) & np.isfinite(variance)
-        theta, variance = (np.where(known, x, 0.0) for x in (self.ability, variance))
-        of_models = np.stack([theta**2, 2 * theta, np.ones_like(theta), variance], axis=1)
-        of_items = [items[:, 0, 0], items[:, 0, 1], items[:, 1, 1], self.discrimination**2]
-        return np.maximum(of_models @ np.stack(of_items), 0) * known[:, None]
-
-    def ability_difference(
-        self, a: str, b: str, confidence_level: float = 0.95
-    ) -> AbilityDifference:
-        """Return the ability of model `b` minus that of model `a`, with a normal interval.
-
-        Raises
-        ------
-        SelectionError
-            A model is not in the fit.
-        """
-        i, j = self._place(a), self._place(b)
-        covariance = self.ability_covariance
-        difference = float(self.ability[j] - self.ability[i])
-        variance = covariance[i, i] + covariance[j, j] - 2 * covariance[i, j]
-        std_error = float(np.sqrt(max(variance, 0.0)))
-        width = normal_quantile(confidence_level) * std_error
-        z = difference / std_error if std_error > 0 else float(np.sign(difference)) * np.inf
-        return AbilityDifference(
-            difference,
-            std_error,
-            difference - width,
-            difference + width,
-            p_value=float(2 * special.ndtr(-abs(z))) if difference else 1.0,
-            prob_better=float(special.ndtr(z)) if difference else 0.5,
-        )
-
-    def _place(self, model: str) -> int:
-        if model not in self.models:
-            raise SelectionError(no_such("model", model, self.models, few(self.models)))
-        return self.models.index(model)
 
     def to_frame(
         self, of: Literal["models", "items"] = "models", *, confidence_level: float = 0.95
@@ -257,19 +239,6 @@ class IRTFit(SavedFit, Drawable):
         """What was fitted and how, ready for JSON: everything but models, items and notes."""
         names = ("item_model", "estimator", "identification", "hyperparameters", "diagnostics")
         return {name: plain(getattr(self, name)) for name in names}
-
-
-class AbilityDifference(NamedTuple):
-    """Ability of model b minus that of model a, with a normal interval."""
-
-    difference: float
-    std_error: float
-    low: float
-    high: float
-    p_value: float
-    """Two-sided, for no difference."""
-    prob_better: float
-    """Probability that b is more able."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -449,9 +418,13 @@ def load_fit(path: Path) -> IRTFit | FactorFit:
     LogError
         No such file, not a fit, or a damaged one.
     """
-    expected = "expected a file that a fit's save, or `irt fit --save`, wrote"
+    kinds = {
+        "kind": "a text", "n_models": "a count", "integer_ids": "true or false",
+        "shapes": "fields", "fit": "fields",
+    }  # fmt: skip
+    wanted = "give a file that a fit's save, or `irt fit --save`, wrote"
     other = "not a fit written by evalstats-plugin"
-    table, meta = read_signed(path, _META, expected=expected, other=other)
+    table, meta = read_signed(path, _META, kinds, wanted=wanted, other=other)
     with reporting_damage(path):
         return _fit_of(table, meta)
 
@@ -460,17 +433,13 @@ _KINDS: dict[str, type[IRTFit | FactorFit]] = {"factor": FactorFit, "one ability
 
 
 def _fit_of(table: Any, meta: dict[str, Any]) -> IRTFit | FactorFit:
-    n = meta["n_models"]
-    names: list[str] = table["name"].to_pylist()
-    at = {"model": slice(0, n), "item": slice(n, len(names))}
-
-    def array(name: str, shape: list[int]) -> NDArray[np.float64]:
-        rows = at[_entity(name)]
-        part = table[name].slice(rows.start, rows.stop - rows.start).combine_chunks()
-        flat = part if len(shape) == 1 else part.flatten()
-        return np.array(flat.to_numpy(zero_copy_only=False), dtype=np.float64).reshape(shape)
-
+    if meta["kind"] not in _KINDS:
+        raise ValueError(f"the field 'kind' is {meta['kind']!r}")
+    record = _KINDS[meta["kind"]]
     rest = meta["fit"]
+    check_fields(rest, kinds_of(record, _NAMES))
+    n, names = meta["n_models"], texts_in(table, "name")
+    at = {"model": slice(0, n), "item": slice(n, len(names))}
     rest |= {name: np.array(rest[name]) for name in _SMALL if name in rest}
     ids = np.asarray(names[n:])
     values: dict[str, Any] = {
@@ -478,10 +447,13 @@ def _fit_of(table: Any, meta: dict[str, Any]) -> IRTFit | FactorFit:
         "notes": tuple(rest["notes"]),
         "models": tuple(names[:n]),
         "item_ids": ids.astype(np.int64) if meta["integer_ids"] else ids,
-        "tasks": np.asarray(table["task"].to_pylist()[n:]),
-        **{name: array(name, shape) for name, shape in meta["shapes"].items()},
+        "tasks": np.asarray(texts_in(table, "task", at["item"])),
+        **{
+            name: numbers_in(table, name, shape, at[_entity(name)])
+            for name, shape in meta["shapes"].items()
+        },
     }
-    return _KINDS[meta["kind"]](**values)
+    return record(**values)
 
 
 def _save(fit: SavedFit, path: Path) -> Path:
@@ -519,7 +491,7 @@ def _arrays(fit: SavedFit) -> dict[str, NDArray[np.float64]]:
 
 def _entity(name: str) -> str:
     """Return whether an array has a row per model or per item."""
-    return "model" if name.startswith("ability") else "item"
+    return "model" if name.startswith(("ability", "predicted")) else "item"
 
 
 def _metadata(fit: SavedFit) -> dict[str, Any]:

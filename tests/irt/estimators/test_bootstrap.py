@@ -207,7 +207,7 @@ def test_percentiles_are_order_statistics():
 @pytest.mark.parametrize(
     ("options", "clusters", "message"),
     [
-        (BootstrapOptions(n_resamples=1), None, "1 resamples have no spread"),
+        (BootstrapOptions(n_resamples=1), None, "1 resample cannot show a spread"),
         (BootstrapOptions(over="models"), np.zeros(20, int), "clusters are of items"),
         (
             BootstrapOptions(),

@@ -9,9 +9,10 @@ from scipy import special
 
 from evalstats_plugin.irt.estimators import information
 from evalstats_plugin.irt.estimators.information import (
-    _exact,
     _linearised,
+    _observed,
     eliminated,
+    inverse_information,
     nearly_eliminated,
 )
 from evalstats_plugin.irt.estimators.mml import MarginalOptions, fit_marginal
@@ -85,7 +86,8 @@ def test_errors_are_those_of_the_information(prior: str, monkeypatch: pytest.Mon
     counts = Counts(torch.from_numpy(right * there).double(), torch.from_numpy(there).double())
     options = MarginalOptions(prior=prior)  # type: ignore[arg-type]
     found = fit_marginal(counts, options)
-    exact = _exact(found.answers, found, options, sandwich=False)
+    exact = _observed(found.answers, found, options, sandwich=False, exact=True)
+    expanded = _observed(found.answers, found, options, sandwich=False, exact=False)
     dense = _linearised(found.answers, found, options)
     monkeypatch.setattr(information, "_DENSE_WORK", 0)
     few = _linearised(found.answers, found, options)
@@ -101,6 +103,33 @@ def test_errors_are_those_of_the_information(prior: str, monkeypatch: pytest.Mon
         return max(float((x / y).sqrt().sub(1).abs().max()) for x, y in pairs)
 
     assert not torch.equal(few.abilities, dense.abilities)
+    assert off(expanded) < 0.0005
     assert off(dense) < 0.01
     assert off(few) < 0.01
     assert off(without) > 2 * off(dense)
+
+
+def test_steep_items_far_from_most_models_have_errors():
+    """Quotients of 0 by 0 once reached an eigenvalue routine, which raised an exception."""
+    rng = np.random.default_rng(3)
+    theta, b = rng.standard_normal(3000), rng.standard_normal(40)
+    a = np.where(np.arange(40) < 3, 20.0, 1.0)
+    right = rng.random((3000, 40)) < special.expit(a * (theta[:, None] - b))
+    counts = Counts(torch.from_numpy(right).double(), torch.ones(3000, 40).double())
+    options = MarginalOptions(prior="estimated")
+    found = fit_marginal(counts, options)
+    few = information._in_few_directions(
+        found.answers, found, information._complete_information(found.answers, found, options)
+    )
+
+    assert few is not None
+    assert bool(few.items.isfinite().all())
+
+
+def test_parameters_in_flat_directions_are_unknown_and_the_others_are_known():
+    information = torch.tensor([[2.0, 0, 0], [0, 1, -1], [0, -1, 1]]).double()
+    inverse, unknown = inverse_information(information)
+
+    assert unknown.tolist() == [False, True, True]
+    assert float(inverse[0, 0]) == pytest.approx(0.5)
+    assert bool(inverse.isfinite().all())

@@ -142,7 +142,12 @@ def test_items_are_means_of_their_posterior():
     np.testing.assert_allclose(
         fit.difficulty_std_error, np.sqrt(weight @ b**2 - (weight @ b) ** 2), atol=1e-4
     )
-    np.testing.assert_allclose(fit.probability, special.expit(logit) @ weight.T, atol=1e-4)
+    error = fit.covariance.diagonal().sqrt().numpy()[:, None]
+    expected = sum(
+        mass * special.expit(logit + z * error) @ weight.T
+        for z, mass in zip(NODE, MASS, strict=True)
+    )
+    np.testing.assert_allclose(fit.probability, expected, atol=5e-4)
     np.testing.assert_allclose(fit.intercept, -fit.difficulty, atol=1e-12)
     np.testing.assert_allclose(fit.discrimination, 1, atol=1e-12)
 
@@ -166,7 +171,7 @@ def test_covariance_of_scores_is_the_sum_over_items_from_its_definition(kind, mi
     a, theta = grid.discrimination.numpy(), fit.ability.numpy()
     logit = a * theta[:, None] + grid.intercept.numpy()
     right, trials = data.right.numpy(), data.trials.numpy()
-    log_mass = (population.log_density(grid.x1, grid.x2) + grid.log_area).numpy()
+    log_mass = grid.log_weight(population).numpy()
     joint = right.T @ logit - trials.T @ np.logaddexp(0, logit) + log_mass
     expected = np.zeros((12, 12))
     for j, weight in enumerate(special.softmax(joint, axis=1)):

@@ -1,0 +1,38 @@
+"""Public names, which load on first use: `runtime.lazy.public_names` reads this list."""
+
+from evalstats_plugin.irt.answers import ability_matrix as ability_matrix
+from evalstats_plugin.irt.bootstrap import bootstrap_abilities as bootstrap_abilities
+from evalstats_plugin.irt.dif import item_dif as item_dif
+from evalstats_plugin.irt.fit_statistics import item_fit as item_fit
+from evalstats_plugin.irt.fit_statistics import person_fit as person_fit
+from evalstats_plugin.irt.fit_statistics import s_x2 as s_x2
+from evalstats_plugin.irt.fitting import fit_irt as fit_irt
+from evalstats_plugin.irt.holdout import hold_out as hold_out
+from evalstats_plugin.irt.linking import link as link
+from evalstats_plugin.irt.linking import seed_spread as seed_spread
+from evalstats_plugin.irt.methods import ESTIMATORS as ESTIMATORS
+from evalstats_plugin.irt.methods import ITEM_MODELS as ITEM_MODELS
+from evalstats_plugin.irt.methods import MASKS as MASKS
+from evalstats_plugin.irt.model.fit import FactorFit as FactorFit
+from evalstats_plugin.irt.model.fit import IRTFit as IRTFit
+from evalstats_plugin.irt.model.fit import item_information as item_information
+from evalstats_plugin.irt.model.fit import marginal_reliability as marginal_reliability
+from evalstats_plugin.irt.model.fit import reliability as reliability
+from evalstats_plugin.irt.model.fit import test_information as test_information
+from evalstats_plugin.irt.model.simulate import (
+    simulate_response_patterns as simulate_response_patterns,
+)
+from evalstats_plugin.irt.model.simulate import simulate_responses as simulate_responses
+from evalstats_plugin.irt.options import FactorOptions as FactorOptions
+from evalstats_plugin.irt.options import JmlOptions as JmlOptions
+from evalstats_plugin.irt.options import MapOptions as MapOptions
+from evalstats_plugin.irt.options import McmcOptions as McmcOptions
+from evalstats_plugin.irt.options import MmlItemsOptions as MmlItemsOptions
+from evalstats_plugin.irt.options import MmlOptions as MmlOptions
+from evalstats_plugin.irt.options import ViOptions as ViOptions
+from evalstats_plugin.irt.rows import Abilities as Abilities
+from evalstats_plugin.irt.rows import abilities as abilities
+from evalstats_plugin.irt.rows import factor_abilities as factor_abilities
+from evalstats_plugin.irt.scoring import score_models as score_models
+from evalstats_plugin.irt.suspects import q3 as q3
+from evalstats_plugin.irt.suspects import suspect_items as suspect_items
