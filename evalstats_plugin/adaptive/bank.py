@@ -19,8 +19,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from evalstats_plugin.adaptive.curves import Items
-from evalstats_plugin.errors import DesignError, ItemConflictError, few
-from evalstats_plugin.runtime.files import read_signed, reporting_damage, write_signed
+from evalstats_plugin.errors import DesignError, ItemConflictError, counted, few
+from evalstats_plugin.runtime.files import (
+    numbers_in,
+    read_signed,
+    reporting_damage,
+    texts_in,
+    write_signed,
+)
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
 
 if TYPE_CHECKING:
@@ -41,7 +47,13 @@ _PER_ITEM = (
 
 _PER_ITEM_OR_NONE = ("hashes", "item_covariance", "dispersion", "cost")
 _META = b"evalstats_bank"
-_EXPECTED = "expected an item bank that `evalstats-plugin adapt bank` wrote"
+_WANTED = "give an item bank that `evalstats-plugin adapt bank` wrote"
+_KINDS = {
+    "integer_ids": "true or false", "shapes": "fields", "misfit": "fields",
+    "ability_mean": "a number", "ability_sd": "a number", "models": "texts",
+    "abilities": "numbers", "scores": "numbers or null", "provenance": "fields", "notes": "texts",
+}  # fmt: skip
+"""What the fields of a bank's metadata hold."""
 _FIT = "fit_"
 """Prefix of the columns of `ItemBank.item_fit`."""
 
@@ -254,7 +266,8 @@ class ItemBank:
         ]
         if other:
             named = few([" / ".join(key) for key in other], 3)
-            msg = f"{len(other)} items are other questions than in the bank (hash differs): {named}"
+            size = counted(len(other), "item")
+            msg = f"other questions than in the bank (the hash differs), {size}: {named}"
             msg += "; the bank was calibrated on another version of the task"
             raise ItemConflictError(f"{msg}: calibrate a bank from logs of this version")
 
@@ -325,7 +338,7 @@ class ItemBank:
             No such file, not a bank, or a damaged one.
         """
         table, meta = read_signed(
-            Path(path), _META, expected=_EXPECTED, other=f"not an item bank; {_EXPECTED}"
+            Path(path), _META, _KINDS, wanted=_WANTED, other=f"not an item bank: {_WANTED}"
         )
         with reporting_damage(Path(path)):
             return _from_table(table, meta)
@@ -345,23 +358,25 @@ def _from_table(table: Any, meta: dict[str, Any]) -> ItemBank:
     names: list[str] = table.column_names
 
     def numbers(name: str) -> Any:
-        return np.array(table[name].to_numpy(), dtype=np.float64)
+        return numbers_in(table, name, (m,))
 
     def matrix(name: str) -> Any:
         if name not in meta["shapes"]:
             return np.zeros((m, 0)) if name == "misfit_loadings" else None
-        flat = table[name].combine_chunks().flatten().to_numpy(zero_copy_only=False)
-        return np.array(flat, dtype=np.float64).reshape(meta["shapes"][name])
+        return numbers_in(table, name, meta["shapes"][name])
 
-    ids = np.asarray(table["item"].to_pylist())
+    ids = np.asarray(texts_in(table, "item"))
     scores = [np.nan if score is None else score for score in meta["scores"]]
     values = {name: numbers(name) if name in names else None for name in _NUMBERS}
+    usable = numbers("usable")
+    if np.isnan(usable).any():
+        raise ValueError("the column 'usable' does not hold true or false")
     return ItemBank(
         item_ids=ids.astype(np.int64) if meta["integer_ids"] else ids,
-        tasks=np.asarray(table["task"].to_pylist()),
+        tasks=np.asarray(texts_in(table, "task")),
         hashes=np.asarray(table["hash"].to_pylist(), dtype=object) if "hash" in names else None,
-        usable=np.array(table["usable"].to_pylist(), dtype=np.bool_),
-        reasons=np.asarray(table["reason"].to_pylist(), dtype=object),
+        usable=usable.astype(np.bool_),
+        reasons=np.asarray(texts_in(table, "reason"), dtype=object),
         item_fit={
             name.removeprefix(_FIT): numbers(name) for name in names if name.startswith(_FIT)
         },

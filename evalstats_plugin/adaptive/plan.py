@@ -24,7 +24,7 @@ from evalstats_plugin.adaptive.stopping import (
     StdError,
     StopRule,
 )
-from evalstats_plugin.errors import DesignError, SelectionError, few, no_such
+from evalstats_plugin.errors import DesignError, SelectionError, counted, few, no_such
 
 STD_ERROR = 0.3
 """Standard error to stop at by default: reliability .91 for abilities of variance 1."""
@@ -185,10 +185,10 @@ def forecast(plan: Plan, bank: ItemBank) -> str:
                 session.record(place, float(right[place]))
         unfinished += [session.n] if session.stopped is None else []
         counts.append(session.n)
-        costs.append(float(session.result()["cost"] or 0.0))
-    text = f"{_span(counts)} of {len(bank)} items"
+        costs.append(session.result().cost or 0.0)
+    text = f"{_span(counts)} of {counted(len(bank), 'item')}"
     if unfinished:
-        text = f"more than {max(unfinished):,} of {len(bank)} items"
+        text = f"more than {max(unfinished):,} of {counted(len(bank), 'item')}"
     if bank.cost is not None and not unfinished:
         text += f", cost {_span(costs)} of {float(bank.cost.sum()):,.0f} for all"
     return f"{text} (tests of three models like those of the bank)"

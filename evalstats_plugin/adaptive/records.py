@@ -18,7 +18,7 @@ def record_of(
     session: AdaptiveSession, *, metric: str | None, notes: Sequence[str] = ()
 ) -> dict[str, Any]:
     """Return the result of a session with its trace, ready for JSON."""
-    found = session.result()
+    found = session.result().to_dict()
     trace = [
         {
             "task": step.task,

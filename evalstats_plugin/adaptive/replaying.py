@@ -206,7 +206,11 @@ def _test(known: _Known, plan: Plan) -> AdaptiveTest:
             session.record(place, *cast("tuple[float, int]", known.answers[place]))
     there = [answer[0] for answer in known.answers if answer is not None]
     made = test_of(
-        session.result(), model=known.model, task=known.task, metric=known.metric, log=known.log
+        session.result().to_dict(),
+        model=known.model,
+        task=known.task,
+        metric=known.metric,
+        log=known.log,
     )
     return replace(
         made,

@@ -103,18 +103,6 @@ class Belief:
         step = self.nodes[1] - self.nodes[0]
         return at @ np.clip((self.nodes - ability) / step + 0.5, 0, 1)
 
-    def log_ratio(self, above: float, below: float) -> FloatArray:
-        """Log likelihood ratio of two abilities, by linear interpolation, shape (S,)."""
-        at = np.interp([above, below], self.nodes, np.arange(len(self.nodes)))
-        left = np.minimum(at.astype(np.int64), len(self.nodes) - 2)
-        values = self.log_likelihood
-        found = values[:, left] + (at - left) * (values[:, left + 1] - values[:, left])
-        return found[:, 0] - found[:, 1]
-
-    def entropy(self) -> FloatArray:
-        """Entropy of the posterior over the nodes, in nats, shape (S,)."""
-        return special.entr(self.posterior).sum(axis=-1)
-
 
 class Scored(NamedTuple):
     """Abilities of sessions, shape (S,)."""

@@ -14,6 +14,7 @@ import sys
 import weakref
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 from typing import Any, ClassVar, TypedDict, Unpack
@@ -21,7 +22,7 @@ from typing import Any, ClassVar, TypedDict, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from evalstats_plugin.adaptive.bank import ItemBank
+from evalstats_plugin.adaptive.bank import ALL_TASKS, ItemBank
 from evalstats_plugin.adaptive.scoring import Belief, Scored, score
 from evalstats_plugin.adaptive.selection import (
     Candidates,
@@ -46,15 +47,12 @@ from evalstats_plugin.adaptive.stopping import (
     StopRule,
     Trace,
 )
-from evalstats_plugin.data.results import Drawable
+from evalstats_plugin.data.results import Drawable, finite
 from evalstats_plugin.errors import DesignError, LogError, SelectionError, WriteError
 from evalstats_plugin.stats.arrays import IntArray
 
 EXHAUSTED = "no item left to ask"
 """Reason to stop when every item has been asked."""
-
-_RECENT = 5
-"""Number of last answers over which the information gain is averaged."""
 
 _MOST_TRIALS = 2**53
 """Largest number of epochs that a float holds exactly."""
@@ -75,6 +73,37 @@ class Settings(TypedDict, total=False):
     content: Content
     exposure: Exposure
     confidence_level: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionResult:
+    """Estimates of an adaptive test."""
+
+    n_items: int
+    """Items answered."""
+    n_in_bank: int
+    stopped: str | None
+    """Reason to stop; None if the test goes on."""
+    rule: str
+    content: str | None
+    """Shares of the tasks in words; None without content balancing."""
+    scoring: str
+    ability: float
+    std_error: float | None
+    low: float
+    high: float
+    confidence_level: float
+    full_score: ScoreEstimate
+    full_score_by_task: Mapping[str, ScoreEstimate]
+    """Empty for a single task."""
+    cost: float | None
+    notes: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, ready for JSON."""
+        by_task = {name: each._asdict() for name, each in self.full_score_by_task.items()}
+        plain = {"full_score": self.full_score._asdict(), "full_score_by_task": by_task}
+        return vars(self) | plain | {"notes": list(self.notes)}
 
 
 class AdaptiveSession(Drawable):
@@ -143,7 +172,6 @@ class AdaptiveSession(Drawable):
         self._began = monotonic()
         self._cost = 0.0
         self.stopped: str | None = None
-        self._entropies: list[float] = []
         self._believe(Belief.prior(bank))
 
     def next(self, k: int | None = None, *, among: NDArray[np.bool_] | None = None) -> IntArray:
@@ -255,28 +283,27 @@ class AdaptiveSession(Drawable):
         """
         return self._outlook.scores()
 
-    def result(self) -> dict[str, Any]:
-        """Return the estimates, ready for JSON."""
+    def result(self) -> SessionResult:
+        """Return the estimates so far."""
         low, high = self.interval()
-        scores = {name or "all": each._asdict() for name, each in self.full_score().items()}
-        own = {key: value for key, value in scores.items() if key != "all"}
-        return {
-            "n_items": self.n,
-            "n_in_bank": len(self.bank),
-            "stopped": self.stopped,
-            "rule": self.rule,
-            "content": self._targets and self._targets.described(self.bank.task_names),
-            "scoring": self.scoring,
-            "ability": self.ability,
-            "std_error": self.std_error if np.isfinite(self.std_error) else None,
-            "low": low,
-            "high": high,
-            "confidence_level": self.confidence_level,
-            "full_score": scores["all"],
-            "full_score_by_task": own,
-            "cost": None if self.bank.cost is None else self._cost,
-            "notes": list(self.bank.notes),
-        }
+        scores = self.full_score()
+        return SessionResult(
+            n_items=self.n,
+            n_in_bank=len(self.bank),
+            stopped=self.stopped,
+            rule=self.rule,
+            content=self._targets and self._targets.described(self.bank.task_names),
+            scoring=self.scoring,
+            ability=self.ability,
+            std_error=finite(self.std_error),
+            low=low,
+            high=high,
+            confidence_level=self.confidence_level,
+            full_score=scores.pop(ALL_TASKS),
+            full_score_by_task=scores,
+            cost=None if self.bank.cost is None else self._cost,
+            notes=self.bank.notes,
+        )
 
     def to_json(self) -> str:
         """Return the answers so far as JSON lines, for `resume`."""
@@ -300,23 +327,13 @@ class AdaptiveSession(Drawable):
         Raises
         ------
         LogError
-            A line is not from `to_json`, or its item is not in the bank.
+            A line is not from `to_json`, or its item is not in the bank, or is there twice.
         """
         session = cls(bank, rng=rng, **settings)
         places = {key: place for place, key in enumerate(bank.keys())}
         for number, line in enumerate(lines, 1):
-            if not line.strip():
-                continue
-            try:
-                found = json.loads(line)
-                place = places[found["task"], found["item"]]
-                answer = float(found["score"]), int(found["trials"])
-                if answer[1] > _MOST_TRIALS:
-                    raise ValueError(answer[1])
-            except (ValueError, KeyError, TypeError, RecursionError) as error:
-                msg = f"line {number} of the saved session is no answer to an item of this bank"
-                raise LogError(f"{msg}: {line[:80]!r}; start anew, or use its own bank") from error
-            session.record(place, *answer)
+            if line.strip():
+                session.record(*_answer_in(line, places, f"line {number} of the saved session"))
         return session
 
     @property
@@ -327,7 +344,6 @@ class AdaptiveSession(Drawable):
         level = self.confidence_level
         self._outlook = Outlook(belief, self._tables.shares, level)
         self._scored: Scored = score(belief, self.scoring)
-        self._entropies.append(float(belief.entropy()[0]))
 
     def _waiting(self) -> bool:
         """Whether items are out that have not been answered."""
@@ -354,13 +370,11 @@ class AdaptiveSession(Drawable):
 
     def standing(self) -> Standing:
         """The state of the session, as stop rules see it."""
-        recent = self._entropies[-_RECENT - 1 :]
         return Standing(
             n=self.n,
             ability=self.ability,
             std_error=float(score(self._belief).std_error[0]),
             prior_sd=self.bank.ability_sd,
-            gained=(recent[0] - recent[-1]) / max(len(recent) - 1, 1),
             cost=self._cost,
             seconds=monotonic() - self._began,
             outlook=self._outlook,
@@ -390,7 +404,7 @@ class AnswersFile:
     Raises
     ------
     LogError
-        The file is of another kind, bank, model or task, or another run uses it.
+        The file is of another kind, bank, model or task, a line is damaged, or another run uses it.
     WriteError
         It cannot be created.
     """
@@ -399,6 +413,7 @@ class AnswersFile:
         self.path = Path(path)
         self.answers: list[str] = []
         self.facts: dict[str, str] = {}
+        self._bank = bank
         self._head = _head(bank, about)
         self._descriptor = _opened(self.path)
         # A run that fails in the middle of a program never closes its file itself.
@@ -446,10 +461,14 @@ class AnswersFile:
             self._check(lines[0])
         elif not self._head.encode().startswith(torn):
             raise LogError(_foreign(self.path))
-        for line in lines[1:]:
-            with suppress(ValueError, AttributeError, TypeError, RecursionError):
-                self.facts |= json.loads(line).get(_FACTS, {})
-        self.answers = [line for line in lines[1:] if not line.startswith(f'{{"{_FACTS}"')]
+        places = {key: place for place, key in enumerate(self._bank.keys())}
+        for number, line in enumerate(lines[1:], 2):
+            where = f"{self.path}, line {number},"
+            if line.startswith(f'{{"{_FACTS}"'):
+                self.facts |= _facts_in(line, where)
+            elif line.strip():
+                _answer_in(line, places, where)
+                self.answers.append(line)
         return len(whole) + len(end)
 
     def _check(self, head: str) -> None:
@@ -480,6 +499,40 @@ class AnswersFile:
         except OSError as error:
             raise WriteError(f"{self.path} cannot be written ({error.strerror})") from error
         self._size += len(text.encode())
+
+
+def _answer_in(line: str, places: dict[tuple[str, str], int], where: str) -> tuple[int, float, int]:
+    """Return item, score and number of epochs of a saved answer, and take its item out of `places`.
+
+    Raises
+    ------
+    LogError
+        It is none; the message says where, and which field is wrong.
+    """
+    problem = "is no JSON object"
+    try:
+        found: dict[str, Any] = json.loads(line)
+        problem = "names no item of this bank ('task' and 'item'), or one that was answered before"
+        place = places.pop((found["task"], found["item"]))
+        problem = "has no 'score' from 0 to 1"
+        score = float(found["score"])
+        if not 0 <= score <= 1:
+            raise ValueError(score)
+        problem = "has no number of epochs ('trials')"
+        trials = int(found["trials"])
+        if not 1 <= trials <= _MOST_TRIALS:
+            raise ValueError(trials)
+    except (ArithmeticError, LookupError, TypeError, ValueError, RecursionError) as error:
+        msg = f"{where} {problem}: {line[:80]!r}; remove this line, or start anew"
+        raise LogError(msg) from error
+    return place, score, trials
+
+
+def _facts_in(line: str, where: str) -> dict[str, str]:
+    try:
+        return dict(json.loads(line)[_FACTS])
+    except (LookupError, TypeError, ValueError, RecursionError) as error:
+        raise LogError(f"{where} is damaged: {line[:80]!r}; remove this line") from error
 
 
 def _fingerprint(bank: ItemBank) -> str:

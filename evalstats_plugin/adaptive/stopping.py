@@ -71,8 +71,6 @@ class Standing:
     std_error: float
     """Posterior standard deviation."""
     prior_sd: float
-    gained: float
-    """Decrease of the posterior entropy over the last answers, in nats per item."""
     cost: float
     """Cost of all items asked."""
     seconds: float
@@ -127,19 +125,6 @@ class Reliability(_Threshold):
         if standing.n < self.min_items or found < self.value:
             return None
         return f"reliability {found:.3f} ≥ {self.value:g}"
-
-
-@dataclass(frozen=True)
-class InformationGain(_Threshold):
-    """The last answers gained at most so much information, in nats per item."""
-
-    min_items: int = 10
-
-    def __call__(self, standing: Standing) -> str | None:
-        """Reason to stop, or None."""
-        if standing.n < self.min_items or standing.gained > self.value:
-            return None
-        return f"information gained {standing.gained:.4f} ≤ {self.value:g} nats per item"
 
 
 @dataclass(frozen=True)
@@ -210,38 +195,6 @@ class Above:
         side = "above" if above > 0.5 else "below"
         what = self.name or f"ability {self.ability:g}"
         return f"{side} {what} with probability {max(above, 1 - above):.3f}"
-
-
-@dataclass(frozen=True)
-class SequentialRatio:
-    """Wald's sequential probability ratio test: above or below an ability [Wal45]_.
-
-    Abilities within `indifference` of it may be classified either way.
-    """
-
-    ability: float
-    indifference: float = 0.25
-    error: float = 0.05
-    name: str = ""
-
-    def __post_init__(self) -> None:
-        if not 0 < self.error < 0.5:
-            msg = f"error {self.error:g} is not between 0 and .5: choose one such as .05"
-            raise SelectionError(msg)
-        if not self.indifference > 0:
-            msg = f"indifference {self.indifference:g} is not above 0: choose a larger one"
-            raise SelectionError(msg)
-
-    def __call__(self, standing: Standing) -> str | None:
-        """Reason to stop, or None."""
-        above, below = self.ability + self.indifference, self.ability - self.indifference
-        ratio = float(standing.outlook.belief.log_ratio(above, below)[0])
-        bound = float(np.log((1 - self.error) / self.error))
-        if abs(ratio) < bound:
-            return None
-        side = "above" if ratio > 0 else "below"
-        what = self.name or f"ability {self.ability:g}"
-        return f"{side} {what}: log likelihood ratio {ratio:+.2f} beyond ±{bound:.2f}"
 
 
 class Answer(NamedTuple):

@@ -29,8 +29,8 @@ class Standardised:
     names: tuple[str, ...]
     values: FloatArray
     """Shape (models or tasks, covariates)."""
-    mean: FloatArray
     sd: FloatArray
+    """By which values were divided, shape (covariates,)."""
 
 
 class Counts(NamedTuple):
@@ -186,7 +186,7 @@ def standardised(
             msg = f"covariate {covariate!r} of {what} is the same for all, or not finite"
             raise DesignError(f"{msg}: give finite numbers that differ, or leave it out")
     mean, sd = values.mean(axis=0), values.std(axis=0)
-    return Standardised(names=tuple(given), values=(values - mean) / sd, mean=mean, sd=sd)
+    return Standardised(names=tuple(given), values=(values - mean) / sd, sd=sd)
 
 
 def covariates_of(

@@ -1,8 +1,8 @@
 """Results of hierarchical models: `HierarchicalFit` and what it answers.
 
-A fit holds posterior draws. From them come records of performance, difficulty, contrasts, effects
-of covariates and predictions for a new task. Model checks: posterior and prior predictive checks,
-leave-one-out cross-validation, model evidence, and sensitivity to priors of standard deviations.
+A fit holds posterior draws. From them come records of performance, difficulty, contrasts and
+effects of covariates. Model checks: posterior and prior predictive checks, leave-one-out
+cross-validation, model evidence, and sensitivity to priors of standard deviations.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -129,24 +129,6 @@ class HierarchicalFit(Results[Performance]):
         """Return the effects of covariates of models and tasks."""
         return Results(tuple(_effect_rows(self)), self.notes, self.seed)
 
-    def predict_task(
-        self, covariates: Mapping[str, float] | None = None, *, rng: int = 0
-    ) -> Results[Performance]:
-        """Predict each model's accuracy on a new task from the same population of tasks.
-
-        Parameters
-        ----------
-        covariates
-            Covariates of the new task, where the fit has covariates of tasks.
-
-        Raises
-        ------
-        DesignError
-            The model has no distribution of tasks, or a covariate is missing.
-        """
-        found = _prediction_rows(self, covariates or {}, np.random.default_rng(rng))
-        return Results(tuple(found), (), rng)
-
     def check(self, *, prior: bool = False, rng: int = 0) -> Results[Check]:
         """Posterior (or prior) predictive checks: compare the data with replicated data."""
         return Results(tuple(_predictive_checks(self, np.random.default_rng(rng), prior=prior)))
@@ -156,11 +138,7 @@ class HierarchicalFit(Results[Performance]):
 
         Exact in closed form; otherwise by Pareto-smoothed importance sampling.
         """
-        return _expected_density(self, "loo")
-
-    def waic(self) -> Elpd:
-        """Widely applicable information criterion [Wat10]_, on the scale of `loo`."""
-        return _expected_density(self, "waic")
+        return _expected_density(self)
 
     def evidence(self, *, rng: int = 0) -> Results[Evidence]:
         """Compare models by their marginal likelihood, the best first.
@@ -365,50 +343,6 @@ def _effect_rows(fit: HierarchicalFit) -> list[Effect]:
     return records(Effect, columns, {"confidence_level": fit.confidence_level})
 
 
-def _prediction_rows(
-    fit: HierarchicalFit, covariates: Mapping[str, float], rng: np.random.Generator
-) -> list[Performance]:
-    """Models in order of their predicted accuracy on another task."""
-    found = spread(_new_task(fit, covariates, rng), fit.confidence_level)
-    order = np.argsort(-found.mean, kind="stable")
-    columns: dict[str, Sequence[Any]] = {
-        "model": [fit.models[i] for i in order],
-        **found.columns(order),
-    }
-    same = {
-        "task": "(a task not seen)",
-        "metric": fit.counts.metric,
-        "n_items": 0,
-        "score": None,
-        "shrinkage": None,
-        "confidence_level": fit.confidence_level,
-        "method": fit.model,
-    }
-    return records(Performance, columns, same)
-
-
-def _new_task(
-    fit: HierarchicalFit, covariates: Mapping[str, float], rng: np.random.Generator
-) -> FloatArray:
-    """Draw accuracies (K, S, N), with the task's difficulty and interactions drawn anew."""
-    from evalstats_plugin.hierarchical.engines.crossed import mean_levels, new_task
-
-    if "difficulty" not in fit.posterior.parameters:
-        msg = f"model {fit.model!r} has no distribution of tasks"
-        raise DesignError(f"{msg}: choose 'task', 'question' or 'across-task'")
-    tasks = fit.covariates["tasks"]
-    for name in covariates:
-        if name not in tasks.names:
-            shown = few(tasks.names) or "none"
-            raise DesignError(no_such("covariate of tasks", name, tasks.names, shown))
-    if missing := [name for name in tasks.names if name not in covariates]:
-        raise DesignError(f"the new task has no value of {few(missing)}: give one each")
-    given = np.array([float(covariates[name]) for name in tasks.names])
-    own = (given - tasks.mean) / tasks.sd
-    level = mean_levels(fit.posterior.parameters, fit.covariates["models"].values, own)
-    return new_task(fit.posterior.parameters, level, fit.priors, rng)
-
-
 def _predictive_checks(
     fit: HierarchicalFit, rng: np.random.Generator, *, prior: bool
 ) -> list[Check]:
@@ -468,7 +402,7 @@ def _prior_draws(fit: HierarchicalFit, rng: np.random.Generator) -> FloatArray:
         share = rng.uniform(size=(1000, len(counts.models), width))
         return rng.binomial(counts.trials.astype(np.int64), share).astype(np.float64)
     from evalstats_plugin.hierarchical.engines.crossed import simulate
-    from evalstats_plugin.hierarchical.engines.crossed_fit import crossed_model_of
+    from evalstats_plugin.hierarchical.engines.crossed_gibbs import crossed_model_of
 
     columns = counts.columns(fit.covariates, by_question=fit.model != "task")
     size = int(np.clip(_PRIOR_NUMBERS / columns.trials.size, 20, 1000))
@@ -476,10 +410,10 @@ def _prior_draws(fit: HierarchicalFit, rng: np.random.Generator) -> FloatArray:
     return drawn @ columns.membership
 
 
-def _expected_density(fit: HierarchicalFit, criterion: Literal["loo", "waic"]) -> Elpd:
+def _expected_density(fit: HierarchicalFit) -> Elpd:
     """Return the expected log predictive density, summed over the cells that were run."""
     run = fit.counts.trials > 0
-    if criterion == "loo" and fit.model in CLOSED_FORM:
+    if fit.model in CLOSED_FORM:
         return _exact_loo(fit, run)
     az = _arviz()
     cells = fit.posterior.log_likelihood[:, :, run]
@@ -490,19 +424,17 @@ def _expected_density(fit: HierarchicalFit, criterion: Literal["loo", "waic"]) -
     with warnings.catch_warnings():
         # Warnings of ArviZ go into the notes.
         warnings.simplefilter("ignore")
-        found: Any = getattr(az, criterion)(data, pointwise=True)
-    elpd, se, p = (float(found[k]) for k in (f"elpd_{criterion}", "se", f"p_{criterion}"))
+        found: Any = az.loo(data, pointwise=True)
+    elpd, se, p = (float(found[k]) for k in ("elpd_loo", "se", "p_loo"))
     notes: list[str] = []
-    worst = float(np.max(found["pareto_k"])) if criterion == "loo" else None
-    if worst is not None and worst > PARETO_K_LIMIT:
+    worst = float(np.max(found["pareto_k"]))
+    if worst > PARETO_K_LIMIT:
         bad = int((np.asarray(found["pareto_k"]) > PARETO_K_LIMIT).sum())
         notes.append(
             f"{bad} of {int(run.sum())} cells have a Pareto k above {PARETO_K_LIMIT}: their "
             "predictions are not reliable"
         )
-    if criterion == "waic" and bool(found["warning"]):
-        notes.append("a cell's log likelihood varies by more than .4 among draws: prefer loo")
-    return Elpd(criterion=criterion, elpd=elpd, std_error=se, n_effective=p,
+    return Elpd(criterion="loo", elpd=elpd, std_error=se, n_effective=p,
                 n_cells=int(run.sum()), worst_k=worst, notes=tuple(notes))  # fmt: skip
 
 

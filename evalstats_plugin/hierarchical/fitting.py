@@ -366,11 +366,11 @@ def _gibbs(
     notes: tuple[str, ...] = (),
 ) -> _Inferred:
     """Draw by Gibbs sampling."""
-    from evalstats_plugin.hierarchical.engines import crossed_fit
+    from evalstats_plugin.hierarchical.engines import crossed_gibbs
 
     given = counts.columns(request.covariates, by_question=request.model in BY_QUESTION)
-    structure = crossed_fit.crossed_model_of(request.model, request.options.priors)
-    posterior = crossed_fit.fit_model(given, structure, rng, request.options, request.device)
+    structure = crossed_gibbs.crossed_model_of(request.model, request.options.priors)
+    posterior = crossed_gibbs.fit_model(given, structure, rng, request.options, request.device)
     diagnostics, more = _gibbs_diagnostics(posterior, request.options)
     found = _summarised(counts, request, "gibbs", why, posterior)
     return found._replace(diagnostics=diagnostics, notes=(*notes, *more, *found.notes))
@@ -378,11 +378,11 @@ def _gibbs(
 
 def _particles(counts: EvalCounts, request: _Request, rng: np.random.Generator) -> _Inferred:
     """Run massively parallel inference; where too few particles are effective, Gibbs sampling."""
-    from evalstats_plugin.hierarchical.engines import crossed_fit
+    from evalstats_plugin.hierarchical.engines import crossed_gibbs
     from evalstats_plugin.hierarchical.engines.nested import fit_nested
 
     given = counts.columns(request.covariates, by_question=False)
-    structure = crossed_fit.crossed_model_of(request.model, request.options.priors)
+    structure = crossed_gibbs.crossed_model_of(request.model, request.options.priors)
     size = (request.options.chains, request.options.draws)
     fitted = fit_nested(given, structure, rng, size, request.device)
     if unfit := _too_few(fitted):

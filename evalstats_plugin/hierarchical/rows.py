@@ -133,7 +133,7 @@ class Elpd:
     """Expected log predictive density of left-out cells (a model's answers to a task)."""
 
     criterion: str
-    """``"loo"`` or ``"waic"``."""
+    """``"loo"``."""
     elpd: float
     """Expected log predictive density, summed over cells."""
     std_error: float

@@ -9,7 +9,7 @@ Ratings are believed to be N(rating, covariance); outcomes follow one link (`con
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
@@ -40,16 +40,6 @@ DUELS = 16
 LEAST_SHARE = 1e-6
 """Weight of pairs whose players are never both the best in a draw; below 1 / `BEST_DRAWS`²."""
 
-PAIR_SCORES: Mapping[str, Callable[[Pairs, Link], FloatArray]] = MappingProxyType(
-    {
-        "order": lambda pairs, link: order_information(pairs.mean, pairs.variance, link),
-        "gain": lambda pairs, link: information_gain(pairs.mean, pairs.variance, link),
-        "closest": lambda pairs, _: -np.abs(pairs.mean) / np.sqrt(pairs.variance),
-        "entropy": lambda pairs, link: entropy(prob_win(pairs.mean, pairs.variance, link)),
-    }
-)
-"""Rules that score each pair by its difference alone."""
-
 N_PARTICLES = 1024
 """Particles for the probability of the order."""
 N_DRAWS = 4000
@@ -58,11 +48,8 @@ N_DRAWS = 4000
 RULES: Mapping[str, str] = MappingProxyType(
     {
         "order": "what the outcome tells about which of the two is better: to rank all",
-        "gain": "what the outcome tells about the ratings (expected information gain)",
         "best": "what it tells about which is better, of two that may both be the best",
         "thompson": "the winners of two draws from what is believed: to find the best",
-        "closest": "the pair whose order is least certain",
-        "entropy": "the pair whose outcome is least certain",
         "fullrank": "the pair whose players were compared least, as Fullrank does",
         "random": "any pair",
     }
@@ -187,8 +174,8 @@ class _Batch:
         return NextContest(first, second, bits)
 
     def _scores(self, pairs: Pairs) -> FloatArray:
-        if self.rule in PAIR_SCORES:
-            return PAIR_SCORES[self.rule](pairs, self.link)
+        if self.rule == "order":
+            return order_information(pairs.mean, pairs.variance, self.link)
         if self.rule == "fullrank":
             return fullrank_scores(self.counts)
         if self.rule == "random":
@@ -261,16 +248,6 @@ def order_information(mean: ArrayLike, variance: ArrayLike, link: Link) -> Float
     cells = np.stack([both, win - both, ahead - both, 1 - win - ahead + both])
     joint = special.entr(np.clip(cells, 0, 1)).sum(axis=0) / np.log(2)
     return np.maximum(entropy(win) + entropy(ahead) - joint, 0)
-
-
-def information_gain(mean: ArrayLike, variance: ArrayLike, link: Link) -> FloatArray:
-    """Expected information gain about the ratings in bits [Lin56]_, by 32-point Gauss–Hermite."""
-    m, v = np.asarray(mean, dtype=np.float64), np.asarray(variance, dtype=np.float64)
-    nodes, weights = np.polynomial.hermite_e.hermegauss(32)
-    d = m[..., None] + np.sqrt(v)[..., None] * nodes
-    p = special.ndtr(d) if link == "probit" else special.expit(d)
-    noise = entropy(p) @ (weights / weights.sum())
-    return np.maximum(entropy(prob_win(m, v, link)) - noise, 0)
 
 
 def best_information(pairs: Pairs, draws: ArrayLike, link: Link) -> FloatArray:

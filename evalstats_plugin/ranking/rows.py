@@ -125,22 +125,6 @@ class Ranking(Results[RankedPlayer]):
         """Probabilities of being among the k best; players are indices into ``fit.players``."""
         return ratings_fit.top_k(ratings_fit.ranks_of(self.draws), k)
 
-    def joint_rank_intervals(self) -> pd.DataFrame:
-        """Simultaneous rank intervals at the ranking's confidence level."""
-        return self._limits(ratings_fit.joint_rank_intervals)
-
-    def rank_intervals(self) -> pd.DataFrame:
-        """Equal-tailed rank interval of each player alone (pointwise)."""
-        return self._limits(ratings_fit.rank_intervals)
-
-    def _limits(self, of: Any) -> pd.DataFrame:
-        import pandas as pd
-
-        limits = of(ratings_fit.ranks_of(self.draws), self.rows[0].confidence_level)
-        columns = {"rank_low": limits.best, "rank_high": limits.worst}
-        frame = pd.DataFrame(columns, index=pd.Index(self.fit.players, name="player"))
-        return frame.loc[[row.player for row in self.rows]]
-
     def _square(self, values: FloatArray, columns: tuple[Any, ...]) -> pd.DataFrame:
         import pandas as pd
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -91,6 +92,52 @@ def test_files_of_others_are_refused_and_left_alone(tmp_path: Path, content: byt
     with pytest.raises(LogError, match="answers of a"):
         AnswersFile(path, BANK, ABOUT)
     assert content == path.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "problem"),
+    [
+        ("item", "none", "names no item of this bank"),
+        ("task", [1], "names no item of this bank"),
+        ("score", "x", "has no 'score' from 0 to 1"),
+        ("score", float("nan"), "has no 'score' from 0 to 1"),
+        ("score", 1.5, "has no 'score' from 0 to 1"),
+        ("trials", 0, "has no number of epochs"),
+        ("trials", float("inf"), "has no number of epochs"),
+        ("trials", None, "has no number of epochs"),
+    ],
+)
+def test_a_damaged_line_is_named_with_its_file_and_field(
+    tmp_path: Path, field: str, value: object, problem: str
+) -> None:
+    """Facts are lines too, and count."""
+    path = tmp_path / "state"
+    _answered(path, 2)
+    with_fact = AnswersFile(path, BANK, ABOUT)
+    with_fact.note(log="x")
+    with_fact.close()
+    _answered(path, 3)
+    lines = path.read_text().splitlines()
+    assert len(lines) == 4
+    lines[3] = json.dumps({**json.loads(lines[3]), field: value})
+    path.write_text("\n".join(lines) + "\n")
+
+    with pytest.raises(LogError, match=f"state, line 4, {problem}"):
+        AnswersFile(path, BANK, ABOUT)
+    lines[1:] = ["{"]
+    path.write_text("\n".join(lines) + "\n")
+    with pytest.raises(LogError, match="state, line 2, is no JSON object"):
+        AnswersFile(path, BANK, ABOUT)
+
+
+def test_an_item_answered_twice_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "state"
+    _answered(path, 2)
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join([*lines, lines[1]]))
+
+    with pytest.raises(LogError, match=r"state, line 3, names no item .* answered before"):
+        AnswersFile(path, BANK, ABOUT)
 
 
 def test_a_first_line_cut_off_is_begun_anew(tmp_path: Path) -> None:

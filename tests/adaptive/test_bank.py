@@ -45,12 +45,12 @@ def test_what_is_no_bank_is_refused(tmp_path, content):
     if content:
         path.write_bytes(content)
 
-    with pytest.raises(LogError, match="expected an item bank"):
+    with pytest.raises(LogError, match="give an item bank"):
         ItemBank.load(path)
 
 
 def test_items_of_another_version_are_named():
-    with pytest.raises(ItemConflictError, match=r"1 items are other questions.*x / item_1"):
+    with pytest.raises(ItemConflictError, match=r"other questions than .*, 1 item: x / item_1"):
         small().matched(["x", "x"], ["item_0", "item_1"], ["h0", "other"])
 
 

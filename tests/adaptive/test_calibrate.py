@@ -70,7 +70,7 @@ def test_a_session_finds_ability_and_full_score(world):
     full = session.full_score()[""]
     assert session.n < M / 2
     assert full.low <= answers.mean() <= full.high
-    assert 2.0 * session.n == session.result()["cost"]
+    assert 2.0 * session.n == session.result().cost
 
 
 def test_a_factor_model_gives_misfit_factors():

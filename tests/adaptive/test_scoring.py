@@ -94,10 +94,3 @@ def test_equal_tails_hold_what_they_should():
 def test_an_unknown_scoring_is_named():
     with pytest.raises(SelectionError, match="did you mean wle"):
         score(belief(), "wlee")
-
-
-def test_the_likelihood_ratio_is_that_of_the_answers():
-    found = belief().log_ratio(0.75, -0.31)
-
-    exact = log_posterior(0.75, prior=False) - log_posterior(-0.31, prior=False)
-    np.testing.assert_allclose(exact, found[0], atol=1e-3)

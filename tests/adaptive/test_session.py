@@ -8,11 +8,9 @@ from evalstats_plugin.adaptive.session import EXHAUSTED, AdaptiveSession
 from evalstats_plugin.adaptive.stopping import (
     Above,
     Cost,
-    InformationGain,
     Items,
     Reliability,
     ScoreWidth,
-    SequentialRatio,
     StdError,
 )
 from evalstats_plugin.errors import DesignError, LogError, SelectionError
@@ -64,11 +62,9 @@ def test_every_rule_stops_with_a_reason_and_asks_each_item_once(rule, batch):
     [
         (StdError(0.4), "std_error 0."),
         (Reliability(0.8), "reliability 0."),
-        (InformationGain(0.03), "information gained"),
         (ScoreWidth(0.25), "interval of the full score"),
         (Cost(20), "cost 20"),
         (Above(0.0, name="model X"), "above model X with probability 0.9"),
-        (SequentialRatio(0.0), "above ability 0: log likelihood ratio"),
     ],
 )
 def test_each_stop_rule_reports_its_reason(stop, reason):
@@ -104,7 +100,7 @@ def test_a_budget_is_never_exceeded():
 
     session = run(AdaptiveSession(bank, stop=[Cost(100)], batch=3, rng=1), answers_of(bank))
 
-    assert session.result()["cost"] <= 100
+    assert session.result().cost <= 100
     assert "what is left of the budget buys no item" == session.stopped
     assert session.n > 3
 
@@ -133,8 +129,8 @@ def test_auto_keeps_near_the_shares_of_the_tasks_and_says_so():
     of_x = [sum(step.task == "x" for step in each.trace) for each in (near, free)]
     assert 30 * 1 / 3 < of_x[0] <= 30 * 1 / 3 + 2
     assert of_x[1] > 20
-    assert "near the shares of the bank" == near.result()["content"]
-    assert free.result()["content"] is None
+    assert "near the shares of the bank" == near.result().content
+    assert free.result().content is None
 
 
 def test_a_result_says_how_it_was_found():
@@ -142,9 +138,12 @@ def test_a_result_says_how_it_was_found():
 
     found = run(session, answers_of(bank_of())).result()
 
-    assert "posterior-information" == found["rule"]
-    assert "x 25%, y 75%" == found["content"]
-    assert (4, "4 items asked", []) == (found["n_items"], found["stopped"], found["notes"])
+    assert found.rule == "posterior-information"
+    assert found.content == "x 25%, y 75%"
+    assert (found.n_items, found.stopped, found.notes) == (4, "4 items asked", ())
+    plain = found.to_dict()
+    assert set(plain["full_score_by_task"]) == {"x", "y"}
+    assert plain["full_score"]["estimate"] == found.full_score.estimate
 
 
 def test_randomesque_asks_different_first_items():

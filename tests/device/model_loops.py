@@ -25,18 +25,15 @@ def _steps(item_model: str, estimator: str, matrix: ResponseMatrix = TALL, **opt
 
 
 def _draws(device: str, draws: int) -> Numbers:
-    return irt(device, "2pl", "mcmc", chains=4, warm_up=2, draws=8 + draws)
+    return irt(device, "2pl", "mcmc", chains=4, warm_up=1, draws=4 + draws)
 
 
 def _eval_draws(device: str, draws: int) -> Numbers:
-    return hierarchical(device, "across-task", "gibbs", (3, 4), 6 + draws)
+    return hierarchical(device, "across-task", "gibbs", (3, 2), 6 + draws)
 
 
-def _adapted(method: str) -> Loop:
-    def fit(device: str, iterations: int) -> Numbers:
-        return plated(device, method, None, iterations)
-
-    return fit
+def _adapted(device: str, iterations: int) -> Numbers:
+    return plated(device, None, iterations)
 
 
 LOOPS: Mapping[str, tuple[Loop, float]] = {
@@ -49,7 +46,6 @@ LOOPS: Mapping[str, tuple[Loop, float]] = {
     "vi": (_steps("2pl", "vi"), 0.5),
     "gibbs": (_draws, 16.0),
     "evals by gibbs": (_eval_draws, 0.0),
-    "plates by qem": (_adapted("qem"), 12.0),
-    "plates by vi": (_adapted("vi"), 8.0),
+    "plates": (_adapted, 12.0),
 }  # fmt: skip
 """Loops, and how often an iteration may have the host wait for the device."""

@@ -15,7 +15,6 @@ from evalstats_plugin.ranking.next import (
     all_pairs,
     expected_covariance,
     fullrank_scores,
-    information_gain,
     next_contests,
     order_information,
     thompson_duel,
@@ -66,18 +65,6 @@ def test_order_information_is_mutual_information_of_outcome_and_sign(link):
     assert order_information(m, v, link) == pytest.approx(expected, abs=1e-4)
     assert order_information(0.0, 1e9, "probit") == pytest.approx(1, abs=1e-3)
     assert order_information(40.0, 1.0, link) == pytest.approx(0, abs=1e-9)
-
-
-@pytest.mark.parametrize("link", ["probit", "logit"])
-def test_information_gain_is_outcome_entropy_minus_noise_entropy(link):
-    curve = CURVES[link]
-    for m, v in ((0.0, 0.5), (1.0, 2.0)):
-        noise = integral(lambda d: outcomes.entropy(curve(d)), m, v)
-        expected = outcomes.entropy(integral(curve, m, v)) - noise
-        assert information_gain(m, v, link) == pytest.approx(expected, abs=2e-4)
-    # All that is told about the order is told about the ratings.
-    grid = np.meshgrid(np.linspace(-3, 3, 13), np.geomspace(0.01, 4, 9))
-    assert (information_gain(*grid, link) >= order_information(*grid, link) - 1e-3).all()
 
 
 @pytest.mark.parametrize("link", ["probit", "logit"])
@@ -178,7 +165,6 @@ def test_the_stored_study_of_rules_agrees_with_the_documentation():
 
     assert all(row["runs"] >= 200 for row in study["rules"])
     assert clear["order"]["tau .9 at"] <= 120
-    assert clear["gain"]["tau .9 at"] <= 120
     assert clear["thompson"]["best .9 at"] <= 70
     assert clear["best"]["best .9 at"] <= 70
     assert (clear["fullrank"]["tau .9 at"] or 281) >= 1.8 * clear["order"]["tau .9 at"]
@@ -208,7 +194,7 @@ def test_unknown_names_are_refused_with_the_closest():
 
 @pytest.mark.parametrize("rule", list(RULES))
 def test_a_hundred_players_take_milliseconds(rule, within):
-    needed = {"order": 1.3, "gain": 5.6, "best": 3.2, "thompson": 2.7, "entropy": 0.6}
+    needed = {"order": 1.3, "best": 3.2, "thompson": 2.7}
     given, counts = belief(100), np.zeros((100, 100))
     next_contests(given, rule, rng=0, counts=counts, link="logit")
 

@@ -127,9 +127,6 @@ def test_square_tables_have_players_in_order_and_agree_with_the_rows() -> None:
     assert better.loc["ada", "eva"] > 0.99
     assert 0.5 < scores.loc["ada", "bea"] < better.loc["ada", "bea"]
     np.testing.assert_allclose(scores + scores.T, 1)
-    joint, single = found.joint_rank_intervals(), found.rank_intervals()
-    assert (joint["rank_low"] <= single["rank_low"]).all()
-    assert (joint["rank_high"] >= single["rank_high"]).all()
     top = found.top(1)
     assert (NAMES.index("ada"),) == top.members
     assert top.set_probability == found[0].prob_best
@@ -260,7 +257,4 @@ def test_a_note_says_if_intervals_ignore_clusters() -> None:
 
 
 def test_a_ranking_is_printed_without_its_arrays() -> None:
-    found = repr(rank(contests(30), rng=0))
-
-    assert "prob_best" in found
-    assert "array(" not in found
+    assert repr(rank(contests(30), rng=0)) == "<Ranking: 5 × RankedPlayer>"

@@ -3,8 +3,8 @@
 logit P(right) = b + x'β + λ_m - τ_t + μ_mt, and - κ_ti for question i in models with questions.
 λ_m ~ N(0, σ_λ²) is a model's performance across tasks, τ_t ~ N(0, σ_τ²) a task's difficulty,
 μ_mt ~ N(0, σ_μ²) the interaction of model and task, κ_ti ~ N(0, σ_κ²) a question's difficulty; x
-are covariates of models and tasks. Here: the structure, its data and priors, prior draws, and
-predictions for a new task. `crossed_gibbs` draws from the posterior, `crossed_fit` runs it.
+are covariates of models and tasks. Here: the structure, its data and priors, and prior draws.
+`crossed_gibbs` draws from the posterior.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from scipy import special
 from torch import Tensor
 
 from evalstats_plugin.hierarchical.data import Counts
-from evalstats_plugin.hierarchical.engines.posterior import mean_accuracy
 from evalstats_plugin.hierarchical.methods import DEFAULT_PRIOR, Prior
 from evalstats_plugin.stats.arrays import FloatArray
 
@@ -172,41 +171,3 @@ def simulate(
     share = special.expit(logit)
     trials = np.broadcast_to(np.rint(counts.trials).astype(np.int64), share.shape)
     return rng.binomial(trials, share).astype(np.float64)
-
-
-def mean_levels(
-    parameters: Mapping[str, FloatArray], models: FloatArray, task: FloatArray
-) -> FloatArray:
-    """Logit of each model on a task of middling difficulty, by draw (K, S, N).
-
-    Parameters
-    ----------
-    models, task
-        Standardised covariates, (N, P) of the models and (Q,) of the task.
-    """
-    level = parameters["intercept"][..., None] + np.zeros(len(models))
-    if "performance" in parameters:
-        level = level + parameters["performance"]
-    if "coefficients" in parameters:
-        own, other = np.split(parameters["coefficients"], [models.shape[1]], axis=2)
-        level = level + own @ models.T - (other @ task)[..., None]
-    return level
-
-
-def new_task(
-    parameters: Mapping[str, FloatArray],
-    level: FloatArray,
-    priors: Mapping[str, Prior],
-    rng: np.random.Generator,
-) -> FloatArray:
-    """Draw accuracies (K, S, N) on a task whose difficulty and interactions are drawn anew."""
-    spread = parameters["sd_interaction"]
-    if spread.ndim == 3:
-        # Each task has its own; of another one only the prior is known.
-        spread = scale_prior(priors, "interaction").draw(spread.shape[:2], rng)
-    difficulty = parameters["sd_difficulty"] * rng.standard_normal(level.shape[:2])
-    found = level - difficulty[..., None]
-    found = found + spread[..., None] * rng.standard_normal(level.shape)
-    if "sd_question" not in parameters:
-        return special.expit(found)
-    return mean_accuracy(found, parameters["sd_question"][..., None])

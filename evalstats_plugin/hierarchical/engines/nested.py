@@ -4,7 +4,7 @@ logit P(right) = level ± x'β +
 deviation of each unit, a task or a model. The level is the intercept and the effect that all units
 share; a deviation is the sum of the unit's effect and its interaction, which the answers cannot
 separate. The effects are drawn given these sums at the end, as in the ``task`` model of
-`crossed_fit`, so that both engines return the same quantities.
+`crossed_gibbs`, so that both engines return the same quantities.
 """
 
 from __future__ import annotations

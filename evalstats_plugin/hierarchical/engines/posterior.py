@@ -1,6 +1,6 @@
 """Results of hierarchical engines that load without torch.
 
-* `Posterior`: draws of every engine, and `mean_accuracy` of a task over its questions
+* `Posterior`: draws of every engine
 * `Shares`: Beta posteriors of shares of right answers in closed form, with a Beta(1, 1) prior
 * `CapabilityFit`: a fitted capability model, its tables and its file
 """
@@ -20,7 +20,7 @@ from scipy import special
 
 from evalstats_plugin.errors import DesignError, LogError, SelectionError, few, no_such
 from evalstats_plugin.irt.model.fit import plain
-from evalstats_plugin.runtime.files import reporting_damage, write_bytes
+from evalstats_plugin.runtime.files import check_fields, kinds_of, reporting_damage, write_bytes
 from evalstats_plugin.stats.arrays import FloatArray
 
 if TYPE_CHECKING:
@@ -56,19 +56,6 @@ class Posterior:
     def overall(self) -> FloatArray:
         """Accuracy of each model, averaged over tasks with equal weights, (K, S, N)."""
         return self.accuracy.mean(axis=3)
-
-
-def mean_accuracy(level: FloatArray, spread: FloatArray | float) -> FloatArray:
-    """Mean accuracy over questions of normal difficulty: E expit(level - spread z), z ~ N(0, 1).
-
-    >>> float(mean_accuracy(np.array(0.0), 1.5))
-    0.5
-    """
-    nodes, weights = np.polynomial.hermite_e.hermegauss(NODES)
-    total = np.zeros(np.broadcast_shapes(np.shape(level), np.shape(spread)))
-    for node, weight in zip(nodes.tolist(), weights.tolist(), strict=True):
-        total += weight * special.expit(level - spread * node)
-    return total / np.sqrt(2 * np.pi)
 
 
 class Shares(NamedTuple):
@@ -318,5 +305,6 @@ class CapabilityFit:
             msg = f"{path}: no such file, or not a capability fit"
             raise LogError(f"{msg}: give a file that CapabilityFit.save wrote") from error
         with reporting_damage(Path(path)):
+            check_fields(rest, kinds_of(cls))
             rest |= {"models": tuple(rest["models"]), "notes": tuple(rest["notes"])}
             return cls(**rest, **arrays)

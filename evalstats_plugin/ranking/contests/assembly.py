@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from evalstats_plugin.data.tables import Column, Record, Table, record_table
+from evalstats_plugin.data.tables import Column, Record, Table, at_rows, record_table
 from evalstats_plugin.errors import (
     DesignError,
     SelectionError,
@@ -215,8 +215,8 @@ def _verdict(table: Table, verdicts: Sequence[str]) -> tuple[str, str]:
     column = table.load([field])[field]
     if column.values and set(column.values) <= _GRADES:
         msg = (
-            f"{table.where}: {field} holds grades ({few(column.values)}), expected who won of two: "
-            f"name the field that says so, as in winner=FIELD; there are: {few(table.names, 20)}"
+            f"{table.where}: {field} holds grades ({few(column.values)}), not who won of two: "
+            f"name the field that does, as in winner=FIELD; there are: {few(table.names, 20)}"
         )
         raise SelectionError(msg)
     last = field.rpartition(".")[2]
@@ -241,7 +241,7 @@ def _feature_columns(names: Sequence[str], table: Table) -> dict[str, tuple[str,
 def _players(one: Column, two: Column, given: Sequence[str] | None, where: str) -> tuple[str, ...]:
     """Names of the players: those given, else those found."""
     if not len(one.codes):
-        msg = f"{where} has columns and no rows, expected one row for each comparison"
+        msg = f"{where} has columns and no rows: add a row for each comparison"
         raise DesignError(msg)
     found = sorted({*one.values, *two.values})
     if given is None:
@@ -255,12 +255,12 @@ def _players(one: Column, two: Column, given: Sequence[str] | None, where: str) 
 def _check_players(i: IntArray, j: IntArray, names: Sequence[str], where: str) -> None:
     lacking, alone = np.flatnonzero((i < 0) | (j < 0)), np.flatnonzero(i == j)
     if len(lacking):
-        msg = f"{where}: row {lacking[0] + 1} lacks a player ({len(lacking)} such rows)"
+        msg = f"{where}: {at_rows(lacking)} has not two players: name both"
         raise DesignError(msg)
     if len(alone):
         msg = (
-            f"{where}: row {alone[0] + 1} compares {names[int(i[alone[0]])]!r} with itself "
-            f"({len(alone)} such rows), expected two different players: remove them"
+            f"{where}: {at_rows(alone)} compares {names[int(i[alone[0]])]!r} with itself: remove "
+            "what is no comparison of two players"
         )
         raise DesignError(msg)
 
@@ -296,7 +296,7 @@ def _differences(
 def _refuse_empty(column: Column, name: str, where: str) -> None:
     rows = np.flatnonzero(column.empty)
     if len(rows):
-        msg = f"{where}: row {rows[0] + 1} has no {name} ({len(rows)} such rows), expected a number"
+        msg = f"{where}: {at_rows(rows)} has no {name}: write a number"
         raise DesignError(msg)
 
 
@@ -323,7 +323,10 @@ def _decided(made: Contests, epoch: Column | None, notes: tuple[str, ...], where
         msg = f"{where}: no answer in {counted(len(undecided), 'row')}: give at least one"
         raise DesignError(msg)
     if undecided.any():
-        notes = (*notes, f"{int(undecided.sum())} comparisons without an answer: left out")
+        notes = (
+            *notes,
+            f"{counted(int(undecided.sum()), 'comparison')} without an answer: left out",
+        )
         made = made.take(~undecided)
     made.check()
     odd = contradictions(made, None if epoch is None else epoch.codes[~undecided])

@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -32,8 +32,6 @@ BLOCK = 2**15
 FEATURE = "feature:"
 """Prefix of the columns that hold a feature, in the files we write."""
 
-_SMALL, _LARGE = 2**16, 2**24
-"""Up to so many codes a table is always used for counting; above, codes are always sorted."""
 _MOST = 2**63 - 1
 """Largest code that fits an integer."""
 
@@ -339,28 +337,8 @@ class Rows(NamedTuple):
     """Number of identical contests."""
 
 
-@dataclass(frozen=True, eq=False)
-class Codes:
-    """Map from contests to rows."""
-
-    coding: _Coding
-    found: IntArray
-    """Codes that occur, sorted."""
-    row: IntArray
-    """Row of each of these codes."""
-
-    def rows(self) -> IntArray:
-        """Row of each contest, shape (C,)."""
-        code = self.coding.code(slice(None))
-        if not self.coding.in_table:
-            return self.row[np.unique(code, return_inverse=True)[1]]
-        rows = np.zeros(self.coding.size, dtype=np.int64)
-        rows[self.found] = self.row
-        return rows[code]
-
-
-def rows_of(contests: Contests, *, ordered: bool) -> tuple[Rows, Codes]:
-    """Count identical contests, and map each contest to its row.
+def rows_of(contests: Contests, *, ordered: bool) -> tuple[Rows, Callable[[], IntArray]]:
+    """Count identical contests, and return what gives the row of each contest.
 
     Parameters
     ----------
@@ -373,131 +351,53 @@ def rows_of(contests: Contests, *, ordered: bool) -> tuple[Rows, Codes]:
     DesignError
         More distinct contests than an integer can number.
     """
-    outcome, weight = _outcome_levels(contests, swap=not ordered), _levels(contests.weight)
-    coding = _Coding(contests, outcome, weight)
-    if coding.size > _MOST:
+    n, kinds = len(contests.players), len(OUTCOMES)
+    table, (weight, most) = contests.outcome_counts, extremes(contests.weight)
+    if table is None or weight < most:
+        return _sorted_rows(contests, ordered=ordered)
+    if not ordered:
+        upper = np.triu(np.ones((n, n), dtype=np.bool_))[..., None]
+        table = np.where(upper, table + table.swapaxes(0, 1)[:, :, ::-1], 0)
+    found = np.flatnonzero(table)
+    pair, level = np.divmod(found, kinds)
+    each = np.broadcast_to(weight, found.shape)
+    times = table.ravel()[found].astype(np.float64)
+    rows = Rows(pair // n, pair % n, np.array(OUTCOMES)[level], each, times)
+
+    def row_of_each() -> IntArray:
+        first, second, outcome = _in_order(contests, ordered=ordered)
+        place = np.zeros(kinds * n * n, dtype=np.int64)
+        place[found] = np.arange(len(found))
+        return place[(first * n + second) * kinds + (2 * outcome).astype(np.int64)]
+
+    return rows, row_of_each
+
+
+def _in_order(contests: Contests, *, ordered: bool) -> tuple[IntArray, IntArray, FloatArray]:
+    """First, second and outcome, with the smaller index first unless the order matters."""
+    i, j, y = contests.first, contests.second, contests.outcome
+    if ordered:
+        return i, j, y
+    swap = i > j
+    return np.where(swap, j, i), np.where(swap, i, j), np.where(swap, 1 - y, y)
+
+
+def _sorted_rows(contests: Contests, *, ordered: bool) -> tuple[Rows, Callable[[], IntArray]]:
+    """Rows of contests that a table of pairs and outcomes cannot count."""
+    first, second, outcome = _in_order(contests, ordered=ordered)
+    code, size = first * len(contests.players) + second, len(contests.players) ** 2
+    for values in (outcome, contests.weight):
+        distinct, level = np.unique(values, return_inverse=True)
+        code, size = code * len(distinct) + level, size * len(distinct)
+    if size > _MOST:
         msg = (
-            f"{len(contests.players):,} players with {len(coding.outcome.distinct):,} outcomes and "
-            f"{len(coding.weight.distinct):,} weights are too many to count contests that are "
-            "alike: round outcomes or weights"
+            f"{len(contests.players):,} players with so many outcomes and weights are too many to "
+            "count contests that are alike: round outcomes or weights"
         )
         raise DesignError(msg)
-    if coding.in_table:
-        table = _table(coding)
-        found = np.flatnonzero(table)
-        count = table[found]
-    else:
-        found, count = np.unique(coding.code(slice(None)), return_counts=True)
-    rows = coding.read(found, count)
-    if ordered or not (rows.first > rows.second).any():
-        return rows, Codes(coding, found, np.arange(len(found)))
-    code, row = np.unique(coding.without_order(found), return_inverse=True)
-    counts = np.bincount(row, count, len(code)).astype(np.int64)
-    return coding.read(code, counts), Codes(coding, found, row.astype(np.int64))
-
-
-class _Coding(NamedTuple):
-    """Integer codes of contests: first, second, level of the outcome, level of the weight."""
-
-    contests: Contests
-    outcome: _Levels
-    weight: _Levels
-
-    @property
-    def size(self) -> int:
-        """Number of possible codes."""
-        levels = len(self.outcome.distinct) * len(self.weight.distinct)
-        return len(self.contests.players) ** 2 * levels
-
-    @property
-    def in_table(self) -> bool:
-        """Whether codes are counted in a table; otherwise they are sorted."""
-        return self.size <= min(max(_SMALL, 8 * len(self.contests)), _LARGE)
-
-    def code(self, part: slice) -> IntArray:
-        """Codes of some of the contests."""
-        code = self.contests.first[part] * len(self.contests.players)
-        code += self.contests.second[part]
-        for levels in (self.outcome, self.weight):
-            if len(levels.distinct) > 1:
-                code *= len(levels.distinct)
-                code += levels.of(part)
-        return code
-
-    def split(self, code: IntArray) -> tuple[IntArray, IntArray, IntArray, IntArray]:
-        """First, second, and levels of outcome and weight."""
-        rest, weight = code, np.broadcast_to(np.int64(0), code.shape)
-        if len(self.weight.distinct) > 1:
-            rest, weight = np.divmod(code, len(self.weight.distinct))
-        rest, outcome = np.divmod(rest, len(self.outcome.distinct))
-        return *np.divmod(rest, len(self.contests.players)), outcome, weight
-
-    def read(self, code: IntArray, count: IntArray) -> Rows:
-        """Decode contests."""
-        first, second, outcome, weight = self.split(code)
-        known = self.weight.distinct
-        one = len(known) == 1
-        each = np.broadcast_to(known[0], code.shape) if one else known[weight]
-        return Rows(first, second, self.outcome.distinct[outcome], each, count.astype(np.float64))
-
-    def without_order(self, code: IntArray) -> IntArray:
-        """Codes of the same contests with the players swapped where first > second."""
-        first, second, outcome, weight = self.split(code)
-        known = self.outcome.distinct
-        swapped_outcome = np.searchsorted(known, 1 - known)[outcome]
-        swapped = (second * len(self.contests.players) + first) * len(known) + swapped_outcome
-        return np.where(first > second, swapped * len(self.weight.distinct) + weight, code)
-
-
-class _Levels(NamedTuple):
-    """Distinct values of an outcome or weight, and the level of each contest."""
-
-    distinct: FloatArray
-    """In ascending order."""
-    values: FloatArray
-    """Values of the contests, shape (C,)."""
-    level: IntArray | None = None
-    """Index into `distinct`; None for wins, ties and losses, where it is computed quickly."""
-
-    def of(self, part: slice) -> IntArray:
-        """Levels of some of the contests."""
-        if self.level is not None:
-            return self.level[part]
-        return (2 * self.values[part]).astype(np.int64)
-
-
-def _table(coding: _Coding) -> IntArray:
-    """Count each code, shape (codes,)."""
-    counts = coding.contests.outcome_counts
-    if counts is not None and len(coding.weight.distinct) == 1:
-        return counts.ravel()
-    table = np.zeros(coding.size, dtype=np.int64)
-    together = max(BLOCK, coding.size)
-    for start in range(0, len(coding.contests), together):
-        code = coding.code(slice(start, start + together))
-        table += np.bincount(code, minlength=coding.size)
-    return table
-
-
-def _outcome_levels(contests: Contests, *, swap: bool) -> _Levels:
-    """Levels of the outcomes, also those of swapped players if these are needed."""
-    values = contests.outcome
-    if contests.outcomes_are_whole:
-        return _Levels(np.array(OUTCOMES), values)
-    found = _levels(values)
-    if not swap:
-        return found
-    known = np.unique(np.concatenate([found.distinct, 1 - found.distinct]))
-    levels = np.searchsorted(known, found.distinct)
-    return _Levels(known, values, levels[found.of(slice(None))])
-
-
-def _levels(values: FloatArray) -> _Levels:
-    least, most = extremes(values)
-    if least == most:
-        return _Levels(np.array([least]), values, np.broadcast_to(np.int64(0), values.shape))
-    distinct, level = np.unique(values, return_inverse=True)
-    return _Levels(distinct, values, level.astype(np.int64, copy=False))
+    _, at, row, times = np.unique(code, return_index=True, return_inverse=True, return_counts=True)
+    weight, counts = contests.weight[at], times.astype(np.float64)
+    return Rows(first[at], second[at], outcome[at], weight, counts), lambda: row
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -512,8 +412,8 @@ class CountedContests:
     """Cell of each row, shape (R,); in ascending order."""
     each: Weights
     """Wins, ties and losses of one contest of each row, shape (R,)."""
-    codes: Codes | None
-    """None if every contest is a row."""
+    row_of_each: Callable[[], IntArray] | None
+    """Gives the row of each contest; None if every contest is a row."""
 
     @property
     def count(self) -> FloatArray:
@@ -523,7 +423,7 @@ class CountedContests:
     @cached_property
     def row(self) -> IntArray:
         """Row of each contest, shape (C,)."""
-        return np.arange(len(self.contests)) if self.codes is None else self.codes.rows()
+        return np.arange(len(self.contests)) if self.row_of_each is None else self.row_of_each()
 
     @property
     def reduced(self) -> Contests:
@@ -577,7 +477,7 @@ class CountedContests:
             raise DesignError(msg)
         group = _renumbered(found)
         if group.max() == 0:
-            msg = f"all comparisons have one {of}, expected at least 2 to tell how they differ"
+            msg = f"all comparisons have one {of}: how they differ takes 2 or more"
             raise DesignError(msg)
         shape = (int(group.max()) + 1, len(self.cell))
         ones = np.ones(len(group))
@@ -615,10 +515,10 @@ def count_contests(
     if features:
         # Features differ from contest to contest, so every contest is a cell.
         each = (contests.first, contests.second, contests.outcome, contests.weight)
-        rows, codes = Rows(*each, np.ones(len(contests))), None
+        rows, row_of_each = Rows(*each, np.ones(len(contests))), None
         first_of = cell = np.arange(len(contests))
     else:
-        rows, codes = rows_of(contests, ordered=position)
+        rows, row_of_each = rows_of(contests, ordered=position)
         fresh = np.r_[True, (np.diff(rows.first) != 0) | (np.diff(rows.second) != 0)]
         first_of, cell = np.flatnonzero(fresh), np.cumsum(fresh) - 1
     extra, names = _extra(contests, len(first_of), position=position, features=features)
@@ -630,7 +530,12 @@ def count_contests(
     design = Design(n=n, first=first, second=second, extra=extra, names=names, ties=ties)
     each = weights_of(ties, rows.outcome, rows.weight)
     return CountedContests(
-        contests=contests, design=design, rows=rows, cell=cell, each=each, codes=codes
+        contests=contests,
+        design=design,
+        rows=rows,
+        cell=cell,
+        each=each,
+        row_of_each=row_of_each,
     )
 
 

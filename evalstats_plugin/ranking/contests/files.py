@@ -28,7 +28,15 @@ from evalstats_plugin.data.tables import (
     record_table,
     records_of,
 )
-from evalstats_plugin.errors import DesignError, LogError, SelectionError, WriteError, few, no_such
+from evalstats_plugin.errors import (
+    DesignError,
+    LogError,
+    SelectionError,
+    WriteError,
+    counted,
+    few,
+    no_such,
+)
 from evalstats_plugin.ranking.contests.assembly import (
     UNKNOWN_JUDGE,
     contests_from_table,
@@ -164,7 +172,8 @@ def merge(*contests: Contests, judges: Sequence[str] | None = None) -> Contests:
         raise DesignError(msg)
     if judges is not None:
         if len(judges) != len(contests):
-            msg = f"{len(judges)} judges were named for {len(contests)} files. Name one for each."
+            names, files = counted(len(judges), "name"), counted(len(contests), "file")
+            msg = f"{names} of judges for {files}: name one judge for each file"
             raise DesignError(msg)
         contests = tuple(
             c if c.judge is not None

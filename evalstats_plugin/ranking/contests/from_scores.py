@@ -94,9 +94,9 @@ def contests_from_scores(
     found.check_size(most_bytes)
     first, second, outcome, column = found.contests()
     if not len(first):
-        met = "no item that two models answered" if not found.n_met else "nothing but ties"
-        msg = f"{met} found in {len(matrix.models)} models and {len(matrix.item_ids)} items"
-        raise DesignError(msg + ", expected items on which they differ")
+        size = f"{counted(len(matrix.models), 'model')} on {counted(len(matrix.item_ids), 'item')}"
+        lack = "tie on every item" if found.n_met else "share no item"
+        raise DesignError(f"{size} {lack}: give items on which they differ")
     cluster, clusters = _clusters(matrix)
     return Contests(
         players=matrix.models,
@@ -177,9 +177,9 @@ class _Meetings:
         if total * BYTES > most_bytes:
             advice = "leave out ties, or " if self.keep_ties else ""
             msg = (
-                f"{n} models on {m} takes of items make {total:,} contests, which take "
-                f"{total * BYTES / 2**30:.2f} GiB; expected at most {most_bytes / 2**30:.2f}: "
-                f"{advice}take fewer models or items, or raise most_bytes"
+                f"{n} models on {m} epochs of items make {total:,} contests, which need "
+                f"{total * BYTES / 2**30:.2f} GiB, more than {most_bytes / 2**30:.2f} GiB: "
+                f"{advice}give fewer models or items, or raise most_bytes"
             )
             raise DesignError(msg)
 

@@ -26,7 +26,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widgets import Footer, Static
 
-from evalstats_plugin.errors import EvalStatsError
+from evalstats_plugin.errors import EvalStatsError, counted
 from evalstats_plugin.ranking.judging.items import Item, Items
 from evalstats_plugin.ranking.judging.session import Answer, Session
 from evalstats_plugin.ranking.judging.standing import Goal, InterimRanking, Standing
@@ -301,7 +301,7 @@ class ResultScreen(Screen[None]):
         """Fill in the current ranking."""
         judging = cast("JudgingApp", self.app)  # pyright: ignore[reportUnknownMemberType] - any app's type
         session, ranking = judging.session, judging.ranking
-        count = f"{count_of(len(session.given), 'answer')} on {len(session.names)} items"
+        count = f"{count_of(len(session.given), 'answer')} on {counted(len(session.names), 'item')}"
         self.query_one("#top", Static).update(Text(f"Result · {count}", style="bold"))
         if ranking is not None:
             table = result_table(ranking, session.names)

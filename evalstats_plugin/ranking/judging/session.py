@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
-from evalstats_plugin.errors import DesignError, LogError, SelectionError, few, no_such
+from evalstats_plugin.errors import DesignError, LogError, SelectionError, counted, few, no_such
 from evalstats_plugin.ranking.contests.contests import Contests
 from evalstats_plugin.ranking.contests.files import contests_from_fullrank
 from evalstats_plugin.ranking.judging.items import decode
@@ -304,7 +304,7 @@ def _check_names(path: Path, answers: Answers, names: Sequence[str]) -> None:
     """Require that the file's items are among the names, as others could not be shown."""
     if gone := [name for name in answers.names if name not in set(names)]:
         msg = (
-            f"{path} holds {len(gone)} items that are not among those given ({few(gone)}): pass "
+            f"{path} holds {counted(len(gone), 'item')} not among those given ({few(gone)}): pass "
             "the same items, or another file with -o"
         )
         raise DesignError(msg)
@@ -447,7 +447,7 @@ def _answer(record: Any, n: int, place: str) -> Answer:
     if not all(type(i) is int and 0 <= i < n for i in pair):
         msg = (
             f"{place}: {json.dumps(record)} does not name a winner and a loser by their places in "
-            f"the list of {n} items (0 to {n - 1})"
+            f"the list of {counted(n, 'item')} (0 to {n - 1})"
         )
         raise LogError(msg)
     better, worse = cast("list[int]", pair)

@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple, cast, get_args
 import numpy as np
 from scipy import sparse
 
-from evalstats_plugin.errors import DesignError, SelectionError, few, no_such
+from evalstats_plugin.errors import DesignError, SelectionError, counted, few, no_such
 from evalstats_plugin.ranking.contests.contests import (
     Contests,
     CountedContests,
@@ -244,7 +244,7 @@ def ranking_fit(fitted: Ratings, spread: Covariance, diagnostics: dict[str, Any]
     notes = fitted.notes
     if spread.groups is not None and spread.groups < FEW_CLUSTERS:
         rough = (
-            f"only {spread.groups} clusters: intervals are rough, take Student's t with "
+            f"only {counted(spread.groups, 'cluster')}: intervals are rough, take Student's t with "
             f"{spread.groups - 1} degrees of freedom"
         )
         notes = (*notes, rough)

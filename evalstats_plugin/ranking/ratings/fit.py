@@ -1,7 +1,7 @@
 """Fitted rankings, and what ratings with their covariance or draws imply about the order.
 
 * `RankingFit`: ratings, covariance, draws and diagnostics of any ranking model
-* `ranks_of` to `joint_rank_intervals`: rank probabilities, the top k and rank intervals from draws
+* `ranks_of`, `rank_distribution`, `top_k`: rank probabilities and the top k from draws
 * `significantly_better`: simultaneous tests of all pairs, for rank sets [MRS24]_
 * `log_prob_order`, `order_entropy`, `entropy_bounds`: probability and entropy of the whole order
 """
@@ -106,47 +106,6 @@ def rank_distribution(ranks: ArrayLike) -> FloatArray:
     size, n = found.shape
     cells = np.asarray(np.arange(n) * n + found - 1, dtype=np.int64).ravel()
     return np.bincount(cells, minlength=n * n).reshape(n, n) / size
-
-
-def rank_intervals(ranks: ArrayLike, confidence_level: float) -> RankLimits:
-    """Equal-tailed interval of each player's rank: at most (1 - level) / 2 on either side."""
-    return _central_ranks(rank_distribution(ranks), (1 - confidence_level) / 2)
-
-
-def joint_rank_intervals(ranks: ArrayLike, confidence_level: float) -> RankLimits:
-    """Simultaneous rank intervals: a share `confidence_level` of the draws is inside all of them.
-
-    The depth of a rank is the smaller of the probabilities of a rank at least as good, and at least
-    as bad. The depth of a draw is the smallest of its players'; the deepest draws are covered.
-    """
-    found = np.asarray(ranks, dtype=np.int64)
-    distribution = rank_distribution(found)
-    depth = _depth(distribution)
-    per_draw = depth[np.arange(found.shape[1]), found - 1].min(axis=1)
-    # At least the level's share of the draws is as deep as this.
-    least = np.sort(per_draw)[int(np.floor((1 - confidence_level) * len(per_draw)))]
-    return _central_ranks(distribution, float(least))
-
-
-class RankLimits(NamedTuple):
-    """Best and worst rank of each player, shape (n,)."""
-
-    best: IntArray
-    worst: IntArray
-
-
-def _central_ranks(distribution: FloatArray, depth: float) -> RankLimits:
-    """First and last rank of at least this depth, up to rounding."""
-    held = _depth(distribution) >= depth - 1e-12
-    n = len(held)
-    return RankLimits(1 + held.argmax(axis=1), n - held[:, ::-1].argmax(axis=1))
-
-
-def _depth(distribution: FloatArray) -> FloatArray:
-    """Smaller tail probability of each rank of each player, shape (n, n)."""
-    up = np.cumsum(distribution, axis=1)
-    down = np.cumsum(distribution[:, ::-1], axis=1)[:, ::-1]
-    return np.minimum(up, down)
 
 
 class TopK(NamedTuple):

@@ -14,7 +14,7 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse import csgraph
 
-from evalstats_plugin.errors import DesignError, few
+from evalstats_plugin.errors import DesignError, counted, few
 from evalstats_plugin.ranking.ratings.fit import RankingFit
 from evalstats_plugin.ranking.ratings.likelihood import WEAK_SD, inverse
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
@@ -134,7 +134,7 @@ def _stages(rankings: Sequence[Sequence[int]], n: int, depth: int | None) -> _St
         raise DesignError(msg)
     at = np.array([place for ranking in rankings for place in ranking], dtype=np.int64)
     if (at < 0).any() or (at >= n).any():
-        msg = f"a ranking has an index outside the list of {n} players: use 0 to {n - 1}"
+        msg = f"a ranking has an index outside the list of {counted(n, 'player')}: use 0 to {n - 1}"
         raise DesignError(msg)
     of = np.repeat(np.arange(len(length)), length)
     if len(np.unique(of * n + at)) < len(at):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from time import perf_counter
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -51,15 +51,13 @@ from evalstats_plugin.runtime.workers import parallel_map
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
 from evalstats_plugin.stats.interval import Interval
 
-Estimator = Literal["auto", "hmc", "laplace"]
+Estimator = Literal["hmc", "laplace"]
 Unit = Literal["contest", "cluster", "judge"]
 POSITION_SD, TIE_SD = 1.0, 2.0
 """Standard deviations of the normal priors of the position effect, and of Davidson's log ν."""
 
 LENGTH = ChainLength(chains=8, draws=500, warm_up=50)
 """Default number of posterior draws."""
-_DRAWN = 5000
-"""Most pairs of players for which "auto" draws, which takes about 10 seconds."""
 _TOGETHER, _ROOM = 32, 2**22
 """Most bootstrap samples fitted together, and about the most numbers they keep in memory."""
 _FAR = 40.0
@@ -71,7 +69,7 @@ def bradley_terry_posterior(
     *,
     prior_mean: ArrayLike = 0.0,
     prior_covariance: ArrayLike | Literal["estimated"] = 1.0,
-    estimator: Estimator = "auto",
+    estimator: Estimator = "hmc",
     ties: TieModel = "half",
     length: ChainLength = LENGTH,
     rng: np.random.Generator | int | None = None,
@@ -88,8 +86,7 @@ def bradley_terry_posterior(
         ratings, where s has a half-Cauchy(0, 1) prior.
     estimator
         ``"hmc"`` draws; ``"laplace"`` is the normal approximation at the mode, accurate to .1
-        standard deviations from about a hundred contests per player. ``"auto"`` draws if that
-        takes seconds.
+        standard deviations from about a hundred contests per player.
     ties
         ``"half"``, ``"drop"``, or ``"davidson"`` with prior N(0, 2²) of log ν.
     length
@@ -104,12 +101,9 @@ def bradley_terry_posterior(
     DesignError
         An invalid prior.
     SelectionError
-        An unknown estimator or tie model.
+        An unknown tie model.
     """
     start = perf_counter()
-    if estimator not in get_args(Estimator):
-        known = get_args(Estimator)
-        raise SelectionError(no_such("estimator", estimator, known, ", ".join(known)))
     ties = check_ties(ties)
     if ties == "rao-kupper":
         msg = "no posterior with ties 'rao-kupper': take 'davidson', 'half' or 'drop'"
@@ -120,24 +114,14 @@ def bradley_terry_posterior(
         raise SelectionError(no_such("prior", str(prior_covariance), ["estimated"], "estimated"))
     covariance: Any = 1.0 if estimated else prior_covariance
     prior = _prior(found, prior_mean, np.asarray(covariance, dtype=np.float64))
-    reason = "asked for"
-    if estimator == "auto":
-        estimator, reason = _choose(found)
     if estimator == "laplace":
         fit = _laplace_fit(found, prior, estimated=estimated)
     else:
         drawn = np.random.default_rng(rng)
         fit = _hmc_fit(found, prior, estimated=estimated, length=length, rng=drawn)
-    about = {"reason": reason, "n_contests": len(found.contests), "ties": ties}
+    about = {"n_contests": len(found.contests), "ties": ties}
     fit.diagnostics.update(about, seconds=perf_counter() - start)
     return fit
-
-
-def _choose(found: CountedContests) -> tuple[Estimator, str]:
-    pairs = len(found.design.first)
-    if pairs > _DRAWN:
-        return "laplace", f"{pairs} pairs of players, more than the {_DRAWN} that are drawn from"
-    return "hmc", f"{pairs} pairs of players, at most {_DRAWN} are drawn from"
 
 
 def _prior(found: CountedContests, mean: ArrayLike, covariance: FloatArray) -> Prior:
@@ -336,7 +320,8 @@ def bootstrap_bradley_terry(
     draws: list[FloatArray] = []
     weak = stuck = 0
     # Worker processes do not need the single contests, of which there may be a million.
-    slim = fitted._replace(found=replace(found, contests=contests.take(np.zeros(0, np.int64))))
+    none = contests.take(np.zeros(0, np.int64))
+    slim = fitted._replace(found=replace(found, contests=none, row_of_each=None))
     samples = _samples(found, unit, n_resamples, rng)
     for parameters, without_top, not_converged in parallel_map(partial(_refitted, slim), samples):
         draws.append(parameters)

@@ -14,10 +14,16 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy import sparse
 
-from evalstats_plugin.errors import DesignError, SelectionError, no_such
+from evalstats_plugin.errors import DesignError, SelectionError, counted, no_such
 from evalstats_plugin.ranking.contests.contests import Contests
-from evalstats_plugin.ranking.hamiltonian import NormalApproximation, cholesky, split_hamiltonian
+from evalstats_plugin.ranking.hamiltonian import (
+    LogPosterior,
+    NormalApproximation,
+    cholesky,
+    split_hamiltonian,
+)
 from evalstats_plugin.ranking.ratings.fit import RankingFit
 from evalstats_plugin.ranking.thurstone.approximation import (
     Normals,
@@ -27,7 +33,6 @@ from evalstats_plugin.ranking.thurstone.approximation import (
     expectation_propagation,
     laplace,
 )
-from evalstats_plugin.ranking.thurstone.density import log_posterior_of
 from evalstats_plugin.ranking.thurstone.design import (
     Answers,
     Prior,
@@ -37,16 +42,20 @@ from evalstats_plugin.ranking.thurstone.design import (
     bounds,
     difference_rows,
     entries,
+    inverse_of,
     prior_of,
     sites_of,
     usable_contests,
 )
 from evalstats_plugin.ranking.thurstone.truncated import (
+    LOG_ROOT_2PI,
     LogProbability,
     TiltedBox,
     acceptance,
     box_probability,
     draw,
+    log_ndtr,
+    log_probability,
     tilted_box,
 )
 from evalstats_plugin.runtime.chain_length import ChainLength
@@ -54,22 +63,39 @@ from evalstats_plugin.runtime.chains import chain_agreement
 from evalstats_plugin.stats.arrays import FloatArray
 
 Estimator = Literal["auto", "exact", "hmc", "ep", "laplace"]
+
+
 DRAWS = 4000
 """Default number of posterior draws."""
+
+
 MOST_EXACT = 1000
 """Most answers for exact draws."""
+
+
 LEAST_ACCEPTANCE = 1e-3
 """Smallest share of accepted proposals for exact draws."""
 
+
 _EXACT, _ACCEPTED = 100, 0.1
 """Most answers, and smallest share of accepted proposals, for which "auto" draws exactly."""
+
+
 _DRAWN = 10_000
 """Most pairs of players for which "auto" draws by HMC, which takes about 20 seconds."""
+
+
 _CHAINS, _WARM_UP = 8, 50
+
+
 _STEP = 0.05
 """Step in log δ of a numerical derivative."""
+
+
 _RESIDUAL = 1e-9
 """Residual at which expectation propagation has converged."""
+
+
 _UPDATE_RESIDUAL = 1e-6
 """The same for updates of `EPState`: far below what is shown, and independent of the history."""
 
@@ -160,8 +186,8 @@ def _choose(problem: Problem) -> tuple[Estimator, str]:
         if share >= _ACCEPTED:
             return "exact", f"{count:.0f} answers: {share:.0%} of exact proposals are accepted"
     if pairs <= _DRAWN:
-        return "hmc", f"{pairs} pairs of players, at most {_DRAWN} are drawn from"
-    return "ep", f"{pairs} pairs of players, more than the {_DRAWN} that are drawn from"
+        return "hmc", f"{counted(pairs, 'pair')} of players, at most {_DRAWN} are drawn from"
+    return "ep", f"{counted(pairs, 'pair')} of players, more than the {_DRAWN} that are drawn from"
 
 
 def _result(problem: Problem, estimator: str, found: Fitted) -> RankingFit:
@@ -582,3 +608,36 @@ class EPState:
         self._normals = np.zeros_like(self._normals)
         self._normals[:, used] = found.normals
         return found
+
+
+def log_posterior_of(sites: Sites, prior: Prior) -> LogPosterior:
+    """Make the log posterior of the P parameters, followed by log δ if there are ties."""
+    wins, losses, ties = sites.wins, sites.losses, sites.ties
+    # Differences, signed so that the first won.
+    decided = sparse.vstack([sites.design[wins > 0], -sites.design[losses > 0]], format="csr")
+    won = np.concatenate([wins[wins > 0], losses[losses > 0]])[:, None]
+    tied, drawn = sites.design[ties > 0], ties[ties > 0][:, None]
+    prior_mean, precision = prior.mean[:, None], inverse_of(prior.covariance).inverse
+
+    def log_posterior(x: FloatArray) -> tuple[FloatArray, FloatArray]:
+        ratings, log_tie = x[: len(prior_mean)], x[len(prior_mean) :]
+        tie = np.exp(log_tie).sum(axis=0)
+        centred = ratings - prior_mean
+        away = precision @ centred
+        at: FloatArray = decided @ ratings - tie
+        log_p = log_ndtr(at)
+        pull = won * np.exp(-0.5 * at * at - LOG_ROOT_2PI - log_p)
+        value = (won * log_p).sum(axis=0) - 0.5 * (centred * away).sum(axis=0)
+        slope: FloatArray = decided.T @ pull - away
+        if not len(drawn):
+            return value, slope
+        difference: FloatArray = tied @ ratings
+        low, high = -tie - difference, tie - difference
+        log_p = log_probability(low, high)
+        at_low, at_high = (drawn * np.exp(-0.5 * y * y - LOG_ROOT_2PI - log_p) for y in (low, high))
+        slope = slope + tied.T @ (at_low - at_high)
+        by_tie = (at_low + at_high).sum(axis=0) - pull.sum(axis=0)
+        value = value + (drawn * log_p).sum(axis=0) - tie**2 / 2 + log_tie[0]
+        return value, np.concatenate([slope, (tie * (by_tie - tie) + 1)[None]])
+
+    return log_posterior

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import special
 
-from evalstats_plugin.errors import DesignError
+from evalstats_plugin.errors import DesignError, counted
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
 from evalstats_plugin.stats.newton import newton
 
@@ -182,7 +182,7 @@ def _saddle(factor: FloatArray, low: FloatArray, high: FloatArray) -> tuple[Floa
     )  # fmt: skip
     if not -found.at.value < 1e-4:
         msg = (
-            f"no exact draws of {m + 1} comparisons: the equations of the tilt have not "
+            f"no exact draws of {counted(m + 1, 'comparison')}: the equations of the tilt have not "
             "converged. Use estimator='hmc'"
         )
         raise DesignError(msg)

@@ -33,7 +33,7 @@ from evalstats_plugin.irt.model.data import counts_of
 FIGURES = Path(__file__).parents[3] / "fixtures" / "validation" / "capabilities.json"
 
 
-def answers(n=40, m=400, n_features=3, *, seed=0, planted=True, epochs=1):
+def answers(n=40, m=240, n_features=3, *, seed=0, planted=True, epochs=1):
     """Items ask for one of F capabilities, some or, where nothing is planted, all for none."""
     r = np.random.default_rng(seed)
     capability, code = 2.0 * r.normal(size=(n, n_features)), np.zeros((m, n_features + 1))
@@ -141,7 +141,7 @@ def test_planted_capabilities_are_found_again(data, fit):
     assert 2 * (mine & (code > 0)).sum() / (mine.sum() + (code > 0).sum()) > 0.8
     assert (np.diff(fit.use) <= 0).all()
     found = fit.predict()
-    assert found.shape == (40, 400)
+    assert found.shape == (40, 240)
     assert 0 < found.min() < found.max() < 1
 
 
@@ -205,7 +205,7 @@ def test_an_encoder_reads_the_codes_of_the_fit_and_of_other_items(data):
     np.testing.assert_allclose(fit.encode(shares), fit.code, atol=1e-9)
     assert (fit.code > 0).sum(axis=1).max() <= fit.hyperparameters["active"]
     assert (codes.argmax(axis=1) == asked).mean() > 0.9
-    with pytest.raises(DesignError, match="39, 400"):
+    with pytest.raises(DesignError, match="39, 240"):
         fit.encode(shares[1:])
     plain = fit_capabilities(matrix, 2, penalty=6.0, device="cpu")
     with pytest.raises(DesignError, match="no encoder"):
@@ -279,7 +279,7 @@ def test_a_fit_is_saved_and_exported(fit, tmp_path):
     np.testing.assert_array_equal(again.predict(), fit.predict())
     assert (again.encoder is None) == (fit.kind == "l1")
     assert exported["kind"] == fit.kind
-    assert len(exported["items"]) == 400
+    assert len(exported["items"]) == 240
     assert features["n_items"].tolist() == (fit.code > 0).sum(axis=0).tolist()
     first = fit.to_frame("items").sort_values("feature_1", ascending=False)["item"].iloc[0]
     assert features["items"][0].startswith(f"{first},")
@@ -315,7 +315,7 @@ def test_options_out_of_range_are_refused(data, error, message, asked):
 def test_stability_is_of_the_matrix_that_was_fitted(fit):
     other = ResponseMatrix.from_array(answers(40, 30)[0])
     assert fit.level == "item"
-    with pytest.raises(DesignError, match="400 items, and the matrix 40 and 30"):
+    with pytest.raises(DesignError, match="240 items, and the matrix 40 and 30"):
         stability(fit, other)
     few = ResponseMatrix.from_array(answers(20, 5)[0])
     with pytest.raises(DesignError, match="too few for 3 features"):

@@ -13,7 +13,7 @@ from scipy import special
 from evalstats_plugin.errors import DesignError
 from evalstats_plugin.hierarchical.engines import crossed_gibbs
 from evalstats_plugin.hierarchical.engines.crossed import CrossedData, CrossedModel
-from evalstats_plugin.hierarchical.engines.crossed_fit import CROSSED_MODELS, draw_crossed
+from evalstats_plugin.hierarchical.engines.crossed_gibbs import CROSSED_MODELS, draw_crossed
 from evalstats_plugin.runtime.chain_length import ChainLength
 from evalstats_plugin.runtime.chains import convergence
 
@@ -171,7 +171,7 @@ def test_cells_are_integrated_over_their_interaction():
     )
     for _ in range(20):
         sampler.sweep()
-    from evalstats_plugin.hierarchical.engines.crossed_fit import cell_log_likelihood
+    from evalstats_plugin.hierarchical.engines.crossed_gibbs import cell_log_likelihood
 
     z = np.linspace(-9, 9, 4001)
     sd = sampler.state.scale_interaction.exp().numpy()[:, :, None, None]

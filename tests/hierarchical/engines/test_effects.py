@@ -42,7 +42,7 @@ def test_draws_have_the_mean_and_covariance_of_dense_algebra(models):
     size = 40_000
     table = crossed_gibbs.Table(*(x.expand(size, *x.shape[1:]) for x in table))
     held = None if models is None else torch.full((size, 1), models).double()
-    prior = crossed_gibbs.Prior(held, *(torch.tensor(x).expand(size, -1) for x in parts[3:]))
+    prior = crossed_gibbs.EffectPrior(held, *(torch.tensor(x).expand(size, -1) for x in parts[3:]))
     rest, own = crossed_gibbs.draw(
         table, prior, crossed_gibbs.solve(table, prior), torch.Generator().manual_seed(0)
     )
@@ -60,7 +60,7 @@ def test_the_marginal_density_is_that_of_dense_algebra():
     wide = (*parts[:3], parts[3] / 3, parts[4])
 
     found = [
-        float(crossed_gibbs.solve(table, crossed_gibbs.Prior(
+        float(crossed_gibbs.solve(table, crossed_gibbs.EffectPrior(
             torch.full((1, 1), m).double(), *(torch.tensor(x) for x in p[3:]))).log_marginal)
         for m, p in ((1.7, parts), (0.4, parts), (0.4, wide))
     ]  # fmt: skip

@@ -6,7 +6,7 @@ from scipy import integrate, special, stats
 
 from evalstats_plugin.hierarchical.data import Counts
 from evalstats_plugin.hierarchical.engines import nested
-from evalstats_plugin.hierarchical.engines.crossed_fit import crossed_model_of, fit_model
+from evalstats_plugin.hierarchical.engines.crossed_gibbs import crossed_model_of, fit_model
 from evalstats_plugin.hierarchical.engines.nested import Cells, fit_nested, log_marginal
 from evalstats_plugin.runtime.chain_length import ChainLength
 

@@ -1,21 +1,10 @@
-"""Accuracy over questions against adaptive quadrature, and Beta posteriors against their draws."""
+"""Beta posteriors against their draws."""
 
 import numpy as np
 import pytest
-from scipy import integrate, special, stats
+from scipy import special, stats
 
 from evalstats_plugin.hierarchical.engines import posterior
-from evalstats_plugin.hierarchical.engines.posterior import mean_accuracy
-
-
-@pytest.mark.parametrize(("spread", "tolerance"), [(0.5, 1e-12), (2.0, 1e-6), (3.0, 1e-4)])
-@pytest.mark.parametrize("level", [-3.0, -0.4, 0.0, 2.0])
-def test_accuracy_over_questions_is_the_integral(level, spread, tolerance):
-    expected, _ = integrate.quad(
-        lambda z: special.expit(level - spread * z) * stats.norm.pdf(z), -12, 12, epsabs=1e-13
-    )
-
-    assert float(mean_accuracy(np.array(level), spread)) == pytest.approx(expected, abs=tolerance)
 
 
 @pytest.mark.parametrize("pooled", [True, False])

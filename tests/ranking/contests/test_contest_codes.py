@@ -32,13 +32,13 @@ def test_rows_agree_with_counting_one_by_one(players, size, outcomes, weights, o
     """Few players are counted in a table, many are sorted."""
     made = _drawn(players, size, outcomes, weights)
 
-    rows, codes = rows_of(made, ordered=ordered)
+    rows, row_of_each = rows_of(made, ordered=ordered)
     each = zip(made.first, made.second, made.outcome, made.weight, strict=True)
     every = [(j, i, 1 - y, w) if i > j and not ordered else (i, j, y, w) for i, j, y, w in each]
     found = list(zip(rows.first, rows.second, rows.outcome, rows.weight, strict=True))
     assert Counter(every) == dict(zip(found, rows.times, strict=True))
     assert found == sorted(found)
-    assert [found[row] for row in codes.rows()] == every
+    assert [found[row] for row in row_of_each()] == every
 
 
 def test_a_million_battles_are_rated_in_less_than_half_a_second(within):
@@ -57,7 +57,7 @@ def test_more_distinct_contests_than_integers_are_refused():
     """As a code that is too large would wrap round, and stand for another contest."""
     rng = np.random.default_rng(0)
     first, outcome, weight = np.zeros(100_000, dtype=int), rng.random(100_000), rng.random(100_000)
-    made = Contests.of(first, first + 1, outcome, players=25_000, weight=weight)
+    made = Contests.of(first, first + 1, outcome, players=40_000, weight=weight)
 
     with pytest.raises(DesignError, match="round outcomes or weights"):
         rows_of(made, ordered=False)

@@ -129,7 +129,7 @@ def test_alpaca_eval_says_1_for_the_first_and_2_for_the_second():
 
     np.testing.assert_allclose(made.outcome, [1, 0, 0.5, 0.5, 0.1])
     assert not made.ordered
-    assert made.notes == ("1 comparisons without an answer: left out",)
+    assert made.notes == ("1 comparison without an answer: left out",)
     assert made.clusters[made.cluster[1]] == "i1"
 
 
@@ -215,7 +215,7 @@ def test_contradictory_answers_are_kept_and_counted():
         ("winner,loser,winner\na,b,a\n", LogError, r"columns 1, 3 are both called 'winner'"),
         ("winner,loser\na,b\nc\n", LogError, "row 2 has 1 cells, but the heading has 2"),
         ("winner,loser\na,b\nc,c\n", DesignError, "row 2 compares 'c' with itself"),
-        ("winner,loser\na,\n", DesignError, "row 1 lacks a player"),
+        ("winner,loser\na,\n", DesignError, "row 1 has not two players"),
         (
             "first,second,winner\nx,y,x\nx,y,z\nx,y,modelA\n",
             DesignError,
@@ -425,7 +425,7 @@ def test_two_judges_files_are_merged():
     alone = merge(one, read("winner,loser\nc,d\nc,d\n"))
     assert alone.players == ("a", "b", "c", "d")
     assert len(set(alone.cluster.tolist())) == 4
-    with pytest.raises(DesignError, match="1 judges were named for 2 files"):
+    with pytest.raises(DesignError, match="1 name of judges for 2 files"):
         merge(one, two, judges=("ben",))
     with pytest.raises(DesignError, match="Give all the same features"):
         merge(one, read("winner,loser,feature:len\na,b,1\n"))

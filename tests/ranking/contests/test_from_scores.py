@@ -167,9 +167,9 @@ def test_too_many_contests_are_refused_before_they_are_made():
     n = len(contests_from_scores(matrix))
 
     assert len(contests_from_scores(matrix, most_bytes=n * BYTES)) == n
-    with pytest.raises(DesignError, match=f"{n:,} contests, which take .* take fewer models"):
+    with pytest.raises(DesignError, match=f"{n:,} contests, which need .* give fewer models"):
         contests_from_scores(matrix, most_bytes=n * BYTES - 1)
-    with pytest.raises(DesignError, match="leave out ties, or take fewer"):
+    with pytest.raises(DesignError, match="leave out ties, or give fewer"):
         contests_from_scores(matrix, ties="half", most_bytes=n * BYTES)
 
 
@@ -177,9 +177,9 @@ def test_too_many_contests_are_refused_before_they_are_made():
     ("scores", "message"),
     [
         ([[1, 0]], "1 model .*: give two or more"),
-        ([[1, NAN], [NAN, 1]], "no item that two models answered"),
-        ([[1, 0], [1, 0]], "nothing but ties found in 2 models and 2 items"),
-        (np.empty((2, 0)), "no item that two models answered"),
+        ([[1, NAN], [NAN, 1]], "share no item: give items"),
+        ([[1, 0], [1, 0]], "2 models on 2 items tie on every item"),
+        (np.empty((2, 0)), "share no item: give items"),
     ],
 )
 def test_scores_without_contests_are_refused(scores, message):

@@ -49,7 +49,9 @@ def _drive(app: JudgingApp, drive: Drive, size: tuple[int, int] = (80, 24)) -> N
             await _settled(app, pilot)
             await drive(app, pilot)
 
-    asyncio.run(run())
+    # Not asyncio.run: where nest_asyncio has replaced it, it leaves its loop open.
+    with asyncio.Runner() as runner:
+        runner.run(run())
 
 
 async def _settled(app: JudgingApp, pilot: Pilot[None]) -> None:

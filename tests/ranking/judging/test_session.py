@@ -223,7 +223,7 @@ def test_other_items_are_refused(file: Path) -> None:
     """Answers on items that nobody could be shown."""
     Session.open(file, NAMES).answer(0, 2, 1.0)
 
-    with pytest.raises(DesignError, match=r"1 items that are not among those given \(cat\)"):
+    with pytest.raises(DesignError, match=r"1 item not among those given \(cat\)"):
         Session.open(file, ("ant", "bee", "dog"))
 
 

@@ -161,7 +161,6 @@ def test_identical_seeds_draw_identical_numbers():
 @pytest.mark.parametrize(
     ("keywords", "error", "message"),
     [
-        ({"estimator": "hcm"}, SelectionError, "did you mean hmc"),
         ({"ties": "rao-kupper"}, SelectionError, "no posterior with ties 'rao-kupper'"),
         (
             {"prior_covariance": -np.eye(3)},
@@ -188,13 +187,3 @@ def test_a_weight_counts_as_so_many_contests():
     fits = [bradley_terry_posterior(x, rng=1) for x in (made, twice)]
 
     np.testing.assert_allclose(fits[0].rating, fits[1].rating, atol=1e-9)
-
-
-@pytest.mark.parametrize(("players", "estimator"), [(100, "hmc"), (102, "laplace")])
-def test_pairs_are_drawn_from_up_to_five_thousand(players, estimator):
-    made = Contests.of(*np.triu_indices(players, 1), 1.0, players=players)
-    short = ChainLength(chains=2, draws=10, warm_up=5)
-    fit = bradley_terry_posterior(made, length=short, rng=0)
-
-    assert fit.estimator == estimator
-    assert f"{players * (players - 1) // 2} pairs" in fit.diagnostics["reason"]

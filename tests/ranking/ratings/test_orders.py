@@ -78,26 +78,6 @@ def test_the_top_set_is_the_most_frequent_one():
         fit.top_k(fit.ranks_of(draws), 5)
 
 
-def test_joint_rank_intervals_cover_simultaneously_and_single_ones_do_not():
-    rating, covariance = belief(12, spread=0.7)
-    ranks = fit.ranks_of(drawn(rating, covariance, 4000))
-    joint, single = (f(ranks, 0.9) for f in (fit.joint_rank_intervals, fit.rank_intervals))
-    share = [((ranks >= low) & (ranks <= high)).all(axis=1).mean() for low, high in (joint, single)]
-    alone = ((ranks >= single.best) & (ranks <= single.worst)).mean(axis=0)
-
-    assert 0.9 <= share[0] < 0.96
-    assert share[1] < 0.87
-    assert (alone >= 0.9).all()
-
-
-def test_a_known_order_has_one_rank_each():
-    ranks = fit.ranks_of(np.tile([2.0, 0.0, 1.0], (50, 1)))
-
-    for limits in (fit.joint_rank_intervals(ranks, 0.95), fit.rank_intervals(ranks, 0.95)):
-        np.testing.assert_array_equal(limits.best, [1, 3, 2])
-        np.testing.assert_array_equal(limits.worst, [1, 3, 2])
-
-
 def test_two_players_differ_at_the_quantile_of_a_normal():
     """With one pair the largest of all differences, of either sign, is |Z|."""
     deviations = np.random.default_rng(0).normal(size=(40_000, 2))

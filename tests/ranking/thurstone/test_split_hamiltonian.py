@@ -7,8 +7,8 @@ import pytest
 
 from evalstats_plugin.ranking.contests.contests import Contests
 from evalstats_plugin.ranking.hamiltonian import NormalApproximation, split_hamiltonian
-from evalstats_plugin.ranking.thurstone.density import log_posterior_of
 from evalstats_plugin.ranking.thurstone.design import Sites, prior_of, sites_of
+from evalstats_plugin.ranking.thurstone.model import log_posterior_of
 from evalstats_plugin.runtime.chain_length import ChainLength
 
 

@@ -1,4 +1,4 @@
-"""Exponential families for priors and proposals: Normal, Gamma, Beta, Dirichlet.
+"""Exponential families for priors and proposals: Normal, Gamma and Beta.
 
 A family is stored by its usual parameters and can be recovered from its mean parameters, the
 expectations of its sufficient statistics: matching them to those of the posterior is the M-step of
@@ -81,15 +81,6 @@ class Family(ABC):
     def from_means(cls, means: Sequence[Tensor]) -> Self:
         """The member of the family with these expectations."""
 
-    def unconstrained(self) -> tuple[Tensor, ...]:
-        """Parameters on the whole real line."""
-        return tuple(x.log() for x in self.parameters())
-
-    @classmethod
-    def from_unconstrained(cls, values: Sequence[Tensor]) -> Self:
-        """Undo `unconstrained`."""
-        return cls(*(x.exp() for x in values))
-
 
 @dataclass(frozen=True)
 class Normal(Family):
@@ -125,16 +116,6 @@ class Normal(Family):
         """Of mean E z and variance E z² − (E z)²."""
         first, second = means
         return cls(first, (second - first * first).clamp_min(1e-20).sqrt())
-
-    def unconstrained(self) -> tuple[Tensor, ...]:
-        """Location and log scale."""
-        loc, scale = self.parameters()
-        return loc, scale.log()
-
-    @classmethod
-    def from_unconstrained(cls, values: Sequence[Tensor]) -> Self:
-        """Undo `unconstrained`."""
-        return cls(values[0], values[1].exp())
 
 
 @dataclass(frozen=True)
@@ -211,40 +192,8 @@ class Beta(Family):
 
     @classmethod
     def from_means(cls, means: Sequence[Tensor]) -> Self:
-        """As a Dirichlet distribution of two parts."""
+        """By Newton's method, as a Dirichlet distribution of two parts [Min00]_."""
         return cls(*_concentrations(torch.stack(tuple(means), -1)).unbind(-1))
-
-
-@dataclass(frozen=True)
-class Dirichlet(Family):
-    """Dirichlet distribution over the last axis."""
-
-    concentration: Tensor
-
-    def log_prob(self, value: Tensor, /) -> Tensor:
-        """Log density; the last axis is kept, of size 1."""
-        a = self.concentration
-        terms = torch.xlogy(a - 1, value) - torch.lgamma(a)
-        return terms.sum(-1, keepdim=True) + torch.lgamma(a.sum(-1, keepdim=True))
-
-    def sample(self, shape: Sequence[int], generator: torch.Generator) -> Tensor:
-        """Draw, as shares of Gamma numbers."""
-        x = _standard_gamma(self.concentration, shape, generator)
-        return (x / x.sum(-1, keepdim=True)).clamp_min(_TINY)
-
-    def statistics(self, value: Tensor) -> tuple[Tensor, ...]:
-        """Log z."""
-        return (value.log(),)
-
-    def means(self) -> tuple[Tensor, ...]:
-        """E log z."""
-        a = self.concentration
-        return (torch.digamma(a) - torch.digamma(a.sum(-1, keepdim=True)),)
-
-    @classmethod
-    def from_means(cls, means: Sequence[Tensor]) -> Self:
-        """By Newton's method [Min00]_."""
-        return cls(_concentrations(means[0]))
 
 
 def _standard_gamma(a: Tensor, shape: Sequence[int], generator: torch.Generator) -> Tensor:

@@ -12,7 +12,7 @@ time is in memory. Posterior weights are derivatives of log P_MP.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib import import_module
@@ -21,15 +21,20 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from evalstats_plugin.errors import DesignError
-from evalstats_plugin.hierarchical.engines.plates.model import Bound, Window
-from evalstats_plugin.hierarchical.engines.plates.particles import Particles, sum_of
+from evalstats_plugin.errors import DesignError, few
+from evalstats_plugin.hierarchical.engines.plates.distributions import Family
+from evalstats_plugin.hierarchical.engines.plates.model import Bound, Latent, Window
 
 Sources = Mapping[str, Tensor]
 """Zeros added to the factors of groups; derivatives by them are posterior expectations."""
 
+
 Sizes = tuple[tuple[int, int], ...]
 """Axes of a table, and their lengths."""
+
+
+_PRIOR_DRAWS, _PRIOR_NUMBERS = 2000, 4_000_000
+"""Draws from the prior that default proposals are matched to, and most numbers in them."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +66,11 @@ def log_evidence(scene: Scene, sources: Sources | None = None) -> Tensor:
     """
     total = contract_plate(scene, None, {}, sources or {}).message.reshape(())
     if not bool(torch.isfinite(total.detach())):
-        _explain(scene)
+        msg = (
+            f"no combination of {scene.particles.k} particles has a density above 0: take "
+            "inference 'gibbs'"
+        )
+        raise DesignError(msg)
     return total
 
 
@@ -139,28 +148,6 @@ class _Recomputed(torch.autograd.Function):
             message = ctx.run(_BlockInputs.named(ctx.names, flat))
         found = iter(torch.autograd.grad(message, wanted, gradients[0], allow_unused=True))
         return (None, None, *(next(found) if x.requires_grad else None for x in flat))
-
-
-def _explain(scene: Scene) -> None:
-    """Raise an error that names the factor whose density is 0 for all particles."""
-    s = scene.bound.structure
-    for plate in s.chains:
-        window = {p: (0, s.sizes[p]) for p in s.chains[plate]}
-        for name, factor in log_factors(scene.bound, scene.particles, plate, window).items():
-            axes = list(s.particle_axis.values())
-            none = factor.amax(axes) == -torch.inf
-            if bool(none.any()):
-                msg = (
-                    f"log density of {name!r} is −∞ for all {scene.particles.k} particles of "
-                    f"{int(none.sum())} of {none.numel()} members: its proposal misses where it "
-                    "has a density; give proposal= or more particles"
-                )
-                raise DesignError(msg)
-    msg = (
-        f"no combination of {scene.particles.k} particles has a density above 0: give more "
-        "particles, or proposals nearer to the data"
-    )
-    raise DesignError(msg)
 
 
 class Weighed(NamedTuple):
@@ -324,33 +311,22 @@ def log_factors(
     for group in bound.structure.groups_of(plate):
         log_q = bound.narrowed(particles.log_q[group.name], window)
         log_p = sum_of(
-            lambda x: there.log_density(there.call(x.prior, near, x.name), near[x.name], x.name),
+            lambda x: there.log_density(there.call(x.prior, near, x.name), near[x.name]),
             group.latents,
         )
         found[group.name] = log_p - log_q - math.log(particles.k)
     for observed in bound.structure.observed_in(plate):
         density = there.call(observed.density, near, observed.name)
-        found[observed.name] = there.log_density(density, inputs[observed.name], observed.name)
+        found[observed.name] = there.log_density(density, inputs[observed.name])
     shape = [-1] * bound.structure.ndim
     for p in bound.structure.chains[plate]:
         shape[bound.structure.plate_axis[p]] = window[p][1]
     fine = [(factor < torch.inf).all() for factor in found.values()]
     if fine and not bool(torch.stack(fine).all()):
-        for name, factor in found.items():
-            _check_factor(name, factor)
+        names = [name for name, one in zip(found, fine, strict=True) if not bool(one)]
+        msg = f"the log density of {few(names)} is no number: take inference 'gibbs'"
+        raise DesignError(msg)
     return {name: factor.expand(shape) for name, factor in found.items()}
-
-
-def _check_factor(name: str, factor: Tensor) -> None:
-    if bool((factor < torch.inf).all()):
-        return
-    nan = int(torch.isnan(factor).sum())
-    msg = (
-        f"log density of {name!r} is NaN for {nan} and +∞ for {int((factor == torch.inf).sum())} "
-        f"of {factor.numel()} particles: look at its scale, and whether its proposal stays where "
-        "it has a density"
-    )
-    raise DesignError(msg)
 
 
 class Elimination(NamedTuple):
@@ -426,3 +402,102 @@ def largest_table(tables: Sequence[Sizes], axes: frozenset[int]) -> int:
         kept = {axis for t in left for axis in t}
         left.append({a: n for a, n in total.items() if a not in axes or a in kept})
     return most
+
+
+class Particles(NamedTuple):
+    """K particles of each group."""
+
+    values: dict[str, Tensor]
+    """By latent, with axes of plates, of particles and of vectors."""
+    log_q: dict[str, Tensor]
+    """Log density of the proposals by group, summed over vectors."""
+    k: int
+
+
+def draw_particles(
+    bound: Bound,
+    proposals: Proposals,
+    k: int,
+    generator: torch.Generator,
+) -> Particles:
+    """Draw K particles of each latent, parents first."""
+    values: dict[str, Tensor] = {}
+    log_q: dict[str, Tensor] = {}
+    for group in bound.structure.groups.values():
+        for latent in group.latents:
+            shape = bound.shape(group.plate, group.name, k) + bound.vector(latent.shape)
+            values[latent.name] = proposals.families[latent.name].sample(shape, generator)
+        log_q[group.name] = sum_of(
+            lambda x: bound.log_density(proposals.families[x.name], values[x.name]),
+            group.latents,
+        )
+    return Particles(values, log_q, k)
+
+
+def sum_of(term: Callable[[Latent], Tensor], latents: tuple[Latent, ...]) -> Tensor:
+    """Sum over the latents of a group."""
+    total = term(latents[0])
+    for latent in latents[1:]:
+        total = total + term(latent)
+    return total
+
+
+@dataclass(frozen=True)
+class Proposals:
+    """Independent proposals."""
+
+    families: dict[str, Family]
+    """By latent; parameters have one axis per plate, particle (1) and vector."""
+
+    def moved(self, means: Mapping[str, Sequence[Tensor]]) -> Proposals:
+        """Return proposals with these mean parameters."""
+        fresh = {x: type(self.families[x]).from_means(m) for x, m in means.items()}
+        return Proposals({**self.families, **fresh})
+
+
+def first_proposals(bound: Bound, generator: torch.Generator) -> Proposals:
+    """Return the first proposals: those of the model, or matched to the prior."""
+    families: dict[str, Family] = {}
+    prior: dict[str, Tensor] = {}
+    for latent in bound.structure.latents.values():
+        families[latent.name] = (
+            _matched_to_prior(bound, latent, prior, generator)
+            if latent.proposal is None
+            else _expanded(latent.proposal, _shape(bound, latent), bound)
+        )
+    return Proposals(families)
+
+
+def _shape(bound: Bound, latent: Latent) -> list[int]:
+    return bound.shape(latent.plate) + bound.vector(latent.shape)
+
+
+def _expanded(family: Family, shape: list[int], bound: Bound) -> Family:
+    """Return a family with parameters for every member, on the device."""
+    parts = [x.expand(shape).contiguous() for x in family.to(bound.device).parameters()]
+    return type(family)(*parts)
+
+
+def _matched_to_prior(
+    bound: Bound, latent: Latent, prior: dict[str, Tensor], generator: torch.Generator
+) -> Family:
+    """Return a proposal that matches draws from the prior, of the same family."""
+    shape = _shape(bound, latent)
+    family = _draw_prior(bound, latent, prior, generator)
+    means = [m.mean(0).expand(shape).contiguous() for m in family.statistics(prior[latent.name])]
+    return type(family).from_means(means)
+
+
+def _draw_prior(
+    bound: Bound, latent: Latent, prior: dict[str, Tensor], generator: torch.Generator
+) -> Family:
+    """Draw a latent from its prior after its parents, with draws on a new first axis."""
+    latents = bound.structure.latents
+    for parent in bound.structure.parents_of(latent):
+        if parent not in prior:
+            _draw_prior(bound, latents[parent], prior, generator)
+    family: Any = bound.call(latent.prior, prior, latent.name)
+    most = max(math.prod(_shape(bound, x)) for x in latents.values())
+    draws = max(100, min(_PRIOR_DRAWS, _PRIOR_NUMBERS // most))
+    prior[latent.name] = family.sample([draws, *_shape(bound, latent)], generator)
+    return family

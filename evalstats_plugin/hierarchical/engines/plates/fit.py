@@ -1,8 +1,7 @@
 """Inference in models on nested plates: adapt proposals, then average sets of fresh particles.
 
-* `infer`: the fit, by one of three ways to adapt proposals
+* `infer`: the fit
 * `qem`: move proposals to the posterior's moments, as in expectation maximisation [HBA25]_
-* `variational`: maximise the expected log evidence by its gradient [KB15]_
 * `choose_blocks`: the number of members of each plate that fit in memory together
 """
 
@@ -11,38 +10,32 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from evalstats_plugin.errors import DesignError, SelectionError
+from evalstats_plugin.errors import DesignError, counted
 from evalstats_plugin.hierarchical.engines.plates.distributions import Normal
 from evalstats_plugin.hierarchical.engines.plates.evidence import (
+    Proposals,
     Scene,
     Sizes,
+    draw_particles,
+    first_proposals,
     largest_table,
-    log_evidence,
     posterior_draws,
     weigh,
     weighted_mean,
 )
 from evalstats_plugin.hierarchical.engines.plates.model import Bound, Data, Model, bind
-from evalstats_plugin.hierarchical.engines.plates.particles import (
-    Proposals,
-    draw_particles,
-    first_proposals,
-)
 from evalstats_plugin.runtime.chains import pareto_shape
 from evalstats_plugin.runtime.torch import check_memory, generator_of, resolve_device
 from evalstats_plugin.stats.arrays import FloatArray
 
-Method = Literal["qem", "vi", "fixed"]
-"""How proposals are adapted: by moments, by gradients of P_MP, or not at all."""
-
-STEPS: dict[Method, float] = {"qem": 0.5, "vi": 0.05, "fixed": 0.0}
-"""Default step of each method: share of the way to new moments, or learning rate."""
+STEP = 0.5
+"""Default share of the way to new moments."""
 
 _BYTES, _COPIES = 8, 6
 """Bytes of a number, and copies of a table that exist at once with its derivatives."""
@@ -64,8 +57,8 @@ class FitOptions:
     k: int = 30
     """Particles of each group and member."""
     iterations: int = 50
-    step: float | None = None
-    """Step of the adaptation; default: 0.5 with QEM, a learning rate of 0.05 with gradients."""
+    step: float = STEP
+    """Share of the way to new moments."""
     sets: int = 50
     """Fresh sets of particles that the results are averaged over."""
     draws: int = 1000
@@ -97,14 +90,13 @@ class PlatedFit:
     k_hat: dict[str, FloatArray]
     """By group: Pareto k of the weights, per member; unreliable above 0.7."""
     history: FloatArray
-    """log P_MP (or the bound) of each iteration of the adaptation."""
+    """log P_MP of each iteration of the adaptation."""
     proposals: Proposals
 
 
 def infer(
     model: Model,
     data: Data,
-    method: Method = "qem",
     *,
     options: FitOptions | None = None,
     device: str | torch.device = "auto",
@@ -116,18 +108,15 @@ def infer(
     ----------
     data
         Observations and inputs by name: one axis per plate, outermost first, then of vectors.
-    method
-        How proposals are adapted before the final importance sampling.
+    options
+        With 0 iterations the first proposals are used as they are.
 
     Raises
     ------
     DesignError
         Data that do not fit the model, densities that are not finite, too little memory.
-    SelectionError
-        An unknown method.
     """
     options = options or FitOptions()
-    _check_options(method, options)
     where = resolve_device(device)
     bound = bind(model, data, where)
     generator = generator_of(np.random.default_rng(rng), where)
@@ -137,35 +126,14 @@ def infer(
     def scene_of(proposals: Proposals) -> Scene:
         return Scene(bound, draw_particles(bound, proposals, options.k, generator), blocks)
 
-    proposals, history = first_proposals(bound, generator), list[float]()
-    step = STEPS[method] if options.step is None else options.step
-    if method == "qem":
-        proposals, history = qem(proposals, scene_of, options.iterations, step)
-    elif method != "fixed":
-        proposals, history = variational(proposals, scene_of, options.iterations, step)
+    proposals = first_proposals(bound, generator)
+    proposals, history = qem(proposals, scene_of, options.iterations, options.step)
     sets = [
         _Set(scene, *weigh(scene)) for scene in (scene_of(proposals) for _ in range(options.sets))
     ]
     return _average(
         bound, sets, proposals, np.array(history), draws=options.draws, generator=generator
     )
-
-
-def _check_options(method: str, options: FitOptions) -> None:
-    if method not in STEPS:
-        msg = f"no method is called {method!r}; there are: {', '.join(STEPS)}"
-        raise SelectionError(msg)
-    if min(options.k, options.sets) < 1 or min(options.iterations, options.draws) < 0:
-        msg = (
-            f"k={options.k}, sets={options.sets}, iterations={options.iterations}, "
-            f"draws={options.draws}: choose k and sets of 1 or more, and no number below 0"
-        )
-        raise ValueError(msg)
-    if options.step is not None and not (
-        options.step > 0 and (method != "qem" or options.step <= 1)
-    ):
-        msg = f"step={options.step} is out of range: choose above 0, and with QEM up to 1"
-        raise ValueError(msg)
 
 
 class _Set(NamedTuple):
@@ -251,7 +219,7 @@ def _draws(
 def qem(
     proposals: Proposals, scene_of: Callable[[Proposals], Scene], iterations: int, step: float
 ) -> tuple[Proposals, list[float]]:
-    """Adapt proposals by moment matching; those that are functions of parents stay.
+    """Adapt proposals by moment matching.
 
     Parameters
     ----------
@@ -344,82 +312,6 @@ def _decay(t: int, iterations: int) -> float:
     return 1 / (1 + _DECAY * t / iterations)
 
 
-def variational(
-    proposals: Proposals, scene_of: Callable[[Proposals], Scene], iterations: int, step: float
-) -> tuple[Proposals, list[float]]:
-    """Adapt proposals by Adam.
-
-    Parameters
-    ----------
-    scene_of
-        Function that draws fresh particles from proposals.
-    step
-        Learning rate.
-
-    Returns
-    -------
-    tuple
-        Adapted proposals, and the estimate of each iteration.
-
-    Raises
-    ------
-    DesignError
-        A gradient is not finite.
-    """
-    leaves = _leaves(proposals)
-    flat = [x for tensors in leaves.values() for x in tensors]
-    # Its `step` has no type stubs.
-    optimiser: Any = torch.optim.Adam(flat, lr=step)
-    history: list[float] = []
-    for _ in range(iterations):
-        optimiser.zero_grad()
-        with torch.enable_grad():
-            estimate = log_evidence(scene_of(_rebuilt(proposals, leaves)))
-            torch.autograd.backward(-estimate)
-        history.append(float(estimate.detach()))
-        _check_gradients(leaves, len(history))
-        optimiser.step()
-    found = {key: [x.detach() for x in tensors] for key, tensors in leaves.items()}
-    return _rebuilt(proposals, found), history
-
-
-def _check_gradients(leaves: dict[tuple[str, str], list[Tensor]], iteration: int) -> None:
-    """Raise an error that names the proposal; synchronises with the device only once."""
-    found = {
-        name: torch.stack([torch.isfinite(x.grad).all() for x in tensors if x.grad is not None])
-        for name, tensors in leaves.items()
-        if any(x.grad is not None for x in tensors)
-    }
-    if not found or bool(torch.cat(list(found.values())).all()):
-        return
-    name = next(name for (name, _), fine in found.items() if not bool(fine.all()))
-    msg = (
-        f"the gradient by the proposal of {name!r} is not finite at iteration {iteration}: use a "
-        "smaller step, or method='qem'"
-    )
-    raise DesignError(msg)
-
-
-def _leaves(proposals: Proposals) -> dict[tuple[str, str], list[Tensor]]:
-    """Return the trainable tensors, by latent and by name of a parameter."""
-    found = {(x, ""): list(family.unconstrained()) for x, family in proposals.families.items()}
-    for latent, named in proposals.parameters.items():
-        found |= {(latent, name): [value] for name, value in named.items()}
-    return {key: [x.detach().clone().requires_grad_() for x in v] for key, v in found.items()}
-
-
-def _rebuilt(proposals: Proposals, leaves: dict[tuple[str, str], list[Tensor]]) -> Proposals:
-    families = {
-        x: type(family).from_unconstrained(leaves[x, ""])
-        for x, family in proposals.families.items()
-    }
-    parameters = {
-        latent: {name: leaves[latent, name][0] for name in named}
-        for latent, named in proposals.parameters.items()
-    }
-    return Proposals(families, parameters)
-
-
 def choose_blocks(bound: Bound, k: int, limit: int) -> dict[str, int]:
     """Return the largest blocks of members that fit, halving from the outermost plate inwards.
 
@@ -445,7 +337,7 @@ def choose_blocks(bound: Bound, k: int, limit: int) -> dict[str, int]:
         if not divisible:
             sizes = ", ".join(f"{p} {n}" for p, n in s.sizes.items()) or "no plates"
             msg = (
-                f"{k} particles of {len(s.groups)} groups ({sizes}) need about "
+                f"{k} particles of {counted(len(s.groups), 'group')} ({sizes}) need about "
                 f"{needed / 2**20:.4g} MiB for one member of each plate, more than the limit of "
                 f"{limit / 2**20:.4g} MiB: use fewer particles, depend on fewer parents, or "
                 "raise memory="

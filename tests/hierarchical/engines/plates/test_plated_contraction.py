@@ -12,6 +12,8 @@ from evalstats_plugin.hierarchical.engines.plates.distributions import Normal
 from evalstats_plugin.hierarchical.engines.plates.evidence import (
     Scene,
     contract,
+    draw_particles,
+    first_proposals,
     largest_table,
     log_evidence,
     posterior_draws,
@@ -20,7 +22,6 @@ from evalstats_plugin.hierarchical.engines.plates.evidence import (
 )
 from evalstats_plugin.hierarchical.engines.plates.fit import choose_blocks, memory_needed
 from evalstats_plugin.hierarchical.engines.plates.model import Latent, Model, Observed, Plate, bind
-from evalstats_plugin.hierarchical.engines.plates.particles import draw_particles, first_proposals
 
 CPU = torch.device("cpu")
 TASK = Plate("task", 2)

@@ -11,31 +11,27 @@ from scipy import special, stats
 
 from evalstats_plugin.hierarchical.engines.plates.distributions import (
     Beta,
-    Dirichlet,
     Gamma,
     Normal,
 )
 from evalstats_plugin.hierarchical.engines.plates.evidence import (
+    Particles,
+    Proposals,
     Scene,
+    draw_particles,
+    first_proposals,
     log_factors,
+    sum_of,
     weigh,
 )
 from evalstats_plugin.hierarchical.engines.plates.fit import (
-    STEPS,
+    STEP,
     FitOptions,
     Safeguard,
     improved,
     infer,
 )
 from evalstats_plugin.hierarchical.engines.plates.model import Latent, Model, Observed, Plate, bind
-from evalstats_plugin.hierarchical.engines.plates.particles import (
-    Particles,
-    Proposals,
-    draw_particles,
-    first_proposals,
-    proposed,
-    sum_of,
-)
 
 X = np.array([1.2, -0.4, 2.0])
 FIGURES = Path(__file__).parents[4] / "fixtures" / "validation" / "hierarchical_engine.json"
@@ -66,11 +62,10 @@ def stacked(fit, what):
     return np.concatenate([np.atleast_1d(getattr(fit.moments[x], what)) for x in ("mu", "z")])
 
 
-@pytest.mark.parametrize("method", ["qem", "vi"])
-def test_the_conjugate_posterior_is_found(method):
+def test_the_conjugate_posterior_is_found():
     evidence, mean, covariance = exact()
-    how = FitOptions(k=30, iterations=50 if method == "qem" else 120, draws=4000)
-    fit = infer(conjugate(), {"x": X}, method, options=how, rng=0)
+    how = FitOptions(k=30, iterations=50, draws=4000)
+    fit = infer(conjugate(), {"x": X}, options=how, rng=0)
     draws = np.column_stack([fit.draws["mu"], fit.draws["z"]])
 
     assert fit.log_evidence == pytest.approx(evidence, abs=0.02)
@@ -87,8 +82,8 @@ def test_moments_are_consistent():
     _, mean, _ = exact()
     errors = []
     for k in (3, 30, 100):
-        how = FitOptions(k=k, sets=1, draws=1)
-        runs = [infer(conjugate(), {"x": X}, "fixed", options=how, rng=s) for s in range(25)]
+        how = FitOptions(k=k, iterations=0, sets=1, draws=1)
+        runs = [infer(conjugate(), {"x": X}, options=how, rng=s) for s in range(25)]
         errors.append(np.abs(np.mean([stacked(r, "mean") for r in runs], 0) - mean).max())
 
     assert errors[0] > 2 * errors[1]
@@ -107,7 +102,7 @@ def test_the_fixed_point_of_qem_is_the_exact_posterior():
         name: Normal(m.reshape(-1, 1, 1), d.reshape(-1, 1, 1))
         for name, (m, d) in zip(("mu", "z"), shaped, strict=True)
     }
-    proposals = Proposals(families, {})
+    proposals = Proposals(families)
 
     for _ in range(3):
         particles = draw_particles(bound, proposals, 1000, generator)
@@ -120,33 +115,28 @@ def test_the_fixed_point_of_qem_is_the_exact_posterior():
 
 
 def test_families_of_every_kind_adapt_to_conjugate_posteriors():
-    """Gamma–Poisson, Beta–Binomial, Dirichlet–multinomial, from poor starts."""
-    counts = np.array([7.0, 1.0, 2.0])
+    """Gamma–Poisson and Beta–Binomial, from poor starts."""
     model = Model(
         latents=[
             Latent("rate", Gamma(2.0, 1.0), proposal=Gamma(1.0, 1.0)),
             Latent("p", Beta(1.0, 1.0), proposal=Beta(1.0, 3.0)),
-            Latent("share", Dirichlet(torch.ones(3)), shape=(3,)),
         ],
         observed=[
             Observed("n", lambda rate, n: n * rate.log() - rate - math.lgamma(10)),
             Observed("y", lambda p, y: y * p.log() + (20 - y) * torch.log1p(-p)),
-            Observed("c", lambda share, c: (c * share.log()).sum(-1, keepdim=True)),
         ],
     )
-    fit = infer(model, {"n": 9.0, "y": 15.0, "c": counts}, options=FitOptions(k=200), rng=0)
-    gamma, beta, dirichlet = (fit.proposals.families[x] for x in ("rate", "p", "share"))
+    fit = infer(model, {"n": 9.0, "y": 15.0}, options=FitOptions(k=200, iterations=150), rng=0)
+    gamma, beta = (fit.proposals.families[x] for x in ("rate", "p"))
 
     np.testing.assert_allclose([gamma.concentration.item(), gamma.rate.item()], [11, 2], rtol=0.15)
     np.testing.assert_allclose(
         [beta.concentration1.item(), beta.concentration0.item()], [16, 6], rtol=0.15
     )
-    np.testing.assert_allclose(dirichlet.concentration.ravel(), [8, 2, 3], rtol=0.15)
     # Evidence of each in closed form.
     expected = (
         special.gammaln(11) - special.gammaln(2) - 11 * math.log(2) - special.gammaln(10)
         + special.betaln(16, 6)
-        + special.gammaln(3) + special.gammaln(counts + 1).sum() - special.gammaln(13)
     )  # fmt: skip
     assert fit.log_evidence == pytest.approx(expected, abs=0.02)
 
@@ -226,13 +216,9 @@ def global_log_weights(bound, proposals, draws, generator):
     for group in s.groups.values():
         for latent in group.latents:
             shape = bound.shape(group.plate, first, draws) + bound.vector(latent.shape)
-            values[latent.name] = proposed(bound, proposals, latent, values).sample(
-                shape, generator
-            )
+            values[latent.name] = proposals.families[latent.name].sample(shape, generator)
         log_q[group.name] = sum_of(
-            lambda x: bound.log_density(
-                proposed(bound, proposals, x, values), values[x.name], x.name
-            ),
+            lambda x: bound.log_density(proposals.families[x.name], values[x.name]),
             group.latents,
         )
     total = torch.zeros(draws, dtype=torch.float64)
@@ -279,29 +265,6 @@ def test_the_same_seed_gives_the_same_numbers():
     assert np.array_equal(one.draws["z"], two.draws["z"])
 
 
-def test_gradients_learn_how_a_proposal_follows_its_parent():
-    """Z given μ and x is normal about a weighted mean: weights are learned for each task."""
-    model = Model(
-        plates=[Plate("task", 3)],
-        latents=[
-            Latent("mu", Normal(0.5, 1.0)),
-            Latent("z", lambda mu: Normal(mu, 0.8), "task",
-                   proposal=lambda mu, shift, slope, log_sd: Normal(shift + slope * mu,
-                                                                    log_sd.exp()),
-                   parameters={"shift": 0.0, "slope": 0.0, "log_sd": 0.0}),
-        ],
-        observed=[Observed("x", lambda z: Normal(z, 0.6), "task")],
-    )  # fmt: skip
-    how = FitOptions(k=1, iterations=600, step=0.02)
-    fit = infer(model, {"x": X}, "vi", options=how, rng=0)
-    learned = fit.proposals.parameters["z"]
-
-    # With one particle the mixture is the proposal itself, and the exact posterior is in reach.
-    assert fit.log_evidence == pytest.approx(exact()[0], abs=0.05)
-    np.testing.assert_allclose(learned["slope"].ravel(), 0.36, atol=0.1)
-    np.testing.assert_allclose(learned["log_sd"].exp().ravel(), 0.48, atol=0.1)
-
-
 def test_few_particles_of_a_crossed_model_are_effective():
     """τ of all tasks is one particle, for every model meets every task."""
     rng = np.random.default_rng(0)
@@ -327,7 +290,7 @@ def test_few_particles_of_a_crossed_model_are_effective():
 
 
 def test_the_safeguard_halves_steps_and_returns_to_the_best():
-    one, two, three = (Proposals({}, {str(i): {}}) for i in range(3))
+    one, two, three = (Proposals({}) for _ in range(3))
     guard = Safeguard(0.3)
     rising = [guard.after(float(x), one) for x in range(10)]
     assert rising == [one] * 10
@@ -339,7 +302,7 @@ def test_the_safeguard_halves_steps_and_returns_to_the_best():
     best = guard.best
     back = [guard.after(-50.0 - 0.1 * (i % 2), three) for i in range(20)]
 
-    assert best in (one, two)
+    assert any(best is x for x in (one, two))
     assert any(x is best for x in back)
 
 
@@ -354,7 +317,7 @@ def test_figures_of_the_study():
     assert all(abs(row["error"]) < 0.05 for row in nested["qem"] if row["k"] == 30)
     assert all(row["cpu_seconds"] < 1 for row in nested["qem"] if row["k"] == 30)
     assert all(row["log_p_mp"] > row["first"] + 1000 for row in ratings["rows"])
-    default = [row["log_p_mp"] for row in ratings["rows"] if row["step"] == STEPS["qem"]]
+    default = [row["log_p_mp"] for row in ratings["rows"] if row["step"] == STEP]
     assert len(default) == 2
     assert min(default) > 1.02 * np.mean(ratings["separate"]["step_0.1"])
     assert (

@@ -1,0 +1,9 @@
+"""Public names, which load on first use: `runtime.lazy.public_names` reads this list."""
+
+from evalstats_plugin.hierarchical.engines.capabilities import compare_held_out as compare_held_out
+from evalstats_plugin.hierarchical.engines.capabilities import fit_capabilities as fit_capabilities
+from evalstats_plugin.hierarchical.engines.capabilities import stability as stability
+from evalstats_plugin.hierarchical.engines.posterior import CapabilityFit as CapabilityFit
+from evalstats_plugin.hierarchical.fit import HierarchicalFit as HierarchicalFit
+from evalstats_plugin.hierarchical.fitting import HierarchicalOptions as HierarchicalOptions
+from evalstats_plugin.hierarchical.fitting import fit_hierarchical as fit_hierarchical
