@@ -20,7 +20,7 @@ from evalstats_plugin.hookspecs import Annotation, Exporter, hookimpl
 
 if TYPE_CHECKING:
     from evalstats_plugin.data.responses import Responses, Selection
-    from evalstats_plugin.runtime.opened import LogFile
+    from evalstats_plugin.runtime.files import LogFile
 
 
 @hookimpl

@@ -6,6 +6,7 @@ to results by id, name or score.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -37,6 +38,8 @@ class Column:
     ids: list[str] = field(default_factory=list[str])
     scores: list[float] = field(default_factory=list[float])
     hashes: list[str | None] = field(default_factory=list[str | None])
+    prompts: list[bytes | None] = field(default_factory=list[bytes | None])
+    """Fingerprint of what the model was asked, where the file holds it."""
     metadata: list[Json] = field(default_factory=list[Json])
     errors: int = 0
 
@@ -130,8 +133,15 @@ def _add(found: dict[Key, Column], record: Json, where: str) -> None:
     column.scores.append(number)
     given = record.get("sample_hash")
     column.hashes.append(str(given) if given else None)
+    asked = section(record, "input")
+    text: list[Any] = [asked.get("formatted") or asked.get("raw"), asked.get("choices") or []]
+    column.prompts.append(_hashed(text) if text[0] else None)
     column.metadata.append(metadata)
     column.errors += record.get("error") is not None and not math.isnan(number)
+
+
+def _hashed(text: object) -> bytes:
+    return hashlib.sha256(json.dumps(text).encode()).hexdigest()[:16].encode()
 
 
 def match(results: Sequence[Json], found: Mapping[Key, Column]) -> tuple[dict[int, Key], list[Key]]:

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from evalstats_plugin.errors import LogError
-from evalstats_plugin.runtime.files import parse_json
-from evalstats_plugin.runtime.opened import LogFile
+from evalstats_plugin.runtime.files import LogFile, parse_json
 
 HARNESS = "every_eval_ever"
 

@@ -40,6 +40,7 @@ from evalstats_plugin.adapters.every_eval_ever.layout import (
     settings_of,
 )
 from evalstats_plugin.data.responses import (
+    Provenance,
     Responses,
     Selection,
     Source,
@@ -53,8 +54,7 @@ from evalstats_plugin.data.responses import (
     with_metadata,
 )
 from evalstats_plugin.errors import LogError
-from evalstats_plugin.runtime.files import reporting_damage
-from evalstats_plugin.runtime.opened import LogFile
+from evalstats_plugin.runtime.files import LogFile, reporting_damage
 from evalstats_plugin.stats.arrays import IntArray
 
 _NO_INSTANCES = "aggregate only: no file of instances beside it, so no scores of items"
@@ -123,22 +123,21 @@ class _Log:
         uncertainty = section(result, "score_details", "uncertainty")
         error = section(uncertainty, "standard_error").get("value")
         score, n = float(result["score_details"]["score"]), uncertainty.get("num_samples")
+        extra = extra_of(result)
         made = Responses(
-            model=str(self.found["model_info"]["id"]),
+            model=extra["model"] if extra else str(self.found["model_info"]["id"]),
             task=str(result["evaluation_name"]),
-            metric=metric_of(result),
+            metric=extra["metric"] if extra else metric_of(result),
             higher_is_better=not lower if isinstance(lower, bool) else None,
             bounds=_bounds(config),
             source=self.source,
+            provenance=Provenance(home=str(self.found["model_info"]["id"]).rpartition("/")[2]),
             settings=settings_of(self.found, result),
             logged=score if math.isfinite(score) else None,
             logged_std_error=float(error) if error is not None and is_number(error) else None,
             logged_n=n if isinstance(n, int) else None,
         )
-        extra = extra_of(result)
-        if extra is None:
-            return made
-        return with_metadata(replace(made, model=extra["model"], metric=extra["metric"]), extra)
+        return with_metadata(made, extra) if extra else made
 
     def _unmatched(self, columns: Mapping[Key, Column], left: Sequence[Key]) -> list[Responses]:
         """Return responses of instances that match no result, under the metric "instances"."""
@@ -216,6 +215,10 @@ def fill(
     first = first_rows(places)
     clusters, about_clusters = _clusters(column, first, cluster)
     foreign = extra_of(result) is None
+    prompts = [column.prompts[k] for k in map(int, first)]
+    # Without a number of instances in the aggregate file, that of its items is the only one.
+    counted = section(found, "detailed_evaluation_results").get("total_rows") is not None
+    n_run = 0 if counted or epochs.any() else bare.logged_n or 0
     made = replace(
         bare,
         item_ids=as_item_ids(names[order].tolist()),
@@ -223,6 +226,11 @@ def fill(
         weights=_weights(column, first),
         clusters=clusters,
         item_hashes=_hashes(column, first, section(found, "eval_library") if foreign else None),
+        provenance=replace(
+            bare.provenance,
+            prompt_hashes=None if None in prompts else np.asarray(prompts),
+            n_cut=max(n_run - len(first), 0) if foreign else 0,
+        ),
         notes=(*bare.notes, *notes, *about_clusters),
     )
     return _compared(made, column) if foreign else made

@@ -28,8 +28,7 @@ from evalstats_plugin.data.responses import Selection
 from evalstats_plugin.errors import LogError, WriteError
 from evalstats_plugin.hookspecs import Annotation
 from evalstats_plugin.runtime import files
-from evalstats_plugin.runtime.files import reporting_damage
-from evalstats_plugin.runtime.opened import LogFile
+from evalstats_plugin.runtime.files import LogFile, reporting_damage
 from evalstats_plugin.runtime.transactions import revision
 from evalstats_plugin.scores.rows import ScoreInterval
 

@@ -22,7 +22,7 @@ from evalstats_plugin.hookspecs import Annotation, Command, hookimpl
 if TYPE_CHECKING:
     from evalstats_plugin.data.responses import Responses, Selection
     from evalstats_plugin.ranking.contests.contests import Contests
-    from evalstats_plugin.runtime.opened import LogFile
+    from evalstats_plugin.runtime.files import LogFile
 
 
 @hookimpl

@@ -7,7 +7,7 @@
 
 Columns read annotations in logs; operations compute from the logs in a frame's ``log`` column. Both
 give, with the limits of an interval, their distances from the estimate (``..._ci_minus``,
-``..._ci_plus``), which Inspect Viz draws.
+``..._ci_plus``), which Inspect Viz draws; `viz_limits` draws the limits in its ready views.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
 from inspect_ai.analysis import Column, EvalColumn, Operation, SampleColumn
@@ -22,7 +23,7 @@ from inspect_ai.analysis import Column, EvalColumn, Operation, SampleColumn
 from evalstats_plugin.adapters.inspect_ai.estimands import headline_row
 from evalstats_plugin.adapters.inspect_ai.writer import KEY, PREFIX
 from evalstats_plugin.data.runs import is_model
-from evalstats_plugin.errors import SelectionError
+from evalstats_plugin.errors import SelectionError, few
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -131,6 +132,46 @@ def paired_vs(
         return _with_columns(df, found, records, metric, _COMPARISON, of="difference")
 
     return transform
+
+
+def viz_limits(
+    data: Any, *, y: str = "model_display_name", score: str = HEADLINE, **options: Any
+) -> Any:
+    """Return a mark of Inspect Viz that draws our limits in one of its ready views of scores.
+
+    The views compute limits from a standard error, which are as far above a score as below it, and
+    beyond 0 and 1 for a perfect one. Leave these out (``ci=False``) and pass this mark::
+
+        data = Data.from_dataframe(prepare(evals_df("logs"), [model_info(), add_intervals()]))
+        scores_by_model(data, ci=False, marks=viz_limits(data))
+
+    Parameters
+    ----------
+    data
+        The data of the view, with the columns of `add_intervals` or `EvalStatsColumns`.
+    y
+        Column by which the view has rows: that of the model, or the factor of `scores_by_factor`
+        (with ``fy="model"``).
+    score
+        What the columns of limits are named after.
+    options
+        Of the mark, ``inspect_viz.mark.rule_y``.
+
+    Raises
+    ------
+    SelectionError
+        The data has no such columns.
+    """
+    mark: Any = import_module("inspect_viz.mark")
+    low, high = f"{score}_ci_low", f"{score}_ci_high"
+    if missing := [name for name in (low, high, y) if name not in data.columns]:
+        msg = (
+            f"the data has no column {few(missing)}: add limits by add_intervals(), and name the "
+            "view's column of models as y"
+        )
+        raise SelectionError(msg)
+    style = {"stroke": "#416AD040", "stroke_width": 15}
+    return mark.rule_y(data, x1=low, x2=high, y=y, **(style | options))
 
 
 def _locations(df: pd.DataFrame) -> list[str]:

@@ -2,8 +2,9 @@
 
 ``EVALSTATS_ANNOTATE=1`` writes intervals into each log when its task ends;
 ``EVALSTATS_ANNOTATE=intervals,compare`` adds, when the run or the eval set ends, the paired
-comparisons of its models with ``EVALSTATS_BASELINE`` (default: the first model of the run). Errors
-never reach the run; they are logged as one warning. The blocking work is in `live`.
+comparisons of its models with ``EVALSTATS_BASELINE`` (default: the first model of the run). With
+the word ``metrics`` the logs that `eval()` returns have the bounds as metrics too. Errors never
+reach the run; they are logged as one warning. The blocking work is in `live`.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ VARIABLE = "EVALSTATS_ANNOTATE"
 BASELINE_VARIABLE = "EVALSTATS_BASELINE"
 """Environment variable: the baseline model of comparisons."""
 
-INTERVALS, COMPARE = "intervals", "compare"
+INTERVALS, COMPARE, METRICS = "intervals", "compare", "metrics"
 _ON, _OFF = frozenset({"1", "true", "yes", "on"}), frozenset({"0", "false", "no", "off"})
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -48,13 +49,13 @@ def wanted(value: str) -> frozenset[str]:
         return frozenset()
     if words <= _ON:
         return frozenset({INTERVALS})
-    if unknown := sorted(words - {INTERVALS, COMPARE}):
+    if unknown := sorted(words - _ON - {INTERVALS, COMPARE, METRICS}):
         _log.warning(
-            "%s has the unknown word %s: logs are not annotated; set it to 1, %s or %s,%s",
-            VARIABLE, ", ".join(unknown), INTERVALS, INTERVALS, COMPARE,
+            "%s has the unknown word %s: logs are not annotated; set it to 1, %s or %s,%s,%s",
+            VARIABLE, ", ".join(unknown), INTERVALS, INTERVALS, COMPARE, METRICS,
         )  # fmt: skip
         return frozenset()
-    return frozenset({INTERVALS, *words})
+    return frozenset({INTERVALS, *words} - _ON)
 
 
 @hooks(  # pyright: ignore[reportUntypedClassDecorator] - Inspect's own
@@ -154,9 +155,11 @@ def _is_complete(log: EvalLog) -> bool:
 def _carry_over(header: EvalLog, log: EvalLog) -> None:
     """Copy the annotation into the log object that ``eval()`` is about to return.
 
-    Its metrics stay those of the task, because callers may rely on their number.
+    Its metrics stay those of the task unless asked for, because callers may rely on their number.
     """
     log.log_updates = header.log_updates
+    if METRICS in wanted(os.environ.get(VARIABLE, "")):
+        log.results = header.results
     log.tags, log.metadata = header.tags, header.metadata
     # The file has changed: a conditional write with the old etag would be refused.
     log.etag = header.etag

@@ -19,7 +19,7 @@ from evalstats_plugin.adapters.inspect_ai.archive.opening import opened
 from evalstats_plugin.adapters.inspect_ai.archive.samples import EVERY, SCORES, LoggedSample
 from evalstats_plugin.errors import LogError, PluginError, SelectionError
 from evalstats_plugin.ranking.contests.assembly import COLUMNS, PAIRS, SIDES, contests_from_samples
-from evalstats_plugin.runtime.opened import LogFile
+from evalstats_plugin.runtime.files import LogFile
 from evalstats_plugin.runtime.untrusted import printable_name
 
 if TYPE_CHECKING:

@@ -3,9 +3,10 @@
 Inspect calls a metric repeatedly for its live display, first without scores, and a metric that
 raises ends the whole run. So these never raise: a value that is no number is left out, and without
 any numbers there is no interval. The keys stand alone (``ci95_low``), because Inspect logs the keys
-of a dict as the names of metrics. The numbers are those of `evalstats_plugin.intervals`: a method
-for right or wrong answers is used on those, and partial credit (or epochs, which Inspect averages
-first) gets the default for its kind.
+of a dict as the names of metrics; those of other methods than the default begin with their names.
+The numbers are those of `evalstats_plugin.intervals`: a method for right or wrong answers is used
+on those, and partial credit (or epochs, which Inspect averages first) gets the default for its
+kind, which a warning says once.
 """
 
 from __future__ import annotations
@@ -45,19 +46,22 @@ def beta_interval(level: float = 0.95, to_float: ValueToFloat | None = None) -> 
 
 @metric
 def jeffreys(level: float = 0.95, to_float: ValueToFloat | None = None) -> Metric:
-    """Equal-tailed interval of the Beta(½, ½) posterior; arguments as for `beta_interval`."""
+    """Equal-tailed interval of the Beta(½, ½) posterior: ``jeffreys_ci95_low``, ``…_high``.
+
+    Arguments as for `beta_interval`, also of the following.
+    """
     return _interval_metric("jeffreys", level, to_float)
 
 
 @metric
 def wilson(level: float = 0.95, to_float: ValueToFloat | None = None) -> Metric:
-    """Wilson's score interval; arguments as for `beta_interval`."""
+    """Wilson's score interval: ``wilson_ci95_low`` and ``wilson_ci95_high``."""
     return _interval_metric("wilson", level, to_float)
 
 
 @metric
 def clopper_pearson(level: float = 0.95, to_float: ValueToFloat | None = None) -> Metric:
-    """Exact (Clopper–Pearson) interval, conservative; arguments as for `beta_interval`."""
+    """Exact (Clopper–Pearson) interval, conservative: ``clopper_pearson_ci95_low``, ``…_high``."""
     return _interval_metric("clopper-pearson", level, to_float)
 
 
@@ -85,7 +89,9 @@ def _interval_metric(
     if not 0 < level < 1:
         msg = f"level {level} is no confidence level: choose a number between 0 and 1"
         raise ValueError(msg)
-    prefix = "ci" if cluster is None else "cluster_ci"
+    # Several metrics of one scorer have keys of their own.
+    name = "cluster" if cluster is not None else "" if method == "beta-hpd" else method
+    prefix = f"{name.replace('-', '_')}_ci".removeprefix("_")
     low_key, high_key = (f"{prefix}{100 * level:g}_{end}" for end in ("low", "high"))
 
     def compute(scores: list[SampleScore]) -> Value:
@@ -133,6 +139,8 @@ def _limits(
         source=Source(Path(), "inspect_ai"),
     )
     [row] = intervals([responses], confidence_level=level, method=method, rng=0)
+    if row.low is not None and row.method != method and cluster is None and method != "beta-hpd":
+        _warn_once(f"{method} is for scores of 0 and 1: of partial credit {row.method} is logged")
     return None if row.low is None or row.high is None else (row.low, row.high)
 
 

@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +43,7 @@ from evalstats_plugin.adapters.inspect_ai.scorers import (
 )
 from evalstats_plugin.adaptive.records import biased
 from evalstats_plugin.data.responses import (
+    Provenance,
     Responses,
     Selection,
     Source,
@@ -50,8 +51,8 @@ from evalstats_plugin.data.responses import (
     mean_over_epochs,
 )
 from evalstats_plugin.data.runs import PER_TASK
-from evalstats_plugin.errors import IncompleteLogError, LogError
-from evalstats_plugin.runtime.opened import LogFile
+from evalstats_plugin.errors import IncompleteLogError, LogError, counted
+from evalstats_plugin.runtime.files import LogFile
 from evalstats_plugin.runtime.untrusted import printable_name
 
 if TYPE_CHECKING:
@@ -60,6 +61,10 @@ if TYPE_CHECKING:
 
 
 Settings = tuple[tuple[str, str], ...]
+
+Fields = dict[str, Any]
+"""Of `Responses`, which are made of them once all are known."""
+
 _LONGEST_ID = 1000
 _LONGEST_SETTING = 40
 
@@ -85,11 +90,11 @@ def read_log(file: LogFile, selection: Selection) -> list[Responses] | None:
     with opened(file, form, header_only=selection.header_only) as (log, read_samples):
         base = _base(log, path)
         # A task of a package, "inspect_evals/gsm8k", is also known by its own name.
-        if not selection.wants_task(base.task, base.task.rpartition("/")[2]):
+        if not selection.wants_task(base["task"], base["task"].rpartition("/")[2]):
             return []
         if selection.header_only:
             found = (e.label for s in scorers_of(log) for e in estimands_of(log, s))
-            return [replace(base, metric=label) for label in found]
+            return [Responses(**base, metric=label) for label in found]
         if log.status != "success" and not selection.include_incomplete:
             msg = (
                 f"{path} is of a run that did not end well (status {log.status!r}); "
@@ -99,7 +104,7 @@ def read_log(file: LogFile, selection: Selection) -> list[Responses] | None:
         return _read_scores(log, read_samples, selection, base)
 
 
-def _base(log: EvalLog, path: Path) -> Responses:
+def _base(log: EvalLog, path: Path) -> Fields:
     spec = log.eval
     source = Source(
         path=path,
@@ -108,23 +113,23 @@ def _base(log: EvalLog, path: Path) -> Responses:
         when=spec.created,
         run=spec.task_id,  # a retry has the task id, but neither run id nor eval id
     )
-    return Responses(
-        model=printable_name(spec.model),
-        task=printable_name(spec.task),
-        metric="",
-        source=source,
-        settings=settings_of(log),
-    )
+    return {
+        "model": printable_name(spec.model),
+        "task": printable_name(spec.task),
+        "source": source,
+        "provenance": Provenance(task_version=printable_name(str(spec.task_version))),
+        "settings": settings_of(log),
+    }
 
 
 def _read_scores(
-    log: EvalLog, read_samples: ReadSamples, selection: Selection, base: Responses
+    log: EvalLog, read_samples: ReadSamples, selection: Selection, base: Fields
 ) -> list[Responses]:
     known = scorers_of(log)
     samples = read_samples(fields_of(log, known, selection.cluster))
     scorers = scorers_of(log, samples)
     if samples:
-        table = tabulate(samples, log, base.source.path)
+        table = tabulate(samples, log, base["source"].path)
         found = [_of_scorer(log, s, table, selection, base) for s in scorers]
     else:
         note = "no samples logged (run Inspect without --no-log-samples)"
@@ -138,44 +143,55 @@ def _read_scores(
 
 
 def _selected(
-    found: Sequence[Sequence[Responses]], others: Sequence[Responses], selection: Selection
+    found: Sequence[Sequence[Fields]], others: Sequence[Fields], selection: Selection
 ) -> list[Responses]:
     """Return the first value of each scorer with the others beside it, or those asked for."""
     if not selection.metrics:
-        rows = [[*each] for each in found]
-        if rows:
+        rows = [[*each] for each in found] or [[each] for each in others]
+        if found:
             rows[0] += others
-        return [replace(each[0], beside=tuple(each[1:])) for each in rows] or list(others)
+        return [_made(*each) for each in rows]
     asked: list[Responses] = []
     for each in [*found, others]:
-        named = [r for r in each if selection.wants_metric(r.metric)]
-        rest = tuple(r for r in each if r not in named)
+        wanted = [selection.wants_metric(fields["metric"]) for fields in each]
         # "match" is also the name of "match/pass_at_4", where the log has no other.
-        if not named and each and selection.wants_metric(each[0].metric.partition("/")[0]):
-            named, rest = [each[0]], tuple(each[1:])
-        if named and named[0] is each[0] and each is not others:
-            named[0] = replace(named[0], beside=rest)
-        asked += named
+        if each and not any(wanted):
+            wanted[0] = selection.wants_metric(each[0]["metric"].partition("/")[0])
+        named = [fields for fields, is_named in zip(each, wanted, strict=True) if is_named]
+        if each is not others and wanted[0]:
+            rest = [fields for fields, is_named in zip(each, wanted, strict=True) if not is_named]
+            asked.append(_made(named.pop(0), *rest))
+        asked += map(_made, named)
     return asked
 
 
-def _of_header(base: Responses, estimand: Estimand, *notes: str) -> Responses:
+def _made(first: Fields, *beside: Fields) -> Responses:
+    return Responses(**first, beside=tuple(Responses(**fields) for fields in beside))
+
+
+def _of_header(base: Fields, estimand: Estimand, *notes: str) -> Fields:
     """Return responses that hold only the logged value."""
+    return {
+        **base,
+        **_logged(estimand),
+        "higher_is_better": True if estimand.logged.is_accuracy else None,
+        "notes": tuple(map(printable_name, notes)),
+    }
+
+
+def _logged(estimand: Estimand) -> Fields:
     logged = estimand.logged
-    return replace(
-        base,
-        metric=estimand.label,
-        logged=logged.value,
-        logged_std_error=logged.std_error,
-        logged_n=logged.n,
-        higher_is_better=True if logged.is_accuracy else None,
-        notes=tuple(map(printable_name, notes)),
-    )
+    return {
+        "metric": estimand.label,
+        "logged": logged.value,
+        "logged_std_error": logged.std_error,
+        "logged_n": logged.n,
+    }
 
 
 def _of_scorer(
-    log: EvalLog, scorer: Scorer, table: Table, selection: Selection, base: Responses
-) -> list[Responses]:
+    log: EvalLog, scorer: Scorer, table: Table, selection: Selection, base: Fields
+) -> list[Fields]:
     """Return the values of a scorer: that of all its scores first."""
     values = [scorer.value_in(sample) for sample in table.samples]
     notes = [*table.notes, *_notes_on_stops(log), *_notes_on_values(values, table)]
@@ -185,31 +201,34 @@ def _of_scorer(
     clusters, about_clusters = as_clusters(table.field(field), field) if field else (None, ())
     graded = all(is_grade(v) or is_unscored(v) for v in values)
     estimands = estimands_of(log, scorer)
-    epochs = replace(
-        base,
-        metric=scorer.label,
-        item_ids=table.item_ids,
-        item_hashes=table.questions,
-        scores=table.spread(table.numbers(values)),
-        clusters=clusters,
-        bounds=(0.0, 1.0) if graded else None,
-        higher_is_better=True if graded or estimands[0].logged.is_accuracy else None,
-        population=_population(log, table),
-        notes=(*notes, *(printable_name(note) for note in about_clusters)),
-    )
+    epochs: Fields = {
+        **base,
+        "metric": scorer.label,
+        "item_ids": table.item_ids,
+        "item_hashes": table.hashes("question"),
+        "provenance": replace(
+            base["provenance"], prompt_hashes=table.hashes("prompt"), n_cut=_n_cut(log, table)
+        ),
+        "scores": table.spread(table.numbers(values)),
+        "clusters": clusters,
+        "bounds": (0.0, 1.0) if graded else None,
+        "higher_is_better": True if graded or estimands[0].logged.is_accuracy else None,
+        "population": _population(log, table),
+        "notes": (*notes, *(printable_name(note) for note in about_clusters)),
+    }
     done = log.status == "success"
     return [_of_estimand(e, epochs, values, table, base, done=done) for e in estimands]
 
 
 def _of_estimand(
     estimand: Estimand,
-    epochs: Responses,
+    epochs: Fields,
     values: Sequence[Any],
     table: Table,
-    base: Responses,
+    base: Fields,
     *,
     done: bool,
-) -> Responses:
+) -> Fields:
     """Return the scores of which a value of the header is the mean, or that value and a reason.
 
     Parameters
@@ -220,7 +239,7 @@ def _of_estimand(
         Whether the run ended well, so that header and samples must agree.
     """
     whole, is_mean = estimand.kind == "scores", estimand.reducer == MEAN
-    notes = (*(epochs.notes if whole else ()), *estimand.notes)
+    notes = (*(epochs["notes"] if whole else ()), *estimand.notes)
     if estimand.kind == "other":
         return _of_header(base, estimand, *notes)
     every = _scores(estimand, table, values)
@@ -239,36 +258,31 @@ def _of_estimand(
     valid = _scores(estimand, table, table.valid(values)) if table.any_invalidated else every
     kept = inside & table.kept
     made = epochs if kept.all() else _only(epochs, kept)
-    bounds, higher = made.bounds, made.higher_is_better
+    bounds, higher = made["bounds"], made["higher_is_better"]
     if estimand.kind == "share":
         bounds, higher = (0.0, 1.0), None
     elif not is_mean and estimand.reducer.startswith(UNIT):
         bounds, higher = (0.0, 1.0), True
     if estimand.kind == "groups" and bounds is not None:
         bounds = (0.0, float(_weights(every, table.field(estimand.field)).max()))
-    return replace(
-        made,
-        metric=estimand.label,
-        scores=epochs.scores[kept] if valid is None else valid[kept],
-        unreduced=None if is_mean else made,
-        bounds=bounds,
-        higher_is_better=higher,
-        logged=estimand.logged.value,
-        logged_std_error=estimand.logged.std_error,
-        logged_n=estimand.logged.n,
-        notes=(*notes, f"mismatch: {problem}") if problem else notes,
-    )
+    return {
+        **made,
+        **_logged(estimand),
+        "scores": epochs["scores"][kept] if valid is None else valid[kept],
+        "unreduced": None if is_mean else Responses(**made),
+        "bounds": bounds,
+        "higher_is_better": higher,
+        "notes": (*notes, f"mismatch: {problem}") if problem else notes,
+    }
 
 
-def _only(r: Responses, kept: NDArray[np.bool_]) -> Responses:
+def _only(fields: Fields, kept: NDArray[np.bool_]) -> Fields:
     """Return the responses of some items."""
-    return replace(
-        r,
-        item_ids=r.item_ids[kept],
-        item_hashes=None if r.item_hashes is None else r.item_hashes[kept],
-        scores=r.scores[kept],
-        clusters=None if r.clusters is None else r.clusters[kept],
-    )
+    of_items = ("item_ids", "item_hashes", "scores", "clusters")
+    there = {name: fields[name][kept] for name in of_items if fields[name] is not None}
+    known: Provenance = fields["provenance"]
+    prompts = None if known.prompt_hashes is None else known.prompt_hashes[kept]
+    return fields | there | {"provenance": replace(known, prompt_hashes=prompts)}
 
 
 def _scores(estimand: Estimand, table: Table, values: Sequence[Any]) -> NDArray[np.float64] | None:
@@ -318,15 +332,17 @@ def _notes_on_values(values: Sequence[Any], table: Table) -> list[str]:
     if odd:
         example = printable_name(repr(odd[0]))[:40]
         notes.append(
-            f"{len(odd)} scores are no numbers ({example}): missing here, 0 to Inspect's metrics"
+            f"not a number in {counted(len(odd), 'score')} ({example}): missing here, 0 to "
+            "Inspect's metrics"
         )
     return notes
 
 
 def _incomplete_note(log: EvalLog, n_items: int) -> str:
     planned = log.eval.dataset.sample_ids
-    of_all = f" of {len(planned)}" if planned else ""
-    return f"the run did not end well (status {log.status!r}): {n_items}{of_all} items"
+    of_all = counted(len(planned) if planned else n_items, "item")
+    read = f"{n_items} of {of_all}" if planned else of_all
+    return f"the run did not end well (status {log.status!r}): {read}"
 
 
 def _population(log: EvalLog, table: Table) -> int | None:
@@ -335,6 +351,14 @@ def _population(log: EvalLog, table: Table) -> int | None:
     if early_stops(log):
         return None
     return size if log.status == "success" and size > len(table.item_ids) else None
+
+
+def _n_cut(log: EvalLog, table: Table) -> int:
+    """Return how many items were run and are not there, in logs that do not list all ids."""
+    if log.status != "success" or log.results is None or early_stops(log):
+        return 0
+    n_run = log.results.total_samples // max(log.eval.config.epochs or 1, 1)
+    return max(n_run - len(table.item_ids), 0)
 
 
 def _disagreement(scores: NDArray[np.float64], logged: Logged, *, of_items: bool) -> str | None:
@@ -389,12 +413,11 @@ class Table:
             found[self.rows[i]].append(values[i])
         return found
 
-    @property
-    def questions(self) -> NDArray[Any]:
+    def hashes(self, name: Literal["question", "prompt"]) -> NDArray[Any]:
         """Hashes of the items, shape (M,); empty for an item without a sample."""
         found = [""] * len(self.item_ids)
         for row, sample in zip(self.rows, self.samples, strict=True):
-            found[row] = found[row] or sample.question
+            found[row] = found[row] or getattr(sample, name)
         return np.asarray(found, dtype="S")
 
     def field(self, name: str) -> list[str | None]:
@@ -432,7 +455,7 @@ class Table:
         return [
             *([f"{failed} of {len(self.samples)} samples ended in an error"] if failed else []),
             *([f"{invalidated} invalidated samples are left out"] if invalidated else []),
-            *([f"{n_absent} items of the run have no sample"] if n_absent else []),
+            *([f"{counted(n_absent, 'item')} of the run have no sample"] if n_absent else []),
         ]
 
 

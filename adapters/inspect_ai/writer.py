@@ -14,18 +14,21 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from evalstats_plugin.adapters.inspect_ai.adaptive.logged import found_in
 from evalstats_plugin.adapters.inspect_ai.archive.editing import edit_log
+from evalstats_plugin.adapters.inspect_ai.archive.header import known_empty
 from evalstats_plugin.adapters.inspect_ai.archive.members import Sample
 from evalstats_plugin.adapters.inspect_ai.estimands import GROUP, estimands_of, headline_row
 from evalstats_plugin.adapters.inspect_ai.scorers import SCORE, of_result
 from evalstats_plugin.adaptive.records import sentence, with_record
 from evalstats_plugin.comparisons.rows import Comparison
 from evalstats_plugin.data.runs import is_model
+from evalstats_plugin.errors import counted
 from evalstats_plugin.hookspecs import Annotation
 from evalstats_plugin.runtime import VERSION
+from evalstats_plugin.scores.items import AGAINST
 from evalstats_plugin.scores.rows import Intervals, ScoreInterval
 
 if TYPE_CHECKING:
@@ -42,6 +45,9 @@ KEY = "evalstats"
 SUMMARY_KEY = "evalstats_summary"
 TAG = "evalstats"
 
+EMPTIED = "emptied"
+"""Key in our block: what the header had where Inspect now writes empty tags and metadata."""
+
 _VALUE_TAG = re.compile(r"-?\d+\.\d\d \[-?\d*\.\d\d–-?\d*\.\d\d\]")
 """Our second tag: the headline with its interval, ``0.90 [.76–.97]``."""
 
@@ -50,7 +56,22 @@ _MOST_IN_SUMMARY = 6
 _AUTHOR = "evalstats_plugin "
 """Author of our entries in the history, followed by the version."""
 
-_EXPLANATION = "Statistics of this item over all its epochs, by evalstats_plugin."
+_LEGENDS = {
+    "p": "mean score of all models",
+    "n": "number of scored answers",
+    "right": "share of answers with the greatest score",
+    "z": "standard deviations from the mean item",
+    "difficulty": "ability at which half of the answers are right",
+    "discrimination": "how sharply the item tells models apart",
+    AGAINST: "this model's answer, set against that of",
+}
+"""What the statistics of items mean, by the end of their names."""
+
+_OUTCOMES: Mapping[str, Literal["good", "bad", "muted"]] = {
+    "won": "good", "lost": "bad", "tied": "muted",
+}  # fmt: skip
+"""Colours of outcomes in the sample list."""
+
 Scalar = str | bool | int | float
 
 Items = Mapping[str, Mapping[str, Scalar]]
@@ -69,11 +90,22 @@ def annotate_log(path: Path, annotation: Annotation | None, output: Path) -> Pat
     columns = annotation is not None and annotation.item_columns
     check_items(items or {})
 
-    def edit_header(log: EvalLog) -> EvalLog:
-        header = with_display(with_payload(log, annotation), annotation and annotation.intervals)
-        return header if items is None else with_columns(header, columns_of(items, shown=columns))
+    def edit_header(log: EvalLog, now: Mapping[str, str]) -> tuple[EvalLog, Mapping[str, str]]:
+        # Of a log that is annotated already, what it was like before; the block may be edited.
+        block: Any = (log.metadata or {}).get(KEY)
+        known: Any = cast("dict[str, Any]", block).get(EMPTIED) if isinstance(block, dict) else now
+        emptied = known_empty(cast("dict[str, Any]", known) if isinstance(known, dict) else {})
+        header = with_display(
+            with_payload(log, annotation, emptied), annotation and annotation.intervals
+        )
+        if items is not None:
+            shown = columns_of(items, shown=columns)
+            header = with_columns(header, shown, annotation.baseline if annotation else "")
+        return header, emptied if annotation is None else {}
 
-    edit = None if items is None else partial(edited, items=items, columns=columns)
+    baseline = annotation.baseline if annotation else ""
+    legend = legend_of(columns_of(items or {}, shown=columns), baseline)
+    edit = None if items is None else partial(edited, items=items, columns=columns, legend=legend)
     return edit_log(path, output, edit_header, edit)
 
 
@@ -164,11 +196,13 @@ def _predicted(found: Mapping[str, Any]) -> dict[str, EvalMetric]:
     }
 
 
-def with_payload(log: EvalLog, annotation: Annotation | None) -> EvalLog:
+def with_payload(
+    log: EvalLog, annotation: Annotation | None, emptied: Mapping[str, str] | None = None
+) -> EvalLog:
     """Return the log with an annotation's block (None: without any), or the same object.
 
     The block is converted to JSON and back: it must equal what Inspect reads later, or every run
-    would add an update to the history.
+    would add an update to the history. ``emptied`` is written into it, to be restored without it.
     """
     from inspect_ai.log import MetadataEdit, ProvenanceData, TagsEdit, edit_eval_log
 
@@ -180,7 +214,8 @@ def with_payload(log: EvalLog, annotation: Annotation | None) -> EvalLog:
         reason = "statistical annotation removed"
     else:
         found = found_in(log)
-        block = json.loads(json.dumps(with_record(annotation.block(), found), allow_nan=False))
+        block = with_record(annotation.block(), found) | ({EMPTIED: emptied} if emptied else {})
+        block = json.loads(json.dumps(block, allow_nan=False))
         headline = headline_row(log)
         text = summary(annotation, headline)
         if found is not None:
@@ -262,7 +297,7 @@ def _sentence(row: ScoreInterval) -> str:
         return f"{row.metric}: no estimate"
     if row.low is None or row.high is None:
         return f"{row.metric} {row.estimate:.3f}, no interval"
-    epochs = f" × {row.n_epochs} epochs" if row.n_epochs > 1 else ""
+    epochs = f" × {counted(row.n_epochs, 'epoch')}" if row.n_epochs > 1 else ""
     clusters = "" if row.n_clusters is None else f" in {_plural(row.n_clusters, 'cluster')}"
     how = f"{100 * row.confidence_level:g} % {row.method}"
     items = f"{_plural(row.n_items, 'item')}{epochs}{clusters}"
@@ -303,7 +338,7 @@ def _ability(row: Ability) -> str:
     if row.estimate is None:
         return f"{what}: no estimate"
     limits = "" if row.low is None or row.high is None else f" [{row.low:+.2f}, {row.high:+.2f}]"
-    how = f"{row.item_model} {row.estimator}, {row.n_models} models, {row.scale}"
+    how = f"{row.item_model} {row.estimator}, {counted(row.n_models, 'model')}, {row.scale}"
     return f"{what} {row.estimate:+.2f}{limits} ({how})"
 
 
@@ -315,7 +350,7 @@ def _pooled(row: Performance) -> str:
     return f"{what} {row.estimate:.3f} {limits} (hierarchical {row.method})"
 
 
-def edited(sample: Sample, *, items: Items, columns: bool) -> Sample:
+def edited(sample: Sample, *, items: Items, columns: bool, legend: str = "") -> Sample:
     """Return a sample, or the summary of one, with its statistics and without earlier ones."""
     statistics = dict(items.get(str(sample["id"]), {}))
     metadata: dict[str, Any] = sample.get("metadata") or {}
@@ -328,7 +363,7 @@ def edited(sample: Sample, *, items: Items, columns: bool) -> Sample:
             name.removeprefix(PREFIX): round(each, 3) if isinstance(each, float) else each
             for name, each in statistics.items()
         }
-        scores[SCORE] = {"value": value, "explanation": _EXPLANATION, "history": []}
+        scores[SCORE] = {"value": value, "explanation": legend, "history": []}
     changed = {"metadata": metadata, "scores": scores}
     # Absent or null fields stay so.
     return {**sample, **{k: v for k, v in changed.items() if v or sample.get(k)}}
@@ -338,6 +373,17 @@ def columns_of(items: Items, *, shown: bool) -> list[str]:
     """Return the titles of the columns with statistics, if they are to be shown."""
     names = dict.fromkeys(name for item in items.values() for name in item) if shown else ()
     return [name.removeprefix(PREFIX) for name in names]
+
+
+def legend_of(names: Iterable[str], baseline: str) -> str:
+    """Say what the columns with statistics of an item mean."""
+    meanings = {
+        name: f"{text} {baseline}" if end == AGAINST else text
+        for name in names
+        if (text := _LEGENDS.get(end := name.rpartition("_")[2]))
+    }
+    listed = "; ".join(f"{name}: {text}" for name, text in meanings.items())
+    return f"Statistics of this item over all its epochs, by evalstats_plugin. {listed}".strip()
 
 
 def check_items(items: Items) -> None:
@@ -353,7 +399,7 @@ def check_items(items: Items) -> None:
                 raise ValueError(msg)
 
 
-def with_columns(log: EvalLog, names: Iterable[str]) -> EvalLog:
+def with_columns(log: EvalLog, names: Iterable[str], baseline: str = "") -> EvalLog:
     """Return the log with columns for item statistics (no names: without), or the same log.
 
     The score is declared among the header's scorers: Inspect takes an undeclared score of a sample
@@ -366,7 +412,8 @@ def with_columns(log: EvalLog, names: Iterable[str]) -> EvalLog:
     scorers = [s for s in scorers if s["name"] != SCORE]
     viewer = None if _is_ours(log.eval.viewer) else log.eval.viewer
     if names:
-        viewer = viewer or _view([s["name"] for s in scorers], names)
+        several = (log.eval.config.epochs or 1) > 1
+        viewer = viewer or _view([s["name"] for s in scorers], names, baseline, epochs=several)
     # Older logs declare no scorers; so does this one then, and stays as it was without the columns.
     if names and scorers:
         scorers.append({"name": SCORE, "metrics": {"*": [{"name": "inspect_ai/mean"}]}})
@@ -380,14 +427,24 @@ def _is_ours(viewer: ViewerConfig | None) -> bool:
     return bool(views) and not isinstance(views, list) and views.name == VIEW
 
 
-def _view(scorers: list[str], names: list[str]) -> ViewerConfig:
+def _view(scorers: list[str], names: list[str], baseline: str, *, epochs: bool) -> ViewerConfig:
     from inspect_ai.viewer import TaskSamplesColumn, TaskSamplesView, ViewerConfig
 
+    own = ("sampleId", *(["epoch"] if epochs else []), "input", "target", "answer")
     columns = [
-        *(TaskSamplesColumn(id=each) for each in ("sampleId", "epoch", "input", "target")),
+        *(TaskSamplesColumn(id=each) for each in own),
         *(TaskSamplesColumn.score(scorer) for scorer in scorers),
         *(TaskSamplesColumn.score(SCORE, name) for name in names),
     ]
+    outcomes = [name for name in names if name.endswith(AGAINST)]
     titles = {name: f"item {name}" for name in names}
-    view = TaskSamplesView(name=VIEW, columns=columns, multiline=False, score_labels=titles)
+    titles |= {name: f"{name} {baseline}" for name in outcomes}
+    view = TaskSamplesView(
+        name=VIEW,
+        columns=columns,
+        multiline=False,
+        score_labels=titles,
+        score_color_scales=dict.fromkeys(outcomes, _OUTCOMES) or None,
+        color_scales_enabled=True if outcomes else None,
+    )
     return ViewerConfig(task_samples_view=view)

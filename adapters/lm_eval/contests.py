@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from evalstats_plugin.adapters.lm_eval import layout
 from evalstats_plugin.adapters.lm_eval.reader import model_identity
 from evalstats_plugin.adapters.lm_eval.samples import read_records
-from evalstats_plugin.errors import LogError, SelectionError
+from evalstats_plugin.errors import LogError, SelectionError, counted
 from evalstats_plugin.ranking.contests.assembly import COLUMNS, RESULTS, contests_from_samples
 from evalstats_plugin.ranking.contests.files import merge
-from evalstats_plugin.runtime.opened import LogFile
+from evalstats_plugin.runtime.files import LogFile
 
 if TYPE_CHECKING:
     from evalstats_plugin.ranking.contests.contests import Contests
@@ -67,7 +67,7 @@ def read_contests(log: LogFile, columns: Mapping[str, str]) -> Contests | None:
     merged = merge(*made)
     if not refused:
         return merged
-    note = f"{len(refused)} tasks that compare no two players: left out"
+    note = f"{counted(len(refused), 'task')} without comparisons of two players: left out"
     return replace(merged, notes=(*merged.notes, note))
 
 

@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from evalstats_plugin.errors import LogError
-from evalstats_plugin.runtime.files import parse_json
-from evalstats_plugin.runtime.opened import LogFile
+from evalstats_plugin.runtime.files import LogFile, parse_json
 
 KEY = "evalstats"
 """Key of our block in a results file."""
@@ -30,7 +29,8 @@ _STAMP = r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d(?:\.\d+)?"
 _AGAIN = r"(?:[ (][^.]*)?"
 _RESULTS_NAME = re.compile(rf"results_{_STAMP}{_AGAIN}\.json")
 _ENDS_IN_STAMP = re.compile(rf"_({_STAMP}){_AGAIN}\.json$")
-_SAMPLES_NAME = re.compile(rf"samples_(?P<task>.+)_(?P<stamp>{_STAMP}){_AGAIN}\.jsonl")
+# Details of the Open LLM Leaderboard (v2) end in ".json", and hold lines or one list.
+_SAMPLES_NAME = re.compile(rf"samples_(?P<task>.+)_(?P<stamp>{_STAMP}){_AGAIN}\.jsonl?")
 # lmms-eval, which has lm-eval's formats and other names.
 _LMMS_RESULTS = re.compile(r"(\d{8}_\d{6})_results\.json")
 _LMMS_SAMPLES = re.compile(r"(?P<stamp>\d{8}_\d{6})_samples_(?P<task>.+)\.jsonl")
@@ -42,6 +42,9 @@ _OWN_KEYS = re.compile(
     rb'"(?:lm_eval_version|model_name_sanitized|task_hashes|n-shot|n-samples|doc_to_text'
     rb'|fewshot_as_multiturn|chat_template_sha)"\s*:'
 )
+_OF_LIGHTEVAL = b'"config_general"'
+"""A key of lighteval's results, whose files have names like lm-eval's."""
+
 _RESULTS_FIRST = re.compile(rb'\s*\{\s*"results"\s*:\s*\{')
 _SAMPLES_FIRST = re.compile(rb'\s*\[?\s*\{\s*"doc_id"\s*:')
 _SAMPLE_KEYS = tuple(re.compile(rb'"%b"\s*:' % key) for key in (b"doc_id", b"doc", b"arguments"))
@@ -49,7 +52,8 @@ _SAMPLE_KEYS = tuple(re.compile(rb'"%b"\s*:' % key) for key in (b"doc_id", b"doc
 
 def find_logs(files: Sequence[LogFile]) -> dict[Path, list[Path]]:
     """Return results files with their samples files, and samples files without a results file."""
-    logs = [f.path for f in files if f.path.suffix == ".json" and looks_like_results(f)]
+    named = [f for f in files if f.path.suffix == ".json" and not _samples_name(f.path)]
+    logs = [f.path for f in named if looks_like_results(f)]
     samples: dict[str, list[Path]] = {}
     for path in (f.path for f in files):
         if name := _samples_name(path):
@@ -63,6 +67,8 @@ def find_logs(files: Sequence[LogFile]) -> dict[Path, list[Path]]:
 
 def looks_like_results(log: LogFile) -> bool:
     """Whether a file is lm-eval's, by its name or its first bytes, whatever the order of keys."""
+    if _OF_LIGHTEVAL in log.head:
+        return False
     if _RESULTS_NAME.fullmatch(log.path.name):
         return True
     if _RESULTS_FIRST.match(log.head):
@@ -261,8 +267,8 @@ def samples_path(results: Path, task: str, data: Mapping[str, Any]) -> Path:
 
 
 def _renamed(path: Path, task: str, stamp: str) -> Path:
-    """Return the file under the name that a browser gave it; the path itself if there is none."""
-    for other in sorted(path.parent.glob("samples_*.jsonl")):
+    """Return the file with another ending, or as a browser named it; the path if there is none."""
+    for other in sorted(path.parent.glob("samples_*.json*")):
         name = _SAMPLES_NAME.fullmatch(other.name)
         if name and (name["task"], name["stamp"]) == (task, stamp):
             return other

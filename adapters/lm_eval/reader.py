@@ -19,13 +19,6 @@ from evalstats_plugin.adapters.lm_eval.layout import section
 from evalstats_plugin.adapters.lm_eval.samples import (
     BRIER,
     Samples,
-    cluster_field,
-    collect,
-    number_records,
-    read_records,
-    read_samples,
-)
-from evalstats_plugin.adapters.lm_eval.values import (
     Tree,
     aggregation_of,
     as_answers,
@@ -33,9 +26,14 @@ from evalstats_plugin.adapters.lm_eval.values import (
     as_pairs,
     as_scores,
     brier_scores,
+    cluster_field,
+    collect,
     contradiction,
     disagreement,
     kind_of,
+    number_records,
+    read_records,
+    read_samples,
     repeat_scores,
 )
 from evalstats_plugin.adaptive.records import RECORD, biased
@@ -47,7 +45,8 @@ from evalstats_plugin.data.responses import (
     Source,
     as_clusters,
 )
-from evalstats_plugin.runtime.opened import LogFile
+from evalstats_plugin.errors import counted
+from evalstats_plugin.runtime.files import LogFile
 from evalstats_plugin.scores.metrics import NAMES, recognise
 
 Settings = tuple[tuple[str, str], ...]
@@ -58,7 +57,8 @@ _NAMES = ("peft", "delta", "pretrained", "model", "path", "engine")
 
 def read_log(log: LogFile, selection: Selection) -> list[Responses] | None:
     """Read a results file, or the one task of a samples file; None if it is not lm-eval's."""
-    if log.path.suffix != ".json" and layout.looks_like_samples(log):
+    is_named = bool(layout.stamp_of_samples(log.path))
+    if (is_named or log.path.suffix != ".json") and layout.looks_like_samples(log):
         return _read_one_samples_file(log.path, selection)
     data = layout.load_results(log)
     return None if data is None else read_results(data, log.path, selection)
@@ -122,7 +122,7 @@ class _Logged:
         """Say what is wrong where a filter has so many items."""
         if n < self.n_items:
             scored = "" if value is None else f"; the value over all of them is {value:.6g}"
-            return (f"{n} of {self.n_items} items: {self.place} is cut off{scored}",)
+            return (f"{n} of {counted(self.n_items, 'item')}: {self.place} is cut off{scored}",)
         if self.is_altered:
             why = "it was cut off, edited or put in another order"
             return (f"{self.place} does not have the checksum that the run logged: {why}",)
@@ -166,8 +166,17 @@ class _Run:
         brier = any(m.name == BRIER for m in metrics)
         wanted = metrics or task in self.data["configs"]
         logged = self._logged(task, likelihoods=brier) if wanted else None
-        found = [self._of_metric(m, logged) for m in metrics]
-        yield from self._with_repeats(task, found)
+        repeats = layout.section(self.data, "configs", task).get("repeats")
+        several = isinstance(repeats, int) and repeats > 1 and logged is not None
+        if several and not self.selection.repeats:
+            note = f"{repeats} repeats; --at-k (in Python: read(repeats=True)) scores each"
+            choosing = self._choosing_filters(task)
+            notes = {m.key: (note,) for m in metrics if m.filter in choosing}
+        else:
+            notes = {}
+        found = [self._of_metric(m, logged, *notes.get(m.key, ())) for m in metrics]
+        scored = several and self.selection.repeats
+        yield from self._with_repeats(task, found) if scored else found
         yield from self._repeats(task, logged, {m.key for m in metrics})
 
     def _logged(self, task: str, *, likelihoods: bool) -> _Logged | None:
@@ -263,14 +272,16 @@ class _Run:
                 notes=notes,
             )
 
-    def _of_metric(self, m: _Metric, logged: _Logged | None) -> Responses:
+    def _of_metric(self, m: _Metric, logged: _Logged | None, *more: str) -> Responses:
+        """Read one metric of a task; ``more`` are notes that come after its own."""
         known = self._known(m)
         if known["aggregation"] == "bypass":
             # lm-eval logs 999 here, which is no score.
             note = "--predict_only: nothing was scored (evalstats-plugin rescore can)"
             return _made(known, logged=None, logged_std_error=None, notes=(note,))
         if logged is None:
-            return Responses(**known, notes=(self._why_no_samples(m.task), *_doubts(m, known)))
+            notes = (self._why_no_samples(m.task), *_doubts(m, known), *more)
+            return Responses(**known, notes=notes)
         column = logged.samples.by_filter.get(m.filter)
         values = column.values.get(m.name) if column else None
         if column is None or values is None:
@@ -279,13 +290,13 @@ class _Run:
                 f"not among the samples of filter {m.filter!r}",
             )
             known["provenance"] = self._provenance(m.task, logged, n)
-            return Responses(**known, notes=(*notes, *_doubts(m, known)))
+            return Responses(**known, notes=(*notes, *_doubts(m, known), *more))
         items, about_items = self._items(m, logged)
         about = logged.notes(len(column.doc_ids), known["logged"])
         found = _with_values(known | items, values, is_whole=items["provenance"].n_cut == 0)
-        if not (about or about_items):
+        if not (about or about_items or more):
             return found
-        return replace(found, notes=(*about, *found.notes, *about_items))
+        return replace(found, notes=(*about, *found.notes, *about_items, *more))
 
     def _why_no_samples(self, task: str) -> str:
         if not self.path.name or layout.section(self.data, "task_hashes").get(task) is None:
@@ -295,16 +306,8 @@ class _Run:
 
     def _with_repeats(self, task: str, found: list[Responses]) -> list[Responses]:
         """Add the scores of each repeat to responses of which the filter kept one, or a vote."""
-        repeats = layout.section(self.data, "configs", task).get("repeats") or 1
-        if not isinstance(repeats, int) or repeats < 2 or not any(len(r.item_ids) for r in found):
+        if not any(len(r.item_ids) for r in found):
             return found
-        if not self.selection.repeats:
-            note = f"{repeats} repeats; --at-k (in Python: read(repeats=True)) scores each"
-            choosing = self._choosing_filters(task)
-            return [
-                replace(r, notes=(*r.notes, note)) if r.metric.partition(",")[2] in choosing else r
-                for r in found
-            ]
         from evalstats_plugin.adapters.lm_eval.replay.repeats import with_repeats
 
         inside = layout.section(self.data, "samples").get(task)
@@ -412,7 +415,7 @@ def _with_values(known: Mapping[str, Any], values: Sequence[Any], *, is_whole: b
         aggregation, found["bounds"] = "mean", (0.0, 2.0)
     without = {k: v for k, v in known.items() if k not in ("item_ids", "item_hashes", "clusters")}
     if scores is None:
-        answered = with_answers(Responses(**without), values, known)
+        answered = with_answers(known, values)
         if answered is not None:
             return answered
         note = f"not averaged: what is logged for an item is not its score ({kind_of(values)})"
@@ -432,18 +435,15 @@ def _with_values(known: Mapping[str, Any], values: Sequence[Any], *, is_whole: b
     return Responses(**found, scores=scores[:, None], notes=notes)
 
 
-def with_answers(
-    base: Responses, values: Sequence[Any], items: Mapping[str, Any]
-) -> Responses | None:
-    """Add (expected, answered) pairs to responses; None if no known metric aggregates them."""
+def with_answers(known: Mapping[str, Any], values: Sequence[Any]) -> Responses | None:
+    """Make responses of (expected, answered) pairs; None if no known metric aggregates them."""
     pairs = as_answers(values)
-    if pairs is None:
+    if pairs is None or known["aggregation"] not in (*NAMES, "custom"):
         return None
-    shown = {k: items[k] for k in ("item_ids", "item_hashes", "clusters") if k in items}
-    found = replace(base, pairs=pairs, scores=np.empty((len(pairs), 0)), **shown)
+    found = _made(known, pairs=pairs, scores=np.empty((len(pairs), 0)))
     if found.aggregation in NAMES:
         return found
-    name = recognise(found) if found.aggregation == "custom" else None
+    name = recognise(found)
     if name is None:
         return None
     note = f"its aggregation gives what {name} gives, and is taken for it"

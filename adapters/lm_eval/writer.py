@@ -13,6 +13,7 @@ import hashlib
 import json
 import math
 import re
+import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ from evalstats_plugin.adapters.lm_eval.layout import (
     without_block,
 )
 from evalstats_plugin.adapters.lm_eval.reader import read_results
-from evalstats_plugin.adapters.lm_eval.values import (
+from evalstats_plugin.adapters.lm_eval.samples import (
     Tree,
     as_number,
     disagreement,
@@ -40,10 +41,10 @@ from evalstats_plugin.adapters.lm_eval.values import (
 )
 from evalstats_plugin.adaptive.records import RECORD, with_record
 from evalstats_plugin.data.responses import Responses, Selection
-from evalstats_plugin.errors import LogError, WriteError
+from evalstats_plugin.errors import WriteError
 from evalstats_plugin.hookspecs import Annotation
 from evalstats_plugin.runtime import files
-from evalstats_plugin.runtime.opened import LogFile
+from evalstats_plugin.runtime.files import LogFile
 from evalstats_plugin.runtime.transactions import Revision, revision
 
 # In a JSON text a line break can stand only outside of strings.
@@ -60,7 +61,7 @@ def annotate_log(path: Path, annotation: Annotation | None, output: Path) -> Pat
     Raises
     ------
     LogError
-        The file is damaged, or was reformatted since it was annotated.
+        The file is damaged.
     WriteError
         Items are to be annotated, or the file changed meanwhile or cannot be written.
     """
@@ -96,7 +97,15 @@ def _written(output: Path, content: bytes, path: Path, read: Revision | None) ->
 
 
 def original_bytes(path: Path) -> bytes:
-    """Return a results file as lm-eval wrote it, without our block and our replaced values."""
+    """Return a results file as lm-eval wrote it, without our block and our replaced values.
+
+    After another tool rewrote the file, as that tool would have written it without them.
+
+    Warns
+    -----
+    UserWarning
+        That tool's layout is unknown: the values are the same, the layout is another.
+    """
     content = path.read_bytes()
     data: dict[str, Any] = json.loads(content)
     if KEY not in data:
@@ -109,8 +118,7 @@ def original_bytes(path: Path) -> bytes:
         if _is_json_of(stripped, shown):
             replaced = json.dumps(logged) != json.dumps(shown)
             return _dumped(logged, stripped, path) if replaced else stripped
-    msg = f"{path} has an evalstats block that was moved or reformatted; remove the key by hand"
-    raise LogError(msg)
+    return _dumped(logged, content, path)
 
 
 def _is_json_of(content: bytes, data: Mapping[str, Any]) -> bool:
@@ -131,14 +139,14 @@ def _with_block(content: bytes, block: Mapping[str, Any]) -> bytes:
 
 def _dumped(data: Mapping[str, Any], like: bytes, path: Path) -> bytes:
     """Write data in the JSON layout of another version of the file."""
-    for indent in (2, None):
-        if json.dumps(json.loads(like), indent=indent, ensure_ascii=False).encode() == like:
-            return json.dumps(data, indent=indent, ensure_ascii=False).encode()
-    msg = (
-        f"{path} is not laid out as lm-eval writes it (json.dumps with indent=2), so rescored "
-        "values could not be undone to the byte; annotate without --rescore, or restore the file"
-    )
-    raise LogError(msg)
+    write, exact = files.json_like(like)
+    if not exact:
+        msg = (
+            f"{path} is laid out as no usual JSON writer does: it has the same values as before, "
+            "in another layout"
+        )
+        warnings.warn(msg, stacklevel=2)
+    return write(data)
 
 
 def _sources(path: Path, original: bytes, data: Mapping[str, Any]) -> list[dict[str, Any]]:

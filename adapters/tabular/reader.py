@@ -38,6 +38,7 @@ from evalstats_plugin.adapters.tabular.rows import (
     fill,
     groups_of,
     metric_of,
+    with_scale,
     without_empty_rows,
 )
 from evalstats_plugin.data.matrix import ResponseMatrix
@@ -60,9 +61,15 @@ from evalstats_plugin.data.tables import (
     read_lines,
     record_table,
 )
-from evalstats_plugin.errors import DesignError, LogError, SelectionError, few, missing_column
-from evalstats_plugin.runtime.files import reporting_damage
-from evalstats_plugin.runtime.opened import LogFile
+from evalstats_plugin.errors import (
+    DesignError,
+    LogError,
+    SelectionError,
+    counted,
+    few,
+    missing_column,
+)
+from evalstats_plugin.runtime.files import LogFile, reporting_damage
 
 METADATA = b"evalstats_takes"
 """Key in the metadata of exported Parquet files: what is known besides scores."""
@@ -116,12 +123,12 @@ def read_table(log: LogFile, selection: Selection) -> list[Responses] | None:
     if table is None:
         return None
     if selection.wide:
-        return read_wide(table, log, selection)
+        return with_scale(read_wide(table, log, selection))
     whole = METADATA in known
     found = list(_responses(table, path, selection, may_be_empty=whole))
     if whole and not selection.columns:
         return _with_known(found, known[METADATA], path, selection)
-    return found
+    return with_scale(found)
 
 
 def _refuse_others_of_ours(known: Mapping[bytes, bytes], path: Path) -> None:
@@ -345,7 +352,7 @@ def read_wide(table: Table, log: LogFile, selection: Selection) -> list[Response
         return []
     ids = as_item_ids(items)
     notes = (*table.notes, *dict.fromkeys(note for _, each in parsed for note in each))
-    shown = (f"{len(notes)} columns: {few(notes, 1)}",) if len(notes) > 1 else notes
+    shown = (f"{counted(len(notes), 'column')}: {few(notes, 1)}",) if len(notes) > 1 else notes
     shown += (*about_rows, *_notes_on_heads(heads, rows_are, columns_are))
     return [
         Responses(

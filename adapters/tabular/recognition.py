@@ -17,7 +17,7 @@ from typing import Any, cast
 from evalstats_plugin.data.store import KEY
 from evalstats_plugin.data.tables import heading_of
 from evalstats_plugin.errors import LogError, SelectionError, few, missing_column, no_such
-from evalstats_plugin.runtime.opened import LogFile
+from evalstats_plugin.runtime.files import LogFile
 
 TEXTS = (".csv", ".tsv", ".tab", ".psv")
 LINES = (".jsonl", ".ndjson")

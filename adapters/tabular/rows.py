@@ -7,7 +7,7 @@ responses from one group, and checks that its rows are consistent.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,7 +27,7 @@ from evalstats_plugin.data.responses import (
     unique_in_order,
 )
 from evalstats_plugin.data.tables import Column, at_rows
-from evalstats_plugin.errors import DesignError
+from evalstats_plugin.errors import DesignError, counted
 from evalstats_plugin.stats.arrays import IntArray
 
 Floats = NDArray[np.float64]
@@ -88,6 +88,44 @@ def fill(
         aggregation=of_items.same("aggregation") or "mean",
         notes=(*table.notes, *about_clusters),
     )
+
+
+def scale_of(scores: Floats) -> tuple[float, float] | None:
+    """Return the scale that scores without bounds are likely to be on; None if there is no telling.
+
+    Of 100, or in whole steps up to 5 or 10 as judges grade; scores from 0 to 1 need no telling.
+
+    >>> scale_of(np.array([85.5, 40.0])), scale_of(np.array([4.0, 1.0])), scale_of(np.array([0.5]))
+    ((0.0, 100.0), (1.0, 5.0), None)
+    """
+    known = scores[np.isfinite(scores)]
+    if not len(known) or known.min() < 0:
+        return None
+    top = float(known.max())
+    if 4 <= top <= 10 and np.array_equal(known, np.round(known)):
+        return min(float(known.min()), 1.0), 5.0 if top <= 5 else 10.0
+    return (0.0, 100.0) if 10 < top <= 100 else None
+
+
+def with_scale(responses: Sequence[Responses]) -> list[Responses]:
+    """Set the bounds of means that have none and are likely to be on a known scale, with a note."""
+    by_metric: dict[str, list[Floats]] = {}
+    for r in responses:
+        if r.bounds is None and r.aggregation == "mean":
+            by_metric.setdefault(r.metric, []).append(r.scores.ravel())
+    scales = {metric: scale_of(np.concatenate(own)) for metric, own in by_metric.items()}
+    found: list[Responses] = []
+    for r in responses:
+        scale = scales.get(r.metric)
+        if scale is not None and r.bounds is None and r.aggregation == "mean":
+            note = (
+                f"{r.metric}: taken as a scale from {scale[0]:g} to {scale[1]:g} "
+                f"(--bounds {r.metric}=LOW,HIGH, in Python bounds=, sets another)"
+            )
+            found.append(replace(r, bounds=scale, notes=(*r.notes, note)))
+        else:
+            found.append(r)
+    return found
 
 
 def _epochs(table: Rows, rows: IntArray, places: IntArray) -> IntArray:
@@ -184,7 +222,7 @@ class _OfItems:
         short, _ = as_clusters(column.values, name)
         found = np.append(np.asarray(short), "")[codes].astype(object)
         found[missing] = [f"(item {k})" for k in missing]
-        notes = (f"{len(missing)} items without {name!r} are clusters of their own",)
+        notes = (f"{counted(len(missing), 'item')} without {name!r} are clusters of their own",)
         return found.astype(str), notes if len(missing) else ()
 
     def hashes(self) -> NDArray[Any] | None:

@@ -16,7 +16,7 @@ from evalstats_plugin.adapters.tabular.reader import METADATA
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.responses import Responses, mean_over_epochs, metadata_of
 from evalstats_plugin.data.runs import ResponseSet, one_of_each
-from evalstats_plugin.errors import WriteError, few
+from evalstats_plugin.errors import WriteError, counted, few
 from evalstats_plugin.runtime import files
 from evalstats_plugin.runtime.files import write_signed
 from evalstats_plugin.runtime.untrusted import csv_cell
@@ -177,7 +177,7 @@ def _wide(responses: ResponseSet) -> tuple[Any, list[str]]:
     tasks = list(dict.fromkeys(str(task) for task in joined.tasks))
     if len(tasks) > 1:
         names = [f"{task}/{item}" for task, item in zip(joined.tasks, names, strict=True)]
-        notes.append(f"{len(tasks)} tasks in one matrix: items are named TASK/ITEM")
+        notes.append(f"{counted(len(tasks), 'task')} in one matrix: items are named TASK/ITEM")
     n_epochs = joined.scores.shape[2]
     if n_epochs > 1:
         notes.append(f"up to {n_epochs} epochs: each cell is the mean of those that were scored")

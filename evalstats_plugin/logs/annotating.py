@@ -12,7 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from evalstats_plugin.comparisons.rows import Comparisons, RankSets
 from evalstats_plugin.data.responses import TABULAR, Responses, Selection
 from evalstats_plugin.data.runs import ResponseSet, label_models
 from evalstats_plugin.errors import (
@@ -21,6 +20,7 @@ from evalstats_plugin.errors import (
     IncompleteLogError,
     LogError,
     WriteError,
+    counted,
     few,
 )
 from evalstats_plugin.hookspecs import Annotation, PartialScores
@@ -36,6 +36,8 @@ from evalstats_plugin.plugins import Plugins, load_plugins
 from evalstats_plugin.runtime.transactions import (
     Revision,
     changed_error,
+    check_free,
+    overwriting,
     revision,
     rewriting_links,
 )
@@ -43,8 +45,11 @@ from evalstats_plugin.runtime.workers import n_workers, parallel_map
 from evalstats_plugin.scores.rows import Intervals
 
 if TYPE_CHECKING:
-    from evalstats_plugin.logs.together import CrossedAbilities
+    from evalstats_plugin.logs.together import Crossed, CrossedAbilities
 
+
+ItemStatistics = Mapping[str, Mapping[str, float | str]]
+"""By item: statistics by name."""
 
 Analysis = Callable[[Sequence[Responses]], Intervals]
 
@@ -59,6 +64,7 @@ def annotate(
     rescore: bool = False,
     allow_partial: bool = False,
     rewrite_links: bool = False,
+    overwrite: bool = False,
     compare: bool | Mapping[str, Any] = False,
     baseline: str | None = None,
     items: Literal["no", "metadata", "columns"] = "no",
@@ -90,13 +96,16 @@ def annotate(
     rewrite_links
         With `in_place`: overwrite logs that have several names (hard links), under all of them.
         By default they are refused.
+    overwrite
+        With `output`: replace files that exist.
     compare, baseline
         Also write how each log's model compares with a baseline on the same items: the named
         model, or the first of the logs. `compare` may hold arguments of
         `evalstats_plugin.compare`, such as the design.
     items
-        Also write statistics of each item over all models: into its metadata, or in addition as
-        columns of the harness's list of items.
+        Also write statistics of each item over all models, and with a baseline whether the log's
+        model won, lost or tied on it: into its metadata, or in addition as columns of the
+        harness's list of items.
     irt
         Also write the ability of each log's model, on one scale per metric over all logs; with
         `items` also difficulty, discrimination and why to inspect an item. In lm-eval's logs the
@@ -120,7 +129,7 @@ def annotate(
     ------
     WriteError
         Neither or both of ``output`` and ``in_place`` are given, a log holds only a part of what
-        was scored, or writing fails.
+        was scored, a copy exists, or writing fails.
     LogError
         A log cannot be read. With ``on_broken`` only if no log could be annotated.
     """
@@ -153,7 +162,7 @@ def annotate(
     found = {log: one.responses for log, one in seen.items()}
     labelled = _labelled(found) if together else {}
     options: Mapping[str, Any] = compare if isinstance(compare, Mapping) else {}
-    about = _comparisons(labelled, baseline, options) if compare or baseline else {}
+    crossed = _crossed(labelled, baseline, options) if compare or baseline else None
     results = {log: one.intervals for log, one in seen.items()}
     scales = pooled = None
     if irt or hierarchical:
@@ -171,18 +180,19 @@ def annotate(
             results[log],
             VERSION,
             rescore,
-            *about.get(str(log), (None, None)),
-            statistics[_tasks(responses)] if items != "no" else None,
+            crossed.of_log(str(log)) if crossed else None,
+            crossed.ranks_of_log(str(log)) if crossed else None,
+            _of_items(statistics[_tasks(responses)], crossed, str(log)) if items != "no" else None,
             items == "columns",
             scales.of_log(str(log)) if scales else None,
             pooled.of_log(str(log)) if pooled else None,
             seen[log].partial,
+            crossed.baseline if crossed else "",
         )
         for log, responses in found.items()
     }
-    written, unwritten = _write_all(
-        annotations, targets, states, plugins, rewrite_links=rewrite_links
-    )
+    how = _How(as_path(output) if output else None, rewrite_links, overwrite)
+    written, unwritten = _write_all(annotations, targets, states, plugins, how)
     return _ended(written, broken | unwritten, len(targets), on_broken)
 
 
@@ -191,19 +201,19 @@ def strip(
     output: str | Path | None = None,
     in_place: bool = False,
     rewrite_links: bool = False,
+    overwrite: bool = False,
     plugins: Plugins | None = None,
     on_broken: OnBroken | None = None,
 ) -> list[Path]:
     """Remove annotations; return the files written.
 
     This restores the original log byte for byte; later changes by others to an Inspect log stay.
-    ``rewrite_links`` and ``on_broken`` are as of `annotate`.
+    ``rewrite_links``, ``overwrite`` and ``on_broken`` are as of `annotate`.
     """
     plugins = plugins or load_plugins()
     targets = _targets(paths, output, in_place=in_place, plugins=plugins)
-    written, broken = _write_all(
-        dict.fromkeys(targets), targets, {}, plugins, rewrite_links=rewrite_links
-    )
+    how = _How(as_path(output) if output else None, rewrite_links, overwrite)
+    written, broken = _write_all(dict.fromkeys(targets), targets, {}, plugins, how)
     return _ended(written, broken, len(targets), on_broken)
 
 
@@ -358,7 +368,7 @@ def _not_whole(seen: Mapping[Path, _Analysed], *, rescore: bool) -> dict[Path, W
         if not one.partial or not (rescore or any(row.kind == "group" for row in one.intervals)):
             continue
         parts = {
-            row.task: f"{row.n_items} of {row.n_items + row.n_missing} items"
+            row.task: f"{row.n_items} of {counted(row.n_items + row.n_missing, 'item')}"
             if row.n_missing
             else "altered"
             for row in one.partial
@@ -399,13 +409,18 @@ def _labelled(found: Mapping[Path, Sequence[Responses]]) -> dict[str, list[Respo
     return {str(log): [next(labelled) for _ in each] for log, each in found.items()}
 
 
-def _comparisons(
+def _crossed(
     labelled: Mapping[str, Sequence[Responses]], baseline: str | None, options: Mapping[str, Any]
-) -> dict[str, tuple[Comparisons | None, RankSets | None]]:
+) -> Crossed:
     from evalstats_plugin.logs.together import Crossed
 
-    crossed = Crossed(labelled, baseline, **options)
-    return {log: (crossed.of_log(log), crossed.ranks_of_log(log)) for log in labelled}
+    return Crossed(labelled, baseline, **options)
+
+
+def _of_items(statistics: ItemStatistics, crossed: Crossed | None, log: str) -> ItemStatistics:
+    """Add to the statistics of items how a log's own model did against the baseline."""
+    outcomes = crossed.outcomes_of_log(log) if crossed else {}
+    return {item: {**values, **outcomes.get(item, {})} for item, values in statistics.items()}
 
 
 def _items(
@@ -430,6 +445,15 @@ def _tasks(responses: Sequence[Responses]) -> frozenset[str]:
     return frozenset(r.task for r in responses)
 
 
+class _How(NamedTuple):
+    """What writing may do."""
+
+    folder: Path | None
+    """Folder of copies; None in place."""
+    rewrite_links: bool
+    overwrite: bool
+
+
 class _Writing(NamedTuple):
     """A log to be written."""
 
@@ -445,8 +469,7 @@ def _write_all(
     targets: Mapping[Path, Path],
     states: Mapping[Path, Revision | None],
     plugins: Plugins,
-    *,
-    rewrite_links: bool,
+    how: _How,
 ) -> tuple[list[Path], dict[Path, EvalStatsError]]:
     """Write each log, unless it has changed since it was read; return the files, and the errors."""
     each = [_Writing(log, a, targets[log], states.get(log)) for log, a in annotations.items()]
@@ -454,7 +477,7 @@ def _write_all(
     several = plugins.installed and n_workers() > 1
     written: list[Path] = []
     failed: dict[Path, EvalStatsError] = {}
-    run = partial(_write_some, plugins, rewrite_links=rewrite_links)
+    run = partial(_write_some, plugins, how)
     for paths, errors in parallel_map(run, together, here=not several):
         written += paths
         failed |= errors
@@ -472,7 +495,7 @@ def _overlapping(each: Sequence[_Writing]) -> bool:
 
 
 def _write_some(
-    plugins: Plugins, some: Sequence[_Writing], *, rewrite_links: bool
+    plugins: Plugins, how: _How, some: Sequence[_Writing]
 ) -> tuple[list[Path], dict[Path, EvalStatsError]]:
     """Write logs in order; return the files written, and the errors of the others."""
     written: list[Path] = []
@@ -483,7 +506,12 @@ def _write_some(
         try:
             if state is not None and log.resolve() not in ours and _revision(log) != state:
                 raise changed_error(log)
-            with rewriting_links(allowed=rewrite_links):
+            with (
+                rewriting_links(allowed=how.rewrite_links),
+                overwriting(allowed=how.overwrite or how.folder is None),
+            ):
+                if how.folder is not None:
+                    _check_copy(target, how.folder)
                 written.append(write_annotated(log, annotation, target, plugins))
         except EvalStatsError as error:
             failed[log] = error
@@ -491,6 +519,15 @@ def _write_some(
         if state is not None:
             ours.add(target.resolve())
     return written, failed
+
+
+def _check_copy(target: Path, folder: Path) -> None:
+    """Refuse a copy over another file, or outside of the folder, where links may lead."""
+    if not getattr(folder, "protocol", "") and not target.resolve().is_relative_to(
+        folder.resolve()
+    ):
+        raise WriteError(f"{target} leads to {target.resolve()}, outside of {folder}")
+    check_free(target)
 
 
 def _revision(log: Path) -> Revision | None:

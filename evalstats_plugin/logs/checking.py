@@ -8,8 +8,8 @@ from pathlib import Path
 
 from evalstats_plugin.data.responses import Responses, Selection
 from evalstats_plugin.data.runs import label_models
-from evalstats_plugin.errors import IncompleteLogError, LogError
-from evalstats_plugin.logs.reading import find_logs, read_log
+from evalstats_plugin.errors import DesignError, IncompleteLogError, LogError
+from evalstats_plugin.logs.reading import Unread, find_logs, read_log
 from evalstats_plugin.plugins import Plugins, load_plugins
 from evalstats_plugin.runtime.workers import parallel_map
 from evalstats_plugin.scores.findings import Finding, Findings, find_problems
@@ -50,7 +50,7 @@ def check(
     found: list[Responses] = []
     broken: list[Finding] = []
     for log, outcome in zip(logs, parallel_map(run, logs, here=not plugins.installed), strict=True):
-        if isinstance(outcome, LogError):
+        if isinstance(outcome, Unread):
             broken.append(_unreadable(log, outcome))
         else:
             found += outcome
@@ -62,14 +62,14 @@ def _names(value: str | Sequence[str]) -> tuple[str, ...]:
     return (value,) if isinstance(value, str) else tuple(value)
 
 
-def _outcome(log: Path, selection: Selection, plugins: Plugins) -> list[Responses] | LogError:
+def _outcome(log: Path, selection: Selection, plugins: Plugins) -> list[Responses] | Unread:
     try:
         return read_log(log, selection, plugins)
-    except LogError as error:
+    except (LogError, DesignError) as error:
         return error
 
 
-def _unreadable(log: Path, error: LogError) -> Finding:
+def _unreadable(log: Path, error: Unread) -> Finding:
     why = "its run did not end: " if isinstance(error, IncompleteLogError) else ""
     return Finding(
         problem="unreadable", task=None, models=(), detail=f"{why}{error}", logs=(str(log),)

@@ -14,6 +14,7 @@ from evalstats_plugin.data.runs import ResponseSet
 from evalstats_plugin.errors import SelectionError, WriteError, no_such
 from evalstats_plugin.hookspecs import Exporter
 from evalstats_plugin.plugins import Plugins, load_plugins
+from evalstats_plugin.runtime.transactions import check_free, overwriting
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,7 @@ def export(
     output: str | Path,
     *,
     to: str | None = None,
+    overwrite: bool = False,
     plugins: Plugins | None = None,
     **options: Any,
 ) -> Exported:
@@ -44,6 +46,8 @@ def export(
     to
         ``"csv"``, ``"tsv"``, ``"jsonl"``, ``"parquet"``, ``"every-eval-ever"``, or the format of
         another plugin. Default: by the extension of ``output``.
+    overwrite
+        Replace files that exist.
     options
         Options of the format: ``matrix=True`` for a matrix of models × items (csv, tsv, parquet);
         ``organization`` and ``relationship`` (every-eval-ever).
@@ -53,7 +57,7 @@ def export(
     SelectionError
         No such format or option; the message has the closest.
     WriteError
-        There is nothing that the format can represent, or the file cannot be written.
+        There is nothing that the format can represent, a file exists, or it cannot be written.
     """
     plugins = plugins or load_plugins()
     exporter = exporter_of(to, Path(output), plugins)
@@ -72,7 +76,10 @@ def export(
         msg = f"nothing to export to {output}: no responses were selected"
         raise WriteError(msg)
     _refuse_source(held, Path(output))
-    paths, notes = write(held, Path(output), **options)
+    with overwriting(allowed=overwrite):
+        if not Path(output).is_dir():
+            check_free(Path(output))
+        paths, notes = write(held, Path(output), **options)
     return Exported(tuple(paths), tuple(notes))
 
 

@@ -13,13 +13,15 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import partial
 from importlib import import_module
+from io import BytesIO
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from evalstats_plugin.data.responses import TABULAR, Responses, Selection
 from evalstats_plugin.data.runs import ResponseSet, Runs, choose_runs, label_models
 from evalstats_plugin.errors import (
+    DesignError,
     EvalStatsError,
     IncompleteLogError,
     LogError,
@@ -28,17 +30,22 @@ from evalstats_plugin.errors import (
     few,
 )
 from evalstats_plugin.plugins import Plugins, load_plugins, strict
-from evalstats_plugin.runtime.opened import LogFile
+from evalstats_plugin.runtime.files import LogFile
 from evalstats_plugin.runtime.transactions import JOURNAL, PREFIX, UNDO, finish_interrupted
 from evalstats_plugin.runtime.workers import parallel_map
 from evalstats_plugin.scores.findings import notes_on_differences
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from evalstats_plugin.ranking.contests.contests import Contests
 
 
 Columns = Mapping[str, str | Sequence[str]]
 """Column, or columns, of a table by the part of a response that they hold."""
+
+Unread = LogError | PluginError | DesignError
+"""Why a log was not read; a table with a cell that does not fit is a `DesignError`."""
 
 OnLog = Callable[[Path, int, int], None]
 """Called with each log before it is read, its number from 0, and how many there are."""
@@ -51,7 +58,7 @@ _BY_PARTS = attrgetter("parts")
 
 
 def read(
-    *paths: str | Path,
+    *paths: str | Path | pd.DataFrame,
     task: str | Sequence[str] | None = None,
     metric: str | Sequence[str] | None = None,
     cluster: str | None = None,
@@ -72,7 +79,8 @@ def read(
     paths
         Logs, folders searched to any depth, or patterns such as ``"out/*/results_*.json"``; with
         universal-pathlib installed also URLs such as ``s3://bucket/logs``. Tables (CSV, TSV, JSONL,
-        Parquet) with a row for each response are logs too.
+        Parquet) with a row for each response are logs too, and so is one DataFrame of that form, or
+        a matrix of scores (`wide`) whose index holds the names.
     task, metric
         Names or patterns (``*``, ``?``) to read; a metric also by the part before its comma, a
         task also by the name of a group around it. Default: all.
@@ -113,16 +121,19 @@ def read(
         repeats=repeats, model_name=model_name,
         columns=tuple((part, name) for part, names in parts for name in _names(names)),
     )  # fmt: skip
+    if any(hasattr(path, "to_parquet") for path in paths):
+        return _read_frame(paths, selection, runs, plugins)
+    places = cast("tuple[str | Path, ...]", paths)
     found: list[Responses] = []
     notes: list[str] = []
-    broken: dict[Path, LogError | PluginError] = {}
+    broken: dict[Path, Unread] = {}
     with ExitStack() as held:
         search = _Search(plugins, held)
-        beside = search.logs_under(paths)
+        beside = search.logs_under(places)
         logs = list(search.logs)
         outcomes = _outcomes(list(search.logs.values()), selection, plugins, on_log)
         for log, outcome in zip(logs, outcomes, strict=True):
-            if not isinstance(outcome, LogError | PluginError):
+            if not isinstance(outcome, Unread):
                 found.extend(outcome)
                 continue
             # Another log may have completed a run that was cancelled; a plugin's failure is the
@@ -137,7 +148,7 @@ def read(
     if broken and len(broken) == len(logs):
         raise next(iter(broken.values()))
     # Cancelled runs in a folder are skipped with a note; one that was named raises.
-    notes += _about_broken(broken, found, set() if skip_broken else set(map(str, paths)))
+    notes += _about_broken(broken, found, set() if skip_broken else set(map(str, places)))
     if not found:
         raise next(iter(broken.values())) if broken else nothing_selected(logs, selection, plugins)
     _check_used(found, selection)
@@ -147,6 +158,34 @@ def read(
     kept.sort(key=lambda r: order[r.model])
     notes = [*plugins.problems, *notes]
     return ResponseSet(tuple(kept), (*notes, *about_runs, *notes_on_differences(kept)))
+
+
+def _read_frame(
+    frames: Sequence[Any], selection: Selection, runs: Runs, plugins: Plugins
+) -> ResponseSet:
+    """Read one DataFrame as the table that it would be in a file."""
+    if len(frames) > 1:
+        msg = "a DataFrame is read alone: put the tables together first (pandas.concat)"
+        raise SelectionError(msg)
+    frame = frames[0]
+    names = [str(name) for name in frame.index.names if name is not None]
+    # The numbers of rows say nothing; an index with a name, or of texts, holds names.
+    if names or frame.index.inferred_type == "string":
+        frame = frame.reset_index()
+    content = BytesIO()
+    try:
+        frame.set_axis(list(map(str, frame.columns)), axis=1).to_parquet(content, index=False)
+    except (ValueError, TypeError) as error:
+        msg = f"the DataFrame cannot be read as a table: {error}"
+        raise LogError(msg) from error
+    log = LogFile(Path("DataFrame"), content.getvalue())
+    found = plugins.call("evalstats_read_log", log=log, selection=selection)
+    if not found:
+        everything = replace(selection, tasks=(), metrics=(), header_only=True)
+        known = plugins.call("evalstats_read_log", log=log, selection=everything)
+        raise _not_among(known or (), log.path, selection)
+    kept, about_runs = choose_runs(label_models(found), runs)
+    return ResponseSet(tuple(kept), (*plugins.problems, *about_runs))
 
 
 def read_results(
@@ -376,7 +415,7 @@ def _read(log: _Log, selection: Selection, plugins: Plugins) -> list[Responses]:
 
 def _outcomes(
     logs: Sequence[_Log], selection: Selection, plugins: Plugins, on_log: OnLog | None
-) -> Iterator[list[Responses] | LogError | PluginError]:
+) -> Iterator[list[Responses] | Unread]:
     """Read the logs in order, in parallel inside `workers`; yield errors instead of raising."""
     run = partial(_outcome, selection=selection, plugins=plugins)
     outcomes = parallel_map(run, logs, here=not plugins.installed)
@@ -390,17 +429,17 @@ def _outcomes(
 
 def _outcome(
     log: _Log, selection: Selection, plugins: Plugins
-) -> tuple[list[Responses] | LogError | PluginError, dict[tuple[str, str], str]]:
+) -> tuple[list[Responses] | Unread, dict[tuple[str, str], str]]:
     """Read a log; return it or the error, and which plugins failed, perhaps in another process."""
     try:
         found = _read(log, selection, plugins)
-    except (LogError, PluginError) as error:
+    except (LogError, PluginError, DesignError) as error:
         return error, plugins.failures
     return found, plugins.failures
 
 
 def _about_broken(
-    broken: Mapping[Path, LogError | PluginError], found: Sequence[Responses], asked: Set[str]
+    broken: Mapping[Path, Unread], found: Sequence[Responses], asked: Set[str]
 ) -> list[str]:
     """Return notes on skipped logs; raise for a named one unless another log completed its run."""
     done = {r.source.run for r in found} - {""}
@@ -441,8 +480,12 @@ def nothing_selected(
     """Return the error that logs hold nothing of what was asked for, with the closest names."""
     everything = Selection(header_only=True)
     known = [r for log in logs for r in read_log(log, everything, plugins)]
+    return _not_among(known, logs[0], selection)
+
+
+def _not_among(known: Sequence[Responses], log: Path, selection: Selection) -> EvalStatsError:
     if not known:
-        return LogError(f"{logs[0]} holds no scores at all: no task has a metric")
+        return LogError(f"{log} holds no scores at all: no task has a metric")
     tasks = list(dict.fromkeys(n for r in known for n in (*(g.name for g in r.groups), r.task)))
     metrics = list(dict.fromkeys(r.metric for r in known))
     if not any(selection.wants_task(t) for t in tasks):
@@ -451,7 +494,15 @@ def nothing_selected(
 
 
 def _unknown(what: str, asked: Sequence[str], known: Sequence[str]) -> str:
-    close = [c for name in asked for c in get_close_matches(name, known, n=3, cutoff=0.5)]
+    close = [
+        one
+        for name in asked
+        for one in (
+            # The filter of a metric says nothing of its name, and "acc" is short for "accuracy".
+            *(k for k in known if name.lower().startswith(k.partition(",")[0].lower())),
+            *get_close_matches(name, known, n=3, cutoff=0.5),
+        )
+    ]
     closest, there = ", ".join(dict.fromkeys(close)), few(known, 20)
     hint = f"closest: {closest}" if close else f"there are: {there}"
     return f"no {what} called {', '.join(asked)} in the logs; {hint}"

@@ -28,7 +28,7 @@ from evalstats_plugin.irt.fitting import fit_irt
 from evalstats_plugin.irt.rows import Abilities, ItemEstimate, abilities
 from evalstats_plugin.runtime.lazy import need_torch
 from evalstats_plugin.runtime.workers import parallel_map
-from evalstats_plugin.scores.items import prefixes
+from evalstats_plugin.scores.items import item_outcomes, prefixes
 
 MOST_RANKED = 200
 """Models of one task up to which their ranks are written into logs."""
@@ -47,6 +47,8 @@ class Crossed:
         self, found: Mapping[str, Sequence[Responses]], baseline: str | None, **options: Any
     ) -> None:
         self._found = found
+        self.baseline = ""
+        self._of_baseline: list[Responses] = []
         kept, notes = choose_runs([r for each in found.values() for r in each], "latest")
         # Logs that a later run replaces are left out.
         self._kept = {id(r) for r in kept}
@@ -54,8 +56,9 @@ class Crossed:
         self.comparisons: Comparisons | None = None
         self.ranks: RankSets | None = None
         if len(places) > len({place[1:] for place in places}):
-            named = _full_name(baseline, list(dict.fromkeys(r.model for r in kept)))
-            compared = compare(kept, baseline=named, rng=0, **options)
+            self.baseline = _full_name(baseline, list(dict.fromkeys(r.model for r in kept)))
+            self._of_baseline = [r for r in kept if r.model == self.baseline]
+            compared = compare(kept, baseline=self.baseline, rng=0, **options)
             self.comparisons = replace(compared, notes=(*compared.notes, *notes))
             self._rank(kept)
 
@@ -75,6 +78,11 @@ class Crossed:
         cells = {(r.task, r.metric) for r in self._found[location] if id(r) in self._kept}
         rows = tuple(row for row in self.ranks if (row.task, row.metric) in cells)
         return replace(self.ranks, rows=rows)
+
+    def outcomes_of_log(self, location: str) -> dict[str, dict[str, str]]:
+        """Return by item whether a log's own model won, lost or tied against the baseline."""
+        own = [r for r in self._found[location] if id(r) in self._kept]
+        return item_outcomes(own, self._of_baseline)
 
     def of_log(self, location: str) -> Comparisons | None:
         """Return the comparisons that involve a log's own model."""

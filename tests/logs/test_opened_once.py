@@ -60,7 +60,8 @@ def test_each_of_the_files_of_lm_eval_is_opened_once() -> None:
     assert len(opens) == 63
     others = [name for name in modules if ".lm_eval" not in name]
     assert sorted(others) == [
-        f"evalstats_plugin.adapters.{name}" for name in ("every_eval_ever", "inspect_ai", "tabular")
+        f"evalstats_plugin.adapters.{name}"
+        for name in ("every_eval_ever", "helm", "inspect_ai", "lighteval", "tabular")
     ]
 
 

@@ -25,7 +25,7 @@ from evalstats_plugin.adaptive.bank import ItemBank
 from evalstats_plugin.adaptive.plan import Plan
 from evalstats_plugin.adaptive.records import record_of
 from evalstats_plugin.adaptive.session import EXHAUSTED, AdaptiveSession, AnswersFile
-from evalstats_plugin.errors import DesignError, SelectionError, few
+from evalstats_plugin.errors import DesignError, SelectionError, counted, few
 from evalstats_plugin.runtime.untrusted import printable_name
 
 if TYPE_CHECKING:
@@ -217,7 +217,7 @@ class _Run:
                 "connections are limited by --max-connections all the same"
             )
         if any(step.trials < self.epochs for step in gate.session.answers):
-            notes.append(f"some items have answers of fewer than {self.epochs} epochs")
+            notes.append(f"some items have answers of fewer than {counted(self.epochs, 'epoch')}")
         if gate.unanswered:
             notes.append(f"{gate.unanswered} items were asked and not scored (errors)")
         if gate.n_elsewhere:

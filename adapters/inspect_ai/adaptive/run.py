@@ -17,7 +17,7 @@ from inspect_ai import Task, task
 
 from evalstats_plugin.adapters.inspect_ai.adaptive.logged import found_in
 from evalstats_plugin.adapters.inspect_ai.archive.guard import load_inspect
-from evalstats_plugin.errors import DesignError, EvalStatsError, SelectionError
+from evalstats_plugin.errors import DesignError, EvalStatsError, SelectionError, counted
 from evalstats_plugin.runtime.transactions import scratch_folder
 
 if TYPE_CHECKING:
@@ -176,6 +176,9 @@ def _again(run: Run, earlier: EvalLog, slots: int) -> EvalLog:
     # With the limit and epochs of this call.
     config = earlier.eval.config
     config.limit, config.epochs = run.limit, run.epochs
+    # Read now: within its event loop Inspect would have nest_asyncio replace asyncio.run, whose
+    # loops then stay open in all of this process.
+    earlier.samples = list(earlier.samples or ())
     return _only(inspect.eval_retry(earlier, max_samples=slots, **run.settings))
 
 
@@ -266,7 +269,7 @@ def _loaded(name: str, arguments: dict[str, Any]) -> Task:
         raise SelectionError(msg) from error
     if len(tasks) != 1:
         names = ", ".join(each.name for each in tasks) or "none"
-        msg = f"{name} has {len(tasks)} tasks ({names}): name one, such as file.py@task"
+        msg = f"{name} has {counted(len(tasks), 'task')} ({names}): name one, such as file.py@task"
         raise SelectionError(msg)
     return tasks[0]
 

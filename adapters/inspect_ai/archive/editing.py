@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from evalstats_plugin.adapters.inspect_ai.archive.guard import form_of
 from evalstats_plugin.adapters.inspect_ai.archive.header import (
+    raw_header,
     read_header,
     refuse_unwritable,
+    unlike_now,
     write_header,
 )
 from evalstats_plugin.adapters.inspect_ai.archive.members import (
@@ -29,7 +31,7 @@ from evalstats_plugin.adapters.inspect_ai.archive.members import (
     would_change,
 )
 from evalstats_plugin.errors import LogError, WriteError
-from evalstats_plugin.runtime.opened import LogFile
+from evalstats_plugin.runtime.files import LogFile
 from evalstats_plugin.runtime.transactions import (
     Revision,
     Transaction,
@@ -43,8 +45,9 @@ if TYPE_CHECKING:
     from inspect_ai.log import EvalLog
 
 
-EditHeader = Callable[["EvalLog"], "EvalLog"]
-"""Returns the edited header; the same object if nothing changes."""
+EditHeader = Callable[["EvalLog", Mapping[str, str]], tuple["EvalLog", Mapping[str, str]]]
+"""Returns the edited header, the same object if nothing changes, and what to write for parts that
+it leaves empty; its second argument is what the log has for such parts (`unlike_now`)."""
 
 _MANIFEST = "logs.json"
 
@@ -75,7 +78,7 @@ def edit_log(
     with local_copy(path) as original:
         log = read_header(original.file, form, path)
         refuse_unwritable(log, path)
-        header = edit_header(log)
+        header, emptied = edit_header(log, unlike_now(raw_header(original.file, form, path)))
         samples = edit_sample is not None and would_change(original.file, form, edit_sample)
         with replacing(output, original, path) as target:
             if header is not log or samples or not same(path, output):
@@ -85,7 +88,7 @@ def edit_log(
                 else:
                     shutil.copyfile(original.file, copy)
                 if header is not log:
-                    write_header(log, header, copy, form, path)
+                    write_header(log, header, copy, form, path, emptied)
             target.list_in_manifest(header)
     return output
 

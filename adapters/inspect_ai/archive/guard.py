@@ -17,7 +17,7 @@ from typing import Any, Literal
 from zipfile import BadZipFile, ZipFile, ZipInfo
 
 from evalstats_plugin.errors import LogError
-from evalstats_plugin.runtime.opened import LogFile
+from evalstats_plugin.runtime.files import LogFile
 from evalstats_plugin.runtime.untrusted import printable_name
 
 MAX_MEMBERS = 4_000_000

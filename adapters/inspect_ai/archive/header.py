@@ -6,7 +6,9 @@ keep every byte, and reads the result back. `refuse_unwritable` raises if Inspec
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,10 +16,15 @@ from zipfile import ZipFile
 
 from evalstats_plugin.adapters.inspect_ai.archive import guard
 from evalstats_plugin.adapters.inspect_ai.archive.guard import HEADER, Form
-from evalstats_plugin.adapters.inspect_ai.archive.members import from_bytes, member_like, to_bytes
+from evalstats_plugin.adapters.inspect_ai.archive.members import (
+    from_bytes,
+    layout_of,
+    member_like,
+    to_bytes,
+)
 from evalstats_plugin.adapters.inspect_ai.archive.opening import Archive, json_copy
 from evalstats_plugin.errors import LogError, WriteError
-from evalstats_plugin.runtime.opened import LogFile
+from evalstats_plugin.runtime.files import LogFile
 
 if TYPE_CHECKING:
     from inspect_ai.log import EvalLog
@@ -28,6 +35,11 @@ _BODY = ("samples", "reductions")
 
 _EDITED = ("results", "metadata", "tags", "eval")
 """The parts of a header that are edited."""
+
+_FILLED = {"tags": "[]", "metadata": "{}", "log_updates": ""}
+"""The parts that edits fill, and what Inspect writes for empty ones; nothing for the history."""
+
+_EMPTY = ("", "null", "[]", "{}")
 
 _NOT_IN_HEADER = {*_BODY, "location", "etag"}
 
@@ -80,7 +92,41 @@ def _release(text: str) -> tuple[int, ...]:
     return tuple(int(number) for number in found.group().split(".")) if found else ()
 
 
-def write_header(before: EvalLog, log: EvalLog, file: Path, form: Form, path: Path) -> None:
+def raw_header(file: Path, form: Form, path: Path) -> bytes:
+    """Return the JSON text that holds the header."""
+    with guard.parsing(path):
+        if form == "json":
+            return file.read_bytes()
+        with ZipFile(file) as archive:
+            return archive.read(HEADER)
+
+
+def unlike_now(content: bytes) -> dict[str, str]:
+    """Return the parts that edits fill and that are otherwise than Inspect now writes empty ones.
+
+    By name as JSON text, empty for a part that is not there: older logs have no tags.
+
+    >>> unlike_now(b'{"tags": [], "metadata": null}')
+    {'metadata': 'null'}
+    """
+    logged: Any = from_bytes(content)
+    found = {name: json.dumps(logged[name]) if name in logged else "" for name in _FILLED}
+    return {name: text for name, text in known_empty(found).items() if text != _FILLED[name]}
+
+
+def known_empty(found: Mapping[str, Any]) -> dict[str, str]:
+    """Return the texts that stand for empty parts, of the parts that edits fill."""
+    return {name: found[name] for name in _FILLED if found.get(name) in _EMPTY}
+
+
+def write_header(
+    before: EvalLog,
+    log: EvalLog,
+    file: Path,
+    form: Form,
+    path: Path,
+    emptied: Mapping[str, str],
+) -> None:
     """Write a header's edits to a private copy of a log, and read it back to check.
 
     Parameters
@@ -89,6 +135,8 @@ def write_header(before: EvalLog, log: EvalLog, file: Path, form: Form, path: Pa
         The header as it was read from the file, and as edited.
     path
         The log's name in errors.
+    emptied
+        What is written for parts that the edit leaves empty (`unlike_now`).
 
     Raises
     ------
@@ -96,15 +144,17 @@ def write_header(before: EvalLog, log: EvalLog, file: Path, form: Form, path: Pa
         The header read back is not the one written.
     """
     old, after = as_json(before), as_json(log)
+    content = raw_header(file, form, path)
     with guard.parsing(path):
-        if form == "json":
-            logged = from_bytes(file.read_bytes())
-        else:
-            with ZipFile(file) as archive:
-                logged = from_bytes(archive.read(HEADER))
+        logged, layout = from_bytes(content), layout_of(content)
     # Of a log so old that Inspect reads its results from elsewhere, these stay as they are.
     for header in (after, {**after, "results": old.get("results")}):
-        _write(merged(logged, old, header), file, form, path)
+        changed = merged(logged, old, header)
+        for name, text in emptied.items():
+            if not changed.get(name):
+                changed.pop(name, None)
+                changed |= {name: json.loads(text)} if text else {}
+        _write(layout(changed), file, form, path)
         try:
             written = as_json(read_header(file, form, file))
         except LogError as error:
@@ -118,12 +168,12 @@ def write_header(before: EvalLog, log: EvalLog, file: Path, form: Form, path: Pa
     raise WriteError(msg)
 
 
-def _write(header: object, file: Path, form: Form, path: Path) -> None:
+def _write(header: bytes, file: Path, form: Form, path: Path) -> None:
     if form == "json":
-        file.write_bytes(to_bytes(header, indent=2))
+        file.write_bytes(header)
         return
     samples = _samples_in(file)
-    _replace(file, to_bytes(header))
+    _replace(file, header)
     if _samples_in(file) != samples:
         msg = f"{path}: samples got lost as the header was written; the log was left as it was"
         raise WriteError(msg)
@@ -173,8 +223,11 @@ def merged(logged: Any, before: Any, after: Any) -> Any:
     values: tuple[Any, Any, Any] = (logged, before, after)
     if all(isinstance(value, dict) for value in values):
         return _merged_objects(*values)
-    if all(isinstance(value, list) for value in values) and len({len(v) for v in values}) == 1:
-        return [merged(*each) for each in zip(*values, strict=True)]
+    if all(isinstance(value, list) for value in values) and len(logged) == len(before):
+        shared = min(len(before), len(after))
+        if len(before) == len(after) or before[:shared] == after[:shared]:
+            # The edit changed elements, or the list's end.
+            return [*map(merged, logged[:shared], before, after), *after[shared:]]
     return logged if before == after else after
 
 
@@ -190,17 +243,19 @@ def _merged_objects(
             found[key] = after.get(key, value)
     added = {k: v for k, v in after.items() if k not in logged and (k, v) not in before.items()}
     values = found | added
-    return {key: values[key] for key in _in_order(list(found), list(after), added)}
+    return {key: values[key] for key in _in_order(list(found), list(before), list(after), added)}
 
 
-def _in_order(kept: list[str], after: list[str], added: dict[str, Any]) -> list[str]:
+def _in_order(
+    kept: list[str], before: list[str], after: list[str], added: dict[str, Any]
+) -> list[str]:
     """Return the keys in the order of the file; a new key follows its neighbour in ``after``."""
     there = set(kept)
     common = [key for key in after if key in there]
     shared = set(common)
-    order = [key for key in kept if key in shared]
     # An edit may move keys: the viewer shows only the first metrics.
-    order = kept if order == common else [*common, *(k for k in kept if k not in shared)]
+    is_moved = [key for key in before if key in shared] != common
+    order = [*common, *(k for k in kept if k not in shared)] if is_moved else kept
     behind: dict[str | None, list[str]] = {}
     neighbour = None
     for key in after:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile, ZipInfo
@@ -15,6 +16,7 @@ from zipfile import ZipFile, ZipInfo
 from evalstats_plugin.adapters.inspect_ai.archive import guard
 from evalstats_plugin.adapters.inspect_ai.archive.guard import JOURNAL, SAMPLES, SUMMARIES, Form
 from evalstats_plugin.errors import WriteError
+from evalstats_plugin.runtime.files import json_like
 
 Sample = dict[str, Any]
 """A sample, or the summary of one, as JSON."""
@@ -56,10 +58,11 @@ def rewrite(file: Path, target: Path, form: Form, edit: Edit) -> None:
     """
     if form == "json":
         with guard.parsing(file):
-            log = from_bytes(file.read_bytes())
+            content = file.read_bytes()
+            write, log = layout_of(content), from_bytes(content)
             samples: list[Sample] = log.get("samples") or []
             log["samples"] = [edit(sample) for sample in samples]
-            content = to_bytes(log, indent=2)
+            content = write(log)
         target.write_bytes(content)
         return
     with _opened(file) as old, ZipFile(target, "w") as new:
@@ -68,9 +71,11 @@ def rewrite(file: Path, target: Path, form: Form, edit: Edit) -> None:
         if any(n.startswith(SAMPLES) and n.endswith("/sample.json") for n in live):
             msg = "samples are kept in chunks, which cannot be annotated; only the header can"
             raise WriteError(msg)
+        # Members of a kind are laid out alike.
+        layouts: dict[str, Callable[[object], bytes]] = {}
         for info in live.values():
             with guard.parsing(file):
-                content = _edited(info.filename, _content(old, info), edit)
+                content = _edited(info.filename, _content(old, info), edit, layouts)
             member = member_like(info, content)
             with new.open(member, "w", force_zip64=_is_streamed(old, info)) as out:
                 out.write(content)
@@ -87,12 +92,15 @@ def _is_streamed(archive: ZipFile, info: ZipInfo) -> bool:
     return archive.fp.read(2) != b"\0\0"
 
 
-def _edited(name: str, content: bytes, edit: Edit) -> bytes:
-    if name.startswith(SAMPLES):
-        return to_bytes(edit(from_bytes(content)))
-    if name.startswith(_SUMMARIES):
-        return to_bytes([edit(summary) for summary in from_bytes(content)])
-    return content
+def _edited(
+    name: str, content: bytes, edit: Edit, layouts: dict[str, Callable[[object], bytes]]
+) -> bytes:
+    kind = next((kind for kind in (SAMPLES, *_SUMMARIES) if name.startswith(kind)), None)
+    if kind is None:
+        return content
+    found = from_bytes(content)
+    write = layouts.setdefault(kind, layout_of(content) if kind not in layouts else to_bytes)
+    return write(edit(found) if kind == SAMPLES else [edit(summary) for summary in found])
 
 
 def member_like(info: ZipInfo, content: bytes) -> ZipInfo:
@@ -126,6 +134,16 @@ def from_bytes(content: bytes) -> Any:
     except ValueError:
         # It refuses half a surrogate pair, which models can produce.
         return json.loads(content)
+
+
+def layout_of(content: bytes) -> Callable[[object], bytes]:
+    """Return the function that writes JSON as it is laid out in a text, so that parts keep bytes.
+
+    Inspect writes archives without line breaks and, once, with; tools rewrite files otherwise.
+    """
+    found = from_bytes(content)
+    own = (to_bytes, partial(to_bytes, indent=2))
+    return next((way for way in own if way(found) == content), None) or json_like(content)[0]
 
 
 def to_bytes(value: object, indent: int | None = None) -> bytes:

@@ -35,7 +35,7 @@ from evalstats_plugin.adapters.inspect_ai.archive.samples import (
     from_summary,
 )
 from evalstats_plugin.errors import LogError
-from evalstats_plugin.runtime.opened import LogFile
+from evalstats_plugin.runtime.files import LogFile
 from evalstats_plugin.runtime.transactions import scratch_folder
 
 if TYPE_CHECKING:

@@ -47,6 +47,8 @@ class LoggedSample:
     epoch: int
     question: str
     """Hash of the question."""
+    prompt: str = ""
+    """Hash of the question as it was put, with its choices in order."""
     scores: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Values by scorer, as logged."""
     fields: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -70,6 +72,7 @@ def from_summary(summary: EvalSampleSummary, fields: Collection[str]) -> LoggedS
         raw_id=summary.id,
         epoch=summary.epoch,
         question=question_hash(summary),
+        prompt=prompt_hash(summary),
         scores={name: score.value for name, score in (summary.scores or {}).items()},
         fields=_fields(summary.metadata, fields),
         failed=summary.error is not None,
@@ -78,11 +81,13 @@ def from_summary(summary: EvalSampleSummary, fields: Collection[str]) -> LoggedS
 
 def from_sample(sample: EvalSample, fields: Collection[str]) -> LoggedSample:
     """Return what a sample says about itself."""
+    summary = sample.summary()
     return LoggedSample(
         item=printable_name(str(sample.id)),
         raw_id=sample.id,
         epoch=sample.epoch,
-        question=question_hash(sample.summary()),
+        question=question_hash(summary),
+        prompt=prompt_hash(summary),
         scores={name: score.value for name, score in (sample.scores or {}).items()},
         fields=_fields(sample.metadata, fields) | _score_fields(sample, fields),
         failed=sample.error is not None,
@@ -133,11 +138,23 @@ def question_hash(summary: EvalSampleSummary) -> str:
     """
     choices = summary.choices or []
     target = [summary.target] if isinstance(summary.target, str) else summary.target
-    # Messages without the ids that differ between runs.
+    right = sorted(_choice_text(t, choices) for t in target)
+    return HASH_KIND + _hashed([_input_text(summary), sorted(choices), right])
+
+
+def prompt_hash(summary: EvalSampleSummary) -> str:
+    """Return a hash of input and choices in the order in which a model saw them."""
+    return _hashed([_input_text(summary), summary.choices or []])[:16]
+
+
+def _hashed(asked: list[Any]) -> str:
+    return hashlib.sha256(json.dumps(asked).encode()).hexdigest()
+
+
+def _input_text(summary: EvalSampleSummary) -> str | list[tuple[str, str]]:
+    """Return the input; messages without the ids that differ between runs."""
     text: Any = summary.input
-    text = text if isinstance(text, str) else [(m.role, m.text) for m in text]
-    asked = [text, sorted(choices), sorted(_choice_text(t, choices) for t in target)]
-    return HASH_KIND + hashlib.sha256(json.dumps(asked).encode()).hexdigest()
+    return text if isinstance(text, str) else [(m.role, m.text) for m in text]
 
 
 def _choice_text(target: str, choices: list[str]) -> str:

@@ -16,7 +16,7 @@ from evalstats_plugin.cli.adapt import options
 from evalstats_plugin.cli.shell.options import Command, takes, under
 from evalstats_plugin.cli.shell.running import Output, output
 from evalstats_plugin.errors import SelectionError
-from evalstats_plugin.runtime.opened import LogFile
+from evalstats_plugin.runtime.files import LogFile
 from evalstats_plugin.runtime.untrusted import echo
 
 if TYPE_CHECKING:

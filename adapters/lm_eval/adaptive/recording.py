@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from evalstats_plugin.errors import LogError, WriteError
-from evalstats_plugin.runtime import files
+from evalstats_plugin.runtime.files import write_bytes
+from evalstats_plugin.runtime.transactions import revision
 
 REQUESTS = ("loglikelihood", "loglikelihood_rolling", "generate_until")
 
@@ -135,7 +136,7 @@ class Recording:
         for number, line in enumerate(whole[1:], 2):
             self._read_line(number, line)
         if whole != lines:
-            files.write_bytes(self.path, "".join(whole).encode())
+            write_bytes(self.path, "".join(whole).encode(), over=revision(self.path))
         self._begun = bool(whole)
 
     def _read_line(self, number: int, line: str) -> None:

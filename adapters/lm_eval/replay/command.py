@@ -19,10 +19,10 @@ from evalstats_plugin.adapters.lm_eval.replay.model import NoSuchTaskError
 from evalstats_plugin.adapters.lm_eval.run_harness import check_harness, harness, quiet_harness
 from evalstats_plugin.cli.shell.options import OUTPUT, Command, file, paths, takes, under
 from evalstats_plugin.cli.shell.running import plugins_of
-from evalstats_plugin.errors import EvalStatsError, SelectionError, WriteError
+from evalstats_plugin.errors import EvalStatsError, SelectionError, WriteError, counted
 from evalstats_plugin.runtime import VERSION
-from evalstats_plugin.runtime.opened import LogFile
-from evalstats_plugin.runtime.transactions import scratch_folder, transaction
+from evalstats_plugin.runtime.files import LogFile
+from evalstats_plugin.runtime.transactions import check_free, scratch_folder, transaction
 from evalstats_plugin.runtime.untrusted import echo, echo_message, json_text, path_part
 
 _scored = under("What is scored")
@@ -137,10 +137,6 @@ def _rescore(log: Path, asked: Options) -> list[dict[str, Any]]:
         made: dict[str, Any] = confined(log, work, limits)
         for name in made["files"]:
             target = place.with_name(path_part(name, "the samples file"))
-            if target.exists():
-                # lm-eval would append to it.
-                msg = f"{target} exists already: give another --output folder, or remove it"
-                raise WriteError(msg)
             (folder / target.name).replace(staged.stage(target))
     for note in made["notes"]:
         echo_message("note", note)
@@ -251,8 +247,7 @@ def place_for(source: Path, results: Mapping[str, Any], output: Path) -> Path:
     place = output / source.name
     if output.resolve() == source.parent.resolve():
         raise WriteError(f"{place} is the log itself: give another --output folder")
-    if place.exists():
-        raise WriteError(f"{place} exists already: give another --output folder, or remove it")
+    check_free(place)
     return place
 
 
@@ -278,7 +273,7 @@ def _write_samples(task: str, samples: list[dict[str, Any]], stamp: str, place: 
     # It reports a failure in its log only.
     written = path.read_bytes().count(b"\n") if path.exists() else 0
     if written != len(samples):
-        raise WriteError(f"{path}: lm-eval wrote {written} of {len(samples)} samples")
+        raise WriteError(f"{path}: lm-eval wrote {written} of {counted(len(samples), 'sample')}")
     return path
 
 

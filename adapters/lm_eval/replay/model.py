@@ -18,8 +18,8 @@ from typing import Any, cast
 from evalstats_plugin.adapters.lm_eval.layout import load_results, samples_path
 from evalstats_plugin.adapters.lm_eval.run_harness import harness
 from evalstats_plugin.adapters.lm_eval.samples import HASHES
-from evalstats_plugin.errors import LogError, SelectionError, few
-from evalstats_plugin.runtime.opened import LogFile
+from evalstats_plugin.errors import LogError, SelectionError, counted, few
+from evalstats_plugin.runtime.files import LogFile
 
 
 class NoSuchTaskError(SelectionError):
@@ -154,7 +154,7 @@ def _read_task(results_path: Path, name: str, results: dict[str, Any]) -> Logged
     if not task.docs:
         raise LogError(f"{path} is empty: there are no responses to score")
     if len(task.docs) < scored:
-        task.missing = f"{len(task.docs)} of {scored} items"
+        task.missing = f"{len(task.docs)} of {counted(scored, 'item')}"
     elif checksum not in (None, digest.hexdigest()):
         task.missing = "not the items of the logged checksum"
     return task
@@ -248,7 +248,7 @@ class Answers:
             if logged not in (count, 2 * count):
                 raise LogError(
                     f"task {name!r}, doc_id {self._tasks[name].doc_ids[position]}: the log holds "
-                    f"{logged} answers and the task asks for {count}"
+                    f"{counted(logged, 'answer')} and the task asks for {count}"
                 )
 
     def _check(self, request: Any, logged: tuple[Any, ...], where: str) -> None:

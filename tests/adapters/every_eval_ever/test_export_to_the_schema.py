@@ -153,7 +153,7 @@ def test_writing_again_replaces_and_variants_stay_apart(tmp_path: Path) -> None:
         _responses(logged=0.5, model='a/b:c?"', task="data"),
     ]
     once = export(same, tmp_path, to="every-eval-ever").paths
-    twice = export(same, tmp_path, to="every-eval-ever").paths
+    twice = export(same, tmp_path, to="every-eval-ever", overwrite=True).paths
     folders = [p.parent.relative_to(tmp_path / "data").as_posix() for p in once]
     ids = {json.loads(p.read_text())["model_info"]["id"] for p in once}
 

@@ -343,3 +343,24 @@ def test_the_schema_beside_its_files_is_none_of_them(tmp_path: Path) -> None:
     assert {r.task for r in read(tmp_path)} == {r.task for r in read(tmp_path / "sums")}
     with pytest.raises(LogError, match="not a log that an installed adapter knows"):
         read(tmp_path / "schemas" / "eval.schema.json")
+
+
+def test_what_check_needs_is_read(changed: Callable[..., Path]) -> None:
+    """What the model was asked, the model's folder, and items that the score counts."""
+
+    def cut(found: dict[str, Any], lines: list[dict[str, Any]]) -> None:
+        del found["detailed_evaluation_results"]["total_rows"], lines[5:]
+        [result, *_] = found["evaluation_results"]
+        found["evaluation_results"] = [result]
+        result["score_details"]["uncertainty"] = {"num_samples": 8}
+
+    def reworded(found: dict[str, Any], lines: list[dict[str, Any]]) -> None:
+        cut(found, lines)
+        lines[0]["input"]["formatted"] = "Question: what is 0 + 0?"
+
+    [before], [after] = (read(changed("carrying", how)) for how in (cut, reworded))
+    known = before.provenance, after.provenance
+    differ = np.asarray(known[0].prompt_hashes) != np.asarray(known[1].prompt_hashes)
+
+    assert differ.tolist() == [True, False, False, False, False]
+    assert (known[0].home, known[0].n_cut) == ("tiny-1b", 3)

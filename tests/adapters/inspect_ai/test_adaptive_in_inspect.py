@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
@@ -9,7 +10,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,14 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
+
+
+@pytest.fixture(autouse=True)
+def asyncio_stays() -> Iterator[None]:
+    """Fail where Inspect has nest_asyncio replace asyncio.run: loops of later tests stayed open."""
+    before = asyncio.run
+    yield
+    assert asyncio.run is before
 
 
 @pytest.fixture(autouse=True)
@@ -114,23 +123,19 @@ def _log(folder: Path) -> Any:
     return log
 
 
-def _ended(bank: Path, folder: Path, how: str) -> subprocess.CompletedProcess[str]:
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def _ended(run: Run, bank: Path, folder: Path, how: str) -> subprocess.CompletedProcess[str]:
     """Run in a process of its own that gets a signal after some questions."""
-    return subprocess.run(
-        [sys.executable, "-m", "evalstats_plugin", *_command(bank, folder, *_asking(folder))],
-        env={**os.environ, "EVALSTATS_TEST_END_AFTER": how},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=240,
-    )
+    return run(*_command(bank, folder, *_asking(folder)), EVALSTATS_TEST_END_AFTER=how)
 
 
 @pytest.fixture(scope="module")
-def killed(bank: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def killed(run: Run, bank: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What a run leaves behind that was killed at its eighth question."""
     folder = tmp_path_factory.mktemp("killed")
-    assert -signal.SIGKILL == _ended(bank, folder, "7 SIGKILL").returncode
+    assert -signal.SIGKILL == _ended(run, bank, folder, "7 SIGKILL").returncode
     assert 7 == len(_asked(folder))
     return folder
 
@@ -215,12 +220,11 @@ def test_our_reader_warns_of_the_mean_of_what_was_chosen(bank: Path, tmp_path: P
     assert found.population is None
 
 
-def test_standard_output_is_for_results_alone(bank: Path, tmp_path: Path) -> None:
+def test_standard_output_is_for_results_alone(run: Run, bank: Path, tmp_path: Path) -> None:
     """Inspect says hello to standard output; a JSON reader must not see that. A figure is apart."""
-    command = [sys.executable, "-m", "evalstats_plugin", *_command(bank, tmp_path)]
     figure = tmp_path / "trace.svg"
-    command += ["--max-items", "3", "--format", "json", "--figure", "trace", "-o", str(figure)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=240)
+    more = ("--max-items", "3", "--format", "json", "--figure", "trace", "-o", figure)
+    done = run(*_command(bank, tmp_path), *more)
 
     found = json.loads(done.stdout)
     assert 3 == found["results"][0]["n_items"]
@@ -321,9 +325,9 @@ def test_without_the_log_of_the_killed_run_its_answers_count_all_the_same(
     assert N_ASKED == len(_asked(tmp_path))
 
 
-def test_a_cancelled_run_says_how_to_go_on(bank: Path, tmp_path: Path) -> None:
+def test_a_cancelled_run_says_how_to_go_on(run: Run, bank: Path, tmp_path: Path) -> None:
     """Ctrl-C in the middle: exit code 1, no traceback, and the same command goes on."""
-    cancelled = _ended(bank, tmp_path, "5 SIGINT")
+    cancelled = _ended(run, bank, tmp_path, "5 SIGINT")
 
     assert 1 == cancelled.returncode
     assert "cancelled: the same command again goes on" in cancelled.stderr
@@ -378,7 +382,7 @@ def test_a_run_without_any_answer_is_an_error(bank: Path, tmp_path: Path) -> Non
     ("settings", "fail", "epochs"),
     [
         ({"max_samples": 1}, "", 1),
-        ({"max_samples": 2, "retry_on_error": 1}, "once", 1),
+        ({"max_samples": 5, "retry_on_error": 1}, "once", 1),
         ({"max_samples": 3, "fail_on_error": False}, "even", 2),
         ({"max_samples": 100}, "", 2),
         ({"max_samples": 100, "limit": 20, "retry_on_error": 1}, "once", 2),
@@ -494,8 +498,8 @@ def test_inspect_retries_a_killed_test_adaptively(bank: Path, tmp_path: Path) ->
         (["--seed", "-1"], "-1 is not in the range"),
         (["--figure", "trace", "-o", "trace.txt"], "the name of this file must end in .png"),
         (["--model", "nope/x"], "cannot load model 'nope/x'"),
-        (["--bank", "nope.parquet"], "no such file"),
-        (["--bank", str(TASKS)], "expected an item bank"),
+        (["--bank", "nope.parquet"], "does not exist"),
+        (["--bank", str(TASKS)], "give an item bank"),
         (["--state", str(TASKS)], "no file of answers"),
     ],
 )

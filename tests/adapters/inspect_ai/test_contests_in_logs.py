@@ -67,7 +67,7 @@ def test_a_score_may_be_the_letter_of_the_winner(tmp_path):
     for sample in log["samples"]:
         sample["scores"]["verdict"]["value"] = "C"
     (tmp_path / "grades.json").write_text(json.dumps(log))
-    with pytest.raises(SelectionError, match=r"holds grades .C., expected who won of two"):
+    with pytest.raises(SelectionError, match=r"holds grades .C., not who won of two"):
         read_contests(tmp_path / "grades.json")
 
 

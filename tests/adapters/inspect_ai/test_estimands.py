@@ -27,7 +27,7 @@ from evalstats_plugin.adapters.inspect_ai.scorers import of_result
 from evalstats_plugin.adapters.inspect_ai.writer import annotate_log
 from evalstats_plugin.data.responses import Responses, Selection
 from evalstats_plugin.hookspecs import Annotation
-from evalstats_plugin.runtime.opened import LogFile
+from evalstats_plugin.runtime.files import LogFile
 from evalstats_plugin.scores.epochs import at_k
 from evalstats_plugin.scores.intervals import intervals
 from evalstats_plugin.scores.rows import ScoreInterval

@@ -7,7 +7,9 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pandas as pd
@@ -30,6 +32,7 @@ from evalstats_plugin.adapters.inspect_ai.frames import (
     ItemStatsColumns,
     add_intervals,
     paired_vs,
+    viz_limits,
 )
 from evalstats_plugin.errors import SelectionError
 
@@ -225,3 +228,28 @@ def test_every_sample_has_the_interval_of_its_eval(folder: Path) -> None:
 
     assert len(frame) == 24
     assert frame["score_headline_ci_low"].nunique() == 2
+
+
+def test_ready_views_of_inspect_viz_draw_our_limits(folder: Path) -> None:
+    """As of inspect_viz 0.4.2: a mark has our two columns, and no other has limits."""
+    viz: Any = pytest.importorskip("inspect_viz", reason="tried where it is installed")
+    view: Any = import_module("inspect_viz.view")
+    frame = prepare(evals_df(str(folder)), [add_intervals()])
+    data = viz.Data.from_dataframe(frame)
+    shown = str(
+        view.scores_by_model(
+            data, ci=False, model_name="model", marks=viz_limits(data, y="model")
+        ).config
+    )
+
+    assert "score_headline_ci_low" in shown
+    assert "score_headline_ci_high" in shown
+    assert "stderr" not in shown
+
+
+def test_data_without_limits_cannot_be_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message says what to add."""
+    monkeypatch.setitem(sys.modules, "inspect_viz.mark", ModuleType("inspect_viz.mark"))
+
+    with pytest.raises(SelectionError, match=r"no column score_headline_ci_low, .*add_intervals"):
+        viz_limits(SimpleNamespace(columns=["model_display_name"]))

@@ -9,11 +9,13 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import pytest
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
+LOGS = ROOT / "fixtures" / "logs" / "inspect_ai" / "0.3.285"
 
 Facts = dict[str, Any]
 
@@ -34,9 +36,8 @@ def installed_wheel(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     # Inspect tells packages from people's own files by this folder's name.
     site = tmp_path_factory.mktemp("wheel") / "site-packages"
     [wheel] = source.glob("*.whl")
-    subprocess.run(
-        [*pip, "install", *offline, "--target", site, wheel], check=True, capture_output=True
-    )
+    with ZipFile(wheel) as archive:
+        archive.extractall(site)
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("EVALSTATS_", "INSPECT_"))}
     return {**clean, "PYTHONPATH": str(site)}
 
@@ -213,7 +214,7 @@ def test_a_metric_tells_the_hook_which_items_belong_together(facts: dict[str, Fa
     [log] = facts["pages"]["written"]
     [row] = log["metadata"]["evalstats"]["intervals"]
 
-    assert row["method"] == "betabinomial"
+    assert row["method"] == "size-betabinomial"
     assert row["low"] == log["metrics"]["cluster_ci95_low"]
     assert row["high"] == log["metrics"]["cluster_ci95_high"]
 
@@ -290,3 +291,25 @@ def test_the_registry_loads_nothing_heavy() -> None:
     loaded = set(json.loads(done.stdout.replace("'", '"')))
 
     assert not loaded & {"numpy", "pandas", "pyarrow", "scipy", "torch"}
+
+
+def test_the_bounds_are_metrics_of_returned_logs_if_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One word of the variable; without it their number stays."""
+    import anyio
+    from inspect_ai.hooks import TaskEnd
+    from inspect_ai.log import read_eval_log
+
+    from evalstats_plugin.adapters.inspect_ai.hooks import EvalStatsHooks
+
+    found: dict[str, list[str]] = {}
+    for value in ("1", "1,metrics"):
+        path = shutil.copy(min(LOGS.glob("models/*_arith_*.eval")), tmp_path)
+        log = read_eval_log(str(path))
+        monkeypatch.setenv("EVALSTATS_ANNOTATE", value)
+        anyio.run(EvalStatsHooks().on_task_end, TaskEnd(None, "run", "eval", log))
+        assert log.results
+        found[value] = [k for k in log.results.scores[0].metrics if k.startswith("evalstats_")]
+
+    assert found == {"1": [], "1,metrics": ["evalstats_ci95_lo", "evalstats_ci95_hi"]}

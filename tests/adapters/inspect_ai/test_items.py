@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import zipfile
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -13,13 +14,14 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from evalstats_plugin import annotate, compare
 from evalstats_plugin.adapters.inspect_ai.writer import annotate_log
 from evalstats_plugin.cli import main
 from evalstats_plugin.data.responses import Responses, Source
 from evalstats_plugin.errors import WriteError
 from evalstats_plugin.hookspecs import Annotation
 from evalstats_plugin.logs.reading import read
-from evalstats_plugin.scores.items import item_statistics
+from evalstats_plugin.scores.items import item_outcomes, item_statistics
 from evalstats_plugin.scores.rows import Intervals
 
 LOGS = Path(__file__).parents[3] / "fixtures" / "logs" / "inspect_ai" / "0.3.285"
@@ -215,6 +217,50 @@ def test_several_metrics_are_told_apart_and_no_spread_has_no_z() -> None:
     assert "evalstats_f1_right" not in found["1"]
     assert -1.0 == found["1"]["evalstats_f1_z"]
     assert "evalstats_match_z" not in found["1"]
+
+
+def test_outcomes_against_a_baseline_by_hand() -> None:
+    """Of means over epochs, by the metric's direction; items that one lacks are left out."""
+    mine = _responses([[1, 1], [1, 0], [0, 0], [np.nan, np.nan]])
+    theirs = replace(_responses([[1], [0], [1], [1]]), model="base")
+    errors = [replace(r, higher_is_better=False) for r in (mine, theirs)]
+
+    found = item_outcomes([mine], [theirs])
+
+    assert {i: each["evalstats_against"] for i, each in found.items()} == {
+        "1": "tied", "2": "won", "3": "lost"
+    }  # fmt: skip
+    assert item_outcomes([errors[0]], [errors[1]])["2"] == {"evalstats_against": "lost"}
+    assert item_outcomes([theirs], [theirs]) == {}
+
+
+@pytest.mark.needs("inspect_ai>=0.3.285")
+def test_samples_say_whether_the_model_won_against_the_baseline(tmp_path: Path) -> None:
+    """As a column with colours and a title that names the baseline; one epoch has no column."""
+    from inspect_ai.log import read_eval_log
+
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    for log in (LOGS / "models").glob("*_arith_*.eval"):
+        (logs / log.name).write_bytes(log.read_bytes())
+    annotate(logs, in_place=True, items="columns", baseline="mockllm/delta")
+    alpha = next(
+        log for p in logs.iterdir()
+        if (log := read_eval_log(str(p))).eval.model == "mockllm/alpha"
+    )  # fmt: skip
+    ours: Any = [(s.scores or {})["evalstats_item"] for s in alpha.samples or []]
+    view: Any = alpha.eval.viewer and alpha.eval.viewer.task_samples_view
+    row = next(r for r in compare(read(logs)) if {r.model_a, r.model_b} == {
+        "mockllm/alpha", "mockllm/delta"})  # fmt: skip
+    outcomes = [score.value["against"] for score in ours]
+
+    assert abs(outcomes.count("won") - outcomes.count("lost")) / len(outcomes) == pytest.approx(
+        abs(row.difference or 0)
+    )
+    assert "against: this model's answer, set against that of mockllm/delta" in ours[0].explanation
+    assert view.score_labels["against"] == "against mockllm/delta"
+    assert view.score_color_scales["against"]["lost"] == "bad"
+    assert "epoch" not in [column.id for column in view.columns]
 
 
 @pytest.mark.needs("inspect_ai>=0.3.285")

@@ -24,7 +24,7 @@ def _scores(*values: Any) -> list[SampleScore]:
 
 def _limits(name: str, right: int, n: int) -> tuple[float, float]:
     found = getattr(metrics, name)()(_scores(*[1] * right, *[0] * (n - right)))
-    return found["ci95_low"], found["ci95_high"]
+    return tuple(found.values())  # the keys begin with the method's name
 
 
 def test_beta_interval_of_all_right() -> None:
@@ -56,6 +56,19 @@ def test_the_level_is_part_of_the_keys() -> None:
     assert list(found) == ["ci99.5_low", "ci99.5_high"]
 
 
+def test_partial_credit_gets_another_method_and_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    """Wilson's interval is of proportions."""
+    found: Any = metrics.wilson()(_scores(0.5, 0.25, 1))
+
+    assert tuple(found.values()) == _of_partial_credit(0.5, 0.25, 1)
+    assert "wilson is for scores of 0 and 1: of partial credit reach is logged" in caplog.text
+
+
+def _of_partial_credit(*values: float) -> tuple[float, ...]:
+    found: Any = metrics.beta_interval()(_scores(*values))
+    return tuple(found.values())
+
+
 @pytest.mark.parametrize("level", [0, 1, 95, math.nan])
 def test_a_level_that_is_none_is_refused_before_the_run(level: float) -> None:
     """Where the task is made, not where it is scored."""
@@ -74,10 +87,11 @@ def test_a_level_that_is_none_is_refused_before_the_run(level: float) -> None:
 def test_no_score_makes_a_metric_raise_or_answer_nan(name: str, values: tuple[Any, ...]) -> None:
     """Both would be written into the log, or end the run."""
     found = getattr(metrics, name)()(_scores(*values))
+    start = "" if name == "beta_interval" else f"{name}_"
 
-    assert set(found) <= {"ci95_low", "ci95_high"}
+    assert list(found) in ([], [f"{start}ci95_low", f"{start}ci95_high"])
     assert all(math.isfinite(value) for value in found.values())
-    assert not found or found["ci95_low"] <= found["ci95_high"]
+    assert list(found.values()) == sorted(found.values())
 
 
 def _in_clusters(*values: int, size: int) -> list[SampleScore]:

@@ -24,7 +24,7 @@ from evalstats_plugin.data.responses import Responses, Selection
 from evalstats_plugin.errors import ItemConflictError, LogError
 from evalstats_plugin.logs.reading import read_log
 from evalstats_plugin.plugins import load_plugins
-from evalstats_plugin.runtime.opened import LogFile
+from evalstats_plugin.runtime.files import LogFile
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "logs"
 LOGS = FIXTURES / "inspect_ai"
@@ -192,7 +192,7 @@ def test_a_value_that_is_no_number_is_noted(tmp_path: Path) -> None:
     r = _of(path)["match"]
 
     assert math.isnan(r.scores[0, 0])
-    assert any("1 scores are no numbers ('gibberish')" in note for note in r.notes)
+    assert any("not a number in 1 score ('gibberish')" in note for note in r.notes)
     assert any("50 scored items were logged, 49 are there" in note for note in r.notes)
 
 
@@ -461,3 +461,38 @@ def test_logs_in_an_object_store_are_read(bucket: str) -> None:
     assert expected.keys() == found.keys()
     for model, r in expected.items():
         np.testing.assert_array_equal(r.scores, found[model].scores)
+
+
+def test_what_check_needs_is_read(tmp_path: Path) -> None:
+    """Version of the task, and prompts, which the order of choices is a part of."""
+
+    def turned(log: EvalLog) -> None:
+        log.eval.task_version = 2
+        for sample in log.samples or ():
+            assert sample.choices
+            letters = [sample.target] if isinstance(sample.target, str) else sample.target
+            sample.target = [chr(64 + len(sample.choices) - (ord(t) - 65)) for t in letters]
+            sample.choices = sample.choices[::-1]
+
+    log = _log("es_mc")
+    before, *_ = _of(log).values()
+    after, *_ = _of(_edited(log, tmp_path / log.name, turned)).values()
+
+    assert (before.provenance.task_version, after.provenance.task_version) == ("0", "2")
+    assert before.item_hashes is not None
+    assert (before.item_hashes == after.item_hashes).all()
+    prompts = before.provenance.prompt_hashes, after.provenance.prompt_hashes
+    assert (np.asarray(prompts[0]) != np.asarray(prompts[1])).all()
+
+
+def test_items_that_are_gone_are_counted_where_the_header_lists_no_ids(tmp_path: Path) -> None:
+    """By the header's number of samples."""
+
+    def cut(log: EvalLog) -> None:
+        log.eval.dataset.sample_ids = None
+        log.samples = (log.samples or [])[:20]
+
+    log = _log("es_mc")
+    found, *_ = _of(_edited(log, tmp_path / log.name, cut)).values()
+
+    assert (len(found.item_ids), found.provenance.n_cut, found.is_partial) == (20, 40, True)

@@ -55,7 +55,7 @@ def test_a_log_changed_meanwhile_is_not_overwritten(log: Path) -> None:
 
 
 # A child process is killed at the k-th call of any function while it annotates: for k's all over
-# the way, and for every k around the one step that gives the log its new content.
+# the way, and for more of them around the one step that gives the log its new content.
 _KILLED_AT_MANY_STEPS = """
 import os, runpy, signal, sys
 from pathlib import Path
@@ -92,9 +92,9 @@ annotated_in_child(-1, writer)
 place, last = map(int, os.read(reader, 100).split())
 assert 0 < place < last, (place, last)
 # Removing what the one killed before has left takes some more calls.
-near = range(place - 15, place + 240, 4)
+near = range(place - 15, place + 420, 12)
 seen = set()
-for step in sorted({*range(1, last, last // 50), *near, last + 10**9}):
+for step in sorted({*range(1, last, last // 25), *near, last + 10**9}):
     killed = annotated_in_child(step)
     new = log.read_bytes() != old
     if new:

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import shutil
 import zipfile
+from collections.abc import Callable
 from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
@@ -310,3 +311,65 @@ def test_stripping_takes_out_what_is_ours_and_nothing_else(
 
     assert annotated["metadata"]["evalstats"]["intervals"][0]["estimate"] == 0.34
     assert json.loads(log.read_bytes()) == before
+
+
+def _without_tags(data: dict[str, Any]) -> None:
+    """Make it look like a log from before tags, viewers and declared scorers."""
+    del data["tags"], data["metadata"]
+    data["eval"]["scorers"] = None
+
+
+def _with_empty_history(data: dict[str, Any]) -> None:
+    data |= {"log_updates": [], "tags": []}
+
+
+@pytest.mark.parametrize(
+    ("change", "layout"),
+    [
+        (_without_tags, {"indent": 2}),
+        (_with_empty_history, {"indent": 4}),
+        (None, {}),
+        (None, {"separators": (",", ":"), "ensure_ascii": False}),
+        (None, {"indent": 2, "sort_keys": True}),
+    ],
+    ids=["older", "history", "dumped", "compact", "sorted"],
+)
+@pytest.mark.parametrize("columns", [False, True])
+def test_stripping_gives_back_every_byte_of_another_layout(
+    tmp_path: Path, change: Callable[[Any], None] | None, layout: dict[str, Any], *, columns: bool
+) -> None:
+    """Of older logs, and of logs that another tool wrote, annotated twice."""
+    data = json.loads(_log("json", "arith").read_bytes())
+    if change is not None:
+        change(data)
+    log = tmp_path / "log.json"
+    log.write_text(json.dumps(data, **layout), encoding="utf-8")
+    before = log.read_bytes()
+    items = {str(sample["id"]): {"evalstats_p": 0.5} for sample in data["samples"]}
+    annotation = dataclasses.replace(
+        _annotation(), **({"items": items, "item_columns": True} if columns else {})
+    )
+    for level in (0.95, 0.9):
+        annotate_log(
+            log, dataclasses.replace(annotation, intervals=_annotation(level=level).intervals), log
+        )
+
+    assert json.loads(log.read_bytes())["metadata"]["evalstats"]
+    annotate_log(log, None, log)
+    assert log.read_bytes() == before
+
+
+def test_stripping_gives_back_the_header_of_an_older_archive(log: Path, tmp_path: Path) -> None:
+    """Inspect once wrote archives with line breaks."""
+    import_module("inspect_ai._util.zipfile")
+    old = tmp_path / "old.eval"
+    with zipfile.ZipFile(log) as archive, zipfile.ZipFile(old, "w") as written:
+        for name in archive.namelist():
+            text = json.dumps(json.loads(archive.read(name)), indent=2)
+            written.writestr(name, text.encode())
+    before = old.read_bytes()
+    annotate_log(old, _annotation(), old)
+
+    assert _header(old).metadata["evalstats"]
+    annotate_log(old, None, old)
+    assert old.read_bytes() == before

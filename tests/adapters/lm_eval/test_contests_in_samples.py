@@ -41,7 +41,7 @@ def test_a_judges_samples_need_no_mapping(path):
     assert made.judges == ("dummy",)
     assert made.ordered
     assert "read as outcome=outcome, item=doc.prompt_id, judge=model" in made.notes
-    left_out = "1 tasks that compare no two players: left out"
+    left_out = "1 task without comparisons of two players: left out"
     assert (left_out in made.notes) == (path != SAMPLES)
 
 

@@ -259,6 +259,23 @@ def test_files_that_a_browser_renamed_are_found(name: str, tmp_path: Path) -> No
     assert (r.model, r.scores.shape, r.notes) == ("models/m2", (60, 1), ())
 
 
+@pytest.mark.parametrize("as_list", [False, True])
+def test_details_of_the_open_llm_leaderboard_end_in_json(tmp_path: Path, *, as_list: bool) -> None:
+    """With lm-eval's results beside them, and alone."""
+    log, (samples,) = _copy_of(min(M2.glob("results_*.json")), tmp_path, "es_mc")
+    whole = {r.metric: r.scores.tolist() for r in read(log, task="es_mc")}
+    lines = [json.loads(line) for line in samples.read_text().splitlines()]
+    samples.unlink()
+    details = samples.with_suffix(".json")
+    details.write_text(
+        json.dumps(lines, indent=2) if as_list else "\n".join(map(json.dumps, lines)) + "\n"
+    )
+
+    assert {r.metric: r.scores.tolist() for r in read(tmp_path, task="es_mc")} == whole
+    log.unlink()
+    assert {r.metric: r.scores.tolist() for r in read(tmp_path)} == whole
+
+
 def test_lmms_eval_puts_the_time_first(tmp_path: Path) -> None:
     """Its files are lm-eval's under other names."""
     log, (samples,) = _copy_of(max(M2.glob("results_*.json")), tmp_path, "es_mc")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from dataclasses import replace
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +14,12 @@ import pytest
 
 from evalstats_plugin import read
 from evalstats_plugin.adapters.lm_eval.reader import with_answers
-from evalstats_plugin.adapters.lm_eval.samples import MAX_LINE, read_samples
-from evalstats_plugin.adapters.lm_eval.values import (
+from evalstats_plugin.adapters.lm_eval.samples import (
+    MAX_LINE,
     Tree,
     mean_and_stderr,
     pooled_stderr,
+    read_samples,
     unweighted_stderr,
 )
 from evalstats_plugin.data.responses import Responses, Selection
@@ -201,7 +202,8 @@ def test_an_aggregation_of_a_tasks_own_is_recognised_by_what_it_gives() -> None:
     items = {"item_ids": np.arange(7), "item_hashes": None, "clusters": None, "notes": ()}
 
     def found(logged: float) -> Responses | None:
-        return with_answers(replace(base, aggregation="custom", logged=logged), values, items)
+        known = {each.name: getattr(base, each.name) for each in fields(base)}
+        return with_answers(known | items | {"aggregation": "custom", "logged": logged}, values)
 
     # By scikit-learn the MCC is 0.25, and macro F1, weighted F1 and balanced accuracy all 0.5.
     assert found(0.123) is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from evalstats_plugin import annotate, read, strip
-from evalstats_plugin.errors import LogError, WriteError
+from evalstats_plugin.errors import WriteError
 from evalstats_plugin.logs.reading import find_logs
 from evalstats_plugin.plugins import load_plugins
 
@@ -147,13 +148,44 @@ def test_logs_that_would_overwrite_each_other_are_refused(tmp_path: Path) -> Non
         annotate(tmp_path / "a/results.json", tmp_path / "b/results.json", output=tmp_path / "c")
 
 
-def test_a_block_moved_by_hand_is_not_guessed_at(copy: Path) -> None:
-    """Stripping must give the original or nothing."""
-    log = annotate(copy, in_place=True)[0]
-    log.write_text(json.dumps(json.loads(log.read_text()), indent=1))
+@pytest.mark.parametrize(
+    "layout",
+    [{"indent": 1}, {"indent": 4, "sort_keys": True}, {}, {"separators": (",", ":")}],
+    ids=str,
+)
+@pytest.mark.parametrize("ends", ["\n", "\r\n"])
+def test_a_file_that_another_tool_rewrote_is_stripped(
+    copy: Path, layout: dict[str, Any], ends: str
+) -> None:
+    """It is then what that tool makes of the original, and can be annotated again."""
+    log = min(copy.glob("results_*.json"))
 
-    with pytest.raises(LogError, match="moved or reformatted"):
-        strip(log, in_place=True)
+    def rewritten() -> bytes:
+        text = json.dumps(json.loads(log.read_text()), ensure_ascii=False, **layout) + "\n"
+        return text.replace("\n", ends).encode()
+
+    original = rewritten()
+    annotate(log, in_place=True)
+    log.write_bytes(rewritten())
+    annotate(log, in_place=True)
+
+    assert json.loads(log.read_text())["evalstats"]["intervals"]
+    strip(log, in_place=True)
+    assert log.read_bytes() == original
+
+
+def test_of_a_layout_of_its_own_the_values_come_back(tampered: Path) -> None:
+    """With the replaced values, and a warning."""
+    logged = json.loads(tampered.read_text())
+    annotate(tampered, in_place=True, rescore=True)
+    rescored = json.loads(tampered.read_text())
+    text = json.dumps(rescored | {"added by hand": 1}, separators=(", ", " : "))
+    tampered.write_text(text)
+
+    assert rescored["results"] != logged["results"]
+    with pytest.warns(UserWarning, match="the same values as before, in another layout"):
+        strip(tampered, in_place=True)
+    assert json.loads(tampered.read_text()) == logged | {"added by hand": 1}
 
 
 @pytest.fixture
@@ -225,3 +257,26 @@ def test_rescoring_an_honest_log_changes_nothing(copy: Path) -> None:
     """Also where scores are float32, infinite, or missing with a bootstrapped stderr."""
     for log in annotate(copy, in_place=True, rescore=True):
         assert [] == json.loads(log.read_text())["evalstats"]["rescored"]
+
+
+def test_rescoring_while_annotating_runs_nothing_of_the_log(
+    copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes means of logged scores of items; patterns and functions of a log stay text."""
+    monkeypatch.setitem(sys.modules, "lm_eval", None)
+    (results, *_) = sorted(copy.glob("results*.json"))
+    data = json.loads(results.read_text())
+    for config in data["configs"].values():
+        config["doc_to_text"] = "{{ ''.__class__.__mro__ }}"
+        config["process_results"] = "!function os.abort"
+        steps = [{"function": "regex", "regex_pattern": "(a+)+$"}]
+        config["filter_list"] = [{"name": "none", "filter": steps}]
+    for values in data["results"].values():
+        values.update({key: 0.123 for key in values if key == "acc,none"})
+    results.write_text(json.dumps(data))
+
+    annotate(results, in_place=True, rescore=True)
+
+    written = json.loads(results.read_text())
+    assert written["evalstats"]["rescored"]
+    assert written["configs"] == data["configs"]

@@ -21,6 +21,7 @@ from evalstats_plugin.errors import (
     SelectionError,
     WriteError,
 )
+from evalstats_plugin.logs.checking import check
 
 Table = Callable[..., Path]
 
@@ -423,3 +424,14 @@ def test_a_table_is_not_annotated(table: Table, tmp_path: Path) -> None:
     with pytest.raises(WriteError, match=r"no place for intervals.*--format csv.*every-eval-ever"):
         annotate(run, path, output=tmp_path / "annotated")
     assert not list(tmp_path.glob("annotated/**/scores.csv"))
+
+
+def test_a_table_with_an_empty_cell_fails_alone(tmp_path: Path) -> None:
+    """It is left out, or a finding; the others are read."""
+    (tmp_path / "good.csv").write_text("model,item,score\nm,q1,1\nm,q2,0\n")
+    (tmp_path / "bad.csv").write_text("model,item,score\nm,q1,1\nm,,0\n")
+    found = read(tmp_path, skip_broken=True)
+
+    assert len(found) == 1
+    assert "left out: " in found.notes[0]
+    assert [finding.problem for finding in check(tmp_path)] == ["unreadable"]

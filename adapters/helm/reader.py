@@ -1,0 +1,253 @@
+"""Read `Responses` from a run of HELM: one for each metric, split and perturbation.
+
+`find_logs` recognises `per_instance_stats.json` and `stats.json` by content; `read_log` reads one
+run. Train trials (other examples in the prompt) are epochs. Values are compared with those in
+`stats.json`, which are means over trials of means over instances. Counts and times, which say
+nothing of answers, are read only if `-m` names them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evalstats_plugin.data.responses import (
+    Provenance,
+    Responses,
+    Selection,
+    Source,
+    as_item_ids,
+    score_matrix,
+)
+from evalstats_plugin.data.runs import PER_TASK
+from evalstats_plugin.errors import LogError
+from evalstats_plugin.runtime.files import LogFile, parse_json, reporting_damage
+from evalstats_plugin.runtime.untrusted import printable_name
+
+Json = Mapping[str, Any]
+
+_SPEC, _STATE, _VALUES = "run_spec.json", "scenario_state.json", "stats.json"
+_BESIDE = (_SPEC, _STATE, _VALUES, "scenario.json")
+
+_LIST = re.compile(rb"\s*\[\s*\{")
+_OF_INSTANCES = (b'"instance_id"', b'"stats"', b'"train_trial_index"')
+_OF_VALUES = (b'"name"', b'"count"', b'"sum_squared"')
+
+# "mmlu:subject=anatomy,model=openai_gpt2": the model is no part of the task.
+_MODEL = re.compile(r"[,:]model(?:_deployment)?=([^,]*)")
+
+# Metrics that are counts, times or logged for other reasons.
+_NO_SCORES = re.compile(
+    r"num_|inference_|training_|finish_reason_|batch_size|prompt_truncated|logprob|max_prob"
+    r"|predicted_index|runtime"
+)
+_SETTINGS = ("max_train_instances", "num_outputs", "temperature", "max_tokens", "method")
+
+
+class _Key(NamedTuple):
+    """What tells a value of a run from others."""
+
+    metric: str
+    split: str
+    sub_split: str
+    perturbation: str
+
+
+class _Item(NamedTuple):
+    """The question of an instance, and the prompt, as hashes."""
+
+    question: bytes
+    prompt: bytes
+
+
+def find_logs(files: Sequence[LogFile]) -> dict[Path, list[Path]]:
+    """Return the scores of a run, or its values where these are all, with the files beside it."""
+    lists = [f for f in files if f.path.suffix == ".json" and _LIST.match(f.head)]
+    scores = [f.path for f in lists if _holds(f, _OF_INSTANCES)]
+    values = [f.path for f in lists if _holds(f, _OF_VALUES) and not _holds(f, _OF_INSTANCES)]
+    beside = [f.path for f in files if f.path.name in _BESIDE]
+    logs = scores or values
+    return {log: [path for path in (*values, *beside) if path not in logs] for log in logs}
+
+
+def _holds(file: LogFile, keys: Sequence[bytes]) -> bool:
+    return all(key in file.head for key in keys)
+
+
+def read_log(log: LogFile, selection: Selection) -> list[Responses] | None:
+    """Read a run by its scores of items or its values; None for files of others."""
+    has_items = _holds(log, _OF_INSTANCES)
+    if not _LIST.match(log.head) or not (has_items or _holds(log, _OF_VALUES)):
+        return None
+    found = parse_json(log.read_bytes(), log.path)
+    with reporting_damage(log.path):
+        values: list[Json] = found if not has_items else _beside(log.path, _VALUES) or []
+        logged = {_key(stat): _mean(stat) for stat in values}
+        return list(_Run(log.path, found if has_items else [], logged, selection).responses())
+
+
+def _beside(path: Path, name: str) -> Any:
+    file = path.with_name(name)
+    return parse_json(file.read_bytes(), file) if file.is_file() else None
+
+
+def _key(stat: Json) -> _Key:
+    name = stat["name"]
+    changed = name.get("perturbation")
+    shown = "" if not changed else str(changed.get("computed_on") or "")
+    shown = f"{changed['name']}{f', {shown}' * bool(shown)}" if changed else ""
+    parts = (name["name"], name.get("split") or "", name.get("sub_split") or "", shown)
+    return _Key(*(printable_name(str(part)) for part in parts))
+
+
+def _mean(stat: Json) -> float:
+    """Return the value of a statistic, NaN for one without any."""
+    mean = stat.get("mean")
+    return float(mean) if stat.get("count") and mean is not None else math.nan
+
+
+class _Run:
+    """One run: its scores of items, its logged values and what it is of."""
+
+    def __init__(
+        self,
+        path: Path,
+        instances: Sequence[Json],
+        logged: Mapping[_Key, float],
+        selection: Selection,
+    ) -> None:
+        self.path, self.selection, self.logged = path, selection, logged
+        spec: Json = _beside(path, _SPEC) or {}
+        adapter: Json = spec.get("adapter_spec") or {}
+        name = str(spec.get("name") or path.resolve().parent.name)
+        named = _MODEL.search(name)
+        model = adapter.get("model") or selection.model_name or (named[1] if named else "")
+        if not model:
+            msg = (
+                f"{path} does not name its model: put the run's {_SPEC} beside it, or pass "
+                "--model-name (in Python: model_name=)"
+            )
+            raise LogError(msg)
+        self.model, self.task = printable_name(str(model)), printable_name(_MODEL.sub("", name))
+        deployment = adapter.get("model_deployment")
+        known = {PER_TASK + key: adapter[key] for key in _SETTINGS if adapter.get(key) is not None}
+        known |= {"deployment": deployment} if deployment not in (None, model) else {}
+        self.settings = tuple(sorted((key, printable_name(str(v))) for key, v in known.items()))
+        self.scores = _scores(instances)
+
+    def responses(self) -> Iterator[Responses]:
+        """Yield a response for each value: the unperturbed ones of the test split first."""
+        if not self.selection.wants_task(self.task, self.task.partition(":")[0]):
+            return
+        every = list(dict.fromkeys([*self.logged, *self.scores]))
+        labels = {key: _label(key, every) for key in every}
+        wanted = [key for key in every if self._wants(key, labels[key])]
+        items = self._items() if not self.selection.header_only else {}
+        for key in sorted(wanted, key=lambda k: (k.perturbation != "", k.split != "test")):
+            yield self._of(key, labels[key], items)
+
+    def _wants(self, key: _Key, label: str) -> bool:
+        if self.selection.metrics:
+            return any(map(self.selection.wants_metric, (label, key.metric)))
+        return not _NO_SCORES.match(key.metric)
+
+    def _items(self) -> dict[str, _Item]:
+        """Return the questions and prompts by id and perturbation, where the run's state is."""
+        state: Json = _beside(self.path, _STATE) or {}
+        found: dict[str, _Item] = {}
+        for request in state.get("request_states") or ():
+            asked = request["instance"]
+            references = [r["output"]["text"] for r in asked.get("references") or ()]
+            question = _hash([asked["input"]["text"], sorted(references)])
+            prompt = _hash(request.get("request", {}).get("prompt"))
+            # Of several trials and choices the first one counts.
+            found.setdefault(str(asked.get("id")), _Item(question, prompt))
+        return found
+
+    def _of(self, key: _Key, label: str, items: Mapping[str, _Item]) -> Responses:
+        value = self.logged.get(key, math.nan)
+        rows = self.scores.get(key)
+        base: dict[str, Any] = {
+            "model": self.model,
+            "task": self.task,
+            "metric": label,
+            "source": Source(path=self.path, harness="helm"),
+            "settings": self.settings,
+            "logged": None if math.isnan(value) else value,
+        }
+        if rows is None or self.selection.header_only:
+            note = "no scores of items: only the value is there"
+            return Responses(**base, notes=() if self.selection.header_only else (note,))
+        ids = list(dict.fromkeys(item for item, _ in rows))
+        trials = sorted({trial for _, trial in rows})
+        place = {item: i for i, item in enumerate(ids)}
+        scores = score_matrix(
+            np.array([place[item] for item, _ in rows]),
+            np.array([trials.index(trial) for _, trial in rows]),
+            np.array(list(rows.values())),
+        )
+        known = [items.get(item) for item in ids]
+        questions, prompts = (
+            _hashes([None if each is None else each[part] for each in known]) for part in (0, 1)
+        )
+        return Responses(
+            **base,
+            item_ids=as_item_ids(ids),
+            scores=scores,
+            item_hashes=questions,
+            provenance=Provenance(prompt_hashes=None if key.perturbation else prompts),
+            notes=tuple(_mismatch(scores, value)),
+        )
+
+
+def _scores(instances: Sequence[Json]) -> dict[_Key, dict[tuple[str, int], float]]:
+    """Return by value the score of each instance in each trial.
+
+    Raises
+    ------
+    LogError
+        An instance is there twice.
+    """
+    found: dict[_Key, dict[tuple[str, int], float]] = {}
+    for instance in instances:
+        where = printable_name(str(instance["instance_id"])), int(instance["train_trial_index"])
+        for stat in instance["stats"]:
+            rows = found.setdefault(_key(stat), {})
+            if where in rows:
+                msg = f"instance {where[0]!r} has {stat['name']['name']} twice in one trial"
+                raise ValueError(msg)
+            rows[where] = _mean(stat)
+    return found
+
+
+def _label(key: _Key, every: Sequence[_Key]) -> str:
+    """Return a metric's name, with the split and perturbation where it has several."""
+    splits = {k.split for k in every if k.metric == key.metric}
+    split = key.split if len(splits) > 1 and key.split != "test" else ""
+    return "/".join(part for part in (key.metric, split, key.sub_split, key.perturbation) if part)
+
+
+def _mismatch(scores: NDArray[np.float64], value: float) -> Iterator[str]:
+    trials = [column[~np.isnan(column)] for column in scores.T]
+    means = [column.mean() for column in trials if len(column)]
+    if not means or math.isnan(value):
+        return
+    mean = float(np.mean(means))
+    if not math.isclose(mean, value, rel_tol=1e-9, abs_tol=1e-12):
+        yield f"mismatch: {value:.6g} was logged, the instances give {mean:.6g}"
+
+
+def _hash(asked: object) -> bytes:
+    return hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:16].encode()
+
+
+def _hashes(found: Sequence[bytes | None]) -> NDArray[Any] | None:
+    return None if None in found else np.asarray(found)

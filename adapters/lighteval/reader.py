@@ -1,0 +1,345 @@
+"""Read `Responses` from results of lighteval and their details: one for each metric of a task.
+
+Results lie in `results/MODEL/results_TIME.json`, details in
+`details/MODEL/TIME/details_TASK_TIME.parquet`, or all in one folder; a details file has a row for
+each item, with its scores by metric in one column (`__metric__`, before that `metrics`).
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evalstats_plugin.data.responses import Provenance, Responses, Selection, Source
+from evalstats_plugin.data.runs import PER_TASK
+from evalstats_plugin.errors import LogError
+from evalstats_plugin.runtime.files import LogFile, parse_json, reporting_damage
+from evalstats_plugin.runtime.untrusted import printable_name
+
+Json = Mapping[str, Any]
+
+_OWN = (b'"config_general"', b'"results"')
+_STAMP = r"\d{4}-\d\d-\d\dT\d\d[:-]\d\d[:-]\d\d(?:\.\d+)?"
+_DETAILS = re.compile(rf"details_(?P<task>.+)_(?P<stamp>{_STAMP})\.parquet")
+_STAMPED = re.compile(rf"_({_STAMP})\.json$")
+_SCORES = ("__metric__", "metric", "metrics")
+_DOCS = ("__doc__", "doc")
+
+# Before there was a column of the doc.
+_QUESTION, _PROMPT = "example", "full_prompt"
+
+_ALL = re.compile(r"all$|.*[:|_]_?average\b.*")
+"""Names of means over tasks."""
+
+
+class _Details(NamedTuple):
+    """The items of one task."""
+
+    ids: NDArray[Any]
+    scores: Mapping[str, NDArray[np.float64]]
+    """By metric, NaN where an item has none; without metrics whose values are no numbers."""
+    questions: NDArray[Any] | None
+    prompts: NDArray[Any] | None
+
+
+def find_logs(files: Sequence[LogFile]) -> dict[Path, list[Path]]:
+    """Return results files with details of their folder, and details without results."""
+    results = [f.path for f in files if is_results(f)]
+    details = [f.path for f in files if _DETAILS.fullmatch(f.path.name)]
+    found = {path: [d for d in details if _stamp(path) == _stamp(d)] for path in results}
+    strays = [d for d in details if _results_of(d) is None]
+    return found | {path: [] for path in strays}
+
+
+def is_results(log: LogFile) -> bool:
+    """Whether a file holds results of lighteval, by its first bytes."""
+    if log.path.suffix != ".json":
+        return False
+    return log.head.lstrip()[:1] == b"{" and all(key in log.head for key in _OWN)
+
+
+def _stamp(path: Path) -> str:
+    """Return the time in a name, written alike: some systems have no colons in names."""
+    found = _DETAILS.fullmatch(path.name)
+    stamp = found["stamp"] if found else next(iter(_STAMPED.findall(path.name)), "")
+    return stamp.replace(":", "-")
+
+
+def _results_of(details: Path) -> Path | None:
+    """Return the results file of details: beside them, above them, or in the folder of results."""
+    folders = [details.parent, details.parent.parent]
+    parts = details.parent.parts
+    if "details" in parts:
+        at = len(parts) - 1 - parts[::-1].index("details")
+        folders.append(Path(*parts[:at], "results", *parts[at + 1 : -1]))
+    stamp = _stamp(details)
+    for folder in folders:
+        for path in sorted(folder.glob("results_*.json")):
+            if _stamp(path) == stamp and is_results(LogFile(path)):
+                return path
+    return None
+
+
+def _details_of(results: Path) -> dict[str, Path]:
+    """Return the details files of results by the task in their name."""
+    folders = [results.parent, results.parent / _stamp(results)]
+    parts = results.parent.parts
+    if "results" in parts:
+        at = len(parts) - 1 - parts[::-1].index("results")
+        model = Path(*parts[:at], "details", *parts[at + 1 :])
+        folders += [model, *(sorted(p for p in model.glob("*") if p.is_dir()))]
+    stamp = _stamp(results)
+    return {
+        _plain(name["task"]): path
+        for folder in folders
+        for path in sorted(folder.glob("details_*.parquet"))
+        if (name := _DETAILS.fullmatch(path.name)) and _stamp(path) == stamp
+    }
+
+
+def _plain(task: str) -> str:
+    """Return a task's name as far as names of files hold it."""
+    return re.sub(r"\W", "_", task)
+
+
+def read_log(log: LogFile, selection: Selection) -> list[Responses] | None:
+    """Read results, or the details of one task alone; None for files of others."""
+    path = log.path
+    name = _DETAILS.fullmatch(path.name)
+    if name:
+        results = _results_of(path)
+        if results is None:
+            return list(_without_results(path, name["task"], selection))
+        task, log = _plain(name["task"]), LogFile(results)
+    elif is_results(log):
+        task = ""
+    else:
+        return None
+    found = parse_json(log.read_bytes(), log.path)
+    with reporting_damage(log.path):
+        return list(_Run(found, log.path, selection).responses(task))
+
+
+class _Run:
+    """One results file and its details."""
+
+    def __init__(self, found: Json, path: Path, selection: Selection) -> None:
+        self.found, self.path, self.selection = found, path, selection
+        general: Json = found["config_general"]
+        config: Json = general.get("model_config") or {}
+        name = general.get("model_name") or config.get("model_name") or selection.model_name
+        if not name:
+            raise LogError(f"{path} does not name its model: pass --model-name")
+        self.model = printable_name(str(name))
+        settings = {"sha": str(general.get("model_sha") or "")[:8]}
+        settings["dtype"] = str(general.get("model_dtype") or config.get("dtype") or "")
+        self.settings = tuple((k, printable_name(v)) for k, v in settings.items() if v)
+        version = str(general.get("lighteval_sha") or "").strip("?")
+        self.source = Source(
+            path=path, harness="lighteval", version=version or None, when=_stamp(path)
+        )
+
+    def responses(self, only: str) -> Iterator[Responses]:
+        """Yield each metric of each task, or of the one whose plain name is given."""
+        files = _details_of(self.path)
+        for task, values in self.found["results"].items():
+            parts = task.split("|")
+            name = parts[1] if len(parts) > 1 else task
+            if (only and _plain(task) != only) or not self.selection.wants_task(task, name):
+                continue
+            metrics = [
+                m for m in values if not m.endswith("_stderr") and self.selection.wants_metric(m)
+            ]
+            file = None if self.selection.header_only else files.get(_plain(task))
+            details = _read_details(file, metrics) if file and metrics else None
+            for metric in metrics:
+                yield self._of(task, metric, details)
+
+    def _of(self, task: str, metric: str, details: _Details | None) -> Responses:
+        values = self.found["results"][task]
+        config = self._config(task)
+        listed = _list(config.get("metric"))
+        about = _object(next((m for m in listed if _names(m, metric)), None))
+        original, effective = config.get("original_num_docs"), config.get("effective_num_docs")
+        n = len(details.ids) if details else 0
+        *_, shots = ("", *task.split("|"))
+        shown = ((PER_TASK + "num_fewshot", shots),) if shots.isdecimal() else ()
+        logged = _number(values[metric])
+        base: dict[str, Any] = {
+            "model": self.model,
+            "task": printable_name(task),
+            "metric": printable_name(metric),
+            "source": self.source,
+            "settings": (*self.settings, *shown),
+            "higher_is_better": about.get("higher_is_better"),
+            "logged": logged,
+            "logged_std_error": _number(values.get(f"{metric}_stderr")),
+            "logged_n": effective if isinstance(effective, int) and effective > 0 else n or None,
+            "population": original if _is_part(original, effective) else None,
+        }
+        version = str(self.found.get("versions", {}).get(task, ""))
+        if self.selection.header_only:
+            return Responses(**base)
+        if details is None or metric not in details.scores:
+            note = self._why_not(task, metric, details)
+            return Responses(**base, provenance=Provenance(task_version=version), notes=(note,))
+        scores = details.scores[metric]
+        mean = float(np.nanmean(scores)) if np.isfinite(scores).any() else math.nan
+        same = logged is not None and math.isclose(mean, logged, rel_tol=1e-9, abs_tol=1e-12)
+        n_cut = max(int(effective or 0) - n, 0) if isinstance(effective, int) else 0
+        aggregation = about.get("corpus_level_fn") or "mean"
+        if not (same or n_cut) and ("mean" not in str(aggregation) or not about):
+            note = f"not averaged: the mean of its items, {mean:.6g}, is not the value"
+            return Responses(**base, aggregation="other", notes=(note,))
+        mismatch = f"mismatch: {logged} was logged, the items give {mean:.6g}"
+        return Responses(
+            **base,
+            item_ids=details.ids,
+            scores=scores[:, None],
+            item_hashes=details.questions,
+            provenance=Provenance(task_version=version, prompt_hashes=details.prompts, n_cut=n_cut),
+            notes=() if same or n_cut else (mismatch,),
+        )
+
+    def _config(self, task: str) -> Json:
+        """Return the configuration of a task, whose name there lacks the number of examples."""
+        configs = _object(self.found.get("config_tasks"))
+        return _object(configs.get(task) or configs.get(task.rpartition("|")[0]))
+
+    def _why_not(self, task: str, metric: str, details: _Details | None) -> str:
+        if _ALL.match(task.partition("|")[2] or task):
+            return "no interval: a mean over tasks"
+        if details is None:
+            return "no details of this task (run lighteval with --save-details)"
+        return f"no interval: {printable_name(metric)} is no number of each item"
+
+
+def _without_results(path: Path, task: str, selection: Selection) -> Iterator[Responses]:
+    """Yield the metrics of details whose results file is not there, taken for means."""
+    if not selection.wants_task(task):
+        return
+    folder = path.resolve().parent
+    model = selection.model_name or folder.parent.name
+    given = "" if selection.model_name else "; the model is named after its folder"
+    details = _read_details(path, None)
+    for metric, scores in details.scores.items():
+        if selection.wants_metric(metric):
+            yield Responses(
+                model=printable_name(model),
+                task=printable_name(task),
+                metric=printable_name(metric),
+                item_ids=details.ids,
+                scores=scores[:, None],
+                item_hashes=details.questions,
+                provenance=Provenance(prompt_hashes=details.prompts),
+                source=Source(path=path, harness="lighteval", when=_stamp(path)),
+                notes=(f"no results file of this run: its metrics are taken for means{given}",),
+            )
+
+
+def _read_details(path: Path, metrics: Sequence[str] | None) -> _Details:
+    """Read a details file: the metrics asked for, or all.
+
+    Raises
+    ------
+    LogError
+        The file is damaged, or has no scores.
+    """
+    pa: Any = import_module("pyarrow")
+    pq: Any = import_module("pyarrow.parquet")
+    try:
+        with path.open("rb") as file:
+            names: list[str] = pq.read_schema(file).names
+            scores = next((name for name in _SCORES if name in names), None)
+            flat = [m for m in metrics or () if m in names]
+            docs = next((name for name in _DOCS if name in names), None)
+            wanted = [scores, docs, *flat, *({_QUESTION, _PROMPT, "hashes"} & {*names})]
+            table = pq.read_table(file, columns=[name for name in wanted if name])
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise LogError(f"{path} cannot be read as Parquet: {error}") from error
+    columns: dict[str, list[Any]] = {
+        name: [_value(v) for v in table[name].to_pylist()] for name in table.column_names
+    }
+    n = table.num_rows
+    if scores is not None:
+        each = [_object(v) for v in columns[scores]]
+        listed = list(dict.fromkeys(name for one in each for name in one))
+        asked_for = [m for m in listed if metrics is None or m in metrics]
+        found: dict[str, list[Any]] = {m: [one.get(m) for one in each] for m in asked_for}
+    else:
+        found = {m: columns[m] for m in flat}
+    if not found and metrics is None:
+        raise LogError(f"{path} has no column of scores ({', '.join(_SCORES)})")
+    numbers = {m: np.array([_score(v) for v in values]) for m, values in found.items()}
+    asked = columns.get(docs) if docs else None
+    nothing: list[Any] = [None] * n
+    questions = [_question(doc) for doc in asked] if asked else columns.get(_QUESTION, nothing)
+    return _Details(
+        ids=np.arange(n),
+        scores={m: values for m, values in numbers.items() if np.isfinite(values).any()},
+        questions=_hashes(questions),
+        prompts=_hashes(columns.get(_PROMPT, nothing)),
+    )
+
+
+def _question(doc: Any) -> Any:
+    """Return what was asked, as far as it does not depend on the model."""
+    found = _object(doc)
+    return None if found.get("query") is None else [found["query"], found.get("choices")]
+
+
+def _value(value: Any) -> Any:
+    """Return a value that lighteval stored as text, where columns of its kind do not fit."""
+    if isinstance(value, str) and value[:1] in "{[":
+        try:
+            return ast.literal_eval(value)
+        except (ValueError, SyntaxError, RecursionError, MemoryError):
+            return value
+    return value
+
+
+def _hashes(asked: Sequence[Any]) -> NDArray[Any] | None:
+    if None in asked:
+        return None
+    texts = [json.dumps(each, default=str) for each in asked]
+    return np.asarray([hashlib.sha256(t.encode()).hexdigest()[:16].encode() for t in texts])
+
+
+def _score(value: Any) -> float:
+    return math.nan if (number := _number(value)) is None else number
+
+
+def _number(value: Any) -> float | None:
+    """Return a number, None for anything else and for NaN."""
+    if isinstance(value, (bool, int, float)) and not math.isnan(value):
+        return float(value)
+    return None
+
+
+def _object(value: Any) -> Json:
+    return cast("Json", value) if isinstance(value, Mapping) else {}
+
+
+def _list(value: Any) -> list[Json]:
+    return [_object(each) for each in cast("list[Any]", value)] if isinstance(value, list) else []
+
+
+def _names(metric: Json, name: str) -> bool:
+    """Whether a metric's configuration is of this name, or of one among several."""
+    named = metric.get("metric_name")
+    return named == name or (isinstance(named, list) and name in named)
+
+
+def _is_part(original: Any, effective: Any) -> bool:
+    whole = isinstance(original, int) and isinstance(effective, int)
+    return whole and 0 < effective < original

@@ -1,0 +1,165 @@
+"""HELM: run folders made from its published format, read as HELM itself sums them up."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from evalstats_plugin import intervals, read
+from evalstats_plugin.errors import LogError
+from evalstats_plugin.logs.checking import check
+
+N, TRIALS = 12, 3
+
+
+def _stat(name: Mapping[str, Any], values: Sequence[float]) -> dict[str, Any]:
+    """Return a statistic as HELM writes it, which leaves out what is None."""
+    stat: dict[str, Any] = {"name": dict(name), "count": len(values)}
+    if values:
+        known = np.asarray(values, dtype=float)
+        stat |= {
+            "sum": known.sum(), "sum_squared": (known**2).sum(), "min": known.min(),
+            "max": known.max(), "mean": known.mean(), "variance": known.var(),
+            "stddev": known.std(),
+        }  # fmt: skip
+    else:
+        stat |= {"sum": 0, "sum_squared": 0}
+    return stat
+
+
+def _write(folder: Path, name: str, content: object) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text(json.dumps(content, indent=2))
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """Give a run of 12 instances in two splits, in three trials, and once perturbed."""
+    folder = tmp_path / "runs" / "v1" / "toy:subject=sums,model=acme_tiny"
+    rng = np.random.default_rng(5)
+    changed = {"name": "typos", "robustness": True, "computed_on": "perturbed"}
+    groups = [
+        ({"split": split} | more, ids)
+        for split, ids in (("test", range(8)), ("valid", range(8, N)))
+        for more in ({}, {"perturbation": changed})
+    ]
+    instances: list[dict[str, Any]] = []
+    summed: dict[str, Any] = {}
+    for about, ids in groups:
+        for metric in ("exact_match", "f1_score", "num_output_tokens"):
+            name = {"name": metric, **about}
+            drawn = rng.random((len(ids), TRIALS)).round(3)
+            scores = (drawn < 0.6) * 1.0 if metric == "exact_match" else drawn
+            trials = [float(np.mean(scores[:, t])) for t in range(TRIALS)]
+            summed[json.dumps(name)] = _stat(name, trials)
+            for t in range(TRIALS):
+                for i, item in enumerate(ids):
+                    instances.append(
+                        {
+                            "instance_id": f"id{item}",
+                            **({"perturbation": changed} if "perturbation" in about else {}),
+                            "train_trial_index": t,
+                            "stats": [_stat(name, [float(scores[i, t])])],
+                        }
+                    )
+    spec = {"model": "acme/tiny", "model_deployment": "hf/tiny", "max_train_instances": 5}
+    states = [
+        {
+            "instance": {"id": f"id{i}", "input": {"text": f"{i} + 1 = "}, "split": "test",
+                         "references": [{"output": {"text": str(i + 1)}, "tags": ["correct"]}]},
+            "train_trial_index": 0,
+            "request": {"model": "acme/tiny", "prompt": f"Add.\n{i} + 1 = "},
+        }
+        for i in range(N)
+    ]  # fmt: skip
+    _write(folder, "per_instance_stats.json", instances)
+    _write(folder, "stats.json", list(summed.values()))
+    _write(folder, "run_spec.json", {"name": folder.name, "adapter_spec": spec})
+    _write(folder, "scenario_state.json", {"adapter_spec": spec, "request_states": states})
+    return folder
+
+
+def _logged(run: Path) -> dict[str, float]:
+    """Return the values of the run by the names of our rows."""
+    found: dict[str, float] = {}
+    for stat in json.loads((run / "stats.json").read_text()):
+        name = stat["name"]
+        parts = (name["name"], name["split"].removeprefix("test"),
+                 "typos, perturbed" if "perturbation" in name else "")  # fmt: skip
+        found["/".join(filter(None, parts))] = stat["mean"]
+    return found
+
+
+def test_each_value_of_a_run_is_the_estimate_of_a_row(run: Path) -> None:
+    """Splits and perturbations are rows of their own, trials are epochs."""
+    rows = {row.metric: row for row in intervals(read(run))}
+    logged = {name: v for name, v in _logged(run).items() if not name.startswith("num_")}
+
+    assert list(rows)[:2] == ["exact_match", "f1_score"]
+    assert {name: row.estimate for name, row in rows.items()} == pytest.approx(logged, abs=1e-12)
+    assert {(row.n_items, row.n_epochs) for row in rows.values()} == {(8, 3), (4, 3)}
+    assert all(row.low is not None for row in rows.values())
+
+
+def test_a_run_says_what_it_is_of(run: Path) -> None:
+    """Model and settings from the specification, questions and prompts from the state."""
+    r = read(run, metric="exact_match").responses[0]
+
+    assert (r.model, r.task) == ("acme/tiny", "toy:subject=sums")
+    assert dict(r.settings) == {"deployment": "hf/tiny", "task.max_train_instances": "5"}
+    assert r.item_ids.tolist() == [f"id{i}" for i in range(8)]
+    assert r.item_hashes is not None
+    assert r.provenance.prompt_hashes is not None
+    assert len(set(r.item_hashes.tolist())) == 8
+
+
+def test_counts_are_read_if_named(run: Path) -> None:
+    """Tokens say nothing of answers."""
+    assert {r.metric for r in read(run, metric="num_output_tokens")} == {
+        name for name in _logged(run) if name.startswith("num_output_tokens")
+    }
+
+
+def test_values_alone_and_items_alone_are_readable(run: Path, tmp_path: Path) -> None:
+    """Without its other files a run is named after its folder, or by the caller."""
+    for name in ("stats.json", "per_instance_stats.json"):
+        alone = tmp_path / name.removesuffix(".json") / "toy:subject=sums,model=acme_tiny"
+        alone.mkdir(parents=True)
+        shutil.copy(run / name, alone)
+        rows = {row.metric: row for row in intervals(read(alone, metric="exact_match"))}
+
+        assert rows["exact_match"].model == "acme_tiny"
+        assert rows["exact_match"].estimate == pytest.approx(_logged(run)["exact_match"], abs=1e-12)
+        assert (rows["exact_match"].low is None) == (name == "stats.json")
+    nameless = Path(shutil.copy(run / "per_instance_stats.json", tmp_path))
+    with pytest.raises(LogError, match="does not name its model"):
+        read(nameless)
+    assert read(nameless, model_name="m").responses[0].model == "m"
+
+
+def test_a_value_that_its_instances_contradict_is_a_finding(run: Path) -> None:
+    """Half of the instances were removed after the run."""
+    file = run / "per_instance_stats.json"
+    instances = json.loads(file.read_text())
+    file.write_text(json.dumps([one for one in instances if one["instance_id"] != "id3"]))
+
+    assert {finding.problem for finding in check(run, metric="f1_score")} == {"contradiction"}
+
+
+def test_files_of_others_are_left_to_them(tmp_path: Path) -> None:
+    """A list of other objects, and damage."""
+    other = tmp_path / "list.json"
+    other.write_text('[{"name": "x"}]')
+    cut = tmp_path / "per_instance_stats.json"
+    cut.write_text('[{"instance_id": "a", "train_trial_index": 0, "stats": [')
+
+    with pytest.raises(LogError, match="not a log that an installed adapter knows"):
+        read(other)
+    with pytest.raises(LogError, match="per_instance_stats"):
+        read(cut, model_name="m")

@@ -1,0 +1,177 @@
+"""lighteval: results and details made from its published format, in its three layouts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from evalstats_plugin import intervals, read
+from evalstats_plugin.errors import LogError
+from evalstats_plugin.logs.checking import check
+
+N = 20
+STAMP = "2025-03-04T05-06-07.890123"
+TASKS = ("lighteval|gsm8k|5", "leaderboard|arc:challenge|0")
+SCORES = {
+    task: {
+        "em": (np.arange(N) % (k + 3) == 0) * 1.0,
+        "f1": np.linspace(0, 1, N) ** (k + 1),
+    }
+    for k, task in enumerate(TASKS)
+}
+
+
+def _results() -> dict[str, Any]:
+    results: dict[str, Any] = {
+        task: {
+            name: value
+            for metric, scores in metrics.items()
+            for name, value in (
+                (metric, float(scores.mean())),
+                (f"{metric}_stderr", float(scores.std(ddof=1) / N**0.5)),
+            )
+        }
+        for task, metrics in SCORES.items()
+    }
+    results["all"] = {
+        metric: float(np.mean([results[task][metric] for task in TASKS])) for metric in ("em", "f1")
+    }
+    metrics = [
+        {"metric_name": name, "higher_is_better": True, "corpus_level_fn": "mean"}
+        for name in ("em", "f1")
+    ]
+    sizes = {"original_num_docs": 1319, "effective_num_docs": N}
+    return {
+        "config_general": {
+            "lighteval_sha": "203045a8", "max_samples": N, "model_name": "acme/tiny",
+            "model_sha": "607a30d783dfa663", "model_dtype": "float16",
+        },
+        "results": results,
+        "versions": dict.fromkeys(TASKS, 2),
+        "config_tasks": {task.rpartition("|")[0]: {"metric": metrics, **sizes} for task in TASKS},
+        "summary_tasks": {},
+        "summary_general": {},
+    }  # fmt: skip
+
+
+def _details(task: str, layout: str) -> pa.Table:
+    rows = [{m: float(v[i]) for m, v in SCORES[task].items()} for i in range(N)]
+    asked = [f"{task}: what is {i}?" for i in range(N)]
+    if layout == "columns":
+        return pa.table(
+            {"example": asked, "full_prompt": [f"Q: {text}" for text in asked]}
+            | {m: [row[m] for row in rows] for m in SCORES[task]}
+        )
+    if layout == "metrics":
+        return pa.table({"example": asked, "full_prompt": asked, "metrics": rows})
+    docs = [{"query": text, "choices": ["a", "b"]} for text in asked]
+    if layout == "texts":
+        return pa.table({"__doc__": [*map(str, docs)], "__metric__": [*map(str, rows)]})
+    return pa.table({"__doc__": docs, "__metric__": rows, "__model_response__": asked})
+
+
+def _run(folder: Path, layout: str) -> Path:
+    """Write a run: in folders as lighteval does, or in one as the Open LLM Leaderboard."""
+    apart = layout in ("structs", "texts")
+    results = folder / "results" / "acme" / "tiny" if apart else folder
+    details = folder / "details" / "acme" / "tiny" / STAMP if apart else folder
+    for place in (results, details):
+        place.mkdir(parents=True, exist_ok=True)
+    file = results / f"results_{STAMP}.json"
+    file.write_text(json.dumps(_results(), indent=2))
+    for task in TASKS:
+        name = task if apart else task.replace("|", "_").replace(":", "_")
+        pq.write_table(_details(task, layout), details / f"details_{name}_{STAMP}.parquet")
+    return file
+
+
+@pytest.mark.parametrize("layout", ["structs", "texts", "metrics", "columns"])
+def test_each_value_is_the_estimate_of_a_row_or_has_a_reason(tmp_path: Path, layout: str) -> None:
+    """Also means over tasks, which have no interval."""
+    _run(tmp_path, layout)
+    rows = {(row.task, row.metric): row for row in intervals(read(tmp_path))}
+    logged = {
+        (task, metric): value
+        for task, values in _results()["results"].items()
+        for metric, value in values.items()
+        if not metric.endswith("_stderr")
+    }
+
+    assert {key: row.estimate for key, row in rows.items()} == pytest.approx(logged, abs=1e-12)
+    assert {task for (task, _), row in rows.items() if row.low is None} == {"all"}
+    assert rows["all", "em"].notes == ("no interval: a mean over tasks",)
+    errors = [(row.std_error, row.logged_std_error) for key, row in rows.items() if key[0] != "all"]
+    assert [a for a, _ in errors] == pytest.approx([b for _, b in errors], abs=1e-12)
+
+
+def test_a_run_says_what_it_is_of(tmp_path: Path) -> None:
+    """Model, settings, version of the task, size of the benchmark, questions."""
+    r = read(_run(tmp_path, "structs"), task="gsm8k", metric="em").responses[0]
+
+    assert (r.model, r.task, r.source.harness) == ("acme/tiny", TASKS[0], "lighteval")
+    assert dict(r.settings) == {"sha": "607a30d7", "dtype": "float16", "task.num_fewshot": "5"}
+    assert (r.population, r.logged_n, r.provenance.task_version) == (1319, N, "2")
+    assert r.higher_is_better is True
+    assert r.item_hashes is not None
+
+
+def test_results_without_details_and_details_without_results(tmp_path: Path) -> None:
+    """Values without intervals, and metrics taken for means."""
+    file = _run(tmp_path, "metrics")
+    details = sorted(tmp_path.glob("details_*"))[1]
+    alone = tmp_path / "alone" / "tiny" / STAMP / details.name
+    alone.parent.mkdir(parents=True)
+    details.rename(alone)
+    rows = {(row.task, row.metric): row for row in intervals(read(file))}
+    [em, _] = read(alone)
+
+    assert rows[TASKS[0], "em"].notes[0] == (
+        "no details of this task (run lighteval with --save-details)"
+    )
+    assert em.model == "tiny"
+    assert em.notes[0].startswith("no results file of this run")
+    assert intervals([em])[0].estimate == pytest.approx(_results()["results"][TASKS[0]]["em"])
+
+
+def test_details_that_were_cut_or_changed_are_findings(tmp_path: Path) -> None:
+    """Fewer rows than documents, and other scores."""
+    _run(tmp_path, "metrics")
+    files = sorted(tmp_path.glob("details_*"))
+    pq.write_table(pq.read_table(files[0])[:7], files[0])
+    table = pq.read_table(files[1])
+    rows = [{"em": 1.0, "f1": 1.0}] * N
+    pq.write_table(
+        table.set_column(table.column_names.index("metrics"), "metrics", [rows]), files[1]
+    )
+    found = [(finding.problem, finding.task) for finding in check(tmp_path, metric="em")]
+
+    assert found == [("incomplete", TASKS[1]), ("contradiction", TASKS[0])]
+
+
+def test_a_metric_that_is_no_mean_has_a_reason(tmp_path: Path) -> None:
+    """By its configuration, or because the items do not give the value."""
+    file = _run(tmp_path, "metrics")
+    results = _results()
+    results["results"][TASKS[0]]["em"] = 0.123
+    results["config_tasks"]["lighteval|gsm8k"]["metric"][0]["corpus_level_fn"] = "CorpusLevelF1"
+    file.write_text(json.dumps(results))
+    [row] = intervals(read(file, task="gsm8k", metric="em"))
+
+    assert (row.estimate, row.low) == (0.123, None)
+    assert row.notes == ("not averaged: the mean of its items, 0.35, is not the value",)
+
+
+def test_damaged_details_are_an_error(tmp_path: Path) -> None:
+    """Of that log."""
+    file = _run(tmp_path, "metrics")
+    [details, *_] = tmp_path.glob("details_*gsm8k*")
+    details.write_bytes(details.read_bytes()[:200])
+
+    with pytest.raises(LogError, match="cannot be read as Parquet"):
+        read(file)

@@ -1,0 +1,88 @@
+"""DataFrames and paths: every public function takes what people have at hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import evalstats_plugin as es
+from evalstats_plugin.errors import DesignError, LogError, SelectionError
+
+
+@pytest.fixture(scope="module")
+def tidy() -> pd.DataFrame:
+    """Two models on two tasks."""
+    rng = np.random.default_rng(0)
+    return pd.DataFrame(
+        [
+            (model, task, f"q{i}", float(rng.random() < share))
+            for model, share in (("a", 0.8), ("b", 0.6))
+            for task in ("x", "y")
+            for i in range(40)
+        ],
+        columns=["model", "task", "question_id", "score"],
+    )
+
+
+def test_a_frame_is_read_as_the_same_table_in_a_file(tidy: pd.DataFrame, tmp_path: Path) -> None:
+    """All scores, in the same order."""
+    file = tmp_path / "scores.csv"
+    tidy.to_csv(file, index=False)
+    from_file = es.read(file, task="x")
+    from_frame = es.read(tidy, task="x")
+
+    assert "<ResponseSet: 2 models, 1 task, 80 answers>" == repr(from_frame)
+    for one, other in zip(from_file, from_frame, strict=True):
+        assert (one.model, one.task, one.metric) == (other.model, other.task, other.metric)
+        np.testing.assert_array_equal(one.item_ids, other.item_ids)
+        np.testing.assert_array_equal(one.scores, other.scores)
+
+
+def test_a_matrix_has_its_names_in_the_index(tidy: pd.DataFrame) -> None:
+    """With or without a name of the index."""
+    x = tidy[tidy["task"] == "x"]
+    wide = x.pivot_table(index="model", columns="question_id", values="score")
+    found = es.read(wide, wide="models")
+    nameless = es.read(wide.rename_axis(index=None), wide="models")
+
+    assert ["a", "b"] == [r.model for r in found] == [r.model for r in nameless]
+    expected = es.compare(es.read(tidy, task="x"))[0].difference
+    assert expected == es.compare(found)[0].difference == es.compare(nameless)[0].difference
+
+
+def test_analyses_take_frames_and_paths(tidy: pd.DataFrame, tmp_path: Path) -> None:
+    """The results are those of what `read` gives."""
+    file = tmp_path / "scores.csv"
+    tidy.to_csv(file, index=False)
+    read = es.read(tidy)
+
+    assert es.intervals(read).rows == es.intervals(tidy).rows
+    assert [row.low for row in es.intervals(read)] == [row.low for row in es.intervals(file)]
+    assert [row.low for row in es.compare(str(file))] == [row.low for row in es.compare(tidy)]
+    assert es.gate(tidy, baseline="b").decision == es.gate(read, baseline="b").decision
+    assert es.score_table(tidy, rng=0).rows == es.score_table(read, rng=0).rows
+
+
+def test_what_cannot_be_read_is_said(tidy: pd.DataFrame) -> None:
+    """The messages of tables in files."""
+    with pytest.raises(SelectionError, match="a DataFrame is read alone"):
+        es.read(tidy, tidy)
+    with pytest.raises(SelectionError, match="no task called z in the logs; there are: x, y"):
+        es.read(tidy, task="z")
+    with pytest.raises(DesignError, match="score \\(score\\) is 'good' in row 1"):
+        es.read(tidy.assign(score="good"))
+    with pytest.raises(LogError, match="the DataFrame cannot be read as a table"):
+        es.read(tidy.assign(score=[{"a": 1}, 2.0] * 80))
+
+
+def test_notebooks_show_rows_and_notes_without_markup_of_logs(tidy: pd.DataFrame) -> None:
+    """A table, and the names in it as text."""
+    own = tidy[tidy["model"] == "a"].assign(model="<script>")
+    shown = es.intervals(own)._repr_html_()
+
+    assert shown.count("<tr") >= 3
+    assert "<script>" not in shown
+    assert "&lt;script&gt;" in shown
