@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from evalstats_plugin.hierarchical.rows import PooledScores
     from evalstats_plugin.irt.rows import Abilities
     from evalstats_plugin.ranking.contests.contests import Contests
-    from evalstats_plugin.runtime.opened import LogFile
+    from evalstats_plugin.runtime.files import LogFile
     from evalstats_plugin.scores.rows import Intervals
 
 
@@ -192,6 +192,8 @@ class Annotation:
     """Of this log's models, on its tasks and over all tasks of all logs."""
     partial: Sequence[PartialScores] = ()
     """What this log holds in part only: its logged values are never replaced."""
+    baseline: str = ""
+    """Model that the comparisons, and outcomes among the statistics of items, are against."""
 
     def block(self) -> dict[str, Any]:
         """Return the annotation as JSON values; every list holds things of one type.

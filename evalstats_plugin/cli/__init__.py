@@ -27,7 +27,9 @@ SECTIONS: Sections = {
         judge="Estimate human scores from a judge on all items and human labels on a few.",
     ),
     "Which model is better": _own(
+        table="Show models and tasks in one table, for people and papers (LaTeX).",
         compare="Compare models on the same items (paired).",
+        gate="Decide whether models may be released: PASS, REGRESSED or INCONCLUSIVE.",
         rank="Rank models or items from pairwise comparisons.",
         power="Plan a comparison: power, items and epochs for a difference.",
     ),
@@ -42,7 +44,7 @@ SECTIONS: Sections = {
     "This installation": {
         **_own(plugins="List the installed adapters and methods."),
         "completion": (
-            "evalstats_plugin.cli.shell.completion:completion",
+            "evalstats_plugin.cli.plugins:completion",
             "Print the script for completion in the shell.",
         ),
     },

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ import click
 from evalstats_plugin.cli.shell.options import (
     CORRECTIONS,
     DESIGNS,
+    OF_ONE_SCORE,
     OUTPUT,
     Command,
     Correction,
@@ -26,6 +28,7 @@ from evalstats_plugin.cli.shell.options import (
 )
 from evalstats_plugin.cli.shell.running import Reading, plugins_of
 from evalstats_plugin.errors import SelectionError
+from evalstats_plugin.runtime.transactions import may_overwrite
 from evalstats_plugin.runtime.untrusted import echo
 
 if TYPE_CHECKING:
@@ -110,8 +113,8 @@ class Options:
 @click.command(cls=Command)
 @paths
 @takes("asked", Options)
-@takes("reading", Reading, without=("models", "runs", "columns", "wide"))
-@takes("intervals", Intervals, without=("prior", "population"))
+@takes("reading", Reading, without=("models", "runs", "columns", "wide", "skip_broken"))
+@takes("intervals", Intervals, without=(*OF_ONE_SCORE, "missing"))
 @click.pass_context
 def annotate(
     ctx: click.Context,
@@ -137,49 +140,54 @@ def annotate(
         named = str(error) if str(log) in str(error) else f"{log}: {error}"
         left_out.append(f"left out: {named}")
 
-    if asked.strip:
-        asked.check_stripping()
-        written = annotating.strip(
-            *paths,
-            output=asked.output,
-            in_place=asked.in_place,
-            rewrite_links=asked.rewrite_links,
-            plugins=plugins,
-            on_broken=on_broken,
-        )
-    else:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        if asked.strip:
+            asked.check_stripping()
+            written = annotating.strip(
+                *paths,
+                output=asked.output,
+                in_place=asked.in_place,
+                rewrite_links=asked.rewrite_links,
+                overwrite=may_overwrite(),
+                plugins=plugins,
+                on_broken=on_broken,
+            )
+        else:
 
-        def analysis(responses: Sequence[Responses]) -> rows.Intervals:
-            return intervals.of(ResponseSet(tuple(responses)), plugins)
+            def analysis(responses: Sequence[Responses]) -> rows.Intervals:
+                return intervals.of(ResponseSet(tuple(responses)), plugins)
 
-        written = annotating.annotate(
-            *paths,
-            output=asked.output,
-            in_place=asked.in_place,
-            rescore=asked.rescore,
-            allow_partial=asked.allow_partial,
-            rewrite_links=asked.rewrite_links,
-            at_k=asked.at_k,
-            compare=asked.comparison(),
-            baseline=asked.baseline,
-            items=asked.items,
-            irt=asked.irt,
-            hierarchical=asked.hierarchical,
-            selection=Selection(
-                reading.task,
-                reading.metric,
-                reading.cluster,
-                reading.include_incomplete,
-                repeats=bool(asked.at_k),
-            ),
-            analysis=analysis,
-            plugins=plugins,
-            on_broken=on_broken,
-        )
+            written = annotating.annotate(
+                *paths,
+                output=asked.output,
+                in_place=asked.in_place,
+                rescore=asked.rescore,
+                allow_partial=asked.allow_partial,
+                rewrite_links=asked.rewrite_links,
+                overwrite=may_overwrite(),
+                at_k=asked.at_k,
+                compare=asked.comparison(),
+                baseline=asked.baseline,
+                items=asked.items,
+                irt=asked.irt,
+                hierarchical=asked.hierarchical,
+                selection=Selection(
+                    reading.task,
+                    reading.metric,
+                    reading.cluster,
+                    reading.include_incomplete,
+                    repeats=bool(asked.at_k),
+                    model_name=reading.model_name,
+                ),
+                analysis=analysis,
+                plugins=plugins,
+                on_broken=on_broken,
+            )
     if not asked.quiet:
         for path in written:
             echo(path)
-        for line in left_out:
+        for line in (*(str(warning.message) for warning in caught), *left_out):
             echo(line, err=True)
     if left_out:
         ctx.exit(1)

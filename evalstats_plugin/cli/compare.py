@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
+from typing import Literal, get_args
 
 import click
 
 from evalstats_plugin.cli.shell.options import (
     DESIGNS,
+    INTERVALS,
+    OF_ONE_SCORE,
+    OUTPUT,
     Command,
     Correction,
     Design,
@@ -21,6 +26,8 @@ from evalstats_plugin.cli.shell.options import (
     under,
 )
 from evalstats_plugin.cli.shell.running import Output, Reading, output, plugins_of, reading
+
+Probabilities = Literal["alone", "shrunk"]
 
 _WHAT = "What is compared"
 _compared = under(_WHAT)
@@ -37,23 +44,37 @@ class Options:
     )
     design: Design = _compared(  # noqa: RUF009 - a field
         "paired: on the same items; unpaired: items as independent samples of each model; tasks: "
-        "one comparison over all tasks, which count as drawn from many; sequential: valid however "
+        "over all tasks of a metric, on these and on tasks like these; sequential: valid however "
         "often you look and whenever you stop.",
         default="paired", type=Name("design", DESIGNS), metavar="NAME",
     )  # fmt: skip
     correction: Correction = correction(_WHAT)  # noqa: RUF009 - a field
     family: Family = family(_WHAT)  # noqa: RUF009 - a field
+    probabilities: Probabilities = under(INTERVALS)(  # noqa: RUF009 - a field
+        "P(better) of each pair alone, or shrunk over all pairs of a table: of nearly equal models "
+        "the one that looks better is in part the luckier.",
+        default="alone", type=Name("kind", get_args(Probabilities)), metavar="NAME",
+    )  # fmt: skip
+    prior: float | None = under(INTERVALS)(
+        "Prior weight of each outcome, for methods that have a prior: 0.5 (Jeffreys) unless given, "
+        "1 is uniform. Each row names its prior.",
+        metavar="WEIGHT",
+    )
     at_k: tuple[str, ...] = _compared(
         "Also compare by pass@4 (at least one of 4 epochs right), pass^4 (all), maj@3 (majority) "
         "and the like; may be repeated.",
         default=(), metavar="NAME",
     )  # fmt: skip
+    all_pairs: bool = under(OUTPUT)(
+        "Print every pair; those of more than 10 models are summed up as possible ranks otherwise.",
+        default=False,
+    )
 
 
 @click.command(cls=Command)
 @paths
 @takes("asked", Options)
-@takes("intervals", Intervals, without=("prior", "population"))
+@takes("intervals", Intervals, without=OF_ONE_SCORE)
 @output("comparisons")
 @reading
 @click.pass_context
@@ -70,8 +91,10 @@ def compare(
 
     PATHS are results files, folders or patterns; together they hold two models or more.
 
-    The intervals hold for all pairs at once, and belong to p, adj. and the verdict: better or worse
-    where 0 is outside the interval, unclear where it is inside. P(better) looks at one pair alone.
+    The intervals are confidence intervals that hold for all pairs of a family at once, and belong
+    to p, adj. and the verdict: better or worse where 0 is outside the interval, unclear where it is
+    inside. Unclear is no proof that models are equal. A single pair has a Bayesian credible
+    interval if its method has a prior. P(better) looks at one pair alone, or is shrunk over all.
     """
     from evalstats_plugin.comparisons.compare import DESIGNS as ANALYSES
     from evalstats_plugin.comparisons.compare import compare as compare_models
@@ -95,6 +118,9 @@ def compare(
         correction=asked.correction,
         family=asked.family,
         bounds=intervals.bounds,
+        prior=asked.prior,
+        probabilities=asked.probabilities,
+        missing=intervals.missing,
         rng=intervals.seed,
     )
     output.draw({"comparisons": lambda: results})
@@ -108,8 +134,10 @@ def compare(
             **how,
             "correction": asked.correction,
             "family": asked.family,
+            "prior": asked.prior,
+            "probabilities": asked.probabilities,
             "seed": seed,
         },
-        print_table=comparisons.print_comparisons,
+        print_table=partial(comparisons.print_comparisons, all_pairs=asked.all_pairs),
         to_markdown=comparisons.comparisons_markdown,
     )

@@ -10,6 +10,7 @@ import click
 from evalstats_plugin.cli.shell.options import Command, file, paths, quiet, takes, under
 from evalstats_plugin.cli.shell.running import Reading, plugins_of, reading
 from evalstats_plugin.errors import SelectionError
+from evalstats_plugin.runtime.transactions import may_overwrite
 from evalstats_plugin.runtime.untrusted import echo, echo_message
 
 _written = under("What is written")
@@ -70,7 +71,7 @@ def export(ctx: click.Context, paths: tuple[str, ...], *, reading: Reading, aske
     of_formats = ("matrix", "organization", "relationship")
     given = {name: value for name in of_formats if (value := getattr(asked, name))}
     responses = reading.read(paths, plugins, quiet=asked.quiet)
-    done = write(responses, file, to=to, plugins=plugins, **given)
+    done = write(responses, file, to=to, overwrite=may_overwrite(), plugins=plugins, **given)
     if asked.intervals:
         annotate(*done.paths, in_place=True, plugins=plugins)
     if not asked.quiet:

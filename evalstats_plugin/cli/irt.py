@@ -36,7 +36,7 @@ from evalstats_plugin.cli.shell.running import (
     progress_on_work,
     reading,
 )
-from evalstats_plugin.errors import LogError, SelectionError, WriteError
+from evalstats_plugin.errors import LogError, SelectionError
 from evalstats_plugin.irt.methods import ESTIMATORS, ITEM_MODELS, MASKS
 
 if TYPE_CHECKING:
@@ -92,6 +92,25 @@ def parse_dimensions(text: str) -> int | str:
     return int(text)
 
 
+def parse_guessing(texts: Sequence[str]) -> float | dict[str, float]:
+    """Read chances of guessing: one for all items, or by task; 0 where they are estimated."""
+    found = dict[str, float]()
+    for text in (text for text in texts if text != "estimated"):
+        task, equals, number = text.rpartition("=")
+        try:
+            chance = float(number)
+        except ValueError:
+            msg = f"--guessing {text!r} is not a chance: pass 0.25, TASK=0.25 or 'estimated'"
+            raise SelectionError(msg) from None
+        if not equals and len(texts) > 1:
+            msg = "--guessing with several values needs the task of each, such as TASK=0.25"
+            raise SelectionError(msg)
+        if not equals:
+            return chance
+        found[task] = chance
+    return found
+
+
 _fit = under("What is fitted")
 
 
@@ -134,6 +153,11 @@ class Options:
         "held-out answers best.",
         type=Parsed(parse_dimensions), metavar="K|auto",
     )  # fmt: skip
+    guessing: tuple[str, ...] = _fit(
+        "Chance of a right answer without knowing it: a number such as 0.25 (four choices), "
+        "TASK=NUMBER, or 'estimated'; may be repeated.  [default: 0]",
+        default=(), show_default=False, metavar="C",
+    )  # fmt: skip
     groups: str | None = _fit(
         "CSV file with the columns model and group: groups with their own mean and spread of "
         "abilities (estimator mml).",
@@ -152,11 +176,7 @@ class Options:
     device: str = device()
     seed: int = seed()
     baseline: str | None = baseline()
-    save: str | None = file(
-        "Save the fit, for `irt score` and `irt link`. An existing fit is replaced; any other file "
-        "is kept.",
-        metavar="FILE.parquet",
-    )
+    save: str | None = file("Save the fit, for `irt score` and `irt link`.", metavar="FILE.parquet")
 
     @property
     def is_factor(self) -> bool:
@@ -186,18 +206,22 @@ class Options:
                 )
                 raise SelectionError(msg)
         if self.save is not None:
-            _check_fit(self.save)
+            from evalstats_plugin.runtime.files import check_output_path
+
+            check_output_path(self.save, [".parquet"], asked="--save", makes_folder=True)
 
     def fit(self, matrix: ResponseMatrix, output: Output) -> AnyFit:
         """Fit; print beforehand what a large fit costs."""
         from evalstats_plugin.irt.fitting import fit_irt
-        from evalstats_plugin.irt.options import FactorOptions, MmlOptions
+        from evalstats_plugin.irt.options import FactorOptions, MmlItemsOptions, MmlOptions
 
         options: FitOptions | None = None
         if self.is_factor:
             options = FactorOptions(dimensions=self.dimensions or "auto")
         elif self.groups is not None:
             options = MmlOptions(groups=read_groups(self.groups, matrix.models))
+        elif "estimated" in self.guessing:
+            options = MmlItemsOptions(estimate_guessing=True)
         _tell_cost(matrix, self, output)
         with _work_on(matrix, "fitting", output):
             return fit_irt(
@@ -206,6 +230,7 @@ class Options:
                 self.estimator,
                 device=self.device,
                 rng=self.seed,
+                guessing=parse_guessing(self.guessing),
                 options=options,
             )
 
@@ -220,7 +245,7 @@ class Options:
         }
 
 
-_FITTED = ("item_model", "estimator", "groups", "device", "seed")
+_FITTED = ("item_model", "estimator", "guessing", "groups", "device", "seed")
 
 _ONE_ABILITY = [name for name in ITEM_MODELS if name != "factor"]
 _one_ability = {
@@ -326,12 +351,14 @@ def score(
     from evalstats_plugin.irt.model.fit import load_fit
     from evalstats_plugin.irt.scoring import score_models
 
+    output.check("abilities")
     bank = load_fit(Path(asked.bank))
     several = bank.item_model == "factor"
     if several and asked.baseline is not None:
         msg = "--baseline needs one ability of each model, and this bank has several: leave it out"
         raise SelectionError(msg)
-    output.check(*(() if several else ("abilities",)))
+    if several:
+        output.check()
     matrix, notes = _matrix(ctx, paths, reading, output)
     with _work_on(matrix, "scoring", output):
         scored: Any = score_models(cast("Any", bank), matrix, device=asked.device)
@@ -420,7 +447,13 @@ def dif(
 
 @click.command(cls=Command)
 @paths
-@takes("asked", Options, only=("mask", "draws", "item_model", "dimensions", "device", "seed"))
+@takes(
+    "asked",
+    Options,
+    only=(
+        "mask", "draws", "item_model", "estimator", "guessing", "dimensions", "device", "seed",
+    ),
+)  # fmt: skip
 @output()
 @reading
 @click.pass_context
@@ -441,6 +474,8 @@ def holdout(
             matrix,
             tuple(dict.fromkeys(asked.mask)),
             item_model=asked.fitted_model,
+            estimator=asked.estimator,
+            guessing=parse_guessing(asked.guessing),
             dimensions=asked.dimensions or "auto",
             seeds=range(asked.seed, asked.seed + asked.draws),
             device=asked.device,
@@ -465,7 +500,7 @@ def read_groups(path: str, models: Sequence[str]) -> dict[str, str]:
     """
     rows = csv_rows(path, "groups of models")
     if not rows or not {"model", "group"} <= set(rows[0]):
-        there = ", ".join(rows[0]) if rows else "none"
+        there = ", ".join(name for name in rows[0] if name) if rows else "none"
         raise LogError(f"{path} has the columns {there}: it needs the columns model and group")
     return {row["model"]: row["group"] for row in rows if row["model"] in models}
 
@@ -558,17 +593,3 @@ def _tell_cost(matrix: ResponseMatrix, asked: Options, output: Output) -> None:
         f"{n:,} models × {m:,} items: the fit needs {needed:.1f} GiB of memory or more, and on one "
         f"processor core {duration_in_words(seconds)}"
     )
-
-
-def _check_fit(name: str) -> None:
-    """Raise where a fit is not to be saved: another kind of file is kept as it is."""
-    from evalstats_plugin.irt.model.fit import load_fit
-    from evalstats_plugin.runtime.files import check_output_path
-
-    path = check_output_path(name, [".parquet"], asked="--save", makes_folder=True)
-    if path.exists() and path.stat().st_size:
-        try:
-            load_fit(path)
-        except LogError as error:
-            msg = f"--save {path}: a file is there that is no saved fit; it was left as it is"
-            raise WriteError(msg) from error

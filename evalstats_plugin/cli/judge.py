@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from evalstats_plugin.cli.shell.options import Command, Intervals, paths, takes, under
+from evalstats_plugin.cli.shell.options import OF_ONE_SCORE, Command, Intervals, paths, takes, under
 from evalstats_plugin.cli.shell.running import (
     Output,
     Reading,
@@ -44,7 +44,7 @@ class Options:
 @click.command(cls=Command)
 @paths
 @takes("asked", Options)
-@takes("intervals", Intervals, without=("method", "seed", "prior", "population"))
+@takes("intervals", Intervals, without=("method", "seed", "missing", *OF_ONE_SCORE))
 @output("intervals")
 @reading
 @click.pass_context

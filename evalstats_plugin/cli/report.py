@@ -127,8 +127,8 @@ def _with_control_variate(
     from evalstats_plugin.scores.control_variate import control_variate
     from evalstats_plugin.scores.methods import INTERVALS
 
-    for name, value in (("population", asked.population), ("prior", asked.prior)):
-        if value is not None:
+    for name in ("population", "prior", "estimand", "clusters", "missing"):
+        if getattr(asked, name) != Intervals.__dataclass_fields__[name].default:
             msg = f"--control-variate and --{name} do not go together: pass one of them"
             raise SelectionError(msg)
     return control_variate(
@@ -201,6 +201,7 @@ def _compared(
             baseline=baseline,
             confidence_level=asked.confidence_level,
             bounds=asked.bounds,
+            missing=asked.missing,
             rng=asked.seed,
         )
     except DesignError as error:

@@ -5,12 +5,6 @@
 * `figures`: Matplotlib figures; `html`: the report as one HTML page
 """
 
-from typing import TYPE_CHECKING
-
 from evalstats_plugin.runtime.lazy import public_names
 
-if TYPE_CHECKING:
-    from evalstats_plugin.report.figures import FIGURES, draw
-
-__all__ = ["FIGURES", "draw"]
-__getattr__, __dir__ = public_names(__name__, {"FIGURES": "figures", "draw": "figures"})
+__getattr__, __dir__, __all__ = public_names(__name__, __file__)

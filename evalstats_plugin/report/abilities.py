@@ -19,7 +19,7 @@ from rich.text import Text
 
 from evalstats_plugin.comparisons.rows import Comparison
 from evalstats_plugin.data.results import Results
-from evalstats_plugin.errors import few
+from evalstats_plugin.errors import counted, few
 from evalstats_plugin.irt.dif import ItemDifference, ItemDifferences
 from evalstats_plugin.irt.holdout import HeldOut, HeldOuts
 from evalstats_plugin.irt.methods import MASKS
@@ -104,11 +104,12 @@ def legend(results: Abilities) -> list[str]:
     """Explain the numbers to readers who do not know the method."""
     fit = results.fit
     sharp = "" if fit["item_model"] == "rasch" else " of discrimination 1"
-    guess = ", guessing aside," if fit["item_model"] == "3pl" else ""
+    guessed = fit["item_model"] == "3pl" or fit["diagnostics"].get("guessing")
+    right = ("know the answer to", ", beyond guessing") if guessed else ("get", " right")
     said = [
         "Ability: how good a model is at all these items together, hard and easy ones, each "
         f"weighed by what it tells. {_zero(fit)} A model whose ability is higher by 1 has 2.7 "
-        f"times the odds{guess} to get an item{sharp} right. Score: its mean over the items it "
+        f"times the odds to {right[0]} an item{sharp}{right[1]}. Score: its mean over the items it "
         "took, to compare only between models that took the same items; abilities can always be "
         "compared."
     ]
@@ -412,7 +413,7 @@ def _differences(results: ItemDifferences, most: int = MOST_ITEMS) -> Page:
     more = len(results) - most
     title = (
         f"Items: {len(results)}, of which {len(results.flagged)} differ between "
-        f"{len(results.focal)} models and {results.n_others} others"
+        f"{counted(len(results.focal), 'model')} and {results.n_others} others"
     )
     title += f"; {more} more are in --format csv" if more > 0 else ""
     legend = (

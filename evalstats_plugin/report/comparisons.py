@@ -15,9 +15,15 @@ from rich.table import Table
 from rich.text import Text
 
 from evalstats_plugin.comparisons.ranks import ranks_of
-from evalstats_plugin.comparisons.rows import Comparison, Comparisons, PowerRow, PowerRows
+from evalstats_plugin.comparisons.rows import (
+    Comparison,
+    Comparisons,
+    PowerRow,
+    PowerRows,
+    RankSet,
+)
 from evalstats_plugin.data.results import Results
-from evalstats_plugin.errors import few
+from evalstats_plugin.errors import counted, few
 from evalstats_plugin.report import text as report_text
 from evalstats_plugin.report.text import number, percent, print_all, task_and_metric, titled
 from evalstats_plugin.scores.rows import VariancePart
@@ -40,10 +46,17 @@ SCREENED = (
     " Verdicts are screened: of all better and worse at most a share of {alpha} is expected to be "
     "false. Intervals look at each pair alone and do not belong to them."
 )
-PROBABILITY = (
-    " P(better): how probable it is that the model is truly the better of the two, looking at this "
-    "pair alone; it allows for no other pair."
+_BETTER = " P(better): how probable it is that the model is truly the better of the two, "
+PROBABILITY = _BETTER + "looking at this pair alone; it allows for no other pair."
+SHRUNK = (
+    "{prior}: of nearly equal models the one that looks better is in part the luckier. It is no "
+    "verdict, and not 1 - p/2."
 )
+PRIOR = " Its prior weight: {prior}."
+NO_PRIOR = " It has no prior: it is a tail of the distribution that has the pair's own limits."
+MOST_PAIRS = 45
+"""Pairs of one task, of ten models, up to which a terminal shows each by itself."""
+
 MOST_NAMED = 30
 """Models of one task up to which their order is written out."""
 
@@ -60,14 +73,75 @@ _PARTS = ("n", "Within", "Std. error", "epochs ×2", "items ×2")
 
 
 def print_comparisons(
-    results: Comparisons, file: TextIO, *, heading: str, width: int | None
+    results: Comparisons,
+    file: TextIO,
+    *,
+    heading: str,
+    width: int | None,
+    all_pairs: bool = True,
 ) -> None:
-    """Print one table per task and metric, then the notes and a legend."""
-    marks = report_text.note_numbers(results.rows)
-    by_metric = groupby(results.rows, key=lambda row: (row.task, row.metric))
-    tables = [_comparison_table(list(rows), marks) for _, rows in by_metric]
-    print_all(
-        tables, report_text.note_lines(results), [_legend(results), heading], file=file, width=width
+    """Print one table per task and metric, then the notes and a legend.
+
+    Without `all_pairs`, more than `MOST_PAIRS` of a task are summed up in a table of ranks.
+    """
+    of_tasks = [list(rows) for _, rows in groupby(results, lambda row: (row.task, row.metric))]
+    ranks = [] if all_pairs else [ranks_of(rows) for rows in of_tasks]
+    if ranks and all(ranks) and max(map(len, of_tasks)) > MOST_PAIRS:
+        tables, closing = _rank_tables(ranks, width or 80), [_rank_legend(results)]
+        notes = [f"* {note}" for note in results.notes]
+    else:
+        marks = report_text.note_numbers(results.rows)
+        tables, closing = [_comparison_table(rows, marks) for rows in of_tasks], [_legend(results)]
+        notes = report_text.note_lines(results)
+    print_all(tables, notes, [*closing, heading], file=file, width=width)
+
+
+def _rank_tables(ranks: Sequence[Sequence[RankSet]], width: int) -> list[Table]:
+    """Return tables of models and tasks, side by side as far as they fit, with possible ranks."""
+    one_metric = len({own[0].metric for own in ranks}) == 1
+    columns = {
+        own[0].task if one_metric else task_and_metric(own[0]): {one.model: one for one in own}
+        for own in ranks
+    }
+    # A task may have fewer models than another: shares of them can be compared.
+    places: dict[str, list[float]] = {}
+    for one in (one for own in ranks for one in own):
+        places.setdefault(one.model, []).append((one.best_rank + one.worst_rank) / one.n_models)
+    models = sorted(places, key=lambda model: sum(places[model]) / len(places[model]))
+    names = [report_text.elided(model, 30) for model in models]
+    wide = {
+        name: max(len(report_text.elided(name, 16)), *(len(_places(one)) for one in own.values()))
+        for name, own in columns.items()
+    }
+    room = width - max(map(len, names))
+    tables: list[Table] = []
+    for block in report_text.blocks_that_fit(wide, room, room):
+        table = titled("")
+        table.add_column("Model", no_wrap=True)
+        for name in block:
+            head = Text(report_text.elided(name, 16))
+            table.add_column(head, justify="right", no_wrap=True)
+        for model, name in zip(models, names, strict=True):
+            table.add_row(name, *(_places(columns[column].get(model)) for column in block))
+        table.padding = (0, report_text.GAP - 1, 0, 0)
+        tables.append(table)
+    return tables
+
+
+def _places(one: RankSet | None) -> str:
+    if one is None:
+        return "– "
+    same = one.best_rank == one.worst_rank
+    places = str(one.best_rank) if same else f"{one.best_rank}–{one.worst_rank}"
+    return places + ("*" if one.may_be_first else " ")
+
+
+def _rank_legend(results: Comparisons) -> str:
+    level = percent(results.rows[0].confidence_level)
+    return (
+        f"Ranks that all {len(results):,} pairs leave open at once by family ({level}); * may be "
+        "the best. --all-pairs prints every pair, --baseline MODEL those with one model, --format "
+        "csv all numbers."
     )
 
 
@@ -102,7 +176,7 @@ def _comparison_table(rows: Sequence[Comparison], marks: dict[str, int]) -> Tabl
     baselines = {row.model_a for row in rows}
     sizes = {row.n_items for row in rows}
     title = task_and_metric(first)
-    title += f", {first.n_items} items" if len(sizes) == 1 else ""
+    title += f", {counted(first.n_items, 'item')}" if len(sizes) == 1 else ""
     title += f", against {first.model_a}" if len(baselines) == 1 else ""
     title += ", lower is better" if first.higher_is_better is False else ""
     table = titled(title)
@@ -157,8 +231,16 @@ def _legend(results: Comparisons) -> str:
         text = LEGEND + SCREENED.format(alpha=alpha)
     else:
         text = LEGEND + AT_ONCE.format(alpha=alpha)
-    known = any(row.prob_better is not None for row in results)
-    return text + PROBABILITY if known else text
+    priors = dict.fromkeys(row.prior for row in results if row.prob_better is not None)
+    if not priors:
+        return text
+    shrunk = [prior for prior in priors if prior.startswith("shrunk")]
+    if shrunk:
+        return text + _BETTER + SHRUNK.format(prior=" or ".join(shrunk))
+    named = [prior for prior in priors if prior not in ("none", "")]
+    text += PROBABILITY
+    text += PRIOR.format(prior=" or ".join(named)) if named else ""
+    return text if named or "" in priors else text + NO_PRIOR
 
 
 def order_line(rows: Sequence[Comparison]) -> str:
@@ -274,7 +356,7 @@ def sentence(row: PowerRow) -> str:
         return _no_answer(row)
     often = _often(row)
     size = f"a true difference of {_plain(row)}"
-    epochs = "1 epoch" if row.n_epochs == 1 else f"{row.n_epochs} epochs"
+    epochs = counted(row.n_epochs or 1, "epoch")
     answer = "both models answer the same" if row.design == "paired" else "each model answer"
     takes = f" in {epochs} each" if row.n_epochs != 1 else ""
     return {
@@ -339,15 +421,18 @@ def _found(row: PowerRow) -> str:
     models = row.n_models if row.quantity != "n_models" else 2
     if (models or 2) <= 2:
         return f"Found: {level}."
-    n_pairs = (models or 2) * ((models or 2) - 1) // 2
-    return f"Found: {level}, allowing for {n_pairs} pairs of {models} models."
+    n = models or 2
+    pairs = counted(n * (n - 1) // 2, "pair")
+    return f"Found: {level}, allowing for {pairs} of {counted(n, 'model')}."
 
 
 def _power_table(rows: Sequence[PowerRow], marks: dict[str, int]) -> Table:
     first, headers = rows[0], _headers(rows)
     title = task_and_metric(first)
     sizes = {row.pilot_items for row in rows}
-    title += f", from a pilot of {first.pilot_items} items" if len(sizes) == 1 else ""
+    title += (
+        f", from a pilot of {counted(first.pilot_items or 0, 'item')}" if len(sizes) == 1 else ""
+    )
     table = titled(title)
     table.add_column("Model", overflow="fold", min_width=8)
     table.add_column("Against", overflow="fold", min_width=8)

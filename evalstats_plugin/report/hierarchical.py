@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Any, TextIO
 
 from evalstats_plugin.data.results import Results
+from evalstats_plugin.errors import counted
 from evalstats_plugin.hierarchical.fit import HierarchicalFit, has_evidence
 from evalstats_plugin.hierarchical.methods import HIERARCHICAL_MODELS
 from evalstats_plugin.hierarchical.rows import Contrast, Effect, Evidence, Performance
@@ -206,7 +207,7 @@ def _evidence_lines(results: HierarchicalReport) -> Lines:
 
 def _said(results: HierarchicalReport) -> tuple[str, ...]:
     hidden = len(results.rows) - len(_shown_rows(results))
-    more = [f"{hidden} rows of single tasks are in --format csv"] if hidden else []
+    more = [f"{counted(hidden, 'row')} of single tasks are in --format csv"] if hidden else []
     own = [f"{row.model}: {note}" for row in results.rows if row.task is None for note in row.notes]
     return (*own, *results.notes, *more)
 

@@ -243,6 +243,35 @@ def short_metric(metric: str) -> str:
     return metric.removesuffix(",none")
 
 
+def elided(name: str, longest: int) -> str:
+    """Return a name without its middle if it is longer: beginnings and ends tell models apart.
+
+    >>> elided("Meta-Llama-3.1-405B-Instruct-Turbo", 22)
+    'Meta-Llama-…ruct-Turbo'
+    """
+    if len(name) <= longest:
+        return name
+    end = (longest - 1) // 2
+    return f"{name[: longest - 1 - end]}…{name[len(name) - end :]}"
+
+
+GAP = 2
+"""Between columns: the padding, and one that the box of a table adds."""
+
+
+def blocks_that_fit(columns: Mapping[str, int], first_room: int, room: int) -> list[list[str]]:
+    """Divide columns of these widths into blocks that fit into the first and every other line."""
+    blocks: list[list[str]] = [[]]
+    left = first_room
+    for name, wide in columns.items():
+        if left < wide + GAP and (blocks[-1] or len(blocks) == 1):
+            blocks.append([])
+            left = room
+        blocks[-1].append(name)
+        left -= wide + GAP
+    return blocks
+
+
 def number(value: float | None) -> str:
     """Format a score: four decimals as harnesses do, fewer for large values; a dash for None."""
     if value is None:
@@ -286,7 +315,7 @@ def to_json(results: Results[Any], about: Mapping[str, Any], **more: Any) -> str
 
 def to_csv(results: Results[Any]) -> str:
     """Return comma-separated values, a row per result; lists of strings are joined by "; "."""
-    columns = [field.name for field in fields(results.rows[0] if results.rows else ScoreInterval)]
+    columns = results.columns or [field.name for field in fields(ScoreInterval)]
     rows = ({name: _plain(value) for name, value in row.items()} for row in results.to_dict())
     return csv_text(columns, rows)
 

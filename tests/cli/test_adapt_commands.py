@@ -70,7 +70,7 @@ def test_a_bank_leaves_out_what_able_models_fail_and_says_so(logs: Path, tmp_pat
     assert "calibrating 60 items on 60 models" in table.stderr
     assert max(map(len, table.stdout.splitlines())) <= 80
     assert "not asked, negative discrimination: 3 of task_a (0, 1, 2)" in table.stdout
-    found = {row["task"]: row for row in _json("bank", logs, "-o", path)["results"]}
+    found = {row["task"]: row for row in _json("bank", logs, "-o", path, "--overwrite")["results"]}
     made = ItemBank.load(path)
     assert TASKS == {task: row["n_items"] for task, row in found.items()}
     assert int(made.usable.sum()) == sum(row["n_usable"] for row in found.values())
@@ -90,14 +90,12 @@ def test_costs_of_a_file_are_kept_and_budgets_go_by_them(
     rows = _json("replay", others, "--bank", path, "--budget", 25)["results"]
     assert all(0 < row["cost"] <= 25 for row in rows)
     cost.write_text("question,price\n1,2\n")
-    done = _adapt("bank", logs, "-o", path, "--cost", cost)
+    anew = ("bank", logs, "-o", path, "--overwrite", "--cost", cost)
+    done = _adapt(*anew)
     assert 2 == done.exit_code
     assert "columns question, price" in done.stderr.replace("\n", " ")
     cost.write_text("task,item,cost\n" + "\n".join(lines[1:]))
-    assert (
-        "no cost of 0 or above for 1 item"
-        in _adapt("bank", logs, "-o", path, "--cost", cost).stderr
-    )
+    assert "no cost of 0 or above for 1 item" in _adapt(*anew).stderr
 
 
 def test_items_that_changed_over_time_are_left_out(logs: Path, tmp_path: Path) -> None:
@@ -225,7 +223,8 @@ def test_banks_are_merged_on_one_scale(logs: Path, tmp_path: Path) -> None:
     done = _adapt("merge", *parts, "-o", tmp_path / "both.parquet", "--format", "csv")
     assert 0 == done.exit_code, done.output
     assert [*TASKS] == [line["task"] for line in csv.DictReader(StringIO(done.stdout))]
-    done = _adapt("merge", *parts, "-o", tmp_path / "both.parquet", "--format", "markdown")
+    merge = ("merge", *parts, "-o", tmp_path / "both.parquet", "--overwrite")
+    done = _adapt(*merge, "--format", "markdown")
     assert "| task_a | 40 |" in done.stdout
     made = ItemBank.load(tmp_path / "both.parquet")
     assert (60, 60) == (len(made), len(made.models))
@@ -245,13 +244,13 @@ def test_bad_input_is_one_message_and_exit_code_2(
     none = unusable.without(unusable.usable, "misfit").save(tmp_path / "none.parquet")
     replay = ("replay", others, "--bank", bank)
     refused = {
-        "no item bank, so it is not replaced": ("bank", logs, "-o", junk),
+        "exists already": ("bank", logs, "-o", junk),
         "does not exist": ("bank", tmp_path / "nowhere", "-o", tmp_path / "x.parquet"),
         "no item model is called '9pl'": (
             "bank", logs, "-o", tmp_path / "x.parquet", "--item-model", "9pl",
         ),
         "is no Parquet file, or damaged": ("replay", others, "--bank", junk),
-        "no such file": ("simulate", "--bank", tmp_path / "nowhere"),
+        "nowhere does not exist": ("simulate", "--bank", tmp_path / "nowhere"),
         "none of the bank's 60 items may be asked": ("simulate", "--bank", none),
         "budget 0 is not above 0": (*replay, "--budget", 0),
         "the bank has no costs of items": (*replay, "--budget", 5),

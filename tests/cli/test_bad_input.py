@@ -241,4 +241,4 @@ def test_questions_that_differ_under_one_id_are_never_paired(tmp_path: Path) -> 
         found.matrix(task="es_one")
     kept = found.matrix(task="es_one", on_conflict="drop")
     assert kept.scores.shape == (3, 0, 1)
-    assert kept.notes == ("es_one: 1 items dropped, not the same question",)
+    assert kept.notes == ("es_one: 1 item dropped, not the same question",)

@@ -75,6 +75,13 @@ def test_other_formats_have_a_line_for_each_finding(run: Run, logs: Path, form: 
     assert done.stdout.count("es_mc") >= 2
 
 
+def test_csv_without_findings_has_their_columns(run: Run) -> None:
+    """Not those of scores."""
+    done = run("check", OUT, "-t", "es_mc", "--format", "csv")
+
+    assert (done.returncode, done.stdout) == (0, "problem,task,models,detail,logs\n")
+
+
 def test_logs_that_cannot_be_read_are_findings(run: Run, logs: Path) -> None:
     """And not the end of the audit."""
     (results,) = (logs / "models__m1").glob("results_*")

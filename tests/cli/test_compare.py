@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from collections import Counter
 from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
@@ -17,6 +18,8 @@ from evalstats_plugin.comparisons.compare import DESIGNS
 from evalstats_plugin.comparisons.design import Correction
 from evalstats_plugin.comparisons.rows import Comparison, Comparisons
 from evalstats_plugin.report import comparisons
+from evalstats_plugin.scores.cells import Estimand, Missing
+from evalstats_plugin.scores.intervals import ClustersAre
 
 LOGS = Path(__file__).parents[2] / "fixtures" / "logs" / "lm_eval" / "0.4.13" / "out"
 Run = Callable[..., "CompletedProcess[str]"]
@@ -145,6 +148,9 @@ def test_choices_of_the_command_line_are_those_of_the_type() -> None:
     """`Correction` is not imported there, to keep --help light."""
     assert get_args(Correction) == options.CORRECTIONS == get_args(options.Correction)
     assert tuple(DESIGNS) == options.DESIGNS == get_args(options.Design)
+    assert get_args(Estimand) == options.ESTIMANDS == get_args(options.Estimand)
+    assert get_args(ClustersAre) == options.CLUSTERS == get_args(options.ClustersAre)
+    assert get_args(Missing) == options.MISSING == get_args(options.Missing)
 
 
 @pytest.mark.parametrize("method", ["percentile", "bca"])
@@ -192,8 +198,43 @@ def test_a_log_is_annotated_with_the_design_asked_for(run: Run, tmp_path: Path) 
     alone = run("annotate", LOGS, "-o", tmp_path / "more", "--correction", "bh")
 
     assert 0 == done.returncode
-    assert {"(4 tasks)", "(8 tasks)"} == {row["task"] for row in rows}
+    expected = [f"{n} tasks like these" for n in (4, 8)] + [f"these {n} tasks" for n in (4, 8)]
+    assert set(expected) == {row["task"] for row in rows}
     assert {("models/m1", "models/m2")} == {(row["model_a"], row["model_b"]) for row in rows}
     assert 2 == alone.returncode
     assert "pass --compare paired too" in alone.stderr
     assert not (tmp_path / "more").exists()
+
+
+def test_many_pairs_are_summed_up_as_ranks(run: Run, tmp_path: Path) -> None:
+    """Twenty models on ten tasks are a page; --all-pairs prints all 1,900."""
+    table = tmp_path / "scores.csv"
+    lines = [
+        f"a model with a long name {m:02},task {t},{i},{int((i * 7 + m * t) % 23 < 3 + m)}"
+        for m in range(20)
+        for t in range(10)
+        for i in range(25)
+    ]
+    table.write_text("\n".join(["model,task,item,score", *lines]))
+
+    short = run("compare", table).stdout.splitlines()
+    full = run("compare", table, "--all-pairs").stdout.splitlines()
+    rows = json.loads(run("compare", table, "--format", "json").stdout)["results"]
+
+    assert len(short) < 90
+    assert max(map(len, short)) <= 80
+    assert "Ranks that all 1,900 pairs leave open at once" in " ".join(short)
+    assert len(full) > 1_900
+    # The best of "task 3" is whoever has most wins; its last possible rank follows from them.
+    own = [row for row in rows if row["task"] == "task 3"]
+    wins = Counter(
+        row["model_b"] if row["difference"] > 0 else row["model_a"]
+        for row in own
+        if row["p_adjusted"] <= 0.05
+    )
+    [(best, n_wins)] = wins.most_common(1)
+    lines_of = iter(short)
+    head = next(line for line in lines_of if "task 3" in line)
+    line = next(line for line in lines_of if best in line)
+    end = head.index("task 3") + len("task 3")
+    assert line[:end].split()[-1].rstrip("*").split("–")[-1] == str(20 - n_wins)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from evalstats_plugin.cli import SECTIONS
-from evalstats_plugin.cli.shell.completion import SHELLS
+from evalstats_plugin.cli.plugins import SHELLS
 
 VARIABLE = "_EVALSTATS_PLUGIN_COMPLETE"
 

@@ -6,30 +6,34 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import click
 import pytest
 
 from evalstats_plugin.cli import main
-from evalstats_plugin.cli.shell.defaults import OF_PROJECTS, SHARED
+from evalstats_plugin.cli.shell.options import OF_PROJECTS, SHARED
 
 LOGS = Path(__file__).parents[2] / "fixtures" / "logs" / "lm_eval" / "0.4.13" / "out"
 POWER = ("power", "--discordance", ".2", "--difference", ".1", "--format", "json")
 
 
-def _run(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run a command in a folder, its own place for a user's files."""
-    home = {"XDG_CONFIG_HOME": str(folder / "config"), "EVALSTATS_NO_CONFIG": "", "COLUMNS": "80"}
-    return subprocess.run(
-        [sys.executable, "-m", "evalstats_plugin", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=folder,
-        env={**os.environ, **home, **environment},
-    )
+Command = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def run_in(run: Command, monkeypatch: pytest.MonkeyPatch) -> Command:
+    """Give a function that runs a command in a folder, its own place for a user's files."""
+
+    def run_there(
+        folder: Path, *arguments: str, **environment: str
+    ) -> subprocess.CompletedProcess[str]:
+        monkeypatch.chdir(folder)
+        home = {"XDG_CONFIG_HOME": str(folder / "config"), "EVALSTATS_NO_CONFIG": ""}
+        return run(*arguments, **{**home, **environment})
+
+    return run_there
 
 
 def _project(folder: Path, text: str) -> Path:
@@ -50,14 +54,14 @@ def _power_asked(done: subprocess.CompletedProcess[str]) -> float:
     return json.loads(done.stdout)["evalstats"]["power"]
 
 
-def test_a_project_says_what_its_commands_do(tmp_path: Path) -> None:
+def test_a_project_says_what_its_commands_do(run_in: Command, tmp_path: Path) -> None:
     """Shared options and those of one command; what was used is said, the output stays clean."""
     _project(
         tmp_path,
         "[tool.evalstats-plugin]\nconfidence-level = 0.9\nseed = 3\n"
         "[tool.evalstats-plugin.power]\npower = 0.9\n[tool.evalstats-plugin.report]\nprior='2,2'\n",
     )
-    done = _run(tmp_path, *POWER)
+    done = run_in(tmp_path, *POWER)
     about = json.loads(done.stdout)["evalstats"]
 
     assert (about["power"], about["confidence_level"]) == (0.9, 0.9)
@@ -65,30 +69,31 @@ def test_a_project_says_what_its_commands_do(tmp_path: Path) -> None:
 
 
 def test_the_command_line_goes_before_the_project_and_the_project_before_the_user(
+    run_in: Command,
     tmp_path: Path,
 ) -> None:
     """And only what was used is said."""
     _user(tmp_path, "confidence-level = 0.8\n[power]\npower = 0.7\n")
-    assert _power_asked(_run(tmp_path, *POWER)) == 0.7
+    assert _power_asked(run_in(tmp_path, *POWER)) == 0.7
     _project(tmp_path, "[tool.evalstats-plugin.power]\npower = 0.9\n")
-    both = _run(tmp_path, *POWER)
+    both = run_in(tmp_path, *POWER)
 
     assert _power_asked(both) == 0.9
     assert "confidence-level 0.8 (from config/evalstats-plugin.toml)" in both.stderr
     assert "power 0.9 (from pyproject.toml)" in both.stderr
-    given = _run(tmp_path, *POWER, "--power", "0.6", "-c", ".95")
+    given = run_in(tmp_path, *POWER, "--power", "0.6", "-c", ".95")
     assert _power_asked(given) == 0.6
     assert given.stderr == ""
 
 
-def test_a_project_is_found_from_its_folders(tmp_path: Path) -> None:
+def test_a_project_is_found_from_its_folders(run_in: Command, tmp_path: Path) -> None:
     """As other tools find theirs; a pyproject.toml without our table is passed over."""
     _project(tmp_path, "[tool.evalstats-plugin.power]\npower = 0.9\n")
     inner = tmp_path / "package" / "evals"
     inner.mkdir(parents=True)
     _project(tmp_path / "package", "[project]\nname = 'other'\n")
 
-    done = _run(inner, *POWER)
+    done = run_in(inner, *POWER)
 
     assert _power_asked(done) == 0.9
     assert done.stderr == f"defaults: power 0.9 (from {tmp_path / 'pyproject.toml'})\n"
@@ -99,26 +104,26 @@ def test_a_project_is_found_from_its_folders(tmp_path: Path) -> None:
     [(("--no-config",), {}), ((), {"EVALSTATS_NO_CONFIG": "1"})],
 )
 def test_files_can_be_left_out(
-    tmp_path: Path, arguments: tuple[str, ...], environment: dict[str, str]
+    run_in: Command, tmp_path: Path, arguments: tuple[str, ...], environment: dict[str, str]
 ) -> None:
     """By option or by environment; a broken file does no harm then."""
     _project(tmp_path, "[tool.evalstats-plugin.power]\npower = = 0.9\n")
-    done = _run(tmp_path, *arguments, *POWER, **environment)
+    done = run_in(tmp_path, *arguments, *POWER, **environment)
 
     assert _power_asked(done) == 0.8
     assert done.stderr == ""
 
 
-def test_quiet_says_nothing(tmp_path: Path) -> None:
+def test_quiet_says_nothing(run_in: Command, tmp_path: Path) -> None:
     """Given on the command line, or in the file itself."""
     path = _user(tmp_path, "[power]\npower = 0.9\n")
-    assert _run(tmp_path, *POWER, "--quiet").stderr == ""
+    assert run_in(tmp_path, *POWER, "--quiet").stderr == ""
     path.write_text("quiet = true\n")
 
-    assert _run(tmp_path, *POWER).stderr == ""
+    assert run_in(tmp_path, *POWER).stderr == ""
 
 
-def test_commands_of_commands_have_tables(tmp_path: Path) -> None:
+def test_commands_of_commands_have_tables(run_in: Command, tmp_path: Path) -> None:
     """`rank stats` is [tool.evalstats-plugin.rank.stats]; what `rank` says holds for all of its."""
     (tmp_path / "judged.csv").write_text("winner,loser\n" + "a,b\n" * 6 + "b,a\n" * 2)
     _project(
@@ -126,7 +131,7 @@ def test_commands_of_commands_have_tables(tmp_path: Path) -> None:
         "[tool.evalstats-plugin.rank]\nformat = 'json'\n"
         "[tool.evalstats-plugin.rank.stats]\nmethod = 'bradley-terry'\n",
     )
-    done = _run(tmp_path, "rank", "stats", "judged.csv")
+    done = run_in(tmp_path, "rank", "stats", "judged.csv")
 
     assert json.loads(done.stdout)["evalstats"]["model"] == "bradley-terry"
 
@@ -149,18 +154,18 @@ def test_commands_of_commands_have_tables(tmp_path: Path) -> None:
     ],
 )
 def test_what_a_file_gets_wrong_is_said_with_its_name(
-    tmp_path: Path, text: str, parts: tuple[str, ...]
+    run_in: Command, tmp_path: Path, text: str, parts: tuple[str, ...]
 ) -> None:
     """One message, exit code 2; help is still to be had."""
     path = _project(tmp_path, text)
-    done = _run(tmp_path, *POWER)
+    done = run_in(tmp_path, *POWER)
 
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(f"error: {path}")
     for part in parts:
         assert part in done.stderr
     assert done.stderr.count("\n") == 1
-    assert _run(tmp_path, "power", "--help").returncode == 0
+    assert run_in(tmp_path, "power", "--help").returncode == 0
 
 
 @pytest.mark.parametrize(
@@ -178,16 +183,16 @@ def test_what_a_file_gets_wrong_is_said_with_its_name(
     ],
 )
 def test_a_project_sets_nothing_that_runs_or_writes(
-    tmp_path: Path, command: str, line: str
+    run_in: Command, tmp_path: Path, command: str, line: str
 ) -> None:
     """The folder of a log may be somebody else's; the user's own file may say the same."""
     path = _project(tmp_path, f"[tool.evalstats-plugin.{command}]\n{line}\n")
     words = command.split(".")
     option = line.partition(" ")[0]
-    refused = _run(tmp_path, *words, "nothing")
+    refused = run_in(tmp_path, *words, "nothing")
     path.unlink()
     _user(tmp_path, f"[{command}]\n{line}\n")
-    taken = _run(tmp_path, *words, "nothing")
+    taken = run_in(tmp_path, *words, "nothing")
 
     assert refused.returncode == 2
     assert refused.stderr.startswith(f"error: {path}: [tool.evalstats-plugin.{command}]: {option}")
@@ -222,20 +227,22 @@ def _every_command(ctx: click.Context, group: click.Group) -> Iterator[click.Com
 @pytest.mark.skipif(
     not hasattr(os, "getuid") or os.getuid() != 0, reason="only root can give a file away"
 )
-def test_a_file_of_another_user_is_ignored(tmp_path: Path) -> None:
+def test_a_file_of_another_user_is_ignored(run_in: Command, tmp_path: Path) -> None:
     """A folder that several people write to, such as /tmp."""
     path = _project(tmp_path, "[tool.evalstats-plugin.power]\npower = 0.9\n")
     os.chown(path, 12345, -1)
-    done = _run(tmp_path, *POWER)
+    done = run_in(tmp_path, *POWER)
 
     assert _power_asked(done) == 0.8
     assert done.stderr == f"note: {path} is ignored: another user owns it\n"
 
 
-def test_a_value_of_a_file_that_an_analysis_refuses_is_traced(tmp_path: Path) -> None:
+def test_a_value_of_a_file_that_an_analysis_refuses_is_traced(
+    run_in: Command, tmp_path: Path
+) -> None:
     """The error is the analysis's; the line after it says where the value came from."""
     _project(tmp_path, "[tool.evalstats-plugin]\nconfidence-level = 1.5\n")
-    done = _run(tmp_path, "report", str(LOGS), "-t", "es_one")
+    done = run_in(tmp_path, "report", str(LOGS), "-t", "es_one")
 
     assert done.returncode == 2
     assert done.stderr.splitlines()[0].startswith("error: ")

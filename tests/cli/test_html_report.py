@@ -53,7 +53,7 @@ def test_a_page_is_written_beside_what_is_printed(run: Run, logs: Path, tmp_path
         assert said in text
     assert "Seed 3" in " ".join(text.split())
     assert not list(tmp_path.glob(".evalstats-*"))
-    done = run("report", logs, "--html", place, "--quiet", "--format", "json")
+    done = run("report", logs, "--html", place, "--overwrite", "--quiet", "--format", "json")
     assert done.stderr == ""
     assert len(json.loads(done.stdout)["results"]) == 2
 
@@ -64,7 +64,7 @@ def test_a_baseline_is_for_the_pages_comparisons(logs: Path, tmp_path: Path) -> 
     place = tmp_path / "report.html"
     assert _invoke("report", logs, "--html", place, "--baseline", "n").exit_code == 0
     assert "Ranks that the items" not in place.read_text()
-    done = _invoke("report", logs, "--html", place, "--baseline", "x")
+    done = _invoke("report", logs, "--html", place, "--overwrite", "--baseline", "x")
     assert done.exit_code == 2
     assert "no model is called 'x'" in done.stderr
 

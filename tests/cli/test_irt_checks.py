@@ -215,14 +215,14 @@ def test_groups_from_a_file_have_their_own_distributions(logs: Path, tmp_path: P
         ("fit --models gpt-*", "no model is called 'gpt-*'"),
         ("holdout --mask cells", "no mask is called 'cells'"),
         ("holdout --draws 0", "0 is not in the range x>=1"),
-        ("holdout --item-model 3pl", "'3pl'"),
+        ("holdout --item-model 3pl --estimator jml", "'3pl'"),
         ("holdout --save x.parquet", "No such option '--save'"),
         ("dif --focal gpt-*", "no model is called 'gpt-*'"),
         ("dif --focal base-0", "1 focal and 23 other models"),
         ("dif --focal ,", "no model is called ''"),
         ("dif --focal chat-* --item-model factor", "no item model is called 'factor'"),
-        ("link --to none.parquet", "none.parquet: no such file"),
-        ("score --bank none.parquet", "none.parquet: no such file"),
+        ("link --to none.parquet", "none.parquet does not exist"),
+        ("score --bank none.parquet", "none.parquet does not exist"),
         ("score", "Missing option '--bank'"),
         ("fits", "no command is called 'fits'; did you mean fit"),
     ],
@@ -238,21 +238,19 @@ def test_options_that_cannot_be_met(logs: Path, command: str, message: str) -> N
     assert message in " ".join(done.stderr.split())
 
 
-def test_only_a_fit_is_replaced_when_saving(logs: Path, tmp_path: Path) -> None:
-    """Other files, and folders, stay as they are; an empty file is no loss."""
-    other, folder, empty = (tmp_path / f"{n}.parquet" for n in ("other", "folder", "empty"))
-    other.write_text("my thesis")
+def test_a_fit_is_saved_over_a_file_on_request_only(logs: Path, tmp_path: Path) -> None:
+    """A folder is never replaced."""
+    file, folder = (tmp_path / f"{n}.parquet" for n in ("file", "folder"))
+    file.write_text("my thesis")
     folder.mkdir()
-    empty.touch()
-    refused = [run("fit", logs, "--save", path) for path in (other, folder)]
-    for _ in range(2):
-        as_json("fit", logs, "--save", empty, "--item-model", "rasch")
+    refused = [run("fit", logs, "--save", path) for path in (file, folder)]
 
-    assert [2, 2] == [done.exit_code for done in refused]
-    assert "a file is there that is no saved fit; it was left as it is" in refused[0].stderr
+    assert [done.exit_code for done in refused] == [2, 2]
+    assert "exists already" in refused[0].stderr
     assert "is a folder: name a file in it" in refused[1].stderr
-    assert "my thesis" == other.read_text()
-    assert "rasch" == IRTFit.load(empty).item_model
+    assert file.read_text() == "my thesis"
+    as_json("fit", logs, "--save", file, "--overwrite", "--item-model", "rasch")
+    assert IRTFit.load(file).item_model == "rasch"
 
 
 def test_group_files_that_cannot_be_read(logs: Path, tmp_path: Path) -> None:
@@ -276,3 +274,25 @@ def test_help_lists_options_in_groups() -> None:
         assert heading in text
     assert all(text.count(f"  {name} ") == 1 for name in ("--estimator", "--bootstrap", "--save"))
     assert max(map(len, text.splitlines())) <= 80
+
+
+def test_guessing_is_given_by_number_task_or_estimated(logs: Path) -> None:
+    for value, expected in (("0.2", 0.2), ("quiz=0.1", 0.1)):
+        items = as_json("items", logs, *RASCH, "--guessing", value)["results"]
+        assert {row["guessing"] for row in items} == {expected}
+    fitted = as_json("fit", logs, *RASCH, "--guessing", "estimated")["fit"]
+
+    assert fitted["diagnostics"]["guessing"] == "estimated"
+    page = run("fit", logs, *RASCH, "--guessing", "0.2", "--format", "markdown").output
+    assert "odds to know the answer to an item, beyond guessing" in " ".join(page.split())
+    assert "'x' is not a chance" in run("fit", logs, "--guessing", "x").output
+    assert "no task is called" in run("fit", logs, "--guessing", "quizz=0.2").output
+
+
+def test_held_out_answers_are_predicted_by_the_estimator_asked_for(logs: Path) -> None:
+    one, other = (
+        as_json("holdout", logs, "--draws", "1", "--estimator", name)["results"][0]["log_loss"]
+        for name in ("auto", "jml")
+    )
+
+    assert one < other

@@ -364,7 +364,7 @@ def test_several_metrics_are_refused_naming_the_option(call: Call) -> None:
         ),
         (("record", "none.json", "--tie", "a", "b"), "none.json does not exist"),
         (("next", "none.csv"), "none.csv does not exist: name the items"),
-        (("next", "a.json", "--rule", "entrpy"), "did you mean entropy"),
+        (("next", "a.json", "--rule", "tompson"), "did you mean thompson"),
         (("next", "a.json", "--prior-sd", "0"), "--prior-sd is 0: give a number above 0"),
         (("stats", "a.json"), "no comparisons: give at least one"),
         (("stats", "none.csv"), "none.csv"),
@@ -428,7 +428,7 @@ def test_the_terminal_program_is_started_on_the_items(
         app.session.answer(0, 1, 1.0)
 
     monkeypatch.setattr(JudgingApp, "run", run)
-    monkeypatch.setattr("evalstats_plugin.cli.rank.compare.check_screen", lambda: None)
+    monkeypatch.setattr("evalstats_plugin.cli.rank.judge.check_screen", lambda: None)
     done = call(
         "compare", items, "--goal", "best", "--certainty", "0.8", "--prompt", "Which?",
         "--judge", "ann", "--prior-sd", "2",

@@ -111,7 +111,10 @@ def test_differences_have_a_verdict_in_words() -> None:
             "0 is the mean of such models (ability ~ N(0, σ²), discriminations are 1).",
         ),
         ({"item_model": "rasch"}, "times the odds to get an item right."),
-        ({"item_model": "3pl"}, "odds, guessing aside, to get an item of discrimination 1 right."),
+        (
+            {"item_model": "3pl"},
+            "odds to know the answer to an item of discrimination 1, beyond guessing.",
+        ),
         (
             {"diagnostics": {"scored_by": "eap", "n_items": 7}},
             "The scale is that of the saved fit (abilities sum to 0).",

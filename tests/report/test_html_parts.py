@@ -14,8 +14,11 @@ from evalstats_plugin import ResponseMatrix, compare, intervals
 from evalstats_plugin.comparisons.rows import Comparisons
 from evalstats_plugin.errors import DesignError
 from evalstats_plugin.report.html import parts
+from evalstats_plugin.report.html.page import environment
 from evalstats_plugin.report.html.parts import (
     ALPHABET,
+    Column,
+    Table,
     codes,
     comparisons_table,
     held,
@@ -26,16 +29,8 @@ from evalstats_plugin.report.html.parts import (
     packing,
     ranks,
     scores_table,
-)
-from evalstats_plugin.report.html.table import (
-    Column,
-    Markup,
-    Table,
-    data,
-    element,
     shortened,
     table_data,
-    table_html,
 )
 from evalstats_plugin.report.text import number
 from evalstats_plugin.scores.items import item_answers
@@ -54,28 +49,35 @@ def _answers(scores: np.ndarray) -> list:
     return item_answers(ResponseMatrix.from_array(scores).to_responses())[0]
 
 
-def test_texts_and_attributes_are_escaped_and_markup_is_not() -> None:
-    """Whatever is not said to be HTML is text."""
-    inside = element("b", 'x < "y"')
+def _html(table: Table) -> str:
+    importing = '{% from "table.jinja" import table %}{{ table(given) }}'
+    return environment().from_string(importing).render(given=table)
 
-    assert inside == "<b>x &lt; &quot;y&quot;</b>"
-    assert element("p", inside, " & z", title='"onload="f()', hidden=True, id=None) == (
-        '<p title="&quot;onload=&quot;f()" hidden><b>x &lt; &quot;y&quot;</b> &amp; z</p>'
-    )
-    assert isinstance(inside, Markup)
+
+def test_texts_and_attributes_are_escaped_and_cleaned() -> None:
+    """Whatever is not said to be HTML is text, without control characters."""
+    name = 'x < "y" & \x1b\u202e'
+    columns = [Column(title=name, hint=name, values=[name], heads=True)]
+    found = _Parts()
+    html = _html(Table(name="t", caption=name, columns=columns))
+    found.feed(html)
+
+    assert html.count("x &lt; &#34;y&#34; &amp; \ufffd\ufffd") == 5
+    titles = [dict(attributes).get("title") for tag, attributes in found.found if tag == "th"]
+    assert titles == ['x < "y" & \ufffd\ufffd', None]
 
 
 def test_data_cannot_end_its_block_and_is_read_back_whole() -> None:
     """Neither by </script> nor by <!--, and line separators of JavaScript are escaped."""
     value = {"a": "</script><!--<script>&\u2028\ud800", "b": [None, 0.5]}
-    block = data(value, id="x")
-    inside = block.removeprefix('<script type="application/json" id="x">').removesuffix("</script>")
+    block = environment().from_string("{{ value|tojson }}")
+    inside = block.render(value=value)
 
     assert not set("<>&\u2028") & set(inside)
     assert inside.isascii()
     assert json.loads(inside) == value
     with pytest.raises(ValueError, match="not JSON compliant"):
-        data(float("nan"))
+        block.render(value=float("nan"))
 
 
 def test_shortened_numbers_are_written_as_the_long_ones() -> None:
@@ -168,7 +170,7 @@ def test_bars_lie_where_the_numbers_say() -> None:
     known = [x for row in found for x in (row.low, row.high)]
     assert column.axes == [(min(known), max(known))]
     whole = replace(found.rows[0], low=0.2, high=0.4, estimate=0.3)
-    text = table_html(scores_table(Intervals((whole,)), {}))
+    text = _html(scores_table(Intervals((whole,)), {}))
     assert '<rect class="reach" x="20.0" y="4" width="20.0" height="5">' in text
     table = comparisons_table(compare(matrix, rng=0).rows, {})
     column = next(c for c in table.columns if c.kind == "interval")

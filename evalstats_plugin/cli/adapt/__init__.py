@@ -14,7 +14,7 @@ COMMANDS = {
     "bank": (f"{_HERE}.bank:bank", "Make an item bank from logs of many models."),
     "merge": (f"{_HERE}.bank:merge", "Merge two item banks on one scale."),
     "run": (f"{_HERE}:run", "Test a model adaptively in its harness."),
-    "replay": (f"{_HERE}.replay:replay", "Simulate adaptive tests on recorded answers."),
+    "replay": (f"{_HERE}.simulate:replay", "Simulate adaptive tests on recorded answers."),
     "simulate": (
         f"{_HERE}.simulate:simulate",
         "Simulate models: error by number of items and selection rule.",

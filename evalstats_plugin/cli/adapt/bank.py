@@ -19,7 +19,7 @@ from evalstats_plugin.cli.shell.running import (
     progress_on_work,
     reading,
 )
-from evalstats_plugin.errors import LogError, SelectionError, WriteError, few
+from evalstats_plugin.errors import SelectionError, counted, few
 from evalstats_plugin.irt.methods import ESTIMATORS, ITEM_MODELS
 
 if TYPE_CHECKING:
@@ -35,10 +35,13 @@ _written = under("Bank")
 class Target:
     """The bank that is written."""
 
-    file: str = file(
-        "File to write. An existing bank is replaced; any other file is kept.",
-        "--output", "-o", required=True, metavar="FILE.parquet",
-    )  # fmt: skip
+    file: str = file("File to write.", "--output", "-o", required=True, metavar="FILE.parquet")
+
+    def place(self) -> Path:
+        """Return the file's path; a bad one is refused before the work."""
+        from evalstats_plugin.runtime.files import check_output_path
+
+        return check_output_path(self.file, [".parquet"], asked="-o", makes_folder=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,8 +96,7 @@ def bank(
     from evalstats_plugin.irt.answers import ability_matrix
     from evalstats_plugin.irt.fitting import fit_irt
 
-    file = Path(asked.file)
-    check_target(file)
+    file = asked.place()
     responses = reading.read(paths, plugins_of(ctx), quiet=output.quiet)
     matrix = ability_matrix(responses)
     costs = None if asked.cost is None else _costs(asked.cost, matrix)
@@ -141,30 +143,10 @@ def merge(ctx: click.Context, first: str, second: str, *, asked: Merging, output
     from evalstats_plugin.adaptive import bank as bank_module
     from evalstats_plugin.adaptive.bank import ItemBank
 
-    file = Path(asked.file)
-    check_target(file)
+    file = asked.place()
     banks = ItemBank.load(first), ItemBank.load(second)
     made = bank_module.merge(*banks, through=asked.through)
     _save(ctx, made, file, output, {"through": asked.through}, ())
-
-
-def check_target(path: Path) -> None:
-    """Refuse to replace what is no item bank.
-
-    Raises
-    ------
-    WriteError
-        There is such a file.
-    """
-    from evalstats_plugin.adaptive.bank import ItemBank
-
-    if not path.exists():
-        return
-    try:
-        ItemBank.load(path)
-    except LogError as error:
-        msg = f"{path} is there and no item bank, so it is not replaced: name another file"
-        raise WriteError(msg) from error
 
 
 def _save(
@@ -208,7 +190,7 @@ def _costs(path: str, matrix: Any) -> list[float]:
     found = [known.get(key, known.get(("", key[1]), -1.0)) for key in keys]
     missing = [" / ".join(key) for key, cost in zip(keys, found, strict=True) if not cost >= 0]
     if missing:
-        items = "1 item" if len(missing) == 1 else f"{len(missing)} items"
+        items = "1 item" if len(missing) == 1 else f"{counted(len(missing), 'item')}"
         msg = f"{path} has no cost of 0 or above for {items}: {few(missing, 3)}"
         raise SelectionError(msg)
     return found

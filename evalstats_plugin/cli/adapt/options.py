@@ -12,6 +12,7 @@ import click
 
 from evalstats_plugin.cli.shell.options import Name, level, seed, under
 from evalstats_plugin.cli.shell.running import Output, progress_on_work
+from evalstats_plugin.errors import counted
 from evalstats_plugin.runtime.untrusted import echo
 
 if TYPE_CHECKING:
@@ -144,7 +145,7 @@ def telling(*, quiet: bool) -> Generator[Callable[[AdaptiveSession], None] | Non
             shown = f"ability {session.ability:+.2f} ± {session.std_error:.2f}, full score "
             shown += f"{score.estimate:.3f} [{score.low:.3f}, {score.high:.3f}]"
             if on_step is None:
-                echo(f"{session.n} items: {shown}", err=True)
+                echo(f"{counted(session.n, 'item')}: {shown}", err=True)
             else:
                 on_step((f"{shown}, items", session.n, None))
 

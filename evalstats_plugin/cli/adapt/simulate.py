@@ -1,20 +1,38 @@
-"""``evalstats-plugin adapt simulate``."""
+"""``evalstats-plugin adapt simulate`` and ``replay``: the error of adaptive tests."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import click
 
-from evalstats_plugin.cli.adapt.options import RULES, balance, bank, scoring
-from evalstats_plugin.cli.shell.options import Command, Name, Parsed, level, seed, takes, under
-from evalstats_plugin.cli.shell.running import Output, output, progress_on_work
+from evalstats_plugin.cli.adapt.options import RULES, Planning, balance, bank, scoring
+from evalstats_plugin.cli.shell.options import (
+    Command,
+    Name,
+    Parsed,
+    level,
+    paths,
+    seed,
+    takes,
+    under,
+)
+from evalstats_plugin.cli.shell.running import (
+    Output,
+    Reading,
+    output,
+    plugins_of,
+    progress_on_work,
+    reading,
+)
 from evalstats_plugin.errors import SelectionError
 
 RIVALS = ("random, raw mean", "anchors")
 """Of `evalstats_plugin.adaptive.simulation`, which costs NumPy; a test compares."""
 
+
 SHOWN = (*RULES, *RIVALS)
+
 
 _drawn = under("What is simulated")
 
@@ -62,6 +80,15 @@ class Options:
     seed: int = seed()
 
 
+@dataclass(frozen=True, kw_only=True)
+class Replayed(Planning):
+    """The test, and whether by every rule."""
+
+    every_rule: bool = under("What is asked")(
+        "Run one test per selection rule, to compare the rules.", default=False
+    )
+
+
 @click.command(cls=Command)
 @takes("asked", Options)
 @takes("drawn", Drawn)
@@ -75,7 +102,7 @@ def simulate(ctx: click.Context, *, asked: Options, drawn: Drawn, output: Output
     """
     from evalstats_plugin.adaptive.bank import ItemBank
     from evalstats_plugin.adaptive.simulation import simulate as run_simulation
-    from evalstats_plugin.report import adaptive as report_adaptive
+    from evalstats_plugin.report import adaptive
     from evalstats_plugin.runtime.workers import listening
 
     output.check("simulation")
@@ -95,6 +122,43 @@ def simulate(ctx: click.Context, *, asked: Options, drawn: Drawn, output: Output
         ctx,
         results,
         {"bank": asked.bank, "models": asked.models, **how, "seed": asked.seed},
-        print_table=report_adaptive.print_accuracy,
-        to_markdown=report_adaptive.accuracy_markdown,
+        print_table=adaptive.print_accuracy,
+        to_markdown=adaptive.accuracy_markdown,
+    )
+
+
+@click.command(cls=Command)
+@paths
+@takes("asked", Replayed)
+@output("tests")
+@reading
+@click.pass_context
+def replay(
+    ctx: click.Context, paths: tuple[str, ...], *, reading: Reading, output: Output, asked: Replayed
+) -> None:
+    """Simulate adaptive tests on recorded answers.
+
+    PATHS are results files, folders or patterns, of models that the bank need not know. Shows
+    beside each predicted score the score over all answers in the log. Models that the bank was made
+    of look better than new ones: keep some logs out of it.
+    """
+    from evalstats_plugin.adaptive.replaying import replay as ask_again
+    from evalstats_plugin.report import adaptive
+    from evalstats_plugin.runtime.workers import listening
+
+    output.check("tests")
+    plan = asked.plan()
+    rules = RULES if asked.every_rule else ()
+    bank = plan.load()
+    responses = reading.read(paths, plugins_of(ctx), quiet=output.quiet)
+    with progress_on_work("asking", quiet=output.quiet) as on_step, listening(on_step):
+        results = ask_again(bank, responses.responses, plan, rules=rules)
+    output.draw({"tests": lambda: results})
+    output.show(
+        ctx,
+        replace(results, notes=(*responses.notes, *results.notes)),
+        asked.how("each" if rules else results.rows[0].rule),
+        print_table=adaptive.print_tests,
+        to_markdown=adaptive.tests_markdown,
+        to_json=adaptive.tests_json,
     )

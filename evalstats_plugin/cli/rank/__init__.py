@@ -21,7 +21,7 @@ SECTIONS = {
         ),
     },
     "Making comparisons": {
-        "compare": (f"{_HERE}.compare:compare", "Compare pairs of items yourself in the terminal."),
+        "compare": (f"{_HERE}.judge:compare", "Compare pairs of items yourself in the terminal."),
         "judge": (f"{_HERE}.judge:judge", "Let a model or a program compare pairs of items."),
         "next": (f"{_HERE}.answers:next_pairs", "Print the most informative pairs to ask next."),
         "record": (f"{_HERE}.answers:record", "Add an answer to a file, or remove the last one."),

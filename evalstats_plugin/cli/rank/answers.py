@@ -18,17 +18,9 @@ from evalstats_plugin.cli.rank.options import (
     tell,
     variance_of,
 )
-from evalstats_plugin.cli.shell.options import (
-    POSITIVE,
-    Command,
-    file,
-    form,
-    quiet,
-    takes,
-    under,
-)
+from evalstats_plugin.cli.shell.options import POSITIVE, Command, file, form, quiet, takes, under
 from evalstats_plugin.cli.shell.running import command_of
-from evalstats_plugin.errors import SelectionError
+from evalstats_plugin.errors import SelectionError, counted
 from evalstats_plugin.runtime import VERSION
 from evalstats_plugin.runtime.untrusted import csv_text, echo, json_text
 
@@ -150,7 +142,7 @@ class Answer:
         won = self.winner is not None or self.loser is not None
         given = sum([won, self.tie is not None, self.skip is not None, self.undo])
         if given != 1:
-            there = "there is no answer" if given == 0 else f"there are {given} answers"
+            there = "there is no answer" if given == 0 else f"there are {counted(given, 'answer')}"
             msg = f"{there}: pass one of --winner A --loser B, --tie A B, --skip A B and --undo"
             raise SelectionError(msg)
         if self.winner is not None and self.loser is not None:

@@ -1,8 +1,9 @@
-"""``evalstats-plugin rank judge``."""
+"""``evalstats-plugin rank judge`` and ``compare``: a program or a person as judge."""
 
 from __future__ import annotations
 
 import shlex
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,13 +13,14 @@ import click
 from evalstats_plugin.cli.rank.options import Judging, answers, tell
 from evalstats_plugin.cli.shell.options import POSITIVE, Command, quiet, takes, under
 from evalstats_plugin.cli.shell.running import plugins_of
-from evalstats_plugin.errors import SelectionError
+from evalstats_plugin.errors import PluginError, SelectionError
 from evalstats_plugin.runtime.untrusted import echo
 
 if TYPE_CHECKING:
     from evalstats_plugin.plugins import Plugins
     from evalstats_plugin.ranking.judging.automatic import Judge, JudgingResult
     from evalstats_plugin.ranking.judging.session import Session
+
 
 _who = under("Who judges")
 
@@ -69,6 +71,13 @@ class Options(Judging):
         return model_judge(generate, self.criterion), self.model
 
 
+@dataclass(frozen=True, kw_only=True)
+class Compared(Judging):
+    """What is compared, and what is printed."""
+
+    quiet: bool = quiet()
+
+
 @click.command(cls=Command)
 @click.argument("items", metavar="ITEMS", type=click.Path())
 @takes("asked", Options)
@@ -104,3 +113,42 @@ def _about(judged: JudgingResult, session: Session, words: str) -> list[str]:
         lines.append(f"in both orders the same: {100 * judged.agreement:.0f} %")
     ended = "reached" if judged.reached else "budget spent"
     return [*lines, f"{words}: {100 * judged.certainty:.0f} % ({ended})"]
+
+
+@click.command(cls=Command)
+@click.argument("items", metavar="ITEMS", type=click.Path())
+@takes("asked", Compared)
+def compare(items: str, *, asked: Compared) -> None:
+    """Compare pairs of items yourself in the terminal, the most informative pair first.
+
+    ITEMS is a text file with one item a line, a folder with one item a file, or JSONL with a text
+    and, if you like, a name and a prompt a row. Every answer is saved before the next pair is
+    shown; run the same command again to go on.
+    """
+    check_screen()
+    goal = asked.wanted()
+    found, session = asked.start(items)
+    from evalstats_plugin.ranking.judging.screen import JudgingApp
+
+    JudgingApp(session, found, goal=goal, seed=asked.seed).run()
+    if session.given:
+        lines = [
+            f"{answers(session)} in {session.path}; the ranking in numbers:",
+            f"  evalstats-plugin rank stats {session.path}",
+        ]
+        tell(lines, quiet=asked.quiet)
+
+
+def check_screen() -> None:
+    """Refuse early where nobody could see or answer anything."""
+    try:
+        import textual  # noqa: F401  # pyright: ignore[reportUnusedImport]
+    except ImportError as error:
+        msg = "`rank compare` needs Textual: pip install 'evalstats-plugin[rank]'"
+        raise PluginError(msg) from error
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        msg = (
+            "`rank compare` needs a terminal, and this is none: elsewhere use `rank next` with "
+            "`rank record`, or `rank judge`"
+        )
+        raise SelectionError(msg)

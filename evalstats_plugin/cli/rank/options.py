@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from evalstats_plugin.cli.shell.options import Name, file, under
+from evalstats_plugin.cli.shell.options import OUTPUT, Name, under
 from evalstats_plugin.errors import LogError, SelectionError
 from evalstats_plugin.runtime.untrusted import echo
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 GOALS = ("order", "best")
 """Goals of `ranking.judging.standing`, which costs NumPy to import; a test compares."""
 
-RULES = ("order", "gain", "best", "thompson", "closest", "entropy", "fullrank", "random")
+RULES = ("order", "best", "thompson", "fullrank", "random")
 """Those of `evalstats_plugin.ranking.next`; a test compares."""
 
 _asked = under("What is asked")
@@ -75,11 +75,11 @@ class Judging(Choosing):
         "(goal best).",
         default=0.95, metavar="P",
     )  # fmt: skip
-    output: str | None = file(
+    output: str | None = under(OUTPUT)(
         "File the answers are written to, and from which a session goes on.  [default: "
         "ITEMS.comparisons.json here]",
-        "-o",
-    )
+        "-o", metavar="FILE", type=click.Path(),
+    )  # fmt: skip
 
     def wanted(self) -> Goal:
         """Return the goal that the options name."""

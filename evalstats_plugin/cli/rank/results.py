@@ -17,6 +17,7 @@ from evalstats_plugin.cli.shell.options import (
     READ,
     Command,
     level,
+    overwrite,
     paths,
     quiet,
     seed,
@@ -198,6 +199,7 @@ def models(
 @click.argument("file", metavar="FILE", type=click.Path())
 @click.argument("output", metavar="[OUT.jsonl]", default="-", type=click.Path())
 @takes("asked", Sample, without=("confidence_level", "scale"))
+@overwrite
 @click.pass_context
 def sample(ctx: click.Context, file: str, output: str, *, asked: Sample) -> None:
     """Draw ratings from the posterior: one JSON list per line, players in the order of the file.
@@ -208,7 +210,10 @@ def sample(ctx: click.Context, file: str, output: str, *, asked: Sample) -> None
 
     from evalstats_plugin.ranking.rank import rank
     from evalstats_plugin.runtime.files import write_bytes
+    from evalstats_plugin.runtime.transactions import check_free
 
+    if output != "-":
+        check_free(Path(output))
     contests, variance = _read((file,), asked, plugins_of(ctx))
     n = asked.draws
     found = rank(

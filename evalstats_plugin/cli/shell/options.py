@@ -17,16 +17,19 @@ are records too; the type of a field decides the type of its option::
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial, wraps
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar, cast
 
 import click
 from click.shell_completion import CompletionItem
 
-from evalstats_plugin.errors import SelectionError, no_such
+from evalstats_plugin.errors import EvalStatsError, SelectionError, no_such
+from evalstats_plugin.runtime.untrusted import echo, echo_message
 
 if TYPE_CHECKING:
     from evalstats_plugin.data.methods import Method
@@ -34,25 +37,99 @@ if TYPE_CHECKING:
     from evalstats_plugin.plugins import Plugins
     from evalstats_plugin.scores import rows
 
+
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
+
 
 Design = Literal["paired", "unpaired", "tasks", "sequential"]
 
+
 Correction = Literal["simultaneous", "stepdown", "bh", "none"]
 
+
 Family = Literal["auto", "task", "group", "run"]
+
 
 DESIGNS = ("paired", "unpaired", "tasks", "sequential")
 """Names of `evalstats_plugin.comparisons.compare`, which costs NumPy to import; a test compares."""
 
+
 CORRECTIONS = ("simultaneous", "stepdown", "bh", "none")
 """Values of `evalstats_plugin.comparisons.design.Correction`; a test compares."""
+
+
+Estimand = Literal["items", "clusters"]
+
+ClustersAre = Literal["random", "fixed"]
+
+Missing = Literal["drop", "bounds", "zero"]
+
+ESTIMANDS, CLUSTERS, MISSING = (
+    ("items", "clusters"),
+    ("random", "fixed"),
+    ("drop", "bounds", "zero"),
+)
+"""Values of `evalstats_plugin.scores.intervals`, which costs SciPy to import; a test compares."""
+
+OF_ONE_SCORE = ("prior", "population", "estimand", "clusters")
+"""Fields of `Intervals` that only the intervals of scores have."""
 
 FAMILIES = ("auto", "task", "group", "run")
 """Values of `evalstats_plugin.comparisons.design.Family`; a test compares."""
 
+
 Sections = Mapping[str, Mapping[str, tuple[str, str]]]
 """By heading and name of a command: its function (``"module:function"``) and its summary."""
+
+
+_EMPTY = (None, (), "")
+"""Defaults that help does not show."""
+
+
+_TYPES: Mapping[str, Mapping[str, Any]] = {
+    "bool": {"is_flag": True},
+    "float": {"type": float},
+    "int": {"type": int},
+    "tuple[str, ...]": {"multiple": True},
+}
+"""Settings of click's option by the type of the field."""
+
+
+paths = click.argument("paths", nargs=-1, required=True, metavar="PATHS...", type=click.Path())
+
+
+INTERVALS, OUTPUT, READ = "Intervals and seed", "Output", "What is read"
+
+
+POSITIVE = click.IntRange(min=1)
+
+
+TABLE = "tool.evalstats-plugin"
+
+
+USER_FILE = "evalstats-plugin.toml"
+
+
+SHARED = (
+    "bounds", "cluster", "confidence-level", "format", "include-incomplete", "quiet", "runs",
+    "seed", "skip-broken",
+)  # fmt: skip
+"""Options that mean the same in every command that has them; all others belong to a command."""
+
+
+OF_PROJECTS = frozenset((
+    "above", "at-k", "balance", "baseline", "batch", "bootstrap", "bootstrap-iters", "bounds",
+    "certainty", "chains", "cluster", "clusters", "columns", "confidence-level", "control-variate",
+    "correction", "derive", "design", "design-effect", "device", "difference", "dimensions",
+    "discordance", "draws", "drift", "epochs", "estimand", "estimator", "every-rule", "family",
+    "figure", "focal", "format", "goal", "human", "include-incomplete", "inference", "item-model",
+    "judge", "mask", "max-items", "max-seconds", "method", "methods", "metric", "missing",
+    "misspecified", "models", "n-models", "over", "pairs", "population", "power", "prior",
+    "prior-sd", "randomesque", "reliability", "rule", "runs", "scale", "score-width", "scoring",
+    "seed", "skip-broken", "stop-at", "task", "test-metric", "through", "ties", "variances",
+    "warm-up", "wide",
+))  # fmt: skip
+"""Options that a project's file may set: what is read, computed and shown."""
 
 
 class LazyGroup(click.Group):
@@ -109,8 +186,6 @@ class LazyGroup(click.Group):
         if name is None or command is None or isinstance(command, click.Group) or not runs:
             return name, command, rest
         if not ctx.find_root().params.get("no_config"):
-            from evalstats_plugin.cli.shell.defaults import take_defaults
-
             take_defaults(ctx, name, command, quiet=bool({"-q", "--quiet"} & set(rest)))
         return name, command, rest
 
@@ -220,10 +295,16 @@ def takes(
             return function(*args, **{name: record(**given)}, **chosen)
 
         decorated: Any = run
+        known: Sequence[click.Parameter] = getattr(run, "__click_params__", ())
+        if any(f.metadata.get("writes") for f in own) and "overwrite" not in {
+            p.name for p in known
+        }:
+            decorated = overwrite(run)
         for f in reversed(own):
             settings = {**_TYPES.get(str(f.type).removesuffix(" | None"), {}), **f.metadata}
             settings |= changed.get(f.name, {})
             names = settings.pop("names")
+            settings.pop("writes", None)
             if not any(n.startswith("--") for n in names):
                 names = (f"--{f.name.replace('_', '-')}", *names)
             default = settings.get("default")
@@ -234,18 +315,6 @@ def takes(
     return decorate
 
 
-_EMPTY = (None, (), "")
-"""Defaults that help does not show."""
-
-_TYPES: Mapping[str, Mapping[str, Any]] = {
-    "bool": {"is_flag": True},
-    "float": {"type": float},
-    "int": {"type": int},
-    "tuple[str, ...]": {"multiple": True},
-}
-"""Settings of click's option by the type of the field."""
-
-
 class Decorator(Protocol):
     """Adds options to a command."""
 
@@ -254,11 +323,7 @@ class Decorator(Protocol):
         ...
 
 
-paths = click.argument("paths", nargs=-1, required=True, metavar="PATHS...", type=click.Path())
-
-INTERVALS, OUTPUT, READ = "Intervals and seed", "Output", "What is read"
 _analysis, _out = under(INTERVALS), under(OUTPUT)
-POSITIVE = click.IntRange(min=1)
 
 
 def level() -> Any:
@@ -285,8 +350,24 @@ def form(default: str = "table") -> Any:
 
 
 def file(text: str, *names: str, metavar: str = "FILE", **settings: Any) -> Any:
-    """Return the field of a file that is written."""
-    return _out(text, *names, metavar=metavar, type=click.Path(), **settings)
+    """Return the field of a file that is written; its command also gets ``--overwrite``."""
+    return _out(text, *names, metavar=metavar, type=click.Path(), writes=True, **settings)
+
+
+def overwrite(function: FunctionT) -> FunctionT:
+    """Add ``--overwrite``: without it the command replaces no file that it did not read."""
+    text = "Replace files that exist."
+    option = click.option(
+        "--overwrite", is_flag=True, help=text, expose_value=False, callback=_overwriting,
+        cls=Option, heading=OUTPUT,
+    )  # fmt: skip
+    return option(function)
+
+
+def _overwriting(ctx: click.Context, _option: click.Parameter, allowed: bool) -> None:  # noqa: FBT001 - as click calls it
+    from evalstats_plugin.runtime.transactions import overwriting
+
+    ctx.with_resource(overwriting(allowed=allowed))
 
 
 def baseline(text: str = "Show the differences from this model.") -> Any:
@@ -319,12 +400,14 @@ def family(heading: str) -> Any:
     )  # fmt: skip
 
 
-def parse_pair(text: str, option: str = "--prior") -> tuple[float, float]:
+def parse_pair(
+    text: str, option: str = "--prior", example: str = "--prior 1,1"
+) -> tuple[float, float]:
     """Read ``A,B``."""
     try:
         first, second = (float(part) for part in text.split(","))
     except ValueError:
-        msg = f"{option} {text!r} is not two numbers: write it like {option} 1,1"
+        msg = f"{option} {text!r} is not two numbers: write it like {example}"
         raise SelectionError(msg) from None
     return first, second
 
@@ -332,7 +415,8 @@ def parse_pair(text: str, option: str = "--prior") -> tuple[float, float]:
 def parse_bounds(text: str) -> tuple[str, tuple[float, float]]:
     """Read ``METRIC=LOW,HIGH``."""
     metric, equals, numbers = text.rpartition("=")
-    pair = parse_pair(numbers, "--bounds") if equals else None
+    example = f"--bounds {metric or 'rougeL'}=0,100"
+    pair = parse_pair(numbers, f"--bounds {metric}:", example) if equals else None
     if pair is None or pair[0] >= pair[1]:
         msg = (
             f"--bounds {text!r} does not give a metric its lowest and highest score: write it like "
@@ -399,6 +483,20 @@ class Intervals:
         "the score on the whole.",
         metavar="N|logged", type=Parsed(parse_population),
     )  # fmt: skip
+    estimand: Estimand = _analysis(  # noqa: RUF009 - a field
+        "Of items in clusters: the mean in which every item counts alike, or every cluster does.",
+        default=ESTIMANDS[0], type=Name("estimand", ESTIMANDS), metavar="items|clusters",
+    )  # fmt: skip
+    clusters: ClustersAre = _analysis(  # noqa: RUF009 - a field
+        "random: the interval is for new clusters like these; fixed: for new items of these very "
+        "clusters.",
+        default=CLUSTERS[0], type=Name("kind of clusters", CLUSTERS), metavar="random|fixed",
+    )  # fmt: skip
+    missing: Missing = _analysis(  # noqa: RUF009 - a field
+        "Items without a score. drop: left out, and notes say what other scores of them would "
+        "change; bounds: intervals hold whatever they would have been; zero: the worst score.",
+        default=MISSING[0], type=Name("rule for missing scores", MISSING), metavar="NAME",
+    )  # fmt: skip
 
     @property
     def bounds(self) -> dict[str, tuple[float, float]]:
@@ -438,5 +536,205 @@ class Intervals:
             prior=self.prior,
             bounds=self.bounds,
             population=self.population,
+            estimand=self.estimand,
+            clusters=self.clusters,
+            missing=self.missing,
             rng=self.seed,
         )
+
+
+class _Table(NamedTuple):
+    """One table of options, and where it was read."""
+
+    path: Path
+    heading: str
+    values: Mapping[str, Any]
+    of_user: bool
+    """Whether the file is the user's own, not a project's."""
+
+    def inner(self, name: str) -> _Table:
+        """Return the table of one command; empty if there is none."""
+        heading = f"{self.heading}.{name}".lstrip(".")
+        return _Table(self.path, heading, self.values.get(name, {}), self.of_user)
+
+    def check_allowed(self, option: str) -> None:
+        """Refuse what only the command line and the user's own file may set."""
+        if not self.of_user and option not in OF_PROJECTS:
+            raise self.refused(
+                f"{option} cannot be set by a project, whose files others may have written. Give "
+                f"--{option} on the command line, or set it in ~/.config/{USER_FILE}"
+            )
+
+    def refused(self, problem: str) -> SelectionError:
+        """Return the error that says where the problem is."""
+        return SelectionError(f"{self.path}: {f'[{self.heading}]: ' * bool(self.heading)}{problem}")
+
+
+def take_defaults(ctx: click.Context, name: str, command: click.Command, *, quiet: bool) -> None:
+    """Give a command, which comes next, click's default map; print what it used when it is done.
+
+    Errors are those of `defaults_for`.
+    """
+    used: dict[str, tuple[Any, Path]] = {}
+
+    def use(key: str, value: Any, path: Path) -> Any:
+        used[key] = (value, path)
+        return value
+
+    options = _options(command)
+    # Click calls it where the command line does not have the option.
+    defaults = {
+        str(options[key].name): partial(use, key, value, path)
+        for key, value, path in defaults_for(ctx, name, command, Path.cwd(), quiet=quiet)
+    }
+    if not defaults:
+        return
+    ctx.default_map = {name: defaults}
+
+    def tell() -> None:
+        if used and not (quiet or used.get("quiet", (False,))[0]):
+            echo(f"defaults: {_in_words(used)}", err=True)
+
+    ctx.find_root().call_on_close(tell)
+
+
+def defaults_for(
+    ctx: click.Context, name: str, command: click.Command, folder: Path, *, quiet: bool = False
+) -> Iterator[tuple[str, Any, Path]]:
+    """Give option, value and file of what the files for a folder say; what goes before comes last.
+
+    Raises
+    ------
+    SelectionError
+        A file cannot be read, or says what no option can be.
+    """
+    options = _options(command)
+    for file in _files(folder, quiet=quiet):
+        for key, value, table in _settings(ctx, name, options, file):
+            try:
+                yield key, _checked(command, options[key], value), file.path
+            except SelectionError as error:
+                raise table.refused(f"{key} = {value!r}: {error}") from error
+
+
+def _files(folder: Path, *, quiet: bool) -> Iterator[_Table]:
+    """Give the user's file and the nearest pyproject.toml with our table."""
+    home = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
+    user = Path(os.path.expanduser(home), USER_FILE)  # noqa: PTH111 - Path's raises where no home is
+    if user.is_file():
+        yield _Table(user, "", _parsed(_text(user), user), of_user=True)
+    for parent in (folder, *folder.parents):
+        path = parent / "pyproject.toml"
+        # Looked at before it is parsed: it may be another project's, and parsing takes time.
+        if path.is_file() and f"[{TABLE}" in (text := _text(path)):
+            if _of_another_user(path):
+                if not quiet:
+                    echo_message("note", f"{path} is ignored: another user owns it")
+                continue
+            tool = _parsed(text, path).get("tool", {})
+            yield _Table(path, TABLE, tool.get("evalstats-plugin", {}), of_user=False)
+            return
+
+
+def _of_another_user(path: Path) -> bool:
+    """Whether somebody else than this user and the administrator owns a file."""
+    return hasattr(os, "getuid") and path.stat().st_uid not in (os.getuid(), 0)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        msg = f"{path} cannot be read: {error}. Repair it, or leave it out with --no-config"
+        raise SelectionError(msg) from error
+
+
+def _parsed(text: str, path: Path) -> Mapping[str, Any]:
+    import tomllib
+
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        msg = f"{path} is not TOML: {error}. Repair it, or leave it out with --no-config"
+        raise SelectionError(msg) from error
+
+
+def _settings(
+    ctx: click.Context, name: str, options: Mapping[str, click.Option], table: _Table
+) -> Iterator[tuple[str, Any, _Table]]:
+    """Give what a file says about a command: option, value and table, the outermost first."""
+    groups: list[click.Context] = [ctx]
+    while groups[0].parent is not None:
+        groups.insert(0, groups[0].parent)
+    for group, following in zip(groups, (*(g.info_name for g in groups[1:]), name), strict=True):
+        there = cast("click.Group", group.command).list_commands(group)
+        for key, value in table.values.items():
+            option = key.replace("_", "-")
+            if isinstance(value, dict):
+                if key not in there:
+                    raise table.refused(no_such("command", key, there, ", ".join(there)))
+            elif key in there:
+                inner = table.inner(key).heading
+                raise table.refused(f"{key} is a command, not an option: write a table [{inner}]")
+            elif option not in SHARED:
+                inner = table.inner(there[0]).heading
+                known = f"{', '.join(SHARED)}. Others go into a command's table, such as [{inner}]"
+                raise table.refused(no_such("option that commands share", key, SHARED, known))
+            elif option in options:
+                table.check_allowed(option)
+                yield option, value, table
+        table = table.inner(str(following))
+    for key, value in table.values.items():
+        option = key.replace("_", "-")
+        if option not in options:
+            raise table.refused(no_such(f"option of {name}", key, options, ", ".join(options)))
+        table.check_allowed(option)
+        yield option, value, table
+
+
+def _options(command: click.Command) -> dict[str, click.Option]:
+    """Return the options of a command that a file may set, by their long names."""
+    return {
+        name.removeprefix("--"): param
+        for param in command.params
+        if isinstance(param, click.Option) and param.expose_value and not param.is_eager
+        for name in param.opts
+        if name.startswith("--")
+    }
+
+
+def _checked(command: click.Command, option: click.Option, value: Any) -> Any:
+    """Return a value in the form that click takes, or say why the option cannot have it."""
+    several = _is_list(value)
+    if isinstance(value, bool) != option.is_flag:
+        raise SelectionError("give true or false" if option.is_flag else "give a value")
+    if several and not option.multiple:
+        raise SelectionError("give one value, not a list")
+    taken: Any = [value] if option.multiple and not several else value
+    try:
+        with click.Context(command) as ctx:
+            option.process_value(ctx, taken)
+    except click.ClickException as error:
+        raise SelectionError(error.message.rstrip(".")) from error
+    except EvalStatsError as error:
+        raise SelectionError(str(error)) from error
+    return taken
+
+
+def _in_words(used: Mapping[str, tuple[Any, Path]]) -> str:
+    """Return what of the files was used, in one line."""
+    by_path: dict[Path, list[str]] = {}
+    for key, (value, path) in used.items():
+        text = " ".join(map(str, value)) if _is_list(value) else str(value)
+        by_path.setdefault(path, []).append(
+            f"{key} {text.lower() if isinstance(value, bool) else text}"
+        )
+    here = Path.cwd()
+    return "; ".join(
+        f"{', '.join(keys)} (from {path.relative_to(here) if path.is_relative_to(here) else path})"
+        for path, keys in by_path.items()
+    )
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, list)

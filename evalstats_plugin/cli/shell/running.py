@@ -248,7 +248,7 @@ class Output:
 
     figure: str | None = under(OUTPUT)("Draw into FILE.", metavar="NAME")
     figure_file: str | None = file("File of the figure: .png, .svg or .pdf.", "--output", "-o")
-    form: Literal["table", "json", "csv", "markdown"] = form()
+    form: Literal["table", "json", "csv", "markdown", "latex"] = form()
     quiet: bool = quiet()
 
     def check(self, *kinds: str) -> None:

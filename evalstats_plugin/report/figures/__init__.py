@@ -52,94 +52,38 @@ class Figure:
 
 
 FIGURES = {
-    figure.name: figure
-    for figure in (
-        Figure(
-            "forest",
-            "estimates with intervals, models under tasks",
-            "evalstats_plugin.report.figures.scores:plot_forest",
-            ("intervals", "abilities", "ranking", "hierarchical", "tests"),
-        ),
-        Figure(
-            "shrinkage",
-            "scores as observed and where they are pulled",
-            "evalstats_plugin.report.figures.scores:plot_shrinkage",
-            ("hierarchical",),
-        ),
-        Figure(
-            "matrix",
-            "of every two models, how probable it is that one is better",
-            "evalstats_plugin.report.figures.comparisons:plot_comparison_matrix",
-            ("comparisons", "ranking"),
-        ),
-        Figure(
-            "differences",
-            "differences of models with intervals, 0 marked",
-            "evalstats_plugin.report.figures.comparisons:plot_differences",
-            ("comparisons",),
-        ),
-        Figure(
-            "ranks",
-            "ranks that are open, and who cannot be told apart",
-            "evalstats_plugin.report.figures.comparisons:plot_ranks",
-            ("ranking", "comparisons", "rank sets"),
-        ),
-        Figure(
-            "variance-parts",
-            "variance between items and between epochs",
-            "evalstats_plugin.report.figures.scores:plot_variance_parts",
-            ("variance parts",),
-        ),
-        Figure(
-            "curves",
-            "probability of a right answer by ability, item by item",
-            "evalstats_plugin.report.figures.abilities:plot_item_curves",
-            ("fit",),
-        ),
-        Figure(
-            "information",
-            "where on the scale the items tell abilities well",
-            "evalstats_plugin.report.figures.abilities:plot_information",
-            ("fit",),
-        ),
-        Figure(
-            "wright",
-            "models and items on one scale",
-            "evalstats_plugin.report.figures.abilities:plot_wright_map",
-            ("fit",),
-        ),
-        Figure(
-            "item-fit",
-            "infit and outfit of the items, those to look at named",
-            "evalstats_plugin.report.figures.abilities:plot_item_fit",
-            ("items",),
-        ),
-        Figure(
-            "power",
-            "how often a difference is found, by number of items",
-            "evalstats_plugin.report.figures.comparisons:plot_power",
-            ("power",),
-        ),
-        Figure(
-            "trace",
-            "an adaptive test, item by item",
-            "evalstats_plugin.report.figures.adaptive:plot_trace",
-            ("trace",),
-        ),
-        Figure(
-            "accuracy",
-            "error of adaptive tests by number of items",
-            "evalstats_plugin.report.figures.adaptive:plot_accuracy",
-            ("simulation",),
-        ),
-        Figure(
-            "coverage",
-            "how often intervals held the truth, by method",
-            "evalstats_plugin.report.figures.scores:plot_coverage",
-            ("study",),
-        ),
+    name: Figure(name, summary, f"{__name__}.{function}", takes)
+    for name, summary, function, takes in (
+        ("forest", "estimates with intervals, models under tasks",
+         "scores:plot_forest", ("intervals", "abilities", "ranking", "hierarchical", "tests")),
+        ("shrinkage", "scores as observed and where they are pulled",
+         "scores:plot_shrinkage", ("hierarchical",)),
+        ("matrix", "of every two models, how probable it is that one is better",
+         "comparisons:plot_comparison_matrix", ("comparisons", "ranking")),
+        ("differences", "differences of models with intervals, 0 marked",
+         "comparisons:plot_differences", ("comparisons",)),
+        ("ranks", "ranks that are open, and who cannot be told apart",
+         "comparisons:plot_ranks", ("ranking", "comparisons", "rank sets")),
+        ("variance-parts", "variance between items and between epochs",
+         "scores:plot_variance_parts", ("variance parts",)),
+        ("curves", "probability of a right answer by ability, item by item",
+         "abilities:plot_item_curves", ("fit",)),
+        ("information", "where on the scale the items tell abilities well",
+         "abilities:plot_information", ("fit",)),
+        ("wright", "models and items on one scale",
+         "abilities:plot_wright_map", ("fit",)),
+        ("item-fit", "infit and outfit of the items, those to look at named",
+         "abilities:plot_item_fit", ("items",)),
+        ("power", "how often a difference is found, by number of items",
+         "comparisons:plot_power", ("power",)),
+        ("trace", "an adaptive test, item by item",
+         "adaptive:plot_trace", ("trace",)),
+        ("accuracy", "error of adaptive tests by number of items",
+         "adaptive:plot_accuracy", ("simulation",)),
+        ("coverage", "how often intervals held the truth, by method",
+         "scores:plot_coverage", ("study",)),
     )
-}
+}  # fmt: skip
 """All figures by name."""
 
 

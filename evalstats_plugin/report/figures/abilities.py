@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import special
 
-from evalstats_plugin.errors import DesignError, SelectionError, few, no_such
+from evalstats_plugin.errors import DesignError, SelectionError, counted, few, no_such
 from evalstats_plugin.report.figures import canvas
 from evalstats_plugin.report.figures.canvas import BLUE, FAINT, INK, ORANGE, SERIES, VERMILION
 from evalstats_plugin.stats.arrays import FloatArray
@@ -315,7 +315,7 @@ def _left_out(fit: IRTFit, names: list[str]) -> list[str]:
     endless = [name for name, x in zip(fit.models, fit.ability, strict=True) if not np.isfinite(x)]
     said = [f"no finite ability: {few(endless)}"] if endless else []
     unnamed = len(fit.models) - len(endless)
-    more = [f"{unnamed} models, more than can be named"] if unnamed and not names else []
+    more = [f"{counted(unnamed, 'model')}, more than can be named"] if unnamed and not names else []
     return [canvas.shown(text, 90) for text in (*said, *more)]
 
 

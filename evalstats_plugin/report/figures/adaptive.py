@@ -87,7 +87,7 @@ def _trace(test: Any) -> _Trace:
         found: Mapping[str, Any] = cast("Mapping[str, Any]", test)
         steps: list[Mapping[str, Any]] = list(found.get("trace", ()))
     else:
-        steps, found = [step._asdict() for step in test.trace], test.result()
+        steps, found = [step._asdict() for step in test.trace], test.result().to_dict()
 
     def column(name: str) -> FloatArray:
         return np.array([np.nan if step[name] is None else step[name] for step in steps], float)

@@ -24,6 +24,7 @@ import numpy as np
 
 from evalstats_plugin.errors import DesignError
 from evalstats_plugin.runtime.files import check_output_path, write_bytes
+from evalstats_plugin.runtime.untrusted import visible
 from evalstats_plugin.stats.arrays import FloatArray
 
 if TYPE_CHECKING:
@@ -192,7 +193,7 @@ def shown(name: str, width: int = WIDEST) -> str:
     >>> shown("organisation/model-7b-instruct", 16)
     'organisation/\nmodel-7b-\ninstruct'
     """
-    clean = "".join(" " if one.isspace() else _drawable(one) for one in name)
+    clean = visible("".join(" " if one.isspace() else one for one in name))
     lines: list[str] = []
     for part in re.findall(r"[^\s/_\-.:,|]*[\s/_\-.:,|]?", clean):
         for piece in _pieces(part, width):
@@ -201,10 +202,6 @@ def shown(name: str, width: int = WIDEST) -> str:
             elif piece:
                 lines.append(piece)
     return "\n".join(line.rstrip() for line in lines) or "(no name)"
-
-
-def _drawable(letter: str) -> str:
-    return "\ufffd" if unicodedata.category(letter) in ("Cc", "Cs", "Cn", "Co") else letter
 
 
 def _pieces(text: str, width: int) -> list[str]:

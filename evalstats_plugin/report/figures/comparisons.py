@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evalstats_plugin.data.results import Results
-from evalstats_plugin.errors import DesignError, few
+from evalstats_plugin.errors import DesignError, counted, few
 from evalstats_plugin.report.comparisons import p_value
 from evalstats_plugin.report.figures import canvas
 from evalstats_plugin.report.figures.canvas import (
@@ -230,7 +230,7 @@ def _square_of_comparisons(results: Any) -> _Square:
     better[a, b] = 1 - better[b, a]
     apart[b, a] = [row.verdict != "unclear" for row in rows]
     apart |= apart.T
-    level = f" (adjusted for {len(rows)} pairs)" if len(rows) > 1 else ""
+    level = f" (adjusted for {counted(len(rows), 'pair')})" if len(rows) > 1 else ""
     return _Square(task_and_metric(rows[0]), order, better, apart, level)
 
 
@@ -533,7 +533,7 @@ def _add_power_axes(axes: Any, row: PowerRow, quantity: str, power: float) -> No
         getattr(axes.xaxis, setting)(canvas.matplotlib().ticker.LogLocator(subs=subs or (1,)))
     axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.grid(visible=True)
-    epochs = f" in {row.n_epochs} epochs" if (row.n_epochs or 1) > 1 else ""
+    epochs = f" in {counted(row.n_epochs or 1, 'epoch')}" if (row.n_epochs or 1) > 1 else ""
     own = "" if row.design == "paired" else ", each model its own"
     axes.set_xlabel(f"items{own}{epochs} (confidence level {percent(row.confidence_level)})")
     if quantity == "power":

@@ -1,5 +1,5 @@
 """The HTML report: one file, without any request.
 
-* `page`: the whole page; `parts`: its tables, items and figures; `table`: tables and markup
-* ``page.css``, ``page.js``: style sheet and script, which are written into the page
+* `page`: the whole page; `parts`: its tables, items and figures
+* ``page.jinja``, ``page.css``, ``page.js``: template, style sheet and script of the page
 """

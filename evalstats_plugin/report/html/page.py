@@ -7,6 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from importlib.resources import files
+from typing import Any, cast
+
+from jinja2 import Environment, FunctionLoader, StrictUndefined
+from markupsafe import Markup
 
 from evalstats_plugin.comparisons.rows import Comparison, Comparisons
 from evalstats_plugin.data.responses import Responses
@@ -15,6 +19,8 @@ from evalstats_plugin.report import text
 from evalstats_plugin.report.comparisons import PROBABILITY
 from evalstats_plugin.report.html import parts
 from evalstats_plugin.report.html.parts import (
+    SHOWN,
+    Table,
     comparisons_table,
     held,
     held_items,
@@ -23,17 +29,10 @@ from evalstats_plugin.report.html.parts import (
     ranks,
     ranks_table,
     scores_table,
-)
-from evalstats_plugin.report.html.table import (
-    Markup,
-    Table,
-    data,
-    element,
-    joined,
     table_data,
-    table_html,
 )
 from evalstats_plugin.runtime import VERSION
+from evalstats_plugin.runtime.untrusted import visible
 from evalstats_plugin.scores.items import ItemAnswers
 from evalstats_plugin.scores.rows import Intervals, ScoreInterval
 
@@ -78,7 +77,9 @@ class _Section:
     title: str
     said: Sequence[str]
     table: Table | None = None
-    body: str = Markup()
+    figures: Sequence[tuple[str, Markup]] = ()
+    footnotes: Sequence[str] = ()
+    notes: Sequence[str] = ()
 
 
 MOST_ROWS = 200_000
@@ -107,31 +108,37 @@ def to_html(page: Page) -> str:
         raise DesignError(msg)
     figures = parts.drawn(page.intervals, page.comparisons)
     sections = _sections(page, figures)
-    css = _part("page.css") + figures.css
-    script = _part("page.js")
-    tables = [section.table for section in sections if section.table is not None]
-    head = [
-        element("meta", charset="utf-8"),
-        element("meta", http_equiv="Content-Security-Policy", content=_policy(css, script)),
-        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        element("meta", name="color-scheme", content="light dark"),
-        # Otherwise a browser asks the server for an icon.
-        element("link", rel="icon", href="data:,"),
-        element("title", "Evaluation report"),
-        element("style", Markup(css)),
-    ]
-    body = [
-        _header(),
-        *_summary(page),
-        _contents(sections),
-        _controls(),
-        *[_section_html(section) for section in sections],
-        element("footer", element("p", f"Made by evalstats-plugin {VERSION}.")),
-        data({"tables": [table_data(table) for table in tables]}, id="data"),
-        element("script", Markup(script)),
-    ]
-    whole = element("html", element("head", *head), element("body", *body), lang="en")
-    return f"<!DOCTYPE html>\n{whole}\n"
+    css = Markup(_part("page.css") + figures.css)  # noqa: S704 - our own
+    script = Markup(_part("page.js"))  # noqa: S704 - our own
+    html = (
+        environment()
+        .get_template("page.jinja")
+        .render(
+            sections=sections,
+            data=[table_data(s.table) for s in sections if s.table is not None],
+            counts=_counts(page),
+            made=page.about,
+            css=css,
+            script=script,
+            policy=_policy(css, script),
+            version=VERSION,
+        )
+    )
+    return f"{html}\n"
+
+
+def environment() -> Environment:
+    """Return the environment of templates: it escapes text, and cleans it as `visible` does."""
+
+    def shown(value: object) -> object:
+        return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+    made = Environment(
+        loader=FunctionLoader(_part), autoescape=True, finalize=shown, undefined=StrictUndefined
+    )
+    cast("dict[str, Any]", made.globals)["shown"] = SHOWN
+    made.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
+    return made
 
 
 def _part(name: str) -> str:
@@ -169,9 +176,7 @@ def _sections(page: Page, figures: parts.Drawn) -> list[_Section]:
         )  # fmt: skip
     if figures.figures or figures.left_out:
         said = [f"Not drawn: {text}." for text in figures.left_out]
-        found.append(
-            _Section(name="figures", title="Figures", said=said, body=joined(*figures.figures))
-        )
+        found.append(_Section(name="figures", title="Figures", said=said, figures=figures.figures))
     if items:
         said = [ITEMS, *filter(None, [items_left])]
         found.append(_Section(name="items", title="Items", said=said, table=items_table(items)))
@@ -192,41 +197,13 @@ def _notes(rows: Sequence[ScoreInterval | Comparison], common: Sequence[str]) ->
     for row in rows:
         for note in row.notes:
             about.setdefault(note, {})[text.task_and_metric(row)] = None
-    numbered = [
-        element("li", f"{note} ({few(list(places))})", id=f"note-{i}")
-        for i, (note, places) in enumerate(about.items(), 1)
-    ]
-    whole = [element("li", note) for note in common]
-    body = joined(
-        element("ol", *numbered, class_="said") if numbered else Markup(),
-        element("ul", *whole, class_="said") if whole else Markup(),
-    )
-    said = [] if numbered or whole else ["There is nothing to note."]
-    return _Section(name="notes", title="Notes", said=said, body=body)
+    numbered = [f"{note} ({few(list(places))})" for note, places in about.items()]
+    said = [] if numbered or common else ["There is nothing to note."]
+    return _Section(name="notes", title="Notes", said=said, footnotes=numbered, notes=common)
 
 
-def _section_html(section: _Section) -> Markup:
-    parts = [element("h2", section.title), *[element("p", text) for text in section.said]]
-    parts += [table_html(section.table)] if section.table is not None else []
-    return element("section", *parts, section.body, id=section.name)
-
-
-def _header() -> Markup:
-    options = [element("option", text, value=text) for text in ("system", "light", "dark")]
-    choice = element("select", *options, id="theme")
-    parts = (element("label", "Theme ", for_="theme"), choice)
-    return element(
-        "header", element("h1", "Evaluation report"), element("div", *parts, class_="controls")
-    )
-
-
-def _contents(sections: Sequence[_Section]) -> Markup:
-    links = [element("a", section.title, href=f"#{section.name}") for section in sections]
-    return element("nav", *links, class_="parts", aria_label="Parts of this page")
-
-
-def _summary(page: Page) -> list[Markup]:
-    """Return the main counts, and how the report was made."""
+def _counts(page: Page) -> dict[str, str]:
+    """Return the main counts."""
     rows = page.intervals.rows
     tasks = {row.task for row in rows if row.kind == "task"}
     found = {
@@ -240,36 +217,4 @@ def _summary(page: Page) -> list[Markup]:
     if page.answers:
         flags = [flag for one in page.answers for flag in one.flags]
         found["Flagged items"] = f"{sum(map(bool, flags)):,} of {len(flags):,}"
-    return [
-        element(
-            "dl",
-            *[element("div", element("dt", name), element("dd", said)) for name, said in part],
-            class_=f"about {kind}",
-        )
-        for part, kind in ((found.items(), "large"), (page.about.items(), "small"))
-    ]
-
-
-def _controls() -> Markup:
-    """Return the filter, which is hidden without scripts."""
-    everything = element("option", "all", value="")
-    chosen = [
-        _field(name.capitalize(), f"filter-{name}",
-               element("select", everything, name=name, id=f"filter-{name}"))
-        for name in ("model", "task", "metric")
-    ]  # fmt: skip
-    text = element("input", type="search", name="text", autocomplete="off", id="filter-text")
-    tick = element("input", type="checkbox", name="flagged")
-    return element(
-        "form",
-        _field("Text in any column", "filter-text", text),
-        *chosen,
-        element("label", tick, "Clear differences and flagged items only", class_="check"),
-        element("button", "Show all", type="reset"),
-        element("output", name="found"),
-        id="filter", class_="controls", role="search", aria_label="Filter all tables",
-    )  # fmt: skip
-
-
-def _field(name: str, place: str, control: Markup) -> Markup:
-    return element("div", element("label", name, for_=place), control, class_="field")
+    return found

@@ -1,5 +1,6 @@
 """Parts of the HTML report: its tables, the packed answers to items, and its figures.
 
+* `Column`, `Table`: values with their kinds; `table_data`: the table for the page's script
 * `scores_table`, `comparisons_table`, `ranks_table`, `logs_table`: tables of results
 * `held_items`, `items_table`: items with every model's answer, packed six bits to a letter
 * `drawn`: figures as SVG without inline styles, which the page's security policy forbids
@@ -10,13 +11,14 @@ from __future__ import annotations
 import math
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import Any, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 from xml.etree import ElementTree as ET
 
 import numpy as np
+from markupsafe import Markup
 from numpy.typing import NDArray
 
 from evalstats_plugin.comparisons.ranks import ranks_of
@@ -25,15 +27,17 @@ from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.data.results import Results
 from evalstats_plugin.errors import DesignError, few
 from evalstats_plugin.report import text
+from evalstats_plugin.report.comparisons import p_value, probability
 from evalstats_plugin.report.figures import FIGURES, canvas, draw
 from evalstats_plugin.report.figures.canvas import svg
-from evalstats_plugin.report.html.table import Column, Markup, Table, clean, element, shortened
 from evalstats_plugin.report.text import clusters, interval_text, number, percent, short_metric
+from evalstats_plugin.runtime.untrusted import visible
 from evalstats_plugin.scores.items import ItemAnswers
 from evalstats_plugin.scores.rows import Intervals, ScoreInterval
 
 Axis = tuple[float, float]
 """Start and end of the bars of a column."""
+
 
 BETTER = {True: "↑", False: "↓", None: ""}
 """Direction of better scores."""
@@ -64,6 +68,223 @@ MOST_TASKS = 4
 _LINK = "{http://www.w3.org/1999/xlink}href"
 
 
+SHOWN = 100
+"""Rows of a table shown at a time, and the only ones without scripts."""
+
+Role = Literal["", "model", "task", "metric", "flag"]
+Kind = Literal[
+    "text", "notes", "verdict", "count", "number", "share", "signed", "p", "percent", "interval"
+]
+TEXTS: tuple[Kind, ...] = ("text", "notes", "verdict")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """A column; each kind of value has its own format, here and in ``page.js``."""
+
+    title: str
+    kind: Kind = "text"
+    values: Sequence[Any]
+    """Texts; numbers or None; pairs of numbers for intervals; tuples of footnotes for notes."""
+    role: Role = ""
+    """Filter of the page that applies."""
+    hint: str = ""
+    heads: bool = False
+    """Whether it names the row."""
+    indent: Sequence[int] = ()
+    """Indentation of each value, as for a task within a group."""
+    strong: Sequence[bool] = ()
+    """Whether each value belongs to a group."""
+    middles: Sequence[float | None] = ()
+    """Intervals: the estimates."""
+    axes: Sequence[Axis] = ()
+    """Intervals: ranges of the bars, which `axis_of` assigns to rows."""
+    axis_of: Sequence[int] = ()
+    zero: float | None = None
+    """Intervals: position of a reference line."""
+
+    @property
+    def is_text(self) -> bool:
+        """Whether its values are texts."""
+        return self.kind in TEXTS
+
+    def text(self, row: int) -> str:
+        """Return a text as the script gets it."""
+        value = self.values[row]
+        return ",".join(map(str, value)) if self.kind == "notes" else visible(value)
+
+    def cell(self, row: int) -> Cell:
+        """Return a value as it is shown."""
+        value = self.values[row]
+        if self.is_text:
+            depth = min(self.indent[row], 3) if self.indent else 0
+            strong = bool(self.strong) and self.strong[row]
+            styles = [f"depth-{depth}"] * bool(depth) + ["strong"] * strong
+            return Cell(self.text(row), style=" ".join(styles))
+        if self.kind != "interval":
+            bar = None
+            if self.kind == "share" and value is not None:
+                bar = Bar.of(0, value, None, (0, 1), None)
+            return Cell(_WRITTEN[self.kind](value), bar)
+        if value is None:
+            return Cell("–")
+        write = signed if self.zero == 0 else plain
+        axis = self.axes[self.axis_of[row] if self.axis_of else 0]
+        low, high = value
+        bar = Bar.of(low, high, self.middles[row], axis, self.zero)
+        return Cell(f"[{write(low)}, {write(high)}]", bar)
+
+
+class Bar(NamedTuple):
+    """A bar from limit to limit, a stroke at the estimate, and a line at zero, in per cent."""
+
+    low: float
+    width: float
+    middle: float | None
+    zero: float | None
+
+    @classmethod
+    def of(
+        cls, low: float, high: float, middle: float | None, axis: Axis, zero: float | None
+    ) -> Bar:
+        """Return the bar of an interval on an axis."""
+        width = axis[1] - axis[0] or 1.0
+
+        def place(x: float) -> float:
+            return round(100 * min(max((x - axis[0]) / width, 0.0), 1.0), 1)
+
+        return cls(
+            low=place(low),
+            width=max(round(place(high) - place(low), 1), 0.5),
+            middle=None if middle is None else max(round(place(middle) - 0.8, 1), 0),
+            zero=None if zero is None else place(zero),
+        )
+
+
+class Cell(NamedTuple):
+    """A value of a table as it is shown."""
+
+    text: str
+    bar: Bar | None = None
+    style: str = ""
+    """Names of classes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """Columns of equal length with a name."""
+
+    name: str
+    """Prefix of ids, and key of the table's data."""
+    caption: str
+    columns: Sequence[Column]
+    extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Further data for the script."""
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return len(self.columns[0].values)
+
+    def shown_columns(self) -> list[Column]:
+        """Columns that are not empty."""
+        nothing = (None, "", ())
+        return [c for c in self.columns if c.heads or any(v not in nothing for v in c.values)]
+
+
+def table_data(table: Table) -> dict[str, Any]:
+    """Return the table as plain data, numbers rounded as shown."""
+    columns = [_column_data(c) for c in table.shown_columns()]
+    return {"name": table.name, "rows": table.n_rows, "columns": columns, **table.extra}
+
+
+def _column_data(column: Column) -> dict[str, Any]:
+    said: dict[str, Any] = {"title": column.title, "kind": column.kind}
+    flags = {"role": column.role, "heads": column.heads}
+    said |= {key: value for key, value in flags.items() if value}
+    if column.kind in TEXTS:
+        texts = [column.text(i) for i in range(len(column.values))]
+        places = {text: k for k, text in enumerate(dict.fromkeys(texts))}
+        said |= {"strings": list(places), "values": [places[text] for text in texts]}
+        said |= {"indent": list(column.indent)} if any(column.indent) else {}
+        said |= {"strong": [int(s) for s in column.strong]} if any(column.strong) else {}
+    elif column.kind == "interval":
+        for key, place in (("low", 0), ("high", 1)):
+            said[key] = [None if v is None else shortened(v[place]) for v in column.values]
+        said["middle"] = [shortened(v) for v in column.middles]
+        said["axes"] = [[shortened(x) for x in axis] for axis in column.axes]
+        said["axis"] = list(column.axis_of) if len(column.axes) > 1 else 0
+        said |= {"zero": column.zero} if column.zero is not None else {}
+        said |= {"signed": 1} if column.zero == 0 else {}
+    else:
+        said["values"] = [_SHORT[column.kind](v) for v in column.values]
+    return said
+
+
+def shortened(value: float | None) -> float | int | None:
+    """Round a number to the digits shown, so that the script formats it alike.
+
+    >>> shortened(0.03125), shortened(12345.678)
+    (0.0312, 12300)
+    """
+    if value is None:
+        return None
+    short = float(number(value))
+    if any(abs(value) < end <= abs(short) for end in (100, 10_000)):
+        # Rounding up to where fewer digits are shown would change the format.
+        return value
+    return int(short) if short == int(short) and abs(short) < 1e15 else short
+
+
+def _short_p(value: float | None) -> float | None:
+    if value is None:
+        return None
+    return float(f"{value:.4f}") if value >= 0.00005 else float(f"{value:.1e}")
+
+
+def _short_percent(value: float | None) -> float | None:
+    if value is None:
+        return None
+    share = 100 * value
+    return float(f"{share:.1f}") if 0.001 <= value <= 0.999 else float(f"{share:.6g}")
+
+
+_SHORT: Mapping[Kind, Callable[[Any], float | int | None]] = {
+    "count": lambda value: value, "number": shortened, "share": shortened, "signed": shortened,
+    "p": _short_p, "percent": _short_percent,
+}  # fmt: skip
+
+
+def plain(value: float | None) -> str:
+    """Format a number as on the terminal, without a minus before zero.
+
+    >>> plain(0.51234), plain(-0.00001)
+    ('0.5123', '0.0000')
+    """
+    return number(shortened(value))
+
+
+def signed(value: float | None) -> str:
+    """Format a number with its sign.
+
+    >>> signed(0.5), signed(-0.5), signed(0.00001)
+    ('+0.5000', '-0.5000', '0.0000')
+    """
+    text = plain(value)
+    return f"+{text}" if value is not None and (shortened(value) or 0) > 0 else text
+
+
+def counted(value: int | None) -> str:
+    """Format an integer."""
+    return "–" if value is None else f"{value:,}"
+
+
+_WRITTEN: Mapping[Kind, Callable[[Any], str]] = {
+    "count": counted, "number": plain, "share": plain, "signed": signed, "p": p_value,
+    "percent": probability,
+}  # fmt: skip
+
+
 def scores_table(results: Intervals, marks: Mapping[str, int]) -> Table:
     """Return one row per score, in the order of the table on the terminal."""
     rows = results.rows
@@ -72,6 +293,12 @@ def scores_table(results: Intervals, marks: Mapping[str, int]) -> Table:
     depths, groups = [row.depth for row in rows], [row.kind == "group" for row in rows]
     naive = [
         f"[{number(row.naive_low)}, {number(row.naive_high)}]" if row.naive_low is not None else ""
+        for row in rows
+    ]
+    whatever = [
+        f"[{number(row.missing_low)}, {number(row.missing_high)}]"
+        if row.missing_low is not None
+        else ""
         for row in rows
     ]
     columns = [
@@ -96,6 +323,8 @@ def scores_table(results: Intervals, marks: Mapping[str, int]) -> Table:
                hint="deff: how many times larger clusters make the variance; ICC: how alike their "
                "items are"),
         Column(title="If independent", values=naive, hint="The interval without the clusters"),
+        Column(title="Whatever is missing", values=whatever,
+               hint="The interval that holds whatever the missing items would have scored"),
         Column(title="Method", values=[row.method for row in rows]),
         Column(title="Notes", kind="notes",
                values=[tuple(marks[note] for note in row.notes) for row in rows]),
@@ -330,7 +559,7 @@ def items_table(held: Sequence[HeldItems]) -> Table:
     for one in held:
         blocks.append({"start": start, **_block(one, places)})
         start += len(one.places)
-    extra = {"models": [clean(model) for model in models], "blocks": blocks}
+    extra = {"models": [visible(model) for model in models], "blocks": blocks}
     return Table(name="items", caption="Items", columns=columns, extra=extra)
 
 
@@ -412,7 +641,8 @@ def _width(n: int, bits: int) -> int:
 class Drawn:
     """Figures of a page, their styles, and the figures that could not be drawn."""
 
-    figures: list[Markup] = field(default_factory=list[Markup])
+    figures: list[tuple[str, Markup]] = field(default_factory=list[tuple[str, Markup]])
+    """Title and drawing of each."""
     missing: dict[tuple[str, str], list[str]] = field(
         default_factory=dict[tuple[str, str], list[str]]
     )
@@ -447,17 +677,14 @@ class Drawn:
                 # The browser may have fonts that Matplotlib lacks.
                 warnings.simplefilter("ignore", UserWarning)
                 axes: Any = draw(name, Results(_cleaned(results.rows), results.notes))
-                text = inline(svg(axes.figure, title=clean(whole)), self.styles)
+                text = inline(svg(axes.figure, title=visible(whole)), self.styles)
         except DesignError as error:
             self.leave_out(summary, str(error), task)
             return
-        if sum(map(len, self.figures)) + len(text) > LARGEST:
+        if sum(len(figure) for _, figure in self.figures) + len(text) > LARGEST:
             self.leave_out(summary, "it would make this page too large", task)
             return
-        inside = element("div", text, class_="scroll", role="region", tabindex="0",
-                         aria_label=whole)  # fmt: skip
-        shown = element("details", element("summary", whole), inside, open=not self.figures)
-        self.figures.append(shown)
+        self.figures.append((whole, text))
 
 
 def drawn(intervals: Intervals, comparisons: Comparisons | None) -> Drawn:
@@ -505,7 +732,7 @@ def _cleaned(rows: Sequence[Any]) -> tuple[Any, ...]:
     """Return rows with names that XML can represent."""
     names = ("model_a", "model_b") if rows and isinstance(rows[0], Comparison) else ("model",)
     names = (*names, "task", "metric")
-    return tuple(replace(row, **{n: clean(getattr(row, n)) for n in names}) for row in rows)
+    return tuple(replace(row, **{n: visible(getattr(row, n)) for n in names}) for row in rows)
 
 
 def inline(text: str, styles: dict[str, str]) -> Markup:
@@ -529,4 +756,4 @@ def inline(text: str, styles: dict[str, str]) -> Markup:
         link = part.attrib.pop(_LINK, None)
         if link is not None:
             part.set("href", link)
-    return Markup(ET.tostring(root, encoding="unicode"))
+    return Markup(ET.tostring(root, encoding="unicode"))  # noqa: S704 - drawn by ourselves

@@ -1,0 +1,105 @@
+"""``evalstats-plugin table``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+import click
+
+from evalstats_plugin.cli.shell.options import Command, Intervals, file, paths, takes, under
+from evalstats_plugin.cli.shell.running import Output, Reading, plugins_of, reading
+from evalstats_plugin.errors import SelectionError
+from evalstats_plugin.runtime.untrusted import echo
+
+_shown = under("What the table shows")
+
+FORMS = ("table", "json", "csv", "markdown", "latex")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What the table shows."""
+
+    subtasks: bool = _shown("Show the tasks of groups instead of the groups.", default=False)
+    weights: Literal["tasks", "items"] = _shown(
+        "Of the overall score: every task counts the same, or every item.",
+        default="tasks", type=click.Choice(["tasks", "items"]),
+    )  # fmt: skip
+    exclude: tuple[str, ...] = _shown(
+        "Leave out these models; names may hold * and ?; may be repeated.",
+        default=(), metavar="NAME",
+    )  # fmt: skip
+    percent: bool = _shown("Show scores of 100 instead of 1.", default=False)
+    digits: int | None = _shown(
+        "Decimals; as many as the limits support where left out.",
+        metavar="N", type=click.IntRange(min=0, max=10),
+    )  # fmt: skip
+    bib: str | None = file("Also write what the LaTeX caption cites, as BibTeX.")
+
+
+@click.command(cls=Command)
+@paths
+@takes("asked", Options)
+@takes("intervals", Intervals, only=("confidence_level", "limits", "seed"))
+@takes(
+    "output", Output, without=("figure", "figure_file"), form={"type": click.Choice(list(FORMS))}
+)
+@reading
+@click.pass_context
+def table(
+    ctx: click.Context,
+    paths: tuple[str, ...],
+    *,
+    reading: Reading,
+    intervals: Intervals,
+    output: Output,
+    asked: Options,
+) -> None:
+    """Show models and tasks in one table, with an overall score, ranks and who may be the best.
+
+    PATHS are results files, folders or patterns. For a paper: --format latex --bib refs.bib.
+
+    Scores have their own limits. Ranks, letters and marks hold for all models and columns at once;
+    they are the verdicts of compare.
+    """
+    from evalstats_plugin.comparisons.leaderboard import score_table
+    from evalstats_plugin.report import leaderboard
+    from evalstats_plugin.runtime.files import check_output_path, write_bytes
+
+    if asked.bib is not None:
+        check_output_path(asked.bib, (".bib",), asked="--bib")
+    responses = reading.read(paths, plugins_of(ctx), quiet=output.quiet)
+    kept = [r for r in responses if not any(fnmatchcase(r.model, name) for name in asked.exclude)]
+    if not kept:
+        msg = f"--exclude {' --exclude '.join(asked.exclude)} leaves no model: name fewer"
+        raise SelectionError(msg)
+    results = score_table(
+        type(responses)(tuple(kept), responses.notes),
+        subtasks=asked.subtasks,
+        weights=asked.weights,
+        confidence_level=intervals.confidence_level,
+        bounds=intervals.bounds,
+        rng=intervals.seed,
+    )
+    if asked.bib is not None:
+        write_bytes(Path(asked.bib), leaderboard.bibtex().encode())
+    if output.form == "latex":
+        latex = leaderboard.table_latex(
+            results, percent=asked.percent, digits=asked.digits, cite=asked.bib is not None
+        )
+        echo(latex, nl=False)
+        output.tell(*(f"note: {note}" for note in results.notes))
+        return
+    how = intervals.how()
+    del how["method"]
+    output.show(
+        ctx,
+        results,
+        {"weights": asked.weights, **how},
+        print_table=partial(leaderboard.print_table, percent=asked.percent, digits=asked.digits),
+        to_markdown=partial(leaderboard.table_markdown, percent=asked.percent, digits=asked.digits),
+    )

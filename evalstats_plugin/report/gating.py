@@ -1,0 +1,185 @@
+"""Decisions of a gate: a sentence, a table, Markdown for a pull request, JUnit XML for CI."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import Any, TextIO
+from xml.etree import ElementTree as ET
+
+from rich.table import Table
+from rich.text import Text
+
+from evalstats_plugin.comparisons.gating import POWER, Decision, Gate, GateRow
+from evalstats_plugin.errors import counted, few
+from evalstats_plugin.report import text as report_text
+from evalstats_plugin.report.text import number, percent, print_all, short_metric, titled
+from evalstats_plugin.runtime.untrusted import markdown_text, printable
+
+WORDS: Mapping[Decision, str] = {
+    "pass": "PASS", "regressed": "REGRESSED", "inconclusive": "INCONCLUSIVE",
+}  # fmt: skip
+_STYLES: Mapping[Decision, str] = {"pass": "green", "regressed": "red", "inconclusive": "yellow"}
+
+_MOST_NAMED = 3
+"""Tasks that a sentence names; the table has all."""
+
+
+def print_gate(results: Gate, file: TextIO, *, heading: str, width: int | None) -> None:
+    """Print the decision, a table for each candidate and metric, the notes and a legend."""
+    marks = report_text.note_numbers(results.rows)
+    by_candidate = groupby(results, key=lambda row: (row.model, row.metric))
+    tables = [
+        _table(f"{model} against {results.baseline}, {short_metric(metric)}", list(rows), marks)
+        for (model, metric), rows in by_candidate
+    ]
+    closing = [_legend(results), heading]
+    notes = report_text.note_lines(results)
+    first = titled("")
+    first.add_column(no_wrap=False)
+    first.show_header = False
+    first.add_row(Text(printable(sentence(results)), style=_STYLES[results.decision]))
+    print_all([first, *tables], notes, closing, file=file, width=width)
+
+
+def _table(title: str, rows: Sequence[GateRow], marks: Mapping[str, int]) -> Table:
+    table = titled(title)
+    table.add_column("Task", overflow="fold", min_width=8)
+    for name in ("n", "Difference"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column(f"{percent(rows[0].confidence_level)} interval", no_wrap=True)
+    table.add_column("Decision", no_wrap=True)
+    needs = any(row.items_needed for row in rows)
+    if needs:
+        table.add_column("Items needed", justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    for row in rows:
+        *cells, decision, needed, notes = _cells(row, marks)
+        shown = Text(decision, style=_STYLES[row.decision])
+        last = [needed] if needs else []
+        table.add_row(*cells, shown, *last, Text(notes, style="dim"))
+    return table
+
+
+def _cells(row: GateRow, marks: Mapping[str, int]) -> tuple[str, ...]:
+    sign = "+" if row.measure == "difference" else ""
+
+    def signed(value: float | None) -> str:
+        return f"{sign if (value or 0) > 0 else ''}{number(value)}"
+
+    whole = row.low is not None and row.high is not None
+    return (
+        row.task,
+        str(row.n_items),
+        signed(row.difference),
+        f"[{signed(row.low)}, {signed(row.high)}]" if whole else "–",
+        row.decision,
+        f"{row.items_needed:,}" if row.items_needed else "",
+        ",".join(str(marks[note]) for note in row.notes),
+    )
+
+
+def gate_markdown(results: Gate, heading: str) -> str:
+    """Return the decision, a table, the notes and how it was made: also a comment in a review."""
+    level = results.rows[0].confidence_level if results.rows else results.confidence_level
+    header = ["Candidate", "Task", "Metric", "n", "Difference", f"{percent(level)} interval"]
+    header += ["Decision", "Items needed", ""]
+    marks = report_text.note_numbers(results.rows)
+    rows: list[list[str]] = []
+    for row in results:
+        task, *cells = _cells(row, marks)
+        rows.append([row.model, task, short_metric(row.metric), *cells])
+    word, _, rest = sentence(results).partition(": ")
+    lines = [f"**{word}**: {markdown_text(rest)}", ""]
+    lines += report_text.markdown_table(header, rows, right=(3, 4, 7))
+    lines += ["", *report_text.markdown_notes(results), "", _legend(results), "", heading, ""]
+    return "\n".join(lines)
+
+
+def gate_json(results: Gate, about: Mapping[str, Any]) -> str:
+    """Return one JSON object: what was asked, the decision in a word and a sentence, the rows."""
+    return report_text.to_json(
+        results, about, decision=results.decision, sentence=sentence(results)
+    )
+
+
+def gate_junit(results: Gate) -> str:
+    """Return JUnit XML: a test case for each candidate, task and metric.
+
+    A regression is a failure; what is inconclusive was skipped, with the reason.
+    """
+    n_failed = sum(row.decision == "regressed" for row in results)
+    n_skipped = sum(row.decision == "inconclusive" for row in results)
+    suite = ET.Element(
+        "testsuite",
+        name=printable(f"evalstats-plugin gate against {results.baseline}"),
+        tests=str(len(results)),
+        failures=str(n_failed),
+        skipped=str(n_skipped),
+    )
+    for row in results:
+        name = printable(f"{row.task} {short_metric(row.metric)}")
+        case = ET.SubElement(suite, "testcase", classname=printable(row.model), name=name)
+        if row.decision != "pass":
+            kind = "failure" if row.decision == "regressed" else "skipped"
+            ET.SubElement(case, kind, message=printable(_of_row(row)))
+    return ET.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def sentence(results: Gate) -> str:
+    """Return the decision and what it rests on, in a sentence or two."""
+    rows = [row for row in results if row.decision == results.decision]
+    named_models = list(dict.fromkeys(row.model for row in rows))
+    models = few(named_models, _MOST_NAMED)
+    several = len({row.model for row in results}) > 1
+    named = "; ".join(
+        f"{f'{row.model}: ' if several else ''}{_of_row(row)}" for row in rows[:_MOST_NAMED]
+    )
+    named += f"; and {len(rows) - _MOST_NAMED} more" if len(rows) > _MOST_NAMED else ""
+    level = percent(results.confidence_level)
+    word = WORDS[results.decision]
+    of_all = f"{counted(len(results), 'comparison')} ({level}, all at once)"
+    drop = f"a drop of more than {results.margin:g}" if results.margin else "a drop"
+    if results.decision == "regressed":
+        return (
+            f"{word}: {models} {'shows' if len(named_models) == 1 else 'show'} {drop} against "
+            f"{results.baseline} in {len(rows)} of {of_all}: {named}."
+        )
+    if results.decision == "inconclusive":
+        if not rows:
+            return f"{word}: no drop is shown, but logs were left out."
+        return (
+            f"{word}: {drop} of {models} against {results.baseline} is neither shown nor excluded "
+            f"in {len(rows)} of {of_all}: {named}."
+        )
+    if results.non_inferior:
+        return (
+            f"{word}: {drop} of {models} against {results.baseline} is excluded in all of {of_all}."
+        )
+    said = f"{word}: {drop} of {models} against {results.baseline} is shown in none of {of_all}."
+    worst = max(results, key=lambda row: row.largest_drop or 0.0)
+    if not worst.largest_drop:
+        return said
+    return f"{said} Drops of up to {number(worst.largest_drop)} ({worst.task}) are not excluded."
+
+
+def _of_row(row: GateRow) -> str:
+    """Return a row in words: task, difference, limits, or why there are none."""
+    name = f"{row.task} {short_metric(row.metric)}"
+    if row.low is None or row.high is None:
+        return f"{name} ({row.notes[-1]})"
+    _, _, difference, interval, *_ = _cells(row, dict.fromkeys(row.notes, 0))
+    needed = f", about {row.items_needed:,} items would decide" if row.items_needed else ""
+    return f"{name} {difference} {interval}{needed}"
+
+
+def _legend(results: Gate) -> str:
+    margin = f"-{results.margin:g}" if results.margin else "0"
+    shown = f"regressed: the whole interval is on the worse side of {margin}."
+    if not results.non_inferior:
+        return f"Difference: candidate minus baseline. {shown} pass: it is not."
+    return (
+        f"Difference: candidate minus baseline. {shown} pass: it is wholly on the better side of "
+        f"it. inconclusive: neither. Items needed: so many decide in {100 * POWER:g} of 100 evals "
+        "if the true difference is the one seen."
+    )

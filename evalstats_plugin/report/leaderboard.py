@@ -1,0 +1,355 @@
+"""Tables of models and tasks: on the terminal, in Markdown and in LaTeX.
+
+Ranks, letters and marks are those of the overall score where there is one; each column marks who
+may be the best of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from statistics import median
+from typing import TextIO
+
+from rich.table import Table
+from rich.text import Text
+
+from evalstats_plugin.comparisons.leaderboard import OVERALL, ScoreTable, TableCell
+from evalstats_plugin.errors import counted, few
+from evalstats_plugin.report import text as report_text
+from evalstats_plugin.report.text import (
+    GAP,
+    blocks_that_fit,
+    elided,
+    percent,
+    print_all,
+    short_metric,
+    titled,
+)
+from evalstats_plugin.runtime import VERSION
+from evalstats_plugin.runtime.untrusted import latex_text
+
+MOST_LINES = 60
+"""Lines up to which columns that do not fit beside the first ones are printed below them."""
+
+_LONGEST_MODEL, _LONGEST_TASK, _LONGEST_TIES = 30, 12, 8
+
+BIBTEX = r"""@article{mogstad2024ranks,
+  author  = {Mogstad, Magne and Romano, Joseph P. and Shaikh, Azeem M. and Wilhelm, Daniel},
+  title   = {Inference for Ranks with Applications to Mobility across Neighbourhoods and Academic
+             Achievement across Countries},
+  journal = {Review of Economic Studies},
+  volume  = {91},
+  year    = {2024},
+}
+@article{hsu1981best,
+  author  = {Hsu, Jason C.},
+  title   = {Simultaneous Confidence Intervals for All Distances from the ``Best''},
+  journal = {Annals of Statistics},
+  volume  = {9},
+  year    = {1981},
+}
+@software{evalstats_plugin,
+  title   = {evalstats-plugin: statistics for the evaluation harness you already use},
+  version = {%s},
+}
+"""
+"""What the caption of a LaTeX table cites."""
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """The cells of a table by model and column, and how numbers are written."""
+
+    table: ScoreTable
+    percent: bool
+    digits: int | None
+
+    @property
+    def lead(self) -> str | None:
+        """Column whose ranks are shown: the overall score, or the only one."""
+        columns = self.table.tasks
+        return columns[0] if columns and (OVERALL in columns[:1] or len(columns) == 1) else None
+
+    @property
+    def others(self) -> list[str]:
+        return [name for name in self.table.tasks if name != self.lead]
+
+    @property
+    def has_ties(self) -> bool:
+        """Whether letters are few enough to be read; rank ranges say the same."""
+        return all(len(c.letters) <= _LONGEST_TIES for c in self.cells(self.lead).values())
+
+    def cells(self, column: str | None) -> dict[str, TableCell]:
+        return {cell.model: cell for cell in self.table if cell.task == column}
+
+    def format(self, *, fewer: int = 0) -> Callable[[float | None], str]:
+        """Return what writes a number with as many decimals as the limits support."""
+        scale = 100.0 if self.percent else 1.0
+        digits = self.digits
+        if digits is None:
+            column = self.lead or self.table.tasks[0]
+            widths = [
+                scale * (c.high - c.low) / 2
+                for c in self.cells(column).values()
+                if c.low is not None and c.high is not None and c.high > c.low
+            ]
+            # Two significant digits of the median half-width.
+            digits = max(1 - math.floor(math.log10(median(widths))), 0) if widths else 3
+            digits = max(digits - fewer, 0)
+        return lambda value: "–" if value is None else f"{scale * value:.{digits}f}"
+
+    def lead_head(self) -> str:
+        level = percent(self.table.confidence_level)
+        name = "Overall" if self.lead == OVERALL else str(self.lead)
+        return f"{name} [{level} limits]"
+
+    def groups(self) -> Iterator[tuple[bool, str, TableCell | None]]:
+        """Yield each model with its first cell, and whether the best possible rank jumps there."""
+        lead, last = self.cells(self.lead), None
+        for model in self.table.models:
+            cell = lead.get(model)
+            best = cell.best_rank if cell else None
+            # A new block begins where nobody above may have this model's best rank.
+            jumps = last is not None and best is not None and best > last
+            last = max(last or 0, (cell.worst_rank or 0) if cell else 0) or None
+            yield jumps, model, cell
+
+
+def rank_text(cell: TableCell | None) -> str:
+    """Return the places that are left open: "1", "2–3"; a dash where there is no rank."""
+    if cell is None or cell.best_rank is None or cell.worst_rank is None:
+        return "–"
+    if cell.best_rank == cell.worst_rank:
+        return str(cell.best_rank)
+    return f"{cell.best_rank}–{cell.worst_rank}"
+
+
+def _limits(cell: TableCell | None, write: Callable[[float | None], str]) -> str:
+    if cell is None or cell.low is None or cell.high is None:
+        return ""
+    return f"[{write(cell.low)}, {write(cell.high)}]"
+
+
+def print_table(
+    results: ScoreTable,
+    file: TextIO,
+    *,
+    heading: str,
+    width: int | None,
+    percent: bool = False,
+    digits: int | None = None,
+) -> None:
+    """Print the models with their overall score and as many columns as fit; then the notes."""
+    layout = _Layout(results, percent, digits)
+    write, short = layout.format(), layout.format(fewer=1)
+    by_column = {name: layout.cells(name) for name in layout.others}
+    names = [elided(model, _LONGEST_MODEL) for model in results.models]
+    first = titled("")
+    widest = max(map(len, names), default=0)
+    used = widest
+    if layout.lead is not None:
+        texts = [write(c.estimate) + " " + _limits(c, write) for _, _, c in layout.groups() if c]
+        ties = _LONGEST_TIES + GAP if layout.has_ties else 0
+        used += 5 + max(len(layout.lead_head()), *map(len, texts)) + ties + 3 * GAP
+    columns = {
+        name: max(len(elided(name, _LONGEST_TASK)), *(len(_marked(c, short)) for c in own.values()))
+        for name, own in by_column.items()
+    }
+    room = (width or 80) - used
+    blocks = blocks_that_fit(columns, room, (width or 80) - widest)
+    shown = blocks if len(blocks) * len(names) <= MOST_LINES else blocks[:1]
+    tables: list[Table] = []
+    for i, block in enumerate(shown):
+        table = first if i == 0 else titled("")
+        if i == 0 and layout.lead is not None:
+            table.add_column("Rank", justify="right", no_wrap=True)
+        table.add_column("Model", no_wrap=True)
+        if i == 0 and layout.lead is not None:
+            table.add_column(layout.lead_head(), no_wrap=True)
+            if layout.has_ties:
+                table.add_column("Ties", no_wrap=True)
+        for name in block:
+            table.add_column(Text(elided(name, _LONGEST_TASK)), justify="right", no_wrap=True)
+        for (_, model, cell), name in zip(layout.groups(), names, strict=True):
+            row: list[str | Text] = [name]
+            if i == 0 and layout.lead is not None:
+                score = write(cell.estimate if cell else None)
+                row = [rank_text(cell), name, f"{score} {_limits(cell, write)}"]
+                row += [cell.letters if cell else ""] if layout.has_ties else []
+            marks = [_marked(by_column[column].get(model), short) for column in block]
+            table.add_row(*row, *marks)
+        table.padding = (0, GAP - 1, 0, 0)
+        tables.append(table)
+    hidden = [name for block in blocks[len(shown) :] for name in block]
+    more = f"{counted(len(hidden), 'more column')}: --format csv has all. " if hidden else ""
+    closing = [more + legend(layout), heading]
+    print_all(tables, _notes(results), closing, file=file, width=width)
+
+
+def _marked(cell: TableCell | None, write: Callable[[float | None], str], mark: str = "*") -> str:
+    """Write a score, with a mark for who may be the best; ``"**"`` encloses it."""
+    text = "–" if cell is None else write(cell.estimate)
+    first = cell is not None and cell.estimate is not None and bool(cell.may_be_first)
+    if mark == "**":
+        return f"**{text}**" if first else text
+    return text + (mark if first else " ")
+
+
+def _notes(results: ScoreTable) -> list[str]:
+    return [f"* {note}" for note in results.notes]
+
+
+def legend(layout: _Layout, mark: str = "*") -> str:
+    """Return what columns and marks mean."""
+    results = layout.table
+    level = percent(results.confidence_level)
+    said: list[str] = []
+    if layout.lead == OVERALL:
+        said.append(f"Overall: {_overall(layout)}.")
+    lead = layout.cells(layout.lead)
+    if any(cell.best_rank is not None for cell in lead.values()):
+        n = max(cell.n_models for cell in lead.values())
+        pairs = counted(n * (n - 1) // 2, "pair")
+        said.append(f"Rank: places that all {pairs} of models leave open at once ({level}).")
+        if layout.has_ties:
+            said.append("Models that share a letter under Ties cannot be told apart.")
+    if layout.others and any(cell.may_be_first for cell in results):
+        said.append(f"{mark} may be the best of its column (all columns at once, {level}).")
+    return " ".join(said)
+
+
+def _pairs(n_models: int) -> str:
+    n = n_models * (n_models - 1) // 2
+    return "the one pair" if n == 1 else f"all {n:,} pairs"
+
+
+def _at_once(n_models: int) -> str:
+    return "" if n_models == 2 else " at once"
+
+
+def _overall(layout: _Layout) -> str:
+    cell = next(iter(layout.cells(OVERALL).values()))
+    what = "each task" if layout.table.weights == "tasks" else "each item"
+    note = next((n for n in cell.notes if " mean of " in n), "mean")
+    tasks = note.rpartition(" mean of ")[2]
+    return f"mean of {tasks} ({cell.n_items:,} items), {what} counting the same"
+
+
+def table_markdown(
+    results: ScoreTable, heading: str = "", *, percent: bool = False, digits: int | None = None
+) -> str:
+    """Return one Markdown table with every column, the notes and a legend."""
+    layout = _Layout(results, percent, digits)
+    write, short = layout.format(), layout.format(fewer=1)
+    by_column = {name: layout.cells(name) for name in layout.others}
+    lead = layout.lead is not None
+    ties = ["Ties"] if layout.has_ties else []
+    header = ["Rank", "Model", layout.lead_head(), *ties] if lead else ["Model"]
+    rows: list[list[str]] = []
+    for _, model, cell in layout.groups():
+        score = write(cell.estimate if cell else None)
+        limits = _limits(cell, write)
+        letters = [cell.letters if cell else ""] if ties else []
+        row = [rank_text(cell), model, f"{score} {limits}", *letters] if lead else [model]
+        rows.append([*row, *(_marked(own.get(model), short, "**") for own in by_column.values())])
+    n = len(header)
+    right = {*range(n, n + len(by_column)), *([0] if lead else [])}
+    lines = report_text.markdown_table([*header, *by_column], rows, right=right)
+    said = [report_text.markdown_text(f"- {note}") for note in results.notes]
+    legends = report_text.markdown_text(legend(layout, "Bold:"))
+    return "\n".join([*lines, "", *said, "", legends, "", heading, ""])
+
+
+def table_latex(
+    results: ScoreTable, *, percent: bool = False, digits: int | None = None, cite: bool = False
+) -> str:
+    r"""Return a LaTeX table that can be read alone; it needs ``\usepackage{booktabs}``.
+
+    Parameters
+    ----------
+    percent
+        Scores of 100 instead of 1.
+    digits
+        Decimals; as many as the limits support where left out.
+    cite
+        Whether the caption cites the entries of `BIBTEX`.
+    """
+    layout = _Layout(results, percent, digits)
+    write, short = layout.format(), layout.format(fewer=1)
+    by_column = {name: layout.cells(name) for name in layout.others}
+    lead = layout.lead is not None
+    name = latex_text("Overall" if layout.lead == OVERALL else str(layout.lead))
+    level = rf"{100 * results.confidence_level:.6g}\,\%"
+    ties = ["Ties"] if layout.has_ties else []
+    head = ["Rank", "Model", rf"\multicolumn{{2}}{{l}}{{{name} [{level} limits]}}", *ties]
+    head = head if lead else ["Model"]
+    head += [latex_text(elided(column, _LONGEST_TASK)) for column in by_column]
+    body: list[str] = []
+    for jumps, model, cell in layout.groups():
+        row = [latex_text(model)]
+        if lead:
+            score = write(cell.estimate if cell else None)
+            limits = latex_text(_limits(cell, write))
+            letters = [cell.letters if cell else ""] if ties else []
+            row = [latex_text(rank_text(cell)), *row, latex_text(score), limits, *letters]
+        row += [_bold(own.get(model), short) for own in by_column.values()]
+        body += [r"\addlinespace[3pt]"] if jumps else []
+        body.append(" & ".join(row) + r" \\")
+    spec = r"@{}rlr@{\hspace{3pt}}l" + "c" * len(ties) if lead else "@{}l"
+    spec += "r" * len(by_column) + "@{}"
+    lines = [
+        r"% \usepackage{booktabs}",
+        r"\begin{table}",
+        r"\centering",
+        rf"\caption{{{_caption(layout, cite=cite)}}}",
+        rf"\begin{{tabular}}{{{spec}}}",
+        r"\toprule",
+        " & ".join(head) + r" \\",
+        r"\midrule",
+        *body,
+        r"\bottomrule",
+        r"\end{tabular}",
+        r"\end{table}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _bold(cell: TableCell | None, write: Callable[[float | None], str]) -> str:
+    if cell is None or cell.estimate is None:
+        return "--"
+    text = write(cell.estimate)
+    return rf"\textbf{{{text}}}" if cell.may_be_first else text
+
+
+def _caption(layout: _Layout, *, cite: bool) -> str:
+    results = layout.table
+    level = rf"{100 * results.confidence_level:.6g}\,\%"
+    of = ", of 100" if layout.percent else ""
+    said = [f"Scores of {counted(len(results.models), 'model')}{of}."]
+    if layout.lead == OVERALL:
+        said.append(rf"\emph{{Overall}}: {latex_text(_overall(layout))}, with {level} limits.")
+    lead = list(layout.cells(layout.lead).values())
+    if any(cell.best_rank is not None for cell in lead):
+        n = max(cell.n_models for cell in lead)
+        source = r"~\cite{mogstad2024ranks}" if cite else ""
+        said.append(
+            rf"\emph{{Rank}}: places left open by {_pairs(n)} of models, compared on the same items"
+            f"{_at_once(n)} ({level}, largest statistic of all pairs under sign flips){source}."
+        )
+        if layout.has_ties:
+            said.append(r"Models that share a letter under \emph{Ties} cannot be told apart.")
+    if layout.others and any(cell.may_be_first for cell in results):
+        source = r"~\cite{hsu1981best}" if cite else ""
+        said.append(f"Bold: may be the best of its column{source}.")
+    metrics = list(dict.fromkeys(short_metric(c.metric) for c in results if c.kind != "overall"))
+    said.append(latex_text(f"Metrics: {few(metrics)}."))
+    source = r"~\cite{evalstats_plugin}" if cite else ""
+    said.append(f"Computed by evalstats-plugin {VERSION}{source}.")
+    return " ".join(said)
+
+
+def bibtex() -> str:
+    """Return the BibTeX entries that a caption cites."""
+    return BIBTEX % VERSION

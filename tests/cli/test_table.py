@@ -1,0 +1,100 @@
+"""`evalstats-plugin table`: on the terminal, and as LaTeX that a real TeX accepts."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import CompletedProcess
+
+import pytest
+
+LOGS = Path(__file__).parents[2] / "fixtures" / "logs" / "lm_eval" / "0.4.13" / "out"
+GROUP = (LOGS, "-t", "es_group_unw", "-m", "acc")
+Run = Callable[..., "CompletedProcess[str]"]
+
+
+def test_the_table_fits_eighty_columns(run: Run) -> None:
+    """More columns go below; names lose their middle."""
+    done = run("table", LOGS)
+
+    assert 0 == done.returncode
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    assert "   1  models/m2  0.655 [0.574, 0.729]   a " in done.stdout
+    assert "es_mul…_like" in done.stdout
+    assert "Overall: mean of 13 tasks (513 items), each task counting the same." in done.stdout
+
+
+@pytest.fixture
+def hostile(tmp_path: Path) -> Path:
+    """Scores of models and tasks whose names are LaTeX, formulas and markup."""
+    table = tmp_path / "scores.csv"
+    names = [r"\input{/etc/passwd}", "a_b & c % $x$ #1 ~^{}", "=cmd()", "<b>bold</b>"]
+    lines = [
+        f'"{model}","{task}",{i},{int(i % (3 + k) > 0)}'
+        for k, model in enumerate(names)
+        for task in names[:2]
+        for i in range(30)
+    ]
+    table.write_text("\n".join(["model,task,item,score", *lines]))
+    return table
+
+
+def test_latex_holds_no_command_of_a_log(run: Run, hostile: Path, tmp_path: Path) -> None:
+    """Names are escaped; the caption cites what the .bib file has; TeX, where it is, accepts it."""
+    bib = tmp_path / "refs.bib"
+    done = run("table", hostile, "--format", "latex", "--bib", bib, "-q")
+
+    assert 0 == done.returncode
+    assert r"\input" not in done.stdout
+    assert r"\textbackslash{}input\{/etc/passwd\}" in done.stdout
+    assert r"a\_b \& c \% \$x\$ \#1 \textasciitilde{}\textasciicircum{}\{\}" in done.stdout
+    cited = {part.partition("}")[0] for part in done.stdout.split(r"\cite{")[1:]}
+    entries = {line.split("{")[1].rstrip(",") for line in bib.read_text().splitlines()
+               if line.startswith("@")}  # fmt: skip
+    assert cited == entries
+    tex = shutil.which("pdflatex") or shutil.which("tectonic")
+    if tex is not None:
+        page = tmp_path / "page.tex"
+        preamble = r"\documentclass{article}\usepackage{booktabs}\begin{document}"
+        page.write_text(f"{preamble}\n{done.stdout}\\end{{document}}\n")
+        subprocess.run(
+            [tex, "-interaction=nonstopmode", "-halt-on-error", page.name] if "pdf" in tex
+            else [tex, page.name], cwd=tmp_path, check=True, capture_output=True,
+        )  # fmt: skip
+
+
+def test_every_form_holds_the_same_numbers(run: Run) -> None:
+    """JSON, CSV, Markdown, LaTeX and the terminal."""
+    rows = json.loads(run("table", *GROUP, "--format", "json").stdout)["results"]
+    best = next(r for r in rows if r["model"] == "models/m2" and r["kind"] == "overall")
+    limits = f"[{best['low']:.3f}, {best['high']:.3f}]"
+
+    table = run("table", *GROUP).stdout
+    markdown = run("table", *GROUP, "--format", "markdown").stdout
+    latex = run("table", *GROUP, "--format", "latex").stdout
+    csv = run("table", *GROUP, "--format", "csv").stdout
+
+    assert f"{best['estimate']:.3f} {limits}" in table
+    assert f"| {best['estimate']:.3f} {limits} |" in markdown
+    assert f"& {best['estimate']:.3f} & {limits} &" in latex
+    assert f",{best['estimate']},{best['low']},{best['high']}," in csv
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--exclude", "models/*"), "--exclude models/* leaves no model: name fewer"),
+        (("--format", "latex", "--bib", "out/of/place.bib"), "--bib out/of/place.bib"),
+        (("--models", "models/m7"), "no model is called 'models/m7'"),
+    ],
+)
+def test_bad_options_are_refused(run: Run, options: tuple[str, ...], message: str) -> None:
+    """Exit code 2, one line, nothing on standard output."""
+    done = run("table", *GROUP, *options)
+
+    assert 2 == done.returncode
+    assert done.stderr.startswith(f"error: {message}")
+    assert "" == done.stdout
