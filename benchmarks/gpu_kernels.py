@@ -16,9 +16,13 @@ from torch import Tensor  # noqa: TID253
 from evalstats_plugin.hierarchical.engines.crossed import CrossedData, CrossedModel
 from evalstats_plugin.hierarchical.engines.crossed_gibbs import CrossedGibbs
 from evalstats_plugin.hierarchical.engines.plates.distributions import Normal
-from evalstats_plugin.hierarchical.engines.plates.evidence import Scene, weigh
+from evalstats_plugin.hierarchical.engines.plates.evidence import (
+    Scene,
+    draw_particles,
+    first_proposals,
+    weigh,
+)
 from evalstats_plugin.hierarchical.engines.plates.model import Latent, Model, Observed, Plate, bind
-from evalstats_plugin.hierarchical.engines.plates.particles import draw_particles, first_proposals
 from evalstats_plugin.irt.estimators.grid import (
     arrange,
     coarse,

@@ -38,7 +38,7 @@ def _become(request: dict[str, Any]) -> None:
     os.environ.clear()
     os.environ.update(request["environment"])
     for stream, name in enumerate((os.devnull, request["output"], request["errors"])):
-        os.dup2(os.open(name, os.O_WRONLY if stream else os.O_RDONLY), stream)
+        os.dup2(os.open(name, os.O_WRONLY | os.O_APPEND if stream else os.O_RDONLY), stream)
     sys.argv = ["evalstats_plugin", *request["arguments"]]
     more = request["environment"].get("PYTHONPATH", "").split(os.pathsep)
     sys.path[:1] = [request["folder"], *filter(None, more)]

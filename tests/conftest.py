@@ -53,15 +53,20 @@ def command_server() -> Iterator[subprocess.Popen[str]]:
         yield server
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def run(command_server: subprocess.Popen[str], tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """Run ``python -m evalstats_plugin`` as a person would, in a process of its own."""
+    """Run ``python -m evalstats_plugin`` as a person would, in a process of its own.
+
+    Its errors are apart from its output, or together with it, as in a terminal.
+    """
     asked, told = command_server.stdin, command_server.stdout
     assert asked is not None
     assert told is not None
     written = [tmp_path_factory.mktemp("run") / name for name in ("output", "errors")]
 
-    def run_command(*arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    def run_command(
+        *arguments: str | Path, together: bool = False, **environment: str
+    ) -> subprocess.CompletedProcess[str]:
         command = ["evalstats-plugin", *map(str, arguments)]
         for file in written:
             file.write_bytes(b"")
@@ -70,7 +75,7 @@ def run(command_server: subprocess.Popen[str], tmp_path_factory: pytest.TempPath
             "environment": {**os.environ, "COLUMNS": "80", **environment},
             "folder": str(Path.cwd()),
             "output": str(written[0]),
-            "errors": str(written[1]),
+            "errors": str(written[not together]),
         }
         asked.write(json.dumps(request) + "\n")
         asked.flush()

@@ -8,18 +8,20 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from evalstats_plugin import annotate, read, strip
+from evalstats_plugin import annotate, intervals, read, strip
 from evalstats_plugin.data.responses import Responses, Selection
-from evalstats_plugin.errors import LogError
-from evalstats_plugin.logs.reading import find_logs
+from evalstats_plugin.errors import IncompleteLogError, LogError
+from evalstats_plugin.logs.reading import find_logs, read_log
 from evalstats_plugin.plugins import load_plugins
-from evalstats_plugin.runtime.opened import LogFile
+from evalstats_plugin.runtime.files import LogFile
+from evalstats_plugin.scores.rows import ScoreInterval
 
 LOGS = Path(__file__).parent.parent / "fixtures" / "logs"
 SCHEMA = LOGS.parent / "schemas" / "every_eval_ever" / "eval.schema.json"
@@ -144,3 +146,19 @@ def test_a_cut_off_log_is_an_error_of_that_log(version: Path, copy: Path) -> Non
     with pytest.raises(LogError, match=log.name.replace("+", r"\+")):
         read(log)
     assert version.name == copy.name
+
+
+@versions
+def test_each_logged_value_is_the_estimate_of_its_row_or_has_a_reason(version: Path) -> None:
+    """To 1e-12, tasks and groups; tests of the adapters have every shape of their logs."""
+    plugins = load_plugins()
+    rows: list[ScoreInterval] = []
+    for log in find_logs([version], plugins):
+        with suppress(IncompleteLogError):
+            rows += intervals(read_log(log, Selection(), plugins), rng=0)
+    logged = [row for row in rows if row.logged is not None]
+
+    assert logged
+    for row in logged:
+        same = row.estimate == pytest.approx(row.logged, rel=1e-12, abs=1e-12)
+        assert same or row.notes, row

@@ -9,6 +9,8 @@ import zipfile
 from importlib.metadata import version
 from pathlib import Path
 
+import pytest
+
 import evalstats_plugin
 
 ROOT = Path(__file__).parent.parent
@@ -57,4 +59,55 @@ def test_the_wheel_holds_the_adapters_and_nothing_foreign(tmp_path: Path) -> Non
     } == tops
     assert "evalstats_plugin/adapters/lm_eval/reader.py" in names
     assert "evalstats_plugin/py.typed" in names
-    assert {f"evalstats_plugin/report/html/page.{kind}" for kind in ("css", "js")} < set(names)
+    assert {f"evalstats_plugin/report/html/page.{kind}" for kind in ("css", "jinja", "js")} < set(
+        names
+    )
+
+
+_WITHOUT = """
+import importlib, importlib.abc, pkgutil, sys
+
+class Absent(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in sys.argv[1:]:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Absent())
+import evalstats_plugin
+from evalstats_plugin.errors import EvalStatsError
+
+packages = [m.name for m in pkgutil.iter_modules(evalstats_plugin.__path__) if m.ispkg]
+for package in ["", *(f".{name}" for name in packages)]:
+    module = importlib.import_module(f"evalstats_plugin{package}")
+    for name in getattr(module, "__all__", ()):
+        try:
+            getattr(module, name)
+        except EvalStatsError as error:
+            print(error)
+"""
+
+IMPORTED = {
+    "cluster": ["distributed", "dask"], "figures": ["matplotlib"],
+    "inspect": ["inspect_ai", "upath"], "lm-eval": ["lm_eval"],
+    "models": ["torch", "arviz", "opt_einsum"], "rank": ["textual"], "text": ["sacrebleu"],
+}  # fmt: skip
+"""What each extra brings, by the names under which it is imported."""
+
+
+@pytest.mark.parametrize("absent", ["models", "all"])
+def test_public_names_load_or_name_the_extra_they_need(absent: str) -> None:
+    """In a process that lacks what one extra brings, or what all do; the others have no names."""
+    modules = IMPORTED.get(absent) or [each for every in IMPORTED.values() for each in every]
+    done = subprocess.run(
+        [sys.executable, "-c", _WITHOUT, *modules], capture_output=True, text=True, check=False
+    )
+
+    assert done.stderr == ""
+    assert done.returncode == 0
+    refused = done.stdout.splitlines()
+    assert [line for line in refused if "pip install 'evalstats-plugin[models]'" not in line] == []
+    assert refused
+
+
+def test_each_extra_is_tried() -> None:
+    assert set(PROJECT["project"]["optional-dependencies"]) == {*IMPORTED, "all"}

@@ -223,7 +223,7 @@ def test_an_installed_plugin_adds_a_format(
     again = json.loads(_call(toybench, "report", written, "--format", "json").stdout)["results"]
     code = (
         "import sys; from evalstats_plugin import export, read"
-        "\nprint(export(read(sys.argv[1]), sys.argv[2], to='toy', loud=True).notes)"
+        "\nprint(export(read(sys.argv[1]), sys.argv[2], to='toy', overwrite=True, loud=True).notes)"
     )
     loud = subprocess.run(
         [sys.executable, "-c", code, toy_log, written],
@@ -269,7 +269,7 @@ def test_a_misspelt_hook_is_an_error_of_that_plugin(installed: Install) -> None:
     plugin = next(p for p in load_plugins().listing if p.name == "misspelt")
 
     assert "unknown hook 'evalstats_raed_log'" in plugin.problem
-    assert {"every_eval_ever", "inspect_ai", "lm_eval", "tabular"} == {
+    assert {"every_eval_ever", "helm", "inspect_ai", "lighteval", "lm_eval", "tabular"} == {
         p.name for p in load_plugins().listing if not p.problem
     }
 

@@ -110,11 +110,11 @@ def bca(items: int, resamples: int) -> Work:
 
 def max_t(models: int, items: int, resamples: int) -> Work:
     """P-values of all pairs from the largest statistic under common sign flips."""
-    from evalstats_plugin.stats.many import max_t_of_pairs
+    from evalstats_plugin.stats.many import ItemPairs
 
     scores, rng = data.beta_scores(models, items), np.random.default_rng(0)
-    first, second = np.triu_indices(models, 1)
-    return lambda: max_t_of_pairs(scores, first, second, rng=rng, n_flips=resamples)
+    pairs = np.triu_indices(models, 1)
+    return lambda: ItemPairs(scores, *pairs, bounds=(0, 1), rng=rng, n_draws=resamples).p_values
 
 
 def clustered(clusters: int) -> Work:

@@ -13,7 +13,8 @@ _CELL = re.compile(
     r"<!-- cell (\w+)\.(\w+) (\S+?=.+?) (?:(mean|least|most) )?(\w+) -->.*?<!-- /cell -->"
 )
 _STUDY = re.compile(
-    r"<!-- study (many_models|abilities|ranking|hierarchical)\.(\w+) -->.*?<!-- /study -->"
+    r"<!-- study (many_models|abilities|ranking|hierarchical|probabilities)\.(\w+) -->"
+    r".*?<!-- /study -->"
 )
 
 
@@ -78,6 +79,18 @@ def _about_pooling(name: str) -> str:
     return f"{100 * (1 - pooled['width'] / alone['width']):.0f}"
 
 
+def _sure_of_near_ties(p_better: str) -> str:
+    """Return how many of 100 statements above .95 are true, of near-tied models on 50 items."""
+    study = read_study("probabilities")
+    sure = [
+        row["sure"]
+        for row in study["better"]
+        if (row["models"], row["items"], row["p_better"]) == ("near", 50, p_better) and row["sure"]
+    ]
+    n = sum(one["n"] for one in sure)
+    return f"{100 * sum(one['true'] * one['n'] for one in sure) / n:.0f}"
+
+
 def _figure(figure: float) -> str:
     """Write two digits, or all of a larger whole number."""
     return f"{figure:.2g}" if figure < 100 else f"{figure:.0f}"
@@ -88,6 +101,7 @@ _FINDINGS = {
     "abilities": _coverage_of_abilities,
     "ranking": _about_rankings,
     "hierarchical": _about_pooling,
+    "probabilities": _sure_of_near_ties,
 }
 
 

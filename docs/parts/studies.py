@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+from evalstats_plugin.ranking.next import RULES
 from evalstats_plugin.scores.methods import METHODS
 from parts import ROOT, read_study, short
 from parts.side_by_side import ratio, seconds
@@ -99,11 +100,18 @@ _STUDIES = {
         "failing_pairs",
     ): "the same near .80, up to 5 % of items failed, n = 5 to 30",
     ("clusters", "scores"): "0/1 scores in 2 to 60 clusters, ICC 0 to .5",
+    ("cluster_sizes", "scores"): "the same, unequal sizes, 5 to 200 clusters, ICC 0 to .6",
     ("clusters", "paired"): "difference of 0/1 scores in 6 to 60 clusters, ICC 0 to .33",
+    ("missing", "scores"): "0/1 scores, up to half of the wrong missing, n = 20 to 1,000",
+    ("missing", "pairs"): "difference of two models with missing scores, n = 50 and 200",
     ("confusion", "f1"): "F1, n = 3 to 300 (exact)",
     ("confusion", "tables"): "MCC, balanced accuracy, macro-F1, n = 10 to 300",
     ("confusion", "paired"): "difference of F1 and of MCC",
     ("epochs", "of_k"): "pass@4, pass^4, maj@3, n = 10 to 100 items, 4 to 16 epochs",
+    (
+        "reducers",
+        "coverage",
+    ): "pass_at, pass_k, at_least, max, mode of Inspect, n = 10 to 100 items, 4 and 8 epochs",
     ("savings", "looks"): "0/1 scores, at all of 100 looks (width at n = 100)",
     ("savings", "control_variate"): "a part of the items, the others' scores known on all",
     ("savings", "prediction_powered"): "20 to 100 human labels, 1,000 items judged",
@@ -140,7 +148,7 @@ def asked() -> str:
         for row in study["rules"]
         if (row["link"], row["random_share"]) == ("probit", 0.0)
     }
-    for rule in dict.fromkeys(rule for rule, _ in runs):
+    for rule in RULES:
         far, near = runs.get((rule, 3.0)), runs.get((rule, 1.0))
         found = (_asked(far, "tau .9 at"), _asked(near, "tau .9 at"), _asked(far, "best .9 at"))
         lines.append(f"| `{rule}` | {' | '.join(found)} |")
