@@ -178,8 +178,8 @@ def gate(
     )
     rows = [_decided(row, margin, non_inferior=non_inferior) for row in found]
     rows += _not_compared(listed, baseline, found, level)
-    models = [r.model for r in listed]
-    rows.sort(key=lambda row: (models.index(row.model), row.metric, _WORST_FIRST[row.decision]))
+    place = {model: i for i, model in enumerate(dict.fromkeys(r.model for r in listed))}
+    rows.sort(key=lambda row: (place[row.model], row.metric, _WORST_FIRST[row.decision]))
     return Gate(
         tuple(rows),
         (*notes, *found.notes),

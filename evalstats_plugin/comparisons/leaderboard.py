@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any, Literal
@@ -172,14 +172,16 @@ def score_table(
     if weights not in _WEIGHTING:
         raise SelectionError(no_such("weighting", weights, _WEIGHTING, ", ".join(_WEIGHTING)))
     listed, notes = responses_and_notes(responses)
-    own, chosen_notes = _headlines(one_of_each(listed), bounds or {})
-    if not own:
+    cells, chosen_notes = _headlines(one_of_each(listed), bounds or {})
+    if not cells:
         msg = "no task has a metric that is a mean of item scores: name another with --metric"
         raise DesignError(msg)
-    joint, left_out = _in_overall(own, weights, bounds or {})
+    own = [cell.responses for cell in cells]
+    joint, apart, why = _in_overall(cells, weights)
     seed = rng if isinstance(rng, int) else None
     every = intervals(own, confidence_level=confidence_level, bounds=bounds, rng=rng)
-    scores = [row for row in every if _is_column(row, own, subtasks)]
+    inside = {r.task for r in own if any(g.logged is not None for g in r.groups)}
+    scores = [row for row in every if _is_column(row, set() if subtasks else inside, subtasks)]
     overall = _overall_scores(joint, confidence_level=confidence_level, bounds=bounds, rng=rng)
     ranks: dict[tuple[str, str], list[RankSet]] = {}
     if len({r.model for r in own}) > 1:
@@ -193,8 +195,7 @@ def score_table(
             bounds=bounds or {},
             rng=np.random.default_rng(rng),
         )
-        compared = [*joint, *(r for r in own if id(r) in left_out)]
-        ranks, more = ranks_with_groups(compared, request)
+        ranks, more = ranks_with_groups([*joint, *apart], request)
         chosen_notes = [*chosen_notes, *more]
     by_model = {
         ("overall" if task == OVERALL else kind, task, one.model): one
@@ -202,24 +203,27 @@ def score_table(
         for one in of_column
     }
     rows = [_cell(row, "overall", by_model) for row in overall]
-    order = dict.fromkeys((row.task, row.kind) for row in scores)
-    by_column = sorted(scores, key=lambda row: list(order).index((row.task, row.kind)))
-    rows += [_cell(row, "group" if row.kind == "group" else "task", by_model) for row in by_column]
-    distinct = tuple(dict.fromkeys(filter(None, (*notes, *chosen_notes, *left_out.values()))))
+    columns: dict[tuple[str, str], list[ScoreInterval]] = {}
+    for row in scores:
+        columns.setdefault((row.task, row.kind), []).append(row)
+    for (_, kind), of_column in columns.items():
+        own_kind = "group" if kind == "group" else "task"
+        rows += [_cell(row, own_kind, by_model) for row in of_column]
+    distinct = tuple(dict.fromkeys((*notes, *chosen_notes, *why)))
     return ScoreTable(tuple(rows), distinct, seed, weights, confidence_level)
 
 
-def _headlines(latest: Sequence[Responses], bounds: Bounds) -> tuple[list[Responses], list[str]]:
+def _headlines(latest: Sequence[Responses], bounds: Bounds) -> tuple[list[Cell], list[str]]:
     """Return of each task the first metric that is a mean of item scores, each task once."""
     metrics: dict[str, list[str]] = {}
-    of: dict[tuple[str, str], dict[str, Responses]] = {}
+    of: dict[tuple[str, str], dict[str, Cell]] = {}
     for r in latest:
         task, metric = task_and_metric(r)
-        if r.pairs is None and _has_mean(make_cell(r, bounds)):
+        if r.pairs is None and _has_mean(cell := make_cell(r, bounds)):
             if metric not in metrics.setdefault(task, []):
                 metrics[task].append(metric)
-            of.setdefault((task, metric), {}).setdefault(r.model, r)
-    found = [r for task, (first, *_) in metrics.items() for r in of[task, first].values()]
+            of.setdefault((task, metric), {}).setdefault(r.model, cell)
+    found = [c for task, (first, *_) in metrics.items() for c in of[task, first].values()]
     several = [f"{task}: {first}" for task, (first, *more) in metrics.items() if more]
     notes = [f"of several metrics the first is shown ({few(several)})"] if several else []
     without = dict.fromkeys(r.task for r in latest if r.task not in metrics)
@@ -233,23 +237,21 @@ def _has_mean(cell: Cell) -> bool:
 
 
 def _in_overall(
-    own: Sequence[Responses], weights: Weights, bounds: Bounds
-) -> tuple[list[Responses], dict[int, str]]:
-    """Return the responses whose tasks make up the overall score, as parts of one group.
-
-    Also why others are not, by the identity of each response.
-    """
-    cells = [make_cell(r, bounds) for r in own]
+    cells: Sequence[Cell], weights: Weights
+) -> tuple[list[Responses], list[Responses], list[str]]:
+    """Return the responses of the overall score, as parts of one group; the others; and why not."""
     limits = [None if c.kind == "real" else c.bounds or (0.0, 1.0) for c in cells]
-    common, _ = Counter(known for known in limits if known).most_common(1)[0]
+    own = [c.responses for c in cells]
+    scales = Counter(known for known in limits if known)
+    common = max(scales, key=scales.__getitem__, default=None)
     odd = {
         r.task
         for r, known in zip(own, limits, strict=True)
-        if r.higher_is_better is False or known != common
+        if r.higher_is_better is False or known is None or known != common
     }
     tasks = dict.fromkeys(r.task for r in own if r.task not in odd)
     if len(tasks) < 2:
-        return [], {id(r): "" for r in own}
+        return [], own, []
     group = Group(OVERALL, 0, _WEIGHTING[weights], len(tasks), logged=0.0)
     joint = [
         replace(
@@ -261,16 +263,14 @@ def _in_overall(
         if r.task in tasks
     ]
     why = f"not part of the overall score, because of another scale or direction: {few(list(odd))}"
-    return joint, {id(r): why for r in own if r.task in odd}
+    return joint, [r for r in own if r.task in odd], [why] if odd else []
 
 
-def _is_column(row: ScoreInterval, own: Sequence[Responses], subtasks: bool) -> bool:  # noqa: FBT001
-    """Whether a score is shown: outermost groups with the tasks in none, or all tasks."""
-    if subtasks:
-        return row.kind == "task"
+def _is_column(row: ScoreInterval, inside: Set[str], subtasks: bool) -> bool:  # noqa: FBT001
+    """Whether a score is shown: outermost groups with the tasks not inside any, or all tasks."""
     if row.kind == "group":
-        return row.depth == 0
-    return not any(g.logged is not None for r in own if r.task == row.task for g in r.groups)
+        return not subtasks and row.depth == 0
+    return row.task not in inside
 
 
 def _overall_scores(

@@ -102,6 +102,15 @@ def test_tasks_of_another_direction_are_columns_of_their_own() -> None:
     assert "model_0" not in best
 
 
+def test_unbounded_scores_have_no_overall_score() -> None:
+    """Nothing says how they could be added up; their columns are there."""
+    unbounded = [replace(r, scores=r.scores * 7 - 3) for r in _tasks(3)]
+    table = es.score_table(unbounded, rng=0)
+
+    assert ("task 0", "task 1", "task 2") == table.tasks
+    assert "–" not in table.to_markdown()
+
+
 def test_one_model_has_no_ranks() -> None:
     """Scores and limits alone."""
     table = es.score_table([r for r in _tasks(4) if r.model == "model_1"], rng=0)
