@@ -121,15 +121,16 @@ def read(
         repeats=repeats, model_name=model_name,
         columns=tuple((part, name) for part, names in parts for name in _names(names)),
     )  # fmt: skip
-    if any(hasattr(path, "to_parquet") for path in paths):
-        return _read_frame(paths, selection, runs, plugins)
-    places = cast("tuple[str | Path, ...]", paths)
+    frame = _frame_among(paths)
+    places = () if frame else cast("tuple[str | Path, ...]", paths)
     found: list[Responses] = []
     notes: list[str] = []
     broken: dict[Path, Unread] = {}
     with ExitStack() as held:
         search = _Search(plugins, held)
         beside = search.logs_under(places)
+        if frame:
+            search.logs[frame.path] = _Log(frame)
         logs = list(search.logs)
         outcomes = _outcomes(list(search.logs.values()), selection, plugins, on_log)
         for log, outcome in zip(logs, outcomes, strict=True):
@@ -150,7 +151,11 @@ def read(
     # Cancelled runs in a folder are skipped with a note; one that was named raises.
     notes += _about_broken(broken, found, set() if skip_broken else set(map(str, places)))
     if not found:
-        raise next(iter(broken.values())) if broken else nothing_selected(logs, selection, plugins)
+        raise (
+            next(iter(broken.values()))
+            if broken
+            else _nothing_in(search.logs.values(), selection, plugins)
+        )
     _check_used(found, selection)
     kept, about_runs = choose_runs(label_models(found), runs)
     # Harnesses with a log per task interleave the models; tables list each model together.
@@ -160,14 +165,14 @@ def read(
     return ResponseSet(tuple(kept), (*notes, *about_runs, *notes_on_differences(kept)))
 
 
-def _read_frame(
-    frames: Sequence[Any], selection: Selection, runs: Runs, plugins: Plugins
-) -> ResponseSet:
-    """Read one DataFrame as the table that it would be in a file."""
-    if len(frames) > 1:
+def _frame_among(paths: Sequence[Any]) -> LogFile | None:
+    """Return a DataFrame as the table that it would be in a file; None for paths alone."""
+    if not any(hasattr(path, "to_parquet") for path in paths):
+        return None
+    if len(paths) > 1:
         msg = "a DataFrame is read alone: put the tables together first (pandas.concat)"
         raise SelectionError(msg)
-    frame = frames[0]
+    frame = paths[0]
     names = [str(name) for name in frame.index.names if name is not None]
     # The numbers of rows say nothing; an index with a name, or of texts, holds names.
     if names or frame.index.inferred_type == "string":
@@ -178,14 +183,7 @@ def _read_frame(
     except (ValueError, TypeError) as error:
         msg = f"the DataFrame cannot be read as a table: {error}"
         raise LogError(msg) from error
-    log = LogFile(Path("DataFrame"), content.getvalue())
-    found = plugins.call("evalstats_read_log", log=log, selection=selection)
-    if not found:
-        everything = replace(selection, tasks=(), metrics=(), header_only=True)
-        known = plugins.call("evalstats_read_log", log=log, selection=everything)
-        raise _not_among(known or (), log.path, selection)
-    kept, about_runs = choose_runs(label_models(found), runs)
-    return ResponseSet(tuple(kept), (*plugins.problems, *about_runs))
+    return LogFile(Path("DataFrame"), content.getvalue())
 
 
 def read_results(
@@ -478,13 +476,14 @@ def nothing_selected(
     logs: Sequence[Path], selection: Selection, plugins: Plugins
 ) -> EvalStatsError:
     """Return the error that logs hold nothing of what was asked for, with the closest names."""
-    everything = Selection(header_only=True)
-    known = [r for log in logs for r in read_log(log, everything, plugins)]
-    return _not_among(known, logs[0], selection)
+    return _nothing_in([_Log(LogFile(log)) for log in logs], selection, plugins)
 
 
-def _not_among(known: Sequence[Responses], log: Path, selection: Selection) -> EvalStatsError:
+def _nothing_in(logs: Iterable[_Log], selection: Selection, plugins: Plugins) -> EvalStatsError:
+    everything = replace(selection, tasks=(), metrics=(), header_only=True)
+    known = [r for log in logs for r in _read(log, everything, plugins)]
     if not known:
+        log = next(iter(logs)).file.path
         return LogError(f"{log} holds no scores at all: no task has a metric")
     tasks = list(dict.fromkeys(n for r in known for n in (*(g.name for g in r.groups), r.task)))
     metrics = list(dict.fromkeys(r.metric for r in known))

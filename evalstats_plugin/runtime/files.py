@@ -404,4 +404,4 @@ class LogFile:
                 self._file = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return LogFile, (self.path,)
+        return LogFile, (self.path, self._content)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 import evalstats_plugin as es
 from evalstats_plugin.errors import DesignError, LogError, SelectionError
+from evalstats_plugin.logs.reading import _frame_among
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +66,20 @@ def test_analyses_take_frames_and_paths(tidy: pd.DataFrame, tmp_path: Path) -> N
     assert [row.low for row in es.compare(str(file))] == [row.low for row in es.compare(tidy)]
     assert es.gate(tidy, baseline="b").decision == es.gate(read, baseline="b").decision
     assert es.score_table(tidy, rng=0).rows == es.score_table(read, rng=0).rows
+
+
+def test_a_frame_goes_to_another_process_with_its_scores(tidy: pd.DataFrame) -> None:
+    """There is no file to open again there."""
+    file = pickle.loads(pickle.dumps(_frame_among([tidy])))  # noqa: S301 - our own
+
+    assert file.head.startswith(b"PAR1")
+
+
+def test_other_names_of_columns_do_not_hide_a_wrong_task(tidy: pd.DataFrame) -> None:
+    """The message is about the task."""
+    renamed = tidy.rename(columns={"score": "points"})
+    with pytest.raises(SelectionError, match="no task called z in the logs; there are: x, y"):
+        es.read(renamed, columns={"score": "points"}, task="z")
 
 
 def test_what_cannot_be_read_is_said(tidy: pd.DataFrame) -> None:
