@@ -133,15 +133,15 @@ def parallel_map(
                 pending.popleft()
                 yield result
         except processes.losses as error:
-            # Dask repeats the work of a lost process by itself, and gives up after a few times.
-            if attempt == _RETRIES or not isinstance(error, BrokenExecutor):
+            if not processes.can_repeat():
+                msg = f"the connection to the cluster was lost: {error}"
+                raise DesignError(msg) from error
+            if attempt == _RETRIES:
                 msg = (
                     f"processes were killed {_RETRIES + 1} times, probably for lack of memory: use "
                     "fewer (n_jobs)"
                 )
                 raise DesignError(msg) from error
-        except CancelledError as error:
-            raise DesignError(f"the connection to the cluster was lost: {error}") from error
         else:
             return
 
@@ -169,8 +169,12 @@ class Processes(Protocol):
     """Where the enclosing `workers` block has its work done."""
 
     n_jobs: int
-    losses: tuple[type[Exception], ...]
-    """Exceptions of a piece whose process was killed, on a cluster repeatedly."""
+    losses: tuple[type[BaseException], ...]
+    """Exceptions of a piece whose process was killed."""
+
+    def can_repeat(self) -> bool:
+        """Whether the pieces that were lost can be handed out once more."""
+        ...
 
     def sent(
         self, function: Callable[[Any], Result]
@@ -182,12 +186,16 @@ class Processes(Protocol):
 class LocalProcesses:
     """Processes of this machine, started with the first piece, and again after one was killed."""
 
-    losses: tuple[type[Exception], ...] = (BrokenExecutor,)
+    losses: tuple[type[BaseException], ...] = (BrokenExecutor,)
 
     def __init__(self, n_jobs: int) -> None:
         self.n_jobs: int = n_jobs if n_jobs > 0 else import_module("loky").cpu_count()
         self._executor: Any = None
         self._futures = list[Future[Any]]()
+
+    def can_repeat(self) -> bool:
+        """Processes of this machine are started again."""
+        return True
 
     def __enter__(self) -> LocalProcesses:
         # Loky ends a process whose memory grew by 300 MB, such as by importing torch, starts
@@ -230,12 +238,16 @@ class LocalProcesses:
 
 
 @dataclass
-class _DaskWorkers:
+class DaskWorkers:
     """Workers of a Dask cluster."""
 
     client: Any
     n_jobs: int
-    losses: tuple[type[Exception], ...]
+    losses: tuple[type[BaseException], ...]
+
+    def can_repeat(self) -> bool:
+        """Dask repeats lost work by itself, unless the function was lost with the worker."""
+        return bool(self.client.status == "running")
 
     @contextmanager
     def sent(
@@ -304,7 +316,7 @@ def _run(cwd: str, folder: str, piece: Any) -> Any:
 
 
 @contextmanager
-def _on_dask(address: str, n_jobs: int) -> Generator[_DaskWorkers, None, None]:
+def _on_dask(address: str, n_jobs: int) -> Generator[DaskWorkers, None, None]:
     """Connect to the Dask scheduler at an address.
 
     Raises
@@ -336,7 +348,7 @@ def _on_dask(address: str, n_jobs: int) -> Generator[_DaskWorkers, None, None]:
             msg = f"the workers of {address} have no {_PACKAGE}: install it there ({error})"
             raise DesignError(msg) from error
         n = n_jobs if n_jobs > 0 else sum(client.nthreads().values())
-        yield _DaskWorkers(client, n, (distributed.KilledWorker,))
+        yield DaskWorkers(client, n, (distributed.KilledWorker, CancelledError))
 
 
 def _check_answer(distributed: Any, address: str) -> None:

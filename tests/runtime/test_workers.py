@@ -8,9 +8,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, Future
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -60,16 +62,61 @@ def test_a_cluster_that_loses_a_worker_gives_the_same(tmp_path: Path):
     assert found == [k * k for k in range(30)]
 
 
+def lost_function(submit: Callable[[int], Future[int]], times: list[int]) -> Callable[[int], Any]:
+    """Let the second piece be cancelled the first time, as when a function goes with its worker."""
+
+    def submitted(piece: int) -> Any:
+        if piece == 2 and not times:
+            times.append(1)
+            cancelled = Future[int]()
+            cancelled.cancel()
+            return cancelled
+        return submit(piece)
+
+    return submitted
+
+
+def test_pieces_whose_function_was_lost_are_repeated_while_the_cluster_answers(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    distributed = pytest.importorskip("distributed")
+    times = list[int]()
+    sent = runtime_workers.DaskWorkers.sent
+
+    @contextmanager
+    def losing(self: runtime_workers.DaskWorkers, function: Callable[[int], int]):
+        with sent(self, function) as submit:
+            yield lost_function(submit, times)
+
+    monkeypatch.setattr(runtime_workers.DaskWorkers, "sent", losing)
+    with (
+        distributed.LocalCluster(
+            n_workers=2, processes=False, dashboard_address=None, protocol="tcp://"
+        ) as cluster,
+        workers(scheduler=cluster.scheduler_address),
+    ):
+        assert list(parallel_map(abs, range(6))) == list(range(6))
+    assert times == [1]
+
+
 def test_a_lost_cluster_is_reported(monkeypatch: pytest.MonkeyPatch):
     """With the error that Dask raises when its scheduler was killed."""
+    distributed = pytest.importorskip("distributed")
+    with (
+        distributed.LocalCluster(
+            n_workers=1, processes=False, dashboard_address=None, protocol="tcp://"
+        ) as cluster,
+        workers(scheduler=cluster.scheduler_address),
+    ):
 
-    def lost(_: object, function: Callable[[int], int], pieces: Iterator[int]) -> Iterator[int]:
-        yield function(next(pieces))
-        raise CancelledError("scheduler-connection-lost")
+        def lost(processes: Any, function: Callable[[int], int], pieces: Iterator[int]):
+            yield function(next(pieces))
+            processes.client.close()
+            raise CancelledError("scheduler-connection-lost")
 
-    monkeypatch.setattr(runtime_workers, "results", lost)
-    with workers(2), pytest.raises(DesignError, match="connection to the cluster was lost: sch"):
-        list(parallel_map(abs, [1, 2]))
+        monkeypatch.setattr(runtime_workers, "results", lost)
+        with pytest.raises(DesignError, match="connection to the cluster was lost: sch"):
+            list(parallel_map(abs, [1, 2]))
 
 
 def listening(_: int) -> set[str]:
