@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import csv
 import json
+import os
+import pty
+import select
 import shlex
+import subprocess
 import sys
 from collections.abc import Callable
 from io import StringIO
@@ -438,3 +442,42 @@ def test_the_terminal_program_is_started_on_the_items(
     assert [("best", 0.8, "thompson", "Which?")] == started
     assert "1 answer in drinks.comparisons.json" in done.stderr
     assert (4.0, "ann") == (session.prior_variance, session.given[0].judge)
+
+
+def test_redirected_compare_prints_the_answers_as_fullrank_does(
+    items: Path, tmp_path: Path
+) -> None:
+    """`rank compare ITEMS > comparisons.json`: the screen is on standard error."""
+    screen, terminal = pty.openpty()
+    with (tmp_path / "answers.json").open("w") as file:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "evalstats_plugin", "rank", "compare", items.name],
+            cwd=tmp_path, stdin=terminal, stdout=file, stderr=terminal,
+            env={**os.environ, "TERM": "xterm", "COLUMNS": "80", "LINES": "24"},
+        )  # fmt: skip
+        os.close(terminal)
+        seen, asked, keys = b"", 0, [b"f", b"j", b"q", b"q"]
+        while process.poll() is None:
+            try:
+                seen += os.read(screen, 65536)
+            except OSError:
+                break
+            if keys and len(seen) > asked and not select.select([screen], [], [], 0.4)[0]:
+                asked = len(seen)
+                os.write(screen, keys.pop(0))
+        process.wait(30)
+    os.close(screen)
+
+    written = json.loads((tmp_path / "answers.json").read_text())
+    assert ["tea", "coffee", "water", "milk"] == written["items"]
+    assert 2 == len(written["comparisons"])
+    assert written == json.loads((tmp_path / "drinks.comparisons.json").read_text())
+
+
+def test_stats_read_standard_input_without_a_file(call: Call, fullrank: Path) -> None:
+    """`rank stats < comparisons.json`."""
+    named = call("stats", fullrank)
+    piped = CliRunner().invoke(cli.main, ["rank", "stats"], input=fullrank.read_text())
+
+    assert 0 == piped.exit_code
+    assert named.stdout == piped.stdout

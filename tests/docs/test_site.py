@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from inspect import ismodule
@@ -52,6 +53,27 @@ def test_pages_load_nothing_from_elsewhere(site: Path) -> None:
 
     assert len(found) > 20
     assert {} == {name: what for name, what in found.items() if what}
+
+
+def test_search_works_from_the_disk(site: Path) -> None:
+    """Without a server, where browsers start no worker."""
+    browser = shutil.which("chromium") or shutil.which("google-chrome")
+    if browser is None:
+        pytest.skip("no chromium here: apt-get install chromium")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=browser, args=["--no-sandbox"])
+        page = chromium.new_page()
+        page.goto((site / "start" / "table.html").as_uri())
+        page.click("input.md-search__input")
+        page.type("input.md-search__input", "LaTeX")
+        found = page.wait_for_selector(".md-search-result__link", state="attached", timeout=20_000)
+        assert found is not None
+        links = page.eval_on_selector_all(".md-search-result__link", "all => all.map(a => a.href)")
+        chromium.close()
+
+    assert any("guides/leaderboard.html" in link for link in links)
 
 
 def test_formulas_need_no_script(site: Path) -> None:

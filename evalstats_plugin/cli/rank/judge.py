@@ -123,7 +123,8 @@ def compare(items: str, *, asked: Compared) -> None:
 
     ITEMS is a text file with one item a line, a folder with one item a file, or JSONL with a text
     and, if you like, a name and a prompt a row. Every answer is saved before the next pair is
-    shown; run the same command again to go on.
+    shown; run the same command again to go on. Where the output is redirected, as in
+    `rank compare ITEMS > comparisons.json`, the answers are printed at the end, too.
     """
     check_screen()
     goal = asked.wanted()
@@ -137,6 +138,9 @@ def compare(items: str, *, asked: Compared) -> None:
             f"  evalstats-plugin rank stats {session.path}",
         ]
         tell(lines, quiet=asked.quiet)
+    if not sys.stdout.isatty():
+        # The file's own bytes, in which names are JSON: the screen was drawn on standard error.
+        sys.stdout.write(Path(session.path).read_text(encoding="utf-8"))
 
 
 def check_screen() -> None:
@@ -146,7 +150,7 @@ def check_screen() -> None:
     except ImportError as error:
         msg = "`rank compare` needs Textual: pip install 'evalstats-plugin[rank]'"
         raise PluginError(msg) from error
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
         msg = (
             "`rank compare` needs a terminal, and this is none: elsewhere use `rank next` with "
             "`rank record`, or `rank judge`"

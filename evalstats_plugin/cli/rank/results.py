@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -155,7 +156,7 @@ class Sample(Stats):
 
 
 @click.command(cls=Command)
-@click.argument("files", metavar="FILES...", nargs=-1, required=True, type=click.Path())
+@click.argument("files", metavar="[FILES...]", nargs=-1, type=click.Path())
 @takes("asked", Stats)
 @output("ranking")
 @click.pass_context
@@ -163,11 +164,13 @@ def stats(ctx: click.Context, files: tuple[str, ...], *, asked: Stats, output: O
     """Rank models or items from files of pairwise comparisons: ratings, rank ranges, P(best).
 
     FILES are what `rank compare`, `judge` and `record` write, Fullrank's comparisons.json, CSV,
-    JSONL or Parquet with a winner and a loser a row, or - for standard input. Several are those
-    of several judges.
+    JSONL or Parquet with a winner and a loser a row; without FILES, or for -, standard input is
+    read. Several are those of several judges.
     """
     output.check("ranking")
-    contests, variance = _read(files, asked, plugins_of(ctx))
+    if not files and sys.stdin.isatty():
+        raise SelectionError("no file of comparisons: name one, or pipe one in (rank stats < FILE)")
+    contests, variance = _read(files or ("-",), asked, plugins_of(ctx))
     asked.show(ctx, asked.rank(contests, variance, quiet=output.quiet), output)
 
 
