@@ -157,6 +157,8 @@ class LoadedPlugin:
     hooks: tuple[str, ...] = ()
     problem: str = ""
     """Why it is not in use: an error of its own, or that it was blocked."""
+    read_only: str = ""
+    """Why its logs are not annotated: the plugin's ``READ_ONLY``."""
 
     @property
     def name(self) -> str:
@@ -338,12 +340,13 @@ def _load(blocked: frozenset[str]) -> Plugins:
     modules: dict[str, str] = {}
     for entry in found:
         problem = BLOCKED if entry.name in blocked else _register(manager, entry.name, entry.load)
-        hooks = ()
+        hooks, read_only = (), ""
         if not problem:
             plugin = manager.get_plugin(entry.name)
             modules[entry.name] = getattr(plugin, "__name__", entry.value)
             hooks = tuple(sorted(c.name for c in manager.get_hookcallers(plugin) or ()))
-        listing.append(LoadedPlugin(entry, hooks, problem))
+            read_only = str(getattr(plugin, "READ_ONLY", ""))
+        listing.append(LoadedPlugin(entry, hooks, problem, read_only))
     return Plugins(manager, tuple(listing), modules)
 
 

@@ -47,11 +47,11 @@ from evalstats_plugin.data.responses import (
     as_clusters,
     as_item_ids,
     first_rows,
+    metadata_fields,
     number_epochs,
     repeated_rows,
     score_matrix,
     unique_in_order,
-    with_metadata,
 )
 from evalstats_plugin.errors import LogError
 from evalstats_plugin.runtime.files import LogFile, reporting_damage
@@ -81,6 +81,10 @@ def read_log(log: LogFile, selection: Selection) -> list[Responses] | None:
         return _Log(found, log.path, selection).responses()
 
 
+Fields = dict[str, Any]
+"""Fields of `Responses`."""
+
+
 class _Log:
     """One aggregate file and its instances."""
 
@@ -98,9 +102,9 @@ class _Log:
 
     def responses(self) -> list[Responses]:
         bare = _with_unique_metrics([self._bare(result) for result in self.results], self.results)
-        wanted = [i for i, r in enumerate(bare) if self._wants(r)]
+        wanted = [i for i, fields in enumerate(bare) if self._wants(fields)]
         if self.selection.header_only or not wanted:
-            return [bare[i] for i in wanted]
+            return [Responses(**bare[i]) for i in wanted]
         instances = instances_of(self.path, self.found)
         columns = read_instances(instances, self.found) if instances else {}
         matched, left = match(self.results, columns)
@@ -114,64 +118,68 @@ class _Log:
         ]
         return [*made, *self._unmatched(columns, left)]
 
-    def _wants(self, r: Responses) -> bool:
-        return self.selection.wants_task(r.task) and self.selection.wants_metric(r.metric)
+    def _wants(self, fields: Fields) -> bool:
+        return self.selection.wants_task(fields["task"]) and self.selection.wants_metric(
+            fields["metric"]
+        )
 
-    def _bare(self, result: Json) -> Responses:
+    def _bare(self, result: Json) -> Fields:
         config = section(result, "metric_config")
         lower = config.get("lower_is_better")
         uncertainty = section(result, "score_details", "uncertainty")
         error = section(uncertainty, "standard_error").get("value")
         score, n = float(result["score_details"]["score"]), uncertainty.get("num_samples")
         extra = extra_of(result)
-        made = Responses(
-            model=extra["model"] if extra else str(self.found["model_info"]["id"]),
-            task=str(result["evaluation_name"]),
-            metric=extra["metric"] if extra else metric_of(result),
-            higher_is_better=not lower if isinstance(lower, bool) else None,
-            bounds=_bounds(config),
-            source=self.source,
-            provenance=Provenance(home=str(self.found["model_info"]["id"]).rpartition("/")[2]),
-            settings=settings_of(self.found, result),
-            logged=score if math.isfinite(score) else None,
-            logged_std_error=float(error) if error is not None and is_number(error) else None,
-            logged_n=n if isinstance(n, int) else None,
-        )
-        return with_metadata(made, extra) if extra else made
+        return {
+            "model": extra["model"] if extra else str(self.found["model_info"]["id"]),
+            "task": str(result["evaluation_name"]),
+            "metric": extra["metric"] if extra else metric_of(result),
+            "higher_is_better": not lower if isinstance(lower, bool) else None,
+            "bounds": _bounds(config),
+            "source": self.source,
+            "provenance": Provenance(home=str(self.found["model_info"]["id"]).rpartition("/")[2]),
+            "settings": settings_of(self.found, result),
+            "logged": score if math.isfinite(score) else None,
+            "logged_std_error": float(error) if error is not None and is_number(error) else None,
+            "logged_n": n if isinstance(n, int) else None,
+            "notes": (),
+        } | (metadata_fields(extra, self.source) if extra else {})
 
     def _unmatched(self, columns: Mapping[Key, Column], left: Sequence[Key]) -> list[Responses]:
         """Return responses of instances that match no result, under the metric "instances"."""
         made: list[Responses] = []
         for key in left:
-            bare = Responses(
-                model=str(self.found["model_info"]["id"]),
-                task=key.name,
-                metric="instances",
-                source=self.source,
-                notes=(_OF_NO_RESULT,),
-            )
+            bare: Fields = {
+                "model": str(self.found["model_info"]["id"]),
+                "task": key.name,
+                "metric": "instances",
+                "source": self.source,
+                "provenance": Provenance(),
+                "notes": (_OF_NO_RESULT,),
+            }
             if self._wants(bare):
                 made.append(fill(bare, columns[key], self.found, {}, self.selection.cluster))
         return made
 
 
-def _without_items(r: Responses, note: str, result: Json) -> Responses:
+def _without_items(bare: Fields, note: str, result: Json) -> Responses:
     """Note that there are no items, unless we exported the result without items."""
     extra = extra_of(result)
     never = extra is not None and extra["n_items"] == 0
-    return r if never else replace(r, notes=(*r.notes, note))
+    noted: Fields = bare if never else {**bare, "notes": (*bare["notes"], note)}
+    return Responses(**noted)
 
 
-def _with_unique_metrics(bare: Sequence[Responses], results: Sequence[Json]) -> list[Responses]:
+def _with_unique_metrics(bare: Sequence[Fields], results: Sequence[Json]) -> list[Fields]:
     """Add the result's own id, or a number, to metrics of the same task and name."""
-    count = Counter((r.task, r.metric) for r in bare)
+    keys = [(fields["task"], fields["metric"]) for fields in bare]
+    count = Counter(keys)
     seen: Counter[tuple[str, str]] = Counter()
-    made: list[Responses] = []
-    for r, result in zip(bare, results, strict=True):
-        key = r.task, r.metric
+    made: list[Fields] = []
+    for fields, key, result in zip(bare, keys, results, strict=True):
         seen[key] += 1
         more = result.get("evaluation_result_id") or seen[key]
-        made.append(replace(r, metric=f"{r.metric} ({more})") if count[key] > 1 else r)
+        made.append({**fields, "metric": f"{key[1]} ({more})"} if count[key] > 1 else fields)
     return made
 
 
@@ -191,9 +199,7 @@ def _when(value: Any) -> str:
         return str(value or "")
 
 
-def fill(
-    bare: Responses, column: Column, found: Json, result: Json, cluster: str | None
-) -> Responses:
+def fill(bare: Fields, column: Column, found: Json, result: Json, cluster: str | None) -> Responses:
     """Return responses with the scores of their instances.
 
     Raises
@@ -207,9 +213,9 @@ def fill(
     twice = repeated_rows(places, epochs)
     if twice is not None:
         msg = (
-            f"{bare.source.path}: item {column.ids[twice[0]]!r} is there twice in one epoch among "
-            f"the instances of {bare.task} ({twice[2]} too many). Two runs may have been appended "
-            "to one file: keep the instances of one."
+            f"{bare['source'].path}: item {column.ids[twice[0]]!r} is there twice in one epoch "
+            f"among the instances of {bare['task']} ({twice[2]} too many). Two runs may have been "
+            "appended to one file: keep the instances of one."
         )
         raise LogError(msg)
     first = first_rows(places)
@@ -218,22 +224,22 @@ def fill(
     prompts = [column.prompts[k] for k in map(int, first)]
     # Without a number of instances in the aggregate file, that of its items is the only one.
     counted = section(found, "detailed_evaluation_results").get("total_rows") is not None
-    n_run = 0 if counted or epochs.any() else bare.logged_n or 0
-    made = replace(
-        bare,
+    n_run = 0 if counted or epochs.any() else bare.get("logged_n") or 0
+    whole = _compared(bare, column) if foreign else bare
+    return Responses(
+        **{k: v for k, v in whole.items() if k not in ("provenance", "notes")},
         item_ids=as_item_ids(names[order].tolist()),
         scores=score_matrix(places, epochs, _scores(column, result)),
         weights=_weights(column, first),
         clusters=clusters,
         item_hashes=_hashes(column, first, section(found, "eval_library") if foreign else None),
         provenance=replace(
-            bare.provenance,
+            bare["provenance"],
             prompt_hashes=None if None in prompts else np.asarray(prompts),
             n_cut=max(n_run - len(first), 0) if foreign else 0,
         ),
-        notes=(*bare.notes, *notes, *about_clusters),
+        notes=(*bare["notes"], *notes, *about_clusters, *whole["notes"][len(bare["notes"]) :]),
     )
-    return _compared(made, column) if foreign else made
 
 
 def _scores(column: Column, result: Json) -> NDArray[np.float64]:
@@ -289,21 +295,24 @@ def _hashes(column: Column, first: IntArray, library: Json | None) -> NDArray[An
     return np.asarray([prefix + str(text) for text in found])
 
 
-def _compared(r: Responses, column: Column) -> Responses:
+def _compared(bare: Fields, column: Column) -> Fields:
     """Compare the aggregate score with the mean of the instances; convert percentages."""
     notes = [f"{column.errors} instances with an error: scores as logged"] * (column.errors > 0)
-    mean = mean_of(column)
-    if r.logged is None or math.isnan(mean):
-        return replace(r, notes=(*r.notes, *notes))
-    scale = scale_of(r.logged, mean)
-    if scale == PERCENT:
-        error = None if r.logged_std_error is None else r.logged_std_error / PERCENT
-        bounds = r.bounds
-        # The bounds may be those of the instances already.
-        if bounds is not None and bounds[0] <= r.logged <= bounds[1]:
-            bounds = bounds[0] / PERCENT, bounds[1] / PERCENT
-        notes.append("the aggregate score is a percentage of what the instances give")
-        r = replace(r, logged=r.logged / PERCENT, logged_std_error=error, bounds=bounds)
-    elif scale is None:
-        notes.append(f"mismatch: {r.logged:.6g} was logged, the instances give {mean:.6g}")
-    return replace(r, notes=(*r.notes, *notes))
+    mean, logged = mean_of(column), bare.get("logged")
+    changed: dict[str, Any] = {}
+    if logged is not None and not math.isnan(mean):
+        scale = scale_of(logged, mean)
+        if scale == PERCENT:
+            error, bounds = bare["logged_std_error"], bare["bounds"]
+            # The bounds may be those of the instances already.
+            if bounds is not None and bounds[0] <= logged <= bounds[1]:
+                bounds = bounds[0] / PERCENT, bounds[1] / PERCENT
+            notes.append("the aggregate score is a percentage of what the instances give")
+            changed = {
+                "logged": logged / PERCENT,
+                "logged_std_error": None if error is None else error / PERCENT,
+                "bounds": bounds,
+            }
+        elif scale is None:
+            notes.append(f"mismatch: {logged:.6g} was logged, the instances give {mean:.6g}")
+    return {**bare, **changed, "notes": (*bare["notes"], *notes)}

@@ -17,6 +17,12 @@ if TYPE_CHECKING:
     from evalstats_plugin.runtime.files import LogFile
 
 
+READ_ONLY = (
+    "HELM's files have fixed fields, and its pages show no others: "
+    "report or export has the intervals"
+)
+
+
 @hookimpl
 def evalstats_find_logs(files: Sequence[LogFile]) -> Mapping[Path, Sequence[Path]]:
     """Return the scores of items in a run folder, or its values alone, with the files beside."""

@@ -49,6 +49,10 @@ _NO_SCORES = re.compile(
     r"num_|inference_|training_|finish_reason_|batch_size|prompt_truncated|logprob|max_prob"
     r"|predicted_index|runtime"
 )
+
+# What HELM's scripts write over texts that are not to be published.
+_HIDDEN = re.compile(r"\[redacted\]|\[encrypted_text_\d+\]")
+
 _SETTINGS = ("max_train_instances", "num_outputs", "temperature", "max_tokens", "method")
 
 
@@ -59,13 +63,15 @@ class _Key(NamedTuple):
     split: str
     sub_split: str
     perturbation: str
+    settings: str = ""
+    """Of the perturbation, such as how many letters are changed."""
 
 
 class _Item(NamedTuple):
-    """The question of an instance, and the prompt, as hashes."""
+    """The question of an instance, and the prompt, as hashes; None where HELM has hidden them."""
 
-    question: bytes
-    prompt: bytes
+    question: bytes | None
+    prompt: bytes | None
 
 
 def find_logs(files: Sequence[LogFile]) -> dict[Path, list[Path]]:
@@ -101,10 +107,17 @@ def _beside(path: Path, name: str) -> Any:
 
 def _key(stat: Json) -> _Key:
     name = stat["name"]
-    changed = name.get("perturbation")
-    shown = "" if not changed else str(changed.get("computed_on") or "")
-    shown = f"{changed['name']}{f', {shown}' * bool(shown)}" if changed else ""
-    parts = (name["name"], name.get("split") or "", name.get("sub_split") or "", shown)
+    changed = dict(name.get("perturbation") or {})
+    of = [changed.pop(part, None) for part in ("name", "computed_on")]
+    # Kinds of perturbations, for HELM's own averages.
+    rest = {k: v for k, v in changed.items() if k not in ("robustness", "fairness")}
+    parts = (
+        name["name"],
+        name.get("split") or "",
+        name.get("sub_split") or "",
+        ", ".join(str(part) for part in of if part),
+        ", ".join(f"{k}={v}" for k, v in sorted(rest.items())),
+    )
     return _Key(*(printable_name(str(part)) for part in parts))
 
 
@@ -165,9 +178,10 @@ class _Run:
         found: dict[str, _Item] = {}
         for request in state.get("request_states") or ():
             asked = request["instance"]
-            references = [r["output"]["text"] for r in asked.get("references") or ()]
-            question = _hash([asked["input"]["text"], sorted(references)])
-            prompt = _hash(request.get("request", {}).get("prompt"))
+            answers = [json.dumps(r["output"]) for r in asked.get("references") or ()]
+            question = _hash([asked["input"], sorted(answers)])
+            sent = request.get("request", {})
+            prompt = _hash([sent.get("prompt"), sent.get("messages")])
             # Of several trials and choices the first one counts.
             found.setdefault(str(asked.get("id")), _Item(question, prompt))
         return found
@@ -214,17 +228,22 @@ def _scores(instances: Sequence[Json]) -> dict[_Key, dict[tuple[str, int], float
     Raises
     ------
     LogError
-        An instance is there twice.
+        An instance has two scores by one name.
     """
     found: dict[_Key, dict[tuple[str, int], float]] = {}
     for instance in instances:
         where = printable_name(str(instance["instance_id"])), int(instance["train_trial_index"])
         for stat in instance["stats"]:
-            rows = found.setdefault(_key(stat), {})
-            if where in rows:
-                msg = f"instance {where[0]!r} has {stat['name']['name']} twice in one trial"
+            key, score = _key(stat), _mean(stat)
+            known = found.setdefault(key, {}).setdefault(where, score)
+            # HELM warns of two metrics by one name, and goes on.
+            if (
+                known != score
+                and not math.isnan(known + score)
+                and not _NO_SCORES.match(key.metric)
+            ):
+                msg = f"instance {where[0]!r} has two scores {key.metric} in one trial"
                 raise ValueError(msg)
-            rows[where] = _mean(stat)
     return found
 
 
@@ -232,7 +251,9 @@ def _label(key: _Key, every: Sequence[_Key]) -> str:
     """Return a metric's name, with the split and perturbation where it has several."""
     splits = {k.split for k in every if k.metric == key.metric}
     split = key.split if len(splits) > 1 and key.split != "test" else ""
-    return "/".join(part for part in (key.metric, split, key.sub_split, key.perturbation) if part)
+    alike = {k.settings for k in every if k._replace(settings="") == key._replace(settings="")}
+    changed = ", ".join([key.perturbation, *[key.settings] * (len(alike) > 1)])
+    return "/".join(part for part in (key.metric, split, key.sub_split, changed) if part)
 
 
 def _mismatch(scores: NDArray[np.float64], value: float) -> Iterator[str]:
@@ -245,8 +266,10 @@ def _mismatch(scores: NDArray[np.float64], value: float) -> Iterator[str]:
         yield f"mismatch: {value:.6g} was logged, the instances give {mean:.6g}"
 
 
-def _hash(asked: object) -> bytes:
-    return hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:16].encode()
+def _hash(asked: object) -> bytes | None:
+    text = json.dumps(asked)
+    hidden = _HIDDEN.search(text)
+    return None if hidden else hashlib.sha256(text.encode()).hexdigest()[:16].encode()
 
 
 def _hashes(found: Sequence[bytes | None]) -> NDArray[Any] | None:

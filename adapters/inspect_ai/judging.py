@@ -146,15 +146,21 @@ def generator(model: str) -> Callable[[str], str] | None:
         # The errors of its thirty providers have no common base.
         msg = f"Inspect cannot ask the model {model!r}: {one_line(error)}"
         raise SelectionError(msg) from error
+    from evalstats_plugin.ranking.judging.automatic import Reply
+
     loop = asyncio.new_event_loop()
     # A provider's connections belong to one event loop, which must outlive each question.
     Thread(target=loop.run_forever, daemon=True, name="inspect_ai").start()
 
     def generate(text: str) -> str:
         try:
-            return asyncio.run_coroutine_threadsafe(known.generate(text), loop).result().completion
+            found: Any = asyncio.run_coroutine_threadsafe(known.generate(text), loop).result()
         except Exception as error:
             msg = f"the model {model!r} did not answer: {type(error).__name__}: {one_line(error)}"
             raise PluginError(msg) from error
+        usage = found.usage
+        tokens = 0 if usage is None else usage.total_tokens
+        # Only newer versions of Inspect know prices.
+        return Reply(found.completion, tokens=tokens, cost=getattr(usage, "total_cost", None) or 0)
 
     return generate

@@ -41,7 +41,7 @@ from evalstats_plugin.adapters.inspect_ai.scorers import (
     of_result,
     scorers_of,
 )
-from evalstats_plugin.adaptive.records import biased
+from evalstats_plugin.adaptive.records import with_prediction
 from evalstats_plugin.data.responses import (
     Provenance,
     Responses,
@@ -79,6 +79,9 @@ _SAMPLING = (
     "system_message", "temperature", "top_k", "top_p", "verbosity",
 )  # fmt: skip
 
+_CHOICE = "choice"
+"""How the names of scorers end that score the choice of one answer among several."""
+
 _LIMITS = ("message_limit", "token_limit", "time_limit", "working_limit", "turn_limit")
 
 
@@ -101,7 +104,8 @@ def read_log(file: LogFile, selection: Selection) -> list[Responses] | None:
                 "--include-incomplete reads it as far as it got"
             )
             raise IncompleteLogError(msg, log.eval.task_id)
-        return _read_scores(log, read_samples, selection, base)
+        found, record = _read_scores(log, read_samples, selection, base), found_in(log)
+        return [with_prediction(r, record) for r in found] if record else found
 
 
 def _base(log: EvalLog, path: Path) -> Fields:
@@ -210,6 +214,7 @@ def _of_scorer(
             base["provenance"], prompt_hashes=table.hashes("prompt"), n_cut=_n_cut(log, table)
         ),
         "scores": table.spread(table.numbers(values)),
+        "chance": table.chance if scorer.name.endswith(_CHOICE) else None,
         "clusters": clusters,
         "bounds": (0.0, 1.0) if graded else None,
         "higher_is_better": True if graded or estimands[0].logged.is_accuracy else None,
@@ -278,7 +283,7 @@ def _of_estimand(
 
 def _only(fields: Fields, kept: NDArray[np.bool_]) -> Fields:
     """Return the responses of some items."""
-    of_items = ("item_ids", "item_hashes", "scores", "clusters")
+    of_items = ("item_ids", "item_hashes", "scores", "clusters", "chance")
     there = {name: fields[name][kept] for name in of_items if fields[name] is not None}
     known: Provenance = fields["provenance"]
     prompts = None if known.prompt_hashes is None else known.prompt_hashes[kept]
@@ -317,9 +322,8 @@ def _weights(scores: NDArray[np.float64], groups: Sequence[str | None]) -> NDArr
 
 def _notes_on_stops(log: EvalLog) -> list[str]:
     stops = len(early_stops(log))
-    found = found_in(log)
-    if found is not None:
-        return biased(found)
+    if found_in(log) is not None:
+        return []
     return [f"{stops} samples were stopped early, which may favour some items"] if stops else []
 
 
@@ -419,6 +423,13 @@ class Table:
         for row, sample in zip(self.rows, self.samples, strict=True):
             found[row] = found[row] or getattr(sample, name)
         return np.asarray(found, dtype="S")
+
+    @property
+    def chance(self) -> NDArray[np.float64] | None:
+        """P(right) of a choice at random, shape (M,), NaN where unknown; None if it is of none."""
+        found = np.full(len(self.item_ids), math.nan)
+        found[self.rows] = [sample.chance for sample in self.samples]
+        return None if np.isnan(found).all() else found
 
     def field(self, name: str) -> list[str | None]:
         """Return a metadata field of the items, from the first sample that has it."""

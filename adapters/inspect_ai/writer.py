@@ -46,7 +46,10 @@ SUMMARY_KEY = "evalstats_summary"
 TAG = "evalstats"
 
 EMPTIED = "emptied"
-"""Key in our block: what the header had where Inspect now writes empty tags and metadata."""
+"""Key in our block: what the header had where Inspect now writes empty tags and metadata.
+
+With `PREFIX` also in the metadata of samples that had no metadata or scores.
+"""
 
 _VALUE_TAG = re.compile(r"-?\d+\.\d\d \[-?\d*\.\d\d–-?\d*\.\d\d\]")
 """Our second tag: the headline with its interval, ``0.90 [.76–.97]``."""
@@ -219,8 +222,8 @@ def with_payload(
         headline = headline_row(log)
         text = summary(annotation, headline)
         if found is not None:
-            text = f"{sentence(found)}; of the items asked: {text}"
-        of_value = [] if found is not None else [*_value_tag(annotation, headline)]
+            text = f"{sentence(found)}; {text}"
+        of_value = [*_value_tag(annotation, headline)]
         earlier = [tag for tag in _value_tags(log) if tag not in of_value]
         tags = TagsEdit(tags_add=[TAG, *of_value], tags_remove=earlier)
         metadata = MetadataEdit(metadata_set={SUMMARY_KEY: text, KEY: block})
@@ -352,9 +355,13 @@ def _pooled(row: Performance) -> str:
 
 def edited(sample: Sample, *, items: Items, columns: bool, legend: str = "") -> Sample:
     """Return a sample, or the summary of one, with its statistics and without earlier ones."""
-    statistics = dict(items.get(str(sample["id"]), {}))
+    statistics: dict[str, Any] = dict(items.get(str(sample["id"]), {}))
     metadata: dict[str, Any] = sample.get("metadata") or {}
     scores: dict[str, Any] = sample.get("scores") or {}
+    block: Any = metadata.get(PREFIX + EMPTIED)
+    emptied = cast("dict[str, Any]", block) if isinstance(block, dict) else {}
+    emptied = {name: text for name in ("metadata", "scores")
+               if (text := _empty(sample, name, emptied)) is not None}  # fmt: skip
     metadata = {k: v for k, v in metadata.items() if not k.startswith(PREFIX)} | statistics
     scores = {k: v for k, v in scores.items() if k != SCORE}
     if columns and statistics:
@@ -364,9 +371,24 @@ def edited(sample: Sample, *, items: Items, columns: bool, legend: str = "") -> 
             for name, each in statistics.items()
         }
         scores[SCORE] = {"value": value, "explanation": legend, "history": []}
-    changed = {"metadata": metadata, "scores": scores}
-    # Absent or null fields stay so.
-    return {**sample, **{k: v for k, v in changed.items() if v or sample.get(k)}}
+    filled = {name: text for name, text in emptied.items() if name == "metadata" or scores}
+    if statistics and filled:
+        metadata[PREFIX + EMPTIED] = filled
+    changed = dict(sample)
+    for name, found in (("metadata", metadata), ("scores", scores)):
+        text = emptied.get(name)
+        if not found and text == "":
+            changed.pop(name, None)
+        elif found or sample.get(name):
+            changed[name] = found or (None if text == "null" else {})
+    return changed
+
+
+def _empty(sample: Sample, name: str, noted: Mapping[str, Any]) -> str | None:
+    """Return what a field was where Inspect now writes ``{}``: absent, or null; None otherwise."""
+    if sample.get(name) is not None:
+        return noted[name] if noted.get(name) in ("", "null") else None
+    return "null" if name in sample else ""
 
 
 def columns_of(items: Items, *, shown: bool) -> list[str]:
@@ -438,7 +460,9 @@ def _view(scorers: list[str], names: list[str], baseline: str, *, epochs: bool) 
     ]
     outcomes = [name for name in names if name.endswith(AGAINST)]
     titles = {name: f"item {name}" for name in names}
-    titles |= {name: f"{name} {baseline}" for name in outcomes}
+    # The list cuts long titles; the legend has the whole name.
+    short = f"vs {baseline.rpartition('/')[2]}"
+    titles |= {name: name.removesuffix(AGAINST).replace("_", " ") + short for name in outcomes}
     view = TaskSamplesView(
         name=VIEW,
         columns=columns,

@@ -17,6 +17,12 @@ if TYPE_CHECKING:
     from evalstats_plugin.runtime.files import LogFile
 
 
+READ_ONLY = (
+    "lighteval and its leaderboards show only the fields they write, and details are Parquet: "
+    "report or export has the intervals"
+)
+
+
 @hookimpl
 def evalstats_find_logs(files: Sequence[LogFile]) -> Mapping[Path, Sequence[Path]]:
     """Return results files, and details whose results are not there."""

@@ -38,6 +38,16 @@ _DOCS = ("__doc__", "doc")
 # Before there was a column of the doc.
 _QUESTION, _PROMPT = "example", "full_prompt"
 
+_SUITES = (
+    "lighteval|leaderboard|harness|helm|original|bigbench|extended|community|multilingual|custom"
+)
+_NAMED = re.compile(
+    rf"(?:(?:{_SUITES})[|:]|[^|]+\|(?=[^|]+\|))?(?P<name>.+?)(?:[|:](?P<shots>\d+))?"
+)
+
+_LONGEST_VALUE = 1_000_000
+"""Letters of a text that is parsed; longer ones are the question itself."""
+
 _ALL = re.compile(r"all$|.*[:|_]_?average\b.*")
 """Names of means over tasks."""
 
@@ -107,6 +117,19 @@ def _details_of(results: Path) -> dict[str, Path]:
     }
 
 
+def _named(task: str) -> tuple[str, str]:
+    """Return a task's name and its number of examples, of ``SUITE|NAME|EXAMPLES`` or a part.
+
+    Some versions write colons instead, which names of subtasks have too; others leave out the
+    suite, or everything but the name.
+
+    >>> _named("leaderboard|arc:challenge|25"), _named("lighteval:gsm8k:5"), _named("gsm8k|0")
+    (('arc:challenge', '25'), ('gsm8k', '5'), ('gsm8k', '0'))
+    """
+    found = _NAMED.fullmatch(task)
+    return (found["name"], found["shots"] or "") if found else (task, "")
+
+
 def _plain(task: str) -> str:
     """Return a task's name as far as names of files hold it."""
     return re.sub(r"\W", "_", task)
@@ -136,7 +159,7 @@ class _Run:
     def __init__(self, found: Json, path: Path, selection: Selection) -> None:
         self.found, self.path, self.selection = found, path, selection
         general: Json = found["config_general"]
-        config: Json = general.get("model_config") or {}
+        config = _object(general.get("model_config"))
         name = general.get("model_name") or config.get("model_name") or selection.model_name
         if not name:
             raise LogError(f"{path} does not name its model: pass --model-name")
@@ -153,8 +176,7 @@ class _Run:
         """Yield each metric of each task, or of the one whose plain name is given."""
         files = _details_of(self.path)
         for task, values in self.found["results"].items():
-            parts = task.split("|")
-            name = parts[1] if len(parts) > 1 else task
+            name, _ = _named(task)
             if (only and _plain(task) != only) or not self.selection.wants_task(task, name):
                 continue
             metrics = [
@@ -168,12 +190,13 @@ class _Run:
     def _of(self, task: str, metric: str, details: _Details | None) -> Responses:
         values = self.found["results"][task]
         config = self._config(task)
-        listed = _list(config.get("metric"))
-        about = _object(next((m for m in listed if _names(m, metric)), None))
+        listed = _list(config.get("metrics") or config.get("metric"))
+        found: Json = next((m for m in listed if _names(m, metric)), dict[str, Any]())
+        about: dict[str, Any] = {key: _of_metric(value, metric) for key, value in found.items()}
         original, effective = config.get("original_num_docs"), config.get("effective_num_docs")
         n = len(details.ids) if details else 0
-        *_, shots = ("", *task.split("|"))
-        shown = ((PER_TASK + "num_fewshot", shots),) if shots.isdecimal() else ()
+        _, shots = _named(task)
+        shown = ((PER_TASK + "num_fewshot", shots),) if shots else ()
         logged = _number(values[metric])
         base: dict[str, Any] = {
             "model": self.model,
@@ -212,12 +235,12 @@ class _Run:
         )
 
     def _config(self, task: str) -> Json:
-        """Return the configuration of a task, whose name there lacks the number of examples."""
+        """Return the configuration of a task, whose name there may lack the number of examples."""
         configs = _object(self.found.get("config_tasks"))
-        return _object(configs.get(task) or configs.get(task.rpartition("|")[0]))
+        return _object(configs.get(task) or configs.get(re.sub(r"[|:]\d+$", "", task)))
 
     def _why_not(self, task: str, metric: str, details: _Details | None) -> str:
-        if _ALL.match(task.partition("|")[2] or task):
+        if _ALL.match(_named(task)[0]):
             return "no interval: a mean over tasks"
         if details is None:
             return "no details of this task (run lighteval with --save-details)"
@@ -300,7 +323,7 @@ def _question(doc: Any) -> Any:
 
 def _value(value: Any) -> Any:
     """Return a value that lighteval stored as text, where columns of its kind do not fit."""
-    if isinstance(value, str) and value[:1] in "{[":
+    if isinstance(value, str) and value[:1] in ("{", "[") and len(value) < _LONGEST_VALUE:
         try:
             return ast.literal_eval(value)
         except (ValueError, SyntaxError, RecursionError, MemoryError):
@@ -332,6 +355,11 @@ def _object(value: Any) -> Json:
 
 def _list(value: Any) -> list[Json]:
     return [_object(each) for each in cast("list[Any]", value)] if isinstance(value, list) else []
+
+
+def _of_metric(value: Any, metric: str) -> Any:
+    """Return what a field of the configuration says of one metric of a group."""
+    return cast("Any", value).get(metric) if isinstance(value, Mapping) else value
 
 
 def _names(metric: Json, name: str) -> bool:

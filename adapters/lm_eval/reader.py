@@ -36,7 +36,7 @@ from evalstats_plugin.adapters.lm_eval.samples import (
     read_samples,
     repeat_scores,
 )
-from evalstats_plugin.adaptive.records import RECORD, biased
+from evalstats_plugin.adaptive.records import RECORD, with_prediction
 from evalstats_plugin.data.responses import (
     Group,
     Provenance,
@@ -78,7 +78,7 @@ def read_results(data: Mapping[str, Any], path: Path, selection: Selection) -> l
     """Read results, from a file or in memory; they may contain the samples."""
     found = _Run(data, path, selection).responses()
     record = layout.section(data, RECORD)
-    return [replace(r, notes=(*r.notes, *biased(record))) for r in found] if record else found
+    return [with_prediction(r, record) for r in found] if record else found
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,19 +184,22 @@ class _Run:
         pipelines = layout.section(self.data, "configs", task).get("filter_list") or ()
         filters = [f["name"] for f in pipelines if "name" in f] or ["none"]
         cluster = self._cluster_field(task)
+        config = layout.section(self.data, "configs", task)
+        choices = config.get("output_type") == "multiple_choice"
         if "samples" in self.data:
             inside = layout.section(self.data, "samples")
             if task not in inside:
                 return None
             where = f"{self.path}, samples of {task}"
-            samples = collect(number_records(inside[task], where), filters, where, cluster)
+            records = number_records(inside[task], where)
+            samples = collect(records, filters, where, cluster, choices=choices)
             place = "the list of samples"
         else:
             # Results in memory have no samples files.
             path = layout.samples_path(self.path, task, self.data) if self.path.name else None
             if path is None or not path.is_file():
                 return None
-            samples = read_samples(path, filters, cluster, likelihoods=likelihoods)
+            samples = read_samples(path, filters, cluster, likelihoods=likelihoods, choices=choices)
             place = path.name
         scored = layout.section(self.data, "n-samples", task).get("effective") or 0
         checksum = layout.section(self.data, "task_hashes").get(task)
@@ -278,7 +281,10 @@ class _Run:
         if known["aggregation"] == "bypass":
             # lm-eval logs 999 here, which is no score.
             note = "--predict_only: nothing was scored (evalstats-plugin rescore can)"
-            return _made(known, logged=None, logged_std_error=None, notes=(note,))
+            unscored: dict[str, Any] = {
+                **known, "logged": None, "logged_std_error": None, "notes": (note,)
+            }  # fmt: skip
+            return Responses(**unscored)
         if logged is None:
             notes = (self._why_no_samples(m.task), *_doubts(m, known), *more)
             return Responses(**known, notes=notes)
@@ -292,11 +298,12 @@ class _Run:
             known["provenance"] = self._provenance(m.task, logged, n)
             return Responses(**known, notes=(*notes, *_doubts(m, known), *more))
         items, about_items = self._items(m, logged)
+        known["chance"] = column.chance(m.name)
         about = logged.notes(len(column.doc_ids), known["logged"])
         found = _with_values(known | items, values, is_whole=items["provenance"].n_cut == 0)
-        if not (about or about_items or more):
-            return found
-        return replace(found, notes=(*about, *found.notes, *about_items, *more))
+        notes = (*about, *found.get("notes", ()), *about_items, *more)
+        noted: dict[str, Any] = {**found, "notes": notes}
+        return Responses(**noted)
 
     def _why_no_samples(self, task: str) -> str:
         if not self.path.name or layout.section(self.data, "task_hashes").get(task) is None:
@@ -338,12 +345,9 @@ class _Run:
                     continue
                 items, about_items = self._items(m, logged)
                 notes = (*logged.notes(len(column.doc_ids), None), "scores of each repeat")
-                yield _made(
-                    {**self._known(m), **items},
-                    aggregation="mean",
-                    scores=scores,
-                    notes=(*notes, *about_items),
-                )
+                fields = self._known(m) | items
+                fields |= {"aggregation": "mean", "scores": scores, "notes": (*notes, *about_items)}
+                yield Responses(**fields)
 
 
 class _Stray(_Run):
@@ -378,12 +382,6 @@ class _Stray(_Run):
         return [replace(r, notes=(*r.notes, note)) for r in found]
 
 
-def _made(known: Mapping[str, Any], **more: Any) -> Responses:
-    """Make responses of fields that are known, and others or others in their place."""
-    fields: dict[str, Any] = {**known, **more}
-    return Responses(**fields)
-
-
 def _as_hashes(texts: Sequence[str | None], width: int | None = None) -> NDArray[Any] | None:
     """Return hashes, or so many characters of each, shape (M,); None if one is missing."""
     if None in texts:
@@ -400,13 +398,15 @@ def _doubts(m: _Metric, known: Mapping[str, Any]) -> tuple[str, ...]:
     return (f"mismatch: {problem}",) if problem else ()
 
 
-def _with_values(known: Mapping[str, Any], values: Sequence[Any], *, is_whole: bool) -> Responses:
-    """Make responses of the values of items, compared with the logged ones if all are there."""
+def _with_values(
+    known: Mapping[str, Any], values: Sequence[Any], *, is_whole: bool
+) -> dict[str, Any]:
+    """Return fields with the values of items, compared with the logged ones if all are there."""
     aggregation: str = known["aggregation"]
     if aggregation in ("weighted_perplexity", "bits_per_byte"):
         pairs = as_pairs(values)
         if pairs is not None:
-            return Responses(**known, scores=pairs[:, :1], weights=pairs[:, 1])
+            return {**known, "scores": pairs[:, :1], "weights": pairs[:, 1]}
     found = dict(known)
     scores = as_scores(values)
     if scores is None and aggregation == BRIER:
@@ -420,7 +420,7 @@ def _with_values(known: Mapping[str, Any], values: Sequence[Any], *, is_whole: b
             return answered
         note = f"not averaged: what is logged for an item is not its score ({kind_of(values)})"
         other = "other" if aggregation == "mean" else aggregation
-        return _made(without, aggregation=other, notes=(note,))
+        return {**without, "aggregation": other, "notes": (note,)}
     # Other aggregations have a bootstrap standard error, or none.
     stderr = known["logged_std_error"] if aggregation == "mean" else None
     problem = disagreement(scores, known["logged"], stderr) if is_whole else None
@@ -428,26 +428,26 @@ def _with_values(known: Mapping[str, Any], values: Sequence[Any], *, is_whole: b
         # The task's own function: taken for a mean if its value is the mean.
         if problem or known["logged"] is None or not is_whole:
             note = f"not averaged: its aggregation ({aggregation}) is not a mean"
-            return _made(without, notes=(note,))
+            return {**without, "notes": (note,)}
         aggregation = "mean"
     notes = (f"mismatch: {problem}",) if problem and aggregation != "perplexity" else ()
     found["aggregation"] = "mean" if aggregation == "nanmean" else aggregation
-    return Responses(**found, scores=scores[:, None], notes=notes)
+    return {**found, "scores": scores[:, None], "notes": notes}
 
 
-def with_answers(known: Mapping[str, Any], values: Sequence[Any]) -> Responses | None:
-    """Make responses of (expected, answered) pairs; None if no known metric aggregates them."""
+def with_answers(known: Mapping[str, Any], values: Sequence[Any]) -> dict[str, Any] | None:
+    """Return fields with (expected, answered) pairs; None if no known metric aggregates them."""
     pairs = as_answers(values)
     if pairs is None or known["aggregation"] not in (*NAMES, "custom"):
         return None
-    found = _made(known, pairs=pairs, scores=np.empty((len(pairs), 0)))
-    if found.aggregation in NAMES:
+    found: dict[str, Any] = {**known, "pairs": pairs, "scores": np.empty((len(pairs), 0))}
+    if known["aggregation"] in NAMES:
         return found
-    name = recognise(found)
+    name = recognise(Responses(**found))
     if name is None:
         return None
     note = f"its aggregation gives what {name} gives, and is taken for it"
-    return replace(found, aggregation=name, notes=(*found.notes, note))
+    return {**found, "aggregation": name, "notes": (*known.get("notes", ()), note)}
 
 
 def model_identity(data: Mapping[str, Any]) -> tuple[str, Settings]:

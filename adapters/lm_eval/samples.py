@@ -42,6 +42,8 @@ _BUFFER = 1 << 20
 
 
 _TAIL = b', "filter": "'
+_TAIL_WITH_RESPONSES = b', "filtered_resps": '
+"""The same with the answers, of which multiple choice has one for each choice."""
 
 
 _DOC_ID = re.compile(rb'\{"doc_id": (-?\d+), ')
@@ -86,6 +88,10 @@ _REGISTRY = {
 }
 
 
+_CHOSEN = ("acc", "acc_norm", "acc_bytes", "acc_mutual_info", "exact_match")
+"""Metrics of multiple choice that are 1 where the right choice was chosen, and else 0."""
+
+
 _UNIT = ("acc", "exact_match", "pass@")
 """How the names of metrics begin whose scores lie in [0, 1], whatever the task."""
 
@@ -94,7 +100,12 @@ Weighting = Literal["micro", "macro"]
 
 
 def read_samples(
-    path: Path, filters: Sequence[str], cluster: str | None = None, *, likelihoods: bool = False
+    path: Path,
+    filters: Sequence[str],
+    cluster: str | None = None,
+    *,
+    likelihoods: bool = False,
+    choices: bool = False,
 ) -> Samples:
     """Read one samples file of any layout, by filter.
 
@@ -107,6 +118,8 @@ def read_samples(
         Field of the doc to read too, as a dotted path; lines are then parsed in full.
     likelihoods
         Also read the log-likelihoods that Brier scores come from; parses lines in full too.
+    choices
+        Also count the choices of each item: of multiple choice.
 
     Raises
     ------
@@ -114,7 +127,9 @@ def read_samples(
         A line is cut off, not JSON, not UTF-8, too long, or a duplicate.
     """
     in_full = likelihoods or cluster is not None
-    return collect(_records(path, in_full=in_full), filters, str(path), cluster)
+    tail = _TAIL_WITH_RESPONSES if choices else _TAIL
+    records = _records(path, in_full=in_full, tail=tail)
+    return collect(records, filters, str(path), cluster, choices=choices)
 
 
 def read_records(path: Path) -> Iterator[Mapping[str, Any]]:
@@ -149,6 +164,8 @@ class FilterSamples:
     """Per metric, the scores of each repeat, where logged."""
     clusters: list[str | None] = field(default_factory=list[str | None])
     """The field of the doc that names the item's cluster; empty if none was requested."""
+    n_choices: list[int] = field(default_factory=list[int])
+    """Number of choices of each item, 0 where unknown; empty if not requested."""
     seen: set[Any] = field(default_factory=set[Any])
 
     def add(self, record: Mapping[str, Any], doc_id: Any) -> None:
@@ -168,6 +185,17 @@ class FilterSamples:
         repeats: Mapping[str, Any] = record.get("scores_per_repeat") or {}
         for name, scores in repeats.items():
             _put(self.repeats.setdefault(name, []), row, scores)
+
+    def chance(self, metric: str) -> NDArray[np.float64] | None:
+        """P(right) of a choice at random, shape (M,), NaN where unknown; None if it is of none."""
+        if metric not in _CHOSEN or max(self.n_choices, default=0) < 2:
+            return None
+        # acc_mutual_info asks for each choice a second time, without the question.
+        n = np.array(self.n_choices) // (2 if "acc_mutual_info" in self.values else 1)
+        scores = as_scores(self.values[metric])
+        if scores is None or not np.isin(scores[~np.isnan(scores)], (0, 1)).all():
+            return None
+        return np.where(n > 1, 1 / np.maximum(n, 1), np.nan)
 
     def finish(self) -> None:
         """Pad all columns to the same length."""
@@ -198,6 +226,8 @@ def collect(
     filters: Sequence[str],
     where: str,
     cluster: str | None = None,
+    *,
+    choices: bool = False,
 ) -> Samples:
     """Group records (line number, item id, sample) by filter, each item once per filter."""
     found: dict[str, FilterSamples] = {}
@@ -234,6 +264,8 @@ def collect(
                 digest.update("".join(hashes).encode(errors="surrogatepass"))
             if cluster is not None:
                 samples.clusters.append(field_of(record.get("doc"), cluster))
+            if choices:
+                samples.n_choices.append(len(record.get("filtered_resps") or ()))
     except (AttributeError, TypeError) as error:
         # Checking the type of each field would take longer than reading the file.
         hashes = [name for name in HASHES if not isinstance(record.get(name), str)]
@@ -281,7 +313,9 @@ def number_records(
         yield number, record["doc_id"], record
 
 
-def _records(path: Path, *, in_full: bool) -> Iterator[tuple[int, Any, Mapping[str, Any]]]:
+def _records(
+    path: Path, *, in_full: bool, tail: bytes = _TAIL
+) -> Iterator[tuple[int, Any, Mapping[str, Any]]]:
     """Yield line number, item id and sample."""
     with path.open("rb", buffering=_BUFFER) as file:
         is_list = file.read(64).lstrip()[:1] == b"["
@@ -289,7 +323,7 @@ def _records(path: Path, *, in_full: bool) -> Iterator[tuple[int, Any, Mapping[s
         if is_list:
             yield from _records_of_list(file.read(), path)
         else:
-            yield from _records_of_lines(file, path, in_full=in_full)
+            yield from _records_of_lines(file, path, in_full=in_full, tail=tail)
 
 
 def _records_of_list(content: bytes, path: Path) -> Iterator[tuple[int, Any, Mapping[str, Any]]]:
@@ -303,13 +337,13 @@ def _records_of_list(content: bytes, path: Path) -> Iterator[tuple[int, Any, Map
 
 
 def _records_of_lines(
-    file: BinaryIO, path: Path, *, in_full: bool
+    file: BinaryIO, path: Path, *, in_full: bool, tail: bytes
 ) -> Iterator[tuple[int, Any, Mapping[str, Any]]]:
     loads, find_id = json.loads, _DOC_ID.match
     number = 0
     while line := file.readline(MAX_LINE):
         number += 1
-        cut = -1 if in_full else line.rfind(_TAIL)
+        cut = -1 if in_full else line.rfind(tail)
         head = find_id(line)
         if cut > 0 and head is not None:
             try:

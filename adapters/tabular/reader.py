@@ -48,8 +48,8 @@ from evalstats_plugin.data.responses import (
     Selection,
     Source,
     as_item_ids,
+    metadata_fields,
     origin,
-    with_metadata,
 )
 from evalstats_plugin.data.store import KEY, LARGE, ResponseStore, tasks_of
 from evalstats_plugin.data.tables import (
@@ -160,7 +160,7 @@ def _with_known(
             source = Source(path=path, harness=TABULAR, version=origin(known))
             bare = Responses(model=model, task=task, metric=metric, source=source)
             held = by_key.pop((model, task, metric), bare)
-            made.append(with_metadata(replace(held, source=source), known))
+            made.append(replace(held, **metadata_fields(known, source)))
     return [*made, *by_key.values()]
 
 

@@ -108,6 +108,7 @@ def _listed(plugin: LoadedPlugin) -> dict[str, Any]:
         "distribution": f"{plugin.distribution} {plugin.version}".strip(),
         "hooks": list(plugin.hooks),
         "problem": f"not in use: {plugin.problem}" if plugin.problem else "",
+        "read_only": f"not annotated: {plugin.read_only}" if plugin.read_only else "",
     }
 
 

@@ -57,11 +57,13 @@ class ResponseMatrix:
     """Shape (N, M, R)."""
     models: tuple[str, ...]
     item_ids: NDArray[Any]
-    """Shape (M,), like the next four."""
+    """Shape (M,), like the next five."""
     tasks: NDArray[Any]
     metrics: NDArray[Any]
     clusters: NDArray[Any] | None = None
     item_hashes: NDArray[Any] | None = None
+    chance: FloatArray | None = None
+    """P(right) of an answer chosen at random, as in `Responses`."""
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -161,6 +163,7 @@ class ResponseMatrix:
             metrics=np.concatenate([b.metrics for b in blocks]),
             clusters=_concatenated([b.clusters for b in blocks]),
             item_hashes=_concatenated([b.item_hashes for b in blocks]),
+            chance=_chances(blocks),
             notes=tuple(notes),
         )
 
@@ -176,7 +179,14 @@ class ResponseMatrix:
 
         # Slices that all models share are made once.
         parts = [
-            (*key, at, self.item_ids[at], cut(self.clusters, at), cut(self.item_hashes, at))
+            (
+                *key,
+                at,
+                self.item_ids[at],
+                cut(self.clusters, at),
+                cut(self.item_hashes, at),
+                cut(self.chance, at),
+            )
             for key, of_key in places.items()
             for at in [np.array(of_key)]
         ]
@@ -189,10 +199,11 @@ class ResponseMatrix:
                 scores=self.scores[i, at],
                 clusters=clusters,
                 item_hashes=hashes,
+                chance=chance,
                 source=source,
             )
             for i, model in enumerate(self.models)
-            for task, metric, at, ids, clusters, hashes in parts
+            for task, metric, at, ids, clusters, hashes, chance in parts
         ]
 
     def save(self, path: str | Path) -> None:
@@ -208,6 +219,8 @@ class ResponseMatrix:
         for name, values in (("cluster", self.clusters), ("hash", self.item_hashes)):
             if values is not None:
                 columns[name] = values.astype(str)
+        if self.chance is not None:
+            columns["chance"] = self.chance
         for i in range(n):
             flat = pa.array(self.scores[i].ravel())
             columns[f"score_{i}"] = pa.FixedSizeListArray.from_arrays(flat, n_epochs)
@@ -242,6 +255,9 @@ class ResponseMatrix:
                 metrics=texts("metric"),
                 clusters=texts("cluster") if "cluster" in table.column_names else None,
                 item_hashes=texts("hash") if "hash" in table.column_names else None,
+                chance=(
+                    numbers_in(table, "chance", (m,)) if "chance" in table.column_names else None
+                ),
                 notes=tuple(meta["notes"]),
             )
 
@@ -264,6 +280,7 @@ def _join_task(
     hashes = np.full(len(ids), "", dtype=object)
     questions = Questions(len(ids))
     clusters = np.full(len(ids), "", dtype=object)
+    chance = np.full(len(ids), np.nan)
     conflict = np.zeros(len(ids), dtype=bool)
     rows = {model: i for i, model in enumerate(models)}
     for j, r in enumerate(responses):
@@ -271,6 +288,8 @@ def _join_task(
         scores[rows[r.model], at, : r.scores.shape[1]] = r.scores
         if r.clusters is not None:
             clusters[at] = r.clusters.astype(str)
+        if r.chance is not None:
+            chance[at] = np.where(np.isnan(chance[at]), r.chance, chance[at])
         if r.item_hashes is None:
             continue
         mine = r.item_hashes.astype(str).astype(object)
@@ -292,6 +311,7 @@ def _join_task(
         metrics=np.full(int(keep.sum()), responses[0].metric),
         clusters=clusters[keep] if any(r.clusters is not None for r in responses) else None,
         item_hashes=hashes[keep] if (hashes != "").all() else None,
+        chance=None if np.isnan(chance).all() else chance[keep],
         notes=(
             (f"{task}: {counted(n_dropped, 'item')} dropped, not the same question",)
             if n_dropped
@@ -384,6 +404,14 @@ def _concatenated(parts: Sequence[NDArray[Any] | None]) -> NDArray[Any] | None:
     return np.concatenate([p.astype(str) for p in known]) if len(known) == len(parts) else None
 
 
+def _chances(blocks: Sequence[ResponseMatrix]) -> FloatArray | None:
+    if all(b.chance is None for b in blocks):
+        return None
+    return np.concatenate(
+        [np.full(len(b.item_ids), np.nan) if b.chance is None else b.chance for b in blocks]
+    )
+
+
 def stack_epochs(responses: Sequence[Responses]) -> list[Responses]:
     """Join several runs of one model on one task and metric into epochs, oldest first."""
     cells: dict[tuple[str, str, str], list[Responses]] = {}
@@ -408,6 +436,7 @@ def _stacked(runs: list[Responses]) -> Responses:
         scores=joined.scores.transpose(1, 0, 2).reshape(len(joined.item_ids), -1),
         item_hashes=joined.item_hashes,
         clusters=joined.clusters,
+        chance=joined.chance,
         weights=None,
         logged=None,
         logged_std_error=None,
@@ -426,6 +455,7 @@ def submatrix(matrix: ResponseMatrix, models: IntArray, items: IntArray) -> Resp
         metrics=matrix.metrics[items],
         clusters=None if matrix.clusters is None else matrix.clusters[items],
         item_hashes=None if matrix.item_hashes is None else matrix.item_hashes[items],
+        chance=None if matrix.chance is None else matrix.chance[items],
         notes=matrix.notes,
     )
 

@@ -2,7 +2,7 @@
 
 * `Responses`, with its `Source`, `Group`, `Provenance` and `Selection`: what readers of logs make
 * `as_clusters`, `as_item_ids`: clusters and item ids from the texts of a log
-* `metadata_of`, `with_metadata`: all but the scores as JSON values, for formats that store it
+* `metadata_of`, `metadata_fields`: all but the scores as JSON values, for formats that store it
 * `unique_in_order` … `score_matrix`: rows of a table to arrays of M items × R epochs
 """
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from copy import copy
 from dataclasses import asdict, dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -91,6 +92,29 @@ class Provenance:
         return not (self.n_cut or self.is_altered)
 
 
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class Prediction:
+    """Score on all M items of a bank, predicted from the answers to some: of an adaptive test.
+
+    The items were chosen for their information, so their own mean is not the score.
+    """
+
+    estimate: float | None
+    """None where the bank predicts another metric: then nothing is known of this one's score."""
+    low: float | None = None
+    high: float | None = None
+    confidence_level: float = 0.95
+    n_in_bank: int
+    item_ids: NDArray[Any] = field(default_factory=lambda: np.empty(0, dtype=np.str_))
+    """Shape (M,), as text; empty where the log has no predictions of single items."""
+    scores: FloatArray = field(default_factory=lambda: np.empty(0))
+    """Shape (M,): the score of an item that was asked, the expected score of any other."""
+    variances: FloatArray = field(default_factory=lambda: np.empty(0))
+    """Shape (M,): variance of an item's score around its expected one; 0 if it was asked."""
+    common: float = 0.0
+    """Standard error of `estimate` from what all items not asked share: ability, misfit."""
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Responses:
     """Scores of one model on one task under one metric.
@@ -121,6 +145,9 @@ class Responses:
     """Shape (M,): cluster of each item; items of a cluster are dependent."""
     item_hashes: NDArray[Any] | None = None
     """Shape (M,): fingerprint of each item's question."""
+    chance: FloatArray | None = None
+    """Shape (M,): P(right) of an answer chosen at random, 1 / number of choices; NaN where the log
+    does not say, None where it says so of no item."""
     higher_is_better: bool | None = None
     bounds: tuple[float, float] | None = None
     """Smallest and largest possible score, where known."""
@@ -136,6 +163,8 @@ class Responses:
     logged_n: int | None = None
     population: int | None = None
     """Items in the whole benchmark, where only a part of it was run."""
+    predicted: Prediction | None = None
+    """Of an adaptive test, the score on all items: `scores` are those of the items asked."""
     unreduced: Responses | None = None
     """The same answers with their epochs, where `scores` combine these otherwise than by the mean
     (pass@k), and so have one column."""
@@ -152,7 +181,7 @@ class Responses:
         if self.pairs is not None and self.pairs.shape != (n, 2):
             msg = f"pairs have shape {self.pairs.shape}, and must have ({n}, 2)"
             raise ValueError(msg)
-        for name in ("weights", "clusters", "item_hashes"):
+        for name in ("weights", "clusters", "item_hashes", "chance"):
             value = getattr(self, name)
             if value is not None and value.shape != (n,):
                 msg = f"{name} have shape {value.shape}, and must have ({n},)"
@@ -166,19 +195,29 @@ class Responses:
 
     @property
     def is_partial(self) -> bool:
-        """Whether only a part of the task's items is here: the log was cut, or the run limited."""
-        return self.population is not None or not self.provenance.is_whole
+        """Whether only a part of the task's items is here, of a run cut, limited or adaptive."""
+        is_whole = self.population is None and self.predicted is None
+        return not (is_whole and self.provenance.is_whole)
 
     @property
     def as_epochs(self) -> Responses:
         """The same answers with an epoch in each column: itself, unless epochs are combined."""
-        return self if self.unreduced is None else replace(self.unreduced, model=self.model)
+        return self if self.unreduced is None else self.unreduced.renamed(self.model)
 
     def values(self) -> Iterator[Responses]:
         """Yield the responses, and those beside them."""
         yield self
         for other in self.beside:
-            yield replace(other, model=self.model)
+            yield other.renamed(self.model)
+
+    def renamed(self, model: str) -> Responses:
+        """Return the same responses under another name of the model."""
+        if model == self.model:
+            return self
+        made = copy(self)
+        # `dataclasses.replace` would check all scores again.
+        object.__setattr__(made, "model", model)
+        return made
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,8 +354,8 @@ def metadata_of(r: Responses) -> dict[str, Any]:
     }
 
 
-def with_metadata(r: Responses, found: Mapping[str, Any]) -> Responses:
-    """Return responses with the metadata that `metadata_of` returned, keeping their source.
+def metadata_fields(found: Mapping[str, Any], source: Source) -> dict[str, Any]:
+    """Return the fields of `Responses` that `metadata_of` returned, with their time in the source.
 
     Raises
     ------
@@ -325,15 +364,14 @@ def with_metadata(r: Responses, found: Mapping[str, Any]) -> Responses:
     """
     bounds: list[float] | None = found["bounds"]
     settings = found["settings"].items()
-    return replace(
-        r,
+    return {
         **_checked(found, _PLAIN),
-        bounds=None if bounds is None else (float(bounds[0]), float(bounds[1])),
-        settings=tuple((_text(key), _text(value)) for key, value in settings),
-        groups=tuple(map(_group, found["groups"])),
-        notes=tuple(map(_text, found["notes"])),
-        source=replace(r.source, when=_text(found["when"])),
-    )
+        "bounds": None if bounds is None else (float(bounds[0]), float(bounds[1])),
+        "settings": tuple((_text(key), _text(value)) for key, value in settings),
+        "groups": tuple(map(_group, found["groups"])),
+        "notes": tuple(map(_text, found["notes"])),
+        "source": replace(source, when=_text(found["when"])),
+    }
 
 
 def _group(found: Mapping[str, Any]) -> Group:

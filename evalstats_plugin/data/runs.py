@@ -7,7 +7,7 @@ several runs of a model on a task; `label_models` labels models of one name by t
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -212,7 +212,7 @@ def _list(repeated: Iterable[_Place]) -> str:
 
 
 def _dated(r: Responses) -> Responses:
-    return replace(r, model=f"{r.model} @ {r.source.when}")
+    return r.renamed(f"{r.model} @ {r.source.when}")
 
 
 def run_of(r: Responses) -> tuple[str, str]:
@@ -262,7 +262,7 @@ def _labelled(
         for key in keys
         if len(values[r.model, key, r.task if key.startswith(PER_TASK) else ""]) > 1
     ]
-    return replace(r, model=f"{r.model} ({', '.join(differing)})") if differing else r
+    return r.renamed(f"{r.model} ({', '.join(differing)})") if differing else r
 
 
 def is_model(label: str, model: str) -> bool:

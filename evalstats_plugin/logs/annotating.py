@@ -541,9 +541,10 @@ def write_annotated(
     """Write one log with an annotation, or without one, through its adapter."""
     written = plugins.call("evalstats_annotate_log", path=log, annotation=annotation, output=target)
     if written is None:
+        why = "".join(f"; {p.name}: {p.read_only}" for p in plugins.listing if p.read_only)
         msg = (
             f"{log}: no installed adapter annotates logs of this kind (those of "
-            f"{adapters(plugins, 'evalstats_annotate_log')} can be)"
+            f"{adapters(plugins, 'evalstats_annotate_log')} can be{why})"
         )
         raise LogError(msg)
     return written

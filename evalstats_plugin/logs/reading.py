@@ -175,12 +175,12 @@ def _frame_among(paths: Sequence[Any]) -> LogFile | None:
     frame = paths[0]
     names = [str(name) for name in frame.index.names if name is not None]
     # The numbers of rows say nothing; an index with a name, or of texts, holds names.
-    if names or frame.index.inferred_type == "string":
-        frame = frame.reset_index()
     content = BytesIO()
     try:
+        if names or frame.index.inferred_type == "string":
+            frame = frame.reset_index()
         frame.set_axis(list(map(str, frame.columns)), axis=1).to_parquet(content, index=False)
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, NotImplementedError, OverflowError) as error:
         msg = f"the DataFrame cannot be read as a table: {error}"
         raise LogError(msg) from error
     return LogFile(Path("DataFrame"), content.getvalue())

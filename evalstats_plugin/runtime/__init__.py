@@ -7,4 +7,4 @@
 * `lazy`: names that load on first use; a clear error where torch is missing
 """
 
-VERSION = "0.1.0"
+VERSION = "0.2.0"

@@ -183,7 +183,7 @@ def latex_text(text: str) -> str:
     >>> latex_text("a_b \\input{x} 50 %")
     'a\\_b \\textbackslash{}input\\{x\\} 50 \\%'
     """
-    return "".join(_LATEX.get(letter, letter) for letter in printable(text).replace("\n", " "))
+    return "".join(_LATEX.get(letter, letter) for letter in visible(text).replace("\n", " "))
 
 
 def path_part(name: str, what: str) -> str:

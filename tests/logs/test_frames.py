@@ -92,6 +92,9 @@ def test_what_cannot_be_read_is_said(tidy: pd.DataFrame) -> None:
         es.read(tidy.assign(score="good"))
     with pytest.raises(LogError, match="the DataFrame cannot be read as a table"):
         es.read(tidy.assign(score=[{"a": 1}, 2.0] * 80))
+    for odd in (tidy.assign(score=1j), tidy.assign(score=2**70), tidy.rename_axis("model")):
+        with pytest.raises(LogError, match="the DataFrame cannot be read as a table"):
+            es.read(odd)
 
 
 def test_notebooks_show_rows_and_notes_without_markup_of_logs(tidy: pd.DataFrame) -> None:

@@ -13,12 +13,14 @@ import io
 import json
 import os
 import re
+import shlex
 import shutil
 import unicodedata
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
+from xml.etree import ElementTree as ET
 
 import pytest
 from click.testing import CliRunner
@@ -52,6 +54,8 @@ NAMES = (
     "[a](javascript:alert(1))", "![a](http://evil.example/x.png)", "a|b|c", "`code`", "&lt;b&gt;",
     "{{ 7 * 7 }}", "{% raw %}", "${7*7}", "%s%n", "$\\frac{1}", "[bold red]rich[/bold red]",
     '"quoted"', "'; DROP TABLE x; --",
+    # Letters that XML forbids; what LaTeX reads as options of the row above.
+    "not\uffffa letter", "[9cm]row", "*row",
     # Sizes.
     "", " ", "x" * 100_000,
 )  # fmt: skip
@@ -256,7 +260,7 @@ def hostile_table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 COMMANDS_OF_LOGS = commands_that_read()
 
 GIVEN = {
-    "gate": ("--baseline", MODELS[0]),
+    "gate": ("--baseline", MODELS[0], "--junit", "gate.xml"),
     "judge": ("--human", "=m\x9b31m", "--judge", "=m\x9b31m"),
     "irt fit": ("--item-model", "rasch"),
     "irt items": ("--item-model", "rasch"),
@@ -285,6 +289,7 @@ def test_no_command_shows_a_name_raw(
     monkeypatch.chdir(tmp_path)
     options = {p.name for p in COMMANDS_OF_LOGS[name].params}
     forms = ["table"] if name in SLOW or "form" not in options else ["table", "csv", "markdown"]
+    forms += ["latex"] if name == "table" else []
     given = [*name.split(), str(hostile_table), *GIVEN.get(name, ())]
     for form in forms:
         shown = ["--format", form] if form != "table" else []
@@ -303,7 +308,12 @@ def test_no_command_shows_a_name_raw(
         if form == "markdown":
             assert "<script" not in done.stdout
             assert "](" not in done.stdout.replace("]\\(", "")
-    if name in {"report", "compare", "check", "gate", "irt fit", "adapt bank", "export"}:
+        if form == "latex":
+            _check_latex(done.stdout)
+    if name == "gate":
+        suite = ET.fromstring((tmp_path / "gate.xml").read_text())  # noqa: S314 - ours
+        assert len(list(suite)) == len(MODELS) - 1
+    if name in {"table", "report", "compare", "check", "gate", "irt fit", "adapt bank", "export"}:
         assert done.exit_code in {0, 3, 4}, done.stderr
 
 
@@ -338,6 +348,41 @@ def test_no_command_on_comparisons_shows_a_player_or_judge_raw(tmp_path: Path, e
         _check_csv(merged.read_text(encoding="utf-8"))
 
 
+@pytest.mark.needs("torch")
+@pytest.mark.parametrize(
+    "does", ["echo first", "printf '\\033[2J'", "printf '\\033[2J' >&2; exit 3"]
+)
+def test_nothing_of_items_and_of_judges_that_are_programs_is_shown_raw(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, does: str
+) -> None:
+    """Names, texts and prompts of items; the program's name, its replies and its errors."""
+    monkeypatch.chdir(tmp_path)
+    judge = tmp_path / "\x1b[31mjudge"
+    judge.write_text(f"#!/bin/sh\ncat > /dev/null\n{does}\n")
+    judge.chmod(0o700)
+    rows = [{"name": f"{name}{k}", "text": name, "prompt": name} for k, name in enumerate(MODELS)]
+    items = tmp_path / "\x1b[31mitems.jsonl"
+    items.write_text("\n".join(map(json.dumps, rows)))
+    for arguments in (
+        [
+            "judge",
+            str(items),
+            "--command",
+            shlex.quote(str(judge)),
+            "--budget",
+            "2",
+            "-o",
+            "a.json",
+        ],
+        ["stats", "a.json"],
+        ["next", "a.json"],
+    ):
+        done = CliRunner().invoke(main, ["rank", *arguments])
+
+        assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+        assert not set(_raw(done.stdout + done.stderr)), arguments
+
+
 def _raw(text: str) -> Iterator[str]:
     """Give the characters that control a terminal or are not to be seen."""
     kinds = {"Cc", "Cf", "Cs", "Co", "Zl", "Zp"}
@@ -349,6 +394,18 @@ def _check_csv(text: str) -> None:
         for cell in row:
             if cell[:1] in tuple("=+-@\t\r\uff1d"):
                 float(cell)
+
+
+LATEX = r"\\(textbackslash|textasciitilde|textasciicircum|ldots|addlinespace|textbf|[{}#$%&_\\])"
+"""What our tables hold of LaTeX."""
+
+
+def _check_latex(text: str) -> None:
+    rows = text.partition("\\midrule\n")[2].partition("\\bottomrule")[0].splitlines()
+    assert len(rows) >= len(MODELS)
+    for row in rows:
+        assert row.lstrip()[0] not in "[*"
+        assert "\\" not in re.sub(LATEX, "", row), row
 
 
 DOORS = {"evalstats_plugin/runtime/untrusted.py"}

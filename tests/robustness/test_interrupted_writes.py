@@ -48,18 +48,18 @@ FORBIDDEN = "forbidden folder"
 STEPWISE = [
     (1, "disk full", ["lm-eval annotate"]),
     (1, "disk full,permission denied,disk broken", ["votes .csv"]),
-    (2, "disk full", ["lm-eval strip"]),
+    (4, "disk full", ["lm-eval strip"]),
     (1, "disk full", ["votes of Fullrank", "answer of a judge"]),
     (1, "disk full", ["answers of an adaptive test", "replies of a model"]),
-    (2, "disk full", ["new fit", "matrix", "figure .svg"]),
-    (6, "disk full", ["export .csv"]),
-    (12, "disk full", ["page"]),
-    (5, "disk full", ["export to Every Eval Ever", "Every Eval Ever annotate"]),
-    (9, "disk full", ["response store", "table into a store"]),
-    (8, "disk full", ["Inspect annotate .eval", "Inspect strip .eval"]),
-    (16, "disk full", ["Inspect items .eval", "Inspect annotate .json", "Inspect eval set"]),
+    (4, "disk full", ["new fit", "matrix", "figure .svg", "export .csv"]),
+    (24, "disk full", ["page"]),
+    (12, "disk full", ["export to Every Eval Ever", "Every Eval Ever annotate"]),
+    (18, "disk full", ["response store", "table into a store"]),
+    (20, "disk full", ["Inspect annotate .eval", "Inspect strip .eval"]),
+    (40, "disk full", ["Inspect items .eval", "Inspect annotate .json", "Inspect eval set"]),
 ]
-"""Each so many of the steps, with what errors, of which writers."""
+"""Each so many of the steps, with what errors, of which writers; `tests/validation/test_kills.py`
+interrupts all of them at random steps."""
 
 
 @pytest.mark.parametrize(("every", "errors", "writers"), STEPWISE)

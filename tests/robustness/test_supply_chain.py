@@ -164,7 +164,7 @@ from pathlib import Path
 from evalstats_plugin import annotate, compare, intervals, read
 
 logs = sys.argv[1:]
-responses = read(*logs)
+responses = read(*logs, task=["es_mc", "arith"], metric=["acc", "match"])
 intervals(responses)
 assert len(compare(responses))
 annotate(*logs, output=sys.argv[-1] + "-annotated")

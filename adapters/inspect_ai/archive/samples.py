@@ -9,6 +9,7 @@ import hashlib
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from math import nan
 from typing import TYPE_CHECKING, Any
 
 from evalstats_plugin.runtime.untrusted import printable_name
@@ -49,6 +50,8 @@ class LoggedSample:
     """Hash of the question."""
     prompt: str = ""
     """Hash of the question as it was put, with its choices in order."""
+    chance: float = nan
+    """P(right) of a choice at random; NaN without choices, or where several are right."""
     scores: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Values by scorer, as logged."""
     fields: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -73,6 +76,7 @@ def from_summary(summary: EvalSampleSummary, fields: Collection[str]) -> LoggedS
         epoch=summary.epoch,
         question=question_hash(summary),
         prompt=prompt_hash(summary),
+        chance=chance_of(summary),
         scores={name: score.value for name, score in (summary.scores or {}).items()},
         fields=_fields(summary.metadata, fields),
         failed=summary.error is not None,
@@ -88,6 +92,7 @@ def from_sample(sample: EvalSample, fields: Collection[str]) -> LoggedSample:
         epoch=sample.epoch,
         question=question_hash(summary),
         prompt=prompt_hash(summary),
+        chance=chance_of(summary),
         scores={name: score.value for name, score in (sample.scores or {}).items()},
         fields=_fields(sample.metadata, fields) | _score_fields(sample, fields),
         failed=sample.error is not None,
@@ -145,6 +150,13 @@ def question_hash(summary: EvalSampleSummary) -> str:
 def prompt_hash(summary: EvalSampleSummary) -> str:
     """Return a hash of input and choices in the order in which a model saw them."""
     return _hashed([_input_text(summary), summary.choices or []])[:16]
+
+
+def chance_of(summary: EvalSampleSummary) -> float:
+    """Return the probability that a choice at random is right; NaN without choices."""
+    n = len(summary.choices or ())
+    several = not isinstance(summary.target, str) and len(summary.target) > 1
+    return 1 / n if n > 1 and not several else nan
 
 
 def _hashed(asked: list[Any]) -> str:

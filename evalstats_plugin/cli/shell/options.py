@@ -710,6 +710,8 @@ def _checked(command: click.Command, option: click.Option, value: Any) -> Any:
         raise SelectionError("give true or false" if option.is_flag else "give a value")
     if several and not option.multiple:
         raise SelectionError("give one value, not a list")
+    if not all(isinstance(each, str | int | float) for each in (value if several else [value])):
+        raise SelectionError("give a text or a number, not a table or a date")
     taken: Any = [value] if option.multiple and not several else value
     try:
         with click.Context(command) as ctx:

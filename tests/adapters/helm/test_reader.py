@@ -152,6 +152,56 @@ def test_a_value_that_its_instances_contradict_is_a_finding(run: Path) -> None:
     assert {finding.problem for finding in check(run, metric="f1_score")} == {"contradiction"}
 
 
+def test_a_score_that_two_metrics_compute_counts_once(run: Path) -> None:
+    """HELM warns of it and goes on; two different scores by one name are an error."""
+    file = run / "per_instance_stats.json"
+    instances = json.loads(file.read_text())
+    file.write_text(json.dumps([*instances, instances[0]]))
+    metric = instances[0]["stats"][0]["name"]["name"]
+
+    assert intervals(read(run, metric=metric))[0].n_items == 8
+    other = json.loads(json.dumps(instances[0]))
+    other["stats"][0] |= {"mean": 0.123}
+    file.write_text(json.dumps([*instances, other]))
+    with pytest.raises(LogError, match="'id0' has two scores exact_match in one trial"):
+        read(run)
+
+
+def test_perturbations_of_one_name_are_told_apart_by_their_settings(run: Path) -> None:
+    """As HELM compares them: with how many letters they change."""
+    for name in ("per_instance_stats.json", "stats.json"):
+        records = json.loads((run / name).read_text())
+        stats = [s for one in records for s in one.get("stats", [one])]
+        for stat in stats:
+            if "perturbation" in stat["name"]:
+                stat["name"]["perturbation"] |= {"prob": 0.1}
+                again = json.loads(json.dumps(stat))
+                again["name"]["perturbation"]["prob"] = 0.3
+                owner = next((o for o in records if stat in o.get("stats", ())), None)
+                (records if owner is None else owner["stats"]).append(again)
+        (run / name).write_text(json.dumps(records))
+
+    assert {r.metric for r in read(run, metric="exact_match")} == {
+        "exact_match", "exact_match/valid",
+        *(f"exact_match{split}/typos, perturbed, prob={p}"
+          for split in ("", "/valid") for p in (0.1, 0.3)),
+    }  # fmt: skip
+
+
+def test_hidden_texts_are_no_questions(run: Path) -> None:
+    """HELM's scripts write over what is not to be published: all questions would be alike."""
+    file = run / "scenario_state.json"
+    state = json.loads(file.read_text())
+    for k, request in enumerate(state["request_states"]):
+        request["instance"]["input"]["text"] = f"[encrypted_text_{k}]"
+        request["request"]["prompt"] = "[redacted]"
+    file.write_text(json.dumps(state))
+    r = read(run, metric="exact_match").responses[0]
+
+    assert r.item_hashes is None
+    assert r.provenance.prompt_hashes is None
+
+
 def test_files_of_others_are_left_to_them(tmp_path: Path) -> None:
     """A list of other objects, and damage."""
     other = tmp_path / "list.json"

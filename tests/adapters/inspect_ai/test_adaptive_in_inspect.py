@@ -114,6 +114,11 @@ def _asked(folder: Path) -> list[str]:
     return [line.split()[1] for line in (folder / "asked.txt").read_text().splitlines()]
 
 
+def _found(folder: Path) -> Any:
+    """Result of the test in the only log of a run."""
+    return _log(folder / "logs").results.early_stopping.metadata
+
+
 def _log(folder: Path) -> Any:
     """Read the only complete log of a folder as Inspect does."""
     from inspect_ai.log import list_eval_logs, read_eval_log
@@ -210,13 +215,15 @@ def test_errors_of_inspect_are_said_without_its_markup() -> None:
     assert "ValueError: list[/int]" == plain_error(ValueError("list[/int]"))
 
 
-def test_our_reader_warns_of_the_mean_of_what_was_chosen(bank: Path, tmp_path: Path) -> None:
+def test_our_reader_gives_the_predicted_score_of_all_items(bank: Path, tmp_path: Path) -> None:
     """Items stopped early are not missing answers, nor are those asked a sample of all."""
     _run(bank, tmp_path, *_asking(tmp_path))
     [found] = read(tmp_path / "logs").responses
 
     assert N_ASKED == len(found.item_ids) == np.isfinite(found.item_means).sum()
-    assert any("chosen adaptively" in note for note in found.notes)
+    assert found.predicted is not None
+    assert found.predicted.estimate == _found(tmp_path)["full_score"]["estimate"]
+    assert len(found.predicted.item_ids) == found.predicted.n_in_bank == N_ITEMS
     assert found.population is None
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from evalstats_plugin import annotate, compare, read
 from evalstats_plugin.adapters.inspect_ai.writer import annotate_log
-from evalstats_plugin.errors import LogError
+from evalstats_plugin.errors import DesignError, LogError
 
 LOGS = Path(__file__).parents[3] / "fixtures" / "logs" / "inspect_ai" / "0.3.285"
 N_ASKED = 13
@@ -61,12 +61,12 @@ def test_the_early_stopping_of_others_is_told_too(log: Path) -> None:
     assert found.population is None
 
 
-def test_an_adaptive_test_is_compared_on_the_items_it_asked(log: Path) -> None:
-    """With a model that has answered all: item by item, in which the choice plays no part."""
+def test_an_adaptive_test_without_predictions_of_items_is_not_compared(log: Path) -> None:
+    """As its version logged it; with them, tests/adaptive/test_predicted_scores.py compares."""
     other = min((LOGS / "models").glob("*_arith_*"))
-    [row] = compare(read(log, other, metric="match")).rows
 
-    assert N_ASKED == row.n_items
+    with pytest.raises(DesignError, match="no predictions of single items: run it again"):
+        compare(read(log, other, metric="match"))
 
 
 @pytest.mark.needs("inspect_ai>=0.3.285")
@@ -91,7 +91,7 @@ def test_annotation_and_its_removal(log: Path) -> None:
     assert [score["estimate"], score["low"], score["high"]] == values
     assert score["low"] < TRUE_SCORE < score["high"]
     said = header.metadata["evalstats_summary"]
-    assert "13 of 50 items asked adaptively: std_error 0.440 ≤ 0.45); of the items asked:" in said
+    assert "13 of 50 items asked adaptively: std_error 0.440 ≤ 0.45); match 0.552" in said
     assert found["stopped"] in json.dumps(header.metadata["evalstats"], ensure_ascii=False)
     assert "trace" not in header.metadata["evalstats"]["adaptive"]
 

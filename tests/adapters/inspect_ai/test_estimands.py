@@ -89,7 +89,10 @@ def _disagreements(path: Path) -> list[str]:
         row = rows[_row_of(log, score, key).label]
         same = row.estimate is not None and math.isclose(row.estimate, value, abs_tol=1e-12)
         without = any(n.startswith("no interval") or n == "no item has a score" for n in row.notes)
-        other = any(n.startswith("mismatch") or "invalidated" in n for n in row.notes)
+        other = any(
+            n.startswith("mismatch") or "invalidated" in n or "chosen adaptively" in n
+            for n in row.notes
+        )
         if not (same or without or other) or (row.low is None) != without:
             found.append(f"{path.name} {score.reducer} {key}: {value} logged, {row}")
     return found

@@ -258,7 +258,7 @@ def test_samples_say_whether_the_model_won_against_the_baseline(tmp_path: Path) 
         abs(row.difference or 0)
     )
     assert "against: this model's answer, set against that of mockllm/delta" in ours[0].explanation
-    assert view.score_labels["against"] == "against mockllm/delta"
+    assert view.score_labels["against"] == "vs delta"
     assert view.score_color_scales["against"]["lost"] == "bad"
     assert "epoch" not in [column.id for column in view.columns]
 

@@ -56,7 +56,8 @@ def logs(tmp_path_factory: pytest.TempPathFactory, needs: Callable[..., None]) -
             shutil.copy(source, folder)
     annotate(folder, in_place=True)
     first = {task: min(folder.glob(f"*_{task}_*")) for task in tasks}
-    annotate(*folder.glob("*_arith_*"), in_place=True, items="columns")
+    arith = [*folder.glob("*_arith_*")]
+    annotate(*arith, in_place=True, items="columns", baseline="mockllm/delta")
     [source] = ADAPTIVE.glob("*.eval")
     first["adaptive"] = folder / source.name.replace("_arith_", "_adaptive_")
     shutil.copy(source, first["adaptive"])
@@ -168,9 +169,9 @@ def test_the_header_shows_interval_and_tag(logs: Logs, visit: Open) -> None:
 
 
 def test_the_sample_list_has_item_columns(logs: Logs, visit: Open) -> None:
-    """Mean score over all four models, epochs, and how far the item is from the others' mean."""
+    """What all models make of the item, and whether this one won, lost or tied."""
     page = visit(f"/{logs.first['arith'].name}")
-    _shows(page, "item p", "item n", "item z")
+    _shows(page, "item p", "item n", "item z", "vs delta", "won", "lost", "tied")
     rows = page.inner_text("[role=grid]").lower()
 
     assert rows.index("match") < rows.index("item p") < rows.index("item n") < rows.index("item z")
@@ -209,7 +210,8 @@ def _choose_columns(page: Any) -> None:
 
 
 def test_the_info_tab_says_it_in_one_line(logs: Logs, visit: Open) -> None:
-    """And has the whole annotation as a tree."""
+    """Score and verdict; and has the whole annotation as a tree."""
+    assert "; worse than mockllm/delta: -0.460 [" in logs.summaries["arith"]
     page = visit(f"/{logs.first['arith'].name}/info")
     _shows(page, "evalstats_summary", logs.summaries["arith"])
     page.get_by_text("evalstats:").first.click()

@@ -323,16 +323,24 @@ def _with_empty_history(data: dict[str, Any]) -> None:
     data |= {"log_updates": [], "tags": []}
 
 
+def _with_bare_samples(data: dict[str, Any]) -> None:
+    """Make some samples have no metadata or scores, as older Inspect left them out."""
+    first, second, third, *_ = data["samples"]
+    del first["metadata"], second["scores"]
+    second["metadata"] = third["scores"] = None
+
+
 @pytest.mark.parametrize(
     ("change", "layout"),
     [
         (_without_tags, {"indent": 2}),
         (_with_empty_history, {"indent": 4}),
+        (_with_bare_samples, {"indent": 2}),
         (None, {}),
         (None, {"separators": (",", ":"), "ensure_ascii": False}),
         (None, {"indent": 2, "sort_keys": True}),
     ],
-    ids=["older", "history", "dumped", "compact", "sorted"],
+    ids=["older", "history", "bare samples", "dumped", "compact", "sorted"],
 )
 @pytest.mark.parametrize("columns", [False, True])
 def test_stripping_gives_back_every_byte_of_another_layout(

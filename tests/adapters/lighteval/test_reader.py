@@ -167,6 +167,40 @@ def test_a_metric_that_is_no_mean_has_a_reason(tmp_path: Path) -> None:
     assert row.notes == ("not averaged: the mean of its items, 0.35, is not the value",)
 
 
+@pytest.mark.parametrize(
+    ("names", "config"),
+    [(("lighteval:gsm8k:5", "leaderboard:arc:challenge:0"), "metric"),
+     (("gsm8k|5", "arc:challenge|0"), "metrics")],
+    ids=["colons", "without suites"],
+)  # fmt: skip
+def test_names_of_tasks_in_other_versions(
+    tmp_path: Path, names: tuple[str, str], config: str
+) -> None:
+    """Colons for bars, no suites, and metrics computed together, as lighteval's code has them."""
+    results = _results()
+    renamed = dict(zip(TASKS, names, strict=True))
+    for part in ("results", "versions"):
+        results[part] = {renamed.get(task, task): each for task, each in results[part].items()}
+    both = {
+        "metric_name": ["em", "f1"],
+        "higher_is_better": {"em": True, "f1": False},
+        "corpus_level_fn": {"em": "mean", "f1": "mean"},
+    }
+    results["config_tasks"] = {name: {config: [both]} for name in names}
+    results["results"]["arc:_average|0"] = {"em": 0.5}
+    (tmp_path / f"results_{STAMP}.json").write_text(json.dumps(results))
+    for task, name in renamed.items():
+        table = _details(task, "structs").rename_columns(["doc", "metric", "model_response"])
+        pq.write_table(table, tmp_path / f"details_{name}_{STAMP}.parquet")
+    [em, f1] = read(tmp_path, task="gsm8k").responses
+    averages = read(tmp_path, task="arc:_average").responses
+
+    assert (em.task, dict(em.settings)["task.num_fewshot"]) == (names[0], "5")
+    assert (em.higher_is_better, f1.higher_is_better) == (True, False)
+    assert len(em.item_ids) == len(f1.item_ids) == N
+    assert averages[0].notes == ("no interval: a mean over tasks",)
+
+
 def test_damaged_details_are_an_error(tmp_path: Path) -> None:
     """Of that log."""
     file = _run(tmp_path, "metrics")

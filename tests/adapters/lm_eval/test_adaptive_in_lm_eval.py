@@ -20,7 +20,6 @@ from click.testing import CliRunner, Result
 from evalstats_plugin import read
 from evalstats_plugin.adaptive.bank import ItemBank
 from evalstats_plugin.adaptive.plan import Plan
-from evalstats_plugin.adaptive.records import biased
 from evalstats_plugin.cli import main
 from evalstats_plugin.errors import LogError
 
@@ -167,8 +166,12 @@ def test_a_killed_test_is_taken_up_and_ends_as_lm_evals_own_run(tmp_path: Path, 
     for task, logged in found.items():
         assert rows[task] == logged.item_ids.tolist()
         assert logged.logged == pytest.approx(float(logged.item_means.mean()))
-        assert set(biased(data["adaptive_test"])) <= set(logged.notes)
-    assert any("chosen adaptively" in note for note in data["evalstats"]["notes"])
+        assert logged.predicted is not None
+        predicted = data["adaptive_test"]["full_score_by_task"][task]["estimate"]
+        assert logged.predicted.estimate == predicted
+        rows_of = [row for row in data["evalstats"]["intervals"] if row["metric"] == "acc,none"]
+        shown = {row["task"]: row["estimate"] for row in rows_of}
+        assert shown[task] == pytest.approx(predicted)
 
 
 def test_examples_in_a_prompt_are_those_of_a_run_of_all_items(tmp_path: Path, model: str) -> None:

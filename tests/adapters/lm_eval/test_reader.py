@@ -201,7 +201,7 @@ def test_an_aggregation_of_a_tasks_own_is_recognised_by_what_it_gives() -> None:
     values = [[0, 1], [1, 1], [2, 0], [2, 2], [1, 2], [0, 0], None]
     items = {"item_ids": np.arange(7), "item_hashes": None, "clusters": None, "notes": ()}
 
-    def found(logged: float) -> Responses | None:
+    def found(logged: float) -> dict[str, Any] | None:
         known = {each.name: getattr(base, each.name) for each in fields(base)}
         return with_answers(known | items | {"aggregation": "custom", "logged": logged}, values)
 
@@ -210,12 +210,11 @@ def test_an_aggregation_of_a_tasks_own_is_recognised_by_what_it_gives() -> None:
     assert found(0.5) is None
     mcc = found(0.25)
     assert mcc is not None
-    assert (mcc.aggregation, mcc.notes) == (
+    assert (mcc["aggregation"], mcc["notes"]) == (
         "mcc",
         ("its aggregation gives what mcc gives, and is taken for it",),
     )
-    assert mcc.pairs is not None
-    assert mcc.pairs[6].tolist() == [None, None]
+    assert mcc["pairs"][6].tolist() == [None, None]
 
 
 def test_nan_infinity_and_missing_keys_are_what_they_are() -> None:
