@@ -21,7 +21,7 @@ from evalstats_plugin.comparisons.power import power_curve
 from evalstats_plugin.irt.rows import abilities
 from evalstats_plugin.ranking.contests.contests import Contests
 from evalstats_plugin.report.figures import FIGURES, draw
-from evalstats_plugin.report.figures.canvas import save
+from evalstats_plugin.report.figures.canvas import FAINT, axes_or_new, save, series, styled
 from evalstats_plugin.scores import variance_parts
 
 ROOT = Path(__file__).parent.parent
@@ -116,9 +116,34 @@ def results() -> dict[str, Any]:
     }
 
 
+@styled
+def calibration() -> Any:
+    """How often what P(better) says of real models is true, by what it says."""
+    axes = axes_or_new(None, 4.2, 3.6)
+    axes.plot([0.5, 1], [0.5, 1], color=FAINT, linewidth=0.8)
+    rows = json.loads((ROOT / "fixtures" / "validation" / "probabilities.json").read_text())
+    lines = [(models, kind) for models in ("near", "random") for kind in ("alone", "shrunk")]
+    for k, (models, kind) in enumerate(lines):
+        own = [r for r in rows["better"] if (r["models"], r["p_better"]) == (models, kind)]
+        bins = [one for row in own for one in row["bins"]]
+        edges = np.array([0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99])
+        stated, true, n = np.array([(one["stated"], one["true"], one["n"]) for one in bins]).T
+        place = np.searchsorted(edges, stated, side="right")
+        x, y = ([np.average(v[place == i], weights=n[place == i]) for i in np.unique(place)]
+                for v in (stated, true))  # fmt: skip
+        colour, marker, style, _ = series(k)
+        neighbours = "neighbours" if models == "near" else "any models"
+        label = f"{neighbours}, {'each pair alone' if kind == 'alone' else 'shrunk'}"
+        axes.plot(x, y, color=colour, marker=marker, linestyle=style, label=label, markersize=4)
+    axes.set(xlabel="P(better) says", ylabel="how often it is true", xlim=(0.5, 1), ylim=(0.5, 1))
+    axes.legend(frameon=False, fontsize=8)
+    return axes
+
+
 if __name__ == "__main__":
     HERE.mkdir(exist_ok=True)
     found = results()
     for name in FIGURES:
         axes: Any = draw(name, found[name])
         save(axes.figure, HERE / f"{name}.png")
+    save(calibration().figure, HERE / "calibration.png")

@@ -102,6 +102,11 @@ _STUDIES = {
     ("clusters", "scores"): "0/1 scores in 2 to 60 clusters, ICC 0 to .5",
     ("cluster_sizes", "scores"): "the same, unequal sizes, 5 to 200 clusters, ICC 0 to .6",
     ("clusters", "paired"): "difference of 0/1 scores in 6 to 60 clusters, ICC 0 to .33",
+    (
+        "cluster_pairs",
+        "pairs",
+    ): "the same over items, unequal sizes, 5 to 200 clusters, leads that go with size",
+    ("cluster_pairs", "partial_credit"): "partial credit in 5 to 200 clusters of unequal size",
     ("missing", "scores"): "0/1 scores, up to half of the wrong missing, n = 20 to 1,000",
     ("missing", "pairs"): "difference of two models with missing scores, n = 50 and 200",
     ("confusion", "f1"): "F1, n = 3 to 300 (exact)",

@@ -6,7 +6,7 @@
   one for a store on disk
 * `ranks`: sets of possible ranks; `leaderboard`: a table of models and tasks
 * `gating`: may a model be released?
-* `power`: how many items, epochs or models are needed; `pilot`: variances estimated from logs
+* `power`: how many items, epochs or models are needed, from a pilot's logs or assumptions
 * `rows`: the records that are returned
 """
 

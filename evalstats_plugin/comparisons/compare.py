@@ -31,13 +31,13 @@ from evalstats_plugin.comparisons.rows import Comparisons
 from evalstats_plugin.comparisons.sequential import sequential
 from evalstats_plugin.comparisons.stored import stored_comparisons
 from evalstats_plugin.comparisons.tasks import across_tasks, group_comparisons
-from evalstats_plugin.comparisons.unpaired import unpaired
+from evalstats_plugin.comparisons.unpaired import predicted, unpaired
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.methods import Method, table_of
 from evalstats_plugin.data.responses import Responses
-from evalstats_plugin.data.runs import ResponseSet
+from evalstats_plugin.data.runs import ResponseSet, one_of_each
 from evalstats_plugin.data.store import ResponseStore
-from evalstats_plugin.errors import DesignError, SelectionError, no_such
+from evalstats_plugin.errors import DesignError, SelectionError, few, no_such
 from evalstats_plugin.runtime.workers import check_memory
 from evalstats_plugin.scores.cells import (
     RATIOS,
@@ -215,8 +215,30 @@ def compare(
         listed, notes = responses_and_notes(responses)
         check_baseline(baseline, [r.model for r in listed])
         _check_size(listed, design, baseline)
-        tables, left_out = analysis(listed, request)
+        tables, left_out = _with_adaptive(analysis, design, listed, request)
     return Comparisons(tuple(settle(tables, request)), (*notes, *left_out), seed)
+
+
+def _with_adaptive(
+    analysis: Analysis, design: Design, responses: list[Responses], request: Request
+) -> tuple[list[Table], list[str]]:
+    """Run an analysis on plain runs, and compare adaptive tests by their predicted scores."""
+    responses = one_of_each(responses) if any(r.predicted for r in responses) else responses
+    plain = [r for r in responses if r.predicted is None]
+    if len(plain) == len(responses):
+        return analysis(responses, request)
+    if design in ("tasks", "sequential"):
+        models = few(list(dict.fromkeys(r.model for r in responses if r.predicted)))
+        tables, notes = _as_far_as_possible(analysis, plain, request, needed=True)
+        return tables, [*notes, f"adaptive tests have no scores of all items: {models}"]
+    tested = {task_and_metric(r) for r in responses if r.predicted}
+    own = [r for r in responses if task_and_metric(r) in tested]
+    several = len({r.model for r in plain}) > 1
+    found, notes = _as_far_as_possible(predicted, own, request, needed=not several)
+    if not several:
+        return found, notes
+    tables, left_out = _as_far_as_possible(analysis, plain, request, needed=not found)
+    return [*found, *tables], [*notes, *left_out]
 
 
 def _check_size(responses: Sequence[Responses], design: Design, baseline: str | None) -> None:

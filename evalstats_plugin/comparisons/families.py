@@ -400,10 +400,7 @@ def _probabilities(table: Table, request: Request) -> tuple[FloatArray, str]:
     errors = many.errors_of(
         found.difference, found.prob_higher, (found.low, found.high), request.confidence_level
     )
-    bounds = getattr(table.pairing, "bounds", None)
-    prob = many.shrunk(
-        found.difference, errors, n_models=n_models, span=bounds and bounds[1] - bounds[0]
-    )
+    prob = many.shrunk(found.difference, errors, n_models=n_models)
     return prob, f"shrunk over the differences of {counted(n_models, 'model')}"
 
 

@@ -30,6 +30,7 @@ from evalstats_plugin.comparisons.methods import (
     CLUSTERED_COMPARISON_DEFAULTS,
     CLUSTERED_NAMES,
     COMPARISON_DEFAULTS,
+    OF_EQUAL_CLUSTERS,
 )
 from evalstats_plugin.data.methods import Method, choose
 from evalstats_plugin.data.responses import Responses
@@ -39,6 +40,7 @@ from evalstats_plugin.stats.arrays import BoolArray, FloatArray, IntArray
 
 if TYPE_CHECKING:
     from evalstats_plugin.stats.interval import Interval
+    from evalstats_plugin.stats.paired import PairedCounts
 
 NO_INTERVAL = "no interval: one item or cluster, or differences that are all equal"
 
@@ -246,11 +248,19 @@ class PairSolver:
         self.table = request.table
         self.method = request.method
         self.confidence_level = request.confidence_level
+        self._tables: list[PairedCounts] = []
+        """2×2 tables of what was solved of single pairs."""
+        self._limits: dict[tuple[str, float], dict[int, Interval]] = {}
 
     def choose(self, pairing: Pairs) -> Method:
         """Return the method for the pairs of one pairing."""
         if pairing.clusters is not None:
-            return choose(pairing.kind, self.method, self.table, CLUSTERED_COMPARISON_DEFAULTS)
+            method = choose(pairing.kind, self.method, self.table, CLUSTERED_COMPARISON_DEFAULTS)
+            # By the sizes alone, not by scores: no method is selected by its result.
+            sizes = np.unique(pairing.clusters, return_counts=True)[1]
+            if self.method == "auto" and pairing.kind == "binary" and np.ptp(sizes) == 0:
+                return self.table[OF_EQUAL_CLUSTERS]
+            return method
         clustered = self.method != "auto" and self.table[self.method].family in CLUSTER_FAMILIES
         name = "auto" if clustered else self.method
         return choose(pairing.kind, name, self.table, COMPARISON_DEFAULTS)
@@ -287,9 +297,26 @@ class PairSolver:
 
         method = self.table[found.method]
         if found.counts is not None:
-            return Interval(*method.load()(found.counts, confidence_level=level)[:2])
+            return self._of_tables(method, found.counts, level)
         parts = [self._estimated(method, pairing, x, level)[:2] for x in _blocks(pairing)]
         return Interval(*np.concatenate([np.stack(part) for part in parts], axis=1))
+
+    def _of_tables(self, method: Method, counts: PairedCounts, level: float) -> Interval:
+        """Return the intervals of 2×2 tables; of single pairs those of all tasks at once."""
+        from evalstats_plugin.stats.interval import Interval
+        from evalstats_plugin.stats.paired import PairedCounts
+
+        if len(counts.n) > 1:
+            return _limits(method.load(), counts, level)
+        key = method.name, level
+        if key not in self._limits:
+            every = PairedCounts(*np.concatenate([np.stack(one) for one in self._tables], axis=1))
+            low, high = _limits(method.load(), every, level)
+            self._limits[key] = {
+                id(one): Interval(low[i : i + 1], high[i : i + 1])
+                for i, one in enumerate(self._tables)
+            }
+        return self._limits[key][id(counts)]
 
     def _of_counts(self, pairs: Sequence[Pairs]) -> list[Found]:
         from evalstats_plugin.stats.paired import PairedCounts, paired_counts, prob_better
@@ -308,10 +335,14 @@ class PairSolver:
         columns = np.stack([interval.low, interval.high, p_value, prob, counts.difference])
         ends = np.cumsum([len(pairing.a) for pairing in pairs])
         parts = (np.split(x, ends[:-1], axis=1) for x in (columns, np.stack(counts)))
-        return [
+        found = [
             Found(method.name, *part, counts=PairedCounts(*table))
             for part, table in zip(*parts, strict=True)
         ]
+        tables = [one.counts for one in found if one.counts is not None]
+        self._tables += [table for table in tables if len(table.n) == 1]
+        self._limits.clear()
+        return found
 
     def _of_block(self, method: Method, pairing: Pairs, pairs: slice) -> FloatArray:
         """Return what was found of some of the pairs, in the order of the fields of `Found`."""

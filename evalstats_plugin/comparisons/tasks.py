@@ -71,11 +71,11 @@ class _Strata:
         """Weights of the tasks, from how many items each has, shape (..., T)."""
         return n_items if self.weighting == "micro" else np.ones_like(n_items)
 
-    def blocks(self) -> Iterator[list[FloatArray]]:
-        """Yield the tasks' differences, each of shape (P, M), for some pairs at a time."""
+    def blocks(self) -> Iterator[list[tuple[FloatArray, FloatArray]]]:
+        """Yield each task's scores of a and of b, of shape (P, M), for some pairs at a time."""
         step = max(BLOCK_SIZE // max(self.whole.scores.shape[1], 1), 1)
         for start in range(0, len(self.tasks[0].a), step):
-            yield [one.differences(start, start + step) for one in self.tasks]
+            yield [one.scores_of(start, start + step) for one in self.tasks]
 
 
 def _members(responses: Sequence[Responses]) -> list[tuple[Group, list[Responses]]]:
@@ -153,7 +153,7 @@ def _group_table(strata: _Strata, request: Request) -> Table:
         pairing=whole,
         found=found,
         judge=partial(_judge_groups, strata, found, interval, request),
-        columns={"n_items": n_items.tolist(), "notes": _group_notes(whole, found)},
+        columns={"n_items": n_items.tolist(), "notes": _group_notes(strata, found)},
         same={"kind": "group"},
         members=frozenset(one.task for one in strata.tasks),
     )
@@ -187,16 +187,20 @@ def _judge_groups(
     )
 
 
-def _group_notes(whole: Pairing, found: Found) -> list[tuple[str, ...]]:
+def _group_notes(strata: _Strata, found: Found) -> list[tuple[str, ...]]:
+    whole = strata.whole
     notes: list[tuple[str, ...]] = [whole.notes] * len(whole.a)
-    n_items: IntArray = whole.n_items
-    missing: IntArray = whole.n_either - n_items
+    shared = np.stack([one.n_items[: len(whole.a)] for one in strata.tasks])
+    lacking = np.stack([one.n_either[: len(whole.a)] for one in strata.tasks]) - shared
+    missing = np.where(shared > 0, lacking, 0).sum(axis=0)
     for i in np.flatnonzero(missing).tolist():
-        n = int(missing[i] + n_items[i])
-        lacking = f"{missing[i]} of {n} items lack one model's score: left out"
-        notes[i] = (*notes[i], lacking)
+        n = int(missing[i] + shared[:, i].sum())
+        notes[i] = (*notes[i], f"{missing[i]} of {n} items lack one model's score: left out")
+    for i in np.flatnonzero((shared == 0).any(axis=0)).tolist():
+        apart = [one.task for one, n in zip(strata.tasks, shared[:, i], strict=True) if n == 0]
+        notes[i] = (*notes[i], f"no items in common, each model's own mean: {few(apart)}")
     for i in np.flatnonzero(np.isnan(found.low[: len(notes)])).tolist():
-        notes[i] = (*notes[i], "no interval: a task without common items, or too few of them")
+        notes[i] = (*notes[i], "no interval: a task with too few items")
     return notes
 
 
@@ -226,21 +230,39 @@ def _solve_groups(strata: _Strata, request: Request) -> tuple[Found, Callable[[f
     return Found(name, *limits, p_value, prob, found.difference), interval
 
 
-def _moments(strata: _Strata, differences: Sequence[FloatArray]) -> FloatArray:
-    """Means, their variances, numbers of units and of items: shape (4, P, T)."""
+def _moments(strata: _Strata, scores: Sequence[tuple[FloatArray, FloatArray]]) -> FloatArray:
+    """Means, their variances, numbers of units and of items: shape (4, P, T).
+
+    Where the two share no items of a task, as after a benchmark was renewed, their own means are
+    compared, with Welch's degrees of freedom [Wel47]_ and the mean number of items.
+    """
+    found: list[FloatArray] = []
+    for one, (a, b) in zip(strata.tasks, scores, strict=True):
+        moments = _task_moments(one, b - a)
+        apart = moments[3] == 0
+        if apart.any():
+            mean_a, v, n_a, m_a = _task_moments(one, a[apart])
+            mean_b, w, n_b, m_b = _task_moments(one, b[apart])
+            with np.errstate(invalid="ignore", divide="ignore"):
+                welch: FloatArray = (v + w) ** 2 / (v**2 / (n_a - 1) + w**2 / (n_b - 1))
+            freedom = np.where(v + w > 0, welch, n_a + n_b - 2)
+            moments[:, apart] = mean_b - mean_a, v + w, freedom + 1, (m_a + m_b) / 2
+        found.append(moments)
+    return np.stack(found, axis=-1)
+
+
+def _task_moments(task: Pairing, values: FloatArray) -> FloatArray:
+    """Means of rows, their variances, numbers of units and of items: shape (4, P)."""
     from evalstats_plugin.stats import clustered
     from evalstats_plugin.stats import means as stats_means
 
-    found: list[FloatArray] = []
-    for one, values in zip(strata.tasks, differences, strict=True):
-        n, centre, std = stats_means.moments(values)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            units, variance = n, std**2 / n
-        if one.clusters is not None:
-            moments = clustered.cluster_moments(*one.cluster_sums(values))
-            units, variance = moments.n, moments.cr1**2
-        found.append(np.stack([centre, variance, units, n]))
-    return np.stack(found, axis=-1)
+    n, centre, std = stats_means.moments(values)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        units, variance = n, std**2 / n
+    if task.clusters is not None:
+        moments = clustered.cluster_moments(*task.cluster_sums(values))
+        units, variance = moments.n, moments.cr1**2
+    return np.stack([centre, variance, units, n])
 
 
 def across_tasks(responses: Sequence[Responses], request: Request) -> tuple[list[Table], list[str]]:

@@ -1,16 +1,18 @@
 """Comparisons of models on different items: every model's scores are an independent sample.
 
-`unpaired` prepares `_Samples` by task and metric; the method's family picks what it is computed
-from: numbers of right answers, scores, or sums over clusters.
+* `unpaired` prepares `_Samples` by task and metric; the method's family picks what it is computed
+  from: numbers of right answers, scores, or sums over clusters
+* `predicted` compares adaptive tests, by what is expected of each item of their bank
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from evalstats_plugin.comparisons.design import (
     Compared,
@@ -24,12 +26,16 @@ from evalstats_plugin.comparisons.families import Each, Found, Table, p_of_limit
 from evalstats_plugin.comparisons.methods import MEASURES, UNPAIRED_DEFAULTS
 from evalstats_plugin.data.methods import Method, choose
 from evalstats_plugin.data.responses import Responses
-from evalstats_plugin.errors import counted
-from evalstats_plugin.scores.cells import Cell, cluster_arrays, cluster_names, direction
+from evalstats_plugin.data.runs import one_of_each
+from evalstats_plugin.errors import DesignError, counted, few
+from evalstats_plugin.scores.cells import Cell, by_task, cluster_arrays, cluster_names, direction
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
 
 if TYPE_CHECKING:
     from evalstats_plugin.stats.interval import Interval, Posterior
+
+PREDICTED = "adaptive"
+"""Method of comparisons of predicted scores."""
 
 FAMILIES = ("unpaired", "unpaired-bounded", "unpaired-real")
 """Families of methods for independent samples."""
@@ -207,3 +213,119 @@ def _values(cell: Cell) -> FloatArray:
     if len(cell.values):
         return cell.values
     return (np.arange(cell.n) < cell.successes).astype(np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class _Known:
+    """What is known of a model's score on every item of a bank."""
+
+    ids: NDArray[Any]
+    scores: FloatArray
+    variances: FloatArray
+    common: float
+
+    @classmethod
+    def of(cls, r: Responses) -> _Known:
+        """Return the predictions of an adaptive test, or the scores of a plain run."""
+        if r.predicted is not None:
+            p = r.predicted
+            return cls(p.item_ids, p.scores, p.variances, p.common)
+        there = ~np.isnan(r.item_means)
+        scores = r.item_means[there]
+        return cls(r.item_ids[there].astype(str), scores, np.zeros(len(scores)), 0.0)
+
+    def on(self, ids: NDArray[Any]) -> _Known | None:
+        """Return the same on some items; None if any of them is not here."""
+        order = np.argsort(self.ids)
+        place = np.searchsorted(self.ids, ids, sorter=order).clip(max=len(self.ids) - 1)
+        at = order[place] if len(order) else place
+        if not len(order) or (self.ids[at] != ids).any():
+            return None
+        return _Known(ids, self.scores[at], self.variances[at], self.common)
+
+
+def predicted(responses: Sequence[Responses], request: Request) -> tuple[list[Table], list[str]]:
+    """Compare adaptive tests with each other and with complete runs, on all items of the bank.
+
+    The expected difference is summed over the items: of those that both answered it is observed.
+    Its variance is the chance in each answer not seen, and what each model's predictions share.
+    """
+    refuse_best(request, responses)
+    tables: list[Table] = []
+    left_out: dict[str, list[str]] = {}
+    for (task, metric), group in by_task(one_of_each(responses)).items():
+        models = [r.model for r in group]
+        if request.baseline is not None and request.baseline not in models:
+            left_out.setdefault(f"{request.baseline} has no scores", []).append(f"{task} {metric}")
+            continue
+        pairs: list[tuple[int, int, float, float, int]] = []
+        firsts, seconds = pair_indices(models, request.baseline)
+        for i, j in zip(map(int, firsts), map(int, seconds), strict=True):
+            a, b = group[i], group[j]
+            if a.predicted is None and b.predicted is None:
+                continue
+            found = _of_bank(a, b)
+            if isinstance(found, str):
+                left_out.setdefault(found, []).append(f"{a.model} and {b.model} on {task}")
+            else:
+                pairs.append((i, j, *found))
+        if pairs:
+            tables.append(_of_predictions(group, pairs, request))
+    notes = [f"not compared, {why}: {few(places)}" for why, places in left_out.items()]
+    if not tables:
+        raise DesignError(f"no adaptive test can be compared; {'; '.join(notes)}")
+    return tables, notes
+
+
+def _of_bank(a: Responses, b: Responses) -> tuple[float, float, int] | str:
+    """Difference over all items, its standard error, and the number of items; or why not."""
+    for r in (a, b):
+        if r.predicted is not None and r.predicted.estimate is None:
+            return "the bank of an adaptive test predicts another metric"
+        if r.predicted is not None and not len(r.predicted.item_ids):
+            return "the log of an adaptive test has no predictions of single items: run it again"
+    ids = (a.predicted or b.predicted).item_ids  # type: ignore[union-attr] - one of them is
+    if a.predicted and b.predicted and set(ids) != set(b.predicted.item_ids):
+        return "the adaptive tests are of banks with other items"
+    of_a, of_b = _Known.of(a).on(ids), _Known.of(b).on(ids)
+    if of_a is None or of_b is None:
+        return "the complete run lacks items of the adaptive test's bank"
+    variance = float((of_a.variances + of_b.variances).sum()) / len(ids) ** 2
+    error = float(np.sqrt(variance + of_a.common**2 + of_b.common**2))
+    return float((of_b.scores - of_a.scores).mean()), error, len(ids)
+
+
+def _of_predictions(
+    group: Sequence[Responses],
+    pairs: Sequence[tuple[int, int, float, float, int]],
+    request: Request,
+) -> Table:
+    from scipy import special
+
+    from evalstats_plugin.stats.interval import Interval, normal_quantile
+
+    a, b, difference, error, size = (np.array(each) for each in zip(*pairs, strict=True))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        z = np.where(error > 0, difference / error, np.copysign(np.inf, difference))
+    z = np.where((error == 0) & (difference == 0), 0.0, z)
+    p_values = 2 * special.ndtr(-np.abs(z))
+
+    def interval(level: float) -> Interval:
+        half = normal_quantile(level) * error
+        return Interval(np.maximum(difference - half, -1.0), np.minimum(difference + half, 1.0))
+
+    low, high = interval(request.confidence_level)
+    notes = [(f"of predicted scores on all {counted(int(n), 'item')} of the bank",) for n in size]
+    return Table(
+        pairing=Compared(
+            task=group[0].task,
+            metric=group[0].metric,
+            models=tuple(r.model for r in group),
+            a=a,
+            b=b,
+            higher_is_better=direction(group),
+        ),
+        found=Found(PREDICTED, low, high, p_values, special.ndtr(z), difference),
+        judge=lambda: Each(p_values, interval),
+        columns={"n_items": size.tolist(), "notes": notes},
+    )

@@ -2,8 +2,8 @@
 
 * `intervals`: the public function, and scores of groups of tasks; `methods`: its methods, the
   defaults and why
-* `cells`: one model on one task under one metric, with clusters; `attained`: what the rows of one
-  metric know together
+* `cells`: one model on one task under one metric, with clusters, and what the rows of one metric
+  know together
 * `metrics`: F1, AUC, BLEU and other metrics that are not means
 * `epochs`: pass@k, and the variance between and within items
 * `judged`, `control_variate`: scores made more precise by other scores

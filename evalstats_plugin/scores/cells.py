@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib import import_module
 from os import PathLike
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,7 @@ from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.methods import Kind
 from evalstats_plugin.data.responses import LARGEST, Responses
 from evalstats_plugin.data.runs import ResponseSet
-from evalstats_plugin.errors import DesignError
+from evalstats_plugin.errors import DesignError, counted
 from evalstats_plugin.scores.metrics import Composite, agree, composites
 from evalstats_plugin.stats.arrays import FloatArray
 
@@ -38,6 +38,14 @@ Missing = Literal["drop", "bounds", "zero"]
 
 InMemory = ResponseSet | ResponseMatrix | Iterable[Responses]
 """Responses in any form that is held in memory."""
+
+SAME = 1e-9
+"""Scores this close to a bound, as a share of the range, are at it: means of epochs are rounded."""
+
+UNIT = (0.0, 1.0)
+
+MetricKey: TypeAlias = tuple[str, tuple[float, float]]
+"""Name of a metric, without lm-eval's filter "none", and its bounds."""
 
 
 def _exp_negative(mean: float) -> float:
@@ -83,11 +91,13 @@ class Cell:
 
     @property
     def estimate(self) -> float:
-        """The score, by the metric's own aggregation; NaN where there is none."""
+        """The score, by the metric's own aggregation or as predicted; NaN where there is none."""
         if self.composite is not None:
             return self.composite.estimate
         if self.kind is None:
-            return math.nan if self.responses.logged is None else self.responses.logged
+            r = self.responses
+            known = r.logged if r.predicted is None else r.predicted.estimate
+            return math.nan if known is None else known
         if self.clusters is not None and self.estimand == "clusters" and self.kind != "ratio":
             return float(weighted_sums(self)[0].mean())
         if self.kind == "binary":
@@ -123,6 +133,8 @@ def make_cell(responses: Responses, bounds: Bounds) -> Cell:  # noqa: PLR0911 - 
     known = known_bounds(bounds, responses.metric)
     if known and known != responses.bounds:
         responses = replace(responses, bounds=known)
+    if responses.predicted is not None:
+        return _of_adaptive(responses)
     if responses.pairs is not None:
         return _of_pairs(responses)
     if not len(responses.item_ids):
@@ -208,6 +220,17 @@ def _of_logged_counts(r: Responses) -> Cell:
     return replace(
         nothing, kind="binary", successes=float(k), bounds=(0.0, 1.0), notes=(*r.notes, note)
     )
+
+
+def _of_adaptive(responses: Responses) -> Cell:
+    """Return the cell of an adaptive test: its score is predicted, not the mean of its items."""
+    means = responses.item_means
+    there = np.isfinite(means)
+    n = int(there.sum())
+    kind = "" if responses.predicted and responses.predicted.estimate is not None else ", no score"
+    asked = f"mean of the {counted(n, 'item')} asked, chosen for their information{kind}"
+    notes = (f"{asked}: {means[there].mean():.3f}",) if n else ()
+    return Cell(responses=responses, kind=None, n=n, notes=(*responses.notes, *notes))
 
 
 def _of_pairs(responses: Responses) -> Cell:
@@ -356,3 +379,75 @@ def cluster_arrays(
     for i, (total, size) in enumerate(sums):
         totals[i, : len(total)], sizes[i, : len(size)] = total, size
     return totals, sizes
+
+
+class Known(NamedTuple):
+    """What scores of one metric have shown: partial credit, and the bounds that were reached.
+
+    A model may happen to get only zeros and ones of a metric with partial credit, or no score at a
+    bound that others' failed answers show to be possible. `known` gathers this from all rows;
+    `with_known` puts it into each, so that neighbours get the same method and the same assumptions.
+    """
+
+    partial: bool
+    """Whether any is neither at the lower bound nor at the upper, and no mean of 0/1 epochs."""
+    low: bool
+    """Whether any is at the lower bound."""
+    high: bool
+
+    def also(self, other: Known) -> Known:
+        """Return what both have shown."""
+        return Known(*(a or b for a, b in zip(self, other, strict=True)))
+
+
+Metrics: TypeAlias = dict[MetricKey, Known]
+
+
+def metric_key(metric: str, bounds: tuple[float, float]) -> MetricKey:
+    """Return what rows must have in common to know together."""
+    return metric.removesuffix(",none"), bounds
+
+
+def known(cells: Iterable[Cell]) -> Metrics:
+    """Gather what the scores of each metric show."""
+    return merged(
+        {metric_key(c.responses.metric, c.bounds): _shown(c, c.bounds)}
+        for c in cells
+        if c.bounds is not None and c.composite is None and c.kind in ("binary", "bounded")
+    )
+
+
+def _shown(cell: Cell, bounds: tuple[float, float]) -> Known:
+    if cell.kind == "binary":
+        return Known(partial=False, low=cell.successes < cell.n, high=cell.successes > 0)
+    rounding = SAME * (bounds[1] - bounds[0])
+    low, high = cell.values <= bounds[0] + rounding, cell.values >= bounds[1] - rounding
+    between = not (low | high).all() and not epochs_are_binary(cell.responses)
+    return Known(partial=between, low=bool(low.any()), high=bool(high.any()))
+
+
+def merged(parts: Iterable[Mapping[MetricKey, Known]]) -> Metrics:
+    """Join what several groups of rows have shown."""
+    together: Metrics = {}
+    for part in parts:
+        for key, shown in part.items():
+            together[key] = shown.also(together.get(key, shown))
+    return together
+
+
+def with_known(cells: Sequence[Cell], metrics: Mapping[MetricKey, Known]) -> list[Cell]:
+    """Put into each cell what is known of its metric.
+
+    Zeros and ones of a metric with partial credit are bounded scores like their neighbours. Those
+    in clusters keep their own methods, and so does a row that is known by its counts only.
+    """
+    found: list[Cell] = []
+    for cell in cells:
+        shown = metrics.get(metric_key(cell.responses.metric, cell.bounds or UNIT))
+        if shown is None or cell.composite is not None or cell.kind not in ("binary", "bounded"):
+            found.append(cell)
+            continue
+        alike = cell.kind == "binary" and shown.partial and len(cell.values) > 0
+        kind = "bounded" if alike and cell.clusters is None else cell.kind
+        found.append(replace(cell, kind=kind, attained=(shown.low, shown.high)))
+    return found

@@ -89,7 +89,9 @@ def control_variate(
         confidence_level=confidence_level, method=method, bounds=bounds, rng=rng,
     )  # fmt: skip
     rows = [replace(row, depth=len(r.groups)) for row, r in zip(plain, everything, strict=True)]
-    for where in _by_task(everything):
+    for every in _by_task(everything):
+        # Adaptive tests have chosen items, which control variates cannot adjust for.
+        where = [i for i in every if everything[i].predicted is None]
         table = _table([cells[i] for i in where], covariate)
         for i, row in zip(where, _rows(table, [rows[i] for i in where]), strict=True):
             rows[i] = row

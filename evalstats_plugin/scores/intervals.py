@@ -20,36 +20,34 @@ from numpy.typing import ArrayLike, NDArray
 
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.methods import Kind, Method, check_name, choose, table_of
-from evalstats_plugin.data.responses import Group, Responses
+from evalstats_plugin.data.responses import Group, Prediction, Responses
 from evalstats_plugin.data.results import finite, finite_values, records
 from evalstats_plugin.data.runs import ResponseSet
 from evalstats_plugin.data.store import ResponseStore, by_models
 from evalstats_plugin.errors import DesignError, SelectionError, counted, few, no_such
-from evalstats_plugin.scores.attained import (
-    UNIT,
-    Known,
-    Metrics,
-    known,
-    merged,
-    metric_key,
-    with_known,
-)
 from evalstats_plugin.scores.cells import (
     RATIOS,
+    UNIT,
     Bounds,
     Cell,
     Estimand,
+    Known,
+    Metrics,
     Missing,
     check_confidence_level,
     cluster_arrays,
     cluster_names,
     cluster_sums,
     filled,
+    known,
     known_bounds,
     left_out,
     make_cell,
+    merged,
+    metric_key,
     read_where_needed,
     weighted_sums,
+    with_known,
 )
 from evalstats_plugin.scores.methods import (
     CLUSTER_FAMILIES,
@@ -66,7 +64,7 @@ from evalstats_plugin.scores.rows import Intervals, ScoreInterval
 from evalstats_plugin.stats import survey
 from evalstats_plugin.stats.arrays import FloatArray, IntArray, Rng
 from evalstats_plugin.stats.grid_posteriors import FEW_FREEDOM
-from evalstats_plugin.stats.interval import Interval
+from evalstats_plugin.stats.interval import Interval, normal_quantile
 
 N_RESAMPLES = 9999
 """Of bootstrap methods: with one more, a tail of .025 falls on a whole number of resamples."""
@@ -85,6 +83,9 @@ NO_METHOD = "none"
 
 PREDICTIVE = "beta-predictive"
 """What `beta-hpd` and `beta` become for a finite population."""
+
+ADAPTIVE = "adaptive"
+"""Method of a row that an adaptive test predicts."""
 
 _FOR_CLUSTERS = frozenset(method.name for method in CLUSTERED)
 
@@ -303,7 +304,11 @@ def _with_open(row: ScoreInterval, low: float, high: float, missing: Missing) ->
 def _row(cell: Cell, method: str, low: float, high: float, level: float) -> ScoreInterval:
     r = cell.responses
     lower, upper = finite(low), finite(high)
-    notes = cell.notes
+    notes, population = cell.notes, "new items like these"
+    if r.predicted is not None:
+        population = f"all {counted(r.predicted.n_in_bank, 'item')} of the bank"
+        lower, upper = predicted_limits(r.predicted, level)
+        method = NO_METHOD if lower is None else ADAPTIVE
     if cell.kind is not None and (lower is None or upper is None):
         notes = (*notes, _no_interval(method, cell.n))
     return ScoreInterval(
@@ -325,7 +330,21 @@ def _row(cell: Cell, method: str, low: float, high: float, level: float) -> Scor
         logged=finite(r.logged),
         logged_std_error=finite(r.logged_std_error),
         log=str(r.source.path),
+        population=population,
     )
+
+
+def predicted_limits(
+    predicted: Prediction, confidence_level: float
+) -> tuple[float | None, float | None]:
+    """Limits of a predicted score: of another level than the log's, scaled as a normal's are."""
+    middle, low, high = predicted.estimate, predicted.low, predicted.high
+    if middle is None or low is None or high is None:
+        return None, None
+    if confidence_level == predicted.confidence_level:
+        return low, high
+    ratio = normal_quantile(confidence_level) / normal_quantile(predicted.confidence_level)
+    return max(middle + ratio * (low - middle), 0.0), min(middle + ratio * (high - middle), 1.0)
 
 
 def _with_coverage(cell: Cell, row: ScoreInterval, solver: _Solver) -> ScoreInterval:
@@ -703,6 +722,8 @@ def _group_row(group: Group, cells: Sequence[Cell], rows: Sequence[ScoreInterval
         logged=finite(group.logged),
         logged_std_error=finite(group.logged_std_error),
     )
+    if any(c.responses.predicted is not None for c in cells):
+        return _predicted_group(row, group, cells, rows)
     if any(c.kind is None or c.kind == "ratio" for c in cells):
         return replace(row, notes=(*row.notes, "a task of this group has no mean"))
     # A task that was cut keeps the weight of all its items.
@@ -729,6 +750,25 @@ def _group_row(group: Group, cells: Sequence[Cell], rows: Sequence[ScoreInterval
         method=method,
         notes=(*row.notes, f"{group.weighting} mean of {counted(len(cells), 'task')}"),
     )
+
+
+def _predicted_group(
+    row: ScoreInterval, group: Group, cells: Sequence[Cell], rows: Sequence[ScoreInterval]
+) -> ScoreInterval:
+    """Combine predicted scores: they share one ability, so their errors are simply added."""
+    known = [c.responses.predicted for c in cells]
+    row = replace(row, estimate=None, population="all items of the bank")
+    if any(p is None for p in known) or any(None in (r.estimate, r.low, r.high) for r in rows):
+        return replace(
+            row, notes=(*row.notes, "not every task of this group has a predicted score")
+        )
+    sizes = np.array([float(p.n_in_bank) if p else 0.0 for p in known])
+    shares = sizes if group.weighting == "micro" else np.ones(len(sizes))
+    ends = np.array([[r.estimate, r.low, r.high] for r in rows], dtype=np.float64)
+    estimate, low, high = (float(value) for value in shares @ ends / shares.sum())
+    note = f"{group.weighting} mean of {counted(len(cells), 'predicted task')}"
+    notes = (*row.notes, note)
+    return replace(row, estimate=estimate, low=low, high=high, method=ADAPTIVE, notes=notes)
 
 
 def _of_cut_tasks(cells: Sequence[Cell]) -> tuple[str, ...]:
@@ -932,6 +972,7 @@ def _columns(matrix: ResponseMatrix, at: IntArray) -> ResponseMatrix:
         metrics=matrix.metrics[at],
         clusters=cut(matrix.clusters),
         item_hashes=cut(matrix.item_hashes),
+        chance=cut(matrix.chance),
     )
 
 

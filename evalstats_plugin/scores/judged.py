@@ -128,7 +128,7 @@ def _labelled(
     ids = np.array(list(labels), dtype=np.str_)
     # All else belongs to the judge's metric and items.
     human = replace(
-        r, metric=HUMAN, item_ids=ids, scores=scores, weights=None, clusters=None,
+        r, metric=HUMAN, item_ids=ids, scores=scores, weights=None, clusters=None, chance=None,
         item_hashes=None, bounds=None, higher_is_better=None, groups=(), logged=None,
         logged_std_error=None, logged_n=None, population=None, notes=(),
     )  # fmt: skip

@@ -131,3 +131,19 @@ def test_logs_that_were_left_out_do_not_pass() -> None:
 
     assert "pass" == found.decision
     assert "inconclusive" == replace(found, notes=("left out: broken.json: cut",)).decision
+
+
+def test_tasks_have_the_limits_that_each_has_at_its_share_of_alpha() -> None:
+    """The limits of single pairs are computed for all tasks at once."""
+    rng = np.random.default_rng(4)
+    scores = (rng.random((2, 90)) < [[0.5], [0.8]]) * 1.0
+    matrix = es.ResponseMatrix.from_array(scores, tasks=np.repeat(["p", "q", "r"], 30).tolist())
+    rows = es.compare(matrix, family="run", rng=0)
+    level = 0.95 ** (1 / 3)
+
+    for k, row in enumerate(rows):
+        own = es.ResponseMatrix.from_array(scores[:, 30 * k : 30 * (k + 1)])
+        (alone,) = es.compare(own, confidence_level=level, rng=0)
+        # By steps a little more may be found, where the limit is 0.
+        if row.low != 0 and row.high != 0:
+            assert (row.low, row.high) == pytest.approx((alone.low, alone.high), abs=1e-9)

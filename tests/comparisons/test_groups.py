@@ -153,6 +153,21 @@ def test_a_model_without_a_task_of_the_group_takes_no_part() -> None:
     assert [] == group_comparisons(_responses(ability, whole=False), _request(baseline="a"))
 
 
+def test_a_task_without_items_in_common_is_compared_by_the_models_own_means() -> None:
+    """As after a benchmark was renewed: the pair keeps its place among all pairs."""
+    responses = _responses({"a": 0.5, "b": 0.8})
+    first, *rest = responses
+    # Both fail on the same items, which only pairs can show.
+    rest = [replace(r, scores=first.scores) if r.task == first.task else r for r in rest]
+    renewed = replace(first, item_ids=first.item_ids + 10_000)
+    [whole], [apart] = (group_comparisons([one, *rest], _request()) for one in (first, renewed))
+
+    assert apart.difference == pytest.approx(whole.difference, abs=1e-12)
+    assert apart.high - apart.low > whole.high - whole.low
+    assert apart.n_items == whole.n_items - len(first.item_ids)
+    assert any("no items in common, each model's own mean" in note for note in apart.notes)
+
+
 def test_the_best_is_the_one_with_the_best_group_score() -> None:
     """Whoever leads single tasks; the correction is over all pairs."""
     responses = _responses({"a": 0.5, "b": 0.95, "c": 0.6}, "macro")

@@ -143,3 +143,17 @@ def test_decimals_follow_the_limits(n_items: int, options: dict[str, int], first
     table = es.score_table(_tasks(6, (n_items,)), rng=0)
 
     assert table.to_markdown(**options).splitlines()[2] == first  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("n_models", "expected"),
+    [
+        (2, "places that the one pair of models leaves open (95 %)"),
+        (3, "places that all 3 pairs of models leave open at once (95 %)"),
+    ],
+)
+def test_the_legend_counts_the_pairs_of_models(n_models: int, expected: str) -> None:
+    models = [f"model_{i}" for i in range(n_models)]
+    table = es.score_table([r for r in _tasks(1) if r.model in models], rng=0)
+
+    assert expected in table.to_markdown()
