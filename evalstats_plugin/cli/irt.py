@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     AnyFit = IRTFit | FactorFit
 
 
-OVER = ("items", "models", "clusters", "parametric")
+OVER = ("items", "models", "clusters", "parametric", "new-items")
 """Those of `evalstats_plugin.irt.bootstrap`, which costs NumPy; a test compares."""
 
 LARGE = 5_000_000
@@ -92,15 +92,20 @@ def parse_dimensions(text: str) -> int | str:
     return int(text)
 
 
-def parse_guessing(texts: Sequence[str]) -> float | dict[str, float]:
+def parse_guessing(texts: Sequence[str]) -> float | dict[str, float] | Literal["choices"]:
     """Read chances of guessing: one for all items, or by task; 0 where they are estimated."""
     found = dict[str, float]()
+    if tuple(texts) == ("choices",):
+        return "choices"
     for text in (text for text in texts if text != "estimated"):
         task, equals, number = text.rpartition("=")
         try:
             chance = float(number)
         except ValueError:
-            msg = f"--guessing {text!r} is not a chance: pass 0.25, TASK=0.25 or 'estimated'"
+            msg = (
+                f"--guessing {text!r} is not a chance: pass 0.25, TASK=0.25, 'choices' or "
+                "'estimated'"
+            )
             raise SelectionError(msg) from None
         if not equals and len(texts) > 1:
             msg = "--guessing with several values needs the task of each, such as TASK=0.25"
@@ -135,6 +140,11 @@ class Options:
         f"Which answers are held out: {', '.join(MASKS)}; may be repeated.",
         default=("random",), type=Name("mask", MASKS), metavar="NAME",
     )  # fmt: skip
+    about: str | None = _fit(
+        "CSV file with the columns model, and size or released (a date): for the masks "
+        "shifted-size and temporal.",
+        type=click.Path(), metavar="CSV",
+    )  # fmt: skip
     draws: int = _fit(
         "Number of random splits of each mask.", default=5, type=POSITIVE, metavar="N"
     )
@@ -154,8 +164,9 @@ class Options:
         type=Parsed(parse_dimensions), metavar="K|auto",
     )  # fmt: skip
     guessing: tuple[str, ...] = _fit(
-        "Chance of a right answer without knowing it: a number such as 0.25 (four choices), "
-        "TASK=NUMBER, or 'estimated'; may be repeated.  [default: 0]",
+        "Chance of a right answer without knowing it: choices (1 / the number of choices that the "
+        "log has), a number such as 0.25, TASK=NUMBER, or estimated; may be repeated.  "
+        "[default: 0]",
         default=(), show_default=False, metavar="C",
     )  # fmt: skip
     groups: str | None = _fit(
@@ -169,9 +180,16 @@ class Options:
         "standard errors.",
         type=POSITIVE, metavar="B",
     )  # fmt: skip
-    over: Literal["items", "models", "clusters", "parametric"] | None = under(INTERVALS)(
+    over: Literal["items", "models", "clusters", "parametric", "new-items"] | None = under(
+        INTERVALS
+    )(
         f"With --bootstrap: what is drawn anew: {', '.join(OVER)}.  [default: items]",
         type=Name("bootstrap", OVER), metavar="NAME",
+    )  # fmt: skip
+    uncertainty: tuple[str, ...] = under(INTERVALS)(
+        "Recipes for the uncertainty of abilities, shown side by side: all, or model, sandwich, "
+        "mcmc, … and those of --over; may be repeated.",
+        default=(), metavar="NAME,...",
     )  # fmt: skip
     device: str = device()
     seed: int = seed()
@@ -182,6 +200,12 @@ class Options:
     def is_factor(self) -> bool:
         """Whether models get several abilities."""
         return self.item_model == "factor" or self.dimensions is not None
+
+    @property
+    def recipes(self) -> Sequence[str] | Literal["all"]:
+        """Names of recipes for the uncertainty of abilities."""
+        names = [name.strip() for text in self.uncertainty for name in text.split(",")]
+        return "all" if "all" in names else list(dict.fromkeys(names))
 
     @property
     def fitted_model(self) -> str:
@@ -198,13 +222,17 @@ class Options:
             raise SelectionError(msg)
         if self.over is not None and self.bootstrap is None:
             raise SelectionError("--over is an option of the bootstrap: pass --bootstrap B too")
-        for name in ("baseline", "bootstrap"):
-            if self.is_factor and getattr(self, name) is not None:
+        for name in ("baseline", "bootstrap", "uncertainty"):
+            if self.is_factor and getattr(self, name) not in (None, ()):
                 msg = (
                     f"--{name} needs one ability of each model, and a factor model has several: "
                     "leave it out, or choose another item model"
                 )
                 raise SelectionError(msg)
+        if self.uncertainty and self.recipes != "all":
+            from evalstats_plugin.irt.bootstrap import check_recipes
+
+            check_recipes(self.recipes)
         if self.save is not None:
             from evalstats_plugin.runtime.files import check_output_path
 
@@ -257,7 +285,7 @@ _one_ability = {
 
 @click.command(cls=Command)
 @paths
-@takes("asked", Options, without=("bank", "to", "focal", "mask", "draws"))
+@takes("asked", Options, without=("bank", "to", "focal", "mask", "about", "draws"))
 @output("abilities")
 @reading
 @click.pass_context
@@ -275,6 +303,9 @@ def fit(
     fitted = asked.fit(matrix, output)
     if asked.save is not None:
         fitted.save(asked.save)
+    if asked.uncertainty:
+        _show_uncertainty(ctx, cast("IRTFit", fitted), matrix, asked, output, notes)
+        return
     if asked.bootstrap is None:
         _show_models(ctx, fitted, matrix, asked, output, notes)
         return
@@ -451,7 +482,8 @@ def dif(
     "asked",
     Options,
     only=(
-        "mask", "draws", "item_model", "estimator", "guessing", "dimensions", "device", "seed",
+        "mask", "about", "draws", "item_model", "estimator", "guessing", "dimensions", "device",
+        "seed",
     ),
 )  # fmt: skip
 @output()
@@ -462,13 +494,18 @@ def holdout(
 ) -> None:
     """Hold out answers, fit the rest, and show how well the answers are predicted.
 
-    PATHS are results files, folders or patterns.
+    Masks say which: random, single answers; rows or columns, a fifth of the models or items, of
+    which 30 % of the answers are shown; L, new models on new items, fitted on old models and old
+    items alone; block, the same, fitted on all else; shifted-rows, the ablest models; shifted-size,
+    the largest; temporal, those released last; shifted-columns, the hardest items; shifted-tasks,
+    whole tasks. PATHS are results files, folders or patterns.
     """
     from evalstats_plugin.irt.holdout import hold_out
     from evalstats_plugin.report import abilities as report
 
     asked.check()
     matrix, notes = _matrix(ctx, paths, reading, output)
+    about = {} if asked.about is None else read_about(asked.about)
     with _work_on(matrix, "holding out answers of", output):
         results = hold_out(
             matrix,
@@ -477,6 +514,7 @@ def holdout(
             estimator=asked.estimator,
             guessing=parse_guessing(asked.guessing),
             dimensions=asked.dimensions or "auto",
+            **about,
             seeds=range(asked.seed, asked.seed + asked.draws),
             device=asked.device,
         )
@@ -503,6 +541,34 @@ def read_groups(path: str, models: Sequence[str]) -> dict[str, str]:
         there = ", ".join(name for name in rows[0] if name) if rows else "none"
         raise LogError(f"{path} has the columns {there}: it needs the columns model and group")
     return {row["model"]: row["group"] for row in rows if row["model"] in models}
+
+
+def read_about(path: str) -> dict[str, dict[str, float]]:
+    """Read sizes (numbers) and releases (ISO dates) of models from a CSV file.
+
+    Raises
+    ------
+    LogError
+        There is no such file, or a size or date in it is none.
+    """
+    from datetime import datetime
+
+    rows = csv_rows(path, "sizes and releases of models")
+    found: dict[str, dict[str, float]] = {"sizes": {}, "released": {}}
+    try:
+        for row in rows:
+            if row.get("size"):
+                found["sizes"][row["model"]] = float(row["size"])
+            if row.get("released"):
+                found["released"][row["model"]] = datetime.fromisoformat(
+                    row["released"]
+                ).timestamp()
+    except (KeyError, ValueError) as error:
+        msg = (
+            f"{path}: {error}; it needs the column model, and size (a number) or released (a date)"
+        )
+        raise LogError(msg) from error
+    return found
 
 
 def _matrix(
@@ -542,6 +608,39 @@ def _show_models(
         print_table=report.print_factors,
         to_markdown=report.factors_markdown,
         to_json=report.factors_json,
+    )
+
+
+def _show_uncertainty(
+    ctx: click.Context,
+    fitted: IRTFit,
+    matrix: ResponseMatrix,
+    asked: Options,
+    output: Output,
+    notes: Sequence[str],
+) -> None:
+    """Print the recipes asked for."""
+    from evalstats_plugin.irt.bootstrap import uncertainty
+    from evalstats_plugin.report import abilities as report
+    from evalstats_plugin.report.text import to_json
+
+    with _work_on(matrix, "refitting", output):
+        results = uncertainty(
+            fitted,
+            matrix,
+            asked.recipes,
+            n_resamples=asked.bootstrap or 200,
+            confidence_level=asked.confidence_level,
+            rng=asked.seed,
+            device=asked.device,
+        )
+    output.show(
+        ctx,
+        _noted(results, notes),
+        asked.how(results.fit, "confidence_level"),
+        print_table=report.print_uncertainty,
+        to_markdown=report.uncertainty_markdown,
+        to_json=to_json,
     )
 
 

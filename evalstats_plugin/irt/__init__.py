@@ -6,8 +6,8 @@ discrimination a of either sign and guessing c.
 * `fit_irt` fits, `score_models` estimates abilities from items fitted before (`fitting`, with the
   names of estimators in `methods` and their `options`; `answers`, the matrix a fit is made of;
   `scoring`)
-* `abilities`, `factor_abilities`, `bootstrap_abilities`: the tables of models and items (`rows`,
-  `bootstrap`)
+* `abilities`, `factor_abilities`, `bootstrap_abilities`, `uncertainty`: the tables of models and
+  items, and how sure abilities are by each recipe (`rows`, `bootstrap`)
 * `reliability`, `marginal_reliability`, `item_information`, `test_information`: precision of a test
 * `item_fit`, `s_x2`, `person_fit`, `suspect_items`, `q3`, `item_dif`, `hold_out`: does the model
   fit? (`fit_statistics`, `suspects`, `dif`, `holdout`)

@@ -1,7 +1,9 @@
 """Public names, which load on first use: `runtime.lazy.public_names` reads this list."""
 
 from evalstats_plugin.irt.answers import ability_matrix as ability_matrix
+from evalstats_plugin.irt.bootstrap import RECIPES as RECIPES
 from evalstats_plugin.irt.bootstrap import bootstrap_abilities as bootstrap_abilities
+from evalstats_plugin.irt.bootstrap import uncertainty as uncertainty
 from evalstats_plugin.irt.dif import item_dif as item_dif
 from evalstats_plugin.irt.fit_statistics import item_fit as item_fit
 from evalstats_plugin.irt.fit_statistics import person_fit as person_fit
@@ -29,6 +31,7 @@ from evalstats_plugin.irt.options import MapOptions as MapOptions
 from evalstats_plugin.irt.options import McmcOptions as McmcOptions
 from evalstats_plugin.irt.options import MmlItemsOptions as MmlItemsOptions
 from evalstats_plugin.irt.options import MmlOptions as MmlOptions
+from evalstats_plugin.irt.options import SviOptions as SviOptions
 from evalstats_plugin.irt.options import ViOptions as ViOptions
 from evalstats_plugin.irt.rows import Abilities as Abilities
 from evalstats_plugin.irt.rows import abilities as abilities

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from evalstats_plugin.data.matrix import ResponseMatrix, submatrix
 from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.data.runs import ResponseSet
+from evalstats_plugin.data.store import ResponseStore
 from evalstats_plugin.errors import DesignError, SelectionError, counted, few, no_such
 from evalstats_plugin.stats.arrays import FloatArray
 
 if TYPE_CHECKING:
-    from evalstats_plugin.data.store import ResponseStore
     from evalstats_plugin.irt.model.fit import SavedFit
 
 
@@ -118,8 +118,9 @@ def scored_part(matrix: ResponseMatrix) -> ResponseMatrix:
     return replace(kept, notes=tuple(notes))
 
 
-Guessing: TypeAlias = float | Mapping[str, float] | Sequence[float]
-"""P(right) without knowing the answer: of all items, by task (0 for others), or of each item."""
+Guessing: TypeAlias = float | Mapping[str, float] | Sequence[float] | Literal["choices"]
+"""P(right) without knowing the answer: of all items, by task (0 for others), or of each item;
+``"choices"`` is 1 / number of choices where the log says how many there are, else 0."""
 
 
 def guessing_of(matrix: ResponseMatrix | ResponseStore, guessing: Guessing) -> FloatArray | None:
@@ -128,10 +129,20 @@ def guessing_of(matrix: ResponseMatrix | ResponseStore, guessing: Guessing) -> F
     Raises
     ------
     SelectionError
-        A chance outside [0, 1), a task that is not there, or not one chance for each item.
+        A chance outside [0, 1), a task that is not there, not one chance for each item, or
+        ``"choices"`` of logs that do not say how many there are.
     """
     m = len(matrix.item_ids)
-    if isinstance(guessing, Mapping):
+    if isinstance(guessing, str):
+        stated = None if isinstance(matrix, ResponseStore) else matrix.chance
+        if stated is None:
+            msg = (
+                "these logs do not say how many choices an item has: give the chance of guessing, "
+                "such as 0.25 with four choices"
+            )
+            raise SelectionError(msg)
+        chance = np.nan_to_num(stated)
+    elif isinstance(guessing, Mapping):
         tasks = matrix.tasks.astype(str)
         known = list(dict.fromkeys(tasks.tolist()))
         for name in guessing:

@@ -22,6 +22,7 @@ from evalstats_plugin.irt.options import (
     McmcOptions,
     MmlItemsOptions,
     MmlOptions,
+    SviOptions,
     ViOptions,
 )
 from evalstats_plugin.runtime.lazy import need_torch
@@ -45,7 +46,7 @@ FEW_ITEMS = 20
 _MICROSECONDS: Mapping[str, float] = MappingProxyType(
     {
         "mml-items": 9.0, "mml": 1.0, "cml-items": 2.0, "cml": 30.0, "map": 2.5, "jml": 3.0,
-        "vi": 30.0, "mcmc": 1800.0, "factor": 50.0,
+        "vi": 30.0, "svi": 500.0, "mcmc": 1800.0, "factor": 50.0,
     }
 )  # fmt: skip
 """Time per model and item on one core with default options, for 50 to 1,000 models and items."""
@@ -126,14 +127,17 @@ def fit_irt(
         ``"float32"`` needs half the memory; where the optimum is flat (``"map"``, ``"factor"``,
         ``"3pl"``) estimates then differ by up to .02. ``"mcmc"`` draws in ``"float64"`` only.
     rng
-        Used by ``"mcmc"``, and by ``"factor"`` to hold out cells.
+        Used by ``"mcmc"`` and ``"svi"``, and by ``"factor"`` to hold out cells.
     guessing
         P(right) of a model that does not know the answer, such as .25 with four choices: one number
         for all items, one for each, or by task, 0 for tasks that are not named. Of estimators
         ``"mml-items"`` and ``"mml"``. The logit aθ + d is then that of knowing the answer.
+        ``"choices"`` is 1 / number of choices where the log says how many there are, else 0. The
+        default is 0: answers of real models to questions with 4 choices are predicted better with
+        it than with .25 (docs/explanation/methods.md).
     options
         The record of the estimator or item model: `MmlOptions`, `MmlItemsOptions`, `MapOptions`,
-        `JmlOptions`, `ViOptions`, `McmcOptions` or `FactorOptions`.
+        `JmlOptions`, `ViOptions`, `SviOptions`, `McmcOptions` or `FactorOptions`.
 
     Returns
     -------
@@ -252,6 +256,8 @@ def fit_counts(  # noqa: PLR0911 - one for each estimator
             return joint.fit_jml(whole, counts, kind, options)
         case ViOptions():
             return variational.fit_vi(whole, counts, kind, options)
+        case SviOptions():
+            return variational.fit_svi(whole, counts, kind, options, rng)
         case McmcOptions():
             return draws.fit_mcmc(whole, counts, kind, options, rng)
         case None:

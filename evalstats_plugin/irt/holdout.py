@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,7 +12,7 @@ import numpy as np
 
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.results import Results, finite
-from evalstats_plugin.errors import SelectionError, no_such
+from evalstats_plugin.errors import SelectionError, few, no_such
 from evalstats_plugin.irt.answers import Guessing, guessing_of
 from evalstats_plugin.irt.fitting import (
     FEW_ITEMS,
@@ -79,6 +80,8 @@ def hold_out(
     estimator: str = "auto",
     dimensions: int | str = "auto",
     guessing: Guessing = 0.0,
+    sizes: Mapping[str, float] | None = None,
+    released: Mapping[str, float] | None = None,
     seeds: Sequence[int] = range(5),
     device: str = "auto",
 ) -> HeldOuts:
@@ -95,13 +98,17 @@ def hold_out(
         has an item prior.
     dimensions
         Number of dimensions of ``"factor"``, or ``"auto"``.
+    sizes, released
+        Size and time of release of each model, in any unit, for the masks ``"shifted-size"`` and
+        ``"temporal"``. A size that is not given is read from the model's name (``8B``).
     seeds
         Seeds of the random splits; one row for each.
 
     Raises
     ------
     SelectionError
-        No such mask, or an item model that cannot predict.
+        No such mask, an item model that cannot predict, or a model whose size or release the mask
+        needs and nobody gave.
     DesignError
         Too few cells are left to fit or to predict.
 
@@ -123,7 +130,8 @@ def hold_out(
         check_guessing(choose(item_model, name, matrix.scores.shape[:2]), item_model)
         counts = replace(counts, guess=counts.right.new_tensor(chance))
     observed = np.asarray((~np.isnan(matrix.scores)).any(axis=2))
-    data = _Data(counts, observed, _keys(matrix), item_model, name, dimensions)
+    keys = _keys(matrix, masks, sizes, released)
+    data = _Data(counts, observed, keys, item_model, name, dimensions)
     outcomes = parallel_map(
         partial(_predicted, data), [(mask, seed) for mask in masks for seed in seeds]
     )
@@ -144,7 +152,7 @@ class _Data(NamedTuple):
 
     counts: Any
     observed: Any
-    keys: Mapping[str, Mapping[str, FloatArray]]
+    keys: Mapping[str, Mapping[str, Any]]
     item_model: str
     estimator: str
     dimensions: int | str
@@ -173,14 +181,61 @@ def _check(masks: Sequence[str], item_model: str, estimator: str) -> str:
     return choose(item_model, estimator, (FEW_MODELS, FEW_MODELS)).estimator
 
 
-def _keys(matrix: ResponseMatrix) -> dict[str, dict[str, FloatArray]]:
-    """Keys of the shifted masks: largest for the most able models and the hardest items."""
+_SIZE = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)([bmt])(?![a-z])", re.IGNORECASE)
+_UNITS = {"m": 1e-3, "b": 1.0, "t": 1e3}
+
+
+def sizes_in(names: Sequence[str]) -> dict[str, float]:
+    """Return sizes that names of models state, in billions of parameters.
+
+    >>> sizes_in(["org/Llama-3.1-8B-Instruct", "gpt2", "pythia-160m"])
+    {'org/Llama-3.1-8B-Instruct': 8.0, 'pythia-160m': 0.16}
+    """
+    found = {name: _SIZE.search(name) for name in names}
+    return {
+        name: float(match[1]) * _UNITS[match[2].lower()] for name, match in found.items() if match
+    }
+
+
+def _of_models(
+    matrix: ResponseMatrix, known: Mapping[str, float], mask: str, what: str
+) -> FloatArray:
+    missing = [model for model in matrix.models if model not in known]
+    if missing:
+        msg = f"mask {mask} needs the {what} of each model, unknown of {few(missing)}: give a table"
+        raise SelectionError(msg)
+    return np.array([known[model] for model in matrix.models], dtype=np.float64)
+
+
+def _keys(
+    matrix: ResponseMatrix,
+    masks: Sequence[str],
+    sizes: Mapping[str, float] | None,
+    released: Mapping[str, float] | None,
+) -> dict[str, dict[str, Any]]:
+    """Keys of the masks: largest for the most able, largest or latest models, the hardest items."""
     there = ~np.isnan(matrix.scores)
     right = np.where(there, matrix.scores, 0.0)
     by_model, by_item = (
         right.sum(axis=axes) / np.maximum(there.sum(axis=axes), 1) for axes in ((1, 2), (0, 2))
     )
-    return {"shifted-rows": {"key": by_model}, "shifted-columns": {"key": -by_item}}
+    keys: dict[str, dict[str, Any]] = {
+        "shifted-rows": {"key": by_model},
+        "shifted-columns": {"key": -by_item},
+    }
+    if "shifted-size" in masks:
+        known = sizes_in(matrix.models) | dict(sizes or {})
+        keys["shifted-size"] = {"key": _of_models(matrix, known, "shifted-size", "size")}
+    if "temporal" in masks:
+        when = _of_models(matrix, released or {}, "temporal", "time of release")
+        keys["temporal"] = {"released": when}
+    if "shifted-tasks" in masks:
+        names, task = np.unique(matrix.tasks.astype(str), return_inverse=True)
+        if len(names) < 2:
+            msg = "mask shifted-tasks holds out whole tasks, and there is only one: add another"
+            raise SelectionError(msg)
+        keys["shifted-tasks"] = {"task": task}
+    return keys
 
 
 def _estimator(data: _Data, rng: np.random.Generator) -> Any:

@@ -13,6 +13,7 @@ from evalstats_plugin.irt.options import (
     McmcOptions,
     MmlItemsOptions,
     MmlOptions,
+    SviOptions,
     ViOptions,
 )
 
@@ -65,6 +66,11 @@ ESTIMATORS: Mapping[str, Estimator] = MappingProxyType(
         "vi": Estimator(
             "variational posterior: shrinks, only to compare with", ("rasch", "2pl"), ViOptions
         ),
+        "svi": Estimator(
+            "variational posterior by stochastic gradients: another one with each seed, only to "
+            "compare with",
+            ("rasch", "2pl"), SviOptions,
+        ),
         "mcmc": Estimator(
             "posterior draws by Gibbs sampling: slow, assumes no shape of the posterior",
             ("rasch", "2pl"), McmcOptions,
@@ -78,10 +84,13 @@ MASKS: Mapping[str, str] = MappingProxyType(
         "random": "single answers, drawn at random",
         "rows": "models, of which a part of the answers is shown",
         "columns": "items, of which a part of the answers is shown",
-        "block": "new models on new items, fitted on old models and old items alone",
-        "L": "new models on new items, fitted on all else",
+        "L": "new models on new items, fitted on old models and old items alone",
+        "block": "new models on new items, fitted on all else",
         "shifted-rows": "the ablest models",
+        "shifted-size": "the largest models",
         "shifted-columns": "the hardest items",
+        "shifted-tasks": "whole tasks",
+        "temporal": "the models released last",
     }
 )
-"""Masks of `irt.model.masks` that need nothing but the answers; ``"temporal"`` needs dates."""
+"""Masks of `irt.model.masks`; ``"shifted-size"`` and ``"temporal"`` need to know the models."""

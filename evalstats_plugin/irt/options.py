@@ -15,6 +15,7 @@ from evalstats_plugin.runtime.chain_length import ChainLength
 
 ItemPrior = Literal["none", "weak", "estimated"]
 ViPrior = Literal["hierarchical", "vague"]
+Guide = Literal["normal", "lognormal"]
 Rotation = Literal["none", "varimax", "promax"]
 
 
@@ -115,6 +116,22 @@ class ViOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SviOptions:
+    """Options of estimator ``"svi"``."""
+
+    guide: Guide = "normal"
+    """Distribution of each discrimination: ``"normal"``, or ``"lognormal"``, which keeps it
+    above 0; of a 2PL."""
+    steps: int = 1000
+    learning_rate: float = 0.05
+    """Of Adam; it falls to 0 over the steps."""
+
+    def __post_init__(self) -> None:
+        _check_name("guide", self.guide, get_args(Guide))
+        _check_above_0("learning rate", self.learning_rate)
+
+
+@dataclass(frozen=True, kw_only=True)
 class McmcOptions(ChainLength):
     """Options of estimator ``"mcmc"``."""
 
@@ -139,6 +156,13 @@ class FactorOptions:
 
 
 FitOptions: TypeAlias = (
-    MmlOptions | MmlItemsOptions | MapOptions | JmlOptions | ViOptions | McmcOptions | FactorOptions
+    MmlOptions
+    | MmlItemsOptions
+    | MapOptions
+    | JmlOptions
+    | ViOptions
+    | SviOptions
+    | McmcOptions
+    | FactorOptions
 )
 """Options of any estimator."""

@@ -243,7 +243,7 @@ def _ability_rows(fit: IRTFit, matrix: ResponseMatrix, level: float) -> list[Abi
     totals = _totals(matrix)
     score = totals.mean(axis=1)
     error = fit.ability_std_error
-    width = normal_quantile(level) * error
+    low, high = fit.limits(level)
     order = np.argsort(-fit.ability, kind="stable")
     extreme = {0.0: ("no answer right",), 1.0: ("every answer right",)}
     columns: dict[str, Sequence[Any]] = {
@@ -251,8 +251,8 @@ def _ability_rows(fit: IRTFit, matrix: ResponseMatrix, level: float) -> list[Abi
         "n_items": totals.there.sum(axis=1)[order].tolist(),
         "score": finite_values(score[order]),
         "estimate": finite_values(fit.ability[order]),
-        "low": finite_values((fit.ability - width)[order]),
-        "high": finite_values((fit.ability + width)[order]),
+        "low": finite_values(low[order]),
+        "high": finite_values(high[order]),
         "std_error": finite_values(error[order]),
         "notes": [extreme.get(value, ()) for value in score[order].tolist()],
     }

@@ -2,7 +2,8 @@
 
 * `print_abilities`, `abilities_markdown`: models, differences and items of a scale of one ability
 * `print_factors`, …: several abilities per model; `print_held_out`, …: predictions of held-out
-  answers; `print_differences`, …: differential item functioning
+  answers; `print_differences`, …: differential item functioning; `print_uncertainty`, …: errors of
+  abilities by several recipes
 * `Page`, `print_page`, `page_markdown`: titled tables with a legend, which the last three use
 """
 
@@ -12,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from itertools import groupby
 from statistics import mean, stdev
-from typing import Any, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from rich.table import Table
 from rich.text import Text
@@ -34,6 +35,9 @@ from evalstats_plugin.irt.rows import (
 from evalstats_plugin.report import text
 from evalstats_plugin.report.comparisons import p_value, probability
 from evalstats_plugin.report.text import percent, print_all, titled
+
+if TYPE_CHECKING:
+    from evalstats_plugin.irt.bootstrap import Uncertainties
 
 MOST_ITEMS = 25
 """Lines of a table of items; items to inspect come first."""
@@ -387,6 +391,51 @@ def _spread(values: Sequence[float | None], *, alone: bool = False) -> str:
         return "–"
     text = f"{mean(known):.4f}"
     return text if alone or len(known) < 2 else f"{text} ± {stdev(known):.4f}"
+
+
+def print_uncertainty(
+    results: Uncertainties, file: TextIO, *, heading: str, width: int | None
+) -> None:
+    """Print how wide intervals are by each recipe."""
+    print_page(_uncertainty(results), results, file, heading=heading, width=width)
+
+
+def uncertainty_markdown(results: Uncertainties, heading: str) -> str:
+    """Return the same in Markdown."""
+    return page_markdown(_uncertainty(results), results, heading)
+
+
+def _uncertainty(results: Uncertainties) -> Page:
+    from evalstats_plugin.irt.bootstrap import RECIPES
+
+    lines = [["Recipe", "Std. error", "Interval", "Covered", "Seconds"]]
+    level = f"{100 * results.rows[0].confidence_level:g} %" if results.rows else ""
+    used: list[str] = []
+    for recipe, group in groupby(results.rows, key=lambda row: row.recipe):
+        rows = list(group)
+        used.append(recipe)
+        widths = [
+            row.high - row.low for row in rows if row.low is not None and row.high is not None
+        ]
+        errors = [row.std_error for row in rows if row.std_error is not None]
+        lines.append(
+            [
+                recipe,
+                plain(mean(errors) if errors else None),
+                plain(mean(widths) if widths else None),
+                share(rows[0].coverage),
+                f"{rows[0].seconds:.1f}",
+            ]
+        )
+    said = "; ".join(f"{name}: {RECIPES[name]}" for name in used)
+    legend = (
+        f"{said[:1].upper()}{said[1:]}.",
+        f"Std. error, and width of the {level} interval: means over the models; each model's are "
+        "in CSV and JSON. Covered: how many 95 % intervals held the truth in a study with 10 "
+        "models and 60 items, – where it tried the recipe too seldom. Seeds tell how far a search "
+        "depends on its seed, not how sure the abilities are.",
+    )
+    return Page([("Uncertainty of abilities by recipe", lines, (0,))], legend)
 
 
 def print_differences(

@@ -61,6 +61,7 @@ SHOWN = {
     "bootstrap": ("fit", "--bootstrap", "40", "--item-model", "rasch"),
     "holdout": ("holdout", "--mask", "random", "--mask", "rows", "--draws", "2"),
     "dif": ("dif", "--focal", "chat-*"),
+    "uncertainty": ("fit", "--item-model", "rasch", "--uncertainty", "model,sandwich,items"),
     "factor": ("fit", "--dimensions", "2"),
     "loadings": ("items", "--dimensions", "2"),
 }
@@ -102,12 +103,26 @@ def test_a_bootstrap_gives_percentiles_and_its_covariance(logs: Path) -> None:
     assert 23 == len(whole["differences"])
 
 
+def test_a_table_says_how_large_models_are_and_when_they_were_released(
+    logs: Path, tmp_path: Path
+) -> None:
+    table = tmp_path / "models.csv"
+    lines = [f"{name},{i},2024-{1 + i % 12:02}-01" for i, name in enumerate(NAMES)]
+    table.write_text("\n".join(["model,size,released", *lines]))
+    masks = ("--mask", "shifted-size", "--mask", "temporal", "--draws", "1")
+    rows = as_json("holdout", logs, *RASCH, *masks, "--about", table)["results"]
+    table.write_text("model,size\nbase-0,large\n")
+
+    assert [row["mask"] for row in rows] == ["shifted-size", "temporal"]
+    assert "needs the column model" in run("holdout", logs, *masks, "--about", table).output
+
+
 @pytest.mark.parametrize(
     ("over", "extra", "said"),
     [
         ("models", (), "a model's ability varies only where it was drawn"),
         ("clusters", ("--cluster", "passage"), "clusters of items drawn anew"),
-        ("parametric", (), "answers to new items, simulated from the fit"),
+        ("parametric", (), "refits to answers simulated from the fit"),
     ],
 )
 def test_refits_go_over_what_is_asked(
@@ -135,7 +150,7 @@ def test_answers_held_out_are_predicted_better_than_by_their_mean(logs: Path) ->
         cells = sum(row["n_cells"] for row in rows if row["mask"] == mask)
         assert cells == sum(b["n_cells"] for b in whole["calibration"] if b["mask"] == mask)
     assert rows == as_json("holdout", logs, *SHOWN["holdout"][1:], "--seed", "4")["results"]
-    assert set(MASKS) == set(ALL_MASKS) - {"temporal"}
+    assert set(MASKS) == set(ALL_MASKS)
 
 
 def test_an_item_that_is_harder_for_one_group_is_found(logs: Path) -> None:
@@ -199,10 +214,8 @@ def test_groups_from_a_file_have_their_own_distributions(logs: Path, tmp_path: P
         ("fit --bootstrap 0", "0 is not in the range x>=1"),
         ("fit --bootstrap 20", "20 resamples"),
         ("fit --bootstrap 40 --over clusters", "no item has a cluster"),
-        (
-            "fit --bootstrap 40 --estimator mml",
-            "has no bootstrap: choose estimator mml-items or cml-items",
-        ),
+        ("fit --bootstrap 40 --over new-items --estimator mml", "draw items, or simulate answers"),
+        ("fit --uncertainty jackknife", "no recipe is called 'jackknife'"),
         ("fit --over items", "--over is an option of the bootstrap: pass --bootstrap B too"),
         ("fit --dimensions none", "--dimensions 'none' is not a number of dimensions"),
         ("fit --dimensions 0", "--dimensions '0' is not a number"),

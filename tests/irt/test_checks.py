@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -94,6 +96,32 @@ def test_shifted_masks_hold_out_the_ablest_and_the_hardest():
 
     assert means[0] > MATRIX.scores.mean() + 0.05
     assert means[1] < MATRIX.scores.mean() - 0.2
+
+
+def test_the_largest_the_latest_and_whole_tasks_are_held_out():
+    tasks = np.repeat(["a", "b", "c", "d", "e"], 16)
+    named = replace(MATRIX, models=tuple(f"org/m{i}-{i + 1}b" for i in range(12)), tasks=tasks)
+    released = dict(zip(named.models, range(12), strict=True))
+    masks = ("shifted-size", "temporal", "shifted-tasks")
+    rows = hold_out(named, masks, item_model="rasch", released=released, seeds=[0])
+    cells = {row.mask: row.n_cells for row in rows}
+
+    assert cells == {"shifted-size": 112, "temporal": 112, "shifted-tasks": 128}
+    largest, latest = rows[0], rows[1]
+    assert (largest.log_loss, largest.brier) == (latest.log_loss, latest.brier)
+
+
+@pytest.mark.parametrize(
+    ("mask", "message"),
+    [
+        ("shifted-size", "needs the size of each model"),
+        ("temporal", "needs the time of release of each model"),
+        ("shifted-tasks", "there is only one"),
+    ],
+)
+def test_a_mask_says_what_it_needs_to_know(mask, message):
+    with pytest.raises(SelectionError, match=message):
+        hold_out(MATRIX, (mask,), seeds=[0])
 
 
 def test_unlike_items_are_those_of_dif_in_the_order_of_their_evidence():

@@ -1,10 +1,13 @@
 """Answers that can be guessed: the chance given for each item, by task, or estimated."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import special
 
-from evalstats_plugin import ResponseMatrix
+from evalstats_plugin import ResponseMatrix, read
+from evalstats_plugin.data.matrix import submatrix
 from evalstats_plugin.errors import SelectionError
 from evalstats_plugin.irt import MmlItemsOptions, MmlOptions, fit_irt, score_models
 
@@ -105,3 +108,61 @@ def test_a_chance_that_cannot_be_is_refused(how, message):
 
     with pytest.raises(SelectionError, match=message):
         fit_irt(matrix, **how)
+
+
+def with_choices(matrix, chance):
+    return replace(matrix, chance=np.asarray(chance))
+
+
+def test_the_number_of_choices_in_the_log_gives_the_chance():
+    _, matrix = answered(m=60)
+    known = with_choices(matrix, [0.25] * 30 + [np.nan] * 30)
+    given = [0.25] * 30 + [0.0] * 30
+
+    by_choices = fit_irt(known, "rasch", guessing="choices")
+    np.testing.assert_array_equal(
+        by_choices.ability, fit_irt(matrix, "rasch", guessing=given).ability
+    )
+    assert by_choices.guessing.tolist() == given
+
+
+def test_choices_that_no_log_counts_are_asked_for():
+    _, matrix = answered(m=60)
+
+    with pytest.raises(SelectionError, match="do not say how many choices"):
+        fit_irt(matrix, "rasch", guessing="choices")
+
+
+def test_choices_stay_with_their_items_through_joins_files_and_selections(tmp_path):
+    _, matrix = answered(m=60)
+    known = with_choices(matrix, [0.25] * 30 + [np.nan] * 30)
+    known.save(tmp_path / "m.parquet")
+    joined = ResponseMatrix.join(known.to_responses())
+
+    np.testing.assert_array_equal(np.isfinite(joined.chance), joined.tasks == "four")
+    np.testing.assert_array_equal(ResponseMatrix.load(tmp_path / "m.parquet").chance, known.chance)
+    assert submatrix(known, np.arange(3), np.array([40, 2])).chance[1] == 0.25
+
+
+def test_lm_eval_logs_say_how_many_choices_an_item_of_multiple_choice_has():
+    found = {
+        (r.task, r.metric): r.chance
+        for r in read("fixtures/logs/lm_eval/0.4.13/out_file").responses
+    }
+
+    assert set(found["es_mc", "acc,none"]) == {0.25}
+    assert found["es_mc", "brier_score,none"] is None
+    assert found["es_gen", "exact_match,strict-match"] is None
+
+
+@pytest.mark.parametrize(("target", "chance"), [("B", 0.25), (["A", "B"], None)])
+def test_inspect_samples_have_the_chance_of_one_right_choice(target, chance):
+    pytest.importorskip("inspect_ai")
+    from inspect_ai.log import EvalSample
+
+    from evalstats_plugin.adapters.inspect_ai.archive.samples import from_sample
+
+    sample = EvalSample(id=1, epoch=1, input="?", choices=list("wxyz"), target=target)
+    found = from_sample(sample, ()).chance
+
+    assert found == chance or (chance is None and np.isnan(found))

@@ -297,6 +297,7 @@ def fit_mcmc(
             as_array(found.intercept),
             as_array(found.item_covariance),
         ),
+        ability_draws=np.moveaxis(as_array(found.ability), 2, 0).copy(),
         item_model=item_model,
         estimator="mcmc",
         identification=f"abilities sum to 0{', under ability ~ N(0, 1)' if unit_scale else ''}",

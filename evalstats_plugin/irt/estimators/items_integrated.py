@@ -96,8 +96,8 @@ _KNOWN_NEAR, _KNOWN_STILL = 5e-3, 0.01
 # Decrease of the log-likelihood that a step may cause, in total or per item, because the errors of
 # the points change with the points; and the same on coarse points in single precision.
 _FALL, _FALL_OF_ITEM, _FALL_NEAR = 1e-3, 1e-6, 0.1
-# Smallest curvature used, as a share of the curvature of complete data.
-_FLATTEST = 1e-6
+# Smallest curvature used, as a share of the curvature of complete data, and smallest of that.
+_FLATTEST, _NONE = 1e-6, 1e-9
 # Counts from which on the search starts in single precision, and its most steps there.
 _LARGE, _ROUGH_STEPS = 2**15, 8
 # Predicted rise above which that search approximates the covariance of the scores of abilities.
@@ -957,7 +957,10 @@ def _newton_step(state: Evaluation) -> tuple[Tensor, float, bool]:
     gain, bad = on_host([slope @ step, failed.to(slope)])
     if not bad:
         return basis @ step, gain, True
-    scale = linalg.cholesky(basis.T * state.complete.diagonal().clamp_min(1e-300) @ basis)
+    curve = state.complete.diagonal()
+    # A model far below chance, or above all items, has hardly any curvature.
+    curve = torch.maximum(curve, _NONE * curve.max().clamp_min(1e-300))
+    scale = linalg.cholesky(basis.T * curve @ basis)
     half = linalg.solve_triangular(scale, information, upper=False)
     whole = linalg.solve_triangular(scale, half.T, upper=False)
     curvature, turn = linalg.eigh((whole + whole.T) / 2)

@@ -2,6 +2,8 @@
 
 * `bootstrap` with `BootstrapOptions`: draws items, clusters of items or models, or simulates
   answers; returns a `Bootstrap`
+* `bootstrap_by`: the same with any estimator, which fits each set of answers anew
+* `Refitter.sandwich`: covariance of abilities from how the items' scores vary
 * `refitter`: many refits at once of the model with items integrated out, on the points of the first
   fit and from its estimate
 
@@ -11,8 +13,8 @@ the refits, so that the number of refits in memory changes no result.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal, NamedTuple
 
@@ -21,7 +23,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from evalstats_plugin.errors import counted
+from evalstats_plugin.errors import DesignError, counted
 from evalstats_plugin.irt.estimators.cml import abilities_given_item_totals
 from evalstats_plugin.irt.estimators.item_population import (
     DIFFICULTY_SPREAD,
@@ -40,9 +42,9 @@ from evalstats_plugin.irt.estimators.optimise import complement
 from evalstats_plugin.irt.model.algebra import linalg, split
 from evalstats_plugin.irt.model.data import Counts
 from evalstats_plugin.runtime.workers import n_workers, parallel_map, with_progress
-from evalstats_plugin.stats.arrays import FloatArray
+from evalstats_plugin.stats.arrays import FloatArray, IntArray
 
-Over = Literal["items", "models", "parametric"]
+Over = Literal["items", "models", "parametric", "new-items"]
 Estimator = Literal["cml-items", "mml-items"]
 
 # Largest array of simulated answers.
@@ -65,7 +67,8 @@ class BootstrapOptions:
     """Options of `bootstrap`."""
 
     over: Over = "items"
-    """Draw items or models with replacement, or simulate answers to new items from the fit."""
+    """Draw items or models with replacement, or simulate answers from the fit: to these items, or
+    to new ones of their population."""
     estimator: Estimator = "mml-items"
     """``"cml-items"`` fits the Rasch model only, and draws items only."""
     kind: Kind = "2pl"
@@ -159,6 +162,61 @@ def _check(options: BootstrapOptions, counts: Counts, clusters: NDArray[np.int64
         raise ValueError(msg)
 
 
+def bootstrap_by(
+    fitted: Callable[[Counts, IntArray, IntArray], FloatArray],
+    counts: Counts,
+    chance: FloatArray,
+    options: BootstrapOptions,
+    rng: np.random.Generator,
+    clusters: IntArray | None = None,
+) -> Bootstrap:
+    """Bootstrap of an estimator that fits each set of answers anew; of abilities only.
+
+    Parameters
+    ----------
+    fitted
+        Abilities of answers, with the places of their models and items in the whole.
+    chance
+        P(right) of each model on each item, from which answers are simulated, shape (N, M).
+    """
+    n, m = counts.right.shape
+    b = options.n_resamples
+    found = np.full((b, n), np.nan)
+    every = np.arange(n), np.arange(m)
+    failed = 0
+    for k in with_progress("refit", range(b)):
+        models, items, data = *every, counts
+        if options.over == "items":
+            weights = item_weights(1, m, rng, clusters)[0].astype(np.int64)
+            items = np.repeat(every[1], weights)
+            data = counts.of_items(_places(items, counts.right))
+        elif options.over == "models":
+            models = np.repeat(every[0], _model_weights(1, n, rng)[0].astype(np.int64))
+            at = _places(models, counts.right)
+            data = replace(counts, right=counts.right[at], trials=counts.trials[at])
+        else:
+            trials = counts.trials.cpu().numpy().round().astype(np.int64)
+            right = _tensor(rng.binomial(trials, chance).astype(float), counts.right)
+            data = replace(counts, right=right)
+        try:
+            ability = fitted(data, models, items)
+        except DesignError:
+            # Such as items that are all right: no estimate, as for a model that was not drawn.
+            failed += 1
+            continue
+        sums = np.bincount(models, ability, minlength=n)
+        with np.errstate(invalid="ignore"):
+            sums = sums / np.bincount(models, minlength=n)
+        found[k] = sums - np.nanmean(sums)
+    summary = _summary(_tensor(found, counts.right), None, torch.ones(b, dtype=torch.bool), options)
+    note = f"{failed} of {b} sets of answers could not be fitted"
+    return summary._replace(notes=(*summary.notes, note)) if failed else summary
+
+
+def _places(at: IntArray, like: Tensor) -> Tensor:
+    return torch.as_tensor(at, device=like.device)
+
+
 def item_weights(
     n_resamples: int,
     n_items: int,
@@ -201,8 +259,8 @@ def _refits(
     block = options.block or max(1, min(_BLOCK // (n * m), -(-b // (4 * n_workers()))))
     # Blocks are whole groups, so that each refit keeps its place in its group; see `Refitter`.
     block = -(-block // ready.group) * ready.group
-    what = {"parametric": "right", "items": "item_weights", "models": "model_weights"}[options.over]
-    if options.over == "parametric":
+    what = {"items": "item_weights", "models": "model_weights"}.get(options.over, "right")
+    if what == "right":
         drawn = _simulated_answers(counts, fit, options, rng, block)
     else:
         weights = (
@@ -225,7 +283,9 @@ def _simulated_answers(
     rng: np.random.Generator,
     block: int,
 ) -> Iterator[Tensor]:
-    """Simulate right answers to new items of the population, (block, N, M) at a time.
+    """Simulate right answers, to new items of the population or to those of the fit.
+
+    (block, N, M) at a time.
 
     Items and answers have separate generators, so that both are drawn in the order of the refits.
     """
@@ -235,8 +295,11 @@ def _simulated_answers(
     most = int(trials.max())
     for start in range(0, options.n_resamples, block):
         size = min(block, options.n_resamples - start)
-        draw = of_items.standard_normal((size, trials.shape[1], 2))
-        a, d = _new_items(draw, fit.hyperparameters, options.kind)
+        if options.over == "new-items":
+            draw = of_items.standard_normal((size, trials.shape[1], 2))
+            a, d = _new_items(draw, fit.hyperparameters, options.kind)
+        else:
+            a, d = (x.cpu().numpy()[None] for x in (fit.discrimination, fit.intercept))
         p = 1 / (1 + np.exp(-(ability[:, None] * a[:, None] + d[:, None])))
         take = of_answers.random((size, *trials.shape, most)) < p[..., None]
         right = (take & (np.arange(most) < trials[..., None])).sum(axis=-1)
@@ -375,6 +438,36 @@ class Refitter:
         tensors = [torch.cat(column)[:count] for column in columns[:4]]
         ability, discrimination, difficulty, converged = tensors
         return Refits(ability, discrimination, difficulty, converged, max(columns[4]))
+
+    def sandwich(self, clusters: Tensor | None = None) -> Tensor:
+        """Covariance (N, N) of the abilities that holds where the model is wrong.
+
+        H⁻¹ (Σ s s') H⁻¹ with the scores s of items, or of clusters of items: sums of the gradients
+        of their marginal log-likelihoods.
+
+        Parameters
+        ----------
+        clusters : shape (M,)
+            Items of one cluster are dependent; numbers from 0.
+        """
+        n, counts = self.quadrature.n_models, self.counts
+        one = torch.ones_like(counts.right[:1])
+        data = _weighted(counts, None, one, None)
+        slope = _gradient(self.quadrature, data, data.rows(), self.start[None])
+        a, d, _ = (x[0] for x in slope.grid)
+        chance = torch.sigmoid(self.start[:n, None] * a + d) + data.correction[0, :, None]
+        weight = slope.posterior[0]
+        by_ability = counts.right.T * (weight @ a)[:, None]
+        by_ability = by_ability - counts.trials.T * (weight @ (a * chance).T)
+        hyper = self.start[None, n:]
+        prior = _hyper_gradient(self.quadrature, torch.zeros_like(weight[:1]), hyper)
+        by_hyper = _hyper_gradient(self.quadrature, weight, hyper.expand(len(weight), -1)) - prior
+        score = torch.cat([by_ability, by_hyper], dim=1)
+        if clusters is not None:
+            sums = score.new_zeros(int(clusters.max()) + 1, score.shape[1])
+            score = sums.index_add(0, clusters, score)
+        moved = (score @ self.inverse)[:, :n]
+        return len(score) / max(len(score) - 1, 1) * moved.T @ moved
 
 
 class Refits(NamedTuple):

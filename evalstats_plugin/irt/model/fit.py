@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from evalstats_plugin.data.results import Drawable, finite
+from evalstats_plugin.data.results import Drawable, Results, finite
 from evalstats_plugin.errors import DesignError, LogError, SelectionError, no_such
 from evalstats_plugin.irt.options import Rotation
 from evalstats_plugin.runtime.files import (
@@ -38,6 +38,8 @@ from evalstats_plugin.stats.interval import normal_quantile
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from evalstats_plugin.data.matrix import ResponseMatrix
 
 
 ROTATIONS = get_args(Rotation)
@@ -146,6 +148,9 @@ class IRTFit(SavedFit, Drawable):
     predicted: FloatArray | None = None
     """P(right) of the models on the items, averaged over the posteriors of both, shape (N, M); None
     where the estimator does not average, and for models scored later."""
+    ability_draws: FloatArray | None = None
+    """Draws from the posterior, shape (N, chains, draws); None of estimators other than
+    ``"mcmc"``."""
     identification: str
     """What fixes the scale, such as ``"ability ~ N(0, 1)"`` or ``"abilities sum to 0"``."""
     hyperparameters: dict[str, Any] = field(default_factory=dict[str, Any])
@@ -181,6 +186,53 @@ class IRTFit(SavedFit, Drawable):
     def upper(self) -> float:
         """u, the upper asymptote of all curves; 1 unless the fit was given another."""
         return float(self.hyperparameters.get("upper", 1.0))
+
+    def limits(
+        self, confidence_level: float = 0.95, *, kind: Literal["percentile", "hdi"] = "percentile"
+    ) -> tuple[FloatArray, FloatArray]:
+        """Lower and upper limits of the abilities, each of shape (N,).
+
+        Of posterior draws their percentiles, or the shortest interval that holds as many of them
+        (highest density interval, HDI) [CS99]_; normal limits of estimators without draws.
+        """
+        if self.ability_draws is None:
+            width = normal_quantile(confidence_level) * self.ability_std_error
+            return self.ability - width, self.ability + width
+        draws = np.sort(self.ability_draws.reshape(len(self.models), -1), axis=1)
+        if kind == "percentile":
+            tail = (1 - confidence_level) / 2
+            low, high = np.quantile(draws, [tail, 1 - tail], axis=1)
+            return low, high
+        inside = math.ceil(confidence_level * draws.shape[1])
+        widths = draws[:, inside - 1 :] - draws[:, : draws.shape[1] - inside + 1]
+        first = widths.argmin(axis=1)[:, None]
+        at = (np.take_along_axis(draws, first + k, axis=1)[:, 0] for k in (0, inside - 1))
+        return next(at), next(at)
+
+    def uncertainty(self, matrix: ResponseMatrix, **chosen: Any) -> Results[Any]:
+        """Intervals of the abilities by several recipes; see `evalstats_plugin.irt.uncertainty`."""
+        found: Results[Any] = import_module("evalstats_plugin.irt.bootstrap").uncertainty(
+            self, matrix, **chosen
+        )
+        return found
+
+    def to_arviz(self) -> Any:
+        """Return the posterior draws of the abilities as ArviZ's ``InferenceData``.
+
+        Raises
+        ------
+        SelectionError
+            The estimator is not ``"mcmc"``, and has no draws.
+        """
+        if self.ability_draws is None:
+            msg = f"estimator {self.estimator} has no posterior draws: fit with estimator mcmc"
+            raise SelectionError(msg)
+        az: Any = import_module("arviz")
+        return az.from_dict(
+            posterior={"ability": np.moveaxis(self.ability_draws, 0, 2)},
+            coords={"model": list(self.models)},
+            dims={"ability": ["model"]},
+        )
 
     def predict(self, *, plug_in: bool = False) -> FloatArray:
         """P(right), or expected score, of every model on every item, shape (N, M).
@@ -218,14 +270,14 @@ class IRTFit(SavedFit, Drawable):
         import pandas as pd
 
         if of == "models":
-            width = normal_quantile(confidence_level) * self.ability_std_error
+            low, high = self.limits(confidence_level)
             return pd.DataFrame(
                 {
                     "model": self.models,
                     "ability": self.ability,
                     "std_error": self.ability_std_error,
-                    "low": self.ability - width,
-                    "high": self.ability + width,
+                    "low": low,
+                    "high": high,
                 }
             )
         if of != "items":

@@ -61,14 +61,14 @@ def columns(
     return _turned(rows(observed.T, rng=rng, test_share=test_share, exposure_rate=exposure_rate))
 
 
-def block(
+def l_mask(
     observed: BoolArray,
     *,
     rng: np.random.Generator,
     test_share: float = 0.2,
     exposure_rate: float = 0.3,
 ) -> Split:
-    """Train on old models × old items, predict new models on new items (AIMS's L-mask).
+    """Train on old models × old items, predict new models on new items (the L-mask of AIMS).
 
     Cells of new models on old items, and of old models on new items, are exposed.
     """
@@ -80,8 +80,8 @@ def block(
     return _checked(train, old_items | old_models, observed & new_models & new_items)
 
 
-def union(observed: BoolArray, *, rng: np.random.Generator, test_share: float = 0.2) -> Split:
-    """Train on all cells of old models and of old items (torch_measure's L-mask)."""
+def block(observed: BoolArray, *, rng: np.random.Generator, test_share: float = 0.2) -> Split:
+    """Hold out new models × new items, train on all else (torch_measure's L-mask)."""
     new_models, new_items = _corner(observed, test_share, rng)
     test = observed & new_models & new_items
     return _checked(observed & ~test, np.zeros_like(observed), test)
@@ -112,6 +112,19 @@ def shifted_columns(
     return _turned(_held_out_rows(observed.T, held_out, exposure_rate, rng))
 
 
+def tasks(
+    observed: BoolArray,
+    *,
+    task: IntArray,
+    rng: np.random.Generator,
+    test_share: float = 0.2,
+    exposure_rate: float = 0.3,
+) -> Split:
+    """Hold out whole tasks at random; `task` numbers that of each item from 0, shape (M,)."""
+    held_out = _some(int(task.max()) + 1, test_share, rng)[task]
+    return _turned(_held_out_rows(observed.T, held_out, exposure_rate, rng))
+
+
 def temporal(
     observed: BoolArray,
     *,
@@ -133,10 +146,12 @@ MASKS: Mapping[str, Callable[..., Split]] = MappingProxyType(
         "random": random_entries,
         "rows": rows,
         "columns": columns,
+        "L": l_mask,
         "block": block,
-        "L": union,
         "shifted-rows": shifted_rows,
+        "shifted-size": shifted_rows,
         "shifted-columns": shifted_columns,
+        "shifted-tasks": tasks,
         "temporal": temporal,
     }
 )

@@ -126,13 +126,14 @@ def test_items_drawn_give_the_error_that_the_model_gives(estimator):
     assert np.sqrt(found.covariance.diagonal()) == pytest.approx(found.ability.std_error)
 
 
-def test_simulated_answers_give_the_error_that_the_model_gives():
+@pytest.mark.parametrize("over", ["parametric", "new-items"])
+def test_simulated_answers_give_the_error_that_the_model_gives(over):
     data = counts(8, 300, slopes=0)
     fit = items_integrated(data, "rasch")
 
     found = bootstrap(
         data,
-        BootstrapOptions(over="parametric", kind="rasch", n_resamples=150),
+        BootstrapOptions(over=over, kind="rasch", n_resamples=150),
         np.random.default_rng(0),
     )
 

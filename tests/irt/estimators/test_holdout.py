@@ -24,7 +24,9 @@ from evalstats_plugin.irt.model.masks import MASKS
 
 NEEDS = {
     "shifted-rows": {"key": np.arange(20.0)},
+    "shifted-size": {"key": np.arange(20.0)},
     "shifted-columns": {"key": np.arange(50.0)},
+    "shifted-tasks": {"task": np.arange(50) // 10},
     "temporal": {"released": np.arange(20.0)},
 }
 fit_one = partial(fit_factor, n_dimensions=1, ridge=5.0, tolerance=1e-3)
@@ -68,10 +70,12 @@ def test_masks_hold_out_the_cells_that_their_names_say():
         "random": (800, 0, 200),
         "rows": (800, 60, 140),
         "columns": (800, 60, 140),
-        "block": (640, 4 * 12 + 10 * 5, 40),
-        "L": (960, 0, 40),
+        "L": (640, 4 * 12 + 10 * 5, 40),
+        "block": (960, 0, 40),
         "shifted-rows": (800, 60, 140),
+        "shifted-size": (800, 60, 140),
         "shifted-columns": (800, 60, 140),
+        "shifted-tasks": (800, 60, 140),
         "temporal": (800, 60, 140),
     }
     assert (split("shifted-rows", full).train.any(1) == (np.arange(20) < 16)).all()
@@ -79,14 +83,14 @@ def test_masks_hold_out_the_cells_that_their_names_say():
     assert (split("rows", full).exposed.sum(1)[~split("rows", full).train.any(1)] == 15).all()
 
 
-def test_block_and_union_differ_in_what_they_train_on():
-    """The book's trains on the corner alone; the union on all but the opposite corner."""
+def test_l_and_block_differ_in_what_they_train_on():
+    """L trains on the opposite corner alone, block on all but the corner held out."""
     full = np.ones((20, 50), dtype=bool)
-    block, union = split("block", full), split("L", full)
+    corner, block = split("L", full), split("block", full)
 
-    assert np.array_equal(block.test, union.test)
-    assert not (block.train & (block.test.any(1)[:, None] | block.test.any(0))).any()
-    assert np.array_equal(union.train, ~union.test)
+    assert np.array_equal(corner.test, block.test)
+    assert not (corner.train & (corner.test.any(1)[:, None] | corner.test.any(0))).any()
+    assert np.array_equal(block.train, ~block.test)
 
 
 def test_models_released_together_are_held_out_together():
@@ -123,7 +127,7 @@ def test_shares_and_keys_that_mean_nothing_are_refused(share):
 
 
 @pytest.mark.parametrize("estimator", [fit_one, fit_curves], ids=["factor", "items-integrated"])
-@pytest.mark.parametrize("name", ["rows", "columns", "block"])
+@pytest.mark.parametrize("name", ["rows", "columns", "L"])
 def test_predictions_use_no_held_out_cell(estimator, name):
     """Held-out answers turned round: bit for bit the same predictions, and good ones."""
     right, p = simulated(40, 60, np.random.default_rng(2))
