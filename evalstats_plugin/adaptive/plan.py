@@ -12,7 +12,7 @@ import numpy as np
 
 from evalstats_plugin.adaptive.bank import ItemBank
 from evalstats_plugin.adaptive.curves import respond
-from evalstats_plugin.adaptive.selection import Randomesque
+from evalstats_plugin.adaptive.selection import INSURANCE, Randomesque, check_insurance
 from evalstats_plugin.adaptive.session import AdaptiveSession
 from evalstats_plugin.adaptive.stopping import (
     Above,
@@ -78,6 +78,8 @@ class Plan:
     """Whether tasks get the shares they have in the bank."""
     randomesque: int | None = None
     """Choose at random among this many best items, so that models see different ones."""
+    insurance: float = INSURANCE
+    """Share of the items that are drawn at random; see `AdaptiveSession`."""
     confidence_level: float = 0.95
     seed: int = 0
     metric: str | None = None
@@ -86,7 +88,7 @@ class Plan:
     """File of answers, to resume an interrupted test."""
 
     def __post_init__(self) -> None:
-        for name in (*_POSITIVE, "confidence_level", "seed"):
+        for name in (*_POSITIVE, "insurance", "confidence_level", "seed"):
             value = getattr(self, name)
             if value is None:
                 continue
@@ -98,6 +100,7 @@ class Plan:
                 raise SelectionError(msg)
             if name in _POSITIVE and not 0 < value < float("inf"):
                 raise SelectionError(f"{name} {value:g} is not above 0: choose a larger one")
+        check_insurance(self.insurance)
 
     @classmethod
     def of(cls, named: Mapping[str, object]) -> Plan:
@@ -162,6 +165,7 @@ class Plan:
             batch=self.batch,
             content="tasks" if self.balance else None,
             exposure=None if self.randomesque is None else Randomesque(self.randomesque),
+            insurance=self.insurance,
             confidence_level=self.confidence_level,
             rng=self.seed,
         )

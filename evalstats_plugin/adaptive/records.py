@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import isfinite
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from evalstats_plugin.data.responses import Prediction, Responses
+from evalstats_plugin.errors import LogError
 
 if TYPE_CHECKING:
     from evalstats_plugin.adaptive.session import AdaptiveSession
@@ -12,6 +18,8 @@ if TYPE_CHECKING:
 
 RECORD = "adaptive_test"
 """Key of the record in a results file whose format has no field for it."""
+
+_DIGITS = 5
 
 
 def record_of(
@@ -25,6 +33,7 @@ def record_of(
             "item": step.item,
             "score": step.score,
             "trials": step.trials,
+            "random": step.random,
             "ability": step.ability,
             "std_error": step.std_error if isfinite(step.std_error) else None,
             "full_score": step.full_score,
@@ -36,33 +45,83 @@ def record_of(
         "metric": metric,
         "n_calibrated_models": len(session.bank.models),
         "notes": [*found["notes"], *notes],
+        "items": predictions_of(session),
         "trace": trace,
     }
 
 
-def biased(record: Mapping[str, Any]) -> list[str]:
-    """Return a note that the mean over the items asked is not the score, if not all were asked.
+def with_prediction(r: Responses, record: Mapping[str, Any]) -> Responses:
+    """Return the responses of an adaptive test with the score that its record predicts.
 
-    >>> biased({"n_items": 9, "n_in_bank": 100, "metric": "acc",
-    ...         "full_score": {"estimate": 0.6, "low": 0.5, "high": 0.7}})
-    ['items were chosen adaptively, so the mean over those asked is not the score: over all 100 \
-items acc is predicted to be 0.600 [0.500, 0.700]']
+    Of a metric that the bank does not predict, no score is known: the items asked were chosen.
+
+    Raises
+    ------
+    LogError
+        The record is damaged.
     """
-    if record["n_items"] >= record["n_in_bank"]:
-        return []
-    predicted = _full_score(record)
-    msg = "items were chosen adaptively, so the mean over those asked is not the score: over all"
-    metric = record.get("metric") or "it"
-    return [f"{msg} {record['n_in_bank']} items {metric} is predicted to be {predicted}"]
+    n, size = record.get("n_items"), record.get("n_in_bank")
+    try:
+        by_task = record["full_score_by_task"]
+        if by_task and r.task not in by_task:
+            return r
+        score = by_task.get(r.task, record["full_score"])
+        known = r.metric in str(record["metric"]).split(", ")
+        own: Mapping[str, Any] = record.get("items", {})
+        items: Mapping[str, Any] = own.get(r.task) or (
+            next(iter(own.values())) if len(own) == 1 else {}
+        )
+        estimate, low, high = (float(score[name]) for name in ("estimate", "low", "high"))
+        found = Prediction(
+            estimate=estimate if known else None,
+            low=low if known else None,
+            high=high if known else None,
+            confidence_level=float(record["confidence_level"]),
+            n_in_bank=len(items["ids"]) if items else int(record["n_in_bank"]),
+            item_ids=np.asarray(items.get("ids", ()), dtype=np.str_),
+            scores=np.asarray(items.get("scores", ()), dtype=np.float64),
+            variances=np.asarray(items.get("variances", ()), dtype=np.float64),
+            common=float(items.get("common", 0.0)),
+        )
+        if not len(found.item_ids) == len(found.scores) == len(found.variances):
+            raise ValueError("items and scores")
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        msg = f"{r.source.path} has a damaged record of its adaptive test: run the test again"
+        raise LogError(msg) from error
+    if n == size:
+        return r
+    note = f"{n} of {size} items asked, chosen adaptively"
+    beside = tuple(with_prediction(other, record) for other in r.beside)
+    return replace(r, predicted=found, beside=beside, notes=(*r.notes, note))
+
+
+def predictions_of(session: AdaptiveSession) -> dict[str, Any]:
+    """Return of each task its items with their expected scores, for comparisons with other models.
+
+    Scores and variances are those of one answer to each item; of items asked, the mean score and
+    a variance of 0.
+    """
+    bank, found = session.bank, session.expected()
+    tasks, ids = bank.tasks.astype(str), bank.item_ids.astype(str)
+    single = len(bank.task_names) == 1
+    return {
+        name: {
+            "ids": ids[own].tolist(),
+            "scores": found.scores[0, own].round(_DIGITS).tolist(),
+            "variances": found.variances[0, own].round(_DIGITS).tolist(),
+            "common": float(found.common[0, 0 if single else 1 + place].round(_DIGITS)),
+        }
+        for place, name in enumerate(bank.task_names)
+        for own in [tasks == name]
+    }
 
 
 def with_record(block: Mapping[str, Any], record: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return an annotation with the result of the adaptive test in it, if there was one."""
     if record is None:
         return dict(block)
-    shown = {name: value for name, value in record.items() if name != "trace"}
-    notes = dict.fromkeys([*block["notes"], *biased(record)])
-    return {**block, "adaptive": shown, "notes": list(notes)}
+    shown = {name: value for name, value in record.items() if name not in ("trace", "items")}
+    return {**block, "adaptive": shown}
 
 
 def sentence(record: Mapping[str, Any]) -> str:

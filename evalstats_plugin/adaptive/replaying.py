@@ -160,6 +160,8 @@ class _Known(NamedTuple):
     notes: tuple[str, ...]
     answers: Sequence[tuple[float, int] | None]
     """Mean score and epochs of each item of the bank."""
+    was_adaptive: bool
+    """Whether the answers are those of an adaptive test, whose mean is not the score."""
 
 
 def _known(bank: ItemBank, named: tuple[str, str], parts: Sequence[Responses]) -> _Known:
@@ -177,7 +179,10 @@ def _known(bank: ItemBank, named: tuple[str, str], parts: Sequence[Responses]) -
     answers = [scored.get(key) for key in own.keys()]  # noqa: SIM118 - not a mapping
     own = own.without(np.array([answer is None for answer in answers]), "no answer in the log")
     notes = tuple(note for note in own.notes if note not in bank.notes)
-    return _Known(*named, ", ".join(tasks), metrics, own, notes, answers)
+    was_adaptive = any(part.predicted is not None for part in parts)
+    if was_adaptive:
+        notes = (*notes, "answers of an adaptive test: no score of all items is known")
+    return _Known(*named, ", ".join(tasks), metrics, own, notes, answers, was_adaptive)
 
 
 def _hashes(part: Responses) -> list[str | None]:
@@ -204,7 +209,7 @@ def _test(known: _Known, plan: Plan) -> AdaptiveTest:
     while session.stopped is None:
         for place in session.next().tolist():
             session.record(place, *cast("tuple[float, int]", known.answers[place]))
-    there = [answer[0] for answer in known.answers if answer is not None]
+    there = [] if known.was_adaptive else [a[0] for a in known.answers if a is not None]
     made = test_of(
         session.result().to_dict(),
         model=known.model,

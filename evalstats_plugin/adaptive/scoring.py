@@ -4,6 +4,7 @@
   have answered equally many items, and arrays have an axis of sessions first
 * `score`: abilities with standard errors, by a name of `SCORINGS`
 * `laplace`, `project`: ability and misfit factors jointly, and from them the score on all items
+* `predict`: the same, allowing for models that do not fit the bank (`KINDS`)
 * `anchor_points`, `anchor_scores`: tinyBenchmarks' fixed weighted set of items [Pol24]_
 """
 
@@ -31,6 +32,18 @@ _REACH = 6.0
 _STEPS = 30
 """Largest number of Newton steps to the posterior mode."""
 
+_BISECTIONS = 40
+
+_COARSE = 4
+"""Nodes of the grid for each at which the search for a mode begins."""
+
+_TEMPER = 0.5
+"""Weight of the evidence for a kind of model: answers of real models depend on each other."""
+
+_OPTIMISM, _TRIED = 0.3, 10
+"""Times √models, the standard deviation of full scores after so many items that calibrations hide:
+of LiveBench with 53 models .04; see tests/validation/test_adaptive_unlike.py."""
+
 _ROUNDS = 50
 _STARTS = 5
 """Of k-means."""
@@ -53,6 +66,10 @@ class Belief:
     right: FloatArray
     """Sum of scores, shape (S, n)."""
     trials: FloatArray
+    kinds: FloatArray | None = None
+    """Shape (S, 3): share of answers right and share wrong whatever the item, and how many times
+    more abilities vary; None for models like those of the bank. `posterior` is that of the latter
+    all the same."""
 
     @classmethod
     def prior(cls, bank: ItemBank, n_sessions: int = 1) -> Belief:
@@ -81,6 +98,31 @@ class Belief:
             right=np.concatenate([self.right, right], axis=1),
             trials=np.concatenate([self.trials, trials], axis=1),
         )
+
+    @cached_property
+    def asked(self) -> Items:
+        """The items answered, shape (S, n)."""
+        return self._of_kinds(self.items.take(self.places))
+
+    @cached_property
+    def all_items(self) -> Items:
+        """All items, with curves of shape (M,), or (S, M) where sessions are of several kinds."""
+        return self._of_kinds(self.items)
+
+    def _of_kinds(self, items: Items) -> Items:
+        if self.kinds is None:
+            return items
+        right, wrong = self.kinds[:, :1], self.kinds[:, 1:2]
+        height = 1 - right - wrong
+        guessing, upper = right + height * items.guessing, right + height * items.upper
+        return items._replace(guessing=guessing, upper=upper)
+
+    def ability_prior(self) -> tuple[float, FloatArray]:
+        """Mean of abilities, and their variance, shape (S,), before the first answer."""
+        prior = np.exp(self.log_prior)
+        mean = float(prior @ self.nodes)
+        wider = np.ones(len(self.places)) if self.kinds is None else self.kinds[:, 2]
+        return mean, wider**2 * float(prior @ (self.nodes - mean) ** 2)
 
     @cached_property
     def posterior(self) -> FloatArray:
@@ -196,20 +238,20 @@ def laplace(belief: Belief, start: State | None = None) -> State:
     """
     n_sessions = len(belief.places)
     k = belief.items.loadings.shape[-1]
-    prior = np.exp(belief.log_prior)
-    centre = float(prior @ belief.nodes)
-    variance = float(prior @ (belief.nodes - centre) ** 2)
+    centre, variance = belief.ability_prior()
     origin, mean = np.zeros((2, n_sessions, 1 + k))
-    origin[:, 0], mean[:, 0] = centre, eap(belief).ability
+    origin[:, 0], mean[:, 0] = centre, eap(belief).ability if start is None else centre
     mean: FloatArray = mean if start is None else start.mean
-    precision = np.diag(np.array([1 / variance, *([1.0] * k)]))
-    items = belief.items.take(belief.places)
+    precision = np.tile(np.eye(1 + k), (n_sessions, 1, 1))
+    precision[:, 0, 0] = 1 / variance
+    items = belief.asked
     directions = items.directions
-    curvature = np.broadcast_to(precision, (n_sessions, 1 + k, 1 + k))
+    curvature = precision
     for _ in range(_STEPS):
         found = respond(items, mean[:, :1], (items.loadings @ mean[:, 1:, None])[..., 0])
         pull, weight = found.derivatives(belief.right, belief.trials)
-        gradient = np.einsum("sn,snd->sd", pull, directions) - (mean - origin) @ precision
+        gradient = np.einsum("sn,snd->sd", pull, directions)
+        gradient = gradient - np.einsum("sd,sde->se", mean - origin, precision)
         weighted = np.swapaxes(directions * weight[..., None], 1, 2)
         curvature = weighted @ directions + precision
         solved = np.linalg.solve(np.asarray(curvature), np.asarray(gradient)[..., None])
@@ -232,6 +274,9 @@ class Shares:
     misfit: FloatArray
     """Standard deviation of scores around their predictions, shape (1 + T,); see
     `ItemBank.misfit`."""
+    optimism: float = 0.0
+    """Further standard deviation after 10 items: the misfit was found on models that the items were
+    calibrated with, which hides the more of it the fewer they were."""
 
     @classmethod
     def of(cls, bank: ItemBank) -> Shares:
@@ -242,7 +287,8 @@ class Shares:
         own[:, 0] = True
         misfit = np.array([float(bank.misfit.get(name, 0.0)) for name in names])
         # Column-major: sums over items are fastest that way.
-        return cls(names, np.asfortranarray(own / own.sum(axis=0)), misfit)
+        optimism = _OPTIMISM / np.sqrt(len(bank.models)) if bank.models else 0.0
+        return cls(names, np.asfortranarray(own / own.sum(axis=0)), misfit, float(optimism))
 
     @cached_property
     def squares(self) -> FloatArray:
@@ -270,7 +316,7 @@ def project(
     """
     state = laplace(belief) if state is None else state
     rest, directions = rest_of(belief), belief.items.directions
-    spread = (along(state.covariance, directions) * directions.T).sum(axis=1)
+    spread = _logit_variance(belief, state)
     # The mean of a curve over a normal logit is flatter than the curve at the mean logit.
     p = rest * expected(belief, state, spread).probability
     asked = shares.weights[belief.places]
@@ -288,13 +334,175 @@ def project(
     return FullScore(estimate, low, high, std_error)
 
 
+class Kind(NamedTuple):
+    """A kind of model that a new one may be: how its answers differ from those the bank knows."""
+
+    described: str
+    right: float
+    """Share of its answers that are right whatever the item: leaked or guessed."""
+    wrong: float
+    """Share that are wrong whatever the item. With both at 1 hard items are the easy ones."""
+    prior: float
+    wider: float = 1.0
+    """How many times larger the standard deviation of abilities is."""
+
+
+KINDS = (
+    Kind("a model like those of the bank", 0.0, 0.0, 0.80),
+    Kind("a model unlike those of the bank in ability", 0.0, 0.0, 0.05, wider=2.5),
+    Kind("right where its ability says wrong (leaked items?)", 0.1, 0.0, 0.03),
+    Kind("right where its ability says wrong (leaked items?)", 0.3, 0.0, 0.03),
+    Kind("wrong where its ability says right", 0.0, 0.15, 0.02),
+    Kind("partly guessing", 0.25, 0.25, 0.02),
+    Kind("guessing, half of it right", 0.5, 0.5, 0.02),
+    Kind("guessing, a quarter of it right", 0.25, 0.75, 0.02),
+    Kind("wrong on easy items and right on hard ones", 1.0, 1.0, 0.01),
+)
+"""Prior probabilities sum to 1; the first two fit the bank."""
+
+N_FITTING = 2
+
+_PRIOR = np.array([kind.prior for kind in KINDS])
+_DOUBT = 0.05
+_SCEPTICAL = np.r_[1 - _DOUBT, _DOUBT * _PRIOR[1:] / _PRIOR[1:].sum()]
+"""Prior probabilities for estimates: those for limits draw the scores of models that fit towards
+those of models that do not."""
+
+
+class Predicted(NamedTuple):
+    """Full scores of S sessions, allowing for the kinds of models that they may be of."""
+
+    full: FullScore
+    kinds: FloatArray
+    """Posterior probabilities of `KINDS`, shape (S, K)."""
+    scores: FloatArray
+    """Expected score of each item, of items asked their mean score; shape (S, M)."""
+    variances: FloatArray
+    """Of one answer to each item, 0 for items asked; shape (S, M)."""
+    common: FloatArray
+    """Standard error of the full scores without the chance in single answers, (S, 1 + T)."""
+
+    @property
+    def fits(self) -> FloatArray:
+        """Probability that answers are those of a model that fits the bank, shape (S,)."""
+        return self.kinds[:, :N_FITTING].sum(axis=1)
+
+
+def predict(belief: Belief, shares: Shares, *, confidence_level: float = 0.95) -> Predicted:
+    """Full scores as by `project`, allowing for models that do not fit the bank.
+
+    Each of `KINDS` has its own curves, posterior and projection, weighted by how probable it makes
+    the answers (Laplace's approximation). Estimates leave those of models that fit only on stronger
+    evidence than limits do.
+    """
+    n_sessions = len(belief.places)
+    several = _of_each_kind(belief)
+    at = laplace(several, _near_mode(several))
+    found = project(several, shares, state=at, confidence_level=confidence_level)
+    curves = expected(several, at, _logit_variance(several, at)).probability
+
+    def by_kind(values: FloatArray) -> FloatArray:
+        return values.reshape(len(KINDS), n_sessions, *values.shape[1:])
+
+    evidence = _TEMPER * by_kind(_log_evidence(several, at))
+    weights, sceptical = (
+        special.softmax(np.log(prior)[:, None] + evidence, axis=0) for prior in (_PRIOR, _SCEPTICAL)
+    )
+    asked = shares.weights[belief.places]
+    scores = belief.right / np.maximum(belief.trials, 1e-9)
+    seen = np.einsum("sn,snt->st", scores, asked)
+    left = np.maximum(1 - asked.sum(axis=1), 0.0)
+    more = shares.optimism**2 * _TRIED / max(belief.places.shape[1], 1) * left**2
+    means, share = by_kind(found.estimate), weights[:, :, None]
+    errors = np.sqrt(by_kind(found.std_error) ** 2 + more)
+    # The estimate leaves that of models that fit only on strong evidence; the limits hold more.
+    estimate = (sceptical[:, :, None] * means).sum(axis=0)
+    variance = (share * (errors**2 + (means - estimate) ** 2)).sum(axis=0)
+    tail = tail_probability(confidence_level)
+    low, high = (_quantile(share, means, errors, p) for p in (tail, 1 - tail))
+    low = np.minimum(np.maximum(low, seen), estimate)
+    high = np.maximum(np.minimum(high, seen + left), estimate)
+    full = FullScore(estimate, low, high, np.sqrt(variance))
+    of_items = (sceptical[:, :, None] * by_kind(curves)).sum(axis=0)
+    variances = rest_of(belief) * belief.items.dispersion * of_items * (1 - of_items)
+    np.put_along_axis(of_items, belief.places, scores, axis=1)
+    common = np.sqrt(np.maximum(variance - variances @ shares.squares, 0.0))
+    return Predicted(full, weights.T, of_items, variances, common)
+
+
+def _of_each_kind(belief: Belief) -> Belief:
+    """The sessions once for each of `KINDS`."""
+    n, k = len(belief.places), len(KINDS)
+    each = np.array([(kind.right, kind.wrong, kind.wider) for kind in KINDS])
+    places, right, trials = (
+        np.tile(values, (k, 1)) for values in (belief.places, belief.right, belief.trials)
+    )
+    return replace(
+        belief, places=places, right=right, trials=trials, kinds=np.repeat(each, n, axis=0)
+    )
+
+
+def _near_mode(belief: Belief) -> State:
+    """The most probable of some abilities, without misfit.
+
+    Where curves are steep, Fisher scoring from further off does not converge.
+    """
+    centre, variance = belief.ability_prior()
+    nodes = belief.nodes[::_COARSE]
+    # Items with an axis for the nodes.
+    items = Items(*(np.expand_dims(values, 2) for values in belief.asked))
+    right, trials = belief.right[..., None], belief.trials[..., None]
+    found = log_likelihood(items, nodes, right, trials).sum(axis=1)
+    found = found - (nodes - centre) ** 2 / (2 * variance[:, None])
+    k = 1 + belief.items.loadings.shape[1]
+    mean = np.zeros((len(belief.places), k))
+    mean[:, 0] = nodes[found.argmax(axis=1)]
+    return State(mean, np.zeros((len(mean), k, k)))
+
+
+def _log_evidence(belief: Belief, state: State) -> FloatArray:
+    """Log probability of the answers by Laplace's approximation, up to a constant; shape (S,)."""
+    items = belief.asked
+    shift = (items.loadings @ state.mean[:, 1:, None])[..., 0]
+    own = items._replace(intercept=items.intercept + shift)
+    answers = log_likelihood(own, state.mean[:, :1], belief.right, belief.trials).sum(axis=1)
+    centre, variance = belief.ability_prior()
+    squares = (state.mean[:, 0] - centre) ** 2 / variance + (state.mean[:, 1:] ** 2).sum(axis=1)
+    volume = np.linalg.slogdet(state.covariance)[1] - np.log(variance)
+    return answers - squares / 2 + volume / 2
+
+
+def _logit_variance(belief: Belief, state: State) -> FloatArray:
+    """Variance of each item's logit by ability and factors, shape (S, M)."""
+    directions = belief.items.directions
+    return (along(state.covariance, directions) * directions.T).sum(axis=1)
+
+
+def _quantile(
+    weights: FloatArray, means: FloatArray, errors: FloatArray, probability: float
+) -> FloatArray:
+    """Quantiles of mixtures of normals, by bisection; components along the first axis."""
+    reach = 10 * errors + 1e-12
+    low: FloatArray = (means - reach).min(axis=0)
+    high: FloatArray = (means + reach).max(axis=0)
+    for _ in range(_BISECTIONS):
+        middle: FloatArray = (low + high) / 2
+        share: FloatArray = special.ndtr((middle - means) / (errors + 1e-12))
+        below: FloatArray = (weights * share).sum(axis=0)
+        low, high = (
+            np.where(below < probability, middle, low),
+            np.where(below < probability, high, middle),
+        )
+    return (low + high) / 2
+
+
 def expected(belief: Belief, state: State, spread: FloatArray | float = 0.0) -> Response:
     """Curves of all items at the mean state of each session, shape (S, M).
 
     `spread` is a variance of the logits to average over, as in `curves.respond`.
     """
     shift = state.mean[:, 1:] @ belief.items.loadings.T
-    return respond(belief.items, state.mean[:, :1], shift, spread)
+    return respond(belief.all_items, state.mean[:, :1], shift, spread)
 
 
 def rest_of(belief: Belief) -> FloatArray:

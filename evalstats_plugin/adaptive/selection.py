@@ -39,6 +39,8 @@ _NOTHING = 1e-16
 _AT_HAND, _MOST_AT_HAND = 128, 30_000_000
 """Bytes per item of the temporary arrays of a step; and the largest block that glibc reuses."""
 
+_ROUNDING = 1e-9
+
 _COARSE = 4
 """Nodes of the grid for each node of the tables: curves are smoother than posteriors."""
 
@@ -240,11 +242,31 @@ def rule_for(bank: ItemBank, rule: str) -> str:
     return rule
 
 
-def worth(candidates: Candidates, rule: str, n_asked: int) -> FloatArray:
+INSURANCE = 0.15
+"""Share of items drawn at random by default; see the study in tests/validation."""
+
+
+def check_insurance(share: float) -> None:
+    """Raise `SelectionError` for a share of random items outside [0, 1)."""
+    if not 0 <= share < 1:
+        msg = f"a share of {share:g} random items is not possible"
+        raise SelectionError(f"{msg}: give 0 or more and less than 1, such as {INSURANCE:g}")
+
+
+def is_insured(share: float, n_asked: int) -> bool:
+    """Whether the next item is drawn at random, after `n_asked`: each 1/share-th is.
+
+    >>> [n for n in range(1, 21) if is_insured(0.15, n - 1)]
+    [7, 14, 20]
+    """
+    return int((n_asked + 1) * share + _ROUNDING) > int(n_asked * share + _ROUNDING)
+
+
+def worth(candidates: Candidates, rule: str, n_asked: int, insurance: float = 0.0) -> FloatArray:
     """Worth of every item, shape (S, M), by a name of `RULE_NAMES`, after `n_asked` items."""
     if rule == MIXED:
         rule = "random" if n_asked % 2 else "full-score"
-    return RULES[rule](candidates)
+    return RULES["random" if is_insured(insurance, n_asked) else rule](candidates)
 
 
 def _gain_and_along(candidates: Candidates) -> tuple[FloatArray, FloatArray]:

@@ -23,20 +23,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evalstats_plugin.adaptive.bank import ALL_TASKS, ItemBank
-from evalstats_plugin.adaptive.scoring import Belief, Scored, score
+from evalstats_plugin.adaptive.scoring import (
+    KINDS,
+    N_FITTING,
+    Belief,
+    Predicted,
+    Scored,
+    score,
+)
 from evalstats_plugin.adaptive.selection import (
+    INSURANCE,
     Candidates,
     Content,
     Exposure,
     Tables,
     Targets,
+    check_insurance,
     eligible,
+    is_insured,
     pick,
     preferring,
     rule_for,
     worth,
 )
 from evalstats_plugin.adaptive.stopping import (
+    LIMITS,
     Answer,
     Cost,
     Items,
@@ -53,6 +64,12 @@ from evalstats_plugin.stats.arrays import IntArray
 
 EXHAUSTED = "no item left to ask"
 """Reason to stop when every item has been asked."""
+
+_MISFIT = 0.5
+"""Probability of a model that fits the bank below which a session says that this one does not."""
+
+_EXTENDED = 2
+"""How many times longer than it was to be the test of such a model gets at most."""
 
 _MOST_TRIALS = 2**53
 """Largest number of epochs that a float holds exactly."""
@@ -72,6 +89,7 @@ class Settings(TypedDict, total=False):
     batch: int
     content: Content
     exposure: Exposure
+    insurance: float
     confidence_level: float
 
 
@@ -97,6 +115,10 @@ class SessionResult:
     full_score_by_task: Mapping[str, ScoreEstimate]
     """Empty for a single task."""
     cost: float | None
+    n_random: int
+    """Items that were drawn at random."""
+    fits: float
+    """Probability that the answers are those of a model that fits the bank."""
     notes: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
@@ -119,7 +141,9 @@ class AdaptiveSession(Drawable):
     rule
         A name of `selection.RULE_NAMES`, or ``"auto"``.
     stop
-        Rules of `stopping`; the first that holds stops. Without any, all items are asked.
+        Rules of `stopping`; the first that holds stops. Without any, all items are asked. Where the
+        answers do not fit the bank, only limits stop at once (`stopping.LIMITS`): a test that
+        is precise enough goes on for as many items again.
     scoring
         ``"eap"``, ``"map"`` or ``"wle"``. Stop rules and intervals use the posterior.
     batch
@@ -128,6 +152,9 @@ class AdaptiveSession(Drawable):
         Shares of the tasks; see `selection.Content`.
     exposure
         `selection.Randomesque` or `selection.SympsonHetter`.
+    insurance
+        Share of the items that are drawn at random. They show a model that does not fit the bank,
+        for which chosen items alone give a wrong score with a narrow interval.
     confidence_level
         Of the intervals.
 
@@ -136,7 +163,7 @@ class AdaptiveSession(Drawable):
     DesignError
         The bank has no item that may be asked.
     SelectionError
-        No such rule or scoring; a batch below 1.
+        No such rule or scoring; a batch below 1; a share outside [0, 1).
     """
 
     drawn_as: ClassVar[tuple[str, ...]] = ("trace",)
@@ -151,13 +178,15 @@ class AdaptiveSession(Drawable):
         batch: int = 1,
         content: Content = None,
         exposure: Exposure = None,
+        insurance: float = INSURANCE,
         confidence_level: float = 0.95,
         rng: np.random.Generator | int | None = None,
     ) -> None:
         bank.require_usable()
         if batch < 1:
             raise SelectionError(f"a batch of {batch} items asks nothing: choose 1 or more")
-        self.bank = bank
+        check_insurance(insurance)
+        self.bank, self.insurance = bank, insurance
         self.rule = rule_for(bank, rule)
         self.scoring = scoring
         self.confidence_level = confidence_level
@@ -169,9 +198,11 @@ class AdaptiveSession(Drawable):
         self._eligible = eligible(exposure, (1, len(bank)), self._rng)
         self._tables = Tables.of(bank)
         self._out: NDArray[np.bool_] = np.zeros(len(bank), dtype=np.bool_)
+        self._random: set[int] = set()
         self._began = monotonic()
         self._cost = 0.0
         self.stopped: str | None = None
+        self._precise_after: int | None = None
         self._believe(Belief.prior(bank))
 
     def next(self, k: int | None = None, *, among: NDArray[np.bool_] | None = None) -> IntArray:
@@ -192,9 +223,12 @@ class AdaptiveSession(Drawable):
             allowed = preferring(affordable[None], self._eligible)
             if self._targets is not None:
                 allowed = self._targets.allowed(allowed, self._out[None])
-            values = worth(candidates, self.rule, int(self._out.sum()))
-            chosen = pick(values, allowed, self._exposure, self._rng)
+            n_out = int(self._out.sum())
+            values = worth(candidates, self.rule, n_out, self.insurance)
+            by_chance = is_insured(self.insurance, n_out)
+            chosen = pick(values, allowed, None if by_chance else self._exposure, self._rng)
             places.append(int(chosen[0]))
+            self._random |= {places[-1]} if by_chance else set()
             self._out[places[-1]] = True
             if len(places) < wanted:
                 candidates = candidates.expecting(chosen)
@@ -203,7 +237,9 @@ class AdaptiveSession(Drawable):
             self.stopped = "what is left of the budget buys no item" if left else EXHAUSTED
         return np.array(places, dtype=np.int64)
 
-    def record(self, place: int, score: float, trials: int = 1) -> str | None:
+    def record(
+        self, place: int, score: float, trials: int = 1, *, random: bool = False
+    ) -> str | None:
         """Record the answer to an item; return why the session stops, or None.
 
         Parameters
@@ -214,6 +250,8 @@ class AdaptiveSession(Drawable):
             Mean over the item's epochs, in [0, 1].
         trials
             Number of epochs.
+        random
+            Whether the item was drawn at random by an earlier session; `next` knows its own.
 
         Raises
         ------
@@ -236,7 +274,10 @@ class AdaptiveSession(Drawable):
             )
         )
         self._cost += 0.0 if self.bank.cost is None else float(self.bank.cost[place]) * trials
-        answer = Answer(*key, float(score), trials, self._scored, self._belief.log_likelihood)
+        by_chance = random or place in self._random
+        answer = Answer(
+            *key, float(score), trials, by_chance, self._scored, self._belief.log_likelihood
+        )
         self._trace.answers.append(answer)
         self.stopped = self.stopped or self._reason()
         return self.stopped
@@ -245,6 +286,7 @@ class AdaptiveSession(Drawable):
         """Take back an item that was given out and could not be asked: it may be given again."""
         if place not in self._belief.places[0]:
             self._out[place] = False
+            self._random.discard(place)
 
     @property
     def answers(self) -> list[Answer]:
@@ -283,6 +325,10 @@ class AdaptiveSession(Drawable):
         """
         return self._outlook.scores()
 
+    def expected(self) -> Predicted:
+        """Expected score of every item, and how well the answers fit; arrays of one session."""
+        return self._outlook.predicted
+
     def result(self) -> SessionResult:
         """Return the estimates so far."""
         low, high = self.interval()
@@ -302,13 +348,33 @@ class AdaptiveSession(Drawable):
             full_score=scores.pop(ALL_TASKS),
             full_score_by_task=scores,
             cost=None if self.bank.cost is None else self._cost,
-            notes=self.bank.notes,
+            n_random=sum(answer.random for answer in self.answers),
+            fits=float(self._outlook.predicted.fits[0]),
+            notes=(*self.bank.notes, *self._warnings()),
         )
+
+    def _warnings(self) -> list[str]:
+        """Notes on answers that do not fit the bank, and on what no random item can show."""
+        chances = self._outlook.predicted.kinds[0]
+        notes: list[str] = []
+        if self.n and chances[:N_FITTING].sum() < _MISFIT:
+            likely = KINDS[N_FITTING + int(chances[N_FITTING:].argmax())].described
+            notes.append(
+                f"the answers do not fit the bank (probability {chances[:N_FITTING].sum():.2f} "
+                f"that they do), most like a model that is {likely}: ask more items"
+            )
+        if not self.insurance and self.n < len(self.bank):
+            notes.append(
+                "no item is drawn at random (insurance 0): a model that does not fit the bank may "
+                "go unseen, and its score and interval be wrong"
+            )
+        return notes
 
     def to_json(self) -> str:
         """Return the answers so far as JSON lines, for `resume`."""
         lines = [
             {"task": each.task, "item": each.item, "score": each.score, "trials": each.trials}
+            | ({"random": True} if each.random else {})
             for each in self.answers
         ]
         return "".join(json.dumps(line) + "\n" for line in lines)
@@ -333,7 +399,10 @@ class AdaptiveSession(Drawable):
         places = {key: place for place, key in enumerate(bank.keys())}
         for number, line in enumerate(lines, 1):
             if line.strip():
-                session.record(*_answer_in(line, places, f"line {number} of the saved session"))
+                place, score, trials, by_chance = _answer_in(
+                    line, places, f"line {number} of the saved session"
+                )
+                session.record(place, score, trials, random=by_chance)
         return session
 
     @property
@@ -366,7 +435,24 @@ class AdaptiveSession(Drawable):
 
     def _reason(self) -> str | None:
         standing = self.standing()
-        return next((why for rule in self._stop if (why := rule(standing)) is not None), None)
+        for rule in self._stop:
+            reason = rule(standing)
+            if reason is None:
+                continue
+            if isinstance(rule, LIMITS) or not self._goes_on():
+                return reason
+        return None
+
+    def _goes_on(self) -> bool:
+        """Whether a test that is precise enough goes on, because its answers do not fit the bank.
+
+        For as many items again as it took until then.
+        """
+        if self._precise_after is None:
+            if float(self._outlook.predicted.fits[0]) >= _MISFIT:
+                return False
+            self._precise_after = self.n
+        return self.n < _EXTENDED * self._precise_after
 
     def standing(self) -> Standing:
         """The state of the session, as stop rules see it."""
@@ -501,8 +587,10 @@ class AnswersFile:
         self._size += len(text.encode())
 
 
-def _answer_in(line: str, places: dict[tuple[str, str], int], where: str) -> tuple[int, float, int]:
-    """Return item, score and number of epochs of a saved answer, and take its item out of `places`.
+def _answer_in(
+    line: str, places: dict[tuple[str, str], int], where: str
+) -> tuple[int, float, int, bool]:
+    """Return item, score, epochs and whether it was random, and take its item out of `places`.
 
     Raises
     ------
@@ -525,7 +613,7 @@ def _answer_in(line: str, places: dict[tuple[str, str], int], where: str) -> tup
     except (ArithmeticError, LookupError, TypeError, ValueError, RecursionError) as error:
         msg = f"{where} {problem}: {line[:80]!r}; remove this line, or start anew"
         raise LogError(msg) from error
-    return place, score, trials
+    return place, score, trials, found.get("random") is True
 
 
 def _facts_in(line: str, where: str) -> dict[str, str]:

@@ -23,10 +23,12 @@ from evalstats_plugin.adaptive.scoring import (
     Scored,
     anchor_points,
     laplace,
+    predict,
     project,
     score,
 )
 from evalstats_plugin.adaptive.selection import (
+    INSURANCE,
     RULE_NAMES,
     Candidates,
     Content,
@@ -312,7 +314,7 @@ def exposure_control(
     known = options or Options()
     for number in range(_ROUNDS):
         answers = draw_models(bank, n_models, rng=source).answers
-        control = known._replace(exposure=SympsonHetter(probability))
+        control = known._replace(exposure=SympsonHetter(probability), fitting=True)
         places = run_sessions(bank, answers, (n_items,), control, rng=source).places
         seen = np.bincount(places.ravel(), minlength=len(bank)) / n_models
         wanted = np.minimum(_AIM * most * probability / np.maximum(seen, 1e-9), 1.0)
@@ -330,6 +332,10 @@ class Options(NamedTuple):
     content: Content = None
     exposure: Exposure = None
     confidence_level: float = 0.95
+    insurance: float = INSURANCE
+    """Share of items drawn at random."""
+    fitting: bool = False
+    """Whether models are known to fit the bank: full scores then allow for no others."""
 
 
 class Checkpoint(NamedTuple):
@@ -395,7 +401,7 @@ def run_sessions(
         for k in range(size):
             allowed = preferring(available & ~asked, may_be_asked)
             allowed = allowed if targets is None else targets.allowed(allowed, asked)
-            values = worth(candidates, rule, n + k)
+            values = worth(candidates, rule, n + k, known.insurance)
             chosen.append(pick(values, allowed, known.exposure, source))
             asked |= np.arange(len(bank)) == chosen[-1][:, None]
             if k + 1 < size:
@@ -412,7 +418,11 @@ def checkpoint(belief: Belief, tables: Tables, options: Options) -> Checkpoint:
     """Estimate abilities and full scores of sessions as they are."""
     level = options.confidence_level
     low, high = belief.interval(level)
-    full = project(belief, tables.shares, confidence_level=level)
+    full = (
+        project(belief, tables.shares, confidence_level=level)
+        if options.fitting
+        else predict(belief, tables.shares, confidence_level=level).full
+    )
     return Checkpoint(belief.places.shape[1], score(belief, options.scoring), low, high, full)
 
 

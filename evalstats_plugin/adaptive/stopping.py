@@ -17,11 +17,12 @@ import numpy as np
 from evalstats_plugin.adaptive.scoring import (
     Belief,
     FullScore,
+    Predicted,
     Scored,
     Shares,
     State,
     laplace,
-    project,
+    predict,
 )
 from evalstats_plugin.errors import SelectionError
 from evalstats_plugin.stats.arrays import FloatArray
@@ -49,10 +50,14 @@ class Outlook:
         return laplace(self.belief)
 
     @cached_property
+    def predicted(self) -> Predicted:
+        """Scores on all items, and how well the answers fit the bank."""
+        return predict(self.belief, self.shares, confidence_level=self.confidence_level)
+
+    @property
     def full(self) -> FullScore:
         """Scores on all items."""
-        level = self.confidence_level
-        return project(self.belief, self.shares, state=self.state, confidence_level=level)
+        return self.predicted.full
 
     def scores(self) -> dict[str, ScoreEstimate]:
         """Scores of one session by task."""
@@ -173,6 +178,10 @@ class Seconds(_Threshold):
         return f"{standing.seconds:.0f} s ≥ {self.value:g} s"
 
 
+LIMITS = (Items, Cost, Seconds)
+"""Rules that say how much may be asked, not how much is known."""
+
+
 @dataclass(frozen=True)
 class Above:
     """The ability is probably above, or below, a value such as another model's ability."""
@@ -204,6 +213,8 @@ class Answer(NamedTuple):
     item: str
     score: float
     trials: int
+    random: bool
+    """Whether the item was drawn at random."""
     scored: Scored
     log_likelihood: FloatArray
     """On the grid of abilities, shape (1, G)."""
@@ -217,6 +228,7 @@ class Step(NamedTuple):
     item: str
     score: float
     trials: float
+    random: bool
     ability: float
     std_error: float
     full_score: float
@@ -239,7 +251,7 @@ class Trace:
             ability, error = (float(value[0]) for value in answer.scored)
             full = outlook.full
             score = (float(values[0, 0]) for values in full[:3])
-            self._steps.append(Step(number + 1, *answer[:4], ability, error, *score))
+            self._steps.append(Step(number + 1, *answer[:5], ability, error, *score))
         return self._steps
 
     def _before(self, last: Outlook, number: int) -> Outlook:

@@ -6,7 +6,8 @@ goodness of fit in a `Ranking`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -18,13 +19,14 @@ from numpy.typing import ArrayLike
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.data.runs import ResponseSet
-from evalstats_plugin.errors import SelectionError, no_such
+from evalstats_plugin.errors import DesignError, SelectionError, no_such
 from evalstats_plugin.ranking.contests.contests import Contests
 from evalstats_plugin.ranking.goodness import judge_agreement, predictive_fit, transitivity
 from evalstats_plugin.ranking.ratings.fit import RankingFit, entropy_bounds, order_entropy
 from evalstats_plugin.ranking.rows import Goodness, Ranking, Scale, ranked
 from evalstats_plugin.runtime.workers import check_memory
 from evalstats_plugin.stats.arrays import Rng
+from evalstats_plugin.stats.interval import normal_quantile
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
     from evalstats_plugin.ranking.thurstone.design import Ties
 
 
-RankingModel = Literal["bradley-terry", "thurstone"]
+RankingModel = Literal["auto", "bradley-terry", "thurstone"]
 MOST_FOR_ENTROPY = 40
 """Most players for which the entropy of the order is simulated; beyond, its bounds are wide."""
 
@@ -45,7 +47,9 @@ class MlOptions:
     """Options of Bradley–Terry ``"ml"``; see `fit_bradley_terry`."""
 
     ties: TieModel = "half"
-    position: bool = False
+    position: bool | None = None
+    """Whether to estimate the advantage of being shown first; None: where the order is known, and
+    the advantage can be told apart from the ratings."""
     features: tuple[str, ...] = ()
     judges: bool = False
     covariance: CovarianceKind = "auto"
@@ -111,7 +115,7 @@ def rank(
     | ResponseSet
     | Iterable[Responses],
     *,
-    model: RankingModel = "bradley-terry",
+    model: RankingModel = "auto",
     estimator: str = "auto",
     confidence_level: float = 0.95,
     scale: Scale = "model",
@@ -128,7 +132,9 @@ def rank(
         of models, where the better score of two models wins: equal scores are left out, and
         intervals are clustered by item.
     model
-        ``"bradley-terry"`` (log odds) or ``"thurstone"`` (probit, with a prior).
+        ``"bradley-terry"`` (log odds), ``"thurstone"`` (probit, with a prior), or ``"auto"``:
+        Bradley–Terry where several comparisons are on one item, because it alone clusters them;
+        else Thurstone, which needs fewer comparisons and no chain that connects all players.
     estimator
         For Bradley–Terry ``"ml"``, ``"bootstrap"``, or with a prior ``"laplace"`` or ``"hmc"``; for
         Thurstone ``"exact"``, ``"hmc"``, ``"ep"`` or ``"laplace"``. ``"auto"`` is ``"ml"`` for
@@ -160,15 +166,17 @@ def rank(
     >>> played = Contests.of([0, 0, 0, 1], [1, 1, 1, 0], [1, 1, 1, 1], players=["ant", "bee"])
     >>> ranking = rank(played, rng=0)
     >>> [(row.player, round(row.mean, 2)) for row in ranking]
-    [('ant', 0.55), ('bee', -0.55)]
+    [('ant', 0.3), ('bee', -0.3)]
     """
     generator = np.random.default_rng(rng)
     if scale not in get_args(Scale):
         raise SelectionError(no_such("scale", scale, get_args(Scale), ", ".join(get_args(Scale))))
     if not 0 < confidence_level < 1:
         raise SelectionError(f"confidence_level is {confidence_level:g}: give one between 0 and 1")
-    chosen = _options(model, estimator, options)
     read = to_contests(contests, columns)
+    if model == "auto":
+        model = model_for(read, estimator, options)
+    chosen = _options(model, estimator, options)
     n = len(read.players)
     check_memory(
         _COVARIANCES * 8 * n * n,
@@ -178,7 +186,8 @@ def rank(
     fit = _fitted(read, chosen, estimator, generator)
     shown = fit.centred()
     rows, draws = ranked(shown, read, confidence_level=confidence_level, scale=scale, rng=generator)
-    notes = tuple(dict.fromkeys((*read.notes, *fit.notes, *_not_clustered(read, fit))))
+    about = (*_position(fit, confidence_level), *_not_clustered(read, fit))
+    notes = tuple(dict.fromkeys((*read.notes, *fit.notes, *about)))
     goodness = _goodness(fit, read, confidence_level, generator)
     seed = rng if isinstance(rng, int) else None
     return Ranking(tuple(rows), notes, seed, fit=fit, draws=draws, goodness=goodness)
@@ -212,6 +221,25 @@ def to_contests(source: Any, columns: Mapping[str, str] | None = None) -> Contes
 
     scores = source if isinstance(source, (ResponseMatrix, ResponseSet)) else list(source)
     return contests_from_scores(scores)
+
+
+def model_for(
+    contests: Contests, estimator: str = "auto", options: RankOptions | None = None
+) -> Literal["bradley-terry", "thurstone"]:
+    """Return the model that ``"auto"`` stands for: that of the options or estimator, if one is.
+
+    Examples
+    --------
+    >>> model_for(Contests.of([0], [1], [1], players=2)), model_for(
+    ...     Contests.of([0], [1], [1], players=2), "ml")
+    ('thurstone', 'bradley-terry')
+    """
+    if options is not None:
+        return "thurstone" if isinstance(options, ThurstoneOptions) else "bradley-terry"
+    having = [name for name, own in ESTIMATORS.items() if estimator in own]
+    if len(having) == 1:
+        return "thurstone" if having == ["thurstone"] else "bradley-terry"
+    return "bradley-terry" if _has_clusters(contests) else "thurstone"
 
 
 def options_type(model: str, estimator: str) -> type[RankOptions]:
@@ -261,7 +289,7 @@ def _fitted(
 
     given = vars(options)
     if isinstance(options, MlOptions):
-        fit = fit_bradley_terry(contests, **given)
+        fit = _with_position_if_known(contests, given, fit_bradley_terry)
     elif isinstance(options, BootstrapOptions):
         fit = bootstrap_bradley_terry(contests, **given, rng=rng)
     elif isinstance(options, PosteriorOptions):
@@ -275,16 +303,51 @@ def _fitted(
 
 def _not_clustered(contests: Contests, fit: RankingFit) -> tuple[str, ...]:
     """Note if the intervals assume that contests of one cluster are independent."""
-    about, cluster = fit.diagnostics, contests.cluster
-    if cluster is None or about.get("unit", about.get("covariance")) in ("cluster", "judge"):
+    about = fit.diagnostics
+    if about.get("unit", about.get("covariance")) in ("cluster", "judge"):
         return ()
-    # Contests without a cluster have the number -1.
-    if not (np.bincount(cluster + 1)[1:] > 1).any():
+    if not _has_clusters(contests):
         return ()
     return (
         f"several comparisons on one item, and {fit.model} {fit.estimator} takes them for "
         "independent: where they are not, intervals are too narrow; bradley-terry ml clusters them",
     )
+
+
+def _with_position_if_known(
+    contests: Contests, given: Mapping[str, Any], fit: Callable[..., RankingFit]
+) -> RankingFit:
+    """Fit with a position effect if that is asked for, or where it is known and identified."""
+    if given["position"] is not None:
+        return fit(contests, **given)
+    if contests.ordered:
+        with suppress(DesignError):
+            return fit(contests, **{**given, "position": True})
+    return fit(contests, **{**given, "position": False})
+
+
+def _has_clusters(contests: Contests) -> bool:
+    """Whether several contests are on one item."""
+    # Contests without a cluster have the number -1.
+    cluster = contests.cluster
+    return cluster is not None and bool((np.bincount(cluster + 1)[1:] > 1).any())
+
+
+def _position(fit: RankingFit, confidence_level: float) -> tuple[str, ...]:
+    """Say how much of an advantage the player shown first has, where that was estimated."""
+    from scipy import special
+
+    if "position" not in fit.parameters or "position" not in fit.parameter_std_errors:
+        return ()
+    middle, error = fit.parameters["position"], fit.parameter_std_errors["position"]
+    half = normal_quantile(confidence_level) * error
+    link = special.ndtr if fit.model == "thurstone" else special.expit
+    at, low, high = (100 * float(link(x)) for x in (middle, middle - half, middle + half))
+    text = f"between equals the one shown first wins {at:.0f} % [{low:.0f}, {high:.0f}]"
+    if abs(middle) <= half:
+        return (text,)
+    side = "first" if middle > 0 else "second"
+    return (f"{text}: the judges favour the {side} shown, which the ratings allow for",)
 
 
 def _goodness(

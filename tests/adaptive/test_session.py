@@ -251,7 +251,7 @@ def test_the_score_on_all_items_is_predicted_only_where_it_is_asked_for(monkeypa
     def project(*_, **__):
         raise ZeroDivisionError
 
-    monkeypatch.setattr("evalstats_plugin.adaptive.stopping.project", project)
+    monkeypatch.setattr("evalstats_plugin.adaptive.stopping.predict", project)
     quiet.record(int(quiet.next()[0]), 1.0)
 
     assert 1 == quiet.n

@@ -25,10 +25,11 @@ def bank_of(n_items=150):
 def test_many_sessions_at_once_are_as_one_after_the_other():
     bank = bank_of()
     drawn = draw_models(bank, 5, rng=1)
-    run = run_sessions(bank, drawn.answers, (12,), Options(rule="posterior-information"), rng=0)
+    options = Options("posterior-information", insurance=0)
+    run = run_sessions(bank, drawn.answers, (12,), options, rng=0)
 
     for k, answers in enumerate(drawn.answers):
-        session = AdaptiveSession(bank, rule="posterior-information", rng=0)
+        session = AdaptiveSession(bank, rule="posterior-information", insurance=0, rng=0)
         while session.n < 12:
             place = int(session.next()[0])
             session.record(place, answers[place])

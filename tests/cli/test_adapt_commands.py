@@ -208,7 +208,7 @@ def test_items_that_are_worse_known_than_said_break_coverage(bank: Path) -> None
     (good,) = _json("simulate", "--bank", bank, *options)["results"]
     (bad,) = _json("simulate", "--bank", bank, *options, "--misspecified", 20)["results"]
     assert good["score_coverage"] >= 0.9
-    assert bad["score_coverage"] < 0.8
+    assert bad["ability_coverage"] < 0.8
     assert bad["ability_rmse"] > 1.5 * good["ability_rmse"]
 
 

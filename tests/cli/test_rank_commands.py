@@ -6,10 +6,12 @@ import csv
 import json
 import os
 import pty
+import re
 import select
 import shlex
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
@@ -456,16 +458,19 @@ def test_redirected_compare_prints_the_answers_as_fullrank_does(
             env={**os.environ, "TERM": "xterm", "COLUMNS": "80", "LINES": "24"},
         )  # fmt: skip
         os.close(terminal)
-        seen, asked, keys = b"", 0, [b"f", b"j", b"q", b"q"]
-        while process.poll() is None:
-            try:
-                seen += os.read(screen, 65536)
-            except OSError:
-                break
-            if keys and len(seen) > asked and not select.select([screen], [], [], 0.4)[0]:
+        seen, asked, keys, end = b"", 0, [b"f", b"j", b"q", b"q"], time.monotonic() + 60
+        while process.poll() is None and time.monotonic() < end:
+            if select.select([screen], [], [], 0.5)[0]:
+                try:
+                    seen += os.read(screen, 65536)
+                except OSError:
+                    break
+            elif keys and len(seen) > asked and re.search(rb"tea|coffee|water|milk", seen):
+                # A question is on the screen, and nothing more is being drawn.
                 asked = len(seen)
                 os.write(screen, keys.pop(0))
-        process.wait(30)
+        process.kill()
+        process.wait()
     os.close(screen)
 
     written = json.loads((tmp_path / "answers.json").read_text())

@@ -43,10 +43,7 @@ SAME = {
     ),
     "pool": Same((es.fit_hierarchical, es.read), 8),
     "irt fit": Same((es.fit_irt, es.read), 9, apart={"item_model": (None, "2pl")}),
-    # Files of judges: as the sessions that write them. Python ranks votes of any kind.
-    "rank stats": Same(
-        (es.rank,), 4, {"method": "model"}, {"method": ("thurstone", "bradley-terry")}
-    ),
+    "rank stats": Same((es.rank,), 4, {"method": "model"}),
     "rank models": Same((es.rank, es.read), 10, {"method": "model"}),
     "adapt bank": Same((es.fit_irt, es.read), 8),
     "adapt replay": Same((Plan, es.read), 15, apart=BATCH),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -41,7 +42,7 @@ def test_rows_are_those_of_the_fit_the_best_first() -> None:
     """Normal limits around maximum likelihood estimates; ranks and weights counted by hand."""
     given = contests()
     fit = fit_bradley_terry(given)
-    found = rank(given, rng=0)
+    found = rank(given, model="bradley-terry", rng=0)
     order = np.argsort(-fit.rating)
 
     assert [NAMES[i] for i in order] == [row.player for row in found]
@@ -197,15 +198,41 @@ def test_goodness_of_fit_is_reported() -> None:
     assert rank(given, rng=0).goodness.agreement is None
 
 
+def test_the_model_is_that_which_allows_for_clusters_where_there_are_some() -> None:
+    one_each = contests(40)
+    clustered = replace(one_each, cluster=np.arange(len(one_each.first)) // 2)
+
+    assert "thurstone" == rank(one_each, rng=0).fit.model
+    found = rank(clustered, rng=0)
+    assert ("bradley-terry", "cluster") == (found.fit.model, found.fit.diagnostics["covariance"])
+    assert "bradley-terry" == rank(one_each, options=MlOptions(), rng=0).fit.model
+    assert "bradley-terry" == rank(one_each, estimator="bootstrap", rng=0).fit.model
+
+
+@pytest.mark.parametrize(("bias", "words"), [(0.0, "%"), (1.5, "the judges favour the first")])
+def test_the_advantage_of_the_first_is_a_note(bias: float, words: str) -> None:
+    rng = np.random.default_rng(1)
+    i = rng.integers(0, 4, 300)
+    j = (i + rng.integers(1, 4, 300)) % 4
+    won = (rng.normal(size=300) + bias > 0).astype(float)
+    found = rank(Contests.of(i, j, won, players=4, ordered=True), rng=0)
+
+    [note] = [note for note in found.notes if note.startswith("between equals the one shown first")]
+    assert words in note
+    at, low, high = (int(x) for x in re.findall(r"\d+", note)[:3])
+    assert low <= round(100 * special.ndtr(bias)) <= high
+    assert low < at < high
+
+
 def test_unknown_names_are_refused_with_the_closest() -> None:
     given = contests()
     for wrong, words in (
         ({"model": "bradley-tery"}, "no ranking model is called 'bradley-tery'"),
-        ({"estimator": "ep"}, "no estimator of bradley-terry is called 'ep'"),
+        ({"estimator": "epp"}, "no estimator of thurstone is called 'epp'"),
         ({"scale": "logit"}, "no scale is called 'logit'"),
         ({"confidence_level": 95}, "confidence_level is 95: give one between 0 and 1"),
         (
-            {"options": ThurstoneOptions()},
+            {"options": ThurstoneOptions(), "model": "bradley-terry"},
             "ThurstoneOptions are not the options of bradley-terry auto: give MlOptions",
         ),
         ({"columns": {"first": "a"}}, "only files and frames have columns"),
@@ -213,11 +240,11 @@ def test_unknown_names_are_refused_with_the_closest() -> None:
         with pytest.raises(SelectionError, match=words):
             rank(given, **wrong)  # pyright: ignore[reportArgumentType]
     with pytest.raises(DesignError, match="never compared"):
-        rank(Contests.of([0], [1], [1], players=3))
+        rank(Contests.of([0], [1], [1], players=3), model="bradley-terry")
 
 
 def test_two_players_and_one_undefeated_have_finite_rows() -> None:
-    found = rank(Contests.of([0, 0, 0], [1, 1, 1], [1, 1, 1]), rng=0)
+    found = rank(Contests.of([0, 0, 0], [1, 1, 1], [1, 1, 1]), model="bradley-terry", rng=0)
 
     assert [(1, 2), (1, 2)] == [(row.rank_low, row.rank_high) for row in found]
     assert any("won every comparison" in note for note in found.notes)

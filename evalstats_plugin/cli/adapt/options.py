@@ -97,6 +97,11 @@ class Planning:
     randomesque: int | None = _goes(
         "Exposure control: choose at random among the K best items.", metavar="K"
     )
+    insurance: float = _goes(
+        "Share of the items drawn at random, which show a model that does not fit the bank; with "
+        "0 such a model gets a wrong score and a narrow interval.",
+        default=0.15, metavar="SHARE",
+    )  # fmt: skip
     test_metric: str | None = _goes(
         "Metric that scores an item.  [default: the bank's]", metavar="NAME"
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from evalstats_plugin.cli.rank.options import Judging, answers, tell
-from evalstats_plugin.cli.shell.options import POSITIVE, Command, quiet, takes, under
+from evalstats_plugin.cli.shell.options import POSITIVE, Command, Parsed, quiet, takes, under
 from evalstats_plugin.cli.shell.running import plugins_of
 from evalstats_plugin.errors import PluginError, SelectionError
 from evalstats_plugin.runtime.untrusted import echo
@@ -23,6 +24,16 @@ if TYPE_CHECKING:
 
 
 _who = under("Who judges")
+
+
+def parse_budget(text: str) -> tuple[int | None, float | None]:
+    """Read a number of questions, and a cost after a comma."""
+    number, comma, cost = text.partition(",")
+    with suppress(ValueError):
+        found = int(number) if number else None, float(cost) if comma else None
+        if all(value is None or 0 < value < float("inf") for value in found):
+            return found
+    raise SelectionError(f"{text!r} is no budget: give a number of questions, as 300 or 300,2.50")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,12 +49,14 @@ class Options(Judging):
     criterion: str | None = _who(
         "With --model: the criterion by which one is better.", metavar="TEXT"
     )
-    budget: int | None = _who(
-        "Maximum number of questions.  [default: 10 per item]", type=POSITIVE, metavar="N"
-    )
+    budget: tuple[int | None, float | None] | None = _who(
+        "Most questions to this judge, and their most cost where it says its cost, earlier runs "
+        "included: 300, or 300,2.50.  [default: 10 per item]",
+        type=Parsed(parse_budget), metavar="N[,COST]",
+    )  # fmt: skip
     both_orders: bool = _who("Ask every pair twice, in both orders.", default=False)
     at_once: int = _who(
-        "Number of pairs asked at the same time, chosen jointly.",
+        "Number of questions asked at the same time.",
         default=1, type=POSITIVE, metavar="N",
     )  # fmt: skip
     quiet: bool = quiet()
@@ -93,9 +106,11 @@ def judge(ctx: click.Context, items: str, *, asked: Options) -> None:
     ask, name = asked.asking(plugins_of(ctx))
     goal = asked.wanted()
     found, session = asked.start(items, name)
+    most, cost = asked.budget or (None, None)
     plan = JudgingPlan(
         goal=goal,
-        budget=asked.budget or 10 * len(found.items),
+        budget=most or 10 * len(found.items),
+        max_cost=cost,
         both_orders=asked.both_orders,
         at_once=asked.at_once,
     )
@@ -111,6 +126,10 @@ def _about(judged: JudgingResult, session: Session, words: str) -> list[str]:
     lines = [f"{judged.n_answers} more, {answers(session)} in {session.path}"]
     if judged.agreement is not None:
         lines.append(f"in both orders the same: {100 * judged.agreement:.0f} %")
+    if judged.tokens or judged.cost:
+        lines.append(f"this judge so far: {judged.tokens:,} tokens, cost {judged.cost:.4g}")
+    if judged.n_retries:
+        lines.append(f"failed questions that were asked again: {judged.n_retries}")
     ended = "reached" if judged.reached else "budget spent"
     return [*lines, f"{words}: {100 * judged.certainty:.0f} % ({ended})"]
 

@@ -39,7 +39,7 @@ from evalstats_plugin.runtime.untrusted import echo
 if TYPE_CHECKING:
     from evalstats_plugin.plugins import Plugins
     from evalstats_plugin.ranking.contests.contests import Contests
-    from evalstats_plugin.ranking.rank import RankOptions
+    from evalstats_plugin.ranking.rank import RankingModel, RankOptions
     from evalstats_plugin.ranking.rows import Ranking
 
 
@@ -60,10 +60,10 @@ def _columns() -> Any:
 class Rating:
     """How ratings are estimated, and on which scale they are shown."""
 
-    method: Literal["thurstone", "bradley-terry"] = _model(
+    method: RankingModel = _model(  # noqa: RUF009 - a field
         "Rating model: Thurstone (normal noise, a prior) or Bradley–Terry (logistic noise, no "
-        "prior).",
-        default="thurstone", type=click.Choice(["thurstone", "bradley-terry"]),
+        "prior); auto: Bradley–Terry where several comparisons are on one item, else Thurstone.",
+        default="auto", type=click.Choice(["auto", "thurstone", "bradley-terry"]),
     )  # fmt: skip
     estimator: str = _model(
         "How it is fitted; thurstone: exact, hmc, ep, laplace; bradley-terry: ml, bootstrap, "
@@ -83,11 +83,16 @@ class Rating:
         default="model", type=click.Choice(["model", "elo"]),
     )  # fmt: skip
 
-    def options(self, variance: float | None, draws: int | None = None) -> RankOptions:
+    def options(
+        self, contests: Contests, variance: float | None, draws: int | None = None
+    ) -> RankOptions:
         """Return the options of the estimator, with the prior variance that a file has."""
         from evalstats_plugin.ranking import rank
 
-        kind = rank.options_type(self.method, self.estimator)
+        method = self.method
+        if method == "auto":
+            method = rank.model_for(contests, self.estimator)
+        kind = rank.options_type(method, self.estimator)
         given: dict[str, Any] = {} if self.ties is None else {"ties": self.ties}
         if kind is rank.ThurstoneOptions:
             given["prior_covariance"] = 1.0 if variance is None else variance
@@ -112,7 +117,7 @@ class Rating:
                 confidence_level=self.confidence_level,
                 scale=self.scale,
                 rng=self.seed,
-                options=self.options(variance),
+                options=self.options(contests, variance),
             )
 
     def show(self, ctx: click.Context, results: Ranking, output: Output) -> None:
@@ -121,12 +126,12 @@ class Rating:
 
         output.draw({"ranking": lambda: results})
         # The models' own defaults.
-        ties = {"thurstone": "threshold", "bradley-terry": "half"}[self.method]
+        ties = {"thurstone": "threshold", "bradley-terry": "half"}[results.fit.model]
         output.show(
             ctx,
             results,
             {
-                "model": self.method,
+                "model": results.fit.model,
                 "estimator": results.fit.estimator,
                 "ties": self.ties or ties,
                 "scale": self.scale,
@@ -176,7 +181,7 @@ def stats(ctx: click.Context, files: tuple[str, ...], *, asked: Stats, output: O
 
 @click.command(cls=Command)
 @paths
-@takes("asked", Rating, method={"default": "bradley-terry"})
+@takes("asked", Rating)
 @output("ranking")
 @reading
 @click.pass_context
@@ -224,7 +229,7 @@ def sample(ctx: click.Context, file: str, output: str, *, asked: Sample) -> None
         model=asked.method,
         estimator=asked.estimator,
         rng=asked.seed,
-        options=asked.options(variance, asked.draws),
+        options=asked.options(contests, variance, asked.draws),
     )
     drawn, rng = found.fit.draws, np.random.default_rng(asked.seed)
     if drawn is None or len(drawn) < n:

@@ -8,18 +8,23 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import shlex
 import subprocess
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import dataclass
+from random import random
+from threading import Lock
+from time import sleep
 from types import MappingProxyType
-from typing import Any, cast
+from typing import Any, Self, cast
 
 from evalstats_plugin.errors import PluginError, SelectionError
 from evalstats_plugin.ranking.judging.items import Items
-from evalstats_plugin.ranking.judging.session import Session
+from evalstats_plugin.ranking.judging.session import Answer, Session
 from evalstats_plugin.ranking.judging.standing import Goal, Standing
 
 MOST_UNCLEAR = 5
@@ -42,15 +47,21 @@ CRITERION = "Which of the two is better?"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgingPlan:
-    """Goal, budget and order of the questions to a judge."""
+    """Goal, limits and order of the questions to a judge."""
 
     goal: Goal
     budget: int
-    """Largest number of questions."""
+    """Largest number of questions to this judge, those of earlier runs included."""
+    max_cost: float | None = None
+    """Cost at which to ask no more, that of earlier runs included; the judge must say its cost."""
     both_orders: bool = False
-    """Whether to ask every pair in both orders; otherwise the order is random."""
+    """Whether to ask every pair in both orders; otherwise each of a pair is first in turn."""
     at_once: int = 1
-    """Number of pairs chosen together and asked in parallel."""
+    """Number of questions asked in parallel: as one is answered the next is chosen."""
+    retries: int = 4
+    """How often a failed question is asked again."""
+    wait: float = 1.0
+    """Seconds before the first retry; doubled for each further one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,95 +76,177 @@ class JudgingResult:
     """Whether the goal was reached before the budget was spent."""
     agreement: float | None = None
     """Share of pairs asked in both orders for which both answers agree."""
+    n_retries: int = 0
+    tokens: int = 0
+    """Of all questions to this judge, those of earlier runs included; 0 if it does not say."""
+    cost: float = 0.0
+    """The same; in the judge's own currency."""
 
 
 def judge_items(
-    session: Session,
-    items: Items,
-    judge: Judge,
-    plan: JudgingPlan,
-    *,
-    seed: int | None = None,
-    on_answer: Callable[[int], None] | None = None,
+    session: Session, items: Items, judge: Judge, plan: JudgingPlan, *, seed: int | None = None
 ) -> JudgingResult:
-    """Ask a judge for pair after pair, and keep every answer in the session.
-
-    Parameters
-    ----------
-    on_answer
-        Called with the number of questions asked so far.
+    """Ask a judge for pair after pair, and save every answer as soon as it is there.
 
     Raises
     ------
     PluginError
-        The judge fails, or replies without a verdict several times in a row; earlier answers are
-        kept.
+        The judge fails, again and again, or replies without a verdict several times in a row;
+        all answers that came are kept.
     """
-    asking = _Asking(session, items.in_order(session.names), judge)
+    asking = _Asking(session, items.in_order(session.names), judge, plan)
     standing = Standing(len(session.names), session.prior_variance, seed=seed)
-    goal, each = plan.goal, 2 if plan.both_orders else 1
+    waiting: dict[Future[None], tuple[int, int]] = {}
+    each = 2 if plan.both_orders else 1
     with ThreadPoolExecutor(plan.at_once) as pool:
         while True:
             standing.update(session.given)
-            certainty = standing.ranking().certainty(goal.name)
-            reached = certainty >= goal.wanted
-            k = 0 if reached else min(plan.at_once, (plan.budget - asking.n_asked) // each)
-            chosen = standing.choose(goal.rule, k, session.skipped) if k else []
-            if not chosen:
-                return asking.judged(certainty, reached=reached)
-            pairs = [(c.first, c.second) for c in chosen]
-            questions = [p for i, j in pairs for p in ((i, j), (j, i))[:each]]
-            for pair, outcome in zip(questions, pool.map(asking.ask, questions), strict=True):
-                asking.keep(pair, outcome)
-                if on_answer is not None:
-                    on_answer(asking.n_asked)
+            certainty = standing.ranking().certainty(plan.goal.name)
+            reached = certainty >= plan.goal.wanted
+            # Once the goal is reached or the judge has failed, only open questions are awaited.
+            open_pairs = [*waiting.values()]
+            free = plan.at_once - len(waiting)
+            if not reached and asking.problem is None and (free >= each or not waiting):
+                n_left = min(max(free // each, 1), asking.left(len(waiting)) // each)
+                chosen = standing.choose(plan.goal.rule, n_left, session.skipped, open_pairs)
+                for pair in ((c.first, c.second) for c in chosen):
+                    for asked in (pair, (pair[1], pair[0]))[:each]:
+                        waiting[pool.submit(asking.ask, asked)] = asked
+            if not waiting:
+                break
+            for future in wait(waiting, return_when=FIRST_COMPLETED).done:
+                del waiting[future]
+                future.result()
+    if asking.problem is not None:
+        raise asking.problem
+    return asking.judged(certainty, reached=reached)
 
 
 class _Asking:
-    """Asks questions, keeps the answers, and counts them."""
+    """Asks questions, saves the answers, and counts them; safe for several threads."""
 
-    def __init__(self, session: Session, items: Items, judge: Judge) -> None:
-        self.session, self.items, self.judge = session, items, judge
-        self.n_asked = self.n_answers = self.n_unclear = self.in_a_row = 0
+    def __init__(self, session: Session, items: Items, judge: Judge, plan: JudgingPlan) -> None:
+        self.session, self.items, self.judge, self.plan = session, items, judge, plan
+        self.n_answers = self.n_unclear = self.in_a_row = self.n_retries = 0
         self.outcomes: dict[tuple[int, int], float | None] = {}
         self.agreed: list[bool] = []
+        self.problem: PluginError | None = None
+        self._lock = Lock()
 
-    def ask(self, pair: tuple[int, int]) -> float | UnclearReplyError | None:
+    def left(self, n_waiting: int) -> int:
+        """Questions that may still be asked, with some that are not answered yet."""
+        mine = self._mine()
+        limit = self.plan.max_cost
+        if limit is not None:
+            # Open questions cost what those so far did on average.
+            each = sum(map(_cost, mine)) / max(len(mine), 1)
+            if sum(map(_cost, mine)) + each * n_waiting >= limit:
+                return 0
+        return max(self.plan.budget - len(mine) - n_waiting, 0)
+
+    def ask(self, pair: tuple[int, int]) -> None:
+        """Ask, again if the judge fails, and save the answer."""
         first, second = (self.items.items[place] for place in pair)
         prompt = first.prompt if first.prompt == second.prompt else None
+        question = Question(first.text, second.text, prompt)
+        number, reply, answered = 0, None, False
+        while not answered:
+            try:
+                reply, answered = self.judge(question), True
+            except PluginError as error:
+                last = number == self.plan.retries or isinstance(error, CannotAskError)
+                with self._lock:
+                    if last or self.problem is not None:
+                        self.problem = self.problem or error
+                        return
+                    self.n_retries += 1
+                # Some jitter, so that questions that failed together are not asked together.
+                sleep(self.plan.wait * 2**number * (0.5 + random()))  # noqa: S311
+                number += 1
         try:
-            return verdict(self.judge(Question(first.text, second.text, prompt)))
+            outcome = verdict(reply)
         except UnclearReplyError as unclear:
-            return unclear
-
-    def keep(self, pair: tuple[int, int], outcome: float | UnclearReplyError | None) -> None:
-        """Keep an answer; an unclear reply counts as skipped."""
-        self.n_asked += 1
-        if isinstance(outcome, UnclearReplyError):
-            self.n_unclear += 1
-            self.in_a_row += 1
-            if self.in_a_row == MOST_UNCLEAR:
-                msg = f"the judge gave no verdict {MOST_UNCLEAR} times in a row; last: {outcome}"
-                raise PluginError(msg)
-            outcome = None
+            self._save(pair, unclear, reply)
         else:
-            self.in_a_row = 0
-            self.n_answers += outcome is not None
-        self.session.answer(*pair, outcome)
-        other = self.outcomes.pop((pair[1], pair[0]), None)
-        if other is not None and outcome is not None:
-            self.agreed.append(abs(other - (1 - outcome)) < 1e-9)
-        elif outcome is not None:
-            self.outcomes[pair] = outcome
+            self._save(pair, outcome, reply)
+
+    def _save(
+        self, pair: tuple[int, int], outcome: float | UnclearReplyError | None, reply: Any
+    ) -> None:
+        """Save an answer; an unclear reply counts as skipped."""
+        with self._lock:
+            if isinstance(outcome, UnclearReplyError):
+                self.n_unclear += 1
+                self.in_a_row += 1
+                if self.in_a_row == MOST_UNCLEAR:
+                    msg = f"the judge gave no verdict {MOST_UNCLEAR} times in a row; last: "
+                    self.problem = self.problem or PluginError(f"{msg}{outcome}")
+                outcome = None
+            else:
+                self.in_a_row = 0
+                self.n_answers += outcome is not None
+            self.session.answer(*pair, outcome, more=usage_of(reply))
+            other = self.outcomes.pop((pair[1], pair[0]), None)
+            if other is not None and outcome is not None:
+                self.agreed.append(abs(other - (1 - outcome)) < 1e-9)
+            elif outcome is not None:
+                self.outcomes[pair] = outcome
+
+    def _mine(self) -> list[Answer]:
+        session = self.session
+        every = (*session.given, *session.skipped, *session.undone)
+        return [answer for answer in every if answer.judge == session.judge]
 
     def judged(self, certainty: float, *, reached: bool) -> JudgingResult:
+        mine = self._mine()
         return JudgingResult(
             n_answers=self.n_answers,
             n_unclear=self.n_unclear,
             certainty=certainty,
             reached=reached,
             agreement=sum(self.agreed) / len(self.agreed) if self.agreed else None,
+            n_retries=self.n_retries,
+            tokens=sum(int(_number(answer.more.get("tokens"))) for answer in mine),
+            cost=sum(map(_cost, mine)),
         )
+
+
+def _cost(answer: Answer) -> float:
+    return _number(answer.more.get("cost"))
+
+
+def _number(value: Any) -> float:
+    plain = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if plain and 0 <= value < math.inf else 0.0
+
+
+class Reply(str):
+    """Text of a reply that knows what it took: tokens, and cost where the provider says it."""
+
+    __slots__ = ("cost", "tokens")
+
+    def __new__(cls, text: str, *, tokens: int = 0, cost: float = 0.0) -> Self:
+        """Make the text."""
+        made = super().__new__(cls, text)
+        made.tokens, made.cost = tokens, cost
+        return made
+
+
+def usage_of(reply: Any) -> dict[str, float]:
+    """Return what a reply took: of a `Reply`, or the fields "tokens" and "cost" of a JSON object.
+
+    >>> usage_of(Reply("A", tokens=120, cost=0.002)), usage_of('{"winner": "A", "cost": 1}')
+    ({'tokens': 120.0, 'cost': 0.002}, {'cost': 1.0})
+    """
+    found: Mapping[str, Any] = {}
+    if isinstance(reply, Reply):
+        found = {"tokens": reply.tokens, "cost": reply.cost}
+    elif isinstance(reply, Mapping):
+        found = cast("Mapping[str, Any]", reply)
+    elif str(reply).lstrip().startswith("{"):
+        with suppress(ValueError):
+            found = json.loads(str(reply))
+    return {name: own for name in ("tokens", "cost") if (own := _number(found.get(name)))}
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +297,10 @@ class UnclearReplyError(ValueError):
     """The reply of a judge contains no verdict."""
 
 
+class CannotAskError(PluginError):
+    """The judge cannot be asked at all, so that it is not asked again."""
+
+
 def command_judge(command: str, *, timeout: float = 120.0) -> Judge:
     """Judge by a program, which reads the question as JSON and writes its verdict.
 
@@ -239,8 +336,11 @@ def command_judge(command: str, *, timeout: float = 120.0) -> Judge:
                 timeout=timeout,
                 check=False,
             )
-        except (OSError, subprocess.TimeoutExpired) as error:
+        except OSError as error:
             msg = f"the judge {words[0]!r} cannot be asked: {error}"
+            raise CannotAskError(msg) from error
+        except subprocess.TimeoutExpired as error:
+            msg = f"the judge {words[0]!r} did not answer: {error}"
             raise PluginError(msg) from error
         if done.returncode:
             lines = done.stderr.decode(errors="replace").strip().splitlines()

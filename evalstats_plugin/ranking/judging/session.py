@@ -140,7 +140,13 @@ class Session:
         return self.names.index(name)
 
     def answer(
-        self, first: int, second: int, outcome: float | None, *, placed: bool = True
+        self,
+        first: int,
+        second: int,
+        outcome: float | None,
+        *,
+        placed: bool = True,
+        more: Mapping[str, Any] | None = None,
     ) -> None:
         """Save an answer on two items.
 
@@ -150,6 +156,8 @@ class Session:
             1 if the first is better, 0 if the second is, ½ for a tie, None to skip the pair.
         placed
             Whether ``first`` was really shown first.
+        more
+            Further fields of the answer in the file, such as its cost.
 
         Raises
         ------
@@ -168,6 +176,7 @@ class Session:
             judge=self.judge,
             time=datetime.now(UTC).isoformat(timespec="milliseconds"),
             placed=placed,
+            more=dict(more or {}),
         )
         with self._changing() as answers:
             (answers.skipped if outcome is None else answers.given).append(new)

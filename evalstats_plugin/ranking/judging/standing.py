@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import NamedTuple
 
 import numpy as np
 from scipy import special
@@ -12,7 +13,13 @@ from scipy import special
 from evalstats_plugin.errors import SelectionError, no_such
 from evalstats_plugin.ranking.contests.contests import Contests
 from evalstats_plugin.ranking.judging.session import Answer
-from evalstats_plugin.ranking.next import RULES, NextContest, all_pairs, next_contests
+from evalstats_plugin.ranking.next import (
+    RULES,
+    NextContest,
+    all_pairs,
+    expected_covariance,
+    next_contests,
+)
 from evalstats_plugin.ranking.ratings.fit import normal_draws
 from evalstats_plugin.ranking.thurstone.model import EPState
 from evalstats_plugin.stats.arrays import FloatArray, IntArray
@@ -89,10 +96,18 @@ class InterimRanking:
         return float(self.prob_best.max()) if goal == "best" else self.prob_in_order
 
 
+class _Normal(NamedTuple):
+    """What is believed of the ratings."""
+
+    rating: FloatArray
+    covariance: FloatArray
+
+
 class Standing:
     """Posterior of n items' ratings, updated answer by answer, and the choice of pairs.
 
-    Thurstone's model by expectation propagation: see `EPState`.
+    Thurstone's model by expectation propagation: see `EPState`. Where it is known which item was
+    shown first, the advantage of being first is estimated, too.
     """
 
     def __init__(self, n: int, prior_variance: float, *, seed: int | None = None) -> None:
@@ -100,7 +115,18 @@ class Standing:
         self._prior_variance = prior_variance
         self._known: tuple[Answer, ...] = ()
         self._rng = np.random.default_rng(seed)
-        self._state = EPState(n, prior_covariance=prior_variance)
+        self._state = EPState(n, prior_covariance=prior_variance, ordered=True)
+
+    @property
+    def position(self) -> tuple[float, float] | None:
+        """Advantage of the item shown first, in units of the noise of an answer, and its error.
+
+        None where it is not known which item was shown first.
+        """
+        if not self._state.ordered:
+            return None
+        found = self._state.fit(tuple(map(str, range(self.n))))
+        return found.parameters["position"], found.parameter_std_errors["position"]
 
     def update(self, given: Sequence[Answer]) -> None:
         """Add new answers to the posterior, and remove those that were undone."""
@@ -109,13 +135,17 @@ class Standing:
         same = next((k for k, (old, new) in enumerate(pairs) if old != new), None)
         kept = min(len(self._known), len(given)) if same is None else same
         gone, new = self._known[kept:], given[kept:]
-        if len(gone) + len(new) > MOST_STEPS:
+        ordered = all(answer.placed for answer in given)
+        if not given:
+            self._state = EPState(self.n, prior_covariance=self._prior_variance, ordered=True)
+        elif len(gone) + len(new) > MOST_STEPS or ordered != self._state.ordered:
             contests = Contests.of(
                 [a.first for a in given],
                 [a.second for a in given],
                 [a.share for a in given],
                 players=self.n,
                 weight=[a.weight for a in given],
+                ordered=ordered,
             )
             self._state = EPState.of(contests, prior_covariance=self._prior_variance)
         else:
@@ -125,8 +155,16 @@ class Standing:
                 self._state.add(answer.first, answer.second, answer.share, answer.weight)
         self._known = given
 
-    def choose(self, rule: str, k: int = 1, skipped: Sequence[Answer] = ()) -> list[NextContest]:
-        """Choose the next pairs, each in random order; none if all were skipped.
+    def choose(
+        self,
+        rule: str,
+        k: int = 1,
+        skipped: Sequence[Answer] = (),
+        waiting: Sequence[tuple[int, int]] = (),
+    ) -> list[NextContest]:
+        """Choose the next pairs; none if all were skipped.
+
+        The item that was shown first less often comes first: of the two in this pair, else in all.
 
         Parameters
         ----------
@@ -136,36 +174,49 @@ class Standing:
             Number of pairs chosen together, or fewer if fewer are left.
         skipped
             Pairs that are not shown again.
+        waiting
+            Pairs that were shown and are not answered yet.
         """
         n_pairs = self.n * (self.n - 1) // 2
-        never = {answer.pair for answer in skipped}
+        never = {answer.pair for answer in skipped} | {frozenset(pair) for pair in waiting}
         k = min(k, n_pairs - len(never))
-        if not k:
+        if k <= 0:
             return []
         recent = [answer.pair for answer in self._known[-RECENT:]]
         # At least k pairs must remain.
         spared = n_pairs - len(never) - k
         avoided = never | set(recent[len(recent) - min(spared, len(recent)) :])
+        rating, covariance = self._state.rating, self._state.covariance
+        for pair in waiting:
+            covariance = expected_covariance(rating, covariance, pair, "probit")
+        ahead = self._firsts(waiting)
+        counts = ahead + ahead.T
         found = next_contests(
-            self._state,
+            _Normal(rating, covariance),
             rule,
             k,
             rng=self._rng,
-            counts=self._counts(),
+            counts=counts,
             avoided=[(min(pair), max(pair)) for pair in avoided],
         )
-        swapped = self._rng.random(k) < 0.5
-        return [
-            NextContest(p.second, p.first, p.bits) if swap else p
-            for p, swap in zip(found, swapped, strict=True)
-        ]
+        return [self._placed(pair, ahead) for pair in found]
 
-    def _counts(self) -> FloatArray:
-        """Number of answers on each pair of items, shape (n, n)."""
-        pairs = np.array([(a.first, a.second) for a in self._known], dtype=np.int64).reshape(-1, 2)
-        cells = np.bincount(pairs[:, 0] * self.n + pairs[:, 1], minlength=self.n**2)
-        counts = cells.reshape(self.n, self.n).astype(np.float64)
-        return counts + counts.T
+    def _placed(self, pair: NextContest, ahead: FloatArray) -> NextContest:
+        """Put the item first that was first less often, and count it in `ahead`."""
+        i, j = pair.first, pair.second
+        of_pair = ahead[i, j] - ahead[j, i]
+        of_items = (ahead[i].sum() - ahead[:, i].sum()) - (ahead[j].sum() - ahead[:, j].sum())
+        surplus = of_pair or of_items or self._rng.random() - 0.5
+        first, second = (j, i) if surplus > 0 else (i, j)
+        ahead[first, second] += 1
+        return NextContest(first, second, pair.bits)
+
+    def _firsts(self, waiting: Sequence[tuple[int, int]]) -> FloatArray:
+        """Number of times that item i was shown first beside j, shape (n, n)."""
+        pairs = [(a.first, a.second) for a in self._known]
+        places = np.array([*pairs, *waiting], dtype=np.int64).reshape(-1, 2)
+        cells = np.bincount(places[:, 0] * self.n + places[:, 1], minlength=self.n**2)
+        return cells.reshape(self.n, self.n).astype(np.float64)
 
     def ranking(self, confidence_level: float = 0.95) -> InterimRanking:
         """Rank the items by the current posterior."""

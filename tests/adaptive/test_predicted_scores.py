@@ -1,0 +1,147 @@
+"""The score of an adaptive test is the predicted one, in intervals, comparisons and runs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from evalstats_plugin import compare, intervals
+from evalstats_plugin.adaptive.bank import ItemBank
+from evalstats_plugin.adaptive.records import record_of, with_prediction
+from evalstats_plugin.adaptive.session import AdaptiveSession
+from evalstats_plugin.adaptive.simulation import draw_models
+from evalstats_plugin.adaptive.stopping import Items
+from evalstats_plugin.data.responses import Responses, Source
+from evalstats_plugin.data.runs import choose_runs
+from evalstats_plugin.errors import DesignError, LogError
+
+RNG = np.random.default_rng(1)
+BANK = ItemBank.from_arrays(RNG.uniform(0.8, 2, 60), RNG.normal(size=60), misfit={"": 0.02})
+ANSWERS = draw_models(BANK, 4, rng=2).answers
+
+
+def _plain(model: int, ids: Any, scores: Any, when: str = "1", metric: str = "acc") -> Responses:
+    return Responses(
+        model=f"m{model}", task="task", metric=metric, item_ids=np.asarray(ids),
+        scores=np.asarray(scores, dtype=np.float64)[:, None],
+        source=Source(Path(f"log_{when}"), "lm_eval", when=when),
+    )  # fmt: skip
+
+
+def _complete(model: int) -> Responses:
+    return _plain(model, BANK.item_ids, ANSWERS[model])
+
+
+def _record(model: int, n: int) -> tuple[Responses, dict[str, Any]]:
+    session = AdaptiveSession(BANK, stop=[Items(n)], rng=0)
+    while session.stopped is None:
+        for place in session.next().tolist():
+            session.record(place, ANSWERS[model, place])
+    asked = session.answers
+    plain = _plain(model, [a.item for a in asked], [a.score for a in asked], "2")
+    return plain, json.loads(json.dumps(record_of(session, metric="acc")))
+
+
+def _tested(model: int, n: int = 20) -> Responses:
+    return with_prediction(*_record(model, n))
+
+
+def test_an_interval_is_that_of_the_predicted_score():
+    plain, record = _record(0, 20)
+    [row] = intervals([with_prediction(plain, record)])
+
+    assert (row.estimate, row.low, row.high) == tuple(record["full_score"].values())
+    assert (row.method, row.population) == ("adaptive", "all 60 items of the bank")
+    mean = f"{plain.scores.mean():.3f}"
+    assert row.notes[-1] == f"mean of the 20 items asked, chosen for their information: {mean}"
+
+
+def test_another_level_scales_the_limits():
+    wide, narrow = (intervals([_tested(0)], confidence_level=p).rows[0] for p in (0.95, 0.5))
+
+    assert wide.low < narrow.low < narrow.estimate < narrow.high < wide.high
+    ratio = (narrow.high - narrow.estimate) / (wide.high - wide.estimate)
+    assert ratio == pytest.approx(0.6745 / 1.96, abs=1e-4)
+
+
+def test_a_metric_that_the_bank_does_not_predict_has_no_score():
+    plain, record = _record(0, 20)
+    [row] = intervals([with_prediction(replace(plain, metric="other"), record)])
+
+    assert (row.estimate, row.low, row.method) == (None, None, "none")
+
+
+def test_a_difference_is_that_of_the_expected_scores_of_all_items():
+    one, other = _tested(0), _tested(1)
+    [row] = compare([one, other])
+
+    expected = (other.predicted.scores - one.predicted.scores).mean()
+    chance = (one.predicted.variances + other.predicted.variances).sum() / 60**2
+    error = np.sqrt(chance + one.predicted.common**2 + other.predicted.common**2)
+    assert row.difference == pytest.approx(expected)
+    assert row.high - row.low == pytest.approx(2 * 1.96 * error, rel=1e-4)
+    assert (row.method, row.n_items) == ("adaptive", 60)
+
+
+def test_of_a_complete_run_the_score_is_known():
+    tested, complete = _tested(0), _complete(1)
+    [row] = compare([tested, complete])
+
+    assert row.difference == pytest.approx(ANSWERS[1].mean() - tested.predicted.scores.mean())
+    alone = intervals([tested]).rows[0]
+    assert row.high - row.low == pytest.approx(alone.high - alone.low, rel=0.1)
+
+
+def test_complete_runs_beside_an_adaptive_one_are_compared_as_without_it():
+    with_it = compare([_tested(0), _complete(1), _complete(2)], correction="none")
+    without = compare([_complete(1), _complete(2)], correction="none")
+
+    [row] = [row for row in with_it if row.method != "adaptive"]
+    assert (row.difference, row.low) == (without.rows[0].difference, without.rows[0].low)
+    assert len(with_it) == 3
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        (_plain(1, BANK.item_ids[:9], ANSWERS[1, :9]), "lacks items of the adaptive test's bank"),
+        (replace(_tested(1), predicted=replace(_tested(1).predicted, estimate=None)), "another m"),
+        (
+            replace(_tested(1), predicted=replace(_tested(1).predicted, item_ids=np.array([]))),
+            "no predictions of single items",
+        ),
+        (
+            replace(_tested(1), predicted=replace(_tested(1).predicted, item_ids=np.arange(60))),
+            "other items",
+        ),
+    ],
+)
+def test_without_a_common_bank_nothing_is_compared(other: Responses, message: str):
+    with pytest.raises(DesignError, match=message):
+        compare([_tested(0), other])
+
+
+def test_a_complete_run_is_not_replaced_by_a_later_adaptive_one():
+    complete, later = _complete(0), _tested(0)
+    kept, notes = choose_runs([complete, later], "latest")
+
+    assert kept == [complete]
+    assert "the latest run is partial" in notes[0]
+
+
+def test_a_test_of_all_items_is_a_complete_run():
+    plain, record = _record(0, 60)
+
+    assert with_prediction(plain, record) is plain
+
+
+def test_a_damaged_record_is_named():
+    plain, record = _record(0, 20)
+
+    with pytest.raises(LogError, match="damaged record of its adaptive test"):
+        with_prediction(plain, record | {"full_score": {"estimate": "x"}})
