@@ -4,6 +4,8 @@
 * `data`: counts by model and task; `fit`: the fit, its checks and evidence; `rows`: its records
 * `engines`: inference (torch): crossed effects, nested effects, capabilities, plates
 
+`Model` of `Plate`, `Latent` and `Observed` declares a model of one's own, and `infer` fits it.
+
 `fit_capabilities` fits sparse capabilities to items; `compare_held_out` compares its predictions
 with simpler models, `stability` checks whether the capabilities are found again from other items.
 """

@@ -3,6 +3,12 @@
 from evalstats_plugin.hierarchical.engines.capabilities import compare_held_out as compare_held_out
 from evalstats_plugin.hierarchical.engines.capabilities import fit_capabilities as fit_capabilities
 from evalstats_plugin.hierarchical.engines.capabilities import stability as stability
+from evalstats_plugin.hierarchical.engines.plates.fit import infer as infer
+from evalstats_plugin.hierarchical.engines.plates.model import Latent as Latent
+from evalstats_plugin.hierarchical.engines.plates.model import Model as Model
+from evalstats_plugin.hierarchical.engines.plates.model import Observed as Observed
+from evalstats_plugin.hierarchical.engines.plates.model import Plate as Plate
+from evalstats_plugin.hierarchical.engines.plates.results import PlatedFit as PlatedFit
 from evalstats_plugin.hierarchical.engines.posterior import CapabilityFit as CapabilityFit
 from evalstats_plugin.hierarchical.fit import HierarchicalFit as HierarchicalFit
 from evalstats_plugin.hierarchical.fitting import HierarchicalOptions as HierarchicalOptions

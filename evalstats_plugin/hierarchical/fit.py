@@ -590,7 +590,8 @@ def _inference_data(fit: HierarchicalFit) -> Any:
         posterior={"accuracy": fit.posterior.accuracy, **known},
         log_likelihood={"cell": fit.posterior.log_likelihood},
         posterior_predictive={"right": fit.posterior.replicated},
-        observed_data={"right": fit.counts.right, "trials": fit.counts.trials},
+        observed_data={"right": fit.counts.right},
+        constant_data={"trials": fit.counts.trials},
         coords=coords,
         dims=dims,
     )

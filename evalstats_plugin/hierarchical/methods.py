@@ -10,6 +10,7 @@ HIERARCHICAL_MODELS: Mapping[str, str] = MappingProxyType(
         "beta-binomial": "a model has one probability of a right answer, the same on all tasks",
         "per-task": "one probability for each model and task, nothing borrowed",
         "task": "performance of models, difficulty of tasks, and what is left of each cell",
+        "shared": "the same, with difficulties of questions that all models share",
         "question": "difficulty of tasks and questions, performance on each task apart",
         "across-task": "the same, and performance of models across tasks",
     }
@@ -19,7 +20,7 @@ HIERARCHICAL_MODELS: Mapping[str, str] = MappingProxyType(
 CLOSED_FORM = ("beta-binomial", "per-task")
 """Models whose posterior is known in closed form."""
 
-BY_QUESTION = ("question", "across-task")
+BY_QUESTION = ("shared", "question", "across-task")
 """Models with an effect for each question."""
 
 INFERENCES: Mapping[str, str] = MappingProxyType(

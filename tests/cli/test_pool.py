@@ -77,8 +77,8 @@ def test_json_holds_scores_pairs_difficulties_and_the_fit(seven: Path) -> None:
     assert whole["results"] == json.loads(json.dumps(fit.to_dict()))
     assert whole["contrasts"] == fit.contrasts().to_dict()
     assert ["easy", "hard", "single"] == sorted(row["task"] for row in whole["difficulties"])
-    assert ("task", "gibbs") == (whole["fit"]["model"], whole["fit"]["inference"])
-    assert "task" == whole["evalstats"]["model"]
+    assert ("shared", "gibbs") == (whole["fit"]["model"], whole["fit"]["inference"])
+    assert "shared" == whole["evalstats"]["model"]
     (missing,) = (r for r in whole["results"] if (r["model"], r["task"]) == ("m6", "hard"))
     assert missing["score"] is None
     assert 0 < missing["low"] < missing["estimate"] < missing["high"] < 1
@@ -93,7 +93,7 @@ def test_tables_fit_eighty_columns(seven: Path) -> None:
 
     assert max(map(len, text.splitlines())) <= 80
     assert "…" not in text
-    assert "7 models on 3 tasks (acc), model task, in percent" in said
+    assert "7 models on 3 tasks (acc), model shared, in percent" in said
     assert "Each model and the next, in points" in said
     assert 6 == text.count(" – m")
     assert "m6: 2 of 3 tasks not run: predicted from the other models and tasks" in said

@@ -205,10 +205,10 @@ def _irt_fits() -> dict[str, Fit]:
         "mml groups": partial(
             irt, item_model="2pl", estimator="mml", matrix=TALL, prior="weak", groups=groups, **few
         ),
-        "mml-items rasch": partial(irt, item_model="rasch", estimator="mml-items"),
-        "mml-items 2pl": partial(irt, item_model="2pl", estimator="mml-items"),
+        "mml-items rasch": partial(irt, item_model="rasch", estimator="mml-items", **few),
+        "mml-items 2pl": partial(irt, item_model="2pl", estimator="mml-items", **few),
         "mml-items signed": partial(
-            irt, item_model="2pl", estimator="mml-items", signed=True, max_steps=10
+            irt, item_model="2pl", estimator="mml-items", signed=True, **few
         ),
         "cml": partial(irt, item_model="rasch", estimator="cml", matrix=TALL),
         "cml-items": partial(irt, item_model="rasch", estimator="cml-items"),
@@ -216,6 +216,7 @@ def _irt_fits() -> dict[str, Fit]:
         "jml rasch": partial(irt, item_model="rasch", estimator="jml", max_steps=12),
         "jml 2pl": partial(irt, item_model="2pl", estimator="jml", max_steps=12),
         "vi": partial(irt, item_model="2pl", estimator="vi", **few),
+        "svi": partial(irt, item_model="2pl", estimator="svi", guide="lognormal", steps=6),
         "vi vague": partial(irt, item_model="rasch", estimator="vi", prior="vague", **few),
         "gibbs rasch": partial(irt, item_model="rasch", estimator="mcmc", **draws),
         "gibbs 2pl": partial(irt, item_model="2pl", estimator="mcmc", **draws),

@@ -40,7 +40,7 @@ def evals(seed=0, n=5, sizes=SIZES, epochs=1):
 
 @pytest.fixture(scope="module")
 def fit():
-    return fit_hierarchical(evals(), rng=1, options=SHORT)
+    return fit_hierarchical(evals(), "task", rng=1, options=SHORT)
 
 
 def cell(found, model, task):
@@ -233,7 +233,7 @@ def test_auto_chooses_the_simple_model_where_there_is_nothing_to_borrow():
     found = fit_hierarchical(evals(n=5, sizes=(9, 9, 9, 9)), rng=0, options=BRIEF)
     alone = fit_hierarchical(ResponseMatrix.from_array([[1, 0, 1]]), rng=0)
 
-    assert found.model == "task"
+    assert found.model == "shared"
     assert alone.model == "per-task"
     assert "1 model on 1 task" in alone.reason
 

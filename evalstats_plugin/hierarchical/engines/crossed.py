@@ -86,6 +86,8 @@ class CrossedModel:
     questions: bool = False
     """Whether questions have effects κ: columns are questions, not tasks, and each task has its
     own σ_μ."""
+    common: bool = False
+    """Whether all tasks have the same σ_μ nevertheless."""
     priors: Mapping[str, Prior] = field(default_factory=dict[str, Prior])
     """Priors of standard deviations, by a name of `SCALES` or ``"default"``."""
 
@@ -163,7 +165,7 @@ def simulate(
     level = level - (scale("task") * rng.standard_normal((size, t)))[:, None]
     if structure.across_tasks:
         level = level + (scale("model") * rng.standard_normal((size, n)))[..., None]
-    own = scale("interaction", t if structure.questions else 1)
+    own = scale("interaction", t if structure.questions and not structure.common else 1)
     level = level + own[:, None] * rng.standard_normal((size, n, t))
     logit = level[..., counts.task]
     if structure.questions:

@@ -80,6 +80,7 @@ _MAX_NUMBERS = 2**27
 
 CROSSED_MODELS: Mapping[str, CrossedModel] = {
     "task": CrossedModel(),
+    "shared": CrossedModel(questions=True, common=True),
     "question": CrossedModel(across_tasks=False, questions=True),
     "across-task": CrossedModel(questions=True),
 }

@@ -10,10 +10,9 @@ separate. The effects are drawn given these sums at the end, as in the ``task`` 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from inspect import Parameter, Signature
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -29,8 +28,15 @@ from evalstats_plugin.hierarchical.engines.crossed import (
     ScalePrior,
 )
 from evalstats_plugin.hierarchical.engines.plates.distributions import Beta, Gamma, Normal
-from evalstats_plugin.hierarchical.engines.plates.fit import FitOptions, PlatedFit, infer
-from evalstats_plugin.hierarchical.engines.plates.model import Latent, Model, Observed, Plate
+from evalstats_plugin.hierarchical.engines.plates.fit import FitOptions, infer
+from evalstats_plugin.hierarchical.engines.plates.model import (
+    Latent,
+    Model,
+    Observed,
+    Plate,
+    with_arguments,
+)
+from evalstats_plugin.hierarchical.engines.plates.results import PlatedFit
 from evalstats_plugin.hierarchical.engines.posterior import Posterior
 from evalstats_plugin.stats.arrays import FloatArray
 
@@ -282,13 +288,6 @@ def n_particles(units: int) -> int:
 def log_likelihood(theta: Tensor, right: Tensor, trials: Tensor) -> Tensor:
     """Log probability of the answers, in the order given, at logits θ."""
     return right * theta - trials * functional.softplus(theta)
-
-
-def with_arguments(function: Any, names: Sequence[str]) -> Any:
-    """Give a function of keywords a signature with these names."""
-    found = [Parameter(name, Parameter.KEYWORD_ONLY) for name in names]
-    function.__signature__ = Signature(found)
-    return function
 
 
 def _shuffled(fit: PlatedFit, rng: np.random.Generator) -> dict[str, FloatArray]:

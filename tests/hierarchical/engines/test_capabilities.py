@@ -183,6 +183,7 @@ def test_a_penalty_is_chosen_by_held_out_answers(data):
     assert candidates("topk", 3, None, None)[-1].active == 3
 
 
+@pytest.mark.validation
 def test_sparse_codes_predict_better_than_dense_ones_and_rasch():
     matrix = ResponseMatrix.from_array(answers(40, 250, 2)[0])
     rasch, dense, sparse = compare_held_out(matrix, 2, ("rasch", "dense", "l1"), rng=0)
@@ -194,7 +195,8 @@ def test_sparse_codes_predict_better_than_dense_ones_and_rasch():
 
 def test_an_encoder_reads_the_codes_of_the_fit_and_of_other_items(data):
     matrix, capability, _ = data
-    fit = fit_capabilities(matrix, 3, kind="topk", rng=0, device="cpu")
+    one = CodeOptions(active=1)
+    fit = fit_capabilities(matrix, 3, kind="topk", penalty=4.0, device="cpu", options=one)
     shares = matrix.scores.mean(axis=2)
     r = np.random.default_rng(5)
     asked = np.repeat(np.arange(3), 40)

@@ -1,8 +1,11 @@
-"""Exponential families for priors and proposals: Normal, Gamma and Beta.
+"""Exponential families for proposals, and the distributions of torch that models are written in.
 
 A family is stored by its usual parameters and can be recovered from its mean parameters, the
 expectations of its sufficient statistics: matching them to those of the posterior is the M-step of
 adaptive importance sampling. Everything is float64; samples are differentiable.
+
+`family_for` chooses the family of a proposal by the support of the prior; `Parts` takes a
+distribution of torch apart, so that it can be drawn from with new axes.
 """
 
 from __future__ import annotations
@@ -11,15 +14,28 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import Any, NamedTuple, Protocol, Self, cast, runtime_checkable
 
 import torch
-from torch import Tensor
+from torch import Tensor, distributions
+from torch.distributions import constraints
+
+from evalstats_plugin.errors import DesignError
+from evalstats_plugin.runtime.torch import cholesky
 
 Real = float | Tensor
 
 _SPECIAL: Any = torch.special
 """Its functions have no type stubs."""
+
+_LINALG: Any = torch.linalg
+"""Likewise."""
+
+_TORCH: Any = torch
+"""Likewise some of its own."""
+
+_CONSTRAINTS: Any = constraints
+"""Likewise the supports."""
 
 _TINY = 1e-300
 """Smallest value of a sample that must be positive."""
@@ -60,6 +76,19 @@ class Family(ABC):
         """Return the same distribution on a device."""
         return type(self)(*(x.to(device) for x in self.parameters()))
 
+    def expanded(self, shape: Sequence[int]) -> Self:
+        """Return the same distribution with parameters of this shape."""
+        return type(self)(*(x.expand(*shape).contiguous() for x in self.parameters()))
+
+    def free(self) -> tuple[Tensor, ...]:
+        """Parameters without bounds: logarithms of positive ones."""
+        return tuple(x.log() for x in self.parameters())
+
+    @classmethod
+    def from_free(cls, free: Sequence[Tensor]) -> Self:
+        """The member with these parameters, as `free` returns them."""
+        return cls(*(x.exp() for x in free))
+
     @abstractmethod
     def log_prob(self, value: Tensor, /) -> Tensor:
         """Log density, elementwise; a vector-valued family keeps its last axis with size 1."""
@@ -68,8 +97,9 @@ class Family(ABC):
     def sample(self, shape: Sequence[int], generator: torch.Generator) -> Tensor:
         """Draw an array of this shape, differentiable in the parameters."""
 
+    @classmethod
     @abstractmethod
-    def statistics(self, value: Tensor) -> tuple[Tensor, ...]:
+    def statistics(cls, value: Tensor) -> tuple[Tensor, ...]:
         """Sufficient statistics."""
 
     @abstractmethod
@@ -102,7 +132,8 @@ class Normal(Family):
         noise = torch.randn(size, generator=generator, dtype=torch.float64, device=device)
         return loc + scale * noise
 
-    def statistics(self, value: Tensor) -> tuple[Tensor, ...]:
+    @classmethod
+    def statistics(cls, value: Tensor) -> tuple[Tensor, ...]:
         """Z and z²."""
         return value, value * value
 
@@ -116,6 +147,34 @@ class Normal(Family):
         """Of mean E z and variance E z² − (E z)²."""
         first, second = means
         return cls(first, (second - first * first).clamp_min(1e-20).sqrt())
+
+    def free(self) -> tuple[Tensor, ...]:
+        """Mean and log standard deviation."""
+        loc, scale = self.parameters()
+        return loc, scale.log()
+
+    @classmethod
+    def from_free(cls, free: Sequence[Tensor]) -> Self:
+        """Of this mean and log standard deviation."""
+        return cls(free[0], free[1].exp())
+
+
+class LogNormal(Normal):
+    """Log-normal distribution: log z is normal."""
+
+    def log_prob(self, value: Tensor, /) -> Tensor:
+        """Log density."""
+        log_value = value.log()
+        return torch.where(value > 0, super().log_prob(log_value) - log_value, -torch.inf)
+
+    def sample(self, shape: Sequence[int], generator: torch.Generator) -> Tensor:
+        """Draw."""
+        return super().sample(shape, generator).clamp(-600, 600).exp()
+
+    @classmethod
+    def statistics(cls, value: Tensor) -> tuple[Tensor, ...]:
+        """Log z and its square."""
+        return super().statistics(value.log())
 
 
 @dataclass(frozen=True)
@@ -137,7 +196,8 @@ class Gamma(Family):
         a, rate = self.parameters()
         return (_standard_gamma(a, shape, generator) / rate).clamp_min(_TINY)
 
-    def statistics(self, value: Tensor) -> tuple[Tensor, ...]:
+    @classmethod
+    def statistics(cls, value: Tensor) -> tuple[Tensor, ...]:
         """Log z and z."""
         return value.log(), value
 
@@ -181,7 +241,8 @@ class Beta(Family):
         x, y = (_standard_gamma(a, shape, generator) for a in self.parameters())
         return (x / (x + y)).clamp(_TINY, 1 - 1e-16)
 
-    def statistics(self, value: Tensor) -> tuple[Tensor, ...]:
+    @classmethod
+    def statistics(cls, value: Tensor) -> tuple[Tensor, ...]:
         """Log z and log(1 − z)."""
         return value.log(), torch.log1p(-value)
 
@@ -194,6 +255,228 @@ class Beta(Family):
     def from_means(cls, means: Sequence[Tensor]) -> Self:
         """By Newton's method, as a Dirichlet distribution of two parts [Min00]_."""
         return cls(*_concentrations(torch.stack(tuple(means), -1)).unbind(-1))
+
+
+@dataclass(frozen=True)
+class Dirichlet(Family):
+    """Dirichlet distribution on the last axis."""
+
+    concentration: Tensor
+
+    def log_prob(self, value: Tensor, /) -> Tensor:
+        """Log density."""
+        (a,) = self.parameters()
+        inside = torch.xlogy(a - 1, value).sum(-1, keepdim=True)
+        constant = torch.lgamma(a.sum(-1, keepdim=True)) - torch.lgamma(a).sum(-1, keepdim=True)
+        return inside + constant
+
+    def sample(self, shape: Sequence[int], generator: torch.Generator) -> Tensor:
+        """Draw, as shares of Gamma numbers."""
+        parts = _standard_gamma(self.parameters()[0], shape, generator)
+        return (parts / parts.sum(-1, keepdim=True)).clamp_min(_TINY)
+
+    @classmethod
+    def statistics(cls, value: Tensor) -> tuple[Tensor, ...]:
+        """Logs of all parts."""
+        return (value.log(),)
+
+    def means(self) -> tuple[Tensor, ...]:
+        """Expected logs of all parts."""
+        (a,) = self.parameters()
+        return (torch.digamma(a) - torch.digamma(a.sum(-1, keepdim=True)),)
+
+    @classmethod
+    def from_means(cls, means: Sequence[Tensor]) -> Self:
+        """By Newton's method [Min00]_."""
+        return cls(_concentrations(means[0]))
+
+
+@dataclass(frozen=True)
+class MultivariateNormal(Family):
+    """Normal distribution of a vector on the last axis."""
+
+    loc: Tensor
+    scale_tril: Tensor
+    """Cholesky factor of the covariance, its two axes as the last one."""
+
+    def _factor(self) -> Tensor:
+        size = self.parameters()[0].shape[-1]
+        factor = self.parameters()[1]
+        return factor.reshape(*factor.shape[:-1], size, size).tril()
+
+    def log_prob(self, value: Tensor, /) -> Tensor:
+        """Log density; the last axis keeps size 1."""
+        loc, _ = self.parameters()
+        factor = self._factor()
+        apart = (value - loc)[..., None]
+        shape: torch.Size = _TORCH.broadcast_shapes(apart.shape[:-2], factor.shape[:-2])
+        z: Tensor = _LINALG.solve_triangular(
+            factor.expand(*shape, -1, -1), apart.expand(*shape, -1, -1), upper=False
+        )[..., 0]
+        size = factor.diagonal(dim1=-2, dim2=-1).abs().log().sum(-1, keepdim=True)
+        constant = loc.shape[-1] * math.log(2 * math.pi) / 2
+        return -z.square().sum(-1, keepdim=True) / 2 - size - constant
+
+    def sample(self, shape: Sequence[int], generator: torch.Generator) -> Tensor:
+        """Draw."""
+        loc, _ = self.parameters()
+        noise = torch.randn(
+            [*shape, 1], generator=generator, dtype=torch.float64, device=generator.device
+        )
+        return loc + (self._factor() @ noise)[..., 0]
+
+    def expanded(self, shape: Sequence[int]) -> Self:
+        """Return the same distribution for every member."""
+        loc, factor = self.parameters()
+        wide = [*shape[:-1], factor.shape[-1]]
+        return type(self)(loc.expand(*shape).contiguous(), factor.expand(*wide).contiguous())
+
+    @classmethod
+    def statistics(cls, value: Tensor) -> tuple[Tensor, ...]:
+        """Z and z zᵀ."""
+        return value, (value[..., :, None] * value[..., None, :]).flatten(-2)
+
+    def means(self) -> tuple[Tensor, ...]:
+        """E z and E z zᵀ."""
+        loc, _ = self.parameters()
+        factor = self._factor()
+        return loc, (factor @ factor.mT + loc[..., :, None] * loc[..., None, :]).flatten(-2)
+
+    @classmethod
+    def from_means(cls, means: Sequence[Tensor]) -> Self:
+        """Of mean E z and covariance E z zᵀ − E z E zᵀ."""
+        loc, second = means
+        covariance = cast("Tensor", second.unflatten(-1, (loc.shape[-1],) * 2))
+        covariance = covariance - loc[..., :, None] * loc[..., None, :]
+        values, vectors = _LINALG.eigh((covariance + covariance.mT) / 2)
+        # Few effective particles span fewer dimensions than the posterior.
+        least = 1e-6 * values[..., -1:].clamp_min(1e-12)
+        covariance = (vectors * torch.maximum(values, least)[..., None, :]) @ vectors.mT
+        return cls(loc, cholesky(covariance).flatten(-2))
+
+    def free(self) -> tuple[Tensor, ...]:
+        """Mean and Cholesky factor."""
+        return self.parameters()
+
+    @classmethod
+    def from_free(cls, free: Sequence[Tensor]) -> Self:
+        """Of this mean and Cholesky factor."""
+        return cls(*free)
+
+
+_HEAVY = (
+    distributions.LogNormal,
+    distributions.HalfCauchy,
+    distributions.InverseGamma,
+    distributions.Pareto,
+)
+"""Positive priors with tails heavier than those of a Gamma distribution."""
+
+
+def family_for(prior: Any, name: str) -> type[Family] | None:
+    """Return the family of proposals for a prior; None where its values are summed exactly.
+
+    Raises
+    ------
+    DesignError
+        No family, and no finite number of values, has the support of the prior.
+    """
+    if isinstance(prior, Family):
+        return type(prior)
+    support = getattr(prior, "support", None)
+    if getattr(prior, "has_enumerate_support", False):
+        return None
+    base = getattr(support, "base_constraint", support)
+    positive = LogNormal if isinstance(prior, _HEAVY) else Gamma
+    choices: list[tuple[Any, type[Family]]] = [
+        (_CONSTRAINTS.real_vector, MultivariateNormal),
+        (_CONSTRAINTS.real, Normal),
+        (_CONSTRAINTS.positive, positive),
+        (_CONSTRAINTS.nonnegative, positive),
+        (_CONSTRAINTS.unit_interval, Beta),
+        (_CONSTRAINTS.simplex, Dirichlet),
+    ]
+    for constraint, family in choices:
+        if support is constraint or base is constraint:
+            return family
+    what = type(prior).__name__
+    raise DesignError(
+        f"latent {name!r}: there is no proposal for the support of {what}: give proposal=, or take "
+        "a prior on all numbers, on those above 0, on (0, 1), on shares, or on finitely many values"
+    )
+
+
+_FAMILIES: dict[type, type[Family]] = {
+    distributions.Normal: Normal,
+    distributions.LogNormal: LogNormal,
+    distributions.Gamma: Gamma,
+    distributions.Beta: Beta,
+    distributions.Dirichlet: Dirichlet,
+}
+
+
+def as_family(proposal: Any, name: str) -> Family:
+    """Return a user's proposal as a family.
+
+    Raises
+    ------
+    DesignError
+        The proposal is of no family that can be adapted.
+    """
+    if isinstance(proposal, Family):
+        return proposal
+    if type(proposal) is distributions.MultivariateNormal:
+        return MultivariateNormal(proposal.loc, proposal.scale_tril.double().flatten(-2))
+    family = _FAMILIES.get(cast("Any", type(proposal)))
+    if family is None:
+        known = ", ".join(x.__name__ for x in (*_FAMILIES, MultivariateNormal))
+        what = type(proposal).__name__
+        raise DesignError(f"latent {name!r}: a proposal is one of {known}, not {what}")
+    return family(*(getattr(proposal, field.name) for field in fields(family)))
+
+
+class Parts(NamedTuple):
+    """A distribution taken apart."""
+
+    kind: Any
+    names: tuple[str, ...]
+    values: tuple[Tensor, ...]
+    batch: int
+    """Number of axes before those of one value."""
+
+    @staticmethod
+    def of(distribution: Any) -> Parts:
+        """Take apart a family, or a distribution of torch, into the parameters it was given."""
+        if isinstance(distribution, Family):
+            names = tuple(field.name for field in fields(distribution))
+            event = isinstance(distribution, (Dirichlet, MultivariateNormal))
+            values = distribution.parameters()
+            return Parts(type(distribution), names, values, max(x.ndim for x in values) - event)
+        kind = cast("Any", type(distribution))
+        given = cast("dict[str, Any]", vars(distribution))
+        names = tuple(
+            x
+            for x in kind.arg_constraints
+            if x in given or type(getattr(kind, x, None)) is property
+        )
+        if len(names) > 1 and {"probs", "logits"} <= set(names):
+            names = tuple(x for x in names if x != "probs")
+        values = tuple(torch.as_tensor(getattr(distribution, x)) for x in names)
+        return Parts(kind, names, values, len(distribution.batch_shape))
+
+    def sample(self, shape: Sequence[int], generator: torch.Generator) -> Tensor:
+        """Draw an array of this shape, its last axes those of one value."""
+        if issubclass(self.kind, Family):
+            return self.kind(*self.values).sample(shape, generator)
+        given = [x.double() if x.is_floating_point() else x for x in self.values]
+        built = self.kind(**dict(zip(self.names, given, strict=True)), validate_args=False)
+        batch = list(shape)[: len(shape) - len(built.event_shape)]
+        seed = int(torch.randint(2**62, (), generator=generator, device=generator.device))
+        devices = [generator.device] if generator.device.type == "cuda" else []
+        # Distributions of torch draw from the global generator only.
+        with torch.random.fork_rng(devices=devices):  # pyright: ignore[reportUnknownMemberType]
+            torch.manual_seed(seed)  # noqa: TID251  # pyright: ignore[reportUnknownMemberType]
+            return built.expand(batch).sample()
 
 
 def _standard_gamma(a: Tensor, shape: Sequence[int], generator: torch.Generator) -> Tensor:

@@ -7,13 +7,17 @@ time is in memory. Posterior weights are derivatives of log P_MP.
 * `log_evidence`, `weigh`, `posterior_draws`: the estimate, marginal weights, and joint draws
 * `log_factors`: the tables log P − log Q − log K of each group, and log P of the data
 * `contract`: sum tables over particles in the log domain, in a good order
+* `joint_log_weights`: weights of draws of all latents at once, as in ordinary importance sampling
+
+Latents with finitely many values have these as particles, so that they are summed exactly. Time
+series are summed by filtering forwards, and drawn backwards.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from importlib import import_module
 from typing import Any, NamedTuple
@@ -22,8 +26,23 @@ import torch
 from torch import Tensor
 
 from evalstats_plugin.errors import DesignError, few
-from evalstats_plugin.hierarchical.engines.plates.distributions import Family
-from evalstats_plugin.hierarchical.engines.plates.model import Bound, Latent, Window
+from evalstats_plugin.hierarchical.engines.plates.distributions import (
+    Family,
+    as_family,
+    family_for,
+)
+from evalstats_plugin.hierarchical.engines.plates.model import (
+    Bound,
+    Group,
+    Latent,
+    On,
+    Window,
+    arguments,
+    prior_values,
+)
+
+_TORCH: Any = torch
+"""For its functions that have no type stubs."""
 
 Sources = Mapping[str, Tensor]
 """Zeros added to the factors of groups; derivatives by them are posterior expectations."""
@@ -35,6 +54,9 @@ Sizes = tuple[tuple[int, int], ...]
 
 _PRIOR_DRAWS, _PRIOR_NUMBERS = 2000, 4_000_000
 """Draws from the prior that default proposals are matched to, and most numbers in them."""
+
+_TAILS = (0.01, 0.99)
+"""Quantiles within which draws from priors of torch are kept for that."""
 
 
 @dataclass(frozen=True)
@@ -67,8 +89,8 @@ def log_evidence(scene: Scene, sources: Sources | None = None) -> Tensor:
     total = contract_plate(scene, None, {}, sources or {}).message.reshape(())
     if not bool(torch.isfinite(total.detach())):
         msg = (
-            f"no combination of {scene.particles.k} particles has a density above 0: take "
-            "inference 'gibbs'"
+            "no combination of particles has a density above 0: give a proposal that covers the "
+            "posterior, or take another method"
         )
         raise DesignError(msg)
     return total
@@ -81,9 +103,38 @@ def contract_plate(scene: Scene, plate: str | None, window: Window, sources: Sou
     for name in own.keys() & sources.keys():
         own[name] = own[name] + scene.bound.narrowed(sources[name], window)
     inside = [_inside(scene, child, window, sources) for child in s.within(plate)]
-    axes = frozenset(s.particle_axis[g.name] for g in s.groups_of(plate))
+    series = [g.name for g in s.groups_of(plate) if g.series]
+    axes = frozenset(s.particle_axis[g.name] for g in s.groups_of(plate) if g.name not in series)
     nothing = torch.zeros([1] * s.ndim, dtype=torch.float64, device=scene.bound.device)
-    return contract([*own.values(), *inside] or [nothing], axes)
+    found = contract([*own.values(), *inside] or [nothing], axes)
+    if not series:
+        return found
+    where = s.plate_axis[str(plate)], s.previous_axis[series[0]], s.particle_axis[series[0]]
+    filtered = filter_forwards(found.message, *where)
+    total = torch.logsumexp(filtered[-1], where[2], keepdim=True)
+    return Contracted(total, found.eliminations, Filtered(series[0], found.message, filtered))
+
+
+def filter_forwards(table: Tensor, along: int, previous: int, current: int) -> list[Tensor]:
+    """Sum out the particles of a time series, member after member.
+
+    Parameters
+    ----------
+    table
+        Log of each step; that of the first member has all its mass at the first particle of the
+        axis `previous`.
+
+    Returns
+    -------
+    list of Tensor
+        For each member, log of the sum over all members before, by its own particles.
+    """
+    found = [torch.logsumexp(table.narrow(along, 0, 1), previous, keepdim=True)]
+    for t in range(1, table.shape[along]):
+        before = found[-1].transpose(previous, current)
+        step = table.narrow(along, t, 1)
+        found.append(torch.logsumexp(before + step, previous, keepdim=True))
+    return found
 
 
 def _inside(scene: Scene, plate: str, around: Window, sources: Sources) -> Tensor:
@@ -102,7 +153,7 @@ def _inside(scene: Scene, plate: str, around: Window, sources: Sources) -> Tenso
     for window in windows:
 
         def run(given: _BlockInputs, window: dict[str, tuple[int, int]] = window) -> Tensor:
-            near = Particles(given.values, given.log_q, scene.particles.k)
+            near = Particles(given.values, given.log_q)
             return of_block(Scene(scene.bound, near, scene.blocks), window, given.sources)
 
         total = total + recomputed.apply(run, tensors.names(), *tensors.flat())
@@ -160,11 +211,12 @@ class Weighed(NamedTuple):
 
 def weigh(scene: Scene) -> Weighed:
     """Evidence and marginal weights, by one backward pass."""
-    s, k = scene.bound.structure, scene.particles.k
-    device = scene.bound.device
+    s, device = scene.bound.structure, scene.bound.device
     sources = {
         g.name: torch.zeros(
-            scene.bound.shape(g.plate, g.name, k), dtype=torch.float64, device=device
+            scene.bound.shape(g.plate, g.name, scene.particles.k(scene.bound, g.name)),
+            dtype=torch.float64,
+            device=device,
         ).requires_grad_()
         for g in s.groups.values()
     }
@@ -212,7 +264,10 @@ def _draw_plate(
     """Draw the groups of a plate's members in a window, then those of the plates inside."""
     s = scene.bound.structure
     group_of = {axis: g for g, axis in s.particle_axis.items()}
-    for step in reversed(contract_plate(scene, plate, window, {}).eliminations):
+    contracted = contract_plate(scene, plate, window, {})
+    if contracted.filtered is not None:
+        _draw_series(scene, window, indices, contracted.filtered, generator)
+    for step in reversed(contracted.eliminations):
         group = group_of[step.axis]
         _members(scene, group, window, indices[group]).copy_(
             _draw_group(scene, group, window, indices, step=step, generator=generator)
@@ -234,32 +289,82 @@ def _draw_group(
     """Draw particles of a group's members, shape (count, members)."""
     s = scene.bound.structure
     chain = s.chains[s.groups[group].plate]
-    given = [g for g, axis in s.particle_axis.items() if axis != step.axis
-             and step.table.shape[axis] > 1]  # fmt: skip
-    order = [*(s.plate_axis[p] for p in chain), *(s.particle_axis[g] for g in given), step.axis]
-    rest = [a for a in range(s.ndim) if a not in order]
-    table = step.table.permute(*order, *rest).flatten(len(order) - 1)
+    chosen = {
+        axis: _aligned(_members(scene, g, window, indices[g]), s.chains[s.groups[g].plate], chain)
+        for g, axis in s.particle_axis.items()
+    }
+    for g, axis in s.previous_axis.items():
+        if step.table.shape[axis] > 1:
+            place = s.chains[s.groups[g].plate].index(str(s.groups[g].plate))
+            own = indices[g].roll(1, place + 1)
+            own.narrow(place + 1, 0, 1).zero_()
+            own = _members(scene, g, window, own)
+            chosen[axis] = _aligned(own, s.chains[s.groups[g].plate], chain)
     lengths = [window[p][1] for p in chain]
+    plates = [s.plate_axis[p] for p in chain]
+    log_p = _picked(step.table, plates, lengths, chosen, step.axis)
+    return _pick(log_p, [len(indices[group]), *lengths], generator)
+
+
+def _picked(
+    table: Tensor, plates: list[int], lengths: list[int], chosen: Mapping[int, Tensor], axis: int
+) -> Tensor:
+    """Return a table along one axis, by draw and member, at the particles that were drawn."""
+    given = [a for a in chosen if a != axis and table.shape[a] > 1]
+    order = [*plates, *given, axis]
+    rest = [a for a in range(table.ndim) if a not in order]
+    found = table.permute(*order, *rest).flatten(len(order) - 1)
     grid = [
-        torch.arange(n, device=table.device).reshape([n] + [1] * (len(lengths) - i - 1))
+        torch.arange(n if found.shape[i] > 1 else 1, device=table.device).reshape(
+            [-1] + [1] * (len(lengths) - i - 1)
+        )
         for i, n in enumerate(lengths)
     ]
-    chosen = [
-        _aligned(_members(scene, g, window, indices[g]), len(s.chains[s.groups[g].plate]), chain)
-        for g in given
-    ]
-    count = len(indices[group])
-    log_p = table[(*grid, *chosen)] if order[:-1] else table
-    share = torch.softmax(log_p, -1).cumsum(-1).expand(count, *lengths, -1)
-    u = torch.rand(
-        [count, *lengths, 1], generator=generator, dtype=share.dtype, device=share.device
-    )
+    return found[(*grid, *(chosen[a] for a in given))] if order[:-1] else found
+
+
+def _pick(log_p: Tensor, shape: list[int], generator: torch.Generator) -> Tensor:
+    """Draw a particle for each draw and member."""
+    share = torch.softmax(log_p, -1).cumsum(-1).expand(*shape, -1)
+    u = torch.rand([*shape, 1], generator=generator, dtype=share.dtype, device=share.device)
     return (share < u * share[..., -1:]).sum(-1).clamp_max(share.shape[-1] - 1)
 
 
-def _aligned(index: Tensor, depth: int, chain: tuple[str, ...]) -> Tensor:
+def _draw_series(
+    scene: Scene,
+    window: Window,
+    indices: dict[str, Tensor],
+    found: Filtered,
+    generator: torch.Generator,
+) -> None:
+    """Draw the particles of a time series given outer plates, the last member first."""
+    s, index = scene.bound.structure, indices[found.group]
+    plate = str(s.groups[found.group].plate)
+    chain = s.chains[plate]
+    # Views of the members in the window, without the axis of the series.
+    outer = {p: x for p, x in window.items() if p != plate}
+    own = _members(scene, found.group, outer, index)
+    chosen = {
+        axis: _aligned(_members(scene, g, outer, indices[g]), s.chains[s.groups[g].plate], chain)
+        for g, axis in s.particle_axis.items()
+        if plate not in s.chains[s.groups[g].plate]
+    }
+    plates = [s.plate_axis[p] for p in chain]
+    lengths = [*(window[p][1] for p in chain[:-1]), 1]
+    previous, current = s.previous_axis[found.group], s.particle_axis[found.group]
+    after = torch.zeros(1, device=index.device)
+    for t in reversed(range(own.shape[-1])):
+        log_p = _picked(found.steps[t], plates, lengths, chosen, current) + after
+        drawn = _pick(log_p, [len(index), *lengths], generator)
+        own.narrow(-1, t, 1).copy_(drawn)
+        if t:
+            step = found.table.narrow(s.plate_axis[plate], t, 1)
+            after = _picked(step, plates, lengths, {**chosen, current: drawn}, previous)
+
+
+def _aligned(index: Tensor, own: tuple[str, ...], chain: tuple[str, ...]) -> Tensor:
     """Return the index of an ancestor's particle with axes added for inner plates."""
-    return index.reshape(index.shape + (1,) * (len(chain) - depth))
+    return index.reshape(index.shape + (1,) * max(len(chain) - len(own), 0))
 
 
 def _members(scene: Scene, group: str, window: Window, index: Tensor) -> Tensor:
@@ -281,7 +386,7 @@ def _values(scene: Scene, latent: str, index: Tensor) -> Tensor:
     rest = [a for a in range(s.ndim) if a not in order]
     sizes = list(index.shape[1:])
     table = value.permute(*order, *rest, *range(s.ndim, value.ndim))
-    table = table.reshape(*sizes, scene.particles.k, *found.shape)
+    table = table.reshape(*sizes, -1, *found.shape)
     grid = [
         torch.arange(n, device=index.device).reshape([n] + [1] * (len(sizes) - i - 1))
         for i, n in enumerate(sizes)
@@ -289,9 +394,7 @@ def _values(scene: Scene, latent: str, index: Tensor) -> Tensor:
     return table[(*grid, index)]
 
 
-def log_factors(
-    bound: Bound, particles: Particles, plate: str | None, window: Window
-) -> dict[str, Tensor]:
+def log_factors(bound: Bound, particles: Particles, plate: On, window: Window) -> dict[str, Tensor]:
     """Log factors of a plate's own groups and observations, by name.
 
     Parameters
@@ -304,29 +407,100 @@ def log_factors(
     DesignError
         A log density is NaN or +∞.
     """
+    s = bound.structure
     near = {name: bound.narrowed(v, window) for name, v in particles.values.items()}
-    inputs = {name: bound.narrowed(v, window) for name, v in bound.arrays.items()}
-    there = replace(bound, arrays=inputs)
+    near |= {name: bound.narrowed(v, window) for name, v in bound.arrays.items()}
+    there = bound.exists(plate)
+    if there is not None:
+        there = bound.narrowed(there, window)
     found: dict[str, Tensor] = {}
-    for group in bound.structure.groups_of(plate):
+    for group in s.groups_of(plate):
         log_q = bound.narrowed(particles.log_q[group.name], window)
-        log_p = sum_of(
-            lambda x: there.log_density(there.call(x.prior, near, x.name), near[x.name]),
-            group.latents,
-        )
-        found[group.name] = log_p - log_q - math.log(particles.k)
-    for observed in bound.structure.observed_in(plate):
-        density = there.call(observed.density, near, observed.name)
-        found[observed.name] = there.log_density(density, inputs[observed.name])
-    shape = [-1] * bound.structure.ndim
-    for p in bound.structure.chains[plate]:
-        shape[bound.structure.plate_axis[p]] = window[p][1]
+        log_p = sum_of(lambda x, g=group: _log_prior(bound, g, x, near), group.latents)
+        found[group.name] = log_p - log_q
+        if there is not None:
+            k = particles.k(bound, group.name)
+            found[group.name] = torch.where(there, found[group.name], -math.log(k))
+    for observed in s.observed_in(plate):
+        own = {**near, "=": near[observed.name]}
+        if observed.name in bound.present:
+            own["?"] = bound.narrowed(bound.present[observed.name], window)
+        known = bound.log_density(observed.density, own, observed.name)
+        found[observed.name] = known if there is None else torch.where(there, known, 0.0)
+    shape = [-1] * s.ndim
+    for p in s.chains[plate]:
+        shape[s.plate_axis[p]] = window[p][1]
     fine = [(factor < torch.inf).all() for factor in found.values()]
     if fine and not bool(torch.stack(fine).all()):
         names = [name for name, one in zip(found, fine, strict=True) if not bool(one)]
-        msg = f"the log density of {few(names)} is no number: take inference 'gibbs'"
+        msg = f"the log density of {few(names)} is no number: check that parameters are in range"
         raise DesignError(msg)
     return {name: factor.expand(shape) for name, factor in found.items()}
+
+
+def _log_prior(bound: Bound, group: Group, latent: Latent, near: Mapping[str, Tensor]) -> Tensor:
+    """Log prior density of a latent; of a time series, by particles of the member before too."""
+    own = {**near, "=": near[latent.name]}
+    if not latent.series:
+        return bound.log_density(latent.prior, own, latent.name)
+    s = bound.structure
+    along, current = s.plate_axis[str(latent.plate)], s.particle_axis[group.name]
+    value = near[latent.name]
+    start = bound.log_density(latent.first, _at(bound, latent, own, 0, 1), latent.name)
+    after = _at(bound, latent, own, 1, value.shape[along] - 1)
+    before = value.narrow(along, 0, value.shape[along] - 1)
+    if s.is_joint or value.shape[current] == 1:
+        after[latent.name] = before
+    else:
+        after[latent.name] = before.transpose(current, s.previous_axis[group.name])
+    rest = bound.log_density(latent.prior, after, f"{latent.name}") if before.numel() else None
+    if rest is None:
+        return start
+    if rest.shape[s.previous_axis[group.name]] > 1:
+        first = torch.full_like(rest.narrow(along, 0, 1), -torch.inf)
+        at = first.narrow(s.previous_axis[group.name], 0, 1)
+        at.copy_(start.expand_as(at))
+        start = first
+    shape: list[int] = list(_TORCH.broadcast_shapes(start.shape, rest.narrow(along, 0, 1).shape))
+    wide = list(shape)
+    wide[along] = rest.shape[along]
+    return torch.cat([start.expand(shape), rest.expand(wide)], along)
+
+
+def _at(
+    bound: Bound, latent: Latent, values: Mapping[str, Tensor], start: int, length: int
+) -> dict[str, Tensor]:
+    """Return the values of some members of a time series."""
+    window = {str(latent.plate): (start, length)}
+    return {name: bound.narrowed(x, window) for name, x in values.items()}
+
+
+def joint_bound(bound: Bound) -> Bound:
+    """Return the same model and data, with one axis for draws of all latents at once."""
+    return replace(bound, structure=bound.structure.joint, known={})
+
+
+def joint_log_weights(bound: Bound, particles: Particles) -> Tensor:
+    """Log P(data, z) − log Q(z) of draws of all latents at once, less log K for each member.
+
+    Parameters
+    ----------
+    bound, particles
+        With the axes of `Structure.joint`.
+
+    Returns
+    -------
+    Tensor
+        Shape (draws,).
+    """
+    s = bound.structure
+    axis = next(iter(s.particle_axis.values()))
+    total = torch.zeros(1, dtype=torch.float64, device=bound.device)
+    for plate in s.chains:
+        window = {p: (0, s.sizes[p]) for p in s.chains[plate]}
+        for factor in log_factors(bound, particles, plate, window).values():
+            total = total + factor.movedim(axis, -1).flatten(0, -2).sum(0)
+    return total
 
 
 class Elimination(NamedTuple):
@@ -342,6 +516,17 @@ class Contracted(NamedTuple):
 
     message: Tensor
     eliminations: tuple[Elimination, ...]
+    filtered: Filtered | None = None
+
+
+class Filtered(NamedTuple):
+    """A time series of a plate, as it was summed out."""
+
+    group: str
+    table: Tensor
+    """Log of each step, by particles of the member before and of the member."""
+    steps: list[Tensor]
+    """For each member, log of the sum over all members before."""
 
 
 def contract(factors: Sequence[Tensor], axes: frozenset[int]) -> Contracted:
@@ -410,8 +595,13 @@ class Particles(NamedTuple):
     values: dict[str, Tensor]
     """By latent, with axes of plates, of particles and of vectors."""
     log_q: dict[str, Tensor]
-    """Log density of the proposals by group, summed over vectors."""
-    k: int
+    """Log density of the proposals by group, summed over vectors, plus log K; 0 where the particles
+    are all values of a latent."""
+
+    def k(self, bound: Bound, group: str) -> int:
+        """Number of particles of a group."""
+        latent = bound.structure.groups[group].latents[0]
+        return self.values[latent.name].shape[bound.structure.particle_axis[group]]
 
 
 def draw_particles(
@@ -424,14 +614,23 @@ def draw_particles(
     values: dict[str, Tensor] = {}
     log_q: dict[str, Tensor] = {}
     for group in bound.structure.groups.values():
+        exact = proposals.exact.get(group.name)
+        if exact is not None:
+            shape = bound.shape(None, group.name, len(exact)) + bound.vector(())
+            wide = bound.shape(group.plate, group.name, len(exact)) + bound.vector(())
+            values[group.name] = exact.reshape(shape).expand(wide)
+            log_q[group.name] = torch.zeros(1, dtype=torch.float64, device=bound.device).reshape(
+                bound.shape(None)
+            )
+            continue
         for latent in group.latents:
             shape = bound.shape(group.plate, group.name, k) + bound.vector(latent.shape)
             values[latent.name] = proposals.families[latent.name].sample(shape, generator)
-        log_q[group.name] = sum_of(
-            lambda x: bound.log_density(proposals.families[x.name], values[x.name]),
+        log_q[group.name] = math.log(k) + sum_of(
+            lambda x: bound.log_density(proposals.families[x.name], {"=": values[x.name]}, x.name),
             group.latents,
         )
-    return Particles(values, log_q, k)
+    return Particles(values, log_q)
 
 
 def sum_of(term: Callable[[Latent], Tensor], latents: tuple[Latent, ...]) -> Tensor:
@@ -448,56 +647,72 @@ class Proposals:
 
     families: dict[str, Family]
     """By latent; parameters have one axis per plate, particle (1) and vector."""
+    exact: dict[str, Tensor] = field(default_factory=dict[str, Tensor])
+    """By latent with finitely many values: all of them."""
 
     def moved(self, means: Mapping[str, Sequence[Tensor]]) -> Proposals:
         """Return proposals with these mean parameters."""
         fresh = {x: type(self.families[x]).from_means(m) for x, m in means.items()}
-        return Proposals({**self.families, **fresh})
+        return replace(self, families={**self.families, **fresh})
 
 
 def first_proposals(bound: Bound, generator: torch.Generator) -> Proposals:
-    """Return the first proposals: those of the model, or matched to the prior."""
+    """Return the first proposals: those of the model, or matched to draws from the prior."""
     families: dict[str, Family] = {}
+    exact: dict[str, Tensor] = {}
+    latents = bound.structure.latents
+    joint = joint_bound(bound)
+    most = max((math.prod(_shape(bound, x)) for x in latents.values()), default=1)
+    count = max(100, min(_PRIOR_DRAWS, _PRIOR_NUMBERS // most))
     prior: dict[str, Tensor] = {}
-    for latent in bound.structure.latents.values():
-        families[latent.name] = (
-            _matched_to_prior(bound, latent, prior, generator)
-            if latent.proposal is None
-            else _expanded(latent.proposal, _shape(bound, latent), bound)
-        )
-    return Proposals(families)
+    needed = {name for name, x in latents.items() if x.proposal is None}
+    for name in reversed(latents):
+        if name in needed:
+            needed |= set(bound.structure.parents_of(latents[name]))
+    if needed:
+        prior = prior_values(joint, count, generator, only=needed)
+    for name, latent in latents.items():
+        if latent.proposal is not None:
+            family = as_family(latent.proposal, name)
+            families[name] = family.to(bound.device).expanded(_shape(bound, latent))
+            continue
+        prototype = example(joint, latent, prior)
+        family = family_for(prototype, name)
+        if family is None:
+            if latent.group is not None or latent.shape or latent.series:
+                msg = f"latent {name!r} has finitely many values, which are summed exactly"
+                raise DesignError(f"{msg}: give it no group, no shape, and no value before")
+            exact[name] = prototype.enumerate_support(expand=False).reshape(-1).to(bound.device)
+            if exact[name].dtype != torch.long:
+                exact[name] = exact[name].double()
+            continue
+        drawn = prior[name]
+        if not isinstance(prototype, Family):
+            # Draws far out in the tails would make the first proposal far too wide.
+            low, high = (torch.quantile(drawn, q, dim=axis_of(joint), keepdim=True) for q in _TAILS)
+            drawn = torch.minimum(torch.maximum(drawn, low), high)
+        means = [m.mean(axis_of(joint), keepdim=True) for m in family.statistics(drawn)]
+        families[name] = family.from_means(means).expanded(_shape(bound, latent))
+    return Proposals(families, exact)
+
+
+def axis_of(joint: Bound) -> int:
+    """Return the axis of draws of all latents at once."""
+    return next(iter(joint.structure.particle_axis.values()))
+
+
+def example(joint: Bound, latent: Latent, prior: Mapping[str, Tensor]) -> Any:
+    """Return the prior distribution of a latent at one draw of its parents."""
+    function = latent.first if latent.series else latent.prior
+    values = {**joint.arrays, **prior}
+    one = {}
+    for name in arguments(function):
+        x = values[name]
+        rank = joint.ranks[name]
+        flat = x.reshape(-1, *x.shape[x.ndim - rank :]) if rank else x.reshape(-1)
+        one[name] = flat[0]
+    return function(**one) if one else function if not callable(function) else function()
 
 
 def _shape(bound: Bound, latent: Latent) -> list[int]:
     return bound.shape(latent.plate) + bound.vector(latent.shape)
-
-
-def _expanded(family: Family, shape: list[int], bound: Bound) -> Family:
-    """Return a family with parameters for every member, on the device."""
-    parts = [x.expand(shape).contiguous() for x in family.to(bound.device).parameters()]
-    return type(family)(*parts)
-
-
-def _matched_to_prior(
-    bound: Bound, latent: Latent, prior: dict[str, Tensor], generator: torch.Generator
-) -> Family:
-    """Return a proposal that matches draws from the prior, of the same family."""
-    shape = _shape(bound, latent)
-    family = _draw_prior(bound, latent, prior, generator)
-    means = [m.mean(0).expand(shape).contiguous() for m in family.statistics(prior[latent.name])]
-    return type(family).from_means(means)
-
-
-def _draw_prior(
-    bound: Bound, latent: Latent, prior: dict[str, Tensor], generator: torch.Generator
-) -> Family:
-    """Draw a latent from its prior after its parents, with draws on a new first axis."""
-    latents = bound.structure.latents
-    for parent in bound.structure.parents_of(latent):
-        if parent not in prior:
-            _draw_prior(bound, latents[parent], prior, generator)
-    family: Any = bound.call(latent.prior, prior, latent.name)
-    most = max(math.prod(_shape(bound, x)) for x in latents.values())
-    draws = max(100, min(_PRIOR_DRAWS, _PRIOR_NUMBERS // most))
-    prior[latent.name] = family.sample([draws, *_shape(bound, latent)], generator)
-    return family

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from evalstats_plugin.errors import DesignError, counted
+from evalstats_plugin.errors import DesignError, SelectionError, counted, few, no_such
 from evalstats_plugin.hierarchical.engines.plates.distributions import Normal
 from evalstats_plugin.hierarchical.engines.plates.evidence import (
     Proposals,
@@ -24,21 +25,33 @@ from evalstats_plugin.hierarchical.engines.plates.evidence import (
     Sizes,
     draw_particles,
     first_proposals,
+    joint_bound,
+    joint_log_weights,
     largest_table,
-    posterior_draws,
+    log_evidence,
     weigh,
     weighted_mean,
 )
 from evalstats_plugin.hierarchical.engines.plates.model import Bound, Data, Model, bind
-from evalstats_plugin.runtime.chains import pareto_shape
+from evalstats_plugin.hierarchical.engines.plates.results import (
+    PlatedFit,
+    WeighedSet,
+    average,
+)
 from evalstats_plugin.runtime.torch import check_memory, generator_of, resolve_device
 from evalstats_plugin.stats.arrays import FloatArray
+
+CHAINS, CHAIN_DRAWS = 8, 250
+"""Chains of Hamiltonian Monte Carlo, and draws of each, after as many for warming up."""
 
 STEP = 0.5
 """Default share of the way to new moments."""
 
 _BYTES, _COPIES = 8, 6
 """Bytes of a number, and copies of a table that exist at once with its derivatives."""
+
+_SERIES_LIMIT = 2**31
+"""Bytes for the tables of a time series, whose plate is never split."""
 
 _WINDOW = 5
 """Iterations whose mean log evidence is compared with that of as many before."""
@@ -66,60 +79,96 @@ class FitOptions:
     """Bytes for the tables of one block of members; None: a fast default."""
 
 
-class Moments(NamedTuple):
-    """Posterior moments of one latent, with the shape of its plates and vector."""
+METHODS: Mapping[str, str] = MappingProxyType(
+    {
+        "mp-is": "massively parallel importance sampling with the first proposals [HLA23]_",
+        "qem": "the same with proposals moved to the posterior's moments [HBA25]_",
+        "mp-vi": "the same with proposals that maximise the massively parallel bound [HLA23]_",
+        "iwae": "with proposals that maximise the bound of ordinary importance sampling",
+        "vi": "with proposals that maximise the evidence lower bound",
+        "hmc": "Hamiltonian Monte Carlo, for crossed plates too",
+    }
+)
+"""Methods of `infer`. All but ``"hmc"`` weigh fresh particles massively parallel at the end."""
 
-    mean: FloatArray
-    std_dev: FloatArray
-
-
-@dataclass(frozen=True)
-class PlatedFit:
-    """Posterior of a model on nested plates."""
-
-    log_evidence: float
-    """Log of the mean P_MP of the last sets of particles; P_MP itself is unbiased."""
-    log_evidence_error: float
-    """Standard error, from the variance among the sets."""
-    moments: dict[str, Moments]
-    """By latent: self-normalised estimates, consistent but not unbiased."""
-    draws: dict[str, FloatArray]
-    """By latent, shape (draws, members of its plates, vector)."""
-    ess: dict[str, FloatArray]
-    """By group: effective particles of all sets, per member."""
-    k_hat: dict[str, FloatArray]
-    """By group: Pareto k of the weights, per member; unreliable above 0.7."""
-    history: FloatArray
-    """log P_MP of each iteration of the adaptation."""
-    proposals: Proposals
+_RATE = 0.1
+"""First step of Adam in the methods that maximise a bound."""
 
 
 def infer(
     model: Model,
     data: Data,
+    method: str = "qem",
     *,
+    n_particles: int | None = None,
+    steps: int | None = None,
     options: FitOptions | None = None,
     device: str | torch.device = "auto",
     rng: np.random.Generator | int | None = None,
 ) -> PlatedFit:
-    """Posterior and evidence by massively parallel importance sampling [HLA23]_.
+    """Posterior and evidence of a model on plates.
 
     Parameters
     ----------
     data
-        Observations and inputs by name: one axis per plate, outermost first, then of vectors.
+        Observations and inputs by name: one axis per plate, outermost first, then of vectors; NaN
+        where an observation is missing.
+    method
+        A name of `METHODS`. Massively parallel methods sum over all Kⁿ combinations of K particles
+        of n latents, in memory for a few of them at a time; they need nested plates.
+    n_particles
+        Particles K of each latent (default 30); for ``"hmc"``, chains (default 8).
+    steps
+        Steps in which proposals are adapted (default 50), or draws of each chain (default 250).
     options
-        With 0 iterations the first proposals are used as they are.
+        The rest: sets of particles, draws, memory.
 
     Raises
     ------
     DesignError
-        Data that do not fit the model, densities that are not finite, too little memory.
+        Data that do not fit the model, crossed plates and a method for nested ones, densities that
+        are not finite, too little memory.
+    SelectionError
+        No such method, or no such device.
+
+    Examples
+    --------
+    >>> from torch.distributions import Normal
+    >>> from evalstats_plugin.hierarchical import Latent, Model, Observed
+    >>> model = Model(
+    ...     latents=[Latent("mu", Normal(0.0, 1.0))],
+    ...     observed=[Observed("x", lambda mu: Normal(mu, 1.0))],
+    ... )
+    >>> fit = infer(model, {"x": 1.0}, n_particles=100, rng=0)
+    >>> round(float(fit.moments["mu"].mean), 1), round(fit.log_evidence, 1)
+    (0.5, -1.5)
     """
+    if method not in METHODS:
+        raise SelectionError(no_such("method", method, METHODS, ", ".join(METHODS)))
     options = options or FitOptions()
     where = resolve_device(device)
     bound = bind(model, data, where)
     generator = generator_of(np.random.default_rng(rng), where)
+    if method == "hmc":
+        from evalstats_plugin.hierarchical.engines.plates.hmc import sample_posterior
+
+        return sample_posterior(
+            model, bound, n_particles or CHAINS, steps or CHAIN_DRAWS, generator
+        )
+    s = bound.structure
+    if s.crossed is not None:
+        names = " and ".join(map(repr, s.crossed))
+        msg = f"plates {names} are crossed: every score depends on a member of each, so that "
+        raise DesignError(f"{msg}massively parallel weights would fail: take method 'hmc'")
+    for plate in s.chains:
+        if len(found := [g.name for g in s.groups_of(plate) if g.series]) > 1:
+            msg = f"plate {plate!r} has several time series ({few(found)})"
+            raise DesignError(f"{msg}: give them one group=, so that they share their particles")
+    options = replace(
+        options,
+        k=n_particles or options.k,
+        iterations=0 if method == "mp-is" else options.iterations if steps is None else steps,
+    )
     limit = default_limit(where) if options.memory is None else options.memory
     blocks = choose_blocks(bound, options.k, limit)
 
@@ -127,93 +176,63 @@ def infer(
         return Scene(bound, draw_particles(bound, proposals, options.k, generator), blocks)
 
     proposals = first_proposals(bound, generator)
-    proposals, history = qem(proposals, scene_of, options.iterations, options.step)
+    if method in ("mp-is", "qem"):
+        proposals, history = qem(proposals, scene_of, options.iterations, options.step)
+    else:
+        proposals, history = _ascend(method, bound, proposals, scene_of, options, generator)
     sets = [
-        _Set(scene, *weigh(scene)) for scene in (scene_of(proposals) for _ in range(options.sets))
+        WeighedSet(scene, *weigh(scene))
+        for scene in (scene_of(proposals) for _ in range(options.sets))
     ]
-    return _average(
-        bound, sets, proposals, np.array(history), draws=options.draws, generator=generator
+    return average(
+        model, method, sets, proposals, np.array(history), draws=options.draws, generator=generator
     )
 
 
-class _Set(NamedTuple):
-    """One fresh set of particles."""
-
-    scene: Scene
-    log_evidence: float
-    weights: dict[str, Tensor]
-
-
-def _average(
-    bound: Bound,
-    sets: list[_Set],
+def _ascend(
+    method: str,
+    given: Bound,
     proposals: Proposals,
-    history: FloatArray,
-    *,
-    draws: int,
+    scene_of: Callable[[Proposals], Scene],
+    options: FitOptions,
     generator: torch.Generator,
-) -> PlatedFit:
-    """Average sets of particles, weighted by their evidence."""
-    log_p = np.array([s.log_evidence for s in sets])
-    relative = np.exp(log_p - log_p.max())
-    share = relative / relative.sum()
-    # Delta method for the log of a mean.
-    error = relative.std(ddof=1) / relative.mean() / len(sets) ** 0.5 if len(sets) > 1 else np.nan
-    moments = {x: _moments(bound, x, sets, share) for x in bound.structure.latents}
-    pooled = {g: _pooled(bound, g, sets, share) for g in bound.structure.groups}
-    ess = {g: 1 / (w * w).sum(-1) for g, w in pooled.items()}
-    k_hat = {
-        g: pareto_shape(w.reshape(-1, w.shape[-1])).reshape(w.shape[:-1]) for g, w in pooled.items()
+) -> tuple[Proposals, list[float]]:
+    """Maximise a bound of the evidence over the parameters of proposals, by Adam."""
+    if proposals.exact and method != "mp-vi":
+        msg = f"latents {few(list(proposals.exact))} have finitely many values, which method "
+        raise DesignError(f"{msg}{method!r} cannot sum: take 'qem' or 'mp-vi'")
+    free = {
+        name: [x.detach().clone().requires_grad_() for x in family.free()]
+        for name, family in proposals.families.items()
     }
-    return PlatedFit(
-        float(np.log(relative.mean()) + log_p.max()),
-        float(error),
-        moments,
-        _draws(sets, share, draws, generator),
-        ess,
-        k_hat,
-        history,
-        proposals,
-    )
+    # Its `step` has no type stubs.
+    adam: Any = torch.optim.Adam([x for parts in free.values() for x in parts], lr=_RATE)
+    joint = joint_bound(given)
+    # The weight of each has its own 1 / K, of which a draw of all at once has one.
+    members = sum(math.prod(given.shape(g.plate)) for g in given.structure.groups.values())
+    history: list[float] = []
 
+    def current() -> Proposals:
+        built = {name: type(f).from_free(free[name]) for name, f in proposals.families.items()}
+        return replace(proposals, families=built)
 
-def _moments(bound: Bound, latent: str, sets: list[_Set], share: FloatArray) -> Moments:
-    s = bound.structure
-    found, group = s.latents[latent], s.latents[latent].set_of_particles
-    shape = [*(s.sizes[p] for p in s.chains[found.plate]), *found.shape]
-    first = second = torch.zeros(1, dtype=torch.float64, device=bound.device)
-    for one, part in zip(sets, share.tolist(), strict=True):
-        z, w = one.scene.particles.values[latent], one.weights[group] * part
-        first = first + weighted_mean(bound, w, z, group)
-        second = second + weighted_mean(bound, w, z * z, group)
-    mean, square = (x.reshape(shape).cpu().numpy() for x in (first, second))
-    return Moments(mean, np.sqrt(np.maximum(square - mean**2, 0)))
-
-
-def _pooled(bound: Bound, group: str, sets: list[_Set], share: FloatArray) -> FloatArray:
-    """Weights of the particles of all sets, shape (members of its plates, sets · K)."""
-    s = bound.structure
-    shape = [s.sizes[p] for p in s.chains[s.groups[group].plate]]
-    of_sets = [
-        (one.weights[group] * float(part)).reshape(*shape, -1).cpu().numpy()
-        for one, part in zip(sets, share, strict=True)
-    ]
-    return np.concatenate(of_sets, axis=-1)
-
-
-def _draws(
-    sets: list[_Set], share: FloatArray, count: int, generator: torch.Generator
-) -> dict[str, FloatArray]:
-    """Posterior draws, from sets drawn by their share of the evidence."""
-    weights = torch.as_tensor(share, device=generator.device)
-    picked = torch.multinomial(weights, max(count, 1), replacement=True, generator=generator)
-    counts: list[int] = np.bincount(picked[:count].cpu().numpy(), minlength=len(sets)).tolist()
-    parts = [
-        posterior_draws(one.scene, n, generator)
-        for i, (one, n) in enumerate(zip(sets, counts, strict=True))
-        if n or i == 0
-    ]
-    return {x: torch.cat([p[x] for p in parts]).cpu().numpy() for x in parts[0]}
+    for step in range(options.iterations):
+        adam.param_groups[0]["lr"] = _RATE * _decay(step, options.iterations)
+        with torch.enable_grad():
+            if method == "mp-vi":
+                bound = log_evidence(scene_of(current()))
+            else:
+                particles = draw_particles(joint, current(), options.k, generator)
+                weights = joint_log_weights(joint, particles) + members * math.log(options.k)
+                bound = torch.logsumexp(weights, 0) - math.log(options.k)
+                bound = weights.mean() if method == "vi" else bound
+            adam.zero_grad()
+            torch.autograd.backward(-bound)
+        adam.step()
+        history.append(float(bound.detach()))
+    done = {name: [x.detach() for x in parts] for name, parts in free.items()}
+    built = {name: type(f).from_free(done[name]) for name, f in proposals.families.items()}
+    return replace(proposals, families=built), history
 
 
 def qem(
@@ -329,11 +348,14 @@ def choose_blocks(bound: Bound, k: int, limit: int) -> dict[str, int]:
     """
     s = bound.structure
     blocks = dict(s.sizes)
+    whole = {g.plate for g in s.groups.values() if g.series}
     check_memory(
         _BYTES * _stored(bound, k), bound.device, f"{k} particles of {len(s.latents)} latents"
     )
     while (needed := memory_needed(bound, k, blocks)) > limit:
-        divisible = [p for p in blocks if blocks[p] > 1]
+        divisible = [p for p in blocks if blocks[p] > 1 and p not in whole]
+        if not divisible and whole and needed <= _SERIES_LIMIT:
+            break
         if not divisible:
             sizes = ", ".join(f"{p} {n}" for p, n in s.sizes.items()) or "no plates"
             msg = (
@@ -368,6 +390,8 @@ def _tables(
     own = [*(g.name for g in s.groups_of(plate)), *(o.name for o in s.observed_in(plate))]
     for name in own:
         axes = {**chain, **{s.particle_axis[g]: k for g in s.groups_seen(name)}}
+        if name in s.previous_axis:
+            axes[s.previous_axis[name]] = k
         tables.append(_sorted_sizes(axes))
         total += math.prod(axes.values()) * _vector(bound, name)
     for child in s.within(plate):
@@ -375,6 +399,7 @@ def _tables(
         total += inside
         tables.append(message)
     axes = frozenset(s.particle_axis[g.name] for g in s.groups_of(plate))
+    axes |= frozenset(s.previous_axis[g.name] for g in s.groups_of(plate) if g.series)
     if not tables:
         return total, ()
     known = {a: n for table in tables for a, n in table if a not in axes}

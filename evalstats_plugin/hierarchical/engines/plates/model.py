@@ -1,29 +1,43 @@
-"""Models on nested plates: declaration, structure, and binding to data.
+"""Models on plates: declaration, structure, and binding to data.
 
 A plate is a set of exchangeable units: tasks, or questions within a task. Latents of a plate have
-priors that name their parents, on the same plate or on plates around it, never on another plate:
-models × tasks, where every score depends on a model and on a task, is crossed, not nested.
+priors that name their parents, on the same plate or on plates around it. Data where every score
+depends on a member of two plates, such as models × tasks, are on crossed plates; a latent that
+depends on its own value for the member before is a time series.
 
 * `Model` of `Plate`, `Latent` and `Observed`: what is declared
 * `Structure`: the model with groups in order and axes of arrays
-* `bind`, `Bound`: data laid out on the axes of plates, particles and vectors
+* `bind`, `Bound`: data laid out on the axes of plates, particles and vectors, and calls of the
+  functions of a model
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from graphlib import TopologicalSorter
-from typing import Any
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from graphlib import CycleError, TopologicalSorter
+from typing import Any, cast
 
+import numpy as np
 import torch
 from numpy.typing import ArrayLike
-from torch import Tensor
+from torch import Tensor, distributions
 
-from evalstats_plugin.hierarchical.engines.plates.distributions import Density, Family
+from evalstats_plugin.errors import DesignError, few
+from evalstats_plugin.hierarchical.engines.plates.distributions import (
+    Density,
+    Family,
+    Parts,
+)
+from evalstats_plugin.stats.arrays import FloatArray
 
-Conditional = Callable[..., Density]
+Conditional = Callable[..., Any]
+
+On = str | tuple[str, ...] | None
+"""A plate by name; several crossed ones; None for the whole model."""
 
 Window = Mapping[str, tuple[int, int]]
 """By plate of which only a block is used: first member and number of members."""
@@ -31,14 +45,32 @@ Window = Mapping[str, tuple[int, int]]
 Data = Mapping[str, ArrayLike]
 """Observations and inputs by name."""
 
+_DISTRIBUTION: Any = distributions.Distribution
+
 
 @dataclass(frozen=True)
 class Plate:
-    """A set of exchangeable units, possibly within another plate."""
+    """A set of exchangeable units, possibly within another plate.
+
+    Parameters
+    ----------
+    size
+        Number of members; for a ragged plate, that of each member of the plate around it.
+
+    Examples
+    --------
+    >>> Plate("question", (3, 5), within="task").size
+    (3, 5)
+    """
 
     name: str
-    size: int
+    size: int | tuple[int, ...]
     within: str | None = None
+
+    @property
+    def length(self) -> int:
+        """Length of its axis."""
+        return self.size if isinstance(self.size, int) else max(self.size)
 
 
 @dataclass(frozen=True)
@@ -50,7 +82,9 @@ class Latent:
     name
         The argument by which other functions receive it.
     prior
-        A distribution, or a function that returns one from parents and inputs, by name.
+        A distribution of ``torch.distributions``, or a function that returns one from parents and
+        inputs, by name. A function with the latent's own name among its arguments receives its
+        value for the member before: a time series along the plate.
     plate
         Innermost plate of the latent; None for one latent of the whole model.
     shape
@@ -59,25 +93,41 @@ class Latent:
         Latents of one group share their particles: useful for dependent parameters, such as a mean
         and a standard deviation.
     proposal
-        The first proposal (default: matched to the prior).
+        The first proposal: Normal, LogNormal, Gamma, Beta, Dirichlet or MultivariateNormal of torch
+        (default: matched to the prior, by its support).
+    first
+        Distribution of a time series for the first member.
+
+    Examples
+    --------
+    >>> from torch.distributions import Normal
+    >>> level = Latent("level", lambda level: Normal(level, 0.1), "week", first=Normal(0.0, 1.0))
+    >>> level.series
+    True
     """
 
     name: str
-    prior: Density | Conditional
-    plate: str | None = None
+    prior: Any
+    plate: On = None
     shape: tuple[int, ...] = ()
     group: str | None = None
-    proposal: Family | None = None
+    proposal: Any = None
+    first: Any = None
 
     @property
     def set_of_particles(self) -> str:
         """Name of its group, by default its own."""
         return self.group or self.name
 
+    @property
+    def series(self) -> bool:
+        """Whether the prior depends on the member before."""
+        return self.name in arguments(self.prior)
+
 
 @dataclass(frozen=True)
 class Observed:
-    """Data of each member of a plate.
+    """Data of each member of a plate; NaN where missing.
 
     Parameters
     ----------
@@ -87,21 +137,26 @@ class Observed:
         A function from latents and inputs, by name, to the distribution of the data; or from these
         and the data, by its own name, to their log density.
     plate
-        Innermost plate of the data.
+        Innermost plate of the data; several names for crossed plates.
+
+    Examples
+    --------
+    >>> from torch.distributions import Bernoulli
+    >>> Observed("right", lambda ability: Bernoulli(logits=ability), "question").plate
+    'question'
     """
 
     name: str
-    density: Callable[..., Density | Tensor]
-    plate: str | None = None
+    density: Callable[..., Any]
+    plate: On = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Model:
-    """Latents and observations on nested plates.
+    """Latents and observations on plates.
 
-    Functions receive arrays that broadcast: one axis per plate, one per group of particles, and
-    last the axes of vectors, as many as the longest `shape`; absent axes have size 1. A sum over a
-    vector must keep its axis, as in ``(z * x).sum(-1, keepdim=True)``.
+    Functions are written for one member and one particle: they receive numbers, and vectors where
+    a latent has a `shape` or data have more axes than plates, all of them tensors of torch.
 
     Parameters
     ----------
@@ -110,12 +165,30 @@ class Model:
     inputs
         Plate of each given array that is not observed (covariates, numbers of questions), or
         None for one of the whole model.
+
+    Raises
+    ------
+    DesignError
+        A name that does not exist or exists twice, a parent on a plate that is not around, latents
+        that depend on each other.
+
+    Examples
+    --------
+    >>> from torch.distributions import Normal
+    >>> model = Model(
+    ...     plates=[Plate("task", 3)],
+    ...     latents=[Latent("mu", Normal(0.0, 1.0)),
+    ...              Latent("z", lambda mu: Normal(mu, 1.0), "task")],
+    ...     observed=[Observed("x", lambda z: Normal(z, 1.0), "task")],
+    ... )
+    >>> list(model.structure.latents)
+    ['mu', 'z']
     """
 
     latents: Sequence[Latent]
     observed: Sequence[Observed]
     plates: Sequence[Plate] = ()
-    inputs: Mapping[str, str | None] = field(default_factory=dict[str, "str | None"])
+    inputs: Mapping[str, On] = field(default_factory=dict[str, On])
     structure: Structure = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -127,11 +200,16 @@ class Group:
     """Latents of one plate that share their particles."""
 
     name: str
-    plate: str | None
+    plate: On
     latents: tuple[Latent, ...]
     """Parents first."""
     parents: tuple[str, ...]
     """Other groups that their priors depend on."""
+
+    @property
+    def series(self) -> bool:
+        """Whether a latent is a time series."""
+        return any(x.series for x in self.latents)
 
 
 @dataclass(frozen=True)
@@ -141,39 +219,62 @@ class Structure:
     groups: dict[str, Group]
     """Parents first."""
     observed: dict[str, Observed]
-    inputs: dict[str, str | None]
-    sizes: dict[str, int]
-    chains: dict[str | None, tuple[str, ...]]
+    inputs: dict[str, On]
+    plates: dict[str, Plate]
+    chains: dict[On, tuple[str, ...]]
     """By plate: the plates around it and itself, outermost first; none for None."""
     plate_axis: dict[str, int]
     particle_axis: dict[str, int]
     """Axis of the particles of each group, after those of the plates."""
+    previous_axis: dict[str, int]
+    """By group with time series: axis of the particles of the member before."""
+    is_joint: bool = False
+    """Whether all groups have the same axis of particles."""
 
     @property
     def ndim(self) -> int:
         """Number of axes of plates and particles."""
-        return len(self.plate_axis) + len(self.particle_axis)
+        return len(self.plate_axis) + len(self.groups) + len(self.previous_axis)
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Length of the axis of each plate."""
+        return {name: plate.length for name, plate in self.plates.items()}
 
     @property
     def latents(self) -> dict[str, Latent]:
         """Every latent, parents first."""
         return {x.name: x for group in self.groups.values() for x in group.latents}
 
+    @property
+    def crossed(self) -> On:
+        """Crossed plates of some observation; None where all plates are nested."""
+        return next((plate for plate in self.chains if isinstance(plate, tuple)), None)
+
+    @property
+    def joint(self) -> Structure:
+        """The same with one axis of particles: a particle is a draw of all latents at once."""
+        if not self.groups:
+            return self
+        first = next(iter(self.particle_axis.values()))
+        axes = dict.fromkeys(self.particle_axis, first)
+        return replace(self, particle_axis=axes, is_joint=True)
+
     def parents_of(self, latent: Latent) -> tuple[str, ...]:
         """Latents that the prior of a latent depends on."""
-        return tuple(x for x in arguments(latent.prior) if x in self.latents)
+        taken = (*arguments(latent.prior), *arguments(latent.first))
+        return tuple(x for x in dict.fromkeys(taken) if x in self.latents and x != latent.name)
 
-    def within(self, plate: str | None) -> tuple[str, ...]:
+    def within(self, plate: On) -> tuple[str, ...]:
         """Plates directly inside."""
-        depth = len(self.chains[plate])
-        inside = {p: c for p, c in self.chains.items() if len(c) == depth + 1}
-        return tuple(p for p, c in inside.items() if p and c[:depth] == self.chains[plate])
+        inside = plate if plate is None or isinstance(plate, str) else plate[-1]
+        return tuple(p for p, found in self.plates.items() if found.within == inside)
 
-    def groups_of(self, plate: str | None) -> tuple[Group, ...]:
+    def groups_of(self, plate: On) -> tuple[Group, ...]:
         """Groups directly in a plate."""
         return tuple(g for g in self.groups.values() if g.plate == plate)
 
-    def observed_in(self, plate: str | None) -> tuple[Observed, ...]:
+    def observed_in(self, plate: On) -> tuple[Observed, ...]:
         """Observations directly in a plate."""
         return tuple(o for o in self.observed.values() if o.plate == plate)
 
@@ -188,21 +289,75 @@ class Structure:
 
 def _structure(model: Model) -> Structure:
     """Order the groups of a model so that parents come first."""
-    chains: dict[str | None, tuple[str, ...]] = {None: ()}
+    plates = {p.name: p for p in model.plates}
+    known: dict[str, On] = {}
+    for kind, name, plate in (
+        *(("latent", x.name, x.plate) for x in model.latents),
+        *(("data", x.name, x.plate) for x in model.observed),
+        *(("input", name, plate) for name, plate in model.inputs.items()),
+    ):
+        if name in known:
+            raise DesignError(f"two parts of the model are named {name!r}: give each its own name")
+        for one in plate if isinstance(plate, tuple) else () if plate is None else (plate,):
+            if one not in plates:
+                raise DesignError(f"{kind} {name!r} is on plate {one!r}, which does not exist: "
+                                  f"there are {few(list(plates)) or 'none'}")  # fmt: skip
+        known[name] = plate
+    chains: dict[On, tuple[str, ...]] = {None: ()}
     for plate in model.plates:
-        chains[plate.name] = (*chains[plate.within], plate.name)
+        if plate.within not in chains:
+            msg = f"plate {plate.name!r} is within {plate.within!r}, which no plate before it is"
+            raise DesignError(f"{msg}: list outer plates first")
+        around = chains[plate.within]
+        if not isinstance(plate.size, int):
+            full = plates[plate.within].size if plate.within else None
+            if len(plate.size) != full:
+                msg = f"ragged plate {plate.name!r} has {len(plate.size)} sizes"
+                raise DesignError(f"{msg}: give one for each member of the plate around it")
+        chains[plate.name] = (*around, plate.name)
+    for plate in known.values():
+        if isinstance(plate, tuple):
+            found = dict.fromkeys(p for one in plate for p in chains[one])
+            chains[plate] = tuple(p for p in plates if p in found)
+    _check_arguments(model, known, chains)
     latents = {x.name: x for x in model.latents}
     groups = _groups(latents)
-    plates = [p for p in chains if p is not None]
+    series = [g.name for g in groups.values() if g.series]
+    n = len(plates)
     return Structure(
         groups,
         {o.name: o for o in model.observed},
         dict(model.inputs),
-        {p.name: p.size for p in model.plates},
+        plates,
         chains,
         {p: i for i, p in enumerate(plates)},
-        {g: len(plates) + i for i, g in enumerate(groups)},
+        {g: n + i for i, g in enumerate(groups)},
+        {g: n + len(groups) + i for i, g in enumerate(series)},
     )
+
+
+def _check_arguments(
+    model: Model, known: Mapping[str, On], chains: Mapping[On, tuple[str, ...]]
+) -> None:
+    """Raise `DesignError` for an argument that does not exist, or is on a plate not around."""
+    data = {o.name for o in model.observed}
+    functions = [
+        *(("latent", x.name, x.plate, f) for x in model.latents for f in (x.prior, x.first)),
+        *(("data", o.name, o.plate, o.density) for o in model.observed),
+    ]
+    for kind, name, plate, function in functions:
+        for taken in arguments(function):
+            if taken not in known or (taken in data and taken != name):
+                own = [x for x in known if x not in data]
+                msg = f"{kind} {name!r} depends on {taken!r}, which does not exist"
+                raise DesignError(f"{msg}: there are {few(own)}")
+            if not set(chains[known[taken]]) <= set(chains[plate]):
+                msg = f"{kind} {name!r} depends on {taken!r} of plate {known[taken]!r}"
+                raise DesignError(f"{msg}, which is not around it: move one of them")
+    for x in model.latents:
+        if x.series and (x.first is None or not isinstance(x.plate, str)):
+            msg = f"latent {x.name!r} depends on itself: a time series needs a plate and first="
+            raise DesignError(f"{msg}, the distribution of its first value")
 
 
 def _groups(latents: dict[str, Latent]) -> dict[str, Group]:
@@ -215,9 +370,12 @@ def _groups(latents: dict[str, Latent]) -> dict[str, Group]:
 
 
 def _group(name: str, members: list[Latent], latents: dict[str, Latent]) -> Group:
-    taken = {x.name: arguments(x.prior) for x in members}
+    if len({x.plate for x in members}) > 1:
+        names = few([x.name for x in members])
+        raise DesignError(f"group {name!r} has latents of several plates ({names}): split it")
+    taken = {x.name: (*arguments(x.prior), *arguments(x.first)) for x in members}
     own = set(taken)
-    order = _sorted({x: own & set(names) for x, names in taken.items()})
+    order = _sorted({x: own & set(names) - {x} for x, names in taken.items()})
     by_name = {x.name: x for x in members}
     parents = dict.fromkeys(
         latents[p].set_of_particles
@@ -229,14 +387,32 @@ def _group(name: str, members: list[Latent], latents: dict[str, Latent]) -> Grou
 
 
 def _sorted(after: dict[str, set[str]]) -> list[str]:
-    return list(TopologicalSorter({k: sorted(v) for k, v in after.items()}).static_order())
+    try:
+        return list(TopologicalSorter({k: sorted(v) for k, v in after.items()}).static_order())
+    except CycleError as error:
+        names = few(list(dict.fromkeys(error.args[1])))
+        raise DesignError(f"latents depend on each other in a circle: {names}") from error
 
 
-def arguments(function: Callable[..., Any] | Density) -> tuple[str, ...]:
+def arguments(function: Any) -> tuple[str, ...]:
     """Return the argument names of a function; none for a distribution."""
-    if isinstance(function, Density):
+    if function is None or isinstance(function, (Family, _DISTRIBUTION)):
         return ()
+    if not inspect.isfunction(function) and isinstance(function, Density):
+        return ()
+    return _parameters(function)
+
+
+@lru_cache(maxsize=1024)
+def _parameters(function: Any) -> tuple[str, ...]:
     return tuple(inspect.signature(function).parameters)
+
+
+def with_arguments(function: Any, names: Sequence[str]) -> Any:
+    """Give a function of keywords a signature with these names."""
+    found = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in names]
+    function.__signature__ = inspect.Signature(found)
+    return function
 
 
 @dataclass(frozen=True)
@@ -245,16 +421,18 @@ class Bound:
 
     structure: Structure
     arrays: dict[str, Tensor]
-    """Data and inputs by name."""
+    """Data and inputs by name; any value where missing."""
+    present: dict[str, Tensor]
+    """By data with missing values: 1 where there is one."""
+    ranks: dict[str, int]
+    """By latent, data and input: number of axes of one value."""
     events: int
     """Number of axes of vectors, at the end of every array."""
     device: torch.device
-    moved: dict[str, tuple[Family, Family]] = field(
-        default_factory=dict[str, tuple[Family, Family]]
-    )
-    """By latent: a distribution without parents, and its copy on the device."""
+    known: dict[str, Any] = field(default_factory=dict[str, Any])
+    """By latent and function: what was found out about it at its first call."""
 
-    def shape(self, plate: str | None, group: str | None = None, k: int = 1) -> list[int]:
+    def shape(self, plate: On, group: str | None = None, k: int = 1) -> list[int]:
         """Shape of one number per member of a plate (and particle), without vectors."""
         s = self.structure
         shape = [1] * s.ndim
@@ -268,23 +446,142 @@ class Bound:
         """Shape of a vector on the last axes."""
         return [1] * (self.events - len(shape)) + list(shape)
 
-    def call(self, function: Any, values: Mapping[str, Tensor], name: str) -> Any:
-        """Call a function of the model with its arguments by name."""
-        if isinstance(function, Family):
-            known = self.moved.get(name)
-            if known is None or known[0] is not function:
-                known = self.moved[name] = function, function.to(self.device)
-            return known[1]
-        if isinstance(function, Density):
-            return function
-        taken = {x: values[x] if x in values else self.arrays[x] for x in arguments(function)}
-        return function(**taken)
+    def exists(self, plate: On) -> Tensor | None:
+        """True for members that a ragged plate has; None where it has all."""
+        found = None
+        for name in self.structure.chains[plate]:
+            size = self.structure.plates[name].size
+            if isinstance(size, int):
+                continue
+            axis = self.structure.plate_axis[name]
+            around = self.structure.plates[name].within
+            shape, along = [1] * self.structure.ndim, [1] * self.structure.ndim
+            shape[self.structure.plate_axis[str(around)]] = len(size)
+            along[axis] = max(size)
+            own = torch.arange(max(size), device=self.device).reshape(along)
+            there = own < torch.tensor(size, device=self.device).reshape(shape)
+            found = there if found is None else found & there
+        return found
 
-    def log_density(self, density: Any, value: Tensor) -> Tensor:
-        """Log density of each member and particle, summed over vectors."""
-        found = density if isinstance(density, Tensor) else density.log_prob(value)
-        left = list(range(self.structure.ndim, found.ndim))
-        return found.sum(left) if left else found
+    def _here(self, function: Any, of: str) -> Any:
+        """Return a constant family with its parameters on the device; others as they are."""
+        if not isinstance(function, Family):
+            return function
+        if all(x.device == self.device for x in function.parameters()):
+            return function
+        moved = self.known.get(f"on the device {of}")
+        if moved is None or moved[0] is not function:
+            moved = self.known[f"on the device {of}"] = function, function.to(self.device)
+        return moved[1]
+
+    def log_density(self, function: Any, values: Mapping[str, Tensor], of: str) -> Tensor:
+        """Log density of a latent or of data, for each member and particle.
+
+        Parameters
+        ----------
+        values
+            Arrays of latents, inputs and data by name; the value itself under ``"="``.
+        """
+        if isinstance(function, Family):
+            found = self._here(function, of).log_prob(values["="])
+            left = list(range(self.structure.ndim, found.ndim))
+            return found.sum(left) if left else found
+        names = arguments(function)
+        given = {x: values[x] for x in names}
+        ranks = {x: self.ranks[x] for x in names} | {"=": self.ranks[of]}
+        given["="] = values["="]
+        if "?" in values:
+            given["?"], ranks["?"] = values["?"], self.ranks[of]
+
+        def one(**own: Tensor) -> Tensor:
+            value, there = own.pop("="), own.pop("?", None)
+            density = function(**own) if names else function
+            found = density if isinstance(density, Tensor) else density.log_prob(value)
+            if there is not None:
+                if found.shape != there.shape:
+                    found, there = found.sum(), there.all()
+                found = torch.where(there > 0, found, 0.0)
+            return found.sum()
+
+        with _unchecked():
+            if not any(ranks.values()) and self.known.get(f"apart {of}") is not True:
+                quick = _all_at_once(function, given, names)
+                if quick is not None and of in self.known:
+                    return quick
+                slow = self._each(one, given, ranks)
+                if (
+                    quick is not None
+                    and quick.shape == slow.shape
+                    and torch.allclose(quick, slow, rtol=1e-9, atol=1e-9, equal_nan=True)
+                ):
+                    self.known[of] = True
+                else:
+                    self.known[f"apart {of}"] = True
+                return slow
+            return self._each(one, given, ranks)
+
+    def _each(
+        self, function: Callable[..., Any], given: Mapping[str, Tensor], ranks: Mapping[str, int]
+    ) -> Any:
+        """Call a function of single values for every member and particle.
+
+        Returns what the function returns, with all axes of plates and particles before its own.
+        """
+        n = self.structure.ndim
+        natural: list[Tensor] = []
+        axes: list[list[int]] = []
+        for name, array in given.items():
+            own = [a for a in range(n) if array.shape[a] > 1]
+            shape = [array.shape[a] for a in own] + list(array.shape[array.ndim - ranks[name] :])
+            natural.append(array.reshape(shape))
+            axes.append(own)
+        used = sorted({a for own in axes for a in own})
+
+        def call(*values: Tensor) -> Any:
+            return function(**dict(zip(given, values, strict=True)))
+
+        for axis in reversed(used):
+            along = tuple(0 if axis in own else None for own in axes)
+            call = torch.vmap(call, along)
+        found = call(*natural)
+        length = {a: array.shape[a] for array in given.values() for a in used if array.shape[a] > 1}
+        front = [length.get(a, 1) for a in range(n)]
+
+        def laid(x: Tensor) -> Tensor:
+            return x.reshape(front + list(x.shape[len(used) :]))
+
+        return laid(found) if isinstance(found, Tensor) else tuple(laid(x) for x in found)
+
+    def parts(self, function: Any, values: Mapping[str, Tensor], of: str) -> Parts:
+        """Return a distribution with its parameters for every member and particle."""
+        names = arguments(function)
+        given = {x: values[x] for x in names}
+        ranks = {x: self.ranks[x] for x in names}
+        seen: list[Parts] = []
+
+        def one(**own: Tensor) -> tuple[Tensor, ...]:
+            density = function(**own) if names else self._here(function, of)
+            if isinstance(density, Tensor) or not isinstance(density, (Family, _DISTRIBUTION)):
+                msg = f"{of!r} is given by a log density, which cannot be drawn from"
+                raise DesignError(f"{msg}: return a distribution of torch.distributions")
+            seen.append(Parts.of(density))
+            return seen[-1].values
+
+        with _unchecked():
+            found = self._each(one, given, ranks)
+        made = seen[-1]
+        front = self.structure.ndim
+        rank = max(self.ranks[of] - _event_rank(made.kind), made.batch)
+        wide = tuple(
+            # A constant of a function is a number: it goes along with each operation.
+            x.reshape(())
+            if x.numel() == 1 and x.device != self.device
+            else x.to(self.device).reshape(
+                [*x.shape[:front], *[1] * (rank - made.batch), *x.shape[front:]]
+            )
+            for x in found
+        )
+        return Parts(made.kind, made.names, wide, made.batch)
 
     def narrowed(self, array: Tensor, window: Window) -> Tensor:
         """Return a view of the members of plates in a window."""
@@ -295,6 +592,41 @@ class Bound:
         return array
 
 
+def _event_rank(kind: Any) -> int:
+    """Number of axes of one value of a kind of distribution."""
+    if issubclass(kind, Family):
+        return int(kind.__name__ in ("Dirichlet", "MultivariateNormal"))
+    vectors = (
+        distributions.Dirichlet,
+        distributions.MultivariateNormal,
+        distributions.Multinomial,
+        distributions.OneHotCategorical,
+        distributions.LowRankMultivariateNormal,
+    )
+    return int(issubclass(kind, vectors))
+
+
+def _all_at_once(function: Any, given: Mapping[str, Tensor], names: Sequence[str]) -> Tensor | None:
+    """Call a function with whole arrays; None where it is not made of elementwise operations."""
+    try:
+        density = function(**{x: given[x] for x in names}) if names else function
+        found = density if isinstance(density, Tensor) else density.log_prob(given["="])
+    except (RuntimeError, ValueError, IndexError, TypeError):
+        return None
+    return torch.where(given["?"] > 0, found, 0.0) if "?" in given else found
+
+
+@contextmanager
+def _unchecked() -> Generator[None]:
+    """Let distributions of torch be built without looking at values, which vmap cannot."""
+    before = _DISTRIBUTION._validate_args
+    _DISTRIBUTION.set_default_validate_args(False)
+    try:
+        yield
+    finally:
+        _DISTRIBUTION.set_default_validate_args(before)
+
+
 def bind(model: Model, data: Data, device: torch.device) -> Bound:
     """Lay data out for a model.
 
@@ -302,19 +634,142 @@ def bind(model: Model, data: Data, device: torch.device) -> Bound:
     ----------
     data
         Observations and inputs by name: one axis per plate, outermost first, then those of
-        vectors.
+        vectors; nested lists for ragged plates.
+
+    Raises
+    ------
+    DesignError
+        Data are missing, of another shape than their plates, or inputs are not finite.
     """
     s = model.structure
     plates = {name: o.plate for name, o in s.observed.items()} | s.inputs
-    arrays = {
-        name: torch.as_tensor(data[name], dtype=torch.float64, device=device) for name in plates
-    }
+    if strange := [name for name in data if name not in plates]:
+        msg = f"data {few(strange)} {'is' if len(strange) == 1 else 'are'} not part of the model"
+        raise DesignError(f"{msg}: it has {few(list(plates))}")
+    arrays: dict[str, Tensor] = {}
+    present: dict[str, Tensor] = {}
+    for name, plate in plates.items():
+        if name not in data:
+            raise DesignError(f"there are no data {name!r}: give data={{{name!r}: …}}")
+        array = _rectangular(data[name])
+        sizes = tuple(s.sizes[p] for p in s.chains[plate])
+        if array.shape[: len(sizes)] != sizes:
+            shape = " × ".join(f"{p} {s.sizes[p]}" for p in s.chains[plate]) or "a single value"
+            msg = f"data {name!r} have shape {array.shape}, but their plates are {shape}"
+            raise DesignError(f"{msg}: give one axis per plate, outermost first")
+        there = ~np.isnan(array)
+        if not there.all():
+            if name in s.inputs and all(isinstance(s.plates[p].size, int) for p in s.chains[plate]):
+                raise DesignError(f"input {name!r} has missing values: only data may be missing")
+            if not there.any():
+                raise DesignError(f"data {name!r} are all missing: leave them out of the model")
+            array = np.where(there, array, array[there].min())
+            if name in s.observed:
+                present[name] = torch.as_tensor(there * 1.0, device=device)
+        arrays[name] = torch.as_tensor(array, dtype=torch.float64, device=device)
     depths = {name: len(s.chains[plate]) for name, plate in plates.items()}
-    events = [a.ndim - depths[name] for name, a in arrays.items()]
-    events += [len(latent.shape) for latent in s.latents.values()]
-    empty = Bound(s, {}, max(events), device)
-    laid = {
-        name: a.reshape(empty.shape(plates[name]) + empty.vector(tuple(a.shape[depths[name] :])))
-        for name, a in arrays.items()
-    }
-    return Bound(s, laid, max(events), device)
+    ranks = {name: a.ndim - depths[name] for name, a in arrays.items()}
+    ranks |= {x.name: len(x.shape) for x in s.latents.values()}
+    empty = Bound(s, {}, {}, ranks, max(ranks.values(), default=0), device)
+
+    def laid(name: str, a: Tensor) -> Tensor:
+        vector = tuple(a.shape[depths[name] :])
+        return a.reshape(empty.shape(plates[name]) + empty.vector(vector))
+
+    return replace(
+        empty,
+        arrays={name: laid(name, a) for name, a in arrays.items()},
+        present={name: laid(name, a) for name, a in present.items()},
+    )
+
+
+def _rectangular(values: ArrayLike) -> FloatArray:
+    """Return an array of numbers; lists of unequal lengths are filled with NaN."""
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (ValueError, TypeError):
+        if not isinstance(values, (list, tuple)):
+            raise
+        rows = [_rectangular(x) for x in cast("Sequence[ArrayLike]", values)]
+        shape = tuple(int(n) for n in np.max([x.shape for x in rows], axis=0))
+        wide = np.full((len(rows), *shape), np.nan)
+        for row, x in zip(wide, rows, strict=True):
+            row[tuple(slice(0, n) for n in x.shape)] = x
+        return wide
+
+
+def prior_values(
+    bound: Bound,
+    count: int,
+    generator: torch.Generator,
+    given: Mapping[str, Tensor] | None = None,
+    only: Collection[str] | None = None,
+) -> dict[str, Tensor]:
+    """Draw all latents from their priors, `count` times, parents first.
+
+    Parameters
+    ----------
+    bound
+        With the axes of `Structure.joint`, of which the first one of particles is that of draws.
+    given
+        By latent, values of the first members, which are not drawn.
+    only
+        The latents to draw (default: all).
+    """
+    s = bound.structure
+    values = dict(bound.arrays)
+    for group in s.groups.values():
+        for latent in group.latents:
+            if only is not None and latent.name not in only:
+                continue
+            shape = bound.shape(latent.plate, group.name, count) + bound.vector(latent.shape)
+            drawn = (
+                _series_values(bound, latent, shape, values, generator)
+                if latent.series
+                else _sampled(bound, latent.prior, shape, values, latent, generator)
+            )
+            old = (given or {}).get(latent.name)
+            if old is not None:
+                drawn = drawn.to(old.dtype).clone()
+                drawn[tuple(slice(0, n) for n in old.shape)] = old
+            values[latent.name] = drawn
+    return {x: values[x] for x in s.latents if x in values}
+
+
+def _sampled(
+    bound: Bound,
+    function: Any,
+    shape: Sequence[int],
+    values: Mapping[str, Tensor],
+    latent: Latent,
+    generator: torch.Generator,
+) -> Tensor:
+    parts = bound.parts(function, values, latent.name)
+    natural = [*shape[: bound.structure.ndim], *latent.shape]
+    try:
+        drawn = parts.sample(natural, generator).reshape(list(shape))
+    except RuntimeError as error:
+        msg = f"the prior of latent {latent.name!r} does not have values of shape {latent.shape}"
+        raise DesignError(f"{msg}: give Latent(…, shape=)") from error
+    return drawn if drawn.dtype == torch.long else drawn.double()
+
+
+def _series_values(
+    bound: Bound,
+    latent: Latent,
+    shape: Sequence[int],
+    values: Mapping[str, Tensor],
+    generator: torch.Generator,
+) -> Tensor:
+    """Draw a time series, one member after the other."""
+    plate = str(latent.plate)
+    axis = bound.structure.plate_axis[plate]
+    one = [1 if a == axis else n for a, n in enumerate(shape)]
+    drawn: list[Tensor] = []
+    for t in range(shape[axis]):
+        near = {name: bound.narrowed(x, {plate: (t, 1)}) for name, x in values.items()}
+        if drawn:
+            near[latent.name] = drawn[-1]
+        function = latent.prior if drawn else latent.first
+        drawn.append(_sampled(bound, function, one, near, latent, generator))
+    return torch.cat(drawn, axis)

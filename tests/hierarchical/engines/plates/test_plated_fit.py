@@ -15,13 +15,12 @@ from evalstats_plugin.hierarchical.engines.plates.distributions import (
     Normal,
 )
 from evalstats_plugin.hierarchical.engines.plates.evidence import (
-    Particles,
     Proposals,
     Scene,
     draw_particles,
     first_proposals,
-    log_factors,
-    sum_of,
+    joint_bound,
+    joint_log_weights,
     weigh,
 )
 from evalstats_plugin.hierarchical.engines.plates.fit import (
@@ -209,24 +208,10 @@ def test_twenty_tasks_of_a_hundred_questions_in_less_than_a_second(within):
 
 def global_log_weights(bound, proposals, draws, generator):
     """Log P(data, z) − log Q(z) of joint draws z: ordinary importance sampling."""
-    s = bound.structure
-    # All groups use the particle axis of the first: a particle is one draw of all latents.
-    first = next(iter(s.groups))
-    values, log_q = {}, {}
-    for group in s.groups.values():
-        for latent in group.latents:
-            shape = bound.shape(group.plate, first, draws) + bound.vector(latent.shape)
-            values[latent.name] = proposals.families[latent.name].sample(shape, generator)
-        log_q[group.name] = sum_of(
-            lambda x: bound.log_density(proposals.families[x.name], values[x.name]),
-            group.latents,
-        )
-    total = torch.zeros(draws, dtype=torch.float64)
-    for plate in s.chains:
-        window = {p: (0, s.sizes[p]) for p in s.chains[plate]}
-        for factor in log_factors(bound, Particles(values, log_q, 1), plate, window).values():
-            total = total + factor.movedim(s.particle_axis[first], -1).flatten(0, -2).sum(0)
-    return total
+    joint = joint_bound(bound)
+    particles = draw_particles(joint, proposals, draws, generator)
+    members = sum(math.prod(bound.shape(g.plate)) for g in bound.structure.groups.values())
+    return joint_log_weights(joint, particles) + members * math.log(draws)
 
 
 def log_mean(log_weights):

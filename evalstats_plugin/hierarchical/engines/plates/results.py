@@ -1,0 +1,491 @@
+"""Posterior of a model on plates: moments of any function, draws, predictions and tables."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from importlib import import_module
+from itertools import product
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from evalstats_plugin.errors import DesignError, SelectionError, few, no_such
+from evalstats_plugin.hierarchical.engines.plates.evidence import (
+    Particles,
+    Proposals,
+    Scene,
+    joint_bound,
+    log_evidence,
+    log_factors,
+    posterior_draws,
+    weighted_mean,
+)
+from evalstats_plugin.hierarchical.engines.plates.model import (
+    Bound,
+    Data,
+    Model,
+    Observed,
+    On,
+    arguments,
+    bind,
+    prior_values,
+    with_arguments,
+)
+from evalstats_plugin.runtime.chains import PARETO_K_LIMIT, pareto_shape
+from evalstats_plugin.runtime.torch import generator_of
+from evalstats_plugin.stats.arrays import FloatArray
+from evalstats_plugin.stats.interval import tail_probability
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FEW_EFFECTIVE = 100.0
+"""Effective particles, or draws, below which a note is given."""
+
+_SOURCE = "moment"
+
+
+class Moments(NamedTuple):
+    """Posterior moments of one latent, with the shape of its plates and vector."""
+
+    mean: FloatArray
+    std_dev: FloatArray
+
+
+class WeighedSet(NamedTuple):
+    """One fresh set of particles."""
+
+    scene: Scene
+    log_evidence: float
+    weights: dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class PlatedFit:
+    """Posterior of a model on plates.
+
+    Examples
+    --------
+    >>> from torch.distributions import Normal
+    >>> from evalstats_plugin.hierarchical import Latent, Model, Observed, Plate, infer
+    >>> model = Model(
+    ...     plates=[Plate("task", 2)],
+    ...     latents=[Latent("mu", Normal(0.0, 1.0)),
+    ...              Latent("z", lambda mu: Normal(mu, 1.0), "task")],
+    ...     observed=[Observed("x", lambda z: Normal(z, 1.0), "task")],
+    ... )
+    >>> fit = infer(model, {"x": [0.6, 1.2]}, n_particles=100, rng=0)
+    >>> fit.moment(lambda mu, z: z - mu, over="task").round(1)
+    array([0.1, 0.4])
+    >>> fit.predictive(rng=0)["x"].shape
+    (1000, 2)
+    """
+
+    model: Model
+    method: str
+    log_evidence: float | None
+    """Log of the mean P_MP of the last sets of particles; P_MP itself is unbiased. None where the
+    method has no estimate."""
+    log_evidence_error: float | None
+    """Standard error, from the variance among the sets."""
+    moments: dict[str, Moments]
+    """By latent: self-normalised estimates, consistent but not unbiased."""
+    draws: dict[str, FloatArray]
+    """By latent, shape (draws, members of its plates, vector)."""
+    ess: dict[str, FloatArray]
+    """By group: effective particles of all sets, or effective draws, per member."""
+    k_hat: dict[str, FloatArray]
+    """By group: Pareto k of the weights, per member; unreliable above 0.7."""
+    history: FloatArray
+    """log P_MP (or the bound that was maximised) of each iteration of the adaptation."""
+    proposals: Proposals | None
+    bound: Bound
+    sets: tuple[WeighedSet, ...] = ()
+    chains: int = 1
+    """Number of chains that the draws come from, one after the other."""
+    r_hat: float | None = None
+    """The largest of all latents, for Markov chains."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What makes the results unreliable; empty where nothing is known to."""
+        found: list[str] = []
+        poor = {g: float(np.min(x)) for g, x in self.ess.items()}
+        worst = min(poor, key=poor.__getitem__, default="")
+        if worst and poor[worst] < FEW_EFFECTIVE:
+            kind = "draws" if self.r_hat is not None else "particles"
+            more = "steps" if self.r_hat is not None else "n_particles"
+            found.append(
+                f"{poor[worst]:.0f} effective {kind} of {worst!r}: more {more}, or another method"
+            )
+        tails = {g: float(np.nanmax(x, initial=-np.inf)) for g, x in self.k_hat.items()}
+        heavy = max(tails, key=tails.__getitem__, default="")
+        if heavy and tails[heavy] > PARETO_K_LIMIT:
+            found.append(
+                f"weights of {heavy!r} have heavy tails (Pareto k {tails[heavy]:.2f}, limit "
+                f"{PARETO_K_LIMIT}): estimates may be off; compare with method 'hmc'"
+            )
+        if self.r_hat is not None and self.r_hat > 1.05:
+            found.append(f"the chains disagree (R-hat {self.r_hat:.3f}): take more steps")
+        return tuple(found)
+
+    def moment(self, function: Callable[..., Any], over: On = None) -> FloatArray:
+        """Posterior mean of a function of latents and inputs, for each member of a plate.
+
+        Massively parallel estimates sum over all combinations of particles: the mean is the
+        derivative of log P_MP by a source of the function [BHA24]_. Markov chains average over
+        their draws.
+
+        Parameters
+        ----------
+        function
+            Returns a number from latents and inputs, by name.
+        over
+            Innermost plate of its arguments; None for latents of the whole model.
+
+        Raises
+        ------
+        DesignError
+            An argument is no latent or input, or is on a plate that is not around.
+        """
+        s = self.bound.structure
+        shape = [s.sizes[p] for p in s.chains.get(over, ())]
+        model = Model(
+            plates=self.model.plates,
+            latents=self.model.latents,
+            inputs=self.model.inputs,
+            observed=[Observed(_SOURCE, function, over)],
+        )
+        empty = bind(model, {**self._inputs(), _SOURCE: np.zeros(shape)}, self.bound.device)
+        if not self.sets:
+            values = self._joint(empty)
+            axis = next(iter(empty.structure.joint.particle_axis.values()))
+            found = joint_bound(empty).log_density(
+                function, {**empty.arrays, **values, "=": empty.arrays[_SOURCE]}, _SOURCE
+            )
+            return found.mean(axis, keepdim=True).expand(
+                empty.shape(over)).reshape(shape).cpu().numpy()  # fmt: skip
+        total = torch.zeros(shape, dtype=torch.float64, device=self.bound.device)
+        level = max(one.log_evidence for one in self.sets)
+        share = np.exp([one.log_evidence - level for one in self.sets])
+        for one, part in zip(self.sets, (share / share.sum()).tolist(), strict=True):
+            total += part * self._derivative(model, one.scene, function, over).reshape(shape)
+        return total.cpu().numpy()
+
+    def _derivative(
+        self, model: Model, scene: Scene, function: Callable[..., Any], over: On
+    ) -> Tensor:
+        """Derivative of the log evidence by a source of the function for each member."""
+        near = scene.bound
+        source = torch.zeros(near.shape(over), dtype=torch.float64, device=near.device)
+        source.requires_grad_()
+
+        def weighed(**given: Tensor) -> Tensor:
+            return given.pop("source__") * function(**given)
+
+        taken = [*arguments(function), "source__"]
+        both = Model(
+            plates=model.plates,
+            latents=model.latents,
+            inputs={**model.inputs, "source__": over},
+            observed=[
+                *self.model.observed,
+                Observed(_SOURCE, with_arguments(weighed, taken), over),
+            ],
+        )
+        wide = source.reshape([*source.shape, *[1] * near.events])
+        there = replace(
+            near,
+            structure=both.structure,
+            arrays={**near.arrays, "source__": wide, _SOURCE: wide.detach()},
+            ranks={**near.ranks, "source__": 0, _SOURCE: 0},
+            known=dict(near.known),
+        )
+        with torch.enable_grad():
+            total = log_evidence(Scene(there, scene.particles, dict(near.structure.sizes)))
+        return torch.autograd.grad(total, source)[0]
+
+    def probability(self, latent: str) -> FloatArray:
+        """Posterior probability of each value of a latent with finitely many values.
+
+        Returns
+        -------
+        array
+            Shape (members of its plates, values).
+
+        Raises
+        ------
+        SelectionError
+            No latent with finitely many values has the name.
+        """
+        known = self.proposals.exact if self.proposals is not None else {}
+        if latent not in known:
+            raise SelectionError(no_such("discrete latent", latent, known, few(list(known))))
+        return pooled_weights(self.bound, latent, self.sets, _shares(self.sets), summed=True)
+
+    def predictive(
+        self,
+        sizes: Mapping[str, int] | None = None,
+        data: Data | None = None,
+        *,
+        rng: np.random.Generator | int | None = None,
+    ) -> dict[str, FloatArray]:
+        """Draw data anew, one data set for each posterior draw.
+
+        Parameters
+        ----------
+        sizes
+            Numbers of members of plates that get new ones, whose latents are drawn given those
+            they depend on.
+        data
+            Inputs of all members, old and new.
+
+        Returns
+        -------
+        dict
+            By observation, shape (draws, members, vector).
+        """
+        model, n = self._extended(sizes or {}), len(next(iter(self.draws.values())))
+        inputs = {**self._inputs(), **(data or {})}
+        s = model.structure
+        anything = {o.name: _filler(s, self.bound, o) for o in model.observed}
+        bound = bind(model, {**inputs, **anything}, self.bound.device)
+        joint = joint_bound(bound)
+        generator = generator_of(np.random.default_rng(rng), self.bound.device)
+        values = prior_values(joint, n, generator, self._joint(bound))
+        group = next(iter(s.groups))
+        found: dict[str, FloatArray] = {}
+        for o in model.observed:
+            parts = joint.parts(o.density, {**joint.arrays, **values}, o.name)
+            vector = bound.arrays[o.name].shape[bound.arrays[o.name].ndim - bound.ranks[o.name] :]
+            shape = joint.shape(o.plate, group, n) + list(vector)
+            drawn = parts.sample(shape, generator)
+            axis = joint.structure.particle_axis[group]
+            members = [s.sizes[p] for p in s.chains[o.plate]]
+            drawn = drawn.movedim(axis, 0).reshape([n, *members, *vector])
+            found[o.name] = drawn.double().cpu().numpy()
+        return found
+
+    def log_likelihood(self) -> dict[str, FloatArray]:
+        """Log density of each observation at each draw, (draws, members); 0 where missing."""
+        joint, s = joint_bound(self.bound), self.bound.structure
+        n = len(next(iter(self.draws.values())))
+        particles = Particles(self._joint(self.bound), _no_proposals(joint))
+        axis = next(iter(joint.structure.particle_axis.values()))
+        found: dict[str, FloatArray] = {}
+        for name, o in s.observed.items():
+            window = {p: (0, s.sizes[p]) for p in s.chains[o.plate]}
+            table = log_factors(joint, particles, o.plate, window)[name]
+            shape = [n, *(s.sizes[p] for p in s.chains[o.plate])]
+            wide = table.movedim(axis, 0)
+            found[name] = wide.expand(n, *wide.shape[1:]).reshape(shape).cpu().numpy()
+        return found
+
+    def to_inference_data(self, *, rng: int = 0) -> Any:
+        """Return ArviZ's InferenceData: posterior, log likelihood, predictions and data."""
+        try:
+            az: Any = import_module("arviz")
+        except ModuleNotFoundError as error:
+            msg = "this needs ArviZ: pip install 'evalstats-plugin[models]'"
+            raise DesignError(msg) from error
+        s = self.bound.structure
+
+        def in_chains(values: FloatArray) -> FloatArray:
+            return values.reshape(self.chains, -1, *values.shape[1:])
+
+        on = {x.name: x.plate for x in s.latents.values()} | s.inputs
+        on |= {name: o.plate for name, o in s.observed.items()}
+        observed = {name: self._data(name) for name in s.observed}
+        return az.from_dict(
+            posterior={name: in_chains(x) for name, x in self.draws.items()},
+            log_likelihood={name: in_chains(x) for name, x in self.log_likelihood().items()},
+            posterior_predictive={
+                name: in_chains(x) for name, x in self.predictive(rng=rng).items()
+            },
+            observed_data=observed,
+            constant_data={name: self._data(name) for name in s.inputs} or None,
+            coords={p: np.arange(n) for p, n in s.sizes.items()},
+            dims={name: list(s.chains[plate]) for name, plate in on.items()},
+        )
+
+    def to_frame(self, confidence_level: float = 0.95) -> pd.DataFrame:
+        """Return one line per latent and member: mean, standard deviation, limits, diagnostics."""
+        import pandas as pd
+
+        s, tail = self.bound.structure, tail_probability(confidence_level)
+        rows: list[dict[str, Any]] = []
+        for name, latent in s.latents.items():
+            plates, group = s.chains[latent.plate], latent.set_of_particles
+            low, high = np.quantile(self.draws[name], [tail, 1 - tail], axis=0)
+            for at in product(*(range(n) for n in self.moments[name].mean.shape)):
+                member = at[: len(plates)]
+                rows.append({
+                    "latent": name,
+                    **dict(zip(plates, member, strict=True)),
+                    **{f"axis_{i}": n for i, n in enumerate(at[len(plates) :])},
+                    "mean": float(self.moments[name].mean[at]),
+                    "sd": float(self.moments[name].std_dev[at]),
+                    "low": float(low[at]),
+                    "high": float(high[at]),
+                    "ess": float(self.ess[group][member]) if group in self.ess else math.nan,
+                    "pareto_k": float(self.k_hat[group][member]) if group in self.k_hat
+                    else math.nan,
+                })  # fmt: skip
+        return pd.DataFrame(rows)
+
+    def _joint(self, bound: Bound) -> dict[str, Tensor]:
+        """Lay draws out on the axes of a model, with one axis for draws."""
+        s, found = bound.structure, dict[str, Tensor]()
+        axis = next(iter(s.particle_axis.values()))
+        own = self.bound.structure
+        for name, latent in own.latents.items():
+            values = torch.as_tensor(self.draws[name], device=self.bound.device)
+            shape = [1] * s.ndim
+            for p in own.chains[latent.plate]:
+                shape[s.plate_axis[p]] = own.sizes[p]
+            depth = len(own.chains[latent.plate])
+            moved = values.movedim(0, depth)
+            shape[axis] = len(values)
+            found[name] = moved.reshape(shape + bound.vector(latent.shape))
+        return found
+
+    def _extended(self, sizes: Mapping[str, int]) -> Model:
+        """Return the model with more members."""
+        known = self.bound.structure.sizes
+        for name, size in sizes.items():
+            if name not in known:
+                raise SelectionError(no_such("plate", name, known, few(list(known))))
+            if size < known[name]:
+                msg = f"plate {name!r} has {known[name]} members, more than {size}: give all of "
+                raise DesignError(f"{msg}them and the new ones")
+        plates = [replace(p, size=sizes.get(p.name, p.size)) for p in self.model.plates]
+        return replace(self.model, plates=plates)
+
+    def _inputs(self) -> dict[str, FloatArray]:
+        return {name: self._data(name) for name in self.bound.structure.inputs}
+
+    def _data(self, name: str) -> FloatArray:
+        """Return data as they were given, NaN where missing."""
+        s, array = self.bound.structure, self.bound.arrays[name]
+        plate = s.inputs[name] if name in s.inputs else s.observed[name].plate
+        if name in self.bound.present:
+            array = torch.where(self.bound.present[name] > 0, array, torch.nan)
+        vector = array.shape[array.ndim - self.bound.ranks[name] :]
+        return array.reshape([*(s.sizes[p] for p in s.chains[plate]), *vector]).cpu().numpy()
+
+
+def _filler(s: Any, bound: Bound, o: Observed) -> FloatArray:
+    """Return any data of the shape of an observation."""
+    array = bound.arrays[o.name]
+    vector = array.shape[array.ndim - bound.ranks[o.name] :]
+    return np.zeros([*(s.sizes[p] for p in s.chains[o.plate]), *vector])
+
+
+def _no_proposals(joint: Bound) -> dict[str, Tensor]:
+    zero = torch.zeros(joint.shape(None), dtype=torch.float64, device=joint.device)
+    return dict.fromkeys(joint.structure.groups, zero)
+
+
+def _shares(sets: tuple[WeighedSet, ...] | list[WeighedSet]) -> FloatArray:
+    log_p = np.array([s.log_evidence for s in sets])
+    relative = np.exp(log_p - log_p.max())
+    return relative / relative.sum()
+
+
+def average(
+    model: Model,
+    method: str,
+    sets: list[WeighedSet],
+    proposals: Proposals,
+    history: FloatArray,
+    *,
+    draws: int,
+    generator: torch.Generator,
+) -> PlatedFit:
+    """Average sets of particles, weighted by their evidence."""
+    bound = sets[0].scene.bound
+    log_p = np.array([s.log_evidence for s in sets])
+    relative = np.exp(log_p - log_p.max())
+    share = _shares(sets)
+    # Delta method for the log of a mean.
+    error = relative.std(ddof=1) / relative.mean() / len(sets) ** 0.5 if len(sets) > 1 else np.nan
+    moments = {x: _moments(bound, x, sets, share) for x in bound.structure.latents}
+    pooled = {
+        g: pooled_weights(bound, g, sets, share)
+        for g in bound.structure.groups
+        if g not in proposals.exact
+    }
+    ess = {g: 1 / (w * w).sum(-1) for g, w in pooled.items()}
+    k_hat = {
+        g: pareto_shape(w.reshape(-1, w.shape[-1])).reshape(w.shape[:-1]) for g, w in pooled.items()
+    }
+    return PlatedFit(
+        model=model,
+        method=method,
+        log_evidence=float(np.log(relative.mean()) + log_p.max()),
+        log_evidence_error=float(error),
+        moments=moments,
+        draws=_draws(sets, share, draws, generator),
+        ess=ess,
+        k_hat=k_hat,
+        history=history,
+        proposals=proposals,
+        bound=bound,
+        sets=tuple(sets),
+    )
+
+
+def _moments(bound: Bound, latent: str, sets: list[WeighedSet], share: FloatArray) -> Moments:
+    s = bound.structure
+    found, group = s.latents[latent], s.latents[latent].set_of_particles
+    shape = [*(s.sizes[p] for p in s.chains[found.plate]), *found.shape]
+    first = second = torch.zeros(1, dtype=torch.float64, device=bound.device)
+    for one, part in zip(sets, share.tolist(), strict=True):
+        z, w = one.scene.particles.values[latent], one.weights[group] * part
+        first = first + weighted_mean(bound, w, z, group)
+        second = second + weighted_mean(bound, w, z * z, group)
+    mean, square = (x.reshape(shape).cpu().numpy() for x in (first, second))
+    return Moments(mean, np.sqrt(np.maximum(square - mean**2, 0)))
+
+
+def pooled_weights(
+    bound: Bound,
+    group: str,
+    sets: tuple[WeighedSet, ...] | list[WeighedSet],
+    share: FloatArray,
+    *,
+    summed: bool = False,
+) -> FloatArray:
+    """Weights of the particles of all sets, shape (members of its plates, sets · K).
+
+    Parameters
+    ----------
+    summed
+        Whether to sum over sets, whose particles have the same values: shape (members, K).
+    """
+    s = bound.structure
+    shape = [s.sizes[p] for p in s.chains[s.groups[group].plate]]
+    of_sets = [
+        (one.weights[group] * float(part)).reshape(*shape, -1).cpu().numpy()
+        for one, part in zip(sets, share, strict=True)
+    ]
+    return np.sum(of_sets, axis=0) if summed else np.concatenate(of_sets, axis=-1)
+
+
+def _draws(
+    sets: list[WeighedSet], share: FloatArray, count: int, generator: torch.Generator
+) -> dict[str, FloatArray]:
+    """Posterior draws, from sets drawn by their share of the evidence."""
+    weights = torch.as_tensor(share, device=generator.device)
+    picked = torch.multinomial(weights, max(count, 1), replacement=True, generator=generator)
+    counts: list[int] = np.bincount(picked[:count].cpu().numpy(), minlength=len(sets)).tolist()
+    parts = [
+        posterior_draws(one.scene, n, generator)
+        for i, (one, n) in enumerate(zip(sets, counts, strict=True))
+        if n or i == 0
+    ]
+    return {x: torch.cat([p[x] for p in parts]).cpu().numpy() for x in parts[0]}

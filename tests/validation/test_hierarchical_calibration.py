@@ -1,0 +1,110 @@
+"""Simulation-based calibration: ranks of true values among posterior draws are uniform.
+
+Writes fixtures/validation/hierarchical_calibration.json: for each engine and quantity, counts of
+ranks in four bins, and the p-value of a chi-square test. True values come from the priors.
+"""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import special, stats
+from torch.distributions import Binomial, Gamma, Normal
+
+from evalstats_plugin.data.matrix import ResponseMatrix
+from evalstats_plugin.hierarchical import Latent, Model, Observed, Plate, infer
+from evalstats_plugin.hierarchical.data import eval_counts
+from evalstats_plugin.hierarchical.engines.plates.fit import FitOptions
+from evalstats_plugin.hierarchical.engines.shared_questions import fit_shared
+from evalstats_plugin.runtime.chain_length import ChainLength
+
+pytestmark = pytest.mark.validation
+FILE = Path(__file__).parents[2] / "fixtures" / "validation" / "hierarchical_calibration.json"
+BINS = 4
+
+
+def rank(truth, draws, rng):
+    """Bin of the true value's rank among 63 draws."""
+    kept = rng.permutation(draws)[:63]
+    return int((kept < truth).sum()) * BINS // 64
+
+
+def shared(seed):
+    """Four models, three tasks of twelve questions; Gamma(2, 2) standard deviations."""
+    rng = np.random.default_rng(seed)
+    sd = rng.gamma(2.0, 0.5, 4)
+    model, task = sd[0] * rng.standard_normal(4), sd[1] * rng.standard_normal(3)
+    level = rng.standard_normal() + model[:, None] - task + sd[2] * rng.standard_normal((4, 3))
+    place = np.repeat(np.arange(3), 12)
+    logit = level[:, place] - sd[3] * rng.standard_normal(36)
+    scores = 1.0 * (rng.random(logit.shape) < special.expit(logit))
+    counts = eval_counts(ResponseMatrix.from_array(scores, tasks=[f"t{t}" for t in place]))
+    fit = fit_shared(counts, {}, rng, ChainLength(draws=300, warm_up=240))
+    known = fit.parameters
+    return {
+        "sd_performance": rank(sd[0], known["sd_performance"].ravel(), rng),
+        "sd_interaction": rank(sd[2], known["sd_interaction"].ravel(), rng),
+        "sd_question": rank(sd[3], known["sd_question"].ravel(), rng),
+        "difference": rank(
+            model[0] - model[1],
+            (known["performance"][..., 0] - known["performance"][..., 1]).ravel(),
+            rng,
+        ),
+    }
+
+
+MODEL = Model(
+    plates=[Plate("task", 4)],
+    latents=[
+        Latent("mu", Normal(0.0, 1.0), group="top"),
+        Latent("sd", Gamma(2.0, 2.0), group="top"),
+        Latent("z", lambda mu, sd: Normal(loc=mu, scale=sd), "task"),
+    ],
+    observed=[Observed("right", lambda z: Binomial(12, logits=z), "task")],
+)
+
+
+def plated(method):
+    def run(seed):
+        rng = np.random.default_rng(seed)
+        mu, sd = rng.standard_normal(), rng.gamma(2.0, 0.5)
+        z = mu + sd * rng.standard_normal(4)
+        right = rng.binomial(12, special.expit(z)).astype(float)
+        if method == "hmc":
+            fit = infer(MODEL, {"right": right}, method, n_particles=4, steps=60, rng=rng)
+        else:
+            few = FitOptions(sets=15, draws=100)
+            fit = infer(MODEL, {"right": right}, method, n_particles=20, steps=15, options=few,
+                        rng=rng)  # fmt: skip
+        truth = {"mu": mu, "sd": sd, "z": z[0]}
+        draws = {"mu": fit.draws["mu"], "sd": fit.draws["sd"], "z": fit.draws["z"][:, 0]}
+        return {name: rank(value, draws[name], rng) for name, value in truth.items()}
+
+    return run
+
+
+ENGINES = {
+    "shared questions": (shared, 80),
+    "qem": (plated("qem"), 60),
+    "mp-vi": (plated("mp-vi"), 40),
+    "hmc": (plated("hmc"), 32),
+}
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_ranks_of_true_values_are_uniform(engine):
+    run, count = ENGINES[engine]
+    ranks = [run(1000 + i) for i in range(count)]
+    found = {}
+    for name in ranks[0]:
+        counts = np.bincount([r[name] for r in ranks], minlength=BINS)
+        found[name] = {
+            "counts": counts.tolist(),
+            "p_value": round(float(stats.chisquare(counts).pvalue), 4),
+        }
+    known = json.loads(FILE.read_text(encoding="utf-8")) if FILE.exists() else {}
+    known[engine] = {"replications": count, "quantities": found}
+    FILE.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
+
+    assert min(x["p_value"] for x in found.values()) > 0.002
