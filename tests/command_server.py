@@ -1,7 +1,8 @@
 """Runs ``python -m evalstats_plugin`` again and again, each time in a fresh copy of this process.
 
-The copy has imported what reading logs needs, which takes longer than most commands. Requests are
-lines of JSON on standard input; each is answered by its exit code.
+The copy has imported what reading logs needs, which takes longer than most commands, and what is
+slow to import once a command before it has needed that. Requests are lines of JSON on standard
+input; each is answered by its exit code.
 """
 
 from __future__ import annotations
@@ -15,9 +16,13 @@ import sys
 import threading
 import traceback
 from contextlib import redirect_stderr, redirect_stdout, suppress
+from importlib import import_module
 from io import StringIO
 from pathlib import Path
 from typing import Any
+
+SLOW = ("scipy.stats", "torch", "matplotlib.font_manager")
+"""Modules that take seconds of CPU to import, and start no threads."""
 
 LOGS = Path(__file__).parents[1] / "fixtures" / "logs"
 
@@ -30,6 +35,17 @@ def _import_what_is_needed() -> None:
         with redirect_stdout(StringIO()), redirect_stderr(StringIO()), suppress(SystemExit):
             main(["report", "--quiet", str(LOGS / log)], prog_name="evalstats-plugin")
     assert threading.active_count() == 1, "threads are not copied"
+
+
+def _import_for_the_next(needed: int) -> None:
+    """Import what the copy that has ended had to import; one that was killed names nothing."""
+    # What it has started may still run, and hold the other end open.
+    os.set_blocking(needed, False)
+    with suppress(BlockingIOError):
+        for name in os.read(needed, 1000).decode().split():
+            import_module(name)
+    os.close(needed)
+    gc.freeze()
 
 
 def _become(request: dict[str, Any]) -> None:
@@ -62,6 +78,7 @@ def main() -> None:
     # What is shared with the copies stays shared: neither collected there nor taken down.
     gc.freeze()
     for line in sys.stdin:
+        needed, needs = os.pipe()
         child = os.fork()
         if not child:
             code = 70
@@ -71,8 +88,11 @@ def main() -> None:
                 atexit._run_exitfuncs()
                 sys.stdout.flush()
             finally:
+                os.write(needs, " ".join(name for name in SLOW if name in sys.modules).encode())
                 os._exit(code)
+        os.close(needs)
         _, status = os.waitpid(child, 0)
+        _import_for_the_next(needed)
         sys.stdout.write(f"{os.waitstatus_to_exitcode(status)}\n")
         sys.stdout.flush()
 

@@ -104,36 +104,21 @@ def _rank_tables(ranks: Sequence[Sequence[RankSet]], width: int) -> list[Table]:
         for own in ranks
     }
     # A task may have fewer models than another: shares of them can be compared.
-    places: dict[str, list[float]] = {}
+    shares: dict[str, list[float]] = {}
     for one in (one for own in ranks for one in own):
-        places.setdefault(one.model, []).append((one.best_rank + one.worst_rank) / one.n_models)
-    models = sorted(places, key=lambda model: sum(places[model]) / len(places[model]))
-    names = [report_text.elided(model, 30) for model in models]
-    wide = {
-        name: max(len(report_text.elided(name, 16)), *(len(_places(one)) for one in own.values()))
-        for name, own in columns.items()
-    }
-    room = width - max(map(len, names))
-    tables: list[Table] = []
-    for block in report_text.blocks_that_fit(wide, room, room):
-        table = titled("")
-        table.add_column("Model", no_wrap=True)
-        for name in block:
-            head = Text(report_text.elided(name, 16))
-            table.add_column(head, justify="right", no_wrap=True)
-        for model, name in zip(models, names, strict=True):
-            table.add_row(name, *(_places(columns[column].get(model)) for column in block))
-        table.padding = (0, report_text.GAP - 1, 0, 0)
-        tables.append(table)
-    return tables
+        shares.setdefault(one.model, []).append((one.best_rank + one.worst_rank) / one.n_models)
+    models = sorted(shares, key=lambda model: sum(shares[model]) / len(shares[model]))
+    names = ("Model", report_text.elided(models, 30))
+    cells = [
+        (title, [_places(own.get(model)) for model in models]) for title, own in columns.items()
+    ]
+    return report_text.side_by_side(cells, names=names, width=width, longest_title=16)[0]
 
 
 def _places(one: RankSet | None) -> str:
     if one is None:
         return "– "
-    same = one.best_rank == one.worst_rank
-    places = str(one.best_rank) if same else f"{one.best_rank}–{one.worst_rank}"
-    return places + ("*" if one.may_be_first else " ")
+    return report_text.places(one.best_rank, one.worst_rank) + ("*" if one.may_be_first else " ")
 
 
 def _rank_legend(results: Comparisons) -> str:

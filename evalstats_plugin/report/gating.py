@@ -14,7 +14,7 @@ from evalstats_plugin.comparisons.gating import POWER, Decision, Gate, GateRow
 from evalstats_plugin.errors import counted, few
 from evalstats_plugin.report import text as report_text
 from evalstats_plugin.report.text import number, percent, print_all, short_metric, titled
-from evalstats_plugin.runtime.untrusted import markdown_text, printable
+from evalstats_plugin.runtime.untrusted import markdown_text, printable, visible
 
 WORDS: Mapping[Decision, str] = {
     "pass": "PASS", "regressed": "REGRESSED", "inconclusive": "INCONCLUSIVE",
@@ -35,11 +35,8 @@ def print_gate(results: Gate, file: TextIO, *, heading: str, width: int | None) 
     ]
     closing = [_legend(results), heading]
     notes = report_text.note_lines(results)
-    first = titled("")
-    first.add_column(no_wrap=False)
-    first.show_header = False
-    first.add_row(Text(printable(sentence(results)), style=_STYLES[results.decision]))
-    print_all([first, *tables], notes, closing, file=file, width=width)
+    decided = Text(printable(sentence(results)), style=_STYLES[results.decision])
+    print_all([decided, *tables], notes, closing, file=file, width=width)
 
 
 def _table(title: str, rows: Sequence[GateRow], marks: Mapping[str, int]) -> Table:
@@ -112,17 +109,17 @@ def gate_junit(results: Gate) -> str:
     n_skipped = sum(row.decision == "inconclusive" for row in results)
     suite = ET.Element(
         "testsuite",
-        name=printable(f"evalstats-plugin gate against {results.baseline}"),
+        name=visible(f"evalstats-plugin gate against {results.baseline}"),
         tests=str(len(results)),
         failures=str(n_failed),
         skipped=str(n_skipped),
     )
     for row in results:
-        name = printable(f"{row.task} {short_metric(row.metric)}")
-        case = ET.SubElement(suite, "testcase", classname=printable(row.model), name=name)
+        name = visible(f"{row.task} {short_metric(row.metric)}")
+        case = ET.SubElement(suite, "testcase", classname=visible(row.model), name=name)
         if row.decision != "pass":
             kind = "failure" if row.decision == "regressed" else "skipped"
-            ET.SubElement(case, kind, message=printable(_of_row(row)))
+            ET.SubElement(case, kind, message=visible(_of_row(row)))
     return ET.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
 
 

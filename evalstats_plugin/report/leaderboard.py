@@ -12,20 +12,18 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TextIO
 
-from rich.table import Table
-from rich.text import Text
-
 from evalstats_plugin.comparisons.leaderboard import OVERALL, ScoreTable, TableCell
 from evalstats_plugin.errors import counted, few
 from evalstats_plugin.report import text as report_text
 from evalstats_plugin.report.text import (
-    GAP,
-    blocks_that_fit,
+    Column,
     elided,
+    pairs_at_once,
     percent,
+    places,
     print_all,
     short_metric,
-    titled,
+    side_by_side,
 )
 from evalstats_plugin.runtime import VERSION
 from evalstats_plugin.runtime.untrusted import latex_text
@@ -117,13 +115,8 @@ class _Layout:
             yield jumps, model, cell
 
 
-def rank_text(cell: TableCell | None) -> str:
-    """Return the places that are left open: "1", "2–3"; a dash where there is no rank."""
-    if cell is None or cell.best_rank is None or cell.worst_rank is None:
-        return "–"
-    if cell.best_rank == cell.worst_rank:
-        return str(cell.best_rank)
-    return f"{cell.best_rank}–{cell.worst_rank}"
+def _rank(cell: TableCell | None) -> str:
+    return places(cell.best_rank, cell.worst_rank) if cell else places(None, None)
 
 
 def _limits(cell: TableCell | None, write: Callable[[float | None], str]) -> str:
@@ -144,46 +137,25 @@ def print_table(
     """Print the models with their overall score and as many columns as fit; then the notes."""
     layout = _Layout(results, percent, digits)
     write, short = layout.format(), layout.format(fewer=1)
-    by_column = {name: layout.cells(name) for name in layout.others}
-    names = [elided(model, _LONGEST_MODEL) for model in results.models]
-    first = titled("")
-    widest = max(map(len, names), default=0)
-    used = widest
+    models = [(model, cell) for _, model, cell in layout.groups()]
+    names = ("Model", elided([name for name, _ in models], _LONGEST_MODEL))
+    first: list[Column] = []
     if layout.lead is not None:
-        texts = [write(c.estimate) + " " + _limits(c, write) for _, _, c in layout.groups() if c]
-        ties = _LONGEST_TIES + GAP if layout.has_ties else 0
-        used += 5 + max(len(layout.lead_head()), *map(len, texts)) + ties + 3 * GAP
-    columns = {
-        name: max(len(elided(name, _LONGEST_TASK)), *(len(_marked(c, short)) for c in own.values()))
-        for name, own in by_column.items()
-    }
-    room = (width or 80) - used
-    blocks = blocks_that_fit(columns, room, (width or 80) - widest)
-    shown = blocks if len(blocks) * len(names) <= MOST_LINES else blocks[:1]
-    tables: list[Table] = []
-    for i, block in enumerate(shown):
-        table = first if i == 0 else titled("")
-        if i == 0 and layout.lead is not None:
-            table.add_column("Rank", justify="right", no_wrap=True)
-        table.add_column("Model", no_wrap=True)
-        if i == 0 and layout.lead is not None:
-            table.add_column(layout.lead_head(), no_wrap=True)
-            if layout.has_ties:
-                table.add_column("Ties", no_wrap=True)
-        for name in block:
-            table.add_column(Text(elided(name, _LONGEST_TASK)), justify="right", no_wrap=True)
-        for (_, model, cell), name in zip(layout.groups(), names, strict=True):
-            row: list[str | Text] = [name]
-            if i == 0 and layout.lead is not None:
-                score = write(cell.estimate if cell else None)
-                row = [rank_text(cell), name, f"{score} {_limits(cell, write)}"]
-                row += [cell.letters if cell else ""] if layout.has_ties else []
-            marks = [_marked(by_column[column].get(model), short) for column in block]
-            table.add_row(*row, *marks)
-        table.padding = (0, GAP - 1, 0, 0)
-        tables.append(table)
-    hidden = [name for block in blocks[len(shown) :] for name in block]
-    more = f"{counted(len(hidden), 'more column')}: --format csv has all. " if hidden else ""
+        scores = [
+            f"{write(cell.estimate if cell else None)} {_limits(cell, write)}" for _, cell in models
+        ]
+        letters = [cell.letters if cell else "" for _, cell in models]
+        first = [("Rank", [_rank(cell) for _, cell in models]), names, (layout.lead_head(), scores)]
+        first += [("Ties", letters)] if layout.has_ties else []
+    columns: list[Column] = []
+    for name in layout.others:
+        own = layout.cells(name)
+        columns.append((name, [_marked(own.get(model), short) for _, model, _ in layout.groups()]))
+    tables, hidden = side_by_side(
+        columns, names=names, first=first, width=width or 80, longest_title=_LONGEST_TASK,
+        most_lines=MOST_LINES,
+    )  # fmt: skip
+    more = f"{counted(hidden, 'more column')}: --format csv has all. " if hidden else ""
     closing = [more + legend(layout), heading]
     print_all(tables, _notes(results), closing, file=file, width=width)
 
@@ -211,22 +183,14 @@ def legend(layout: _Layout, mark: str = "*") -> str:
     lead = layout.cells(layout.lead)
     if any(cell.best_rank is not None for cell in lead.values()):
         n = max(cell.n_models for cell in lead.values())
-        pairs = counted(n * (n - 1) // 2, "pair")
-        said.append(f"Rank: places that all {pairs} of models leave open at once ({level}).")
+        pairs, at_once = pairs_at_once(n)
+        leave = "leave" if at_once else "leaves"
+        said.append(f"Rank: places that {pairs} of models {leave} open{at_once} ({level}).")
         if layout.has_ties:
             said.append("Models that share a letter under Ties cannot be told apart.")
     if layout.others and any(cell.may_be_first for cell in results):
         said.append(f"{mark} may be the best of its column (all columns at once, {level}).")
     return " ".join(said)
-
-
-def _pairs(n_models: int) -> str:
-    n = n_models * (n_models - 1) // 2
-    return "the one pair" if n == 1 else f"all {n:,} pairs"
-
-
-def _at_once(n_models: int) -> str:
-    return "" if n_models == 2 else " at once"
 
 
 def _overall(layout: _Layout) -> str:
@@ -252,7 +216,7 @@ def table_markdown(
         score = write(cell.estimate if cell else None)
         limits = _limits(cell, write)
         letters = [cell.letters if cell else ""] if ties else []
-        row = [rank_text(cell), model, f"{score} {limits}", *letters] if lead else [model]
+        row = [_rank(cell), model, f"{score} {limits}", *letters] if lead else [model]
         rows.append([*row, *(_marked(own.get(model), short, "**") for own in by_column.values())])
     n = len(header)
     right = {*range(n, n + len(by_column)), *([0] if lead else [])}
@@ -285,7 +249,7 @@ def table_latex(
     ties = ["Ties"] if layout.has_ties else []
     head = ["Rank", "Model", rf"\multicolumn{{2}}{{l}}{{{name} [{level} limits]}}", *ties]
     head = head if lead else ["Model"]
-    head += [latex_text(elided(column, _LONGEST_TASK)) for column in by_column]
+    head += [latex_text(column) for column in elided(list(by_column), _LONGEST_TASK)]
     body: list[str] = []
     for jumps, model, cell in layout.groups():
         row = [latex_text(model)]
@@ -293,10 +257,12 @@ def table_latex(
             score = write(cell.estimate if cell else None)
             limits = latex_text(_limits(cell, write))
             letters = [cell.letters if cell else ""] if ties else []
-            row = [latex_text(rank_text(cell)), *row, latex_text(score), limits, *letters]
+            row = [latex_text(_rank(cell)), *row, latex_text(score), limits, *letters]
         row += [_bold(own.get(model), short) for own in by_column.values()]
         body += [r"\addlinespace[3pt]"] if jumps else []
-        body.append(" & ".join(row) + r" \\")
+        # The end of the row above would take such a letter for its own option.
+        guard = "{}" if row[0].lstrip()[:1] in ("[", "*") else ""
+        body.append(guard + " & ".join(row) + r" \\")
     spec = r"@{}rlr@{\hspace{3pt}}l" + "c" * len(ties) if lead else "@{}l"
     spec += "r" * len(by_column) + "@{}"
     lines = [
@@ -332,11 +298,11 @@ def _caption(layout: _Layout, *, cite: bool) -> str:
         said.append(rf"\emph{{Overall}}: {latex_text(_overall(layout))}, with {level} limits.")
     lead = list(layout.cells(layout.lead).values())
     if any(cell.best_rank is not None for cell in lead):
-        n = max(cell.n_models for cell in lead)
+        pairs, at_once = pairs_at_once(max(cell.n_models for cell in lead))
         source = r"~\cite{mogstad2024ranks}" if cite else ""
         said.append(
-            rf"\emph{{Rank}}: places left open by {_pairs(n)} of models, compared on the same items"
-            f"{_at_once(n)} ({level}, largest statistic of all pairs under sign flips){source}."
+            rf"\emph{{Rank}}: places left open by {pairs} of models, compared on the same items"
+            f"{at_once} ({level}, largest statistic of all pairs under sign flips){source}."
         )
         if layout.has_ties:
             said.append(r"Models that share a letter under \emph{Ties} cannot be told apart.")

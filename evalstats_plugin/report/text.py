@@ -8,6 +8,9 @@
 
 from __future__ import annotations
 
+import math
+import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import fields
 from itertools import groupby
@@ -96,14 +99,14 @@ def intervals_markdown(results: Intervals, heading: str) -> str:
 
 
 def print_all(
-    tables: Sequence[Table],
+    tables: Sequence[RenderableType],
     said: Sequence[str],
     closing: Sequence[str],
     *,
     file: TextIO,
     width: int | None,
 ) -> None:
-    """Print tables, then notes, then closing paragraphs."""
+    """Print tables or sentences, then notes, then closing paragraphs."""
     console = terminal(file=file, width=width, highlight=False, emoji=False)
     for table in tables:
         console.print(table)
@@ -243,33 +246,126 @@ def short_metric(metric: str) -> str:
     return metric.removesuffix(",none")
 
 
-def elided(name: str, longest: int) -> str:
-    """Return a name without its middle if it is longer: beginnings and ends tell models apart.
+def elided(names: Sequence[str], longest: int) -> list[str]:
+    """Return names without their middles where they are longer; different ones stay different.
 
-    >>> elided("Meta-Llama-3.1-405B-Instruct-Turbo", 22)
-    'Meta-Llama-…ruct-Turbo'
+    Beginnings and ends tell models apart; where they do not, the cut is made elsewhere, and where
+    no cut does, names are whole.
+
+    >>> elided(["Meta-Llama-3.1-405B-Instruct-Turbo"], 22)
+    ['Meta-Llama-…ruct-Turbo']
+    >>> elided(["Meta-Llama-3.1-405B-Instruct-Turbo", "Meta-Llama-3.1-70B-Instruct-Turbo"], 22)
+    ['Meta-Llama-3.1-405B…bo', 'Meta-Llama-3.1-70B-…bo']
     """
+    kept = dict.fromkeys(names)
+    shown = {name: _cut(name, longest, (longest - 1) // 2) for name in kept}
+    taken = Counter(shown.values())
+    alike: dict[str, list[str]] = {}
+    for name, short in shown.items():
+        if taken[short] > 1:
+            alike.setdefault(short, []).append(name)
+    for group in alike.values():
+        # The beginning is as long as the word takes that differs.
+        differ = (a != b for a, b in zip(min(group), max(group), strict=False))
+        start = next((i for i, other in enumerate(differ) if other), 0)
+        word = max(len(re.split(r"[\W_]", name[start:], maxsplit=1)[0]) for name in group)
+        ends = sorted(range(1, longest - 1), key=lambda end: abs(longest - 1 - end - start - word))
+        others = set(taken) - {shown[group[0]]}
+        cuts = ([_cut(name, longest, end) for name in group] for end in ends)
+        apart = (cut for cut in cuts if len({*cut, *others}) == len(cut) + len(others))
+        shown.update(zip(group, next(apart, group), strict=True))
+        taken = Counter(shown.values())
+    return [shown[name] for name in names]
+
+
+def _cut(name: str, longest: int, end: int) -> str:
+    """Leave out the middle of a long name, so that so many letters of its end are kept."""
     if len(name) <= longest:
         return name
-    end = (longest - 1) // 2
     return f"{name[: longest - 1 - end]}…{name[len(name) - end :]}"
 
 
-GAP = 2
+Column = tuple[str, Sequence[str]]
+"""The title of a column and its cells."""
+
+_GAP = 2
 """Between columns: the padding, and one that the box of a table adds."""
 
 
-def blocks_that_fit(columns: Mapping[str, int], first_room: int, room: int) -> list[list[str]]:
-    """Divide columns of these widths into blocks that fit into the first and every other line."""
-    blocks: list[list[str]] = [[]]
-    left = first_room
-    for name, wide in columns.items():
-        if left < wide + GAP and (blocks[-1] or len(blocks) == 1):
-            blocks.append([])
-            left = room
-        blocks[-1].append(name)
-        left -= wide + GAP
-    return blocks
+def side_by_side(
+    columns: Sequence[Column],
+    *,
+    names: Column,
+    first: Sequence[Column] = (),
+    width: int,
+    longest_title: int,
+    most_lines: float = math.inf,
+) -> tuple[list[Table], int]:
+    """Lay out columns beside the names of their rows; those that do not fit go below.
+
+    Parameters
+    ----------
+    columns
+        Those that are aligned right and may go below.
+    names
+        The column that every table begins with.
+    first
+        What the first table has around the names instead, ranks for example.
+    width
+        Characters of a line.
+    longest_title
+        Characters of a title; longer ones are shortened in the middle.
+    most_lines
+        Rows of all tables together; what would need more is left out.
+
+    Returns
+    -------
+    tables, hidden
+        The tables, and how many columns are left out.
+    """
+    blocks: list[tuple[Sequence[Column], list[Column]]] = [(first or [names], [])]
+    left = width - _widest(*blocks[0][0]) + _GAP
+    titles = elided([title for title, _ in columns], longest_title)
+    for title, (_, cells) in zip(titles, columns, strict=True):
+        column = (title, cells)
+        wide = _widest(column)
+        if left < wide and (blocks[-1][1] or len(blocks) == 1):
+            blocks.append(([names], []))
+            left = width - _widest(names) + _GAP
+        blocks[-1][1].append(column)
+        left -= wide
+    if len(blocks) * len(names[1]) > most_lines:
+        del blocks[1:]
+    tables: list[Table] = []
+    for lead, block in blocks:
+        table = titled("")
+        for i, (title, _) in enumerate((*lead, *block)):
+            right = i >= len(lead) or title == "Rank"
+            head = Text(printable(title))
+            table.add_column(head, justify="right" if right else "left", no_wrap=True)
+        for row in zip(*(cells for _, cells in (*lead, *block)), strict=True):
+            table.add_row(*row)
+        table.padding = (0, _GAP - 1, 0, 0)
+        tables.append(table)
+    return tables, len(columns) - sum(len(block) for _, block in blocks)
+
+
+def _widest(*columns: Column) -> int:
+    """Return the characters that columns need, each with the gap after it."""
+    return sum(max(map(cell_len, (title, *cells))) + _GAP for title, cells in columns)
+
+
+def places(best: int | None, worst: int | None) -> str:
+    """Format the places that are left open: "1", "2–3"; a dash where there is no rank."""
+    if best is None or worst is None:
+        return "–"
+    return str(best) if best == worst else f"{best}–{worst}"
+
+
+def pairs_at_once(n_models: int) -> tuple[str, str]:
+    """Return all pairs of models in words, and " at once" where there are several."""
+    n_pairs = n_models * (n_models - 1) // 2
+    return ("the one pair", "") if n_pairs == 1 else (f"all {n_pairs:,} pairs", " at once")
 
 
 def number(value: float | None) -> str:

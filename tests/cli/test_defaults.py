@@ -150,6 +150,10 @@ def test_commands_of_commands_have_tables(run_in: Command, tmp_path: Path) -> No
         ("[tool.evalstats-plugin.power]\nmethod = 'm'\n", ("no method is called 'm'",)),
         ("[tool.evalstats-plugin.power]\nquiet = true\n", ("quiet cannot be set by a project",)),
         ("[tool.evalstats-plugin.power]\nepochs = [1, 2]\n", ("give one value, not a list",)),
+        (
+            "[tool.evalstats-plugin.power]\nepochs = {x = 1}\n",
+            ("give a text or a number, not a table",),
+        ),
         ("[tool.evalstats-plugin.power\n", ("is not TOML", "--no-config")),
     ],
 )

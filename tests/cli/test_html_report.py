@@ -6,6 +6,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -105,15 +106,16 @@ def test_a_log_that_is_left_out_is_on_the_page(logs: Path, tmp_path: Path) -> No
     assert "left out: " in _text(place)
 
 
-def test_without_matplotlib_the_page_says_what_it_lacks(
-    run: Run, logs: Path, tmp_path: Path
-) -> None:
+def test_without_matplotlib_the_page_says_what_it_lacks(logs: Path, tmp_path: Path) -> None:
     """Figures are an extra."""
     blocked = tmp_path / "blocked" / "matplotlib"
     blocked.mkdir(parents=True)
     (blocked / "__init__.py").write_text("raise ModuleNotFoundError(name='matplotlib')")
     place = tmp_path / "report.html"
-    done = run("report", logs, "--html", place, PYTHONPATH=str(blocked.parent))
+    done = subprocess.run(
+        [sys.executable, "-m", "evalstats_plugin", "report", logs, "--html", place],
+        env={**os.environ, "PYTHONPATH": str(blocked.parent)}, capture_output=True, check=False,
+    )  # fmt: skip
 
     assert done.returncode == 0
     assert "figures need Matplotlib" in _text(place)

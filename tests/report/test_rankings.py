@@ -28,7 +28,7 @@ def printed(found: object, width: int = 80) -> str:
 
 
 def test_the_table_has_a_line_for_each_player_and_says_what_it_means() -> None:
-    text = printed(rank(contests(), rng=0))
+    text = printed(rank(contests(), model="bradley-terry", rng=0))
     lines = text.splitlines()
 
     assert lines[0].strip() == "4 players, 800 comparisons, bradley-terry ml, sandwich"
@@ -70,7 +70,7 @@ def test_long_names_and_many_letters_fit_80_columns() -> None:
 
 
 def test_elo_says_which() -> None:
-    logit = printed(rank(contests(), rng=0, scale="elo"))
+    logit = printed(rank(contests(), model="bradley-terry", rng=0, scale="elo"))
     probit = printed(rank(contests(), model="thurstone", estimator="ep", rng=0, scale="elo"))
 
     assert "400 higher has 10 times the odds" in " ".join(logit.split())

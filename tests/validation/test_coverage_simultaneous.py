@@ -206,6 +206,20 @@ def unequal_spread(rng, n_tasks):
     return rng.normal(0, 1, (20, n_tasks)) * spread, np.zeros(20)
 
 
+def few_vary(rng, n_tasks):
+    """Three of the equal models vary four times as much as the others, of which the median is."""
+    spread = np.where(np.arange(20) < 3, 0.12, 0.03)[:, None]
+    return rng.normal(0, 1, (20, n_tasks)) * spread, np.zeros(20)
+
+
+def related(rng, n_tasks):
+    """Families of models with one profile over tasks, heavy tails, models of unequal spread."""
+    family = rng.normal(0, 0.03, (5, n_tasks)).repeat(4, axis=0)
+    spread = np.tile([0.01, 0.02, 0.03, 0.04], 5)[:, None]
+    level = np.linspace(-0.08, 0.08, 20)[:, None]
+    return level + family + rng.standard_t(4, (20, n_tasks)) * spread, level[:, 0]
+
+
 @cache
 def livebench():
     """Scores of 84 models on the items of 17 tasks that all of them answered, by task."""
@@ -228,10 +242,14 @@ def real_tasks(rng, n_tasks, fixed_items):
     return np.stack(means, axis=1), np.mean([t[models].mean(axis=1) for t in tasks], axis=0)
 
 
+# The weight of the median was chosen by others, with seed 909: skewed and t errors, families of
+# models, one or three of 20 that vary four times as much; on real tasks it was only tried.
 ACROSS = {
     "normal, equal": lambda rng: equal_spread(rng, 10),
     "normal, apart": lambda rng: equal_spread(rng, 10, 0.1),
     "unequal spread, equal": lambda rng: unequal_spread(rng, 10),
+    "few vary more, equal": lambda rng: few_vary(rng, 10),
+    "families, heavy tails, 8 tasks": lambda rng: related(rng, 8),
     "LiveBench, tasks drawn": lambda rng: real_tasks(rng, 10, fixed_items=True),
     "LiveBench, tasks and items drawn": lambda rng: real_tasks(rng, 10, fixed_items=False),
 }
@@ -243,7 +261,7 @@ def across_rows():
     a, b = np.triu_indices(20, 1)
     rows = []
     for k, (name, draw) in enumerate(ACROSS.items()):
-        rng = np.random.default_rng([SEED + 200, k])
+        rng = np.random.default_rng([SEED + 207, k])
         found = []
         for _ in range(ACROSS_RUNS):
             means, truth = draw(rng)
