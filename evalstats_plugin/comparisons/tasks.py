@@ -236,6 +236,8 @@ def _moments(strata: _Strata, scores: Sequence[tuple[FloatArray, FloatArray]]) -
     Where the two share no items of a task, as after a benchmark was renewed, their own means are
     compared, with Welch's degrees of freedom [Wel47]_ and the mean number of items.
     """
+    from evalstats_plugin.stats.unpaired import welch_freedom
+
     found: list[FloatArray] = []
     for one, (a, b) in zip(strata.tasks, scores, strict=True):
         moments = _task_moments(one, b - a)
@@ -243,9 +245,7 @@ def _moments(strata: _Strata, scores: Sequence[tuple[FloatArray, FloatArray]]) -
         if apart.any():
             mean_a, v, n_a, m_a = _task_moments(one, a[apart])
             mean_b, w, n_b, m_b = _task_moments(one, b[apart])
-            with np.errstate(invalid="ignore", divide="ignore"):
-                welch: FloatArray = (v + w) ** 2 / (v**2 / (n_a - 1) + w**2 / (n_b - 1))
-            freedom = np.where(v + w > 0, welch, n_a + n_b - 2)
+            freedom = np.where(v + w > 0, welch_freedom(v, n_a, w, n_b), n_a + n_b - 2)
             moments[:, apart] = mean_b - mean_a, v + w, freedom + 1, (m_a + m_b) / 2
         found.append(moments)
     return np.stack(found, axis=-1)

@@ -346,9 +346,23 @@ def welch(totals: ArrayLike, sizes: ArrayLike, a: IntArray, b: IntArray) -> Welc
     found = cluster_moments(totals, sizes)
     n, mean, square = found.n, found.mean, found.cr1**2
     variance = square[a] + square[b]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        freedom = variance**2 / (square[a] ** 2 / (n[a] - 1) + square[b] ** 2 / (n[b] - 1))
+    freedom = welch_freedom(square[a], n[a], square[b], n[b])
     return Welch(mean[b] - mean[a], np.sqrt(variance), freedom)
+
+
+def welch_freedom(
+    square_a: FloatArray, n_a: FloatArray, square_b: FloatArray, n_b: FloatArray
+) -> FloatArray:
+    """Welch's degrees of freedom [Wel47]_, from squared standard errors and numbers of units.
+
+    NaN without any spread.
+
+    >>> float(welch_freedom(*np.array([0.01, 20, 0.02, 30])).round(2))
+    47.23
+    """
+    with np.errstate(divide="ignore", invalid="ignore"):
+        parts = square_a**2 / (n_a - 1) + square_b**2 / (n_b - 1)
+        return np.asarray((square_a + square_b) ** 2 / parts)
 
 
 def welch_t(

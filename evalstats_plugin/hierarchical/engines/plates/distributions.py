@@ -31,10 +31,10 @@ _SPECIAL: Any = torch.special
 _LINALG: Any = torch.linalg
 """Likewise."""
 
-_TORCH: Any = torch
+TORCH: Any = torch
 """Likewise some of its own."""
 
-_CONSTRAINTS: Any = constraints
+CONSTRAINTS: Any = constraints
 """Likewise the supports."""
 
 _TINY = 1e-300
@@ -309,7 +309,7 @@ class MultivariateNormal(Family):
         loc, _ = self.parameters()
         factor = self._factor()
         apart = (value - loc)[..., None]
-        shape: torch.Size = _TORCH.broadcast_shapes(apart.shape[:-2], factor.shape[:-2])
+        shape: torch.Size = TORCH.broadcast_shapes(apart.shape[:-2], factor.shape[:-2])
         z: Tensor = _LINALG.solve_triangular(
             factor.expand(*shape, -1, -1), apart.expand(*shape, -1, -1), upper=False
         )[..., 0]
@@ -389,12 +389,12 @@ def family_for(prior: Any, name: str) -> type[Family] | None:
     base = getattr(support, "base_constraint", support)
     positive = LogNormal if isinstance(prior, _HEAVY) else Gamma
     choices: list[tuple[Any, type[Family]]] = [
-        (_CONSTRAINTS.real_vector, MultivariateNormal),
-        (_CONSTRAINTS.real, Normal),
-        (_CONSTRAINTS.positive, positive),
-        (_CONSTRAINTS.nonnegative, positive),
-        (_CONSTRAINTS.unit_interval, Beta),
-        (_CONSTRAINTS.simplex, Dirichlet),
+        (CONSTRAINTS.real_vector, MultivariateNormal),
+        (CONSTRAINTS.real, Normal),
+        (CONSTRAINTS.positive, positive),
+        (CONSTRAINTS.nonnegative, positive),
+        (CONSTRAINTS.unit_interval, Beta),
+        (CONSTRAINTS.simplex, Dirichlet),
     ]
     for constraint, family in choices:
         if support is constraint or base is constraint:

@@ -27,6 +27,7 @@ from torch import Tensor
 
 from evalstats_plugin.errors import DesignError, few
 from evalstats_plugin.hierarchical.engines.plates.distributions import (
+    TORCH,
     Family,
     as_family,
     family_for,
@@ -40,9 +41,6 @@ from evalstats_plugin.hierarchical.engines.plates.model import (
     arguments,
     prior_values,
 )
-
-_TORCH: Any = torch
-"""For its functions that have no type stubs."""
 
 Sources = Mapping[str, Tensor]
 """Zeros added to the factors of groups; derivatives by them are posterior expectations."""
@@ -461,7 +459,7 @@ def _log_prior(bound: Bound, group: Group, latent: Latent, near: Mapping[str, Te
         at = first.narrow(s.previous_axis[group.name], 0, 1)
         at.copy_(start.expand_as(at))
         start = first
-    shape: list[int] = list(_TORCH.broadcast_shapes(start.shape, rest.narrow(along, 0, 1).shape))
+    shape: list[int] = list(TORCH.broadcast_shapes(start.shape, rest.narrow(along, 0, 1).shape))
     wide = list(shape)
     wide[along] = rest.shape[along]
     return torch.cat([start.expand(shape), rest.expand(wide)], along)

@@ -15,10 +15,14 @@ from typing import Any, cast
 import numpy as np
 import torch
 from torch import Tensor, distributions
-from torch.distributions import constraints
 
 from evalstats_plugin.errors import DesignError
-from evalstats_plugin.hierarchical.engines.plates.distributions import Beta, Family, Gamma
+from evalstats_plugin.hierarchical.engines.plates.distributions import (
+    CONSTRAINTS,
+    Beta,
+    Family,
+    Gamma,
+)
 from evalstats_plugin.hierarchical.engines.plates.evidence import (
     Particles,
     example,
@@ -30,9 +34,6 @@ from evalstats_plugin.hierarchical.engines.plates.results import Moments, Plated
 from evalstats_plugin.runtime.chain_length import ChainLength
 from evalstats_plugin.runtime.chains import convergence, run_chains
 from evalstats_plugin.stats.arrays import FloatArray
-
-_CONSTRAINTS: Any = constraints
-"""Supports, which have no type stubs."""
 
 _ACCEPTANCE = 0.8
 """Target acceptance rate."""
@@ -246,8 +247,8 @@ def _bijection(joint: Bound, latent: Latent, prior: Mapping[str, Tensor]) -> Any
     """Return the map from the whole line to the support of a prior."""
     found = example(joint, latent, prior)
     if isinstance(found, Family):
-        other = _CONSTRAINTS.unit_interval if isinstance(found, Beta) else _CONSTRAINTS.real
-        support = _CONSTRAINTS.positive if isinstance(found, Gamma) else other
+        other = CONSTRAINTS.unit_interval if isinstance(found, Beta) else CONSTRAINTS.real
+        support = CONSTRAINTS.positive if isinstance(found, Gamma) else other
     else:
         support = found.support
     if getattr(found, "has_enumerate_support", False) or getattr(support, "is_discrete", False):
