@@ -61,6 +61,15 @@ def test_reading_loads_numpy_only() -> None:
     assert set() == loaded & (HEAVY | {"scipy", "rich"})
 
 
+def test_reading_a_table_loads_no_pandas(tmp_path: Path) -> None:
+    """PyArrow imports it for some conversions, which takes half a second."""
+    table = tmp_path / "t.csv"
+    table.write_text("model,item,score\na,q1,1\na,q2,\n")
+    loaded = _modules_after(f"import evalstats_plugin\nevalstats_plugin.read({str(table)!r})")
+
+    assert set() == loaded & (HEAVY - {"pyarrow"})
+
+
 def test_the_report_loads_neither_pandas_nor_scipy_stats() -> None:
     """The main job itself stays light."""
     assert set() == _modules_after(_command("report", str(LOGS))) & HEAVY

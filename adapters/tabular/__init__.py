@@ -43,12 +43,15 @@ def evalstats_read_log(log: LogFile, selection: Selection) -> Sequence[Responses
 
 @hookimpl
 def evalstats_exporters() -> Sequence[Exporter]:
-    """Offer four formats of a table with a row per item and epoch."""
+    """Offer four formats of a table with a row per item and epoch, and py-irt's."""
     return (
         Exporter(
             "csv", "a table with a row per item and epoch, or a matrix", _WRITER + "write_csv"
         ),
         Exporter("tsv", "the same, separated by tabs", _WRITER + "write_tsv"),
         Exporter("jsonl", "the same, one JSON object per row", _WRITER + "write_jsonl"),
+        Exporter(
+            "py-irt", "JSONL with a line per model, as py-irt reads", _WRITER + "write_py_irt"
+        ),
         Exporter("parquet", "the same, and all that is known of it", _WRITER + "write_parquet"),
     )

@@ -1,12 +1,16 @@
 """Recognise tables by their first bytes, without loading them, and find the parts of a score.
 
 `find_tables` lists the tables of a folder; `names_of` gives a table's columns; `layout_of` decides
-which column holds which part (model, task, item, score and so on), by name or as requested.
+which column holds which part (model, task, item, score and so on), by name or as requested;
+`epochs_in` finds epochs in the names of a matrix, `with_one_heading` those in a second heading.
 """
 
 from __future__ import annotations
 
+import csv
+import io
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -14,13 +18,16 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
+from numpy.typing import NDArray
+
 from evalstats_plugin.data.store import KEY
 from evalstats_plugin.data.tables import heading_of
 from evalstats_plugin.errors import LogError, SelectionError, few, missing_column, no_such
 from evalstats_plugin.runtime.files import LogFile
 
 TEXTS = (".csv", ".tsv", ".tab", ".psv")
-LINES = (".jsonl", ".ndjson")
+LINES = (".jsonl", ".ndjson", ".jsonlines")
 PARQUET = ".parquet"
 
 MAGIC = b"PAR1"
@@ -54,6 +61,9 @@ OF_NO_METRIC = frozenset({"score", "value", "result"})
 
 BY_ORDER = "order"
 """Value of ``epoch=`` instead of a column: rows of an item are numbered in order."""
+
+# How py-irt's JSONL starts; its first line may be longer than the bytes of `head`.
+_SUBJECTS = re.compile(rb'\s*\{\s*"subject_id"\s*:\s*"(?:[^"\\]|\\.)*"\s*,\s*"responses"\s*:\s*\{')
 
 _OF_ANYTHING = frozenset({"id", "idx", "value", "result"})
 
@@ -113,6 +123,11 @@ def names_of_heading(head: bytes) -> list[str]:
     return [name.strip() for name in heading_of(head.decode(errors="replace"))[0]]
 
 
+def is_of_subjects(head: bytes) -> bool:
+    """Whether a file is py-irt's JSONL, with a line for each model and its answers in an object."""
+    return _SUBJECTS.match(head) is not None
+
+
 def is_flat(record: Mapping[str, Any]) -> bool:
     """Whether a record has only plain values, as those of a table."""
     return not any(isinstance(value, (dict, list)) for value in record.values())
@@ -130,6 +145,8 @@ def _is_surely_of_scores(file: LogFile) -> bool:
             names: Sequence[str] = _schema(file).names
         except LogError:
             return False
+    elif is_of_subjects(file.head):
+        return True
     elif file.head.lstrip().startswith(b"{"):
         record = first_record(file.head)
         # Records with objects in them may be a harness's.
@@ -209,8 +226,8 @@ def _check_enough(
         msg = (
             f"{where}: no column is called as one that holds the {wanted} (there are: "
             f"{few(names, 20)}). Name it: --columns {','.join(meant)} (in Python: columns=). "
-            "A matrix of models and items needs --wide models (a row for each model) or --wide "
-            "items."
+            "A matrix of models and items needs --wide models (a row for each model; in Python: "
+            "wide='models') or --wide items."
         )
         raise SelectionError(msg)
 
@@ -239,3 +256,76 @@ def closest(part: str, names: Sequence[str]) -> str | None:
     by_small = {name.casefold(): name for name in names}
     found = (get_close_matches(known, by_small, n=1, cutoff=0.75) for known in COLUMNS[part])
     return next((by_small[each[0]] for each in found if each), None)
+
+
+@dataclass(frozen=True)
+class Epochs:
+    """Items and epochs in the names of the columns, or rows, of a matrix: ``7.2``."""
+
+    items: list[str]
+    """The M items, in the order of their first names."""
+    places: NDArray[np.int64]
+    """Shape (M, R): the name of each item and epoch, by its place."""
+
+
+def epochs_in(names: Sequence[str]) -> tuple[Epochs | None, tuple[str, ...]]:
+    """Return items and epochs where every name is ``item.epoch``, and a note on what was done.
+
+    Epochs are numbered from 0 or 1; the first may be the bare item, as pandas names columns that
+    occur again (7, 7.1, 7.2). There must be two items or more, all with the same epochs.
+
+    >>> found, notes = epochs_in(["7", "7.1", "8", "8.1"])
+    >>> found.items, found.places.tolist()
+    (['7', '8'], [[0, 1], [2, 3]])
+    >>> epochs_in(["7.1", "7.2", "8.1", "8.2", "8.3"])[1]
+    ("names such as '7.1' are items of their own: as epochs, items would have 2 to 3 of them",)
+    """
+    places: dict[str, dict[int, int]] = {}
+    for place, name in enumerate(names):
+        item, _, number = name.rpartition(".")
+        is_epoch = bool(item) and number.isascii() and number.isdigit() and len(number) < 5
+        places.setdefault(item if is_epoch else name, {})[int(number) if is_epoch else 0] = place
+    sizes = sorted(map(len, places.values()))
+    if len(places) < 2 or sum(sizes) < len(names) or sizes[len(sizes) // 2] < 2:
+        return None, ()
+    shown = repr(next(name for name in names if name not in places))
+    alike = {tuple(sorted(each)) for each in places.values()}
+    if len(alike) > 1:
+        about = f"as epochs, items would have {sizes[0]} to {sizes[-1]} of them"
+        return None, (f"names such as {shown} are items of their own: {about}",)
+    [epochs] = alike
+    if epochs not in (tuple(range(sizes[0])), tuple(range(1, sizes[0] + 1))):
+        return None, ()
+    found = np.array([[each[k] for k in epochs] for each in places.values()])
+    note = f"names such as {shown} are read as {len(places)} items × {sizes[0]} epochs"
+    return Epochs(list(places), found), (note,)
+
+
+def with_one_heading(content: bytes) -> bytes:
+    """Return delimited text whose repeated names of columns are numbered: ``7.0``, ``7.1``.
+
+    A second heading, of epochs, numbers them where there is one; a row without scores below it, as
+    pandas writes the name of the index, is left out.
+    """
+    text = content.decode(errors="surrogateescape")
+    heading, separator = heading_of(text)
+    names = [name.strip() for name in heading]
+    held = [name for name in names[1:] if name]
+    if len(set(held)) == len(held):
+        return content
+    with io.StringIO(text, newline="") as source:
+        rows = csv.reader(source, delimiter=separator)
+        next(row for row in rows if row)
+        start, below = rows.line_num, next(rows, [""])
+        if below[0].strip().casefold() in COLUMNS["epoch"]:
+            numbers = [cell.strip() for cell in below[1:]]
+            start, below = rows.line_num, next(rows, [""])
+            # The first cells of both headings say what these are, not what the rows are.
+            start, names[0] = (start, "") if any(below[1:]) else (rows.line_num, below[0])
+        else:
+            numbers = [str(names[1:k].count(name)) for k, name in enumerate(names) if k]
+    out = io.StringIO()
+    numbered = [name and f"{name}.{k}" for name, k in zip(names[1:], numbers, strict=False)]
+    csv.writer(out, delimiter=separator, lineterminator="\n").writerow([names[0], *numbered])
+    rest = "".join(text.splitlines(keepends=True)[start:])
+    return (out.getvalue() + rest).encode(errors="surrogateescape")

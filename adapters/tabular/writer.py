@@ -79,6 +79,35 @@ def write_jsonl(responses: ResponseSet, output: Path) -> Written:
     return [written], [*_notes_on_duplicates(responses, every), *_notes_on_missing(every)]
 
 
+def write_py_irt(responses: ResponseSet, output: Path) -> Written:
+    """Write a line for each model with its answers by item, which py-irt fits."""
+    table, notes = _wide(responses)
+    names = table.column_names[1:]
+    lines = [
+        json.dumps(
+            {
+                "subject_id": row["model"],
+                "responses": {
+                    # py-irt tells right from wrong by whole numbers.
+                    name: int(score) if float(score).is_integer() else score
+                    for name in names
+                    if (score := row[name]) is not None
+                },
+            },
+            ensure_ascii=False,
+        )
+        for row in table.to_pylist()
+    ]
+    scores = [cell for name in names for cell in table[name].to_pylist() if cell is not None]
+    between = sum(score not in (0, 1) for score in scores)
+    if between:
+        notes.append(
+            f"{between} of {counted(len(scores), 'answer')} are neither 0 nor 1, but py-irt's "
+            "models need right and wrong: export a metric of right and wrong answers (--metric)"
+        )
+    return [files.write_bytes(output, "".join(f"{line}\n" for line in lines).encode())], notes
+
+
 def write_parquet(responses: ResponseSet, output: Path, *, matrix: bool = False) -> Written:
     """Write a Parquet file with a row per item and epoch and all else as metadata; or a matrix."""
     if matrix:

@@ -240,11 +240,10 @@ def _of_one_ability(fit: IRTFit, matrix: ResponseMatrix) -> ItemBank:
     covariance = None if fit.item_covariance is None else fit.item_covariance[:, :2, :2]
     guessing = np.where(np.isfinite(fit.guessing), fit.guessing, 0.0)
     bank = _raw_bank(fit, matrix, fit.discrimination, fit.intercept, covariance)
-    upper = np.full(len(bank), fit.upper)
     return replace(
         bank,
         guessing=guessing,
-        upper=upper,
+        upper=fit.upper,
         ability_mean=float(known.get("ability_mean", fit.ability.mean())),
         ability_sd=float(known.get("ability_sd", spread)),
         abilities=fit.ability,

@@ -24,8 +24,8 @@ class Options:
     output: str = file("File to write; for every-eval-ever a folder.", "-o", required=True)
     quiet: bool = quiet()
     to: str | None = _written(
-        "csv, tsv, jsonl, parquet, every-eval-ever, or a format of a plugin.  [default: by the "
-        "ending of the output]",
+        "csv, tsv, jsonl, py-irt, parquet, every-eval-ever, or a format of a plugin.  [default: by "
+        "the ending of the output]",
         metavar="FORMAT",
     )
     matrix: bool = _written(

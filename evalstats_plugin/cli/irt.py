@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -36,7 +36,7 @@ from evalstats_plugin.cli.shell.running import (
     progress_on_work,
     reading,
 )
-from evalstats_plugin.errors import LogError, SelectionError
+from evalstats_plugin.errors import LogError, SelectionError, no_such
 from evalstats_plugin.irt.methods import ESTIMATORS, ITEM_MODELS, MASKS
 
 if TYPE_CHECKING:
@@ -116,6 +116,54 @@ def parse_guessing(texts: Sequence[str]) -> float | dict[str, float] | Literal["
     return found
 
 
+def parse_settings(text: str) -> dict[str, str]:
+    """Read ``NAME=VALUE,...``."""
+    pairs = [part.partition("=") for part in text.split(",")]
+    if not all(name and value for name, _, value in pairs):
+        msg = f"--set {text!r} is not NAME=VALUE,...: pass such as --set strength=2,optimiser=lbfgs"
+        raise SelectionError(msg)
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def settings_of(record: type[FitOptions], texts: Mapping[str, str]) -> dict[str, Any]:
+    """Return the values of options of an estimator, by the types of its record's fields.
+
+    Raises
+    ------
+    SelectionError
+        There is no such option, or a value is not of its kind.
+    """
+    # Groups are read from a file.
+    kinds = {f.name: str(f.type) for f in fields(record) if f.name != "groups"}
+    found: dict[str, Any] = {}
+    for name, text in texts.items():
+        if name not in kinds:
+            what = f"option of {record.__name__}"
+            raise SelectionError(no_such(what, name, kinds, ", ".join(kinds)))
+        kind, wanted = kinds[name], "a number"
+        try:
+            if text == "none" and "float" in kind:
+                found[name] = None
+            elif "tuple" in kind:
+                wanted = "two numbers such as -1.1:0.5"
+                first, second = map(float, text.split(":"))
+                found[name] = first, second
+            elif "float" in kind and not ("Literal" in kind and text == "auto"):
+                found[name] = float(text)
+            elif "int" in kind and not ("Literal" in kind and text == "auto"):
+                wanted = "a whole number"
+                found[name] = int(text)
+            elif "bool" in kind:
+                wanted = "true or false"
+                found[name] = ("false", "true").index(text) == 1
+            else:
+                found[name] = text
+        except ValueError:
+            msg = f"--set {name}={text}: {text!r} is not {wanted}"
+            raise SelectionError(msg) from None
+    return found
+
+
 _fit = under("What is fitted")
 
 
@@ -174,6 +222,12 @@ class Options:
         "abilities (estimator mml).",
         type=click.Path(), metavar="CSV",
     )  # fmt: skip
+    set: Mapping[str, str] | None = _fit(
+        "Options of the estimator, such as strength=2,optimiser=lbfgs of map, prior=weak of mml or "
+        "prior=gaussian-gamma of vi; two numbers as guessing_prior=-1.1:0.5. A wrong name lists "
+        "them.",
+        type=Parsed(parse_settings), metavar="NAME=VALUE,...",
+    )  # fmt: skip
     confidence_level: float = level()
     bootstrap: int | None = under(INTERVALS)(
         "Number of bootstrap refits that the intervals come from, in place of the fit's own "
@@ -220,6 +274,8 @@ class Options:
                 "or pass --item-model factor"
             )
             raise SelectionError(msg)
+        if self.set:
+            self._check_settings()
         if self.over is not None and self.bootstrap is None:
             raise SelectionError("--over is an option of the bootstrap: pass --bootstrap B too")
         for name in ("baseline", "bootstrap", "uncertainty"):
@@ -238,18 +294,31 @@ class Options:
 
             check_output_path(self.save, [".parquet"], asked="--save", makes_folder=True)
 
+    def _check_settings(self) -> None:
+        chosen = self.is_factor or self.groups is not None or "estimated" in self.guessing
+        if self.estimator == "auto" and not chosen:
+            msg = "--set needs to know the estimator: pass --estimator NAME too"
+            raise SelectionError(msg)
+        if not chosen and ESTIMATORS[self.estimator].options is None:
+            raise SelectionError(f"estimator {self.estimator} has no options: leave --set out")
+
     def fit(self, matrix: ResponseMatrix, output: Output) -> AnyFit:
         """Fit; print beforehand what a large fit costs."""
         from evalstats_plugin.irt.fitting import fit_irt
         from evalstats_plugin.irt.options import FactorOptions, MmlItemsOptions, MmlOptions
 
-        options: FitOptions | None = None
+        record: type[FitOptions] | None = None
+        more: dict[str, Any] = {}
+        if self.set and self.estimator != "auto":
+            record = ESTIMATORS[self.estimator].options
         if self.is_factor:
-            options = FactorOptions(dimensions=self.dimensions or "auto")
+            record, more = FactorOptions, {"dimensions": self.dimensions or "auto"}
         elif self.groups is not None:
-            options = MmlOptions(groups=read_groups(self.groups, matrix.models))
+            record, more = MmlOptions, {"groups": read_groups(self.groups, matrix.models)}
         elif "estimated" in self.guessing:
-            options = MmlItemsOptions(estimate_guessing=True)
+            record, more = MmlItemsOptions, {"estimate_guessing": True}
+        given = settings_of(record, self.set or {}) if record is not None else {}
+        options = None if record is None else record(**more, **given)
         _tell_cost(matrix, self, output)
         with _work_on(matrix, "fitting", output):
             return fit_irt(

@@ -313,8 +313,11 @@ def _column(values: Any) -> Column:
     whole = values.unify_dictionaries().combine_chunks()
     if isinstance(whole, pa.ChunkedArray):
         whole = whole.chunk(0) if whole.num_chunks else pa.array([], values.type)
-    codes = whole.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-    return Column.encoded(codes.astype(np.int64), whole.dictionary.to_pylist())
+    # Not by to_numpy and fill_null, which import pandas.
+    held = np.from_dlpack(whole.indices.is_valid().cast(pa.int8())) == 1
+    codes = np.full(len(held), MISSING, dtype=np.int64)
+    codes[held] = np.from_dlpack(whole.indices.drop_null())
+    return Column.encoded(codes, whole.dictionary.to_pylist())
 
 
 def record_table(records: Sequence[Record], where: str, notes: tuple[str, ...] = ()) -> Table:

@@ -1,7 +1,7 @@
 """Item response theory: abilities of models and difficulties of items.
 
-A model fits ``P(right) = c + (1 - c) / (1 + exp(-a (θ - b)))`` with ability θ, difficulty b,
-discrimination a of either sign and guessing c.
+A model fits ``P(right) = c + (u - c) / (1 + exp(-a (θ - b)))`` with ability θ, difficulty b,
+discrimination a of either sign, guessing c and upper asymptote u.
 
 * `fit_irt` fits, `score_models` estimates abilities from items fitted before (`fitting`, with the
   names of estimators in `methods` and their `options`; `answers`, the matrix a fit is made of;

@@ -132,10 +132,10 @@ def _refitted(
         raise SelectionError(msg + "guessing: draw items, or simulate answers (parametric)")
     how = None
     if fit.estimator == "mml":
-        how = MmlOptions(prior=fit.diagnostics.get("prior"), std_errors=False)
+        how = replace(_same_model(fit), std_errors=False)
     n, m = counts.right.shape
     chosen = choose(fit.item_model, fit.estimator, (n, m), how)
-    if fit.guessing.any() and fit.item_model != "3pl":
+    if fit.guessing.any() and fit.item_model not in ("3pl", "4pl"):
         counts = replace(counts, guess=counts.right.new_tensor(fit.guessing))
 
     def fitted(data: Counts, models: Any, items: Any) -> FloatArray:
@@ -143,6 +143,12 @@ def _refitted(
         return cast("IRTFit", fit_counts(part, data, fit.item_model, chosen, rng)).ability
 
     return bootstrap_by(fitted, counts, fit.predict(plug_in=True), options, rng, clusters)
+
+
+def _same_model(fit: IRTFit) -> MmlOptions:
+    """Options of ``"mml"`` that fit the same model again."""
+    known = fit.diagnostics
+    return MmlOptions(prior=known.get("prior"), **known.get("asymptotes", {}))
 
 
 def _options(fit: IRTFit, over: str, n_resamples: int, level: float) -> Any:
@@ -415,7 +421,7 @@ class _Recipes:
         from evalstats_plugin.irt.estimators.refits import refitter
 
         if self.fit.estimator == "mml":
-            how = MmlOptions(prior=self.fit.diagnostics.get("prior"), sandwich=True)
+            how = replace(_same_model(self.fit), sandwich=True)
             again = cast("Any", fit_irt(self.matrix, str(self.fit.item_model), options=how))
             return np.asarray(again.ability_std_error)
         if self.fit.estimator != "mml-items" or self.fit.guessing.any():

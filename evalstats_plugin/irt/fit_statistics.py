@@ -35,7 +35,7 @@ _REACH = 6.0
 _NODES = np.linspace(-_REACH, _REACH, 121)
 # Sum scores with a smaller probability have no expected share.
 _RAREST = 1e-10
-_N_PARAMETERS = {"rasch": 1, "1pl": 1, "2pl": 2, "3pl": 3}
+_N_PARAMETERS = {"rasch": 1, "1pl": 1, "2pl": 2, "3pl": 3, "4pl": 4}
 
 
 def item_fit(fit: IRTFit, matrix: ResponseMatrix) -> pd.DataFrame:

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, cast, overload
 import numpy as np
 
 from evalstats_plugin.data.matrix import ResponseMatrix
+from evalstats_plugin.data.runs import ResponseSet
 from evalstats_plugin.data.store import ResponseStore
 from evalstats_plugin.errors import DesignError, SelectionError, no_such
-from evalstats_plugin.irt.answers import Guessing, guessing_of
+from evalstats_plugin.irt.answers import Guessing, ability_matrix, guessing_of
 from evalstats_plugin.irt.methods import ESTIMATORS, ITEM_MODELS
 from evalstats_plugin.irt.options import (
     FactorOptions,
@@ -26,6 +27,7 @@ from evalstats_plugin.irt.options import (
     ViOptions,
 )
 from evalstats_plugin.runtime.lazy import need_torch
+from evalstats_plugin.scores.cells import InMemory, read_where_needed
 from evalstats_plugin.stats.arrays import Rng
 
 if TYPE_CHECKING:
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
     from evalstats_plugin.irt.model.fit import FactorFit, IRTFit
 
 
-ItemModel = Literal["rasch", "1pl", "2pl", "3pl"]
+ItemModel = Literal["rasch", "1pl", "2pl", "3pl", "4pl"]
 Precision = Literal["float64", "float32"]
 
 FEW_MODELS = 300
@@ -57,7 +59,7 @@ _UNITS = ((90.0, 1.0, "seconds"), (5400.0, 60.0, "minutes"), (float("inf"), 3600
 
 @overload
 def fit_irt(
-    matrix: ResponseMatrix | ResponseStore,
+    matrix: InMemory | ResponseStore,
     item_model: ItemModel = "2pl",
     estimator: str = "auto",
     *,
@@ -71,7 +73,7 @@ def fit_irt(
 
 @overload
 def fit_irt(
-    matrix: ResponseMatrix | ResponseStore,
+    matrix: InMemory | ResponseStore,
     item_model: Literal["factor"],
     estimator: str = "auto",
     *,
@@ -85,7 +87,7 @@ def fit_irt(
 
 @overload
 def fit_irt(
-    matrix: ResponseMatrix | ResponseStore,
+    matrix: InMemory | ResponseStore,
     item_model: str,
     estimator: str = "auto",
     *,
@@ -98,7 +100,7 @@ def fit_irt(
 
 
 def fit_irt(
-    matrix: ResponseMatrix | ResponseStore,
+    matrix: InMemory | ResponseStore,
     item_model: str = "2pl",
     estimator: str = "auto",
     *,
@@ -113,9 +115,11 @@ def fit_irt(
     Parameters
     ----------
     matrix
-        Scores in [0, 1]; epochs are Binomial trials, missing cells are left out. A score between 0
-        and 1 is a fraction of a success, which needs its mean only (a quasi-likelihood). Estimator
-        ``"mml"`` reads a store a few items at a time; the others read it into memory.
+        What `evalstats_plugin.read` gave (joined by `ability_matrix`), a DataFrame or a path, a
+        matrix, or a store. Scores in [0, 1]; epochs are Binomial trials, missing cells are left
+        out. A score between 0 and 1 is a fraction of a success, which needs its mean only (a
+        quasi-likelihood). Estimator ``"mml"`` reads a store a few items at a time; the others read
+        it into memory.
     item_model
         A name of `ITEM_MODELS`. ``"factor"`` gives each model several abilities.
     estimator
@@ -125,7 +129,8 @@ def fit_irt(
         ``"cpu"``, ``"cuda"``, or ``"auto"``: CUDA if available.
     dtype
         ``"float32"`` needs half the memory; where the optimum is flat (``"map"``, ``"factor"``,
-        ``"3pl"``) estimates then differ by up to .02. ``"mcmc"`` draws in ``"float64"`` only.
+        ``"3pl"``, ``"4pl"``) estimates then differ by up to .02. ``"mcmc"`` draws in
+        ``"float64"`` only.
     rng
         Used by ``"mcmc"`` and ``"svi"``, and by ``"factor"`` to hold out cells.
     guessing
@@ -166,6 +171,7 @@ def fit_irt(
     need_torch("item response models")
     from evalstats_plugin.irt.model.data import counts_of, stored_counts
 
+    matrix = _joined(matrix)
     chosen = choose(item_model, estimator, (len(matrix.models), len(matrix.item_ids)), options)
     if chosen.estimator == "mcmc" and dtype != "float64":
         msg = f"estimator mcmc draws in float64 only, not in {dtype}: leave dtype out"
@@ -182,7 +188,7 @@ def fit_irt(
     else:
         matrix = matrix.matrix() if isinstance(matrix, ResponseStore) else matrix
         known = matrix.scores[np.isfinite(matrix.scores)]
-        if item_model == "3pl" and known.size and np.ptp(known) < NO_SPREAD:
+        if item_model in ("3pl", "4pl") and known.size and np.ptp(known) < NO_SPREAD:
             msg = (
                 "all scores are the same, such as all right or all wrong, which tells nothing of "
                 "guessing: add models or items, or fit item model rasch or 2pl"
@@ -221,6 +227,13 @@ def check_guessing(chosen: Chosen, item_model: str) -> None:
 
 NO_SPREAD = 1e-9
 """Scores this close to each other are the same."""
+
+
+def _joined(responses: InMemory | ResponseStore) -> ResponseMatrix | ResponseStore:
+    found = read_where_needed(responses)
+    if isinstance(found, ResponseMatrix | ResponseStore):
+        return found
+    return ability_matrix(found if isinstance(found, ResponseSet) else ResponseSet(tuple(found)))
 
 
 def fit_counts(  # noqa: PLR0911 - one for each estimator
@@ -315,10 +328,21 @@ def choose(
         advice = "leave options out" if wanted is None else f"pass {wanted.__name__}"
         msg = f"{type(options).__name__} are not options of {what}: {advice}"
         raise SelectionError(msg)
+    if isinstance(options, MmlOptions):
+        _check_asymptotes(options, item_model)
     if isinstance(options, MmlOptions) and options.prior is None:
         estimated = "estimated" if shape[1] >= FEW_ITEMS else "weak"
         options = replace(options, prior=estimated if estimator == "auto" else "none")
     return Chosen(name, reason, options)
+
+
+def _check_asymptotes(options: MmlOptions, item_model: str) -> None:
+    """Raise `SelectionError` where asymptotes are asked for that the item model has not."""
+    if options.common_asymptotes and item_model not in ("3pl", "4pl"):
+        msg = f"a {item_model} estimates no asymptotes: leave common_asymptotes out, or fit a 4pl"
+        raise SelectionError(msg)
+    if options.upper < 1 and item_model == "4pl":
+        raise SelectionError("a 4pl estimates the upper asymptote: leave upper out, or fit a 3pl")
 
 
 def check_names(item_model: str, estimator: str) -> None:

@@ -153,7 +153,7 @@ class CommonItems(NamedTuple):
     discrimination: FloatArray
     difficulty: FloatArray
     guessing: FloatArray
-    upper: float = 1.0
+    upper: FloatArray
 
 
 def _common(a: list[Any], b: list[Any], what: str) -> tuple[list[int], list[int]]:
@@ -169,7 +169,7 @@ def _common(a: list[Any], b: list[Any], what: str) -> tuple[list[int], list[int]
 
 
 def _items(fit: IRTFit, at: list[int]) -> CommonItems:
-    return CommonItems(fit.discrimination[at], fit.difficulty[at], fit.guessing[at], fit.upper)
+    return CommonItems(fit.discrimination[at], fit.difficulty[at], fit.guessing[at], fit.upper[at])
 
 
 def _link(found: _Solution, count: int, method: str) -> Link:

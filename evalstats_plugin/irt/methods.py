@@ -23,6 +23,7 @@ ITEM_MODELS: Mapping[str, str] = MappingProxyType(
         "1pl": "the same, on the scale where abilities are N(0, 1)",
         "2pl": "items differ in difficulty and discrimination, of either sign",
         "3pl": "as 2pl, and some answers are guessed right",
+        "4pl": "as 3pl, and the best models get some answers wrong",
         "factor": "models have several abilities, and each item asks for some of them",
     }
 )
@@ -46,7 +47,7 @@ ESTIMATORS: Mapping[str, Estimator] = MappingProxyType(
         ),
         "mml": Estimator(
             "marginal maximum likelihood, models integrated out: for hundreds of models",
-            ("rasch", "1pl", "2pl", "3pl"), MmlOptions,
+            ("rasch", "1pl", "2pl", "3pl", "4pl"), MmlOptions,
         ),
         "cml-items": Estimator(
             "conditional on how many models get each item right: for few models", ("rasch",)

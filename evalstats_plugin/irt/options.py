@@ -14,7 +14,10 @@ from evalstats_plugin.errors import SelectionError, no_such
 from evalstats_plugin.runtime.chain_length import ChainLength
 
 ItemPrior = Literal["none", "weak", "estimated"]
-ViPrior = Literal["hierarchical", "vague"]
+ViPrior = Literal["hierarchical", "vague", "gaussian-gamma"]
+SviPrior = Literal["hierarchical", "gaussian-gamma"]
+SlopePrior = Literal["normal", "lognormal", "gamma"]
+Optimiser = Literal["newton", "lbfgs", "adam", "gd"]
 Guide = Literal["normal", "lognormal"]
 Rotation = Literal["none", "varimax", "promax"]
 
@@ -39,9 +42,15 @@ class MmlOptions:
     ``"none"``, and where estimator ``"auto"`` has chosen ``"mml"`` ``"estimated"``, or ``"weak"``
     with too few items to estimate from."""
     guessing_prior: tuple[float, float] | None = (-1.1, 0.5)
-    """Mean and standard deviation of the logit of guessing; None for maximum likelihood."""
+    """Mean and standard deviation of the logit of guessing c, of a 3PL or 4PL; None for maximum
+    likelihood."""
     upper: float = 1.0
-    """Upper asymptote of all items."""
+    """Upper asymptote of all items, where it is given."""
+    upper_prior: tuple[float, float] | None = (-3.0, 0.75)
+    """Mean and standard deviation of the logit of 1 - u, with the upper asymptote u, of a 4PL:
+    around .05, as wrong labels and refused answers are. None for maximum likelihood."""
+    common_asymptotes: bool = False
+    """Whether all items have the same c, and u; of a 3PL or 4PL."""
     dispersion: float | None = None
     """As in `MmlItemsOptions`; of scores on disk None is 1."""
     nodes: int | None = None
@@ -59,6 +68,8 @@ class MmlOptions:
 
     def __post_init__(self) -> None:
         _check_name("item prior", self.prior, get_args(ItemPrior))
+        if not 0 < self.upper <= 1:
+            raise SelectionError(f"upper asymptote {self.upper!r} is not in (0, 1]: pass 1 or less")
         if self.nodes is not None and self.nodes < 3:
             msg = f"abilities cannot be integrated out on {self.nodes} nodes: pass 3 or more"
             raise SelectionError(msg)
@@ -87,17 +98,50 @@ class MapOptions:
     """Options of estimator ``"map"``."""
 
     strength: float = 1.0
-    """Precision of the item prior."""
+    """Precision of the item prior, where none is given below."""
+    ability_sd: float = 1.0
+    """Standard deviation of the normal prior of abilities."""
+    intercept_sd: float | None = None
+    """Of the normal prior of intercepts, which in a Rasch model are the negative difficulties; None
+    for ``strength ** -0.5``."""
+    discrimination: SlopePrior = "normal"
+    """Distribution of discriminations; those of ``"lognormal"`` and ``"gamma"`` are above 0."""
+    discrimination_prior: tuple[float, float] | None = None
+    """Mean and standard deviation, of the logarithm for ``"lognormal"``, or shape (1 or more) and
+    scale of ``"gamma"``. None is (1, ``strength ** -0.5``), (0, 0.5) and (2, 0.5)."""
+    optimiser: Optimiser = "newton"
+    """As in `JmlOptions`."""
+    max_steps: int = 500
 
     def __post_init__(self) -> None:
-        _check_above_0("strength", self.strength)
+        for name in ("strength", "ability_sd", "intercept_sd"):
+            if (value := getattr(self, name)) is not None:
+                _check_above_0(name, value)
+        _check_name("prior of discriminations", self.discrimination, get_args(SlopePrior))
+        _check_name("optimiser", self.optimiser, get_args(Optimiser))
+        _check_above_0("scale of the discriminations", self.slope_prior[1])
+        if self.discrimination == "gamma" and self.slope_prior[0] < 1:
+            msg = f"a gamma prior of shape {self.slope_prior[0]:g} has no mode: pass 1 or more"
+            raise SelectionError(msg)
+
+    @property
+    def slope_prior(self) -> tuple[float, float]:
+        """The two numbers of the prior of discriminations."""
+        default = {"normal": (1.0, self.strength**-0.5), "lognormal": (0.0, 0.5)}
+        return self.discrimination_prior or default.get(self.discrimination, (2.0, 0.5))
 
 
 @dataclass(frozen=True, kw_only=True)
 class JmlOptions:
     """Options of estimator ``"jml"``."""
 
+    optimiser: Optimiser = "newton"
+    """``"newton"`` is Fisher scoring; ``"lbfgs"`` [LN89]_, ``"adam"`` [KB15]_ and ``"gd"``
+    (gradient ascent) use gradients alone, and find the same maximum in more steps."""
     max_steps: int = 500
+
+    def __post_init__(self) -> None:
+        _check_name("optimiser", self.optimiser, get_args(Optimiser))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,8 +150,10 @@ class ViOptions:
 
     prior: ViPrior = "hierarchical"
     """``"hierarchical"`` estimates the distributions of items (and of a Rasch model's abilities),
-    as py-irt's hierarchical models do. ``"vague"`` is θ ~ N(0, 1), d ~ N(0, 10³), a ~ N(1, 1): what
-    py-irt's vague priors intend, although it passes the variance of 10³ as a precision [LWY19]_."""
+    as py-irt's hierarchical models do; ``"gaussian-gamma"`` has their hyperpriors, too: means are
+    N(0, 10⁶) and precisions Γ(1, 1) [LWY19]_. ``"vague"`` is θ ~ N(0, 1), d ~ N(0, 10³),
+    a ~ N(1, 1): what py-irt's vague priors intend, although it passes the variance of 10³ as a
+    precision [LWY19]_."""
     tolerance: float = 1e-7
     max_steps: int = 1000
 
@@ -119,6 +165,8 @@ class ViOptions:
 class SviOptions:
     """Options of estimator ``"svi"``."""
 
+    prior: SviPrior = "hierarchical"
+    """As in `ViOptions`."""
     guide: Guide = "normal"
     """Distribution of each discrimination: ``"normal"``, or ``"lognormal"``, which keeps it
     above 0; of a 2PL."""
@@ -127,6 +175,7 @@ class SviOptions:
     """Of Adam; it falls to 0 over the steps."""
 
     def __post_init__(self) -> None:
+        _check_name("prior of svi", self.prior, get_args(SviPrior))
         _check_name("guide", self.guide, get_args(Guide))
         _check_above_0("learning rate", self.learning_rate)
 

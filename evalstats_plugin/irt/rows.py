@@ -92,6 +92,10 @@ def abilities(
 class Ability:
     """Ability of one model, on a scale shared with the others. Numbers are finite or ``None``."""
 
+    shown: ClassVar[tuple[str, ...]] = (
+        "model", "task", "metric", "n_items", "score", "estimate", "low", "high",
+    )  # fmt: skip
+
     model: str
     task: str
     """Names of the tasks whose items make the scale, joined by commas."""
@@ -150,6 +154,8 @@ class ItemEstimate:
     discrimination: float | None
     discrimination_std_error: float | None
     guessing: float | None
+    upper: float | None
+    """P(right) of a model of very high ability."""
     infit: float | None
     """Information-weighted mean square; 1 is as the model expects, more is noise."""
     outfit: float | None
@@ -326,6 +332,7 @@ def item_estimates(fit: IRTFit, matrix: ResponseMatrix, level: float) -> list[It
         "discrimination": fit.discrimination,
         "discrimination_std_error": fit.discrimination_std_error,
         "guessing": fit.guessing,
+        "upper": fit.upper,
         "infit": squares.infit,
         "outfit": squares.outfit,
         "item_rest": item_totals(cells.right, cells.trials).item_rest,
@@ -352,7 +359,7 @@ def _common_items(fit: IRTFit, matrix: ResponseMatrix) -> tuple[IRTFit, Response
     at = places[here]
     per_item = {"item_ids", "tasks", "item_covariance"} | {
         name + suffix
-        for name in ("discrimination", "difficulty", "guessing")
+        for name in ("discrimination", "difficulty", "guessing", "upper")
         for suffix in ("", "_std_error")
     }
     cut: Mapping[str, Any] = {

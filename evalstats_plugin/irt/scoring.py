@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 import numpy as np
+from scipy import special
 
 from evalstats_plugin.data.matrix import ResponseMatrix, submatrix
 from evalstats_plugin.errors import DesignError, SelectionError, counted, few, no_such
@@ -126,11 +127,13 @@ def _items(fit: IRTFit, at: NDArray[np.int64], like: Any, mean: float, sd: float
 
     slope = fit.discrimination[at]
     intercept = fit.intercept[at] + slope * mean
-    guess = None
-    if (fit.guessing > 0).any():
-        c = np.clip(fit.guessing[at], 1e-9, 1 - 1e-9)
-        guess = like.new_tensor(np.log(c / (1 - c)))
-    return Items(like.new_tensor(slope * sd), like.new_tensor(intercept), guess, fit.upper)
+    guess, slip = (
+        like.new_tensor(special.logit(np.clip(share[at], 1e-9, 1 - 1e-9)))
+        if (share > 0).any()
+        else None
+        for share in (fit.guessing, 1 - fit.upper)
+    )
+    return Items(like.new_tensor(slope * sd), like.new_tensor(intercept), guess, slip)
 
 
 def _ability_distribution(fit: IRTFit) -> tuple[float, float]:

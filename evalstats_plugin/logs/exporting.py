@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from evalstats_plugin.data.matrix import ResponseMatrix
-from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.data.runs import ResponseSet
 from evalstats_plugin.errors import SelectionError, WriteError, no_such
 from evalstats_plugin.hookspecs import Exporter
 from evalstats_plugin.plugins import Plugins, load_plugins
 from evalstats_plugin.runtime.transactions import check_free, overwriting
+from evalstats_plugin.scores.cells import InMemory, responses_and_notes
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +25,7 @@ class Exported:
 
 
 def export(
-    responses: ResponseSet | ResponseMatrix | Sequence[Responses],
+    responses: InMemory,
     output: str | Path,
     *,
     to: str | None = None,
@@ -40,12 +38,12 @@ def export(
     Parameters
     ----------
     responses
-        From `read`, or a matrix.
+        From `read`, a matrix, a DataFrame or a path.
     output
         File to write; a folder for ``"every-eval-ever"``.
     to
-        ``"csv"``, ``"tsv"``, ``"jsonl"``, ``"parquet"``, ``"every-eval-ever"``, or the format of
-        another plugin. Default: by the extension of ``output``.
+        ``"csv"``, ``"tsv"``, ``"jsonl"``, ``"py-irt"``, ``"parquet"``, ``"every-eval-ever"``, or
+        the format of another plugin. Default: by the extension of ``output``.
     overwrite
         Replace files that exist.
     options
@@ -69,9 +67,8 @@ def export(
             raise SelectionError(f"{exporter.name} has no options, but {unknown[0]!r} was given")
         msg = no_such(f"option of {exporter.name}", unknown[0], known, ", ".join(known))
         raise SelectionError(msg)
-    if isinstance(responses, ResponseMatrix):
-        responses = responses.to_responses()
-    held = responses if isinstance(responses, ResponseSet) else ResponseSet(tuple(responses))
+    found, about = responses_and_notes(responses)
+    held = ResponseSet(tuple(found), about)
     if not len(held):
         msg = f"nothing to export to {output}: no responses were selected"
         raise WriteError(msg)

@@ -108,7 +108,7 @@ def legend(results: Abilities) -> list[str]:
     """Explain the numbers to readers who do not know the method."""
     fit = results.fit
     sharp = "" if fit["item_model"] == "rasch" else " of discrimination 1"
-    guessed = fit["item_model"] == "3pl" or fit["diagnostics"].get("guessing")
+    guessed = fit["item_model"] in ("3pl", "4pl") or fit["diagnostics"].get("guessing")
     right = ("know the answer to", ", beyond guessing") if guessed else ("get", " right")
     said = [
         "Ability: how good a model is at all these items together, hard and easy ones, each "
@@ -511,7 +511,7 @@ def print_page(
 def page_markdown(page: Page, results: Results[Any], heading: str) -> str:
     """Return the same in Markdown."""
     blocks = [text for title, lines, _ in page.tables for text in markdown(title, lines)]
-    said = [f"- {note}" for note in results.notes]
+    said = text.markdown_list(results.notes)
     ends = [part for text in page.legend for part in (text, "")]
     return "\n".join([*blocks, *said, "", *ends, heading, ""])
 
@@ -534,7 +534,12 @@ def markdown(title: str, lines: Lines) -> list[str]:
     """Return the same table in Markdown, followed by an empty line."""
     header, *rows = lines
     right = range(1, len(header))
-    return [f"**{title}**", "", *text.markdown_table(header, rows, right=right), ""]
+    return [
+        f"**{text.markdown_text(title)}**",
+        "",
+        *text.markdown_table(header, rows, right=right),
+        "",
+    ]
 
 
 def signed(value: float | None) -> str:

@@ -177,6 +177,21 @@ def test_the_same_seed_gives_the_same_numbers(seven: Path) -> None:
         assert one["results"] == two["results"]
 
 
+def test_options_of_the_estimator_are_set_by_name(seven: Path) -> None:
+    """Numbers, pairs of numbers, truths and names; the optimum is that of any optimiser."""
+    newton, gradients, shrunk = (
+        _json("fit", seven, "--estimator", "map", "--item-model", "rasch", "--set", settings)
+        for settings in ("strength=2", "strength=2,optimiser=lbfgs", "strength=2,ability_sd=0.1")
+    )
+    known = ("prior=weak,common_asymptotes=true,upper_prior=-4:0.5",)
+    four = _json("fit", seven, "--estimator", "mml", "--item-model", "4pl", "--set", *known)["fit"]
+
+    estimates = [[row["estimate"] for row in x["results"]] for x in (newton, gradients, shrunk)]
+    assert estimates[0] == pytest.approx(estimates[1], abs=1e-5)
+    assert max(estimates[2]) < max(estimates[0]) / 2
+    assert (four["item_model"], four["diagnostics"]["prior"]) == ("4pl", "weak")
+
+
 def test_several_metrics_are_refused_with_what_to_pass() -> None:
     """The one that most tasks have is the example."""
     said = _refused(LM_EVAL)
@@ -191,11 +206,18 @@ def test_several_metrics_are_refused_with_what_to_pass() -> None:
     ("options", "parts"),
     [
         (("--estimator", "mlm"), ("no estimator is called 'mlm'", "did you mean mml")),
-        (("--item-model", "4pl"), ("no item model is called '4pl'", "rasch, 1pl, 2pl, 3pl")),
+        (("--item-model", "5pl"), ("no item model is called '5pl'", "rasch, 1pl, 2pl, 3pl, 4pl")),
         (("--estimator", "mml-items", "--item-model", "3pl"), ("fits rasch, 2pl, not '3pl'",)),
         (("--baseline", "m9"), ("no model is called 'm9'", "did you mean")),
         (("--confidence-level", "95"), ("confidence level 95", "between 0 and 1")),
         (("--task", "none"), ("none",)),
+        (("--set", "strength=2"), ("needs to know the estimator", "--estimator NAME")),
+        (("--set", "strength"), ("'strength' is not NAME=VALUE",)),
+        (("--set", "a=1", "--estimator", "map"), ("no option of MapOptions is called 'a'",)),
+        (("--set", "strength=x", "--estimator", "map"), ("'x' is not a number",)),
+        (("--set", "ability_sd=-1", "--estimator", "map"), ("-1.0 is not a number above 0",)),
+        (("--set", "a=1", "--estimator", "cml"), ("estimator cml has no options",)),
+        (("--set", "upper_prior=2", "--estimator", "mml"), ("not two numbers such as",)),
     ],
 )
 def test_options_that_cannot_be_met(

@@ -18,6 +18,7 @@ from evalstats_plugin.irt.options import (
     McmcOptions,
     MmlItemsOptions,
     MmlOptions,
+    SviOptions,
     ViOptions,
 )
 from evalstats_plugin.irt.scoring import score_models
@@ -53,8 +54,8 @@ def test_what_does_not_exist_is_named_with_what_is_close():
     """Estimators, item models, options, scores."""
     with pytest.raises(SelectionError, match="did you mean mml"):
         fit_irt(matrix(3, 5), estimator="mlm")
-    with pytest.raises(SelectionError, match="no item model is called '4pl'"):
-        fit_irt(matrix(3, 5), "4pl")
+    with pytest.raises(SelectionError, match="no item model is called '5pl'"):
+        fit_irt(matrix(3, 5), "5pl")
     with pytest.raises(SelectionError, match="no item prior is called 'wek'; did you mean weak"):
         MmlOptions(prior="wek")  # type: ignore[arg-type]
     with pytest.raises(SelectionError, match="'mml-items' fits rasch, 2pl, not '3pl': choose mml"):
@@ -76,6 +77,8 @@ NOTED = {
 QUICK: dict[str, FitOptions] = {
     "mcmc": McmcOptions(chains=2, draws=60, warm_up=20),
     "vi": ViOptions(max_steps=400),
+    "svi": SviOptions(steps=150, learning_rate=0.1),
+    "jml": JmlOptions(max_steps=60),
     "mml": MmlOptions(prior="weak"),
 }
 

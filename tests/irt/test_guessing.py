@@ -1,4 +1,4 @@
-"""Answers that can be guessed: the chance given for each item, by task, or estimated."""
+"""Lower and upper asymptotes: given for all items, for each, by task, or estimated."""
 
 from dataclasses import replace
 
@@ -8,8 +8,20 @@ from scipy import special
 
 from evalstats_plugin import ResponseMatrix, read
 from evalstats_plugin.data.matrix import submatrix
-from evalstats_plugin.errors import SelectionError
-from evalstats_plugin.irt import MmlItemsOptions, MmlOptions, fit_irt, score_models
+from evalstats_plugin.errors import DesignError, SelectionError
+from evalstats_plugin.irt import (
+    IRTFit,
+    MmlItemsOptions,
+    MmlOptions,
+    fit_irt,
+    hold_out,
+    item_information,
+    score_models,
+    simulate_responses,
+    suspect_items,
+    uncertainty,
+)
+from evalstats_plugin.irt.bootstrap import _same_model
 
 CHOICES = ["four"] * 150 + ["free"] * 150
 
@@ -82,12 +94,116 @@ def test_models_below_chance_are_named():
     )
 
 
-def test_forty_models_and_thirty_items_of_a_3pl_converge():
-    _, matrix = answered(n=40, m=30)
-    fit = fit_irt(matrix, "3pl", options=MmlOptions(prior="weak"))
+@pytest.mark.parametrize("item_model", ["3pl", "4pl"])
+@pytest.mark.parametrize("common", [False, True])
+def test_forty_models_and_thirty_items_converge(item_model, common):
+    """Seed 0 went to and fro for 2,000 steps while a step was halved only beyond 1e-9."""
+    matrix, _ = simulate_responses(rng=0, n_models=40, n_items=30, item_model="4pl")
+    options = MmlOptions(prior="weak", common_asymptotes=common)
+    fit = fit_irt(matrix, item_model, options=options)
 
     assert fit.diagnostics["converged"]
+    assert fit.diagnostics["iterations"] < 100
     assert np.isfinite(fit.ability_std_error).all()
+    assert len(set(fit.guessing)) == (1 if common else 30)
+
+
+@pytest.fixture(scope="module")
+def slipping():
+    """Models far apart, and steep items of which the best models miss one in ten."""
+    rng = np.random.default_rng(5)
+    theta, b = 2 * rng.normal(size=500), rng.normal(size=30)
+    p = 0.2 + 0.7 * special.expit(2 * (theta[:, None] - b))
+    return theta, ResponseMatrix.from_array((rng.random(p.shape) < p).astype(float))
+
+
+@pytest.fixture(scope="module")
+def four(slipping):
+    return fit_irt(slipping[1], "4pl")
+
+
+def test_asymptotes_that_all_items_share_are_recovered_with_their_errors(slipping):
+    fit = fit_irt(slipping[1], "4pl", options=MmlOptions(common_asymptotes=True))
+
+    assert abs(fit.upper[0] - 0.9) < 2.5 * fit.upper_std_error[0] < 0.03
+    assert abs(fit.guessing[0] - 0.2) < 2.5 * fit.guessing_std_error[0] < 0.03
+
+
+def test_asymptotes_of_each_item_are_recovered_with_their_errors(four):
+    for found, error, true in (
+        (four.upper, four.upper_std_error, 0.9),
+        (four.guessing, four.guessing_std_error, 0.2),
+    ):
+        assert (np.abs(found - true) < 2.5 * error).mean() > 0.85
+        assert np.abs(found - true).mean() < 0.05
+
+
+def test_a_4pl_predicts_held_out_answers_best_where_the_best_models_slip(slipping):
+    loss = {
+        name: hold_out(slipping[1], item_model=name, estimator="mml", seeds=[0])[0].log_loss
+        for name in ("2pl", "3pl", "4pl")
+    }
+
+    assert loss["4pl"] < loss["3pl"] - 0.002
+    assert loss["3pl"] < loss["2pl"] - 0.002
+
+
+def test_predictions_information_scores_and_files_know_the_upper_asymptote(
+    four, slipping, tmp_path
+):
+    """P(right) stays below u, what is scored again is the same, and a file gives all of it back."""
+    theta, matrix = slipping
+    back = IRTFit.load(four.save(tmp_path / "fit.parquet"))
+    scored = score_models(back, matrix)
+
+    assert (four.predict(plug_in=True) <= four.upper).all()
+    step = 1e-5
+    chance = [
+        replace(four, ability=np.full(500, t)).predict(plug_in=True)[0] for t in (-step, step)
+    ]
+    p, slope = (chance[0] + chance[1]) / 2, (chance[1] - chance[0]) / (2 * step)
+    np.testing.assert_allclose(item_information(four, [0.0])[0], slope**2 / (p * (1 - p)), 1e-6)
+    np.testing.assert_array_equal(back.upper, four.upper)
+    np.testing.assert_allclose(scored.ability, four.ability, atol=2e-3)
+    assert np.corrcoef(four.ability, theta)[0, 1] > 0.92
+    assert "upper" in four.to_frame("items")
+    assert suspect_items(four, matrix).rows == ()
+
+
+def test_an_upper_asymptote_that_is_given_stays(slipping):
+    fit = fit_irt(slipping[1], "3pl", options=MmlOptions(upper=0.9))
+
+    assert fit.upper.tolist() == [0.9] * 30
+    assert fit.diagnostics["converged"]
+    assert np.isnan(fit.upper_std_error).all()
+
+
+def test_asymptotes_that_the_answers_do_not_tell_are_noted():
+    matrix, _ = simulate_responses(rng=0, n_models=40, n_items=30, item_model="4pl")
+
+    assert any(
+        "the upper asymptote of 30 of 30 items is that of the prior" in note
+        for note in fit_irt(matrix, "4pl", options=MmlOptions(prior="weak")).notes
+    )
+
+
+@pytest.mark.parametrize(
+    ("item_model", "options", "message"),
+    [
+        ("4pl", MmlOptions(upper=0.9), "estimates the upper asymptote: leave upper out"),
+        ("2pl", MmlOptions(common_asymptotes=True), "a 2pl estimates no asymptotes"),
+    ],
+)
+def test_asymptotes_that_contradict_the_item_model_are_refused(item_model, options, message):
+    _, matrix = answered()
+
+    with pytest.raises(SelectionError, match=message):
+        fit_irt(matrix, item_model, options=options)
+
+
+def test_a_4pl_of_answers_all_right_is_refused():
+    with pytest.raises(DesignError, match="tells nothing of guessing"):
+        fit_irt(ResponseMatrix.from_array(np.ones((40, 30))), "4pl")
 
 
 @pytest.mark.parametrize(
@@ -166,3 +282,14 @@ def test_inspect_samples_have_the_chance_of_one_right_choice(target, chance):
     found = from_sample(sample, ()).chance
 
     assert found == chance or (chance is None and np.isnan(found))
+
+
+def test_refits_of_a_bootstrap_have_the_asymptotes_of_the_fit():
+    matrix, _ = simulate_responses(rng=0, n_models=30, n_items=20, item_model="4pl")
+    options = MmlOptions(prior="weak", upper=0.9, guessing_prior=(-1.5, 0.1))
+    fit = fit_irt(matrix, "3pl", options=options)
+    again = _same_model(fit)
+
+    assert (again.upper, tuple(again.guessing_prior)) == (0.9, (-1.5, 0.1))
+    assert again.prior == "weak"
+    assert uncertainty(fit, matrix, ["model", "sandwich"])[0].recipe == "model"

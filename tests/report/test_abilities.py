@@ -42,8 +42,8 @@ def _item(name: str, task: str = "t", **changed: Any) -> ItemEstimate:
     known: dict[str, Any] = {
         "item": name, "task": task, "metric": "acc", "n_models": 2, "score": 0.5,
         "difficulty": 0.25, "difficulty_std_error": 0.5, "discrimination": -0.75,
-        "discrimination_std_error": 0.125, "guessing": 0.0, "infit": 1.5, "outfit": None,
-        "item_rest": None,
+        "discrimination_std_error": 0.125, "guessing": 0.0, "upper": 1.0, "infit": 1.5,
+        "outfit": None, "item_rest": None,
     }  # fmt: skip
     return ItemEstimate(**known | changed)
 

@@ -58,7 +58,8 @@ def _fit(n: int, m: int = 30) -> Any:
         models=tuple(names(n)), ability=np.sort(rng.normal(0, 1, n)), item_model="2pl",
         ability_std_error=np.full(n, 0.4), difficulty=rng.normal(0, 1.3, m), estimator="mml",
         discrimination=np.full(m, 1.2), intercept=-1.2 * rng.normal(0, 1.3, m), hyperparameters={},
-        guessing=np.zeros(m), item_ids=np.array([f"item_$x_{j}$" for j in range(m)]),
+        guessing=np.zeros(m), upper=np.ones(m),
+        item_ids=np.array([f"item_$x_{j}$" for j in range(m)]),
     )  # fmt: skip
 
 
@@ -77,8 +78,9 @@ def _abilities(n: int) -> Abilities:
         ItemEstimate(
             item=f"{name} {k}", task="a", metric="acc", n_models=n, score=0.5, difficulty=0.0,
             difficulty_std_error=None, discrimination=1.0, discrimination_std_error=None,
-            guessing=None, infit=1 + 0.01 * k, outfit=None if k == 3 else 1.2 + 0.01 * (k % 3),
-            item_rest=0.1, notes=("odd",) if k < 25 else (),
+            guessing=None, upper=None, infit=1 + 0.01 * k,
+            outfit=None if k == 3 else 1.2 + 0.01 * (k % 3), item_rest=0.1,
+            notes=("odd",) if k < 25 else (),
         )
         for k, name in enumerate(names(40))
     ]  # fmt: skip

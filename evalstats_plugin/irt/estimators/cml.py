@@ -26,10 +26,9 @@ from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.errors import DesignError, counted
 from evalstats_plugin.irt.estimators.fitted import as_array, not_converged, run_facts
 from evalstats_plugin.irt.estimators.frozen import score
-from evalstats_plugin.irt.estimators.optimise import smoothed_logit
 from evalstats_plugin.irt.model.algebra import linalg, split, unique
 from evalstats_plugin.irt.model.curves import Items
-from evalstats_plugin.irt.model.data import Counts, check_room
+from evalstats_plugin.irt.model.data import Counts, check_room, smoothed_logit
 from evalstats_plugin.irt.model.fit import IRTFit
 
 CML_ITEMS_NOTE = (

@@ -27,8 +27,7 @@ from evalstats_plugin.irt.estimators.fitted import (
     irt_fit,
     run_facts,
 )
-from evalstats_plugin.irt.estimators.optimise import smoothed_logit
-from evalstats_plugin.irt.model.data import Counts
+from evalstats_plugin.irt.model.data import Counts, smoothed_logit
 from evalstats_plugin.irt.model.fit import IRTFit
 from evalstats_plugin.irt.options import McmcOptions
 from evalstats_plugin.runtime.chains import chain_agreement, run_chains

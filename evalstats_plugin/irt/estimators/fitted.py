@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple
@@ -26,7 +27,13 @@ from evalstats_plugin.irt.estimators.grid import (
     posterior,
 )
 from evalstats_plugin.irt.estimators.information import Covariances, covariances, is_quick
-from evalstats_plugin.irt.estimators.mml import STEEPEST, Marginal, MarginalOptions, fit_marginal
+from evalstats_plugin.irt.estimators.mml import (
+    STEEPEST,
+    Marginal,
+    MarginalOptions,
+    asymptote_priors,
+    fit_marginal,
+)
 from evalstats_plugin.irt.model.curves import Items, curves
 from evalstats_plugin.irt.model.data import (
     Counts,
@@ -43,8 +50,11 @@ _ROUNDS, _SAME = 8, 0.005
 """Estimates of the dispersion, and the change of its logarithm at which they end."""
 
 _NO_GUESSING, _GIVEN = 1e-5, 1e-3
-"""A chance of guessing that is none, and the standard deviation of the logit of one that is given.
-"""
+"""A chance of guessing that is none, and the standard deviation of the logit of an asymptote that
+is given."""
+
+_UNTOLD = 0.9
+"""Standard error, as a share of the prior's, from which on answers hardly tell an asymptote."""
 
 
 def fit_mml(
@@ -58,15 +68,19 @@ def fit_mml(
         Every item is all right or all wrong and has no prior, or groups of models do not fit.
     """
     began = time.perf_counter()
-    if item_model == "3pl":
-        # Guessing and ability cannot be told apart where no item tells models apart.
+    if item_model in ("3pl", "4pl"):
+        # Asymptotes and abilities cannot be told apart where no item tells models apart.
         _varied_items(counts)
     groups = None if options.groups is None else group_labels(matrix.models, options.groups)
     how = MarginalOptions(
         common_slope=item_model in ("rasch", "1pl"),
-        guessing=item_model == "3pl" or counts.guess is not None,
+        guessing=item_model in ("3pl", "4pl") or counts.guess is not None,
         guessing_prior=_guessing_prior(counts, options),
-        upper=options.upper,
+        slipping=item_model == "4pl" or options.upper < 1,
+        slipping_prior=(
+            (math.log(1 / options.upper - 1), _GIVEN) if options.upper < 1 else options.upper_prior
+        ),
+        common_asymptotes=options.common_asymptotes,
         prior=options.prior or "none",
         nodes=options.nodes,
         groups=groups,
@@ -94,25 +108,34 @@ def fit_mml(
             "computes them"
         )
     fit = _with_groups(_record(matrix, item_model, flat, found, spread), how, found, spread)
-    of_guessing: dict[str, Any] = {}
+    given: dict[str, Any] = {}
     if counts.guess is not None:
         notes += below_chance_note(matrix, as_array(counts.guess))
-        of_guessing = {
-            "guessing": as_array(counts.guess),
-            "guessing_std_error": np.full(m, np.nan),
-        }
+        given = {"guessing": as_array(counts.guess), "guessing_std_error": np.full(m, np.nan)}
+    if options.upper < 1:
+        given |= {"upper": np.full(m, options.upper), "upper_std_error": np.full(m, np.nan)}
     return replace(
         fit,
-        **of_guessing,
+        **given,
         diagnostics=_diagnostics(counts, found, began)
         | {"prior": how.prior}
+        | ({"asymptotes": asymptotes} if (asymptotes := _asymptotes(options)) else {})
         | ({"converged": False} if node_error else {}),
         hyperparameters=fit.hyperparameters
         | {"dispersion": dispersion}
-        | ({"upper": how.upper} if how.upper < 1 else {}),
+        | ({"upper": options.upper} if options.upper < 1 else {}),
         notes=(*fit.notes, *notes, *suspects_note(fit), *_flat_note(flat),
+               *(_untold_note(how, found, spread) if item_model == "4pl" else ()),
                *(_missing_errors_note(fit, m) if wanted else ())),
     )  # fmt: skip
+
+
+def _asymptotes(options: MmlOptions) -> dict[str, Any]:
+    """Options of asymptotes that are not the default, with which a refit fits the same model."""
+    names = ("guessing_prior", "upper", "upper_prior", "common_asymptotes")
+    default = MmlOptions()
+    changed = {name: getattr(options, name) for name in names}
+    return {name: x for name, x in changed.items() if x != getattr(default, name)}
 
 
 def _fit_with_dispersion(
@@ -207,6 +230,8 @@ def _record(
         discrimination_std_error=full(values["discrimination_std_error"]),
         difficulty_std_error=full(values["difficulty_std_error"]),
         guessing_std_error=full(values["guessing_std_error"]),
+        upper=full(values["upper"], 1.0),
+        upper_std_error=full(values["upper_std_error"]),
         item_covariance=None if spread is None else full(values["covariance"]),
         identification=f"ability ~ {scale}",
         hyperparameters={"ability_mean": 0.0, **variance, **_prior_moments(found)},
@@ -221,9 +246,12 @@ def _item_parameters(
     a = np.ones_like(a) if rasch else a
     a = np.where(a == 0, np.finfo(float).tiny, a)
     none = np.full_like(a, np.nan)
-    c = np.zeros_like(a) if items.guess is None else as_array(torch.sigmoid(items.guess))
-    values = {"discrimination": a, "difficulty": -d / a, "guessing": c}
-    for name in ("discrimination", "difficulty", "guessing"):
+    c, above = (
+        np.zeros_like(a) if x is None else as_array(torch.sigmoid(x))
+        for x in (items.guess, items.slip)
+    )
+    values = {"discrimination": a, "difficulty": -d / a, "guessing": c, "upper": 1 - above}
+    for name in tuple(values):
         values[f"{name}_std_error"] = none
     if spread is None:
         return values
@@ -235,6 +263,8 @@ def _item_parameters(
         values["difficulty_std_error"] = difficulty_error(a, d, of_items)
     if items.guess is not None:
         values["guessing_std_error"] = c * (1 - c) * np.sqrt(of_items[:, 2, 2])
+    if items.slip is not None:
+        values["upper_std_error"] = above * (1 - above) * np.sqrt(of_items[:, -1, -1])
     return values | {"covariance": of_items}
 
 
@@ -295,6 +325,22 @@ def _search_notes(found: Marginal, counts: Counts) -> list[str]:
             f"{steep} of {counts.right.shape[1]} items separate the models perfectly; their "
             f"discrimination is held at {STEEPEST:g}: an item prior keeps it finite"
         )
+    return notes
+
+
+def _untold_note(how: MarginalOptions, found: Marginal, spread: Covariances | None) -> list[str]:
+    """Note on items whose asymptotes follow their prior, as with few models they all do."""
+    if spread is None or how.common_asymptotes:
+        return []
+    items = counted(len(spread.items), "item")
+    notes: list[str] = []
+    for column, _, precision in asymptote_priors(found.items, how):
+        untold = int((spread.items[:, column, column] * precision > _UNTOLD**2).sum())
+        if untold:
+            notes.append(
+                f"the {'upper' if column > 2 else 'lower'} asymptote of {untold} of {items} is "
+                "that of the prior: the answers hardly tell it"
+            )
     return notes
 
 

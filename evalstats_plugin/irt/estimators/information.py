@@ -24,8 +24,13 @@ from scipy.linalg import get_blas_funcs, lapack
 from torch import Tensor
 
 from evalstats_plugin.irt.estimators.grid import Answers, blocks
-from evalstats_plugin.irt.estimators.mml import Marginal, MarginalOptions, logistic_information
-from evalstats_plugin.irt.model.algebra import block_diagonal, linalg, on_host
+from evalstats_plugin.irt.estimators.mml import (
+    Marginal,
+    MarginalOptions,
+    asymptote_priors,
+    logistic_information,
+)
+from evalstats_plugin.irt.model.algebra import block_diagonal, inverse_information, linalg, on_host
 from evalstats_plugin.irt.model.curves import Items, curves, gradients
 from evalstats_plugin.runtime.torch import cholesky
 
@@ -34,10 +39,6 @@ EXACT_WORK = 5e9
 
 POLYNOMIALS, _POLYNOMIAL_WORK = 4, 2.5e9
 """Degree of the polynomials, and models × squared parameters up to which they are used."""
-
-# Share of the largest curvature below which the data do not tell a direction, and share of an
-# item's parameter in such directions from which its errors are unknown.
-_FLAT, _UNKNOWN = 1e-9, 1e-3
 
 # Multiplications up to which the linearised precision is inverted as a whole, and the number of
 # items per model above which it is approximated even then.
@@ -57,7 +58,7 @@ class Covariances(NamedTuple):
     """Covariances of item estimates and of abilities, the latter with the error of the items."""
 
     items: Tensor
-    """Shape (M, p, p), of (a, d) or (a, d, logit c)."""
+    """Shape (M, p, p), of a, d and the logits of c and 1 - u, if there are any."""
     abilities: Tensor
     """Shape (N, N)."""
     with_slope: Tensor | None
@@ -77,16 +78,16 @@ def covariances(
     of the cross-products of the scores.
     """
     n, m = answers.right.shape
-    size = (2 if fit.items.guess is None else 3) * m
+    size = len(fit.items.free) * m
     exact = sandwich or len(fit.nodes.at) * n * size**2 <= EXACT_WORK
-    if exact or n * size**2 <= _POLYNOMIAL_WORK:
+    if exact or n * size**2 <= _POLYNOMIAL_WORK or options.common_asymptotes:
         return _observed(answers, fit, options, sandwich=sandwich, exact=exact)
     return _linearised(answers, fit, options)
 
 
 def is_quick(n: int, fit: Marginal) -> bool:
     """Whether covariances of n models take at most about two seconds."""
-    size = len(fit.items.slope) * (2 if fit.items.guess is None else 3)
+    size = len(fit.items.slope) * len(fit.items.free)
     observed = n * size**2 <= max(_POLYNOMIAL_WORK, EXACT_WORK / len(fit.nodes.at))
     return observed or 4 * n * n * size <= 2 * EXACT_WORK
 
@@ -111,20 +112,21 @@ def _complete_information(answers: Answers, fit: Marginal, options: MarginalOpti
         axes = torch.stack([at, ones])
         total = torch.einsum("pmq,rmq,mq->mpr", by, by, twice)
         total[:, :2, :2] -= torch.einsum("pq,rq,mq->mpr", axes, axes, odds * curve.bend)
-        if items.guess is not None and curve.guess is not None:
-            lower = torch.sigmoid(items.guess)[:, None]
-            # c moves P by its share of (1 - σ), so its cross derivative is -c(1 - c)σ(1 - σ).
-            down = curve.guess / (lower * (1 - lower))
-            cross = -(odds * curve.guess * (1 - down)) @ axes.T
-            total[:, 2, :2] -= cross
-            total[:, :2, 2] -= cross
-            total[:, 2, 2] -= (odds * curve.guess * (1 - 2 * lower)).sum(dim=1)
+        asymptotes = zip(items.free[2:], curve.asymptotes, strict=True)
+        for column, (logit, moved) in enumerate(asymptotes, start=2):
+            level = torch.sigmoid(logit)[:, None]
+            # P is c(1 - σ) + uσ, so that the derivative by a level is a share, of c of (1 - σ).
+            share = moved.abs() / (level * (1 - level))
+            cross = -(odds * moved.abs() * (1 - share)) @ axes.T
+            total[:, column, :2] -= cross
+            total[:, :2, column] -= cross
+            total[:, column, column] -= (odds * moved * (1 - 2 * level)).sum(dim=1)
         found.append(total)
     information = torch.cat(found)
     if fit.prior is not None:
         information[:, fit.prior.columns, fit.prior.columns] += fit.prior.precision
-    if fit.items.guess is not None and options.guessing_prior is not None:
-        information[:, 2, 2] += options.guessing_prior[1] ** -2
+    for column, _, precision in asymptote_priors(fit.items, options):
+        information[:, column, column] += precision
     return information
 
 
@@ -147,9 +149,7 @@ def _observed(
         held, own = fit.prior.free_directions(fit.items)
         rows = torch.nn.functional.pad(held.permute(1, 0, 2), (0, 0, 0, p - 2)).reshape(-1, p * m)
         information[: p * m, : p * m] -= rows.T @ linalg.solve(own, rows)
-    free = block_diagonal(
-        _free_parameters(p, m, common_slope=options.common_slope), torch.eye(extra)
-    )
+    free = block_diagonal(_free_parameters(p, m, options), torch.eye(extra))
     free = free.to(information)
     covariance, unknown = inverse_information(free.T @ information @ free)
     if sandwich:
@@ -173,28 +173,6 @@ def _observed(
     return Covariances(
         items, abilities, with_slope, _group_covariance(covariance, places, 0), method
     )
-
-
-def inverse_information(information: Tensor) -> tuple[Tensor, Tensor]:
-    """Invert an information, shape (P, P), and tell which of its parameters are unknown, (P,).
-
-    Directions along which it is flat or negative are left out.
-    """
-    scale = information.diagonal().abs().clamp_min(torch.finfo(information.dtype).tiny).rsqrt()
-    unit = information * scale[:, None] * scale
-    factor, failed = linalg.cholesky_ex(unit)
-    unknown = torch.zeros(len(unit), dtype=torch.bool, device=unit.device)
-    if not bool(failed) and bool(factor.diagonal().isfinite().all()):
-        inverse = torch.cholesky_inverse(factor)
-    elif not bool(unit.isfinite().all()):
-        return torch.full_like(unit, torch.nan), ~unknown
-    else:
-        value, turn = linalg.eigh(unit)
-        flat = value < _FLAT * value[-1]
-        unknown = turn[:, flat].square().sum(dim=1) > _UNKNOWN
-        turn, value = turn[:, ~flat], value[~flat]
-        inverse = (turn / value) @ turn.T
-    return inverse * scale[:, None] * scale, unknown
 
 
 def _expanded_scores(answers: Answers, fit: Marginal) -> tuple[Tensor, Tensor, Tensor]:
@@ -231,12 +209,11 @@ def _posterior_scores(answers: Answers, fit: Marginal) -> tuple[Tensor, Tensor, 
     return mean, squares - mean.T @ mean, with_ability
 
 
-def _free_parameters(p: int, m: int, *, common_slope: bool) -> Tensor:
-    """Map of the free parameters to all p · M: the identity, or with one slope for all."""
-    every = torch.eye(p * m)
-    if not common_slope:
-        return every
-    return torch.cat([every[:, :m].sum(dim=1, keepdim=True), every[:, m:]], dim=1)
+def _free_parameters(p: int, m: int, options: MarginalOptions) -> Tensor:
+    """Map of the free parameters to all p · M: those that all items share are one column."""
+    one, each = torch.ones(m, 1), torch.eye(m)
+    shared = [options.common_slope, False, *[options.common_asymptotes] * (p - 2)]
+    return block_diagonal(*(one if common else each for common in shared))
 
 
 def _group_covariance(covariance: Tensor, places: range, slope_at: int | None) -> Tensor | None:

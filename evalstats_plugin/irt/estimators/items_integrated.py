@@ -35,7 +35,6 @@ from evalstats_plugin.irt.estimators.fitted import (
     run_facts,
     suspects_note,
 )
-from evalstats_plugin.irt.estimators.information import inverse_information
 from evalstats_plugin.irt.estimators.item_population import (
     SEGMENT_RISE,
     Kind,
@@ -43,9 +42,16 @@ from evalstats_plugin.irt.estimators.item_population import (
     Population,
     points,
 )
-from evalstats_plugin.irt.estimators.optimise import complement, smoothed_logit
-from evalstats_plugin.irt.model.algebra import block_diagonal, linalg, on_host, split, unique
-from evalstats_plugin.irt.model.data import Counts, dispersion_of, residual_sums
+from evalstats_plugin.irt.model.algebra import (
+    block_diagonal,
+    complement,
+    inverse_information,
+    linalg,
+    on_host,
+    split,
+    unique,
+)
+from evalstats_plugin.irt.model.data import Counts, dispersion_of, residual_sums, smoothed_logit
 from evalstats_plugin.irt.model.fit import IRTFit
 from evalstats_plugin.irt.options import MmlItemsOptions
 from evalstats_plugin.stats.arrays import FloatArray

@@ -1,7 +1,7 @@
 """Joint maximum likelihood (JML) and posterior modes (MAP) of Rasch and 2PL models.
 
 Abilities and items are estimated together by Fisher scoring with the items eliminated: the systems
-solved are N × N. Without priors this is JML. Each item brings
+solved are N × N; or, for teaching, by gradients alone. Without priors this is JML. Each item brings
 parameters of its own, so more items do not reduce the bias: JML stretches abilities by about
 N / (N - 1), and its intervals are too narrow [Hab77]_. It is here for comparison.
 
@@ -30,11 +30,11 @@ from evalstats_plugin.irt.estimators.fitted import (
     not_converged,
     run_facts,
 )
-from evalstats_plugin.irt.estimators.optimise import ascend, log_likelihood, smoothed_logit
+from evalstats_plugin.irt.estimators.optimise import FirstOrder, ascend, log_likelihood
 from evalstats_plugin.irt.model.algebra import linalg, split
-from evalstats_plugin.irt.model.data import Counts
+from evalstats_plugin.irt.model.data import Counts, smoothed_logit
 from evalstats_plugin.irt.model.fit import IRTFit
-from evalstats_plugin.irt.options import JmlOptions, MapOptions
+from evalstats_plugin.irt.options import JmlOptions, MapOptions, Optimiser, SlopePrior
 
 FARTHEST = 15.0
 """Bound of every parameter: answers that abilities order perfectly have no finite estimate."""
@@ -53,20 +53,57 @@ MAP_NOTE = (
 _FLAT = 1e-9
 # The search ends when a step is predicted to raise the objective by less than this.
 _GAIN = 1e-10
+# The same by gradients alone, whose steps are shorter than the way that is left.
+_GAIN_OF_GRADIENTS = 1e-13
+# Smallest discrimination under a prior of positive ones.
+_LEAST = 1e-3
 # Largest change of a parameter in a step.
 _LONGEST = 2.0
 
 
 @dataclass(frozen=True)
 class Penalty:
-    """Precisions of normal priors: ability ~ N(0, 1/p), intercept ~ N(0, 1/q), slope ~ N(1, 1/r).
+    """Precisions of normal priors, ability ~ N(0, 1/p) and intercept ~ N(0, 1/q), and of slopes.
 
     A precision of 0 means no prior.
     """
 
     ability: float = 0.0
     intercept: float = 0.0
-    discrimination: float = 0.0
+    discrimination: Slopes | None = None
+
+
+class Slopes(NamedTuple):
+    """Prior of discriminations, as in `MapOptions`."""
+
+    kind: SlopePrior
+    first: float
+    second: float
+
+    def log_density(self, slope: Tensor) -> Tensor:
+        """Up to a constant, of each slope."""
+        if self.kind == "gamma":
+            return (self.first - 1) * slope.log() - slope / self.second
+        if self.kind == "lognormal":
+            return -slope.log() - ((slope.log() - self.first) / self.second).square() / 2
+        return -((slope - self.first) / self.second).square() / 2
+
+    def gradient(self, slope: Tensor) -> Tensor:
+        """Derivative of the log density."""
+        if self.kind == "gamma":
+            return (self.first - 1) / slope - 1 / self.second
+        if self.kind == "lognormal":
+            return -(1 + (slope.log() - self.first) / self.second**2) / slope
+        return -(slope - self.first) / self.second**2
+
+    def curvature(self, slope: Tensor) -> Tensor:
+        """Minus the second derivative; 0 where it is negative."""
+        if self.kind == "gamma":
+            return (self.first - 1) / slope.square()
+        if self.kind == "lognormal":
+            bend = 1 - self.second**2 - slope.log() + self.first
+            return (bend / (self.second * slope).square()).clamp_min(0)
+        return torch.full_like(slope, self.second**-2)
 
 
 class JointFit(NamedTuple):
@@ -118,6 +155,7 @@ def joint_fit(
     kind: RaschOr2PL = "2pl",
     *,
     penalty: Penalty | None = None,
+    optimiser: Optimiser = "newton",
     max_steps: int = 500,
 ) -> JointFit:
     """Maximise the likelihood, or with a penalty the posterior, of abilities and items.
@@ -129,21 +167,38 @@ def joint_fit(
     """
     penalty = penalty or Penalty()
     data, extreme, flat = _prepared(counts, kind, penalty)
+    by_gradient = None if optimiser == "newton" else FirstOrder(optimiser)
 
     def climb(at: Tensor) -> tuple[Tensor, Callable[[], tuple[Tensor, Tensor]]]:
         state = data.state(at)
 
         def onward() -> tuple[Tensor, Tensor]:
-            step, gain = _scoring_step(data, state)
-            return torch.cat(step)[None], gain[None]
+            found = _information(data, state)
+            uphill = _gradient(data, state, found)
+            if by_gradient is None:
+                step, gain = _scoring_step(data, state, found, uphill)
+                return torch.cat(step)[None], gain[None]
+            # Blocks of a matrix that is not negative: its largest eigenvalue is at most their sum.
+            curvature = found.ability.max() + found.items.diagonal(dim1=1, dim2=2).sum(1).max()
+            gradient = torch.cat(uphill)[None]
+            gain = gradient.square().sum(1) / curvature
+            return by_gradient.step(at, gradient, curvature), gain
 
         return _objective(data, state)[None], onward
 
     def kept(at: Tensor) -> Tensor:
-        return torch.cat(_identified(data, data.state(at.clamp(-FARTHEST, FARTHEST))))[None]
+        state = data.state(at.clamp(-FARTHEST, FARTHEST))
+        if penalty.discrimination is not None and penalty.discrimination.kind != "normal":
+            state = state._replace(slope=state.slope.clamp_min(_LEAST))
+        return torch.cat(_identified(data, state))[None]
 
     found = ascend(
-        climb, _start(data), tolerance=_GAIN, max_steps=max_steps, longest=_LONGEST, kept=kept
+        climb,
+        _start(data),
+        tolerance=_GAIN if by_gradient is None else _GAIN_OF_GRADIENTS,
+        max_steps=max_steps,
+        longest=_LONGEST,
+        kept=kept,
     )
     state = data.state(found.at)
     information = _information(data, state)
@@ -198,7 +253,7 @@ def _identified(data: _Data, state: _State) -> _State:
         return state
     shift = state.ability.mean()
     ability, intercept = state.ability - shift, state.intercept + state.slope * shift
-    if data.kind == "rasch" or data.penalty.discrimination > 0:
+    if data.kind == "rasch" or data.penalty.discrimination is not None:
         return _State(ability, state.slope, intercept)
     scale = ability.square().mean().sqrt().clamp_min(1e-6)
     return _State(ability / scale, state.slope * scale, intercept)
@@ -215,8 +270,10 @@ def _log_likelihood(data: _Data, state: _State) -> Tensor:
 def _objective(data: _Data, state: _State) -> Tensor:
     p = data.penalty
     held = p.ability * state.ability.square().sum() + p.intercept * state.intercept.square().sum()
-    held = held + p.discrimination * (state.slope - 1).square().sum()
-    return _log_likelihood(data, state) - held / 2
+    value = _log_likelihood(data, state) - held / 2
+    if p.discrimination is None or data.kind == "rasch":
+        return value
+    return value + p.discrimination.log_density(state.slope).sum()
 
 
 class _Information(NamedTuple):
@@ -236,34 +293,57 @@ def _information(data: _Data, state: _State) -> _Information:
     p = torch.sigmoid(_logit(state))
     weight, one = data.trials * p * (1 - p), torch.ones_like(state.ability)
     levers = one[:, None] if data.kind == "rasch" else torch.stack([one, state.ability], 1)
-    # Filled on its device: a list would be copied from the host in each step.
-    prior = torch.full_like(levers[0], data.penalty.intercept)
-    prior[1:].fill_(data.penalty.discrimination)
     slope = weight * state.slope
     items = torch.einsum("nm,ni,nj->mij", weight, levers, levers)
-    items = items + torch.diag(prior + _FLAT)
+    items.diagonal(dim1=1, dim2=2).add_(_FLAT)
+    items[:, 0, 0] += data.penalty.intercept
+    if data.kind == "2pl" and data.penalty.discrimination is not None:
+        items[:, 1, 1] += data.penalty.discrimination.curvature(state.slope)
     across = slope[..., None] * levers[:, None]
     ability = (slope * state.slope).sum(1) + data.penalty.ability
     return _Information(ability, items, across, data.right - data.trials * p)
 
 
-def _scoring_step(data: _Data, state: _State) -> tuple[_State, Tensor]:
-    """Step of Fisher scoring, and the rise of the objective that it predicts."""
-    found = _information(data, state)
-    by_ability = found.residual @ state.slope - data.penalty.ability * state.ability
-    by_item = [found.residual.sum(0) - data.penalty.intercept * state.intercept]
+def _gradient(data: _Data, state: _State, found: _Information) -> _State:
+    """Derivatives of the objective; 0 by slopes that are all 1."""
+    by_slope = torch.zeros_like(state.slope)
     if data.kind == "2pl":
         by_slope = state.ability @ found.residual
-        by_item.append(by_slope - data.penalty.discrimination * (state.slope - 1))
+        if data.penalty.discrimination is not None:
+            by_slope = by_slope + data.penalty.discrimination.gradient(state.slope)
+    return _State(
+        found.residual @ state.slope - data.penalty.ability * state.ability,
+        by_slope,
+        found.residual.sum(0) - data.penalty.intercept * state.intercept,
+    )
+
+
+def _scoring_step(
+    data: _Data, state: _State, found: _Information, uphill: _State
+) -> tuple[_State, Tensor]:
+    """Step of Fisher scoring, and the rise of the objective that it predicts.
+
+    With a prior of abilities it is Newton's wherever the objective is concave: the expected
+    information is up to half as large, and its steps then oscillate.
+    """
+    by_item = [uphill.intercept, *([uphill.slope] if data.kind == "2pl" else [])]
     gradient = torch.stack(by_item, 1)
     own = linalg.inv_ex(found.items)[0]
+    covariance = _ability_covariance(data, state, found, own)
+    if data.kind == "2pl" and data.penalty.ability > 0:
+        seen = found._replace(across=found.across.clone())
+        seen.across[..., 1] -= found.residual
+        observed = _ability_covariance(data, state, seen, own)
+        concave = linalg.cholesky_ex(observed)[1] == 0
+        covariance = torch.where(concave, observed, covariance)
+        found = found._replace(across=torch.where(concave, seen.across, found.across))
     alone = (own @ gradient[..., None])[..., 0]
     held = (found.across * alone).sum((1, 2))
-    ability = _ability_covariance(data, state, found, own) @ (by_ability - held)
+    ability = covariance @ (uphill.ability - held)
     coupled = torch.einsum("nmi,n->mi", found.across, ability)
     items = alone - (own @ coupled[..., None])[..., 0]
     slope = items[:, 1] if data.kind == "2pl" else torch.zeros_like(items[:, 0])
-    gain = by_ability @ ability + (gradient * items).sum()
+    gain = uphill.ability @ ability + (gradient * items).sum()
     return _State(ability, slope, items[:, 0]), gain
 
 
@@ -277,7 +357,7 @@ def _ability_covariance(data: _Data, state: _State, found: _Information, own: Te
     if data.penalty.ability > 0:
         return linalg.inv_ex(matrix)[0]
     free = [torch.ones_like(state.ability)]
-    if data.kind == "2pl" and data.penalty.discrimination == 0:
+    if data.kind == "2pl" and data.penalty.discrimination is None:
         free.append(state.ability)
     basis = linalg.qr(torch.stack(free, 1))[0]
     inverse = linalg.inv_ex(matrix + found.ability.mean() * (basis @ basis.T))[0]
@@ -285,12 +365,19 @@ def _ability_covariance(data: _Data, state: _State, found: _Information, own: Te
     return across @ inverse @ across
 
 
-def map_fit(counts: Counts, kind: RaschOr2PL = "2pl", *, strength: float = 1.0) -> JointFit:
-    """Mode under ability ~ N(0, 1), intercept ~ N(0, 1/strength), slope ~ N(1, 1/strength).
+def map_fit(
+    counts: Counts, kind: RaschOr2PL = "2pl", options: MapOptions | None = None
+) -> JointFit:
+    """Mode under the priors of `MapOptions`.
 
     The covariance is Laplace's, from the expected information.
     """
-    return joint_fit(counts, kind, penalty=Penalty(1.0, strength, strength))
+    how = options or MapOptions()
+    intercept = how.strength if how.intercept_sd is None else how.intercept_sd**-2
+    penalty = Penalty(how.ability_sd**-2, intercept, Slopes(how.discrimination, *how.slope_prior))
+    return joint_fit(
+        counts, kind, penalty=penalty, optimiser=how.optimiser, max_steps=how.max_steps
+    )
 
 
 def fit_jml(
@@ -298,7 +385,7 @@ def fit_jml(
 ) -> IRTFit:
     """Joint maximum likelihood."""
     began = time.perf_counter()
-    found = joint_fit(counts, item_model, max_steps=options.max_steps)
+    found = joint_fit(counts, item_model, optimiser=options.optimiser, max_steps=options.max_steps)
     notes = [JML_NOTE, *_search_notes(found)]
     if bool((found.extreme != 0).any()):
         notes.append("models all right or all wrong: abilities as if half an item were otherwise")
@@ -317,22 +404,33 @@ def fit_jml(
 def fit_map(
     matrix: ResponseMatrix, counts: Counts, item_model: RaschOr2PL, options: MapOptions
 ) -> IRTFit:
-    """Posterior mode under normal priors."""
+    """Posterior mode under fixed priors."""
     began = time.perf_counter()
-    found, sd = map_fit(counts, item_model, strength=options.strength), options.strength**-0.5
-    prior = {"ability_sd": 1.0, "intercept_sd": sd, "strength": options.strength}
+    found = map_fit(counts, item_model, options)
+    sd, strength = options.ability_sd, options.strength
+    prior: dict[str, Any] = {
+        "ability_sd": sd,
+        "intercept_sd": options.intercept_sd or strength**-0.5,
+        "strength": strength,
+    }
     if item_model == "2pl":
-        prior |= {"discrimination_mean": 1.0, "discrimination_sd": sd}
+        names = {"lognormal": ("log_mean", "log_sd"), "gamma": ("shape", "scale")}
+        chosen = names.get(options.discrimination, ("mean", "sd"))
+        prior |= {
+            f"discrimination_{name}": value
+            for name, value in zip(chosen, options.slope_prior, strict=True)
+        }
+    unit = "1" if sd == 1 else f"{sd:g}²"
     return _record(
         matrix,
         counts,
         found,
         item_model=item_model,
         estimator="map",
-        identification="abilities sum to 0, under ability ~ N(0, 1)",
+        identification=f"abilities sum to 0, under ability ~ N(0, {unit})",
         hyperparameters=prior,
         diagnostics=_diagnostics(found) | run_facts(counts, began),
-        notes=(*counts.notes, MAP_NOTE, *_search_notes(found)),
+        notes=(*counts.notes, *([MAP_NOTE] if sd == 1 else []), *_search_notes(found)),
     )
 
 

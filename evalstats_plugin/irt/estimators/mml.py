@@ -36,7 +36,7 @@ from evalstats_plugin.irt.estimators.grid import (
     standard_groups,
     windows,
 )
-from evalstats_plugin.irt.estimators.optimise import Solution, smoothed_logit, squarem
+from evalstats_plugin.irt.estimators.optimise import Solution, squarem
 from evalstats_plugin.irt.model.algebra import linalg
 from evalstats_plugin.irt.model.curves import (
     Curves,
@@ -46,41 +46,34 @@ from evalstats_plugin.irt.model.curves import (
     gradients,
     log_odds_and_wrong,
 )
-from evalstats_plugin.irt.model.data import Counts
+from evalstats_plugin.irt.model.data import Counts, smoothed_logit
 from evalstats_plugin.runtime.torch import cholesky
 
 STEEPEST = 25.0
 """Bound of discriminations: the likelihood has no maximum where an item separates the models."""
 
-
 # Cells from which on posteriors are restricted to windows, and found in single precision first.
 _LONG = 2**17
-
 
 # Largest change in a step at which the search in single precision ends, and its most steps.
 _ROUGH, _FEW = 1e-3, 30
 
-
-# Steps of single items that fall are halved up to so many times.
-_HALVINGS = 6
-
+# Steps of single items that lower the objective by more than so many roundings are halved, up to so
+# many times.
+_ROUNDINGS, _HALVINGS = 64, 6
 
 # EM steps of the estimated prior, in each step of the items: at most _ROUNDS rounds of three; they
 # end at a change below _SETTLED, or below 20 roundings if that is more, checked every _LOOK rounds.
 _ROUNDS, _SETTLED, _LOOK = 10, 1e-7, 2
 
-
 # Longest extrapolation, in EM steps, and largest distance of a number from the last EM step.
 _LONGEST, _FARTHEST = 16.0, 0.7
-
 
 # So many items with so small a standard deviation are added to the items of an estimated prior.
 _IDEAL, _FLOOR = 2.0, 0.1
 
-
 # Mean and standard deviation of the weak prior of discrimination and intercept.
 _WEAK_MEAN, _WEAK_SD = (1.0, 0.0), (1.0, 3.0)
-
 
 # StartValues values: groups of models with similar totals, and Newton steps.
 _GROUPS, _STEPS = 24, 5
@@ -95,7 +88,11 @@ class MarginalOptions:
     guessing_prior: tuple[float | Tensor, float] | None = (-1.1, 0.5)
     """Mean, of all items or shape (M,), and standard deviation of logit c; None for maximum
     likelihood."""
-    upper: float = 1.0
+    slipping: bool = False
+    slipping_prior: tuple[float | Tensor, float] | None = (-3.0, 0.75)
+    """The same of logit 1 - u."""
+    common_asymptotes: bool = False
+    """Whether all items have the same c and u."""
     prior: Literal["none", "weak", "estimated"] = "none"
     """Prior of discrimination and intercept."""
     nodes: int | None = None
@@ -163,11 +160,18 @@ def _start_items(counts: Counts, options: MarginalOptions) -> Items:
     With guessing there are several optima. Starting from curves without it avoids those in which
     an item is a step function.
     """
-    if options.guessing or options.upper < 1:
-        plain = replace(options, guessing=False, upper=1.0, tolerance=1e-2, max_steps=30)
+    if options.guessing or options.slipping:
+        plain = replace(options, guessing=False, slipping=False, tolerance=1e-2, max_steps=30)
         items = fit_marginal(counts, plain).items
-        guess = torch.zeros_like(items.slope) + (options.guessing_prior or (-2.0, 0))[0]
-        return items._replace(guess=guess if options.guessing else None, upper=options.upper)
+        zero = torch.zeros_like(items.slope)
+        guess, slip = (
+            zero + (prior or (-2.0, 0))[0] if wanted else None
+            for wanted, prior in (
+                (options.guessing, options.guessing_prior),
+                (options.slipping, options.slipping_prior),
+            )
+        )
+        return items._replace(guess=guess, slip=slip)
     return from_shares(counts.right.sum(dim=0), counts.trials.sum(dim=0))
 
 
@@ -197,21 +201,20 @@ class _Fit:
 
     def pack(self, at: _State) -> Tensor:
         """Flatten a state."""
-        guess = [] if at.items.guess is None else [at.items.guess]
         groups = [] if at.groups is None else [at.groups.vector()]
         free = [at.prior.vector()] if at.prior is not None and at.prior.estimated else []
-        return torch.cat([at.items.slope, at.items.intercept, *guess, *groups, *free])
+        return torch.cat([*at.items.free, *groups, *free])
 
     def unpack(self, point: Tensor) -> _State:
         """Invert `pack`."""
         m = len(self.items.slope)
-        size = (2 if self.items.guess is None else 3) * m
-        guess = None if self.items.guess is None else point[2 * m : size]
-        items = Items(point[:m], point[m : 2 * m], guess, self.options.upper)
+        size = len(self.items.free) * m
+        free = iter(point[:size].view(-1, m))
+        items = Items(*(None if x is None else next(free) for x in self.items))  # pyright: ignore[reportArgumentType]
         groups, prior, rest = self.groups, self.prior, point[size:]
         if groups is not None:
-            free = 2 * len(groups.mean) - 2
-            groups, rest = groups.from_vector(rest[:free]), rest[free:]
+            count = 2 * len(groups.mean) - 2
+            groups, rest = groups.from_vector(rest[:count]), rest[count:]
         if prior is not None and prior.estimated:
             prior = prior.from_vector(rest)
         return _State(items, prior, groups)
@@ -278,14 +281,22 @@ class _Fit:
         items, prior, groups = state = self.unpack(point)
         found = posterior(self.answers, items, self.nodes_of(state))
         by = derivatives(self.answers, items, found.weights, self.nodes)
-        objective = found.log_likelihood.sum() + self._add_guessing_prior(by, items)
+        objective = found.log_likelihood.sum()
+        for column, away, precision in asymptote_priors(items, self.options):
+            by.gradient[:, column] -= away * precision
+            by.information[:, column, column] += precision
+            objective = objective - 0.5 * (precision * away.square()).sum()
         if prior is not None:
             prior = prior.updated(by, items) if prior.estimated else prior
             objective = objective + prior.add_to(by, items)
         if self.answers.windows is not None:
             far = self.answers.windows.lost(found.weights) > FAINT
             objective = torch.where(far, torch.nan, objective)
-        change = newton_step(by, common_slope=self.options.common_slope)
+        change = (
+            _common_step(by)
+            if self.options.common_asymptotes
+            else newton_step(by, common_slope=self.options.common_slope)
+        )
         if not items.logistic:
             change = self._halved(items, change, found.weights, prior)
         moved = _State(self._stepped(items, change), prior, groups)
@@ -311,15 +322,6 @@ class _Fit:
         slope, intercept = items.slope * scale, items.intercept + items.slope * shift
         return _State(items._replace(slope=slope, intercept=intercept), prior, groups)
 
-    def _add_guessing_prior(self, by: Derivatives, items: Items) -> Tensor:
-        prior = self.options.guessing_prior
-        if items.guess is None or prior is None:
-            return items.slope.new_zeros(())
-        away = (items.guess - prior[0]) / prior[1]
-        by.gradient[:, 2] -= away / prior[1]
-        by.information[:, 2, 2] += prior[1] ** -2
-        return -0.5 * away.square().sum()
-
     def _halved(
         self, items: Items, change: Tensor, weights: Tensor, prior: ItemPrior | None
     ) -> Tensor:
@@ -327,26 +329,45 @@ class _Fit:
 
         def objective(at: Items) -> Tensor:
             total = _expected_log_likelihood(self.answers, at, weights, self.nodes)
-            if at.guess is not None and self.options.guessing_prior is not None:
-                mean, sd = self.options.guessing_prior
-                total = total - 0.5 * ((at.guess - mean) / sd).square()
-            return total if prior is None else total + prior.log_density(at)
+            for _, away, precision in asymptote_priors(at, self.options):
+                total = total - 0.5 * precision * away.square()
+            total = total if prior is None else total + prior.log_density(at)
+            return total.sum()[None] if self.options.common_asymptotes else total
 
         now = objective(items)
+        # Beyond rounding: expected information may be so small that steps overshoot for ever.
+        least = now - _ROUNDINGS * torch.finfo(now.dtype).eps * now.abs()
         for _ in range(_HALVINGS):
-            falls = objective(self._stepped(items, change)) < now - 1e-9 * now.abs()
+            falls = objective(self._stepped(items, change)) < least
             if not bool(falls.any()):
                 break
             change = torch.where(falls[:, None], 0.5 * change, change)
         return change
 
     def _stepped(self, items: Items, change: Tensor) -> Items:
-        guess = None if items.guess is None else (items.guess + change[:, 2]).clamp(-12, 5)
         return items._replace(
             slope=(items.slope + change[:, 0]).clamp(-STEEPEST, STEEPEST),
             intercept=(items.intercept + change[:, 1]).clamp(-8 * STEEPEST, 8 * STEEPEST),
-            guess=guess,
+            guess=None if items.guess is None else (items.guess + change[:, 2]).clamp(-12, 5),
+            slip=None if items.slip is None else (items.slip + change[:, -1]).clamp(-12, 0),
         )
+
+
+def asymptote_priors(
+    items: Items, options: MarginalOptions
+) -> list[tuple[int, Tensor, float | Tensor]]:
+    """Column among the parameters, distance from the mean (M,), and precision of each prior.
+
+    A prior of asymptotes that all items share counts once: each item has its share of it.
+    """
+    priors = ((items.guess, options.guessing_prior), (items.slip, options.slipping_prior))
+    shared = len(items.slope) if options.common_asymptotes else 1
+    present = [(values, prior) for values, prior in priors if values is not None]
+    return [
+        (column, values - prior[0], prior[1] ** -2 / shared)
+        for column, (values, prior) in enumerate(present, start=2)
+        if prior is not None
+    ]
 
 
 class _State(NamedTuple):
@@ -426,6 +447,22 @@ def newton_step(found: Derivatives, *, common_slope: bool, longest: float = 2.0)
     slope = slope.clamp(-0.5, 0.5)
     intercept = (gradient[:, 1] - information[:, 0, 1] * slope) / information[:, 1, 1]
     return torch.stack([slope.expand_as(intercept), intercept.clamp(-longest, longest)], dim=1)
+
+
+def _common_step(found: Derivatives, longest: float = 2.0) -> Tensor:
+    """Newton step where all items have the same asymptotes: slopes and intercepts eliminated."""
+    gradient, information = found
+    own, across = information[:, :2, :2], information[:, :2, 2:]
+    own = own + 1e-9 * torch.eye(2, dtype=own.dtype, device=own.device)
+    both = torch.cat([gradient[:, :2, None], across], dim=2)
+    solved: Tensor = linalg.solve_ex(own, both)[0]
+    alone, lever = solved[..., 0], solved[..., 1:]
+    left = (information[:, 2:, 2:] - across.mT @ lever).sum(dim=0)
+    wanted = (gradient[:, 2:] - (across.mT @ alone[..., None])[..., 0]).sum(dim=0)
+    common = linalg.solve_ex(left, wanted)[0].clamp(-0.5, 0.5)
+    step = alone - lever @ common
+    step = step * (longest / step.abs().amax(dim=1, keepdim=True)).clamp_max(1.0)
+    return torch.cat([step, common.expand(len(step), -1)], dim=1)
 
 
 def _expected_log_likelihood(

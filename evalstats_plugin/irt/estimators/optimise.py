@@ -1,12 +1,12 @@
-"""Optimisers that run many problems at once on torch tensors, and start values.
+"""Optimisers that run many problems at once on torch tensors.
 
 * `minimise`: L-BFGS with a line search; each problem takes its own steps and stops by itself
   [LN89]_
-* `ascend`: Newton's or Fisher's steps, halved where they lower the objective; `posterior_mode`:
-  logistic regressions with a normal prior
+* `ascend`: Newton's, Fisher's or `FirstOrder` steps, halved where they lower the objective;
+  `posterior_mode`: logistic regressions with a normal prior
 * `squarem`: accelerated fixed-point iterations, such as EM [VR08]_
 * `Solution`: where any of them ended, and whether it has converged
-* `smoothed_logit` and `log_likelihood` of binomial counts; `complement` of given directions
+* `log_likelihood` of binomial counts
 """
 
 from __future__ import annotations
@@ -37,6 +37,9 @@ SETTLED = 1e-12
 
 # Pairs of steps and gradient changes that L-BFGS keeps.
 _MEMORY = 10
+
+# Adam: share of the means of gradients and of their squares that a step keeps, and step length.
+_MEAN_KEPT, _SQUARE_KEPT, _RATE = 0.9, 0.999, 0.05
 
 # Most halvings of a step in a line search.
 _HALVINGS = 30
@@ -156,6 +159,38 @@ def ascend(
             value, onward = climb(at)
         length = torch.where(better, (2 * length).clamp_max(1), length / 2)
     return Solution(at, value, steps, converged)
+
+
+class FirstOrder:
+    """Ascent steps from gradients alone, for `ascend`: ``"gd"``, ``"adam"`` [KB15]_ or ``"lbfgs"``.
+
+    `ascend` halves a step that lowers the objective, so that all of them settle at a maximum.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name, self.count, self.memory = name, 0, _Memory()
+        self.last: tuple[Tensor, Tensor] | None = None
+        self.moments: tuple[Tensor, Tensor] | None = None
+
+    def step(self, at: Tensor, gradient: Tensor, curvature: Tensor) -> Tensor:
+        """Return a step from points (B, P), whose curvature is at most `curvature`."""
+        straight = gradient / curvature
+        if self.name == "adam":
+            self.count += 1
+            zero = torch.zeros_like(gradient)
+            mean, square = self.moments or (zero, zero)
+            mean = _MEAN_KEPT * mean + (1 - _MEAN_KEPT) * gradient
+            square = _SQUARE_KEPT * square + (1 - _SQUARE_KEPT) * gradient.square()
+            self.moments = mean, square
+            unbiased = (square / (1 - _SQUARE_KEPT**self.count)).sqrt().clamp_min(1e-12)
+            return _RATE * mean / (1 - _MEAN_KEPT**self.count) / unbiased
+        if self.name == "gd":
+            return straight
+        if self.last is not None and not torch.equal(at, self.last[0]):
+            self.memory.add(at - self.last[0], self.last[1] - gradient)
+        self.last = at, gradient
+        found = self.memory.direction(-gradient)
+        return torch.where((found * gradient).sum(1, keepdim=True) > 0, found, straight)
 
 
 def _line_search(
@@ -287,13 +322,3 @@ def posterior_mode(
 def log_likelihood(right: Tensor, trials: Tensor, logit: Tensor) -> Tensor:
     """Binomial log-likelihood of each cell given its logit, without the binomial coefficient."""
     return right * logit - trials * torch.nn.functional.softplus(logit)
-
-
-def smoothed_logit(right: Tensor, trials: Tensor) -> Tensor:
-    """Logit of the share of right answers, with half an answer of each kind added."""
-    return torch.logit((right + 0.5) / (trials + 1))
-
-
-def complement(columns: Tensor) -> Tensor:
-    """Orthonormal basis of the directions orthogonal to `columns` (P, k), shape (P, P - k)."""
-    return linalg.qr(columns, mode="complete")[0][:, columns.shape[1] :]

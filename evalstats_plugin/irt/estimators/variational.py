@@ -32,9 +32,9 @@ from evalstats_plugin.irt.estimators.fitted import (
     not_converged,
     run_facts,
 )
-from evalstats_plugin.irt.estimators.optimise import Solution, smoothed_logit, squarem
+from evalstats_plugin.irt.estimators.optimise import Solution, squarem
 from evalstats_plugin.irt.model.algebra import linalg, split
-from evalstats_plugin.irt.model.data import Counts
+from evalstats_plugin.irt.model.data import Counts, smoothed_logit
 from evalstats_plugin.irt.model.fit import IRTFit
 from evalstats_plugin.irt.options import SviOptions, ViOptions
 from evalstats_plugin.runtime.torch import cholesky, generator_of
@@ -123,9 +123,13 @@ class MeanField:
         one = like.new_ones(())
         if self.options.prior == "vague":
             return _Prior(one, torch.stack([one, 0 * one]), torch.stack([one, 1000 * one]))
-        tau = (q.ability**2 + q.variance).mean() if self.kind == "rasch" else one
+        # Modes of means and variances under m ~ N(0, 10⁶) and 1/σ² ~ Γ(1, 1), or without these.
+        hyper = self.options.prior == "gaussian-gamma"
+        more, (n, m) = (2.0 if hyper else 0.0), self.counts.right.shape
+        tau = ((q.ability**2 + q.variance).sum() + more) / n if self.kind == "rasch" else one
         mean = q.items.mean(0)
-        variance = ((q.items - mean) ** 2 + q.spread.diagonal(dim1=1, dim2=2)).mean(0)
+        variance = (q.items - mean) ** 2 + q.spread.diagonal(dim1=1, dim2=2)
+        variance = (variance.sum(0) + more) / m
         if self.kind == "rasch":
             # A discrimination of 1 has no distribution.
             variance = torch.stack([one, variance[1]])
@@ -178,6 +182,11 @@ class MeanField:
         value = (self.kappa * mean - self.counts.trials * level).sum()
         value = value - _divergence(q.ability, q.variance, 0 * prior.ability, prior.ability)
         value = value + 0.5 * q.variance.log().sum()
+        if self.options.prior == "gaussian-gamma":
+            free = slice(0, 2) if self.kind == "2pl" else slice(1, 2)
+            value = value + _hyperprior(prior.mean[free], prior.variance[free])
+            if self.kind == "rasch":
+                value = value - 1 / prior.ability
         own = q.spread.diagonal(dim1=1, dim2=2)
         if self.kind == "rasch":
             value = value - _divergence(q.items[:, 1], own[:, 1], prior.mean[1], prior.variance[1])
@@ -219,6 +228,11 @@ def _bound_terms(trials: Tensor, square: Tensor) -> tuple[Tensor, Tensor]:
     """Mean Pólya–Gamma number of each cell given E ψ², and log(2 cosh) of the bound."""
     c = square.clamp_min(1e-12).sqrt()
     return trials * torch.tanh(c / 2) / (2 * c), c / 2 + torch.nn.functional.softplus(-c)
+
+
+def _hyperprior(mean: Tensor, variance: Tensor) -> Tensor:
+    """Log density of m ~ N(0, 10⁶) and 1/σ² ~ Γ(1, 1), py-irt's hyperpriors, but for a constant."""
+    return -(mean.square() / 2e6 + 1 / variance).sum()
 
 
 def _divergence(mean: Tensor, variance: Tensor, at: Tensor, prior: Tensor) -> Tensor:
@@ -343,6 +357,11 @@ def stochastic(
         search.zero_grad()
         noise = torch.randn(n + 2 * m, generator=generator, dtype=like.dtype, device=like.device)
         bound: Any = _sampled_bound(counts, kind, at, noise, logs=logs)
+        if options.prior == "gaussian-gamma":
+            used = 2 if kind == "2pl" else 1
+            bound = bound + _hyperprior(at[6][:used], torch.exp(2 * at[7][:used]))
+            if kind == "rasch":
+                bound = bound - torch.exp(-2 * at[7][2])
         (-bound).backward()
         search.step()
         slower.step()

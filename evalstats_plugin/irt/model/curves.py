@@ -25,22 +25,26 @@ class Items(NamedTuple):
     """d = -ab."""
     guess: Tensor | None = None
     """Logit of c; None where nothing is guessed."""
-    upper: float = 1.0
+    slip: Tensor | None = None
+    """Logit of 1 - u; None where the upper asymptote is 1."""
 
     def part(self, at: slice | Tensor) -> Items:
         """Return some of the items."""
-        guess = None if self.guess is None else self.guess[at]
-        return Items(self.slope[at], self.intercept[at], guess, self.upper)
+        return Items(*(None if x is None else x[at] for x in self))  # pyright: ignore[reportArgumentType]
 
     def to(self, dtype: torch.dtype) -> Items:
         """Return the items in another dtype."""
-        guess = None if self.guess is None else self.guess.to(dtype)
-        return Items(self.slope.to(dtype), self.intercept.to(dtype), guess, self.upper)
+        return Items(*(None if x is None else x.to(dtype) for x in self))  # pyright: ignore[reportArgumentType]
+
+    @property
+    def free(self) -> list[Tensor]:
+        """Slopes, intercepts, and logits of c and 1 - u where there are any."""
+        return [x for x in self if x is not None]
 
     @property
     def logistic(self) -> bool:
         """Whether the log-odds are aθ + d, without asymptotes."""
-        return self.guess is None and self.upper == 1
+        return self.guess is None and self.slip is None
 
 
 class Curves(NamedTuple):
@@ -52,10 +56,10 @@ class Curves(NamedTuple):
     """1 - P, to full precision."""
     slope: Tensor
     """Derivative of P by the logit aθ + d."""
-    guess: Tensor | None
-    """Derivative of P by the logit of c; None where nothing is guessed."""
+    asymptotes: list[Tensor]
+    """Derivatives of P by the logits of c and 1 - u, of those that the items have."""
     bend: Tensor
-    """Second derivative of P by the logit."""
+    """Second derivative of P by the logit aθ + d."""
 
 
 def curves(items: Items, at: Tensor) -> Curves:
@@ -64,15 +68,20 @@ def curves(items: Items, at: Tensor) -> Curves:
     up, down = torch.sigmoid(logit), torch.sigmoid(-logit)
     both = up * down
     if items.logistic:
-        return Curves(up, down, both, None, both * (down - up))
-    lower = torch.zeros_like(logit) if items.guess is None else torch.sigmoid(items.guess)[:, None]
-    height = items.upper - lower
-    guess = None if items.guess is None else lower * (1 - lower) * down
+        return Curves(up, down, both, [], both * (down - up))
+    lower, above = (
+        torch.zeros_like(logit) if x is None else torch.sigmoid(x)[:, None]
+        for x in (items.guess, items.slip)
+    )
+    height = 1 - above - lower
     return Curves(
         right=lower + height * up,
-        wrong=(1 - items.upper) + height * down,
+        wrong=above + height * down,
         slope=height * both,
-        guess=guess,
+        asymptotes=[
+            *([] if items.guess is None else [lower * (1 - lower) * down]),
+            *([] if items.slip is None else [-above * (1 - above) * up]),
+        ],
         bend=height * both * (down - up),
     )
 
@@ -89,9 +98,8 @@ def log_odds_and_wrong(items: Items, at: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def gradients(found: Curves, at: Tensor) -> Tensor:
-    """Derivatives of P by a, d and, where estimated, logit c; shape (p, M, Q)."""
-    by = [found.slope * at, found.slope]
-    return torch.stack(by if found.guess is None else [*by, found.guess])
+    """Derivatives of P by a, d and the logits of c and 1 - u, if there are any; (p, M, Q)."""
+    return torch.stack([found.slope * at, found.slope, *found.asymptotes])
 
 
 def ability_information(items: Items, at: Tensor) -> Tensor:

@@ -50,6 +50,9 @@ ACCURACY = 1e-12
 _FEWEST = 32
 """With fewer columns a decomposition takes more time than it can save."""
 
+DISPERSIONS = (0.003, 3.0)
+"""Range of estimates of the dispersion."""
+
 
 @dataclass(frozen=True, eq=False)
 class Counts:
@@ -88,10 +91,6 @@ class Counts:
             trials=trials,
             guess=None if self.guess is None else self.guess[items],
         )
-
-
-DISPERSIONS = (0.003, 3.0)
-"""Range of estimates of the dispersion."""
 
 
 def residual_sums(
@@ -537,3 +536,8 @@ def low_rank(columns: Tensor) -> tuple[Tensor, Tensor | None]:
         return columns, None
     back = directions[: max(rank, 1)]
     return columns @ back.T, back
+
+
+def smoothed_logit(right: Tensor, trials: Tensor) -> Tensor:
+    """Logit of the share of right answers, with half an answer of each kind added."""
+    return torch.logit((right + 0.5) / (trials + 1))

@@ -1,6 +1,6 @@
 """Fitted item response models: estimates, their precision, and the file they are saved in.
 
-* `IRTFit`: one ability per model (rasch, 1pl, 2pl, 3pl); `FactorFit`: several abilities per model
+* `IRTFit`: one ability per model; `FactorFit`: several
 * `SavedFit`: what both can do; `load_fit` reads either from a Parquet file
 * `item_information`, `test_information`: where on the scale a test measures well
 * `reliability`, `marginal_reliability`: how well it tells models apart
@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from evalstats_plugin.data.results import Drawable, Results, finite
-from evalstats_plugin.errors import DesignError, LogError, SelectionError, no_such
+from evalstats_plugin.errors import DesignError, LogError, SelectionError, counted, no_such
 from evalstats_plugin.irt.options import Rotation
 from evalstats_plugin.runtime.files import (
     check_fields,
@@ -66,6 +66,14 @@ class SavedFit(ABC):
     """Shape (M,), like `tasks`."""
     tasks: NDArray[Any]
     notes: tuple[str, ...] = ()
+
+    def __init_subclass__(cls) -> None:
+        # Dataclasses would print every number of every array.
+        cls.__repr__ = cls.__repr__
+
+    def __repr__(self) -> str:
+        sizes = f"{counted(len(self.models), 'model')}, {counted(len(self.item_ids), 'item')}"
+        return f"<{type(self).__name__}: {sizes}>"
 
     def _check_shapes(self, expected: Mapping[str, tuple[int, ...]]) -> None:
         for name, shape in expected.items():
@@ -117,6 +125,10 @@ class SavedFit(ABC):
         return found
 
 
+_LATER = cast("FloatArray", None)
+"""Default of arrays that are filled in when their size is known."""
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class IRTFit(SavedFit, Drawable):
     """A fitted item response model: ``P(right) = c + (u - c) / (1 + exp(-a (θ - b)))``.
@@ -128,7 +140,7 @@ class IRTFit(SavedFit, Drawable):
     drawn_as: ClassVar[tuple[str, ...]] = ("fit",)
 
     item_model: str
-    """``"rasch"``, ``"1pl"``, ``"2pl"`` or ``"3pl"``."""
+    """A name of `ITEM_MODELS` other than ``"factor"``."""
     estimator: str
     ability: FloatArray
     """θ, shape (N,)."""
@@ -143,8 +155,12 @@ class IRTFit(SavedFit, Drawable):
     discrimination_std_error: FloatArray
     difficulty_std_error: FloatArray
     guessing_std_error: FloatArray
+    upper: FloatArray = _LATER
+    """u, shape (M,): P(right) of a model of very high ability; 1 where it is left out."""
+    upper_std_error: FloatArray = _LATER
     item_covariance: FloatArray | None = None
-    """Shape (M, p, p): of a, the intercept d = -ab and, where it is estimated, logit c."""
+    """Shape (M, p, p): of a, the intercept d = -ab and, where there are any, the logits of c and
+    1 - u."""
     predicted: FloatArray | None = None
     """P(right) of the models on the items, averaged over the posteriors of both, shape (N, M); None
     where the estimator does not average, and for models scored later."""
@@ -161,7 +177,14 @@ class IRTFit(SavedFit, Drawable):
     def __post_init__(self) -> None:
         n, m = len(self.models), len(self.item_ids)
         expected = {"ability": (n,), "ability_covariance": (n, n), "tasks": (m,)}
-        for name in ("discrimination", "difficulty", "guessing"):
+        # Frozen: fields are set as a dataclass sets them. Files of version 0.2 have no `upper`.
+        for name, default in (
+            ("upper", self.hyperparameters.get("upper", 1.0)),
+            ("upper_std_error", math.nan),
+        ):
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, np.full(m, default))
+        for name in ("discrimination", "difficulty", "guessing", "upper"):
             expected |= {name: (m,), f"{name}_std_error": (m,)}
         self._check_shapes(expected)
 
@@ -181,11 +204,6 @@ class IRTFit(SavedFit, Drawable):
         if self.item_covariance is None:
             return np.full(len(self.item_ids), np.nan)
         return np.sqrt(self.item_covariance[:, 1, 1])
-
-    @property
-    def upper(self) -> float:
-        """u, the upper asymptote of all curves; 1 unless the fit was given another."""
-        return float(self.hyperparameters.get("upper", 1.0))
 
     def limits(
         self, confidence_level: float = 0.95, *, kind: Literal["percentile", "hdi"] = "percentile"
@@ -282,7 +300,8 @@ class IRTFit(SavedFit, Drawable):
             )
         if of != "items":
             raise SelectionError(no_such("table", of, ("models", "items"), "models, items"))
-        names = ("discrimination", "difficulty", "guessing")
+        names = ["discrimination", "difficulty", "guessing"]
+        names += ["upper"] if (self.upper < 1).any() else []
         columns = [column for name in names for column in (name, f"{name}_std_error")]
         table = {"item": self.item_ids, "task": self.tasks}
         return pd.DataFrame(table | {name: getattr(self, name) for name in columns})

@@ -19,8 +19,8 @@ from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.errors import DesignError, SelectionError, no_such
 from evalstats_plugin.stats.arrays import FloatArray, Rng
 
-ItemModel = Literal["rasch", "2pl", "3pl", "factor", "partial-credit"]
-ITEM_MODELS: tuple[ItemModel, ...] = ("rasch", "2pl", "3pl", "factor", "partial-credit")
+ItemModel = Literal["rasch", "2pl", "3pl", "4pl", "factor", "partial-credit"]
+ITEM_MODELS: tuple[ItemModel, ...] = ("rasch", "2pl", "3pl", "4pl", "factor", "partial-credit")
 # Largest probability of a wrong label.
 _MOST_NOISE = 0.5
 
@@ -38,7 +38,8 @@ def simulate_responses(
     """Simulate abilities, items and answers.
 
     Abilities and difficulties are N(0, 1), log discriminations N(0, 0.3²), guessing is uniform on
-    [0.1, 0.3], loadings are N(0, 1 / K) with positive sum, and partial credit has 4 steps.
+    [0.1, 0.3] and the upper asymptote of ``"4pl"`` on [0.8, 1], loadings are N(0, 1 / K) with
+    positive sum, and partial credit has 4 steps.
 
     Parameters
     ----------
@@ -79,6 +80,8 @@ class Truth(NamedTuple):
     """Shape (M,)."""
     steps: FloatArray
     """Thresholds of partial credit around the difficulty, shape (M, S); S = 0 for other models."""
+    upper: FloatArray
+    """Shape (M,)."""
 
     @property
     def probability(self) -> FloatArray:
@@ -86,7 +89,7 @@ class Truth(NamedTuple):
         if self.item_model == "partial-credit":
             shares = _shares(self)
             return shares @ np.linspace(0, 1, shares.shape[-1])
-        return self.guessing + (1 - self.guessing) * special.expit(_logit(self))
+        return self.guessing + (self.upper - self.guessing) * special.expit(_logit(self))
 
 
 def draw_truth(
@@ -103,17 +106,21 @@ def draw_truth(
         raise SelectionError(no_such("item model", item_model, ITEM_MODELS, ", ".join(ITEM_MODELS)))
     ability, difficulty = rng.standard_normal(n_models), rng.standard_normal(n_items)
     slope = np.ones(n_items)
-    if item_model in ("2pl", "3pl"):
+    if item_model in ("2pl", "3pl", "4pl"):
         slope = np.exp(0.3 * rng.standard_normal(n_items))
     if item_model == "factor":
         ability = rng.standard_normal((n_models, n_dimensions))
         slope = rng.standard_normal((n_items, n_dimensions)) / np.sqrt(n_dimensions)
         slope *= np.where(slope.sum(axis=1, keepdims=True) < 0, -1, 1)
-    guessing = rng.uniform(0.1, 0.3, n_items) if item_model == "3pl" else np.zeros(n_items)
+    guessing, upper = np.zeros(n_items), np.ones(n_items)
+    if item_model in ("3pl", "4pl"):
+        guessing = rng.uniform(0.1, 0.3, n_items)
+    if item_model == "4pl":
+        upper = rng.uniform(0.8, 1.0, n_items)
     steps = rng.normal(0, 0.7, (n_items, n_steps if item_model == "partial-credit" else 0))
     if item_model == "partial-credit":
         steps -= steps.mean(axis=1, keepdims=True)
-    return Truth(item_model, ability, slope, difficulty, guessing, steps)
+    return Truth(item_model, ability, slope, difficulty, guessing, steps, upper)
 
 
 def draw_responses(

@@ -156,8 +156,7 @@ def plot_information(fit: IRTFit, *, ax: Axes | None = None) -> Axes:
 
 def _right_and_slope(fit: IRTFit, at: FloatArray) -> tuple[FloatArray, FloatArray]:
     """P(right) at abilities and its derivative, each of shape (Q, M)."""
-    upper = float(fit.hyperparameters.get("upper", 1.0))
-    guessing = np.nan_to_num(fit.guessing)
+    guessing, upper = np.nan_to_num(fit.guessing), fit.upper
     curve = special.expit(at[:, None] * fit.discrimination + fit.intercept)
     slope = fit.discrimination * (upper - guessing) * curve * (1 - curve)
     return guessing + (upper - guessing) * curve, slope

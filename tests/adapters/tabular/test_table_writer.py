@@ -183,3 +183,52 @@ def test_what_cannot_be_exported_is_refused(
         export(read(READ["lm_eval_repeats"]), tmp_path / name, **options)
     with pytest.raises(WriteError, match="no responses were selected"):
         export(ResponseSet(()), tmp_path / "t.csv")
+
+
+def test_py_irt_jsonl_holds_the_same_matrix(tmp_path: Path) -> None:
+    """A line per model as py-irt reads it; missing answers are left out, and come back missing."""
+    models = ("org/one", 'a "b"')
+    before = [
+        Responses(
+            model=model,
+            task="quiz",
+            metric="score",
+            source=Source(path=tmp_path / "log", harness="table"),
+            item_ids=np.array(["q1", "q2", "q3"]),
+            scores=np.array([[1.0], [i], [np.nan]]),
+        )
+        for i, model in enumerate(models)
+    ]
+    before[1].scores[2] = 0.5
+    done = export(before, tmp_path / "quiz.jsonlines", to="py-irt")
+    lines = [json.loads(line) for line in done.paths[0].read_text().splitlines()]
+    after = read(tmp_path).matrix()
+
+    assert lines == [
+        {"subject_id": "org/one", "responses": {"q1": 1, "q2": 0}},
+        {"subject_id": 'a "b"', "responses": {"q1": 1, "q2": 1, "q3": 0.5}},
+    ]
+    assert (after.models, after.tasks.tolist()) == (models, ["quiz"] * 3)
+    np.testing.assert_array_equal(after.scores, [r.scores for r in before])
+    assert any("1 of 5 answers are neither 0 nor 1" in note for note in done.notes)
+
+
+def test_py_irt_jsonl_is_known_by_its_content(tmp_path: Path) -> None:
+    """Also with answers as texts, and a first line longer than the bytes that are looked at."""
+    path = tmp_path / "answers.json"
+    answers = {f"item {i}": str(i % 2) for i in range(20000)}
+    path.write_text(json.dumps({"subject_id": "m", "responses": answers}) + "\n")
+    [found] = read(path)
+
+    assert found.model == "m"
+    np.testing.assert_array_equal(found.scores[:, 0], np.arange(20000) % 2)
+
+
+@pytest.mark.parametrize("line", ['{"subject_id": "n"}', '{"subject_id": "", "responses": {}}'])
+def test_py_irt_jsonl_names_a_broken_line(line: str, tmp_path: Path) -> None:
+    """By its number."""
+    path = tmp_path / "answers.jsonl"
+    path.write_text('{"subject_id": "m", "responses": {"q": 1}}\n' + line + "\n")
+
+    with pytest.raises(LogError, match="line 2 lacks a model or its answers"):
+        read(path)

@@ -12,10 +12,10 @@ from evalstats_plugin.irt.estimators.information import (
     _linearised,
     _observed,
     eliminated,
-    inverse_information,
     nearly_eliminated,
 )
 from evalstats_plugin.irt.estimators.mml import MarginalOptions, fit_marginal
+from evalstats_plugin.irt.model.algebra import inverse_information
 from evalstats_plugin.irt.model.data import Counts
 
 

@@ -117,20 +117,6 @@ def test_a_strong_ridge_gives_every_item_the_same_loading():
     assert loading.mean() > 0.3
 
 
-def test_held_out_likelihood_finds_the_number_of_dimensions():
-    """Two planted, two chosen; one planted, one chosen."""
-    rng = np.random.default_rng(5)
-    found = [
-        fit_factor(
-            planted(80, 120, k, rng, missing=0)[0], "auto", "auto", rng=np.random.default_rng(6)
-        )
-        for k in (2, 1)
-    ]
-
-    assert [2, 1] == [fit.loading.shape[1] for fit in found]
-    assert {1, 2, 3} == {choice.n_dimensions for choice in found[0].choices}
-
-
 def test_cross_validation_is_that_of_fits_to_each_fold():
     """One batch of folds gives the held-out loss of five fits, each from its own start."""
     data, *_ = planted(30, 50, 2, np.random.default_rng(7))

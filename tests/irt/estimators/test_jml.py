@@ -5,15 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from scipy import optimize, special
+from scipy import optimize, special, stats
 
 from evalstats_plugin.irt.estimators.joint import (
     FARTHEST,
     Penalty,
+    Slopes,
     joint_fit,
     map_fit,
 )
 from evalstats_plugin.irt.model.data import Counts
+from evalstats_plugin.irt.options import MapOptions
 
 
 def counts(n, m, seed=0, *, missing=0.0, slopes=0.0, trials=1):
@@ -32,14 +34,23 @@ def negative(values, data, penalty, kind):
     a = values[n + m :] if kind == "2pl" else np.ones(m)
     logit = theta[:, None] * a + d
     held = penalty.ability * theta @ theta + penalty.intercept * d @ d
-    held += penalty.discrimination * ((a - 1) ** 2).sum()
-    return (trials * np.logaddexp(0, logit) - right * logit).sum() + held / 2
+    value = (trials * np.logaddexp(0, logit) - right * logit).sum() + held / 2
+    if penalty.discrimination is None or kind == "rasch":
+        return value
+    how, first, second = penalty.discrimination
+    density = {
+        "normal": lambda: stats.norm.logpdf(a, first, second),
+        "lognormal": lambda: stats.lognorm.logpdf(a, second, scale=np.exp(first)),
+        "gamma": lambda: stats.gamma.logpdf(a, first, scale=second),
+    }[how]()
+    return value - density.sum()
 
 
 @pytest.mark.parametrize("kind", ["rasch", "2pl"])
 @pytest.mark.parametrize("shape", [{}, {"missing": 0.2}, {"trials": 4}])
 def test_the_mode_is_that_of_a_general_optimiser(kind, shape):
-    data, penalty = counts(6, 25, slopes=0.3, **shape), Penalty(1.0, 0.5, 2.0)
+    data = counts(6, 25, slopes=0.3, **shape)
+    penalty = Penalty(1.0, 0.5, Slopes("normal", 1.0, 2**-0.5))
 
     fit = joint_fit(data, kind, penalty=penalty)
 
@@ -48,6 +59,51 @@ def test_the_mode_is_that_of_a_general_optimiser(kind, shape):
     theta = best.x[:6]
     assert fit.converged
     assert fit.ability.numpy() == pytest.approx(theta - theta.mean(), abs=2e-4)
+
+
+@pytest.mark.parametrize("prior", [("lognormal", 0.0, 0.5), ("gamma", 2.0, 0.5)])
+def test_the_mode_under_priors_of_positive_discriminations_is_that_of_a_general_optimiser(prior):
+    """The densities are SciPy's; abilities and intercepts have standard deviations of their own."""
+    data, penalty = counts(6, 25, slopes=0.3, trials=2), Penalty(1.5**-2, 2.0**-2, Slopes(*prior))
+    options = MapOptions(
+        ability_sd=1.5, intercept_sd=2.0, discrimination=prior[0], discrimination_prior=prior[1:]
+    )
+
+    fit = map_fit(data, "2pl", options)
+
+    start = np.concatenate([np.zeros(31), np.ones(25)])
+    bounds = [(None, None)] * 31 + [(1e-3, None)] * 25
+    best = optimize.minimize(
+        negative, start, (data, penalty, "2pl"), "L-BFGS-B", bounds=bounds,
+        options={"ftol": 1e-14, "gtol": 1e-7, "maxfun": 10**6},
+    )  # fmt: skip
+    assert fit.converged
+    assert fit.ability.numpy() == pytest.approx(best.x[:6] - best.x[:6].mean(), abs=1e-3)
+    assert fit.discrimination.numpy() == pytest.approx(best.x[31:], abs=1e-3)
+
+
+@pytest.mark.parametrize("optimiser", ["lbfgs", "adam", "gd"])
+@pytest.mark.parametrize("kind", ["rasch", "2pl"])
+def test_every_optimiser_finds_the_mode_that_newton_finds(kind, optimiser):
+    data = counts(8, 30, slopes=0.3)
+    newton = map_fit(data, kind)
+
+    fit = map_fit(data, kind, MapOptions(optimiser=optimiser, max_steps=3000))
+
+    assert fit.converged
+    assert fit.iterations > newton.iterations < 20
+    assert torch.allclose(fit.ability, newton.ability, atol=1e-4)
+    assert torch.allclose(fit.intercept, newton.intercept, atol=1e-4)
+
+
+@pytest.mark.parametrize("optimiser", ["lbfgs", "adam", "gd"])
+def test_every_optimiser_finds_the_joint_maximum(optimiser):
+    data = counts(6, 40, trials=5)
+
+    fit = joint_fit(data, "rasch", optimiser=optimiser, max_steps=3000)
+
+    assert fit.converged
+    assert torch.allclose(fit.ability, joint_fit(data, "rasch").ability, atol=1e-4)
 
 
 @pytest.mark.parametrize("kind", ["rasch", "2pl"])

@@ -94,7 +94,7 @@ def test_scores_on_known_items_agree_with_mirt(name):
         np.testing.assert_allclose(scored.ability_std_error, expected[:, column + 1], atol=2e-4)
 
 
-@pytest.mark.parametrize("item_model", ["2pl", "3pl"])
+@pytest.mark.parametrize("item_model", ["2pl", "4pl"])
 def test_the_likelihood_is_the_integral(item_model):
     """Three models, four items, one missing cell, two trials: by adaptive quadrature."""
     scores = np.array([[1, 0, 1, 1], [0, 0, 1, np.nan], [1, 1, 0, 0.0]])
@@ -104,7 +104,7 @@ def test_the_likelihood_is_the_integral(item_model):
 
     def joint(theta, i):
         logit = found.discrimination * theta + found.intercept
-        p = found.guessing + (1 - found.guessing) * special.expit(logit)
+        p = found.guessing + (found.upper - found.guessing) * special.expit(logit)
         terms = right[i] * np.log(p) + (trials[i] - right[i]) * np.log1p(-p)
         return np.exp(terms.sum() - theta**2 / 2) / np.sqrt(2 * np.pi)
 

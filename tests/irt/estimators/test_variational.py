@@ -21,7 +21,7 @@ def counts(n, m, seed=0, *, missing=0.0, slopes=0.0, trials=1):
     return Counts(torch.tensor(1.0 * rng.binomial(tried, p)), torch.tensor(1.0 * tried))
 
 
-@pytest.mark.parametrize("prior", ["hierarchical", "vague"])
+@pytest.mark.parametrize("prior", ["hierarchical", "vague", "gaussian-gamma"])
 @pytest.mark.parametrize("kind", ["rasch", "2pl"])
 def test_no_step_lowers_the_bound(kind, prior):
     data = counts(7, 40, missing=0.2, slopes=0.3, trials=2)

@@ -59,7 +59,7 @@ def test_factors_have_as_many_loadings_as_dimensions():
 
 
 def test_what_cannot_be_drawn_is_refused():
-    with pytest.raises(SelectionError, match="no item model is called '4pl'"):
-        simulate_responses(rng=0, n_models=2, n_items=2, item_model="4pl")
+    with pytest.raises(SelectionError, match="no item model is called '5pl'"):
+        simulate_responses(rng=0, n_models=2, n_items=2, item_model="5pl")
     with pytest.raises(ValueError, match="pass 1 or more, and below 1"):
         simulate_responses(rng=0, n_models=2, n_items=2, n_epochs=0)
