@@ -11,9 +11,11 @@ from evalstats_plugin.ranking.rank import BootstrapOptions as BootstrapOptions
 from evalstats_plugin.ranking.rank import MlOptions as MlOptions
 from evalstats_plugin.ranking.rank import PosteriorOptions as PosteriorOptions
 from evalstats_plugin.ranking.rank import ThurstoneOptions as ThurstoneOptions
+from evalstats_plugin.ranking.rank import leaderboard as leaderboard
 from evalstats_plugin.ranking.ratings.bradley_terry import fit_bradley_terry as fit_bradley_terry
 from evalstats_plugin.ranking.ratings.plackett_luce import fit_plackett_luce as fit_plackett_luce
 from evalstats_plugin.ranking.ratings.uncertainty import profile_interval as profile_interval
+from evalstats_plugin.ranking.rows import Leaderboard as Leaderboard
 from evalstats_plugin.ranking.rows import RankedPlayer as RankedPlayer
 from evalstats_plugin.ranking.rows import Ranking as Ranking
 from evalstats_plugin.ranking.thurstone.judges import fit_thurstone_judges as fit_thurstone_judges

@@ -1,4 +1,4 @@
-"""Rank models, answers or other players from pairwise comparisons: the `rank` function.
+"""Rank models, answers or other players from pairwise comparisons: `rank`, and `leaderboard`.
 
 It reads or makes the contests, runs the estimator of a model, and collects ratings, ranks and
 goodness of fit in a `Ranking`.
@@ -6,9 +6,10 @@ goodness of fit in a `Ranking`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
@@ -19,11 +20,18 @@ from numpy.typing import ArrayLike
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.responses import Responses
 from evalstats_plugin.data.runs import ResponseSet
-from evalstats_plugin.errors import DesignError, SelectionError, no_such
+from evalstats_plugin.errors import DesignError, SelectionError, counted, few, no_such
 from evalstats_plugin.ranking.contests.contests import Contests
 from evalstats_plugin.ranking.goodness import judge_agreement, predictive_fit, transitivity
 from evalstats_plugin.ranking.ratings.fit import RankingFit, entropy_bounds, order_entropy
-from evalstats_plugin.ranking.rows import Goodness, Ranking, Scale, ranked
+from evalstats_plugin.ranking.rows import (
+    ELO_ANCHOR,
+    Goodness,
+    Leaderboard,
+    Ranking,
+    Scale,
+    ranked,
+)
 from evalstats_plugin.runtime.workers import check_memory
 from evalstats_plugin.stats.arrays import Rng
 from evalstats_plugin.stats.interval import normal_quantile
@@ -191,6 +199,171 @@ def rank(
     goodness = _goodness(fit, read, confidence_level, generator)
     seed = rng if isinstance(rng, int) else None
     return Ranking(tuple(rows), notes, seed, fit=fit, draws=draws, goodness=goodness)
+
+
+def leaderboard(
+    votes: Contests | pd.DataFrame | str | Path,
+    *,
+    anchor: str | None = None,
+    anchor_rating: float | None = None,
+    style: Sequence[str] = (),
+    category: str | None = None,
+    model: RankingModel = "auto",
+    estimator: str = "auto",
+    confidence_level: float = 0.95,
+    scale: Scale = "elo",
+    rng: Rng = None,
+    options: RankOptions | None = None,
+    columns: Mapping[str, str] | None = None,
+) -> Leaderboard:
+    """Rank models from people's votes as an arena does: over all votes, and by category.
+
+    Each ranking is that of `rank`: prompts are clusters where the votes name them, the advantage of
+    the one shown first is estimated where the order is known, and the ranges of ranks hold for all
+    models at once.
+
+    Parameters
+    ----------
+    votes, columns
+        As in `rank`.
+    anchor, anchor_rating
+        Ratings are shifted so that this model has this rating: 1000 by default, or 0 on the
+        model's own scale. Without an anchor their mean is that.
+    style
+        Features of the answers that the ratings shall not reward, such as the length: a column of
+        differences between the two answers, or the common prefix of a column for each
+        (``length`` for length_a and length_b); of `Contests`, all features they have. Their effects
+        are estimated with the ratings (style control), by Bradley–Terry's model.
+    category
+        Column that says which category a vote belongs to.
+    model, estimator, confidence_level, scale, rng, options
+        As in `rank`.
+
+    Raises
+    ------
+    SelectionError
+        No such column or anchor; style with a model that has no features.
+    DesignError
+        No chain of votes connects all models. Categories in which that is so are left out, with
+        a note.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> votes = pd.DataFrame({
+    ...     "model_a": ["ant", "bee", "ant", "bee"], "model_b": ["bee", "ant", "bee", "ant"],
+    ...     "winner": ["a", "b", "b", "b"], "kind": ["code", "code", "talk", "code"]})
+    >>> board = leaderboard(votes, anchor="bee", category="kind", rng=0)
+    >>> [(row.player, row.rank_low, row.rank_high) for row in board.overall]
+    [('ant', 1, 2), ('bee', 1, 2)]
+    """
+    named = dict(columns or {})
+    if style:
+        named["features"] = ",".join(style)
+    if category is not None:
+        named["category"] = category
+    read = isinstance(votes, Contests)
+    contests = to_contests(votes, None if read else named or None)
+    if category is not None and contests.category is None:
+        raise SelectionError("these votes were read without a category: name its column there")
+    if style:
+        options = _with_style(options, model, contests.feature_names)
+        model = "bradley-terry"
+    if anchor is not None and anchor not in contests.players:
+        players = contests.players
+        raise SelectionError(no_such("model", anchor, players, few(players, 20)))
+    middle = (ELO_ANCHOR if scale == "elo" else 0.0) if anchor_rating is None else anchor_rating
+
+    def ranking(of: Contests) -> Ranking:
+        found = rank(
+            of, model=model, estimator=estimator, confidence_level=confidence_level, scale=scale,
+            rng=rng, options=options,
+        )  # fmt: skip
+        return found if anchor is None else _anchored(found, anchor, middle)
+
+    overall = ranking(contests)
+    notes = [*overall.notes, *_effects_of_style(overall, confidence_level)]
+    by_category: dict[str, Ranking] = {}
+    code = contests.category if category else None
+    for number, name in enumerate(contests.categories if code is not None else ()):
+        own = _alone(contests.take(np.flatnonzero(code == number)))
+        try:
+            by_category[name] = ranking(own)
+        except DesignError as error:
+            notes.append(f"category {name} ({counted(len(own), 'vote')}): left out: {error}")
+            continue
+        if anchor is not None and anchor not in own.players:
+            notes.append(f"category {name}: {anchor} has no votes, the mean rating is {middle:g}")
+    rows = list(overall.rows)
+    for name, found in by_category.items():
+        rows += [replace(row, category=name) for row in found.rows]
+    place = {name: k for k, name in enumerate(contests.players)}
+    order = [place[row.player] for row in overall.rows]
+    return Leaderboard(
+        tuple(rows),
+        tuple(dict.fromkeys(notes)),
+        overall.seed,
+        overall=overall,
+        by_category=by_category,
+        anchor="" if anchor is None else f"{anchor} has {middle:g}",
+        wins=contests.wins()[np.ix_(order, order)],
+    )
+
+
+def _with_style(
+    options: RankOptions | None, model: RankingModel, names: tuple[str, ...]
+) -> RankOptions:
+    if model == "thurstone" or isinstance(options, (PosteriorOptions, ThurstoneOptions)):
+        msg = "style control is for bradley-terry by ml or bootstrap: leave the model at auto"
+        raise SelectionError(msg)
+    return replace(MlOptions() if options is None else options, features=names)
+
+
+def _alone(contests: Contests) -> Contests:
+    """Return the same contests without the players who are in none."""
+    met: list[int] = np.unique(np.concatenate([contests.first, contests.second])).tolist()
+    place = np.full(len(contests.players), -1)
+    place[met] = np.arange(len(met))
+    return replace(
+        contests,
+        players=tuple(contests.players[i] for i in met),
+        first=place[contests.first],
+        second=place[contests.second],
+    )
+
+
+def _anchored(ranking: Ranking, anchor: str, rating: float) -> Ranking:
+    """Shift all ratings so that one player has a given one."""
+    known = {row.player: row.mean for row in ranking.rows}
+    if known.get(anchor) is None:
+        return ranking
+    shift = rating - (known[anchor] or 0.0)
+
+    def moved(value: float | None) -> float | None:
+        return None if value is None else value + shift
+
+    rows = tuple(
+        replace(row, mean=moved(row.mean), low=moved(row.low), high=moved(row.high))
+        for row in ranking.rows
+    )
+    return replace(ranking, rows=rows)
+
+
+def _effects_of_style(ranking: Ranking, confidence_level: float) -> list[str]:
+    """Say what a unit of each feature is worth to a vote."""
+    reach = normal_quantile(confidence_level)
+    fit = ranking.fit
+    notes: list[str] = []
+    for name, value in fit.parameters.items():
+        if name in ("position", "tie") or name not in fit.parameter_std_errors:
+            continue
+        half = reach * fit.parameter_std_errors[name]
+        odds = [100 * math.expm1(x) for x in (value, value - half, value + half)]
+        notes.append(
+            f"style: one unit more of {name} changes the odds of a vote by {odds[0]:+.3g} % "
+            f"[{odds[1]:+.3g}, {odds[2]:+.3g}], which the ratings do not contain"
+        )
+    return notes
 
 
 def to_contests(source: Any, columns: Mapping[str, str] | None = None) -> Contests:

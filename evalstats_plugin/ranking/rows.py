@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -55,6 +56,11 @@ class RankedPlayer:
     Numbers are finite or ``None``, never NaN.
     """
 
+    shown: ClassVar[tuple[str, ...]] = (
+        "player", "mean", "low", "high", "rank_low", "rank_high", "prob_best", "letters",
+        "n_contests",
+    )  # fmt: skip
+
     player: str
     mean: float | None
     """Estimate, or posterior mean, of the rating relative to the mean of all ratings."""
@@ -77,6 +83,8 @@ class RankedPlayer:
     scale: str
     """Unit of the rating: ``"log odds"``, ``"probit"`` or ``"elo"``."""
     method: str
+    category: str = ""
+    """Of a leaderboard: the category whose votes count; "" for all votes."""
     notes: tuple[str, ...] = ()
 
 
@@ -131,6 +139,21 @@ class Ranking(Results[RankedPlayer]):
         frame = pd.DataFrame(values, pd.Index(self.fit.players, name="player"), list(columns))
         names = [row.player for row in self.rows]
         return frame.loc[names, names if columns == self.fit.players else list(columns)]
+
+
+@dataclass(frozen=True)
+class Leaderboard(Results[RankedPlayer]):
+    """Rankings from all votes, and from those of each category; rows one after another."""
+
+    overall: Ranking = field(kw_only=True, compare=False, repr=False)
+    by_category: Mapping[str, Ranking] = field(
+        default_factory=dict[str, Ranking], kw_only=True, compare=False, repr=False
+    )
+    anchor: str = field(default="", kw_only=True)
+    """What fixes the scale, such as ``"bee has 1000"``; empty where the mean does."""
+    wins: FloatArray = field(kw_only=True, compare=False, repr=False)
+    """Weight of the wins of the player of the row against that of the column, ties counted half
+    for each; shape (n, n), players in the order of the overall ranking."""
 
 
 def ranked(

@@ -9,7 +9,7 @@ import numpy as np
 from rich.table import Table
 from rich.text import Text
 
-from evalstats_plugin.ranking.rows import RankedPlayer, Ranking
+from evalstats_plugin.ranking.rows import Leaderboard, RankedPlayer, Ranking
 from evalstats_plugin.report import text as report_text
 from evalstats_plugin.report.comparisons import p_value, probability
 from evalstats_plugin.report.text import percent, print_all, titled
@@ -34,18 +34,66 @@ def rankings_markdown(results: Ranking, heading: str) -> str:
     header = _columns(results.rows)
     right = [i for i in range(len(header)) if i not in _LEFT]
     table = report_text.markdown_table(header, map(_cells, results), right=right)
-    said = [f"- {note}" for note in results.notes]
+    said = report_text.markdown_list(results.notes)
     ends = [part for text in legend(results) for part in (text, "")]
     return "\n".join([*table, "", *said, "", *ends, heading, ""])
 
 
-def legend(results: Ranking) -> list[str]:
+def print_leaderboard(
+    results: Leaderboard, file: TextIO, *, heading: str, width: int | None
+) -> None:
+    """Print the ranking of all votes, the ranks by category, the notes and a legend."""
+    tables = [_table(results.overall)]
+    if results.by_category:
+        by_category = titled("Ranks that the votes of each category leave open")
+        for k, name in enumerate(category_columns(results)):
+            by_category.add_column(name, justify="right" if k else "left", overflow="fold")
+        for line in category_lines(results):
+            by_category.add_row(*map(Text, line))
+        tables.append(by_category)
+    said = [f"* {note}" for note in results.notes]
+    print_all(
+        tables, said, [*legend(results.overall, results.anchor), heading], file=file, width=width
+    )
+
+
+def leaderboard_markdown(results: Leaderboard, heading: str) -> str:
+    """Return the same as Markdown."""
+    header = _columns(results.overall.rows)
+    right = [i for i in range(len(header)) if i not in _LEFT]
+    lines = report_text.markdown_table(header, map(_cells, results.overall), right=right)
+    if results.by_category:
+        names = category_columns(results)
+        columns = range(1, len(names))
+        lines += ["", *report_text.markdown_table(names, category_lines(results), right=columns)]
+    said = report_text.markdown_list(results.notes)
+    ends = [part for text in legend(results.overall, results.anchor) for part in (text, "")]
+    return "\n".join([*lines, "", *said, "", *ends, heading, ""])
+
+
+def category_columns(results: Leaderboard) -> list[str]:
+    """Return the heads of `category_lines`."""
+    return ["Player", "All votes", *results.by_category]
+
+
+def category_lines(results: Leaderboard) -> list[list[str]]:
+    """Return each player's ranges of ranks, over all votes and by category."""
+    found = [
+        {row.player: ranks(row) for row in ranking}
+        for ranking in (results.overall, *results.by_category.values())
+    ]
+    players = [row.player for row in results.overall]
+    return [[player, *(ranks.get(player, "–") for ranks in found)] for player in players]
+
+
+def legend(results: Ranking, anchor: str = "") -> list[str]:
     """Explain the numbers to readers who do not know the method."""
     fit = results.fit
     scale = results.rows[0].scale if results.rows else "log odds"
     unit = _ELO_OF_NORMAL if (scale, fit.model) == ("elo", "thurstone") else _SCALES[scale]
     level = percent(results.rows[0].confidence_level if results.rows else 0.95)
-    zero = "their mean is 1000" if scale == "elo" else "0 is their mean"
+    mean = "their mean is 1000" if scale == "elo" else "0 is their mean"
+    zero = anchor or mean
     said = [
         f"Rating: a player whose rating is {unit}; {zero}. Interval: of this rating "
         f"alone, {level}. Rank: expected. Ranks: those left open, the ranges of all players at "
@@ -115,24 +163,34 @@ def _columns(rows: Sequence[RankedPlayer]) -> list[str]:
 
 
 def _cells(row: RankedPlayer) -> list[str]:
-    bounds = "–"
-    if row.low is not None and row.high is not None:
-        bounds = f"[{_rating(row.low, row.scale)}, {_rating(row.high, row.scale)}]"
-    low, high = row.rank_low, row.rank_high
     expected = "–" if row.expected_rank is None else f"{row.expected_rank:.1f}"
     return [
         row.player,
-        _rating(row.mean, row.scale),
-        bounds,
+        rating(row.mean, row.scale),
+        limits(row),
         expected,
-        str(low) if low == high else f"{low}–{high}",
+        ranks(row),
         probability(row.prob_best),
         row.letters,
         f"{row.n_contests:.6g}",
     ]
 
 
-def _rating(value: float | None, scale: str) -> str:
+def limits(row: RankedPlayer) -> str:
+    """Return the interval of a rating as it is written."""
+    if row.low is None or row.high is None:
+        return "–"
+    return f"[{rating(row.low, row.scale)}, {rating(row.high, row.scale)}]"
+
+
+def ranks(row: RankedPlayer) -> str:
+    """Return the range of ranks as it is written."""
+    low, high = row.rank_low, row.rank_high
+    return str(low) if low == high else f"{low}–{high}"
+
+
+def rating(value: float | None, scale: str) -> str:
+    """Return a rating as it is written."""
     if value is None:
         return "–"
     return f"{value:.0f}" if scale == "elo" else f"{value:+.2f}"

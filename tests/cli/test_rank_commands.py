@@ -17,12 +17,14 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
 from evalstats_plugin import cli
 from evalstats_plugin.cli import rank
 from evalstats_plugin.cli.rank import options
+from evalstats_plugin.ranking import leaderboard
 from evalstats_plugin.ranking.judging.session import Session
 from evalstats_plugin.ranking.judging.standing import GOALS
 from evalstats_plugin.ranking.next import RULES
@@ -73,7 +75,7 @@ def test_every_command_is_listed_and_has_help(call: Call) -> None:
 
     for part in rank.SECTIONS.values():
         for name, (_, summary) in part.items():
-            assert f"  {name:<8} {summary}" in listed
+            assert re.search(rf"^  {name} +{re.escape(summary)}$", listed, re.MULTILINE)
             assert call(name, "--help").exit_code == 0
 
 
@@ -168,6 +170,82 @@ def test_models_are_ranked_by_their_logs(call: Call) -> None:
     assert {"models/m0", "models/m1", "models/m2"} == {row["player"] for row in rows}
     assert "bradley-terry ml, cluster" == rows[0]["method"]
     assert 180 - 60 == sum(row["n_contests"] for row in rows) / 2
+
+
+@pytest.fixture
+def arena(tmp_path: Path) -> Path:
+    """Give votes in which the one shown first and the longer answer win too often."""
+    rng = np.random.default_rng(10)
+    n, names = 2000, np.array(["<b>ant</b>", "bee", "cat"])
+    first = rng.integers(0, 3, n)
+    second = (first + rng.integers(1, 3, n)) % 3
+    length = rng.integers(-200, 200, n)
+    ability = np.array([0.8, 0.0, -0.8])
+    logit = ability[first] - ability[second] + 0.5 + 0.01 * length
+    won = rng.random(n) < 1 / (1 + np.exp(-logit))
+    path = tmp_path / "votes.csv"
+    with path.open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["model_a", "model_b", "winner", "length", "language", "prompt_id"])
+        rows.writerows(
+            [names[a], names[b], "a" if w else "b", x, "en" if k % 3 else "de", k % 150]
+            for k, (a, b, w, x) in enumerate(zip(first, second, won, length, strict=True))
+        )
+    return path
+
+
+def test_a_leaderboard_is_that_of_python_with_style_categories_and_anchor(
+    call: Call, arena: Path
+) -> None:
+    """Length is worth 1.0 % a unit; ratings are apart as they truly are."""
+    options = ("--style", "length", "--category", "language", "--anchor", "bee=500")
+    done = call("leaderboard", arena, *options, "--format", "json")
+    shown = json.loads(done.stdout)
+    found = leaderboard(
+        arena, style=["length"], category="language", anchor="bee", anchor_rating=500, rng=0
+    )
+
+    assert shown["results"] == found.to_dict()
+    assert {row["category"] for row in shown["results"]} == {"", "de", "en"}
+    rating = {row.player: row.mean or 0.0 for row in found.overall}
+    assert rating["bee"] == pytest.approx(500)
+    assert rating["<b>ant</b>"] - rating["cat"] == pytest.approx(1.6 * 400 / np.log(10), abs=60)
+    style = next(note for note in found.notes if note.startswith("style: "))
+    assert style.startswith("style: one unit more of length changes the odds of a vote by +1.")
+    assert found.wins.sum() == 2000
+
+
+def test_the_page_of_a_leaderboard_runs_and_fetches_nothing(
+    call: Call, arena: Path, tmp_path: Path
+) -> None:
+    page = tmp_path / "arena.html"
+    done = call("leaderboard", arena, "--category", "language", "--html", page)
+    html = page.read_text()
+
+    assert done.exit_code == 0
+    assert "<b>" not in html
+    assert "&lt;b&gt;ant&lt;/b&gt; leads: it is better than each of the other 2" in html
+    assert "default-src &#39;none&#39;" in html
+    assert not re.findall(r"<script|https?:|\bstyle=|\bon\w+=", html)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--anchor", "wasp"), "no model is called 'wasp'"),
+        (("--anchor", "bee=x"), "which is no number: write MODEL=1000"),
+        (("--style", "size"), "has no column 'size'"),
+        (("--category", "lang"), "did you mean language"),
+        (("--style", "length", "--method", "thurstone"), "style control is for bradley-terry"),
+    ],
+)
+def test_a_leaderboard_refuses_what_it_cannot_do(
+    call: Call, arena: Path, options: tuple[str, ...], said: str
+) -> None:
+    done = call("leaderboard", arena, *options)
+
+    assert done.exit_code == 2
+    assert said in done.stderr
 
 
 @pytest.mark.parametrize("n", [7, 1500])

@@ -15,6 +15,10 @@ SECTIONS = {
             f"{_HERE}.results:stats",
             "Rank models or items from files of pairwise comparisons.",
         ),
+        "leaderboard": (
+            f"{_HERE}.results:leaderboard",
+            "Rank models by votes, as an arena does; a page.",
+        ),
         "sample": (
             f"{_HERE}.results:sample",
             "Draw ratings from the posterior, one JSON list per line.",

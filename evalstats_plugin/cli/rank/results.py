@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,6 +17,7 @@ from evalstats_plugin.cli.shell.options import (
     POSITIVE,
     READ,
     Command,
+    file,
     level,
     overwrite,
     paths,
@@ -120,24 +121,28 @@ class Rating:
                 options=self.options(contests, variance),
             )
 
+    def how(self, results: Ranking) -> dict[str, Any]:
+        """Return how a ranking came about, in the order it is printed."""
+        # The models' own defaults.
+        ties = {"thurstone": "threshold", "bradley-terry": "half"}[results.fit.model]
+        return {
+            "model": results.fit.model,
+            "estimator": results.fit.estimator,
+            "ties": self.ties or ties,
+            "scale": self.scale,
+            "confidence_level": self.confidence_level,
+            "seed": self.seed,
+        }
+
     def show(self, ctx: click.Context, results: Ranking, output: Output) -> None:
         """Print a ranking."""
         from evalstats_plugin.report import rankings
 
         output.draw({"ranking": lambda: results})
-        # The models' own defaults.
-        ties = {"thurstone": "threshold", "bradley-terry": "half"}[results.fit.model]
         output.show(
             ctx,
             results,
-            {
-                "model": results.fit.model,
-                "estimator": results.fit.estimator,
-                "ties": self.ties or ties,
-                "scale": self.scale,
-                "confidence_level": self.confidence_level,
-                "seed": self.seed,
-            },
+            self.how(results),
             print_table=rankings.print_ranking,
             to_markdown=rankings.rankings_markdown,
         )
@@ -148,6 +153,29 @@ class Stats(Rating):
     """The same, and what is read."""
 
     columns: str | None = _columns()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Board(Stats):
+    """The same, and what a leaderboard shows."""
+
+    style: tuple[str, ...] = _model(
+        "Feature of the answers that shall not be rewarded, such as their length: a column of "
+        "differences, or the common prefix of a column for each (style control); may be repeated.",
+        default=(), metavar="COLUMN",
+    )  # fmt: skip
+    category: str | None = _model(
+        "Column of categories: also rank by the votes of each alone.", metavar="COLUMN"
+    )
+    anchor: str | None = under(OUTPUT)(
+        "Shift the ratings so that this model has this rating.  [default: their mean is 1000]",
+        metavar="MODEL[=RATING]",
+    )
+    html: str | None = file("Also write a page for browsers, one file.")
+    scale: Literal["model", "elo"] = under(OUTPUT)(
+        "elo: 400 points are odds of 10 to 1.",
+        default="elo", type=click.Choice(["model", "elo"]),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,6 +205,79 @@ def stats(ctx: click.Context, files: tuple[str, ...], *, asked: Stats, output: O
         raise SelectionError("no file of comparisons: name one, or pipe one in (rank stats < FILE)")
     contests, variance = _read(files or ("-",), asked, plugins_of(ctx))
     asked.show(ctx, asked.rank(contests, variance, quiet=output.quiet), output)
+
+
+@click.command(cls=Command)
+@click.argument("files", metavar="[FILES...]", nargs=-1, type=click.Path())
+@takes("asked", Board)
+@output("ranking")
+@click.pass_context
+def leaderboard(
+    ctx: click.Context, files: tuple[str, ...], *, asked: Board, output: Output
+) -> None:
+    """Rank models by people's votes, as an arena does: ratings, rank ranges, categories, a page.
+
+    FILES are CSV, JSONL or Parquet with a vote a row, as for `rank stats`. Votes on one prompt are
+    a cluster where a column names the prompt. The ranges of ranks hold for all models at once.
+    """
+    from evalstats_plugin.ranking import rank
+    from evalstats_plugin.report import rankings
+    from evalstats_plugin.runtime.files import check_output_path, write_bytes
+
+    output.check("ranking")
+    page = None
+    if asked.html is not None:
+        page = check_output_path(asked.html, (".html", ".htm"), asked="--html")
+    if not files and sys.stdin.isatty():
+        raise SelectionError("no file of votes: name one, or pipe one in")
+    more = {"category": asked.category, "features": ",".join(asked.style)}
+    named = {part: column for part, column in more.items() if column}
+    votes, variance = _read(files or ("-",), asked, plugins_of(ctx), named)
+    anchor, _, rating = (asked.anchor or "").rpartition("=")
+    if asked.anchor and (asked.anchor in votes.players or not anchor):
+        anchor, rating = asked.anchor, ""
+    method = "bradley-terry" if asked.style and asked.method == "auto" else asked.method
+    with progress_on_work(f"ranking {len(votes):,} votes", quiet=output.quiet):
+        found = rank.leaderboard(
+            votes,
+            anchor=anchor or None,
+            anchor_rating=_number(rating) if rating else None,
+            style=asked.style,
+            category=asked.category,
+            model=method,
+            estimator=asked.estimator,
+            confidence_level=asked.confidence_level,
+            scale=asked.scale,
+            rng=asked.seed,
+            options=replace(asked, method=method).options(votes, variance),
+        )
+    how = {
+        **asked.how(found.overall),
+        "style": ",".join(asked.style) or None,
+        "category": asked.category,
+        "anchor": found.anchor or None,
+    }
+    output.draw({"ranking": lambda: found.overall})
+    if page is not None:
+        from evalstats_plugin.report.html.page import leaderboard_html
+
+        write_bytes(page, leaderboard_html(found, how).encode())
+        output.tell(f"written: {page}")
+    output.show(
+        ctx,
+        found,
+        {name: value for name, value in how.items() if value is not None},
+        print_table=rankings.print_leaderboard,
+        to_markdown=rankings.leaderboard_markdown,
+    )
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        msg = f"--anchor ends in {text!r}, which is no number: write MODEL=1000"
+        raise SelectionError(msg) from None
 
 
 @click.command(cls=Command)
@@ -246,12 +347,17 @@ def sample(ctx: click.Context, file: str, output: str, *, asked: Sample) -> None
     tell([done], quiet=asked.quiet)
 
 
-def _read(files: tuple[str, ...], asked: Stats, plugins: Plugins) -> tuple[Contests, float | None]:
+def _read(
+    files: tuple[str, ...],
+    asked: Stats,
+    plugins: Plugins,
+    more: Mapping[str, str] | None = None,
+) -> tuple[Contests, float | None]:
     """Read comparisons, and the prior variance where the options or the files have it."""
     from evalstats_plugin.ranking.contests.files import merge
 
     variance = variance_of(asked.prior_sd)
-    names = parse_columns(asked.columns)
+    names = {**(parse_columns(asked.columns) or {}), **(more or {})} or None
     read = [_contests(file, names, plugins) for file in files]
     priors = list(dict.fromkeys(prior for _, prior in read if prior is not None))
     if len(priors) > 1 and variance is None:

@@ -46,7 +46,7 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
 }
 """Column names by which each part of a comparison is recognised, in order of preference."""
 
-PARTS = ("first", "second", *COLUMNS, "features")
+PARTS = ("first", "second", *COLUMNS, "category", "features")
 """Parts that can be named with ``columns=``."""
 
 
@@ -161,6 +161,7 @@ def contests_from_table(
         feature_names=tuple(features),
         time=parts["time"].texts() if "time" in parts else None,
         **groups_of(parts.get("judge"), parts.get("item")),
+        **_categories(parts.get("category")),
     )
     notes = (*table.notes, *layout.notes, *answers.notes)
     return _decided(made, parts.get("epoch"), notes, table.where)
@@ -314,6 +315,14 @@ def groups_of(judge: Column | None, item: Column | None) -> dict[str, Any]:
         codes[alone] = len(item.values) + np.arange(len(alone))
         found |= {"cluster": codes, "clusters": (*item.values, *(f"(row {k + 1})" for k in alone))}
     return found
+
+
+def _categories(column: Column | None) -> dict[str, Any]:
+    if column is None:
+        return {}
+    without = ("none",) if column.empty.any() else ()
+    codes = np.where(column.empty, len(column.values), column.codes)
+    return {"category": codes, "categories": (*column.values, *without)}
 
 
 def _decided(made: Contests, epoch: Column | None, notes: tuple[str, ...], where: str) -> Contests:

@@ -65,9 +65,15 @@ class Contests:
     features: FloatArray | None = None
     """Features of the first minus those of the second, such as answer length; shape (C, P)."""
     feature_names: tuple[str, ...] = ()
+    category: IntArray | None = None
+    """Kind of prompt of each contest, of which there may be a ranking of its own; shape (C,)."""
+    categories: tuple[str, ...] = ()
     time: NDArray[np.object_] | None = None
     """When each contest was decided, as recorded; "" where unknown; shape (C,)."""
     notes: tuple[str, ...] = field(default=())
+
+    def __repr__(self) -> str:
+        return f"<Contests: {len(self.players)} players, {len(self.first)} contests>"
 
     @classmethod
     def of(
@@ -176,8 +182,8 @@ class Contests:
             if len(keep) == len(self) and keep.all():
                 return self
             keep = np.flatnonzero(keep)
-        fields = ("first", "second", "outcome", "weight", "judge", "cluster", "features", "time")
-        values = {name: getattr(self, name) for name in fields}
+        fields = ("first", "second", "outcome", "weight", "judge", "cluster", "category")
+        values = {name: getattr(self, name) for name in (*fields, "features", "time")}
         return replace(self, **{k: v[keep] for k, v in values.items() if v is not None})
 
     def to_frame(self) -> pd.DataFrame:

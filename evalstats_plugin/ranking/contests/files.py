@@ -84,10 +84,10 @@ def read_contests(
         Column by part of a comparison, for columns whose names are not recognised, such as
         ``{"first": "left", "winner": "w"}``; a dotted path leads into the objects of JSON. Parts:
         first, second, winner, loser, outcome, preference, tie, judge, item (which makes clusters),
-        epoch, position (who was shown first), weight, time, and features: columns separated by
-        commas, each a difference or the common prefix of the two sides' columns (``length`` for
-        length_a and length_b). First and second, if named here, are assumed to have been shown in
-        that order, unless there is a ``position``.
+        epoch, position (who was shown first), weight, time, category, and features: columns
+        separated by commas, each a difference or the common prefix of the two sides' columns
+        (``length`` for length_a and length_b). First and second, if named here, are assumed to have
+        been shown in that order, unless there is a ``position``.
     players
         Names in the wanted order, which may include players without a comparison. Default: those
         of the file, sorted; for Fullrank's format, as in the file.
@@ -191,6 +191,7 @@ def merge(*contests: Contests, judges: Sequence[str] | None = None) -> Contests:
     parts = [with_players(c, players) for c in contests]
     judge, judge_names = _united([(c.judge, c.judges, len(c)) for c in parts], UNKNOWN_JUDGE)
     cluster, cluster_names = _united([(c.cluster, c.clusters, len(c)) for c in parts], None)
+    category, categories = _united([(c.category, c.categories, len(c)) for c in parts], "none")
     ordered = [c.ordered for c in parts]
     made = Contests(
         players=players,
@@ -202,6 +203,8 @@ def merge(*contests: Contests, judges: Sequence[str] | None = None) -> Contests:
         judges=judge_names,
         cluster=cluster,
         clusters=cluster_names,
+        category=category,
+        categories=categories,
         ordered=all(ordered),
         features=np.concatenate([c.features for c in parts if c.features is not None])
         if names

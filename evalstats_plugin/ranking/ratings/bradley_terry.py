@@ -244,7 +244,7 @@ def ranking_fit(fitted: Ratings, spread: Covariance, diagnostics: dict[str, Any]
     notes = fitted.notes
     if spread.groups is not None and spread.groups < FEW_CLUSTERS:
         rough = (
-            f"only {counted(spread.groups, 'cluster')}: intervals are rough, take Student's t with "
+            f"only {counted(spread.groups, 'cluster')}: intervals are rough, of Student's t with "
             f"{spread.groups - 1} degrees of freedom"
         )
         notes = (*notes, rough)

@@ -48,6 +48,9 @@ class RankingFit:
     """iterations, converged, seconds, log_evidence, r_hat, ess, n_contests, reason, and more."""
     notes: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        return f"<RankingFit: {self.model} by {self.estimator}, {len(self.players)} players>"
+
     @property
     def std_error(self) -> FloatArray:
         """Standard error of each rating, shape (n,)."""
