@@ -25,7 +25,7 @@ from evalstats_plugin.cli.shell.running import Output, Reading, output, plugins_
 from evalstats_plugin.errors import DesignError, SelectionError
 
 if TYPE_CHECKING:
-    from evalstats_plugin.comparisons.rows import Comparisons
+    from evalstats_plugin.comparisons.leaderboard import ScoreTable
     from evalstats_plugin.data.runs import ResponseSet
     from evalstats_plugin.plugins import Plugins
     from evalstats_plugin.scores import rows
@@ -33,8 +33,11 @@ if TYPE_CHECKING:
 PAGE_SUFFIXES = (".html", ".htm")
 
 MOST_PAIRS = 600_000
-"""Number of comparisons up to which the page compares every two models; beyond, each model is
-compared with the best of its task."""
+"""Number of comparisons up to which the page compares every two models."""
+
+MOST_TEXTS, MOST_READ = 300, 10
+"""Items whose texts are read for the page, suspects first, and models whose logs are read again for
+them: those with the highest scores."""
 
 _more = under("More scores")
 
@@ -59,10 +62,10 @@ class Options:
         default=False,
     )
     html: str | None = file(
-        "Also write a page for browsers, one file: tables to sort and filter, comparisons, "
-        "figures, items."
+        "Also write a page for browsers, one file: who leads, what to distrust, a leaderboard, any "
+        "two models, tasks, items."
     )
-    baseline: str | None = baseline("On the page, compare the others with this model only.")
+    baseline: str | None = baseline("Model that the page compares the others with where it opens.")
 
 
 @click.command(cls=Command)
@@ -102,7 +105,7 @@ def report(
         results = intervals.of(_with_derived(responses, asked.derive), plugins)
     output.draw({"intervals": lambda: results, "variance parts": lambda: variance_parts(responses)})
     if page is not None:
-        _write_page(responses, results, intervals, page, asked.baseline)
+        _write_page(responses, results, intervals, page, asked.baseline, plugins)
         output.tell(f"written: {page}")
     output.show(
         ctx,
@@ -161,51 +164,61 @@ def _write_page(
     asked: Intervals,
     path: Path,
     baseline: str | None,
+    plugins: Plugins,
 ) -> None:
-    """Compare the models, look at the items, and write the page."""
+    """Rank the models, look at the items, and write the page."""
+    from evalstats_plugin.comparisons.design import check_baseline
+    from evalstats_plugin.logs.texts import item_texts
     from evalstats_plugin.report.html.page import Page, to_html
     from evalstats_plugin.runtime.files import write_bytes
-    from evalstats_plugin.scores.items import item_answers
+    from evalstats_plugin.scores.items import item_answers, telling_items
 
-    comparisons, notes = _compared(responses, asked, baseline)
+    check_baseline(baseline, [r.model for r in responses])
+    table, notes = _table(responses, asked)
     answers, about_items = item_answers(responses)
+    models = table.models if table else tuple(dict.fromkeys(r.model for r in responses))
+    read_again = {*models[:MOST_READ], baseline}
     page = Page(
         responses=responses.responses,
         intervals=results,
-        comparisons=comparisons,
+        table=table,
         answers=answers,
+        texts=item_texts(
+            [r for r in responses if r.model in read_again],
+            telling_items(answers, MOST_TEXTS),
+            plugins,
+        ),
+        baseline=baseline,
         notes=(*notes, *about_items),
         about=_about(responses, asked),
     )
     write_bytes(path, to_html(page).encode())
 
 
-def _compared(
-    responses: ResponseSet, asked: Intervals, baseline: str | None
-) -> tuple[Comparisons | None, Sequence[str]]:
-    """Compare every two models, or say why not."""
-    from evalstats_plugin.comparisons.compare import compare
+def _table(responses: ResponseSet, asked: Intervals) -> tuple[ScoreTable | None, Sequence[str]]:
+    """Rank the models on groups and tasks, or say why not."""
+    from evalstats_plugin.comparisons.leaderboard import score_table
 
     counts = Counter((r.task, r.metric) for r in responses)
     n_pairs = sum(n * (n - 1) // 2 for n in counts.values())
-    notes: list[str] = []
-    if baseline is None and n_pairs > MOST_PAIRS:
-        baseline = "best"
-        notes = [
-            f"up to {n_pairs:,} comparisons of two models are too many for one page: each model "
-            "was compared with the best of its task"
+    if n_pairs > MOST_PAIRS:
+        return None, [
+            f"up to {n_pairs:,} comparisons of two models are too many for one page: choose models "
+            "(--models), or compare with one of them (compare --baseline)"
         ]
+    notes: list[str] = []
+    if len({r.model for r in responses}) < 2:
+        notes = ["models were not compared: there is only one"]
     try:
-        found = compare(
+        found = score_table(
             responses,
-            baseline=baseline,
+            subtasks=None,
             confidence_level=asked.confidence_level,
             bounds=asked.bounds,
-            missing=asked.missing,
             rng=asked.seed,
         )
     except DesignError as error:
-        return None, [*notes, f"models were not compared: {error}"]
+        return None, [f"models were not compared: {error}"]
     return found, notes
 
 

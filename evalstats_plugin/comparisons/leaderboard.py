@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib import import_module
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from evalstats_plugin.comparisons.design import Request
 from evalstats_plugin.comparisons.methods import PAIRED
 from evalstats_plugin.comparisons.ranks import ranks_with_groups
-from evalstats_plugin.comparisons.rows import RankSet
+from evalstats_plugin.comparisons.rows import ColumnPairs, RankSet
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.methods import table_of
 from evalstats_plugin.data.responses import Group, Responses
@@ -49,6 +49,11 @@ class TableCell:
     models could be compared.
     """
 
+    shown: ClassVar[tuple[str, ...]] = (
+        "model", "task", "metric", "n_items", "estimate", "low", "high", "best_rank", "worst_rank",
+        "letters", "may_be_first",
+    )  # fmt: skip
+
     model: str
     task: str
     """Name of the column; ``"overall"`` where `kind` is."""
@@ -77,6 +82,8 @@ class ScoreTable(Results[TableCell]):
 
     weights: Weights = "tasks"
     confidence_level: float = 0.95
+    pairs: tuple[ColumnPairs, ...] = field(default=(), compare=False)
+    """Every two models of each column, with what their ranks come from."""
 
     @property
     def tasks(self) -> tuple[str, ...]:
@@ -118,7 +125,7 @@ class ScoreTable(Results[TableCell]):
 def score_table(
     responses: ResponseSet | ResponseMatrix | Iterable[Responses],
     *,
-    subtasks: bool = False,
+    subtasks: bool | None = False,
     weights: Weights = "tasks",
     confidence_level: float = 0.95,
     bounds: Bounds | None = None,
@@ -132,7 +139,7 @@ def score_table(
         What `evalstats_plugin.read` gave, a matrix, or any `Responses`. Of each task the first
         metric that is a mean of item scores is shown; select others when reading.
     subtasks
-        Show the tasks of groups that the harness scores, instead of the groups.
+        Show the tasks of groups that the harness scores, instead of the groups; None shows both.
     weights
         Of the overall score: every task counts the same, or every item.
     confidence_level
@@ -181,9 +188,10 @@ def score_table(
     seed = rng if isinstance(rng, int) else None
     every = intervals(own, confidence_level=confidence_level, bounds=bounds, rng=rng)
     inside = {r.task for r in own if any(g.logged is not None for g in r.groups)}
-    scores = [row for row in every if _is_column(row, set() if subtasks else inside, subtasks)]
+    scores = [row for row in every if _is_column(row, inside, subtasks)]
     overall = _overall_scores(joint, confidence_level=confidence_level, bounds=bounds, rng=rng)
     ranks: dict[tuple[str, str], list[RankSet]] = {}
+    pairs: list[ColumnPairs] = []
     if len({r.model for r in own}) > 1:
         request = Request(
             baseline=None,
@@ -195,7 +203,7 @@ def score_table(
             bounds=bounds or {},
             rng=np.random.default_rng(rng),
         )
-        ranks, more = ranks_with_groups([*joint, *apart], request)
+        ranks, pairs, more = ranks_with_groups([*joint, *apart], request)
         chosen_notes = [*chosen_notes, *more]
     by_model = {
         ("overall" if task == OVERALL else kind, task, one.model): one
@@ -210,7 +218,7 @@ def score_table(
         own_kind = "group" if kind == "group" else "task"
         rows += [_cell(row, own_kind, by_model) for row in of_column]
     distinct = tuple(dict.fromkeys((*notes, *chosen_notes, *why)))
-    return ScoreTable(tuple(rows), distinct, seed, weights, confidence_level)
+    return ScoreTable(tuple(rows), distinct, seed, weights, confidence_level, tuple(pairs))
 
 
 def _headlines(latest: Sequence[Responses], bounds: Bounds) -> tuple[list[Cell], list[str]]:
@@ -266,11 +274,11 @@ def _in_overall(
     return joint, [r for r in own if r.task in odd], [why] if odd else []
 
 
-def _is_column(row: ScoreInterval, inside: Set[str], subtasks: bool) -> bool:  # noqa: FBT001
+def _is_column(row: ScoreInterval, inside: Set[str], subtasks: bool | None) -> bool:  # noqa: FBT001
     """Whether a score is shown: outermost groups with the tasks not inside any, or all tasks."""
     if row.kind == "group":
         return not subtasks and row.depth == 0
-    return row.task not in inside
+    return subtasks is not False or row.task not in inside
 
 
 def _overall_scores(

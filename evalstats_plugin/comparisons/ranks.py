@@ -15,7 +15,7 @@ from evalstats_plugin.comparisons.design import Correction, Family, Pairing, Req
 from evalstats_plugin.comparisons.families import Adjusted, Table, adjusted, may_be_first
 from evalstats_plugin.comparisons.methods import COMPARISONS
 from evalstats_plugin.comparisons.paired import paired_tables
-from evalstats_plugin.comparisons.rows import Comparison, RankSet, RankSets
+from evalstats_plugin.comparisons.rows import ColumnPairs, Comparison, RankSet, RankSets
 from evalstats_plugin.comparisons.tasks import group_comparisons
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.methods import table_of
@@ -80,20 +80,43 @@ def rank_sets(
 
 def ranks_with_groups(
     responses: Sequence[Responses], request: Request
-) -> tuple[dict[tuple[str, str], list[RankSet]], list[str]]:
+) -> tuple[dict[tuple[str, str], list[RankSet]], list[ColumnPairs], list[str]]:
     """Rank the models of each task and of each group that has a score, by name and kind.
 
     The verdicts are those of `compare`, whose single pairs are left out: they take most of its
-    time. Return also notes on what was left out.
+    time. Return also the pairs behind the ranks, and notes on what was left out.
     """
     pairs, left_out = pairings(responses, request.bounds, None)
     tables = paired_tables(pairs, request, alone=False)
     tables += group_comparisons(responses, request)
+    shown = adjusted(tables, request)
     found = {
         (table.pairing.task, table.same.get("kind", "task")): _ranks(table, one, request)
-        for table, one in zip(tables, adjusted(tables, request), strict=True)
+        for table, one in zip(tables, shown, strict=True)
     }
-    return found, left_out
+    pairs_of = [_pairs(table, one, request) for table, one in zip(tables, shown, strict=True)]
+    return found, pairs_of, left_out
+
+
+def _pairs(table: Table, shown: Adjusted, request: Request) -> ColumnPairs:
+    pairing = table.pairing
+    n = len(pairing.a)
+    sign = -1 if pairing.higher_is_better is False else 1
+    difference = table.found.difference[:n]
+    clear = shown.p_values[:n] <= 1 - request.confidence_level
+    ahead = np.where(clear, np.sign(sign * np.nan_to_num(difference)), 0)
+    return ColumnPairs(
+        task=pairing.task,
+        kind=table.same.get("kind", "task"),
+        models=tuple(pairing.models),
+        a=pairing.a,
+        b=pairing.b,
+        n_items=np.asarray(table.columns["n_items"]),
+        difference=difference,
+        low=shown.low[:n],
+        high=shown.high[:n],
+        verdict=ahead.astype(np.int64),
+    )
 
 
 def ranks_of(rows: Sequence[Comparison]) -> list[RankSet]:

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -49,8 +48,10 @@ def test_a_page_is_written_beside_what_is_printed(run: Run, logs: Path, tmp_path
     assert done.stdout == run("report", logs, "--seed", "3", "-c", "0.9").stdout
     assert done.stderr.replace("\n", "") == f"written: {place}"
     text = _text(place)
-    for said in (f"evalstats-plugin {__version__}", "lm_eval 0.4.13", "90 %", "0.7500", "-0.2500",
-                 "logs/m/results_", "simultaneous"):  # fmt: skip
+    for said in (
+        f"evalstats-plugin {__version__}", "lm_eval 0.4.13", "90 %", "0.7500", "25.0 points",
+        "logs/m/results_", "simultaneous", "cannot be told apart",
+    ):  # fmt: skip
         assert said in text
     assert "Seed 3" in " ".join(text.split())
     assert not list(tmp_path.glob(".evalstats-*"))
@@ -59,21 +60,21 @@ def test_a_page_is_written_beside_what_is_printed(run: Run, logs: Path, tmp_path
     assert len(json.loads(done.stdout)["results"]) == 2
 
 
-def test_a_baseline_is_for_the_pages_comparisons(logs: Path, tmp_path: Path) -> None:
+def test_a_baseline_is_where_the_page_begins(logs: Path, tmp_path: Path) -> None:
     """A model that is not there is refused."""
     write_log(logs, "o", {"t": [0.0, 1.0] * 6})
     place = tmp_path / "report.html"
     assert _invoke("report", logs, "--html", place, "--baseline", "n").exit_code == 0
-    assert "Ranks that the items" not in place.read_text()
+    assert '"baseline":1' in place.read_text()
     done = _invoke("report", logs, "--html", place, "--overwrite", "--baseline", "x")
     assert done.exit_code == 2
     assert "no model is called 'x'" in done.stderr
 
 
-def test_of_very_many_pairs_those_with_the_best_are_compared(
+def test_of_too_many_pairs_none_is_compared(
     logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And the page says so: p-values still allow for every pair."""
+    """And the page says so, with every score."""
     monkeypatch.setattr(report, "MOST_PAIRS", 2)
     write_log(logs, "o", {"t": [0.0, 1.0] * 6})
     place = tmp_path / "report.html"
@@ -81,8 +82,7 @@ def test_of_very_many_pairs_those_with_the_best_are_compared(
     text = _text(place)
 
     assert "up to 3 comparisons of two models are too many for one page" in text
-    assert "m was chosen as the best on these very data" in text
-    assert len(re.findall(r"unclear\s+dirichlet", text)) == 2
+    assert "0.7500" in text
 
 
 def test_one_model_gives_a_page_that_says_why_nothing_is_compared(
@@ -93,7 +93,7 @@ def test_one_model_gives_a_page_that_says_why_nothing_is_compared(
     done = _invoke("report", logs / "m", "--html", place)
 
     assert done.exit_code == 0
-    assert "models were not compared: there is only one model (m)" in _text(place)
+    assert "models were not compared: there is only one" in _text(place)
 
 
 def test_a_log_that_is_left_out_is_on_the_page(logs: Path, tmp_path: Path) -> None:
@@ -104,21 +104,6 @@ def test_a_log_that_is_left_out_is_on_the_page(logs: Path, tmp_path: Path) -> No
 
     assert done.exit_code == 1
     assert "left out: " in _text(place)
-
-
-def test_without_matplotlib_the_page_says_what_it_lacks(logs: Path, tmp_path: Path) -> None:
-    """Figures are an extra."""
-    blocked = tmp_path / "blocked" / "matplotlib"
-    blocked.mkdir(parents=True)
-    (blocked / "__init__.py").write_text("raise ModuleNotFoundError(name='matplotlib')")
-    place = tmp_path / "report.html"
-    done = subprocess.run(
-        [sys.executable, "-m", "evalstats_plugin", "report", logs, "--html", place],
-        env={**os.environ, "PYTHONPATH": str(blocked.parent)}, capture_output=True, check=False,
-    )  # fmt: skip
-
-    assert done.returncode == 0
-    assert "figures need Matplotlib" in _text(place)
 
 
 @pytest.mark.parametrize(

@@ -3,46 +3,33 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
 import pytest
 
-from evalstats_plugin import ResponseMatrix, compare, intervals
-from evalstats_plugin.comparisons.rows import Comparisons
-from evalstats_plugin.errors import DesignError
-from evalstats_plugin.report.html import parts
+from evalstats_plugin import ResponseMatrix, intervals
+from evalstats_plugin.hookspecs import ItemText
 from evalstats_plugin.report.html.page import environment
 from evalstats_plugin.report.html.parts import (
     ALPHABET,
     Column,
     Table,
     codes,
-    comparisons_table,
-    held,
     held_items,
-    items_table,
+    items_data,
     natural,
     packed,
     packing,
-    ranks,
     scores_table,
     shortened,
     table_data,
+    texts_data,
 )
 from evalstats_plugin.report.text import number
 from evalstats_plugin.scores.items import item_answers
 from evalstats_plugin.scores.rows import Intervals
-
-SVG = (
-    '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink">'
-    "<defs><style>*{stroke-linecap: butt}</style></defs>"
-    '<use xlink:href="#a" style="fill: red"/>'
-    '<text style="font: 8px serif">style="x: y" &lt;b></text>'
-    '<path style="fill: red"/></svg>'
-)
 
 
 def _answers(scores: np.ndarray) -> list:
@@ -132,9 +119,9 @@ def test_of_too_many_items_the_flagged_are_kept() -> None:
     assert said == "This page holds 15 of the 50 items, flagged ones first."
     assert held_items(found)[1] == ""
     assert sum(len(o.places) for o in held_items(found, letters=42)[0]) == 42 // 4
-    table = items_table([one])
+    [block] = items_data([one], one.answers.models)
     # Right, wrong or missing take two bits: three models a letter.
-    assert len(table_data(table)["blocks"][0]["letters"]) == 15 * 12 / 3
+    assert len(block["letters"]) == 15 * 12 / 3
 
 
 def test_items_lie_in_the_order_of_their_numbers() -> None:
@@ -146,23 +133,8 @@ def test_items_lie_in_the_order_of_their_numbers() -> None:
     )
 
 
-def test_of_too_many_comparisons_those_with_the_best_are_kept() -> None:
-    """As many as there are others, for each task."""
-    p = np.array([[0.9], [0.1], [0.5], [0.4], [0.3]])
-    scores = (np.random.default_rng(2).random((5, 100)) < p) * 1.0
-    tasks = ["t"] * 50 + ["u"] * 50
-    rows = compare(ResponseMatrix.from_array(scores, tasks=tasks), rng=0).rows
-    kept, said = held(rows, ranks(rows), most=10)
-
-    assert held(rows, ranks(rows), most=20) == (list(rows), "")
-    assert all("model_0" in (row.model_a, row.model_b) for row in kept)
-    assert len(kept) == 2 * 4
-    assert "holds 8 of the 20 comparisons: those with the highest-ranked model" in said
-    assert len(held(rows, [], most=3)[0]) == 3
-
-
 def test_bars_lie_where_the_numbers_say() -> None:
-    """From 0 to 1 for shares, over the intervals of a task for others, 0 in the middle of all."""
+    """From 0 to 1 for shares, over the intervals of a task for others."""
     rng = np.random.default_rng(3)
     matrix = ResponseMatrix.from_array(rng.normal(size=(2, 30)) * 20 + 5)
     found = intervals(matrix)
@@ -172,9 +144,6 @@ def test_bars_lie_where_the_numbers_say() -> None:
     whole = replace(found.rows[0], low=0.2, high=0.4, estimate=0.3)
     text = _html(scores_table(Intervals((whole,)), {}))
     assert '<rect class="reach" x="20.0" y="4" width="20.0" height="5">' in text
-    table = comparisons_table(compare(matrix, rng=0).rows, {})
-    column = next(c for c in table.columns if c.kind == "interval")
-    assert [low for low, _ in column.axes] == [-high for _, high in column.axes]
 
 
 def test_a_column_without_anything_to_say_is_left_out() -> None:
@@ -198,55 +167,23 @@ class _Parts(HTMLParser):
         self.found.append((tag, dict(attrs)))
 
 
-def test_figures_say_their_styles_by_classes() -> None:
-    """A strict page allows no style attributes; text that looks like one stays text."""
-    styles: dict[str, str] = {}
-    text = parts.inline(SVG, styles)
-    parser = _Parts()
-    parser.feed(text)
+def test_texts_are_sent_once_an_item_and_within_a_limit() -> None:
+    """Question and target are common to the models; what does not fit is counted."""
+    held, _ = held_items(_answers(np.eye(3)))
+    models = held[0].answers.models
+    texts = {
+        (model, held[0].answers.task, item): ItemText("2+2?\nthink\x1b", "4", model * 3, "doc_id 1")
+        for item in held[0].answers.item_ids
+        for model in models
+    }
+    found, said = texts_data(held, models, texts)
 
-    assert styles == {"fill: red": "s0", "font: 8px serif": "s1"}
-    assert [(tag, at.get("class")) for tag, at in parser.found] == [
-        ("svg", None), ("defs", None), ("use", "s0"), ("text", "s1"), ("path", "s0"),
-    ]  # fmt: skip
-    assert parser.found[2][1]["href"] == "#a"
-    assert 'style="x: y" &lt;b' in text
-    found = parts.Drawn(styles=styles)
-    assert found.css == ".s0{fill: red}\n.s1{font: 8px serif}"
-
-
-def test_figures_that_cannot_be_drawn_are_named_with_the_reason(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Without Matplotlib, too large for the page, or refused by the figure itself."""
-    scores = (np.random.default_rng(4).random((3, 20)) < 0.5) * 1.0
-    matrix = ResponseMatrix.from_array(scores, tasks=["t"] * 10 + ["u"] * 10)
-    results = intervals(matrix), compare(matrix, rng=0)
-    monkeypatch.setattr(parts, "LARGEST", 10)
-    assert parts.drawn(*results).figures == []
-    assert "(t score, u score): it would make" in parts.drawn(*results).left_out[1]
-
-    def refuse(name: str, *_: object) -> None:
-        msg = f"no {name}"
-        raise DesignError(msg)
-
-    monkeypatch.setattr(parts, "draw", refuse)
-    said = parts.drawn(*results).left_out
-    assert [text.rpartition(": ")[2] for text in said] == ["no forest", "no ranks", "no matrix"]
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    [said] = parts.drawn(*results).left_out
-    assert "pip install" in said
-
-
-def test_with_a_baseline_differences_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ranks and a matrix take every two models."""
-    scores = (np.random.default_rng(5).random((4, 20)) < 0.5) * 1.0
-    matrix = ResponseMatrix.from_array(scores)
-    names: list[str] = []
-    monkeypatch.setattr(parts.Drawn, "add", lambda _self, name, *_args: names.append(name))
-    for baseline in (None, "model_1"):
-        parts.drawn(intervals(matrix), compare(matrix, baseline=baseline, rng=0))
-    parts.drawn(intervals(matrix), Comparisons(()))
-
-    assert names == ["forest", "ranks", "matrix", "forest", "differences", "forest"]
+    assert said == ""
+    assert len(found) == 3
+    assert found["0.1"] == {
+        "question": "2+2?\nthink\ufffd", "target": "4",
+        "answers": {str(k): [model * 3, "doc_id 1"] for k, model in enumerate(models)},
+    }  # fmt: skip
+    found, said = texts_data(held, models, texts, most=100)
+    assert said == "Texts of 7 answers would make this page too large."
+    assert sum(len(one["answers"]) for one in found.values()) == 2

@@ -1,8 +1,8 @@
-"""What all figures share: style, axes, rows of names, and output as files or page elements.
+"""What all figures share: style, axes, rows of names, and output as files.
 
 * `styled`, `axes_or_new`, `shown`, `series`: style, axes, names and marks
 * `Rows`, `frame`: figures with a row for everything, names on the left under headings
-* `save`, `svg`: figures as files, or as part of a page
+* `save`: figures as files
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ import unicodedata
 import warnings
 from collections.abc import Callable, Sequence
 from functools import wraps
-from hashlib import sha256
-from html import escape
 from importlib import import_module
 from io import BytesIO
 from itertools import groupby
@@ -34,8 +32,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 AxesT = TypeVar("AxesT")
 INK, PAPER, GRID, FAINT = "#1b1b1b", "#fefefe", "#98989a", "#8c8c8d"
-"""Colours of text, background and lines. They are used for nothing else, so that a page can
-substitute its own."""
+"""Colours of text, background and lines."""
 
 DARK, LIGHT = "#010101", "#fdfdfd"
 """Text on coloured areas, the same on every page."""
@@ -374,42 +371,6 @@ def save(figure: Figure, path: str | Path) -> Path:
         msg = f"no font here has {' '.join(missing)}: drawn as boxes; an .svg shows them"
         warnings.warn(msg, stacklevel=2)
     return written
-
-
-def svg(figure: Figure, *, title: str | None = None) -> str:
-    """Return a figure as an SVG element for a page, in the page's own colours.
-
-    Black becomes the page's ``currentColor``, the background is transparent, and areas that hide
-    lines under them have the colour ``--figure-paper``, white by default. Ids are unique to the
-    figure; text stays text.
-
-    Parameters
-    ----------
-    title
-        Text alternative for screen readers.
-    """
-    text = _rendered(figure, ".svg")[0].decode()
-    text = text[text.index("<svg") :].rstrip("\n")
-    text = re.sub(r"\s*<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
-    text = _own_ids(text)
-    # The first path is the figure's background.
-    text = text.replace(f"fill: {PAPER}", "fill: none", 1)
-    paper = "var(--figure-paper, #ffffff)"
-    text = text.replace(PAPER, paper).replace(INK, "currentColor")
-    named = f' role="img" aria-label="{escape(title)}"' if title else ' role="img"'
-    return text.replace("<svg", f'<svg fill="currentColor"{named}', 1)
-
-
-def _own_ids(text: str) -> str:
-    """Remove ids that nothing refers to and make the others unique to this figure."""
-    used = set(re.findall(r'(?:url\(#|href="#)([^")]+)', text))
-    own = f"f{sha256(text.encode()).hexdigest()[:10]}-"
-
-    def id_of(match: re.Match[str]) -> str:
-        return f' id="{own}{match[1]}"' if match[1] in used else ""
-
-    text = re.sub(r' id="([^"]*)"', id_of, text)
-    return re.sub(r'(url\(#|href="#)', rf"\g<1>{own}", text)
 
 
 def _rendered(figure: Figure, ending: str) -> tuple[bytes, list[str]]:

@@ -1,4 +1,8 @@
-"""The report as one HTML file, which fetches nothing and runs nothing that a log contains."""
+"""Pages for browsers, each one file that fetches nothing and runs nothing that a log contains.
+
+* `Page`, `to_html`: the report
+* `leaderboard_html`: a leaderboard from votes
+"""
 
 from __future__ import annotations
 
@@ -7,54 +11,41 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from importlib.resources import files
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
-from evalstats_plugin.comparisons.rows import Comparison, Comparisons
+from evalstats_plugin.comparisons.leaderboard import ScoreTable
 from evalstats_plugin.data.responses import Responses
-from evalstats_plugin.errors import DesignError, few
+from evalstats_plugin.errors import DesignError, counted, few
+from evalstats_plugin.hookspecs import ItemText
 from evalstats_plugin.report import text
-from evalstats_plugin.report.comparisons import PROBABILITY
-from evalstats_plugin.report.html import parts
+from evalstats_plugin.report.comparisons import probability
+from evalstats_plugin.report.html import board as boards
+from evalstats_plugin.report.html.board import Board
 from evalstats_plugin.report.html.parts import (
     SHOWN,
-    Table,
-    comparisons_table,
-    held,
     held_items,
-    items_table,
+    items_data,
     logs_table,
-    ranks,
-    ranks_table,
     scores_table,
     table_data,
+    texts_data,
 )
 from evalstats_plugin.runtime import VERSION
 from evalstats_plugin.runtime.untrusted import visible
 from evalstats_plugin.scores.items import ItemAnswers
 from evalstats_plugin.scores.rows import Intervals, ScoreInterval
 
-SCORES = (
-    "Each score with an interval that holds the true one as often as its level says. The bar goes "
-    "from limit to limit, with a stroke at the estimate."
-)
-PAIRS = (
-    "Each model is set against another, on the items that both answered unless a note says "
-    "otherwise. better, worse: beyond chance at the confidence level, allowing for all pairs of "
-    "the task. unclear: these items do not tell the two apart."
-)
-RANKS = (
-    "A rank is open to a model where these comparisons do not rule it out. Models of one task that "
-    "share a letter cannot be told apart."
-)
-ITEMS = (
-    "Open an item to see what each model scored on it. With the rest: whether models that do well "
-    "on the other items do well on this one. all right, all wrong: it tells no two models apart. "
-    "against the rest: the better the model, the worse on this item, beyond what chance does to "
-    "one item in 20: its key may be wrong."
-)
+if TYPE_CHECKING:
+    from evalstats_plugin.ranking.rows import Leaderboard, RankedPlayer
+
+MOST_IN_MATRIX = 30
+"""Most players in the matrix of wins of an arena's page: the first ones."""
+
+MOST_ROWS = 200_000
+"""Most rows of a page: 100 MB of HTML, which browsers open slowly."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,31 +54,23 @@ class Page:
 
     responses: Sequence[Responses]
     intervals: Intervals
-    comparisons: Comparisons | None = None
-    """None if nothing can be compared; a note then gives the reason."""
+    table: ScoreTable | None = None
+    """Groups and tasks with the pairs behind their ranks; None if there is none, and a note then
+    gives the reason."""
     answers: Sequence[ItemAnswers] = ()
+    texts: Mapping[tuple[str, str, str], ItemText] = field(
+        default_factory=dict[tuple[str, str, str], ItemText]
+    )
+    """By model, task and item id."""
+    baseline: str | None = None
+    """Model that the others are compared with where the page opens."""
     notes: Sequence[str] = ()
     about: Mapping[str, str] = field(default_factory=dict[str, str])
     """How the report was made, in the order shown."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Section:
-    name: str
-    title: str
-    said: Sequence[str]
-    table: Table | None = None
-    figures: Sequence[tuple[str, Markup]] = ()
-    footnotes: Sequence[str] = ()
-    notes: Sequence[str] = ()
-
-
-MOST_ROWS = 200_000
-"""Most rows of a page: 100 MB of HTML, which browsers open slowly."""
-
-
 def to_html(page: Page) -> str:
-    """Return the page: tables to sort and filter, figures, items, notes, and provenance.
+    """Return the page: the answer in sentences, a leaderboard, pairs, tasks, items and provenance.
 
     All text from logs is escaped, and the page's content security policy allows only its own
     script and no requests.
@@ -97,7 +80,6 @@ def to_html(page: Page) -> str:
     DesignError
         There are more rows than a browser opens.
     """
-    # Of comparisons the page holds the first.
     n_rows = len(page.intervals)
     if n_rows > MOST_ROWS:
         msg = (
@@ -106,25 +88,158 @@ def to_html(page: Page) -> str:
             "(--format csv)"
         )
         raise DesignError(msg)
-    figures = parts.drawn(page.intervals, page.comparisons)
-    sections = _sections(page, figures)
-    css = Markup(_part("page.css") + figures.css)  # noqa: S704 - our own
-    script = Markup(_part("page.js"))  # noqa: S704 - our own
+    css, script = (Markup(_part(f"page.{kind}")) for kind in ("css", "js"))  # noqa: S704 - our own
     html = (
         environment()
         .get_template("page.jinja")
+        .render(**_contents(page), css=css, script=script, policy=_policy(css, script))
+    )
+    return f"{html}\n"
+
+
+def _contents(page: Page) -> dict[str, Any]:
+    """Return what the template shows."""
+    rows = page.intervals.rows
+    table = page.table if page.table is not None and page.table.rows else None
+    board = None if table is None else Board(table, page.responses)
+    models = board.models if board else tuple(dict.fromkeys(row.model for row in rows))
+    metrics = {(c.name, c.metric) for c in board.tasks} if board else None
+    answers = [
+        one
+        for one in page.answers
+        if {*one.models} <= {*models} and (metrics is None or (one.task, one.metric) in metrics)
+    ]
+    held, items_left = held_items(answers)
+    findings = boards.suspects([(one.answers, one.places) for one in held])
+    texts, texts_left = texts_data(held, models, page.texts)
+    marks = text.note_numbers(rows)
+    tables = [scores_table(page.intervals, marks), logs_table(page.responses)]
+    about_rows, common = _notes(page)
+    left = [*filter(None, (items_left, texts_left))]
+    data: dict[str, Any] = {
+        "models": [visible(model) for model in models],
+        "items": items_data(held, models),
+        "texts": texts,
+        "tables": [table_data(table) for table in tables],
+    }
+    shown: dict[str, Any] = {"board": board}
+    if board is not None:
+        data["board"] = board.data()
+        kept = data["board"]["kept"]
+        if kept < len(models):
+            left.append(
+                f"This page compares the first {kept} models with each other, and the others with "
+                "the first one; `evalstats-plugin compare` has every two."
+            )
+        data["baseline"] = models.index(page.baseline) if page.baseline in models else 0
+        first, more = boards.headline(board)
+        lines, lines_left = board.lines()
+        if lines_left:
+            left.append(f"The leaderboard leaves out the last {counted(lines_left, 'model')}.")
+        shown |= {
+            "first": first, "more": more, "lines": lines, "ticks": board.ticks(),
+            "lead": boards.overall_name(board), "about_ranks": boards.about_ranks(board),
+        }  # fmt: skip
+    n_tasks = len(board.tasks) if board else len({r.task for r in rows if r.kind == "task"})
+    n_items = sum(len(one.item_ids) for one in answers)
+    size = [counted(len(models), "model"), counted(n_tasks, "task")]
+    size += [f"{n_items:,} items"] if n_items else []
+    return {
+        **shown,
+        "size": " · ".join(size),
+        "distrust": boards.distrust(board, findings, answers, page.responses),
+        "findings": findings,
+        "left": left,
+        "tables": tables,
+        "about_rows": about_rows,
+        "common": common,
+        "made": page.about,
+        "data": data,
+        "version": VERSION,
+    }
+
+
+def leaderboard_html(results: Leaderboard, about: Mapping[str, Any]) -> str:
+    """Return the leaderboard as a page for browsers: one file without scripts or requests.
+
+    Players, like all text from files, are escaped.
+    """
+    from evalstats_plugin.report import rankings
+
+    css = Markup(_part("arena.css"))  # noqa: S704 - our own
+    rows = results.overall.rows
+    limits = [x for row in rows for x in (row.low, row.mean, row.high) if x is not None]
+    low, high = (min(limits), max(limits)) if limits else (0.0, 1.0)
+    scale = rows[0].scale if rows else "elo"
+    names, lines = rankings.category_columns(results), rankings.category_lines(results)
+    html = (
+        environment()
+        .get_template("arena.jinja")
         .render(
-            sections=sections,
-            data=[table_data(s.table) for s in sections if s.table is not None],
-            counts=_counts(page),
-            made=page.about,
             css=css,
-            script=script,
-            policy=_policy(css, script),
-            version=VERSION,
+            policy=_policy(css, ""),
+            first=_leader(rows),
+            scale={"elo": "Elo"}.get(scale, scale),
+            level=text.percent(rows[0].confidence_level if rows else 0.95),
+            ends=(rankings.rating(low, scale), rankings.rating(high, scale)),
+            rows=[
+                {
+                    "name": row.player,
+                    "ranks": rankings.ranks(row),
+                    "rating": rankings.rating(row.mean, scale),
+                    "limits": rankings.limits(row),
+                    "best": probability(row.prob_best),
+                    "n": f"{row.n_contests:,.6g}",
+                    "may_lead": row.rank_low == 1,
+                    "bar": [_along(x, low, high) for x in (row.low, row.mean, row.high)],
+                    "categories": ranks[2:],
+                }
+                for row, ranks in zip(rows, lines, strict=True)
+            ],
+            categories=names[2:],
+            against=_against(results),
+            notes=results.notes,
+            legend=rankings.legend(results.overall, results.anchor),
+            about={name: "–" if value is None else str(value) for name, value in about.items()},
         )
     )
     return f"{html}\n"
+
+
+def _along(value: float | None, low: float, high: float) -> float | None:
+    """Return where a rating lies on an axis of 200 units."""
+    return None if value is None else round(4 + 192 * (value - low) / ((high - low) or 1.0), 1)
+
+
+def _leader(rows: Sequence[RankedPlayer]) -> str:
+    """Say who leads, and who cannot be told apart from the first place."""
+    if not rows:
+        return "No players."
+    others = [row.player for row in rows[1:] if row.rank_low == 1]
+    first = rows[0].player
+    if not others:
+        return f"{first} leads: it is better than each of the other {len(rows) - 1} beyond chance."
+    if len(others) == len(rows) - 1:
+        return f"No order can be told: all {len(rows)} may be the best. {first} is ahead."
+    return f"{first} is ahead; {few(others, 4)} may be the best as well."
+
+
+def _against(results: Leaderboard) -> list[tuple[str, list[tuple[str, str, int] | None]]]:
+    """Return wins of each of the first players against the others: share, in words, step of 5."""
+    names = [row.player for row in results.overall][:MOST_IN_MATRIX]
+    found: list[tuple[str, list[tuple[str, str, int] | None]]] = []
+    for i, name in enumerate(names):
+        cells: list[tuple[str, str, int] | None] = []
+        for j, other in enumerate(names):
+            n = float(results.wins[i, j] + results.wins[j, i])
+            if i == j or not n:
+                cells.append(None)
+                continue
+            share = 100 * float(results.wins[i, j]) / n
+            said = f"{name} won {share:.0f} % of {n:,.6g} votes against {other}"
+            cells.append((f"{share:.0f}", said, min(int(share // 20), 4)))
+        found.append((name, cells))
+    return found
 
 
 def environment() -> Environment:
@@ -156,65 +271,13 @@ def _policy(css: str, script: str) -> str:
     )
 
 
-def _sections(page: Page, figures: parts.Drawn) -> list[_Section]:
-    compared = page.comparisons.rows if page.comparisons is not None else ()
-    order = ranks(compared)
-    pairs, pairs_left = held(compared, order)
-    items, items_left = held_items(page.answers)
-    marks = text.note_numbers([*page.intervals.rows, *pairs])
-    found = [
-        _Section(name="scores", title="Scores", said=[SCORES],
-                 table=scores_table(page.intervals, marks)),
-    ]  # fmt: skip
-    if order:
-        found.append(_Section(name="ranks", title="Ranks", said=[RANKS], table=ranks_table(order)))
-    if pairs:
-        said = [PAIRS + PROBABILITY, *filter(None, [pairs_left])]
-        found.append(
-            _Section(name="comparisons", title="Comparisons", said=said,
-                     table=comparisons_table(pairs, marks))
-        )  # fmt: skip
-    if figures.figures or figures.left_out:
-        said = [f"Not drawn: {text}." for text in figures.left_out]
-        found.append(_Section(name="figures", title="Figures", said=said, figures=figures.figures))
-    if items:
-        said = [ITEMS, *filter(None, [items_left])]
-        found.append(_Section(name="items", title="Items", said=said, table=items_table(items)))
-    found.append(_notes([*page.intervals.rows, *pairs], _common_notes(page)))
-    logs = logs_table(page.responses)
-    found.append(_Section(name="logs", title="Provenance", said=[], table=logs))
-    return found
-
-
-def _common_notes(page: Page) -> list[str]:
-    said = [*page.intervals.notes, *(page.comparisons.notes if page.comparisons else ())]
-    return list(dict.fromkeys([*said, *page.notes]))
-
-
-def _notes(rows: Sequence[ScoreInterval | Comparison], common: Sequence[str]) -> _Section:
-    """List each note once with the rows it is about, then the notes on all results."""
+def _notes(page: Page) -> tuple[list[str], list[str]]:
+    """Return each note once with the rows it is about, and the notes on all results."""
     about: dict[str, dict[str, None]] = {}
+    rows: Sequence[ScoreInterval] = page.intervals.rows
     for row in rows:
         for note in row.notes:
             about.setdefault(note, {})[text.task_and_metric(row)] = None
+    common = [*page.intervals.notes, *(page.table.notes if page.table else ()), *page.notes]
     numbered = [f"{note} ({few(list(places))})" for note, places in about.items()]
-    said = [] if numbered or common else ["There is nothing to note."]
-    return _Section(name="notes", title="Notes", said=said, footnotes=numbered, notes=common)
-
-
-def _counts(page: Page) -> dict[str, str]:
-    """Return the main counts."""
-    rows = page.intervals.rows
-    tasks = {row.task for row in rows if row.kind == "task"}
-    found = {
-        "Models": f"{len({row.model for row in rows}):,}",
-        "Tasks": f"{len(tasks):,}",
-        "Scores": f"{len(rows):,}",
-    }
-    if page.comparisons is not None:
-        clear = sum(row.verdict != "unclear" for row in page.comparisons)
-        found["Clear differences"] = f"{clear:,} of {len(page.comparisons):,}"
-    if page.answers:
-        flags = [flag for one in page.answers for flag in one.flags]
-        found["Flagged items"] = f"{sum(map(bool, flags)):,} of {len(flags):,}"
-    return found
+    return numbered, list(dict.fromkeys(common))

@@ -1,0 +1,685 @@
+"""The page's answer: sentences on who leads and what to distrust, and the numbers behind them.
+
+* `Board`: models and columns in the order of the page, and each column's pairs
+* `headline`: who leads, who cannot be told apart, who is next, on how many tasks
+* `distrust`: missing items, suspects, items that tell nobody apart, single draws
+* `suspects`: items to look at, each with its reason
+"""
+
+from __future__ import annotations
+
+import math
+from base64 import b64encode
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from markupsafe import Markup
+from numpy.typing import NDArray
+
+from evalstats_plugin.comparisons.leaderboard import OVERALL, ScoreTable, TableCell
+from evalstats_plugin.comparisons.rows import ColumnPairs
+from evalstats_plugin.data.responses import Responses
+from evalstats_plugin.errors import counted
+from evalstats_plugin.report.text import percent, places, short_metric
+from evalstats_plugin.runtime.untrusted import visible
+from evalstats_plugin.scores import items as item_flags
+from evalstats_plugin.scores.items import ItemAnswers
+
+MOST_BYTES = 1_500_000
+"""Bytes of pairs on a page; beyond, those of the first models and those with the leader."""
+
+MOST_CELLS = 20_000
+"""Cells of the leaderboard in HTML."""
+
+MOST_SUSPECTS = 200
+"""Suspects listed; the others are counted."""
+
+STEP = 1e-4
+"""A step of the numbers of shares, and so of 0.01 points of 100."""
+
+_LARGEST = 32_000
+_NONE = -32_768
+
+
+class Sentence(NamedTuple):
+    """A head in the fewest words, and what was seen."""
+
+    head: Markup
+    text: Markup
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Shown:
+    """A column of the page: a task, a group of tasks, or all of them."""
+
+    name: str
+    metric: str
+    kind: str
+    group: str
+    """The group that a task belongs to, or an empty string."""
+    cells: Sequence[TableCell | None]
+    """Of the models in the order of the page."""
+    pairs: ColumnPairs | None
+
+    @cached_property
+    def lower(self) -> bool:
+        """Whether lower scores are better."""
+        return any(cell is not None and cell.higher_is_better is False for cell in self.cells)
+
+    @cached_property
+    def step(self) -> float:
+        """Size of the steps in which numbers are sent; `STEP` for scores from 0 to 1."""
+        known = [x for c in self.cells if c for x in (c.estimate, c.low, c.high) if x is not None]
+        if all(0 <= x <= 1 for x in known):
+            return STEP
+        ends = [abs(x) for x in known]
+        if self.pairs is not None:
+            reach = np.stack([self.pairs.low, self.pairs.high, self.pairs.difference])
+            ends.append(float(np.nanmax(np.abs(reach), initial=0.0)))
+        return (max(ends) or 1.0) / _LARGEST
+
+    @property
+    def is_share(self) -> bool:
+        """Whether scores are shown of 100."""
+        return self.step == STEP
+
+    def number(self, value: float | None, *, signed: bool = False) -> str:
+        """Write a score: of 100 with one decimal, other scales with three digits."""
+        if value is None:
+            return "–"
+        text = f"{100 * value:.1f}" if self.is_share else f"{value:.3g}"
+        text = text.replace("-", "\N{MINUS SIGN}")
+        return f"+{text}" if signed and value > 0 else text
+
+    def limits(self, low: float, high: float) -> str:
+        """Write limits."""
+        return f"limits {self.number(low)} to {self.number(high)}"
+
+    def data(self) -> dict[str, Any]:
+        """Return the column as the script gets it, numbers in steps."""
+
+        def steps(name: str) -> list[int | None]:
+            found = [getattr(c, name) if c else None for c in self.cells]
+            return [None if x is None else round(x / self.step) for x in found]
+
+        def each(name: str) -> list[Any]:
+            return [getattr(c, name) if c else None for c in self.cells]
+
+        letters = [visible(c.letters) if c else "" for c in self.cells]
+        return {
+            "name": visible(self.name), "metric": visible(short_metric(self.metric)),
+            "kind": self.kind, "group": visible(self.group), "lower": int(self.lower),
+            "step": self.step, "share": int(self.is_share),
+            "estimate": steps("estimate"), "low": steps("low"), "high": steps("high"),
+            "best": each("best_rank"), "worst": each("worst_rank"), "items": each("n_items"),
+            "first": [int(bool(x)) for x in each("may_be_first")], "letters": letters,
+        }  # fmt: skip
+
+
+class Pair(NamedTuple):
+    """The first model set against the second."""
+
+    difference: float
+    low: float
+    high: float
+    verdict: int
+    n_items: int
+
+
+class Heat(NamedTuple):
+    """A cell of the heat map."""
+
+    text: str
+    step: int
+    """Fifth of the column's range, from 0."""
+    first: bool
+    title: str
+
+
+class Line(NamedTuple):
+    """A row of the leaderboard as HTML."""
+
+    name: str
+    rank: str
+    letters: str
+    score: str
+    limits: str
+    bar: Any
+    heat: list[Heat]
+    fewer: bool
+
+
+class Board:
+    """Models and columns in the order of the page."""
+
+    def __init__(self, table: ScoreTable, responses: Sequence[Responses]) -> None:
+        self.table, self.level = table, table.confidence_level
+        self.models = table.models
+        place = {model: i for i, model in enumerate(self.models)}
+        groups: dict[str, str] = {}
+        for r in responses:
+            outer = next((g.name for g in r.groups if g.logged is not None), "")
+            groups.setdefault(r.task, outer)
+        pairs = {(p.task, p.kind): p for p in table.pairs}
+        by_column: dict[tuple[str, str], list[TableCell | None]] = {}
+        for cell in table:
+            own = by_column.setdefault((cell.task, cell.kind), [None] * len(place))
+            own[place[cell.model]] = cell
+        names = {name for name, kind in by_column if kind == "group"}
+        self.columns: list[Shown] = []
+        for (name, kind), cells in by_column.items():
+            group = groups.get(name, "") if kind == "task" else ""
+            self.columns.append(
+                Shown(
+                    name=name, kind=kind, cells=cells, group=group if group in names else "",
+                    metric=next(c.metric for c in cells if c),
+                    pairs=pairs.get((name, "task" if kind == "task" else "group")),
+                )
+            )  # fmt: skip
+        # A group before its tasks.
+        order = {(c.name, c.kind): i for i, c in enumerate(self.columns)}
+        self.columns.sort(
+            key=lambda c: (order.get((c.group, "group"), order[c.name, c.kind]), bool(c.group))
+        )
+        overall = [c for c in self.columns if c.kind == "overall"]
+        self.lead = overall[0] if overall else self.columns[0]
+        self.has_overall = bool(overall) or len(self.columns) == 1
+        self.others = [c for c in self.columns if c is not self.lead]
+        self.tasks = [c for c in self.columns if c.kind == "task"]
+
+    def pair(self, column: Shown, first: int, second: int) -> Pair | None:
+        """Set a model against another on a column, by their places on the page."""
+        found = self._matrices(column)
+        if found is None or found.n_items[first, second] <= 0:
+            return None
+        return Pair(
+            *(float(x[first, second]) for x in (found.difference, found.low, found.high)),
+            verdict=int(found.verdict[first, second]), n_items=int(found.n_items[first, second]),
+        )  # fmt: skip
+
+    def _matrices(self, column: Shown) -> _Matrices | None:
+        key = column.name, column.kind  # a group may have the name of a task
+        if key not in self._known:
+            self._known[key] = _Matrices.of(column, self.models)
+        return self._known[key]
+
+    @cached_property
+    def _known(self) -> dict[tuple[str, str], _Matrices | None]:
+        return {}
+
+    def data(self, most: int = MOST_BYTES) -> dict[str, Any]:
+        """Return models, columns and pairs as the script gets them.
+
+        Pairs of the first `kept` models, then those of the leader with the others, each in the
+        order of the page: the second model's place rises fastest.
+        """
+        n = len(self.models)
+        room = most // (9 * max(len(self.columns), 1))
+        kept = n if n * (n - 1) // 2 <= room else max(int((1 + math.sqrt(1 + 8 * room)) / 2), 2)
+        kept = min(kept, n)
+        i, j = np.triu_indices(kept, k=1)
+        far = np.arange(kept, n)
+        first, second = np.append(i, np.zeros_like(far)), np.append(j, far)
+        columns: list[dict[str, Any]] = []
+        for column in self.columns:
+            said = column.data()
+            found = self._matrices(column)
+            if found is not None:
+                said["pairs"] = found.packed(first, second, column.step)
+            columns.append(said)
+        return {"models": [visible(m) for m in self.models], "columns": columns, "kept": kept}
+
+    def lines(self) -> tuple[list[Line], int]:
+        """Return the rows of the leaderboard in HTML, and how many are left out."""
+        lead = self.lead
+        n = len(self.models)
+        shown = min(n, max(MOST_CELLS // (len(self.others) + 5), 50))
+        known = [x for c in lead.cells if c for x in (c.low, c.high, c.estimate) if x is not None]
+        start, end = axis(known, share=lead.is_share)
+        full = max((c.n_items for c in lead.cells if c), default=0)
+        scales = [_scale(c) for c in self.others]
+        found: list[Line] = []
+        for k, model in enumerate(self.models[:shown]):
+            cell = lead.cells[k]
+            low, high, middle = (cell.low, cell.high, cell.estimate) if cell else (None, None, None)
+            bar = None
+            if low is not None and high is not None and middle is not None:
+                bar = [round(100 * (x - start) / (end - start), 1) for x in (low, high, middle)]
+            found.append(
+                Line(
+                    name=model,
+                    rank=places(cell.best_rank, cell.worst_rank) if cell else "–",
+                    letters=cell.letters if cell else "",
+                    score=lead.number(middle),
+                    limits="" if bar is None else lead.limits(low or 0.0, high or 0.0),
+                    bar=bar,
+                    heat=[
+                        _heat(c, c.cells[k], s) for c, s in zip(self.others, scales, strict=True)
+                    ],
+                    fewer=cell is not None and cell.n_items < full,
+                )
+            )
+        return found, n - shown
+
+    def ticks(self) -> list[tuple[float, str]]:
+        """Return positions in per cent and texts of the leaderboard's axis."""
+        lead = self.lead
+        known = [x for c in lead.cells if c for x in (c.low, c.high, c.estimate) if x is not None]
+        start, end = axis(known, share=lead.is_share)
+        scale = 100 if lead.is_share else 1
+        step = _nice((end - start) * scale / 5) / scale
+        marks = np.arange(math.ceil(start / step - 1e-9), math.floor(end / step + 1e-9) + 1) * step
+        return [
+            (round(100 * (x - start) / (end - start), 1), f"{scale * x:.6g}")
+            for x in marks.tolist()
+        ]
+
+
+@dataclass(frozen=True, eq=False)
+class _Matrices:
+    """A column's pairs in the order of the page, each of shape (N, N): row less column."""
+
+    difference: NDArray[np.float64]
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    verdict: NDArray[np.int64]
+    n_items: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, column: Shown, models: Sequence[str]) -> _Matrices | None:
+        pairs = column.pairs
+        if pairs is None:
+            return None
+        n = len(models)
+        place = {model: i for i, model in enumerate(models)}
+        where = np.array([place[m] for m in pairs.models])
+        a, b = where[pairs.a], where[pairs.b]
+        difference, low, high = np.full((3, n, n), np.nan)
+        verdict, n_items = np.zeros((2, n, n), dtype=np.int64)
+        difference[b, a], difference[a, b] = pairs.difference, -pairs.difference
+        low[b, a], low[a, b] = pairs.low, -pairs.high
+        high[b, a], high[a, b] = pairs.high, -pairs.low
+        verdict[b, a], verdict[a, b] = pairs.verdict, -pairs.verdict
+        n_items[b, a] = n_items[a, b] = pairs.n_items
+        return cls(difference, low, high, verdict, n_items)
+
+    def packed(
+        self, first: NDArray[np.int64], second: NDArray[np.int64], step: float
+    ) -> dict[str, Any]:
+        """Return numbers of two bytes, little end first, and verdicts of one, as base64."""
+        said: dict[str, Any] = {}
+        numbers = {"difference": self.difference, "low": self.low, "high": self.high}
+        for name, matrix in numbers.items():
+            values = matrix[first, second] / step
+            whole = np.where(
+                np.isnan(values), _NONE, np.clip(np.round(values), -_LARGEST, _LARGEST)
+            )
+            said[name] = b64encode(whole.astype("<i2").tobytes()).decode()
+        said["verdict"] = b64encode(self.verdict[first, second].astype("i1").tobytes()).decode()
+        items = self.n_items[first, second]
+        same = len(np.unique(items)) == 1
+        said["items"] = int(items[0]) if same else b64encode(items.astype("<i4").tobytes()).decode()
+        return said
+
+
+def axis(known: Sequence[float], *, share: bool) -> tuple[float, float]:
+    """Return the ends of an axis that holds the numbers, at round places."""
+    if not known:
+        return 0.0, 1.0
+    low, high = min(known), max(known)
+    step = _nice(max(high - low, 1e-12) / 5)
+    start, end = math.floor(low / step) * step, math.ceil(high / step) * step
+    return (max(start, 0.0), min(end, 1.0)) if share else (start, max(end, start + step))
+
+
+def _nice(step: float) -> float:
+    power = 10.0 ** math.floor(math.log10(step))
+    return power * min((1, 2, 5, 10), key=lambda k: abs(k * power - step))
+
+
+def _scale(column: Shown) -> tuple[float, float]:
+    known = [c.estimate for c in column.cells if c and c.estimate is not None]
+    low, high = (min(known), max(known)) if known else (0.0, 0.0)
+    return low, high - low
+
+
+def _heat(column: Shown, cell: TableCell | None, scale: tuple[float, float]) -> Heat:
+    if cell is None or cell.estimate is None:
+        return Heat("–", 0, first=False, title="")
+    share = (cell.estimate - scale[0]) / scale[1] if scale[1] else 0.5
+    share = 1 - share if column.lower else share
+    text = f"{100 * cell.estimate:.0f}" if column.is_share else column.number(cell.estimate)
+    title = column.number(cell.estimate)
+    if cell.low is not None and cell.high is not None:
+        title += f", {column.limits(cell.low, cell.high)}"
+    return Heat(text, min(int(5 * share), 4), first=bool(cell.may_be_first), title=title)
+
+
+def _bold(name: str) -> Markup:
+    return Markup("<b>{}</b>").format(visible(name))
+
+
+def _names(names: Sequence[str], most: int = 4) -> Markup:
+    """List names; of more than `most`, count the rest."""
+    shown = [Markup("{}").format(visible(n)) for n in names[:most]]
+    if len(names) > most:
+        shown.append(Markup("{} more").format(len(names) - most))
+    if len(shown) < 2:
+        return Markup("").join(shown)
+    return Markup("{} and {}").format(Markup(", ").join(shown[:-1]), shown[-1])
+
+
+def headline(board: Board) -> tuple[Markup, list[Markup]]:
+    """Return the first sentence, and those that follow it."""
+    lead = board.lead
+    # Those without the overall score come last.
+    ranked = [(m, c) for m, c in zip(board.models, lead.cells, strict=True) if c is not None]
+    models = [m for m, c in ranked if c.estimate is not None]
+    n = len(models)
+    top = lead.cells[0]
+    if not board.has_overall or top is None or top.estimate is None:
+        what = Markup(
+            "{} on {}: their scores are on different scales, so no overall score is made."
+        )
+        n_models = counted(len(board.models), "model")
+        return what.format(n_models, counted(len(board.tasks), "task")), []
+    of = " of 100" if lead.is_share else ""
+    score = f"{lead.number(top.estimate)}{of}"
+    if n == 1:
+        said = Markup("{} scores {} ({}).").format(
+            _bold(models[0]), score, lead.limits(top.low or 0.0, top.high or 0.0)
+        )
+        return said, [Markup("With one model there is nothing to compare.")]
+    against = [board.pair(lead, 0, k) for k in range(1, n)]
+    alike = [models[k] for k, p in enumerate(against, 1) if p is None or not p.verdict]
+    first = [m for m, c in ranked if c.may_be_first]
+    if n == 2 and against[0] is not None:
+        return _of_two(board, models, against[0]), _by_task(board, 0, 1)
+    if not alike:
+        every = f"each of the {counted(n - 1, 'other model')}" if n > 2 else visible(models[1])
+        said = Markup("{} leads with {}, and it is better than {} beyond chance.").format(
+            _bold(models[0]), score, every
+        )
+        return said, [_next(board), *_by_task(board, 0, 1)]
+    if len(first) == n:
+        said = Markup("No order can be told: all {} may be the best.").format(counted(n, "model"))
+        return said, _by_task(board, 0, 1)
+    said = Markup("{} has the highest score, {}; {} cannot be told apart from it.").format(
+        _bold(models[0]), score, _names(alike)
+    )
+    more: list[Markup] = []
+    if len(first) == 1:
+        more.append(
+            Markup("By all pairs at once only {} may be the best.").format(visible(first[0]))
+        )
+    elif len(first) > 1:
+        more.append(Markup("{} may be the best of all {:,}.").format(_names(first), n))
+    return said, [*more, *_by_task(board, 0, 1)]
+
+
+def _of_two(board: Board, models: Sequence[str], pair: Pair) -> Markup:
+    lead = board.lead
+    d = lead.number(abs(pair.difference))
+    points = "points" if lead.is_share else ""
+    low, high = (pair.low, pair.high) if pair.difference >= 0 else (-pair.high, -pair.low)
+    limits = f"limits {lead.number(low)} to {lead.number(high, signed=low < 0)}"
+    if pair.verdict:
+        return Markup("{} is better than {} by {} {} ({}).").format(
+            _bold(models[0]), _bold(models[1]), d, points, limits
+        )
+    return Markup("{} and {} cannot be told apart: the first is {} {} ahead, {}.").format(
+        _bold(models[0]), _bold(models[1]), d, points, limits
+    )
+
+
+def _next(board: Board) -> Markup:
+    lead, models = board.lead, board.models
+    pair, cell = board.pair(lead, 0, 1), lead.cells[1]
+    if pair is None or cell is None:
+        return Markup("")
+    alike = [
+        model
+        for k, model in enumerate(models)
+        if k > 1 and lead.cells[k] and ((p := board.pair(lead, 1, k)) is None or not p.verdict)
+    ]
+    shared = " on the items both have" if pair.n_items < cell.n_items or _uneven(lead) else ""
+    d, points = lead.number(abs(pair.difference)), " points" if lead.is_share else ""
+    low, high = sorted((abs(pair.low), abs(pair.high)))
+    said = Markup("{} ({}) is next, {}{} behind{} ({})").format(
+        _bold(models[1]), lead.number(cell.estimate), d, points, shared, lead.limits(low, high)
+    )
+    if not alike:
+        return said + Markup(", and better than the rest beyond chance.")
+    return said + Markup("; it cannot be told apart from {}.").format(_names(alike))
+
+
+def _uneven(column: Shown) -> bool:
+    return len({c.n_items for c in column.cells if c}) > 1
+
+
+def _by_task(board: Board, a: int, b: int) -> list[Markup]:
+    """Return on how many tasks a model is clearly better than another."""
+    tasks = board.tasks
+    found = [board.pair(task, a, b) for task in tasks]
+    known = [p for p in found if p is not None]
+    if len(tasks) < 2 or not known:
+        return []
+    better, worse = (sum(p.verdict == sign for p in known) for sign in (1, -1))
+    one, two = (visible(board.models[k]) for k in (a, b))
+    unclear = len(known) - better - worse
+    if not better and not worse:
+        said = Markup("Task by task the items cannot tell {} and {} apart on any of {}.")
+        return [said.format(one, two, counted(len(known), "task"))]
+    said = Markup(
+        "Task by task: on {} of {} {} is clearly better than {}, on {} clearly worse, and on {} "
+        "the items cannot tell."
+    )
+    return [said.format(better, counted(len(tasks), "task"), one, two, worse or "none", unclear)]
+
+
+def _others(n: int) -> str:
+    return "the other item" if n == 1 else f"the other {n:,} items"
+
+
+class Suspect(NamedTuple):
+    """An item to look at."""
+
+    column: int
+    """Place of its task's answers on the page."""
+    item: int
+    """Place among the items on the page."""
+    name: str
+    task: str
+    mean: str
+    rest: str
+
+
+class Finding(NamedTuple):
+    """Suspects with one reason."""
+
+    head: str
+    text: str
+    items: list[Suspect]
+    left_out: int
+
+
+def suspects(held: Sequence[tuple[ItemAnswers, NDArray[np.int64]]]) -> list[Finding]:
+    """Return what to look at first: items that nobody gets right, then those against the rest."""
+    wrong: list[tuple[float, Finding]] = []
+    against: list[tuple[float, Suspect]] = []
+    n_tested = 0
+    for k, (one, kept) in enumerate(held):
+        flags = np.array(one.flags)
+        mine = np.flatnonzero(flags == item_flags.ALL_WRONG)
+        rest = one.item_means[flags != item_flags.ALL_WRONG]
+        n_tested += int((~np.isnan(one.rest_correlation)).sum())
+        where = {j: place for place, j in enumerate(kept.tolist())}
+
+        on_page = [int(j) for j in mine if int(j) in where]
+        if len(mine):
+            share = float(np.nanmean(rest)) if len(rest) else 0.0
+            seen = f"No other item of {one.task} was answered."
+            if len(rest):
+                mean = f"{100 * share:.0f} of 100" if 0 <= share <= 1 else f"{share:.3g}"
+                seen = f"On {_others(len(rest))} of {one.task} the mean score is {mean}."
+            found = Finding(
+                f"{counted(len(mine), 'item')} of {one.task} that no model gets right",
+                f"{seen} Too hard, or the target or the checker is broken: only the texts tell.",
+                [_suspect(one, k, where[j], j) for j in on_page[:MOST_SUSPECTS]],
+                len(mine) - min(len(on_page), MOST_SUSPECTS),
+            )
+            wrong.append((share, found))
+        against += [
+            (float(one.rest_correlation[j]), _suspect(one, k, where[int(j)], int(j)))
+            for j in np.flatnonzero(flags == item_flags.AGAINST_REST)
+            if int(j) in where
+        ]
+    # Where the rest of a task is easy, an item that nobody solves is strange.
+    wrong.sort(key=lambda pair: -pair[0])
+    said = [finding for _, finding in wrong]
+    if against:
+        against.sort(key=lambda pair: pair[0])
+        chance = item_flags.SIGNIFICANCE * n_tested
+        beyond = (
+            "more than chance makes"
+            if len(against) > chance + 2 * math.sqrt(chance)
+            else "no evidence by itself"
+        )
+        said.append(
+            Finding(
+                f"{counted(len(against), 'item')} that better models get right less often",
+                f"The key may be wrong. By chance alone about {chance:.0f} of {n_tested:,} items "
+                f"would look so: {beyond}.",
+                [one for _, one in against[:MOST_SUSPECTS]],
+                max(len(against) - MOST_SUSPECTS, 0),
+            )
+        )
+    return said
+
+
+def _suspect(one: ItemAnswers, column: int, place: int, j: int) -> Suspect:
+    mean, r = float(one.item_means[j]), float(one.rest_correlation[j])
+    return Suspect(
+        column, place, one.item_ids[j], one.task,
+        f"{100 * mean:.0f}" if 0 <= mean <= 1 else f"{mean:.3g}",
+        "" if math.isnan(r) else f"{r:+.2f}".replace("-", "\N{MINUS SIGN}"),
+    )  # fmt: skip
+
+
+def distrust(
+    board: Board | None, findings: Sequence[Finding], answers: Sequence[ItemAnswers],
+    responses: Sequence[Responses],
+) -> list[Sentence]:  # fmt: skip
+    """Return what to distrust, what matters most first."""
+    found = [*(_missing(board) if board else []), *_unscored(responses)]
+    wrong = [f for f in findings if "no model" in f.head]
+    if wrong:
+        n = sum(len(f.items) + f.left_out for f in wrong)
+        said = (
+            wrong[0].text if len(wrong) == 1 else f"Look first at {wrong[0].head}. {wrong[0].text}"
+        )
+        head = f"{counted(n, 'item')} that no model gets right."
+        found.append(Sentence(Markup("{}").format(head), Markup("{}").format(visible(said))))
+    found += [
+        Sentence(Markup("{}.").format(visible(f.head)), Markup("{}").format(visible(f.text)))
+        for f in findings
+        if f not in wrong
+    ]
+    flags = [flag for one in answers for flag in one.flags]
+    same = [flag for flag in flags if flag in _SAME]
+    if same:
+        right = sum(flag == item_flags.ALL_RIGHT for flag in same)
+        text = Markup("All models get {} of {:,} right, and the same score on {} more.")
+        head = Markup("{} no two models apart.").format(
+            f"{counted(len(same), 'item')} {'tells' if len(same) == 1 else 'tell'}"
+        )
+        found.append(Sentence(head, text.format(right, len(flags), len(same) - right)))
+    epochs = [r.scores.shape[1] for r in responses if r.scores.ndim == 2 and r.scores.size]
+    if epochs and max(epochs) == 1:
+        found.append(
+            Sentence(
+                Markup("Each answer was drawn once."),
+                Markup(
+                    "The limits cover the choice of items, not how an answer varies if it is drawn "
+                    "again. They hold for these tasks."
+                ),
+            )
+        )
+    return found
+
+
+_SAME = (item_flags.ALL_RIGHT, item_flags.ALL_WRONG, item_flags.ALL_SAME)
+
+
+def _missing(board: Board) -> list[Sentence]:
+    counts = {m: c.n_items for m, c in zip(board.models, board.lead.cells, strict=True) if c}
+    full = max(counts.values(), default=0)
+    fewer = [m for m, n in counts.items() if n < full]
+    absent = [m for m in board.models if m not in counts]
+    found: list[Sentence] = []
+    if fewer:
+        leads = ", the first of the table among them," if board.models[0] in fewer else ""
+        lack = sorted({full - counts[m] for m in fewer})
+        some = f"{lack[0]:,}" if len(lack) == 1 else f"{lack[0]:,} to {lack[-1]:,}"
+        text = Markup("{}{} lack {} of {:,} items. Two models are compared on the items both have.")
+        if len(fewer) == 1:
+            text = Markup(
+                "{}{} lacks {} of {:,} items. Two models are compared on the items both have."
+            )
+        found.append(
+            Sentence(
+                Markup("Not everyone sat the same test."),
+                text.format(counted(len(fewer), "model"), leads, some, full),
+            )
+        )
+    if absent:
+        text = Markup("{} did not take every task: no overall score of {}.")
+        found.append(
+            Sentence(
+                Markup("Some models have no overall score."),
+                text.format(counted(len(absent), "model"), _names(absent)),
+            )
+        )
+    return found
+
+
+def _unscored(responses: Sequence[Responses]) -> list[Sentence]:
+    worst: dict[tuple[str, str], int] = {}
+    for r in responses:
+        if r.scores.size:
+            n = int((~np.isfinite(r.scores)).all(axis=1).sum())
+            worst[r.model, r.task] = max(worst.get((r.model, r.task), 0), n)
+    total = sum(worst.values())
+    if not total:
+        return []
+    models = {model for (model, _), n in worst.items() if n}
+    text = Markup("They are left out as if missing at random; cut runs rarely are. From {}.")
+    return [
+        Sentence(
+            Markup("{} no score.").format(
+                f"{counted(total, 'answer')} {'has' if total == 1 else 'have'}"
+            ),
+            text.format(_names(sorted(models))),
+        )
+    ]
+
+
+def about_ranks(board: Board) -> str:
+    """Return what ranks, ties and bold cells rest on."""
+    n = max((c.n_models for c in board.lead.cells if c), default=0)
+    if n < 2:
+        return ""
+    level = percent(board.level)
+    return (
+        f"Ranks, ties and bold cells rest on all {n * (n - 1) // 2:,} pairs at once ({level}): two "
+        "limits that overlap may still belong to models that can be told apart. Bold: may be the "
+        "best of its column."
+    )
+
+
+def overall_name(board: Board) -> str:
+    """Return the name of the first column."""
+    return "Overall" if board.lead.name == OVERALL else board.lead.name
