@@ -2,7 +2,8 @@
 
 ``python docs/render.py`` rewrites all pages, ``python docs/render.py PAGE…`` some of them;
 ``--check`` writes nothing, also runs the Python examples, and fails if a page is not as it
-should be; ``--links`` lists the addresses outside that pages point to. In a page
+should be; ``--notebooks`` executes the notebooks instead; ``--links`` lists the addresses outside
+that pages point to. In a page
 
 - a ``console`` block is a session: its commands are run, their output is what follows them;
 - what lies between ``<!-- name -->`` and ``<!-- end -->`` is a table, by a function of `parts`;
@@ -59,6 +60,11 @@ def main(arguments: list[str]) -> None:
     """Rewrite, check or list."""
     if "--links" in arguments:
         sys.stdout.write(f"{links()}\n")
+        return
+    if "--notebooks" in arguments:
+        from parts import notebooks
+
+        notebooks.write()
         return
     named = [ROOT / argument for argument in arguments if argument != "--check"]
     problems: list[str] = []

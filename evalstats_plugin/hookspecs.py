@@ -11,7 +11,7 @@ arguments than its hook. Rules that keep plugins from hurting each other:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -63,6 +63,13 @@ def evalstats_read_contests(log: LogFile, columns: Mapping[str, str]) -> Contest
 
 
 @hookspec(firstresult=True)
+def evalstats_read_texts(
+    log: LogFile, items: Mapping[str, Collection[str]]
+) -> Mapping[tuple[str, str], ItemText] | None:
+    """Return texts of some items of each task, by task and item id, or None if there are none."""
+
+
+@hookspec(firstresult=True)
 def evalstats_annotate_log(path: Path, annotation: Annotation | None, output: Path) -> Path | None:
     """Write a copy of one log with the annotation in it (None: without any) to output."""
 
@@ -97,6 +104,18 @@ def evalstats_exporters() -> Sequence[Exporter]:  # pyright: ignore[reportReturn
 @hookspec(firstresult=True)
 def evalstats_generator(model: str) -> Callable[[str], str] | None:
     """Return what puts a text to a model and returns its reply, or None if you can ask none."""
+
+
+@dataclass(frozen=True, slots=True)
+class ItemText:
+    """Texts of one item and of one model's answer to it, as logged; "" what the log has not."""
+
+    question: str = ""
+    target: str = ""
+    answer: str = ""
+    """What was scored; below it the whole response, where that is longer."""
+    where: str = ""
+    """Its place in the log, such as ``"doc_id 17"`` or ``"sample abc, epoch 1"``."""
 
 
 @dataclass(frozen=True, slots=True)

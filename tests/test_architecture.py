@@ -154,8 +154,10 @@ def test_pages_import_public_modules_only() -> None:
     assert private == []
 
 
-def test_results_draw_themselves_through_one_door() -> None:
-    """`plot` is the only way up from results to the report."""
+def test_results_show_themselves_through_two_doors() -> None:
+    """`plot` and the tables are the only ways up from results to the report."""
     text = (ROOT / "evalstats_plugin" / "data" / "results.py").read_text()
 
-    assert re.findall(r"import_module\(\"([\w.]+)\"\)", text) == ["evalstats_plugin.report.figures"]
+    assert re.findall(r"import_module\(\"evalstats_plugin\.([\w.]+)\"\)", text) == [
+        "report.figures", "report.text"
+    ]  # fmt: skip

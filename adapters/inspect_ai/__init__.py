@@ -13,11 +13,11 @@ adaptive/ adaptive tests inside Inspect
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evalstats_plugin.hookspecs import Annotation, Command, hookimpl
+from evalstats_plugin.hookspecs import Annotation, Command, ItemText, hookimpl
 
 if TYPE_CHECKING:
     from evalstats_plugin.data.responses import Responses, Selection
@@ -47,6 +47,16 @@ def evalstats_read_contests(log: LogFile, columns: Mapping[str, str]) -> Contest
     from evalstats_plugin.adapters.inspect_ai.judging import read_contests
 
     return read_contests(log, columns)
+
+
+@hookimpl
+def evalstats_read_texts(
+    log: LogFile, items: Mapping[str, Collection[str]]
+) -> Mapping[tuple[str, str], ItemText] | None:
+    """Return texts of items from the samples of a log; only theirs are read."""
+    from evalstats_plugin.adapters.inspect_ai.reader import read_texts
+
+    return read_texts(log, items)
 
 
 @hookimpl

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -22,8 +22,12 @@ from evalstats_plugin.adapters.inspect_ai.adaptive.logged import early_stops, fo
 from evalstats_plugin.adapters.inspect_ai.archive.guard import (
     form_of,
 )
-from evalstats_plugin.adapters.inspect_ai.archive.opening import ReadSamples, opened
-from evalstats_plugin.adapters.inspect_ai.archive.samples import LoggedSample
+from evalstats_plugin.adapters.inspect_ai.archive.opening import (
+    ReadSamples,
+    opened,
+    read_outputs,
+)
+from evalstats_plugin.adapters.inspect_ai.archive.samples import LoggedSample, texts_of
 from evalstats_plugin.adapters.inspect_ai.estimands import (
     MEAN,
     UNIT,
@@ -52,6 +56,7 @@ from evalstats_plugin.data.responses import (
 )
 from evalstats_plugin.data.runs import PER_TASK
 from evalstats_plugin.errors import IncompleteLogError, LogError, counted
+from evalstats_plugin.hookspecs import ItemText
 from evalstats_plugin.runtime.files import LogFile
 from evalstats_plugin.runtime.untrusted import printable_name
 
@@ -106,6 +111,17 @@ def read_log(file: LogFile, selection: Selection) -> list[Responses] | None:
             raise IncompleteLogError(msg, log.eval.task_id)
         found, record = _read_scores(log, read_samples, selection, base), found_in(log)
         return [with_prediction(r, record) for r in found] if record else found
+
+
+def read_texts(
+    file: LogFile, items: Mapping[str, Collection[str]]
+) -> dict[tuple[str, str], ItemText] | None:
+    """Return texts of some items of a log; None if it is not Inspect's."""
+    form = form_of(file)
+    if form is None:
+        return None
+    task, samples = read_outputs(file, form, items)
+    return {(task, item): text for item, text in texts_of(samples).items()}
 
 
 def _base(log: EvalLog, path: Path) -> Fields:

@@ -13,16 +13,30 @@ adaptive/  adaptive tests inside lm-eval;  run_harness: lm-eval's own command, t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evalstats_plugin.hookspecs import Annotation, Command, hookimpl
+from evalstats_plugin.hookspecs import Annotation, Command, ItemText, hookimpl
 
 if TYPE_CHECKING:
     from evalstats_plugin.data.responses import Responses, Selection
     from evalstats_plugin.ranking.contests.contests import Contests
     from evalstats_plugin.runtime.files import LogFile
+
+
+_COMMANDS = (
+    Command(
+        "rescore",
+        "Score lm-eval's logged responses again, without a model.",
+        "evalstats_plugin.adapters.lm_eval.replay.command:rescore",
+    ),
+    Command(
+        "lm-eval",
+        "Run lm-eval with its own arguments, then annotate.",
+        "evalstats_plugin.adapters.lm_eval.run_harness:lm_eval",
+    ),
+)
 
 
 @hookimpl
@@ -61,6 +75,16 @@ def evalstats_read_contests(log: LogFile, columns: Mapping[str, str]) -> Contest
 
 
 @hookimpl
+def evalstats_read_texts(
+    log: LogFile, items: Mapping[str, Collection[str]]
+) -> Mapping[tuple[str, str], ItemText] | None:
+    """Return texts of items from the samples of a run."""
+    from evalstats_plugin.adapters.lm_eval.reader import read_texts
+
+    return read_texts(log, items)
+
+
+@hookimpl
 def evalstats_annotate_log(path: Path, annotation: Annotation | None, output: Path) -> Path | None:
     """Add the ``"evalstats"`` block to a results file, or remove it."""
     from evalstats_plugin.adapters.lm_eval.writer import annotate_log
@@ -84,18 +108,7 @@ def evalstats_annotate_results(
 @hookimpl
 def evalstats_commands() -> Sequence[Command]:
     """Offer ``rescore`` and ``lm-eval``."""
-    return (
-        Command(
-            "rescore",
-            "Score lm-eval's logged responses again, without a model.",
-            "evalstats_plugin.adapters.lm_eval.replay.command:rescore",
-        ),
-        Command(
-            "lm-eval",
-            "Run lm-eval with its own arguments, then annotate.",
-            "evalstats_plugin.adapters.lm_eval.run_harness:lm_eval",
-        ),
-    )
+    return _COMMANDS
 
 
 @hookimpl

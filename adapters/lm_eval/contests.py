@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from evalstats_plugin.adapters.lm_eval import layout
 from evalstats_plugin.adapters.lm_eval.reader import model_identity
@@ -41,15 +41,10 @@ def read_contests(log: LogFile, columns: Mapping[str, str]) -> Contests | None:
         The players or the verdict cannot be found.
     """
     path = log.path
-    if path.suffix != ".json" and layout.looks_like_samples(log):
-        results = layout.results_beside(path)
-        data = (layout.load_results(LogFile(results)) if results else None) or {}
-        found = {(layout.task_of(path, data) if data else None) or path.stem: path}
-    else:
-        loaded = layout.load_results(log)
-        if loaded is None:
-            return None
-        data, found = loaded, dict(_samples_of(path, loaded))
+    read = layout.samples_of(log)
+    if read is None:
+        return None
+    data, found = read
     model = model_identity(data)[0] if data else None
     made: list[Contests] = []
     refused: list[SelectionError] = []
@@ -69,13 +64,6 @@ def read_contests(log: LogFile, columns: Mapping[str, str]) -> Contests | None:
         return merged
     note = f"{counted(len(refused), 'task')} without comparisons of two players: left out"
     return replace(merged, notes=(*merged.notes, note))
-
-
-def _samples_of(path: Path, data: Mapping[str, Any]) -> Iterator[tuple[str, Path]]:
-    for task in layout.section(data, "configs"):
-        samples = layout.samples_path(path, task, data)
-        if samples.is_file():
-            yield task, samples
 
 
 def _of_task(path: Path, columns: Mapping[str, str], model: str | None, task: str) -> Contests:

@@ -84,6 +84,12 @@ def looks_like_samples(log: LogFile) -> bool:
     return is_json and all(key.search(log.head) for key in _SAMPLE_KEYS)
 
 
+def is_samples(log: LogFile) -> bool:
+    """Whether a file is to be read as samples: of a name or content that results do not have."""
+    other = log.path.suffix != ".json" or stamp_of_samples(log.path)
+    return bool(other) and looks_like_samples(log)
+
+
 def _samples_name(path: Path) -> re.Match[str] | None:
     return _SAMPLES_NAME.fullmatch(path.name) or _LMMS_SAMPLES.fullmatch(path.name)
 
@@ -294,3 +300,20 @@ def task_of(samples: Path, data: Mapping[str, Any]) -> str | None:
         return name["task"]
     by_path = {samples_path(samples.with_name("results.json"), t, data): t for t in data["configs"]}
     return by_path.get(samples)
+
+
+def samples_of(log: LogFile) -> tuple[dict[str, Any], dict[str, Path]] | None:
+    """Return the results of a run, and its samples file of each task; None if it is not lm-eval's.
+
+    Of a samples file alone the results are empty.
+    """
+    path = log.path
+    if is_samples(log):
+        beside = results_beside(path)
+        data = (load_results(LogFile(beside)) if beside else None) or {}
+        return data, {task_of(path, {"configs": {}, **data}) or path.stem: path}
+    data = load_results(log)
+    if data is None:
+        return None
+    logged = ((task, samples_path(path, task, data)) for task in section(data, "configs"))
+    return data, {task: samples for task, samples in logged if samples.is_file()}

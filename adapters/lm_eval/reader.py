@@ -6,7 +6,7 @@ metric, and `model_identity` names the model and the settings that distinguish i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,7 @@ from evalstats_plugin.adapters.lm_eval.samples import (
     read_records,
     read_samples,
     repeat_scores,
+    texts_of,
 )
 from evalstats_plugin.adaptive.records import RECORD, with_prediction
 from evalstats_plugin.data.responses import (
@@ -46,6 +47,7 @@ from evalstats_plugin.data.responses import (
     as_clusters,
 )
 from evalstats_plugin.errors import counted
+from evalstats_plugin.hookspecs import ItemText
 from evalstats_plugin.runtime.files import LogFile
 from evalstats_plugin.scores.metrics import NAMES, recognise
 
@@ -57,8 +59,7 @@ _NAMES = ("peft", "delta", "pretrained", "model", "path", "engine")
 
 def read_log(log: LogFile, selection: Selection) -> list[Responses] | None:
     """Read a results file, or the one task of a samples file; None if it is not lm-eval's."""
-    is_named = bool(layout.stamp_of_samples(log.path))
-    if (is_named or log.path.suffix != ".json") and layout.looks_like_samples(log):
+    if layout.is_samples(log):
         return _read_one_samples_file(log.path, selection)
     data = layout.load_results(log)
     return None if data is None else read_results(data, log.path, selection)
@@ -72,6 +73,28 @@ def _read_one_samples_file(path: Path, selection: Selection) -> list[Responses]:
     task = layout.task_of(path, data)
     run = _Run(data, results, selection)
     return [] if task is None else list(run.of_task(task))
+
+
+def read_texts(
+    log: LogFile, items: Mapping[str, Collection[str]]
+) -> dict[tuple[str, str], ItemText] | None:
+    """Return texts of some items of a run or of a samples file; None if it is not lm-eval's."""
+    read = layout.samples_of(log)
+    if read is None:
+        return None
+    data, files = read
+    texts: dict[tuple[str, str], ItemText] = {}
+    for task, wanted in items.items():
+        inside = section(data, "samples").get(task)
+        if inside is not None:
+            numbered = number_records(inside, f"{log.path}, samples of {task}")
+            records = (record for _, doc_id, record in numbered if str(doc_id) in wanted)
+        elif task in files:
+            records = read_records(files[task], frozenset(wanted))
+        else:
+            continue
+        texts |= {(task, item): text for item, text in texts_of(records).items()}
+    return texts
 
 
 def read_results(data: Mapping[str, Any], path: Path, selection: Selection) -> list[Responses]:

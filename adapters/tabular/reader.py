@@ -1,9 +1,9 @@
 """Read `Responses` from tables: one for each model, task and metric.
 
 `read_table` reads a file: a table with a row per item and epoch, a matrix of models and
-items (`read_wide`), or a file of ours. `open_table` opens CSV, JSONL and Parquet; `scores_of` reads
-scores in any spelling (numbers, percentages, decimal commas, words); `read_store` reads response
-stores that fit into memory.
+items (`read_wide`), or a file of ours. `open_table` opens CSV, JSONL (py-irt's too) and Parquet;
+`scores_of` reads scores in any spelling (numbers, percentages, decimal commas, words); `read_store`
+reads response stores that fit into memory.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,13 +26,16 @@ from evalstats_plugin.adapters.tabular.recognition import (
     MAGIC,
     PARQUET,
     TEXTS,
+    epochs_in,
     find,
     first_record,
     is_flat,
     is_of_scores,
+    is_of_subjects,
     layout_of,
     metadata_in,
     names_of_heading,
+    with_one_heading,
 )
 from evalstats_plugin.adapters.tabular.rows import (
     Rows,
@@ -54,9 +59,12 @@ from evalstats_plugin.data.responses import (
 from evalstats_plugin.data.store import KEY, LARGE, ResponseStore, tasks_of
 from evalstats_plugin.data.tables import (
     Column,
+    Record,
     Table,
+    as_text,
     at_rows,
     csv_table,
+    json_cell,
     parquet_table,
     read_lines,
     record_table,
@@ -69,7 +77,7 @@ from evalstats_plugin.errors import (
     few,
     missing_column,
 )
-from evalstats_plugin.runtime.files import LogFile, reporting_damage
+from evalstats_plugin.runtime.files import LogFile, check_fields, reporting_damage
 
 METADATA = b"evalstats_takes"
 """Key in the metadata of exported Parquet files: what is known besides scores."""
@@ -119,7 +127,8 @@ def read_table(log: LogFile, selection: Selection) -> list[Responses] | None:
     if KEY in known:
         return read_store(path, selection)
     _refuse_others_of_ours(known, path)
-    table = open_table(log, announced=bool(selection.columns or selection.wide))
+    announced = bool(selection.columns or selection.wide)
+    table = open_table(log, announced=announced, wide=bool(selection.wide))
     if table is None:
         return None
     if selection.wide:
@@ -154,6 +163,7 @@ def _with_known(
     made: list[Responses] = []
     with reporting_damage(path):
         for known in json.loads(metadata)["responses"]:
+            check_fields(known, dict.fromkeys(("model", "task", "metric"), "a text"))
             model, task, metric = known["model"], known["task"], known["metric"]
             if not _wanted(selection, task, metric):
                 continue
@@ -164,13 +174,15 @@ def _with_known(
     return [*made, *by_key.values()]
 
 
-def open_table(log: LogFile, *, announced: bool) -> Table | None:
+def open_table(log: LogFile, *, announced: bool, wide: bool = False) -> Table | None:
     """Open a table; None if the file is no table.
 
     Parameters
     ----------
     announced
         Whether the caller says that it is a table, whatever its name.
+    wide
+        Whether it is a matrix, in whose heading an item may stand once for each epoch.
 
     Raises
     ------
@@ -192,13 +204,38 @@ def open_table(log: LogFile, *, announced: bool) -> Table | None:
         msg = f"{path} is empty. Write a heading and a row for each epoch of each item."
         raise LogError(msg)
     if head.lstrip().startswith((b"{", b"[")):
-        if not _are_scores(head, announced=announced, by_name=ending in LINES):
+        of_subjects = is_of_subjects(head)
+        if not of_subjects and not _are_scores(head, announced=announced, by_name=ending in LINES):
             return None
         records, notes = read_lines(log.read_bytes(), str(path))
-        return record_table(records, str(path), notes)
+        return (_table_of_subjects if of_subjects else record_table)(records, str(path), notes)
     if by_name or (ending in (".txt", "") and is_of_scores(names_of_heading(head))):
-        return csv_table(log.read_bytes(), str(path))
+        content = log.read_bytes()
+        return csv_table(with_one_heading(content) if wide else content, str(path))
     return None
+
+
+def _table_of_subjects(records: Sequence[Record], where: str, notes: tuple[str, ...]) -> Table:
+    """Return py-irt's records, one for each model with its answers, with a row for each answer."""
+    answers: list[dict[str, Any]] = []
+    for line, record in enumerate(records, start=1):
+        if not as_text(record.get("subject_id")) or not isinstance(record.get("responses"), dict):
+            msg = (
+                f"{where}: line {line} lacks a model or its answers. Write a subject_id and an "
+                "object of responses, as py-irt does."
+            )
+            raise LogError(msg)
+        answers.append(record["responses"])
+    model = Column.of(record["subject_id"] for record in records)
+    sizes = list(map(len, answers))
+    columns = {
+        "model": Column(np.repeat(model.codes, sizes), model.values),
+        "item": Column.of(chain.from_iterable(answers)),
+        "score": Column.of(map(json_cell, chain.from_iterable(a.values() for a in answers))),
+    }
+    return Table(
+        where, tuple(columns), lambda wanted: {name: columns[name] for name in wanted}, notes
+    )
 
 
 def _are_scores(head: bytes, *, announced: bool, by_name: bool) -> bool:
@@ -318,7 +355,9 @@ def _refuse_mixed(
 def read_wide(table: Table, log: LogFile, selection: Selection) -> list[Responses]:
     """Read a matrix of one task, named as the file, under the metric ``score``.
 
-    The names of the rows are in the column ``model`` or ``item``, else in the first column.
+    The names of the rows are in the column ``model`` or ``item``, else in the first column. Epochs
+    are in the names (`epochs_in`), or of rows of items in a column ``epoch``. Columns of texts are
+    left out, with a note.
 
     Raises
     ------
@@ -331,13 +370,24 @@ def read_wide(table: Table, log: LogFile, selection: Selection) -> list[Response
         raise LogError(f"{table.where} has no heading. Name its columns in the first row.")
     rows_are, columns_are = ("model", "item") if selection.wide == "models" else ("item", "model")
     path = log.path
-    heads = _heads(table, log.head, selection.columns, rows_are)
-    names = [name for name in table.names if name != heads]
+    heads = _heads(table, with_one_heading(log.head), selection.columns, rows_are)
+    # The epochs of rows of items are in a column of their own.
+    epoch = find(table.names, COLUMNS["epoch"], {heads}) if rows_are == "item" else None
+    names = [name for name in table.names if name not in (heads, epoch)]
     if not names:
         msg = f"{table.where} has one column only. Write a column for each {columns_are} beside it."
         raise DesignError(msg)
-    loaded, about_rows = without_empty_rows(table.load([heads, *names]))
-    rows = _row_names(loaded[heads], heads, rows_are, table.where)
+    wanted = [heads, *names] if epoch is None else [heads, epoch, *names]
+    loaded, about_rows = without_empty_rows(table.load(wanted))
+    column = loaded[heads]
+    if epoch is not None:
+        of_epochs = zip(column.texts(), loaded[epoch].texts(), strict=True)
+        column = Column.of(f"{item}.{k}" if item else "" for item, k in of_epochs)
+    rows = _row_names(column, heads, rows_are, table.where)
+    texts = [name for name in names if _is_text(loaded[name])]
+    if 0 < len(texts) < len(names):
+        names = [name for name in names if name not in texts]
+        about_rows += (f"no scores but texts, left out: {few(texts)}",)
     try:
         parsed = [scores_of(loaded[name], name, table.where) for name in names]
     except DesignError as error:
@@ -350,22 +400,31 @@ def read_wide(table: Table, log: LogFile, selection: Selection) -> list[Response
     task = path.name.partition(".")[0] or path.name
     if not (selection.wants_task(task) and selection.wants_metric(_METRIC)):
         return []
-    ids = as_item_ids(items)
+    found, about_epochs = epochs_in(items)
+    places = np.arange(len(items))[:, None] if found is None else found.places
+    ids = as_item_ids(items if found is None else found.items)
     notes = (*table.notes, *dict.fromkeys(note for _, each in parsed for note in each))
     shown = (f"{counted(len(notes), 'column')}: {few(notes, 1)}",) if len(notes) > 1 else notes
-    shown += (*about_rows, *_notes_on_heads(heads, rows_are, columns_are))
+    shown += (*about_rows, *about_epochs, *_notes_on_heads(heads, rows_are, columns_are))
     return [
         Responses(
             model=model,
             task=task,
             metric=_METRIC,
             item_ids=ids if not selection.header_only else ids[:0],
-            scores=scores[i][:, None] if not selection.header_only else np.empty((0, 1)),
+            scores=scores[i][places] if not selection.header_only else np.empty((0, 1)),
             source=Source(path=path, harness=TABULAR),
             notes=shown,
         )
         for i, model in enumerate(models)
     ]
+
+
+def _is_text(column: Column) -> bool:
+    """Whether fewer than half of the cells that are not empty are scores."""
+    scored = np.array([_number(text, decimal=True) is not None for text in column.values])
+    held = column.codes[~column.empty]
+    return bool(len(held)) and float(scored[held].mean()) < 0.5
 
 
 def _heads(table: Table, head: bytes, asked: Sequence[tuple[str, str]], rows_are: str) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import nbformat
 from latex2mathml.converter import convert
 from mkdocs.structure.files import File, Files
 
@@ -26,14 +27,42 @@ _TEXT = re.compile(r"<(pre|code|script|style|a)\b.*?</\1>|<[^>]*>", re.DOTALL)
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Make the first page of README, whose links begin at the root of the repository."""
+    """Make the first page of README, whose links begin at the root, and a page of each notebook."""
     text = README.read_text().replace("](docs/", "](")
     files.append(File.generated(config, "index.md", content=text))
+    for path in sorted((README.parent / "docs" / "notebooks").glob("*.ipynb")):
+        page = f"notebooks/{path.stem}.md"
+        files.append(File.generated(config, page, content=notebook_page(path)))
     return files
 
 
+def notebook_page(path: Path) -> str:
+    """Return a notebook as Markdown: its texts, code, tables and figures."""
+    parts: list[str] = []
+    for cell in nbformat.read(path, as_version=4).cells:
+        if cell.cell_type == "markdown":
+            parts.append(cell.source)
+            continue
+        parts.append(f"```python\n{cell.source}\n```")
+        for output in cell.outputs:
+            data = output.get("data", {})
+            text = output.get("text") or data.get("text/plain", "")
+            if "image/png" in data:
+                picture = "".join(data["image/png"].split())
+                parts.append(f'<img alt="Figure" src="data:image/png;base64,{picture}">')
+            elif "text/html" in data:
+                parts.append(re.sub(r"\n\s*", "", data["text/html"]))
+            elif text:
+                parts.append(f"```text\n{text.rstrip()}\n```")
+    return "\n\n".join(parts) + "\n"
+
+
 def on_page_markdown(markdown: str, page: Any, **_others: Any) -> str:
-    """Give every entry of the references an anchor; keep two keys from being read as a link."""
+    """Give every entry of the references an anchor; keep two keys from being read as a link.
+
+    Links to notebooks lead to their pages.
+    """
+    markdown = markdown.replace(".ipynb)", ".md)")
     if page.file.src_uri == f"{REFERENCES}.md":
         return _ENTRY.sub(r'- <a id="\1"></a><b>\1</b> ', markdown)
     return _ADJACENT.sub(r"\1&#32;", markdown)

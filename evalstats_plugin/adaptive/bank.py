@@ -109,6 +109,10 @@ class ItemBank:
     provenance: Mapping[str, Any] = field(default_factory=dict[str, Any])
     notes: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        usable = int(self.usable.sum())
+        return f"<ItemBank: {len(self.item_ids)} items, {usable} usable, {len(self.models)} models>"
+
     def __post_init__(self) -> None:
         m, n = len(self.item_ids), len(self.models)
         vectors = [name for name in _PER_ITEM if name != "misfit_loadings"]

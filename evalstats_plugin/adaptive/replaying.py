@@ -32,6 +32,11 @@ _SAME = (
 class AdaptiveTest:
     """Result of one test, with the observed score if the other answers are known."""
 
+    shown: ClassVar[tuple[str, ...]] = (
+        "model", "task", "metric", "n_items", "n_in_bank", "ability", "low", "high", "full_score",
+        "full_score_low", "full_score_high", "stopped",
+    )  # fmt: skip
+
     model: str
     task: str
     """Several are joined by ", "."""

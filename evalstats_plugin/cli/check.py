@@ -20,10 +20,10 @@ def check(ctx: click.Context, paths: tuple[str, ...], *, output: Output, reading
     questions, settings or versions that differ between models on one task, limited runs that stand
     before full ones, copies, logs in the folder of another model, and items without a score.
     """
-    from evalstats_plugin.logs import checking
+    from evalstats_plugin.logs.reading import check as check_logs
     from evalstats_plugin.report.findings import findings_markdown, print_findings
 
     plugins = plugins_of(ctx)
-    found = checking.check(*paths, task=reading.task, metric=reading.metric, plugins=plugins)
+    found = check_logs(*paths, task=reading.task, metric=reading.metric, plugins=plugins)
     output.show(ctx, found, {}, print_table=print_findings, to_markdown=findings_markdown)
     ctx.exit(1 if found.rows else 0)

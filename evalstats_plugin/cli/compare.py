@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 import click
 
@@ -25,9 +26,23 @@ from evalstats_plugin.cli.shell.options import (
     takes,
     under,
 )
-from evalstats_plugin.cli.shell.running import Output, Reading, output, plugins_of, reading
+from evalstats_plugin.cli.shell.running import (
+    Output,
+    Reading,
+    named,
+    output,
+    plugins_of,
+    reading,
+)
+from evalstats_plugin.errors import SelectionError, few, no_such
+
+if TYPE_CHECKING:
+    from evalstats_plugin.data.runs import ResponseSet
 
 Probabilities = Literal["alone", "shrunk"]
+
+_MOST_ITEMS = 10
+"""Items shown to people; JSON and CSV have all."""
 
 _WHAT = "What is compared"
 _compared = under(_WHAT)
@@ -65,6 +80,11 @@ class Options:
         "and the like; may be repeated.",
         default=(), metavar="NAME",
     )  # fmt: skip
+    items: bool = _compared(
+        "Also show the items on which two models differ: won, lost, with question, target and both "
+        "answers where the logs have them. Name the two with --models or --baseline.",
+        default=False,
+    )
     all_pairs: bool = under(OUTPUT)(
         "Print every pair; those of more than 10 models are summed up as possible ranks otherwise.",
         default=False,
@@ -98,17 +118,32 @@ def compare(
     """
     from evalstats_plugin.comparisons.compare import DESIGNS as ANALYSES
     from evalstats_plugin.comparisons.compare import compare as compare_models
-    from evalstats_plugin.report import comparisons
+    from evalstats_plugin.report.comparisons import (
+        comparisons_markdown,
+        items_json,
+        items_markdown,
+        print_comparisons,
+        print_items,
+    )
     from evalstats_plugin.scores.epochs import with_at_k
 
     output.check("comparisons")
     plugins = plugins_of(ctx)
     method = intervals.chosen(plugins, ANALYSES[asked.design][1])
     responses = reading.store_at(paths, asked.at_k)
+    if asked.items and (responses is not None or asked.design != "paired"):
+        msg = "--items is for the paired design, and for logs that fit into memory: leave it out"
+        raise SelectionError(msg)
+    every = None
     if responses is None:
-        repeats = bool(asked.at_k)
-        responses = reading.read(paths, plugins, quiet=output.quiet, repeats=repeats)
-        responses = with_at_k(responses, asked.at_k) if asked.at_k else responses
+        # Models besides the two say how hard an item is.
+        wanted = replace(reading, models=()) if asked.items else reading
+        every = wanted.read(paths, plugins, quiet=output.quiet, repeats=bool(asked.at_k))
+        every = with_at_k(every, asked.at_k) if asked.at_k else every
+        responses = every
+    two = _two_of(every, reading.models, asked.baseline) if asked.items and every else None
+    if two and every:
+        responses = replace(every, responses=tuple(r for r in every if r.model in two))
     results = compare_models(
         responses,
         design=asked.design,
@@ -124,20 +159,52 @@ def compare(
         rng=intervals.seed,
     )
     output.draw({"comparisons": lambda: results})
-    how = intervals.how()
-    seed = how.pop("seed")
+    seed = (how := intervals.how()).pop("seed")
+    about = {
+        "baseline": asked.baseline,
+        **how,
+        "correction": asked.correction,
+        "family": asked.family,
+        "prior": asked.prior,
+        "probabilities": asked.probabilities,
+        "seed": seed,
+    }
+    if not (two and every):
+        output.show(
+            ctx,
+            results,
+            about,
+            print_table=partial(print_comparisons, all_pairs=asked.all_pairs),
+            to_markdown=comparisons_markdown,
+        )
+        return
+    from evalstats_plugin.logs.texts import compare_items
+
+    most = None if output.form in ("json", "csv") else _MOST_ITEMS
     output.show(
         ctx,
-        results,
-        {
-            "baseline": asked.baseline,
-            **how,
-            "correction": asked.correction,
-            "family": asked.family,
-            "prior": asked.prior,
-            "probabilities": asked.probabilities,
-            "seed": seed,
-        },
-        print_table=partial(comparisons.print_comparisons, all_pairs=asked.all_pairs),
-        to_markdown=comparisons.comparisons_markdown,
+        compare_items(every, *two, most=most, plugins=plugins),
+        about,
+        print_table=partial(print_items, comparisons=results),
+        to_markdown=partial(items_markdown, comparisons=results),
+        to_json=partial(items_json, comparisons=results),
     )
+
+
+def _two_of(responses: ResponseSet, asked: Sequence[str], baseline: str | None) -> tuple[str, str]:
+    """Return the two models whose items are shown, the baseline first.
+
+    Raises
+    ------
+    SelectionError
+        The options name other than two.
+    """
+    models = list(dict.fromkeys(r.model for r in responses))
+    if baseline is not None and baseline not in models:
+        raise SelectionError(no_such("model", baseline, models, ", ".join(models)))
+    names = [m for m in (named(asked, models) if asked else models) if m != baseline]
+    two = names if baseline is None else [baseline, *names]
+    if len(two) != 2:
+        msg = f"--items shows two models, and there are {len(two)} ({few(two)}): "
+        raise SelectionError(f"{msg}name them with --models A,B, or --baseline A --models B")
+    return two[0], two[1]

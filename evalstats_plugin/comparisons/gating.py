@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from evalstats_plugin.comparisons.compare import compare
 from evalstats_plugin.comparisons.rows import Comparison
@@ -42,6 +42,11 @@ class GateRow:
     Differences and limits are as in `comparisons.Comparison`: candidate minus baseline, for the
     whole family at once; None where nothing could be compared.
     """
+
+    shown: ClassVar[tuple[str, ...]] = (
+        "model", "baseline", "task", "metric", "n_items", "difference", "low", "high", "decision",
+        "items_needed",
+    )  # fmt: skip
 
     model: str
     baseline: str

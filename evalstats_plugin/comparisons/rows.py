@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 
 from evalstats_plugin.data.results import Results
 from evalstats_plugin.scores.rows import VariancePart
+from evalstats_plugin.stats.arrays import FloatArray, IntArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,6 +19,10 @@ class Comparison:
     """
 
     drawn_as: ClassVar[tuple[str, ...]] = ("comparisons",)
+    shown: ClassVar[tuple[str, ...]] = (
+        "task", "metric", "model_b", "model_a", "n_items", "difference", "low", "high",
+        "p_adjusted", "prob_better", "verdict",
+    )  # fmt: skip
 
     model_a: str
     """The baseline, where there is one."""
@@ -83,11 +88,38 @@ class Comparison:
         return "better" if (self.difference > 0) != (self.higher_is_better is False) else "worse"
 
 
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class ColumnPairs:
+    """Every two models on one task or group, with the limits and verdicts behind their ranks."""
+
+    task: str
+    kind: str
+    """``"task"`` or ``"group"``."""
+    models: tuple[str, ...]
+    a: IntArray
+    """Shape (P,): places of the first models of the pairs; `b`, of the second."""
+    b: IntArray
+    n_items: IntArray
+    """Shape (P,): items with a score of both."""
+    difference: FloatArray
+    """Shape (P,): score of b minus that of a; NaN where nothing can be compared."""
+    low: FloatArray
+    """Shape (P,): limits that hold for all pairs of all columns at once; NaN where there are
+    none."""
+    high: FloatArray
+    verdict: IntArray
+    """Shape (P,): 1 where b is better than a beyond chance, -1 where it is worse, else 0."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankSet:
     """Ranks that a model may have on one task under one metric, 1 being the best."""
 
     drawn_as: ClassVar[tuple[str, ...]] = ("rank sets",)
+    shown: ClassVar[tuple[str, ...]] = (
+        "task", "metric", "model", "best_rank", "worst_rank", "letters", "may_be_first",
+        "prob_best",
+    )  # fmt: skip
 
     model: str
     task: str
@@ -115,6 +147,10 @@ class PowerRow:
     """
 
     drawn_as: ClassVar[tuple[str, ...]] = ("variance parts",)
+    shown: ClassVar[tuple[str, ...]] = (
+        "task", "metric", "model_a", "model_b", "n_items", "n_epochs", "difference", "power",
+        "method",
+    )  # fmt: skip
 
     quantity: Literal["n_items", "n_epochs", "n_models", "difference", "power"]
     task: str = ""

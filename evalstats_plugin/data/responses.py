@@ -188,6 +188,10 @@ class Responses:
                 raise ValueError(msg)
         object.__setattr__(self, "scores", without_extremes(self.scores))
 
+    def __repr__(self) -> str:
+        size = " × ".join(map(str, self.scores.shape))
+        return f"<Responses: {self.model} on {self.task}, {self.metric}, {size} scores>"
+
     @property
     def item_means(self) -> FloatArray:
         """Shape (M,): mean over the epochs that were scored, NaN where none was."""

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass, make_dataclass
 from functools import cache
-from html import escape
 from importlib import import_module
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, get_args
@@ -29,12 +28,12 @@ class Drawable:
     drawn_as: ClassVar[tuple[str, ...]] = ()
     """Kinds of results that it is, as figures name them."""
 
-    def plot(self, figure: str | None = None, *, ax: Axes | None = None, **options: Any) -> Axes:
+    def plot(self, kind: str | None = None, *, ax: Axes | None = None, **options: Any) -> Axes:
         """Draw the result with Matplotlib; needs ``pip install 'evalstats-plugin[figures]'``.
 
         Parameters
         ----------
-        figure
+        kind
             Name of a figure (`evalstats_plugin.report.FIGURES`); the first that shows such
             results where it is left out.
         ax
@@ -49,7 +48,7 @@ class Drawable:
         """
         # Loaded on use: results know nothing of how they are shown, but for this door.
         return import_module("evalstats_plugin.report.figures").draw_result(
-            self, figure, ax=ax, **options
+            self, kind, ax=ax, **options
         )
 
 
@@ -73,9 +72,20 @@ class Results(Drawable, Generic[RowT]):
         return f"<{type(self).__name__}: {len(self.rows)} × {kind}{notes}>"
 
     def _repr_html_(self) -> str:
-        """Return the rows as notebooks show a table, and the notes."""
-        notes = "".join(f"<li>{escape(note)}</li>" for note in self.notes)
-        return f"{self.to_frame().to_html(max_rows=60)}{f'<ul>{notes}</ul>' if notes else ''}"
+        """Return the table of `to_markdown` as notebooks show one: at most 60 rows, and notes."""
+        return self._shown_by("rows_html")
+
+    def to_markdown(self) -> str:
+        """Return the columns that people look at as a Markdown table; `to_frame` has all."""
+        return self._shown_by("rows_markdown")
+
+    def to_latex(self) -> str:
+        """Return the same columns as a LaTeX table (booktabs)."""
+        return self._shown_by("rows_latex")
+
+    def _shown_by(self, writer: str) -> str:
+        # Loaded on use: results know nothing of how they are shown, but for this door.
+        return getattr(import_module("evalstats_plugin.report.text"), writer)(self)
 
     def __iter__(self) -> Iterator[RowT]:
         return iter(self.rows)

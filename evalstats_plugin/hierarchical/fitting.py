@@ -37,6 +37,7 @@ from evalstats_plugin.hierarchical.methods import (
 from evalstats_plugin.runtime.chain_length import ChainLength
 from evalstats_plugin.runtime.chains import PARETO_K_LIMIT, R_HAT_LIMIT, convergence
 from evalstats_plugin.runtime.lazy import need_torch
+from evalstats_plugin.scores.cells import read_where_needed
 from evalstats_plugin.stats.arrays import FloatArray, Rng
 from evalstats_plugin.stats.interval import tail_probability
 
@@ -185,6 +186,7 @@ def fit_hierarchical(
         msg = f"confidence_level {confidence_level} is not between 0 and 1: choose one such as 0.95"
         raise DesignError(msg)
     _check_names(model, inference)
+    responses = read_where_needed(responses)
     counts = eval_counts(responses)
     plain = not any((covariates or {}).values())
     found, why = _choose_model(model, counts, plain=plain)

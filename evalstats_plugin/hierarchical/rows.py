@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from evalstats_plugin.data.results import Results
 
@@ -13,6 +14,10 @@ class Performance:
 
     Numbers are finite or ``None``, never NaN.
     """
+
+    shown: ClassVar[tuple[str, ...]] = (
+        "model", "task", "metric", "n_items", "score", "estimate", "low", "high",
+    )  # fmt: skip
 
     model: str
     task: str | None

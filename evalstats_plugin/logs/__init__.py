@@ -1,7 +1,8 @@
 """In and out of logs: read, annotate, export.
 
-* `reading`: `read` and `read_contests`; `annotating`: `annotate`, `annotate_results`, `strip`
-* `checking`: `check`, what to look at before a number is believed
+* `reading`: `read`, `read_contests`, and `check`, what to look at before a number is believed
+* `texts`: questions and answers of items; `compare_items`
+* `annotating`: `annotate`, `annotate_results`, `strip`
 * `together`: analyses that cross logs; `exporting`: `export`
 """
 

@@ -1,6 +1,7 @@
 """Reading logs through the installed adapters: `read`, `read_results` and `read_contests`.
 
 * `read`: every response under files, folders or globs; `read_log`: one log
+* `check`: what is wrong with logs
 * `read_results`: the same from results in memory; `read_contests`: pairwise comparisons
 * `find_logs`: the logs under paths
 """
@@ -33,7 +34,7 @@ from evalstats_plugin.plugins import Plugins, load_plugins, strict
 from evalstats_plugin.runtime.files import LogFile
 from evalstats_plugin.runtime.transactions import JOURNAL, PREFIX, UNDO, finish_interrupted
 from evalstats_plugin.runtime.workers import parallel_map
-from evalstats_plugin.scores.findings import notes_on_differences
+from evalstats_plugin.scores.findings import Finding, Findings, find_problems, notes_on_differences
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -52,6 +53,9 @@ OnLog = Callable[[Path, int, int], None]
 
 _MOST_OPEN = 128
 """Files that stay open between being recognised and being read; others are opened again."""
+
+_TABLES = (".csv", ".tsv", ".tab", ".psv", ".parquet")
+"""Endings of tables that a folder of matrices holds."""
 
 # The order of paths themselves, without splitting them again for each comparison.
 _BY_PARTS = attrgetter("parts")
@@ -121,13 +125,13 @@ def read(
         repeats=repeats, model_name=model_name,
         columns=tuple((part, name) for part, names in parts for name in _names(names)),
     )  # fmt: skip
-    frame = _frame_among(paths)
+    frame = _frame_among(paths, wide=bool(wide))
     places = () if frame else cast("tuple[str | Path, ...]", paths)
     found: list[Responses] = []
     notes: list[str] = []
     broken: dict[Path, Unread] = {}
     with ExitStack() as held:
-        search = _Search(plugins, held)
+        search = _Search(plugins, held, selection)
         beside = search.logs_under(places)
         if frame:
             search.logs[frame.path] = _Log(frame)
@@ -165,7 +169,50 @@ def read(
     return ResponseSet(tuple(kept), (*notes, *about_runs, *notes_on_differences(kept)))
 
 
-def _frame_among(paths: Sequence[Any]) -> LogFile | None:
+def check(
+    *paths: str | Path,
+    task: str | Sequence[str] = (),
+    metric: str | Sequence[str] = (),
+    plugins: Plugins | None = None,
+) -> Findings:
+    """Return what is wrong with logs: everything to look at before a number is believed.
+
+    All runs are looked at, also those that `read` leaves out. `scores.findings.PROBLEMS` lists what
+    is looked for.
+
+    Parameters
+    ----------
+    paths, task, metric
+        As in `read`.
+
+    Raises
+    ------
+    LogError
+        A path holds no log.
+
+    Examples
+    --------
+    >>> for finding in check("fixtures/logs/lm_eval/0.4.13/out"):
+    ...     print(finding.problem, finding.task, finding.detail)
+    unscored es_odd nan_metric,none: 4 of 10 items
+    unscored es_odd partial_metric,none: 7 of 10 items
+    """
+    plugins = plugins or load_plugins()
+    selection = Selection(_names(task), _names(metric))
+    logs = find_logs(paths, plugins)
+    run = partial(_read_or_why, selection=selection, plugins=plugins)
+    found: list[Responses] = []
+    broken: list[Finding] = []
+    for log, outcome in zip(logs, parallel_map(run, logs, here=not plugins.installed), strict=True):
+        if isinstance(outcome, Unread):
+            broken.append(_unreadable(log, outcome))
+        else:
+            found += outcome
+    rows = (*broken, *find_problems(label_models(found)))
+    return Findings(rows, (f"{len(logs)} log{'s'[: len(logs) != 1]} checked", *plugins.problems))
+
+
+def _frame_among(paths: Sequence[Any], *, wide: bool = False) -> LogFile | None:
     """Return a DataFrame as the table that it would be in a file; None for paths alone."""
     if not any(hasattr(path, "to_parquet") for path in paths):
         return None
@@ -179,11 +226,24 @@ def _frame_among(paths: Sequence[Any]) -> LogFile | None:
     try:
         if names or frame.index.inferred_type == "string":
             frame = frame.reset_index()
-        frame.set_axis(list(map(str, frame.columns)), axis=1).to_parquet(content, index=False)
+        columns = _flat_names(frame.columns, numbered=wide)
+        frame.set_axis(columns, axis=1).to_parquet(content, index=False)
     except (ValueError, TypeError, NotImplementedError, OverflowError) as error:
         msg = f"the DataFrame cannot be read as a table: {error}"
         raise LogError(msg) from error
     return LogFile(Path("DataFrame"), content.getvalue())
+
+
+def _flat_names(columns: Iterable[Any], *, numbered: bool) -> list[str]:
+    """Return names as a file has them; those of two levels, or again, are of items and epochs."""
+    levels: list[tuple[Any, ...]] = [c if isinstance(c, tuple) else (c,) for c in columns]
+    names = [".".join(str(part) for part in parts if part != "") for parts in levels]
+    if not numbered or len(set(names)) == len(names):
+        return names
+    return [
+        f"{name}.{names[:k].count(name)}" if names.count(name) > 1 else name
+        for k, name in enumerate(names)
+    ]
 
 
 def read_results(
@@ -299,9 +359,12 @@ class _Log:
 class _Search:
     """A search for logs under paths; files that it opened stay open in `held`, up to a number."""
 
-    def __init__(self, plugins: Plugins, held: ExitStack) -> None:
+    def __init__(
+        self, plugins: Plugins, held: ExitStack, selection: Selection | None = None
+    ) -> None:
         self.plugins = plugins
         self.held = held
+        self.selection = selection
         self.n_held = 0
         self.asked = plugins.in_order("evalstats_find_logs")
         self.logs: dict[Path, _Log] = {}
@@ -326,6 +389,7 @@ class _Search:
         logs: dict[Path, _Log] = {}
         for folder in [path, *sorted(filter(_is_searched, path.rglob("*")), key=_BY_PARTS)]:
             logs |= self._in_folder(folder)
+        logs = logs or self._tables_in(path)
         if not logs:
             msg = f"{path} holds no log that an installed adapter knows ({adapters(self.plugins)})"
             raise LogError(msg)
@@ -336,6 +400,24 @@ class _Search:
             if not (passed_over and one.adapter == TABULAR):
                 self.logs.setdefault(log, one)
         return passed_over
+
+    def _tables_in(self, folder: Path) -> dict[Path, _Log]:
+        """Return the tables of a folder without logs, where the selection says what is in them.
+
+        Raises
+        ------
+        SelectionError, LogError, DesignError
+            It does not, and the first of them cannot be read without that.
+        """
+        selection = self.selection
+        found = [p for p in sorted(folder.rglob("*"), key=_BY_PARTS) if p.suffix.lower() in _TABLES]
+        if selection is None or not found or TABULAR not in self.asked:
+            return {}
+        tables = {path: _Log(LogFile(path), TABULAR) for path in found if path.is_file()}
+        if selection.wide or selection.columns:
+            return tables
+        _read(next(iter(tables.values())), selection, self.plugins)
+        return {}
 
     def _in_folder(self, folder: Path) -> dict[Path, _Log]:
         """Return the logs directly in a folder; each file is offered until a plugin claims it."""
@@ -434,6 +516,20 @@ def _outcome(
     except (LogError, PluginError, DesignError) as error:
         return error, plugins.failures
     return found, plugins.failures
+
+
+def _read_or_why(log: Path, selection: Selection, plugins: Plugins) -> list[Responses] | Unread:
+    try:
+        return read_log(log, selection, plugins)
+    except (LogError, DesignError) as error:
+        return error
+
+
+def _unreadable(log: Path, error: Unread) -> Finding:
+    why = "its run did not end: " if isinstance(error, IncompleteLogError) else ""
+    return Finding(
+        problem="unreadable", task=None, models=(), detail=f"{why}{error}", logs=(str(log),)
+    )
 
 
 def _about_broken(

@@ -3,4 +3,6 @@
 from evalstats_plugin.scores.epochs import at_k as at_k
 from evalstats_plugin.scores.epochs import variance_parts as variance_parts
 from evalstats_plugin.scores.findings import Finding as Finding
+from evalstats_plugin.scores.rows import ItemComparison as ItemComparison
+from evalstats_plugin.scores.rows import ItemComparisons as ItemComparisons
 from evalstats_plugin.scores.rows import ScoreInterval as ScoreInterval

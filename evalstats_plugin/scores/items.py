@@ -3,6 +3,7 @@
 * `item_answers`: models by items, with item-rest correlations and flags, for people to look at
 * `item_statistics`: difficulty, number of answers and outliers by item, for logs
 * `item_outcomes`: whether a model won, lost or tied against a baseline on each item
+* `items_of_two`: two models on each item, the most telling items first
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ from numpy.typing import NDArray
 
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.responses import Responses, mean_over_epochs
-from evalstats_plugin.data.runs import run_of
+from evalstats_plugin.data.results import finite_values
+from evalstats_plugin.data.runs import one_of_each, run_of
 from evalstats_plugin.scores.cells import by_task, direction, task_and_metric
+from evalstats_plugin.scores.rows import ItemComparison, Outcome, OutcomeCounts
 from evalstats_plugin.stats.arrays import FloatArray
 
 SIGNIFICANCE = 0.05
@@ -87,6 +90,26 @@ def item_answers(responses: Iterable[Responses]) -> tuple[list[ItemAnswers], lis
         if len(matrix.item_ids):
             found.append(_answers(group, matrix))
     return found, notes
+
+
+def telling_items(answers: Sequence[ItemAnswers], most: int) -> dict[str, list[str]]:
+    """Return the items whose texts are worth reading, by task: flagged ones, then surprises.
+
+    Flagged are those that may be wrong. Surprising is an item on which the models' scores go least
+    with those on the other items.
+    """
+    wanted = {AGAINST_REST: 0, ALL_WRONG: 1}
+    order = [
+        (wanted.get(flag, 2), float(r), k, j)
+        for k, one in enumerate(answers)
+        for j, (flag, r) in enumerate(zip(one.flags, one.rest_correlation.tolist(), strict=True))
+        if flag in wanted or not np.isnan(r)
+    ]
+    order.sort(key=lambda place: tuple(-9.0 if np.isnan(x) else x for x in place))
+    found: dict[str, list[str]] = {}
+    for _, _, k, j in order[:most]:
+        found.setdefault(answers[k].task, []).append(answers[k].item_ids[j])
+    return found
 
 
 def _answers(group: Sequence[Responses], matrix: ResponseMatrix) -> ItemAnswers:
@@ -232,6 +255,91 @@ def item_outcomes(
                 outcome = "tied" if abs(ahead) < _SAME else "won" if ahead > 0 else "lost"
                 found.setdefault(item, {})[name] = outcome
     return found
+
+
+def items_of_two(
+    responses: Iterable[Responses], a: str, b: str
+) -> tuple[list[ItemComparison], list[OutcomeCounts], list[str]]:
+    """Compare two models on each item that has a score of both; return also counts and notes.
+
+    The largest difference comes first, in relation to the largest of its task. Among equals those
+    come first on which the other models agree most: there one of the two stands alone, and the
+    answer says most about it.
+
+    Parameters
+    ----------
+    responses
+        Of any models; those other than a and b say how hard an item is.
+    """
+    listed = one_of_each(list(responses))
+    logs = {(r.model, *task_and_metric(r)): str(r.source.path) for r in listed}
+    others = {
+        (each.task, each.metric): _others(each)
+        for each in item_answers(r for r in listed if r.model not in (a, b))[0]
+    }
+    found: list[tuple[tuple[float, float, int], ItemComparison]] = []
+    counts: list[OutcomeCounts] = []
+    answers, notes = item_answers(r for r in listed if r.model in (a, b))
+    for each in (x for x in answers if len(x.models) == 2):
+        of_a, of_b = each.scores[each.models.index(a)], each.scores[each.models.index(b)]
+        there = np.isfinite(of_a - of_b)
+        if not there.any():
+            continue
+        differences = np.where(np.abs(of_b - of_a) < _SAME, 0.0, of_b - of_a)
+        outcomes = _outcomes(of_a[there], of_b[there], higher=each.higher_is_better is not False)
+        scale = np.abs(differences[there]).max() or 1.0
+        rest = others.get((each.task, each.metric), {})
+        shared: list[int] = np.flatnonzero(there).tolist()
+        for place, (i, outcome) in enumerate(zip(shared, outcomes, strict=True)):
+            item = each.item_ids[i]
+            mean, spread = rest.get(item, (None, 0.0))
+            row = ItemComparison(
+                task=each.task, metric=each.metric, item=item, model_a=a, model_b=b,
+                score_a=float(of_a[i]), score_b=float(of_b[i]), difference=float(differences[i]),
+                outcome=outcome, others=mean,
+                log_a=logs[a, *_key(each)], log_b=logs[b, *_key(each)],
+            )  # fmt: skip
+            # Tasks take turns.
+            found.append(((-abs(row.difference) / float(scale), spread, place), row))
+        names = _WHOLE if set(outcomes) <= {*_WHOLE} else _PARTIAL
+        counts.append(
+            OutcomeCounts(
+                task=each.task,
+                metric=each.metric,
+                n_items=len(outcomes),
+                difference=float(of_b[there].mean() - of_a[there].mean()),
+                outcomes=tuple((name, outcomes.count(name)) for name in names),
+            )
+        )
+    found.sort(key=lambda pair: pair[0])
+    return [row for _, row in found], counts, notes
+
+
+_WHOLE: tuple[Outcome, ...] = ("won", "lost", "both right", "neither")
+_PARTIAL: tuple[Outcome, ...] = ("better", "worse", "same")
+
+
+def _key(each: ItemAnswers) -> tuple[str, str]:
+    return each.task, each.metric.removesuffix(",none")
+
+
+def _others(each: ItemAnswers) -> dict[str, tuple[float | None, float]]:
+    """Return by item the mean of the models' scores, and how much they differ."""
+    n = np.maximum(each.n_models, 1)
+    squares = np.nansum((each.scores - each.item_means) ** 2, axis=0) / n
+    means = finite_values(each.item_means)
+    return dict(zip(each.item_ids, zip(means, np.sqrt(squares).tolist(), strict=True), strict=True))
+
+
+def _outcomes(of_a: FloatArray, of_b: FloatArray, *, higher: bool) -> list[Outcome]:
+    """Return b's outcome on each item, from scores of shape (M,)."""
+    ahead = np.sign(of_b - of_a) if higher else np.sign(of_a - of_b)
+    ahead[np.abs(of_b - of_a) < _SAME] = 0
+    if not np.isin([of_a, of_b], (0, 1)).all():
+        return ["better" if x > 0 else "worse" if x < 0 else "same" for x in ahead]
+    right = of_b == (1 if higher else 0)
+    tied: list[Outcome] = ["both right" if r else "neither" for r in right]
+    return ["won" if x > 0 else "lost" if x < 0 else t for x, t in zip(ahead, tied, strict=True)]
 
 
 def prefixes(responses: Sequence[Responses]) -> dict[str, str]:

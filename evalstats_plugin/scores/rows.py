@@ -17,6 +17,9 @@ class ScoreInterval:
     """
 
     drawn_as: ClassVar[tuple[str, ...]] = ("intervals",)
+    shown: ClassVar[tuple[str, ...]] = (
+        "model", "task", "metric", "n_items", "estimate", "low", "high", "method",
+    )  # fmt: skip
 
     model: str
     task: str
@@ -90,3 +93,63 @@ class VariancePart:
 
 Intervals = Results[ScoreInterval]
 VarianceParts = Results[VariancePart]
+
+
+Outcome = Literal["won", "lost", "both right", "neither", "better", "worse", "same"]
+"""Of a model against another on one item: the first four where both scores are right or wrong."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemComparison:
+    """How two models did on one item of a task; texts are empty where the logs have none."""
+
+    shown: ClassVar[tuple[str, ...]] = (
+        "task", "metric", "item", "model_b", "model_a", "outcome", "score_a", "score_b", "others",
+        "question", "target", "answer_a", "answer_b", "where",
+    )  # fmt: skip
+
+    task: str
+    metric: str
+    item: str
+    model_a: str
+    model_b: str
+    score_a: float
+    """Means over the epochs that were scored."""
+    score_b: float
+    difference: float
+    """Score of b minus that of a."""
+    outcome: Outcome
+    """Of b."""
+    others: float | None = None
+    """Mean score of the other models."""
+    question: str = ""
+    target: str = ""
+    answer_a: str = ""
+    answer_b: str = ""
+    log_a: str = ""
+    """Path of the log of a."""
+    log_b: str = ""
+    where: str = ""
+    """The item's place in these logs, such as ``"doc_id 17"`` or ``"sample abc, epoch 1"``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutcomeCounts:
+    """How often each outcome occurs among the items of a task."""
+
+    task: str
+    metric: str
+    n_items: int
+    difference: float
+    """Mean of b's scores minus that of a's."""
+    outcomes: tuple[tuple[Outcome, int], ...]
+
+
+@dataclass(frozen=True)
+class ItemComparisons(Results[ItemComparison]):
+    """Two models item by item, the most telling items first."""
+
+    counts: tuple[OutcomeCounts, ...] = ()
+    """By task and metric, over all items whatever rows there are."""
+    n_flipped: int = 0
+    """Items, of the first metric of each task, on which the models differ."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from collections import Counter
 from collections.abc import Callable
 from io import StringIO
@@ -52,6 +53,90 @@ def test_a_baseline_is_named_once(run: Run) -> None:
 
     assert "es_bin acc, 60 items, against models/m1" in done.stdout
     assert "Against" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    "logs",
+    [("lm_eval/0.4.13/out", "es_mc", "models/m1", "models/m2"),
+     ("inspect_ai/0.3.285/models", "arith", "mockllm/alpha", "mockllm/beta")],
+)  # fmt: skip
+def test_items_add_up_to_the_comparison(run: Run, logs: tuple[str, str, str, str]) -> None:
+    """Counts, differences and scores are those of the row; every item has its texts."""
+    folder, task, a, b = logs
+    done = run(
+        "compare", LOGS.parents[2] / folder, "-t", task, "--models", f"{a},{b}", "--items",
+        "--format", "json",
+    )  # fmt: skip
+    whole = json.loads(done.stdout)
+    row, counts = whole["comparisons"][0], whole["counts"][0]
+    items = [i for i in whole["results"] if i["metric"] == row["metric"]]
+
+    assert (row["model_a"], row["model_b"]) == (a, b)
+    assert row["n_items"] == counts["n_items"] == len(items)
+    assert Counter(i["outcome"] for i in items) == Counter(counts["outcomes"])
+    won, lost = counts["outcomes"]["won"], counts["outcomes"]["lost"]
+    assert row["difference"] == pytest.approx((won - lost) / row["n_items"])
+    assert row["difference"] == pytest.approx(counts["difference"])
+    assert all(i["question"] and i["target"] and i["answer_a"] and i["where"] for i in items)
+    assert [i["outcome"] in ("won", "lost") for i in items] == [True] * (won + lost) + [False] * (
+        len(items) - won - lost
+    )
+
+
+def test_flipped_items_fit_eighty_columns(run: Run) -> None:
+    """With what was asked, what is right and both answers."""
+    arguments = ("compare", LOGS, "-t", "es_mc", "-m", "acc", "--models", "models/m1,models/m2")
+    text = run(*arguments, "--items").stdout
+    markdown = run(*arguments, "--items", "--format", "markdown").stdout
+
+    assert max(map(len, text.splitlines())) <= 80
+    assert "6 won, 1 lost, 47 both right, 6 neither" in text
+    block = r"^4 +lost +0 8\+7= *\n +target: 15 *\n +models/m1: 15 *\n +models/m2: 14"
+    assert re.search(block, text, re.MULTILINE)
+    assert "| es_mc | 4 | lost | 1 | 0 | 0 | 8+7= | 15 | 15 | 14 | doc_id 4 |" in markdown
+
+
+@pytest.mark.parametrize(
+    ("more", "problem"),
+    [
+        ((), "there are 3 (models/m0, models/m1, models/m2): name them with --models A,B"),
+        (("--baseline", "models/m0"), "there are 3"),
+        (("--baseline", "models/m9"), "no model is called 'models/m9'"),
+        (("--models", "models/m0"), "there are 1"),
+        (("--design", "unpaired"), "--items is for the paired design"),
+    ],
+)
+def test_items_are_of_two_models(run: Run, more: tuple[str, ...], problem: str) -> None:
+    """Named by the options, or the only ones."""
+    done = run("compare", LOGS, "-t", "es_mc", "--items", *more)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert problem in done.stderr
+
+
+def test_texts_of_logs_are_escaped(run: Run, tmp_path: Path) -> None:
+    """On the terminal, in Markdown and in CSV."""
+    for name, answer in (("good", "7"), ("bad", "=SUM(A1)\x1b[2J|<b>")):
+        sample = {
+            "doc_id": 0, "doc": {"question": "\x1b[31mWhat|now?"}, "target": "7",
+            "arguments": {}, "resps": [[answer]], "filtered_resps": [answer], "filter": "none",
+            "metrics": ["exact_match"], "exact_match": float(answer == "7"),
+        }  # fmt: skip
+        folder = tmp_path / name
+        folder.mkdir()
+        samples = folder / "samples_odd_2026-01-01T00-00-00.000000.jsonl"
+        samples.write_text(json.dumps(sample) + "\n" + json.dumps({**sample, "doc_id": 1}) + "\n")
+    arguments = ("compare", tmp_path, "--items", "--baseline", "good")
+    shown = {
+        form: run(*arguments, "--format", form).stdout for form in ("table", "markdown", "csv")
+    }
+    [row, _] = csv.DictReader(StringIO(shown["csv"]))
+
+    assert not any("\x1b" in text for text in shown.values())
+    assert "What|now?" in shown["table"]
+    assert "What\\|now?" in shown["markdown"]
+    assert "<b>" not in shown["markdown"]
+    assert row["answer_b"].startswith("'=SUM(A1)")
 
 
 def test_an_unknown_baseline_gets_the_closest_names(run: Run) -> None:
@@ -153,31 +238,20 @@ def test_choices_of_the_command_line_are_those_of_the_type() -> None:
     assert get_args(Missing) == options.MISSING == get_args(options.Missing)
 
 
-@pytest.mark.parametrize("method", ["percentile", "bca"])
-def test_the_bootstrap_is_there_to_compare_with(run: Run, method: str) -> None:
+def test_the_bootstrap_is_there_to_compare_with(run: Run) -> None:
     """Its limits are near those of the default, and the same each time."""
-    asked = (
-        "compare",
-        LOGS,
-        "-t",
-        "es_mc",
-        "-m",
-        "acc",
-        "--baseline",
-        "models/m1",
-        "--format",
-        "json",
-    )
-    default, one, other = (
-        json.loads(run(*asked, *more).stdout)["results"]
-        for more in ((), ("--method", method), ("--method", method))
+    asked = ("compare", LOGS, "-t", "es_mc", "-m", "acc", "--baseline", "models/m1")
+    default, percentile, again, bca = (
+        json.loads(run(*asked, "--format", "json", *more).stdout)["results"]
+        for more in ((), *[("--method", m) for m in ("percentile", "percentile", "bca")])
     )
 
-    assert one == other
-    for row, usual in zip(one, default, strict=True):
-        assert method == row["method"]
-        assert usual["low"] == pytest.approx(row["low"], abs=0.06)
-        assert usual["high"] == pytest.approx(row["high"], abs=0.06)
+    assert percentile == again
+    for row, other, usual in zip(percentile, bca, default, strict=True):
+        assert ("percentile", "bca") == (row["method"], other["method"])
+        for limits in (row, other):
+            assert usual["low"] == pytest.approx(limits["low"], abs=0.06)
+            assert usual["high"] == pytest.approx(limits["high"], abs=0.06)
 
 
 def test_a_misspelt_design_is_corrected(run: Run) -> None:

@@ -15,7 +15,7 @@ from evalstats_plugin.adaptive.plan import Plan
 from evalstats_plugin.adaptive.simulation import simulate
 from evalstats_plugin.cli import main
 from evalstats_plugin.comparisons.power import PowerDesign
-from evalstats_plugin.logs.checking import check
+from evalstats_plugin.logs.reading import check
 
 
 class Same(NamedTuple):

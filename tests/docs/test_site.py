@@ -34,10 +34,14 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_page_is_built(site: Path) -> None:
     """README is the first one."""
     docs = ROOT / "docs"
-    pages = {page.relative_to(docs).with_suffix("") for page in docs.rglob("*.md")}
+    sources = (*docs.rglob("*.md"), *docs.rglob("*.ipynb"))
+    pages = {page.relative_to(docs).with_suffix("") for page in sources}
 
     built = {page.relative_to(site).with_suffix("") for page in site.rglob("*.html")}
     assert {Path("index"), *pages} <= built
+    notebook = (site / "notebooks" / "two-models.html").read_text()
+    assert "<td>models/m2</td>" in notebook
+    assert '<img alt="Figure" src="data:image/png;base64,' in notebook
     assert "mean ± z standard errors" in (site / "index.html").read_text()
 
 

@@ -66,6 +66,29 @@ def test_analyses_take_frames_and_paths(tidy: pd.DataFrame, tmp_path: Path) -> N
     assert [row.low for row in es.compare(str(file))] == [row.low for row in es.compare(tidy)]
     assert es.gate(tidy, baseline="b").decision == es.gate(read, baseline="b").decision
     assert es.score_table(tidy, rng=0).rows == es.score_table(read, rng=0).rows
+    assert es.compare_items(tidy, "a", "b").rows[0].item == (
+        es.compare_items(read, "a", "b").rows[0].item
+    )
+    written = [
+        es.export(each, tmp_path / f"{i}.tsv").paths[0] for i, each in enumerate((tidy, read))
+    ]
+    assert written[0].read_text() == written[1].read_text()
+
+
+@pytest.mark.needs("torch")
+def test_models_take_frames_and_paths(tidy: pd.DataFrame, tmp_path: Path) -> None:
+    """Abilities and pooled scores, without a matrix being asked for."""
+    file = tmp_path / "scores.csv"
+    tidy.to_csv(file, index=False)
+    short = es.hierarchical.HierarchicalOptions(draws=50)
+    fits = [
+        es.fit_irt(each, "rasch") for each in (tidy, file, es.read(tidy), es.read(tidy).matrix())
+    ]
+    pooled = [es.fit_hierarchical(each, "per-task", rng=0, options=short) for each in (tidy, file)]
+
+    for fit in fits[1:]:
+        np.testing.assert_array_equal(fit.ability, fits[0].ability)
+    assert [row.estimate for row in pooled[0]] == [row.estimate for row in pooled[1]]
 
 
 def test_a_frame_goes_to_another_process_with_its_scores(tidy: pd.DataFrame) -> None:

@@ -18,6 +18,7 @@ from evalstats_plugin.scores.items import (
     ALL_WRONG,
     against_rest,
     item_answers,
+    items_of_two,
     rest_correlations,
 )
 
@@ -124,3 +125,39 @@ def test_one_id_of_two_questions_is_left_out_and_noted() -> None:
 
     assert found.item_ids == ("0",)
     assert notes == ["t: 1 item dropped, not the same question"]
+
+
+def _two(scores: list[list[float]], **changed: object) -> list[tuple[str, str, float | None]]:
+    """Set model_0 and model_1 side by side; further rows are other models."""
+    responses = ResponseMatrix.from_array(np.array(scores)).to_responses()
+    listed = [replace(r, **changed) for r in responses]
+    return [(x.item, x.outcome, x.others) for x in items_of_two(listed, "model_0", "model_1")[0]]
+
+
+def test_items_on_which_the_others_agree_come_first_among_equals() -> None:
+    """There one of the two stands alone; items on which the two are alike come last."""
+    found = _two([[1, 1, 0, 0, 1], [0, 0, 1, 0, 1], [1, 1, 0, 1, 1], [0, 1, 0, 1, 1]])
+
+    assert found == [
+        ("item_1", "lost", 1.0), ("item_2", "won", 0.0), ("item_0", "lost", 0.5),
+        ("item_3", "neither", 1.0), ("item_4", "both right", 1.0),
+    ]  # fmt: skip
+
+
+def test_the_largest_difference_of_partial_scores_comes_first() -> None:
+    """The words are others, and turn round where lower is better; missing scores are left out."""
+    scores = [[0.5, 0.2, 1.0, np.nan], [0.4, 0.9, 1.0, 0.5]]
+
+    assert _two(scores) == [
+        ("item_1", "better", None), ("item_0", "worse", None), ("item_2", "same", None)
+    ]  # fmt: skip
+    assert [word for _, word, _ in _two(scores, higher_is_better=False)] == [
+        "worse", "better", "same"
+    ]  # fmt: skip
+
+
+def test_right_is_the_least_error_where_lower_is_better() -> None:
+    """0 of an error rate."""
+    assert _two([[0.0, 1.0, 0.0], [0.0, 1.0, 1.0]], higher_is_better=False) == [
+        ("item_2", "lost", None), ("item_0", "both right", None), ("item_1", "neither", None)
+    ]  # fmt: skip

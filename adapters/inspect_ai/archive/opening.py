@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
@@ -37,9 +37,10 @@ from evalstats_plugin.adapters.inspect_ai.archive.samples import (
 from evalstats_plugin.errors import LogError
 from evalstats_plugin.runtime.files import LogFile
 from evalstats_plugin.runtime.transactions import scratch_folder
+from evalstats_plugin.runtime.untrusted import printable_name
 
 if TYPE_CHECKING:
-    from inspect_ai.log import EvalLog
+    from inspect_ai.log import EvalLog, EvalSample
 
 
 Fields = Collection[str]
@@ -88,6 +89,31 @@ def opened(
             archive = Archive(file, log.path)
             header = _read_header(archive)
         yield header, lambda fields: _read_samples(archive, header, fields)
+
+
+def read_outputs(
+    log: LogFile, form: Form, items: Mapping[str, Collection[str]]
+) -> tuple[str, list[EvalSample]]:
+    """Return a log's task, and the samples, with their output, of those of its items asked for.
+
+    None are of a log that keeps its samples in pieces, which Inspect cannot read yet.
+
+    Raises
+    ------
+    LogError
+        The log is damaged, too large or of a later format.
+    """
+    if form == "json":
+        found = _read_json(log, header_only=False)
+        task = printable_name(found.eval.task)
+        wanted = items.get(task, ())
+        return task, [s for s in found.samples or () if printable_name(str(s.id)) in wanted]
+    with log.open() as file, guard.parsing(log.path):
+        archive = Archive(file, log.path)
+        task = printable_name(_read_header(archive).eval.task)
+        if archive.is_chunked:
+            return task, []
+        return task, list(_from_archive(archive, EXCLUDED - {"output"}, items.get(task, ())))
 
 
 def _read_json(log: LogFile, *, header_only: bool) -> EvalLog:
@@ -198,13 +224,18 @@ def _slim_one(summary: dict[str, Any], kept: set[str] | None) -> None:
 
 
 def _from_samples(archive: Archive, fields: Fields) -> list[LoggedSample]:
+    return [from_sample(sample, fields) for sample in _from_archive(archive, EXCLUDED)]
+
+
+def _from_archive(
+    archive: Archive, excluded: set[str], wanted: Collection[str] | None = None
+) -> Iterator[EvalSample]:
+    """Yield all samples, or those of the items wanted, without some fields."""
     inspect = guard.load_inspect()
-    samples: list[LoggedSample] = []
-    for batch in archive.sample_batches():
+    for batch in archive.sample_batches(wanted):
         with batch as copy:
-            part: Any = inspect.read_eval_log(copy, exclude_fields=EXCLUDED)
-            samples.extend(from_sample(sample, fields) for sample in part.samples)
-    return samples
+            part: Any = inspect.read_eval_log(copy, exclude_fields=excluded)
+            yield from part.samples
 
 
 class Archive:
@@ -264,11 +295,15 @@ class Archive:
         with self._copied({m.filename: m for m in members}, guard.MAX_SUMMARIES, edit) as log:
             yield log
 
-    def sample_batches(self) -> Iterator[AbstractContextManager[str]]:
-        """Give temporary logs that each hold a part of the samples."""
+    def sample_batches(
+        self, wanted: Collection[str] | None = None
+    ) -> Iterator[AbstractContextManager[str]]:
+        """Give temporary logs that each hold a part of the samples, or of those of some items."""
         batch: dict[str, ZipInfo] = {}
         size = 0
         for member in self.sample_members:
+            if wanted is not None and _item_in(member.filename) not in wanted:
+                continue
             guard.check_size(member.file_size, guard.MAX_SAMPLE, member.filename, self.path)
             if batch and size + member.file_size > _BATCH:
                 yield self._copied(batch, guard.MAX_SAMPLE)
@@ -321,3 +356,12 @@ class Archive:
             name = member.filename
             msg = f"{self.path}: {name} is not as long as the archive says; it may be a trap"
             raise LogError(msg)
+
+
+def _item_in(member: str) -> str:
+    """Return the item that a sample is of, by the name that Inspect gives its file.
+
+    >>> _item_in("samples/arith/7_epoch_2.json")
+    'arith/7'
+    """
+    return printable_name(member.removeprefix(SAMPLES).rpartition("_epoch_")[0])

@@ -1,17 +1,19 @@
 """What a log says about one sample, an item in one epoch: from its summary or the sample itself.
 
-`LoggedSample` holds scores and metadata fields, and a hash of the question (`question_hash`).
+`LoggedSample` holds scores and metadata fields, and a hash of the question (`question_hash`);
+`texts_of` gives the texts of samples read whole.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from math import nan
 from typing import TYPE_CHECKING, Any
 
+from evalstats_plugin.hookspecs import ItemText
 from evalstats_plugin.runtime.untrusted import printable_name
 
 if TYPE_CHECKING:
@@ -172,3 +174,52 @@ def _input_text(summary: EvalSampleSummary) -> str | list[tuple[str, str]]:
 def _choice_text(target: str, choices: list[str]) -> str:
     place = ord(target) - ord("A") if len(target) == 1 else -1
     return choices[place] if 0 <= place < len(choices) else target
+
+
+def texts_of(samples: Iterable[EvalSample]) -> dict[str, ItemText]:
+    """Return the texts of samples by item id; the epochs of an item are one."""
+    by_item: dict[str, dict[int, EvalSample]] = {}
+    for sample in sorted(samples, key=lambda s: s.epoch):
+        by_item.setdefault(printable_name(str(sample.id)), {})[sample.epoch] = sample
+    return {item: _text_of(item, epochs) for item, epochs in by_item.items()}
+
+
+def _text_of(item: str, epochs: Mapping[int, EvalSample]) -> ItemText:
+    from evalstats_plugin.logs.texts import together, with_response
+
+    first = next(iter(epochs.values()))
+    summary, several = first.summary(), f"epochs {', '.join(map(str, epochs))}"
+    choices = first.choices or []
+    asked = first.input
+    text = asked if isinstance(asked, str) else "\n\n".join(f"{m.role}: {m.text}" for m in asked)
+    listed = [_lettered(chr(ord("A") + i), choices) for i in range(len(choices))]
+    targets = [summary.target] if isinstance(summary.target, str) else summary.target
+    answers = {f"epoch {epoch}": _answer(sample) for epoch, sample in epochs.items()}
+    answer = together(answers)
+    if len(epochs) == 1:
+        answer = with_response(answer, first.output.completion)
+    return ItemText(
+        question="\n".join((text, *listed)),
+        target=", ".join(_lettered(target, choices) for target in targets),
+        answer=answer,
+        where=f"sample {item}, {several if len(epochs) > 1 else f'epoch {first.epoch}'}",
+    )
+
+
+def _answer(sample: EvalSample) -> str:
+    """Return the answer that each scorer found, or what the model wrote."""
+    from evalstats_plugin.logs.texts import together
+
+    choices = sample.choices or []
+    found = {
+        name: _lettered(score.answer, choices)
+        for name, score in (sample.scores or {}).items()
+        if score.answer
+    }
+    return together(found) or sample.output.completion
+
+
+def _lettered(letter: str, choices: list[str]) -> str:
+    """Return a choice behind its letter; any other text as it is."""
+    text = _choice_text(letter, choices)
+    return letter if text == letter else f"{letter}) {text}"

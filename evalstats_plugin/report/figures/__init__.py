@@ -1,7 +1,7 @@
 """Figures: results in, Matplotlib axes out. `FIGURES` lists them; `draw` draws one by name.
 
 * `scores`, `comparisons`, `abilities`, `adaptive`: the plots, by kind of result
-* `canvas`: styles, rows of names, and figures as files or as part of a page
+* `canvas`: styles, rows of names, and figures as files
 
 Neither pyplot nor the user's settings are touched. Shapes or hatches repeat what colours show, and
 names are drawn whole.
@@ -9,16 +9,21 @@ names are drawn whole.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from io import BytesIO
+from typing import TYPE_CHECKING, Any, cast
 
 from evalstats_plugin.errors import SelectionError, no_such
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+
+_DOTS_IN_NOTEBOOKS = 80
+"""Dots per inch."""
 
 _WORDS = {
     "abilities": "abilities",
@@ -151,4 +156,19 @@ def draw_result(
         msg = f"there is no figure of these results ({type(result).__name__})"
         raise SelectionError(msg)
     name = next(iter(figures_of(*kinds))) if figure is None else named(figure, kinds).name
-    return draw(name, result, ax=ax, **options)
+    axes = draw(name, result, ax=ax, **options)
+    if ax is None:
+        _show_in_notebook(axes)
+    return axes
+
+
+def _show_in_notebook(axes: Axes) -> None:
+    """Show a new figure below the cell of a notebook; elsewhere nothing happens."""
+    notebook: Any = sys.modules.get("IPython")
+    shell = notebook.get_ipython() if notebook else None
+    if shell is None or not hasattr(shell, "kernel"):
+        return
+    png, figure = BytesIO(), cast("Any", axes.figure)
+    figure.savefig(png, format="png", dpi=_DOTS_IN_NOTEBOOKS)
+    shown: Any = import_module("IPython.display")
+    shown.display(shown.Image(png.getvalue()))

@@ -13,7 +13,7 @@ import pytest
 
 from evalstats_plugin import intervals, read
 from evalstats_plugin.errors import LogError
-from evalstats_plugin.logs.checking import check
+from evalstats_plugin.logs.reading import check
 
 N = 20
 STAMP = "2025-03-04T05-06-07.890123"

@@ -21,7 +21,7 @@ from evalstats_plugin.errors import (
     SelectionError,
     WriteError,
 )
-from evalstats_plugin.logs.checking import check
+from evalstats_plugin.logs.reading import check
 
 Table = Callable[..., Path]
 

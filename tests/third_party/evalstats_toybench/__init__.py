@@ -60,6 +60,17 @@ def evalstats_read_contests(log, columns):
 
 
 @hookimpl
+def evalstats_read_texts(log, items):
+    from evalstats_plugin.hookspecs import ItemText
+
+    data = _load(log.path)
+    if data is None:
+        return None
+    asked = items.get(data["toybench"], ())
+    return {(data["toybench"], i): ItemText(f"How much is {i}?", where=f"line {i}") for i in asked}
+
+
+@hookimpl
 def evalstats_annotate_log(path, annotation, output):
     from evalstats_plugin.runtime.files import write_bytes
 

@@ -1,0 +1,179 @@
+"""Texts of items: those that a harness logged, of the items asked for."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalstats_plugin.data.responses import Responses
+from evalstats_plugin.errors import DesignError, LogError, SelectionError
+from evalstats_plugin.hookspecs import ItemText
+from evalstats_plugin.logs.reading import read
+from evalstats_plugin.logs.texts import LONGEST, compare_items, item_texts
+
+LOGS = Path(__file__).parents[2] / "fixtures" / "logs"
+LM_EVAL = LOGS / "lm_eval"
+INSPECT = LOGS / "inspect_ai" / "0.3.285"
+
+
+def _texts_by_score(path: Path, task: str, metric: str) -> list[tuple[float, ItemText]]:
+    """Return the score and the texts of every item."""
+    [r] = read(path, task=task, metric=metric)
+    ids = [str(i) for i in r.item_ids]
+    texts = item_texts([r], {task: ids})
+
+    assert set(texts) == {(r.model, task, item) for item in ids}
+    return [(float(r.item_means[i]), texts[r.model, task, item]) for i, item in enumerate(ids)]
+
+
+@pytest.mark.parametrize("version", ["0.4.2", "0.4.3", "0.4.7", "0.4.12", "0.4.13/out/models__m1"])
+def test_choices_of_lm_eval_are_right_where_the_score_is_1(version: str) -> None:
+    """The text of the likeliest choice is that of the target, in every layout of samples."""
+    found = _texts_by_score(LM_EVAL / version, "es_mc", "acc,none")
+    right = [text.answer.split("\n")[0].removeprefix("acc: ") == text.target for _, text in found]
+
+    assert right == [score == 1 for score, _ in found]
+    assert 0 < sum(right) < len(right)
+
+
+@pytest.mark.parametrize("folder", ["models", "json"])
+def test_answers_of_inspect_are_right_where_the_score_is_1(folder: str) -> None:
+    """The scorer's answer holds the target, in both forms of logs."""
+    log = next(p for p in sorted((INSPECT / folder).iterdir()) if "_arith_" in p.name)
+    found = _texts_by_score(log, "arith", "match")
+
+    assert [text.answer == f"ANSWER: {text.target}" for _, text in found] == [
+        score == 1 for score, _ in found
+    ]
+
+
+def test_an_item_of_several_epochs_has_each_answer() -> None:
+    """In one text, which says the epochs."""
+    log = next(p for p in sorted((INSPECT / "models").iterdir()) if "arith-epochs" in p.name)
+
+    assert item_texts(read(log), {"arith_epochs": ["item-003"]}) == {
+        ("mockllm/alpha", "arith_epochs", "item-003"): ItemText(
+            question="Question #3: what is six times seven?",
+            target="42",
+            answer="epoch 1: ANSWER: 7\nepoch 2: ANSWER: 7\nepoch 3: ANSWER: 42",
+            where="sample item-003, epochs 1, 2, 3",
+        )
+    }
+
+
+def test_choices_of_inspect_stand_below_the_question() -> None:
+    """And a letter has its text beside it."""
+    log = next(p for p in sorted((INSPECT / "es_mc").glob("*.eval")))
+    [text] = item_texts(read(log), {"es_mc": ["3"]}).values()
+
+    assert text.question == "5+7=\nA) 11\nB) 18\nC) 3\nD) 12"
+    assert text.target == "D) 12"
+    assert text.answer.split("\n")[0] in ("A) 11", "B) 18", "C) 3", "D) 12")
+
+
+def _one_sample(folder: Path, **fields: Any) -> Responses:
+    """Write a samples file of one item as lm-eval does, and read it."""
+    sample = {
+        "doc_id": 7, "doc": {"question": "Who wrote\nFaust?", "gold": "Goethe"}, "target": "Goethe",
+        "arguments": {"gen_args_0": {"arg_0": "Who wrote\nFaust?", "arg_1": {"until": []}}},
+        "resps": [["Goethe"]], "filtered_resps": ["Goethe"], "filter": "none",
+        "metrics": ["exact_match"], "exact_match": 1.0,
+    }  # fmt: skip
+    path = folder / "samples_books_2026-01-01T00-00-00.000000.jsonl"
+    path.write_text(json.dumps({**sample, **fields}) + "\n")
+    return next(iter(read(path)))
+
+
+EXAMPLES = "Answer.\n\nQuestion: Who wrote\nHamlet?\nAnswer: Shakespeare\n\n"
+CHAT = json.dumps([{"role": "system", "content": "Hi"}, {"role": "user", "content": "Q: Faust?"}])
+
+
+@pytest.mark.parametrize(
+    ("prompt", "question"),
+    [
+        (f"{EXAMPLES}Question: Who wrote\nFaust?\nAnswer:", "Question: Who wrote\nFaust?\nAnswer:"),
+        (f"{EXAMPLES}Complete the sentence", f"{EXAMPLES}Complete the sentence"),
+        (CHAT, "Q: Faust?"),
+        ("", "Who wrote\nFaust?"),
+    ],
+)
+def test_a_question_is_the_prompt_without_its_examples(
+    tmp_path: Path, prompt: str, question: str
+) -> None:
+    """From where the doc's own text begins; without such a text it is all of the prompt."""
+    r = _one_sample(tmp_path, arguments={"gen_args_0": {"arg_0": prompt, "arg_1": {}}})
+
+    assert item_texts([r], {"books": ["7"]})[r.model, "books", "7"].question == question
+
+
+def test_a_filtered_answer_has_the_response_below_it(tmp_path: Path) -> None:
+    """What was scored comes first."""
+    r = _one_sample(tmp_path, resps=[["I think: Goethe."]], filtered_resps=["[invalid]"])
+
+    assert item_texts([r], {"books": ["7"]})[r.model, "books", "7"] == ItemText(
+        "Who wrote\nFaust?", "Goethe", "[invalid]\n\nI think: Goethe.", "doc_id 7"
+    )
+
+
+@pytest.mark.parametrize("odd", [None, 5, [], [[]], {}, {"a": 1}, ["x", [1]], [["", ""], ["", ""]]])
+def test_samples_of_other_shapes_still_give_texts(tmp_path: Path, odd: Any) -> None:
+    """A task's own requests and filters may be of any type."""
+    r = _one_sample(tmp_path, arguments=odd, resps=odd, filtered_resps=odd, target=odd, doc=odd)
+    [text] = item_texts([r], {"books": ["7"]}).values()
+
+    assert text.where == "doc_id 7"
+
+
+def test_only_lines_of_the_wanted_items_are_parsed(tmp_path: Path) -> None:
+    """Damage elsewhere is not met; damage of a wanted line is an error of that log."""
+    r = _one_sample(tmp_path)
+    with r.source.path.open("a") as file:
+        file.write('{"doc_id": 8, "doc": nonsense\n')
+
+    assert [*item_texts([r], {"books": ["7"]})] == [(r.model, "books", "7")]
+    with pytest.raises(LogError, match="line 2 is not JSON"):
+        item_texts([r, Responses(**{**vars(r), "item_ids": r.item_ids + 1})], {"books": ["8"]})
+
+
+def test_a_long_text_loses_its_middle(tmp_path: Path) -> None:
+    """Both ends stay."""
+    r = _one_sample(tmp_path, resps=[["a" * 9000 + "z"]], filtered_resps=["a" * 9000 + "z"])
+    answer = item_texts([r], {"books": ["7"]})[r.model, "books", "7"].answer
+
+    assert len(answer) < LONGEST
+    assert (answer[0], "a … a" in answer, answer[-1]) == ("a", True, "z")
+
+
+def test_tables_and_logs_without_samples_have_no_texts(tmp_path: Path) -> None:
+    """Nor have results of files that are gone."""
+    table = tmp_path / "scores.csv"
+    table.write_text("model,task,item,score\nm,t,1,1\nm,t,2,0\n")
+    found = [*read(table), *read(LM_EVAL / "0.4.13" / "out_nosamples")]
+
+    assert item_texts(found, {r.task: ["1", "2"] for r in found}) == {}
+    table.unlink()
+    assert item_texts(found[:1], {"t": ["1"]}) == {}
+
+
+def test_two_models_must_share_items() -> None:
+    """And both must be there."""
+    responses = read(LM_EVAL / "0.4.13" / "out", task="es_one")
+
+    with pytest.raises(SelectionError, match="no model is called 'models/m7'; did you mean"):
+        compare_items(responses, "models/m0", "models/m7")
+    with pytest.raises(DesignError, match="no item has a score of both 'models/m0' and 'models/m0"):
+        compare_items(responses, "models/m0", "models/m0")
+
+
+def test_only_the_texts_of_the_rows_wanted_are_read() -> None:
+    """Counts are over all items."""
+    responses = read(LM_EVAL / "0.4.13" / "out", task="es_mc", metric=["acc", "acc_norm"])
+    found = compare_items(responses, "models/m1", "models/m2", most=2)
+
+    assert [(row.item, row.metric, row.target) for row in found] == [
+        ("3", "acc,none", "12"), ("4", "acc,none", "15")
+    ]  # fmt: skip
+    assert (found.n_flipped, [c.n_items for c in found.counts]) == (7, [60, 60])

@@ -1,0 +1,113 @@
+"""What every result can do: a short repr, a table for notebooks, papers and pandas, a figure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import evalstats_plugin as es
+
+LOGS = Path(__file__).parents[2] / "fixtures" / "logs" / "lm_eval" / "0.4.13"
+
+
+@cache
+def _matrix() -> es.ResponseMatrix:
+    """Answers of 12 models to 60 items, the key of one of which is wrong."""
+    rng = np.random.default_rng(0)
+    ability, difficulty = np.linspace(1.5, -1, 12), rng.normal(0, 1.2, 60)
+    right = rng.random((12, 60)) < 1 / (1 + np.exp(difficulty - ability[:, None]))
+    right[:, 3] = ability < 0
+    return es.ResponseMatrix.from_array(right.astype(float))
+
+
+@cache
+def _fit() -> es.irt.IRTFit:
+    return es.fit_irt(_matrix(), "2pl", rng=0)
+
+
+@cache
+def _bank() -> es.adaptive.ItemBank:
+    return es.item_bank(_fit(), _matrix(), rng=0)
+
+
+RESULTS: dict[str, Callable[[], Any]] = {
+    "scores": lambda: es.intervals(_matrix()),
+    "comparisons": lambda: es.compare(_matrix(), rng=0),
+    "ranks": lambda: es.comparisons.rank_sets(_matrix(), rng=0),
+    "table": lambda: es.score_table(_matrix(), rng=0),
+    "gate": lambda: es.gate(_matrix(), baseline="model_4", rng=0),
+    "items of two": lambda: es.compare_items(_matrix(), "model_0", "model_1"),
+    "power": lambda: es.power(_matrix(), difference=0.2),
+    "abilities": lambda: es.irt.abilities(_fit(), _matrix()),
+    "suspects": lambda: es.irt.suspect_items(_fit(), _matrix()),
+    "pooled": lambda: es.fit_hierarchical(
+        _matrix(), "per-task", rng=0, options=es.hierarchical.HierarchicalOptions(draws=100)
+    ),
+    "ranking": lambda: es.rank(es.read_contests(LOGS / "out_pairs"), rng=0, model="bradley-terry"),
+    "adaptive tests": lambda: es.adaptive.replay(
+        _bank(), _matrix().to_responses()[:2], es.adaptive.Plan(bank=_bank(), max_items=5)
+    ),
+    "simulated tests": lambda: es.adaptive.simulate(_bank(), (5,), n_models=5, rng=0),
+    "findings": lambda: es.logs.check(LOGS / "out"),
+}
+"""How to make each kind of result, of very little."""
+
+NO_FIGURE = {"table", "gate", "items of two", "suspects", "findings"}
+
+
+@pytest.mark.needs("torch")
+@pytest.mark.parametrize("name", RESULTS)
+def test_every_result_has_the_same_doors(name: str) -> None:
+    """As many rows in pandas and in each table, whose cells are escaped; a figure where named."""
+    pytest.importorskip("matplotlib")
+    found = RESULTS[name]()
+    markdown, latex, page = found.to_markdown(), found.to_latex(), found._repr_html_()
+
+    assert len(repr(found)) < 120
+    assert len(found.to_frame()) == len(found) > 0
+    assert markdown.startswith("| ")
+    assert latex.count(r"\begin{tabular}") == latex.count(r"\end{tabular}") == 1
+    assert latex.index(r"\toprule") < latex.index(r"\midrule") < latex.index(r"\bottomrule")
+    assert page.count("<tr>") == min(len(found), 60) + 1
+    if name not in NO_FIGURE:
+        assert found.plot().figure is not None
+
+
+def test_tables_hold_the_figures_of_the_rows() -> None:
+    """Scores with four decimals, and probabilities that are never certain."""
+    rows = es.compare(_matrix(), rng=0)
+    lines = rows.to_markdown().splitlines()[2:]
+    first = rows[0]
+
+    assert len(lines) == len(rows) == 66
+    assert lines[0].startswith(f"| task | score | {first.model_b} | {first.model_a} | 60 | ")
+    assert f"| {first.difference:.4f} | [{first.low:.4f}, {first.high:.4f}] |" in lines[0]
+    assert lines[0].endswith(f"| {first.verdict} |")
+    assert not any(" 1.0000 |" in line for line in lines)
+
+
+def test_names_from_logs_are_escaped_in_notebooks_and_papers() -> None:
+    """No markup, no command of TeX."""
+    matrix = es.ResponseMatrix.from_array(
+        [[1, 0, 1], [0, 0, 1]], models=["<script>x</script>", r"\input{a}|b"]
+    )
+    rows = es.intervals(matrix)
+
+    assert "<script>" not in rows._repr_html_() + rows.to_markdown()
+    assert r"\input" not in rows.to_latex()
+    assert r"\textbackslash{}input\{a\}|b" in rows.to_latex()
+    assert r"\|b" in rows.to_markdown()
+
+
+def test_other_objects_have_a_short_repr() -> None:
+    """Fits, banks, sessions, matrices and sets of responses."""
+    session = es.adaptive_session(_bank(), rng=0)
+    votes = es.read_contests(LOGS / "out_pairs")
+
+    for each in (_fit(), _bank(), session, _matrix(), es.read(LOGS / "out_variant"), votes):
+        assert len(repr(each)) < 200, repr(each)[:400]
