@@ -85,7 +85,9 @@ def no_such(what: str, name: str, known: Iterable[str], shown: str) -> str:
     >>> no_such("method", "wison", ["wilson", "t"], "wilson, t")
     "no method is called 'wison'; did you mean wilson? There are: wilson, t"
     """
-    close = get_close_matches(name, list(known), n=3, cutoff=0.4)
+    names = list(known)
+    parts = [other for other in names if name and name in other][:3]
+    close = parts or get_close_matches(name, names, n=3, cutoff=0.4)
     hint = f"did you mean {' or '.join(close)}? There" if close else "there"
     return f"no {what} is called {name!r}; {hint} are: {shown}"
 

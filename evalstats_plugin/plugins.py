@@ -10,10 +10,11 @@ import os
 import re
 import reprlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
+from time import monotonic
 from typing import Any, cast, get_args
 
 import pluggy
@@ -22,7 +23,7 @@ from evalstats_plugin import hookspecs
 from evalstats_plugin.comparisons.methods import PAIRED, UNPAIRED
 from evalstats_plugin.data.methods import Family, Method, Question, table_of
 from evalstats_plugin.errors import EvalStatsError, LogError, PluginError
-from evalstats_plugin.hookspecs import Command, Exporter
+from evalstats_plugin.hookspecs import Command, Exporter, ItemText
 from evalstats_plugin.runtime.files import LogFile
 from evalstats_plugin.scores.methods import INTERVALS
 
@@ -45,6 +46,9 @@ PURPOSES: Mapping[str, tuple[Method, ...]] = {
 """Methods by what they are for: names that another table holds are explained in messages."""
 
 
+SLOW = 10.0
+"""Seconds after which a plugin without an answer is named: it holds up every command."""
+
 NEEDED: Mapping[str, str] = {
     "evalstats_find_logs": (
         "a mapping from each log, which is one of the files given or their folder, to a list of "
@@ -53,6 +57,9 @@ NEEDED: Mapping[str, str] = {
     "evalstats_read_log": "a list of Responses, or None",
     "evalstats_read_results": "a list of Responses, or None",
     "evalstats_read_contests": "Contests, or None",
+    "evalstats_read_texts": (
+        "a mapping from (task, item), which is one of the items asked for, to its ItemText, or None"
+    ),
     "evalstats_annotate_log": "the path of the file that was written, or None",
     "evalstats_annotate_results": "a mapping, or None",
     "evalstats_methods": "a list of Method, each with a family that Method knows",
@@ -62,6 +69,10 @@ NEEDED: Mapping[str, str] = {
     "evalstats_generator": "a function that takes a text and returns one, or None",
 }
 """What each hook must return, for messages."""
+
+
+def _too_slow(name: str, hook: str, seconds: float) -> str:
+    return f"plugin {name!r} took {seconds:.0f} s in {hook}: --no-plugin {name} leaves it out"
 
 
 def _are_logs(answer: Any, arguments: Mapping[str, Any]) -> bool:
@@ -89,6 +100,16 @@ def _are_contests(answer: Any, _: object) -> bool:
     from evalstats_plugin.ranking.contests.contests import Contests
 
     return isinstance(answer, Contests)
+
+
+def _are_texts(answer: Any, arguments: Mapping[str, Any]) -> bool:
+    asked = {(task, item) for task, items in arguments["items"].items() for item in items}
+    return isinstance(answer, Mapping) and all(
+        place in asked
+        and isinstance(text, ItemText)
+        and all(isinstance(part, str) for part in astuple(text))
+        for place, text in cast("Mapping[Any, Any]", answer).items()
+    )
 
 
 def _are_methods(answer: Any, _: object) -> bool:
@@ -127,6 +148,7 @@ _FITS: Mapping[str, Callable[[Any, Mapping[str, Any]], bool]] = {
     "evalstats_read_log": _are_responses,
     "evalstats_read_results": _are_responses,
     "evalstats_read_contests": _are_contests,
+    "evalstats_read_texts": _are_texts,
     "evalstats_annotate_log": lambda answer, _: hasattr(answer, "name"),
     "evalstats_annotate_results": lambda answer, _: isinstance(answer, Mapping),
     "evalstats_methods": _are_methods,
@@ -208,7 +230,8 @@ class Plugins:
         """Call a hook of all plugins, or of one by name.
 
         A plugin that fails, or returns what the hook must not, is passed over and named in
-        `failures`. A file that the system does not let it read is no failure of its.
+        `failures`; one that needs more than `SLOW` seconds for no answer is named there too. A file
+        that the system does not let it read is no failure of its.
 
         Returns
         -------
@@ -224,11 +247,14 @@ class Plugins:
         answers: list[Any] = []
         failed: dict[str, PluginError] = {}
         for name in [only] if only else self.in_order(hook):
+            start = monotonic()
             try:
                 answer = self._ask(name, hook, arguments)
             except PluginError as error:
                 failed[name] = error
                 continue
+            if not answer and (seconds := monotonic() - start) > SLOW:
+                self.failures.setdefault((name, hook), _too_slow(name, hook, seconds))
             answers += [] if answer is None else [answer]
             if answers and one_is_enough:
                 break

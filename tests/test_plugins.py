@@ -16,6 +16,7 @@ import evalstats_plugin
 from evalstats_plugin import hookspecs
 from evalstats_plugin.errors import LogError, PluginError
 from evalstats_plugin.logs.reading import read
+from evalstats_plugin.logs.texts import item_texts
 from evalstats_plugin.plugins import load_plugins, new_manager
 
 HERE = Path(__file__).parent
@@ -121,6 +122,22 @@ def test_an_installed_plugin_reads_comparisons(toybench: dict[str, str], tmp_pat
     )  # fmt: skip
 
     assert "('a', 'b', 'c') [1.0, 0.5]\n" == done.stdout
+
+
+def test_an_installed_plugin_reads_texts(toybench: dict[str, str], toy_log: Path) -> None:
+    """evalstats_read_texts answers for the items that are asked for."""
+    code = (
+        "import sys; from evalstats_plugin import read\n"
+        "from evalstats_plugin.logs.texts import item_texts\n"
+        "for place, text in item_texts(read(sys.argv[1]), {'sums': ['q3', 'none']}).items():\n"
+        "    print(place, text.question, text.where)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, toy_log],
+        capture_output=True, text=True, check=True, env=toybench,
+    )  # fmt: skip
+
+    assert "('toy', 'sums', 'q3') How much is q3? line q3\n" == done.stdout
 
 
 def test_an_installed_plugin_asks_a_model(toybench: dict[str, str]) -> None:
@@ -296,6 +313,10 @@ BROKEN = {
     "reads_none_in_list": "@hookimpl\ndef evalstats_read_log(log): return [None]",
     "reads_raising": "@hookimpl\ndef evalstats_read_log(log): raise KeyError('model')",
     "reads_exiting": "import sys\n@hookimpl\ndef evalstats_read_log(log): sys.exit(3)",
+    "texts_unasked": "from evalstats_plugin.hookspecs import ItemText\n@hookimpl\n"
+    "def evalstats_read_texts(log): return {('es_one', 'unasked'): ItemText()}",
+    "texts_number": "from evalstats_plugin.hookspecs import ItemText\n@hookimpl\n"
+    "def evalstats_read_texts(log): return {('es_one', '0'): ItemText(8)}",
     "methods_number": "@hookimpl\ndef evalstats_methods(): return 7",
     "methods_rival": "from evalstats_plugin import Method\n@hookimpl\ndef evalstats_methods():\n"
     "    return [Method('wilson', 'binary', 'rival:f', '', '')]",
@@ -325,15 +346,15 @@ def logs(tmp_path: Path) -> Path:
 def test_broken_plugins_are_named_and_change_nothing_of_others(
     installed: Install, logs: Path
 ) -> None:
-    """Twenty-one of them at once: reading, methods, formats and commands are as without them."""
+    """All of them at once: reading, methods, formats and commands are as without them."""
 
     def everything() -> tuple[object, ...]:
         plugins = load_plugins()
         found = [read(path, task="es_one") for path in (logs, min(logs.rglob("results_*.json")))]
         rows = [(r.model, r.task, r.metric, r.scores.tolist()) for some in found for r in some]
         return (
-            rows, plugins.methods(), plugins.commands(), plugins.harness_commands(),
-            plugins.exporters(),
+            rows, item_texts(found[0], {"es_one": ["0"]}), plugins.methods(),
+            plugins.commands(), plugins.harness_commands(), plugins.exporters(),
         )  # fmt: skip
 
     before = everything()
@@ -347,6 +368,21 @@ def test_broken_plugins_are_named_and_change_nothing_of_others(
     assert after == before
     assert [name for name in BROKEN if repr(name) not in named] == ["generator_number"]
     assert "\x1b" not in named
+
+
+def test_a_slow_plugin_without_an_answer_is_named(
+    installed: Install, logs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed(
+        "slow",
+        HEAD + "import time\n@hookimpl\ndef evalstats_read_log(log):\n    time.sleep(0.3)\n",
+    )
+    monkeypatch.setattr("evalstats_plugin.plugins.SLOW", 0.2)
+
+    notes = read(min(logs.rglob("results_*.json")), task="es_one").notes
+
+    said = "plugin 'slow' took 0 s in evalstats_read_log: --no-plugin slow leaves it out"
+    assert said in notes
 
 
 def test_what_a_hook_must_return_is_part_of_the_error(installed: Install, logs: Path) -> None:

@@ -78,6 +78,9 @@ class _Main(LazyGroup):
             # Shells put names of files on the command line, and click repeats them.
             error.message = printable(error.message)  # pyright: ignore[reportAttributeAccessIssue]
             raise
+        except KeyboardInterrupt:
+            echo_message("error", "interrupted")
+            ctx.exit(130)
         except BrokenPipeError:
             raise  # whoever read the output has enough of it, which click knows
         except OSError as error:

@@ -182,8 +182,9 @@ def print_accuracy(
 def accuracy_markdown(results: Results[SimulatedAccuracy], heading: str) -> str:
     """Return one Markdown table, a legend, and how it was made."""
     cells = [[row.rule, *_accuracy_cells(row)] for row in results]
-    lines = [_drawn(results), "", *report_text.markdown_table(_ACCURACY, cells, right=range(1, 9))]
-    said = [f"- {note}" for note in results.notes]
+    drawn = report_text.markdown_text(_drawn(results))
+    lines = [drawn, "", *report_text.markdown_table(_ACCURACY, cells, right=range(1, 9))]
+    said = report_text.markdown_list(results.notes)
     return "\n".join([*lines, "", ACCURACY_LEGEND, "", *said, "", heading, ""])
 
 
@@ -233,9 +234,7 @@ def bank_markdown(results: Results[BankTask], heading: str) -> str:
     names = _shown(results)
     cells = [_bank_cells(row)[: len(names)] for row in results]
     lines = report_text.markdown_table(names, cells, right=range(1, len(names)))
-    said = [
-        f"- {report_text.markdown_cell(text)}" for text in (*_left_out(results), *results.notes)
-    ]
+    said = report_text.markdown_list([*_left_out(results), *results.notes])
     return "\n".join([*lines, "", BANK_LEGEND, "", *said, "", heading, ""])
 
 

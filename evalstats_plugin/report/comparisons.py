@@ -1,6 +1,7 @@
 """Tables of comparisons and power analyses, on the terminal and in Markdown.
 
 * `print_comparisons`, `comparisons_markdown`: models compared, with their order in words
+* `print_items`, `items_markdown`: the items on which two models differ, below their comparison
 * `print_power`, `power_markdown`: items needed, differences found or power; sentences if all was
   assumed; variance parts of a pilot
 """
@@ -8,6 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from itertools import groupby
 from typing import Any, TextIO
 
@@ -26,7 +28,8 @@ from evalstats_plugin.data.results import Results
 from evalstats_plugin.errors import counted, few
 from evalstats_plugin.report import text as report_text
 from evalstats_plugin.report.text import number, percent, print_all, task_and_metric, titled
-from evalstats_plugin.scores.rows import VariancePart
+from evalstats_plugin.runtime.untrusted import printable
+from evalstats_plugin.scores.rows import ItemComparisons, OutcomeCounts, VariancePart
 
 _STYLES = {"better": "green", "worse": "red", "unclear": "dim"}
 LEGEND = (
@@ -141,7 +144,8 @@ def comparisons_markdown(results: Comparisons, heading: str) -> str:
         own = list(rows)
         found = [line for line in (intervals_line(own), order_line(own)) if line]
         if found:
-            orders += [f"{task_and_metric(own[0])}: {' '.join(found)}", ""]
+            said = f"{task_and_metric(own[0])}: {' '.join(found)}"
+            orders += [report_text.markdown_text(said), ""]
     cells = [
         [
             *(row.task, report_text.short_metric(row.metric), row.model_b, row.model_a),
@@ -154,6 +158,135 @@ def comparisons_markdown(results: Comparisons, heading: str) -> str:
     lines = report_text.markdown_table(header, cells, right=range(4, 9))
     said = report_text.markdown_notes(results)
     return "\n".join([*lines, "", *orders, *said, "", _legend(results), "", heading, ""])
+
+
+def print_items(
+    results: ItemComparisons,
+    file: TextIO,
+    *,
+    comparisons: Comparisons,
+    heading: str,
+    width: int | None,
+) -> None:
+    """Print the comparison of two models with its outcomes, then the items on which they differ."""
+    marks = report_text.note_numbers(comparisons.rows)
+    outcomes = {(c.task, c.metric): outcome_line(c) for c in results.counts}
+    tables: list[Table] = []
+    for (task, metric), rows in groupby(comparisons, lambda row: (row.task, row.metric)):
+        table = _comparison_table(list(rows), marks)
+        if line := outcomes.get((task, metric)):
+            table.caption = Text(line, justify="left")
+        tables.append(table)
+    if results.rows:
+        tables.append(_item_table(results, width or 80))
+    said = [*report_text.note_lines(comparisons), *_own_notes(results, comparisons)]
+    closing = [_items_legend(results), _legend(comparisons), heading]
+    print_all(tables, said, closing, file=file, width=width)
+
+
+def items_markdown(results: ItemComparisons, heading: str, *, comparisons: Comparisons) -> str:
+    """Return the comparison of two models in Markdown, outcomes in words, and a table of items."""
+    said = [
+        f"{c.task} {report_text.short_metric(c.metric)}: {outcome_line(c)}" for c in results.counts
+    ]
+    header = ["Task", "Item", "Outcome", *_models(results), "Others", "Question", "Target"]
+    header += [f"{model} answered" for model in _models(results)] + ["Where"]
+    cells = [
+        [
+            *(row.task, row.item, row.outcome, _score(row.score_a), _score(row.score_b)),
+            *(_score(row.others), *map(_one_line, (row.question, row.target))),
+            *map(_one_line, (row.answer_a, row.answer_b)),
+            row.where,
+        ]
+        for row in results
+    ]
+    items = report_text.markdown_table(header, cells, right=range(3, 6)) if cells else []
+    notes = report_text.markdown_list(_own_notes(results, comparisons))
+    parts = [*report_text.markdown_list(said), "", *items, "", _items_legend(results), ""]
+    return "\n".join([*parts, *notes, "", comparisons_markdown(comparisons, heading)])
+
+
+def items_json(
+    results: ItemComparisons, about: Mapping[str, Any], *, comparisons: Comparisons
+) -> str:
+    """Return one JSON object: the items, the comparison that they add up to, and its outcomes."""
+    counts = [{**asdict(c), "outcomes": dict(c.outcomes)} for c in results.counts]
+    return report_text.to_json(results, about, comparisons=comparisons.to_dict(), counts=counts)
+
+
+def outcome_line(counts: OutcomeCounts) -> str:
+    """Return how often each outcome occurs, in words."""
+    return ", ".join(f"{n} {name}" for name, n in counts.outcomes)
+
+
+def _own_notes(results: ItemComparisons, comparisons: Comparisons) -> list[str]:
+    logs = dict.fromkeys(log for row in results for log in (row.log_a, row.log_b))
+    told = [note for note in results.notes if note not in comparisons.notes]
+    return [f"* {note}" for note in told] + ([f"* items of {few([*logs], 4)}"] if logs else [])
+
+
+def _models(results: ItemComparisons) -> list[str]:
+    return [results.rows[0].model_a, results.rows[0].model_b] if results.rows else ["", ""]
+
+
+def _item_table(results: ItemComparisons, width: int) -> Table:
+    """Return a table of items; the texts of each stand on lines of their own."""
+    a, b = report_text.elided(_models(results), 14)
+    several = len({row.task for row in results}) > 1
+    # Of right and wrong answers the outcome says all.
+    scored = any(row.outcome in ("better", "worse") for row in results)
+    said = any(row.question or row.target or row.answer_b for row in results)
+    table = titled(f"Items on which {b} and {a} differ")
+    for title in [*(["Task"] if several else []), "Item", "Outcome"]:
+        table.add_column(title, no_wrap=True)
+    for title in [*([a, b] if scored and not said else []), "Others"]:
+        table.add_column(title, justify="right", no_wrap=True)
+    if said:
+        table.add_column("Question, target and answers")
+    tasks, items = (
+        report_text.elided(names, max(16, width // 6))
+        for names in ([row.task for row in results], [row.item for row in results])
+    )
+    for task, item, row in zip(tasks, items, results, strict=True):
+        scores = [_score(row.score_a), _score(row.score_b)]
+        texts = {"": row.question, "target: ": row.target}
+        for name, score, answer in zip((a, b), scores, (row.answer_a, row.answer_b), strict=True):
+            texts[f"{name} ({score}): " if scored else f"{name}: "] = answer
+        lines = "\n".join(f"{name}{_one_line(text)}" for name, text in texts.items() if text)
+        table.add_row(
+            *([task] if several else []),
+            item,
+            Text(row.outcome, style=_STYLES[_OF_OUTCOME.get(row.outcome, "unclear")]),
+            *(scores if scored and not said else []),
+            _score(row.others),
+            *([Text(lines, no_wrap=True, overflow="ellipsis")] if said else []),
+        )
+    return table
+
+
+_OF_OUTCOME = {"won": "better", "better": "better", "lost": "worse", "worse": "worse"}
+
+
+def _score(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3g}"
+
+
+def _one_line(text: str) -> str:
+    """Return the first part of a text on one line, as it can be shown anywhere."""
+    return printable(" ".join(text.strip().partition("\n\n")[0].split()))
+
+
+def _items_legend(results: ItemComparisons) -> str:
+    a, b = _models(results)
+    left = results.n_flipped - len(results.rows)
+    more = f" {counted(left, 'more item')} differ: --format csv has all." if left > 0 else ""
+    if not results.rows:
+        return "The two models differ on no item."
+    return (
+        f"won, better: {b} does better on the item than {a}. The most telling items come first: of "
+        "the largest difference, and of those on which the other models agree most (Others: their "
+        f"mean score), under the first metric of each task.{more}"
+    )
 
 
 def _comparison_table(rows: Sequence[Comparison], marks: dict[str, int]) -> Table:
@@ -314,7 +447,7 @@ def power_markdown(results: PowerRows, heading: str) -> str:
         lines += report_text.markdown_table([*titles, "Method", ""], cells, right=right)
         lines += ["", power_legend(rows)]
     else:
-        lines += [*(f"- {sentence(row)}" for row in rows), "", _found(rows[0])]
+        lines += [*report_text.markdown_list(map(sentence, rows)), "", _found(rows[0])]
     if results.parts:
         cells = [
             [
@@ -326,7 +459,7 @@ def power_markdown(results: PowerRows, heading: str) -> str:
         titles = ["Task", "Metric", "Model", *_PARTS, ""]
         lines += ["", *report_text.markdown_table(titles, cells, right=range(3, 8))]
         lines += ["", PARTS_LEGEND]
-    said = [text.replace("* ", "- ", 1) for text in _note_lines(results)]
+    said = [report_text.markdown_text(line.replace("* ", "- ", 1)) for line in _note_lines(results)]
     return "\n".join([*lines, "", *said, "", heading, ""])
 
 

@@ -9,7 +9,7 @@ from typing import TextIO
 from rich.table import Table
 
 from evalstats_plugin.errors import few
-from evalstats_plugin.report.text import markdown_table, print_all, titled
+from evalstats_plugin.report.text import markdown_list, markdown_table, print_all, titled
 from evalstats_plugin.scores.findings import PROBLEMS, Finding, Findings
 
 MOST_LOGS = 2
@@ -54,5 +54,5 @@ def findings_markdown(results: Findings, heading: str) -> str:
     """Return one Markdown table, and how it was made."""
     rows = [(finding.problem, *_cells(finding)) for finding in results]
     lines = markdown_table(("Problem", *_HEADER), rows, right=()) if rows else []
-    notes = [f"- {note}" for note in results.notes]
+    notes = markdown_list(results.notes)
     return "\n".join([*lines, "", _verdict(results), "", *notes, "", heading, ""])

@@ -221,7 +221,7 @@ def table_markdown(
     n = len(header)
     right = {*range(n, n + len(by_column)), *([0] if lead else [])}
     lines = report_text.markdown_table([*header, *by_column], rows, right=right)
-    said = [report_text.markdown_text(f"- {note}") for note in results.notes]
+    said = report_text.markdown_list(results.notes)
     legends = report_text.markdown_text(legend(layout, "Bold:"))
     return "\n".join([*lines, "", *said, "", legends, "", heading, ""])
 

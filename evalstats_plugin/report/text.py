@@ -3,6 +3,7 @@
 * `print_intervals`, `intervals_markdown`: scores with their intervals
 * `print_all`, `titled`: tables and notes on the terminal; `markdown_table`: in documents
 * `note_numbers`, `note_lines`: notes of many rows, each printed once with the rows it is about
+* `rows_markdown`, `rows_latex`, `rows_html`: the columns of any results that people look at
 * `to_json`, `to_csv`: results for programs
 """
 
@@ -13,6 +14,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import fields
+from html import escape
 from itertools import groupby
 from typing import Any, Protocol, TextIO, TypeVar, cast
 
@@ -29,9 +31,11 @@ from evalstats_plugin.errors import few
 from evalstats_plugin.runtime.untrusted import (
     csv_text,
     json_text,
+    latex_text,
     markdown_text,
     printable,
     terminal,
+    visible,
 )
 from evalstats_plugin.scores.rows import Intervals, ScoreInterval
 
@@ -231,6 +235,11 @@ def note_lines(results: Results[NotedT]) -> list[str]:
     return [*footnotes, *(f"* {note}" for note in results.notes)]
 
 
+def markdown_list(texts: Iterable[str]) -> list[str]:
+    """Return texts as a Markdown list; nothing in them is markup."""
+    return [markdown_text(f"- {text}") for text in texts]
+
+
 def markdown_notes(results: Results[NotedT]) -> list[str]:
     """Return the lines of `note_lines` as Markdown lists."""
     return [markdown_text(text).replace("* ", "- ", 1) for text in note_lines(results)]
@@ -397,6 +406,105 @@ def clusters(row: ScoreInterval) -> str:
 def items(row: ScoreInterval) -> str:
     """Format the number of items, times epochs if there are several."""
     return f"{row.n_items}×{row.n_epochs}" if row.n_epochs > 1 else str(row.n_items)
+
+
+_TITLES = {
+    "n_items": "n", "n_in_bank": "In bank", "model_a": "Against", "model_b": "Model",
+    "p_adjusted": "p, adjusted", "prob_better": "P(better)", "prob_best": "P(best)",
+    "rank_low": "Best rank", "rank_high": "Worst rank",
+}  # fmt: skip
+"""Titles of columns that are not the field's name."""
+
+_MOST_ROWS = 60
+"""Rows that a notebook shows."""
+
+
+def _columns(results: Results[Any]) -> dict[str, list[Any]]:
+    """Return the columns of results that people look at, by title; limits are one column."""
+    rows = results.rows
+    names = list(getattr(rows[0], "shown", ())) if rows else []
+    if not names:
+        # Those that hold anything.
+        names = [n for n in results.columns if n != "notes" and any(getattr(r, n) for r in rows)]
+    found: dict[str, list[Any]] = {}
+    for name in names:
+        ends = [name, name.removesuffix("low") + "high"]
+        if name.endswith("low") and ends[1] in names and name != "rank_low":
+            level = percent(rows[0].confidence_level)
+            limits = [[getattr(row, end) for end in ends] for row in rows]
+            about = name.removesuffix("low").replace("_", " ").capitalize()
+            found[f"{about}{level} interval"] = [
+                "–" if None in pair else f"[{number(pair[0])}, {number(pair[1])}]"
+                for pair in limits
+            ]
+        elif name == "rank_high" or not name.endswith("high") or f"{name[:-4]}low" not in names:
+            title = _TITLES.get(name, name.replace("_", " ").capitalize())
+            found[title] = [_value(name, getattr(row, name)) for row in rows]
+    return found
+
+
+def _value(name: str, value: Any) -> Any:
+    """Return a value as it is shown: probabilities are never certain, a filter is left out."""
+    if value is None:
+        return None
+    if name.startswith(("prob_", "p_")):
+        return "<0.0001" if value < 0.00005 else ">0.9999" if value > 0.99995 else value
+    return short_metric(value) if name == "metric" else value
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list | tuple):
+        return "; ".join(map(str, cast("Sequence[Any]", value)))
+    return number(value) if value is None or isinstance(value, float) else str(value)
+
+
+def _is_number(column: Sequence[Any]) -> bool:
+    return any(isinstance(value, int | float) for value in column if not isinstance(value, bool))
+
+
+def rows_markdown(results: Results[Any]) -> str:
+    """Return the columns that people look at as a Markdown table, and the notes below."""
+    columns = _columns(results)
+    right = [i for i, column in enumerate(columns.values()) if _is_number(column)]
+    rows = zip(*([_cell(v) for v in column] for column in columns.values()), strict=True)
+    lines = markdown_table(list(columns), rows, right=right)
+    notes = markdown_list(results.notes)
+    return "\n".join([*lines, *([""] if notes else []), *notes, ""])
+
+
+def rows_latex(results: Results[Any]) -> str:
+    """Return the same columns as a LaTeX table."""
+    columns = _columns(results)
+    sides = "".join("r" if _is_number(column) else "l" for column in columns.values())
+    rows = zip(*([_cell(v) for v in column] for column in columns.values()), strict=True)
+    # A bracket after a line break would be its argument.
+    lines = [" & ".join(map(latex_text, row)) + r" \\" for row in (list(columns), *rows)]
+    guarded = [f"{{}}{line}" if line.startswith("[") else line for line in lines]
+    head, body = guarded[0], guarded[1:]
+    return "\n".join(
+        [
+            r"% \usepackage{booktabs}", rf"\begin{{tabular}}{{@{{}}{sides}@{{}}}}", r"\toprule",
+            head, r"\midrule", *body, r"\bottomrule", r"\end{tabular}", "",
+        ]
+    )  # fmt: skip
+
+
+def rows_html(results: Results[Any]) -> str:
+    """Return the same columns as a notebook shows a table, and the notes."""
+
+    def line(cells: Iterable[str], kind: str) -> str:
+        return f"<tr>{''.join(f'<{kind}>{escape(visible(c))}</{kind}>' for c in cells)}</tr>"
+
+    columns = _columns(results)
+    rows = list(zip(*([_cell(v) for v in column] for column in columns.values()), strict=True))
+    body = "".join(line(row, "td") for row in rows[:_MOST_ROWS])
+    left = len(rows) - _MOST_ROWS
+    told = [*([f"{left} more rows"] if left > 0 else []), *results.notes]
+    notes = "".join(f"<li>{escape(visible(note))}</li>" for note in told)
+    table = f"<table><thead>{line(columns, 'th')}</thead><tbody>{body}</tbody></table>"
+    return table + (f"<ul>{notes}</ul>" if notes else "")
 
 
 def to_json(results: Results[Any], about: Mapping[str, Any], **more: Any) -> str:

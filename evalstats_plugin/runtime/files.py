@@ -32,14 +32,11 @@ if TYPE_CHECKING:
 
 
 _DIGEST = b"_sha256"
-
-
 _BY_TYPE = {"str": "a text", "tuple[str, ...]": "texts", "dict[str, Any]": "fields"}
-
+_DAMAGE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 HEAD = 1 << 16
 """Bytes at the start of a file by which adapters recognise it."""
-
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
@@ -325,7 +322,7 @@ def reporting_damage(path: Path) -> Generator[None]:
     """
     try:
         yield
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+    except _DAMAGE as error:
         problem = f"{error}" if type(error) is ValueError else f"{type(error).__name__}: {error}"
         msg = f"{path} is damaged, or of a later version ({problem}): make it again"
         raise LogError(msg) from error

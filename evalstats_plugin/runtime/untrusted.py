@@ -161,18 +161,29 @@ def csv_text(columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> st
     return text.getvalue()
 
 
-def markdown_text(text: str) -> str:
-    r"""Return one line of Markdown without elements of HTML, links or images.
+_ACTIVE = re.compile(
+    r"(?<!\w)@(?=\w)|@(?=[\w-]+\.)|#(?=\d)|\b(?:https?|ftp)(?=://)|\bwww(?=\.)", re.IGNORECASE
+)
+"""What code hosts turn into a mention, a reference or a link, up to where it can be broken."""
 
-    >>> markdown_text("<b>[a](http://b)\n")
-    '&lt;b>[a]\\(http://b) '
+
+def markdown_text(text: str) -> str:
+    r"""Return one line of Markdown without elements of HTML, links, images or mentions of people.
+
+    >>> markdown_text("<b>[a](b)\n")
+    '&lt;b>[a]\\(b) '
+    >>> markdown_text("@ann #12 pass@4")
+    '@&#8203;ann #&#8203;12 pass@4'
     """
-    return printable(text).replace("\n", " ").replace("<", "&lt;").replace("](", "]\\(")
+    literal = re.sub(r"&(?=#?\w+;)", "&amp;", printable(text).replace("\n", " "))
+    inert = literal.replace("<", "&lt;").replace("](", "]\\(")
+    return _ACTIVE.sub(r"\g<0>&#8203;", inert)
 
 
 _LATEX = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}", "…": r"\ldots{}", "–": "--",
+    "<": r"\textless{}", ">": r"\textgreater{}",
     **{letter: f"\\{letter}" for letter in "#$%&_"},
 }  # fmt: skip
 

@@ -9,6 +9,9 @@ from pathlib import Path
 from subprocess import CompletedProcess
 
 import pytest
+from click.testing import CliRunner
+
+from evalstats_plugin.cli import main
 
 LOGS = Path(__file__).parents[2] / "fixtures" / "logs" / "lm_eval"
 M2 = LOGS / "0.4.13" / "out" / "models__m2"
@@ -43,6 +46,19 @@ def test_a_folder_without_logs(run: Run, tmp_path: Path) -> None:
 def test_a_path_that_does_not_exist(run: Run, tmp_path: Path) -> None:
     """A typing error in the path."""
     _refused(run("report", tmp_path / "nothing"), "does not exist: name a log")
+
+
+def test_ctrl_c_is_one_line_and_exit_code_130(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("evalstats_plugin.logs.reading.read", interrupted)
+    monkeypatch.setattr("evalstats_plugin.logs.reading.find_logs", interrupted)
+
+    done = CliRunner().invoke(main, ["report", str(M2)])
+
+    assert done.exit_code == 130
+    assert done.stderr == "error: interrupted\n"
 
 
 def test_an_empty_results_file(run: Run, copy: Path) -> None:

@@ -52,6 +52,7 @@ NAMES = (
     # Markup and templates.
     "<script>alert(1)</script>", "<img src=x onerror=alert(1)>", "</script><b>", "]]>",
     "[a](javascript:alert(1))", "![a](http://evil.example/x.png)", "a|b|c", "`code`", "&lt;b&gt;",
+    "@ann see #12", "&#64;ann", "http://evil.example",
     "{{ 7 * 7 }}", "{% raw %}", "${7*7}", "%s%n", "$\\frac{1}", "[bold red]rich[/bold red]",
     '"quoted"', "'; DROP TABLE x; --",
     # Letters that XML forbids; what LaTeX reads as options of the row above.
@@ -224,9 +225,7 @@ def test_names_reach_no_output_raw(
     if options[-1:] == ["csv"]:
         _check_csv(done.stdout)
     if options[-1:] == ["markdown"]:
-        assert "<script" not in done.stdout
-        assert "<img" not in done.stdout
-        assert "](" not in done.stdout.replace("]\\(", "")
+        _check_markdown(done.stdout)
     if sink == "json":
         assert json.loads(done.stdout)["results"]
     if sink == "exported" and "would hold no row" not in done.stderr:
@@ -306,8 +305,7 @@ def test_no_command_shows_a_name_raw(
         if form == "csv":
             _check_csv(done.stdout)
         if form == "markdown":
-            assert "<script" not in done.stdout
-            assert "](" not in done.stdout.replace("]\\(", "")
+            _check_markdown(done.stdout)
         if form == "latex":
             _check_latex(done.stdout)
     if name == "gate":
@@ -318,8 +316,7 @@ def test_no_command_shows_a_name_raw(
 
 
 @pytest.mark.needs("torch")
-@pytest.mark.parametrize("ending", ["csv", "json"])
-def test_no_command_on_comparisons_shows_a_player_or_judge_raw(tmp_path: Path, ending: str) -> None:
+def test_no_command_on_comparisons_shows_a_player_or_judge_raw(tmp_path: Path) -> None:
     names = dict.fromkeys(map(str.strip, NAMES))
     players = [name for name in names if name and len(name) < 50 and name[0] != "'"]
     votes = tmp_path / "\u202evotes.jsonl"
@@ -328,24 +325,30 @@ def test_no_command_on_comparisons_shows_a_player_or_judge_raw(tmp_path: Path, e
         for k, (a, b) in enumerate(zip(players, [*players[1:], players[0]], strict=True))
     ]
     votes.write_text("\n".join(json.dumps(row) for row in rows * 2))
-    merged = tmp_path / f"merged.{ending}"
+    merged = [tmp_path / f"merged.{ending}" for ending in ("csv", "json")]
+    page = tmp_path / "arena.html"
     for arguments in (
-        ("stats", str(votes)),
-        ("stats", str(votes), "--format", "csv"),
-        ("stats", str(votes), "--format", "markdown"),
-        ("merge", str(votes), "-o", str(merged)),
-        ("next", str(merged)),
-        ("record", str(merged), "--winner", "\x1b[2Jnobody", "--loser", "b"),
-        ("sample", str(votes), "--draws", "5"),
+        ("stats", votes),
+        ("stats", votes, "--format", "csv"),
+        ("stats", votes, "--format", "markdown"),
+        ("leaderboard", votes, "--method", "thurstone", "--html", page),
+        *(("merge", votes, "-o", file) for file in merged),
+        ("next", merged[1]),
+        *(("record", file, "--winner", "\x1b[2Jnobody", "--loser", "b") for file in merged),
+        ("sample", votes, "--draws", "5"),
     ):
-        done = CliRunner().invoke(main, ["rank", *arguments])
+        done = CliRunner().invoke(main, ["rank", *map(str, arguments)])
 
         assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
         assert not set(_raw(done.stdout + done.stderr)), arguments
+        if "markdown" in arguments:
+            _check_markdown(done.stdout)
         if "csv" in arguments:
             _check_csv(done.stdout)
-    if ending == "csv":
-        _check_csv(merged.read_text(encoding="utf-8"))
+    _check_csv(merged[0].read_text(encoding="utf-8"))
+    html = page.read_text(encoding="utf-8")
+    assert not set(_raw(html))
+    assert not [name for name in NAMES if "<" in name and name in html]
 
 
 @pytest.mark.needs("torch")
@@ -389,6 +392,11 @@ def _raw(text: str) -> Iterator[str]:
     return (c for c in set(text) - {"\n", "\t"} if unicodedata.category(c) in kinds)
 
 
+def _check_markdown(text: str) -> None:
+    """Check that nothing is an element of HTML, a link, an image, a mention or a reference."""
+    assert not re.findall(r"<(?!br>)[a-z]|(?<!\\)]\(|(?<!\w)@\w|(?<![\w&])#\d|https?://", text)
+
+
 def _check_csv(text: str) -> None:
     for row in csv.reader(io.StringIO(text)):
         for cell in row:
@@ -396,7 +404,10 @@ def _check_csv(text: str) -> None:
                 float(cell)
 
 
-LATEX = r"\\(textbackslash|textasciitilde|textasciicircum|ldots|addlinespace|textbf|[{}#$%&_\\])"
+LATEX = (
+    r"\\(textbackslash|textasciitilde|textasciicircum|textless|textgreater|ldots|addlinespace|textbf"
+    r"|[{}#$%&_\\])"
+)
 """What our tables hold of LaTeX."""
 
 

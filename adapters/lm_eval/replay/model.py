@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from evalstats_plugin.adapters.lm_eval.layout import load_results, samples_path
+from evalstats_plugin.adapters.lm_eval.layout import load_results, samples_path, section
 from evalstats_plugin.adapters.lm_eval.run_harness import harness
 from evalstats_plugin.adapters.lm_eval.samples import HASHES
 from evalstats_plugin.errors import LogError, SelectionError, counted, few
@@ -148,9 +148,10 @@ def _read_task(results_path: Path, name: str, results: dict[str, Any]) -> Logged
                 raise LogError(f"{where}: doc_id {key[0]} comes twice under filter {key[1]!r}")
             seen.add(key)
             _add(task, positions, sample, where)
-            digest.update("".join(str(sample.get(key)) for key in HASHES).encode())
-    scored = results.get("n-samples", {}).get(name, {}).get("effective", 1)
-    checksum = results.get("task_hashes", {}).get(name)
+            hashes = "".join(str(sample.get(key)) for key in HASHES)
+            digest.update(hashes.encode(errors="surrogatepass"))
+    scored = section(results, "n-samples", name).get("effective", 1)
+    checksum = section(results, "task_hashes").get(name)
     if not task.docs:
         raise LogError(f"{path} is empty: there are no responses to score")
     if len(task.docs) < scored:
