@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
 from evalstats_plugin.comparisons.design import Compared, Request
-from evalstats_plugin.comparisons.methods import prior_in_words
 from evalstats_plugin.comparisons.rows import Comparison
+from evalstats_plugin.data.methods import Family, Method
 from evalstats_plugin.data.results import finite_values, records
 from evalstats_plugin.errors import counted
 from evalstats_plugin.stats import many
@@ -402,6 +403,30 @@ def _probabilities(table: Table, request: Request) -> tuple[FloatArray, str]:
     )
     prob = many.shrunk(found.difference, errors, n_models=n_models)
     return prob, f"shrunk over the differences of {counted(n_models, 'model')}"
+
+
+_WEIGHTED: Mapping[Family, str] = MappingProxyType(
+    {
+        "paired": "each of: both right, a only, b only, neither",
+        "clustered-paired": "each of: both right, a only, b only, neither",
+        "confusion": "each of: both right, a only, b only, neither, by gold label",
+        "paired-bounded": "each reach point",
+        "bounded": "each bound of the difference",
+        "unpaired": "right and on wrong, of each model",
+        "unpaired-bounded": "each bound, of each model",
+    }
+)
+"""What the prior of a family of methods gives weight to."""
+
+
+def prior_in_words(method: Method) -> str:
+    """Name the prior of a method; "none" where P(better) is a tail of a confidence distribution."""
+    prior = method.mass if method.prior is None else method.prior
+    weight = prior[0] if isinstance(prior, tuple) else prior
+    if not isinstance(weight, float):
+        return "both scores uniform" if method.name == "latent" else "none"
+    size = {0.5: "½", 1.0: "1"}.get(weight, f"{weight:g}")
+    return f"{size} on {_WEIGHTED[method.family]}"
 
 
 def _first(table: Table, shown: Adjusted, alpha: float) -> BoolArray | None:

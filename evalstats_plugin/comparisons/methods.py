@@ -5,7 +5,7 @@
 * `COMPOSITE_COMPARISONS`: metrics that are not means; `COMPOSITE_COMPARISON_DEFAULTS`
 * `PAIRED`: both of these
 * `UNPAIRED`: different items; `UNPAIRED_DEFAULTS`, `MEASURES`
-* `with_prior`, `prior_in_words`: all methods have Jeffreys' prior unless another is asked for
+* `with_prior`: all methods have Jeffreys' prior unless another is asked for
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Literal
 
-from evalstats_plugin.data.methods import Family, Kind, Method
+from evalstats_plugin.data.methods import Kind, Method
 from evalstats_plugin.scores.methods import CLUSTER_FAMILIES
 
 _PAIRED = "evalstats_plugin.stats.paired:"
@@ -254,19 +254,6 @@ MEASURES: Mapping[str, Literal["ratio", "odds ratio"]] = MappingProxyType(
 )
 """What a method gives an interval of, where that is not the difference."""
 
-_WEIGHTED: Mapping[Family, str] = MappingProxyType(
-    {
-        "paired": "each of: both right, a only, b only, neither",
-        "clustered-paired": "each of: both right, a only, b only, neither",
-        "confusion": "each of: both right, a only, b only, neither, by gold label",
-        "paired-bounded": "each reach point",
-        "bounded": "each bound of the difference",
-        "unpaired": "right and on wrong, of each model",
-        "unpaired-bounded": "each bound, of each model",
-    }
-)
-"""What the prior of a family of methods gives weight to."""
-
 
 def with_prior(method: Method, weight: float) -> Method:
     """Give a method that has a prior this weight for each outcome: ½ is Jeffreys', 1 uniform."""
@@ -278,13 +265,3 @@ def with_prior(method: Method, weight: float) -> Method:
     elif isinstance(prior, float):
         prior = weight
     return replace(method, prior=prior, mass=None if mass is None else weight)
-
-
-def prior_in_words(method: Method) -> str:
-    """Name the prior of a method; "none" where P(better) is a tail of a confidence distribution."""
-    prior = method.mass if method.prior is None else method.prior
-    weight = prior[0] if isinstance(prior, tuple) else prior
-    if not isinstance(weight, float):
-        return "both scores uniform" if method.name == "latent" else "none"
-    size = {0.5: "½", 1.0: "1"}.get(weight, f"{weight:g}")
-    return f"{size} on {_WEIGHTED[method.family]}"

@@ -55,12 +55,13 @@ POINTS = 24
 
 Quantity = Literal["n_items", "n_epochs", "n_models", "difference", "power"]
 
+_CONSTANT = "the differences do not vary: nothing to plan with"
 _NOTHING: dict[Quantity, str] = {
-    "n_items": "the differences do not vary: nothing to plan with",
+    "n_items": "the difference is too small: it would need more than 10¹² items",
     "n_epochs": "no number of epochs is enough: more items are needed",
     "n_models": "not even two models can be compared with that power",
     "difference": "no difference is large enough for so few items",
-    "power": "the differences do not vary: nothing to plan with",
+    "power": _CONSTANT,
 }
 
 BLOCK_SIZE = 2**22
@@ -568,7 +569,7 @@ def _notes(solver: PowerSolver, quantity: Quantity, values: FloatArray) -> list[
         if quantity == "n_epochs" and np.isnan(value):
             found.append("no item has two epochs: the effect of more epochs is unknown")
         elif not np.isfinite(value) or (quantity == "n_models" and value == 1):
-            found.append(_NOTHING[quantity if varies[pair] else "n_items"])
+            found.append(_NOTHING[quantity] if varies[pair] else _CONSTANT)
         elif quantity == "n_models" and value == MOST_MODELS:
             found.append(f"{MOST_MODELS} models or more")
         found += [note for note, where in on_all.items() if where[pair]]

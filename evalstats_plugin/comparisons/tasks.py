@@ -22,14 +22,7 @@ from evalstats_plugin.comparisons.design import (
     pair_indices,
     pairings,
 )
-from evalstats_plugin.comparisons.families import (
-    Each,
-    Found,
-    Judged,
-    Table,
-    p_of_limits,
-    prob_of_p,
-)
+from evalstats_plugin.comparisons.families import Each, Found, Judged, Table, p_of_limits, prob_of_p
 from evalstats_plugin.comparisons.methods import TASK_DEFAULTS
 from evalstats_plugin.comparisons.paired import BLOCK_SIZE, drawn_for, draws_for, two_sided
 from evalstats_plugin.data.methods import Kind, Method, choose

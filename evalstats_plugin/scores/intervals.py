@@ -446,10 +446,13 @@ class _Solver:
             defaults = CLUSTERED_COMPOSITE_DEFAULTS if of_clusters else COMPOSITE_DEFAULTS
             return choose(kind, self.method, self.table, defaults)
         if cell.clusters is not None:
-            method = choose(kind, self.method, self.table, CLUSTERED_DEFAULTS)
+            # A method for independent items holds their mean, and no mean of clusters.
+            fits = self.method in _FOR_CLUSTERS or cell.estimand == "items" or kind == "ratio"
+            name = self.method if fits else "auto"
+            method = choose(kind, name, self.table, CLUSTERED_DEFAULTS)
             # By the sizes alone, not by scores: no method is selected by its result.
             few = method.family != "clustered-sized" or _freedom(cell) < FEW_FREEDOM
-            if self.method != "auto" or few or self.treated.clusters == "fixed":
+            if name != "auto" or few or self.treated.clusters == "fixed":
                 return method
             return self.table[CLUSTERED_DEFAULTS["bounded"][0]]
         return self.for_independent(kind)

@@ -182,7 +182,8 @@ def size_beta_binomial(
     A cluster of m items has k ~ Beta-Binomial(m, μ, ρ) with logit μ = a + b log m. The share of
     these sizes, Σ w μ, is uniform a priori, b ~ N(0, 1) and ρ ~ U(0, 1). Sizes of new clusters are
     as unknown as those seen are few: w has the weights of Rubin's Bayesian bootstrap [Rub81]_, with
-    exact mean and variance. Clusters of one size leave b out, and this is `beta_binomial`.
+    exact mean and variance. Clusters of one size leave b out, and this is `beta_binomial`. Where
+    the prior would end the limits beside the observed share, as at low levels, they reach to it.
 
     Parameters
     ----------
@@ -219,6 +220,10 @@ def size_beta_binomial(
         )
     for i in np.flatnonzero((largest > 0) & ~(equal & (clusters == "random"))).tolist():
         low[i], high[i] = _size_model(size[i], right[i], estimand).limits(tail, clusters)
+    weight = size if estimand == "items" else np.sign(size)
+    with np.errstate(invalid="ignore"):
+        share = (right * weight / np.maximum(size, 1)).sum(axis=1) / weight.sum(axis=1)
+    low, high = np.fmin(low, share), np.fmax(high, share)
     return Interval(low.reshape(shape), high.reshape(shape))
 
 

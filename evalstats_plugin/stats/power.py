@@ -38,15 +38,18 @@ def items_needed(
 ) -> FloatArray:
     """Items needed for a difference [Mil24]_: (z_tail + z_power)² variance / difference².
 
-    Not rounded. The variance of a pair is ω² + σ_A²/K_A + σ_B²/K_B: between items, and within items
-    for K epochs.
+    Not rounded; inf beyond `MOST_ITEMS`. The variance of a pair is ω² + σ_A²/K_A + σ_B²/K_B:
+    between items, and within items for K epochs.
 
     >>> wanted = {"tail": 0.025, "power": 0.8}
     >>> [round(float(items_needed(0.03, v, **wanted)), 1) for v in (1 / 9, 1 / 9 + 2 / 6)]
     [969.0, 3876.0]
     """
     distance = _distance(tail, power)
-    return distance**2 * np.asarray(variance, dtype=np.float64) / np.square(difference)
+    with np.errstate(over="ignore"):
+        found = distance**2 * np.asarray(variance, dtype=np.float64) / np.abs(difference)
+        found = found / np.abs(difference)
+    return np.where(found > MOST_ITEMS, np.inf, found)
 
 
 def difference_needed(

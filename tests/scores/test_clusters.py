@@ -169,6 +169,21 @@ def test_every_item_counts_alike_unless_clusters_shall() -> None:
     assert items.low < 51 / 101 < items.high < clusters.high  # pyright: ignore[reportOperatorIssue, reportOptionalOperand]
 
 
+def test_a_method_for_independent_items_is_not_used_for_a_mean_of_clusters() -> None:
+    """Its limits would be those of another number than the estimate."""
+    row = _one(FALLING, SIZES, estimand="clusters", method="wilson")
+
+    assert row.method == "size-betabinomial"
+    assert row.low < row.estimate < row.high  # pyright: ignore[reportOperatorIssue, reportOptionalOperand]
+
+
+def test_limits_of_a_low_level_reach_to_the_estimate() -> None:
+    """One cluster, 1 of 12 right: the prior would end the 50 % interval above it."""
+    row = _one(np.repeat([1.0, 0.0], [1, 11]), np.zeros(12), confidence_level=0.5)
+
+    assert row.low == row.estimate == 1 / 12
+
+
 def test_a_note_says_that_scores_go_with_the_size_of_clusters() -> None:
     row = _one(FALLING, SIZES)
 
