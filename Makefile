@@ -57,6 +57,7 @@ docs: $(DEV)
 
 validate: $(DEV)
 	$(BIN)/python -m pytest -m validation tests/validation
+	EVALSTATS_EXAMPLES=500 $(BIN)/python -m pytest tests/stats
 
 bench: $(DEV)
 	$(BIN)/python -m benchmarks

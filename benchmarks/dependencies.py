@@ -44,7 +44,6 @@ LEFT_OUT: dict[str, tuple[str, ...]] = {
         "tests/robustness/test_concurrent_writes.py",
         "tests/robustness/test_interrupted_writes.py",
         "tests/robustness/test_many_logs.py",
-        "tests/adapters/inspect_ai/test_replace.py::test_kill_at_many_steps",
         "tests/runtime/test_several_processes.py",
     ),
     "the repository's own: pages, figures of studies, seconds, names of packages": (

@@ -1,4 +1,4 @@
-"""Runs ``python -m evalstats_plugin`` again and again, each time in a fresh copy of this process.
+"""Runs ``python -m MODULE`` again and again, each time in a fresh copy of this process.
 
 The copy has imported what reading logs needs, which takes longer than most commands, and what is
 slow to import once a command before it has needed that. Requests are lines of JSON on standard
@@ -21,7 +21,10 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-SLOW = ("scipy.stats", "torch", "matplotlib.font_manager")
+SLOW = (
+    "scipy.stats", "torch", "matplotlib.font_manager", "inspect_ai._eval.eval",
+    "inspect_ai._cli.main",
+)  # fmt: skip
 """Modules that take seconds of CPU to import, and start no threads."""
 
 LOGS = Path(__file__).parents[1] / "fixtures" / "logs"
@@ -55,15 +58,15 @@ def _become(request: dict[str, Any]) -> None:
     os.environ.update(request["environment"])
     for stream, name in enumerate((os.devnull, request["output"], request["errors"])):
         os.dup2(os.open(name, os.O_WRONLY | os.O_APPEND if stream else os.O_RDONLY), stream)
-    sys.argv = ["evalstats_plugin", *request["arguments"]]
+    sys.argv = [request["module"], *request["arguments"]]
     more = request["environment"].get("PYTHONPATH", "").split(os.pathsep)
     sys.path[:1] = [request["folder"], *filter(None, more)]
 
 
-def _run() -> int:
+def _run(module: str) -> int:
     """Run the command and return the exit code that Python would end with."""
     try:
-        runpy.run_module("evalstats_plugin", run_name="__main__", alter_sys=True)
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except BaseException:  # noqa: BLE001 - as Python itself does
@@ -83,8 +86,9 @@ def main() -> None:
         if not child:
             code = 70
             try:
-                _become(json.loads(line))
-                code = _run()
+                request = json.loads(line)
+                _become(request)
+                code = _run(request["module"])
                 atexit._run_exitfuncs()
                 sys.stdout.flush()
             finally:

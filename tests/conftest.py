@@ -57,7 +57,8 @@ def command_server() -> Iterator[subprocess.Popen[str]]:
 def run(command_server: subprocess.Popen[str], tmp_path_factory: pytest.TempPathFactory) -> Run:
     """Run ``python -m evalstats_plugin`` as a person would, in a process of its own.
 
-    Its errors are apart from its output, or together with it, as in a terminal.
+    Its errors are apart from its output, or together with it, as in a terminal. So can any module
+    be run, in any folder.
     """
     asked, told = command_server.stdin, command_server.stdout
     assert asked is not None
@@ -65,15 +66,20 @@ def run(command_server: subprocess.Popen[str], tmp_path_factory: pytest.TempPath
     written = [tmp_path_factory.mktemp("run") / name for name in ("output", "errors")]
 
     def run_command(
-        *arguments: str | Path, together: bool = False, **environment: str
+        *arguments: str | Path,
+        together: bool = False,
+        module: str = "evalstats_plugin",
+        folder: Path | None = None,
+        **environment: str,
     ) -> subprocess.CompletedProcess[str]:
-        command = ["evalstats-plugin", *map(str, arguments)]
+        command = [module.replace("_", "-"), *map(str, arguments)]
         for file in written:
             file.write_bytes(b"")
         request = {
+            "module": module,
             "arguments": command[1:],
             "environment": {**os.environ, "COLUMNS": "80", **environment},
-            "folder": str(Path.cwd()),
+            "folder": str(folder or Path.cwd()),
             "output": str(written[0]),
             "errors": str(written[not together]),
         }

@@ -43,7 +43,7 @@ def test_many_sessions_at_once_are_as_one_after_the_other():
 def test_information_needs_fewer_items_than_chance_and_intervals_hold():
     bank = bank_of()
 
-    rows = simulate(bank, (20,), ("posterior-information", "random"), n_models=300, rng=2).rows
+    rows = simulate(bank, (20,), ("posterior-information", "random"), n_models=200, rng=2).rows
 
     best, chance = rows
     assert best.ability_rmse < 0.85 * chance.ability_rmse
@@ -57,14 +57,14 @@ def test_exposure_control_keeps_shares_below_the_limit():
     bank, most = bank_of(40), 0.4
     control = exposure_control(bank, 7, most=most, n_models=200, rng=0)
     # Of items as the bank has them: where they differ by their errors, so do the shares.
-    answers = draw_models(bank, 1000, misspecified=0.0, rng=3).answers
+    answers = draw_models(bank, 400, misspecified=0.0, rng=3).answers
     free, held = (
-        np.bincount(run_sessions(bank, answers, (7,), options, rng=0).places.ravel()) / 1000
+        np.bincount(run_sessions(bank, answers, (7,), options, rng=0).places.ravel()) / 400
         for options in (Options(), Options(exposure=control))
     )
 
     assert free.max() > 0.9
-    # What is left is chance: of the 200 models of each round, and of the 1000 here.
+    # What is left is chance: of the 200 models of each round, and of the 400 here.
     assert held.max() < most + 0.05
     assert np.sort(held)[-7:].mean() > 0.8 * most
 

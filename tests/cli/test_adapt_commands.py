@@ -182,7 +182,7 @@ def test_above_a_known_model_is_decided_with_few_items(others: Path, bank: Path)
 
 def test_simulate_shows_that_adaptive_tests_beat_random_subsets(bank: Path) -> None:
     """With intervals over models; anchors and the raw mean of a subset beside."""
-    whole = _json("simulate", "--bank", bank, "--items", "10,30", "--models", 60)
+    whole = _json("simulate", "--bank", bank, "--items", "10,30", "--models", 30)
     rows = {(row["rule"], row["n_items"]): row for row in whole["results"]}
     names = {"auto", *RULE_NAMES, RIVALS[0], "anchors, weighted mean", "anchors, projected"}
     assert names == {rule for rule, _ in rows}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,22 +18,13 @@ VARIABLE = "_EVALSTATS_PLUGIN_COMPLETE"
 HEAVY = {"lm_eval", "numpy", "pandas", "pyarrow", "rich", "scipy", "textual", "torch"}
 
 
-def _completions(typed: str) -> list[str]:
-    """Return what bash is offered for a line, typed so far."""
-    words = typed.split(" ")
-    done = subprocess.run(
-        [sys.executable, "-m", "evalstats_plugin"],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={
-            **os.environ,
-            VARIABLE: "bash_complete",
-            "COMP_WORDS": typed,
-            "COMP_CWORD": str(len(words) - 1),
-        },
-    )
-    return done.stdout.split()
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def _typed(line: str) -> dict[str, str]:
+    """Return what bash tells a program about a line, typed so far."""
+    last = str(len(line.split(" ")) - 1)
+    return {VARIABLE: "bash_complete", "COMP_WORDS": line, "COMP_CWORD": last}
 
 
 @pytest.mark.parametrize(
@@ -48,14 +40,15 @@ def _completions(typed: str) -> list[str]:
         ("evalstats-plugin report --nothing", []),
     ],
 )
-def test_what_is_offered(typed: str, offered: list[str]) -> None:
+def test_what_is_offered(run: Run, typed: str, offered: list[str]) -> None:
     """Commands, those of commands, options, their values, methods, and files for the rest."""
-    assert offered == _completions(typed)
+    assert offered == run(**_typed(typed)).stdout.split()
 
 
-def test_all_commands_are_offered() -> None:
+def test_all_commands_are_offered(run: Run) -> None:
     """Those of plugins too."""
-    offered = {item.removeprefix("plain,") for item in _completions("evalstats-plugin ")}
+    shown = run(**_typed("evalstats-plugin ")).stdout.split()
+    offered = {item.removeprefix("plain,") for item in shown}
 
     own = {name for part in SECTIONS.values() for name in part}
 
@@ -70,18 +63,12 @@ def test_completing_loads_nothing_heavy(typed: str) -> None:
         "try:\n    main(prog_name='evalstats-plugin')\n"
         "except SystemExit:\n    print('\\n' + ' '.join(sys.modules))"
     )
-    line = f"evalstats-plugin {typed}"
     done = subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True,
         text=True,
         check=True,
-        env={
-            **os.environ,
-            VARIABLE: "bash_complete",
-            "COMP_WORDS": line,
-            "COMP_CWORD": str(len(line.split(" ")) - 1),
-        },
+        env={**os.environ, **_typed(f"evalstats-plugin {typed}")},
     )
     offered, modules = done.stdout.rsplit("\n\n", 1) if "\n\n" in done.stdout else ("", "")
 
@@ -90,16 +77,9 @@ def test_completing_loads_nothing_heavy(typed: str) -> None:
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_each_shell_has_a_script_that_calls_the_program(shell: str) -> None:
+def test_each_shell_has_a_script_that_calls_the_program(run: Run, shell: str) -> None:
     """It sets the variable by which the program knows that it is asked to complete."""
-    done = subprocess.run(
-        [sys.executable, "-m", "evalstats_plugin", "completion", shell],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-
-    assert f"{VARIABLE}={shell}_complete" in done.stdout
+    assert f"{VARIABLE}={shell}_complete" in run("completion", shell).stdout
 
 
 def test_the_script_works_in_bash(tmp_path: Path) -> None:
@@ -125,15 +105,9 @@ def test_the_script_works_in_bash(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("shell", ["/bin/tcsh", ""])
-def test_a_shell_that_is_not_known_is_refused(shell: str) -> None:
+def test_a_shell_that_is_not_known_is_refused(run: Run, shell: str) -> None:
     """Without an argument, the environment says which."""
-    done = subprocess.run(
-        [sys.executable, "-m", "evalstats_plugin", "completion"],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "SHELL": shell},
-    )
+    done = run("completion", SHELL=shell)
 
     assert done.returncode == 2
     assert "name one of bash, zsh, fish" in done.stderr

@@ -93,7 +93,7 @@ def bootstrapped(device: str, estimator: str, item_model: str, over: str) -> Num
     """Refits to answers drawn anew."""
     fit: Any = fit_irt(WIDE, item_model, estimator, device="cpu")  # type: ignore[arg-type]
     found = bootstrap_abilities(
-        fit, WIDE, over=over, n_resamples=8, rng=1, device=device, confidence_level=0.5,  # type: ignore[arg-type]
+        fit, WIDE, over=over, n_resamples=4, rng=1, device=device, confidence_level=0.5,  # type: ignore[arg-type]
     )  # fmt: skip
     return {"limits": [(x.low, x.high) for x in found.rows]}
 
@@ -250,7 +250,7 @@ def _hierarchical_fits() -> dict[str, Fit]:
         "across-task": partial(hierarchical, model="across-task", inference="gibbs", shape=(3, 2)),
         "nested, by particles": nested,
         "plates": plated,
-        "plates in blocks": partial(plated, memory=40_000),
+        "plates in blocks": partial(plated, memory=40_000, iterations=1),
         "particles together": weighed,
         "capabilities": partial(capabilities, kind="l1"),
         "capabilities, top-k": partial(capabilities, kind="topk"),

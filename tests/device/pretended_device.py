@@ -18,7 +18,6 @@ import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, return_and_correct_aliasing
-from torch.utils._pytree import tree_leaves, tree_map
 
 DEVICE = torch.device("meta")
 _PACKAGE = "/evalstats_plugin/"
@@ -94,6 +93,11 @@ class DeviceGenerator(torch.Generator):
 class _Operations(TorchDispatchMode):
     """What comes after automatic differentiation."""
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Nothing is compiled here: what keeps the compiler away would double the time."""
+        return False
+
     def __init__(self, trips: list[Trip]) -> None:
         super().__init__()
         self.trips = trips
@@ -102,7 +106,7 @@ class _Operations(TorchDispatchMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         kwargs = kwargs or {}
-        given = tree_leaves((args, kwargs))
+        given = [*_leaves(args), *_leaves(tuple(kwargs.values()))]
         here = any(isinstance(x, DeviceTensor) for x in given)
         asked = kwargs.get("device")
         if not here and (asked is None or asked.type != DEVICE.type):
@@ -111,14 +115,14 @@ class _Operations(TorchDispatchMode):
         if name not in ("copy_", "_to_copy"):
             _check_mixing(given, func)
         self._note(name, args, kwargs)
-        plain = tree_map(_numbers, kwargs)
+        plain = {key: _each(_numbers, value) for key, value in kwargs.items()}
         if asked is not None:
             plain["device"] = torch.device("cpu")
-        found = func(*tree_map(_numbers, args), **plain)
+        found = func(*_each(_numbers, args), **plain)
         to_host = asked is not None and asked.type == "cpu"
         if to_host or (name == "copy_" and not isinstance(args[0], DeviceTensor)):
             return args[0] if name == "copy_" else found
-        found = tree_map(lambda x: DeviceTensor(x) if isinstance(x, torch.Tensor) else x, found)
+        found = _each(lambda x: DeviceTensor(x) if isinstance(x, torch.Tensor) else x, found)
         return return_and_correct_aliasing(func, args, kwargs, found)
 
     def _note(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -202,6 +206,19 @@ def _asks(device: Any) -> bool:
 
 def _numbers(x: Any) -> Any:
     return x.numbers if isinstance(x, DeviceTensor) else x
+
+
+def _each(change: Callable[[Any], Any], value: Any) -> Any:
+    """As PyTorch's tree_map, of lists and tuples alone, in a third of the time."""
+    if isinstance(value, (list, tuple)):
+        return type(value)([_each(change, x) for x in value])
+    return change(value)
+
+
+def _leaves(values: Any) -> list[Any]:
+    if isinstance(values, (list, tuple)):
+        return [leaf for value in values for leaf in _leaves(value)]
+    return [values]
 
 
 def _index(key: Any) -> Any:

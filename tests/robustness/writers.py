@@ -161,7 +161,7 @@ def _drawn(name: str) -> Callable[[Path], object]:
         from evalstats_plugin.report.figures.scores import plot_forest
 
         if not made:
-            responses = read(LM_EVAL / "0.4.13" / "out", task="es_mc")
+            responses = read(LM_EVAL / "0.4.13" / "out", task="es_mc", metric="acc")
             made.append(plot_forest(intervals(responses)).figure)
         return save(made[0], folder / name)
 
@@ -180,7 +180,8 @@ def _exported(name: str, **options: Any) -> Callable[[Path], object]:
 
 def _page(folder: Path) -> object:
     log = min((LM_EVAL / "0.4.13" / "out_samples").glob("*/results*.json"))
-    return _command("report", "--quiet", "--overwrite", "--html", str(folder / "page.html"))(log)
+    arguments = ("report", "--quiet", "--overwrite", "-m", "acc", "--html")
+    return _command(*arguments, str(folder / "page.html"))(log)
 
 
 def _verdict(folder: Path) -> object:

@@ -173,7 +173,7 @@ def boards(draw: st.DrawFn) -> tuple[np.ndarray, dict[str, object]]:
     return scores, more
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(boards(), st.floats(0.001, 0.5))
 def test_p_value_is_at_most_alpha_exactly_where_limits_leave_out_0(
     board: tuple[np.ndarray, dict[str, object]], alpha: float

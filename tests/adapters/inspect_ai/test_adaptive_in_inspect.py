@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import shutil
 import signal
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -455,9 +453,8 @@ def test_without_samples_in_the_log_nothing_is_run(bank: Path, tmp_path: Path) -
     assert not (tmp_path / "asked.txt").exists()
 
 
-def test_inspect_retries_a_killed_test_adaptively(bank: Path, tmp_path: Path) -> None:
+def test_inspect_retries_a_killed_test_adaptively(run: Run, bank: Path, tmp_path: Path) -> None:
     """``inspect eval evalstats_plugin/adaptive`` without a state file, then ``eval-retry``."""
-    inspect = [sys.executable, "-m", "inspect_ai"]
     arguments = {
         "task": f"{TASKS}@plain",
         "bank": str(bank),
@@ -467,24 +464,13 @@ def test_inspect_retries_a_killed_test_adaptively(bank: Path, tmp_path: Path) ->
     named = [part for name, value in arguments.items() for part in ("-T", f"{name}={value}")]
     shown = ["--log-dir", str(tmp_path / "logs"), "--display", "none"]
     # As a program that lies anywhere: the checkout's own metadata are not those of an installation.
-    killed = subprocess.run(
-        [*inspect, "eval", "evalstats_plugin/adaptive", "--model", MODEL, *named, *shown],
-        env={**os.environ, "EVALSTATS_TEST_END_AFTER": "4 SIGKILL"},
-        cwd=tmp_path,
-        capture_output=True,
-        check=False,
-        timeout=240,
-    )
+    killed = run(
+        *("eval", "evalstats_plugin/adaptive", "--model", MODEL, *named, *shown),
+        module="inspect_ai", folder=tmp_path, EVALSTATS_TEST_END_AFTER="4 SIGKILL",
+    )  # fmt: skip
     assert -signal.SIGKILL == killed.returncode
     [left] = (tmp_path / "logs").glob("*.eval")
-    retried = subprocess.run(
-        [*inspect, "eval-retry", str(left), *shown],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=240,
-    )
+    retried = run("eval-retry", left, *shown, module="inspect_ai", folder=tmp_path)
     assert 0 == retried.returncode, retried.stderr
     log = _log(tmp_path / "logs")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -41,14 +40,15 @@ OPERATIONS = [add_intervals(), paired_vs("mockllm/a")]
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(
+    run: Callable[..., subprocess.CompletedProcess[str]], tmp_path_factory: pytest.TempPathFactory
+) -> Path:
     """Return the folder of two models' logs, annotated by the hook."""
     folder = tmp_path_factory.mktemp("logs")
-    subprocess.run(
-        [sys.executable, "-m", "inspect_ai", "eval", f"{HERE / 'demo_tasks.py'}@sums",
-         "--model", "mockllm/a,mockllm/b", "--log-dir", folder, "--display", "none"],
-        check=True, capture_output=True, cwd=folder,
-        env={**os.environ, "EVALSTATS_ANNOTATE": "intervals,compare"},
+    run(
+        *("eval", f"{HERE / 'demo_tasks.py'}@sums", "--model", "mockllm/a,mockllm/b"),
+        *("--log-dir", folder, "--display", "none"), module="inspect_ai", folder=folder,
+        EVALSTATS_ANNOTATE="intervals,compare",
     )  # fmt: skip
     return folder
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -162,17 +162,18 @@ def test_values_can_be_read_in_a_way_of_ones_own() -> None:
 
 
 @pytest.fixture(scope="module")
-def log(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def log(
+    run: Callable[..., subprocess.CompletedProcess[str]], tmp_path_factory: pytest.TempPathFactory
+) -> Any:
     """Return the log of a task with a scorer of two keys, and one that scores nothing.
 
     Run as installed here, editable, and elsewhere: in the repository's root Inspect would find
     what the build left there, and take it for the installed package.
     """
     folder = tmp_path_factory.mktemp("logs")
-    subprocess.run(
-        [sys.executable, "-m", "inspect_ai", "eval", f"{HERE / 'demo_tasks.py'}@keys",
-         "--model", "mockllm/a", "--log-dir", folder, "--display", "none"],
-        check=True, capture_output=True, cwd=folder,
+    run(
+        *("eval", f"{HERE / 'demo_tasks.py'}@keys", "--model", "mockllm/a", "--log-dir", folder),
+        *("--display", "none"), module="inspect_ai", folder=folder,
     )  # fmt: skip
     [log] = folder.glob("*.eval")
     return read_eval_log(str(log), header_only=True)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -52,76 +50,6 @@ def test_a_log_changed_meanwhile_is_not_overwritten(log: Path) -> None:
         log.write_bytes(b"edited")
     assert b"edited" == log.read_bytes()
     assert [log] == list(log.parent.iterdir())
-
-
-# A child process is killed at the k-th call of any function while it annotates: for k's all over
-# the way, and for more of them around the one step that gives the log its new content.
-_KILLED_AT_MANY_STEPS = """
-import os, runpy, signal, sys
-from pathlib import Path
-import inspect_ai.log, inspect_ai._util.zipfile, inspect_ai.log._recorders
-from inspect_ai.log import read_eval_log
-
-log, source = Path(sys.argv[1]), Path(sys.argv[2])
-test = runpy.run_path(sys.argv[3])
-annotation, annotate_log = test["_annotation"](), test["annotate_log"]
-old = source.read_bytes()
-
-def annotated_in_child(step, pipe=None):
-    log.write_bytes(old)
-    child = os.fork()
-    if child == 0:
-        calls, replaced = 0, 0
-        def count(frame, event, argument):
-            nonlocal calls, replaced
-            calls += 1
-            if event == "c_call" and argument is os.replace:
-                replaced = calls
-            if calls == step:
-                os.kill(os.getpid(), signal.SIGKILL)
-        sys.setprofile(count)
-        annotate_log(log, annotation, log)
-        sys.setprofile(None)
-        if pipe is not None:
-            os.write(pipe, f"{replaced} {calls}".encode())
-        os._exit(0)
-    return os.WIFSIGNALED(os.waitpid(child, 0)[1])
-
-reader, writer = os.pipe()
-annotated_in_child(-1, writer)
-place, last = map(int, os.read(reader, 100).split())
-assert 0 < place < last, (place, last)
-# Removing what the one killed before has left takes some more calls.
-near = range(place - 15, place + 420, 12)
-seen = set()
-for step in sorted({*range(1, last, last // 25), *near, last + 10**9}):
-    killed = annotated_in_child(step)
-    new = log.read_bytes() != old
-    if new:
-        header = read_eval_log(str(log))
-        assert "evalstats" in header.tags and len(header.samples) == 50, step
-    seen.add((killed, new))
-    logs = [p.name for p in log.parent.iterdir() if p.suffix in (".eval", ".json")]
-    assert logs == [log.name], logs
-# Leftovers of the killed are gone after a write that succeeds.
-assert [p.name for p in log.parent.iterdir()] == [log.name]
-print(last, sorted(seen))
-"""
-
-
-def test_kill_at_many_steps_leaves_the_old_or_the_new_log(tmp_path: Path) -> None:
-    """Before the log takes its new content it is as it was, afterwards Inspect reads the new."""
-    done = subprocess.run(
-        [sys.executable, "-c", _KILLED_AT_MANY_STEPS, str(tmp_path / "a.eval"), ARITH, __file__],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-    assert "" == done.stderr
-    calls, _, seen = done.stdout.partition(" ")
-    assert int(calls) > 1000
-    assert "[(False, True), (True, False), (True, True)]" == seen.strip()
 
 
 @pytest.fixture

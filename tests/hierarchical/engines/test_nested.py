@@ -1,5 +1,7 @@
 """Nested evals by particles: against sums over a grid, the other engine, and a wrong density."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 from scipy import integrate, special, stats
@@ -23,6 +25,7 @@ def counts(right=RIGHT, trials=TRIALS, *, of_models=False, x=None):
     return Counts(right[None], trials[None], np.arange(len(right)), none, given)
 
 
+@cache
 def summed():
     """Log evidence and mean accuracies, by sums over a grid of level, spread and each logit."""
     gamma = stats.gamma(2, scale=0.5)
