@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import betainc, betaln, gammaln
 
 import evalstats_plugin as es
-from parts import ROOT, short
+from parts import ROOT, read_study, short
 
 DATA = ROOT / "fixtures" / "data"
 SHOWN = ("wald", "wilson", "clopper-pearson", "beta-hpd")
@@ -164,3 +164,15 @@ def _spearman(first: np.ndarray, second: np.ndarray) -> float:
 
     ranks = pd.DataFrame({"first": first, "second": second}).rank()
     return float(ranks.corr().to_numpy()[0, 1])
+
+
+def masks() -> str:
+    """Return how well item models predict the answers that each mask holds out."""
+    study = read_study("masks")["digits"]
+    models = list(dict.fromkeys(row["model"] for row in study))
+    lines = [f"| mask | {' | '.join(models)} | share of right answers |", "|---|" + "---|" * 5]
+    for mask in dict.fromkeys(row["mask"] for row in study):
+        rows = [row for row in study if row["mask"] == mask]
+        cells = [f"{short(row['auc'])} ({short(row['log_loss'])})" for row in rows]
+        lines.append(f"| {mask} | {' | '.join(cells)} | .500 ({short(rows[0]['base_log_loss'])}) |")
+    return "\n".join(lines)
