@@ -316,10 +316,10 @@ def with_one_heading(content: bytes) -> bytes:
     with io.StringIO(text, newline="") as source:
         rows = csv.reader(source, delimiter=separator)
         next(row for row in rows if row)
-        start, below = rows.line_num, next(rows, [""])
+        start, below = rows.line_num, next(rows, []) or [""]
         if below[0].strip().casefold() in COLUMNS["epoch"]:
             numbers = [cell.strip() for cell in below[1:]]
-            start, below = rows.line_num, next(rows, [""])
+            start, below = rows.line_num, next(rows, []) or [""]
             # The first cells of both headings say what these are, not what the rows are.
             start, names[0] = (start, "") if any(below[1:]) else (rows.line_num, below[0])
         else:
@@ -327,5 +327,6 @@ def with_one_heading(content: bytes) -> bytes:
     out = io.StringIO()
     numbered = [name and f"{name}.{k}" for name, k in zip(names[1:], numbers, strict=False)]
     csv.writer(out, delimiter=separator, lineterminator="\n").writerow([names[0], *numbered])
-    rest = "".join(text.splitlines(keepends=True)[start:])
+    # Lines as the reader counts them: others end at more letters.
+    rest = "".join([*io.StringIO(text, newline="")][start:])
     return (out.getvalue() + rest).encode(errors="surrogateescape")

@@ -36,6 +36,7 @@ def test_aime_is_15_problems_of_4_epochs() -> None:
         (",q1.0,q1.1,q2.0,q2.1\nA,1,0,1,1\nB,0,0,1,0\n", "models"),
         ("model,q1,q2,q1.1,q2.1\nA,1,1,0,1\nB,0,1,0,0\n", "models"),
         ("model,q1,q1,q2,q2\nA,1,0,1,1\nB,0,0,1,0\n", "models"),
+        ("model,q1,q1,q2,q2\n\nA,1,0,1,1\nB,0,0,1,0\n", "models"),
         (",q1,q1,q2,q2\nA,1,0,1,1\nB,0,0,1,0\n", "models"),
         ("model,q1.1,q1.2,q2.1,q2.2,,\nA,1,0,1,1,,\nB,0,0,1,0,,\n", "models"),
         ("item,q1,q1,q2,q2\nepoch,1,2,1,2\nmodel,,,,\nA,1,0,1,1\nB,0,0,1,0\n", "models"),
