@@ -58,6 +58,15 @@ def _log(path: Path) -> object:
     return evalstats_plugin.read(path.parent, cluster=None)
 
 
+def _texts(path: Path) -> object:
+    """Read what was asked and answered, as `compare --items` and the page do."""
+    import evalstats_plugin
+    from evalstats_plugin.logs.texts import item_texts
+
+    found = evalstats_plugin.read(path.parent)
+    return item_texts(found, {r.task: list(map(str, r.item_ids[:3])) for r in found})
+
+
 def _clustered(path: Path) -> object:
     import evalstats_plugin
 
@@ -459,6 +468,9 @@ READERS: Mapping[str, Reader] = {
     ),
     "lm-eval 0.4.2": Reader(_lm_eval("0.4.2", samples=False), _log, [json_changed]),
     "lm-eval 0.4.2 samples": Reader(_lm_eval("0.4.2", samples=True), _log, [json_changed]),
+    "lm-eval texts": Reader(
+        _lm_eval("0.4.13/out_samples/*", samples=True), _texts, [lines_changed]
+    ),
     "lm-eval clusters": Reader(
         _lm_eval("0.4.13/out_samples/*", samples=True), _clustered, [lines_changed]
     ),
@@ -467,6 +479,9 @@ READERS: Mapping[str, Reader] = {
     ),
     "Inspect .eval": Reader(
         _copied(min(INSPECT.glob("tiny_perfect/*.eval"))), _log, [members_changed]
+    ),
+    "Inspect texts": Reader(
+        _copied(min(INSPECT.glob("tiny_perfect/*.eval"))), _texts, [members_changed]
     ),
     "lm-eval replayed": Reader(
         _lm_eval("0.4.13/out_samples/*", samples=True), _replayed, [lines_changed]
@@ -531,6 +546,15 @@ READERS: Mapping[str, Reader] = {
     "scores .jsonl": Reader(_exported("t.jsonl"), _one_log, [lines_changed]),
     "scores .parquet": Reader(_exported("t.parquet"), _one_log, [table_changed]),
     "scores .tsv": Reader(_exported("t.tsv"), _one_log, [cells_changed]),
+    "scores of py-irt": Reader(
+        _written(
+            "t.jsonl",
+            '{"subject_id": "a", "responses": {"i1": 1, "i2": 0}}\n'
+            '{"subject_id": "b", "responses": {"i1": 0, "i2": 0}}\n',
+        ),
+        _one_log,
+        [lines_changed],
+    ),
     "scores in a matrix": Reader(
         _written("t.csv", "model,i1,i2,i3\na,1,0,1\nb,0.5,,1\nc,1,1,0\n"), _wide, [cells_changed]
     ),
