@@ -223,8 +223,21 @@ def named(asked: Sequence[str], models: Sequence[str]) -> tuple[str, ...]:
 
 
 def csv_rows(path: str, what: str) -> list[dict[str, str]]:
-    """Read a CSV file with a header; errors are those of `text_of`."""
-    return list(csv.DictReader(text_of(path, what).splitlines()))
+    """Read a CSV file with a header; cells that a line lacks are empty.
+
+    Raises
+    ------
+    LogError
+        It cannot be read as text, or a line has more cells than the header.
+    """
+    reader = csv.DictReader(text_of(path, what).splitlines(), restval="")
+    rows: list[dict[str, str]] = []
+    for row in reader:
+        if None in row:
+            msg = f"{path}, line {reader.line_num}, has more cells than the header: quote commas"
+            raise LogError(msg)
+        rows.append(row)
+    return rows
 
 
 def text_of(path: str, what: str) -> str:
