@@ -316,10 +316,10 @@ def with_one_heading(content: bytes) -> bytes:
     with io.StringIO(text, newline="") as source:
         rows = csv.reader(source, delimiter=separator)
         next(row for row in rows if row)
-        start, below = rows.line_num, next(rows, []) or [""]
+        start, below = rows.line_num, next(rows, [""]) or [""]
         if below[0].strip().casefold() in COLUMNS["epoch"]:
             numbers = [cell.strip() for cell in below[1:]]
-            start, below = rows.line_num, next(rows, []) or [""]
+            start, below = rows.line_num, next(rows, [""]) or [""]
             # The first cells of both headings say what these are, not what the rows are.
             start, names[0] = (start, "") if any(below[1:]) else (rows.line_num, below[0])
         else:
