@@ -499,6 +499,8 @@ def brier_scores(values: Sequence[Any]) -> NDArray[np.float64] | None:
         if (numbers <= 0).all():  # log-likelihoods: probabilities are never all 0
             numbers = np.exp(numbers - numbers.max())
             numbers /= numbers.sum()
+        elif (numbers < 0).any() or (numbers > 1).any():
+            return None
         numbers[target] -= 1
         scores[i] = numbers @ numbers
     return scores

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import pytest
 
@@ -136,6 +137,24 @@ def test_only_lines_of_the_wanted_items_are_parsed(tmp_path: Path) -> None:
     assert [*item_texts([r], {"books": ["7"]})] == [(r.model, "books", "7")]
     with pytest.raises(LogError, match="line 2 is not JSON"):
         item_texts([r, Responses(**{**vars(r), "item_ids": r.item_ids + 1})], {"books": ["8"]})
+
+
+@pytest.mark.needs("inspect_ai")
+def test_a_sample_under_the_name_of_another_has_no_text(tmp_path: Path) -> None:
+    """A damaged archive: the file of sample 3 holds a sample of another id."""
+    from inspect_ai.log import read_eval_log  # noqa: F401 - teaches zipfile to read zstandard
+
+    log = next(p for p in sorted((INSPECT / "models").iterdir()) if "_arith_" in p.name)
+    damaged = tmp_path / log.name
+    with ZipFile(log) as before, ZipFile(damaged, "w") as after:
+        for member in before.namelist():
+            content = before.read(member)
+            if member == "samples/3_epoch_1.json":
+                content = json.dumps(json.loads(content) | {"id": -1}).encode()
+            after.writestr(member, content)
+    [r] = read(damaged)
+
+    assert [item for _, _, item in item_texts([r], {r.task: ["2", "3"]})] == ["2"]
 
 
 def test_a_long_text_loses_its_middle(tmp_path: Path) -> None:

@@ -106,14 +106,15 @@ def read_outputs(
     if form == "json":
         found = _read_json(log, header_only=False)
         task = printable_name(found.eval.task)
-        wanted = items.get(task, ())
-        return task, [s for s in found.samples or () if printable_name(str(s.id)) in wanted]
-    with log.open() as file, guard.parsing(log.path):
-        archive = Archive(file, log.path)
-        task = printable_name(_read_header(archive).eval.task)
-        if archive.is_chunked:
-            return task, []
-        return task, list(_from_archive(archive, EXCLUDED - {"output"}, items.get(task, ())))
+        samples = found.samples or []
+    else:
+        with log.open() as file, guard.parsing(log.path):
+            archive = Archive(file, log.path)
+            task = printable_name(_read_header(archive).eval.task)
+            wanted = () if archive.is_chunked else items.get(task, ())
+            samples = list(_from_archive(archive, EXCLUDED - {"output"}, wanted))
+    # A damaged archive holds a sample under the name of another.
+    return task, [s for s in samples if printable_name(str(s.id)) in items.get(task, ())]
 
 
 def _read_json(log: LogFile, *, header_only: bool) -> EvalLog:

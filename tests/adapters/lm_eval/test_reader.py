@@ -17,6 +17,7 @@ from evalstats_plugin.adapters.lm_eval.reader import with_answers
 from evalstats_plugin.adapters.lm_eval.samples import (
     MAX_LINE,
     Tree,
+    brier_scores,
     mean_and_stderr,
     pooled_stderr,
     read_samples,
@@ -174,6 +175,12 @@ def test_brier_scores_are_computed_from_the_logged_likelihoods() -> None:
     for r in found:
         assert (r.aggregation, r.bounds) == ("mean", (0.0, 2.0))
         assert r.scores.mean() == pytest.approx(r.logged, rel=1e-12)
+
+
+def test_numbers_beyond_0_to_1_are_no_probabilities() -> None:
+    """One answer of 1e308, damaged or not, makes no score of infinity."""
+    assert brier_scores([(0, [1.0, 0.0]), (1, [0.75, 0.25])]) == pytest.approx([0, 1.125])
+    assert brier_scores([(0, [1.0, 1e308])]) is None
 
 
 @pytest.mark.parametrize(
