@@ -17,4 +17,4 @@ from evalstats_plugin.runtime import VERSION
 from evalstats_plugin.runtime.lazy import public_names
 
 __version__ = VERSION
-__getattr__, __dir__, __all__ = public_names(__name__, __file__)
+__getattr__, __dir__ = public_names(__name__, __file__)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from evalstats_plugin.data.runs import read_where_needed
 from evalstats_plugin.errors import DesignError, SelectionError, no_such
 from evalstats_plugin.hierarchical.data import (
     Covariates,
@@ -37,7 +38,6 @@ from evalstats_plugin.hierarchical.methods import (
 from evalstats_plugin.runtime.chain_length import ChainLength
 from evalstats_plugin.runtime.chains import PARETO_K_LIMIT, R_HAT_LIMIT, convergence
 from evalstats_plugin.runtime.lazy import need_torch
-from evalstats_plugin.scores.cells import read_where_needed
 from evalstats_plugin.stats.arrays import FloatArray, Rng
 from evalstats_plugin.stats.interval import tail_probability
 

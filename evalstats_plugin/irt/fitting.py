@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, cast, overload
 import numpy as np
 
 from evalstats_plugin.data.matrix import ResponseMatrix
-from evalstats_plugin.data.runs import ResponseSet
+from evalstats_plugin.data.runs import ResponseSet, read_where_needed
 from evalstats_plugin.data.store import ResponseStore
 from evalstats_plugin.errors import DesignError, SelectionError, no_such
 from evalstats_plugin.irt.answers import Guessing, ability_matrix, guessing_of
@@ -27,7 +27,7 @@ from evalstats_plugin.irt.options import (
     ViOptions,
 )
 from evalstats_plugin.runtime.lazy import need_torch
-from evalstats_plugin.scores.cells import InMemory, read_where_needed
+from evalstats_plugin.scores.cells import InMemory
 from evalstats_plugin.stats.arrays import Rng
 
 if TYPE_CHECKING:

@@ -9,4 +9,4 @@
 
 from evalstats_plugin.runtime.lazy import public_names
 
-__getattr__, __dir__, __all__ = public_names(__name__, __file__)
+__getattr__, __dir__ = public_names(__name__, __file__)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -14,13 +14,12 @@ _OF_MODELS = {"torch", "arviz", "opt_einsum"}
 """Modules that come with ``evalstats-plugin[models]``."""
 
 
-def public_names(
-    package: str, file: str
-) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """Return ``__getattr__``, ``__dir__`` and ``__all__`` of a package of lazily loaded names.
+def public_names(package: str, file: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Return ``__getattr__`` and ``__dir__`` of a package of lazily loaded names.
 
     Its public names are those that the stub beside its ``__init__.py`` imports, so that type
-    checkers and the running program go by one list (Scientific Python, SPEC 1).
+    checkers and the running program go by one list (Scientific Python, SPEC 1). The stub is read
+    when a name is first asked for; the command's ``--help`` asks for none.
 
     Parameters
     ----------
@@ -32,16 +31,25 @@ def public_names(
     DesignError
         On access to a name: what it needs is not installed.
     """
-    stub = ast.parse(Path(file).with_suffix(".pyi").read_text("utf-8"))
-    modules = {
-        alias.name: str(node.module)
-        for node in stub.body
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
-    }
-    declared = [ast.unparse(node.target) for node in stub.body if isinstance(node, ast.AnnAssign)]
+
+    @cache
+    def declared() -> tuple[dict[str, str], list[str]]:
+        import ast
+
+        stub = ast.parse(Path(file).with_suffix(".pyi").read_text("utf-8"))
+        modules = {
+            alias.name: str(node.module)
+            for node in stub.body
+            if isinstance(node, ast.ImportFrom)
+            for alias in node.names
+        }
+        others = [ast.unparse(node.target) for node in stub.body if isinstance(node, ast.AnnAssign)]
+        return modules, sorted([*modules, *others])
 
     def load(name: str) -> Any:
+        if name == "__all__":
+            return declared()[1]
+        modules = {} if name.startswith("__") else declared()[0]
         if name not in modules:
             msg = f"module {package!r} has no attribute {name!r}"
             raise AttributeError(msg)
@@ -55,7 +63,7 @@ def public_names(
             msg = f"{package}.{name} needs {error.name}: pip install 'evalstats-plugin[models]'"
             raise DesignError(msg) from error
 
-    return load, lambda: sorted(modules), sorted([*modules, *declared])
+    return load, lambda: sorted(declared()[0])
 
 
 def need_torch(what: str) -> None:

@@ -11,8 +11,6 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from importlib import import_module
-from os import PathLike
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -21,7 +19,7 @@ from numpy.typing import NDArray
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.methods import Kind
 from evalstats_plugin.data.responses import LARGEST, Responses
-from evalstats_plugin.data.runs import ResponseSet
+from evalstats_plugin.data.runs import ResponseSet, read_where_needed
 from evalstats_plugin.errors import DesignError, counted
 from evalstats_plugin.scores.metrics import Composite, agree, composites
 from evalstats_plugin.stats.arrays import FloatArray
@@ -308,14 +306,6 @@ def filled(cell: Cell, score: float) -> Cell:
         n=len(means),
         n_missing=cell.n_missing,
     )
-
-
-def read_where_needed(responses: Any) -> Any:
-    """Return what `evalstats_plugin.read` makes of a DataFrame or a path; other things as is."""
-    if isinstance(responses, str | PathLike) or hasattr(responses, "to_parquet"):
-        # Loaded on use: responses know nothing of logs, but for this door.
-        return import_module("evalstats_plugin.logs.reading").read(responses)
-    return responses
 
 
 def responses_and_notes(responses: InMemory) -> tuple[list[Responses], tuple[str, ...]]:

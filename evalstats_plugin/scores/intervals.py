@@ -22,7 +22,7 @@ from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.methods import Kind, Method, check_name, choose, table_of
 from evalstats_plugin.data.responses import Group, Prediction, Responses
 from evalstats_plugin.data.results import finite, finite_values, records
-from evalstats_plugin.data.runs import ResponseSet
+from evalstats_plugin.data.runs import ResponseSet, read_where_needed
 from evalstats_plugin.data.store import ResponseStore, by_models
 from evalstats_plugin.errors import DesignError, SelectionError, counted, few, no_such
 from evalstats_plugin.scores.cells import (
@@ -45,7 +45,6 @@ from evalstats_plugin.scores.cells import (
     make_cell,
     merged,
     metric_key,
-    read_where_needed,
     weighted_sums,
     with_known,
 )

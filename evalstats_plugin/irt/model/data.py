@@ -44,6 +44,9 @@ _KEPT = 2**30
 _SHARES = 16
 """Items are summed in so many shares, so that numbers do not depend on the number of processes."""
 
+_BLOCK = 2**17
+"""Numbers that are looked at together."""
+
 ACCURACY = 1e-12
 """Largest share that `low_rank` leaves out (Frobenius norms)."""
 
@@ -72,7 +75,7 @@ class Counts:
     @property
     def fractional(self) -> bool:
         """Whether a score is a fraction of its trials."""
-        return bool((self.right != self.right.round()).any())
+        return is_fractional(self.right)
 
     def tempered(self, dispersion: float) -> Counts:
         """Divide successes and trials by the dispersion."""
@@ -91,6 +94,12 @@ class Counts:
             trials=trials,
             guess=None if self.guess is None else self.guess[items],
         )
+
+
+def is_fractional(right: Tensor) -> bool:
+    """Whether any number is not whole; blocks of rows stay in the processor's cache."""
+    rows = max(1, _BLOCK // max(right.shape[1], 1))
+    return any(bool((part != part.round()).any()) for part in right.split(rows))
 
 
 def residual_sums(
@@ -239,7 +248,7 @@ def _notes(
 ) -> list[str]:
     """Return notes on data that are odd, though they can be used."""
     notes: list[str] = []
-    if (right != np.round(right)).any():
+    if is_fractional(torch.as_tensor(right)):
         notes.append(PARTIAL)
     for axis, what in ((1, "models"), (0, "items")):
         total = right.sum(axis=axis)
