@@ -41,8 +41,8 @@ from evalstats_plugin.irt.methods import ESTIMATORS, ITEM_MODELS, MASKS
 
 if TYPE_CHECKING:
     from evalstats_plugin.data.matrix import ResponseMatrix
+    from evalstats_plugin.irt.methods import FitOptions
     from evalstats_plugin.irt.model.fit import FactorFit, IRTFit
-    from evalstats_plugin.irt.options import FitOptions
     from evalstats_plugin.irt.rows import Abilities, FactorAbilities
 
     AnyFit = IRTFit | FactorFit
@@ -305,7 +305,7 @@ class Options:
     def fit(self, matrix: ResponseMatrix, output: Output) -> AnyFit:
         """Fit; print beforehand what a large fit costs."""
         from evalstats_plugin.irt.fitting import fit_irt
-        from evalstats_plugin.irt.options import FactorOptions, MmlItemsOptions, MmlOptions
+        from evalstats_plugin.irt.methods import FactorOptions, MmlItemsOptions, MmlOptions
 
         record: type[FitOptions] | None = None
         more: dict[str, Any] = {}

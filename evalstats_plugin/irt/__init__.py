@@ -4,8 +4,7 @@ A model fits ``P(right) = c + (u - c) / (1 + exp(-a (θ - b)))`` with ability θ
 discrimination a of either sign, guessing c and upper asymptote u.
 
 * `fit_irt` fits, `score_models` estimates abilities from items fitted before (`fitting`, with the
-  names of estimators in `methods` and their `options`; `answers`, the matrix a fit is made of;
-  `scoring`)
+  names and options of estimators in `methods`; `answers`, the matrix a fit is made of; `scoring`)
 * `abilities`, `factor_abilities`, `bootstrap_abilities`, `uncertainty`: the tables of models and
   items, and how sure abilities are by each recipe (`rows`, `bootstrap`)
 * `reliability`, `marginal_reliability`, `item_information`, `test_information`: precision of a test

@@ -15,6 +15,14 @@ from evalstats_plugin.irt.linking import seed_spread as seed_spread
 from evalstats_plugin.irt.methods import ESTIMATORS as ESTIMATORS
 from evalstats_plugin.irt.methods import ITEM_MODELS as ITEM_MODELS
 from evalstats_plugin.irt.methods import MASKS as MASKS
+from evalstats_plugin.irt.methods import FactorOptions as FactorOptions
+from evalstats_plugin.irt.methods import JmlOptions as JmlOptions
+from evalstats_plugin.irt.methods import MapOptions as MapOptions
+from evalstats_plugin.irt.methods import McmcOptions as McmcOptions
+from evalstats_plugin.irt.methods import MmlItemsOptions as MmlItemsOptions
+from evalstats_plugin.irt.methods import MmlOptions as MmlOptions
+from evalstats_plugin.irt.methods import SviOptions as SviOptions
+from evalstats_plugin.irt.methods import ViOptions as ViOptions
 from evalstats_plugin.irt.model.fit import FactorFit as FactorFit
 from evalstats_plugin.irt.model.fit import IRTFit as IRTFit
 from evalstats_plugin.irt.model.fit import item_information as item_information
@@ -25,14 +33,6 @@ from evalstats_plugin.irt.model.simulate import (
     simulate_response_patterns as simulate_response_patterns,
 )
 from evalstats_plugin.irt.model.simulate import simulate_responses as simulate_responses
-from evalstats_plugin.irt.options import FactorOptions as FactorOptions
-from evalstats_plugin.irt.options import JmlOptions as JmlOptions
-from evalstats_plugin.irt.options import MapOptions as MapOptions
-from evalstats_plugin.irt.options import McmcOptions as McmcOptions
-from evalstats_plugin.irt.options import MmlItemsOptions as MmlItemsOptions
-from evalstats_plugin.irt.options import MmlOptions as MmlOptions
-from evalstats_plugin.irt.options import SviOptions as SviOptions
-from evalstats_plugin.irt.options import ViOptions as ViOptions
 from evalstats_plugin.irt.rows import Abilities as Abilities
 from evalstats_plugin.irt.rows import abilities as abilities
 from evalstats_plugin.irt.rows import factor_abilities as factor_abilities

@@ -21,7 +21,7 @@ from evalstats_plugin.data.matrix import ResponseMatrix, submatrix
 from evalstats_plugin.data.results import Results, finite
 from evalstats_plugin.errors import DesignError, SelectionError, no_such
 from evalstats_plugin.irt.fitting import choose, fit_counts, fit_irt
-from evalstats_plugin.irt.options import McmcOptions, MmlOptions, SviOptions
+from evalstats_plugin.irt.methods import McmcOptions, MmlOptions, SviOptions
 from evalstats_plugin.irt.rows import Abilities, abilities
 from evalstats_plugin.runtime.lazy import need_torch
 from evalstats_plugin.stats.arrays import FloatArray

@@ -14,8 +14,9 @@ from evalstats_plugin.data.runs import ResponseSet, read_where_needed
 from evalstats_plugin.data.store import ResponseStore
 from evalstats_plugin.errors import DesignError, SelectionError, no_such
 from evalstats_plugin.irt.answers import Guessing, ability_matrix, guessing_of
-from evalstats_plugin.irt.methods import ESTIMATORS, ITEM_MODELS
-from evalstats_plugin.irt.options import (
+from evalstats_plugin.irt.methods import (
+    ESTIMATORS,
+    ITEM_MODELS,
     FactorOptions,
     FitOptions,
     JmlOptions,

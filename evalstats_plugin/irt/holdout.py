@@ -22,8 +22,7 @@ from evalstats_plugin.irt.fitting import (
     choose,
     fit_counts,
 )
-from evalstats_plugin.irt.methods import ESTIMATORS, MASKS
-from evalstats_plugin.irt.options import MmlOptions
+from evalstats_plugin.irt.methods import ESTIMATORS, MASKS, MmlOptions
 from evalstats_plugin.runtime.lazy import need_torch
 from evalstats_plugin.runtime.workers import parallel_map, report_progress
 from evalstats_plugin.stats.arrays import FloatArray

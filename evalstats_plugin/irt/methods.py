@@ -1,21 +1,19 @@
-"""Item models, estimators with their options, and masks; loads nothing else."""
+"""Item models, estimators with the options of each, and masks, by name; loads nothing heavy.
+
+Options are one frozen record for each estimator: a value that does not exist raises
+`SelectionError` when the record is made.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from types import MappingProxyType
+from typing import Literal, TypeAlias, get_args
 
-from evalstats_plugin.irt.options import (
-    FitOptions,
-    JmlOptions,
-    MapOptions,
-    McmcOptions,
-    MmlItemsOptions,
-    MmlOptions,
-    SviOptions,
-    ViOptions,
-)
+from evalstats_plugin.errors import SelectionError, no_such
+from evalstats_plugin.runtime.chain_length import ChainLength
 
 ITEM_MODELS: Mapping[str, str] = MappingProxyType(
     {
@@ -27,6 +25,209 @@ ITEM_MODELS: Mapping[str, str] = MappingProxyType(
         "factor": "models have several abilities, and each item asks for some of them",
     }
 )
+
+ItemPrior = Literal["none", "weak", "estimated"]
+ViPrior = Literal["hierarchical", "vague", "gaussian-gamma"]
+SviPrior = Literal["hierarchical", "gaussian-gamma"]
+SlopePrior = Literal["normal", "lognormal", "gamma"]
+Optimiser = Literal["newton", "lbfgs", "adam", "gd"]
+Guide = Literal["normal", "lognormal"]
+Rotation = Literal["none", "varimax", "promax"]
+
+
+def _check_name(what: str, name: str | None, known: tuple[str, ...]) -> None:
+    if name is not None and name not in known:
+        raise SelectionError(no_such(what, name, known, ", ".join(known)))
+
+
+def _check_above_0(what: str, value: object) -> None:
+    if not isinstance(value, (int, float)) or not 0 < value < inf:
+        msg = f"{what} {value!r} is not a number above 0: pass one"
+        raise SelectionError(msg)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MmlOptions:
+    """Options of estimator ``"mml"``."""
+
+    prior: ItemPrior | None = None
+    """Prior of discriminations and intercepts. ``"weak"`` is N(1, 1) and N(0, 3²). None is
+    ``"none"``, and where estimator ``"auto"`` has chosen ``"mml"`` ``"estimated"``, or ``"weak"``
+    with too few items to estimate from."""
+    guessing_prior: tuple[float, float] | None = (-1.1, 0.5)
+    """Mean and standard deviation of the logit of guessing c, of a 3PL or 4PL; None for maximum
+    likelihood."""
+    upper: float = 1.0
+    """Upper asymptote of all items, where it is given."""
+    upper_prior: tuple[float, float] | None = (-3.0, 0.75)
+    """Mean and standard deviation of the logit of 1 - u, with the upper asymptote u, of a 4PL:
+    around .05, as wrong labels and refused answers are. None for maximum likelihood."""
+    common_asymptotes: bool = False
+    """Whether all items have the same c, and u; of a 3PL or 4PL."""
+    dispersion: float | None = None
+    """As in `MmlItemsOptions`; of scores on disk None is 1."""
+    nodes: int | None = None
+    """Number of nodes on [-6, 6]; None chooses nodes from the data."""
+    tolerance: float = 1e-5
+    """Largest change of a parameter in the last step."""
+    max_steps: int = 2000
+    std_errors: bool | None = None
+    """Whether errors allow for items being estimated; None where that is quick."""
+    sandwich: bool = False
+    """Whether errors hold where the model is wrong."""
+    groups: Sequence[object] | Mapping[str, object] | None = None
+    """Group of each model, in order or by name: each has its own mean and spread of abilities,
+    those of the first are 0 and 1."""
+
+    def __post_init__(self) -> None:
+        _check_name("item prior", self.prior, get_args(ItemPrior))
+        if not 0 < self.upper <= 1:
+            raise SelectionError(f"upper asymptote {self.upper!r} is not in (0, 1]: pass 1 or less")
+        if self.nodes is not None and self.nodes < 3:
+            msg = f"abilities cannot be integrated out on {self.nodes} nodes: pass 3 or more"
+            raise SelectionError(msg)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MmlItemsOptions:
+    """Options of estimator ``"mml-items"``."""
+
+    signed: bool = False
+    """Whether discriminations may be negative; of a 2PL."""
+    dispersion: float | None = None
+    """φ: scores vary φ times as much as right and wrong answers. None estimates it where scores are
+    fractions, and else is 1; k right of m epochs are Binomial."""
+    estimate_guessing: bool = False
+    """Whether to estimate a chance of guessing that all items share, with a prior around .2."""
+    max_steps: int = 200
+
+    def __post_init__(self) -> None:
+        if self.dispersion is not None:
+            _check_above_0("dispersion", self.dispersion)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MapOptions:
+    """Options of estimator ``"map"``."""
+
+    strength: float = 1.0
+    """Precision of the item prior, where none is given below."""
+    ability_sd: float = 1.0
+    """Standard deviation of the normal prior of abilities."""
+    intercept_sd: float | None = None
+    """Of the normal prior of intercepts, which in a Rasch model are the negative difficulties; None
+    for ``strength ** -0.5``."""
+    discrimination: SlopePrior = "normal"
+    """Distribution of discriminations; those of ``"lognormal"`` and ``"gamma"`` are above 0."""
+    discrimination_prior: tuple[float, float] | None = None
+    """Mean and standard deviation, of the logarithm for ``"lognormal"``, or shape (1 or more) and
+    scale of ``"gamma"``. None is (1, ``strength ** -0.5``), (0, 0.5) and (2, 0.5)."""
+    optimiser: Optimiser = "newton"
+    """As in `JmlOptions`."""
+    max_steps: int = 500
+
+    def __post_init__(self) -> None:
+        for name in ("strength", "ability_sd", "intercept_sd"):
+            if (value := getattr(self, name)) is not None:
+                _check_above_0(name, value)
+        _check_name("prior of discriminations", self.discrimination, get_args(SlopePrior))
+        _check_name("optimiser", self.optimiser, get_args(Optimiser))
+        _check_above_0("scale of the discriminations", self.slope_prior[1])
+        if self.discrimination == "gamma" and self.slope_prior[0] < 1:
+            msg = f"a gamma prior of shape {self.slope_prior[0]:g} has no mode: pass 1 or more"
+            raise SelectionError(msg)
+
+    @property
+    def slope_prior(self) -> tuple[float, float]:
+        """The two numbers of the prior of discriminations."""
+        default = {"normal": (1.0, self.strength**-0.5), "lognormal": (0.0, 0.5)}
+        return self.discrimination_prior or default.get(self.discrimination, (2.0, 0.5))
+
+
+@dataclass(frozen=True, kw_only=True)
+class JmlOptions:
+    """Options of estimator ``"jml"``."""
+
+    optimiser: Optimiser = "newton"
+    """``"newton"`` is Fisher scoring; ``"lbfgs"`` [LN89]_, ``"adam"`` [KB15]_ and ``"gd"``
+    (gradient ascent) use gradients alone, and find the same maximum in more steps."""
+    max_steps: int = 500
+
+    def __post_init__(self) -> None:
+        _check_name("optimiser", self.optimiser, get_args(Optimiser))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ViOptions:
+    """Options of estimator ``"vi"``."""
+
+    prior: ViPrior = "hierarchical"
+    """``"hierarchical"`` estimates the distributions of items (and of a Rasch model's abilities),
+    as py-irt's hierarchical models do; ``"gaussian-gamma"`` has their hyperpriors, too: means are
+    N(0, 10⁶) and precisions Γ(1, 1) [LWY19]_. ``"vague"`` is θ ~ N(0, 1), d ~ N(0, 10³),
+    a ~ N(1, 1): what py-irt's vague priors intend, although it passes the variance of 10³ as a
+    precision [LWY19]_."""
+    tolerance: float = 1e-7
+    max_steps: int = 1000
+
+    def __post_init__(self) -> None:
+        _check_name("prior of vi", self.prior, get_args(ViPrior))
+
+
+@dataclass(frozen=True, kw_only=True)
+class SviOptions:
+    """Options of estimator ``"svi"``."""
+
+    prior: SviPrior = "hierarchical"
+    """As in `ViOptions`."""
+    guide: Guide = "normal"
+    """Distribution of each discrimination: ``"normal"``, or ``"lognormal"``, which keeps it
+    above 0; of a 2PL."""
+    steps: int = 1000
+    learning_rate: float = 0.05
+    """Of Adam; it falls to 0 over the steps."""
+
+    def __post_init__(self) -> None:
+        _check_name("prior of svi", self.prior, get_args(SviPrior))
+        _check_name("guide", self.guide, get_args(Guide))
+        _check_above_0("learning rate", self.learning_rate)
+
+
+@dataclass(frozen=True, kw_only=True)
+class McmcOptions(ChainLength):
+    """Options of estimator ``"mcmc"``."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FactorOptions:
+    """Options of item model ``"factor"``."""
+
+    dimensions: int | Literal["auto"] = "auto"
+    """Number of abilities of each model; ``"auto"`` for as many as predict best."""
+    rotation: Rotation = "none"
+    ridge: float | Literal["auto"] = "auto"
+    """Precision of loadings around their mean; ``"auto"`` for the one that predicts best."""
+
+    def __post_init__(self) -> None:
+        _check_name("rotation", self.rotation, get_args(Rotation))
+        if self.ridge != "auto":
+            _check_above_0("ridge", self.ridge)
+        if self.dimensions != "auto" and not isinstance(self.dimensions, int):
+            msg = f"dimensions {self.dimensions!r} is not a whole number: pass one, or 'auto'"
+            raise SelectionError(msg)
+
+
+FitOptions: TypeAlias = (
+    MmlOptions
+    | MmlItemsOptions
+    | MapOptions
+    | JmlOptions
+    | ViOptions
+    | SviOptions
+    | McmcOptions
+    | FactorOptions
+)
+"""Options of any estimator."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from evalstats_plugin.adaptive.stopping import StdError
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.errors import DesignError, SelectionError
 from evalstats_plugin.irt.fitting import fit_irt
-from evalstats_plugin.irt.options import FactorOptions, MmlItemsOptions
+from evalstats_plugin.irt.methods import FactorOptions, MmlItemsOptions
 
 pytestmark = pytest.mark.needs("torch")
 

@@ -32,9 +32,8 @@ from evalstats_plugin.hierarchical.engines.plates.fit import FitOptions, infer
 from evalstats_plugin.hierarchical.engines.plates.model import Latent, Model, Observed, Plate, bind
 from evalstats_plugin.irt.bootstrap import bootstrap_abilities
 from evalstats_plugin.irt.holdout import hold_out
-from evalstats_plugin.irt.methods import ESTIMATORS
+from evalstats_plugin.irt.methods import ESTIMATORS, FactorOptions
 from evalstats_plugin.irt.model.simulate import draw_responses, draw_truth
-from evalstats_plugin.irt.options import FactorOptions
 from evalstats_plugin.runtime.torch import generator_of, resolve_device
 
 Numbers = Mapping[str, Any]

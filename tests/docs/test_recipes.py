@@ -79,12 +79,7 @@ def test_an_estimator_is_a_file_a_row_and_a_case(package: Path, change: Change) 
     """A record of options beside those that are there; `fit_irt` then takes it by name."""
     change(
         "irt/estimators/strong.py", "",
-        "from dataclasses import dataclass\n"
         "from evalstats_plugin.irt.estimators import joint\n"
-        "from evalstats_plugin.irt.options import JmlOptions\n"
-        "@dataclass(frozen=True)\n"
-        "class StrongOptions(JmlOptions):\n"
-        "    pass\n"
         "def fit_strong(matrix, counts, kind, options):\n"
         "    return joint.fit_jml(matrix, counts, kind, options)\n",
     )  # fmt: skip
@@ -93,8 +88,10 @@ def test_an_estimator_is_a_file_a_row_and_a_case(package: Path, change: Change) 
         '        "strong": Estimator("as jml", ("rasch",), StrongOptions),\n',
     )  # fmt: skip
     change(
-        "irt/methods.py", "ITEM_MODELS: Mapping",
-        "from evalstats_plugin.irt.estimators.strong import StrongOptions\n",
+        "irt/methods.py", "@dataclass(frozen=True, slots=True)\nclass Estimator",
+        "@dataclass(frozen=True, kw_only=True)\n"
+        "class StrongOptions(JmlOptions):\n"
+        '    """Options of estimator strong."""\n',
     )  # fmt: skip
     change(
         "irt/fitting.py", "        case JmlOptions():\n",

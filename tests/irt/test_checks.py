@@ -16,10 +16,10 @@ from evalstats_plugin.irt.estimators.frozen import fit_curves, predict_held_out,
 from evalstats_plugin.irt.estimators.refits import BootstrapOptions, bootstrap
 from evalstats_plugin.irt.fitting import duration_in_words, expected_seconds
 from evalstats_plugin.irt.holdout import hold_out
+from evalstats_plugin.irt.methods import FactorOptions
 from evalstats_plugin.irt.model.data import counts_of
 from evalstats_plugin.irt.model.masks import MASKS
 from evalstats_plugin.irt.model.simulate import simulate_responses
-from evalstats_plugin.irt.options import FactorOptions
 from evalstats_plugin.irt.rows import factor_abilities
 
 MATRIX = simulate_responses(rng=5, n_models=12, n_items=80, item_model="rasch")[0]

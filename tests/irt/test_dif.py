@@ -10,8 +10,8 @@ from evalstats_plugin import ResponseMatrix
 from evalstats_plugin.errors import DesignError, SelectionError
 from evalstats_plugin.irt.dif import dif
 from evalstats_plugin.irt.fitting import fit_irt
+from evalstats_plugin.irt.methods import MmlOptions
 from evalstats_plugin.irt.model.simulate import draw_truth, simulate_responses
-from evalstats_plugin.irt.options import MmlOptions
 
 OPTIONS = MmlOptions(prior="weak", std_errors=False)
 

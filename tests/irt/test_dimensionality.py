@@ -14,8 +14,8 @@ from evalstats_plugin import ResponseMatrix
 from evalstats_plugin.irt import suspects
 from evalstats_plugin.irt.fit_statistics import Cells, cells_of
 from evalstats_plugin.irt.fitting import fit_irt
+from evalstats_plugin.irt.methods import MmlOptions
 from evalstats_plugin.irt.model.simulate import draw_responses, draw_truth
-from evalstats_plugin.irt.options import MmlOptions
 from evalstats_plugin.irt.suspects import local_dependence, q3, residual_correlations
 
 GOLDEN = Path(__file__).parents[2] / "fixtures" / "golden"

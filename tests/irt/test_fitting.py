@@ -10,8 +10,8 @@ import pytest
 from evalstats_plugin import ResponseMatrix
 from evalstats_plugin.errors import DesignError, SelectionError
 from evalstats_plugin.irt.fitting import fit_irt
-from evalstats_plugin.irt.methods import ESTIMATORS
-from evalstats_plugin.irt.options import (
+from evalstats_plugin.irt.methods import (
+    ESTIMATORS,
     FitOptions,
     JmlOptions,
     MapOptions,

@@ -14,8 +14,8 @@ from evalstats_plugin import ResponseMatrix
 from evalstats_plugin.errors import DesignError
 from evalstats_plugin.irt.fit_statistics import Cells, cells_of, item_fit, item_totals, mean_squares
 from evalstats_plugin.irt.fitting import fit_irt
+from evalstats_plugin.irt.methods import MmlOptions
 from evalstats_plugin.irt.model.simulate import simulate_responses
-from evalstats_plugin.irt.options import MmlOptions
 
 GOLDEN = Path(__file__).parents[2] / "fixtures" / "golden"
 R_VALUES = json.loads((GOLDEN / "irt_fit.json").read_text(encoding="utf-8"))

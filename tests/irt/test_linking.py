@@ -12,9 +12,9 @@ from evalstats_plugin import ResponseMatrix
 from evalstats_plugin.errors import DesignError, SelectionError
 from evalstats_plugin.irt.fitting import fit_irt
 from evalstats_plugin.irt.linking import METHODS, link, linking_constants, on_scale_of, seed_spread
+from evalstats_plugin.irt.methods import MmlOptions
 from evalstats_plugin.irt.model.fit import IRTFit
 from evalstats_plugin.irt.model.simulate import draw_responses, draw_truth
-from evalstats_plugin.irt.options import MmlOptions
 
 ALL = list(METHODS)
 CURVES = ("haebara", "stocking-lord")

@@ -15,8 +15,8 @@ from evalstats_plugin import ResponseMatrix
 from evalstats_plugin.errors import DesignError
 from evalstats_plugin.irt.fit_statistics import expected_shares, s_x2, sum_score_shares
 from evalstats_plugin.irt.fitting import fit_irt
+from evalstats_plugin.irt.methods import MmlOptions
 from evalstats_plugin.irt.model.simulate import draw_responses, draw_truth
-from evalstats_plugin.irt.options import MmlOptions
 
 GOLDEN = Path(__file__).parents[2] / "fixtures" / "golden"
 DATA = json.loads((GOLDEN / "irt.json").read_text(encoding="utf-8"))["data"]

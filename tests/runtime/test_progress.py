@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from evalstats_plugin.irt.fitting import fit_irt
-from evalstats_plugin.irt.model.simulate import simulate_responses
-from evalstats_plugin.irt.options import (
+from evalstats_plugin.irt.methods import (
     FactorOptions,
     JmlOptions,
     McmcOptions,
     MmlOptions,
     ViOptions,
 )
+from evalstats_plugin.irt.model.simulate import simulate_responses
 from evalstats_plugin.runtime.workers import Progress, listening, report_progress
 
 MATRIX = simulate_responses(rng=0, n_models=8, n_items=30)[0]

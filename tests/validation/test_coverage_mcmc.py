@@ -13,8 +13,8 @@ import torch
 from scipy import special, stats
 
 from evalstats_plugin.irt.estimators.draws import gibbs
+from evalstats_plugin.irt.methods import McmcOptions
 from evalstats_plugin.irt.model.data import Counts
-from evalstats_plugin.irt.options import McmcOptions
 
 pytestmark = pytest.mark.validation
 FILE = Path(__file__).parents[2] / "fixtures" / "validation" / "mcmc.json"

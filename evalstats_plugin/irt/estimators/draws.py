@@ -27,9 +27,9 @@ from evalstats_plugin.irt.estimators.fitted import (
     irt_fit,
     run_facts,
 )
+from evalstats_plugin.irt.methods import McmcOptions
 from evalstats_plugin.irt.model.data import Counts, smoothed_logit
 from evalstats_plugin.irt.model.fit import IRTFit
-from evalstats_plugin.irt.options import McmcOptions
 from evalstats_plugin.runtime.chains import chain_agreement, run_chains
 from evalstats_plugin.runtime.torch import check_memory, generator_of, polya_gamma
 

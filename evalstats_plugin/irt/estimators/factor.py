@@ -28,11 +28,11 @@ from evalstats_plugin.irt.estimators.optimise import (
     minimise,
     posterior_mode,
 )
+from evalstats_plugin.irt.methods import FactorOptions
 from evalstats_plugin.irt.model.algebra import linalg, split
 from evalstats_plugin.irt.model.curves import rotation_matrix
 from evalstats_plugin.irt.model.data import Counts, check_room
 from evalstats_plugin.irt.model.fit import FactorFit
-from evalstats_plugin.irt.options import FactorOptions
 
 RIDGES = (1.0, 3.0, 10.0, 30.0, 100.0)
 """Candidates where the ridge is chosen by cross-validation, in ascending order."""

@@ -34,6 +34,7 @@ from evalstats_plugin.irt.estimators.mml import (
     asymptote_priors,
     fit_marginal,
 )
+from evalstats_plugin.irt.methods import MmlOptions
 from evalstats_plugin.irt.model.curves import Items, curves
 from evalstats_plugin.irt.model.data import (
     Counts,
@@ -43,7 +44,6 @@ from evalstats_plugin.irt.model.data import (
     residual_sums,
 )
 from evalstats_plugin.irt.model.fit import IRTFit
-from evalstats_plugin.irt.options import MmlOptions
 from evalstats_plugin.stats.arrays import FloatArray
 
 _ROUNDS, _SAME = 8, 0.005

@@ -42,6 +42,7 @@ from evalstats_plugin.irt.estimators.item_population import (
     Population,
     points,
 )
+from evalstats_plugin.irt.methods import MmlItemsOptions
 from evalstats_plugin.irt.model.algebra import (
     block_diagonal,
     complement,
@@ -53,7 +54,6 @@ from evalstats_plugin.irt.model.algebra import (
 )
 from evalstats_plugin.irt.model.data import Counts, dispersion_of, residual_sums, smoothed_logit
 from evalstats_plugin.irt.model.fit import IRTFit
-from evalstats_plugin.irt.options import MmlItemsOptions
 from evalstats_plugin.stats.arrays import FloatArray
 
 LEAST_SHARE = 0.1

@@ -31,10 +31,10 @@ from evalstats_plugin.irt.estimators.fitted import (
     run_facts,
 )
 from evalstats_plugin.irt.estimators.optimise import FirstOrder, ascend, log_likelihood
+from evalstats_plugin.irt.methods import JmlOptions, MapOptions, Optimiser, SlopePrior
 from evalstats_plugin.irt.model.algebra import linalg, split
 from evalstats_plugin.irt.model.data import Counts, smoothed_logit
 from evalstats_plugin.irt.model.fit import IRTFit
-from evalstats_plugin.irt.options import JmlOptions, MapOptions, Optimiser, SlopePrior
 
 FARTHEST = 15.0
 """Bound of every parameter: answers that abilities order perfectly have no finite estimate."""

@@ -33,10 +33,10 @@ from evalstats_plugin.irt.estimators.fitted import (
     run_facts,
 )
 from evalstats_plugin.irt.estimators.optimise import Solution, squarem
+from evalstats_plugin.irt.methods import SviOptions, ViOptions
 from evalstats_plugin.irt.model.algebra import linalg, split
 from evalstats_plugin.irt.model.data import Counts, smoothed_logit
 from evalstats_plugin.irt.model.fit import IRTFit
-from evalstats_plugin.irt.options import SviOptions, ViOptions
 from evalstats_plugin.runtime.torch import cholesky, generator_of
 
 VI_NOTE = (

@@ -23,7 +23,7 @@ from scipy import special
 
 from evalstats_plugin.data.results import Drawable, Results, finite
 from evalstats_plugin.errors import DesignError, LogError, SelectionError, counted, no_such
-from evalstats_plugin.irt.options import Rotation
+from evalstats_plugin.irt.methods import Rotation
 from evalstats_plugin.runtime.files import (
     check_fields,
     kinds_of,

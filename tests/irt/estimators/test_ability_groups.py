@@ -13,8 +13,8 @@ from evalstats_plugin.errors import DesignError
 from evalstats_plugin.irt.estimators import information
 from evalstats_plugin.irt.estimators.grid import group_labels
 from evalstats_plugin.irt.fitting import fit_irt
+from evalstats_plugin.irt.methods import MmlOptions
 from evalstats_plugin.irt.model.simulate import draw_responses, draw_truth
-from evalstats_plugin.irt.options import MmlOptions
 
 MEAN, SD = 1.0, 0.6
 PLAIN = MmlOptions(prior="none", std_errors=False)

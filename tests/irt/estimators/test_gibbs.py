@@ -8,8 +8,8 @@ import torch
 from scipy import special, stats
 
 from evalstats_plugin.irt.estimators.draws import _draw_sd, gibbs
+from evalstats_plugin.irt.methods import McmcOptions
 from evalstats_plugin.irt.model.data import Counts
-from evalstats_plugin.irt.options import McmcOptions
 from evalstats_plugin.runtime.torch import polya_gamma, polya_gamma_mean, polya_gamma_variance
 
 

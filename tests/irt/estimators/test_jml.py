@@ -14,8 +14,8 @@ from evalstats_plugin.irt.estimators.joint import (
     joint_fit,
     map_fit,
 )
+from evalstats_plugin.irt.methods import MapOptions
 from evalstats_plugin.irt.model.data import Counts
-from evalstats_plugin.irt.options import MapOptions
 
 
 def counts(n, m, seed=0, *, missing=0.0, slopes=0.0, trials=1):

@@ -17,8 +17,8 @@ from evalstats_plugin.irt.estimators.grid import arrange
 from evalstats_plugin.irt.estimators.information import _linearised, _observed
 from evalstats_plugin.irt.estimators.mml import MarginalOptions, fit_marginal
 from evalstats_plugin.irt.fitting import fit_irt
+from evalstats_plugin.irt.methods import MmlOptions
 from evalstats_plugin.irt.model.data import Counts
-from evalstats_plugin.irt.options import MmlOptions
 from evalstats_plugin.irt.scoring import score_models
 
 GOLDEN = json.loads(

@@ -9,8 +9,8 @@ from scipy import special
 
 from evalstats_plugin.irt.estimators.draws import gibbs
 from evalstats_plugin.irt.estimators.variational import MeanField, variational
+from evalstats_plugin.irt.methods import McmcOptions, ViOptions
 from evalstats_plugin.irt.model.data import Counts
-from evalstats_plugin.irt.options import McmcOptions, ViOptions
 
 
 def counts(n, m, seed=0, *, missing=0.0, slopes=0.0, trials=1):

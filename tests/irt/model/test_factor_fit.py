@@ -10,9 +10,9 @@ import pytest
 from evalstats_plugin import ResponseMatrix
 from evalstats_plugin.errors import DesignError, LogError, SelectionError
 from evalstats_plugin.irt.fitting import fit_irt
+from evalstats_plugin.irt.methods import FactorOptions, MmlOptions
 from evalstats_plugin.irt.model.fit import FactorFit, IRTFit
 from evalstats_plugin.irt.model.simulate import draw_responses, draw_truth, simulate_responses
-from evalstats_plugin.irt.options import FactorOptions, MmlOptions
 from evalstats_plugin.irt.scoring import score_models
 
 TWO = FactorOptions(dimensions=2, ridge=3.0)

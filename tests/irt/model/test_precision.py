@@ -7,10 +7,10 @@ import pytest
 from scipy import integrate
 
 from evalstats_plugin.irt.fitting import fit_irt
+from evalstats_plugin.irt.methods import MmlOptions
 from evalstats_plugin.irt.model import fit as fits
 from evalstats_plugin.irt.model.fit import item_information, marginal_reliability, reliability
 from evalstats_plugin.irt.model.simulate import simulate_responses
-from evalstats_plugin.irt.options import MmlOptions
 
 pytestmark = pytest.mark.needs("torch")
 

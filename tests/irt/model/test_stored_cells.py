@@ -16,10 +16,10 @@ from evalstats_plugin.data.importing import write_store
 from evalstats_plugin.data.matrix import ResponseMatrix
 from evalstats_plugin.data.store import ROWS
 from evalstats_plugin.errors import DesignError, SelectionError
+from evalstats_plugin.irt.methods import MmlOptions
 from evalstats_plugin.irt.model import data
 from evalstats_plugin.irt.model.data import StoredCells, low_rank, stored_counts
 from evalstats_plugin.irt.model.simulate import draw_responses, draw_truth
-from evalstats_plugin.irt.options import MmlOptions
 
 
 def drawn(n: int, m: int, missing: float, seed: int = 0) -> ResponseMatrix:
