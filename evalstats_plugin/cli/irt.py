@@ -40,10 +40,14 @@ from evalstats_plugin.errors import LogError, SelectionError, no_such
 from evalstats_plugin.irt.methods import ESTIMATORS, ITEM_MODELS, MASKS
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from evalstats_plugin.data.matrix import ResponseMatrix
+    from evalstats_plugin.data.runs import ResponseSet
     from evalstats_plugin.irt.methods import FitOptions
     from evalstats_plugin.irt.model.fit import FactorFit, IRTFit
     from evalstats_plugin.irt.rows import Abilities, FactorAbilities
+    from evalstats_plugin.plugins import Plugins
 
     AnyFit = IRTFit | FactorFit
 
@@ -60,6 +64,7 @@ LONG = 30.0
 _SUMMARIES = {
     "fit": "Estimate the abilities of models.",
     "items": "Show the items, suspicious ones first.",
+    "new-items": "Predict the difficulty of items that no model answered, from their texts.",
     "score": "Score models on the fixed items of a saved fit.",
     "link": "Fit, and put the abilities on the scale of a saved fit.",
     "dif": "Find items that are harder for some models than for others of equal ability.",
@@ -70,7 +75,10 @@ _SUMMARIES = {
 @click.group(
     cls=LazyGroup,
     sections={
-        "Commands": {name: (f"{__name__}:{name}", text) for name, text in _SUMMARIES.items()}
+        "Commands": {
+            name: (f"{__name__}:{name.replace('-', '_')}", text)
+            for name, text in _SUMMARIES.items()
+        }
     },
     no_args_is_help=True,
 )
@@ -178,6 +186,12 @@ class Options:
     to: str = _fit(
         "Saved fit, as `irt fit --save` writes it, that shares some items with the logs.",
         default="", required=True, type=click.Path(), metavar="FILE",
+    )  # fmt: skip
+    features: str = _fit(
+        "CSV file with the column item, task where ids are not unique, and text or columns of "
+        "numbers such as an embedding. Rows of items in the logs are learnt from, where there are "
+        "any; texts of the others are taken from the logs.",
+        default="", required=True, type=click.Path(), metavar="CSV",
     )  # fmt: skip
     focal: tuple[str, ...] = _fit(
         "Models of the focal group, which is compared with all others; names may hold * and ?; may "
@@ -354,7 +368,7 @@ _one_ability = {
 
 @click.command(cls=Command)
 @paths
-@takes("asked", Options, without=("bank", "to", "focal", "mask", "about", "draws"))
+@takes("asked", Options, without=("bank", "to", "features", "focal", "mask", "about", "draws"))
 @output("abilities")
 @reading
 @click.pass_context
@@ -432,6 +446,42 @@ def items(
         print_table=report.print_factors if asked.is_factor else report.print_abilities,
         to_markdown=report.factors_markdown if asked.is_factor else report.abilities_markdown,
         to_json=report.items_json,
+    )
+
+
+@click.command(cls=Command, name="new-items")
+@paths
+@takes("asked", Options, only=("features", *_FITTED, "confidence_level"), item_model=_one_ability)
+@output()
+@reading
+@click.pass_context
+def new_items(
+    ctx: click.Context, paths: tuple[str, ...], *, reading: Reading, output: Output, asked: Options
+) -> None:
+    """Fit, and predict the difficulty of items that no model answered, from texts or features.
+
+    Says how much features explain, each item of the logs being left out in turn. PATHS are results
+    files, folders or patterns.
+    """
+    from evalstats_plugin.irt.answers import ability_matrix
+    from evalstats_plugin.irt.new_items import predict_items
+    from evalstats_plugin.report import abilities as report
+
+    asked.check()
+    features = read_features(asked.features)
+    responses = reading.read(paths, plugins_of(ctx), quiet=output.quiet)
+    matrix = ability_matrix(responses)
+    fitted = cast("IRTFit", asked.fit(matrix, output))
+    if "text" in features:
+        features = _with_texts_of_logs(features, fitted, responses, plugins_of(ctx))
+    found = predict_items(fitted, features, confidence_level=asked.confidence_level)
+    output.show(
+        ctx,
+        _noted(found, (*responses.notes, *fitted.notes)),
+        asked.how(fitted.summary()),
+        print_table=report.print_new_items,
+        to_markdown=report.new_items_markdown,
+        to_json=report.new_items_json,
     )
 
 
@@ -638,6 +688,60 @@ def read_about(path: str) -> dict[str, dict[str, float]]:
         )
         raise LogError(msg) from error
     return found
+
+
+def read_features(path: str) -> pd.DataFrame:
+    """Read features of items from a CSV file; columns in which every cell is a number are numbers.
+
+    Raises
+    ------
+    LogError
+        There is no such file, it has no rows, or no column item.
+    """
+    import pandas as pd
+
+    rows = csv_rows(path, "features of items")
+    if not rows or "item" not in rows[0]:
+        there = ", ".join(rows[0]) if rows else "none"
+        raise LogError(f"{path} has the columns {there}: it needs the column item")
+    found = pd.DataFrame(rows)
+    for name in found.columns.difference(["item", "task", "text"]):
+        try:
+            found[name] = found[name].astype(float)
+        except ValueError:
+            msg = f"{path}: column {name} is not of numbers. Give numbers, or name it text"
+            raise LogError(msg) from None
+    return found
+
+
+def _with_texts_of_logs(
+    features: pd.DataFrame, fitted: IRTFit, responses: ResponseSet, plugins: Plugins
+) -> pd.DataFrame:
+    """Add the items of the fit that have no row, with the question of the first log that has it."""
+    import pandas as pd
+
+    from evalstats_plugin.irt.answers import item_keys
+    from evalstats_plugin.logs.texts import item_texts
+
+    has_task = "task" in features
+    told = set(
+        zip(features["task"] if has_task else [""] * len(features), features["item"], strict=True)
+    )
+    missing = [(t, i) for t, i in item_keys(fitted) if (t if has_task else "", i) not in told]
+    wanted: dict[str, list[str]] = {}
+    for task, item in missing:
+        wanted.setdefault(task, []).append(item)
+    texts = item_texts(responses, wanted, plugins)
+    questions = {(t, i): text.question for (_, t, i), text in reversed(texts.items())}
+    rows = [
+        {"task": task, "item": item, "text": questions[task, item]}
+        for task, item in missing
+        if questions.get((task, item))
+    ]
+    if not rows:
+        return features
+    more = pd.DataFrame(rows)
+    return pd.concat([features, more if has_task else more.drop(columns="task")], ignore_index=True)
 
 
 def _matrix(

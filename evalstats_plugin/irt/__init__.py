@@ -10,6 +10,7 @@ discrimination a of either sign, guessing c and upper asymptote u.
 * `reliability`, `marginal_reliability`, `item_information`, `test_information`: precision of a test
 * `item_fit`, `s_x2`, `person_fit`, `suspect_items`, `q3`, `item_dif`, `hold_out`: does the model
   fit? (`fit_statistics`, `suspects`, `dif`, `holdout`)
+* `predict_items`, `text_features`: items that no model answered (`new_items`)
 * `link`, `seed_spread`: several fits on one scale (`linking`)
 * `simulate_responses`, `simulate_response_patterns`: answers with a known truth
 

@@ -33,6 +33,10 @@ from evalstats_plugin.irt.model.simulate import (
     simulate_response_patterns as simulate_response_patterns,
 )
 from evalstats_plugin.irt.model.simulate import simulate_responses as simulate_responses
+from evalstats_plugin.irt.new_items import NewItem as NewItem
+from evalstats_plugin.irt.new_items import NewItems as NewItems
+from evalstats_plugin.irt.new_items import predict_items as predict_items
+from evalstats_plugin.irt.new_items import text_features as text_features
 from evalstats_plugin.irt.rows import Abilities as Abilities
 from evalstats_plugin.irt.rows import abilities as abilities
 from evalstats_plugin.irt.rows import factor_abilities as factor_abilities

@@ -24,6 +24,7 @@ from evalstats_plugin.errors import counted, few
 from evalstats_plugin.irt.dif import ItemDifference, ItemDifferences
 from evalstats_plugin.irt.holdout import HeldOut, HeldOuts
 from evalstats_plugin.irt.methods import MASKS
+from evalstats_plugin.irt.new_items import NewItems
 from evalstats_plugin.irt.rows import (
     Abilities,
     Ability,
@@ -344,6 +345,45 @@ def held_out_markdown(results: HeldOuts, heading: str) -> str:
 def held_out_json(results: HeldOuts, about: Mapping[str, Any]) -> str:
     """Return one JSON object: what was run, a row for each mask and seed, and calibration."""
     return text.to_json(results, about, calibration=[asdict(part) for part in results.calibration])
+
+
+def print_new_items(results: NewItems, file: TextIO, *, heading: str, width: int | None) -> None:
+    """Print what is expected of new items."""
+    print_page(_new_items(results), results, file, heading=heading, width=width)
+
+
+def new_items_markdown(results: NewItems, heading: str) -> str:
+    """Return the same in Markdown."""
+    return page_markdown(_new_items(results), results, heading)
+
+
+def new_items_json(results: NewItems, about: Mapping[str, Any]) -> str:
+    """Return one JSON object: what was fitted, a row for each item, and what features explain."""
+    return text.to_json(
+        results, about,
+        explained=results.explained, held=results.held, n_items=results.n_items,
+    )  # fmt: skip
+
+
+def _new_items(results: NewItems) -> Page:
+    level = percent(results.rows[0].confidence_level)
+    lines = [["Task", "Item", "Difficulty", f"{level} interval", "Expected score"]]
+    lines += [
+        [
+            row.task, row.item, f"{row.difficulty:.2f}", f"[{row.low:.2f}, {row.high:.2f}]",
+            share(row.score),
+        ]
+        for row in results.rows
+    ]  # fmt: skip
+    if not any(row.task for row in results.rows):
+        lines = [line[1:] for line in lines]
+    legend = (
+        f"Learnt from {counted(results.n_items, 'item')}. Each being left out, features explain "
+        f"{share(max(results.explained, 0.0))} of the variance of the difficulties, and "
+        f"{share(results.held)} of the intervals hold. An interval is of this item, not of the "
+        "mean of items like it. Expected score: share of the models that will be right.",
+    )
+    return Page([("Items that no model answered", lines, (0, 1))], legend)
 
 
 def _held_out(results: HeldOuts) -> Page:

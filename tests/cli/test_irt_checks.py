@@ -153,6 +153,29 @@ def test_answers_held_out_are_predicted_better_than_by_their_mean(logs: Path) ->
     assert set(MASKS) == set(ALL_MASKS)
 
 
+def test_new_items_are_predicted_from_questions_of_the_logs_and_from_numbers(
+    tmp_path: Path,
+) -> None:
+    """Texts of the logs' items are taken from there; numbers stand in the file for all items."""
+    few = ("fixtures/logs/lm_eval/0.4.13/out", "-t", "es_mc", "-m", "acc", *RASCH)
+    texts, numbers, wrong = (tmp_path / name for name in ("texts.csv", "numbers.csv", "wrong.csv"))
+    texts.write_text("item,text\nn1,How much is 2 + 3?\nn2,Name a river\n")
+    numbers.write_text("item,steps\n" + "".join(f"{i},{i % 7}\n" for i in range(100, -1, -1)))
+    wrong.write_text("item,steps\nn1,many\n")
+    by_text = as_json("new-items", *few, "--features", texts)
+    by_number = as_json("new-items", *few, "--features", numbers)
+    table = run("new-items", *few, "--features", texts, "--format", "table")
+
+    assert [row["item"] for row in by_text["results"]] == ["n1", "n2"]
+    assert by_text["n_items"] == by_number["n_items"] == 60
+    assert [row["item"] for row in by_number["results"]] == [str(i) for i in range(100, 59, -1)]
+    assert all(r["low"] < r["difficulty"] < r["high"] for r in by_number["results"])
+    assert "Learnt from 60 items" in table.output
+    assert max(map(len, table.stdout.splitlines())) <= 80
+    assert "column steps is not of numbers" in run("new-items", *few, "--features", wrong).output
+    assert run("new-items", *few, "--features", wrong).exit_code == 2
+
+
 def test_an_item_that_is_harder_for_one_group_is_found(logs: Path) -> None:
     """By a pattern or by names, which give the same; no other is."""
     rows = as_json("dif", logs, "--focal", "chat-*")
