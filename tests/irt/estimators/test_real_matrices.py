@@ -167,12 +167,17 @@ def test_held_out_answers_of_alpaca_eval_are_predicted(partial, expected):
 
 
 def test_intervals_of_the_study_hold_the_abilities():
-    """Figures of tests/validation/test_coverage_irt_designs.py; of all that were computed."""
+    """Figures of tests/validation/test_coverage_irt_designs.py: seven designs × 5, 10, 40 models.
+
+    Designs where the model is wrong lose at most .03.
+    """
     rows = json.loads((FIXTURES / "validation" / "irt_designs.json").read_text())["designs"]
     wide = {5: (0.92, 0.98)}
+    wrong = ("two abilities", "two groups of items", "skewed difficulties")
 
-    assert len(rows) >= 3
-    for row in rows:
+    assert len(rows) == 24
+    assert all(0.92 <= row["coverage"] <= 0.97 for row in rows if row["design"] in wrong)
+    for row in (row for row in rows if row["design"] not in wrong):
         low, high = wide.get(row["models"], (0.93, 0.97))
         assert row["replications"] >= 200
         assert low <= row["coverage"] <= high, row
